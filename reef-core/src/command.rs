@@ -1,0 +1,216 @@
+//! What travels through a virtual queue.
+
+use crate::dkp::Profile;
+use crate::{Device, Error, Queue, Record, Result, Seq};
+use std::fmt;
+use std::sync::Arc;
+
+/// Sizes of a grid or block in x, y, z.
+pub type Dim3 = [u32; 3];
+
+/// Kernel arguments, 8 bytes each, stored in place so that submitting doesn't allocate.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Args {
+    words: [u64; Args::MAX],
+    len: u8,
+}
+
+impl Args {
+    /// Most words that fit in place.
+    pub const MAX: usize = 8;
+
+    /// Copies `words`.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than [`Args::MAX`].
+    pub fn new(words: &[u64]) -> Self {
+        assert!(words.len() <= Self::MAX, "{} argument words, most is {}", words.len(), Self::MAX);
+        let mut args = Self { len: words.len() as u8, ..Self::default() };
+        args.words[..words.len()].copy_from_slice(words);
+        args
+    }
+
+    /// The words in order.
+    pub fn words(&self) -> &[u64] {
+        &self.words[..usize::from(self.len)]
+    }
+}
+
+/// A kernel with its grid and arguments, ready to run any number of times.
+#[derive(Debug, Clone)]
+pub struct Launch<D: Device> {
+    kernel: D::Kernel,
+    grid: Dim3,
+    block: Dim3,
+    args: Args,
+    /// Memory that the arguments point to; kept until the last copy of this launch is gone.
+    keep: Option<Arc<Vec<D::Buffer>>>,
+    profile: Option<Arc<Profile>>,
+}
+
+impl<D: Device> Launch<D> {
+    /// Binds a kernel to its arguments.
+    ///
+    /// This is where trust is stated once; submitting and scheduling a `Launch` is safe.
+    ///
+    /// # Safety
+    ///
+    /// * `args` match the kernel's parameters in number, order and meaning.
+    /// * Memory they point to stays valid until the last run of this launch has finished; see
+    ///   [`keep`](Self::keep).
+    /// * Blocks of one launch may run at the same time, in any order, on any thread.
+    #[allow(unsafe_code)]
+    pub unsafe fn new(kernel: D::Kernel, grid: Dim3, block: Dim3, args: Args) -> Self {
+        Self { kernel, grid, block, args, keep: None, profile: None }
+    }
+
+    /// Ties the life of `buffers` to this launch and its copies.
+    #[must_use]
+    pub fn keep(mut self, buffers: Vec<D::Buffer>) -> Self {
+        self.keep = Some(Arc::new(buffers));
+        self
+    }
+
+    /// Attaches a measured profile, with which padding can plan.
+    #[must_use]
+    pub fn with_profile(mut self, profile: Arc<Profile>) -> Self {
+        self.profile = Some(profile);
+        self
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &D::Kernel {
+        &self.kernel
+    }
+
+    /// Blocks in the grid.
+    pub fn blocks(&self) -> u32 {
+        self.grid.iter().product()
+    }
+
+    /// Blocks in x, y, z.
+    pub fn grid(&self) -> Dim3 {
+        self.grid
+    }
+
+    /// Threads of a block in x, y, z.
+    pub fn block(&self) -> Dim3 {
+        self.block
+    }
+
+    /// The arguments.
+    pub fn args(&self) -> &Args {
+        &self.args
+    }
+
+    /// The measured profile, if there is one.
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_deref()
+    }
+}
+
+/// A copy between two buffers of one device, each in device or pinned host memory.
+#[derive(Debug, Clone)]
+pub struct Copy<D: Device> {
+    /// Source.
+    pub from: D::Buffer,
+    /// First byte in the source.
+    pub from_offset: usize,
+    /// Destination.
+    pub to: D::Buffer,
+    /// First byte in the destination.
+    pub to_offset: usize,
+    /// How many bytes.
+    pub bytes: usize,
+    /// The destination is read by the host, so the copy can't be undone.
+    pub to_host: bool,
+}
+
+/// Setting each 32-bit word of a part of a buffer.
+#[derive(Debug, Clone)]
+pub struct Fill<D: Device> {
+    /// Destination.
+    pub buffer: D::Buffer,
+    /// First byte.
+    pub offset: usize,
+    /// How many bytes, a multiple of 4.
+    pub bytes: usize,
+    /// The value of each word.
+    pub word: u32,
+}
+
+/// Host code that runs in queue order.
+pub type HostFn = Arc<dyn Fn() + Send + Sync>;
+
+/// One entry of a queue.
+#[derive(Clone)]
+pub enum Command<D: Device> {
+    /// Run a kernel.
+    Launch(Launch<D>),
+    /// Copy memory.
+    Copy(Copy<D>),
+    /// Fill memory.
+    Fill(Fill<D>),
+    /// Let an event be reached after all earlier commands have finished.
+    Record(D::Event),
+    /// Run nothing later until an event has been reached.
+    Wait(D::Event),
+    /// Run host code after all earlier commands have finished.
+    Host(HostFn),
+}
+
+impl<D: Device> Command<D> {
+    /// Whether it can't be undone: it starts after all earlier commands have finished, and later
+    /// ones start after it has.
+    pub(crate) fn is_barrier(&self) -> bool {
+        match self {
+            Self::Launch(_) | Self::Fill(_) => false,
+            Self::Copy(copy) => copy.to_host,
+            Self::Record(_) | Self::Wait(_) | Self::Host(_) => true,
+        }
+    }
+
+    /// Hands the command to the hardware: the one place that maps commands to queue calls.
+    ///
+    /// Returns whether it is already complete, as what happens on the host is.
+    #[inline]
+    pub(crate) fn issue(
+        &self,
+        seq: Seq,
+        resume: Option<&D::Record>,
+        queue: &mut D::Queue,
+    ) -> Result<bool> {
+        match self {
+            Self::Launch(launch) => queue.launch(seq, launch, resume)?,
+            Self::Copy(copy) => queue.copy(seq, copy)?,
+            Self::Fill(fill) => queue.fill(seq, fill)?,
+            Self::Record(event) => queue.record(seq, event)?,
+            Self::Wait(_) => return Ok(true),
+            Self::Host(f) => {
+                call(f)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Runs host code; a panic in it becomes the error that ends the queue.
+fn call(f: &HostFn) -> Result<()> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f()))
+        .map_err(|_| Error::State("a host function panicked"))
+}
+
+impl<D: Device> fmt::Debug for Command<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Launch(launch) => f.debug_tuple("Launch").field(launch).finish(),
+            Self::Copy(copy) => f.debug_tuple("Copy").field(copy).finish(),
+            Self::Fill(fill) => f.debug_tuple("Fill").field(fill).finish(),
+            Self::Record(event) => f.debug_tuple("Record").field(event).finish(),
+            Self::Wait(event) => f.debug_tuple("Wait").field(event).finish(),
+            Self::Host(_) => f.write_str("Host(..)"),
+        }
+    }
+}

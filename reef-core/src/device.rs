@@ -1,0 +1,304 @@
+//! What a backend implements: [`Device`], [`Queue`], [`Preemptor`], [`Record`], [`Event`].
+//!
+//! Dispatch is static: a device names its types, and everything above it is generic over the device.
+
+use crate::dkp::Padding;
+use crate::{Copy, Fill, Launch, Result};
+use std::fmt::{self, Debug};
+use std::thread::Thread;
+use std::time::Duration;
+
+/// Position of a command in its queue, counted from 0.
+///
+/// It is the command's name, its completion fence and its place to resume from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Seq(pub u64);
+
+/// How deep a preemption reaches. Each level includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PreemptLevel {
+    /// Commands not yet launched stay in the virtual queue. Every backend can do this.
+    HostQueue,
+    /// Commands launched but not started become no-ops, and so do blocks that have not started.
+    DeviceQueue,
+    /// Running blocks stop as well, unless they have passed their commit point.
+    All,
+}
+
+impl PreemptLevel {
+    /// All levels, shallow to deep.
+    pub const EACH: [Self; 3] = [Self::HostQueue, Self::DeviceQueue, Self::All];
+}
+
+impl fmt::Display for PreemptLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Debug::fmt(self, f)
+    }
+}
+
+/// Which hardware queues are served first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Served when no real-time block waits.
+    BestEffort,
+    /// Served first.
+    RealTime,
+}
+
+/// Facts about a device that scheduling and padding need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// What to call it when talking to people.
+    pub name: String,
+    /// Streaming multiprocessors, compute units, or CPU threads.
+    pub units: u32,
+    /// Most blocks resident on one unit.
+    pub blocks_per_unit: u32,
+    /// Most threads resident on one unit.
+    pub threads_per_unit: u32,
+    /// Registers of one unit, in 32-bit words.
+    pub registers_per_unit: u32,
+    /// Shared memory of one unit, in bytes.
+    pub shared_per_unit: u32,
+    /// Deepest level that this device supports.
+    pub level: PreemptLevel,
+}
+
+/// What became of the work that a stopped queue had on the device.
+#[derive(Debug)]
+pub struct Stopped<D: Device> {
+    /// Every command before this one has finished; no later one has started.
+    pub next: Seq,
+    /// What is left of `next`, if some of it has run. Launch it again with this.
+    pub partial: Option<D::Record>,
+}
+
+/// An open accelerator: names the backend's types and creates them.
+///
+/// Cloning is cheap (a handle), and all methods may be called from any thread.
+pub trait Device: Clone + Debug + Send + Sync + 'static {
+    /// The name users type: `"cuda"`, `"hip"`, `"cpu"`.
+    const NAME: &'static str;
+
+    /// Memory of the device, or of the host pinned for it; freed when the last clone is dropped.
+    type Buffer: Clone + Debug + Send + Sync;
+    /// A function ready to launch.
+    type Kernel: Clone + Debug + Send + Sync;
+    /// A point in a queue that is reached once.
+    type Event: Event;
+    /// Which blocks of a launch have run.
+    type Record: Record;
+    /// One hardware queue.
+    type Queue: Queue<Device = Self>;
+    /// Stops work on a set of queues.
+    type Preemptor: Preemptor;
+
+    /// Opens device number `ordinal` with backend-specific options, `key=value` joined by `&`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the library is not installed or has no such device, `Invalid` for an option.
+    fn open(ordinal: usize, options: &str) -> Result<Self>;
+
+    /// Facts that don't change while the device is open.
+    fn info(&self) -> DeviceInfo;
+
+    /// Allocates `bytes` of zeroed device memory, aligned to 64 bytes or more.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`.
+    fn alloc(&self, bytes: usize) -> Result<Self::Buffer>;
+
+    /// Allocates `bytes` of zeroed host memory that copies to and from the device are fast with.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`.
+    fn alloc_host(&self, bytes: usize) -> Result<Self::Buffer>;
+
+    /// Writes `data` into `buffer` from byte `offset` on. Blocks; unordered with queues.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if it doesn't fit; the driver's.
+    fn write(&self, buffer: &Self::Buffer, offset: usize, data: &[u8]) -> Result<()>;
+
+    /// Reads `data.len()` bytes of `buffer` from byte `offset` on. Blocks; unordered with queues.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if the range is not inside; the driver's.
+    fn read(&self, buffer: &Self::Buffer, offset: usize, data: &mut [u8]) -> Result<()>;
+
+    /// A kernel that ships with the backend.
+    ///
+    /// Every backend has `append`, with which the conformance suite tells whether a block ran once,
+    /// twice or not at all: arguments are the address of an array of `u64` cells, a value `v` and a
+    /// number of rounds to spin; block `i` does `cell[i] = cell[i] * 3 + v` (wrapping) at its end,
+    /// and may be stopped before.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is none of this name.
+    fn kernel(&self, name: &str) -> Result<Self::Kernel>;
+
+    /// The address of `buffer` as kernels see it.
+    fn address(&self, buffer: &Self::Buffer) -> u64;
+
+    /// Creates an event that has not been reached.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn event(&self) -> Result<Self::Event>;
+
+    /// Creates an empty record for `launch`: all of its blocks remain.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn record(&self, launch: &Launch<Self>) -> Result<Self::Record>;
+
+    /// Creates the handle that stops every queue opened with it.
+    ///
+    /// # Errors
+    ///
+    /// `Level` if `level` is deeper than [`DeviceInfo::level`]. It never falls back silently.
+    fn preemptor(&self, level: PreemptLevel) -> Result<Self::Preemptor>;
+
+    /// Opens a hardware queue, which `preemptor` can stop if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    fn queue(
+        &self,
+        priority: Priority,
+        preemptor: Option<&Self::Preemptor>,
+    ) -> Result<Self::Queue>;
+}
+
+/// One hardware queue: commands run in the order given, one after the other.
+///
+/// Methods take `&mut self`, so whoever holds the queue is the only one launching on it. None of
+/// them waits for the device. `seq` only grows, but not by one each time. Dropping a queue stops
+/// what it still has, and waits for blocks that run.
+pub trait Queue: Debug + Send + 'static {
+    /// The device it belongs to.
+    type Device: Device<Queue = Self>;
+
+    /// Hands a kernel to the hardware. With `resume`, only the blocks that remain run.
+    ///
+    /// # Errors
+    ///
+    /// The driver's. The kernel has then not been queued.
+    fn launch(
+        &mut self,
+        seq: Seq,
+        launch: &Launch<Self::Device>,
+        resume: Option<&<Self::Device as Device>::Record>,
+    ) -> Result<()>;
+
+    /// Launches `rt` with blocks of `be` beside it, as [`Padding`] says.
+    ///
+    /// `be` runs only on units that `rt` leaves free and never delays its completion: blocks that
+    /// are late are stopped. Which of its blocks have run stands in `record`.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch).
+    fn launch_padded(
+        &mut self,
+        seq: Seq,
+        rt: &Launch<Self::Device>,
+        padding: &Padding,
+        be: &Launch<Self::Device>,
+        record: &<Self::Device as Device>::Record,
+    ) -> Result<()>;
+
+    /// Copies between buffers.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch).
+    fn copy(&mut self, seq: Seq, copy: &Copy<Self::Device>) -> Result<()>;
+
+    /// Fills a part of a buffer.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch).
+    fn fill(&mut self, seq: Seq, fill: &Fill<Self::Device>) -> Result<()>;
+
+    /// Lets `event` be reached when all earlier commands have finished.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch).
+    fn record(&mut self, seq: Seq, event: &<Self::Device as Device>::Event) -> Result<()>;
+
+    /// All commands before the returned position have finished. Doesn't block.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceLost`, or the error of a kernel that failed.
+    fn completed(&mut self) -> Result<Seq>;
+
+    /// If nothing of this queue runs or will run by itself: takes back what it still has.
+    ///
+    /// `None` means that the device is not done yet. Without an eviction it is when all commands
+    /// have finished; during one, when all running blocks have ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`completed`](Self::completed).
+    fn try_drain(&mut self) -> Result<Option<Stopped<Self::Device>>>;
+
+    /// Asks the device to unpark `thread` whenever [`completed`](Self::completed) grows or
+    /// [`try_drain`](Self::try_drain) becomes possible. `false`: it can't, poll instead.
+    fn wake(&mut self, thread: Thread) -> bool;
+}
+
+/// Stops work that the hardware already holds.
+///
+/// One preemptor covers all queues opened with it, so its cost doesn't grow with their number.
+/// None of its calls waits for the device.
+pub trait Preemptor: Debug + Send + Sync + 'static {
+    /// The deepest level it was created for.
+    fn level(&self) -> PreemptLevel;
+
+    /// [`PreemptLevel::DeviceQueue`]: turns launched, unstarted work into no-ops.
+    ///
+    /// # Errors
+    ///
+    /// `Level` below that level.
+    fn evict(&self) -> Result<()>;
+
+    /// [`PreemptLevel::All`]: stops running blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Level` below that level.
+    fn reset(&self) -> Result<()>;
+
+    /// Lets queues run again. Every queue must have been drained since [`evict`](Self::evict).
+    /// Does nothing if they already run.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn reinstate(&self) -> Result<()>;
+}
+
+/// Which blocks of a launch have run; shared between the device and whoever holds a clone.
+pub trait Record: Clone + Debug + Send + Sync + 'static {
+    /// Blocks that have not finished, as last reported by the device.
+    fn remaining(&self) -> u32;
+}
+
+/// A point in a queue that is reached once.
+pub trait Event: Clone + Debug + Send + Sync + 'static {
+    /// When it was reached, since the device was opened; `None` if it was not yet.
+    fn reached(&self) -> Option<Duration>;
+}

@@ -1,0 +1,85 @@
+//! One error type for all backends: a kind to react to, and what to tell a person.
+
+use crate::PreemptLevel;
+
+/// Shorthand used by every fallible function of the workspace.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong. Cheap to clone, because every waiter of a failed queue gets a copy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device or host is out of memory.
+    #[error("{backend}: out of memory: {asked} bytes asked")]
+    OutOfMemory {
+        /// Which backend.
+        backend: &'static str,
+        /// Bytes that were asked for.
+        asked: usize,
+    },
+    /// The device stopped answering, or a kernel failed in a way that ends its queue.
+    #[error("{backend}: device lost: {why}")]
+    DeviceLost {
+        /// Which backend.
+        backend: &'static str,
+        /// The vendor's call and code, or the kernel's panic message.
+        why: String,
+    },
+    /// A preemption level deeper than the device has.
+    #[error("level {asked:?} asked, {backend} supports {have:?}")]
+    Level {
+        /// Which backend, or a kernel on it.
+        backend: &'static str,
+        /// What was asked.
+        asked: PreemptLevel,
+        /// The deepest that is there.
+        have: PreemptLevel,
+    },
+    /// The backend can't do this on this device.
+    #[error("{backend}: unsupported: {what}")]
+    Unsupported {
+        /// Which backend.
+        backend: &'static str,
+        /// What was asked.
+        what: String,
+    },
+    /// No backend, device, library or kernel has this name.
+    #[error("{0}")]
+    NotFound(String),
+    /// An argument is out of range; the text names it with both values.
+    #[error("{0}")]
+    Invalid(String),
+    /// A call that the present state doesn't allow.
+    #[error("{0}")]
+    State(&'static str),
+    /// Closing with work left.
+    #[error("closing with work in flight: {waiting} waiting, {in_flight} with the device")]
+    Busy {
+        /// Commands submitted, not launched.
+        waiting: u64,
+        /// Commands launched, not completed.
+        in_flight: u64,
+    },
+    /// The work was cancelled because its client or its dispatcher went away.
+    #[error("cancelled")]
+    Cancelled,
+    /// The vendor's library refused a call.
+    #[error("{backend}: {call}: {name} (code {code})")]
+    Driver {
+        /// Which backend.
+        backend: &'static str,
+        /// The call, as in the vendor's manual.
+        call: &'static str,
+        /// The vendor's name of the code.
+        name: String,
+        /// The raw code.
+        code: u32,
+    },
+}
+
+impl Error {
+    /// An [`Invalid`](Self::Invalid) with this text.
+    pub fn invalid(text: impl Into<String>) -> Self {
+        Self::Invalid(text.into())
+    }
+}

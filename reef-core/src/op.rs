@@ -1,0 +1,238 @@
+//! The vocabulary of neural networks: what one launch computes, in logical shapes.
+//!
+//! reef-models describes networks with these types and a backend turns each into launches of its
+//! own kernels, so neither needs to see the other. Everything here is plain data.
+//!
+//! Shapes are logical (batch, channels, height, width). How a tensor lies in memory is the
+//! backend's own business ([`Layout::Native`]) except for a network's inputs and outputs, which are
+//! dense row-major `f32` ([`Layout::Nchw`]). A native tensor takes as many elements as its shape has.
+
+use crate::{Device, Launch, Result};
+
+/// How a tensor lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Dense, row-major: batch, channel, row, column.
+    Nchw,
+    /// The backend's choice, the same for every native tensor of the device.
+    Native,
+}
+
+/// A tensor, or some adjoining channels of a wider one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tensor {
+    /// Images.
+    pub batch: usize,
+    /// Channels of this tensor.
+    pub channels: usize,
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+    /// How it lies in memory.
+    pub layout: Layout,
+    /// Its first channel within the storage; not 0 only where networks concatenate.
+    pub first: usize,
+    /// Channels of the whole storage, at least `first + channels`.
+    pub of: usize,
+}
+
+impl Tensor {
+    /// A tensor that fills its storage.
+    pub fn new(layout: Layout, [batch, channels, height, width]: [usize; 4]) -> Self {
+        Self { batch, channels, height, width, layout, first: 0, of: channels }
+    }
+
+    /// The same rows and columns, `channels` of `of` channels from `first` on.
+    #[must_use]
+    pub fn channels(self, first: usize, channels: usize, of: usize) -> Self {
+        Self { first, channels, of, ..self }
+    }
+
+    /// Elements of the tensor itself.
+    pub fn elements(&self) -> usize {
+        self.batch * self.channels * self.height * self.width
+    }
+
+    /// Elements of the storage that holds it.
+    pub fn storage_elements(&self) -> usize {
+        self.batch * self.of * self.height * self.width
+    }
+}
+
+/// A window that slides over rows and columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Window {
+    /// Rows and columns of the window.
+    pub size: [usize; 2],
+    /// Steps between windows.
+    pub stride: [usize; 2],
+    /// Zeros (for maxima: nothing) added on each side.
+    pub padding: [usize; 2],
+}
+
+impl Window {
+    /// Rows and columns of windows that fit over `[height, width]`.
+    pub fn over(&self, [height, width]: [usize; 2]) -> [usize; 2] {
+        let fit = |n: usize, i: usize| {
+            (n + 2 * self.padding[i]).saturating_sub(self.size[i]) / self.stride[i] + 1
+        };
+        [fit(height, 0), fit(width, 1)]
+    }
+}
+
+/// `output = relu?(convolve(input, weights) + bias + residual?)`.
+///
+/// Weights are `[output channels][input channels / groups][rows][columns]`, bias has one value per
+/// output channel; batch normalisation is folded into both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Conv2d {
+    /// What is read.
+    pub input: Tensor,
+    /// What is written.
+    pub output: Tensor,
+    /// The window.
+    pub window: Window,
+    /// Channels are convolved within this many groups.
+    pub groups: usize,
+    /// A tensor like the output is added before `relu`.
+    pub residual: bool,
+    /// Negative values become zero.
+    pub relu: bool,
+}
+
+/// What a pooling window gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PoolKind {
+    /// The largest value.
+    Max,
+    /// The mean; padding counts as zeros, as torch's `count_include_pad` does.
+    Average,
+}
+
+/// Maximum or mean over a window, channel by channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Pool2d {
+    /// Maximum or mean.
+    pub kind: PoolKind,
+    /// What is read.
+    pub input: Tensor,
+    /// What is written.
+    pub output: Tensor,
+    /// The window; the whole picture for a global pool.
+    pub window: Window,
+}
+
+/// `output[c] = relu?(input[c] * weights[c] + bias[c])`: a batch normalisation that can't be folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ScaleShift {
+    /// What is read.
+    pub input: Tensor,
+    /// What is written.
+    pub output: Tensor,
+    /// Negative values become zero.
+    pub relu: bool,
+}
+
+/// `output = input · weightsᵀ + bias`; weights are `[outputs][inputs]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Linear {
+    /// What is read: `channels` inputs, one row and column.
+    pub input: Tensor,
+    /// What is written: `channels` outputs, one row and column.
+    pub output: Tensor,
+    /// Negative values become zero.
+    pub relu: bool,
+}
+
+/// What one step of a network computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// A convolution.
+    Conv2d(Conv2d),
+    /// Pooling.
+    Pool2d(Pool2d),
+    /// A channel-wise affine map.
+    ScaleShift(ScaleShift),
+    /// A fully connected layer.
+    Linear(Linear),
+}
+
+impl Op {
+    /// What is read, residual aside.
+    pub fn input(&self) -> &Tensor {
+        match self {
+            Self::Conv2d(op) => &op.input,
+            Self::Pool2d(op) => &op.input,
+            Self::ScaleShift(op) => &op.input,
+            Self::Linear(op) => &op.input,
+        }
+    }
+
+    /// What is written.
+    pub fn output(&self) -> &Tensor {
+        match self {
+            Self::Conv2d(op) => &op.output,
+            Self::Pool2d(op) => &op.output,
+            Self::ScaleShift(op) => &op.output,
+            Self::Linear(op) => &op.output,
+        }
+    }
+
+    /// Lengths of the weights and the bias that it takes; 0 and 0 if it has none.
+    pub fn constants(&self) -> [usize; 2] {
+        match self {
+            Self::Conv2d(op) => {
+                let per_output = op.input.channels / op.groups * op.window.size.iter().product::<usize>();
+                [op.output.channels * per_output, op.output.channels]
+            }
+            Self::Pool2d(_) => [0, 0],
+            Self::ScaleShift(op) => [op.input.channels; 2],
+            Self::Linear(op) => [op.input.channels * op.output.channels, op.output.channels],
+        }
+    }
+}
+
+/// A storage: a buffer from a byte offset on.
+#[derive(Debug)]
+pub struct Storage<'a, D: Device> {
+    /// The buffer.
+    pub buffer: &'a D::Buffer,
+    /// Where the storage starts in it, in bytes; a multiple of 64.
+    pub offset: usize,
+}
+
+/// The memory that one [`Op`] works on.
+#[derive(Debug)]
+pub struct Operands<'a, D: Device> {
+    /// Holds [`Op::input`].
+    pub input: Storage<'a, D>,
+    /// Holds the residual, shaped and laid out like the output, if the op has one.
+    pub residual: Option<Storage<'a, D>>,
+    /// Holds [`Op::output`]. Doesn't overlap the others.
+    pub output: Storage<'a, D>,
+    /// What [`Operators::pack`] made; `None` if [`Op::constants`] are empty.
+    pub constants: Option<&'a D::Buffer>,
+}
+
+/// A device that has kernels for neural networks.
+pub trait Operators: Device {
+    /// Brings weights and bias onto the device in whatever form its kernels want.
+    ///
+    /// One packed buffer serves any number of instances of the network.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`.
+    fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Self::Buffer>;
+
+    /// The launches, in order, that compute `op` on these operands.
+    ///
+    /// The launches keep all buffers alive.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if shapes contradict each other or a storage is too small; `Unsupported` names an
+    /// op that the device has no kernel for.
+    fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>>;
+}

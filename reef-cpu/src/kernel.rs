@@ -1,0 +1,92 @@
+//! What runs on a unit: a function that is called once per block.
+
+use reef_core::Args;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Value of a stop word that lets blocks run.
+pub(crate) const RUN: u8 = 0;
+/// Value of a stop word that lets running blocks end and starts no others.
+pub(crate) const EVICT: u8 = 1;
+/// Value of a stop word that asks running blocks to stop.
+pub(crate) const RESET: u8 = 2;
+
+/// How a block ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It took effect.
+    Done,
+    /// It has changed nothing and runs again later: it saw [`Block::stopped`] before its commit
+    /// point, the first write that others can see.
+    Stopped,
+}
+
+/// Where a block runs, and its means to find out that it should stop.
+#[derive(Debug)]
+pub struct Block<'a> {
+    /// Which block of the grid, from 0 in x, then y, then z order.
+    pub index: u32,
+    /// Which unit runs it, from 0.
+    pub unit: u32,
+    pub(crate) stop: &'a AtomicU8,
+    pub(crate) scratch: &'a mut Vec<f32>,
+}
+
+impl Block<'_> {
+    /// Whether to return [`Outcome::Stopped`], if the commit point has not been passed.
+    ///
+    /// Costs one load; look every few microseconds of work.
+    #[inline]
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) == RESET
+    }
+
+    /// `len` floats of the unit's own memory, with whatever was there before.
+    ///
+    /// Grows at the first use and then stays with the unit.
+    #[inline]
+    pub fn scratch(&mut self, len: usize) -> &mut [f32] {
+        if self.scratch.len() < len {
+            self.scratch.resize(len, 0.0);
+        }
+        &mut self.scratch[..len]
+    }
+}
+
+type Body = dyn Fn(&mut Block<'_>, &Args) -> Outcome + Send + Sync;
+
+/// A named function that is called once per block, on any unit.
+#[derive(Clone)]
+pub struct Kernel(Arc<Named>);
+
+struct Named {
+    name: &'static str,
+    body: Box<Body>,
+}
+
+impl Kernel {
+    /// Wraps `body`. Buffers that it captures stay alive as long as the kernel.
+    pub fn new(
+        name: &'static str,
+        body: impl Fn(&mut Block<'_>, &Args) -> Outcome + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Named { name, body: Box::new(body) }))
+    }
+
+    /// Its name, for traces.
+    pub fn name(&self) -> &'static str {
+        self.0.name
+    }
+
+    #[inline]
+    pub(crate) fn run(&self, block: &mut Block<'_>, args: &Args) -> Outcome {
+        (self.0.body)(block, args)
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kernel({})", self.name())
+    }
+}

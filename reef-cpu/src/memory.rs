@@ -1,0 +1,98 @@
+//! Memory of the software device: host memory with bounds.
+//!
+//! Kernels on several units write disjoint parts of a buffer at the same time, so a buffer hands out
+//! raw pointers and never references. Who may write what is the kernels' contract
+//! ([`Launch::new`](reef_core::Launch::new)); that nothing is touched outside the buffer is checked
+//! here for copies, fills, reads and writes.
+
+use reef_core::{Error, Result};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Cache lines, and the widest vector registers.
+const ALIGN: usize = 64;
+
+/// Zeroed memory, aligned to 64 bytes; freed when the last clone is dropped.
+#[derive(Debug, Clone)]
+pub struct Buffer(Arc<Allocation>);
+
+#[derive(Debug)]
+struct Allocation {
+    start: NonNull<u8>,
+    layout: Layout,
+    bytes: usize,
+}
+
+// SAFETY: the allocation is plain memory, and access to it goes through raw pointers whose users
+// answer for races.
+unsafe impl Send for Allocation {}
+// SAFETY: as above.
+unsafe impl Sync for Allocation {}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: `start` came from `alloc_zeroed` with this layout and is freed once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+impl Buffer {
+    pub(crate) fn zeroed(bytes: usize) -> Result<Self> {
+        let oom = || Error::OutOfMemory { backend: "cpu", asked: bytes };
+        let layout = Layout::from_size_align(bytes.max(1), ALIGN).map_err(|_| oom())?;
+        // SAFETY: the layout's size is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(oom)?;
+        Ok(Self(Arc::new(Allocation { start, layout, bytes })))
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+
+    /// The first byte. Valid for [`bytes`](Self::bytes) bytes, for as long as a clone lives.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.0.start.as_ptr()
+    }
+
+    /// A pointer to `bytes` bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if they are not inside.
+    pub fn range(&self, offset: usize, bytes: usize) -> Result<*mut u8> {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.bytes() => Ok(self.as_ptr().wrapping_add(offset)),
+            _ => Err(Error::Invalid(format!(
+                "cpu: {bytes} bytes at {offset} are outside a buffer of {} bytes",
+                self.bytes()
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_outside_is_an_error() {
+        let buffer = Buffer::zeroed(100).unwrap();
+        assert!(buffer.range(36, 64).is_ok());
+        assert!(buffer.range(100, 0).is_ok());
+        assert!(buffer.range(37, 64).is_err());
+        assert!(buffer.range(usize::MAX, 2).is_err(), "the sum overflows");
+    }
+
+    #[test]
+    fn is_aligned_and_may_be_empty() {
+        assert_eq!(Buffer::zeroed(100).unwrap().as_ptr() as usize % 64, 0);
+        assert_eq!(Buffer::zeroed(0).unwrap().bytes(), 0);
+    }
+
+    #[test]
+    fn an_absurd_size_is_an_error() {
+        assert!(matches!(Buffer::zeroed(usize::MAX), Err(Error::OutOfMemory { .. })));
+    }
+}
