@@ -1,7 +1,7 @@
 //! What travels through a virtual queue.
 
 use crate::dkp::Profile;
-use crate::{Device, Error, Queue, Record, Result, Seq};
+use crate::{Device, Error, Queue, Result, Seq};
 use std::fmt;
 use std::sync::Arc;
 
@@ -60,8 +60,14 @@ impl<D: Device> Launch<D> {
     /// * Memory they point to stays valid until the last run of this launch has finished; see
     ///   [`keep`](Self::keep).
     /// * Blocks of one launch may run at the same time, in any order, on any thread.
+    ///
+    /// # Panics
+    ///
+    /// If the grid has 2³² blocks or more.
     #[allow(unsafe_code)]
     pub unsafe fn new(kernel: D::Kernel, grid: Dim3, block: Dim3, args: Args) -> Self {
+        let blocks: u128 = grid.iter().map(|&n| u128::from(n)).product();
+        assert!(blocks <= u128::from(u32::MAX), "a grid of {blocks} blocks, most is {}", u32::MAX);
         Self { kernel, grid, block, args, keep: None, profile: None }
     }
 

@@ -1,7 +1,202 @@
-//! A software device: units are threads, blocks are function calls.
+//! The software device: units are threads, blocks are function calls.
+//!
+//! It needs no GPU, supports every [`PreemptLevel`], block-exact resume and padding, and runs the
+//! same conformance suite as the GPU backends. Networks really run on it.
+//!
+//! ```
+//! use reef_core::{Args, Device, Launch, Priority, Queue, Seq};
+//! use reef_cpu::{Cpu, Kernel, Outcome};
+//!
+//! let device = Cpu::open(0, "units=1")?;
+//! let hello = Kernel::new("hello", |block, args| {
+//!     println!("block {} of {:?}", block.index, args.words());
+//!     Outcome::Done
+//! });
+//! // `hello` takes any arguments and touches no memory.
+//! let launch = unsafe { Launch::new(hello, [3, 1, 1], [1, 1, 1], Args::new(&[42])) };
+//! let mut queue = device.queue(Priority::BestEffort, None)?;
+//! queue.launch(Seq(0), &launch, None)?;
+//! while queue.completed()? < Seq(1) {}
+//! # Ok::<(), reef_core::Error>(())
+//! ```
 
+mod builtin;
+mod event;
+mod flag;
+mod hardware;
 mod kernel;
 mod memory;
+mod options;
+mod queue;
+mod record;
+mod trace;
+mod units;
 
+pub use event::Event;
+pub use flag::Flag;
 pub use kernel::{Block, Kernel, Outcome};
 pub use memory::Buffer;
+pub use queue::Queue;
+pub use record::Record;
+pub use trace::Span;
+
+use options::Options;
+use reef_core::{Device, DeviceInfo, Error, Launch, PreemptLevel, Priority, Result};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use units::Shared;
+
+/// Software devices in one process; they share the cores.
+const DEVICES: usize = 8;
+
+/// An open software device. Its threads end with the last clone and the last queue.
+#[derive(Debug, Clone)]
+pub struct Cpu(Arc<Open>);
+
+#[derive(Debug)]
+struct Open {
+    shared: Arc<Shared>,
+    units: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.shared.close();
+        for unit in self.units.drain(..) {
+            if unit.thread().id() != thread::current().id() {
+                let _ = unit.join(); // kernels' panics are caught, so there is nothing to learn
+            }
+        }
+    }
+}
+
+impl Cpu {
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0.shared
+    }
+
+    /// Starts to note what runs on each unit, or stops.
+    pub fn set_trace(&self, on: bool) {
+        self.shared().trace.set(on);
+    }
+
+    /// Takes what has been noted so far, by time.
+    pub fn take_trace(&self) -> Vec<Span> {
+        self.shared().trace.take()
+    }
+
+    /// The time that spans and events are given in.
+    pub fn now(&self) -> Duration {
+        self.shared().now()
+    }
+}
+
+impl Device for Cpu {
+    const NAME: &'static str = "cpu";
+    type Buffer = Buffer;
+    type Kernel = Kernel;
+    type Event = Event;
+    type Record = Record;
+    type Queue = Queue;
+    type Preemptor = Flag;
+
+    fn open(ordinal: usize, options: &str) -> Result<Self> {
+        if ordinal >= DEVICES {
+            return Err(Error::NotFound(format!("no device cpu:{ordinal} (have: 0..{DEVICES})")));
+        }
+        let options = Options::parse(options)?;
+        let shared = Arc::new(Shared::new(options.units, options.spin));
+        let mut open = Open { shared: shared.clone(), units: Vec::new() };
+        for unit in 0..options.units {
+            open.units.push(start(unit, options, shared.clone())?);
+        }
+        Ok(Self(Arc::new(open)))
+    }
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            name: format!("software device, {} units", self.0.units.len()),
+            units: self.0.units.len() as u32,
+            blocks_per_unit: 1,
+            threads_per_unit: 1,
+            registers_per_unit: u32::MAX,
+            shared_per_unit: u32::MAX,
+            level: PreemptLevel::All,
+        }
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Buffer> {
+        Buffer::zeroed(bytes)
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<Buffer> {
+        Buffer::zeroed(bytes)
+    }
+
+    fn write(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<()> {
+        let to = buffer.range(offset, data.len())?;
+        // SAFETY: the range is inside the buffer, which nothing else refers to by reference.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+        Ok(())
+    }
+
+    fn read(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<()> {
+        let from = buffer.range(offset, data.len())?;
+        // SAFETY: the range is inside the buffer, and `data` is not part of it.
+        unsafe { std::ptr::copy_nonoverlapping(from, data.as_mut_ptr(), data.len()) };
+        Ok(())
+    }
+
+    fn kernel(&self, name: &str) -> Result<Kernel> {
+        builtin::kernel(name)
+    }
+
+    fn address(&self, buffer: &Buffer) -> u64 {
+        buffer.as_ptr() as u64
+    }
+
+    fn event(&self) -> Result<Event> {
+        Ok(Event::default())
+    }
+
+    fn record(&self, launch: &Launch<Self>) -> Result<Record> {
+        Ok(Record::new(launch.blocks()))
+    }
+
+    fn preemptor(&self, level: PreemptLevel) -> Result<Flag> {
+        Ok(Flag::new(level))
+    }
+
+    fn queue(&self, priority: Priority, preemptor: Option<&Flag>) -> Result<Queue> {
+        let stop =
+            preemptor.map_or_else(|| Arc::new(AtomicU8::new(kernel::RUN)), |p| p.word.clone());
+        let (id, done) = self.shared().lock().open(priority, stop);
+        Ok(Queue { device: self.clone(), id, done })
+    }
+}
+
+fn start(unit: u32, options: Options, shared: Arc<Shared>) -> Result<JoinHandle<()>> {
+    let work = move || {
+        settle_down(unit, options);
+        shared.work(unit);
+    };
+    thread::Builder::new()
+        .name(format!("reef-unit-{unit}"))
+        .spawn(work)
+        .map_err(|e| Error::Invalid(format!("cpu: no thread for unit {unit}: {e}")))
+}
+
+/// Gives the unit's thread its core and niceness, as far as the system allows.
+fn settle_down(unit: u32, options: Options) {
+    let _ = rustix::process::nice(options.nice);
+    let allowed = rustix::thread::sched_getaffinity(None);
+    if let (true, Ok(allowed)) = (options.pin, allowed) {
+        let cores: Vec<usize> =
+            (0..rustix::thread::CpuSet::MAX_CPU).filter(|&c| allowed.is_set(c)).collect();
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(cores[unit as usize % cores.len()]);
+        let _ = rustix::thread::sched_setaffinity(None, &one);
+    }
+}

@@ -1,0 +1,187 @@
+//! Queues that are preempted together, by one flag of the device.
+
+use crate::vqueue::{Config, Shared, Submitter, VirtualQueue};
+use crate::{Device, Error, PreemptLevel, Preemptor, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::thread::Thread;
+
+/// A preemptor and the queues opened with it. Preempting eight queues costs what preempting one does.
+///
+/// The steps of a preemption, in this order:
+///
+/// 1. `evict`: the device's flag is raised; what is launched from now on is a no-op.
+/// 2. Gates close. A worker may be in the middle of one launch, which step 1 has made harmless.
+/// 3. `reset`: running blocks stop at their next look.
+/// 4. Real-time work may go to the device: nothing above waits for it.
+/// 5. Workers take back what the device lets go of. When all have, the group is *settled*.
+///
+/// Restoring waits for step 5, then lowers the flag, then opens the gates.
+#[derive(Debug)]
+pub struct Group<D: Device> {
+    device: D,
+    preemptor: D::Preemptor,
+    members: Mutex<Members<D>>,
+}
+
+#[derive(Debug)]
+struct Members<D: Device> {
+    held: bool,
+    queues: Vec<Arc<Shared<D>>>,
+}
+
+impl<D: Device> Group<D> {
+    /// Opens an empty group whose queues are preempted as deep as `level`.
+    ///
+    /// # Errors
+    ///
+    /// `Level` if the device is not that deep; the driver's.
+    pub fn open(device: &D, level: PreemptLevel) -> Result<Arc<Self>> {
+        let preemptor = device.preemptor(level)?;
+        let members = Mutex::new(Members { held: false, queues: Vec::new() });
+        Ok(Arc::new(Self { device: device.clone(), preemptor, members }))
+    }
+
+    /// Makes a queue in this group. `config.level` is the group's and is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`VirtualQueue::enable`].
+    pub fn enable(self: &Arc<Self>, config: Config) -> Result<(Submitter<D>, VirtualQueue<D>)> {
+        VirtualQueue::enable_in(self, config, None)
+    }
+
+    /// As [`enable`](Self::enable), with a thread that hears of the queue's changes.
+    pub(crate) fn enable_watched(
+        self: &Arc<Self>,
+        config: Config,
+        listener: Thread,
+    ) -> Result<(Submitter<D>, VirtualQueue<D>)> {
+        VirtualQueue::enable_in(self, config, Some(listener))
+    }
+
+    /// How deep a preemption of this group reaches.
+    pub fn level(&self) -> PreemptLevel {
+        self.preemptor.level()
+    }
+
+    /// Queues in the group.
+    #[allow(clippy::len_without_is_empty)] // nobody asks
+    pub fn len(&self) -> usize {
+        self.members.lock().queues.len()
+    }
+
+    pub(crate) fn device(&self) -> &D {
+        &self.device
+    }
+
+    pub(crate) fn preemptor(&self) -> &D::Preemptor {
+        &self.preemptor
+    }
+
+    pub(crate) fn join(&self, queue: &Arc<Shared<D>>) {
+        let mut members = self.members.lock();
+        if members.held {
+            queue.hold();
+        }
+        members.queues.push(queue.clone());
+    }
+
+    pub(crate) fn leave(&self, queue: &Arc<Shared<D>>) {
+        self.members.lock().queues.retain(|q| !Arc::ptr_eq(q, queue));
+    }
+
+    /// Steps 1 to 3: afterwards nothing of the group starts, and running blocks are told to stop.
+    ///
+    /// Doesn't wait for anything and wakes nobody, so real-time work can go first. Follow with
+    /// [`collect`](Self::collect).
+    ///
+    /// # Errors
+    ///
+    /// `State` if the group is preempted already; the device's.
+    pub fn stop(&self) -> Result<()> {
+        let mut members = self.members.lock();
+        if members.held {
+            return Err(Error::State("preempting what is preempted already"));
+        }
+        if self.level() >= PreemptLevel::DeviceQueue {
+            self.preemptor.evict()?;
+        }
+        members.held = true;
+        members.queues.iter().for_each(|queue| queue.hold());
+        if self.level() >= PreemptLevel::All {
+            self.preemptor.reset()?;
+        }
+        Ok(())
+    }
+
+    /// Starts step 5: workers take back what the device has.
+    pub fn collect(&self) {
+        self.members.lock().queues.iter().for_each(|queue| queue.nudge());
+    }
+
+    /// Whether the group is preempted, or on the way to be.
+    pub fn is_preempted(&self) -> bool {
+        self.members.lock().held
+    }
+
+    /// Whether the device has confirmed that nothing of the group runs.
+    pub fn is_settled(&self) -> bool {
+        let members = self.members.lock();
+        members.held && members.queues.iter().all(|queue| queue.is_settled())
+    }
+
+    /// Stops all queues; later commands wait until [`restore`](Self::restore).
+    ///
+    /// With `sync` it returns when the device confirms that nothing of them runs, without at once.
+    ///
+    /// # Errors
+    ///
+    /// `State` if the group is preempted already; the device's.
+    pub fn preempt(&self, sync: bool) -> Result<()> {
+        self.stop()?;
+        self.collect();
+        if sync {
+            self.wait_settled();
+        }
+        Ok(())
+    }
+
+    fn wait_settled(&self) {
+        let queues = self.members.lock().queues.clone();
+        queues.iter().for_each(|queue| queue.wait_settled());
+    }
+
+    /// Lets all queues go on where they were stopped. Blocks until they have stopped.
+    ///
+    /// # Errors
+    ///
+    /// `State` if the group is not preempted; the device's.
+    pub fn restore(&self) -> Result<()> {
+        while !self.try_restore()? {
+            self.wait_settled();
+        }
+        Ok(())
+    }
+
+    /// As [`restore`](Self::restore), or `false` if some queue has not stopped yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`restore`](Self::restore).
+    pub fn try_restore(&self) -> Result<bool> {
+        let mut members = self.members.lock();
+        if !members.held {
+            return Err(Error::State("restoring what is not preempted"));
+        }
+        if self.level() >= PreemptLevel::DeviceQueue {
+            if !members.queues.iter().all(|queue| queue.is_settled()) {
+                return Ok(false);
+            }
+            self.preemptor.reinstate()?; // before gates open, or launches would be no-ops
+        }
+        members.held = false;
+        members.queues.iter().for_each(|queue| queue.release());
+        Ok(true)
+    }
+}

@@ -1,0 +1,152 @@
+//! The launching end of a virtual queue: a hardware queue and the ring that feeds it.
+
+use crate::ring::Consumer;
+use crate::{Command, Device, Event, Launch, Queue, Record, Result, Seq};
+
+/// What launching needs. Held by the worker, and by the dispatcher while the queue is preempted.
+#[derive(Debug)]
+pub(crate) struct Lane<D: Device> {
+    pub(crate) queue: D::Queue,
+    pub(crate) commands: Consumer<Command<D>>,
+    /// What is left of the next command, if some of it has run.
+    partial: Option<D::Record>,
+    /// The newest launched command is a barrier that has not completed.
+    barrier: bool,
+    window: u64,
+    batch: u64,
+}
+
+/// What a lane waits for after a [`Lane::step`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// For commands, or for the gate to open; nothing is with the device.
+    Commands,
+    /// For the device alone: the window is full, or a barrier is in the way.
+    Device,
+    /// For the device or for commands.
+    Either,
+    /// For an event of another queue.
+    Event,
+}
+
+/// What a [`Lane::step`] did.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) completed: bool,
+    pub(crate) waits: Waits,
+}
+
+impl<D: Device> Lane<D> {
+    pub(crate) fn new(
+        queue: D::Queue,
+        commands: Consumer<Command<D>>,
+        window: u64,
+        batch: u64,
+    ) -> Self {
+        Self { queue, commands, partial: None, barrier: false, window, batch }
+    }
+
+    /// One pass: notes what finished, then launches commands before `gate()` while the window lasts.
+    pub(crate) fn step(&mut self, gate: impl Fn() -> u64) -> Result<Step> {
+        let mut completed = self.note_completed()?;
+        for _ in 0..self.room() {
+            match self.blocked(&gate) {
+                None => completed |= self.launch_next()?,
+                Some(waits) => return Ok(Step { completed, waits }),
+            }
+        }
+        let waits = self.blocked(&gate).unwrap_or(Waits::Device);
+        Ok(Step { completed, waits })
+    }
+
+    /// What the next command waits for, if it can't be launched now. Doesn't look at the window.
+    fn blocked(&mut self, gate: impl Fn() -> u64) -> Option<Waits> {
+        let (in_flight, barrier) = (self.commands.in_flight(), self.barrier);
+        match self.commands.next() {
+            Some((at, command)) if at < gate() => blocked(command, in_flight, barrier),
+            _ if in_flight > 0 => Some(Waits::Either),
+            _ => Some(Waits::Commands),
+        }
+    }
+
+    /// Commands to launch now: none until a whole batch fits beside those in flight.
+    fn room(&self) -> u64 {
+        let room = self.window - self.commands.in_flight();
+        if room >= self.batch { room } else { 0 }
+    }
+
+    fn note_completed(&mut self) -> Result<bool> {
+        let Seq(done) = self.queue.completed()?;
+        let completed = self.commands.complete_to(done.min(self.commands.launched()));
+        self.barrier &= self.commands.in_flight() > 0;
+        Ok(completed)
+    }
+
+    /// Launches the next command; returns whether it is already complete.
+    fn launch_next(&mut self) -> Result<bool> {
+        let (at, command) = self.commands.next().expect("the caller saw it");
+        self.barrier = command.is_barrier();
+        let complete = command.issue(Seq(at), self.partial.as_ref(), &mut self.queue)?;
+        self.partial = None;
+        self.commands.launch();
+        if complete {
+            self.commands.complete_to(at + 1);
+            self.barrier = false;
+        }
+        Ok(complete)
+    }
+
+    /// Takes back what the device has, if it lets go: launches that didn't finish run again later.
+    ///
+    /// `None` means not yet; otherwise how many commands will be launched again.
+    pub(crate) fn try_reclaim(&mut self) -> Result<Option<u64>> {
+        let Some(stopped) = self.queue.try_drain()? else {
+            return Ok(None);
+        };
+        self.commands.complete_to(stopped.next.0.min(self.commands.launched()));
+        let undone = self.commands.rewind();
+        if undone > 0 {
+            self.partial = stopped.partial;
+        }
+        self.barrier = false;
+        Ok(Some(undone))
+    }
+
+    /// The kernel that is next, with the record of its blocks: what padding draws from.
+    ///
+    /// Only while nothing is in flight.
+    pub(crate) fn head(&mut self, device: &D) -> Result<Option<(&Launch<D>, D::Record)>> {
+        let Some((_, Command::Launch(launch))) = self.commands.next() else {
+            return Ok(None);
+        };
+        let record = match &self.partial {
+            Some(record) => record.clone(),
+            None => device.record(launch)?,
+        };
+        self.partial = Some(record.clone());
+        // Asked again because the borrow checker doesn't see that `partial` is another field.
+        let Some((_, Command::Launch(launch))) = self.commands.next() else { return Ok(None) };
+        Ok(Some((launch, record)))
+    }
+
+    /// Completes the next kernel if padding has run all of its blocks. Returns whether it did.
+    pub(crate) fn finish_padded(&mut self) -> bool {
+        if self.partial.as_ref().is_none_or(|record| record.remaining() > 0) {
+            return false;
+        }
+        self.partial = None;
+        self.commands.launch();
+        self.commands.complete_to(self.commands.launched())
+    }
+}
+
+/// What keeps `command` from being launched: a barrier runs alone, and a wait needs its event.
+fn blocked<D: Device>(command: &Command<D>, in_flight: u64, behind_barrier: bool) -> Option<Waits> {
+    if behind_barrier || (command.is_barrier() && in_flight > 0) {
+        return Some(Waits::Device);
+    }
+    match command {
+        Command::Wait(event) if event.reached().is_none() => Some(Waits::Event),
+        _ => None,
+    }
+}

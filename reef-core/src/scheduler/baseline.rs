@@ -1,0 +1,177 @@
+//! REEF's baselines, so that they can be compared under the same load.
+
+use super::{Gate, Plan, Scheduler, View};
+use crate::{PreemptLevel, Priority, Seq};
+use std::time::Duration;
+
+/// Best-effort work never runs: the lower bound of real-time latency.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RtOnly;
+
+impl Scheduler for RtOnly {
+    fn name(&self) -> &'static str {
+        "rt-only"
+    }
+
+    fn level(&self) -> PreemptLevel {
+        PreemptLevel::HostQueue
+    }
+
+    fn decide(&mut self, _: Duration, _: &View<'_>, plan: &mut Plan) {
+        plan.gates.fill(Gate::Closed);
+    }
+}
+
+/// Real-time work is one more stream: no priority, no preemption.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Streams;
+
+impl Scheduler for Streams {
+    fn name(&self) -> &'static str {
+        "streams"
+    }
+
+    fn level(&self) -> PreemptLevel {
+        PreemptLevel::HostQueue
+    }
+
+    fn rt_priority(&self) -> Priority {
+        Priority::BestEffort
+    }
+
+    fn decide(&mut self, _: Duration, _: &View<'_>, _: &mut Plan) {}
+}
+
+/// Launched best-effort work is evicted; real-time work waits until its running blocks have ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WaitBased {
+    /// The present preemption was confirmed; until it ends, tasks start at once.
+    confirmed: bool,
+}
+
+impl Scheduler for WaitBased {
+    fn name(&self) -> &'static str {
+        "wait-based"
+    }
+
+    fn level(&self) -> PreemptLevel {
+        PreemptLevel::DeviceQueue
+    }
+
+    fn decide(&mut self, _: Duration, view: &View<'_>, plan: &mut Plan) {
+        plan.preempt = view.rt() > 0;
+        self.confirmed = plan.preempt && view.preempted && (self.confirmed || view.settled);
+        plan.start = self.confirmed || view.queues.is_empty();
+    }
+}
+
+/// One task at a time on the whole device, in order of arrival, real-time tasks first in line.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sequential {
+    /// The queue whose task runs, and where that task ends.
+    running: Option<(u64, Seq)>,
+}
+
+impl Sequential {
+    /// The task that runs, if it has not finished and its client is still there.
+    fn still_running(&self, view: &View<'_>) -> Option<(usize, Seq)> {
+        let (id, end) = self.running?;
+        let index = view.queues.iter().position(|q| q.id == id)?;
+        (view.queues[index].completed < end).then_some((index, end))
+    }
+
+    /// The queue whose task waits longest, and where that task ends.
+    fn next(view: &View<'_>) -> Option<(usize, Seq)> {
+        let ready = view.queues.iter().enumerate().filter(|(_, q)| q.is_ready());
+        let (index, q) = ready.min_by_key(|(_, q)| q.task.map_or(Duration::ZERO, |t| t.since))?;
+        Some((index, q.task.map_or(q.submitted, |task| task.end)))
+    }
+}
+
+impl Scheduler for Sequential {
+    fn name(&self) -> &'static str {
+        "sequential"
+    }
+
+    fn level(&self) -> PreemptLevel {
+        PreemptLevel::HostQueue
+    }
+
+    fn decide(&mut self, _: Duration, view: &View<'_>, plan: &mut Plan) {
+        let running = self.still_running(view);
+        let chosen = if view.rt() > 0 { running } else { running.or_else(|| Self::next(view)) };
+        plan.start = chosen.is_none();
+        plan.gates.fill(Gate::Closed);
+        if let Some((index, end)) = chosen {
+            plan.gates[index] = Gate::Until(end);
+        }
+        self.running = chosen.map(|(index, end)| (view.queues[index].id, end));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{decide, ms, queue, view};
+    use super::super::{QueueView, TaskView};
+    use super::*;
+
+    fn task(queue: QueueView, since: u64, end: u64) -> QueueView {
+        let task = TaskView { since: ms(since), deadline: None, end: Seq(end) };
+        QueueView { task: Some(task), ..queue }
+    }
+
+    #[test]
+    fn rt_only_runs_nothing_else() {
+        let queues = [queue(0, 0, 9)];
+        assert_eq!(decide(&mut RtOnly, ms(0), &view(0, 0, &queues)).gates, [Gate::Closed]);
+    }
+
+    #[test]
+    fn streams_stops_nothing() {
+        let queues = [queue(0, 0, 9)];
+        let plan = decide(&mut Streams, ms(0), &view(3, 1, &queues));
+        assert_eq!((plan.preempt, plan.start, plan.gates), (false, true, vec![Gate::Open]));
+    }
+
+    #[test]
+    fn wait_based_starts_when_the_device_has_confirmed() {
+        let queues = [queue(0, 0, 9)];
+        let mut wait = WaitBased::default();
+        for (preempted, settled, start) in
+            [(false, false, false), (true, false, false), (true, true, true)]
+        {
+            let v = View { preempted, settled, ..view(1, 0, &queues) };
+            let plan = decide(&mut wait, ms(0), &v);
+            assert_eq!((plan.preempt, plan.start), (true, start));
+        }
+        assert!(!decide(&mut wait, ms(0), &view(0, 0, &queues)).preempt);
+    }
+
+    #[test]
+    fn sequential_finishes_a_task_before_the_next() {
+        let mut seq = Sequential::default();
+        let first = [task(queue(7, 0, 20), 2, 10), task(queue(8, 0, 20), 1, 12)];
+        let plan = decide(&mut seq, ms(3), &view(0, 0, &first));
+        assert_eq!(plan.gates, [Gate::Closed, Gate::Until(Seq(12))], "the older task");
+
+        let plan = decide(&mut seq, ms(4), &view(1, 0, &first));
+        assert_eq!(plan.gates, [Gate::Closed, Gate::Until(Seq(12))], "it is not interrupted");
+        assert!(!plan.start);
+
+        let done = [first[0], task(queue(8, 12, 20), 3, 20)];
+        let plan = decide(&mut seq, ms(5), &view(1, 0, &done));
+        assert_eq!(plan.gates, [Gate::Closed; 2], "real-time work is next in line");
+        assert!(plan.start);
+
+        let plan = decide(&mut seq, ms(6), &view(0, 0, &done));
+        assert_eq!(plan.gates, [Gate::Until(Seq(10)), Gate::Closed]);
+    }
+
+    #[test]
+    fn sequential_forgets_a_client_that_left() {
+        let mut seq = Sequential::default();
+        decide(&mut seq, ms(0), &view(0, 0, &[task(queue(7, 0, 20), 0, 10)]));
+        let plan = decide(&mut seq, ms(1), &view(0, 0, &[task(queue(9, 0, 5), 1, 5)]));
+        assert_eq!(plan.gates, [Gate::Until(Seq(5))]);
+    }
+}

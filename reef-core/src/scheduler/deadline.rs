@@ -1,0 +1,87 @@
+//! Earliest deadline first, real-time and best-effort tasks alike.
+
+use super::{Plan, Scheduler, TaskView, View};
+use std::time::Duration;
+
+/// The task with the earliest deadline runs, alone.
+///
+/// A best-effort task without a deadline gets one `default` after its submission, so it doesn't wait
+/// for ever; a real-time task without one is due at once.
+#[derive(Debug, Clone, Copy)]
+pub struct EarliestDeadline {
+    default: Duration,
+}
+
+impl Default for EarliestDeadline {
+    fn default() -> Self {
+        Self { default: Duration::from_secs(1) }
+    }
+}
+
+impl EarliestDeadline {
+    /// Gives best-effort tasks without a deadline this much time.
+    pub fn default_deadline(default: Duration) -> Self {
+        Self { default }
+    }
+
+    fn due(&self, task: Option<TaskView>) -> Duration {
+        task.map_or(self.default, |task| task.deadline.unwrap_or(task.since + self.default))
+    }
+}
+
+impl Scheduler for EarliestDeadline {
+    fn name(&self) -> &'static str {
+        "deadline"
+    }
+
+    fn decide(&mut self, _: Duration, view: &View<'_>, plan: &mut Plan) {
+        let ready = view.queues.iter().enumerate().filter(|(_, q)| q.is_ready());
+        let first = ready.map(|(index, q)| (self.due(q.task), index)).min();
+        let rt_due = view.rt_next.map(|task| task.deadline.unwrap_or(task.since));
+        let rt_first = match (rt_due, first) {
+            (Some(rt), Some((be, _))) => rt <= be,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        plan.start = rt_first;
+        plan.preempt = view.rt_running > 0 || rt_first;
+        if let Some((_, index)) = first {
+            plan.only(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{decide, ms, queue, view};
+    use super::super::{Gate, QueueView};
+    use super::*;
+    use crate::Seq;
+
+    fn due(id: u64, since: u64, deadline: Option<u64>) -> QueueView {
+        let task = TaskView { since: ms(since), deadline: deadline.map(ms), end: Seq(1) };
+        QueueView { task: Some(task), ..queue(id, 0, 1) }
+    }
+
+    #[test]
+    fn the_earliest_deadline_runs() {
+        let mut edf = EarliestDeadline::default_deadline(ms(50));
+        let queues = [due(0, 0, Some(90)), due(1, 0, Some(30)), due(2, 0, None)];
+        let plan = decide(&mut edf, ms(0), &view(0, 0, &queues));
+        assert_eq!(plan.gates, [Gate::Closed, Gate::Open, Gate::Closed]);
+        let plan = decide(&mut edf, ms(0), &view(0, 0, &[queues[0], queues[2]]));
+        assert_eq!(plan.gates, [Gate::Closed, Gate::Open], "due 50 ms after its submission");
+    }
+
+    #[test]
+    fn real_time_tasks_have_deadlines_too() {
+        let mut edf = EarliestDeadline::default();
+        let queues = [due(0, 0, Some(30))];
+        for (rt_deadline, starts) in [(Some(20), true), (Some(40), false), (None, true)] {
+            let rt_next =
+                Some(TaskView { since: ms(10), deadline: rt_deadline.map(ms), end: Seq(0) });
+            let plan = decide(&mut edf, ms(10), &View { rt_next, ..view(1, 0, &queues) });
+            assert_eq!((plan.start, plan.preempt), (starts, starts), "{rt_deadline:?}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Weighted fair share of device time.
+
+use super::{Plan, QueueView, Scheduler, View};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The ready best-effort queue that has had the least device time for its weight runs, for a quantum.
+///
+/// Each queue has a virtual time that grows by device time / weight. One that comes, or comes back
+/// from being idle, starts at the least virtual time of the ready ones: it neither makes up for time
+/// in which it wanted nothing nor waits for the others to catch up. Real-time work preempts all.
+#[derive(Debug)]
+pub struct FairShare {
+    quantum: Duration,
+    accounts: BTreeMap<u64, Account>,
+    /// The queue that runs and when its quantum ends.
+    running: Option<(u64, Duration)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Account {
+    virtual_time: Duration,
+    /// [`QueueView::served`] up to which `virtual_time` counts.
+    served: Duration,
+    ready: bool,
+}
+
+impl Default for FairShare {
+    fn default() -> Self {
+        Self::quantum(Duration::from_millis(5))
+    }
+}
+
+impl FairShare {
+    /// Lets a queue run for `quantum` before another gets its turn.
+    pub fn quantum(quantum: Duration) -> Self {
+        Self { quantum, accounts: BTreeMap::new(), running: None }
+    }
+
+    /// Books the device time that queues have had, and forgets those that left.
+    fn book(&mut self, view: &View<'_>) {
+        self.accounts.retain(|id, _| view.queues.iter().any(|q| q.id == *id));
+        for q in view.queues {
+            if let Some(account) = self.accounts.get_mut(&q.id) {
+                account.virtual_time += (q.served - account.served) / q.weight.max(1);
+                account.served = q.served;
+            }
+        }
+        let least = self.accounts.values().filter(|a| a.ready).map(|a| a.virtual_time).min();
+        let least = least.unwrap_or_else(|| self.most());
+        for q in view.queues {
+            let fresh = Account { virtual_time: least, served: q.served, ready: false };
+            let account = self.accounts.entry(q.id).or_insert(fresh);
+            if q.is_ready() && !account.ready {
+                account.virtual_time = account.virtual_time.max(least);
+            }
+            account.ready = q.is_ready();
+        }
+    }
+
+    /// When nobody is ready, newcomers start level with the one that has had most.
+    fn most(&self) -> Duration {
+        self.accounts.values().map(|a| a.virtual_time).max().unwrap_or_default()
+    }
+
+    fn next(&self, queues: &[QueueView]) -> Option<usize> {
+        let ready = queues.iter().enumerate().filter(|(_, q)| q.is_ready());
+        ready.min_by_key(|(_, q)| (self.accounts[&q.id].virtual_time, q.id)).map(|(index, _)| index)
+    }
+}
+
+impl Scheduler for FairShare {
+    fn name(&self) -> &'static str {
+        "fair-share"
+    }
+
+    fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
+        plan.preempt = view.rt() > 0;
+        self.book(view);
+        let current = self
+            .running
+            .filter(|&(_, until)| now < until)
+            .and_then(|(id, _)| view.queues.iter().position(|q| q.id == id && q.is_ready()));
+        let Some(index) = current.or_else(|| self.next(view.queues)) else {
+            self.running = None;
+            return;
+        };
+        if current.is_none() {
+            self.running = Some((view.queues[index].id, now + self.quantum));
+        }
+        plan.only(index);
+        plan.wake = self.running.map(|(_, until)| until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Gate;
+    use super::super::tests::{decide, ms, queue, view};
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Runs queues that always want more, one quantum of 1 ms after the other; `arrivals[i]` is when
+    /// queue `i` comes. Returns for each the quanta in which it ran.
+    fn simulate(weights: &[u32], arrivals: &[u64], quanta: u64) -> Vec<Vec<u64>> {
+        let mut fair = FairShare::quantum(ms(1));
+        let mut ran = vec![Vec::new(); weights.len()];
+        for now in 0..quanta {
+            let here: Vec<usize> = (0..weights.len()).filter(|&i| arrivals[i] <= now).collect();
+            let queues: Vec<QueueView> = here
+                .iter()
+                .map(|&i| QueueView {
+                    weight: weights[i],
+                    served: ms(ran[i].len() as u64),
+                    ..queue(i as u64, 0, 1)
+                })
+                .collect();
+            let plan = decide(&mut fair, ms(now), &view(0, 0, &queues));
+            if let Some(open) = plan.gates.iter().position(|&gate| gate == Gate::Open)
+                && !queues.is_empty()
+            {
+                ran[here[open]].push(now);
+            }
+        }
+        ran
+    }
+
+    #[test]
+    fn time_is_shared_by_weight() {
+        let ran = simulate(&[1, 3], &[0, 0], 400);
+        assert_eq!([ran[0].len(), ran[1].len()], [100, 300]);
+    }
+
+    #[test]
+    fn a_newcomer_and_an_old_queue_share_from_then_on() {
+        let ran = simulate(&[1, 1], &[0, 1000], 1200);
+        let late = |i: usize| ran[i].iter().filter(|&&at| at >= 1000).count();
+        assert!((99..=101).contains(&late(0)) && (99..=101).contains(&late(1)), "{}", late(0));
+    }
+
+    proptest! {
+        /// No ready queue waits longer than all others need for one more unit of virtual time.
+        #[test]
+        fn nobody_starves(
+            weights in prop::collection::vec(1u32..8, 1..9),
+            seed in prop::collection::vec(0u64..300, 9),
+        ) {
+            let ran = simulate(&weights, &seed[..weights.len()], 1500);
+            let sum: u64 = weights.iter().map(|&w| u64::from(w)).sum();
+            for (i, at) in ran.iter().enumerate() {
+                let bound = 2 * sum.div_ceil(u64::from(weights[i])) + 2 * weights.len() as u64;
+                let first = at.first().copied().unwrap_or(u64::MAX);
+                prop_assert!(first <= seed[i] + bound, "queue {i} first ran at {first}");
+                let gap = at.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+                prop_assert!(gap <= bound, "queue {i} waited {gap}, bound {bound}");
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! REEF: real-time work at once, best-effort work out of its way but not idle.
+
+use super::{Plan, Scheduler, View};
+use crate::PreemptLevel;
+use std::time::Duration;
+
+/// Preempts best-effort work while real-time work is there, and pads real-time kernels with it.
+///
+/// A burst of real-time tasks preempts once. Best-effort work resumes when there has been no
+/// real-time work for `hysteresis`: with short gaps between requests it costs less to stay preempted
+/// than to resume and be stopped again.
+#[derive(Debug)]
+pub struct Reef {
+    level: PreemptLevel,
+    pad: bool,
+    hysteresis: Duration,
+    /// When real-time work was last seen.
+    last_rt: Option<Duration>,
+}
+
+impl Default for Reef {
+    fn default() -> Self {
+        Self { level: PreemptLevel::All, pad: true, hysteresis: Duration::ZERO, last_rt: None }
+    }
+}
+
+impl Reef {
+    /// REEF's RESET baseline: real-time kernels run alone.
+    pub fn without_padding() -> Self {
+        Self { pad: false, ..Self::default() }
+    }
+
+    /// Preempts only as deep as `level`.
+    #[must_use]
+    pub fn level(mut self, level: PreemptLevel) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// Resumes best-effort work this long after the last real-time work.
+    #[must_use]
+    pub fn hysteresis(mut self, hysteresis: Duration) -> Self {
+        self.hysteresis = hysteresis;
+        self
+    }
+}
+
+impl Scheduler for Reef {
+    fn name(&self) -> &'static str {
+        if self.pad { "reef" } else { "reset" }
+    }
+
+    fn level(&self) -> PreemptLevel {
+        self.level
+    }
+
+    fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
+        if view.rt() > 0 {
+            self.last_rt = Some(now);
+        }
+        let resume = self.last_rt.map(|last| last + self.hysteresis);
+        plan.preempt = view.rt() > 0 || (view.preempted && resume.is_some_and(|at| now < at));
+        plan.pad = self.pad;
+        if plan.preempt && view.rt() == 0 {
+            plan.wake = resume;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{decide, ms, queue, view};
+    use super::*;
+
+    #[test]
+    fn preempts_while_there_is_real_time_work() {
+        let queues = [queue(0, 0, 9)];
+        let mut reef = Reef::default();
+        for (rt_waiting, rt_running, preempt) in
+            [(0, 0, false), (1, 0, true), (0, 1, true), (3, 1, true)]
+        {
+            let mut v = view(rt_waiting, rt_running, &queues);
+            v.preempted = rt_running > 0;
+            let plan = decide(&mut reef, ms(0), &v);
+            assert_eq!((plan.preempt, plan.start, plan.pad), (preempt, true, true));
+        }
+    }
+
+    #[test]
+    fn resumes_after_the_hysteresis() {
+        let queues = [queue(0, 0, 9)];
+        let mut reef = Reef::default().hysteresis(ms(2));
+        decide(&mut reef, ms(10), &view(1, 0, &queues));
+        let idle = View { preempted: true, settled: true, ..view(0, 0, &queues) };
+        for (now, preempt, wake) in [(10, true, Some(12)), (11, true, Some(12)), (12, false, None)]
+        {
+            let plan = decide(&mut reef, ms(now), &idle);
+            assert_eq!((plan.preempt, plan.wake), (preempt, wake.map(ms)), "at {now} ms");
+        }
+    }
+
+    #[test]
+    fn a_device_that_never_saw_real_time_work_is_not_held() {
+        let queues = [queue(0, 0, 9)];
+        assert!(
+            !decide(&mut Reef::default().hysteresis(ms(2)), ms(0), &view(0, 0, &queues)).preempt
+        );
+    }
+}

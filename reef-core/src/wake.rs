@@ -1,0 +1,140 @@
+//! How a thread sleeps until another has something for it, and how several wait for progress.
+//!
+//! Both rest on the same four steps. Sleeper: (1) say that you sleep, (2) look once more. Waker: (3)
+//! make what the sleeper looks for, (4) look whether it sleeps. A `SeqCst` fence stands between 1
+//! and 2 and between 3 and 4, so at least one of them sees the other's store: no wake-up is lost,
+//! and a waker pays one load while nobody sleeps. The models below show what happens without.
+
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, Thread, fence};
+
+/// Says whether one thread sleeps.
+#[derive(Debug, Default)]
+pub(crate) struct Sleeper {
+    /// Written by the sleeping thread, read by wakers.
+    asleep: AtomicBool,
+}
+
+impl Sleeper {
+    /// Sleeps by `park` unless `ready` holds; what made it hold may have come since the last look.
+    pub(crate) fn sleep_unless(&self, ready: impl FnOnce() -> bool, park: impl FnOnce()) {
+        self.asleep.store(true, Ordering::Relaxed); // 1
+        fence(Ordering::SeqCst);
+        if !ready() {
+            park(); // 2 found nothing
+        }
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Wakes `thread` if it sleeps. Call after storing what it looks for.
+    #[inline]
+    pub(crate) fn wake(&self, thread: &Thread) {
+        fence(Ordering::SeqCst); // after 3
+        if self.asleep.load(Ordering::Relaxed) {
+            thread.unpark(); // 4
+        }
+    }
+}
+
+/// Lets threads wait until a condition that others make true.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    /// Written by waiting threads, read by notifiers.
+    count: AtomicUsize,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Waiters {
+    /// Blocks until `ready` holds.
+    pub(crate) fn wait_until(&self, ready: impl Fn() -> bool) {
+        self.count.fetch_add(1, Ordering::Relaxed); // 1
+        fence(Ordering::SeqCst);
+        let mut guard = self.lock.lock();
+        while !ready() {
+            guard = self.changed.wait(guard); // 2
+        }
+        drop(guard);
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Lets waiters look again. Call after storing what they look for.
+    #[inline]
+    pub(crate) fn notify(&self) {
+        fence(Ordering::SeqCst); // after 3
+        if self.count.load(Ordering::Relaxed) > 0 {
+            self.notify_slowly(); // 4
+        }
+    }
+
+    /// Passing through the lock orders this after a waiter's look.
+    #[cold]
+    fn notify_slowly(&self) {
+        drop(self.lock.lock());
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::{Arc, thread};
+
+    #[test]
+    fn no_wake_up_is_lost() {
+        loom::model(|| {
+            let shared = Arc::new((AtomicUsize::new(0), Sleeper::default()));
+            let sleeper = thread::spawn({
+                let shared = shared.clone();
+                move || {
+                    while shared.0.load(Ordering::Acquire) < 2 {
+                        let seen = shared.0.load(Ordering::Acquire);
+                        let ready = || shared.0.load(Ordering::Acquire) != seen || seen >= 2;
+                        shared.1.sleep_unless(ready, thread::park);
+                    }
+                }
+            });
+            for value in 1..=2 {
+                shared.0.store(value, Ordering::Release);
+                shared.1.wake(sleeper.thread());
+            }
+            sleeper.join().unwrap(); // loom reports a deadlock if the sleeper sleeps for ever
+        });
+    }
+
+    #[test]
+    fn every_waiter_sees_the_change() {
+        loom::model(|| {
+            let shared = Arc::new((AtomicBool::new(false), Waiters::default()));
+            let waiter = thread::spawn({
+                let shared = shared.clone();
+                move || shared.1.wait_until(|| shared.0.load(Ordering::Acquire))
+            });
+            shared.0.store(true, Ordering::Release);
+            shared.1.notify();
+            waiter.join().unwrap();
+        });
+    }
+
+    /// The same four steps without fences deadlock: the model is able to fail.
+    #[test]
+    #[should_panic]
+    fn without_fences_a_wake_up_is_lost() {
+        loom::model(|| {
+            let shared = Arc::new((AtomicBool::new(false), AtomicBool::new(false)));
+            let sleeper = thread::spawn({
+                let shared = shared.clone();
+                move || {
+                    shared.1.store(true, Ordering::Relaxed);
+                    if !shared.0.load(Ordering::Acquire) {
+                        thread::park();
+                    }
+                }
+            });
+            shared.0.store(true, Ordering::Release);
+            if shared.1.load(Ordering::Relaxed) {
+                sleeper.thread().unpark();
+            }
+            sleeper.join().unwrap();
+        });
+    }
+}

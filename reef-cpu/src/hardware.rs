@@ -1,0 +1,346 @@
+//! What real hardware would hold: queues of launches, and the choice of the block that a free unit
+//! runs next.
+//!
+//! Everything is behind one lock, held for well under a microsecond per block; a block takes tens.
+//!
+//! A unit takes, in this order: blocks of real-time queues; padding of the real-time kernel that
+//! runs, on the units which that kernel leaves free; blocks of best-effort queues in turn, unless
+//! their flag is up. Of each queue only the first kernel gives blocks: queues are in order.
+
+use crate::event::Event;
+use crate::kernel::{RESET, RUN};
+use crate::record::{Claim, Record};
+use crate::{Buffer, Cpu};
+use reef_core::{Copy, Error, Fill, Launch, Priority, Record as _, Result, Seq, Stopped};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::thread::Thread;
+
+/// Value of [`HwQueue::done`] that sends the reader to [`HwQueue::check`].
+pub(crate) const FAILED: u64 = u64::MAX;
+
+/// What one item of a queue does.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Kernel(Launch<Cpu>),
+    Copy(Copy<Cpu>),
+    Fill(Fill<Cpu>),
+    Event(Event),
+}
+
+impl Work {
+    /// Kernels have blocks that are done one by one; everything else is one piece.
+    pub(crate) fn blocks(&self) -> u32 {
+        match self {
+            Self::Kernel(launch) => launch.blocks(),
+            _ => 1,
+        }
+    }
+
+    /// Buffers and ranges that it touches, to be checked before it is queued.
+    pub(crate) fn ranges(&self) -> [Option<(&Buffer, usize, usize)>; 2] {
+        match self {
+            Self::Copy(c) => {
+                [Some((&c.from, c.from_offset, c.bytes)), Some((&c.to, c.to_offset, c.bytes))]
+            }
+            Self::Fill(f) => [Some((&f.buffer, f.offset, f.bytes)), None],
+            Self::Kernel(_) | Self::Event(_) => [None, None],
+        }
+    }
+}
+
+/// One launched command.
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) seq: Seq,
+    pub(crate) work: Arc<Work>,
+    pub(crate) record: Record,
+    pub(crate) pad: Option<Pad>,
+}
+
+/// Best-effort blocks that ride with a real-time kernel.
+#[derive(Debug)]
+pub(crate) struct Pad {
+    pub(crate) work: Arc<Work>,
+    pub(crate) record: Record,
+    /// Blocks that may still be started.
+    pub(crate) quota: u32,
+    /// Units from here on are free for padding.
+    pub(crate) rt_units: u32,
+    /// Raised when the real-time kernel is done.
+    pub(crate) stop: Arc<AtomicU8>,
+}
+
+/// A block that a unit shall run.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) queue: u64,
+    pub(crate) priority: Priority,
+    pub(crate) padding: bool,
+    pub(crate) seq: Seq,
+    pub(crate) work: Arc<Work>,
+    pub(crate) record: Record,
+    pub(crate) claim: Claim,
+    pub(crate) stop: Arc<AtomicU8>,
+}
+
+/// How a unit's task ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Done,
+    Stopped,
+    Failed(Error),
+}
+
+/// The device's end of a queue.
+#[derive(Debug)]
+pub(crate) struct HwQueue {
+    id: u64,
+    /// Nothing starts unless it is [`RUN`].
+    stop: Arc<AtomicU8>,
+    items: VecDeque<Item>,
+    /// Blocks on units now, padding included.
+    running: u32,
+    /// All commands before this have finished.
+    pub(crate) done: Arc<AtomicU64>,
+    waker: Option<Thread>,
+    failed: Option<Error>,
+}
+
+impl HwQueue {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst) != RUN
+    }
+
+    /// A block of the first item, for `unit`.
+    fn claim(&mut self, unit: u32, priority: Priority) -> Option<Task> {
+        if self.is_stopped() {
+            return None;
+        }
+        let item = self.items.front_mut()?;
+        if item.pad.as_ref().is_some_and(|pad| unit >= pad.rt_units && pad.quota > 0) {
+            return None; // left free for padding
+        }
+        let claim = item.record.claim()?;
+        self.running += 1;
+        Some(Task {
+            queue: self.id,
+            priority,
+            padding: false,
+            seq: item.seq,
+            work: item.work.clone(),
+            record: item.record.clone(),
+            claim,
+            stop: self.stop.clone(),
+        })
+    }
+
+    /// A block of the first item's padding, for `unit`.
+    fn claim_padding(&mut self, unit: u32) -> Option<Task> {
+        let item = self.items.front_mut()?;
+        let pad = item.pad.as_mut()?;
+        if unit < pad.rt_units || pad.quota == 0 {
+            return None;
+        }
+        let Some(claim) = pad.record.claim() else {
+            pad.quota = 0; // the others are running, or it is finished
+            return None;
+        };
+        pad.quota -= 1;
+        self.running += 1;
+        Some(Task {
+            queue: self.id,
+            priority: Priority::BestEffort,
+            padding: true,
+            seq: item.seq,
+            work: pad.work.clone(),
+            record: pad.record.clone(),
+            claim,
+            stop: pad.stop.clone(),
+        })
+    }
+
+    /// Pops items whose blocks have all finished into `buried`, and tells whoever waits.
+    fn advance(&mut self, buried: &mut Vec<Item>) {
+        let before = buried.len();
+        while let Some(item) = self.items.front()
+            && item.record.remaining() == 0
+        {
+            if let Some(pad) = &item.pad {
+                pad.stop.store(RESET, Ordering::SeqCst);
+            }
+            self.done.store(item.seq.0 + 1, Ordering::Release);
+            buried.extend(self.items.pop_front());
+        }
+        if buried.len() > before || (self.running == 0 && self.is_stopped()) {
+            self.wake();
+        }
+    }
+
+    fn fail(&mut self, error: Error, buried: &mut Vec<Item>) {
+        buried.extend(self.items.drain(..));
+        self.failed = Some(error);
+        self.done.store(FAILED, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.unpark();
+        }
+    }
+
+    pub(crate) fn set_waker(&mut self, thread: Thread) {
+        self.waker = Some(thread);
+    }
+
+    /// # Errors
+    ///
+    /// What ended the queue.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn push(&mut self, item: Item, buried: &mut Vec<Item>) -> Result<()> {
+        self.check()?;
+        item.record.failed().map_or(Ok(()), Err)?;
+        self.items.push_back(item);
+        self.advance(buried); // it may have no blocks left
+        Ok(())
+    }
+
+    fn try_drain(&mut self, buried: &mut Vec<Item>) -> Result<Option<Stopped<Cpu>>> {
+        self.check()?;
+        if self.running > 0 || (!self.items.is_empty() && !self.is_stopped()) {
+            return Ok(None);
+        }
+        let next = Seq(self.done.load(Ordering::Acquire));
+        let Some(first) = self.items.front() else {
+            return Ok(Some(Stopped { next, partial: None }));
+        };
+        let partial = matches!(*first.work, Work::Kernel(_)) && first.record.is_touched();
+        let stopped = Stopped { next: first.seq, partial: partial.then(|| first.record.clone()) };
+        buried.extend(self.items.drain(..));
+        Ok(Some(stopped))
+    }
+}
+
+/// All queues of the device.
+#[derive(Debug, Default)]
+pub(crate) struct Hardware {
+    real_time: Vec<HwQueue>,
+    /// In the order in which their next blocks are taken.
+    best_effort: VecDeque<HwQueue>,
+    next_id: u64,
+    /// Items that are over, to be dropped without the lock.
+    buried: Vec<Item>,
+}
+
+impl Hardware {
+    pub(crate) fn take_buried(&mut self) -> Vec<Item> {
+        std::mem::take(&mut self.buried)
+    }
+
+    pub(crate) fn open(
+        &mut self,
+        priority: Priority,
+        stop: Arc<AtomicU8>,
+    ) -> (u64, Arc<AtomicU64>) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let done = Arc::new(AtomicU64::new(0));
+        let queue = HwQueue {
+            id,
+            stop,
+            items: VecDeque::new(),
+            running: 0,
+            done: done.clone(),
+            waker: None,
+            failed: None,
+        };
+        match priority {
+            Priority::RealTime => self.real_time.push(queue),
+            Priority::BestEffort => self.best_effort.push_back(queue),
+        }
+        (id, done)
+    }
+
+    pub(crate) fn close(&mut self, id: u64) {
+        self.real_time.retain(|q| q.id != id);
+        self.best_effort.retain(|q| q.id != id);
+    }
+
+    /// The queue, and where its items are buried.
+    fn find(&mut self, id: u64) -> (&mut HwQueue, &mut Vec<Item>) {
+        let queue = self.real_time.iter_mut().chain(&mut self.best_effort).find(|q| q.id == id);
+        (queue.expect("a queue is closed when its handle is dropped"), &mut self.buried)
+    }
+
+    pub(crate) fn queue(&mut self, id: u64) -> &mut HwQueue {
+        self.find(id).0
+    }
+
+    /// # Errors
+    ///
+    /// What ended the queue, or the record that `item` resumes.
+    pub(crate) fn push(&mut self, id: u64, item: Item) -> Result<()> {
+        let (queue, buried) = self.find(id);
+        queue.push(item, buried)
+    }
+
+    /// See [`reef_core::Queue::try_drain`].
+    pub(crate) fn try_drain(&mut self, id: u64) -> Result<Option<Stopped<Cpu>>> {
+        let (queue, buried) = self.find(id);
+        queue.try_drain(buried)
+    }
+
+    /// Forgets what has not started. Returns whether nothing runs.
+    pub(crate) fn abandon(&mut self, id: u64) -> bool {
+        let (queue, buried) = self.find(id);
+        buried.extend(queue.items.drain(..));
+        queue.running == 0
+    }
+
+    /// The block that `unit` shall run now.
+    pub(crate) fn pick(&mut self, unit: u32) -> Option<Task> {
+        let rt = Priority::RealTime;
+        self.real_time
+            .iter_mut()
+            .find_map(|q| q.claim(unit, rt))
+            .or_else(|| self.real_time.iter_mut().find_map(|q| q.claim_padding(unit)))
+            .or_else(|| self.pick_best_effort(unit))
+    }
+
+    /// Queues take turns, block by block.
+    fn pick_best_effort(&mut self, unit: u32) -> Option<Task> {
+        for turn in 0..self.best_effort.len() {
+            if let Some(task) = self.best_effort[turn].claim(unit, Priority::BestEffort) {
+                self.best_effort.rotate_left(turn + 1);
+                return Some(task);
+            }
+        }
+        None
+    }
+
+    /// Books how a task ended.
+    pub(crate) fn finish(&mut self, task: &Task, ended: Ended) {
+        match &ended {
+            Ended::Done => task.record.finish(task.claim),
+            Ended::Stopped => task.record.give_back(task.claim),
+            Ended::Failed(error) if task.padding => task.record.fail(error.clone()),
+            Ended::Failed(_) => {}
+        }
+        let (queue, buried) = self.find(task.queue);
+        queue.running -= 1;
+        match ended {
+            Ended::Failed(error) if !task.padding => queue.fail(error, buried),
+            _ => queue.advance(buried),
+        }
+        if task.padding {
+            // A best-effort queue may hold the same record.
+            let buried = &mut self.buried;
+            self.best_effort.iter_mut().for_each(|queue| queue.advance(buried));
+        }
+    }
+}

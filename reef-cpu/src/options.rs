@@ -1,0 +1,73 @@
+//! Options of the software device: `units=4&nice=0`.
+
+use reef_core::{Error, Result};
+use std::thread;
+use std::time::Duration;
+
+/// Most units: enough to try out schedules of a large GPU.
+const MOST_UNITS: u32 = 256;
+
+/// What can be chosen when the device is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Threads; default: one per core.
+    pub(crate) units: u32,
+    /// How long a unit without work looks for some before it sleeps; default 50 µs (`spin=50`).
+    pub(crate) spin: Duration,
+    /// Niceness that is added to the units' threads, so that a client which wakes up gets a core at
+    /// once; default 5.
+    pub(crate) nice: i32,
+    /// Whether each unit stays on one core; default yes (`pin=1`).
+    pub(crate) pin: bool,
+}
+
+impl Options {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let cores = thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let mut options =
+            Self { units: cores, spin: Duration::from_micros(50), nice: 5, pin: true };
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            options.set(key, value)?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "units" => self.units = number(key, value, 1, MOST_UNITS)?,
+            "spin" => self.spin = Duration::from_micros(number(key, value, 0, 1_000_000)?.into()),
+            "nice" => self.nice = number(key, value, 0, 19)? as i32,
+            "pin" => self.pin = number(key, value, 0, 1)? == 1,
+            _ => {
+                let text = format!("cpu: unknown option {key:?} (have: units, spin, nice, pin)");
+                return Err(Error::Invalid(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn number(key: &str, value: &str, least: u32, most: u32) -> Result<u32> {
+    match value.parse() {
+        Ok(n) if (least..=most).contains(&n) => Ok(n),
+        _ => Err(Error::Invalid(format!(
+            "cpu: option {key} must be a number in {least}..={most}, got {value:?}"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_checked() {
+        let options = Options::parse("units=4&spin=0&nice=0&pin=0").unwrap();
+        let want = Options { units: 4, spin: Duration::ZERO, nice: 0, pin: false };
+        assert_eq!(options, want);
+        for bad in ["units=0", "units=257", "units", "units=x", "spin=-1", "cores=2"] {
+            assert!(Options::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The submitting end of a hardware queue.
+
+use crate::Cpu;
+use crate::event::Event;
+use crate::hardware::{FAILED, Item, Pad, Work};
+use crate::kernel::RUN;
+use crate::record::Record;
+use reef_core::dkp::Padding;
+use reef_core::{Copy, Error, Fill, Launch, Result, Seq, Stopped};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::thread::{self, Thread};
+
+/// A queue of the software device.
+#[derive(Debug)]
+pub struct Queue {
+    pub(crate) device: Cpu,
+    pub(crate) id: u64,
+    pub(crate) done: Arc<AtomicU64>,
+}
+
+impl Queue {
+    fn push(&self, seq: Seq, work: Work, record: Option<&Record>, pad: Option<Pad>) -> Result<()> {
+        for (buffer, offset, bytes) in work.ranges().into_iter().flatten() {
+            buffer.range(offset, bytes)?;
+        }
+        let record = record.cloned().unwrap_or_else(|| Record::new(work.blocks()));
+        let item = Item { seq, work: Arc::new(work), record, pad };
+        self.device.shared().change(|hardware| hardware.push(self.id, item))
+    }
+}
+
+impl reef_core::Queue for Queue {
+    type Device = Cpu;
+
+    fn launch(&mut self, seq: Seq, launch: &Launch<Cpu>, resume: Option<&Record>) -> Result<()> {
+        self.push(seq, Work::Kernel(launch.clone()), resume, None)
+    }
+
+    fn launch_padded(
+        &mut self,
+        seq: Seq,
+        rt: &Launch<Cpu>,
+        padding: &Padding,
+        be: &Launch<Cpu>,
+        record: &Record,
+    ) -> Result<()> {
+        let pad = Pad {
+            work: Arc::new(Work::Kernel(be.clone())),
+            record: record.clone(),
+            quota: padding.be_blocks,
+            rt_units: padding.rt_units,
+            stop: Arc::new(AtomicU8::new(RUN)),
+        };
+        self.push(seq, Work::Kernel(rt.clone()), None, Some(pad))
+    }
+
+    fn copy(&mut self, seq: Seq, copy: &Copy<Cpu>) -> Result<()> {
+        self.push(seq, Work::Copy(copy.clone()), None, None)
+    }
+
+    fn fill(&mut self, seq: Seq, fill: &Fill<Cpu>) -> Result<()> {
+        if !fill.bytes.is_multiple_of(4) {
+            return Err(Error::Invalid(format!("cpu: a fill of {} bytes, not words", fill.bytes)));
+        }
+        self.push(seq, Work::Fill(fill.clone()), None, None)
+    }
+
+    fn record(&mut self, seq: Seq, event: &Event) -> Result<()> {
+        event.clear();
+        self.push(seq, Work::Event(event.clone()), None, None)
+    }
+
+    fn completed(&mut self) -> Result<Seq> {
+        let done = self.done.load(Ordering::Acquire);
+        if done == FAILED {
+            self.device.shared().lock().queue(self.id).check()?;
+        }
+        Ok(Seq(done))
+    }
+
+    fn try_drain(&mut self) -> Result<Option<Stopped<Cpu>>> {
+        self.device.shared().change(|hardware| hardware.try_drain(self.id))
+    }
+
+    fn wake(&mut self, thread: Thread) -> bool {
+        self.device.shared().lock().queue(self.id).set_waker(thread);
+        true
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        while !self.device.shared().change(|hardware| hardware.abandon(self.id)) {
+            thread::yield_now();
+        }
+        self.device.shared().lock().close(self.id);
+    }
+}

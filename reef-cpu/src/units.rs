@@ -1,0 +1,154 @@
+//! The threads that units are.
+
+use crate::hardware::{Ended, Hardware, Task, Work};
+use crate::kernel::{Block, Outcome, RUN};
+use crate::trace::{Span, Trace};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use reef_core::{Copy, Error, Fill};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What units share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    hardware: Mutex<Hardware>,
+    /// Grows whenever there may be new blocks, so that idle units need not take the lock.
+    news: AtomicU64,
+    wake: Condvar,
+    closing: AtomicBool,
+    spin: Duration,
+    opened: Instant,
+    pub(crate) trace: Trace,
+}
+
+impl Shared {
+    pub(crate) fn new(units: u32, spin: Duration) -> Self {
+        Self {
+            hardware: Mutex::default(),
+            news: AtomicU64::new(0),
+            wake: Condvar::new(),
+            closing: AtomicBool::new(false),
+            spin,
+            opened: Instant::now(),
+            trace: Trace::new(units),
+        }
+    }
+
+    /// Looks at the hardware, or changes what gives no unit anything to do.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Hardware> {
+        self.hardware.lock()
+    }
+
+    /// Changes the hardware, then makes idle units look for blocks.
+    pub(crate) fn change<R>(&self, f: impl FnOnce(&mut Hardware) -> R) -> R {
+        let mut hardware = self.lock();
+        let result = f(&mut hardware);
+        let buried = hardware.take_buried();
+        self.news.fetch_add(1, Ordering::SeqCst); // under the lock: see `next`
+        drop(hardware);
+        self.wake.notify_all();
+        drop(buried); // not under the lock: a kernel may own anything, this device included
+        result
+    }
+
+    /// Time since the device was opened.
+    pub(crate) fn now(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
+    /// Ends all units.
+    pub(crate) fn close(&self) {
+        self.change(|_| self.closing.store(true, Ordering::SeqCst));
+    }
+
+    /// The next task of `unit`; `None` when the device closes.
+    fn next(&self, unit: u32) -> Option<Task> {
+        let mut hardware = self.lock();
+        loop {
+            if let Some(task) = hardware.pick(unit) {
+                return Some(task);
+            }
+            if self.closing.load(Ordering::SeqCst) {
+                return None;
+            }
+            let seen = self.news.load(Ordering::SeqCst);
+            MutexGuard::unlocked(&mut hardware, || self.spin_past(seen));
+            // News are made under the lock, which is let go only once we are asleep.
+            if self.news.load(Ordering::SeqCst) == seen {
+                self.wake.wait(&mut hardware);
+            }
+        }
+    }
+
+    fn spin_past(&self, seen: u64) {
+        let start = Instant::now();
+        while self.news.load(Ordering::Relaxed) == seen && start.elapsed() < self.spin {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The life of a unit.
+    pub(crate) fn work(&self, unit: u32) {
+        let mut scratch = Vec::new();
+        while let Some(task) = self.next(unit) {
+            let begin = self.trace.is_on().then(|| self.now());
+            let ended = self.run(unit, &task, &mut scratch);
+            if let Some(begin) = begin {
+                self.trace.push(unit, Span::new(&task, unit, begin, self.now(), &ended));
+            }
+            self.change(|hardware| hardware.finish(&task, ended));
+        }
+    }
+
+    fn run(&self, unit: u32, task: &Task, scratch: &mut Vec<f32>) -> Ended {
+        match &*task.work {
+            Work::Kernel(launch) => {
+                let through = AtomicU8::new(RUN);
+                let stop = if task.claim.may_stop() { &*task.stop } else { &through };
+                let mut block = Block { index: task.claim.index, unit, stop, scratch };
+                let outcome = catch_unwind(AssertUnwindSafe(|| {
+                    launch.kernel().run(&mut block, launch.args())
+                }));
+                match outcome {
+                    Ok(Outcome::Done) => Ended::Done,
+                    Ok(Outcome::Stopped) => Ended::Stopped,
+                    Err(panic) => Ended::Failed(lost(launch.kernel().name(), &*panic)),
+                }
+            }
+            Work::Copy(copy) => {
+                run_copy(copy);
+                Ended::Done
+            }
+            Work::Fill(fill) => {
+                run_fill(fill);
+                Ended::Done
+            }
+            Work::Event(event) => {
+                event.reach(self.now());
+                Ended::Done
+            }
+        }
+    }
+}
+
+/// The error of a kernel that panicked.
+fn lost(kernel: &str, panic: &(dyn std::any::Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Error::DeviceLost { backend: "cpu", why: format!("kernel {kernel} panicked: {text}") }
+}
+
+fn run_copy(copy: &Copy<crate::Cpu>) {
+    let (from, to) = (copy.from.as_ptr(), copy.to.as_ptr());
+    // SAFETY: both ranges were checked when the copy was queued; `copy` allows them to overlap.
+    unsafe { std::ptr::copy(from.add(copy.from_offset), to.add(copy.to_offset), copy.bytes) };
+}
+
+fn run_fill(fill: &Fill<crate::Cpu>) {
+    let start = fill.buffer.as_ptr().wrapping_add(fill.offset);
+    for word in 0..fill.bytes / 4 {
+        // SAFETY: the range was checked when the fill was queued; the write needs no alignment.
+        unsafe { start.cast::<u32>().add(word).write_unaligned(fill.word) };
+    }
+}
