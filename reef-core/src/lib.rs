@@ -14,18 +14,22 @@
 //! * [`Preemptor`] stops work that the hardware already holds.
 //! * [`VirtualQueue`] keeps the hardware queue short, so that stopping is quick.
 //! * [`Group`] preempts several virtual queues with one flag.
+//! * [`scheduler`] decides who runs; the [`Dispatcher`] applies it for many clients.
 //! * [`dkp`] sizes best-effort blocks to fill the units that a real-time kernel leaves idle.
 //! * [`op`] describes what the launches of a neural network compute.
 
 #![deny(unsafe_code)]
 
+mod best_effort;
 mod command;
 mod device;
+mod dispatcher;
 pub mod dkp;
 mod error;
 mod group;
 mod lane;
 pub mod op;
+mod real_time;
 #[allow(unsafe_code)] // see its module docs
 mod ring;
 pub mod scheduler;
@@ -34,10 +38,13 @@ mod turnstile;
 mod vqueue;
 mod wake;
 
+pub use best_effort::{BestEffort, ClientConfig};
 pub use command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch};
 pub use device::{
     Device, DeviceInfo, Event, PreemptLevel, Preemptor, Priority, Queue, Record, Seq, Stopped,
 };
+pub use dispatcher::{Dispatcher, Stats};
 pub use error::{Error, Result};
 pub use group::Group;
+pub use real_time::{RtClient, Task, Ticket, Timing};
 pub use vqueue::{Config, Submitter, VirtualQueue};

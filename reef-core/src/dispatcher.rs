@@ -1,0 +1,323 @@
+//! Applies a [`Scheduler`]'s decisions to a device: one real-time queue, any number of best-effort
+//! queues.
+//!
+//! # Who does what
+//!
+//! Whoever brings news makes the turn: a client that submits a real-time task preempts and launches
+//! on its own thread, so no thread has to wake up first. The service thread makes the turns for news
+//! that come from the device and for times that have come. The [`Turnstile`] lets one at a time.
+//!
+//! A turn: note what finished → view → decide → apply. Applying, in this order: stop best-effort
+//! queues (a flag, no waiting), launch real-time work, let workers take back what was stopped;
+//! or restore; then set the gates.
+
+use crate::best_effort::{BestEffort, ClientConfig, Member};
+use crate::real_time::{Request, RtClient, RtLane};
+use crate::scheduler::{Gate, Plan, QueueView, Scheduler, View};
+use crate::turnstile::Turnstile;
+use crate::{Device, Error, Group, Result, Seq};
+use crossbeam_queue::ArrayQueue;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// Real-time requests that can wait to be seen by a turn.
+const INBOX: usize = 1024;
+
+/// How often what happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Preemptions of the best-effort queues.
+    pub preemptions: u64,
+    /// Real-time tasks that finished.
+    pub rt_finished: u64,
+    /// Real-time kernels that were launched with best-effort blocks beside them.
+    pub padded_launches: u64,
+}
+
+/// What turns work on.
+#[derive(Debug)]
+pub(crate) struct State<D: Device> {
+    scheduler: Box<dyn Scheduler>,
+    pub(crate) rt: RtLane<D>,
+    pub(crate) members: Vec<Member<D>>,
+    views: Vec<QueueView>,
+    plan: Plan,
+    last_turn: Duration,
+    pub(crate) stats: Stats,
+    /// Why no real-time work runs any more.
+    closed: Option<Error>,
+}
+
+/// What the dispatcher, its thread and its clients share.
+#[derive(Debug)]
+pub(crate) struct Core<D: Device> {
+    pub(crate) device: D,
+    pub(crate) group: Arc<Group<D>>,
+    turnstile: Turnstile<State<D>>,
+    inbox: ArrayQueue<Request<D>>,
+    opened: Instant,
+    service: OnceLock<Thread>,
+    closing: AtomicBool,
+    /// The device doesn't wake us and has real-time work: look again at once.
+    poll: AtomicBool,
+    /// When to look again, in nanoseconds since `opened`; `u64::MAX` is never.
+    alarm: AtomicU64,
+    next_id: AtomicU64,
+}
+
+impl<D: Device> Core<D> {
+    pub(crate) fn now(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
+    /// Queues a real-time request and makes the turn that starts it.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled` if the dispatcher is gone; `State` if too many requests wait.
+    pub(crate) fn request(&self, request: Request<D>) -> Result<()> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::Cancelled);
+        }
+        self.inbox.push(request).map_err(|_| Error::State("too many real-time requests wait"))?;
+        self.turn();
+        Ok(())
+    }
+
+    /// Makes a turn, or has the one who makes one make another.
+    pub(crate) fn turn(&self) {
+        self.turnstile.visit(|state| self.turn_inside(state));
+    }
+
+    /// Changes the state between turns.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State<D>) -> R) -> R {
+        self.turnstile.lock(f)
+    }
+
+    /// The thread that makes turns when nobody else does.
+    pub(crate) fn service(&self) -> &Thread {
+        self.service.get().expect("set before the core is handed out")
+    }
+
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn turn_inside(&self, state: &mut State<D>) {
+        while let Some(request) = self.inbox.pop() {
+            match &state.closed {
+                Some(error) => request.ticket.fail(error.clone()),
+                None => state.rt.enqueue(request),
+            }
+        }
+        let now = self.now();
+        state.stats.rt_finished += state.rt.note_finished(&self.device, now);
+        let settled = self.group.is_settled();
+        state.look(now, &self.group, settled);
+        if let Err(error) = self.apply(state, settled) {
+            state.rt.fail_all(&error);
+            state.closed = Some(error);
+        }
+        self.set_alarm(state);
+    }
+
+    fn apply(&self, state: &mut State<D>, settled: bool) -> Result<()> {
+        let preempted = self.group.is_preempted();
+        let stop = state.plan.preempt && !preempted;
+        if stop {
+            self.group.stop()?;
+            state.stats.preemptions += 1;
+        }
+        let pad = state.plan.pad && preempted && settled;
+        let padded = state.rt.feed(self, state.plan.start, pad.then_some(&mut state.members))?;
+        state.stats.padded_launches += padded;
+        if stop {
+            self.group.collect();
+        }
+        if !state.plan.preempt && preempted {
+            self.group.try_restore()?; // if it is too early, a worker that settles makes a turn
+        }
+        state.set_gates();
+        Ok(())
+    }
+
+    fn set_alarm(&self, state: &State<D>) {
+        self.poll.store(state.rt.needs_polling(), Ordering::Release);
+        let alarm = state.plan.wake.map_or(u64::MAX, |at| at.as_nanos() as u64);
+        let before = self.alarm.swap(alarm, Ordering::AcqRel);
+        if alarm < before || state.rt.needs_polling() {
+            self.service().unpark();
+        }
+    }
+
+    /// The service thread.
+    fn serve(&self) {
+        while !self.closing.load(Ordering::Acquire) {
+            self.turn();
+            if self.poll.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+                continue;
+            }
+            match self.alarm.load(Ordering::Acquire) {
+                u64::MAX => thread::park(),
+                at => thread::park_timeout(Duration::from_nanos(at).saturating_sub(self.now())),
+            }
+        }
+    }
+}
+
+impl<D: Device> State<D> {
+    /// Makes the view and lets the scheduler fill the plan.
+    fn look(&mut self, now: Duration, group: &Group<D>, settled: bool) {
+        self.account(now);
+        self.views.clear();
+        self.views.extend(self.members.iter_mut().map(Member::view));
+        self.plan.open(self.views.len());
+        let preempted = group.is_preempted();
+        let view = View {
+            rt_waiting: self.rt.waiting(),
+            rt_running: self.rt.running(),
+            rt_next: self.rt.next_task(),
+            preempted,
+            settled,
+            queues: &self.views,
+        };
+        self.scheduler.decide(now, &view, &mut self.plan);
+        self.last_turn = now;
+    }
+
+    /// Books the time since the last turn to the queues that could run in it, in equal parts.
+    fn account(&mut self, now: Duration) {
+        if self.plan.preempt {
+            return;
+        }
+        let open = |(q, gate): &(&QueueView, &Gate)| q.is_ready() && **gate != Gate::Closed;
+        let running = self.views.iter().zip(&self.plan.gates).filter(open);
+        let ids: Vec<u64> = running.map(|(q, _)| q.id).collect();
+        let share = now.saturating_sub(self.last_turn) / ids.len().max(1) as u32;
+        for member in self.members.iter_mut().filter(|m| ids.contains(&m.id)) {
+            member.served += share;
+        }
+    }
+
+    fn set_gates(&self) {
+        for (member, gate) in self.members.iter().zip(&self.plan.gates) {
+            member.queue.shared().set_limit(match gate {
+                Gate::Closed => 0,
+                Gate::Until(Seq(end)) => *end,
+                Gate::Open => u64::MAX,
+            });
+        }
+    }
+}
+
+/// Runs the work of many clients on one device as a [`Scheduler`] decides.
+///
+/// Clients come and go while it runs. Dropping it finishes the real-time tasks that the device has
+/// and cancels everything else.
+#[derive(Debug)]
+pub struct Dispatcher<D: Device> {
+    core: Arc<Core<D>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<D: Device> Dispatcher<D> {
+    /// Starts it with no clients.
+    ///
+    /// # Errors
+    ///
+    /// `Level` if the device is not as deep as the scheduler asks; the driver's.
+    pub fn start(device: &D, scheduler: Box<dyn Scheduler>) -> Result<Self> {
+        let group = Group::open(device, scheduler.level())?;
+        let rt = RtLane::open(device, scheduler.rt_priority())?;
+        let state = State {
+            scheduler,
+            rt,
+            members: Vec::new(),
+            views: Vec::new(),
+            plan: Plan::default(),
+            last_turn: Duration::ZERO,
+            stats: Stats::default(),
+            closed: None,
+        };
+        let core = Arc::new(Core {
+            device: device.clone(),
+            group,
+            turnstile: Turnstile::new(state),
+            inbox: ArrayQueue::new(INBOX),
+            opened: Instant::now(),
+            service: OnceLock::new(),
+            closing: AtomicBool::new(false),
+            poll: AtomicBool::new(false),
+            alarm: AtomicU64::new(u64::MAX),
+            next_id: AtomicU64::new(0),
+        });
+        let thread = spawn(core.clone())?;
+        core.with(|state| state.rt.wake(thread.thread().clone()));
+        Ok(Self { core, thread: Some(thread) })
+    }
+
+    /// A client whose tasks are real-time: they run before any best-effort work, first in first out.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn real_time(&self) -> Result<RtClient<D>> {
+        RtClient::new(self.core.clone())
+    }
+
+    /// A client with a queue of its own for best-effort work.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`VirtualQueue::enable`](crate::VirtualQueue::enable).
+    pub fn best_effort(&self, config: ClientConfig) -> Result<BestEffort<D>> {
+        BestEffort::new(self.core.clone(), config)
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> Stats {
+        self.core.with(|state| state.stats)
+    }
+
+    /// The group that all best-effort queues belong to.
+    pub fn group(&self) -> &Arc<Group<D>> {
+        &self.core.group
+    }
+}
+
+fn spawn<D: Device>(core: Arc<Core<D>>) -> Result<JoinHandle<()>> {
+    let (ready, go) = std::sync::mpsc::channel::<()>();
+    let thread = thread::Builder::new().name(format!("reef-{}-dispatch", D::NAME)).spawn({
+        let core = core.clone();
+        move || {
+            let _ = go.recv(); // until `service` is set
+            core.serve();
+        }
+    });
+    let thread = thread.map_err(|e| Error::Invalid(format!("no thread for a dispatcher: {e}")))?;
+    let _ = core.service.set(thread.thread().clone());
+    drop(ready);
+    Ok(thread)
+}
+
+impl<D: Device> Drop for Dispatcher<D> {
+    fn drop(&mut self) {
+        self.core.closing.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join(); // a panic has already been printed
+        }
+        let members = self.core.with(|state| {
+            while let Some(request) = self.core.inbox.pop() {
+                request.ticket.fail(Error::Cancelled);
+            }
+            state.rt.finish();
+            state.closed = Some(Error::Cancelled);
+            std::mem::take(&mut state.members)
+        });
+        drop(members); // cancels what waits, and waits for what runs
+    }
+}

@@ -1,0 +1,407 @@
+//! Real-time tasks: what clients hold, and the lane on which they run.
+
+use crate::best_effort::Member;
+use crate::dispatcher::Core;
+use crate::dkp::{self, Padding};
+use crate::scheduler::TaskView;
+use crate::{Command, Device, DeviceInfo, Error, Event, Launch, Priority, Queue, Result, Seq};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// Padded kernels that are launched ahead of the one that runs.
+///
+/// One more than runs, so that the device never waits for us; not more, because each is padded with
+/// what is known when it is launched.
+const PADDED_AHEAD: u64 = 2;
+
+/// Commands that make up one inference; can be submitted any number of times.
+#[derive(Debug, Clone)]
+pub struct Task<D: Device> {
+    commands: Arc<[Command<D>]>,
+}
+
+impl<D: Device> Task<D> {
+    /// Takes launches, copies, fills and event records.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if there is a wait or host code among them: real-time work waits for nobody.
+    pub fn new(commands: impl Into<Arc<[Command<D>]>>) -> Result<Self> {
+        let commands = commands.into();
+        let waits = |c: &Command<D>| matches!(c, Command::Wait(_) | Command::Host(_));
+        match commands.iter().position(waits) {
+            None => Ok(Self { commands }),
+            Some(at) => Err(Error::Invalid(format!(
+                "command {at} of a real-time task waits: {:?}",
+                commands[at]
+            ))),
+        }
+    }
+
+    /// Its commands in order.
+    pub fn commands(&self) -> &[Command<D>] {
+        &self.commands
+    }
+}
+
+/// When a real-time task was where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// From submission until the dispatcher noted its end.
+    pub total: Duration,
+    /// From its first command's start to its last command's end, on the device's clock.
+    pub device: Duration,
+    /// The device's clock when its first command started.
+    pub started: Duration,
+}
+
+/// How a task ended, once it did.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    done: OnceLock<Result<Timing>>,
+    waiter: Mutex<Option<Thread>>,
+}
+
+impl State {
+    pub(crate) fn fail(&self, error: Error) {
+        self.complete(Err(error));
+    }
+
+    fn complete(&self, how: Result<Timing>) {
+        if self.done.set(how).is_ok()
+            && let Some(waiter) = self.waiter.lock().take()
+        {
+            waiter.unpark();
+        }
+    }
+}
+
+/// A submitted real-time task.
+#[derive(Debug)]
+pub struct Ticket<D: Device> {
+    state: Arc<State>,
+    core: Arc<Core<D>>,
+}
+
+impl<D: Device> Ticket<D> {
+    /// How the task ended, or `None` if it hasn't.
+    pub fn poll(&self) -> Option<Result<Timing>> {
+        self.state.done.get().cloned()
+    }
+
+    /// Blocks until the task has finished.
+    ///
+    /// Meanwhile the device wakes this thread and not the service thread, which saves a hop.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from finishing: `Cancelled`, or the error of the device.
+    pub fn wait(self) -> Result<Timing> {
+        *self.state.waiter.lock() = Some(thread::current());
+        let wakes = self.core.with(|state| state.rt.wake(thread::current()));
+        let how = loop {
+            self.core.turn();
+            if let Some(how) = self.poll() {
+                break how;
+            }
+            if wakes { thread::park() } else { std::hint::spin_loop() }
+        };
+        self.core.with(|state| state.rt.wake(self.core.service().clone()));
+        self.core.turn(); // news between the last turn and the line above
+        how
+    }
+}
+
+/// A client whose tasks are real-time. Clone it for each thread.
+#[derive(Debug)]
+pub struct RtClient<D: Device> {
+    core: Arc<Core<D>>,
+    events: [D::Event; 2],
+    /// The newest task, which uses `events` until it is over.
+    last: Option<Arc<State>>,
+}
+
+impl<D: Device> RtClient<D> {
+    pub(crate) fn new(core: Arc<Core<D>>) -> Result<Self> {
+        let events = [core.device.event()?, core.device.event()?];
+        Ok(Self { core, events, last: None })
+    }
+
+    /// Submits a task: best-effort work is preempted and the task launched before this returns,
+    /// unless the scheduler decides otherwise.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled` if the dispatcher is gone; `State` if too many requests wait.
+    pub fn submit(&mut self, task: &Task<D>) -> Result<Ticket<D>> {
+        self.submit_before(task, None)
+    }
+
+    /// As [`submit`](Self::submit), to be finished within `deadline` from now; see
+    /// [`EarliestDeadline`](crate::scheduler::EarliestDeadline).
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Self::submit).
+    pub fn submit_before(
+        &mut self,
+        task: &Task<D>,
+        deadline: Option<Duration>,
+    ) -> Result<Ticket<D>> {
+        let state = Arc::new(State::default());
+        let events = self.events(&state)?;
+        let since = self.core.now();
+        self.core.request(Request {
+            commands: task.commands.clone(),
+            events,
+            ticket: state.clone(),
+            since,
+            deadline: deadline.map(|time| since + time),
+        })?;
+        Ok(Ticket { state, core: self.core.clone() })
+    }
+
+    /// Runs a task and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Self::submit) and [`Ticket::wait`].
+    pub fn run(&mut self, task: &Task<D>) -> Result<Timing> {
+        self.submit(task)?.wait()
+    }
+
+    /// Events for a task: those of the last one if it is over, else new ones.
+    fn events(&mut self, task: &Arc<State>) -> Result<[D::Event; 2]> {
+        let last = self.last.replace(task.clone());
+        if last.is_some_and(|last| last.done.get().is_none()) {
+            let device = &self.core.device;
+            self.events = [device.event()?, device.event()?];
+        }
+        Ok(self.events.clone())
+    }
+}
+
+/// A real-time task on its way.
+#[derive(Debug)]
+pub(crate) struct Request<D: Device> {
+    commands: Arc<[Command<D>]>,
+    /// Reached when the first command starts and when the last has finished.
+    events: [D::Event; 2],
+    pub(crate) ticket: Arc<State>,
+    since: Duration,
+    deadline: Option<Duration>,
+}
+
+impl<D: Device> Request<D> {
+    fn finish(&self, now: Duration) {
+        let [started, ended] = self.events.each_ref().map(|e| e.reached().unwrap_or_default());
+        let total = now.saturating_sub(self.since);
+        let device = ended.saturating_sub(started);
+        self.ticket.complete(Ok(Timing { total, device, started }));
+    }
+}
+
+/// The real-time hardware queue and what is on it or waits for it.
+#[derive(Debug)]
+pub(crate) struct RtLane<D: Device> {
+    queue: D::Queue,
+    priority: Priority,
+    info: DeviceInfo,
+    /// Position of the next command.
+    next: u64,
+    /// Positions behind the padded kernels that have not finished.
+    padded: VecDeque<u64>,
+    waiting: VecDeque<Request<D>>,
+    /// Launched in part, and how far.
+    feeding: Option<(Request<D>, usize)>,
+    /// Launched, with the position behind the last command.
+    launched: VecDeque<(Request<D>, u64)>,
+    wakes: bool,
+}
+
+impl<D: Device> RtLane<D> {
+    pub(crate) fn open(device: &D, priority: Priority) -> Result<Self> {
+        Ok(Self {
+            queue: device.queue(priority, None)?,
+            priority,
+            info: device.info(),
+            next: 0,
+            padded: VecDeque::new(),
+            waiting: VecDeque::new(),
+            feeding: None,
+            launched: VecDeque::new(),
+            wakes: false,
+        })
+    }
+
+    /// Lets the device unpark `thread` when something finishes. `false`: it can't.
+    pub(crate) fn wake(&mut self, thread: Thread) -> bool {
+        self.wakes = self.queue.wake(thread);
+        self.wakes
+    }
+
+    pub(crate) fn needs_polling(&self) -> bool {
+        !self.wakes && self.running() > 0
+    }
+
+    pub(crate) fn enqueue(&mut self, request: Request<D>) {
+        self.waiting.push_back(request);
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.launched.len() + usize::from(self.feeding.is_some())
+    }
+
+    pub(crate) fn next_task(&self) -> Option<TaskView> {
+        let next = self.waiting.front()?;
+        Some(TaskView { since: next.since, deadline: next.deadline, end: Seq(0) })
+    }
+
+    /// Completes the tickets of tasks that have finished; returns how many.
+    ///
+    /// A queue that failed fails its tasks and is replaced: the device may still be there.
+    pub(crate) fn note_finished(&mut self, device: &D, now: Duration) -> u64 {
+        let done = match self.queue.completed() {
+            Ok(Seq(done)) => done,
+            Err(error) => {
+                self.fail_running(&error);
+                match Self::open(device, self.priority) {
+                    Ok(fresh) => self.queue = fresh.queue,
+                    Err(error) => self.fail_all(&error),
+                }
+                return 0;
+            }
+        };
+        let mut finished = 0;
+        while let Some((request, _)) = self.launched.pop_front_if(|(_, end)| *end <= done) {
+            request.finish(now);
+            finished += 1;
+        }
+        while self.padded.pop_front_if(|end| *end <= done).is_some() {}
+        finished
+    }
+
+    fn fail_running(&mut self, error: &Error) {
+        let feeding = self.feeding.take().map(|(request, _)| request);
+        for request in self.launched.drain(..).map(|(request, _)| request).chain(feeding) {
+            request.ticket.fail(error.clone());
+        }
+        (self.next, self.wakes) = (0, false);
+        self.padded.clear();
+    }
+
+    pub(crate) fn fail_all(&mut self, error: &Error) {
+        self.fail_running(error);
+        self.waiting.drain(..).for_each(|request| request.ticket.fail(error.clone()));
+    }
+
+    /// Waits for what the device has; cancels the rest.
+    pub(crate) fn finish(&mut self) {
+        self.waiting.drain(..).for_each(|request| request.ticket.fail(Error::Cancelled));
+        if let Some((request, _)) = self.feeding.take() {
+            request.ticket.fail(Error::Cancelled);
+        }
+        while let Some((request, end)) = self.launched.pop_front() {
+            loop {
+                match self.queue.completed() {
+                    Ok(Seq(done)) if done >= end => break request.finish(Duration::MAX),
+                    Ok(_) => thread::yield_now(),
+                    Err(error) => break request.ticket.fail(error),
+                }
+            }
+        }
+    }
+
+    /// Launches what may be launched; returns how many kernels were padded.
+    pub(crate) fn feed(
+        &mut self,
+        core: &Core<D>,
+        start: bool,
+        mut members: Option<&mut Vec<Member<D>>>,
+    ) -> Result<u64> {
+        let mut padded = 0;
+        loop {
+            if self.feeding.is_none() {
+                let Some(request) = start.then(|| self.waiting.pop_front()).flatten() else {
+                    break;
+                };
+                let seq = self.take_seq();
+                self.queue.record(seq, &request.events[0])?;
+                self.feeding = Some((request, 0));
+            }
+            let Some((request, mut at)) = self.feeding.take() else { break };
+            while let Some(command) = request.commands.get(at) {
+                let Some(pads) = self.launch(core, command, members.as_deref_mut())? else { break };
+                padded += u64::from(pads);
+                at += 1;
+            }
+            if at < request.commands.len() {
+                self.feeding = Some((request, at));
+                break;
+            }
+            let seq = self.take_seq();
+            self.queue.record(seq, &request.events[1])?;
+            self.launched.push_back((request, self.next));
+        }
+        Ok(padded)
+    }
+
+    fn take_seq(&mut self) -> Seq {
+        self.next += 1;
+        Seq(self.next - 1)
+    }
+
+    /// Launches one command; says whether it was padded, or `None` if it should wait its turn.
+    fn launch(
+        &mut self,
+        core: &Core<D>,
+        command: &Command<D>,
+        members: Option<&mut Vec<Member<D>>>,
+    ) -> Result<Option<bool>> {
+        if let (Command::Launch(rt), Some(members)) = (command, members)
+            && self.leaves_units_free(rt)
+        {
+            if self.padded.len() as u64 >= PADDED_AHEAD {
+                return Ok(None);
+            }
+            if self.launch_padded(core, rt, members)? {
+                return Ok(Some(true));
+            }
+        }
+        let seq = self.take_seq();
+        command.issue(seq, None, &mut self.queue)?;
+        Ok(Some(false))
+    }
+
+    fn leaves_units_free(&self, rt: &Launch<D>) -> bool {
+        rt.profile().is_some() && dkp::rt_units(rt.blocks(), &self.info) < self.info.units
+    }
+
+    /// Launches `rt` with blocks of the first best-effort queue that has some that fit.
+    fn launch_padded(
+        &mut self,
+        core: &Core<D>,
+        rt: &Launch<D>,
+        members: &mut [Member<D>],
+    ) -> Result<bool> {
+        for member in members {
+            if let Some((padding, be, record)) = member.padding(&core.device, rt, &self.info)? {
+                let seq = self.take_seq();
+                self.queue.launch_padded(seq, rt, &padding, &be, &record)?;
+                self.padded.push_back(self.next);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// A padding with the kernel that it takes blocks from.
+pub(crate) type Chosen<D> = (Padding, Launch<D>, <D as Device>::Record);

@@ -1,0 +1,56 @@
+//! How people name a device: `backend[:ordinal][?options]`.
+
+use crate::{Error, Result};
+
+/// The parts of a device's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceName<'a> {
+    /// `cpu`, `cuda`, `hip`.
+    pub backend: &'a str,
+    /// Which device of the backend; 0 if not given.
+    pub ordinal: usize,
+    /// What follows `?`, for the backend to read.
+    pub options: &'a str,
+}
+
+impl<'a> DeviceName<'a> {
+    /// Splits `name`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if the ordinal is not a number.
+    pub fn parse(name: &'a str) -> Result<Self> {
+        let (device, options) = name.split_once('?').unwrap_or((name, ""));
+        let (backend, ordinal) = device.split_once(':').unwrap_or((device, "0"));
+        let ordinal = ordinal.parse().map_err(|_| {
+            Error::Invalid(format!("device {name:?}: the ordinal {ordinal:?} is not a number"))
+        })?;
+        Ok(Self { backend, ordinal, options })
+    }
+
+    /// The error for a backend that is none of `have`.
+    pub(crate) fn unknown(&self, have: &[&str]) -> Error {
+        Error::NotFound(format!("no backend {:?} (have: {})", self.backend, have.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_three_parts_of_which_two_may_be_missing() {
+        let parse = |name| DeviceName::parse(name).map(|n| (n.backend, n.ordinal, n.options));
+        assert_eq!(parse("cpu"), Ok(("cpu", 0, "")));
+        assert_eq!(parse("cuda:1"), Ok(("cuda", 1, "")));
+        assert_eq!(parse("cpu:0?units=4&nice=0"), Ok(("cpu", 0, "units=4&nice=0")));
+        assert_eq!(parse("cpu?units=4"), Ok(("cpu", 0, "units=4")));
+        assert!(parse("cpu:x").is_err() && parse("cpu:").is_err() && parse("cpu:-1").is_err());
+    }
+
+    #[test]
+    fn an_unknown_backend_is_named_with_those_that_are_there() {
+        let error = DeviceName::parse("rocm").unwrap().unknown(&["cpu", "cuda"]);
+        assert_eq!(error.to_string(), "no backend \"rocm\" (have: cpu, cuda)");
+    }
+}
