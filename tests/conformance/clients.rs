@@ -1,0 +1,128 @@
+//! Many clients of one dispatcher.
+
+use crate::subject::{Cells, cycles, doze, rng};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use reef::scheduler::{self, Reef};
+use reef::{ClientConfig, Command, Config, Device, Dispatcher, Error, PreemptLevel, Task};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Under each scheduler, each client's work is done once and in order.
+pub(crate) fn everybody_gets_their_work_done<D: Device>(device: &D, level: PreemptLevel) {
+    for name in scheduler::NAMES.into_iter().filter(|&name| name != "rt-only") {
+        let scheduler = scheduler::by_name(name).unwrap();
+        if scheduler.level() != level {
+            continue;
+        }
+        println!("{name}");
+        let dispatcher = Dispatcher::start(device, scheduler).unwrap();
+        let rt_cells = Cells::new(device, 3);
+        std::thread::scope(|scope| {
+            for client in 0..3 {
+                let dispatcher = &dispatcher;
+                scope.spawn(move || best_effort(device, dispatcher, client));
+            }
+            let task = Task::new(vec![rt_cells.append(1, 20); 4]).unwrap();
+            let mut rt = dispatcher.real_time().unwrap();
+            for _ in 0..20 {
+                std::thread::sleep(Duration::from_micros(500));
+                rt.run(&task).unwrap();
+            }
+        });
+        rt_cells.expect([1; 80]);
+        assert_eq!(dispatcher.stats().rt_finished, 20, "{name}");
+    }
+}
+
+fn best_effort<D: Device>(device: &D, dispatcher: &Dispatcher<D>, client: i32) {
+    let config = ClientConfig { weight: 1 + client as u32, priority: client, ..Default::default() };
+    let mut be = dispatcher.best_effort(config).unwrap();
+    let cells = Cells::new(device, 5);
+    for task in 0..10 {
+        be.run(&vec![cells.append(task, 30); 5]).unwrap();
+    }
+    cells.expect((0..50).map(|n| n / 5));
+}
+
+/// Clients appear, work, and vanish in the middle of their work while real-time requests come in.
+pub(crate) fn clients_come_and_go<D: Device>(device: &D, level: PreemptLevel) {
+    let seed = u64::from(rng().random::<u32>());
+    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let freed = Arc::new(());
+    std::thread::scope(|scope| {
+        for client in 0..4 {
+            let (dispatcher, freed) = (&dispatcher, freed.clone());
+            scope.spawn(move || {
+                let mut rng = ChaCha8Rng::seed_from_u64(seed + client);
+                for _ in 0..cycles() / 50 {
+                    come_and_go(device, dispatcher, &freed, &mut rng);
+                }
+            });
+        }
+        let cells = Cells::new(device, 4);
+        let mut rt = dispatcher.real_time().unwrap();
+        let task = Task::new(vec![cells.append(2, 10); 2]).unwrap();
+        for _ in 0..cycles() / 20 {
+            std::thread::sleep(Duration::from_micros(300));
+            rt.run(&task).unwrap();
+        }
+        cells.expect((0..cycles() / 20 * 2).map(|_| 2));
+    });
+    assert_eq!(Arc::strong_count(&freed), 1, "what dropped clients had submitted is freed");
+}
+
+fn come_and_go<D: Device>(
+    device: &D,
+    dispatcher: &Dispatcher<D>,
+    freed: &Arc<()>,
+    rng: &mut ChaCha8Rng,
+) {
+    let mut be = dispatcher.best_effort(ClientConfig::default()).unwrap();
+    let cells = Cells::new(device, 3);
+    let tasks = rng.random_range(1..10);
+    for value in 0..tasks {
+        be.submit(&[cells.append(value, 20)]).unwrap();
+    }
+    let held = freed.clone();
+    let last = be.submit(&[Command::Host(Arc::new(move || drop(held.clone())))]).unwrap();
+    if rng.random() {
+        be.wait(last).unwrap();
+        cells.expect(0..tasks);
+    } else {
+        doze(rng, 200);
+        drop(be); // with work queued
+    }
+}
+
+pub(crate) fn a_burst_preempts_once<D: Device>(device: &D, level: PreemptLevel) {
+    let reef = Reef::default().level(level).hysteresis(Duration::from_millis(200));
+    let dispatcher = Dispatcher::start(device, Box::new(reef)).unwrap();
+    let cells = Cells::new(device, 2);
+    let task = Task::new(vec![cells.append(1, 0)]).unwrap();
+    let mut rt = dispatcher.real_time().unwrap();
+    let tickets: Vec<_> = (0..50).map(|_| rt.submit(&task).unwrap()).collect();
+    let timings: Vec<_> = tickets.into_iter().map(|ticket| ticket.wait().unwrap()).collect();
+    assert!(timings.is_sorted_by_key(|timing| timing.started), "first in, first out");
+    assert_eq!(dispatcher.stats().preemptions, 1);
+    cells.expect([1; 50]);
+    std::thread::sleep(Duration::from_millis(250));
+    assert!(!dispatcher.group().is_preempted(), "best-effort work may resume");
+}
+
+pub(crate) fn a_dropped_dispatcher_answers_everybody<D: Device>(device: &D, level: PreemptLevel) {
+    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let cells = Cells::new(device, 2);
+    let mut rt = dispatcher.real_time().unwrap();
+    let queue = Config { capacity: 64, ..Config::default() };
+    let mut be = dispatcher.best_effort(ClientConfig { queue, ..Default::default() }).unwrap();
+    let last = be.submit(&vec![cells.append(1, 2000); 40]).unwrap();
+    let task = Task::new(vec![Cells::new(device, 2).append(1, 10)]).unwrap();
+    let tickets: Vec<_> = (0..5).map(|_| rt.submit(&task).unwrap()).collect();
+    drop(dispatcher);
+    assert_eq!(be.wait(last), Err(Error::Cancelled));
+    for ticket in tickets {
+        assert!(matches!(ticket.wait(), Ok(_) | Err(Error::Cancelled)));
+    }
+    assert_eq!(rt.run(&task).unwrap_err(), Error::Cancelled);
+}

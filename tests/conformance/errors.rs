@@ -1,0 +1,73 @@
+//! Bad input gives an error to the one who gave it, and to nobody else.
+
+use crate::subject::Cells;
+use reef::{Command, Config, Copy, Device, Error, PreemptLevel, VirtualQueue};
+use std::sync::Arc;
+
+fn enable<D: Device>(device: &D, level: PreemptLevel) -> (reef::Submitter<D>, VirtualQueue<D>) {
+    VirtualQueue::enable(device, Config { level, capacity: 8, ..Config::default() }).unwrap()
+}
+
+pub(crate) fn a_full_queue_gives_the_command_back<D: Device>(device: &D, level: PreemptLevel) {
+    let (mut submitter, queue) = enable(device, level);
+    let cells = Cells::new(device, 2);
+    queue.preempt(true).unwrap();
+    for value in 0..8 {
+        submitter.submit(cells.append(value, 0)).unwrap();
+    }
+    let back = submitter.submit(cells.append(8, 0)).unwrap_err();
+    queue.restore().unwrap();
+    submitter.submit_blocking(back).unwrap();
+    queue.finish().unwrap();
+    cells.expect(0..9);
+}
+
+pub(crate) fn a_copy_out_of_bounds_ends_its_queue_alone<D: Device>(
+    device: &D,
+    level: PreemptLevel,
+) {
+    let (mut bad, bad_queue) = enable(device, level);
+    let (mut good, good_queue) = enable(device, level);
+    let cells = Cells::new(device, 2);
+    let (from, to) = (cells.buffer.clone(), cells.buffer.clone());
+    let copy = Copy { from, from_offset: 8, to, to_offset: 0, bytes: 9, to_host: false };
+    bad.submit(Command::Copy(copy)).unwrap();
+    let after = bad.submit(cells.append(1, 0)).unwrap();
+    let error = bad.wait(after).unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
+    assert!(bad_queue.finish().is_err());
+
+    let last = good.submit(cells.append(4, 0)).unwrap();
+    good.wait(last).unwrap();
+    cells.expect([4]);
+    good_queue.finish().unwrap();
+    assert!(device.read(&cells.buffer, 9, &mut [0; 8]).is_err());
+    assert!(device.write(&cells.buffer, usize::MAX, &[0; 8]).is_err());
+}
+
+pub(crate) fn a_failing_host_function_ends_its_queue_alone<D: Device>(
+    device: &D,
+    level: PreemptLevel,
+) {
+    let (mut submitter, queue) = enable(device, level);
+    let bad = submitter.submit(Command::Host(Arc::new(|| panic!("on purpose")))).unwrap();
+    assert!(matches!(submitter.wait(bad), Err(Error::State(_))));
+    queue.preempt(true).unwrap(); // a queue that ended holds nobody up
+    queue.restore().unwrap();
+    assert!(queue.finish().is_err());
+}
+
+pub(crate) fn sizes_that_contradict_are_refused<D: Device>(device: &D, level: PreemptLevel) {
+    let good = Config { level, ..Config::default() };
+    let table = [
+        Config { capacity: 0, ..good },
+        Config { capacity: 3, ..good },
+        Config { window: 0, ..good },
+        Config { batch: 0, ..good },
+        Config { window: 2, batch: 3, ..good },
+    ];
+    for config in table {
+        let error = VirtualQueue::enable(device, config).map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{config:?}: {error}");
+    }
+}

@@ -1,0 +1,62 @@
+//! Best-effort blocks beside real-time kernels.
+
+use crate::subject::{Cells, cycles, rng};
+use rand::RngExt;
+use reef::dkp::Padding;
+use reef::{Device, PreemptLevel, Priority, Queue, Record, Seq};
+
+fn wait<Q: Queue>(queue: &mut Q, end: u64) {
+    while queue.completed().unwrap() < Seq(end) {
+        std::thread::yield_now();
+    }
+}
+
+/// A best-effort kernel runs bit by bit: some blocks as padding, some on its own queue, in any mix.
+pub(crate) fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
+    let mut rng = rng();
+    let units = device.info().units;
+    let rt_cells = Cells::new(device, 1);
+    let mut rt = device.queue(Priority::RealTime, None).unwrap();
+    let mut be = device.queue(Priority::BestEffort, None).unwrap();
+    let (mut rt_next, mut be_next) = (0, 0);
+    for _ in 0..cycles() / 20 {
+        let be_cells = Cells::new(device, rng.random_range(1..40));
+        let launch = be_cells.launch(5, rng.random_range(0..20));
+        let record = device.record(&launch).unwrap();
+        for _ in 0..rng.random_range(1..6) {
+            let rt_units = rng.random_range(0..=units);
+            let be_blocks = rng.random_range(1..20);
+            let padding = Padding { rt_units, be_per_unit: 1, be_blocks };
+            let kernel = rt_cells.launch(1, rng.random_range(1..40));
+            rt.launch_padded(Seq(rt_next), &kernel, &padding, &launch, &record).unwrap();
+            rt_next += 1;
+            if rng.random() {
+                wait(&mut rt, rt_next);
+            }
+        }
+        be.launch(Seq(be_next), &launch, Some(&record)).unwrap();
+        be_next += 1;
+        wait(&mut be, be_next);
+        assert_eq!(record.remaining(), 0);
+        be_cells.expect([5]);
+    }
+    wait(&mut rt, rt_next);
+    rt_cells.expect((0..rt_next).map(|_| 1));
+}
+
+/// Long best-effort blocks beside a short kernel are stopped, not waited for.
+pub(crate) fn padding_never_outlasts_its_kernel<D: Device>(device: &D, _: PreemptLevel) {
+    let mut rt = device.queue(Priority::RealTime, None).unwrap();
+    let rt_cells = Cells::new(device, 1);
+    let be_cells = Cells::new(device, 4);
+    let endless = be_cells.launch(5, 1 << 40);
+    let record = device.record(&endless).unwrap();
+    let padding = Padding { rt_units: 1, be_per_unit: 1, be_blocks: 4 };
+    for i in 0..2 {
+        rt.launch_padded(Seq(i), &rt_cells.launch(1, 100), &padding, &endless, &record).unwrap();
+        wait(&mut rt, i + 1);
+    }
+    assert_eq!(record.remaining(), 4, "no block took effect");
+    assert_eq!(be_cells.read(), [0; 4]);
+    rt_cells.expect([1, 1]);
+}

@@ -1,0 +1,90 @@
+//! What tests need of a device: cells, the kernel that appends to them, and what they should hold.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use reef::{Args, Command, Device, Launch, PreemptLevel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Opens the device, or says aloud why its tests are skipped.
+pub(crate) fn open<D: Device>(name: &str) -> Option<D> {
+    match D::open(0, "") {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("skipped: {name}: {error}");
+            None
+        }
+    }
+}
+
+pub(crate) fn level<D: Device>(device: &D) -> PreemptLevel {
+    device.info().level
+}
+
+/// Preemptions per level and test.
+pub(crate) fn cycles() -> u64 {
+    std::env::var("REEF_CONFORMANCE_CYCLES").map_or(1000, |n| n.parse().expect("a number"))
+}
+
+/// A generator whose seed is printed.
+pub(crate) fn rng() -> ChaCha8Rng {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+    let seed = std::env::var("REEF_CONFORMANCE_SEED").map_or(now, |n| n.parse().expect("a number"));
+    println!("REEF_CONFORMANCE_SEED={seed}");
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+/// Sleeps for less than `micros`.
+pub(crate) fn doze(rng: &mut ChaCha8Rng, micros: u64) {
+    std::thread::sleep(Duration::from_micros(rng.random_range(0..micros)));
+}
+
+/// An array of cells on a device.
+pub(crate) struct Cells<'a, D: Device> {
+    device: &'a D,
+    pub(crate) buffer: D::Buffer,
+    kernel: D::Kernel,
+    len: u32,
+}
+
+impl<'a, D: Device> Cells<'a, D> {
+    pub(crate) fn new(device: &'a D, len: u32) -> Self {
+        let buffer = device.alloc(len as usize * 8).unwrap();
+        Self { device, buffer, kernel: device.kernel("append").unwrap(), len }
+    }
+
+    /// Appends `value` to each cell, after a number of rounds of waiting.
+    pub(crate) fn launch(&self, value: u64, rounds: u64) -> Launch<D> {
+        let args = Args::new(&[self.device.address(&self.buffer), value, rounds]);
+        // SAFETY: `append` takes these three words, there is a cell for each block, and the launch
+        // keeps them.
+        let launch =
+            unsafe { Launch::new(self.kernel.clone(), [self.len, 1, 1], [32, 1, 1], args) };
+        launch.keep(vec![self.buffer.clone()])
+    }
+
+    pub(crate) fn append(&self, value: u64, rounds: u64) -> Command<D> {
+        Command::Launch(self.launch(value, rounds))
+    }
+
+    pub(crate) fn read(&self) -> Vec<u64> {
+        read(self.device, &self.buffer, self.len as usize)
+    }
+
+    /// Checks that each cell holds `values`, appended one after the other.
+    #[track_caller]
+    pub(crate) fn expect(&self, values: impl IntoIterator<Item = u64>) {
+        assert_eq!(self.read(), vec![appended(values); self.len as usize]);
+    }
+}
+
+/// The first `len` cells of a buffer.
+pub(crate) fn read<D: Device>(device: &D, buffer: &D::Buffer, len: usize) -> Vec<u64> {
+    let mut bytes = vec![0; len * 8];
+    device.read(buffer, 0, &mut bytes).unwrap();
+    bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+/// What a cell holds after `values`.
+pub(crate) fn appended(values: impl IntoIterator<Item = u64>) -> u64 {
+    values.into_iter().fold(0, |cell: u64, value| cell.wrapping_mul(3).wrapping_add(value))
+}
