@@ -115,26 +115,38 @@ mod models {
         });
     }
 
-    /// The same four steps without fences deadlock: the model is able to fail.
-    #[test]
-    #[should_panic]
-    fn without_fences_a_wake_up_is_lost() {
-        loom::model(|| {
+    /// The four steps: does the sleeper see the news, or the waker the sleeper?
+    fn one_sees_the_other(with_fences: bool) {
+        loom::model(move || {
             let shared = Arc::new((AtomicBool::new(false), AtomicBool::new(false)));
             let sleeper = thread::spawn({
                 let shared = shared.clone();
                 move || {
-                    shared.1.store(true, Ordering::Relaxed);
-                    if !shared.0.load(Ordering::Acquire) {
-                        thread::park();
+                    shared.1.store(true, Ordering::Relaxed); // 1
+                    if with_fences {
+                        fence(Ordering::SeqCst);
                     }
+                    shared.0.load(Ordering::Acquire) // 2
                 }
             });
-            shared.0.store(true, Ordering::Release);
-            if shared.1.load(Ordering::Relaxed) {
-                sleeper.thread().unpark();
+            shared.0.store(true, Ordering::Release); // 3
+            if with_fences {
+                fence(Ordering::SeqCst);
             }
-            sleeper.join().unwrap();
+            let sees_sleeper = shared.1.load(Ordering::Relaxed); // 4
+            assert!(sleeper.join().unwrap() || sees_sleeper);
         });
+    }
+
+    #[test]
+    fn with_fences_one_sees_the_other() {
+        one_sees_the_other(true);
+    }
+
+    /// Without them neither may: the model is able to fail.
+    #[test]
+    #[should_panic]
+    fn without_fences_neither_may_see_the_other() {
+        one_sees_the_other(false);
     }
 }
