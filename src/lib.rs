@@ -53,6 +53,7 @@ macro_rules! backends {
                     return Ok(visit.visit(<$device as Device>::open(name.ordinal, name.options)?));
                 }
             )+
+            found_only(&name)?;
             Err(name.unknown(BACKENDS))
         }
     };
@@ -61,4 +62,52 @@ macro_rules! backends {
 backends! {
     #[cfg(feature = "cpu")]
     reef_cpu::Cpu,
+}
+
+/// The error for a backend that can find devices but not run work on them yet.
+fn found_only(name: &DeviceName<'_>) -> Result<()> {
+    let Some(devices) = finders().into_iter().find(|(backend, _)| *backend == name.backend) else {
+        return Ok(());
+    };
+    let found = devices.1()?.len();
+    let text = format!("no device {}:{} ({found} found)", name.backend, name.ordinal);
+    if name.ordinal >= found {
+        return Err(Error::NotFound(text));
+    }
+    let backend = devices.0;
+    Err(Error::Unsupported {
+        backend,
+        what: "running work; this version only finds devices".into(),
+    })
+}
+
+/// Finds devices: one line of description for each.
+type Finder = fn() -> Result<Vec<String>>;
+
+/// Backends that are compiled in and can't run work yet, with what finds their devices.
+fn finders() -> Vec<(&'static str, Finder)> {
+    vec![
+        #[cfg(feature = "cuda")]
+        (reef_cuda::NAME, reef_cuda::devices as Finder),
+        #[cfg(feature = "hip")]
+        (reef_hip::NAME, reef_hip::devices as Finder),
+    ]
+}
+
+/// Every device of every backend that is compiled in, or why a backend has none.
+pub fn devices() -> Vec<(&'static str, Result<Vec<String>>)> {
+    let mut all: Vec<(&'static str, Result<Vec<String>>)> = vec![
+        #[cfg(feature = "cpu")]
+        (cpu::Cpu::NAME, cpu::Cpu::open(0, "").map(|device| vec![device.info().name])),
+    ];
+    all.extend(finders().into_iter().map(|(name, find)| (name, find())));
+    all
+}
+
+/// Compilers of device code that were there when this was built.
+pub fn kernel_compilers() -> Vec<(&'static str, &'static str)> {
+    [("cuda", env!("REEF_CUDA_COMPILER")), ("hip", env!("REEF_HIP_COMPILER"))]
+        .into_iter()
+        .filter(|(_, path)| !path.is_empty())
+        .collect()
 }

@@ -4,6 +4,7 @@
 
 use crate::dkp::Padding;
 use crate::{Copy, Fill, Launch, Result};
+use std::borrow::Cow;
 use std::fmt::{self, Debug};
 use std::thread::Thread;
 use std::time::Duration;
@@ -102,6 +103,19 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
 
     /// Facts that don't change while the device is open.
     fn info(&self) -> DeviceInfo;
+
+    /// The present time on the clock of events: since the device was opened, never going back.
+    fn clock(&self) -> Duration;
+
+    /// Starts to note what runs on each unit, or stops. `false`: this device can't.
+    fn set_trace(&self, _on: bool) -> bool {
+        false
+    }
+
+    /// Takes what has been noted so far, by time.
+    fn take_trace(&self) -> Vec<Span> {
+        Vec::new()
+    }
 
     /// Allocates `bytes` of zeroed device memory, aligned to 64 bytes or more.
     ///
@@ -296,6 +310,31 @@ pub trait Record: Clone + Debug + Send + Sync + 'static {
 
 /// A point in a queue that is reached once.
 pub trait Event: Clone + Debug + Send + Sync + 'static {
-    /// When it was reached, since the device was opened; `None` if it was not yet.
+    /// When it was reached, on the [device's clock](Device::clock); `None` if it was not yet.
     fn reached(&self) -> Option<Duration>;
+}
+
+/// One block on one unit, for people to look at. Times are on the [device's clock](Device::clock).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// Which unit.
+    pub unit: u32,
+    /// Which hardware queue, numbered in the order in which they were opened.
+    pub queue: u64,
+    /// Of which class; padding is best-effort work on a real-time queue.
+    pub priority: Priority,
+    /// Whether it ran as padding.
+    pub padding: bool,
+    /// Position of the command in its queue.
+    pub seq: Seq,
+    /// The kernel's name, `copy`, `fill` or `event`.
+    pub name: Cow<'static, str>,
+    /// Which block of the kernel.
+    pub block: u32,
+    /// When it began.
+    pub begin: Duration,
+    /// When it ended.
+    pub end: Duration,
+    /// Whether it was stopped before it took effect.
+    pub stopped: bool,
 }

@@ -20,7 +20,7 @@ use crossbeam_queue::ArrayQueue;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Real-time requests that can wait to be seen by a turn.
 const INBOX: usize = 1024;
@@ -57,19 +57,19 @@ pub(crate) struct Core<D: Device> {
     pub(crate) group: Arc<Group<D>>,
     turnstile: Turnstile<State<D>>,
     inbox: ArrayQueue<Request<D>>,
-    opened: Instant,
     service: OnceLock<Thread>,
     closing: AtomicBool,
     /// The device doesn't wake us and has real-time work: look again at once.
     poll: AtomicBool,
-    /// When to look again, in nanoseconds since `opened`; `u64::MAX` is never.
+    /// When to look again, in nanoseconds on the device's clock; `u64::MAX` is never.
     alarm: AtomicU64,
     next_id: AtomicU64,
 }
 
 impl<D: Device> Core<D> {
+    /// The device's clock serves for everything, so that its events can be compared with ours.
     pub(crate) fn now(&self) -> Duration {
-        self.opened.elapsed()
+        self.device.clock()
     }
 
     /// Queues a real-time request and makes the turn that starts it.
@@ -247,7 +247,6 @@ impl<D: Device> Dispatcher<D> {
             group,
             turnstile: Turnstile::new(state),
             inbox: ArrayQueue::new(INBOX),
-            opened: Instant::now(),
             service: OnceLock::new(),
             closing: AtomicBool::new(false),
             poll: AtomicBool::new(false),
@@ -314,7 +313,7 @@ impl<D: Device> Drop for Dispatcher<D> {
             while let Some(request) = self.core.inbox.pop() {
                 request.ticket.fail(Error::Cancelled);
             }
-            state.rt.finish();
+            state.rt.finish(&self.core.device);
             state.closed = Some(Error::Cancelled);
             std::mem::take(&mut state.members)
         });

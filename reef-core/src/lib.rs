@@ -41,7 +41,7 @@ mod wake;
 pub use best_effort::{BestEffort, ClientConfig};
 pub use command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch};
 pub use device::{
-    Device, DeviceInfo, Event, PreemptLevel, Preemptor, Priority, Queue, Record, Seq, Stopped,
+    Device, DeviceInfo, Event, PreemptLevel, Preemptor, Priority, Queue, Record, Seq, Span, Stopped,
 };
 pub use dispatcher::{Dispatcher, Stats};
 pub use error::{Error, Result};

@@ -50,12 +50,14 @@ impl<D: Device> Task<D> {
 /// When a real-time task was where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
+    /// When it was submitted, on the device's clock.
+    pub submitted: Duration,
+    /// From submission until its first command could start: the preemption, if there was one.
+    pub delay: Duration,
+    /// From then until its last command ended.
+    pub device: Duration,
     /// From submission until the dispatcher noted its end.
     pub total: Duration,
-    /// From its first command's start to its last command's end, on the device's clock.
-    pub device: Duration,
-    /// The device's clock when its first command started.
-    pub started: Duration,
 }
 
 /// How a task ended, once it did.
@@ -198,9 +200,12 @@ pub(crate) struct Request<D: Device> {
 impl<D: Device> Request<D> {
     fn finish(&self, now: Duration) {
         let [started, ended] = self.events.each_ref().map(|e| e.reached().unwrap_or_default());
-        let total = now.saturating_sub(self.since);
-        let device = ended.saturating_sub(started);
-        self.ticket.complete(Ok(Timing { total, device, started }));
+        self.ticket.complete(Ok(Timing {
+            submitted: self.since,
+            delay: started.saturating_sub(self.since),
+            device: ended.saturating_sub(started),
+            total: now.saturating_sub(self.since),
+        }));
     }
 }
 
@@ -303,7 +308,7 @@ impl<D: Device> RtLane<D> {
     }
 
     /// Waits for what the device has; cancels the rest.
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self, device: &D) {
         self.waiting.drain(..).for_each(|request| request.ticket.fail(Error::Cancelled));
         if let Some((request, _)) = self.feeding.take() {
             request.ticket.fail(Error::Cancelled);
@@ -311,7 +316,7 @@ impl<D: Device> RtLane<D> {
         while let Some((request, end)) = self.launched.pop_front() {
             loop {
                 match self.queue.completed() {
-                    Ok(Seq(done)) if done >= end => break request.finish(Duration::MAX),
+                    Ok(Seq(done)) if done >= end => break request.finish(device.clock()),
                     Ok(_) => thread::yield_now(),
                     Err(error) => break request.ticket.fail(error),
                 }

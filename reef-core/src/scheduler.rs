@@ -50,7 +50,7 @@ pub trait Scheduler: Debug + Send {
     fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan);
 }
 
-/// What a scheduler sees. Times are since the dispatcher was started.
+/// What a scheduler sees. Times are on the device's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     /// Real-time tasks that have not been given to the device.

@@ -38,10 +38,9 @@ pub use kernel::{Block, Kernel, Outcome};
 pub use memory::Buffer;
 pub use queue::Queue;
 pub use record::Record;
-pub use trace::Span;
 
 use options::Options;
-use reef_core::{Device, DeviceInfo, Error, Launch, PreemptLevel, Priority, Result};
+use reef_core::{Device, DeviceInfo, Error, Launch, PreemptLevel, Priority, Result, Span};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::thread::{self, JoinHandle};
@@ -75,21 +74,6 @@ impl Drop for Open {
 impl Cpu {
     pub(crate) fn shared(&self) -> &Shared {
         &self.0.shared
-    }
-
-    /// Starts to note what runs on each unit, or stops.
-    pub fn set_trace(&self, on: bool) {
-        self.shared().trace.set(on);
-    }
-
-    /// Takes what has been noted so far, by time.
-    pub fn take_trace(&self) -> Vec<Span> {
-        self.shared().trace.take()
-    }
-
-    /// The time that spans and events are given in.
-    pub fn now(&self) -> Duration {
-        self.shared().now()
     }
 }
 
@@ -125,6 +109,19 @@ impl Device for Cpu {
             shared_per_unit: u32::MAX,
             level: PreemptLevel::All,
         }
+    }
+
+    fn clock(&self) -> Duration {
+        self.shared().now()
+    }
+
+    fn set_trace(&self, on: bool) -> bool {
+        self.shared().trace.set(on);
+        true
+    }
+
+    fn take_trace(&self) -> Vec<Span> {
+        self.shared().trace.take()
     }
 
     fn alloc(&self, bytes: usize) -> Result<Buffer> {

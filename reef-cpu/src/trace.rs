@@ -2,64 +2,32 @@
 
 use crate::hardware::{Ended, Task, Work};
 use parking_lot::Mutex;
-use reef_core::Priority;
+use reef_core::Span;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Spans kept per unit; later ones are dropped.
 const MOST: usize = 1 << 18;
 
-/// One block on one unit. Times are since the device was opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Span {
-    /// Which unit.
-    pub unit: u32,
-    /// Which hardware queue, numbered in the order in which they were opened.
-    pub queue: u64,
-    /// Of which class; padding is best-effort work on a real-time queue.
-    pub priority: Priority,
-    /// Whether it ran as padding.
-    pub padding: bool,
-    /// Position of the command in its queue.
-    pub seq: u64,
-    /// The kernel's name, `copy`, `fill` or `event`.
-    pub name: &'static str,
-    /// Which block of the kernel.
-    pub block: u32,
-    /// When it began.
-    pub begin: Duration,
-    /// When it ended.
-    pub end: Duration,
-    /// Whether it was stopped before it took effect.
-    pub stopped: bool,
-}
-
-impl Span {
-    pub(crate) fn new(
-        task: &Task,
-        unit: u32,
-        begin: Duration,
-        end: Duration,
-        ended: &Ended,
-    ) -> Self {
-        let name = match &*task.work {
-            Work::Kernel(launch) => launch.kernel().name(),
-            Work::Copy(_) => "copy",
-            Work::Fill(_) => "fill",
-            Work::Event(_) => "event",
-        };
-        Self {
-            unit,
-            queue: task.queue,
-            priority: task.priority,
-            padding: task.padding,
-            seq: task.seq.0,
-            name,
-            block: task.claim.index,
-            begin,
-            end,
-            stopped: matches!(ended, Ended::Stopped),
-        }
+/// What to note of a task that ran from `begin` to `end`.
+pub(crate) fn span(task: &Task, unit: u32, begin: Duration, end: Duration, ended: &Ended) -> Span {
+    let name = match &*task.work {
+        Work::Kernel(launch) => launch.kernel().name(),
+        Work::Copy(_) => "copy",
+        Work::Fill(_) => "fill",
+        Work::Event(_) => "event",
+    };
+    Span {
+        unit,
+        queue: task.queue,
+        priority: task.priority,
+        padding: task.padding,
+        seq: task.seq,
+        name: name.into(),
+        block: task.claim.index,
+        begin,
+        end,
+        stopped: matches!(ended, Ended::Stopped),
     }
 }
 

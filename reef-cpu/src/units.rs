@@ -2,7 +2,7 @@
 
 use crate::hardware::{Ended, Hardware, Task, Work};
 use crate::kernel::{Block, Outcome, RUN};
-use crate::trace::{Span, Trace};
+use crate::trace::{Trace, span};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use reef_core::{Copy, Error, Fill};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -95,7 +95,7 @@ impl Shared {
             let begin = self.trace.is_on().then(|| self.now());
             let ended = self.run(unit, &task, &mut scratch);
             if let Some(begin) = begin {
-                self.trace.push(unit, Span::new(&task, unit, begin, self.now(), &ended));
+                self.trace.push(unit, span(&task, unit, begin, self.now(), &ended));
             }
             self.change(|hardware| hardware.finish(&task, ended));
         }
