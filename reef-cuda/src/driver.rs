@@ -23,7 +23,7 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn open() -> Result<Self> {
         // SAFETY: the driver library's initialisers are meant to be run by whoever opens it.
-        let library = LIBRARIES.iter().find_map(|name| unsafe { Library::new(name).ok() });
+        let library = LIBRARIES.iter().find_map(|name| unsafe { Library::new(*name).ok() });
         let library = library.ok_or_else(|| {
             Error::NotFound(format!("no CUDA driver (tried {})", LIBRARIES.join(", ")))
         })?;
