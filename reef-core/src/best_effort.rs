@@ -157,6 +157,15 @@ impl<D: Device> BestEffort<D> {
         self.submitter.wait(seq)
     }
 
+    /// As [`wait`](Self::wait), for no longer than `time`. Returns whether it has finished.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_for(&self, seq: Seq, time: Duration) -> Result<bool> {
+        self.submitter.wait_for(seq, time)
+    }
+
     /// Runs commands and waits for them.
     ///
     /// # Errors

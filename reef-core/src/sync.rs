@@ -8,6 +8,7 @@ mod real {
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use std::thread::Thread;
+    use std::time::Duration;
 
     /// A condition variable; [`wait`](Self::wait) takes the guard by value, as loom's does.
     #[derive(Debug, Default)]
@@ -16,6 +17,16 @@ mod real {
     impl Condvar {
         pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
             self.0.wait(&mut guard);
+            guard
+        }
+
+        /// As [`wait`](Self::wait), for no longer than `time`.
+        pub(crate) fn wait_for<'a, T>(
+            &self,
+            mut guard: MutexGuard<'a, T>,
+            time: Duration,
+        ) -> MutexGuard<'a, T> {
+            self.0.wait_for(&mut guard, time);
             guard
         }
 
@@ -72,6 +83,15 @@ mod model {
     impl Condvar {
         pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
             self.0.wait(guard).unwrap()
+        }
+
+        /// Models have no time: nobody may rely on it.
+        pub(crate) fn wait_for<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+            _: std::time::Duration,
+        ) -> MutexGuard<'a, T> {
+            self.wait(guard)
         }
 
         pub(crate) fn notify_all(&self) {

@@ -258,16 +258,41 @@ impl<D: Device> Submitter<D> {
     ///
     /// The error that ended the queue; `Invalid` if `seq` was never submitted.
     pub fn wait(&self, seq: Seq) -> Result<()> {
-        if seq >= self.submitted() {
-            let text = format!("waiting for command {}, {} submitted", seq.0, self.submitted().0);
-            return Err(Error::Invalid(text));
+        self.check_submitted(seq)?;
+        if !spin_until(self.spin, || self.is_over(seq)) {
+            self.shared.waiters.wait_until(|| self.is_over(seq));
         }
-        let over = || self.commands.completed() > seq.0 || self.shared.failed.get().is_some();
-        if !spin_until(self.spin, over) {
-            self.shared.waiters.wait_until(over);
+        self.how(seq)
+    }
+
+    /// As [`wait`](Self::wait), for no longer than `time`. Returns whether it has finished.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_for(&self, seq: Seq, time: Duration) -> Result<bool> {
+        self.check_submitted(seq)?;
+        let end = Instant::now() + time;
+        let over = self.shared.waiters.wait_until_or(end, || self.is_over(seq));
+        self.how(seq).map(|()| over)
+    }
+
+    fn check_submitted(&self, seq: Seq) -> Result<()> {
+        if seq < self.submitted() {
+            return Ok(());
         }
+        let text = format!("waiting for command {}, {} submitted", seq.0, self.submitted().0);
+        Err(Error::Invalid(text))
+    }
+
+    /// Whether the command has finished or never will.
+    fn is_over(&self, Seq(at): Seq) -> bool {
+        self.commands.completed() > at || self.shared.failed.get().is_some()
+    }
+
+    fn how(&self, Seq(at): Seq) -> Result<()> {
         match self.shared.failed.get() {
-            Some(error) if self.commands.completed() <= seq.0 => Err(error.clone()),
+            Some(error) if self.commands.completed() <= at => Err(error.clone()),
             _ => Ok(()),
         }
     }

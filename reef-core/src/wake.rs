@@ -5,7 +5,10 @@
 //! and 2 and between 3 and 4, so at least one of them sees the other's store: no wake-up is lost,
 //! and a waker pays one load while nobody sleeps. The models below show what happens without.
 
-use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, Thread, fence};
+use crate::sync::{
+    AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, Thread, fence,
+};
+use std::time::Instant;
 
 /// Says whether one thread sleeps.
 #[derive(Debug, Default)]
@@ -47,14 +50,35 @@ pub(crate) struct Waiters {
 impl Waiters {
     /// Blocks until `ready` holds.
     pub(crate) fn wait_until(&self, ready: impl Fn() -> bool) {
+        self.wait(|guard| {
+            let mut guard = guard;
+            while !ready() {
+                guard = self.changed.wait(guard); // 2
+            }
+        });
+    }
+
+    /// Blocks until `ready` holds, but no longer than until `end`. Returns whether it holds.
+    pub(crate) fn wait_until_or(&self, end: Instant, ready: impl Fn() -> bool) -> bool {
+        self.wait(|guard| {
+            let mut guard = guard;
+            while !ready() {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return false;
+                }
+                guard = self.changed.wait_for(guard, left); // 2
+            }
+            true
+        })
+    }
+
+    fn wait<R>(&self, looking: impl FnOnce(MutexGuard<'_, ()>) -> R) -> R {
         self.count.fetch_add(1, Ordering::Relaxed); // 1
         fence(Ordering::SeqCst);
-        let mut guard = self.lock.lock();
-        while !ready() {
-            guard = self.changed.wait(guard); // 2
-        }
-        drop(guard);
+        let result = looking(self.lock.lock());
         self.count.fetch_sub(1, Ordering::Relaxed);
+        result
     }
 
     /// Lets waiters look again. Call after storing what they look for.

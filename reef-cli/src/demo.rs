@@ -1,0 +1,174 @@
+//! `reef demo`: one real-time client and four best-effort clients on one device.
+//!
+//! First each class alone, then both under each of REEF's baselines and under REEF, all in one run, so
+//! that the numbers can be compared.
+
+mod load;
+mod measure;
+mod report;
+
+use crate::Usage;
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use measure::{Bench, Outcome};
+use reef::op::Operators;
+use reef::scheduler::{self, Reef, Scheduler};
+use reef::{Device, PreemptLevel};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The device: cpu, cpu:0?units=4 and so on; `reef devices` lists what is there.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// How deep REEF preempts.
+    #[arg(long, value_enum, default_value = "all")]
+    level: Level,
+    /// The real-time client's network.
+    #[arg(long, default_value = "resnet18")]
+    rt: String,
+    /// The best-effort clients' networks.
+    #[arg(long, value_delimiter = ',', default_value = "resnet50,densenet121,inception_v3,resnet18")]
+    be: Vec<String>,
+    /// A photo (JPEG or PNG) that the real-time client looks at.
+    #[arg(long)]
+    image: Option<PathBuf>,
+    /// Rows and columns of all pictures, instead of the networks' own.
+    #[arg(long)]
+    size: Option<usize>,
+    /// Seconds for each measurement.
+    #[arg(long, default_value_t = 3.5)]
+    seconds: f64,
+    /// Where the plot and the trace go.
+    #[arg(long, default_value = "reef-demo")]
+    out: PathBuf,
+    /// Prints JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How deep to preempt, as typed.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Level {
+    HostQueue,
+    DeviceQueue,
+    All,
+}
+
+impl From<Level> for PreemptLevel {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::HostQueue => Self::HostQueue,
+            Level::DeviceQueue => Self::DeviceQueue,
+            Level::All => Self::All,
+        }
+    }
+}
+
+/// Most time for one measurement: an hour would be a typing error.
+const MOST_SECONDS: f64 = 600.0;
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if !(args.seconds > 0.0 && args.seconds <= MOST_SECONDS) {
+        let text = format!("--seconds must be in 0..={MOST_SECONDS}, got {}", args.seconds);
+        return Err(Usage(text).into());
+    }
+    reef::with_device(&args.device, Demo(args))?
+}
+
+/// The demo, on whichever device was named.
+struct Demo<'a>(&'a Args);
+
+impl reef::Visit for Demo<'_> {
+    type Output = Result<()>;
+
+    fn visit<D: Operators>(self, device: D) -> Result<()> {
+        let args = self.0;
+        let level = args.level.into();
+        device.preemptor(level)?; // a level too deep is an error before anything long begins
+        let picture = load::Picture { file: args.image.as_deref(), size: args.size };
+        let plans = plans(level);
+        let bar = progress(args, plans.len());
+        bar.set_message("loading networks");
+        let networks = load::networks(&device, &args.rt, &args.be, picture, &bar)?;
+        let mut bench = Bench::new(&device, networks, Duration::from_secs_f64(args.seconds))?;
+        let mut outcomes = Vec::new();
+        for plan in plans {
+            bar.set_message(plan.name.clone());
+            outcomes.push((plan.name, bench.measure(plan.scheduler, plan.rt, plan.be)?));
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        finish(args, &device, &bench, &outcomes)
+    }
+}
+
+/// One measurement.
+struct Plan {
+    name: String,
+    scheduler: Box<dyn Scheduler>,
+    rt: bool,
+    be: bool,
+}
+
+/// What is measured, in order: each class alone, the baselines, REEF, the other levels.
+fn plans(level: PreemptLevel) -> Vec<Plan> {
+    let named = |name: &str| match name {
+        "reef" => Box::new(Reef::default().level(level)),
+        _ => scheduler::by_name(name).expect("a name from this list"),
+    };
+    let alone = |name: &str, rt, be| Plan { name: name.into(), scheduler: named("reef"), rt, be };
+    let both = |name: &str| Plan { name: name.into(), scheduler: named(name), rt: true, be: true };
+    let at = |level: PreemptLevel| Plan {
+        name: format!("level {level}"),
+        scheduler: Box::new(Reef::without_padding().level(level)),
+        rt: true,
+        be: true,
+    };
+    let mut plans = vec![alone("RT alone", true, false), alone("BE alone", false, true)];
+    plans.extend(
+        ["rt-only", "sequential", "streams", "wait-based", "reset", "reef"].map(both),
+    );
+    plans.extend([PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All].map(at));
+    plans
+}
+
+/// A bar on a terminal; nothing where output is piped.
+fn progress(args: &Args, plans: usize) -> ProgressBar {
+    if args.json {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
+    let bar = ProgressBar::new(plans as u64 + 1);
+    bar.set_style(style.expect("a template that is right"));
+    bar
+}
+
+fn finish<D: Device>(
+    args: &Args,
+    device: &D,
+    bench: &Bench<'_, D>,
+    outcomes: &[(String, Outcome)],
+) -> Result<()>
+where
+    D: Operators,
+{
+    let out = &args.out;
+    std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+    let (plot, trace) = (out.join("latency.svg"), out.join("trace.json"));
+    report::plot(&plot, outcomes).with_context(|| plot.display().to_string())?;
+    let spans = bench.trace();
+    crate::trace::write(&trace, &device.info().name, spans)
+        .with_context(|| trace.display().to_string())?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report::json(bench, outcomes))?);
+        return Ok(());
+    }
+    println!("{}", report::header(args, device, bench));
+    println!("{}\n", report::schedulers(outcomes));
+    println!("{}\n", report::levels(outcomes));
+    println!("latency plot  {}", plot.display());
+    println!("trace         {} ({} blocks; open it in ui.perfetto.dev)", trace.display(), spans.len());
+    Ok(())
+}

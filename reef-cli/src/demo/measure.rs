@@ -1,0 +1,181 @@
+//! Runs the clients under a scheduler and notes what they experience.
+
+use super::load::{Named, Networks};
+use anyhow::{Result, anyhow};
+use hdrhistogram::Histogram;
+use reef::models::profile;
+use reef::op::Operators;
+use reef::scheduler::Scheduler;
+use reef::{BestEffort, ClientConfig, Device, Dispatcher, RtClient, Seq, Span, Stats, Task, Timing};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Share of the device that real-time requests ask for, if it were theirs alone.
+const RT_LOAD: f64 = 0.25;
+/// Requests that tell how long one takes alone.
+const WARM_UP: usize = 10;
+/// How much of a measurement is traced.
+const TRACED: Duration = Duration::from_millis(300);
+
+/// The clients, the device, and how long to measure.
+pub(super) struct Bench<'a, D: Operators> {
+    device: &'a D,
+    pub(super) rt: Named<D>,
+    pub(super) be: Vec<Named<D>>,
+    time: Duration,
+    /// Time from one real-time request to the next.
+    pub(super) period: Duration,
+    spans: Vec<Span>,
+}
+
+/// What happened in one measurement. Histograms are in nanoseconds.
+pub(super) struct Outcome {
+    /// Real-time latency, from submission to the end as the client sees it.
+    pub(super) latency: Histogram<u64>,
+    /// From submission until the first real-time command could start.
+    pub(super) delay: Histogram<u64>,
+    /// Best-effort inferences per second, of each client.
+    pub(super) be_rates: Vec<f64>,
+    pub(super) stats: Stats,
+}
+
+impl Outcome {
+    /// Best-effort work done, relative to `alone`: the mean over clients, so that small networks
+    /// count as much as large ones.
+    pub(super) fn be_kept(&self, alone: &Self) -> f64 {
+        let kept = self.be_rates.iter().zip(&alone.be_rates).map(|(a, b)| a / b);
+        kept.sum::<f64>() / self.be_rates.len().max(1) as f64
+    }
+}
+
+impl<'a, D: Operators> Bench<'a, D> {
+    /// Profiles the networks and finds the rate of real-time requests.
+    pub(super) fn new(device: &'a D, networks: Networks<D>, time: Duration) -> Result<Self> {
+        let with_profiles = |named: Named<D>| -> Result<Named<D>> {
+            let profiles = profile::measure(device, &named.network)?;
+            Ok(Named { network: named.network.with_profiles(&profiles), ..named })
+        };
+        let rt = with_profiles(networks.rt)?;
+        let be = networks.be.into_iter().map(with_profiles).collect::<Result<_>>()?;
+        let mut bench = Self { device, rt, be, time, period: Duration::ZERO, spans: Vec::new() };
+        let dispatcher = Dispatcher::start(device, Box::new(reef::scheduler::Reef::default()))?;
+        let mut client = dispatcher.real_time()?;
+        let task = Task::new(bench.rt.network.inference())?;
+        let mut alone = (0..WARM_UP)
+            .map(|_| client.run(&task).map(|timing| timing.total))
+            .collect::<Result<Vec<_>, _>>()?;
+        alone.sort();
+        bench.period = alone[WARM_UP / 2].div_f64(RT_LOAD);
+        Ok(bench)
+    }
+
+    /// What ran on each unit at the end of the measurement named `reef`.
+    pub(super) fn trace(&self) -> &[Span] {
+        &self.spans
+    }
+
+    /// Lets the clients run for a while.
+    pub(super) fn measure(
+        &mut self,
+        scheduler: Box<dyn Scheduler>,
+        rt: bool,
+        be: bool,
+    ) -> Result<Outcome> {
+        let traced = scheduler.name() == "reef" && rt && be;
+        let dispatcher = Dispatcher::start(self.device, scheduler)?;
+        let stop = AtomicBool::new(false);
+        let mut outcome = thread::scope(|scope| {
+            let clients: Vec<_> = self
+                .be
+                .iter()
+                .filter(|_| be)
+                .map(|named| scope.spawn(|| best_effort(&dispatcher, named, &stop)))
+                .collect();
+            let timings = if rt {
+                real_time(dispatcher.real_time()?, &self.rt, self.period, self.time, || {
+                    self.device.set_trace(traced);
+                })
+            } else {
+                thread::sleep(self.time);
+                Ok(Vec::new())
+            };
+            self.device.set_trace(false);
+            stop.store(true, Ordering::Release);
+            let joined = clients.into_iter().map(|c| c.join().map_err(|_| anyhow!("a client panicked")));
+            let be_rates = joined.map(|rate| rate?).collect::<Result<_>>();
+            summary(&timings?, be_rates?)
+        })?;
+        outcome.stats = dispatcher.stats();
+        if traced {
+            self.spans = self.device.take_trace();
+        }
+        Ok(outcome)
+    }
+}
+
+/// Submits an inference each `period` for `time`; calls `near_end` when little time is left.
+fn real_time<D: Operators>(
+    mut client: RtClient<D>,
+    named: &Named<D>,
+    period: Duration,
+    time: Duration,
+    near_end: impl Fn(),
+) -> Result<Vec<Timing>> {
+    let task = Task::new(named.network.inference())?;
+    let begin = Instant::now();
+    let mut timings = Vec::new();
+    let mut next = begin;
+    while begin.elapsed() < time {
+        if begin.elapsed() + TRACED > time {
+            near_end();
+        }
+        timings.push(client.run(&task)?);
+        next = (next + period).max(Instant::now()); // requests that were missed are not made up for
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    Ok(timings)
+}
+
+/// Runs inferences back to back until told to stop; returns how many per second.
+fn best_effort<D: Operators>(
+    dispatcher: &Dispatcher<D>,
+    named: &Named<D>,
+    stop: &AtomicBool,
+) -> Result<f64> {
+    let mut client = dispatcher.best_effort(ClientConfig::default())?;
+    let commands = named.network.inference();
+    let begin = Instant::now();
+    while !stop.load(Ordering::Acquire) {
+        let last = client.submit(&commands)?;
+        if !wait_or_stop(&client, last, stop)? {
+            break;
+        }
+    }
+    let done = client.submitter().completed().0 as f64 / commands.len() as f64;
+    Ok(done / begin.elapsed().as_secs_f64())
+}
+
+/// Waits for `last`, but not for longer than the measurement: under some schedulers it never comes.
+fn wait_or_stop<D: Device>(client: &BestEffort<D>, last: Seq, stop: &AtomicBool) -> Result<bool> {
+    while !client.wait_for(last, Duration::from_millis(20))? {
+        if stop.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn summary(timings: &[Timing], be_rates: Vec<f64>) -> Result<Outcome> {
+    let mut outcome = Outcome {
+        latency: Histogram::new(3)?,
+        delay: Histogram::new(3)?,
+        be_rates,
+        stats: Stats::default(),
+    };
+    for timing in timings {
+        outcome.latency.record(timing.total.as_nanos() as u64)?;
+        outcome.delay.record(timing.delay.as_nanos() as u64)?;
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,159 @@
+//! Tables, plot and JSON of the demo.
+
+use super::Args;
+use super::measure::{Bench, Outcome};
+use comfy_table::{CellAlignment, Table, presets};
+use hdrhistogram::Histogram;
+use plotters::prelude::*;
+use reef::op::Operators;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The measurements of one name, which is always there.
+fn named<'a>(outcomes: &'a [(String, Outcome)], name: &str) -> &'a Outcome {
+    &outcomes.iter().find(|(have, _)| have == name).expect("it was measured").1
+}
+
+fn millis(histogram: &Histogram<u64>, quantile: f64) -> f64 {
+    histogram.value_at_quantile(quantile) as f64 / 1e6
+}
+
+fn micros(histogram: &Histogram<u64>, quantile: f64) -> f64 {
+    histogram.value_at_quantile(quantile) as f64 / 1e3
+}
+
+/// What runs where.
+pub(super) fn header<D: Operators>(args: &Args, device: &D, bench: &Bench<'_, D>) -> String {
+    let be: Vec<_> = bench.be.iter().map(|named| named.name.as_str()).collect();
+    format!(
+        "{} ({})\nRT  {} every {:.1} ms\nBE  {}, closed loop\n",
+        args.device,
+        device.info().name,
+        bench.rt.name,
+        bench.period.as_secs_f64() * 1e3,
+        be.join(", ")
+    )
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(header.to_vec());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// Real-time latency and best-effort throughput under each scheduler.
+pub(super) fn schedulers(outcomes: &[(String, Outcome)]) -> Table {
+    let [rt_alone, be_alone] = ["RT alone", "BE alone"].map(|name| named(outcomes, name));
+    let mut table =
+        table(&["scheduler", "RT p50 ms", "÷ alone", "RT p99 ms", "÷ alone", "BE kept", "padded"]);
+    for (name, outcome) in outcomes.iter().filter(|(name, _)| !name.starts_with("level")) {
+        let ratio = |q| millis(&outcome.latency, q) / millis(&rt_alone.latency, q);
+        let rt = |text: String| if outcome.latency.is_empty() { "–".into() } else { text };
+        let kept = if name == "RT alone" {
+            "–".into()
+        } else {
+            format!("{:.0} %", 100.0 * outcome.be_kept(be_alone))
+        };
+        table.add_row([
+            name.clone(),
+            rt(format!("{:.2}", millis(&outcome.latency, 0.5))),
+            rt(format!("{:.2}", ratio(0.5))),
+            rt(format!("{:.2}", millis(&outcome.latency, 0.99))),
+            rt(format!("{:.2}", ratio(0.99))),
+            kept,
+            outcome.stats.padded_launches.to_string(),
+        ]);
+    }
+    table
+}
+
+/// Preemption latency of each level: how much later real-time work starts than on an idle device.
+pub(super) fn levels(outcomes: &[(String, Outcome)]) -> Table {
+    let idle = &named(outcomes, "RT alone").delay;
+    let mut table = table(&["preemption", "p50 µs", "p99 µs", "preemptions"]);
+    table.add_row([
+        "idle device (not subtracted)".into(),
+        format!("{:.1}", micros(idle, 0.5)),
+        format!("{:.1}", micros(idle, 0.99)),
+        "–".to_string(),
+    ]);
+    for (name, outcome) in outcomes.iter().filter(|(name, _)| name.starts_with("level")) {
+        let over = |q| (micros(&outcome.delay, q) - micros(idle, q)).max(0.0);
+        table.add_row([
+            name.clone(),
+            format!("{:.1}", over(0.5)),
+            format!("{:.1}", over(0.99)),
+            outcome.stats.preemptions.to_string(),
+        ]);
+    }
+    table
+}
+
+/// Everything as JSON.
+pub(super) fn json<D: Operators>(bench: &Bench<'_, D>, outcomes: &[(String, Outcome)]) -> Value {
+    let be_alone = named(outcomes, "BE alone");
+    let quantiles = |h: &Histogram<u64>| {
+        json!({ "count": h.len(), "p50": micros(h, 0.5), "p90": micros(h, 0.9), "p99": micros(h, 0.99) })
+    };
+    let rows: Vec<_> = outcomes
+        .iter()
+        .map(|(name, outcome)| {
+            json!({
+                "name": name,
+                "rt_latency_us": quantiles(&outcome.latency),
+                "rt_start_delay_us": quantiles(&outcome.delay),
+                "be_kept": outcome.be_kept(be_alone),
+                "be_inferences_per_second": outcome.be_rates,
+                "preemptions": outcome.stats.preemptions,
+                "padded_launches": outcome.stats.padded_launches,
+            })
+        })
+        .collect();
+    json!({
+        "rt": bench.rt.name,
+        "rt_period_us": bench.period.as_micros() as u64,
+        "be": bench.be.iter().map(|named| &named.name).collect::<Vec<_>>(),
+        "measurements": rows,
+    })
+}
+
+/// Draws how many real-time requests took how long at most, under each scheduler.
+pub(super) fn plot(path: &Path, outcomes: &[(String, Outcome)]) -> anyhow::Result<()> {
+    let shown = || {
+        let both = |name: &str| !name.starts_with("level") && name != "BE alone";
+        outcomes.iter().filter(move |(name, outcome)| both(name) && !outcome.latency.is_empty())
+    };
+    let ends = shown().map(|(_, o)| (o.latency.min() as f64 / 1e6, o.latency.max() as f64 / 1e6));
+    let (least, most) = ends.fold((f64::MAX, 0.1), |(a, b), (c, d)| (a.min(c), f64::max(b, d)));
+    let file = path.to_string_lossy();
+    let root = SVGBackend::new(&*file, (860, 480)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption("Real-time latency", ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(60)
+        .build_cartesian_2d((least.min(most) * 0.9..most * 1.1).log_scale(), 0.0..100.0)?;
+    chart.configure_mesh().x_desc("ms").y_desc("% of requests").draw()?;
+    for (index, (name, outcome)) in shown().enumerate() {
+        let color = Palette99::pick(index).to_rgba();
+        let points = outcome.latency.iter_recorded().map(|step| {
+            (step.value_iterated_to() as f64 / 1e6, step.percentile())
+        });
+        chart
+            .draw_series(LineSeries::new(points, color.stroke_width(2)))?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .draw()?;
+    root.present()?;
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! `reef`: real-time beside best-effort inference on one accelerator.
+//!
+//! Exit codes: 0 done, 1 the work failed, 2 the input or the command line is wrong.
+
+mod demo;
+mod devices;
+mod model;
+mod picture;
+mod trace;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "reef", version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Shows real-time inference beside best-effort inference, under REEF and its baselines.
+    Demo(demo::Args),
+    /// Lists the devices of every backend that is compiled in.
+    Devices(devices::Args),
+    /// Lists and checks models.
+    #[command(subcommand)]
+    Model(model::Command),
+}
+
+fn main() -> ExitCode {
+    // clap prints its own errors in its own words and exits with 2.
+    let done = match Cli::parse().command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Devices(args) => devices::run(&args),
+        Command::Model(command) => model::run(&command),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("reef: {error:#}");
+            ExitCode::from(if is_input(&error) { 2 } else { 1 })
+        }
+    }
+}
+
+/// Whether whoever typed the command can mend the error.
+fn is_input(error: &anyhow::Error) -> bool {
+    use reef::Error;
+    error.chain().any(|cause| {
+        let core = cause.downcast_ref::<Error>();
+        core.is_some_and(|e| {
+            matches!(
+                e,
+                Error::Invalid(_)
+                    | Error::NotFound(_)
+                    | Error::Level { .. }
+                    | Error::Unsupported { .. }
+            )
+        }) || cause.is::<reef::models::Error>()
+            || cause.is::<picture::Wrong>()
+            || cause.is::<Usage>()
+    })
+}
+
+/// An error of whoever typed the command.
+#[derive(Debug)]
+struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
