@@ -51,9 +51,9 @@ pub enum Error {
         /// The names there are, joined by commas.
         have: String,
     },
-    /// A picture too small to reach the network's end, or an empty batch.
-    #[error("{network}: {what} {asked}, least is {least}")]
-    TooSmall {
+    /// A picture too small to reach the network's end, or a batch or picture out of all reason.
+    #[error("{network}: {what} {asked}, possible are {least} to {most}")]
+    OutOfRange {
         /// Which network.
         network: String,
         /// `input size` or `batch`.
@@ -62,6 +62,8 @@ pub enum Error {
         asked: usize,
         /// The least that works.
         least: usize,
+        /// The most that works.
+        most: usize,
     },
     /// A source of weights has no tensor of this name.
     #[error("no tensor \"{name}\"")]
@@ -78,14 +80,6 @@ pub enum Error {
         given: usize,
         /// Values wanted.
         want: usize,
-    },
-    /// A graph of device symbols was given where one of operations is needed.
-    #[error("{graph}: {step}: a compiled kernel, not an operation")]
-    NotAnOp {
-        /// The graph.
-        graph: String,
-        /// The first such step.
-        step: String,
     },
     /// The device refused.
     #[error(transparent)]
