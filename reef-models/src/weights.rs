@@ -82,6 +82,12 @@ mod tests {
     }
 
     #[test]
+    fn values_are_those_of_the_golden_script() {
+        let want = [-0.558977, 0.8368268, 0.4440534, -0.13469589];
+        assert_eq!(Seeded(1).input(4), want);
+    }
+
+    #[test]
     fn units_fill_their_interval() {
         let units: Vec<f32> = (0..10_000).map(|index| unit(7, index)).collect();
         assert!(units.iter().all(|unit| (-1.0..1.0).contains(unit)));
