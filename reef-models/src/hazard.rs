@@ -23,3 +23,36 @@ fn overwrites_its_input(window: &[Step]) -> bool {
     let stale = |j: usize, read| !writes(&window[..j], read) && writes(&window[j + 1..], read);
     window.iter().enumerate().any(|(j, step)| step.reads.iter().any(|&read| stale(j, read)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{KernelCall, Work};
+
+    /// Each step reads one storage and writes one.
+    fn graph(steps: &[(usize, usize)]) -> ScheduleGraph {
+        let call = KernelCall { grid: [1; 3], block: [1; 3], args: Vec::new() };
+        let step = |&(read, writes): &(usize, usize)| Step {
+            name: "k".into(),
+            work: Work::Kernel(call.clone()),
+            reads: vec![read],
+            writes,
+        };
+        let steps = steps.iter().map(step).collect();
+        ScheduleGraph { name: "test".into(), storages: Vec::new(), steps, given: Vec::new() }
+    }
+
+    #[test]
+    fn a_chain_through_private_storages_can_be_replayed() {
+        let graph = graph(&[(0, 1), (1, 2), (2, 3)]);
+        assert!((0..3).all(|d| hazards(&graph, d).is_empty()));
+    }
+
+    #[test]
+    fn ping_pong_breaks_when_the_window_holds_a_reader_and_the_next_writer() {
+        let graph = graph(&[(0, 1), (1, 2), (2, 1), (1, 2)]);
+        assert_eq!(hazards(&graph, 0), [] as [usize; 0]);
+        assert_eq!(hazards(&graph, 1), [2, 3]);
+        assert_eq!(hazards(&graph, 2), [3], "0..=2 makes storage 1 anew");
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::fold::Folded;
 use crate::layers::Builder;
+use crate::param::Params;
 use crate::resnet::Block;
 use crate::schedule::ScheduleGraph;
 use crate::tensor::{Constants, Source, TensorSpec};
@@ -68,6 +69,17 @@ impl Model {
         let count = |tensor: &TensorSpec| tensor.kind.is_parameter().then_some(tensor.elements);
         self.tensors().iter().filter_map(count).sum()
     }
+
+    /// Everything that the network takes from `source`, to be kept in a file.
+    ///
+    /// # Errors
+    ///
+    /// Those of `source`.
+    pub fn params(&self, source: &impl Source) -> Result<Params> {
+        let named = |tensor: TensorSpec| Ok((tensor.name.clone(), source.tensor(&tensor)?));
+        let tensors = self.tensors().into_iter().map(named).collect::<Result<_>>()?;
+        Ok(Params { tensors })
+    }
 }
 
 impl Layer {
@@ -111,4 +123,21 @@ fn in_range(network: &str, what: &'static str, asked: usize, least: usize) -> Re
         return Ok(());
     }
     Err(Error::OutOfRange { network: network.into(), what, asked, least, most: MOST })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_graphs_satisfy_what_loaded_ones_do() {
+        for name in NAMES {
+            let least = if *name == "inception_v3" { 75 } else { 32 };
+            for size in [Some(least), None] {
+                let model = build(name, size, 3).unwrap();
+                assert_eq!(model.graph().validate(), Ok(()), "{name}");
+                assert_eq!(model.graph().kernels().len(), model.layers().len(), "{name}: names");
+            }
+        }
+    }
 }

@@ -42,11 +42,9 @@ pub fn apply(op: &Op, inputs: Inputs<'_>, output: &mut [f32]) {
 ///
 /// `Length` if `input` is not as long as the network's input; those of `source`.
 pub fn execute(model: &Model, source: &impl Source, input: &[f32]) -> Result<Vec<f32>> {
-    let storages = execute_all(model, source, input)?;
-    Ok(storages
-        .into_iter()
-        .nth(model.graph().steps.last().map_or(0, |s| s.writes))
-        .unwrap_or_default())
+    let mut storages = execute_all(model, source, input)?;
+    let last = &model.graph().steps[model.layers().len() - 1];
+    Ok(storages.swap_remove(last.writes))
 }
 
 /// Runs a whole network and returns every storage of it.

@@ -1,5 +1,6 @@
 //! The built networks: torchvision's parameter counts, sound graphs, sensible logits.
 
+use reef_models::param::Params;
 use reef_models::{Error, NAMES, Seeded, build, reference};
 
 /// Parameters as torchvision counts them, and inception's without the auxiliary head.
@@ -52,4 +53,20 @@ fn what_cannot_be_built_is_said() {
     let model = build("resnet18", Some(32), 1).unwrap();
     let error = reference::execute(&model, &Seeded(0), &[0.0; 5]).unwrap_err();
     assert_eq!(error, Error::Length { what: "input".into(), given: 5, want: 3 * 32 * 32 });
+}
+
+#[test]
+fn weights_from_a_file_give_the_same_logits() {
+    let model = build("resnet18", Some(32), 1).unwrap();
+    let input = Seeded(1).input(model.input().elements());
+    let bytes = model.params(&Seeded(1)).unwrap().to_bytes().unwrap();
+    let mut params = Params::from_bytes(&bytes).unwrap();
+    let logits = |source: &Params| reference::execute(&model, source, &input);
+    assert_eq!(logits(&params), reference::execute(&model, &Seeded(1), &input));
+
+    let fc = params.tensors.remove("fc.bias").unwrap();
+    assert_eq!(logits(&params).unwrap_err().to_string(), "no tensor \"fc.bias\"");
+    params.tensors.insert("fc.bias".into(), fc[1..].into());
+    let error = logits(&params).unwrap_err().to_string();
+    assert_eq!(error, "fc.bias: 999 values given, 1000 wanted");
 }
