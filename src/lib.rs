@@ -7,7 +7,7 @@
 //!
 //! impl reef::Visit for Describe {
 //!     type Output = String;
-//!     fn visit<D: reef::Device>(self, device: D) -> String {
+//!     fn visit<D: reef::op::Operators>(self, device: D) -> String {
 //!         format!("{}: {} units", D::NAME, device.info().units)
 //!     }
 //! }
@@ -23,6 +23,8 @@ pub use reef_core::*;
 
 #[cfg(feature = "cpu")]
 pub use reef_cpu as cpu;
+#[cfg(feature = "models")]
+pub use reef_models as models;
 
 /// Code that runs on whichever device was named; compiled once for each enabled backend.
 pub trait Visit {
@@ -30,7 +32,7 @@ pub trait Visit {
     type Output;
 
     /// Runs on `device`.
-    fn visit<D: Device>(self, device: D) -> Self::Output;
+    fn visit<D: op::Operators>(self, device: D) -> Self::Output;
 }
 
 macro_rules! backends {
@@ -45,6 +47,7 @@ macro_rules! backends {
         ///
         /// `Invalid` if the name or an option is malformed; `NotFound` if no such backend is
         /// compiled in, its library is not installed, or it has no such device.
+        #[allow(unused_variables)] // `visit`, with no backend that runs work
         pub fn with_device<V: Visit>(name: &str, visit: V) -> Result<V::Output> {
             let name = DeviceName::parse(name)?;
             $(

@@ -4,9 +4,10 @@ use crate::kernel::{Block, Kernel, Outcome};
 use reef_core::{Args, Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+type Body = fn(&mut Block<'_>, &Args) -> Outcome;
+
 /// All of them.
-const KERNELS: &[(&str, fn(&mut Block<'_>, &Args) -> Outcome)] =
-    &[("append", append), ("add", add), ("multiply", multiply)];
+const KERNELS: &[(&str, Body)] = &[("append", append), ("add", add), ("multiply", multiply)];
 
 pub(crate) fn kernel(name: &str) -> Result<Kernel> {
     let found = KERNELS.iter().find(|(have, _)| *have == name);

@@ -1,0 +1,55 @@
+//! Neural networks as schedule graphs: load REEF's, build torchvision's, run them on a device.
+//!
+//! A [`ScheduleGraph`] is storages and the steps that fill them, in launch order. REEF's published
+//! files become one ([`ScheduleGraph::load`]), and so does a network that is built by name
+//! ([`build`]). Only the latter can run: its steps are operations, for which each device brings
+//! kernels of its own.
+//!
+//! ```text
+//! build(name) ──► Model ──► Weights::pack(device, source) ──► Network::new ──► commands
+//!                               ▲
+//!                 Seeded, or Params from a file
+//! ```
+//!
+//! No step is ever run again, so storages share memory: see [`arena`].
+//!
+//! ```
+//! use reef_models::{Seeded, build, reference};
+//!
+//! let model = build("resnet18", Some(32), 1)?;
+//! let picture = Seeded(1).input(model.input().elements());
+//! let logits = reference::execute(&model, &Seeded(1), &picture)?;
+//! assert_eq!(logits.len(), 1000);
+//! # Ok::<(), reef_models::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod arena;
+mod densenet;
+mod error;
+mod fold;
+mod hazard;
+mod inception;
+mod layers;
+mod model;
+mod network;
+pub mod param;
+pub mod profile;
+pub mod reference;
+mod resnet;
+mod schedule;
+mod schedule_json;
+mod tensor;
+mod validate;
+mod weights;
+
+pub use error::{Error, Result};
+pub use fold::Folded;
+pub use hazard::hazards;
+pub use model::{Layer, Model, NAMES, build};
+pub use network::{LaunchName, Network, Weights};
+pub use schedule::{ElementType, KernelCall, ScheduleGraph, Step, Storage, Work};
+pub use tensor::{Constants, Kind, Norm, Source, TensorSpec};
+pub use validate::Problem;
+pub use weights::Seeded;

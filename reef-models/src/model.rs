@@ -1,0 +1,143 @@
+//! Networks that can be built by name.
+
+use crate::fold::Folded;
+use crate::layers::Builder;
+use crate::param::Params;
+use crate::resnet::Block;
+use crate::schedule::ScheduleGraph;
+use crate::tensor::{Constants, Source, TensorSpec};
+use crate::{Error, Result, densenet, inception, resnet};
+use reef_core::op::{Op, Tensor};
+
+/// The networks that [`build`] knows.
+pub const NAMES: &[&str] =
+    &["resnet18", "resnet50", "resnet152", "densenet121", "densenet201", "inception_v3"];
+
+/// Largest picture and batch, so that no shape overflows.
+const MOST: usize = 8192;
+
+/// What one step of a network computes, and from which tensors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layer {
+    /// The operation.
+    pub op: Op,
+    /// Where its weights and bias come from.
+    pub constants: Constants,
+}
+
+/// A network: its schedule graph, and the layer behind each step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    graph: ScheduleGraph,
+    layers: Vec<Layer>,
+}
+
+impl Model {
+    /// One layer for each step of `graph`, at least one.
+    pub(crate) fn new(graph: ScheduleGraph, layers: Vec<Layer>) -> Self {
+        debug_assert_eq!(graph.steps.len(), layers.len());
+        Self { graph, layers }
+    }
+
+    /// Storages and steps.
+    pub fn graph(&self) -> &ScheduleGraph {
+        &self.graph
+    }
+
+    /// The layers, one for each step.
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// The picture, dense and row-major.
+    pub fn input(&self) -> &Tensor {
+        self.layers[0].op.input()
+    }
+
+    /// The logits, dense and row-major.
+    pub fn output(&self) -> &Tensor {
+        self.layers[self.layers.len() - 1].op.output()
+    }
+
+    /// All tensors that the network is made of, in the order of its steps.
+    pub fn tensors(&self) -> Vec<TensorSpec> {
+        self.layers.iter().flat_map(|layer| layer.constants.tensors(&layer.op)).collect()
+    }
+
+    /// Values that training changes, as torchvision counts them.
+    pub fn parameters(&self) -> usize {
+        let count = |tensor: &TensorSpec| tensor.kind.is_parameter().then_some(tensor.elements);
+        self.tensors().iter().filter_map(count).sum()
+    }
+
+    /// Everything that the network takes from `source`, to be kept in a file.
+    ///
+    /// # Errors
+    ///
+    /// Those of `source`.
+    pub fn params(&self, source: &impl Source) -> Result<Params> {
+        let named = |tensor: TensorSpec| Ok((tensor.name.clone(), source.tensor(&tensor)?));
+        let tensors = self.tensors().into_iter().map(named).collect::<Result<_>>()?;
+        Ok(Params { tensors })
+    }
+}
+
+impl Layer {
+    /// Its weights and bias, normalisation folded in.
+    ///
+    /// # Errors
+    ///
+    /// Those of `source`.
+    pub fn fold(&self, source: &impl Source) -> Result<Folded> {
+        self.constants.fold(&self.op, source)
+    }
+}
+
+/// Builds the network called `name`, one of [`NAMES`], for `batch` square pictures at a time.
+///
+/// Without an `input_size` it is the one that the network was designed for: 299 rows and columns for
+/// inception_v3, 224 for the others. The least is 75 and 32.
+///
+/// # Errors
+///
+/// `UnknownNetwork`, or `OutOfRange` for the size or the batch.
+pub fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<Model> {
+    let inception = name == "inception_v3";
+    let size = input_size.unwrap_or(if inception { 299 } else { 224 });
+    in_range(name, "batch", batch, 1)?;
+    in_range(name, "input size", size, if inception { 75 } else { 32 })?;
+    let b = Builder::new(name, batch);
+    Ok(match name {
+        "resnet18" => resnet::build(b, Block::Basic, [2, 2, 2, 2], size),
+        "resnet50" => resnet::build(b, Block::Bottleneck, [3, 4, 6, 3], size),
+        "resnet152" => resnet::build(b, Block::Bottleneck, [3, 8, 36, 3], size),
+        "densenet121" => densenet::build(b, [6, 12, 24, 16], size),
+        "densenet201" => densenet::build(b, [6, 12, 48, 32], size),
+        "inception_v3" => inception::build(b, size),
+        _ => return Err(Error::UnknownNetwork { asked: name.into(), have: NAMES.join(", ") }),
+    })
+}
+
+fn in_range(network: &str, what: &'static str, asked: usize, least: usize) -> Result<()> {
+    if (least..=MOST).contains(&asked) {
+        return Ok(());
+    }
+    Err(Error::OutOfRange { network: network.into(), what, asked, least, most: MOST })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_graphs_satisfy_what_loaded_ones_do() {
+        for name in NAMES {
+            let least = if *name == "inception_v3" { 75 } else { 32 };
+            for size in [Some(least), None] {
+                let model = build(name, size, 3).unwrap();
+                assert_eq!(model.graph().validate(), Ok(()), "{name}");
+                assert_eq!(model.graph().kernels().len(), model.layers().len(), "{name}: names");
+            }
+        }
+    }
+}

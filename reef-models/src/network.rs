@@ -1,0 +1,297 @@
+//! A network on a device: memory of its own, weights that it shares, commands ready to submit.
+//!
+//! ```text
+//! host input ── copy ──► input ──► launches over the arena ──► output ── copy ──► host output
+//!                                     ▲
+//!                              Arc<Weights>, one for all instances
+//! ```
+//!
+//! An instance serves one inference at a time: its commands all work on the same memory.
+
+use crate::arena::{self, ArenaPlan};
+use crate::model::{Layer, Model};
+use crate::profile::Profiles;
+use crate::schedule::Step;
+use crate::tensor::Source;
+use crate::{Error, Result};
+use reef_core::op::{Operands, Operators, Storage};
+use reef_core::{Command, Copy, Launch};
+use std::sync::Arc;
+
+/// The constants of a network, packed for a device; any number of instances share them.
+#[derive(Debug)]
+pub struct Weights<D: Operators> {
+    /// For each step, unless it has none.
+    constants: Vec<Option<D::Buffer>>,
+}
+
+impl<D: Operators> Weights<D> {
+    /// Brings all weights of `model` onto the device, one step at a time.
+    ///
+    /// # Errors
+    ///
+    /// Those of `source` and of [`Operators::pack`].
+    pub fn pack(device: &D, model: &Model, source: &impl Source) -> Result<Arc<Self>> {
+        let pack = |layer: &Layer| {
+            if layer.op.constants() == [0, 0] {
+                return Ok(None);
+            }
+            let (weights, bias) = layer.fold(source)?;
+            Ok(Some(device.pack(&layer.op, &weights, &bias)?))
+        };
+        let constants = model.layers().iter().map(pack).collect::<Result<_>>()?;
+        Ok(Arc::new(Self { constants }))
+    }
+}
+
+/// One instance of a network.
+#[derive(Debug)]
+pub struct Network<D: Operators> {
+    device: D,
+    memory: Memory<D>,
+    /// Copy in, launches, copy out.
+    commands: Arc<[Command<D>]>,
+    /// Of each launch.
+    names: Vec<LaunchName>,
+    /// Kept for as long as launches refer to them.
+    _weights: Arc<Weights<D>>,
+}
+
+/// What to call a launch in traces and profiles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchName {
+    /// Name of the step that it belongs to.
+    pub step: String,
+    /// Its own: the step's, with `/0`, `/1` and so on if the step takes several launches.
+    pub launch: String,
+}
+
+impl<D: Operators> Network<D> {
+    /// Allocates an instance of `model` and prepares its launches.
+    ///
+    /// # Errors
+    ///
+    /// `Length` if `weights` are of another network; the device's.
+    pub fn new(device: &D, model: &Model, weights: &Arc<Weights<D>>) -> Result<Self> {
+        let (given, want) = (weights.constants.len(), model.layers().len());
+        if given != want {
+            return Err(Error::Length { what: "packed steps".into(), given, want });
+        }
+        let memory = Memory::alloc(device, model)?;
+        let (mut launches, mut names) = (Vec::new(), Vec::new());
+        let steps = model.graph().steps.iter().zip(model.layers()).zip(&weights.constants);
+        for ((step, layer), constants) in steps {
+            let operands = memory.operands(step, constants.as_ref());
+            let made = device.operator(&layer.op, &operands)?;
+            names.extend(launch_names(&step.name, made.len()));
+            launches.extend(made.into_iter().map(Command::Launch));
+        }
+        let commands =
+            [memory.copy_in()].into_iter().chain(launches).chain([memory.copy_out()]).collect();
+        Ok(Self { device: device.clone(), memory, commands, names, _weights: weights.clone() })
+    }
+
+    /// Lets padding plan with what was measured: attaches profiles by the name of the launch.
+    ///
+    /// Launches that `profiles` doesn't name keep what they have.
+    #[must_use]
+    pub fn with_profiles(mut self, profiles: &Profiles) -> Self {
+        let mut commands = self.commands.to_vec();
+        let launches = commands.iter_mut().filter(|command| matches!(command, Command::Launch(_)));
+        for (command, name) in launches.zip(&self.names) {
+            if let (Command::Launch(launch), Some(profile)) =
+                (&*command, profiles.get(&name.launch))
+            {
+                *command = Command::Launch(launch.clone().with_profile(profile.clone()));
+            }
+        }
+        self.commands = commands.into();
+        self
+    }
+
+    /// The launches as commands: from the input on the device to the output on the device.
+    pub fn commands(&self) -> &[Command<D>] {
+        &self.commands[1..self.commands.len() - 1]
+    }
+
+    /// The launches themselves, in order.
+    pub fn launches(&self) -> impl Iterator<Item = &Launch<D>> {
+        self.commands.iter().filter_map(|command| match command {
+            Command::Launch(launch) => Some(launch),
+            _ => None,
+        })
+    }
+
+    /// One whole inference: copy in from [`stage_input`](Self::stage_input), launches, copy out to
+    /// [`staged_output`](Self::staged_output). The same commands every time.
+    pub fn inference(&self) -> Arc<[Command<D>]> {
+        self.commands.clone()
+    }
+
+    /// Names of the launches, in order.
+    pub fn step_names(&self) -> &[LaunchName] {
+        &self.names
+    }
+
+    /// Writes the input on the device. Blocks; unordered with queues.
+    ///
+    /// # Errors
+    ///
+    /// `Length` if `input` is not as long as the network's; the device's.
+    pub fn set_input(&self, input: &[f32]) -> Result<()> {
+        self.write(&self.memory.input, input)
+    }
+
+    /// Reads the output from the device. Blocks; unordered with queues.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn output(&self) -> Result<Vec<f32>> {
+        self.read(&self.memory.output)
+    }
+
+    /// Writes the input where [`inference`](Self::inference) copies it from.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_input`](Self::set_input).
+    pub fn stage_input(&self, input: &[f32]) -> Result<()> {
+        self.write(&self.memory.host_input, input)
+    }
+
+    /// The output that the last completed [`inference`](Self::inference) copied out.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn staged_output(&self) -> Result<Vec<f32>> {
+        self.read(&self.memory.host_output)
+    }
+
+    /// Values of the input.
+    pub fn input_len(&self) -> usize {
+        self.memory.input_bytes / size_of::<f32>()
+    }
+
+    /// Values of the output.
+    pub fn output_len(&self) -> usize {
+        self.memory.output_bytes / size_of::<f32>()
+    }
+
+    /// Bytes of device memory for activations, input and output aside.
+    pub fn arena_bytes(&self) -> usize {
+        self.memory.plan.bytes
+    }
+
+    fn write(&self, buffer: &D::Buffer, input: &[f32]) -> Result<()> {
+        let (given, want) = (input.len(), self.input_len());
+        if given != want {
+            return Err(Error::Length { what: "input".into(), given, want });
+        }
+        let bytes: Vec<u8> = input.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        Ok(self.device.write(buffer, 0, &bytes)?)
+    }
+
+    fn read(&self, buffer: &D::Buffer) -> Result<Vec<f32>> {
+        let mut bytes = vec![0; self.memory.output_bytes];
+        self.device.read(buffer, 0, &mut bytes)?;
+        let (words, _) = bytes.as_chunks::<4>();
+        Ok(words.iter().map(|&word| f32::from_ne_bytes(word)).collect())
+    }
+}
+
+/// The memory of one instance.
+#[derive(Debug)]
+struct Memory<D: Operators> {
+    plan: ArenaPlan,
+    arena: D::Buffer,
+    input: D::Buffer,
+    output: D::Buffer,
+    host_input: D::Buffer,
+    host_output: D::Buffer,
+    input_bytes: usize,
+    output_bytes: usize,
+    /// Which storage the output is; the other one outside the arena is the input.
+    output_storage: Option<usize>,
+}
+
+impl<D: Operators> Memory<D> {
+    fn alloc(device: &D, model: &Model) -> Result<Self> {
+        let plan = arena::plan(model.graph());
+        let [input_bytes, output_bytes] =
+            [model.input(), model.output()].map(|tensor| tensor.elements() * size_of::<f32>());
+        Ok(Self {
+            arena: device.alloc(plan.bytes)?,
+            input: device.alloc(input_bytes)?,
+            output: device.alloc(output_bytes)?,
+            host_input: device.alloc_host(input_bytes)?,
+            host_output: device.alloc_host(output_bytes)?,
+            output_storage: model.graph().storage("output"),
+            plan,
+            input_bytes,
+            output_bytes,
+        })
+    }
+
+    fn storage(&self, storage: usize) -> Storage<'_, D> {
+        match self.plan.offsets[storage] {
+            Some(offset) => Storage { buffer: &self.arena, offset },
+            None if Some(storage) == self.output_storage => {
+                Storage { buffer: &self.output, offset: 0 }
+            }
+            None => Storage { buffer: &self.input, offset: 0 },
+        }
+    }
+
+    fn operands<'a>(&'a self, step: &Step, constants: Option<&'a D::Buffer>) -> Operands<'a, D> {
+        Operands {
+            input: self.storage(step.reads[0]),
+            residual: step.reads.get(1).map(|&residual| self.storage(residual)),
+            output: self.storage(step.writes),
+            constants,
+        }
+    }
+
+    fn copy_in(&self) -> Command<D> {
+        Command::Copy(Copy {
+            from: self.host_input.clone(),
+            from_offset: 0,
+            to: self.input.clone(),
+            to_offset: 0,
+            bytes: self.input_bytes,
+            to_host: false,
+        })
+    }
+
+    fn copy_out(&self) -> Command<D> {
+        Command::Copy(Copy {
+            from: self.output.clone(),
+            from_offset: 0,
+            to: self.host_output.clone(),
+            to_offset: 0,
+            bytes: self.output_bytes,
+            to_host: true,
+        })
+    }
+}
+
+fn launch_names(step: &str, launches: usize) -> impl Iterator<Item = LaunchName> {
+    let name = move |i| match launches {
+        1 => step.to_owned(),
+        _ => format!("{step}/{i}"),
+    };
+    (0..launches).map(move |i| LaunchName { step: step.into(), launch: name(i) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_is_called_like_its_step_unless_there_are_several() {
+        let launches = |n| launch_names("fc", n).map(|name| name.launch).collect::<Vec<_>>();
+        assert_eq!(launches(1), ["fc"]);
+        assert_eq!(launches(2), ["fc/0", "fc/1"]);
+    }
+}

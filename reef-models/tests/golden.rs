@@ -1,0 +1,52 @@
+//! The builder against torch: the reference's logits are those of torchvision's networks.
+
+use reef_models::{Seeded, build, reference};
+use std::path::Path;
+
+/// As `tools/golden.py` writes it.
+#[derive(serde::Deserialize)]
+struct Golden {
+    model: String,
+    seed: u64,
+    input_size: usize,
+    logits: Vec<f32>,
+}
+
+/// Largest difference, as a part of the largest logit.
+const TOLERANCE: f32 = 1e-5;
+
+fn agrees(name: &str, size: usize) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/{name}-{size}.json"));
+    let Ok(text) = std::fs::read_to_string(&file) else {
+        eprintln!("skipped: {} not found", file.display());
+        return;
+    };
+    let golden: Golden = serde_json::from_str(&text).unwrap();
+    let model = build(&golden.model, Some(golden.input_size), 1).unwrap();
+    let weights = Seeded(golden.seed);
+    let input = weights.input(model.input().elements());
+    let logits = reference::execute(&model, &weights, &input).unwrap();
+    assert_eq!(logits.len(), golden.logits.len(), "{name} at {size}");
+    let largest = golden.logits.iter().fold(0f32, |max, logit| max.max(logit.abs()));
+    let pairs = logits.iter().zip(&golden.logits);
+    let worst = pairs.fold(0f32, |max, (have, want)| max.max((have - want).abs()));
+    eprintln!("{name} at {size}: off by {worst:e} of {largest}");
+    assert!(worst <= TOLERANCE * largest, "{name} at {size}: off by {worst} of {largest}");
+}
+
+#[test]
+fn small_pictures_give_torchs_logits() {
+    agrees("resnet18", 64);
+    agrees("resnet50", 64);
+    agrees("densenet121", 64);
+    agrees("inception_v3", 96);
+}
+
+#[test]
+#[ignore = "a minute of plain loops"]
+fn full_pictures_give_torchs_logits() {
+    for name in ["resnet18", "resnet50", "resnet152", "densenet121", "densenet201"] {
+        agrees(name, 224);
+    }
+    agrees("inception_v3", 299);
+}

@@ -1,0 +1,72 @@
+//! The built networks: torchvision's parameter counts, sound graphs, sensible logits.
+
+use reef_models::param::Params;
+use reef_models::{Error, NAMES, Seeded, build, reference};
+
+/// Parameters as torchvision counts them, and inception's without the auxiliary head.
+const PARAMETERS: [(&str, usize); 6] = [
+    ("resnet18", 11_689_512),
+    ("resnet50", 25_557_032),
+    ("resnet152", 60_192_808),
+    ("densenet121", 7_978_856),
+    ("densenet201", 20_013_928),
+    ("inception_v3", 23_834_568),
+];
+
+#[test]
+fn networks_have_as_many_parameters_as_torchvisions() {
+    assert!(PARAMETERS.iter().map(|(name, _)| name).eq(NAMES));
+    for (name, parameters) in PARAMETERS {
+        assert_eq!(build(name, None, 1).unwrap().parameters(), parameters, "{name}");
+    }
+}
+
+#[test]
+fn logits_are_finite_and_differ() {
+    for (name, size) in [("resnet18", 32), ("densenet121", 32), ("inception_v3", 75)] {
+        let model = build(name, Some(size), 2).unwrap();
+        let input = Seeded(1).input(model.input().elements());
+        let logits = reference::execute(&model, &Seeded(1), &input).unwrap();
+        assert_eq!(logits.len(), 2 * 1000, "{name}");
+        let (low, high) =
+            logits.iter().fold((f32::MAX, f32::MIN), |(l, h), &v| (l.min(v), h.max(v)));
+        eprintln!("{name}: {low} to {high}");
+        assert!(low < high && low.is_finite() && high < 1e3, "{name}: {low} to {high}");
+        assert_ne!(logits[..1000], logits[1000..], "{name}: two pictures, one answer");
+    }
+}
+
+#[test]
+fn what_cannot_be_built_is_said() {
+    let say = |name: &str, size, batch| build(name, size, batch).unwrap_err().to_string();
+    assert_eq!(
+        say("lenet", None, 1),
+        "no network \"lenet\" (have: resnet18, resnet50, resnet152, densenet121, densenet201, \
+         inception_v3)"
+    );
+    assert_eq!(say("resnet18", Some(31), 1), "resnet18: input size 31, possible are 32 to 8192");
+    assert_eq!(
+        say("inception_v3", Some(74), 1),
+        "inception_v3: input size 74, possible are 75 to 8192"
+    );
+    assert_eq!(say("resnet18", None, 0), "resnet18: batch 0, possible are 1 to 8192");
+    let model = build("resnet18", Some(32), 1).unwrap();
+    let error = reference::execute(&model, &Seeded(0), &[0.0; 5]).unwrap_err();
+    assert_eq!(error, Error::Length { what: "input".into(), given: 5, want: 3 * 32 * 32 });
+}
+
+#[test]
+fn weights_from_a_file_give_the_same_logits() {
+    let model = build("resnet18", Some(32), 1).unwrap();
+    let input = Seeded(1).input(model.input().elements());
+    let bytes = model.params(&Seeded(1)).unwrap().to_bytes().unwrap();
+    let mut params = Params::from_bytes(&bytes).unwrap();
+    let logits = |source: &Params| reference::execute(&model, source, &input);
+    assert_eq!(logits(&params), reference::execute(&model, &Seeded(1), &input));
+
+    let fc = params.tensors.remove("fc.bias").unwrap();
+    assert_eq!(logits(&params).unwrap_err().to_string(), "no tensor \"fc.bias\"");
+    params.tensors.insert("fc.bias".into(), fc[1..].into());
+    let error = logits(&params).unwrap_err().to_string();
+    assert_eq!(error, "fc.bias: 999 values given, 1000 wanted");
+}
