@@ -172,11 +172,8 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Whatever the driver reports.
-    fn queue(
-        &self,
-        priority: Priority,
-        preemptor: Option<&Self::Preemptor>,
-    ) -> Result<Self::Queue>;
+    fn queue(&self, priority: Priority, preemptor: Option<&Self::Preemptor>)
+    -> Result<Self::Queue>;
 }
 
 /// One hardware queue: commands run in the order given, one after the other.

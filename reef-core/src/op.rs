@@ -183,7 +183,8 @@ impl Op {
     pub fn constants(&self) -> [usize; 2] {
         match self {
             Self::Conv2d(op) => {
-                let per_output = op.input.channels / op.groups * op.window.size.iter().product::<usize>();
+                let per_output =
+                    op.input.channels / op.groups * op.window.size.iter().product::<usize>();
                 [op.output.channels * per_output, op.output.channels]
             }
             Self::Pool2d(_) => [0, 0],

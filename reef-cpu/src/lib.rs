@@ -1,6 +1,8 @@
 //! A software device: units are threads, blocks are function calls.
 
 mod kernel;
+#[allow(dead_code)]
+mod kernels;
 mod memory;
 
 pub use kernel::{Block, Kernel, Outcome};
