@@ -2,12 +2,14 @@
 //!
 //! A block computes some pixels times some outputs of one group:
 //!
-//!     for each chunk of the inner sum       (a few hundred terms: a panel's part fits the L1 cache)
-//!         gather the windows of the pixels  (unless the pixels themselves are the rows)
-//!         for each panel of outputs
-//!             for each tile of pixels       (about a microsecond; here it looks at the stop word)
-//!                 sums += rows · panel      (in scratch memory)
-//!     commit the sums
+//! ```text
+//! for each chunk of the inner sum       (a few hundred terms: a panel's part fits the L1 cache)
+//!     gather the windows of the pixels  (unless the pixels themselves are the rows)
+//!     for each panel of outputs
+//!         for each tile of pixels       (about a microsecond; here it looks at the stop word)
+//!             sums += rows · panel      (in scratch memory)
+//! commit the sums
+//! ```
 
 use super::epilogue::{Epilogue, Sums};
 use super::gather::{Columns, Gather, SLACK, first_element};

@@ -3,9 +3,11 @@
 //! Row `p` holds what output pixel `p` sees, in the order in which [`pack`](super::pack) put the
 //! weights. That order follows memory, so a row is a few runs:
 //!
-//!     native, all channels:  one run per row of the window
-//!     native, some channels: one run per position of the window
-//!     planar:                one run per channel and row of the window
+//! ```text
+//! native, all channels:  one run per row of the window
+//! native, some channels: one run per position of the window
+//! planar:                one run per channel and row of the window
+//! ```
 //!
 //! A run is a part of a line (a row of the picture), and clipping it to the line is all that padding
 //! takes.

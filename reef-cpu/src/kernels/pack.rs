@@ -1,9 +1,11 @@
 //! Weights and biases in the order in which the kernels read them.
 //!
-//!     convolution, per group:  bias of every output, then panels of COLUMNS outputs, each
-//!                              one row of COLUMNS weights per step of the inner sum
-//!     depthwise:               bias, then one row of channels per tap
-//!     scale and shift:         bias, then weights
+//! ```text
+//! convolution, per group:  bias of every output, then panels of COLUMNS outputs, each
+//!                          one row of COLUMNS weights per step of the inner sum
+//! depthwise:               bias, then one row of channels per tap
+//! scale and shift:         bias, then weights
+//! ```
 //!
 //! The inner sum of a convolution runs over row, column, channel of the window if the input is
 //! native and over channel, row, column if it is planar: in the order in which the input lies in

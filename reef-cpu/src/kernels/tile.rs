@@ -1,6 +1,8 @@
 //! The innermost product: a few rows times one panel, with the sums in registers.
 //!
-//!     sums[ROWS][COLUMNS] += a[ROWS][depth] · b[depth][COLUMNS]
+//! ```text
+//! sums[ROWS][COLUMNS] += a[ROWS][depth] · b[depth][COLUMNS]
+//! ```
 //!
 //! `a` lies in memory as rows with any pitch, so pixels of a native tensor need no packing; `b` is a
 //! packed panel. With AVX-512, 14 rows of two vectors take 28 of the 32 registers, and a step of the
