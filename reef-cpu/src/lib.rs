@@ -25,6 +25,8 @@ mod event;
 mod flag;
 mod hardware;
 mod kernel;
+#[allow(dead_code)]
+mod kernels;
 mod memory;
 mod options;
 mod queue;

@@ -1,0 +1,248 @@
+//! Convolutions as products of gathered windows and packed panels.
+//!
+//! A block computes some pixels times some outputs of one group:
+//!
+//! ```text
+//! for each chunk of the inner sum       (a few hundred terms: a panel's part fits the L1 cache)
+//!     gather the windows of the pixels  (unless the pixels themselves are the rows)
+//!     for each panel of outputs
+//!         for each tile of pixels       (about a microsecond; here it looks at the stop word)
+//!             sums += rows · panel      (in scratch memory)
+//! commit the sums
+//! ```
+
+use super::epilogue::{Epilogue, Sums};
+use super::gather::{Columns, Gather, SLACK, first_element};
+use super::operand::{Constants, Operand, is_planar};
+use super::pack::GroupShape;
+use super::plan::{Plan, Share};
+use super::stop::Stop;
+use super::tile::{COLUMNS, ROWS, Tile};
+use super::{Place, grid};
+use crate::{Block, Buffer, Kernel, Outcome};
+use reef_core::op::Conv2d;
+use reef_core::{Error, Result};
+
+/// Terms of the inner sum that are done at a time: 32 KiB of a panel.
+const CHUNK: usize = 256;
+/// Windows that are gathered between two looks at the stop word.
+const GATHERED: usize = 16;
+
+pub(super) fn build(
+    op: &Conv2d,
+    input: &Place,
+    residual: Option<&Place>,
+    output: &Place,
+    constants: Buffer,
+) -> Result<(Kernel, u32)> {
+    let conv = Conv::new(op, input, residual, output, constants)?;
+    let blocks = grid(conv.plan.blocks())?;
+    Ok((Kernel::new("conv2d", move |block, _| conv.run(block)), blocks))
+}
+
+/// A convolution, ready to run.
+#[derive(Debug)]
+struct Conv {
+    input: Operand,
+    constants: Constants,
+    epilogue: Epilogue,
+    shape: GroupShape,
+    /// Input channels of a group.
+    group_inputs: usize,
+    plan: Plan,
+    gather: Gather,
+    chunks: Vec<Columns>,
+    /// Floats from a gathered row to the next; 0 if the input's pixels are the rows.
+    gathered_pitch: usize,
+}
+
+/// A share's memory: sums, then gathered rows.
+struct Scratch {
+    sums: *mut f32,
+    sums_pitch: usize,
+    gathered: *mut f32,
+}
+
+impl Conv {
+    fn new(
+        op: &Conv2d,
+        input: &Place,
+        residual: Option<&Place>,
+        output: &Place,
+        constants: Buffer,
+    ) -> Result<Self> {
+        check(op)?;
+        let input = Operand::new(input, op.input)?;
+        let epilogue = epilogue(op, residual, output)?;
+        let shape = GroupShape::of(op);
+        let gather = Gather::new(op);
+        let depth = shape.depth.div_ceil(shape.depth.div_ceil(CHUNK)).next_multiple_of(16);
+        let chunks = gather.chunks(op, depth);
+        Ok(Self {
+            plan: Plan::new(epilogue.output.pixels(), shape, op.groups),
+            gathered_pitch: if reads_in_place(op) { 0 } else { depth + 16 },
+            group_inputs: op.input.channels / op.groups,
+            constants: Constants::new(constants),
+            input,
+            epilogue,
+            shape,
+            gather,
+            chunks,
+        })
+    }
+
+    fn run(&self, block: &mut Block<'_>) -> Outcome {
+        let share = self.plan.share(block.index as usize);
+        let stop = Stop::of(block);
+        let scratch = self.scratch(block);
+        let mut first_term = 0;
+        for chunk in &self.chunks {
+            if !self.gather(chunk, &share, &scratch, stop) {
+                return Outcome::Stopped;
+            }
+            if !self.multiply(chunk, first_term, &share, &scratch, stop) {
+                return Outcome::Stopped;
+            }
+            first_term += chunk.depth;
+        }
+        if stop.seen() {
+            return Outcome::Stopped;
+        }
+        self.commit(&share, &scratch);
+        Outcome::Done
+    }
+
+    /// Takes what the largest share needs, so that the memory grows once.
+    fn scratch(&self, block: &mut Block<'_>) -> Scratch {
+        const LINE: usize = 16;
+        let Plan { block_pixels, block_outputs, .. } = self.plan;
+        let sums = self.plan.sums();
+        let gathered = block_pixels * self.gathered_pitch + SLACK;
+        let memory = block.scratch(LINE + sums + gathered).as_mut_ptr();
+        let start = memory.wrapping_add(memory.align_offset(LINE * size_of::<f32>()));
+        Scratch { sums: start, sums_pitch: block_outputs, gathered: start.wrapping_add(sums) }
+    }
+
+    /// Gathers a share's windows. Gives `false` if the block should stop.
+    fn gather(&self, chunk: &Columns, share: &Share, scratch: &Scratch, stop: Stop<'_>) -> bool {
+        if self.gathered_pitch == 0 {
+            return true;
+        }
+        let start = first_element(&self.input, share.group * self.group_inputs);
+        for row in (0..share.pixels.len()).step_by(GATHERED) {
+            if stop.seen() {
+                return false;
+            }
+            let first = share.pixels.start + row;
+            let pixels = first..share.pixels.end.min(first + GATHERED);
+            let to = scratch.gathered.wrapping_add(row * self.gathered_pitch);
+            // SAFETY: scratch memory has a row for each pixel of a share; launches don't overlap
+            // with writers of their input.
+            unsafe { self.gather.rows(start, chunk, pixels, to, self.gathered_pitch) };
+        }
+        true
+    }
+
+    /// Adds a chunk's terms to the sums. Gives `false` if the block should stop.
+    fn multiply(
+        &self,
+        chunk: &Columns,
+        first_term: usize,
+        share: &Share,
+        scratch: &Scratch,
+        stop: Stop<'_>,
+    ) -> bool {
+        let (a, a_pitch) = self.rows(first_term, share, scratch);
+        for column in (0..share.outputs.len()).step_by(COLUMNS) {
+            let b = self.panel(share, column, first_term);
+            for row in (0..share.pixels.len()).step_by(ROWS) {
+                if stop.seen() {
+                    return false;
+                }
+                let tile = Tile {
+                    a: a.wrapping_add(row * a_pitch),
+                    a_pitch,
+                    b: b.as_ptr(),
+                    sums: scratch.sums.wrapping_add(row * scratch.sums_pitch + column),
+                    sums_pitch: scratch.sums_pitch,
+                    rows: ROWS.min(share.pixels.len() - row),
+                    columns: COLUMNS.min(share.outputs.len() - column),
+                    depth: chunk.depth,
+                    fresh: first_term == 0,
+                    next: b.as_ptr().wrapping_add(chunk.depth * COLUMNS),
+                };
+                assert!(b.len() >= chunk.depth * COLUMNS);
+                // SAFETY: `rows` gives a row per pixel, the panel was measured, and the sums have
+                // `block_pixels` rows of `block_outputs`, which is whole panels.
+                unsafe { tile.multiply() };
+            }
+        }
+        true
+    }
+
+    /// The matrix of windows from column `first_term` on, and its pitch.
+    fn rows(&self, first_term: usize, share: &Share, scratch: &Scratch) -> (*const f32, usize) {
+        if self.gathered_pitch > 0 {
+            return (scratch.gathered, self.gathered_pitch);
+        }
+        let channel = share.group * self.group_inputs + first_term;
+        (self.input.at(share.pixels.start, channel), self.input.pitch())
+    }
+
+    /// The panel with a share's outputs from `column` on, from a term of the sum on.
+    fn panel(&self, share: &Share, column: usize, first_term: usize) -> &[f32] {
+        let panel = (share.outputs.start + column) / COLUMNS * self.shape.depth;
+        let group = &self.constants.floats()[share.group * self.shape.packed()..];
+        &group[self.shape.padded()..][(panel + first_term) * COLUMNS..]
+    }
+
+    fn commit(&self, share: &Share, scratch: &Scratch) {
+        let bias = &self.constants.floats()[share.group * self.shape.packed()..];
+        let len = share.pixels.len() * scratch.sums_pitch;
+        // SAFETY: the sums are initialised scratch memory of this length, which only we use.
+        let sums = unsafe { std::slice::from_raw_parts(scratch.sums, len) };
+        let sums = Sums {
+            sums,
+            pitch: scratch.sums_pitch,
+            pixels: share.pixels.clone(),
+            channel: share.group * self.shape.outputs + share.outputs.start,
+            bias: &bias[share.outputs.clone()],
+        };
+        // SAFETY: shares are disjoint, and launches don't overlap with writers of their residual.
+        unsafe { self.epilogue.commit(&sums) };
+    }
+}
+
+/// Whether pixels can be the rows of the matrix as they lie.
+///
+/// With pitches of 2 KiB and its multiples, the rows of a tile fall into so few sets of the L1 cache
+/// that they evict each other; copying them costs less.
+fn reads_in_place(op: &Conv2d) -> bool {
+    let Conv2d { input, window, .. } = op;
+    let plain = window.size == [1, 1] && window.stride == [1, 1] && window.padding == [0, 0];
+    plain && !is_planar(input) && input.of % 512 != 0
+}
+
+/// What a convolution does with its sums.
+pub(super) fn epilogue(op: &Conv2d, residual: Option<&Place>, output: &Place) -> Result<Epilogue> {
+    if op.residual != residual.is_some() {
+        return Err(Error::Invalid(format!(
+            "cpu: residual {} asked, {} given",
+            op.residual,
+            residual.is_some()
+        )));
+    }
+    Ok(Epilogue {
+        output: Operand::native(output, op.output, "conv2d output")?,
+        residual: residual
+            .map(|place| Operand::native(place, op.output, "conv2d residual"))
+            .transpose()?,
+        relu: op.relu,
+    })
+}
+
+/// The output is what the window makes of the input.
+pub(super) fn check(op: &Conv2d) -> Result<()> {
+    super::pack::packed_len(&reef_core::op::Op::Conv2d(*op))?;
+    super::operand::check_window(&op.window, &op.input, &op.output)
+}

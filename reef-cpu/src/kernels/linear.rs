@@ -1,0 +1,24 @@
+//! Fully connected layers: a convolution over one pixel, bound by the memory that holds the weights.
+
+use super::operand::Operand;
+use super::{Place, conv, pack};
+use crate::{Buffer, Kernel};
+use reef_core::op::{Linear, Tensor};
+use reef_core::{Error, Result};
+
+pub(super) fn build(
+    op: &Linear,
+    input: &Place,
+    output: &Place,
+    constants: Buffer,
+) -> Result<(Kernel, u32)> {
+    for Tensor { height, width, .. } in [op.input, op.output] {
+        if [height, width] != [1, 1] {
+            return Err(Error::Invalid(format!(
+                "cpu: a linear layer over {height}x{width} pixels"
+            )));
+        }
+    }
+    Operand::new(input, op.input)?;
+    conv::build(&pack::as_conv(op), input, None, output, constants)
+}

@@ -1,0 +1,162 @@
+//! Weights and biases in the order in which the kernels read them.
+//!
+//! ```text
+//! convolution, per group:  bias of every output, then panels of COLUMNS outputs, each
+//!                          one row of COLUMNS weights per step of the inner sum
+//! depthwise:               bias, then one row of channels per tap
+//! scale and shift:         bias, then weights
+//! ```
+//!
+//! The inner sum of a convolution runs over row, column, channel of the window if the input is
+//! native and over channel, row, column if it is planar: in the order in which the input lies in
+//! memory, so that gathering copies runs.
+
+use super::operand::is_planar;
+use super::tile::COLUMNS;
+use crate::Buffer;
+use reef_core::op::{Conv2d, Linear, Op, Tensor, Window};
+use reef_core::{Error, Result};
+
+/// Brings weights and bias into the kernels' order.
+///
+/// # Errors
+///
+/// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`.
+pub(crate) fn pack(op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
+    let len = packed_len(op)?;
+    let [want_weights, want_bias] = op.constants();
+    if [weights.len(), bias.len()] != [want_weights, want_bias] {
+        return Err(Error::Invalid(format!(
+            "cpu: {} weights and {} biases, {want_weights} and {want_bias} needed",
+            weights.len(),
+            bias.len()
+        )));
+    }
+    let buffer = Buffer::zeroed(len * size_of::<f32>())?;
+    // SAFETY: the buffer is new, so nobody else reads or writes it, and `len` floats long.
+    let to = unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().cast::<f32>(), len) };
+    match op {
+        Op::Conv2d(op) if is_depthwise(op) => pack_depthwise(op, weights, bias, to),
+        Op::Conv2d(op) => pack_conv(op, weights, bias, to),
+        Op::Linear(op) => pack_conv(&as_conv(op), weights, bias, to),
+        Op::ScaleShift(_) => {
+            to[..bias.len()].copy_from_slice(bias);
+            to[bias.len()..].copy_from_slice(weights);
+        }
+        Op::Pool2d(_) => {}
+    }
+    Ok(buffer)
+}
+
+/// Floats of the packed constants.
+pub(super) fn packed_len(op: &Op) -> Result<usize> {
+    match op {
+        Op::Conv2d(op) => check_groups(op)?,
+        _ => [1, 1],
+    };
+    Ok(match op {
+        Op::Conv2d(op) if is_depthwise(op) => op.input.channels * (taps(op) + 1),
+        Op::Conv2d(op) => op.groups * GroupShape::of(op).packed(),
+        Op::Linear(op) => GroupShape::of(&as_conv(op)).packed(),
+        Op::ScaleShift(op) => 2 * op.input.channels,
+        Op::Pool2d(_) => 0,
+    })
+}
+
+/// The product that one group of a convolution is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GroupShape {
+    /// Outputs.
+    pub outputs: usize,
+    /// Terms of each sum.
+    pub depth: usize,
+}
+
+impl GroupShape {
+    pub(super) fn of(op: &Conv2d) -> Self {
+        Self {
+            outputs: op.output.channels / op.groups,
+            depth: op.input.channels / op.groups * taps(op),
+        }
+    }
+
+    /// Outputs, filled up to whole panels.
+    pub(super) fn padded(&self) -> usize {
+        self.outputs.next_multiple_of(COLUMNS)
+    }
+
+    /// Floats of bias and panels.
+    pub(super) fn packed(&self) -> usize {
+        self.padded() * (self.depth + 1)
+    }
+}
+
+/// One filter per channel.
+pub(super) fn is_depthwise(op: &Conv2d) -> bool {
+    op.groups > 1
+        && op.groups == op.input.channels
+        && op.groups == op.output.channels
+        && !is_planar(&op.input)
+}
+
+/// A fully connected layer is a convolution over one pixel.
+pub(super) fn as_conv(op: &Linear) -> Conv2d {
+    let window = Window { size: [1, 1], stride: [1, 1], padding: [0, 0] };
+    let Linear { input, output, relu } = *op;
+    Conv2d { input, output, window, groups: 1, residual: false, relu }
+}
+
+/// Positions within the window.
+pub(super) fn taps(op: &Conv2d) -> usize {
+    op.window.size.iter().product()
+}
+
+fn check_groups(op: &Conv2d) -> Result<[usize; 2]> {
+    let (Tensor { channels: inputs, .. }, Tensor { channels: outputs, .. }) = (op.input, op.output);
+    if op.groups == 0 || inputs % op.groups != 0 || outputs % op.groups != 0 {
+        return Err(Error::Invalid(format!(
+            "cpu: {inputs} and {outputs} channels in {} groups",
+            op.groups
+        )));
+    }
+    Ok([inputs / op.groups, outputs / op.groups])
+}
+
+fn pack_depthwise(op: &Conv2d, weights: &[f32], bias: &[f32], to: &mut [f32]) {
+    let (channels, taps) = (op.input.channels, taps(op));
+    let (to_bias, rows) = to.split_at_mut(channels);
+    to_bias.copy_from_slice(bias);
+    for (i, row) in rows.chunks_exact_mut(channels).enumerate() {
+        for (channel, to) in row.iter_mut().enumerate() {
+            *to = weights[channel * taps + i];
+        }
+    }
+}
+
+fn pack_conv(op: &Conv2d, weights: &[f32], bias: &[f32], to: &mut [f32]) {
+    let group = GroupShape::of(op);
+    let order = inner_order(op);
+    for (g, to) in to.chunks_exact_mut(group.packed()).enumerate() {
+        let first = g * group.outputs;
+        let (to_bias, panels) = to.split_at_mut(group.padded());
+        to_bias[..group.outputs].copy_from_slice(&bias[first..first + group.outputs]);
+        for (p, panel) in panels.chunks_exact_mut(group.depth * COLUMNS).enumerate() {
+            let outputs = p * COLUMNS..group.outputs.min((p + 1) * COLUMNS);
+            for (column, output) in outputs.enumerate() {
+                let filter = &weights[(first + output) * group.depth..][..group.depth];
+                for (row, &from) in panel.chunks_exact_mut(COLUMNS).zip(&order) {
+                    row[column] = filter[from];
+                }
+            }
+        }
+    }
+}
+
+/// For each step of the inner sum, which weight of the filter it takes.
+fn inner_order(op: &Conv2d) -> Vec<usize> {
+    let (taps, channels) = (taps(op), op.input.channels / op.groups);
+    if is_planar(&op.input) {
+        return (0..taps * channels).collect();
+    }
+    (0..taps).flat_map(|tap| (0..channels).map(move |channel| channel * taps + tap)).collect()
+}

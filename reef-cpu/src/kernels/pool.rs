@@ -1,0 +1,161 @@
+//! Maxima and means over windows, along the channels.
+
+use super::epilogue::{Epilogue, Sums};
+use super::operand::{Operand, check_window};
+use super::plan::{Plan, Share};
+use super::simd::widest;
+use super::stop::Stop;
+use super::taps::Taps;
+use super::{Place, grid};
+use crate::{Block, Kernel, Outcome};
+use reef_core::op::{Pool2d, PoolKind};
+use reef_core::{Error, Result};
+
+pub(super) fn build(op: &Pool2d, input: &Place, output: &Place) -> Result<(Kernel, u32)> {
+    check_window(&op.window, &op.input, &op.output)?;
+    if op.input.channels != op.output.channels {
+        let (from, to) = (op.input.channels, op.output.channels);
+        return Err(Error::Invalid(format!("cpu: pooling from {from} to {to} channels")));
+    }
+    let pool = Pool::new(op, input, output)?;
+    let blocks = grid(pool.plan.blocks())?;
+    Ok(match op.kind {
+        PoolKind::Max => {
+            (Kernel::new("max_pool", move |block, _| pool.run(block, Maximum)), blocks)
+        }
+        PoolKind::Average => {
+            let mean = Mean { factor: 1.0 / pool.taps.count() as f32 };
+            (Kernel::new("average_pool", move |block, _| pool.run(block, mean)), blocks)
+        }
+    })
+}
+
+/// How values of a window become one.
+trait Fold: Copy {
+    fn empty(self) -> f32;
+    fn add(self, sum: f32, value: f32) -> f32;
+    fn finish(self, sum: f32) -> f32;
+}
+
+#[derive(Clone, Copy)]
+struct Maximum;
+
+impl Fold for Maximum {
+    #[inline(always)]
+    fn empty(self) -> f32 {
+        f32::NEG_INFINITY
+    }
+
+    #[inline(always)]
+    fn add(self, sum: f32, value: f32) -> f32 {
+        if value > sum { value } else { sum }
+    }
+
+    #[inline(always)]
+    fn finish(self, sum: f32) -> f32 {
+        sum
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Mean {
+    factor: f32,
+}
+
+impl Fold for Mean {
+    #[inline(always)]
+    fn empty(self) -> f32 {
+        0.0
+    }
+
+    #[inline(always)]
+    fn add(self, sum: f32, value: f32) -> f32 {
+        sum + value
+    }
+
+    #[inline(always)]
+    fn finish(self, sum: f32) -> f32 {
+        sum * self.factor
+    }
+}
+
+#[derive(Debug)]
+struct Pool {
+    input: Operand,
+    epilogue: Epilogue,
+    plan: Plan,
+    taps: Taps,
+    /// Zeros, one per channel of a block.
+    bias: Vec<f32>,
+}
+
+impl Pool {
+    fn new(op: &Pool2d, input: &Place, output: &Place) -> Result<Self> {
+        let taps = Taps::new(op.window, &op.input, &op.output);
+        let output = Operand::native(output, op.output, "pool2d output")?;
+        let plan = Plan::elementwise(output.pixels(), op.output.channels, taps.count());
+        Ok(Self {
+            input: Operand::native(input, op.input, "pool2d input")?,
+            epilogue: Epilogue { output, residual: None, relu: false },
+            bias: vec![0.0; plan.block_outputs],
+            plan,
+            taps,
+        })
+    }
+
+    fn run(&self, block: &mut Block<'_>, fold: impl Fold) -> Outcome {
+        let share = self.plan.share(block.index as usize);
+        let stop = Stop::of(block);
+        let pitch = share.outputs.len();
+        let sums = &mut block.scratch(self.plan.sums())[..pitch * share.pixels.len()];
+        for (pixel, sums) in share.pixels.clone().zip(sums.chunks_exact_mut(pitch)) {
+            if stop.seen()
+                || !widest(
+                    #[inline(always)]
+                    || self.pixel(pixel, &share, sums, fold, stop),
+                )
+            {
+                return Outcome::Stopped;
+            }
+        }
+        if stop.seen() {
+            return Outcome::Stopped;
+        }
+        let Share { pixels, outputs, .. } = share;
+        let bias = &self.bias[..pitch];
+        // SAFETY: shares are disjoint.
+        unsafe {
+            self.epilogue.commit(&Sums { sums, pitch, pixels, channel: outputs.start, bias })
+        };
+        Outcome::Done
+    }
+
+    /// Folds one window. Gives `false` if the block should stop.
+    #[inline(always)]
+    fn pixel(
+        &self,
+        pixel: usize,
+        share: &Share,
+        sums: &mut [f32],
+        fold: impl Fold,
+        stop: Stop<'_>,
+    ) -> bool {
+        sums.fill(fold.empty());
+        let going = self.taps.visit(
+            pixel,
+            #[inline(always)]
+            |_, from| {
+                // SAFETY: launches don't overlap with writers of their input.
+                let inputs = unsafe { self.input.read(from, share.outputs.start, sums.len()) };
+                for (sum, &input) in sums.iter_mut().zip(inputs) {
+                    *sum = fold.add(*sum, input);
+                }
+                !stop.seen()
+            },
+        );
+        for sum in sums {
+            *sum = fold.finish(*sum);
+        }
+        going
+    }
+}

@@ -1,0 +1,434 @@
+//! Every operator against its definition, over odd shapes and random ones, and its blocks against
+//! the contract of preemption.
+
+use super::operand::is_planar;
+use super::reference::{Random, compute, indices};
+use super::{Place, build, pack};
+use crate::kernel::{Block, EVICT, RESET, RUN};
+use crate::{Buffer, Kernel, Outcome};
+use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
+use reef_core::{Args, Error};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+/// What storages hold outside of their tensors.
+const UNTOUCHED: f32 = 12345.0;
+
+/// An operator with random operands.
+struct Case {
+    op: Op,
+    kernels: Vec<(Kernel, u32)>,
+    output: Place,
+    want: Vec<f64>,
+}
+
+/// A storage, 64 bytes into its buffer, with `values` in the tensor's channels.
+fn store(tensor: &Tensor, values: &[f32]) -> Place {
+    let floats = tensor.storage_elements() + 16;
+    let place = Place { buffer: Buffer::zeroed(floats * 4).unwrap(), offset: 64 };
+    let all = unsafe_floats(&place.buffer);
+    all.fill(UNTOUCHED);
+    for (index, value) in indices(tensor).zip(values) {
+        all[16 + position(tensor, index)] = *value;
+    }
+    place
+}
+
+#[expect(clippy::mut_from_ref, reason = "tests look at buffers only while no block runs")]
+fn unsafe_floats(buffer: &Buffer) -> &mut [f32] {
+    // SAFETY: the buffer is that long, aligned and initialised, and no block runs meanwhile.
+    unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().cast(), buffer.bytes() / 4) }
+}
+
+/// Where an element lies in its storage.
+fn position(of: &Tensor, [n, c, y, x]: [usize; 4]) -> usize {
+    let c = of.first + c;
+    if is_planar(of) {
+        ((n * of.of + c) * of.height + y) * of.width + x
+    } else {
+        ((n * of.height + y) * of.width + x) * of.of + c
+    }
+}
+
+impl Case {
+    fn new(op: Op, random: &mut Random) -> Self {
+        let input = random.floats(op.input().elements());
+        let [weights, bias] = op.constants().map(|len| random.floats(len));
+        let residual = matches!(&op, Op::Conv2d(op) if op.residual);
+        let residual = if residual { random.floats(op.output().elements()) } else { Vec::new() };
+        let want = compute(&op, &input, &residual, [&weights, &bias]);
+
+        let output = store(op.output(), &[]);
+        let constants = (!bias.is_empty()).then(|| pack(&op, &weights, &bias).unwrap());
+        let place = (!residual.is_empty()).then(|| store(op.output(), &residual));
+        let input = store(op.input(), &input);
+        let kernels = build(&op, input, place, output.clone(), constants);
+        Self { kernels: kernels.unwrap_or_else(|why| panic!("{op:?}: {why}")), op, output, want }
+    }
+
+    /// Runs all blocks, backwards, because their order must not matter.
+    fn run(&self) {
+        let mut scratch = Vec::new();
+        let stop = AtomicU8::new(RUN);
+        for (kernel, blocks) in &self.kernels {
+            for index in (0..*blocks).rev() {
+                let outcome = run_block(kernel, index, &stop, &mut scratch);
+                assert_eq!(outcome, Outcome::Done, "{:?}", self.op);
+            }
+        }
+    }
+
+    fn check(&self) {
+        let (have, tensor) = (unsafe_floats(&self.output.buffer), self.op.output());
+        let mut others = have.to_vec();
+        for (index, want) in indices(tensor).zip(&self.want) {
+            let at = 16 + position(tensor, index);
+            let have = f64::from(have[at]);
+            let close = (have - want).abs() <= 1e-4 * want.abs().max(1.0);
+            assert!(close, "{have}, not {want} at {index:?} of {:?}", self.op);
+            others[at] = UNTOUCHED;
+        }
+        assert!(others.iter().all(|&value| value == UNTOUCHED), "wrote outside: {:?}", self.op);
+    }
+}
+
+fn run_block(kernel: &Kernel, index: u32, stop: &AtomicU8, scratch: &mut Vec<f32>) -> Outcome {
+    kernel.run(&mut Block { index, unit: 0, stop, scratch }, &Args::new(&[]))
+}
+
+fn native(shape: [usize; 4]) -> Tensor {
+    Tensor::new(Layout::Native, shape)
+}
+
+fn window(size: [usize; 2], stride: [usize; 2], padding: [usize; 2]) -> Window {
+    Window { size, stride, padding }
+}
+
+/// A convolution with an output as large as it must be.
+fn conv(input: Tensor, channels: usize, window: Window) -> Conv2d {
+    let [height, width] = window.over([input.height, input.width]);
+    let output = native([input.batch, channels, height, width]);
+    Conv2d { input, output, window, groups: 1, residual: false, relu: false }
+}
+
+fn pool(kind: PoolKind, input: Tensor, window: Window) -> Pool2d {
+    let [height, width] = window.over([input.height, input.width]);
+    Pool2d { kind, input, output: native([input.batch, input.channels, height, width]), window }
+}
+
+fn widened(tensor: Tensor, first: usize, behind: usize) -> Tensor {
+    tensor.channels(first, tensor.channels, first + tensor.channels + behind)
+}
+
+/// Odd shapes of every operator.
+fn table() -> Vec<Op> {
+    let mut ops = convolutions();
+    ops.extend(grouped_convolutions());
+    ops.extend(others());
+    ops
+}
+
+fn convolutions() -> Vec<Op> {
+    let plain = window([1, 1], [1, 1], [0, 0]);
+    let same = window([3, 3], [1, 1], [1, 1]);
+    let planar = |shape| Tensor::new(Layout::Nchw, shape);
+    let with_residual = |op: Conv2d| Conv2d { residual: true, relu: true, ..op };
+    let into =
+        |op: Conv2d, first, behind| Conv2d { output: widened(op.output, first, behind), ..op };
+    let ops = [
+        conv(native([1, 64, 14, 14]), 64, plain),
+        conv(native([2, 5, 3, 7]), 3, plain),
+        conv(native([1, 512, 7, 7]), 40, plain),
+        conv(native([1, 64, 9, 9]), 128, window([1, 1], [2, 2], [0, 0])),
+        conv(native([1, 48, 7, 7]), 48, same),
+        conv(native([2, 17, 5, 6]), 33, same),
+        conv(native([1, 32, 8, 17]), 16, window([1, 7], [1, 1], [0, 3])),
+        conv(native([1, 32, 17, 8]), 80, window([7, 1], [1, 1], [3, 0])),
+        conv(native([1, 9, 11, 13]), 20, window([5, 3], [2, 3], [2, 0])),
+        conv(native([1, 1, 6, 6]), 1, same),
+        conv(native([1, 8, 2, 2]), 8, window([3, 3], [2, 2], [2, 2])),
+        conv(planar([1, 3, 32, 30]), 64, window([7, 7], [2, 2], [3, 3])),
+        conv(planar([2, 3, 19, 21]), 32, window([3, 3], [2, 2], [0, 0])),
+        conv(planar([1, 4, 23, 40]), 24, window([11, 11], [4, 4], [2, 2])),
+        conv(planar([1, 3, 5, 4]), 7, window([7, 7], [1, 1], [3, 3])),
+        conv(widened(planar([2, 2, 6, 6]), 1, 2), 7, same),
+        conv(planar([2, 30, 1, 1]), 7, plain),
+        with_residual(conv(native([1, 96, 10, 10]), 96, same)),
+        with_residual(into(conv(native([2, 30, 5, 5]), 18, plain), 7, 3)),
+        into(conv(widened(native([1, 64, 8, 8]), 32, 16), 32, same), 64, 16),
+        into(conv(widened(native([1, 13, 8, 8]), 3, 1), 5, same), 2, 4),
+        conv(widened(native([1, 64, 8, 8]), 0, 64), 32, plain),
+        conv(native([3, 272, 1, 1]), 35, plain),
+    ];
+    ops.into_iter().map(Op::Conv2d).collect()
+}
+
+fn grouped_convolutions() -> Vec<Op> {
+    let same = window([3, 3], [1, 1], [1, 1]);
+    let grouped = |op: Conv2d, groups| Conv2d { groups, relu: true, ..op };
+    let wide = Conv2d {
+        output: widened(native([1, 24, 6, 6]), 5, 2),
+        residual: true,
+        ..conv(widened(native([1, 24, 6, 6]), 8, 3), 24, same)
+    };
+    let ops = [
+        grouped(conv(native([1, 32, 9, 9]), 64, same), 2),
+        grouped(conv(native([2, 12, 5, 7]), 18, window([3, 1], [2, 1], [1, 0])), 3),
+        grouped(conv(native([1, 6, 5, 5]), 12, same), 6),
+        grouped(conv(native([2, 40, 9, 9]), 40, window([3, 3], [2, 2], [1, 1])), 40),
+        grouped(conv(Tensor::new(Layout::Nchw, [1, 4, 8, 8]), 4, same), 4),
+        grouped(wide, 24),
+        grouped(wide, 4),
+    ];
+    ops.into_iter().map(Op::Conv2d).collect()
+}
+
+fn others() -> Vec<Op> {
+    let max = |input, window| Op::Pool2d(pool(PoolKind::Max, input, window));
+    let mean = |input, window| Op::Pool2d(pool(PoolKind::Average, input, window));
+    let scale = |input, output| Op::ScaleShift(ScaleShift { input, output, relu: true });
+    let linear = |input, output, relu| Op::Linear(Linear { input, output, relu });
+    let tensor = native([2, 19, 5, 4]);
+    let logits = Tensor::new(Layout::Nchw, [2, 100, 1, 1]);
+    vec![
+        max(native([1, 64, 11, 11]), window([3, 3], [2, 2], [1, 1])),
+        max(native([2, 7, 6, 5]), window([2, 3], [1, 2], [0, 1])),
+        max(widened(native([1, 48, 8, 8]), 16, 32), window([3, 3], [1, 1], [1, 1])),
+        mean(native([1, 2048, 7, 7]), window([7, 7], [1, 1], [0, 0])),
+        mean(native([2, 33, 5, 5]), window([3, 3], [1, 1], [1, 1])),
+        mean(native([1, 32, 8, 8]), window([2, 2], [2, 2], [0, 0])),
+        scale(tensor, tensor),
+        scale(widened(tensor, 3, 1), tensor),
+        scale(native([1, 256, 14, 14]), widened(native([1, 256, 14, 14]), 16, 0)),
+        linear(native([2, 300, 1, 1]), logits, true),
+        linear(native([1, 512, 1, 1]), native([1, 10, 1, 1]), false),
+        linear(native([1, 3, 1, 1]), native([1, 1, 1, 1]), true),
+    ]
+}
+
+#[test]
+fn odd_shapes_give_what_the_definition_says() {
+    for (i, op) in table().into_iter().enumerate() {
+        let case = Case::new(op, &mut Random::new(i as u64));
+        case.run();
+        case.check();
+    }
+}
+
+fn random_conv(random: &mut Random) -> Op {
+    let axis = |random: &mut Random| {
+        let size = 1 + random.below(4);
+        (size, 1 + random.below(3), random.below(size + 1))
+    };
+    let ((rows, dy, top), (columns, dx, left)) = (axis(random), axis(random));
+    let groups = [1, 1, 1, 2, 3][random.below(5)];
+    let mut channels = || groups * (1 + random.below(40));
+    let (inputs, outputs) = (channels(), channels());
+    let mut padding = || random.below(2) * random.below(20);
+    let [a, b, c, d] = [padding(), padding(), padding(), padding()];
+    let shape = [1 + random.below(2), inputs, 4 + random.below(16), 4 + random.below(16)];
+    let layout = if random.below(4) == 0 { Layout::Nchw } else { Layout::Native };
+    let input = widened(Tensor::new(layout, shape), a, b);
+    let op = conv(input, outputs, window([rows, columns], [dy, dx], [top, left]));
+    let (residual, relu) = (random.below(2) == 0, random.below(2) == 0);
+    Op::Conv2d(Conv2d { groups, residual, relu, output: widened(op.output, c, d), ..op })
+}
+
+fn random_pool(random: &mut Random) -> Op {
+    let size = [1 + random.below(4), 1 + random.below(4)];
+    let padding = size.map(|size| random.below(size));
+    let shape =
+        [1 + random.below(2), 1 + random.below(90), 4 + random.below(9), 4 + random.below(9)];
+    let input = widened(native(shape), random.below(9), random.below(9));
+    let kind = [PoolKind::Max, PoolKind::Average][random.below(2)];
+    let stride = [1 + random.below(3), 1 + random.below(3)];
+    Op::Pool2d(pool(kind, input, window(size, stride, padding)))
+}
+
+#[test]
+fn random_shapes_give_what_the_definition_says() {
+    for seed in 0..150 {
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let op = if seed % 4 == 0 { random_pool(&mut random) } else { random_conv(&mut random) };
+        let case = Case::new(op, &mut random);
+        case.run();
+        case.check();
+    }
+}
+
+#[test]
+fn a_stopped_block_writes_nothing_and_runs_again() {
+    for (i, op) in table().into_iter().enumerate() {
+        let case = Case::new(op, &mut Random::new(i as u64));
+        let before = unsafe_floats(&case.output.buffer).to_vec();
+        let (stop, mut scratch) = (AtomicU8::new(RESET), vec![f32::NAN; 1 << 16]);
+        for (kernel, blocks) in &case.kernels {
+            for index in 0..*blocks {
+                let outcome = run_block(kernel, index, &stop, &mut scratch);
+                assert_eq!(outcome, Outcome::Stopped, "{op:?}");
+            }
+        }
+        assert_eq!(before, unsafe_floats(&case.output.buffer), "{op:?}");
+        case.run();
+        case.check();
+    }
+}
+
+#[test]
+fn a_block_stopped_midway_writes_nothing_and_runs_again() {
+    for (i, op) in table().into_iter().enumerate() {
+        let case = Case::new(op, &mut Random::new(i as u64));
+        let undisturbed = Case::new(op, &mut Random::new(i as u64));
+        undisturbed.run();
+        for (kernel, blocks) in &case.kernels {
+            for index in 0..*blocks {
+                interrupt_everywhere(&case, kernel, index);
+            }
+        }
+        let bits = |case: &Case| unsafe_floats(&case.output.buffer).map_bits();
+        assert_eq!(bits(&case), bits(&undisturbed), "{op:?}");
+    }
+}
+
+/// Stops a block at its first, second, … look at the stop word, until it gets through.
+fn interrupt_everywhere(case: &Case, kernel: &Kernel, index: u32) {
+    let mut scratch = Vec::new();
+    for looks in 1.. {
+        let before = unsafe_floats(&case.output.buffer).map_bits();
+        let outcome = super::stop::after(looks, || {
+            run_block(kernel, index, &AtomicU8::new(RUN), &mut scratch)
+        });
+        if outcome == Outcome::Done {
+            return;
+        }
+        assert_eq!(before, unsafe_floats(&case.output.buffer).map_bits(), "{:?}", case.op);
+    }
+}
+
+trait Bits {
+    fn map_bits(&self) -> Vec<u32>;
+}
+
+impl Bits for [f32] {
+    fn map_bits(&self) -> Vec<u32> {
+        self.iter().map(|value| value.to_bits()).collect()
+    }
+}
+
+#[test]
+fn an_evicted_block_runs_to_its_end() {
+    for op in table() {
+        let case = Case::new(op, &mut Random::new(1));
+        let (stop, mut scratch) = (AtomicU8::new(EVICT), Vec::new());
+        for (kernel, blocks) in &case.kernels {
+            for index in 0..*blocks {
+                assert_eq!(run_block(kernel, index, &stop, &mut scratch), Outcome::Done);
+            }
+        }
+        case.check();
+    }
+}
+
+#[test]
+fn blocks_of_a_launch_run_on_several_units_at_once() {
+    for (i, op) in table().into_iter().enumerate() {
+        let case = Case::new(op, &mut Random::new(i as u64));
+        for (kernel, blocks) in &case.kernels {
+            let (next, stop) = (AtomicU32::new(0), AtomicU8::new(RUN));
+            let unit = || {
+                let mut scratch = Vec::new();
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= *blocks {
+                        return;
+                    }
+                    run_block(kernel, index, &stop, &mut scratch);
+                }
+            };
+            std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(unit))));
+        }
+        case.check();
+    }
+}
+
+#[test]
+fn scratch_memory_does_not_grow_after_the_first_block() {
+    for op in table() {
+        let case = Case::new(op, &mut Random::new(1));
+        let (stop, mut scratch) = (AtomicU8::new(RUN), Vec::new());
+        for (kernel, blocks) in &case.kernels {
+            run_block(kernel, blocks - 1, &stop, &mut scratch);
+            let len = scratch.len();
+            for index in 0..*blocks {
+                run_block(kernel, index, &stop, &mut scratch);
+            }
+            assert_eq!(len, scratch.len(), "{op:?}");
+        }
+    }
+}
+
+fn refusal(op: Op, bytes: usize) -> Error {
+    let place = || Place { buffer: Buffer::zeroed(bytes).unwrap(), offset: 0 };
+    let constants = Buffer::zeroed(1 << 20).unwrap();
+    build(&op, place(), None, place(), Some(constants)).unwrap_err()
+}
+
+#[test]
+fn a_storage_that_is_too_small_is_invalid() {
+    for op in table() {
+        if !matches!(op, Op::Conv2d(Conv2d { residual: true, .. })) {
+            assert!(matches!(refusal(op, 8), Error::Invalid(_)), "{op:?}");
+        }
+    }
+}
+
+#[test]
+fn shapes_that_contradict_each_other_are_invalid() {
+    let good = conv(native([1, 8, 6, 6]), 8, window([3, 3], [1, 1], [1, 1]));
+    let small = native([1, 8, 5, 6]);
+    let other = native([1, 9, 6, 6]);
+    let huge = window([9, 9], [1, 1], [1, 1]);
+    let still = window([3, 3], [0, 1], [1, 1]);
+    let image = good.input;
+    for op in [
+        Op::Conv2d(Conv2d { output: small, ..good }),
+        Op::Conv2d(Conv2d { groups: 3, ..good }),
+        Op::Conv2d(Conv2d { groups: 0, ..good }),
+        Op::Conv2d(Conv2d { window: huge, ..good }),
+        Op::Conv2d(Conv2d { window: still, ..good }),
+        Op::Conv2d(Conv2d { residual: true, ..good }),
+        Op::Conv2d(Conv2d { input: image.channels(4, 8, 9), ..good }),
+        Op::Pool2d(Pool2d {
+            kind: PoolKind::Max,
+            input: image,
+            output: other,
+            window: good.window,
+        }),
+        Op::ScaleShift(ScaleShift { input: image, output: other, relu: false }),
+        Op::Linear(Linear { input: image, output: image, relu: false }),
+    ] {
+        assert!(matches!(refusal(op, 1 << 16), Error::Invalid(_)), "{op:?}");
+    }
+}
+
+#[test]
+fn planar_tensors_without_a_kernel_are_unsupported() {
+    let planar = Tensor::new(Layout::Nchw, [1, 8, 6, 6]);
+    let image = native([1, 8, 6, 6]);
+    let into_planes = Conv2d { output: planar, ..conv(image, 8, window([1, 1], [1, 1], [0, 0])) };
+    for op in [
+        Op::Conv2d(into_planes),
+        Op::Pool2d(pool(PoolKind::Max, planar, window([1, 1], [1, 1], [0, 0]))),
+        Op::ScaleShift(ScaleShift { input: planar, output: image, relu: false }),
+    ] {
+        assert!(matches!(refusal(op, 1 << 16), Error::Unsupported { .. }), "{op:?}");
+    }
+}
+
+#[test]
+fn constants_of_a_wrong_length_are_invalid() {
+    let op = Op::Conv2d(conv(native([1, 8, 6, 6]), 8, window([1, 1], [1, 1], [0, 0])));
+    assert!(matches!(pack(&op, &[0.0; 63], &[0.0; 8]), Err(Error::Invalid(_))));
+    assert!(matches!(pack(&op, &[0.0; 64], &[0.0; 7]), Err(Error::Invalid(_))));
+    assert!(pack(&op, &[0.0; 64], &[0.0; 8]).is_ok());
+}
