@@ -11,9 +11,9 @@ use crate::Usage;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use measure::{Bench, Outcome};
+use reef::PreemptLevel;
 use reef::op::Operators;
 use reef::scheduler::{self, Reef, Scheduler};
-use reef::{Device, PreemptLevel};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,7 +29,11 @@ pub(crate) struct Args {
     #[arg(long, default_value = "resnet18")]
     rt: String,
     /// The best-effort clients' networks.
-    #[arg(long, value_delimiter = ',', default_value = "resnet50,densenet121,inception_v3,resnet18")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "resnet50,densenet121,inception_v3,resnet18"
+    )]
     be: Vec<String>,
     /// A photo (JPEG or PNG) that the real-time client looks at.
     #[arg(long)]
@@ -127,9 +131,7 @@ fn plans(level: PreemptLevel) -> Vec<Plan> {
         be: true,
     };
     let mut plans = vec![alone("RT alone", true, false), alone("BE alone", false, true)];
-    plans.extend(
-        ["rt-only", "sequential", "streams", "wait-based", "reset", "reef"].map(both),
-    );
+    plans.extend(["rt-only", "sequential", "streams", "wait-based", "reset", "reef"].map(both));
     plans.extend([PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All].map(at));
     plans
 }
@@ -145,15 +147,12 @@ fn progress(args: &Args, plans: usize) -> ProgressBar {
     bar
 }
 
-fn finish<D: Device>(
+fn finish<D: Operators>(
     args: &Args,
     device: &D,
     bench: &Bench<'_, D>,
     outcomes: &[(String, Outcome)],
-) -> Result<()>
-where
-    D: Operators,
-{
+) -> Result<()> {
     let out = &args.out;
     std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let (plot, trace) = (out.join("latency.svg"), out.join("trace.json"));
@@ -169,6 +168,10 @@ where
     println!("{}\n", report::schedulers(outcomes));
     println!("{}\n", report::levels(outcomes));
     println!("latency plot  {}", plot.display());
-    println!("trace         {} ({} blocks; open it in ui.perfetto.dev)", trace.display(), spans.len());
+    println!(
+        "trace         {} ({} blocks; open it in ui.perfetto.dev)",
+        trace.display(),
+        spans.len()
+    );
     Ok(())
 }

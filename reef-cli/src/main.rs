@@ -9,6 +9,7 @@ mod picture;
 mod trace;
 
 use clap::{Parser, Subcommand};
+use reef::models;
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -47,21 +48,21 @@ fn main() -> ExitCode {
 
 /// Whether whoever typed the command can mend the error.
 fn is_input(error: &anyhow::Error) -> bool {
-    use reef::Error;
     error.chain().any(|cause| {
-        let core = cause.downcast_ref::<Error>();
-        core.is_some_and(|e| {
-            matches!(
-                e,
-                Error::Invalid(_)
-                    | Error::NotFound(_)
-                    | Error::Level { .. }
-                    | Error::Unsupported { .. }
-            )
-        }) || cause.is::<reef::models::Error>()
+        cause.downcast_ref::<reef::Error>().is_some_and(is_asked)
+            || cause.downcast_ref::<models::Error>().is_some_and(|error| match error {
+                models::Error::Device(error) => is_asked(error),
+                _ => true,
+            })
             || cause.is::<picture::Wrong>()
             || cause.is::<Usage>()
     })
+}
+
+/// Whether what was asked is wrong, and not what came of it.
+fn is_asked(error: &reef::Error) -> bool {
+    use reef::Error::{Invalid, Level, NotFound, Unsupported};
+    matches!(error, Invalid(_) | NotFound(_) | Level { .. } | Unsupported { .. })
 }
 
 /// An error of whoever typed the command.

@@ -1,6 +1,6 @@
 //! `reef model`.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use reef::models::{self, ScheduleGraph, param::Params, profile::Latencies};
 use std::path::PathBuf;
 
@@ -52,7 +52,8 @@ fn check(path: &PathBuf, param: Option<&PathBuf>, profile: Option<&PathBuf>) -> 
     );
     if let Some(path) = param {
         let params = Params::load(path)?;
-        params.check(&graph).map_err(models::Error::from).context(path.display().to_string())?;
+        let file = path.display().to_string();
+        params.check(&graph).map_err(|problem| models::Error::Param { file, problem })?;
         println!("{}: fits", path.display());
     }
     if let Some(path) = profile {

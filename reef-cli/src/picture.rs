@@ -55,6 +55,8 @@ mod tests {
     fn what_is_no_picture_is_named() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         assert!(load(&here.join("Cargo.toml"), 8).unwrap_err().to_string().contains("Cargo.toml"));
-        assert!(load(&here.join("missing.jpg"), 8).unwrap_err().to_string().contains("missing.jpg"));
+        assert!(
+            load(&here.join("missing.jpg"), 8).unwrap_err().to_string().contains("missing.jpg")
+        );
     }
 }

@@ -58,6 +58,7 @@ mod real {
 
 #[cfg(loom)]
 mod model {
+    #[allow(clippy::unsafe_removed_from_name)] // its methods have the names of our own
     pub(crate) use loom::cell::UnsafeCell as Cell;
     pub(crate) use loom::sync::Arc;
     pub(crate) use loom::sync::MutexGuard;

@@ -25,9 +25,9 @@ mod event;
 mod flag;
 mod hardware;
 mod kernel;
-#[allow(dead_code)]
 mod kernels;
 mod memory;
+mod operators;
 mod options;
 mod queue;
 mod record;

@@ -3,10 +3,12 @@
 use super::load::{Named, Networks};
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
-use reef::models::profile;
+use reef::models::measured;
 use reef::op::Operators;
 use reef::scheduler::Scheduler;
-use reef::{BestEffort, ClientConfig, Device, Dispatcher, RtClient, Seq, Span, Stats, Task, Timing};
+use reef::{
+    BestEffort, ClientConfig, Device, Dispatcher, RtClient, Seq, Span, Stats, Task, Timing,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,7 +55,7 @@ impl<'a, D: Operators> Bench<'a, D> {
     /// Profiles the networks and finds the rate of real-time requests.
     pub(super) fn new(device: &'a D, networks: Networks<D>, time: Duration) -> Result<Self> {
         let with_profiles = |named: Named<D>| -> Result<Named<D>> {
-            let profiles = profile::measure(device, &named.network)?;
+            let profiles = measured(device, &named.network)?;
             Ok(Named { network: named.network.with_profiles(&profiles), ..named })
         };
         let rt = with_profiles(networks.rt)?;
@@ -102,7 +104,8 @@ impl<'a, D: Operators> Bench<'a, D> {
             };
             self.device.set_trace(false);
             stop.store(true, Ordering::Release);
-            let joined = clients.into_iter().map(|c| c.join().map_err(|_| anyhow!("a client panicked")));
+            let joined =
+                clients.into_iter().map(|c| c.join().map_err(|_| anyhow!("a client panicked")));
             let be_rates = joined.map(|rate| rate?).collect::<Result<_>>();
             summary(&timings?, be_rates?)
         })?;

@@ -37,7 +37,7 @@ pub(super) fn header<D: Operators>(args: &Args, device: &D, bench: &Bench<'_, D>
 
 fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(header.to_vec());
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header.to_vec());
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -95,9 +95,7 @@ pub(super) fn levels(outcomes: &[(String, Outcome)]) -> Table {
 /// Everything as JSON.
 pub(super) fn json<D: Operators>(bench: &Bench<'_, D>, outcomes: &[(String, Outcome)]) -> Value {
     let be_alone = named(outcomes, "BE alone");
-    let quantiles = |h: &Histogram<u64>| {
-        json!({ "count": h.len(), "p50": micros(h, 0.5), "p90": micros(h, 0.9), "p99": micros(h, 0.99) })
-    };
+    let quantiles = |h: &Histogram<u64>| json!({ "count": h.len(), "p50": micros(h, 0.5), "p90": micros(h, 0.9), "p99": micros(h, 0.99) });
     let rows: Vec<_> = outcomes
         .iter()
         .map(|(name, outcome)| {
@@ -140,9 +138,10 @@ pub(super) fn plot(path: &Path, outcomes: &[(String, Outcome)]) -> anyhow::Resul
     chart.configure_mesh().x_desc("ms").y_desc("% of requests").draw()?;
     for (index, (name, outcome)) in shown().enumerate() {
         let color = Palette99::pick(index).to_rgba();
-        let points = outcome.latency.iter_recorded().map(|step| {
-            (step.value_iterated_to() as f64 / 1e6, step.percentile())
-        });
+        let points = outcome
+            .latency
+            .iter_recorded()
+            .map(|step| (step.value_iterated_to() as f64 / 1e6, step.percentile()));
         chart
             .draw_series(LineSeries::new(points, color.stroke_width(2)))?
             .label(name)

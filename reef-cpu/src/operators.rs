@@ -1,0 +1,33 @@
+//! Turns operations of networks into launches.
+
+use crate::kernels::{self, Place};
+use crate::{Buffer, Cpu, Kernel};
+use reef_core::op::{Op, Operands, Operators, Storage};
+use reef_core::{Args, Launch, Result};
+
+impl Operators for Cpu {
+    fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
+        kernels::pack(op, weights, bias)
+    }
+
+    fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {
+        let made = kernels::build(
+            op,
+            place(&operands.input),
+            operands.residual.as_ref().map(place),
+            place(&operands.output),
+            operands.constants.cloned(),
+        )?;
+        Ok(made.into_iter().map(launch).collect())
+    }
+}
+
+fn place(storage: &Storage<'_, Cpu>) -> Place {
+    Place { buffer: storage.buffer.clone(), offset: storage.offset }
+}
+
+fn launch((kernel, blocks): (Kernel, u32)) -> Launch<Cpu> {
+    // SAFETY: these kernels take no arguments, own their buffers, and their blocks write disjoint
+    // parts of the output.
+    unsafe { Launch::new(kernel, [blocks, 1, 1], [1, 1, 1], Args::default()) }
+}
