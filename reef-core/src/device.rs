@@ -266,9 +266,14 @@ pub trait Queue: Debug + Send + 'static {
     /// As [`completed`](Self::completed).
     fn try_drain(&mut self) -> Result<Option<Stopped<Self::Device>>>;
 
-    /// Asks the device to unpark `thread` whenever [`completed`](Self::completed) grows or
-    /// [`try_drain`](Self::try_drain) becomes possible. `false`: it can't, poll instead.
+    /// Names the thread that the device unparks when [`completed`](Self::completed) reaches what
+    /// [`wake_at`](Self::wake_at) asked for, or when a [`try_drain`](Self::try_drain) that gave
+    /// `None` would give more. `false`: this device wakes nobody, poll instead.
     fn wake(&mut self, thread: Thread) -> bool;
+
+    /// Asks for the thread to be unparked when all commands before `seq` have finished. The newest
+    /// call counts. If they have already, nobody is unparked: look again after calling.
+    fn wake_at(&mut self, _seq: Seq) {}
 }
 
 /// Stops work that the hardware already holds.

@@ -8,8 +8,8 @@
 //! that come from the device and for times that have come. The [`Turnstile`] lets one at a time.
 //!
 //! A turn: note what finished → view → decide → apply. Applying, in this order: stop best-effort
-//! queues (a flag, no waiting), launch real-time work, let workers take back what was stopped;
-//! or restore; then set the gates.
+//! queues (a flag, no waiting, nobody is woken), launch real-time work, take back what was stopped if
+//! somebody needs that, or restore; then set the gates.
 
 use crate::best_effort::{BestEffort, ClientConfig, Member};
 use crate::real_time::{Request, RtClient, RtLane};
@@ -112,35 +112,40 @@ impl<D: Device> Core<D> {
                 None => state.rt.enqueue(request),
             }
         }
-        let now = self.now();
-        state.stats.rt_finished += state.rt.note_finished(&self.device, now);
-        let settled = self.group.is_settled();
-        state.look(now, &self.group, settled);
-        if let Err(error) = self.apply(state, settled) {
-            state.rt.fail_all(&error);
-            state.closed = Some(error);
-        }
+        while self.decide_and_apply(state) {}
         self.set_alarm(state);
     }
 
-    fn apply(&self, state: &mut State<D>, settled: bool) -> Result<()> {
+    /// Returns whether there are news already.
+    fn decide_and_apply(&self, state: &mut State<D>) -> bool {
+        let now = self.now();
+        state.stats.rt_finished += state.rt.note_finished(&self.device, now);
+        state.look(now, &self.group);
+        self.apply(state).unwrap_or_else(|error| {
+            state.rt.fail_all(&error);
+            state.closed = Some(error);
+            false
+        })
+    }
+
+    fn apply(&self, state: &mut State<D>) -> Result<bool> {
         let preempted = self.group.is_preempted();
-        let stop = state.plan.preempt && !preempted;
-        if stop {
+        if state.plan.preempt && !preempted {
             self.group.stop()?;
             state.stats.preemptions += 1;
         }
-        let pad = state.plan.pad && preempted && settled;
-        let padded = state.rt.feed(self, state.plan.start, pad.then_some(&mut state.members))?;
-        state.stats.padded_launches += padded;
-        if stop {
-            self.group.collect();
+        let pads = state.plan.pad.then_some(&mut state.members);
+        let fed = state.rt.feed(self, state.plan.start, pads)?;
+        state.stats.padded_launches += fed.padded;
+        // Taking back costs time on the cores that real-time work wants: only if somebody needs it.
+        if fed.held_back || !state.plan.start || !state.plan.preempt {
+            self.group.try_settle();
         }
         if !state.plan.preempt && preempted {
             self.group.try_restore()?; // if it is too early, a worker that settles makes a turn
         }
         state.set_gates();
-        Ok(())
+        Ok(fed.again)
     }
 
     fn set_alarm(&self, state: &State<D>) {
@@ -170,7 +175,7 @@ impl<D: Device> Core<D> {
 
 impl<D: Device> State<D> {
     /// Makes the view and lets the scheduler fill the plan.
-    fn look(&mut self, now: Duration, group: &Group<D>, settled: bool) {
+    fn look(&mut self, now: Duration, group: &Group<D>) {
         self.account(now);
         self.views.clear();
         self.views.extend(self.members.iter_mut().map(Member::view));
@@ -181,7 +186,7 @@ impl<D: Device> State<D> {
             rt_running: self.rt.running(),
             rt_next: self.rt.next_task(),
             preempted,
-            settled,
+            settled: preempted && group.is_settled(),
             queues: &self.views,
         };
         self.scheduler.decide(now, &view, &mut self.plan);

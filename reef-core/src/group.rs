@@ -14,7 +14,7 @@ use std::thread::Thread;
 /// 2. Gates close. A worker may be in the middle of one launch, which step 1 has made harmless.
 /// 3. `reset`: running blocks stop at their next look.
 /// 4. Real-time work may go to the device: nothing above waits for it.
-/// 5. Workers take back what the device lets go of. When all have, the group is *settled*.
+/// 5. What the device lets go of is taken back. When all of it is, the group is *settled*.
 ///
 /// Restoring waits for step 5, then lowers the flag, then opens the gates.
 #[derive(Debug)]
@@ -93,13 +93,12 @@ impl<D: Device> Group<D> {
 
     /// Steps 1 to 3: afterwards nothing of the group starts, and running blocks are told to stop.
     ///
-    /// Doesn't wait for anything and wakes nobody, so real-time work can go first. Follow with
-    /// [`collect`](Self::collect).
+    /// Doesn't wait for anything and wakes nobody, so real-time work can go first.
     ///
     /// # Errors
     ///
     /// `State` if the group is preempted already; the device's.
-    pub fn stop(&self) -> Result<()> {
+    pub(crate) fn stop(&self) -> Result<()> {
         let mut members = self.members.lock();
         if members.held {
             return Err(Error::State("preempting what is preempted already"));
@@ -116,8 +115,18 @@ impl<D: Device> Group<D> {
     }
 
     /// Starts step 5: workers take back what the device has.
-    pub fn collect(&self) {
+    fn collect(&self) {
         self.members.lock().queues.iter().for_each(|queue| queue.nudge());
+    }
+
+    /// Step 5 on this thread, without waking workers; they do the rest when the device lets go.
+    /// Returns whether the group is settled.
+    pub(crate) fn try_settle(&self) -> bool {
+        let members = self.members.lock();
+        if members.held {
+            members.queues.iter().for_each(|queue| queue.try_settle());
+        }
+        members.held && members.queues.iter().all(|queue| queue.is_settled())
     }
 
     /// Whether the group is preempted, or on the way to be.
@@ -169,7 +178,7 @@ impl<D: Device> Group<D> {
     /// # Errors
     ///
     /// As [`restore`](Self::restore).
-    pub fn try_restore(&self) -> Result<bool> {
+    pub(crate) fn try_restore(&self) -> Result<bool> {
         let mut members = self.members.lock();
         if !members.held {
             return Err(Error::State("restoring what is not preempted"));

@@ -27,6 +27,8 @@ pub(crate) enum Waits {
     Either,
     /// For an event of another queue.
     Event,
+    /// For nothing: there is more to do.
+    Nothing,
 }
 
 /// What a [`Lane::step`] did.
@@ -52,11 +54,28 @@ impl<D: Device> Lane<D> {
         for _ in 0..self.room() {
             match self.blocked(&gate) {
                 None => completed |= self.launch_next()?,
-                Some(waits) => return Ok(Step { completed, waits }),
+                Some(waits) => return self.step_ends(completed, waits),
             }
         }
         let waits = self.blocked(&gate).unwrap_or(Waits::Device);
-        Ok(Step { completed, waits })
+        self.step_ends(completed, waits)
+    }
+
+    /// Asks to be woken for what the step waits for, and notes what came in between.
+    fn step_ends(&mut self, completed: bool, waits: Waits) -> Result<Step> {
+        let in_flight = self.commands.in_flight();
+        let enough = match waits {
+            Waits::Commands | Waits::Event | Waits::Nothing => {
+                return Ok(Step { completed, waits });
+            }
+            Waits::Either => 1,
+            Waits::Device if self.room() > 0 => in_flight, // a barrier waits for all
+            Waits::Device => (in_flight + self.batch).saturating_sub(self.window).max(1),
+        };
+        let target = Seq(self.commands.launched() - in_flight + enough);
+        self.queue.wake_at(target);
+        let reached = self.queue.completed()? >= target;
+        Ok(Step { completed, waits: if reached { Waits::Nothing } else { waits } })
     }
 
     /// What the next command waits for, if it can't be launched now. Doesn't look at the window.

@@ -11,11 +11,11 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// Padded kernels that are launched ahead of the one that runs.
+/// Kernels that could be padded and are launched ahead of being finished.
 ///
 /// One more than runs, so that the device never waits for us; not more, because each is padded with
 /// what is known when it is launched.
-const PADDED_AHEAD: u64 = 2;
+const PADDABLE_AHEAD: usize = 2;
 
 /// Commands that make up one inference; can be submitted any number of times.
 #[derive(Debug, Clone)]
@@ -217,8 +217,8 @@ pub(crate) struct RtLane<D: Device> {
     info: DeviceInfo,
     /// Position of the next command.
     next: u64,
-    /// Positions behind the padded kernels that have not finished.
-    padded: VecDeque<u64>,
+    /// Positions behind the kernels that leave units free and have not finished.
+    paddable: VecDeque<u64>,
     waiting: VecDeque<Request<D>>,
     /// Launched in part, and how far.
     feeding: Option<(Request<D>, usize)>,
@@ -234,7 +234,7 @@ impl<D: Device> RtLane<D> {
             priority,
             info: device.info(),
             next: 0,
-            padded: VecDeque::new(),
+            paddable: VecDeque::new(),
             waiting: VecDeque::new(),
             feeding: None,
             launched: VecDeque::new(),
@@ -289,7 +289,7 @@ impl<D: Device> RtLane<D> {
             request.finish(now);
             finished += 1;
         }
-        while self.padded.pop_front_if(|end| *end <= done).is_some() {}
+        while self.paddable.pop_front_if(|end| *end <= done).is_some() {}
         finished
     }
 
@@ -299,7 +299,7 @@ impl<D: Device> RtLane<D> {
             request.ticket.fail(error.clone());
         }
         (self.next, self.wakes) = (0, false);
-        self.padded.clear();
+        self.paddable.clear();
     }
 
     pub(crate) fn fail_all(&mut self, error: &Error) {
@@ -324,14 +324,14 @@ impl<D: Device> RtLane<D> {
         }
     }
 
-    /// Launches what may be launched; returns how many kernels were padded.
+    /// Launches what may be launched, with blocks of `members` beside it where they fit.
     pub(crate) fn feed(
         &mut self,
         core: &Core<D>,
         start: bool,
         mut members: Option<&mut Vec<Member<D>>>,
-    ) -> Result<u64> {
-        let mut padded = 0;
+    ) -> Result<Fed> {
+        let mut fed = Fed::default();
         loop {
             if self.feeding.is_none() {
                 let Some(request) = start.then(|| self.waiting.pop_front()).flatten() else {
@@ -342,12 +342,15 @@ impl<D: Device> RtLane<D> {
                 self.feeding = Some((request, 0));
             }
             let Some((request, mut at)) = self.feeding.take() else { break };
-            while let Some(command) = request.commands.get(at) {
-                let Some(pads) = self.launch(core, command, members.as_deref_mut())? else { break };
-                padded += u64::from(pads);
-                at += 1;
+            while let Some(command) = request.commands.get(at)
+                && !fed.held_back
+            {
+                match self.launch(core, command, members.as_deref_mut())? {
+                    Some(padded) => (at, fed.padded) = (at + 1, fed.padded + u64::from(padded)),
+                    None => fed.held_back = true,
+                }
             }
-            if at < request.commands.len() {
+            if fed.held_back {
                 self.feeding = Some((request, at));
                 break;
             }
@@ -355,7 +358,18 @@ impl<D: Device> RtLane<D> {
             self.queue.record(seq, &request.events[1])?;
             self.launched.push_back((request, self.next));
         }
-        Ok(padded)
+        fed.again = self.wake_at_next();
+        Ok(fed)
+    }
+
+    /// Asks to be woken when the next task has finished, or the next kernel can be padded. Returns
+    /// whether that is so already.
+    fn wake_at_next(&mut self) -> bool {
+        let task = self.launched.front().map(|&(_, end)| end);
+        let kernel = self.feeding.as_ref().and(self.paddable.front().copied());
+        let Some(next) = task.into_iter().chain(kernel).min() else { return false };
+        self.queue.wake_at(Seq(next));
+        self.queue.completed().is_ok_and(|done| done >= Seq(next))
     }
 
     fn take_seq(&mut self) -> Seq {
@@ -364,6 +378,9 @@ impl<D: Device> RtLane<D> {
     }
 
     /// Launches one command; says whether it was padded, or `None` if it should wait its turn.
+    ///
+    /// Which blocks fit is known when a kernel is about to run, not before: kernels that leave units
+    /// free wait until few of them are ahead.
     fn launch(
         &mut self,
         core: &Core<D>,
@@ -371,12 +388,14 @@ impl<D: Device> RtLane<D> {
         members: Option<&mut Vec<Member<D>>>,
     ) -> Result<Option<bool>> {
         if let (Command::Launch(rt), Some(members)) = (command, members)
+            && !members.is_empty()
             && self.leaves_units_free(rt)
         {
-            if self.padded.len() as u64 >= PADDED_AHEAD {
+            if self.paddable.len() >= PADDABLE_AHEAD {
                 return Ok(None);
             }
-            if self.launch_padded(core, rt, members)? {
+            self.paddable.push_back(self.next + 1);
+            if core.group.is_settled() && self.launch_padded(core, rt, members)? {
                 return Ok(Some(true));
             }
         }
@@ -400,12 +419,22 @@ impl<D: Device> RtLane<D> {
             if let Some((padding, be, record)) = member.padding(&core.device, rt, &self.info)? {
                 let seq = self.take_seq();
                 self.queue.launch_padded(seq, rt, &padding, &be, &record)?;
-                self.padded.push_back(self.next);
                 return Ok(true);
             }
         }
         Ok(false)
     }
+}
+
+/// What a [`RtLane::feed`] did.
+#[derive(Debug, Default)]
+pub(crate) struct Fed {
+    /// Kernels that were launched with best-effort blocks beside them.
+    pub(crate) padded: u64,
+    /// A kernel waits until it can be padded.
+    pub(crate) held_back: bool,
+    /// Something has finished meanwhile.
+    pub(crate) again: bool,
 }
 
 /// A padding with the kernel that it takes blocks from.

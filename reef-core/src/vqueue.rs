@@ -4,16 +4,16 @@
 //!
 //! The submitter writes into the ring and, if the worker sleeps, wakes it. The worker launches while
 //! the gate is open and fewer than [`Config::window`] commands are with the hardware. Preempting
-//! raises the device's flag and closes the gate; the worker then takes back what the device lets go
-//! of and reports the queue *settled*. Only the worker launches, so after that nothing of the queue
-//! runs until it is restored.
+//! raises the device's flag and closes the gate; then the worker, or whoever preempts, takes back
+//! what the device lets go of and notes that the queue is *settled*. Only the worker launches, and
+//! not while the gate is closed, so after that nothing of the queue runs until it is restored.
 //!
 //! # States
 //!
 //! | state | gate | device | left by |
 //! |---|---|---|---|
 //! | running | open | has up to `window` commands | `preempt` |
-//! | preempting | closed | running blocks end | the worker, when the device has let go |
+//! | preempting | closed | running blocks end | taking back, when the device has let go |
 //! | preempted (settled) | closed | has nothing | `restore` |
 
 use crate::group::Group;
@@ -91,7 +91,7 @@ pub(crate) struct Shared<D: Device> {
     limit: AtomicU64,
     /// The queue is being preempted or is. Written by its group.
     held: AtomicBool,
-    /// The device has nothing of the queue. Written by the worker, cleared by the group.
+    /// The device has nothing of the queue. Written under the lane's lock, cleared by the group.
     settled: AtomicBool,
     /// Commands that are launched again because of preemptions. Written by the worker.
     rerun: AtomicU64,
@@ -119,11 +119,35 @@ impl<D: Device> Shared<D> {
         self.held.store(true, Ordering::SeqCst);
     }
 
-    /// Opens the gate again.
+    /// Opens the gate again, and wakes the worker if it has work.
     pub(crate) fn release(&self) {
         self.settled.store(false, Ordering::Relaxed);
         self.held.store(false, Ordering::SeqCst);
-        self.nudge();
+        let (completed, submitted) = self.cursors();
+        if completed < submitted {
+            self.nudge();
+        }
+    }
+
+    /// Takes back what the held queue has on the device, if nobody else is at it, on this thread.
+    ///
+    /// Otherwise the worker does so when the device lets go, and tells the listener.
+    pub(crate) fn try_settle(&self) {
+        if self.settled.load(Ordering::Acquire) {
+            return;
+        }
+        if let Some(mut lane) = self.lane.try_lock()
+            && let Ok(Some(rerun)) = lane.try_reclaim()
+        {
+            self.note_settled(rerun);
+        }
+    }
+
+    /// Call with the lane locked, so that nothing is launched between the look and the note.
+    fn note_settled(&self, rerun: u64) {
+        self.rerun.fetch_add(rerun, Ordering::Relaxed);
+        self.settled.store(true, Ordering::Release);
+        self.waiters.notify();
     }
 
     /// Makes the worker look at the gate.
@@ -512,7 +536,7 @@ fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
             Waits::Either if pace.wakes => {
                 shared.sleeper.sleep_unless(|| has_work(shared), thread::park);
             }
-            Waits::Device | Waits::Either => std::hint::spin_loop(),
+            Waits::Device | Waits::Either | Waits::Nothing => std::hint::spin_loop(),
             Waits::Event => thread::park_timeout(Duration::from_micros(20)),
             Waits::Commands => {
                 let since = *spinning_since.get_or_insert_with(Instant::now);
@@ -543,12 +567,11 @@ fn settle<D: Device>(shared: &Shared<D>) -> Result<Waits> {
     if shared.settled.load(Ordering::Acquire) {
         return Ok(Waits::Commands);
     }
-    let Some(rerun) = shared.lane.lock().try_reclaim()? else {
+    let mut lane = shared.lane.lock();
+    let Some(rerun) = lane.try_reclaim()? else {
         return Ok(Waits::Device);
     };
-    shared.rerun.fetch_add(rerun, Ordering::Relaxed);
-    shared.settled.store(true, Ordering::Release);
-    shared.waiters.notify();
+    shared.note_settled(rerun);
     shared.tell_listener();
     Ok(Waits::Commands)
 }

@@ -105,6 +105,10 @@ pub(crate) struct HwQueue {
     /// All commands before this have finished.
     pub(crate) done: Arc<AtomicU64>,
     waker: Option<Thread>,
+    /// Wake when `done` gets here. Written by the queue's handle.
+    wake_at: Arc<AtomicU64>,
+    /// Somebody asked in vain to take back what is left.
+    drain_wanted: bool,
     failed: Option<Error>,
 }
 
@@ -163,17 +167,20 @@ impl HwQueue {
 
     /// Pops items whose blocks have all finished into `buried`, and tells whoever waits.
     fn advance(&mut self, buried: &mut Vec<Item>) {
-        let before = buried.len();
         while let Some(item) = self.items.front()
             && item.record.remaining() == 0
         {
             if let Some(pad) = &item.pad {
                 pad.stop.store(RESET, Ordering::SeqCst);
             }
-            self.done.store(item.seq.0 + 1, Ordering::Release);
+            self.done.store(item.seq.0 + 1, Ordering::SeqCst);
             buried.extend(self.items.pop_front());
         }
-        if buried.len() > before || (self.running == 0 && self.is_stopped()) {
+        let reached = self.done.load(Ordering::SeqCst) >= self.wake_at.load(Ordering::SeqCst);
+        let drained = self.drain_wanted && self.running == 0;
+        if reached || drained {
+            self.wake_at.store(u64::MAX, Ordering::SeqCst);
+            self.drain_wanted = false;
             self.wake();
         }
     }
@@ -213,6 +220,7 @@ impl HwQueue {
     fn try_drain(&mut self, buried: &mut Vec<Item>) -> Result<Option<Stopped<Cpu>>> {
         self.check()?;
         if self.running > 0 || (!self.items.is_empty() && !self.is_stopped()) {
+            self.drain_wanted = true;
             return Ok(None);
         }
         let next = Seq(self.done.load(Ordering::Acquire));
@@ -224,6 +232,14 @@ impl HwQueue {
         buried.extend(self.items.drain(..));
         Ok(Some(stopped))
     }
+}
+
+/// What the submitting end has of a queue.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) id: u64,
+    pub(crate) done: Arc<AtomicU64>,
+    pub(crate) wake_at: Arc<AtomicU64>,
 }
 
 /// All queues of the device.
@@ -242,28 +258,27 @@ impl Hardware {
         std::mem::take(&mut self.buried)
     }
 
-    pub(crate) fn open(
-        &mut self,
-        priority: Priority,
-        stop: Arc<AtomicU8>,
-    ) -> (u64, Arc<AtomicU64>) {
+    pub(crate) fn open(&mut self, priority: Priority, stop: Arc<AtomicU8>) -> Handle {
         let id = self.next_id;
         self.next_id += 1;
-        let done = Arc::new(AtomicU64::new(0));
+        let handle =
+            Handle { id, done: Arc::default(), wake_at: Arc::new(AtomicU64::new(u64::MAX)) };
         let queue = HwQueue {
             id,
             stop,
             items: VecDeque::new(),
             running: 0,
-            done: done.clone(),
+            done: handle.done.clone(),
             waker: None,
+            wake_at: handle.wake_at.clone(),
+            drain_wanted: false,
             failed: None,
         };
         match priority {
             Priority::RealTime => self.real_time.push(queue),
             Priority::BestEffort => self.best_effort.push_back(queue),
         }
-        (id, done)
+        handle
     }
 
     pub(crate) fn close(&mut self, id: u64) {

@@ -171,8 +171,8 @@ impl Device for Cpu {
     fn queue(&self, priority: Priority, preemptor: Option<&Flag>) -> Result<Queue> {
         let stop =
             preemptor.map_or_else(|| Arc::new(AtomicU8::new(kernel::RUN)), |p| p.word.clone());
-        let (id, done) = self.shared().lock().open(priority, stop);
-        Ok(Queue { device: self.clone(), id, done })
+        let handle = self.shared().lock().open(priority, stop);
+        Ok(Queue { device: self.clone(), handle })
     }
 }
 

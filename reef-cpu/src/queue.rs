@@ -2,21 +2,20 @@
 
 use crate::Cpu;
 use crate::event::Event;
-use crate::hardware::{FAILED, Item, Pad, Work};
+use crate::hardware::{FAILED, Handle, Item, Pad, Work};
 use crate::kernel::RUN;
 use crate::record::Record;
 use reef_core::dkp::Padding;
 use reef_core::{Copy, Error, Fill, Launch, Result, Seq, Stopped};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, Thread};
 
 /// A queue of the software device.
 #[derive(Debug)]
 pub struct Queue {
     pub(crate) device: Cpu,
-    pub(crate) id: u64,
-    pub(crate) done: Arc<AtomicU64>,
+    pub(crate) handle: Handle,
 }
 
 impl Queue {
@@ -26,7 +25,7 @@ impl Queue {
         }
         let record = record.cloned().unwrap_or_else(|| Record::new(work.blocks()));
         let item = Item { seq, work: Arc::new(work), record, pad };
-        self.device.shared().change(|hardware| hardware.push(self.id, item))
+        self.device.shared().change(|hardware| hardware.push(self.handle.id, item))
     }
 }
 
@@ -72,28 +71,34 @@ impl reef_core::Queue for Queue {
     }
 
     fn completed(&mut self) -> Result<Seq> {
-        let done = self.done.load(Ordering::Acquire);
+        let done = self.handle.done.load(Ordering::SeqCst);
         if done == FAILED {
-            self.device.shared().lock().queue(self.id).check()?;
+            self.device.shared().lock().queue(self.handle.id).check()?;
         }
         Ok(Seq(done))
     }
 
     fn try_drain(&mut self) -> Result<Option<Stopped<Cpu>>> {
-        self.device.shared().change(|hardware| hardware.try_drain(self.id))
+        self.device.shared().change(|hardware| hardware.try_drain(self.handle.id))
     }
 
     fn wake(&mut self, thread: Thread) -> bool {
-        self.device.shared().lock().queue(self.id).set_waker(thread);
+        self.device.shared().lock().queue(self.handle.id).set_waker(thread);
         true
+    }
+
+    fn wake_at(&mut self, seq: Seq) {
+        // The store here and the look at `done` that follows, against the store of `done` and the
+        // look here: both are `SeqCst`, so one side sees the other's.
+        self.handle.wake_at.store(seq.0, Ordering::SeqCst);
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        while !self.device.shared().change(|hardware| hardware.abandon(self.id)) {
+        while !self.device.shared().change(|hardware| hardware.abandon(self.handle.id)) {
             thread::yield_now();
         }
-        self.device.shared().lock().close(self.id);
+        self.device.shared().lock().close(self.handle.id);
     }
 }
