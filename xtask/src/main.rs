@@ -13,14 +13,44 @@ struct Check {
 const CHECKS: &[Check] = &[
     Check { name: "fmt", in_ci: true, what: "formatting", commands: fmt },
     Check { name: "clippy", in_ci: true, what: "lints, on everything", commands: clippy },
-    Check { name: "test", in_ci: true, what: "all tests, models of protocols included", commands: test },
-    Check { name: "features", in_ci: true, what: "each set of backends builds", commands: features },
+    Check {
+        name: "test",
+        in_ci: true,
+        what: "all tests, models of protocols included",
+        commands: test,
+    },
+    Check {
+        name: "features",
+        in_ci: true,
+        what: "each set of backends builds",
+        commands: features,
+    },
     Check { name: "docs", in_ci: true, what: "documentation without warnings", commands: docs },
-    Check { name: "benches", in_ci: true, what: "each bench and example runs once", commands: benches },
+    Check {
+        name: "benches",
+        in_ci: true,
+        what: "each bench and example runs once",
+        commands: benches,
+    },
     Check { name: "miri", in_ci: true, what: "the ring under miri (nightly)", commands: miri },
-    Check { name: "tsan", in_ci: true, what: "conformance under ThreadSanitizer (nightly)", commands: tsan },
-    Check { name: "deny", in_ci: true, what: "licences and sources of dependencies", commands: deny },
-    Check { name: "stress", in_ci: false, what: "conformance with 20000 preemptions", commands: stress },
+    Check {
+        name: "tsan",
+        in_ci: true,
+        what: "conformance under ThreadSanitizer (nightly)",
+        commands: tsan,
+    },
+    Check {
+        name: "deny",
+        in_ci: true,
+        what: "licences and sources of dependencies",
+        commands: deny,
+    },
+    Check {
+        name: "stress",
+        in_ci: false,
+        what: "conformance with 20000 preemptions",
+        commands: stress,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -70,13 +100,23 @@ fn test() -> Vec<Command> {
 }
 
 fn features() -> Vec<Command> {
-    ["", "cpu", "cuda", "hip", "cpu,cuda", "cpu,hip", "cuda,hip", "cpu,cuda,hip", "cpu,cuda,hip,models"]
-        .map(|features| {
-            let mut command = cargo("check --quiet --no-default-features --features");
-            command.arg(features);
-            command
-        })
-        .into()
+    [
+        "",
+        "cpu",
+        "cuda",
+        "hip",
+        "cpu,cuda",
+        "cpu,hip",
+        "cuda,hip",
+        "cpu,cuda,hip",
+        "cpu,cuda,hip,models",
+    ]
+    .map(|features| {
+        let mut command = cargo("check --quiet --no-default-features --features");
+        command.arg(features);
+        command
+    })
+    .into()
 }
 
 fn docs() -> Vec<Command> {
@@ -86,10 +126,8 @@ fn docs() -> Vec<Command> {
 }
 
 fn benches() -> Vec<Command> {
-    let mut commands = vec![
-        cargo("bench --bench submit -- --test"),
-        cargo("bench --bench preempt -- --quick"),
-    ];
+    let mut commands =
+        vec![cargo("bench --bench submit -- --test"), cargo("bench --bench preempt -- --quick")];
     let examples = std::fs::read_dir("examples").into_iter().flatten().flatten();
     let mut names: Vec<_> = examples.filter_map(|e| e.path().file_stem().map(Into::into)).collect();
     names.sort();
