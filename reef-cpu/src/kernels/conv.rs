@@ -11,7 +11,7 @@
 //! commit the sums
 //! ```
 
-use super::epilogue::{Epilogue, Sums};
+use super::epilogue::{Epilogue, Part, Sums};
 use super::gather::{Columns, Gather, SLACK, first_element};
 use super::operand::{Constants, Operand, is_planar};
 use super::pack::GroupShape;
@@ -155,9 +155,13 @@ impl Conv {
         let (a, a_pitch) = self.rows(first_term, share, scratch);
         for column in (0..share.outputs.len()).step_by(COLUMNS) {
             let b = self.panel(share, column, first_term);
+            let next = self.next_panel(share, column, first_term, chunk).as_ptr();
             for row in (0..share.pixels.len()).step_by(ROWS) {
                 if stop.seen() {
                     return false;
+                }
+                if first_term + chunk.depth == self.shape.depth {
+                    self.epilogue.prefetch(&self.outputs(share, row, column));
                 }
                 let tile = Tile {
                     a: a.wrapping_add(row * a_pitch),
@@ -169,7 +173,7 @@ impl Conv {
                     columns: COLUMNS.min(share.outputs.len() - column),
                     depth: chunk.depth,
                     fresh: first_term == 0,
-                    next: b.as_ptr().wrapping_add(chunk.depth * COLUMNS),
+                    next: next.wrapping_add((row / ROWS).min(1) * chunk.depth * COLUMNS / 2),
                 };
                 assert!(b.len() >= chunk.depth * COLUMNS);
                 // SAFETY: `rows` gives a row per pixel, the panel was measured, and the sums have
@@ -194,6 +198,34 @@ impl Conv {
         let panel = (share.outputs.start + column) / COLUMNS * self.shape.depth;
         let group = &self.constants.floats()[share.group * self.shape.packed()..];
         &group[self.shape.padded()..][(panel + first_term) * COLUMNS..]
+    }
+
+    /// The panel that comes after the one at `column`; itself if it is the last.
+    fn next_panel(
+        &self,
+        share: &Share,
+        column: usize,
+        first_term: usize,
+        chunk: &Columns,
+    ) -> &[f32] {
+        let next_term = first_term + chunk.depth;
+        if column + COLUMNS < share.outputs.len() {
+            self.panel(share, column + COLUMNS, first_term)
+        } else if next_term < self.shape.depth {
+            self.panel(share, 0, next_term)
+        } else {
+            self.panel(share, column, first_term)
+        }
+    }
+
+    /// Pixels and channels of the output that a tile computes.
+    fn outputs(&self, share: &Share, row: usize, column: usize) -> Part {
+        let pixel = share.pixels.start + row;
+        Part {
+            pixels: pixel..share.pixels.end.min(pixel + ROWS),
+            channel: share.group * self.shape.outputs + share.outputs.start + column,
+            channels: COLUMNS.min(share.outputs.len() - column),
+        }
     }
 
     fn commit(&self, share: &Share, scratch: &Scratch) {

@@ -1,8 +1,11 @@
 //! The commit of a block: sums become outputs.
 
 use super::operand::Operand;
-use super::simd::widest;
+use super::simd::{self, widest};
 use std::ops::Range;
+
+/// Floats of a cache line.
+const LINE: usize = 16;
 
 /// Adds bias and residual, applies ReLU, writes the output.
 #[derive(Debug)]
@@ -28,7 +31,28 @@ pub(super) struct Sums<'a> {
     pub bias: &'a [f32],
 }
 
+/// Part of an output.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub pixels: Range<usize>,
+    pub channel: usize,
+    pub channels: usize,
+}
+
 impl Epilogue {
+    /// Brings a part of the output and the residual near, so that the commit is short.
+    #[inline]
+    pub(super) fn prefetch(&self, part: &Part) {
+        for pixel in part.pixels.clone() {
+            for channel in (part.channel..part.channel + part.channels).step_by(LINE) {
+                simd::prefetch_to_write(self.output.at(pixel, channel));
+                if let Some(residual) = &self.residual {
+                    simd::prefetch_to_read(residual.at(pixel, channel));
+                }
+            }
+        }
+    }
+
     /// Writes the part of the output that `sums` are of.
     ///
     /// # Safety

@@ -100,8 +100,8 @@ impl Plan {
         let columns = self.block_outputs.min(self.outputs.next_multiple_of(COLUMNS)) as f64;
         let depth = depth as f64;
         let block = START
-            + rows * columns * (depth / SPEED + SUM)
-            + depth * (columns * WEIGHT + rows * INPUT)
+            + rows * columns * (depth / SPEED + tune("REEF_S", SUM))
+            + depth * (columns * tune("REEF_W", WEIGHT) + rows * tune("REEF_I", INPUT))
             + if rows * columns * depth / SPEED > LONGEST { LONGEST } else { 0.0 };
         let rounds = |units: usize| self.blocks().div_ceil(units) as f64 * units as f64;
         block * (rounds(2) + rounds(4) + rounds(8))
@@ -118,4 +118,8 @@ impl Plan {
             outputs: cut(column, self.block_outputs, self.outputs),
         }
     }
+}
+
+fn tune(name: &str, or: f64) -> f64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(or)
 }
