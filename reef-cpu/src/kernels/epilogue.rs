@@ -1,11 +1,8 @@
 //! The commit of a block: sums become outputs.
 
 use super::operand::Operand;
-use super::simd::{self, widest};
+use super::simd::widest;
 use std::ops::Range;
-
-/// Floats of a cache line.
-const LINE: usize = 16;
 
 /// Adds bias and residual, applies ReLU, writes the output.
 #[derive(Debug)]
@@ -31,26 +28,13 @@ pub(super) struct Sums<'a> {
     pub bias: &'a [f32],
 }
 
-/// Part of an output.
-#[derive(Debug, Clone)]
-pub(super) struct Part {
-    pub pixels: Range<usize>,
-    pub channel: usize,
-    pub channels: usize,
-}
-
 impl Epilogue {
-    /// Brings a part of the output and the residual near, so that the commit is short.
+    /// What a commit from `channel` of `pixel` on touches: output and residual, or output twice.
     #[inline]
-    pub(super) fn prefetch(&self, part: &Part) {
-        for pixel in part.pixels.clone() {
-            for channel in (part.channel..part.channel + part.channels).step_by(LINE) {
-                simd::prefetch_to_write(self.output.at(pixel, channel));
-                if let Some(residual) = &self.residual {
-                    simd::prefetch_to_read(residual.at(pixel, channel));
-                }
-            }
-        }
+    pub(super) fn touches(&self, pixel: usize, channel: usize) -> [*const f32; 2] {
+        let output = self.output.at(pixel, channel);
+        let residual = self.residual.as_ref().map_or(output, |from| from.at(pixel, channel));
+        [output, residual]
     }
 
     /// Writes the part of the output that `sums` are of.

@@ -1,7 +1,4 @@
-//! Plain loops, compiled for the widest vectors that the machine has, and hints to its caches.
-
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{_MM_HINT_ET1, _MM_HINT_T1, _mm_prefetch};
+//! Plain loops, compiled for the widest vectors that the machine has.
 
 /// Runs `body` with the widest vectors at hand.
 ///
@@ -33,28 +30,4 @@ fn avx512<R>(body: impl FnOnce() -> R) -> R {
 #[target_feature(enable = "avx2")]
 fn avx2<R>(body: impl FnOnce() -> R) -> R {
     body()
-}
-
-/// A hint that the line at `at` will be read.
-#[inline]
-pub(super) fn prefetch_to_read(at: *const f32) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 machine has SSE, and a hint may point anywhere.
-    unsafe {
-        _mm_prefetch::<_MM_HINT_T1>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
-}
-
-/// A hint that the line at `at` will be written.
-#[inline]
-pub(super) fn prefetch_to_write(at: *const f32) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: as above; machines without the instruction take it for a no-op.
-    unsafe {
-        _mm_prefetch::<_MM_HINT_ET1>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }

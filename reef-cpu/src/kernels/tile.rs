@@ -34,8 +34,22 @@ pub(super) struct Tile {
     pub depth: usize,
     /// Whether to forget what was in `sums` rather than add to it.
     pub fresh: bool,
-    /// What will be read next, `depth` rows of 16 floats: a hint, never read.
+    /// What will be needed later.
+    pub hints: Hints,
+}
+
+/// What a tile's product brings near meanwhile, a line now and then so that the misses overlap with
+/// its work. Nothing is read or written there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hints {
+    /// Read soon: `depth` lines.
     pub next: *const f32,
+    /// Written later: a panel's lines of `rows` rows.
+    pub output: *const f32,
+    /// Read later: as many.
+    pub residual: *const f32,
+    /// Floats from a row of both to the next.
+    pub pitch: usize,
 }
 
 impl Tile {
@@ -90,8 +104,9 @@ impl Tile {
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    use super::{COLUMNS, Tile};
+    use super::{COLUMNS, Hints, Tile};
     use std::arch::x86_64::*;
+    use std::ops::Range;
 
     /// Floats of a vector.
     const LANES: usize = 16;
@@ -142,8 +157,33 @@ mod avx512 {
                 }
             }
         }
-        for k in 0..tile.depth {
-            _mm_prefetch::<_MM_HINT_T0>(tile.next.wrapping_add(k * LANES).cast());
+        let steps = tile.depth / R;
+        for r in 0..R {
+            hint::<V>(&tile.hints, r);
+            let end = if r + 1 < R { (r + 1) * steps } else { tile.depth };
+            // SAFETY: the caller's promise, and these are some of the `depth` terms.
+            unsafe { add_terms(&mut sums, tile, r * steps..end) };
+        }
+        for (r, row) in sums.iter().enumerate() {
+            for (v, &sum) in row.iter().enumerate() {
+                // SAFETY: as for the loads above, and the sums are the caller's.
+                unsafe { _mm512_storeu_ps(tile.sums.add(r * tile.sums_pitch + v * LANES), sum) };
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`product`], for terms below `depth`.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn add_terms<const R: usize, const V: usize>(
+        sums: &mut [[__m512; V]; R],
+        tile: &Tile,
+        terms: Range<usize>,
+    ) {
+        for k in terms {
+            _mm_prefetch::<_MM_HINT_T0>(tile.hints.next.wrapping_add(k * LANES).cast());
             let mut b = [_mm512_setzero_ps(); V];
             for (v, b) in b.iter_mut().enumerate() {
                 // SAFETY: `b` has `depth` rows of `COLUMNS`.
@@ -157,11 +197,16 @@ mod avx512 {
                 }
             }
         }
-        for (r, row) in sums.iter().enumerate() {
-            for (v, &sum) in row.iter().enumerate() {
-                // SAFETY: as for the loads above, and the sums are the caller's.
-                unsafe { _mm512_storeu_ps(tile.sums.add(r * tile.sums_pitch + v * LANES), sum) };
-            }
+    }
+
+    /// Brings row `r` of the output and the residual into the L2 cache.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn hint<const V: usize>(hints: &Hints, r: usize) {
+        for v in 0..V {
+            let at = r * hints.pitch + v * LANES;
+            _mm_prefetch::<_MM_HINT_ET1>(hints.output.wrapping_add(at).cast());
+            _mm_prefetch::<_MM_HINT_T1>(hints.residual.wrapping_add(at).cast());
         }
     }
 }
@@ -191,7 +236,12 @@ mod tests {
                             columns,
                             depth,
                             fresh,
-                            next: b.as_ptr(),
+                            hints: Hints {
+                                next: b.as_ptr(),
+                                output: b.as_ptr(),
+                                residual: b.as_ptr(),
+                                pitch: 0,
+                            },
                         };
                         // SAFETY: the three vectors are as large as the tile says.
                         unsafe { if fast { tile.multiply() } else { tile.multiply_portably() } };

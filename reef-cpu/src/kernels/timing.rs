@@ -5,7 +5,7 @@
 //! ```
 
 use super::reference::Random;
-use super::tile::{COLUMNS, ROWS, Tile};
+use super::tile::{COLUMNS, Hints, ROWS, Tile};
 use super::{Place, build, pack};
 use crate::kernel::{Block, RUN};
 use crate::{Buffer, Kernel, Outcome};
@@ -258,19 +258,19 @@ fn timing_of_a_tile() {
     if std::env::var_os("REEF_TIME").is_none() {
         return;
     }
-    let (a, b) = (vec![1.0; ROWS * 272], vec![1.0; COLUMNS * 512]);
+    let (a, b) = (vec![1.0; ROWS * 272], Buffer::zeroed(COLUMNS * 256 * 4).unwrap());
     let mut sums = vec![0.0; ROWS * COLUMNS];
     let tile = Tile {
         a: a.as_ptr(),
         a_pitch: 272,
-        b: b.as_ptr(),
+        b: b.as_ptr().cast(),
         sums: sums.as_mut_ptr(),
         sums_pitch: COLUMNS,
         rows: ROWS,
         columns: COLUMNS,
         depth: 256,
         fresh: true,
-        next: b.as_ptr(),
+        hints: Hints { next: a.as_ptr(), output: a.as_ptr(), residual: a.as_ptr(), pitch: 0 },
     };
     for portable in [false, true] {
         let mut best = Duration::MAX;
