@@ -9,6 +9,8 @@
 //! scratch memory, looks at the stop word every few microseconds, and touches its part of the output
 //! (disjoint from every other block's) only once nothing can stop it any more.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod conv;
 mod depthwise;
 mod epilogue;

@@ -8,6 +8,8 @@
 //! packed panel. With AVX-512, 14 rows of two vectors take 28 of the 32 registers, and a step of the
 //! sum is 28 multiply-adds for 16 loads, so the two multipliers and not the loads are the limit.
 
+#[cfg(target_arch = "x86_64")]
+use super::avx512;
 use gemm::Parallelism;
 
 /// Most rows of a tile.
@@ -98,115 +100,6 @@ impl Tile {
                 false,
                 Parallelism::None,
             );
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx512 {
-    use super::{COLUMNS, Hints, Tile};
-    use std::arch::x86_64::*;
-    use std::ops::Range;
-
-    /// Floats of a vector.
-    const LANES: usize = 16;
-
-    /// # Safety
-    ///
-    /// As [`Tile::multiply`](super::Tile::multiply).
-    #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn multiply(tile: &Tile) {
-        if tile.columns > LANES {
-            // SAFETY: the caller's promise.
-            unsafe { by_rows::<2>(tile) }
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { by_rows::<1>(tile) }
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As [`multiply`].
-    #[target_feature(enable = "avx512f")]
-    unsafe fn by_rows<const VECTORS: usize>(tile: &Tile) {
-        macro_rules! rows {
-            ($($rows:literal)*) => {
-                match tile.rows {
-                    // SAFETY: the caller's promise, and the tile has this many rows.
-                    $($rows => unsafe { product::<$rows, VECTORS>(tile) },)*
-                    rows => unreachable!("{rows} rows in a tile"),
-                }
-            };
-        }
-        rows!(1 2 3 4 5 6 7 8 9 10 11 12 13 14)
-    }
-
-    /// # Safety
-    ///
-    /// As [`multiply`], with `R` rows and `V` vectors per row.
-    #[target_feature(enable = "avx512f")]
-    unsafe fn product<const R: usize, const V: usize>(tile: &Tile) {
-        let mut sums = [[_mm512_setzero_ps(); V]; R];
-        if !tile.fresh {
-            for (r, row) in sums.iter_mut().enumerate() {
-                for (v, sum) in row.iter_mut().enumerate() {
-                    // SAFETY: `sums` has `R` rows of `COLUMNS`.
-                    *sum =
-                        unsafe { _mm512_loadu_ps(tile.sums.add(r * tile.sums_pitch + v * LANES)) };
-                }
-            }
-        }
-        let steps = tile.depth / R;
-        for r in 0..R {
-            hint::<V>(&tile.hints, r);
-            let end = if r + 1 < R { (r + 1) * steps } else { tile.depth };
-            // SAFETY: the caller's promise, and these are some of the `depth` terms.
-            unsafe { add_terms(&mut sums, tile, r * steps..end) };
-        }
-        for (r, row) in sums.iter().enumerate() {
-            for (v, &sum) in row.iter().enumerate() {
-                // SAFETY: as for the loads above, and the sums are the caller's.
-                unsafe { _mm512_storeu_ps(tile.sums.add(r * tile.sums_pitch + v * LANES), sum) };
-            }
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As [`product`], for terms below `depth`.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn add_terms<const R: usize, const V: usize>(
-        sums: &mut [[__m512; V]; R],
-        tile: &Tile,
-        terms: Range<usize>,
-    ) {
-        for k in terms {
-            _mm_prefetch::<_MM_HINT_T0>(tile.hints.next.wrapping_add(k * LANES).cast());
-            let mut b = [_mm512_setzero_ps(); V];
-            for (v, b) in b.iter_mut().enumerate() {
-                // SAFETY: `b` has `depth` rows of `COLUMNS`.
-                *b = unsafe { _mm512_loadu_ps(tile.b.add(k * COLUMNS + v * LANES)) };
-            }
-            for (r, row) in sums.iter_mut().enumerate() {
-                // SAFETY: `a` has `R` rows of `depth`.
-                let a = _mm512_set1_ps(unsafe { *tile.a.add(r * tile.a_pitch + k) });
-                for (sum, b) in row.iter_mut().zip(b) {
-                    *sum = _mm512_fmadd_ps(a, b, *sum);
-                }
-            }
-        }
-    }
-
-    /// Brings row `r` of the output and the residual into the L2 cache.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn hint<const V: usize>(hints: &Hints, r: usize) {
-        for v in 0..V {
-            let at = r * hints.pitch + v * LANES;
-            _mm_prefetch::<_MM_HINT_ET1>(hints.output.wrapping_add(at).cast());
-            _mm_prefetch::<_MM_HINT_T1>(hints.residual.wrapping_add(at).cast());
         }
     }
 }
