@@ -79,7 +79,7 @@ impl Conv {
         let depth = shape.depth.div_ceil(shape.depth.div_ceil(CHUNK)).next_multiple_of(16);
         let chunks = gather.chunks(op, depth);
         Ok(Self {
-            plan: Plan::new(epilogue.output.pixels(), shape, op.groups),
+            plan: Plan::new(epilogue.output.pixels(), shape, op.groups, !reads_in_place(op)),
             gathered_pitch: if reads_in_place(op) { 0 } else { depth + 16 },
             group_inputs: op.input.channels / op.groups,
             constants: Constants::new(constants),

@@ -1,7 +1,7 @@
-//! Times the layers of ResNet-50 on two units, if asked to:
+//! Times the layers of ResNet-50 on as many units as `REEF_TIME` says, if it is set:
 //!
 //! ```text
-//! REEF_TIME=1 cargo test --release -p reef-cpu timing -- --nocapture --test-threads=1
+//! REEF_TIME=2 cargo test --release -p reef-cpu --lib timing -- --nocapture --test-threads=1
 //! ```
 
 use super::reference::Random;
@@ -16,7 +16,6 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-const UNITS: usize = 2;
 const ROUNDS: usize = 30;
 
 thread_local! {
@@ -157,6 +156,7 @@ struct Run<'a> {
     next: Vec<AtomicU32>,
     barrier: Barrier,
     probe: bool,
+    units: u32,
 }
 
 impl Run<'_> {
@@ -188,7 +188,7 @@ impl Run<'_> {
     fn meet(&self, next: &AtomicU32, blocks: u32) {
         next.fetch_add(1 << 16, Ordering::AcqRel);
         let mut spins = 0;
-        while next.load(Ordering::Acquire) >> 16 < UNITS as u32 {
+        while next.load(Ordering::Acquire) >> 16 < self.units {
             std::hint::spin_loop();
             spins += 1;
             if spins > 2000 {
@@ -202,7 +202,8 @@ impl Run<'_> {
 /// For each layer, its time and its longest time without a look.
 fn round(layers: &[Layer], scratch: &mut [Vec<f32>], probe: bool) -> Vec<(Duration, Duration)> {
     let next = layers.iter().map(|_| AtomicU32::new(0)).collect();
-    let run = Run { layers, next, barrier: Barrier::new(UNITS), probe };
+    let units = scratch.len();
+    let run = Run { layers, next, barrier: Barrier::new(units), probe, units: units as u32 };
     let units: Vec<_> = std::thread::scope(|scope| {
         let units: Vec<_> =
             scratch.iter_mut().map(|scratch| scope.spawn(|| run.unit(scratch))).collect();
@@ -216,13 +217,16 @@ fn round(layers: &[Layer], scratch: &mut [Vec<f32>], probe: bool) -> Vec<(Durati
     (0..layers.len()).map(layer).collect()
 }
 
+/// How many units to time, if any.
+fn asked() -> Option<usize> {
+    std::env::var("REEF_TIME").ok()?.parse().ok()
+}
+
 #[test]
 fn timing_of_resnet50() {
-    if std::env::var_os("REEF_TIME").is_none() {
-        return;
-    }
+    let Some(units) = asked() else { return };
     let layers = resnet50();
-    let mut scratch = vec![Vec::new(); UNITS];
+    let mut scratch = vec![Vec::new(); units];
     let rounds = |probe, scratch: &mut [Vec<f32>]| -> Vec<Vec<(Duration, Duration)>> {
         (0..ROUNDS).map(|_| round(&layers, scratch, probe)).collect()
     };
@@ -248,14 +252,14 @@ fn timing_of_resnet50() {
     totals.sort_by(f64::total_cmp);
     let [best, median] = [totals[0], totals[ROUNDS / 2]];
     println!(
-        "ResNet-50 on {UNITS} units: p50 {median:.2} ms, best {best:.2} ms of {ROUNDS} rounds"
+        "ResNet-50 on {units} units: p50 {median:.2} ms, best {best:.2} ms of {ROUNDS} rounds"
     );
 }
 
 /// The fastest that a convolution could be, and what it would be with the portable product.
 #[test]
 fn timing_of_a_tile() {
-    if std::env::var_os("REEF_TIME").is_none() {
+    if asked().is_none() {
         return;
     }
     let (a, b) = (vec![1.0; ROWS * 272], Buffer::zeroed(COLUMNS * 256 * 4).unwrap());
