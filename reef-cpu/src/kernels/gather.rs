@@ -1,6 +1,6 @@
 //! Windows of a picture as rows of a matrix, a block's share at a time.
 //!
-//! Row `p` holds what output pixel `p` sees, in the order in which [`pack`](super::pack) put the
+//! Row `p` holds what output pixel `p` sees, in the order in which [`pack`](mod@super::pack) put the
 //! weights. That order follows memory, so a row is a few runs:
 //!
 //! ```text

@@ -74,7 +74,7 @@ pub(crate) fn build(
     Ok(vec![launch])
 }
 
-/// The packed constants, which are as long as [`pack`] made them, or an empty buffer.
+/// The packed constants, which are as long as [`pack()`] made them, or an empty buffer.
 fn check_constants(op: &Op, constants: Option<Buffer>) -> Result<Buffer> {
     let have = constants.as_ref().map_or(0, Buffer::bytes);
     let want = pack::packed_len(op)? * size_of::<f32>();

@@ -72,7 +72,7 @@ impl Plan {
 
     /// A plan for work along the channels that looks at `window` inputs per output.
     pub(super) fn elementwise(pixels: usize, channels: usize, window: usize) -> Self {
-        Self::rows(pixels, channels, (ELEMENTS / window).clamp(1, MOST_SUMS))
+        Self::rows(pixels, channels, (ELEMENTS / window).clamp(1, MOST_SUMS / 2))
     }
 
     /// A plan with blocks of at most about `most` outputs, and eight of them if there is enough.

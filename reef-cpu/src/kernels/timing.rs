@@ -10,7 +10,7 @@ use super::{Place, build, pack};
 use crate::kernel::{Block, RUN};
 use crate::{Buffer, Kernel, Outcome};
 use reef_core::Args;
-use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, Tensor, Window};
+use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
 use std::cell::Cell;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -82,6 +82,10 @@ fn place(tensor: &Tensor) -> Place {
 }
 
 impl Network {
+    fn new(input: Tensor) -> Self {
+        Self { layers: Vec::new(), random: Random::new(50), last: (place(&input), input) }
+    }
+
     fn push(&mut self, op: Op, residual: Option<Place>) {
         let [weights, bias] = op.constants().map(|len| self.random.floats(len));
         let weights: Vec<_> = weights.iter().map(|weight| weight * 0.03).collect();
@@ -135,8 +139,7 @@ impl Network {
 /// The torchvision shape: strides are in the 3×3 convolutions.
 fn resnet50() -> Vec<Layer> {
     let image = Tensor::new(Layout::Nchw, [1, 3, 224, 224]);
-    let input = (place(&image), image);
-    let mut net = Network { layers: Vec::new(), random: Random::new(50), last: input };
+    let mut net = Network::new(image);
     net.conv(64, 7, 2, None, true);
     net.pool(PoolKind::Max, Window { size: [3; 2], stride: [2; 2], padding: [1; 2] });
     for (channels, blocks, stride) in [(64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)] {
@@ -225,12 +228,39 @@ fn asked() -> Option<usize> {
 #[test]
 fn timing_of_resnet50() {
     let Some(units) = asked() else { return };
-    let layers = resnet50();
+    let totals = report(&resnet50(), units);
+    let [best, median] = [totals[0], totals[ROUNDS / 2]];
+    println!(
+        "ResNet-50 on {units} units: p50 {median:.2} ms, best {best:.2} ms of {ROUNDS} rounds"
+    );
+}
+
+/// What other networks have: grouped and depthwise convolutions, affine maps, means.
+#[test]
+fn timing_of_other_layers() {
+    let Some(units) = asked() else { return };
+    let image = Tensor::new(Layout::Native, [1, 256, 56, 56]);
+    let window = Window { size: [3; 2], stride: [1; 2], padding: [1; 2] };
+    let mut net = Network::new(image);
+    let map = ScaleShift { input: image, output: image, relu: true };
+    net.push(Op::ScaleShift(map), None);
+    for groups in [256, 8] {
+        let (input, output) = (image, image);
+        let op = Conv2d { input, output, window, groups, residual: false, relu: true };
+        net.push(Op::Conv2d(op), None);
+    }
+    net.pool(PoolKind::Average, window);
+    net.pool(PoolKind::Max, window);
+    report(&net.layers, units);
+}
+
+/// Prints every layer's best time; gives the milliseconds of all rounds, in ascending order.
+fn report(layers: &[Layer], units: usize) -> Vec<f64> {
     let mut scratch = vec![Vec::new(); units];
-    let rounds = |probe, scratch: &mut [Vec<f32>]| -> Vec<Vec<(Duration, Duration)>> {
-        (0..ROUNDS).map(|_| round(&layers, scratch, probe)).collect()
+    let mut rounds = |probe| -> Vec<Vec<(Duration, Duration)>> {
+        (0..ROUNDS).map(|_| round(layers, &mut scratch, probe)).collect()
     };
-    let (timed, probed) = (rounds(false, &mut scratch), rounds(true, &mut scratch));
+    let (timed, probed) = (rounds(false), rounds(true));
     for (i, layer) in layers.iter().enumerate() {
         let time = timed.iter().map(|round| round[i].0).min().unwrap();
         let mut looks: Vec<_> = probed.iter().map(|round| round[i].1).collect();
@@ -245,15 +275,12 @@ fn timing_of_resnet50() {
             looks[ROUNDS / 2].as_secs_f64() * 1e6,
         );
     }
-    let mut totals: Vec<f64> = timed
-        .iter()
-        .map(|round| round.iter().map(|layer| layer.0.as_secs_f64() * 1e3).sum())
-        .collect();
+    let total = |round: &Vec<(Duration, Duration)>| {
+        round.iter().map(|layer| layer.0.as_secs_f64() * 1e3).sum::<f64>()
+    };
+    let mut totals: Vec<f64> = timed.iter().map(total).collect();
     totals.sort_by(f64::total_cmp);
-    let [best, median] = [totals[0], totals[ROUNDS / 2]];
-    println!(
-        "ResNet-50 on {units} units: p50 {median:.2} ms, best {best:.2} ms of {ROUNDS} rounds"
-    );
+    totals
 }
 
 /// The fastest that a convolution could be, and what it would be with the portable product.
