@@ -14,7 +14,7 @@ use measure::{Bench, Outcome};
 use reef::PreemptLevel;
 use reef::op::Operators;
 use reef::scheduler::{self, Reef, Scheduler};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(clap::Args)]
@@ -96,6 +96,7 @@ impl reef::Visit for Demo<'_> {
         let bar = progress(args, plans.len());
         bar.set_message("loading networks");
         let networks = load::networks(&device, &args.rt, &args.be, picture, &bar)?;
+        make_folder(&args.out)?;
         let mut bench = Bench::new(&device, networks, Duration::from_secs_f64(args.seconds))?;
         let mut outcomes = Vec::new();
         for plan in plans {
@@ -106,6 +107,12 @@ impl reef::Visit for Demo<'_> {
         bar.finish_and_clear();
         finish(args, &device, &bench, &outcomes)
     }
+}
+
+/// Makes the folder for the results before anything long begins.
+fn make_folder(out: &Path) -> Result<()> {
+    let wrong = |error| Usage(format!("--out {}: {error}", out.display()));
+    Ok(std::fs::create_dir_all(out).map_err(wrong)?)
 }
 
 /// One measurement.
@@ -153,9 +160,7 @@ fn finish<D: Operators>(
     bench: &Bench<'_, D>,
     outcomes: &[(String, Outcome)],
 ) -> Result<()> {
-    let out = &args.out;
-    std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    let (plot, trace) = (out.join("latency.svg"), out.join("trace.json"));
+    let [plot, trace] = ["latency.svg", "trace.json"].map(|name| args.out.join(name));
     report::plot(&plot, outcomes).with_context(|| plot.display().to_string())?;
     let spans = bench.trace();
     crate::trace::write(&trace, &device.info().name, spans)
