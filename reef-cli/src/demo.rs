@@ -7,7 +7,7 @@ mod load;
 mod measure;
 mod report;
 
-use crate::Usage;
+use crate::{Usage, print};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use measure::{Bench, Outcome};
@@ -166,17 +166,15 @@ fn finish<D: Operators>(
     crate::trace::write(&trace, &device.info().name, spans)
         .with_context(|| trace.display().to_string())?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report::json(bench, outcomes))?);
-        return Ok(());
+        return print(serde_json::to_string_pretty(&report::json(bench, outcomes))?);
     }
-    println!("{}", report::header(args, device, bench));
-    println!("{}\n", report::schedulers(outcomes));
-    println!("{}\n", report::levels(outcomes));
-    println!("latency plot  {}", plot.display());
-    println!(
+    print(report::header(args, device, bench))?;
+    print(format_args!("{}\n", report::schedulers(outcomes)))?;
+    print(format_args!("{}\n", report::levels(outcomes)))?;
+    print(format_args!("latency plot  {}", plot.display()))?;
+    print(format_args!(
         "trace         {} ({} blocks; open it in ui.perfetto.dev)",
         trace.display(),
         spans.len()
-    );
-    Ok(())
+    ))
 }

@@ -249,3 +249,13 @@ fn devices_and_models_are_listed() {
     let names: Vec<_> = models.lines().filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(names, reef::models::NAMES);
 }
+
+/// As in `reef model list | head -1`.
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let reef = env!("CARGO_BIN_EXE_reef");
+    let output = Command::new(reef).args(["model", "list"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+}
