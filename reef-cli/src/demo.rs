@@ -7,14 +7,14 @@ mod load;
 mod measure;
 mod report;
 
-use crate::Usage;
+use crate::{Usage, print};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use measure::{Bench, Outcome};
 use reef::PreemptLevel;
 use reef::op::Operators;
 use reef::scheduler::{self, Reef, Scheduler};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(clap::Args)]
@@ -96,6 +96,7 @@ impl reef::Visit for Demo<'_> {
         let bar = progress(args, plans.len());
         bar.set_message("loading networks");
         let networks = load::networks(&device, &args.rt, &args.be, picture, &bar)?;
+        make_folder(&args.out)?;
         let mut bench = Bench::new(&device, networks, Duration::from_secs_f64(args.seconds))?;
         let mut outcomes = Vec::new();
         for plan in plans {
@@ -106,6 +107,12 @@ impl reef::Visit for Demo<'_> {
         bar.finish_and_clear();
         finish(args, &device, &bench, &outcomes)
     }
+}
+
+/// Makes the folder for the results before anything long begins.
+fn make_folder(out: &Path) -> Result<()> {
+    let wrong = |error| Usage(format!("--out {}: {error}", out.display()));
+    Ok(std::fs::create_dir_all(out).map_err(wrong)?)
 }
 
 /// One measurement.
@@ -153,25 +160,21 @@ fn finish<D: Operators>(
     bench: &Bench<'_, D>,
     outcomes: &[(String, Outcome)],
 ) -> Result<()> {
-    let out = &args.out;
-    std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    let (plot, trace) = (out.join("latency.svg"), out.join("trace.json"));
+    let [plot, trace] = ["latency.svg", "trace.json"].map(|name| args.out.join(name));
     report::plot(&plot, outcomes).with_context(|| plot.display().to_string())?;
     let spans = bench.trace();
     crate::trace::write(&trace, &device.info().name, spans)
         .with_context(|| trace.display().to_string())?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report::json(bench, outcomes))?);
-        return Ok(());
+        return print(serde_json::to_string_pretty(&report::json(bench, outcomes))?);
     }
-    println!("{}", report::header(args, device, bench));
-    println!("{}\n", report::schedulers(outcomes));
-    println!("{}\n", report::levels(outcomes));
-    println!("latency plot  {}", plot.display());
-    println!(
+    print(report::header(args, device, bench))?;
+    print(format_args!("{}\n", report::schedulers(outcomes)))?;
+    print(format_args!("{}\n", report::levels(outcomes)))?;
+    print(format_args!("latency plot  {}", plot.display()))?;
+    print(format_args!(
         "trace         {} ({} blocks; open it in ui.perfetto.dev)",
         trace.display(),
         spans.len()
-    );
-    Ok(())
+    ))
 }

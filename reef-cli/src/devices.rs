@@ -1,5 +1,6 @@
 //! `reef devices`.
 
+use crate::print;
 use anyhow::Result;
 use serde_json::json;
 
@@ -20,20 +21,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 Err(error) => json!({ "backend": backend, "error": error.to_string() }),
             })
             .collect();
-        println!("{}", serde_json::to_string_pretty(&rows)?);
-        return Ok(());
+        return print(serde_json::to_string_pretty(&rows)?);
     }
     for (backend, found) in devices {
         match found {
-            Ok(devices) => devices
-                .iter()
-                .enumerate()
-                .for_each(|(ordinal, device)| println!("{backend}:{ordinal}  {device}")),
-            Err(error) => println!("{backend}    none: {error}"),
+            Ok(devices) => {
+                for (ordinal, device) in devices.iter().enumerate() {
+                    print(format_args!("{backend}:{ordinal}  {device}"))?;
+                }
+            }
+            Err(error) => print(format_args!("{backend}    none: {error}"))?,
         }
     }
     for (backend, path) in reef::kernel_compilers() {
-        println!("{backend} kernels can be compiled with {path}");
+        print(format_args!("{backend} kernels can be compiled with {path}"))?;
     }
     Ok(())
 }

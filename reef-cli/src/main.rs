@@ -8,8 +8,11 @@ mod model;
 mod picture;
 mod trace;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 use reef::models;
+use std::fmt::{self, Display};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -39,11 +42,23 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("reef: {error:#}");
             ExitCode::from(if is_input(&error) { 2 } else { 1 })
         }
     }
+}
+
+/// Prints a line on stdout.
+fn print(line: impl Display) -> anyhow::Result<()> {
+    writeln!(io::stdout(), "{line}").context("stdout")
+}
+
+/// Whether the one who reads our output has seen enough, as `head` does.
+fn is_unread(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<io::Error>();
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Whether whoever typed the command can mend the error.
@@ -69,8 +84,8 @@ fn is_asked(error: &reef::Error) -> bool {
 #[derive(Debug)]
 struct Usage(String);
 
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }

@@ -1,5 +1,6 @@
 //! `reef model`.
 
+use crate::print;
 use anyhow::Result;
 use reef::models::{self, ScheduleGraph, param::Params, profile::Latencies};
 use std::path::PathBuf;
@@ -35,30 +36,32 @@ fn list() -> Result<()> {
         let parameters = model.parameters() as f64 / 1e6;
         let steps = model.graph().steps.len();
         let size = model.input().height;
-        println!("{name:<13} {size}x{size}  {steps:>3} steps  {parameters:>5.1} M parameters");
+        print(format_args!(
+            "{name:<13} {size}x{size}  {steps:>3} steps  {parameters:>5.1} M parameters"
+        ))?;
     }
     Ok(())
 }
 
 fn check(path: &PathBuf, param: Option<&PathBuf>, profile: Option<&PathBuf>) -> Result<()> {
     let graph = ScheduleGraph::load(path)?;
-    println!(
+    print(format_args!(
         "{}: {} launches of {} kernels, {} storages, {} bytes",
         path.display(),
         graph.steps.len(),
         graph.kernels().len(),
         graph.storages.len(),
         graph.bytes()
-    );
+    ))?;
     if let Some(path) = param {
         let params = Params::load(path)?;
         let file = path.display().to_string();
         params.check(&graph).map_err(|problem| models::Error::Param { file, problem })?;
-        println!("{}: fits", path.display());
+        print(format_args!("{}: fits", path.display()))?;
     }
     if let Some(path) = profile {
         let profiles = Latencies::load(path)?.profiles_of(&graph);
-        println!("{}: latencies of {} kernels", path.display(), profiles.len());
+        print(format_args!("{}: latencies of {} kernels", path.display(), profiles.len()))?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ pub enum Error {
     Json {
         /// Path or name as given.
         file: String,
-        /// The reader's words, with line and column.
+        /// Where in the JSON, as `kernels[3].args[1]`, and the reader's words with line and column.
         why: String,
     },
     /// Well-formed JSON that is no schedule graph.

@@ -31,6 +31,7 @@ mod error;
 mod fold;
 mod hazard;
 mod inception;
+mod json;
 mod layers;
 mod measure;
 mod model;

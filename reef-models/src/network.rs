@@ -179,6 +179,11 @@ impl<D: Operators> Network<D> {
         self.memory.output_bytes / size_of::<f32>()
     }
 
+    /// Device memory of all activations, input and output aside; steps share its parts.
+    pub fn arena(&self) -> &D::Buffer {
+        &self.memory.arena
+    }
+
     /// Bytes of device memory for activations, input and output aside.
     pub fn arena_bytes(&self) -> usize {
         self.memory.plan.bytes

@@ -4,7 +4,7 @@
 //! registers, shared memory), may stand beside the times and is written when it is known.
 
 use crate::schedule::{ScheduleGraph, Work};
-use crate::{Error, Result};
+use crate::{Error, Result, json};
 use reef_core::dkp::{self, Resources};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -67,8 +67,7 @@ impl Latencies {
     ///
     /// `Json`.
     pub fn from_json(text: &str, file: &str) -> Result<Self> {
-        serde_json::from_str(text)
-            .map_err(|error| Error::Json { file: file.into(), why: error.to_string() })
+        json::parse(text, file)
     }
 
     /// The text that [`from_json`](Self::from_json) reads.
@@ -156,7 +155,10 @@ mod tests {
     fn an_error_names_the_file_and_the_place() {
         let text = r#"{"model_latency": 3, "kernel_latency": {"a": {"total_latency": -1}}}"#;
         let error = Latencies::from_json(text, "x.profile.json").unwrap_err().to_string();
-        assert!(error.starts_with("x.profile.json: invalid value: integer `-1`"), "{error}");
+        let start = "x.profile.json: kernel_latency.a.total_latency: invalid value: integer `-1`";
+        assert!(error.starts_with(start), "{error}");
         assert!(error.contains("line 1"), "{error}");
+        let error = Latencies::from_json("[]", "x").unwrap_err().to_string();
+        assert!(error.starts_with("x: invalid length 0"), "no place in the document: {error}");
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::schedule::{ElementType, KernelCall, ScheduleGraph, Step, Storage, Work};
 use crate::validate::Problem;
-use crate::{Error, Result};
+use crate::{Error, Result, json};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -59,9 +59,8 @@ impl ScheduleGraph {
     ///
     /// As [`load`](Self::load).
     pub fn from_json(text: &str, name: &str) -> Result<Self> {
-        let file: File = serde_json::from_str(text)
-            .map_err(|error| Error::Json { file: name.into(), why: error.to_string() })?;
-        file.graph(name)
+        json::parse::<File>(text, name)?
+            .graph(name)
             .and_then(|graph| graph.validate().map(|()| graph))
             .map_err(|(at, problem)| Error::Graph { file: name.into(), at, problem })
     }

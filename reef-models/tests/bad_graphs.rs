@@ -153,13 +153,37 @@ fn broken_json_is_one_clear_error() {
         let error = ScheduleGraph::from_json(&GOOD[..length], "bad.json").unwrap_err();
         assert!(matches!(error, Error::Json { .. }), "cut to {length}: {error}");
     }
-    let wrong = say("[0, 1, 2]", "[0, \"x\", 2]");
-    assert!(
-        wrong.starts_with("bad.json: invalid type: string \"x\", expected usize at line 9"),
-        "{wrong}"
-    );
-    assert!(say("[0, 1, 2]", "[0, -1, 2]").contains("invalid value: integer `-1`"));
-    assert!(say("\"size\": 8, ", "").contains("missing field `size`"));
+    let after = ScheduleGraph::from_json(&format!("{GOOD} x"), "bad.json").unwrap_err();
+    assert!(after.to_string().starts_with("bad.json: trailing characters at line 14"), "{after}");
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_named_with_its_place() {
+    let table = [
+        (
+            "[0, 1, 2]",
+            "[0, \"x\", 2]",
+            "kernels[0].args[1]: invalid type: string \"x\", expected usize at line 9",
+        ),
+        (
+            "[0, 1, 2]",
+            "[0, -1, 2]",
+            "kernels[0].args[1]: invalid value: integer `-1`, expected usize at line 9",
+        ),
+        ("\"size\": 8, ", "", "storage[0]: missing field `size` at line 3"),
+        ("\"size\": 8", "\"size\": 0.5", "storage[0].size: invalid type: floating point `0.5`"),
+        ("[2, 1, 1, 4, 1, 1]", "{}", "kernels[0].launch_params: invalid type: map"),
+        ("\"multiply\": 4}", "\"multiply\": null}", "shared_memory.multiply: invalid type: null"),
+        (
+            "\"args\": [0, 1],",
+            "\"args\": 7,",
+            "args: invalid type: integer `7`, expected a sequence",
+        ),
+    ];
+    for (from, to, place) in table {
+        let error = say(from, to);
+        assert!(error.starts_with(&format!("bad.json: {place}")), "{error}");
+    }
 }
 
 #[test]

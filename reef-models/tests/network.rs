@@ -181,6 +181,9 @@ impl Device for Bench {
     fn info(&self) -> DeviceInfo {
         unimplemented!()
     }
+    fn clock(&self) -> Duration {
+        unimplemented!()
+    }
     fn alloc(&self, bytes: usize) -> Result<Bytes> {
         Ok(Arc::new(Mutex::new(vec![0; bytes])))
     }

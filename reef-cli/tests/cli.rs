@@ -1,0 +1,261 @@
+//! The command as people meet it: one clear line for bad input, and a demo that leaves its files.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What the files below describe: `output = a + b`.
+const GRAPH: &str = r#"{
+    "storage": [
+        {"name": "a", "size": 8, "stype": "float32"},
+        {"name": "b", "size": 8, "stype": "float32"},
+        {"name": "output", "size": 8, "stype": "float32"}
+    ],
+    "kernels": [{"name": "add", "launch_params": [2, 1, 1, 4, 1, 1], "args": [0, 1, 2]}],
+    "args": [0, 1],
+    "shared_memory": {"add": 4}
+}"#;
+
+fn reef(args: &[&str]) -> Output {
+    let reef = env!("CARGO_BIN_EXE_reef");
+    Command::new(reef).args(args).output().expect("the binary that this test was built with")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+/// Runs a command that must succeed and say nothing on stderr; returns what it printed.
+#[track_caller]
+fn prints(args: &[&str]) -> String {
+    let output = reef(args);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{args:?}");
+    text(&output.stdout).into()
+}
+
+/// Runs a command that must refuse its input in one line; returns the line without `reef: `.
+#[track_caller]
+fn refuses(args: &[&str]) -> String {
+    let output = reef(args);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
+    stderr.trim_end().strip_prefix("reef: ").unwrap_or_else(|| panic!("{stderr}")).into()
+}
+
+/// An empty folder for one test, removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("reef-cli-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("UTF-8").into()
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0); // it lies in the system's temporary folder
+    }
+}
+
+/// A parameter file of one tensor of eight values.
+fn param(name: &str) -> Vec<u8> {
+    let (entries, floats) = (1u64.to_le_bytes(), 8u64.to_le_bytes());
+    let parts = [&b"TVM_MODEL_PARAMS\0"[..], &entries, name.as_bytes(), b"\0", &floats, &[0; 32]];
+    parts.concat()
+}
+
+#[test]
+fn a_good_model_is_described() {
+    let folder = Folder::new("good");
+    let graph = folder.file("toy.json", GRAPH);
+    let param = folder.file("toy.param", param("b"));
+    let latency = r#"{"total_latency": 9, "latency": [9]}"#;
+    let profile = format!(r#"{{"model_latency": 9, "kernel_latency": {{"add": {latency}}}}}"#);
+    let profile = folder.file("toy.profile.json", profile);
+    let said = prints(&["model", "check", &graph, "--param", &param, "--profile", &profile]);
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            format!("{graph}: 1 launches of 1 kernels, 3 storages, 96 bytes"),
+            format!("{param}: fits"),
+            format!("{profile}: latencies of 1 kernels"),
+        ]
+    );
+}
+
+#[test]
+fn a_bad_graph_is_refused_in_one_line() {
+    let folder = Folder::new("graphs");
+    let missing = folder.path("missing.json");
+    assert!(
+        refuses(&["model", "check", &missing]).starts_with(&format!("{missing}: No such file"))
+    );
+    let cut = folder.file("cut.json", &GRAPH[..100]);
+    assert!(refuses(&["model", "check", &cut]).starts_with(&format!("{cut}: ")));
+    let index = folder.file("index.json", GRAPH.replace("[0, 1, 2]", "[0, 7, 2]"));
+    let said = refuses(&["model", "check", &index]);
+    assert_eq!(said, format!("{index}: kernels[0].args[1]: storage 7 of 3"));
+    let kind = folder.file("type.json", GRAPH.replace("[0, 1, 2]", "[0, \"b\", 2]"));
+    let said = refuses(&["model", "check", &kind]);
+    assert!(said.starts_with(&format!("{kind}: kernels[0].args[1]: invalid type")), "{said}");
+    let bytes = folder.file("bytes.json", [0xff, 0xfe, 0]);
+    assert!(refuses(&["model", "check", &bytes]).starts_with(&format!("{bytes}: ")));
+    assert!(refuses(&["model", "check", &folder.path("")]).contains("directory"));
+}
+
+#[test]
+fn bad_weights_and_profiles_are_refused_in_one_line() {
+    let folder = Folder::new("params");
+    let graph = folder.file("toy.json", GRAPH);
+    let check = |what: &str, file: &str| refuses(&["model", "check", &graph, what, file]);
+    let magic = folder.file("magic.param", b"PK\x03\x04\nnot weights at all");
+    assert!(check("--param", &magic).starts_with(&format!("{magic}: no parameter file")));
+    let whole = param("b");
+    for length in (0..whole.len()).step_by(8) {
+        let cut = folder.file("cut.param", &whole[..length]);
+        assert!(check("--param", &cut).starts_with(&format!("{cut}: ")));
+    }
+    let other = folder.file("other.param", param("w"));
+    assert!(check("--param", &other).contains("\"w\" is no parameter of the graph"));
+    assert!(check("--param", &folder.path("missing.param")).contains("No such file"));
+    let profile = folder.file("x.profile.json", r#"{"model_latency": "9"}"#);
+    let said = check("--profile", &profile);
+    assert!(said.starts_with(&format!("{profile}: model_latency: invalid type: string")), "{said}");
+}
+
+#[test]
+fn a_bad_demo_is_refused_in_one_line() {
+    let folder = Folder::new("bad-demo");
+    let out = folder.path("out");
+    let words = folder.file("words.jpg", "these are words\n");
+    let missing = folder.path("missing.jpg");
+    let table: [(&[&str], &str); 15] = [
+        (&["--device", "rocm"], "no backend \"rocm\" (have: cpu"),
+        (
+            &["--device", "cpu:0?units=0"],
+            "cpu: option units must be a number in 1..=256, got \"0\"",
+        ),
+        (&["--device", "cpu:0?cores=2"], "cpu: unknown option \"cores\""),
+        (&["--device", "cpu:99"], "no device cpu:99 (have: 0..8)"),
+        (&["--device", "cpu:x"], "device \"cpu:x\": the ordinal \"x\" is not a number"),
+        (&["--rt", "resnet19"], "no network \"resnet19\" (have: resnet18, "),
+        (&["--be", "resnet18,alexnet"], "no network \"alexnet\" (have: resnet18, "),
+        (&["--image", &words], &words),
+        (&["--image", &missing], &missing),
+        (&["--seconds", "0"], "--seconds must be "),
+        (&["--seconds", "nan"], "--seconds must be "),
+        (&["--seconds", "1e9"], "--seconds must be "),
+        (&["--size", "5"], "resnet18: input size 5, possible are "),
+        (
+            &["--size", "18446744073709551615"],
+            "resnet18: input size 18446744073709551615, possible",
+        ),
+        (&["--out", &words], "--out "),
+    ];
+    let rest = [("--size", "64"), ("--be", "resnet18"), ("--out", &out), ("--seconds", "0.01")];
+    for (args, want) in table {
+        let rest = rest.iter().filter(|(name, _)| *name != args[0]);
+        let rest: Vec<&str> = rest.flat_map(|(name, value)| [*name, *value]).collect();
+        let said = refuses(&[&["demo"], args, &rest].concat());
+        assert!(said.starts_with(want), "{args:?}: {said}");
+    }
+    assert!(!Path::new(&out).exists(), "nothing is written before all is known to be right");
+}
+
+/// clap prints usage errors in its own words, with what would be right.
+#[test]
+fn usage_errors_name_what_is_possible() {
+    for (args, want) in [
+        (&["demo", "--level", "deepest"][..], "possible values: host-queue, device-queue, all"),
+        (&["demo", "--seconds", "soon"], "--seconds"),
+        (&["demo", "--size=-1"], "--size"),
+        (&["model", "chekc"], "check"),
+    ] {
+        let output = reef(args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.starts_with("error: ") && stderr.contains(want), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn the_demo_measures_and_leaves_a_plot_and_a_trace() {
+    let folder = Folder::new("demo");
+    let out = folder.path("new/out");
+    let be = "resnet18,densenet121";
+    let said = prints(&[
+        "demo",
+        "--seconds",
+        "0.2",
+        "--size",
+        "64",
+        "--rt",
+        "resnet18",
+        "--be",
+        be,
+        "--out",
+        &out,
+        "--json",
+    ]);
+    let report: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(
+        (&report["rt"], &report["be"]),
+        (&"resnet18".into(), &vec!["resnet18", "densenet121"].into())
+    );
+    let measurements = report["measurements"].as_array().unwrap();
+    let names: Vec<_> = measurements.iter().map(|m| m["name"].as_str().unwrap()).collect();
+    let want = "RT alone,BE alone,rt-only,sequential,streams,wait-based,reset,reef,\
+                level HostQueue,level DeviceQueue,level All";
+    assert_eq!(names.join(","), want);
+    for measurement in measurements {
+        let name = measurement["name"].as_str().unwrap();
+        let requests = measurement["rt_latency_us"]["count"].as_u64().unwrap();
+        assert_eq!(requests > 0, name != "BE alone", "{name}: {measurement}");
+        let rates = measurement["be_inferences_per_second"].as_array().unwrap();
+        assert_eq!(rates.len(), if name == "RT alone" { 0 } else { 2 }, "{name}");
+    }
+
+    let plot = std::fs::read_to_string(Path::new(&out).join("latency.svg")).unwrap();
+    assert!(plot.starts_with("<svg") && plot.trim_end().ends_with("</svg>"));
+    let trace = std::fs::read_to_string(Path::new(&out).join("trace.json")).unwrap();
+    let trace: Value = serde_json::from_str(&trace).expect("JSON");
+    let events = trace["traceEvents"].as_array().unwrap();
+    for class in ["RT", "BE"] {
+        assert!(events.iter().any(|event| event["cat"] == class), "no slice of {class}");
+    }
+}
+
+#[test]
+fn devices_and_models_are_listed() {
+    assert!(prints(&["devices"]).starts_with("cpu:0  software device, "));
+    let devices: Value = serde_json::from_str(&prints(&["devices", "--json"])).expect("JSON");
+    assert_eq!(devices[0]["backend"], "cpu");
+    assert_eq!(devices[0]["devices"].as_array().unwrap().len(), 1);
+    let models = prints(&["model", "list"]);
+    let names: Vec<_> = models.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(names, reef::models::NAMES);
+}
+
+/// As in `reef model list | head -1`.
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let reef = env!("CARGO_BIN_EXE_reef");
+    let output = Command::new(reef).args(["model", "list"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+}

@@ -1,0 +1,279 @@
+//! Real networks on the software device: right, and the same bit for bit whatever disturbs them.
+
+#[path = "networks/subject.rs"]
+mod subject;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use reef::cpu::Cpu;
+use reef::models::{Network, ScheduleGraph, Seeded, Weights, Work, build, measure};
+use reef::scheduler::{self, Reef, Scheduler};
+use reef::{
+    Args, ClientConfig, Command, Config, Device, Dispatcher, Launch, PreemptLevel, Seq, Stats,
+    Submitter, Task, VirtualQueue,
+};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use subject::{Subject, run_alone, submit};
+
+fn cpu(ordinal: usize, options: &str) -> Cpu {
+    Cpu::open(ordinal, options).unwrap()
+}
+
+// --- Right -----------------------------------------------------------------------------------------
+
+/// Largest difference from torch, as a part of the largest logit.
+const TOLERANCE: f32 = 1e-3;
+
+/// Runs the network of a golden file and compares its logits.
+fn agrees(name: &str, size: usize) {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("reef-models/golden");
+    let text = std::fs::read_to_string(golden.join(format!("{name}-{size}.json"))).unwrap();
+    let golden: Value = serde_json::from_str(&text).unwrap();
+    let want = golden["logits"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32);
+    let weights = Seeded(golden["seed"].as_u64().unwrap());
+
+    let device = cpu(0, "");
+    let model = build(name, Some(size), 1).unwrap();
+    let packed = Weights::pack(&device, &model, &weights).unwrap();
+    let network = Network::new(&device, &model, &packed).unwrap();
+    network.stage_input(&weights.input(network.input_len())).unwrap();
+    run_alone(&device, &network.inference());
+
+    let have = network.staged_output().unwrap();
+    assert_eq!(have.len(), want.len());
+    let largest = want.clone().fold(0f32, |max, logit| max.max(logit.abs()));
+    let worst = have.iter().zip(want).fold(0f32, |max, (a, b)| max.max((a - b).abs()));
+    println!("{name} at {size}: off by {:.1e} of the largest logit", worst / largest);
+    assert!(worst <= TOLERANCE * largest, "{name} at {size}: off by {worst} of {largest}");
+}
+
+#[test]
+fn small_pictures_give_torchs_logits() {
+    for (name, size) in [("resnet18", 64), ("resnet50", 64), ("densenet121", 64)] {
+        agrees(name, size);
+    }
+    agrees("inception_v3", 96);
+}
+
+#[test]
+fn full_pictures_give_torchs_logits() {
+    agrees("resnet50", 224);
+    agrees("densenet121", 224);
+}
+
+#[test]
+#[ignore = "many seconds, mostly to make up and pack the weights"]
+fn the_other_full_pictures_give_torchs_logits() {
+    for name in ["resnet18", "resnet152", "densenet201"] {
+        agrees(name, 224);
+    }
+    agrees("inception_v3", 299);
+}
+
+/// REEF's toy network, whose kernels every backend can have.
+#[test]
+fn the_mocked_kernel_adds_then_multiplies() {
+    let beside = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data"));
+    let data = std::env::var_os("REEF_DATA").map_or(beside, PathBuf::from);
+    if !data.is_dir() {
+        eprintln!("skipped: ../shared/data not found");
+        return;
+    }
+    let graph = ScheduleGraph::load(data.join("reef/mocked_kernel/mocked_kernel.json")).unwrap();
+    let n = graph.storages[0].elements;
+    assert_eq!(toy(&graph, &[vec![3.0; n], vec![3.0; n], vec![3.0; n]]), vec![18.0; n]);
+
+    let inputs = [1, 2, 3].map(|seed| Seeded(seed).input(n));
+    let [a, b, c] = &inputs;
+    // The second operand of each sum, and the first factor, count within the block of 128 threads.
+    let temp: Vec<f32> = (0..n).map(|i| b[i % 128] + a[i]).collect();
+    let want: Vec<f32> = (0..n).map(|i| temp[i % 128] * c[i]).collect();
+    assert_eq!(toy(&graph, &inputs), want);
+}
+
+/// The output of `graph` when the storages given from outside hold `inputs`.
+fn toy(graph: &ScheduleGraph, inputs: &[Vec<f32>; 3]) -> Vec<f32> {
+    let device = cpu(0, "units=2");
+    let buffers: Vec<_> = graph.storages.iter().map(|s| device.alloc(s.bytes()).unwrap()).collect();
+    for (&storage, input) in graph.given.iter().zip(inputs) {
+        let bytes: Vec<u8> = input.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        device.write(&buffers[storage], 0, &bytes).unwrap();
+    }
+    let launches = graph.steps.iter().map(|step| {
+        let Work::Kernel(call) = &step.work else { panic!("{step:?}") };
+        let args: Vec<u64> = call.args.iter().map(|&s| device.address(&buffers[s])).collect();
+        let kernel = device.kernel(&step.name).unwrap();
+        // SAFETY: `add` and `multiply` take these three storages, which hold a float for each thread
+        // of the grid and outlive the run.
+        Command::Launch(unsafe { Launch::new(kernel, call.grid, call.block, Args::new(&args)) })
+    });
+    run_alone(&device, &launches.collect::<Vec<_>>());
+    let output = graph.storage("output").unwrap();
+    let mut bytes = vec![0; graph.storages[output].bytes()];
+    device.read(&buffers[output], 0, &mut bytes).unwrap();
+    bytes.as_chunks::<4>().0.iter().map(|&word| f32::from_ne_bytes(word)).collect()
+}
+
+// --- The same, whatever is preempted when ------------------------------------------------------------
+
+/// REEF's own test of a network: an inference that is preempted at its `k`th launch and restored
+/// gives what an undisturbed one gives, for each `k`.
+struct Replay {
+    subject: Subject,
+    /// How long each launch takes alone.
+    times: Vec<Duration>,
+    submitter: Submitter<Cpu>,
+    queue: VirtualQueue<Cpu>,
+    rng: ChaCha8Rng,
+}
+
+impl Replay {
+    fn new(name: &str, size: usize) -> Self {
+        let device = cpu(0, "units=2");
+        let subject = Subject::load(&device, name, size);
+        let latencies = measure(&device, &subject.network).unwrap();
+        let micros = |name: &str| latencies.kernels[name].micros.into();
+        let names = subject.network.step_names().iter();
+        let times = names.map(|name| Duration::from_micros(micros(&name.launch))).collect();
+        let config = Config { level: PreemptLevel::All, ..Config::default() };
+        let (submitter, queue) = VirtualQueue::enable(&device, config).unwrap();
+        Self { subject, times, submitter, queue, rng: ChaCha8Rng::seed_from_u64(size as u64) }
+    }
+
+    /// Preempts launch `k` somewhere in its course, with up to three launches behind it.
+    fn at(&mut self, k: usize) {
+        let commands = self.subject.stage(k);
+        let begin = self.submitter.submitted().0;
+        let ahead = (k + 2 + self.rng.random_range(0..4)).min(commands.len());
+        submit(&mut self.submitter, &commands[..ahead]);
+        while self.submitter.completed() < Seq(begin + 1 + k as u64) {
+            thread::yield_now(); // until all launches before the `k`th have finished
+        }
+        let moment = Instant::now() + self.times[k].mul_f64(self.rng.random_range(0.0..1.2));
+        while Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+        self.queue.preempt(self.rng.random()).unwrap();
+        self.queue.restore().unwrap();
+        submit(&mut self.submitter, &commands[ahead..]);
+        self.submitter.wait(Seq(begin + commands.len() as u64 - 1)).unwrap();
+        self.subject.check(k, &format!("preempted at launch {k}"));
+    }
+}
+
+fn replay(name: &str, size: usize, every: usize) {
+    let mut replay = Replay::new(name, size);
+    let launches = replay.times.len();
+    let preempted = (0..launches).step_by(every).inspect(|&k| replay.at(k)).count();
+    let rerun = replay.queue.rerun();
+    println!("{name}@{size}: {preempted} preemptions, {rerun} launches ran again");
+    assert!(rerun * 10 > preempted as u64, "too few preemptions met running work: {rerun}");
+}
+
+/// What the tests below rely on.
+#[test]
+fn a_lost_launch_is_found() {
+    let device = cpu(0, "units=2");
+    let subject = Subject::load(&device, "resnet18", 64);
+    for k in 0..subject.network.commands().len() {
+        run_alone(&device, &subject.stage(k + 1)); // what is in memory before
+        let mut commands = subject.stage(k).to_vec();
+        commands.remove(1 + k);
+        run_alone(&device, &commands);
+        assert!(!subject.is_undisturbed(k), "launch {k}");
+    }
+}
+
+#[test]
+fn resnet18_can_be_preempted_at_every_launch() {
+    replay("resnet18", 64, 1);
+}
+
+#[test]
+fn densenet121_can_be_preempted_at_every_launch() {
+    replay("densenet121", 64, 1);
+}
+
+#[test]
+fn resnet152_can_be_preempted_at_every_seventh_launch() {
+    replay("resnet152", 64, 7);
+}
+
+// --- The same, beside others -------------------------------------------------------------------------
+
+/// Runs `rt` `turns` times beside `be`, whose clients each run at least twice, and checks all of them.
+fn beside(
+    device: &Cpu,
+    scheduler: Box<dyn Scheduler>,
+    rt: &Subject,
+    be: &[Subject],
+    turns: usize,
+) -> Stats {
+    let name = scheduler.name();
+    let dispatcher = Dispatcher::start(device, scheduler).unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for subject in be {
+            scope.spawn(|| {
+                let mut client = dispatcher.best_effort(ClientConfig::default()).unwrap();
+                let mut turn = 0;
+                while turn < 2 || !stop.load(Ordering::Acquire) {
+                    client.run(&subject.stage(turn)).unwrap();
+                    subject.check(turn, name);
+                    turn += 1;
+                }
+            });
+        }
+        let mut client = dispatcher.real_time().unwrap();
+        for turn in 0..turns {
+            thread::sleep(Duration::from_millis(2));
+            client.run(&Task::new(rt.stage(turn)).unwrap()).unwrap();
+            rt.check(turn, name);
+        }
+        stop.store(true, Ordering::Release);
+    });
+    let stats = dispatcher.stats();
+    assert_eq!(stats.rt_finished, turns as u64, "{name}");
+    println!("{name}: {stats:?}");
+    stats
+}
+
+#[test]
+fn every_scheduler_leaves_every_network_as_it_is() {
+    let device = cpu(0, "");
+    let rt = Subject::load(&device, "resnet18", 64).measured();
+    let be = [("densenet121", 64), ("resnet50", 64)];
+    let be = be.map(|(name, size)| Subject::load(&device, name, size).measured());
+    for name in scheduler::NAMES.into_iter().filter(|&name| name != "rt-only") {
+        beside(&device, scheduler::by_name(name).unwrap(), &rt, &be, 20);
+    }
+}
+
+/// On many units the launches of a small network leave some free, and REEF fills them.
+#[test]
+fn padding_changes_no_network() {
+    let device = cpu(0, "units=8&pin=0");
+    let rt = Subject::load(&device, "resnet18", 64).measured();
+    let be = [Subject::load(&device, "densenet121", 64).measured()];
+    let stats = beside(&device, Box::new(Reef::default()), &rt, &be, 20);
+    assert!(stats.padded_launches > 0, "{stats:?}");
+}
+
+#[test]
+fn two_devices_work_at_the_same_time() {
+    thread::scope(|scope| {
+        for ordinal in 0..2 {
+            scope.spawn(move || {
+                let device = cpu(ordinal, "units=1");
+                let rt = Subject::load(&device, "resnet18", 64);
+                let be = [Subject::load(&device, "resnet50", 64)];
+                let stats = beside(&device, Box::new(Reef::default()), &rt, &be, 20);
+                assert!(stats.preemptions > 0, "{stats:?}");
+            });
+        }
+    });
+}

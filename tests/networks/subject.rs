@@ -1,0 +1,91 @@
+//! A network on a device, two pictures for it, and what each leaves behind when nobody disturbs it.
+//!
+//! Turns alternate between the pictures, so a launch that did not run leaves what belongs to the
+//! other one and is found.
+
+use reef::cpu::Cpu;
+use reef::models::{Network, Seeded, Weights, build, measured};
+use reef::{Command, Config, Device, Submitter, VirtualQueue};
+use std::sync::Arc;
+
+pub(crate) struct Subject {
+    name: String,
+    device: Cpu,
+    pub(crate) network: Network<Cpu>,
+    turns: [Turn; 2],
+}
+
+struct Turn {
+    input: Vec<f32>,
+    left: Left,
+}
+
+/// What an inference leaves: the bits of the logits and of all activations.
+#[derive(PartialEq)]
+struct Left {
+    logits: Vec<u32>,
+    arena: Vec<u8>,
+}
+
+impl Subject {
+    /// Loads a network with made-up weights and runs each picture by itself.
+    pub(crate) fn load(device: &Cpu, name: &str, size: usize) -> Self {
+        let model = build(name, Some(size), 1).unwrap();
+        let weights = Weights::pack(device, &model, &Seeded(1)).unwrap();
+        let network = Network::new(device, &model, &weights).unwrap();
+        let turns = [1, 2].map(|seed| {
+            let input = Seeded(seed).input(network.input_len());
+            network.stage_input(&input).unwrap();
+            run_alone(device, &network.inference());
+            Turn { input, left: left(device, &network) }
+        });
+        assert!(turns[0].left.logits != turns[1].left.logits, "the pictures must differ");
+        Self { name: format!("{name}@{size}"), device: device.clone(), network, turns }
+    }
+
+    /// Attaches measured profiles, with which padding can plan.
+    pub(crate) fn measured(mut self) -> Self {
+        let profiles = measured(&self.device, &self.network).unwrap();
+        self.network = self.network.with_profiles(&profiles);
+        self
+    }
+
+    /// Puts the picture of `turn` where the next inference copies it from.
+    pub(crate) fn stage(&self, turn: usize) -> Arc<[Command<Cpu>]> {
+        self.network.stage_input(&self.turns[turn % 2].input).unwrap();
+        self.network.inference()
+    }
+
+    /// Whether the inference of `turn` left what it leaves undisturbed, bit for bit.
+    pub(crate) fn is_undisturbed(&self, turn: usize) -> bool {
+        left(&self.device, &self.network) == self.turns[turn % 2].left
+    }
+
+    /// Checks that the inference of `turn` left what it leaves undisturbed, bit for bit.
+    #[track_caller]
+    pub(crate) fn check(&self, turn: usize, what: &str) {
+        let (have, want) = (left(&self.device, &self.network), &self.turns[turn % 2].left);
+        assert!(have.logits == want.logits, "{}: {what}: other logits", self.name);
+        assert!(have.arena == want.arena, "{}: {what}: other activations", self.name);
+    }
+}
+
+/// Runs commands on a queue of their own.
+pub(crate) fn run_alone(device: &Cpu, commands: &[Command<Cpu>]) {
+    let (mut submitter, queue) = VirtualQueue::enable(device, Config::default()).unwrap();
+    submit(&mut submitter, commands);
+    queue.finish().unwrap();
+}
+
+pub(crate) fn submit(submitter: &mut Submitter<Cpu>, commands: &[Command<Cpu>]) {
+    for command in commands {
+        submitter.submit_blocking(command.clone()).unwrap();
+    }
+}
+
+fn left(device: &Cpu, network: &Network<Cpu>) -> Left {
+    let mut arena = vec![0; network.arena_bytes()];
+    device.read(network.arena(), 0, &mut arena).unwrap();
+    let logits = network.staged_output().unwrap().into_iter().map(f32::to_bits).collect();
+    Left { logits, arena }
+}
