@@ -1,0 +1,483 @@
+//! Defects found in review: each test fails (or runs out of time) while its defect is there.
+#![cfg(feature = "cpu")]
+
+use reef::cpu::{Cpu, Kernel, Outcome};
+use reef::dkp::{Padding, Profile, Resources};
+use reef::scheduler::{self, EarliestDeadline, Reef, WaitBased};
+use reef::{
+    Args, ClientConfig, Command, Config, Copy, Device, Dispatcher, Error, Launch, Priority, Queue,
+    Seq, Task, VirtualQueue,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Runs `body` on a thread of its own and fails if it takes more than 5 seconds.
+fn in_time(body: impl FnOnce() + Send + 'static) {
+    let (done, over) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        body();
+        let _ = done.send(());
+    });
+    match over.recv_timeout(Duration::from_secs(5)) {
+        Ok(()) => {}
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
+        Err(_) => std::panic::resume_unwind(thread.join().unwrap_err()),
+    }
+}
+
+fn cpu(options: &str) -> Cpu {
+    Cpu::open(0, options).unwrap()
+}
+
+fn launch(
+    blocks: u32,
+    body: impl Fn(&mut reef::cpu::Block<'_>) -> Outcome + Send + Sync + 'static,
+) -> Launch<Cpu> {
+    let kernel = Kernel::new("test", move |block, _| body(block));
+    // SAFETY: the kernel takes no arguments and touches no memory of the device.
+    unsafe { Launch::new(kernel, [blocks, 1, 1], [1, 1, 1], Args::new(&[])) }
+}
+
+fn busy(time: Duration) -> Launch<Cpu> {
+    launch(1, move |_| {
+        std::thread::sleep(time);
+        Outcome::Done
+    })
+}
+
+fn panicking() -> Launch<Cpu> {
+    launch(1, |_| panic!("on purpose"))
+}
+
+/// F1. As many host functions as the window holds, one after the other, and one more.
+#[test]
+fn host_functions_in_a_row() {
+    in_time(|| {
+        let device = cpu("units=1");
+        let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default()).unwrap();
+        queue.preempt(true).unwrap(); // so that the worker sees all of them at once
+        let count = Arc::new(AtomicU32::new(0));
+        for _ in 0..20 {
+            let count = count.clone();
+            let f = move || {
+                count.fetch_add(1, Ordering::SeqCst);
+            };
+            submitter.submit(Command::Host(Arc::new(f))).unwrap();
+        }
+        queue.restore().unwrap();
+        let over = submitter.wait_for(Seq(19), Duration::from_secs(2)).unwrap();
+        assert!(over, "{} of 20 ran", count.load(Ordering::SeqCst));
+    });
+}
+
+/// F2. A real-time task with a copy that doesn't fit: its client gets the error, others go on.
+#[test]
+fn a_bad_copy_in_a_real_time_task() {
+    in_time(|| {
+        let device = cpu("units=1");
+        let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+        let buffer = device.alloc(8).unwrap();
+        let (from, to) = (buffer.clone(), buffer);
+        let copy = Copy { from, from_offset: 8, to, to_offset: 0, bytes: 9, to_host: false };
+        let bad = Task::new(vec![Command::Copy(copy)]).unwrap();
+        let ticket = dispatcher.real_time().unwrap().submit(&bad).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(matches!(ticket.poll(), Some(Err(Error::Invalid(_)))), "{:?}", ticket.poll());
+    });
+}
+
+/// F2. The same, seen by another client.
+#[test]
+fn a_bad_copy_in_a_real_time_task_is_nobody_elses_error() {
+    in_time(|| {
+        let device = cpu("units=1");
+        let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+        let buffer = device.alloc(8).unwrap();
+        let (from, to) = (buffer.clone(), buffer);
+        let copy = Copy { from, from_offset: 8, to, to_offset: 0, bytes: 9, to_host: false };
+        let bad = Task::new(vec![Command::Copy(copy)]).unwrap();
+        let _ = dispatcher.real_time().unwrap().submit(&bad);
+        let good = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
+        dispatcher.real_time().unwrap().run(&good).unwrap();
+    });
+}
+
+/// F2. A real-time kernel panics while the rest of its task is being launched.
+#[test]
+fn a_panic_while_the_task_is_launched() {
+    in_time(|| {
+        let device = cpu("units=1");
+        let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+        let mut commands = vec![Command::Launch(panicking())];
+        commands.extend((0..20_000).map(|_| Command::Launch(busy(Duration::ZERO))));
+        let task = Task::new(commands).unwrap();
+        let mut rt = dispatcher.real_time().unwrap();
+        assert!(matches!(rt.run(&task), Err(Error::DeviceLost { .. })));
+        let good = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
+        rt.run(&good).unwrap();
+    });
+}
+
+/// A real-time kernel that panics fails its task only.
+#[test]
+fn a_panic_in_a_real_time_kernel() {
+    in_time(|| {
+        let device = cpu("units=1");
+        let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+        let mut rt = dispatcher.real_time().unwrap();
+        for _ in 0..20 {
+            let task = Task::new(vec![Command::Launch(panicking())]).unwrap();
+            assert!(matches!(rt.run(&task), Err(Error::DeviceLost { .. })));
+            let good = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
+            rt.run(&good).unwrap();
+        }
+    });
+}
+
+/// F3. A task whose client polls starts although nobody else makes a turn.
+#[test]
+fn wait_based_starts_by_itself() {
+    in_time(|| {
+        let device = cpu("units=1");
+        let dispatcher = Dispatcher::start(&device, Box::new(WaitBased::default())).unwrap();
+        let _idle = dispatcher.best_effort(ClientConfig::default()).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let task = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
+        let ticket = dispatcher.real_time().unwrap().submit(&task).unwrap();
+        let start = Instant::now();
+        while ticket.poll().is_none() {
+            assert!(start.elapsed() < Duration::from_secs(2), "never started");
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// F4. A best-effort queue that failed in the middle of a task keeps nobody else from running.
+#[test]
+fn sequential_goes_on_after_a_failure() {
+    in_time(|| {
+        let device = cpu("units=1");
+        let sequential = scheduler::by_name("sequential").unwrap();
+        let dispatcher = Dispatcher::start(&device, sequential).unwrap();
+        let mut be = dispatcher.best_effort(ClientConfig::default()).unwrap();
+        let bad = Command::Host(Arc::new(|| panic!("on purpose")));
+        assert!(be.run(&[bad, Command::Launch(busy(Duration::ZERO))]).is_err());
+        let task = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
+        dispatcher.real_time().unwrap().run(&task).unwrap();
+    });
+}
+
+/// F5. A block that panics as padding after its kernel was put on its own queue again.
+#[test]
+fn a_late_panic_in_padding_ends_the_best_effort_queue() {
+    in_time(|| {
+        let device = cpu("units=2");
+        let go = Arc::new(AtomicBool::new(false));
+        let started = Arc::new(AtomicBool::new(false));
+        let best_effort = launch(1, {
+            let (go, started) = (go.clone(), started.clone());
+            move |_| {
+                started.store(true, Ordering::SeqCst);
+                while !go.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+                panic!("on purpose")
+            }
+        });
+        let real_time = launch(1, move |_| {
+            while !started.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            Outcome::Done
+        });
+        let record = device.record(&best_effort).unwrap();
+        let mut rt = device.queue(Priority::RealTime, None).unwrap();
+        let mut be = device.queue(Priority::BestEffort, None).unwrap();
+        let padding = Padding { rt_units: 1, be_per_unit: 1, be_blocks: 1 };
+        rt.launch_padded(Seq(0), &real_time, &padding, &best_effort, &record).unwrap();
+        while rt.completed().unwrap() < Seq(1) {}
+        be.launch(Seq(0), &best_effort, Some(&record)).unwrap();
+        go.store(true, Ordering::SeqCst);
+        let start = Instant::now();
+        while matches!(be.completed(), Ok(Seq(0))) {
+            assert!(start.elapsed() < Duration::from_secs(2), "neither done nor failed");
+        }
+        assert!(be.completed().is_err());
+    });
+}
+
+/// F6. Padding stops when the kernel that it rides with fails.
+#[test]
+fn padding_of_a_failed_kernel_stops() {
+    in_time(|| {
+        let device = cpu("units=2");
+        let started = Arc::new(AtomicBool::new(false));
+        let best_effort = launch(1, {
+            let started = started.clone();
+            move |block| {
+                started.store(true, Ordering::SeqCst);
+                let start = Instant::now();
+                while start.elapsed() < Duration::from_secs(3) {
+                    if block.stopped() {
+                        return Outcome::Stopped;
+                    }
+                }
+                Outcome::Done
+            }
+        });
+        let real_time = launch(1, move |_| {
+            while !started.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            panic!("on purpose")
+        });
+        let record = device.record(&best_effort).unwrap();
+        let mut rt = device.queue(Priority::RealTime, None).unwrap();
+        let padding = Padding { rt_units: 1, be_per_unit: 1, be_blocks: 1 };
+        rt.launch_padded(Seq(0), &real_time, &padding, &best_effort, &record).unwrap();
+        while rt.completed().is_ok() {}
+        let start = Instant::now();
+        drop(rt);
+        assert!(start.elapsed() < Duration::from_secs(1), "waited for {:?}", start.elapsed());
+    });
+}
+
+/// F7. Nothing of a queue that failed runs as padding, and waiting for it stays an error.
+#[test]
+fn a_failed_queue_gives_no_padding() {
+    in_time(|| {
+        let device = cpu("units=2&nice=0&pin=0");
+        let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+        let profile = |micros| {
+            let resources = Resources { threads: 1, ..Resources::default() };
+            Arc::new(Profile { blocks: 1, resources, micros, round_micros: vec![1] })
+        };
+        let ran = Arc::new(AtomicU32::new(0));
+        let after = launch(1, {
+            let ran = ran.clone();
+            move |_| {
+                ran.fetch_add(1, Ordering::SeqCst);
+                Outcome::Done
+            }
+        });
+        let queue = Config { window: 1, ..Config::default() };
+        let mut be = dispatcher.best_effort(ClientConfig { queue, ..Default::default() }).unwrap();
+        let after = Command::Launch(after.with_profile(profile(1)));
+        let bad = Command::Launch(panicking().with_profile(profile(1)));
+        let last = be.submit(&[bad, after.clone(), after.clone(), after]).unwrap();
+        assert!(be.wait(last).is_err());
+        let kernel = busy(Duration::from_millis(1)).with_profile(profile(1000));
+        let task = Task::new(vec![Command::Launch(kernel); 12]).unwrap();
+        let mut rt = dispatcher.real_time().unwrap();
+        for _ in 0..3 {
+            rt.run(&task).unwrap();
+        }
+        assert_eq!(ran.load(Ordering::SeqCst), 0, "it ran after the queue had ended");
+        assert!(be.wait(Seq(0)).is_err(), "the kernel that panicked counts as finished");
+    });
+}
+
+/// F8. A scheduler's times may be as long as can be.
+#[test]
+fn endless_times() {
+    in_time(|| {
+        let device = cpu("units=1");
+        let reef = Reef::default().hysteresis(Duration::MAX);
+        let dispatcher = Dispatcher::start(&device, Box::new(reef)).unwrap();
+        let task = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
+        let mut rt = dispatcher.real_time().unwrap();
+        let first = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| rt.run(&task)));
+        assert!(first.is_ok(), "the turn panicked");
+        rt.run(&task).unwrap();
+    });
+}
+
+/// F8. A turn that panics doesn't make everybody else wait for ever.
+#[test]
+fn a_scheduler_that_panics() {
+    #[derive(Debug)]
+    struct Bad;
+    impl scheduler::Scheduler for Bad {
+        fn name(&self) -> &'static str {
+            "bad"
+        }
+        fn decide(&mut self, _: Duration, view: &scheduler::View<'_>, _: &mut scheduler::Plan) {
+            assert!(view.rt() == 0, "on purpose");
+        }
+    }
+    in_time(|| {
+        let device = cpu("units=1");
+        let dispatcher = Dispatcher::start(&device, Box::new(Bad)).unwrap();
+        let task = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
+        let mut rt = dispatcher.real_time().unwrap();
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| rt.submit(&task)));
+        let run = || rt.run(&task);
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+    });
+}
+
+/// F8. Deadlines and waits may be as long as can be.
+#[test]
+fn endless_deadlines() {
+    in_time(|| {
+        let device = cpu("units=1");
+        let edf = Box::new(EarliestDeadline::default());
+        let dispatcher = Dispatcher::start(&device, edf).unwrap();
+        let mut be = dispatcher.best_effort(ClientConfig::default()).unwrap();
+        let kernel = Command::Launch(busy(Duration::ZERO));
+        let last = be.submit_before(std::slice::from_ref(&kernel), Some(Duration::MAX)).unwrap();
+        assert!(be.wait_for(last, Duration::MAX).unwrap());
+        let task = Task::new(vec![kernel]).unwrap();
+        let mut rt = dispatcher.real_time().unwrap();
+        rt.submit_before(&task, Some(Duration::MAX)).unwrap().wait().unwrap();
+    });
+}
+
+/// F9. A dropped queue has nothing on the device, also if a command ended it.
+#[test]
+fn nothing_of_a_failed_queue_runs_after_its_drop() {
+    in_time(|| {
+        let device = cpu("units=1");
+        let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default()).unwrap();
+        let ran = Arc::new(AtomicU32::new(0));
+        let slow = launch(1, {
+            let ran = ran.clone();
+            move |_| {
+                std::thread::sleep(Duration::from_millis(100));
+                ran.fetch_add(1, Ordering::SeqCst);
+                Outcome::Done
+            }
+        });
+        let buffer = device.alloc(8).unwrap();
+        let (from, to) = (buffer.clone(), buffer);
+        let copy = Copy { from, from_offset: 8, to, to_offset: 0, bytes: 9, to_host: false };
+        submitter.submit(Command::Launch(slow)).unwrap();
+        let bad = submitter.submit(Command::Copy(copy)).unwrap();
+        assert!(submitter.wait(bad).is_err());
+        queue.preempt(true).ok();
+        drop(queue);
+        let at_drop = ran.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(ran.load(Ordering::SeqCst), at_drop, "it ran on after the drop");
+    });
+}
+
+/// F10. A record of a larger launch gives no block that the launch doesn't have.
+#[test]
+fn a_record_of_another_launch() {
+    in_time(|| {
+        let device = cpu("units=1");
+        let most = Arc::new(AtomicU32::new(0));
+        let body = |most: Arc<AtomicU32>| {
+            move |block: &mut reef::cpu::Block<'_>| {
+                most.fetch_max(block.index, Ordering::SeqCst);
+                Outcome::Done
+            }
+        };
+        let record = device.record(&launch(100, body(most.clone()))).unwrap();
+        let mut queue = device.queue(Priority::BestEffort, None).unwrap();
+        if queue.launch(Seq(0), &launch(1, body(most.clone())), Some(&record)).is_ok() {
+            while queue.completed().unwrap() < Seq(1) {}
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 0, "block out of the grid");
+    });
+}
+
+/// F11. A real-time task that is due goes before best-effort tasks that are due later, also those
+/// of the queue that runs.
+#[test]
+fn deadlines_hold_within_a_queue() {
+    in_time(|| {
+        let device = cpu("units=1");
+        let edf = Box::new(EarliestDeadline::default());
+        let dispatcher = Dispatcher::start(&device, edf).unwrap();
+        let mut be = dispatcher.best_effort(ClientConfig::default()).unwrap();
+        let ms = Duration::from_millis;
+        let kernel = [Command::Launch(busy(ms(10)))];
+        be.submit_before(&kernel, Some(ms(20))).unwrap();
+        let mut last = Seq(0);
+        for _ in 0..100 {
+            last = be.submit_before(&kernel, Some(Duration::from_secs(100))).unwrap();
+        }
+        let task = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
+        let ticket = dispatcher.real_time().unwrap().submit_before(&task, Some(ms(50))).unwrap();
+        while ticket.poll().is_none() {
+            std::thread::sleep(ms(1));
+            assert!(be.submitter().completed() < last, "it ran after a second of work due later");
+        }
+        let total = ticket.poll().unwrap().unwrap().total;
+        assert!(total < ms(200), "{total:?}");
+    });
+}
+
+/// F12. What a command owns may panic when it is dropped: the queue ends, nothing hangs.
+#[test]
+fn a_command_that_panics_in_its_drop() {
+    struct Bad(Arc<AtomicU32>);
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            assert!(self.0.fetch_add(1, Ordering::SeqCst) > 0, "on purpose");
+        }
+    }
+    in_time(|| {
+        let device = cpu("units=1");
+        let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default()).unwrap();
+        let count = Arc::new(AtomicU32::new(0));
+        let bad = Bad(count.clone());
+        let f = move || {
+            let _ = &bad;
+        };
+        let seq = submitter.submit(Command::Host(Arc::new(f))).unwrap();
+        let over = submitter.wait_for(seq, Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(50));
+        drop(queue);
+        drop(submitter);
+        assert_eq!(count.load(Ordering::SeqCst), 1, "dropped more than once");
+        assert!(!matches!(over, Ok(false)), "neither done nor failed");
+    });
+}
+
+/// F13. A worker that is launching while its queue is preempted takes back what it launched.
+///
+/// Real-time tasks are polled for, so nobody but the worker brings news. Random: run it for long.
+#[test]
+#[ignore = "takes a minute"]
+fn a_preemption_during_a_launch() {
+    let device = cpu("units=1");
+    let dispatcher = Dispatcher::start(&device, Box::new(WaitBased::default())).unwrap();
+    let queue = Config { window: 1, ..Config::default() };
+    let mut be = dispatcher.best_effort(ClientConfig { queue, ..Default::default() }).unwrap();
+    let kernel = launch(3, |_| {
+        std::thread::sleep(Duration::from_micros(100));
+        Outcome::Done
+    });
+    let task = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
+    let mut rt = dispatcher.real_time().unwrap();
+    let (mut unsettled, mut no_turn) = (0, 0);
+    for round in 0..20_000u32 {
+        for _ in 0..3 {
+            be.submit(&[Command::Launch(kernel.clone())]).unwrap();
+        }
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_nanos(u64::from(round * 7919 % 1_200_000)) {}
+        let ticket = rt.submit(&task).unwrap();
+        let start = Instant::now();
+        while ticket.poll().is_none() && start.elapsed() < Duration::from_secs(1) {
+            std::thread::yield_now();
+        }
+        if ticket.poll().is_none() {
+            let settled = dispatcher.group().is_settled();
+            println!("round {round}: never started, settled: {settled}");
+            if settled { no_turn += 1 } else { unsettled += 1 }
+        }
+        ticket.wait().unwrap();
+        be.wait(Seq(be_last(round))).unwrap();
+    }
+    assert_eq!((unsettled, no_turn), (0, 0), "(worker asleep, nobody makes a turn)");
+}
+
+fn be_last(round: u32) -> u64 {
+    u64::from(round) * 3 + 2
+}
