@@ -47,14 +47,18 @@ impl<D: Device> Member<D> {
     pub(crate) fn view(&mut self) -> QueueView {
         let shared = self.queue.shared();
         shared.watch(); // before the look, or a submission between them would go unheard
-        let (completed, submitted) = shared.cursors();
+        let (mut completed, mut submitted) = shared.cursors();
         let mut tasks = self.tasks.lock();
+        if shared.failed().is_some() {
+            // Nothing of it will run: all of it counts as finished, half submitted tasks as well.
+            submitted = tasks.back().map_or(submitted, |task| task.end.0.max(submitted));
+            completed = submitted;
+        }
         while tasks.pop_front_if(|task| task.end.0 <= completed).is_some() {}
         QueueView {
             id: self.id,
             completed: Seq(completed),
-            // A queue that failed has no work that could run.
-            submitted: Seq(if shared.failed().is_some() { completed } else { submitted }),
+            submitted: Seq(submitted),
             task: tasks.front().copied(),
             weight: self.weight,
             priority: self.priority,
@@ -71,6 +75,9 @@ impl<D: Device> Member<D> {
         info: &DeviceInfo,
     ) -> Result<Option<Chosen<D>>> {
         let shared = self.queue.shared();
+        if shared.failed().is_some() {
+            return Ok(None);
+        }
         let Some(mut lane) = shared.lane.try_lock() else { return Ok(None) };
         if lane.finish_padded() {
             shared.notify();
@@ -141,7 +148,7 @@ impl<D: Device> BestEffort<D> {
         };
         let end = Seq(self.submitter.submitted().0 + commands.len() as u64);
         let since = self.core.now();
-        let deadline = deadline.map(|time| since + time);
+        let deadline = deadline.map(|time| since.saturating_add(time));
         self.tasks.lock().push_back(TaskView { since, deadline, end });
         for command in first {
             self.submitter.submit_blocking(command.clone())?;

@@ -92,7 +92,7 @@ impl<D: Device> Launch<D> {
 
     /// Blocks in the grid.
     pub fn blocks(&self) -> u32 {
-        self.grid.iter().product()
+        self.grid.iter().fold(1, |blocks: u32, &n| blocks.saturating_mul(n))
     }
 
     /// Blocks in x, y, z.

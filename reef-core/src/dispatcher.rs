@@ -17,6 +17,7 @@ use crate::scheduler::{Gate, Plan, QueueView, Scheduler, View};
 use crate::turnstile::Turnstile;
 use crate::{Device, Error, Group, Result, Seq};
 use crossbeam_queue::ArrayQueue;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
@@ -88,7 +89,12 @@ impl<D: Device> Core<D> {
 
     /// Makes a turn, or has the one who makes one make another.
     pub(crate) fn turn(&self) {
-        self.turnstile.visit(|state| self.turn_inside(state));
+        self.turnstile.visit(|state| {
+            let turn = AssertUnwindSafe(|| self.turn_inside(state));
+            if catch_unwind(turn).is_err() {
+                state.close(Error::State("the scheduler panicked"));
+            }
+        });
     }
 
     /// Changes the state between turns.
@@ -119,11 +125,10 @@ impl<D: Device> Core<D> {
     /// Returns whether there are news already.
     fn decide_and_apply(&self, state: &mut State<D>) -> bool {
         let now = self.now();
-        state.stats.rt_finished += state.rt.note_finished(&self.device, now);
+        state.stats.rt_finished += state.rt.note_finished(self, now);
         state.look(now, &self.group);
         self.apply(state).unwrap_or_else(|error| {
-            state.rt.fail_all(&error);
-            state.closed = Some(error);
+            state.close(error);
             false
         })
     }
@@ -135,22 +140,25 @@ impl<D: Device> Core<D> {
             state.stats.preemptions += 1;
         }
         let pads = state.plan.pad.then_some(&mut state.members);
-        let fed = state.rt.feed(self, state.plan.start, pads)?;
+        let fed = state.rt.feed(self, state.plan.start, pads);
         state.stats.padded_launches += fed.padded;
         // Taking back costs time on the cores that real-time work wants: only if somebody needs it.
+        let mut again = fed.again;
         if fed.held_back || !state.plan.start || !state.plan.preempt {
-            self.group.try_settle();
+            let before = self.group.is_settled();
+            again |= self.group.try_settle() && !before; // schedulers wait for this
         }
         if !state.plan.preempt && preempted {
             self.group.try_restore()?; // if it is too early, a worker that settles makes a turn
         }
         state.set_gates();
-        Ok(fed.again)
+        Ok(again)
     }
 
     fn set_alarm(&self, state: &State<D>) {
         self.poll.store(state.rt.needs_polling(), Ordering::Release);
-        let alarm = state.plan.wake.map_or(u64::MAX, |at| at.as_nanos() as u64);
+        let alarm =
+            state.plan.wake.map_or(u64::MAX, |at| at.as_nanos().try_into().unwrap_or(u64::MAX));
         let before = self.alarm.swap(alarm, Ordering::AcqRel);
         if alarm < before || state.rt.needs_polling() {
             self.service().unpark();
@@ -174,6 +182,12 @@ impl<D: Device> Core<D> {
 }
 
 impl<D: Device> State<D> {
+    /// Ends real-time work for good. Best-effort work goes on, as an open plan lets it.
+    fn close(&mut self, error: Error) {
+        self.rt.fail_all(&error);
+        self.closed.get_or_insert(error);
+    }
+
     /// Makes the view and lets the scheduler fill the plan.
     fn look(&mut self, now: Duration, group: &Group<D>) {
         self.account(now);
@@ -189,7 +203,9 @@ impl<D: Device> State<D> {
             settled: preempted && group.is_settled(),
             queues: &self.views,
         };
-        self.scheduler.decide(now, &view, &mut self.plan);
+        if self.closed.is_none() {
+            self.scheduler.decide(now, &view, &mut self.plan);
+        }
         self.last_turn = now;
     }
 
@@ -286,9 +302,9 @@ impl<D: Device> Dispatcher<D> {
         self.core.with(|state| state.stats)
     }
 
-    /// The group that all best-effort queues belong to.
-    pub fn group(&self) -> &Arc<Group<D>> {
-        &self.core.group
+    /// Whether best-effort work is preempted, or on the way to be.
+    pub fn is_preempted(&self) -> bool {
+        self.core.group.is_preempted()
     }
 }
 

@@ -57,7 +57,9 @@ impl<D: Device> Lane<D> {
                 Some(waits) => return self.step_ends(completed, waits),
             }
         }
-        let waits = self.blocked(&gate).unwrap_or(Waits::Device);
+        // With room left, what was launched is complete already: host code, say.
+        let full = if self.room() > 0 { Waits::Nothing } else { Waits::Device };
+        let waits = self.blocked(&gate).unwrap_or(full);
         self.step_ends(completed, waits)
     }
 
@@ -113,6 +115,12 @@ impl<D: Device> Lane<D> {
             self.barrier = false;
         }
         Ok(complete)
+    }
+
+    /// Notes what finished; returns whether nothing is with the device.
+    pub(crate) fn is_quiet(&mut self) -> Result<bool> {
+        self.note_completed()?;
+        Ok(self.commands.in_flight() == 0)
     }
 
     /// Takes back what the device has, if it lets go: launches that didn't finish run again later.

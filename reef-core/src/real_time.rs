@@ -161,7 +161,7 @@ impl<D: Device> RtClient<D> {
             events,
             ticket: state.clone(),
             since,
-            deadline: deadline.map(|time| since + time),
+            deadline: deadline.map(|time| since.saturating_add(time)),
         })?;
         Ok(Ticket { state, core: self.core.clone() })
     }
@@ -270,17 +270,11 @@ impl<D: Device> RtLane<D> {
     }
 
     /// Completes the tickets of tasks that have finished; returns how many.
-    ///
-    /// A queue that failed fails its tasks and is replaced: the device may still be there.
-    pub(crate) fn note_finished(&mut self, device: &D, now: Duration) -> u64 {
+    pub(crate) fn note_finished(&mut self, core: &Core<D>, now: Duration) -> u64 {
         let done = match self.queue.completed() {
             Ok(Seq(done)) => done,
             Err(error) => {
-                self.fail_running(&error);
-                match Self::open(device, self.priority) {
-                    Ok(fresh) => self.queue = fresh.queue,
-                    Err(error) => self.fail_all(&error),
-                }
+                self.replace(core, &error);
                 return 0;
             }
         };
@@ -293,13 +287,26 @@ impl<D: Device> RtLane<D> {
         finished
     }
 
+    /// A queue that failed fails its tasks and is replaced: the device may still be there.
+    #[cold]
+    fn replace(&mut self, core: &Core<D>, error: &Error) {
+        match Self::open(&core.device, self.priority) {
+            Ok(fresh) => {
+                self.queue = fresh.queue; // drops the old one, so that nothing of it runs any more
+                self.next = 0;
+                self.paddable.clear();
+                self.wake(core.service().clone());
+                self.fail_running(error);
+            }
+            Err(error) => self.fail_all(&error),
+        }
+    }
+
     fn fail_running(&mut self, error: &Error) {
         let feeding = self.feeding.take().map(|(request, _)| request);
         for request in self.launched.drain(..).map(|(request, _)| request).chain(feeding) {
             request.ticket.fail(error.clone());
         }
-        (self.next, self.wakes) = (0, false);
-        self.paddable.clear();
     }
 
     pub(crate) fn fail_all(&mut self, error: &Error) {
@@ -325,41 +332,59 @@ impl<D: Device> RtLane<D> {
     }
 
     /// Launches what may be launched, with blocks of `members` beside it where they fit.
+    ///
+    /// A task that can't be launched fails alone.
     pub(crate) fn feed(
         &mut self,
         core: &Core<D>,
         start: bool,
         mut members: Option<&mut Vec<Member<D>>>,
-    ) -> Result<Fed> {
+    ) -> Fed {
         let mut fed = Fed::default();
-        loop {
-            if self.feeding.is_none() {
-                let Some(request) = start.then(|| self.waiting.pop_front()).flatten() else {
+        while let Some((request, at)) = self.next_to_feed(start) {
+            match self.feed_one(core, &request, at, members.as_deref_mut(), &mut fed) {
+                Ok(at) if at < request.commands.len() => {
+                    self.feeding = Some((request, at));
+                    fed.held_back = true;
                     break;
-                };
-                let seq = self.take_seq();
-                self.queue.record(seq, &request.events[0])?;
-                self.feeding = Some((request, 0));
-            }
-            let Some((request, mut at)) = self.feeding.take() else { break };
-            while let Some(command) = request.commands.get(at)
-                && !fed.held_back
-            {
-                match self.launch(core, command, members.as_deref_mut())? {
-                    Some(padded) => (at, fed.padded) = (at + 1, fed.padded + u64::from(padded)),
-                    None => fed.held_back = true,
                 }
+                Ok(_) => self.launched.push_back((request, self.next)),
+                Err(error) => request.ticket.fail(error),
             }
-            if fed.held_back {
-                self.feeding = Some((request, at));
-                break;
-            }
-            let seq = self.take_seq();
-            self.queue.record(seq, &request.events[1])?;
-            self.launched.push_back((request, self.next));
         }
         fed.again = self.wake_at_next();
-        Ok(fed)
+        fed
+    }
+
+    /// The task that is launched in part, or else the next one, and how far it is.
+    fn next_to_feed(&mut self, start: bool) -> Option<(Request<D>, usize)> {
+        let feeding = self.feeding.take();
+        feeding.or_else(|| start.then(|| self.waiting.pop_front()).flatten().map(|next| (next, 0)))
+    }
+
+    /// Launches commands of a task from `at` on; returns how far it came.
+    fn feed_one(
+        &mut self,
+        core: &Core<D>,
+        request: &Request<D>,
+        mut at: usize,
+        mut members: Option<&mut Vec<Member<D>>>,
+        fed: &mut Fed,
+    ) -> Result<usize> {
+        if at == 0 {
+            let seq = self.take_seq();
+            self.queue.record(seq, &request.events[0])?;
+        }
+        while let Some(command) = request.commands.get(at) {
+            let Some(padded) = self.launch(core, command, members.as_deref_mut())? else {
+                return Ok(at);
+            };
+            fed.padded += u64::from(padded);
+            at += 1;
+        }
+        let seq = self.take_seq();
+        self.queue.record(seq, &request.events[1])?;
+        Ok(at)
     }
 
     /// Asks to be woken when the next task has finished, or the next kernel can be padded. Returns

@@ -174,11 +174,12 @@ impl<T> Consumer<T> {
         }
         for at in self.completed..to {
             // SAFETY: `at` is inside `completed..submitted`, so the slot is ours and holds a value;
-            // `completed` passes it below, so it is not read again.
-            self.ring.slot(at).with_mut(|slot| unsafe { (*slot).assume_init_drop() });
+            // `completed` passes it in the next lines, so it is not read again.
+            let value = self.ring.slot(at).with_mut(|slot| unsafe { (*slot).assume_init_read() });
+            self.completed = at + 1;
+            self.ring.completed.0.store(at + 1, Ordering::Release);
+            drop(value); // last: if it panics, the cursors are right
         }
-        self.completed = to;
-        self.ring.completed.0.store(to, Ordering::Release);
         true
     }
 

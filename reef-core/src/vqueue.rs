@@ -22,7 +22,8 @@ use crate::ring::{Cursors, Producer, ring};
 use crate::wake::{Sleeper, Waiters};
 use crate::{Command, Device, Error, PreemptLevel, Priority, Queue, Result, Seq};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
@@ -71,9 +72,16 @@ impl Config {
             let text = format!("batch must be in 1..=window, got batch {batch}, window {window}");
             return Err(Error::Invalid(text));
         }
+        if self.window > MOST_WINDOW {
+            let text = format!("window must be at most {MOST_WINDOW}, got {}", self.window);
+            return Err(Error::Invalid(text));
+        }
         Ok(())
     }
 }
+
+/// Far more than any device takes, and sums of two don't overflow.
+const MOST_WINDOW: u64 = 1 << 32;
 
 /// Values of [`Shared::stop`].
 const GO_ON: u8 = 0;
@@ -123,6 +131,8 @@ impl<D: Device> Shared<D> {
     pub(crate) fn release(&self) {
         self.settled.store(false, Ordering::Relaxed);
         self.held.store(false, Ordering::SeqCst);
+        self.waiters.notify();
+        fence(Ordering::SeqCst); // a submission that we don't see finds the worker at the open gate
         let (completed, submitted) = self.cursors();
         if completed < submitted {
             self.nudge();
@@ -136,9 +146,10 @@ impl<D: Device> Shared<D> {
         if self.settled.load(Ordering::Acquire) {
             return;
         }
-        if let Some(mut lane) = self.lane.try_lock()
-            && let Ok(Some(rerun)) = lane.try_reclaim()
-        {
+        // The worker may have looked at the gate before it closed, and be about to wait for a device
+        // that does nothing any more.
+        let Some(mut lane) = self.lane.try_lock() else { return self.nudge() };
+        if let Ok(Some(rerun)) = lane.try_reclaim() {
             self.note_settled(rerun);
         }
     }
@@ -182,6 +193,7 @@ impl<D: Device> Shared<D> {
     /// Asks for the listener to be told of the next submission.
     pub(crate) fn watch(&self) {
         self.watch.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst); // steps 1 and 2 of `wake.rs`; the submitter's are 3 and 4
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -296,7 +308,9 @@ impl<D: Device> Submitter<D> {
     /// As [`wait`](Self::wait).
     pub fn wait_for(&self, seq: Seq, time: Duration) -> Result<bool> {
         self.check_submitted(seq)?;
-        let end = Instant::now() + time;
+        let Some(end) = Instant::now().checked_add(time) else {
+            return self.wait(seq).map(|()| true);
+        };
         let over = self.shared.waiters.wait_until_or(end, || self.is_over(seq));
         self.how(seq).map(|()| over)
     }
@@ -375,7 +389,8 @@ impl<D: Device> VirtualQueue<D> {
         let shared = Arc::new(Shared {
             lane: Mutex::new(Lane::new(queue, consumer, config.window, config.batch)),
             cursors,
-            limit: AtomicU64::new(u64::MAX),
+            // A dispatcher opens the gate in its next turn.
+            limit: AtomicU64::new(if listener.is_some() { 0 } else { u64::MAX }),
             held: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             rerun: AtomicU64::new(0),
@@ -513,8 +528,14 @@ fn spawn<D: Device>() -> Result<(JoinHandle<()>, Start<D>)> {
     let (start, started) = std::sync::mpsc::channel::<(Arc<Shared<D>>, Pace)>();
     let worker = thread::Builder::new().name(format!("reef-{}-queue", D::NAME)).spawn(move || {
         let Ok((shared, pace)) = started.recv() else { return };
-        if let Err(error) = work(&shared, pace) {
-            shared.end(error);
+        let result = catch_unwind(AssertUnwindSafe(|| work(&shared, pace)));
+        match result {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let_device_finish(&shared);
+                shared.end(error);
+            }
+            Err(_) => shared.end(Error::State("a queue's worker panicked")),
         }
     });
     let worker = worker.map_err(|e| Error::Invalid(format!("no thread for a queue: {e}")))?;
@@ -548,6 +569,23 @@ fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
             }
         }
         spinning_since = None;
+    }
+}
+
+/// After an error nothing more is launched, but what the device has must not outlive the queue.
+fn let_device_finish<D: Device>(shared: &Shared<D>) {
+    loop {
+        let mut lane = shared.lane.lock();
+        let quiet = if shared.held.load(Ordering::Acquire) {
+            lane.try_reclaim().map(|reclaimed| reclaimed.is_some())
+        } else {
+            lane.is_quiet()
+        };
+        match quiet {
+            Ok(false) => drop(lane),
+            Ok(true) | Err(_) => return, // a queue that says so again has nothing running
+        }
+        thread::park_timeout(Duration::from_micros(50));
     }
 }
 

@@ -59,6 +59,15 @@ pub(crate) struct Item {
     pub(crate) pad: Option<Pad>,
 }
 
+impl Item {
+    /// Asks blocks that ride with this kernel to stop.
+    fn stop_padding(&self) {
+        if let Some(pad) = &self.pad {
+            pad.stop.store(RESET, Ordering::SeqCst);
+        }
+    }
+}
+
 /// Best-effort blocks that ride with a real-time kernel.
 #[derive(Debug)]
 pub(crate) struct Pad {
@@ -170,10 +179,8 @@ impl HwQueue {
         while let Some(item) = self.items.front()
             && item.record.remaining() == 0
         {
-            if let Some(pad) = &item.pad {
-                pad.stop.store(RESET, Ordering::SeqCst);
-            }
-            self.done.store(item.seq.0 + 1, Ordering::SeqCst);
+            item.stop_padding();
+            self.done.store(item.seq.0.saturating_add(1), Ordering::SeqCst);
             buried.extend(self.items.pop_front());
         }
         let reached = self.done.load(Ordering::SeqCst) >= self.wake_at.load(Ordering::SeqCst);
@@ -185,11 +192,24 @@ impl HwQueue {
         }
     }
 
+    /// Ends the queue. It shows when none of its blocks runs any more.
     fn fail(&mut self, error: Error, buried: &mut Vec<Item>) {
-        buried.extend(self.items.drain(..));
-        self.failed = Some(error);
-        self.done.store(FAILED, Ordering::Release);
+        self.bury_all(buried);
+        self.failed.get_or_insert(error);
+        self.show_failure();
+    }
+
+    fn show_failure(&self) {
+        if self.failed.is_none() || self.running > 0 {
+            return;
+        }
+        self.done.store(FAILED, Ordering::SeqCst);
         self.wake();
+    }
+
+    fn bury_all(&mut self, buried: &mut Vec<Item>) {
+        self.items.iter().for_each(Item::stop_padding);
+        buried.extend(self.items.drain(..));
     }
 
     fn wake(&self) {
@@ -218,18 +238,18 @@ impl HwQueue {
     }
 
     fn try_drain(&mut self, buried: &mut Vec<Item>) -> Result<Option<Stopped<Cpu>>> {
-        self.check()?;
         if self.running > 0 || (!self.items.is_empty() && !self.is_stopped()) {
             self.drain_wanted = true;
             return Ok(None);
         }
+        self.check()?;
         let next = Seq(self.done.load(Ordering::Acquire));
         let Some(first) = self.items.front() else {
             return Ok(Some(Stopped { next, partial: None }));
         };
         let partial = matches!(*first.work, Work::Kernel(_)) && first.record.is_touched();
         let stopped = Stopped { next: first.seq, partial: partial.then(|| first.record.clone()) };
-        buried.extend(self.items.drain(..));
+        self.bury_all(buried);
         Ok(Some(stopped))
     }
 }
@@ -313,7 +333,7 @@ impl Hardware {
     /// Forgets what has not started. Returns whether nothing runs.
     pub(crate) fn abandon(&mut self, id: u64) -> bool {
         let (queue, buried) = self.find(id);
-        buried.extend(queue.items.drain(..));
+        queue.bury_all(buried);
         queue.running == 0
     }
 
@@ -348,14 +368,24 @@ impl Hardware {
         }
         let (queue, buried) = self.find(task.queue);
         queue.running -= 1;
+        queue.show_failure();
         match ended {
             Ended::Failed(error) if !task.padding => queue.fail(error, buried),
             _ => queue.advance(buried),
         }
         if task.padding {
-            // A best-effort queue may hold the same record.
-            let buried = &mut self.buried;
-            self.best_effort.iter_mut().for_each(|queue| queue.advance(buried));
+            self.note_padding();
+        }
+    }
+
+    /// A best-effort queue may hold the record of a block that ran as padding.
+    fn note_padding(&mut self) {
+        let buried = &mut self.buried;
+        for queue in &mut self.best_effort {
+            match queue.items.front().and_then(|item| item.record.failed()) {
+                Some(error) => queue.fail(error, buried),
+                None => queue.advance(buried),
+            }
         }
     }
 }

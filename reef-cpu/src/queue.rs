@@ -24,9 +24,22 @@ impl Queue {
             buffer.range(offset, bytes)?;
         }
         let record = record.cloned().unwrap_or_else(|| Record::new(work.blocks()));
+        check_record(&record, &work)?;
+        if let Some(pad) = &pad {
+            check_record(&pad.record, &pad.work)?;
+        }
         let item = Item { seq, work: Arc::new(work), record, pad };
         self.device.shared().change(|hardware| hardware.push(self.handle.id, item))
     }
+}
+
+/// A block outside its kernel's grid must never run.
+fn check_record(record: &Record, work: &Work) -> Result<()> {
+    let (have, want) = (record.total(), work.blocks());
+    if have == want {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("cpu: a record of {have} blocks for a launch of {want}")))
 }
 
 impl reef_core::Queue for Queue {

@@ -71,8 +71,13 @@ impl Record {
 
     /// The block was stopped before it changed anything.
     pub(crate) fn give_back(&self, claim: Claim) {
-        let stops = claim.stops + 1;
+        let stops = claim.stops.saturating_add(1);
         self.0.claims.lock().back.push(Claim { stops, ..claim });
+    }
+
+    /// Blocks of the launch that it is for.
+    pub(crate) fn total(&self) -> u32 {
+        self.0.claims.lock().total
     }
 
     /// Whether any block was ever given out.

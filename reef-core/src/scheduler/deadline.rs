@@ -1,6 +1,6 @@
 //! Earliest deadline first, real-time and best-effort tasks alike.
 
-use super::{Plan, Scheduler, TaskView, View};
+use super::{Gate, Plan, Scheduler, TaskView, View};
 use std::time::Duration;
 
 /// The task with the earliest deadline runs, alone.
@@ -25,7 +25,9 @@ impl EarliestDeadline {
     }
 
     fn due(&self, task: Option<TaskView>) -> Duration {
-        task.map_or(self.default, |task| task.deadline.unwrap_or(task.since + self.default))
+        task.map_or(self.default, |task| {
+            task.deadline.unwrap_or(task.since.saturating_add(self.default))
+        })
     }
 }
 
@@ -46,15 +48,18 @@ impl Scheduler for EarliestDeadline {
         plan.start = rt_first;
         plan.preempt = view.rt_running > 0 || rt_first;
         if let Some((_, index)) = first {
-            plan.only(index);
+            // Behind its first task comes another deadline.
+            let end = view.queues[index].task.map(|task| task.end);
+            plan.gates.fill(Gate::Closed);
+            plan.gates[index] = end.map_or(Gate::Open, Gate::Until);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::QueueView;
     use super::super::tests::{decide, ms, queue, view};
-    use super::super::{Gate, QueueView};
     use super::*;
     use crate::Seq;
 
@@ -68,9 +73,13 @@ mod tests {
         let mut edf = EarliestDeadline::default_deadline(ms(50));
         let queues = [due(0, 0, Some(90)), due(1, 0, Some(30)), due(2, 0, None)];
         let plan = decide(&mut edf, ms(0), &view(0, 0, &queues));
-        assert_eq!(plan.gates, [Gate::Closed, Gate::Open, Gate::Closed]);
+        assert_eq!(plan.gates, [Gate::Closed, Gate::Until(Seq(1)), Gate::Closed]);
         let plan = decide(&mut edf, ms(0), &view(0, 0, &[queues[0], queues[2]]));
-        assert_eq!(plan.gates, [Gate::Closed, Gate::Open], "due 50 ms after its submission");
+        assert_eq!(
+            plan.gates,
+            [Gate::Closed, Gate::Until(Seq(1))],
+            "due 50 ms after its submission"
+        );
     }
 
     /// Newcomers with short deadlines every 10 ms; the old task without one still runs.
@@ -79,7 +88,7 @@ mod tests {
         let mut edf = EarliestDeadline::default_deadline(ms(200));
         let runs = (0..200).map(|i| i * 10).find(|&now| {
             let queues = [due(0, 0, None), due(1 + now, now, Some(now + 20))];
-            decide(&mut edf, ms(now), &view(0, 0, &queues)).gates[0] == Gate::Open
+            decide(&mut edf, ms(now), &view(0, 0, &queues)).gates[0] != Gate::Closed
         });
         assert_eq!(runs, Some(180), "when 200 ms are nearer than the newcomer's deadline");
     }

@@ -86,7 +86,7 @@ impl Scheduler for FairShare {
             return;
         };
         if current.is_none() {
-            self.running = Some((view.queues[index].id, now + self.quantum));
+            self.running = Some((view.queues[index].id, now.saturating_add(self.quantum)));
         }
         plan.only(index);
         plan.wake = self.running.map(|(_, until)| until);

@@ -42,7 +42,7 @@ impl Scheduler for FixedPriority {
         for (gate, queue) in plan.gates.iter_mut().zip(view.queues) {
             if queue.is_ready() && self.effective(now, queue) < highest {
                 *gate = Gate::Closed;
-                plan.wake = Some(now + self.ageing);
+                plan.wake = Some(now.saturating_add(self.ageing));
             }
         }
     }

@@ -58,7 +58,7 @@ impl Scheduler for Reef {
         if view.rt() > 0 {
             self.last_rt = Some(now);
         }
-        let resume = self.last_rt.map(|last| last + self.hysteresis);
+        let resume = self.last_rt.map(|last| last.saturating_add(self.hysteresis));
         plan.preempt = view.rt() > 0 || (view.preempted && resume.is_some_and(|at| now < at));
         plan.pad = self.pad;
         if plan.preempt && view.rt() == 0 {
