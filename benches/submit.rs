@@ -75,6 +75,7 @@ fn queue(id: u64) -> QueueView {
         weight: 1 + id as u32 % 3,
         priority: id as i32 % 4,
         served: Duration::from_micros(100 * id),
+        idle: false,
     }
 }
 

@@ -59,6 +59,7 @@ impl<D: Device> Member<D> {
             weight: self.weight,
             priority: self.priority,
             served: self.served,
+            idle: shared.is_idle(),
         }
     }
 

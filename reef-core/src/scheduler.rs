@@ -102,6 +102,8 @@ pub struct QueueView {
     pub priority: i32,
     /// Device time that it has had, as far as the dispatcher can tell.
     pub served: Duration,
+    /// It has had no work for its [`Config::idle_timeout`](crate::Config::idle_timeout).
+    pub idle: bool,
 }
 
 impl QueueView {
@@ -208,6 +210,7 @@ pub(crate) mod tests {
             weight: 1,
             priority: 0,
             served: Duration::ZERO,
+            idle: false,
         }
     }
 

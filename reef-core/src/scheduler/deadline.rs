@@ -73,6 +73,17 @@ mod tests {
         assert_eq!(plan.gates, [Gate::Closed, Gate::Open], "due 50 ms after its submission");
     }
 
+    /// Newcomers with short deadlines every 10 ms; the old task without one still runs.
+    #[test]
+    fn a_task_without_a_deadline_does_not_wait_for_ever() {
+        let mut edf = EarliestDeadline::default_deadline(ms(200));
+        let runs = (0..200).map(|i| i * 10).find(|&now| {
+            let queues = [due(0, 0, None), due(1 + now, now, Some(now + 20))];
+            decide(&mut edf, ms(now), &view(0, 0, &queues)).gates[0] == Gate::Open
+        });
+        assert_eq!(runs, Some(180), "when 200 ms are nearer than the newcomer's deadline");
+    }
+
     #[test]
     fn real_time_tasks_have_deadlines_too() {
         let mut edf = EarliestDeadline::default();

@@ -17,7 +17,7 @@ use super::operand::{Constants, Operand, is_planar};
 use super::pack::GroupShape;
 use super::plan::{Plan, Share};
 use super::stop::Stop;
-use super::tile::{COLUMNS, ROWS, Tile};
+use super::tile::{COLUMNS, Hints, ROWS, Tile};
 use super::{Place, grid};
 use crate::{Block, Buffer, Kernel, Outcome};
 use reef_core::op::Conv2d;
@@ -79,7 +79,7 @@ impl Conv {
         let depth = shape.depth.div_ceil(shape.depth.div_ceil(CHUNK)).next_multiple_of(16);
         let chunks = gather.chunks(op, depth);
         Ok(Self {
-            plan: Plan::new(epilogue.output.pixels(), shape, op.groups),
+            plan: Plan::new(epilogue.output.pixels(), shape, op.groups, !reads_in_place(op)),
             gathered_pitch: if reads_in_place(op) { 0 } else { depth + 16 },
             group_inputs: op.input.channels / op.groups,
             constants: Constants::new(constants),
@@ -152,13 +152,17 @@ impl Conv {
         scratch: &Scratch,
         stop: Stop<'_>,
     ) -> bool {
+        let last = first_term + chunk.depth == self.shape.depth;
         let (a, a_pitch) = self.rows(first_term, share, scratch);
         for column in (0..share.outputs.len()).step_by(COLUMNS) {
             let b = self.panel(share, column, first_term);
+            let next = self.next_panel(share, column, first_term, chunk);
             for row in (0..share.pixels.len()).step_by(ROWS) {
                 if stop.seen() {
                     return false;
                 }
+                // The first two tiles bring half a panel each; later ones repeat the second half.
+                let half = (row / ROWS).min(1) * chunk.depth * COLUMNS / 2;
                 let tile = Tile {
                     a: a.wrapping_add(row * a_pitch),
                     a_pitch,
@@ -169,7 +173,7 @@ impl Conv {
                     columns: COLUMNS.min(share.outputs.len() - column),
                     depth: chunk.depth,
                     fresh: first_term == 0,
-                    next: b.as_ptr().wrapping_add(chunk.depth * COLUMNS),
+                    hints: self.hints(share, row, column, next.wrapping_add(half), last),
                 };
                 assert!(b.len() >= chunk.depth * COLUMNS);
                 // SAFETY: `rows` gives a row per pixel, the panel was measured, and the sums have
@@ -194,6 +198,36 @@ impl Conv {
         let panel = (share.outputs.start + column) / COLUMNS * self.shape.depth;
         let group = &self.constants.floats()[share.group * self.shape.packed()..];
         &group[self.shape.padded()..][(panel + first_term) * COLUMNS..]
+    }
+
+    /// The panel that comes after the one at `column`; itself if it is the last.
+    fn next_panel(&self, share: &Share, column: usize, term: usize, chunk: &Columns) -> *const f32 {
+        let next_term = term + chunk.depth;
+        let next = if column + COLUMNS < share.outputs.len() {
+            self.panel(share, column + COLUMNS, term)
+        } else if next_term < self.shape.depth {
+            self.panel(share, 0, next_term)
+        } else {
+            self.panel(share, column, term)
+        };
+        next.as_ptr()
+    }
+
+    /// What a tile should bring near: `next`, and in the `last` chunk what the commit touches.
+    fn hints(
+        &self,
+        share: &Share,
+        row: usize,
+        column: usize,
+        next: *const f32,
+        last: bool,
+    ) -> Hints {
+        if !last {
+            return Hints { next, output: next, residual: next, pitch: 0 };
+        }
+        let channel = share.group * self.shape.outputs + share.outputs.start + column;
+        let [output, residual] = self.epilogue.touches(share.pixels.start + row, channel);
+        Hints { next, output, residual, pitch: self.epilogue.output.pitch() }
     }
 
     fn commit(&self, share: &Share, scratch: &Scratch) {

@@ -29,6 +29,14 @@ pub(super) struct Sums<'a> {
 }
 
 impl Epilogue {
+    /// What a commit from `channel` of `pixel` on touches: output and residual, or output twice.
+    #[inline]
+    pub(super) fn touches(&self, pixel: usize, channel: usize) -> [*const f32; 2] {
+        let output = self.output.at(pixel, channel);
+        let residual = self.residual.as_ref().map_or(output, |from| from.at(pixel, channel));
+        [output, residual]
+    }
+
     /// Writes the part of the output that `sums` are of.
     ///
     /// # Safety

@@ -1,6 +1,6 @@
 //! Windows of a picture as rows of a matrix, a block's share at a time.
 //!
-//! Row `p` holds what output pixel `p` sees, in the order in which [`pack`](super::pack) put the
+//! Row `p` holds what output pixel `p` sees, in the order in which [`pack`](mod@super::pack) put the
 //! weights. That order follows memory, so a row is a few runs:
 //!
 //! ```text
@@ -25,6 +25,8 @@ struct Run {
     row: usize,
     /// Where it starts, from the window's left edge on.
     start: usize,
+    /// Where it starts, from the window's upper left corner on.
+    offset: usize,
     len: usize,
 }
 
@@ -46,6 +48,8 @@ pub(super) struct Gather {
     output: [usize; 2],
     /// Floats of a line; also from one to the next.
     line: usize,
+    /// Floats of a window's line.
+    span: usize,
     /// Floats from a window's left edge to that of its neighbour, if the stride were 1.
     step: usize,
     /// Floats from an image to the next.
@@ -61,6 +65,7 @@ impl Gather {
             height: input.height,
             output: [op.output.height, op.output.width],
             line: input.width * step,
+            span: op.window.size[1] * step,
             step,
             image: input.of * input.height * input.width,
         }
@@ -71,7 +76,7 @@ impl Gather {
         let floats: Vec<_> = positions(op).collect();
         floats
             .chunks(depth)
-            .map(|chunk| Columns { runs: runs(chunk), depth: chunk.len() })
+            .map(|chunk| Columns { runs: runs(chunk, self.line), depth: chunk.len() })
             .collect()
     }
 
@@ -103,8 +108,15 @@ impl Gather {
                 x: ((x * self.window.stride[1]) as isize - self.window.padding[1] as isize)
                     * self.step as isize,
             };
-            // SAFETY: the row is the caller's, and the corner one of a window over the input.
-            unsafe { self.row(&corner, &columns.runs, to.add(row * pitch)) };
+            // SAFETY: the row is the caller's, and the corner one of a window over the input, that
+            // is inside of the picture in the first case.
+            unsafe {
+                if self.is_inside(&corner) {
+                    self.whole_row(&corner, &columns.runs, to.add(row * pitch));
+                } else {
+                    self.row(&corner, &columns.runs, to.add(row * pitch));
+                }
+            }
             x += 1;
             if x == width {
                 (x, y) = (0, y + 1);
@@ -115,34 +127,52 @@ impl Gather {
         }
     }
 
+    /// Whether a window needs no clipping.
+    #[inline]
+    fn is_inside(&self, corner: &Corner) -> bool {
+        let last = self.height as isize - self.window.size[0] as isize;
+        (0..=last).contains(&corner.y)
+            && corner.x >= 0
+            && corner.x as usize + self.span.max(self.step * SLACK) <= self.line
+    }
+
     /// # Safety
     ///
-    /// As [`rows`](Self::rows), for one row.
+    /// As [`rows`](Self::rows), for one row whose window is inside of the picture.
     #[inline]
-    unsafe fn row(&self, corner: &Corner, runs: &[Run], mut to: *mut f32) {
+    unsafe fn whole_row(&self, corner: &Corner, runs: &[Run], mut to: *mut f32) {
+        let first = corner.image.wrapping_offset(corner.y * self.line as isize + corner.x);
         for run in runs {
-            let y = corner.y + run.row as isize;
-            let x = corner.x + run.start as isize;
-            let inside = y >= 0 && (y as usize) < self.height;
-            let line = corner.image.wrapping_add(run.plane).wrapping_offset(y * self.line as isize);
-            // SAFETY: `to` has room for all runs; the line is read only where it is in the picture.
+            let from = first.wrapping_add(run.offset);
+            // SAFETY: the window is inside, and `to` has room for all runs; with a step of 1 the
+            // line goes on behind a short run, as `is_inside` has checked, or it is another one's.
             unsafe {
-                if inside && x >= 0 && x as usize + run.len <= self.line {
-                    copy(line.offset(x), to, run.len, self.readable(x, run));
+                if self.step == 1 && run.len < SLACK && run.start == 0 {
+                    copy_few(from, to);
                 } else {
-                    let line = inside.then_some(line);
-                    clipped(line, x, self.line as isize, to, run.len);
+                    copy(from, to, run.len);
                 }
                 to = to.add(run.len);
             }
         }
     }
 
-    /// Floats from `x` on that belong to the input: of a native line, those behind a run may be
-    /// channels of another tensor, which somebody may be writing.
-    #[inline]
-    fn readable(&self, x: isize, run: &Run) -> usize {
-        if self.step == 1 { self.line - x as usize } else { run.len }
+    /// # Safety
+    ///
+    /// As [`rows`](Self::rows), for one row.
+    #[cold]
+    unsafe fn row(&self, corner: &Corner, runs: &[Run], mut to: *mut f32) {
+        for run in runs {
+            let y = corner.y + run.row as isize;
+            let line = (y >= 0 && (y as usize) < self.height).then(|| {
+                corner.image.wrapping_add(run.plane).wrapping_offset(y * self.line as isize)
+            });
+            // SAFETY: `to` has room for all runs; a line that is in the picture can be read.
+            unsafe {
+                clipped(line, corner.x + run.start as isize, self.line as isize, to, run.len);
+                to = to.add(run.len);
+            }
+        }
     }
 }
 
@@ -158,23 +188,28 @@ struct Corner {
 /// Floats behind the end of a row that [`Gather::rows`] may overwrite.
 pub(super) const SLACK: usize = 8;
 
-/// Copies `len` floats of `left` that can be read; may overwrite up to [`SLACK`] behind them.
+/// Copies [`SLACK`] floats: a call of memcpy takes longer than the seven of a first convolution.
 ///
 /// # Safety
 ///
-/// `left` floats can be read, and `len` + [`SLACK`] written.
+/// They can be read and written.
 #[inline]
-unsafe fn copy(from: *const f32, to: *mut f32, len: usize, left: usize) {
-    // A call of memcpy takes longer than the seven floats of a first convolution's runs.
-    let len = if len <= SLACK && left >= SLACK { SLACK } else { len };
-    // SAFETY: the caller's promise.
+unsafe fn copy_few(from: *const f32, to: *mut f32) {
+    // SAFETY: the caller's promise; arrays of floats are plain memory.
     unsafe {
-        if len == SLACK {
-            to.cast::<[f32; SLACK]>().write_unaligned(from.cast::<[f32; SLACK]>().read_unaligned());
-        } else {
-            std::ptr::copy_nonoverlapping(from, to, len);
-        }
+        to.cast::<[f32; SLACK]>().write_unaligned(from.cast::<[f32; SLACK]>().read_unaligned())
     }
+}
+
+/// Copies `len` floats.
+///
+/// # Safety
+///
+/// They can be read and written, and don't overlap.
+#[inline]
+unsafe fn copy(from: *const f32, to: *mut f32, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, len) }
 }
 
 /// Copies what of `x..x + len` is in a line of `width` floats; zeros for the rest and for no line.
@@ -182,7 +217,7 @@ unsafe fn copy(from: *const f32, to: *mut f32, len: usize, left: usize) {
 /// # Safety
 ///
 /// The line can be read, and `len` floats written.
-#[cold]
+#[inline]
 unsafe fn clipped(line: Option<*const f32>, x: isize, width: isize, to: *mut f32, len: usize) {
     // SAFETY: `len` floats can be written, and only those inside the line are read.
     unsafe {
@@ -214,14 +249,14 @@ fn positions(op: &Conv2d) -> Box<dyn Iterator<Item = [usize; 3]>> {
 }
 
 /// Joins positions that adjoin.
-fn runs(positions: &[[usize; 3]]) -> Vec<Run> {
+fn runs(positions: &[[usize; 3]], line: usize) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for &[plane, row, start] in positions {
         match runs.last_mut() {
             Some(run) if [run.plane, run.row, run.start + run.len] == [plane, row, start] => {
                 run.len += 1
             }
-            _ => runs.push(Run { plane, row, start, len: 1 }),
+            _ => runs.push(Run { plane, row, start, offset: plane + row * line + start, len: 1 }),
         }
     }
     runs

@@ -9,6 +9,8 @@
 //! scratch memory, looks at the stop word every few microseconds, and touches its part of the output
 //! (disjoint from every other block's) only once nothing can stop it any more.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod conv;
 mod depthwise;
 mod epilogue;
@@ -72,7 +74,7 @@ pub(crate) fn build(
     Ok(vec![launch])
 }
 
-/// The packed constants, which are as long as [`pack`] made them, or an empty buffer.
+/// The packed constants, which are as long as [`pack()`] made them, or an empty buffer.
 fn check_constants(op: &Op, constants: Option<Buffer>) -> Result<Buffer> {
     let have = constants.as_ref().map_or(0, Buffer::bytes);
     let want = pack::packed_len(op)? * size_of::<f32>();

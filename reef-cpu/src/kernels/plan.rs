@@ -38,11 +38,13 @@ const START: f64 = 1000.0;
 /// Multiply-adds per nanosecond.
 const SPEED: f64 = 100.0;
 /// Nanoseconds per weight that comes from outer caches.
-const WEIGHT: f64 = 0.15;
-/// Nanoseconds per gathered input.
-const INPUT: f64 = 0.05;
+const WEIGHT: f64 = 0.05;
+/// Nanoseconds per input that is read where it lies.
+const READ: f64 = 0.03;
+/// Nanoseconds per input that is gathered.
+const GATHER: f64 = 0.15;
 /// Nanoseconds per output that is committed.
-const SUM: f64 = 0.3;
+const SUM: f64 = 0.2;
 /// Inputs that an elementwise block looks at: about 30 microseconds' worth.
 const ELEMENTS: usize = 256 * 1024;
 /// Nanoseconds that a block should take at most.
@@ -50,7 +52,7 @@ const LONGEST: f64 = 200_000.0;
 
 impl Plan {
     /// The cheapest plan for products of `shape` over `pixels` pixels.
-    pub(super) fn new(pixels: usize, shape: GroupShape, groups: usize) -> Self {
+    pub(super) fn new(pixels: usize, shape: GroupShape, groups: usize, gathers: bool) -> Self {
         let tiles = pixels.div_ceil(ROWS);
         let panels = shape.outputs.div_ceil(COLUMNS);
         let plans = (1..=tiles.min(MOST_SUMS / COLUMNS / ROWS)).flat_map(|rows| {
@@ -62,14 +64,15 @@ impl Plan {
                 groups,
             })
         });
-        let cost = |plan: &Self| plan.cost(shape.depth);
+        let input = if gathers { GATHER } else { READ };
+        let cost = |plan: &Self| plan.cost(shape.depth, input);
         let allowed = plans.filter(|plan| plan.block_pixels * plan.block_outputs <= MOST_SUMS);
         allowed.min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("one tile is allowed")
     }
 
     /// A plan for work along the channels that looks at `window` inputs per output.
     pub(super) fn elementwise(pixels: usize, channels: usize, window: usize) -> Self {
-        Self::rows(pixels, channels, (ELEMENTS / window).clamp(1, MOST_SUMS))
+        Self::rows(pixels, channels, (ELEMENTS / window).clamp(1, MOST_SUMS / 2))
     }
 
     /// A plan with blocks of at most about `most` outputs, and eight of them if there is enough.
@@ -94,14 +97,14 @@ impl Plan {
         self.block_pixels * self.block_outputs
     }
 
-    /// Nanoseconds, averaged over devices of 2, 4 and 8 units.
-    fn cost(&self, depth: usize) -> f64 {
+    /// Nanoseconds, summed over devices of 2, 4 and 8 units, with `input` for each of a block's.
+    fn cost(&self, depth: usize, input: f64) -> f64 {
         let rows = self.block_pixels.min(self.pixels) as f64;
         let columns = self.block_outputs.min(self.outputs.next_multiple_of(COLUMNS)) as f64;
         let depth = depth as f64;
         let block = START
             + rows * columns * (depth / SPEED + SUM)
-            + depth * (columns * WEIGHT + rows * INPUT)
+            + depth * (columns * WEIGHT + rows * input)
             + if rows * columns * depth / SPEED > LONGEST { LONGEST } else { 0.0 };
         let rounds = |units: usize| self.blocks().div_ceil(units) as f64 * units as f64;
         block * (rounds(2) + rounds(4) + rounds(8))

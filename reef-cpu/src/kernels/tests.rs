@@ -23,9 +23,9 @@ struct Case {
 
 /// A storage, 64 bytes into its buffer, with `values` in the tensor's channels.
 fn store(tensor: &Tensor, values: &[f32]) -> Place {
-    let floats = tensor.storage_elements() + 16;
-    let place = Place { buffer: Buffer::zeroed(floats * 4).unwrap(), offset: 64 };
-    let all = unsafe_floats(&place.buffer);
+    let len = tensor.storage_elements() + 16;
+    let place = Place { buffer: Buffer::zeroed(len * 4).unwrap(), offset: 64 };
+    let all = floats(&place.buffer);
     all.fill(UNTOUCHED);
     for (index, value) in indices(tensor).zip(values) {
         all[16 + position(tensor, index)] = *value;
@@ -34,7 +34,7 @@ fn store(tensor: &Tensor, values: &[f32]) -> Place {
 }
 
 #[expect(clippy::mut_from_ref, reason = "tests look at buffers only while no block runs")]
-fn unsafe_floats(buffer: &Buffer) -> &mut [f32] {
+fn floats(buffer: &Buffer) -> &mut [f32] {
     // SAFETY: the buffer is that long, aligned and initialised, and no block runs meanwhile.
     unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().cast(), buffer.bytes() / 4) }
 }
@@ -78,7 +78,7 @@ impl Case {
     }
 
     fn check(&self) {
-        let (have, tensor) = (unsafe_floats(&self.output.buffer), self.op.output());
+        let (have, tensor) = (floats(&self.output.buffer), self.op.output());
         let mut others = have.to_vec();
         for (index, want) in indices(tensor).zip(&self.want) {
             let at = 16 + position(tensor, index);
@@ -185,7 +185,8 @@ fn grouped_convolutions() -> Vec<Op> {
 fn others() -> Vec<Op> {
     let max = |input, window| Op::Pool2d(pool(PoolKind::Max, input, window));
     let mean = |input, window| Op::Pool2d(pool(PoolKind::Average, input, window));
-    let scale = |input, output| Op::ScaleShift(ScaleShift { input, output, relu: true });
+    let affine = |input, output, relu| Op::ScaleShift(ScaleShift { input, output, relu });
+    let scale = |input, output| affine(input, output, true);
     let linear = |input, output, relu| Op::Linear(Linear { input, output, relu });
     let tensor = native([2, 19, 5, 4]);
     let logits = Tensor::new(Layout::Nchw, [2, 100, 1, 1]);
@@ -197,6 +198,7 @@ fn others() -> Vec<Op> {
         mean(native([2, 33, 5, 5]), window([3, 3], [1, 1], [1, 1])),
         mean(native([1, 32, 8, 8]), window([2, 2], [2, 2], [0, 0])),
         scale(tensor, tensor),
+        affine(tensor, tensor, false),
         scale(widened(tensor, 3, 1), tensor),
         scale(native([1, 256, 14, 14]), widened(native([1, 256, 14, 14]), 16, 0)),
         linear(native([2, 300, 1, 1]), logits, true),
@@ -260,7 +262,7 @@ fn random_shapes_give_what_the_definition_says() {
 fn a_stopped_block_writes_nothing_and_runs_again() {
     for (i, op) in table().into_iter().enumerate() {
         let case = Case::new(op, &mut Random::new(i as u64));
-        let before = unsafe_floats(&case.output.buffer).to_vec();
+        let before = floats(&case.output.buffer).to_vec();
         let (stop, mut scratch) = (AtomicU8::new(RESET), vec![f32::NAN; 1 << 16]);
         for (kernel, blocks) in &case.kernels {
             for index in 0..*blocks {
@@ -268,7 +270,7 @@ fn a_stopped_block_writes_nothing_and_runs_again() {
                 assert_eq!(outcome, Outcome::Stopped, "{op:?}");
             }
         }
-        assert_eq!(before, unsafe_floats(&case.output.buffer), "{op:?}");
+        assert_eq!(before, floats(&case.output.buffer), "{op:?}");
         case.run();
         case.check();
     }
@@ -285,7 +287,7 @@ fn a_block_stopped_midway_writes_nothing_and_runs_again() {
                 interrupt_everywhere(&case, kernel, index);
             }
         }
-        let bits = |case: &Case| unsafe_floats(&case.output.buffer).map_bits();
+        let bits = |case: &Case| floats(&case.output.buffer).map_bits();
         assert_eq!(bits(&case), bits(&undisturbed), "{op:?}");
     }
 }
@@ -294,14 +296,14 @@ fn a_block_stopped_midway_writes_nothing_and_runs_again() {
 fn interrupt_everywhere(case: &Case, kernel: &Kernel, index: u32) {
     let mut scratch = Vec::new();
     for looks in 1.. {
-        let before = unsafe_floats(&case.output.buffer).map_bits();
+        let before = floats(&case.output.buffer).map_bits();
         let outcome = super::stop::after(looks, || {
             run_block(kernel, index, &AtomicU8::new(RUN), &mut scratch)
         });
         if outcome == Outcome::Done {
             return;
         }
-        assert_eq!(before, unsafe_floats(&case.output.buffer).map_bits(), "{:?}", case.op);
+        assert_eq!(before, floats(&case.output.buffer).map_bits(), "{:?}", case.op);
     }
 }
 

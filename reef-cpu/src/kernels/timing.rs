@@ -1,22 +1,21 @@
-//! Times the layers of ResNet-50 on two units, if asked to:
+//! Times the layers of ResNet-50 on as many units as `REEF_TIME` says, if it is set:
 //!
 //! ```text
-//! REEF_TIME=1 cargo test --release -p reef-cpu timing -- --nocapture --test-threads=1
+//! REEF_TIME=2 cargo test --release -p reef-cpu --lib timing -- --nocapture --test-threads=1
 //! ```
 
 use super::reference::Random;
-use super::tile::{COLUMNS, ROWS, Tile};
+use super::tile::{COLUMNS, Hints, ROWS, Tile};
 use super::{Place, build, pack};
 use crate::kernel::{Block, RUN};
 use crate::{Buffer, Kernel, Outcome};
 use reef_core::Args;
-use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, Tensor, Window};
+use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
 use std::cell::Cell;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-const UNITS: usize = 2;
 const ROUNDS: usize = 30;
 
 thread_local! {
@@ -83,6 +82,10 @@ fn place(tensor: &Tensor) -> Place {
 }
 
 impl Network {
+    fn new(input: Tensor) -> Self {
+        Self { layers: Vec::new(), random: Random::new(50), last: (place(&input), input) }
+    }
+
     fn push(&mut self, op: Op, residual: Option<Place>) {
         let [weights, bias] = op.constants().map(|len| self.random.floats(len));
         let weights: Vec<_> = weights.iter().map(|weight| weight * 0.03).collect();
@@ -136,8 +139,7 @@ impl Network {
 /// The torchvision shape: strides are in the 3×3 convolutions.
 fn resnet50() -> Vec<Layer> {
     let image = Tensor::new(Layout::Nchw, [1, 3, 224, 224]);
-    let input = (place(&image), image);
-    let mut net = Network { layers: Vec::new(), random: Random::new(50), last: input };
+    let mut net = Network::new(image);
     net.conv(64, 7, 2, None, true);
     net.pool(PoolKind::Max, Window { size: [3; 2], stride: [2; 2], padding: [1; 2] });
     for (channels, blocks, stride) in [(64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)] {
@@ -157,6 +159,7 @@ struct Run<'a> {
     next: Vec<AtomicU32>,
     barrier: Barrier,
     probe: bool,
+    units: u32,
 }
 
 impl Run<'_> {
@@ -188,7 +191,7 @@ impl Run<'_> {
     fn meet(&self, next: &AtomicU32, blocks: u32) {
         next.fetch_add(1 << 16, Ordering::AcqRel);
         let mut spins = 0;
-        while next.load(Ordering::Acquire) >> 16 < UNITS as u32 {
+        while next.load(Ordering::Acquire) >> 16 < self.units {
             std::hint::spin_loop();
             spins += 1;
             if spins > 2000 {
@@ -202,7 +205,8 @@ impl Run<'_> {
 /// For each layer, its time and its longest time without a look.
 fn round(layers: &[Layer], scratch: &mut [Vec<f32>], probe: bool) -> Vec<(Duration, Duration)> {
     let next = layers.iter().map(|_| AtomicU32::new(0)).collect();
-    let run = Run { layers, next, barrier: Barrier::new(UNITS), probe };
+    let units = scratch.len();
+    let run = Run { layers, next, barrier: Barrier::new(units), probe, units: units as u32 };
     let units: Vec<_> = std::thread::scope(|scope| {
         let units: Vec<_> =
             scratch.iter_mut().map(|scratch| scope.spawn(|| run.unit(scratch))).collect();
@@ -216,17 +220,47 @@ fn round(layers: &[Layer], scratch: &mut [Vec<f32>], probe: bool) -> Vec<(Durati
     (0..layers.len()).map(layer).collect()
 }
 
+/// How many units to time, if any.
+fn asked() -> Option<usize> {
+    std::env::var("REEF_TIME").ok()?.parse().ok()
+}
+
 #[test]
 fn timing_of_resnet50() {
-    if std::env::var_os("REEF_TIME").is_none() {
-        return;
+    let Some(units) = asked() else { return };
+    let totals = report(&resnet50(), units);
+    let [best, median] = [totals[0], totals[ROUNDS / 2]];
+    println!(
+        "ResNet-50 on {units} units: p50 {median:.2} ms, best {best:.2} ms of {ROUNDS} rounds"
+    );
+}
+
+/// What other networks have: grouped and depthwise convolutions, affine maps, means.
+#[test]
+fn timing_of_other_layers() {
+    let Some(units) = asked() else { return };
+    let image = Tensor::new(Layout::Native, [1, 256, 56, 56]);
+    let window = Window { size: [3; 2], stride: [1; 2], padding: [1; 2] };
+    let mut net = Network::new(image);
+    let map = ScaleShift { input: image, output: image, relu: true };
+    net.push(Op::ScaleShift(map), None);
+    for groups in [256, 8] {
+        let (input, output) = (image, image);
+        let op = Conv2d { input, output, window, groups, residual: false, relu: true };
+        net.push(Op::Conv2d(op), None);
     }
-    let layers = resnet50();
-    let mut scratch = vec![Vec::new(); UNITS];
-    let rounds = |probe, scratch: &mut [Vec<f32>]| -> Vec<Vec<(Duration, Duration)>> {
-        (0..ROUNDS).map(|_| round(&layers, scratch, probe)).collect()
+    net.pool(PoolKind::Average, window);
+    net.pool(PoolKind::Max, window);
+    report(&net.layers, units);
+}
+
+/// Prints every layer's best time; gives the milliseconds of all rounds, in ascending order.
+fn report(layers: &[Layer], units: usize) -> Vec<f64> {
+    let mut scratch = vec![Vec::new(); units];
+    let mut rounds = |probe| -> Vec<Vec<(Duration, Duration)>> {
+        (0..ROUNDS).map(|_| round(layers, &mut scratch, probe)).collect()
     };
-    let (timed, probed) = (rounds(false, &mut scratch), rounds(true, &mut scratch));
+    let (timed, probed) = (rounds(false), rounds(true));
     for (i, layer) in layers.iter().enumerate() {
         let time = timed.iter().map(|round| round[i].0).min().unwrap();
         let mut looks: Vec<_> = probed.iter().map(|round| round[i].1).collect();
@@ -241,36 +275,33 @@ fn timing_of_resnet50() {
             looks[ROUNDS / 2].as_secs_f64() * 1e6,
         );
     }
-    let mut totals: Vec<f64> = timed
-        .iter()
-        .map(|round| round.iter().map(|layer| layer.0.as_secs_f64() * 1e3).sum())
-        .collect();
+    let total = |round: &Vec<(Duration, Duration)>| {
+        round.iter().map(|layer| layer.0.as_secs_f64() * 1e3).sum::<f64>()
+    };
+    let mut totals: Vec<f64> = timed.iter().map(total).collect();
     totals.sort_by(f64::total_cmp);
-    let [best, median] = [totals[0], totals[ROUNDS / 2]];
-    println!(
-        "ResNet-50 on {UNITS} units: p50 {median:.2} ms, best {best:.2} ms of {ROUNDS} rounds"
-    );
+    totals
 }
 
 /// The fastest that a convolution could be, and what it would be with the portable product.
 #[test]
 fn timing_of_a_tile() {
-    if std::env::var_os("REEF_TIME").is_none() {
+    if asked().is_none() {
         return;
     }
-    let (a, b) = (vec![1.0; ROWS * 272], vec![1.0; COLUMNS * 512]);
+    let (a, b) = (vec![1.0; ROWS * 272], Buffer::zeroed(COLUMNS * 256 * 4).unwrap());
     let mut sums = vec![0.0; ROWS * COLUMNS];
     let tile = Tile {
         a: a.as_ptr(),
         a_pitch: 272,
-        b: b.as_ptr(),
+        b: b.as_ptr().cast(),
         sums: sums.as_mut_ptr(),
         sums_pitch: COLUMNS,
         rows: ROWS,
         columns: COLUMNS,
         depth: 256,
         fresh: true,
-        next: b.as_ptr(),
+        hints: Hints { next: a.as_ptr(), output: a.as_ptr(), residual: a.as_ptr(), pitch: 0 },
     };
     for portable in [false, true] {
         let mut best = Duration::MAX;

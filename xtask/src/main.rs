@@ -1,0 +1,163 @@
+//! `cargo xtask ci` runs every check that CI runs; `cargo xtask CHECK` runs one.
+
+use std::process::{Command, ExitCode};
+
+/// A check: its name, whether `ci` runs it, what it is for, and its commands.
+struct Check {
+    name: &'static str,
+    in_ci: bool,
+    what: &'static str,
+    commands: fn() -> Vec<Command>,
+}
+
+const CHECKS: &[Check] = &[
+    Check { name: "fmt", in_ci: true, what: "formatting", commands: fmt },
+    Check { name: "clippy", in_ci: true, what: "lints, on everything", commands: clippy },
+    Check {
+        name: "test",
+        in_ci: true,
+        what: "all tests, models of protocols included",
+        commands: test,
+    },
+    Check {
+        name: "features",
+        in_ci: true,
+        what: "each set of backends builds",
+        commands: features,
+    },
+    Check { name: "docs", in_ci: true, what: "documentation without warnings", commands: docs },
+    Check {
+        name: "benches",
+        in_ci: true,
+        what: "each bench and example runs once",
+        commands: benches,
+    },
+    Check { name: "miri", in_ci: true, what: "the ring under miri (nightly)", commands: miri },
+    Check {
+        name: "tsan",
+        in_ci: true,
+        what: "conformance under ThreadSanitizer (nightly)",
+        commands: tsan,
+    },
+    Check {
+        name: "deny",
+        in_ci: true,
+        what: "licences and sources of dependencies",
+        commands: deny,
+    },
+    Check {
+        name: "stress",
+        in_ci: false,
+        what: "conformance with 20000 preemptions",
+        commands: stress,
+    },
+];
+
+fn main() -> ExitCode {
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let chosen: Vec<&Check> = match asked.first().map(String::as_str) {
+        Some("ci") => CHECKS.iter().filter(|check| check.in_ci).collect(),
+        Some(name) => CHECKS.iter().filter(|check| check.name == name).collect(),
+        None => Vec::new(),
+    };
+    if chosen.is_empty() {
+        println!("cargo xtask ci | CHECK");
+        for check in CHECKS {
+            println!("  {:<9} {}", check.name, check.what);
+        }
+        return ExitCode::from(2);
+    }
+    for check in chosen {
+        println!("== {}: {}", check.name, check.what);
+        for mut command in (check.commands)() {
+            if !command.status().is_ok_and(|status| status.success()) {
+                eprintln!("xtask: {} failed: {command:?}", check.name);
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn cargo(args: &str) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(args.split_whitespace());
+    // The nightly checks choose a toolchain by `+nightly`, which a set variable would override.
+    command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+    command
+}
+
+fn fmt() -> Vec<Command> {
+    vec![cargo("fmt --all --check")]
+}
+
+fn clippy() -> Vec<Command> {
+    vec![cargo("clippy --workspace --all-targets --features cuda,hip -- -D warnings")]
+}
+
+fn test() -> Vec<Command> {
+    vec![cargo("test --workspace")]
+}
+
+fn features() -> Vec<Command> {
+    [
+        "",
+        "cpu",
+        "cuda",
+        "hip",
+        "cpu,cuda",
+        "cpu,hip",
+        "cuda,hip",
+        "cpu,cuda,hip",
+        "cpu,cuda,hip,models",
+    ]
+    .map(|features| {
+        let mut command = cargo("check --quiet --no-default-features --features");
+        command.arg(features);
+        command
+    })
+    .into()
+}
+
+fn docs() -> Vec<Command> {
+    let mut command = cargo("doc --workspace --no-deps --features cuda,hip");
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    vec![command]
+}
+
+fn benches() -> Vec<Command> {
+    let mut commands =
+        vec![cargo("bench --bench submit -- --test"), cargo("bench --bench preempt -- --quick")];
+    let examples = std::fs::read_dir("examples").into_iter().flatten().flatten();
+    let mut names: Vec<_> = examples.filter_map(|e| e.path().file_stem().map(Into::into)).collect();
+    names.sort();
+    commands.extend(names.into_iter().map(|name: std::ffi::OsString| {
+        let mut command = cargo("run --quiet --release --example");
+        command.arg(name);
+        command
+    }));
+    commands
+}
+
+fn miri() -> Vec<Command> {
+    vec![cargo("+nightly miri test -p reef-core ring")]
+}
+
+fn tsan() -> Vec<Command> {
+    let target = "x86_64-unknown-linux-gnu";
+    let mut command = cargo("+nightly test -Zbuild-std --test conformance --target");
+    command.arg(target).args(["--target-dir", "target/tsan"]);
+    command.env("RUSTFLAGS", "-Zsanitizer=thread").env("REEF_CONFORMANCE_CYCLES", "200");
+    command.env("TSAN_OPTIONS", "halt_on_error=1");
+    vec![command]
+}
+
+fn deny() -> Vec<Command> {
+    vec![cargo("deny check bans licenses sources")]
+}
+
+fn stress() -> Vec<Command> {
+    let mut command = cargo("test --release --test conformance");
+    command.env("REEF_CONFORMANCE_CYCLES", "20000");
+    vec![command]
+}
