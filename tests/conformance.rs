@@ -5,6 +5,8 @@
 //! and can be set with `REEF_CONFORMANCE_SEED`; `REEF_CONFORMANCE_CYCLES` (default 1000) is the number
 //! of preemptions per level and test.
 
+#![cfg(feature = "cpu")] // the only backend so far that runs work
+
 #[path = "conformance/clients.rs"]
 mod clients;
 #[path = "conformance/errors.rs"]
