@@ -5,6 +5,8 @@
 //! and can be set with `REEF_CONFORMANCE_SEED`; `REEF_CONFORMANCE_CYCLES` (default 1000) is the number
 //! of preemptions per level and test.
 
+#![cfg(feature = "cpu")] // the only backend so far that runs work
+
 #[path = "conformance/clients.rs"]
 mod clients;
 #[path = "conformance/errors.rs"]
@@ -49,6 +51,7 @@ every_backend! {
     preemption::each_block_runs_once_in_order => each_block_runs_once_in_order,
     preemption::nothing_runs_while_a_queue_is_held => nothing_runs_while_a_queue_is_held,
     preemption::a_group_is_preempted_by_one_flag => a_group_is_preempted_by_one_flag,
+    preemption::a_newcomer_of_a_held_group_is_held => a_newcomer_of_a_held_group_is_held,
     preemption::a_dropped_queue_leaves_a_prefix => a_dropped_queue_leaves_a_prefix,
     preemption::wrong_states_are_errors => wrong_states_are_errors,
     order::copies_fills_and_host_code_keep_their_order => copies_fills_and_host_code_keep_their_order,
@@ -59,6 +62,7 @@ every_backend! {
     padding::padding_never_outlasts_its_kernel => padding_never_outlasts_its_kernel,
     clients::everybody_gets_their_work_done => everybody_gets_their_work_done,
     clients::clients_come_and_go => clients_come_and_go,
+    clients::clients_pad_real_time_kernels => clients_pad_real_time_kernels,
     clients::a_burst_preempts_once => a_burst_preempts_once,
     clients::a_dropped_dispatcher_answers_everybody => a_dropped_dispatcher_answers_everybody,
     errors::a_full_queue_gives_the_command_back => a_full_queue_gives_the_command_back,

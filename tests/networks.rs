@@ -61,14 +61,7 @@ fn small_pictures_give_torchs_logits() {
 
 #[test]
 fn full_pictures_give_torchs_logits() {
-    agrees("resnet50", 224);
-    agrees("densenet121", 224);
-}
-
-#[test]
-#[ignore = "many seconds, mostly to make up and pack the weights"]
-fn the_other_full_pictures_give_torchs_logits() {
-    for name in ["resnet18", "resnet152", "densenet201"] {
+    for name in ["resnet18", "resnet50", "resnet152", "densenet121", "densenet201"] {
         agrees(name, 224);
     }
     agrees("inception_v3", 299);

@@ -96,7 +96,7 @@ impl Device for Cpu {
         let shared = Arc::new(Shared::new(options.units, options.spin));
         let mut open = Open { shared: shared.clone(), units: Vec::new() };
         for unit in 0..options.units {
-            open.units.push(start(unit, options, shared.clone())?);
+            open.units.push(start(ordinal, unit, options, shared.clone())?);
         }
         Ok(Self(Arc::new(open)))
     }
@@ -176,9 +176,15 @@ impl Device for Cpu {
     }
 }
 
-fn start(unit: u32, options: Options, shared: Arc<Shared>) -> Result<JoinHandle<()>> {
+fn start(
+    ordinal: usize,
+    unit: u32,
+    options: Options,
+    shared: Arc<Shared>,
+) -> Result<JoinHandle<()>> {
     let work = move || {
-        settle_down(unit, options);
+        // Devices with few units start at different cores.
+        settle_down(ordinal * options.units as usize + unit as usize, options);
         shared.work(unit);
     };
     thread::Builder::new()
@@ -188,14 +194,14 @@ fn start(unit: u32, options: Options, shared: Arc<Shared>) -> Result<JoinHandle<
 }
 
 /// Gives the unit's thread its core and niceness, as far as the system allows.
-fn settle_down(unit: u32, options: Options) {
+fn settle_down(place: usize, options: Options) {
     let _ = rustix::process::nice(options.nice);
     let allowed = rustix::thread::sched_getaffinity(None);
     if let (true, Ok(allowed)) = (options.pin, allowed) {
         let cores: Vec<usize> =
             (0..rustix::thread::CpuSet::MAX_CPU).filter(|&c| allowed.is_set(c)).collect();
         let mut one = rustix::thread::CpuSet::new();
-        one.set(cores[unit as usize % cores.len()]);
+        one.set(cores[place % cores.len()]);
         let _ = rustix::thread::sched_setaffinity(None, &one);
     }
 }

@@ -3,6 +3,7 @@
 use crate::subject::{Cells, cycles, doze, rng};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use reef::dkp::Profile;
 use reef::scheduler::{self, Reef};
 use reef::{ClientConfig, Command, Config, Device, Dispatcher, Error, PreemptLevel, Task};
 use std::sync::Arc;
@@ -93,6 +94,39 @@ fn come_and_go<D: Device>(
         doze(rng, 200);
         drop(be); // with work queued
     }
+}
+
+/// Real-time kernels that leave units free are padded with blocks of clients that are preempted.
+pub(crate) fn clients_pad_real_time_kernels<D: Device>(device: &D, level: PreemptLevel) {
+    let mut rng = rng();
+    let profile = |micros, round| {
+        let round_micros = vec![round; 4];
+        Arc::new(Profile { blocks: 1, micros, round_micros, ..Profile::default() })
+    };
+    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let (rt_cells, be_cells) = (Cells::new(device, 1), [0, 1].map(|_| Cells::new(device, 24)));
+    let kernel = rt_cells.launch(1, 100).with_profile(profile(1000, 1000));
+    let task = Task::new(vec![Command::Launch(kernel); 10]).unwrap();
+    let mut clients = [0, 1].map(|_| dispatcher.best_effort(ClientConfig::default()).unwrap());
+    let mut rt = dispatcher.real_time().unwrap();
+    let rounds = (cycles() / 50).max(1);
+    for round in 0..rounds {
+        for (client, cells) in clients.iter_mut().zip(&be_cells) {
+            let be = cells.launch(round, rng.random_range(0..60)).with_profile(profile(1, 1));
+            client.submit(&vec![Command::Launch(be); 4]).unwrap();
+        }
+        doze(&mut rng, 200);
+        rt.run(&task).unwrap();
+    }
+    for (client, cells) in clients.iter_mut().zip(&be_cells) {
+        let last = client.submitter().submitted().0 - 1;
+        client.wait(reef::Seq(last)).unwrap();
+        cells.expect((0..4 * rounds).map(|n| n / 4));
+    }
+    rt_cells.expect((0..10 * rounds).map(|_| 1));
+    let padded = dispatcher.stats().padded_launches;
+    println!("{padded} padded launches");
+    assert_eq!(padded > 0, device.info().units > 1, "a device with one unit has none to spare");
 }
 
 pub(crate) fn a_burst_preempts_once<D: Device>(device: &D, level: PreemptLevel) {

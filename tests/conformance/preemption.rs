@@ -85,6 +85,21 @@ pub(crate) fn a_group_is_preempted_by_one_flag<D: Device>(device: &D, level: Pre
     }
 }
 
+/// Who joins a group that is preempted waits like the others.
+pub(crate) fn a_newcomer_of_a_held_group_is_held<D: Device>(device: &D, level: PreemptLevel) {
+    let group = Group::open(device, level).unwrap();
+    group.preempt(true).unwrap();
+    let config = Config { level, ..Config::default() };
+    let (mut submitter, queue) = group.enable(config).unwrap();
+    let cells = Cells::new(device, 3);
+    submitter.submit(cells.append(7, 0)).unwrap();
+    std::thread::sleep(Duration::from_millis(2));
+    assert_eq!(cells.read(), [0; 3]);
+    group.restore().unwrap();
+    queue.finish().unwrap();
+    cells.expect([7]);
+}
+
 /// Dropping cancels: what is left is the effect of the first commands, and of some blocks of the next
 /// one if it was stopped in its middle.
 pub(crate) fn a_dropped_queue_leaves_a_prefix<D: Device>(device: &D, level: PreemptLevel) {

@@ -1,0 +1,54 @@
+//! One inference, the five best classes: `cargo run --release --example infer [PICTURE [MODEL.param]]`
+//!
+//! Without a picture the network looks at made-up pixels, and without a file its weights are made up
+//! too: then the classes are the same everywhere but mean nothing.
+
+use reef::cpu::Cpu;
+use reef::models::{Network, Seeded, Weights, build, param::Params};
+use reef::{Config, Device, VirtualQueue};
+use std::error::Error;
+
+/// Means and deviations of the pictures that torchvision's networks were trained with.
+const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let device = Cpu::open(0, "")?;
+    let model = build("resnet50", None, 1)?;
+    let input = match args.next() {
+        Some(file) => picture(&file, model.input().height as u32)?,
+        None => Seeded(1).input(model.input().elements()),
+    };
+    let weights = match args.next() {
+        Some(file) => Weights::pack(&device, &model, &Params::load(file)?)?,
+        None => Weights::pack(&device, &model, &Seeded(1))?,
+    };
+    let network = Network::new(&device, &model, &weights)?;
+
+    let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default())?;
+    network.stage_input(&input)?;
+    let begin = device.clock();
+    for command in network.inference().iter() {
+        submitter.submit_blocking(command.clone())?;
+    }
+    queue.finish()?;
+    println!("{} took {:?}", model.graph().name, device.clock() - begin);
+
+    let mut logits: Vec<_> = network.staged_output()?.into_iter().enumerate().collect();
+    logits.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    for (class, logit) in &logits[..5] {
+        println!("class {class:>3}  logit {logit:.3}");
+    }
+    Ok(())
+}
+
+/// The middle square of a JPEG or PNG file, as three normalised planes.
+fn picture(file: &str, size: u32) -> Result<Vec<f32>, Box<dyn Error>> {
+    let picture = image::open(file).map_err(|error| format!("{file}: {error}"))?;
+    let picture = picture.resize_to_fill(size, size, image::imageops::FilterType::Triangle);
+    let pixels = picture.into_rgb8();
+    let plane =
+        |c: usize| pixels.pixels().map(move |p| (f32::from(p[c]) / 255.0 - MEAN[c]) / DEVIATION[c]);
+    Ok((0..3).flat_map(plane).collect())
+}

@@ -1,0 +1,45 @@
+//! One real-time and one best-effort network: `cargo run --release --example two_models`
+
+use reef::cpu::Cpu;
+use reef::models::{Network, Result, Seeded, Weights, build};
+use reef::scheduler::Reef;
+use reef::{ClientConfig, Device, Dispatcher, Task};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{thread, time::Duration};
+
+fn load(device: &Cpu, name: &str) -> Result<Network<Cpu>> {
+    let model = build(name, None, 1)?;
+    let weights = Weights::pack(device, &model, &Seeded(1))?; // or Params::load("MODEL.param")?
+    let network = Network::new(device, &model, &weights)?;
+    network.stage_input(&Seeded(1).input(network.input_len()))?;
+    Ok(network)
+}
+
+fn main() -> Result<()> {
+    let device = Cpu::open(0, "")?;
+    let (rt, be) = (load(&device, "resnet18")?, load(&device, "densenet121")?);
+    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default()))?;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let best_effort = scope.spawn(|| {
+            let mut client = dispatcher.best_effort(ClientConfig::default())?;
+            let mut inferences = 0;
+            while !stop.load(Relaxed) {
+                client.run(&be.inference())?;
+                inferences += 1;
+            }
+            Ok(inferences)
+        });
+        let mut client = dispatcher.real_time()?;
+        let task = Task::new(rt.inference())?;
+        for _ in 0..10 {
+            thread::sleep(Duration::from_millis(100));
+            let timing = client.run(&task)?;
+            println!("real-time: {:?} after {:?}", timing.total, timing.delay);
+        }
+        stop.store(true, Relaxed);
+        let inferences: Result<u32> = best_effort.join().expect("the client doesn't panic");
+        println!("best-effort: {} inferences meanwhile", inferences?);
+        Ok(())
+    })
+}
