@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long)]
     size: Option<usize>,
     /// Seconds for each measurement.
-    #[arg(long, default_value_t = 3.5)]
+    #[arg(long, default_value_t = 4.0)]
     seconds: f64,
     /// Where the plot and the trace go.
     #[arg(long, default_value = "reef-demo")]
@@ -101,7 +101,7 @@ impl reef::Visit for Demo<'_> {
         let mut outcomes = Vec::new();
         for plan in plans {
             bar.set_message(plan.name.clone());
-            outcomes.push((plan.name, bench.measure(plan.scheduler, plan.rt, plan.be)?));
+            outcomes.push((plan.name, bench.measure(plan.scheduler, plan.rt)?));
             bar.inc(1);
         }
         bar.finish_and_clear();
@@ -120,7 +120,6 @@ struct Plan {
     name: String,
     scheduler: Box<dyn Scheduler>,
     rt: bool,
-    be: bool,
 }
 
 /// What is measured, in order: each class alone, the baselines, REEF, the other levels.
@@ -129,16 +128,15 @@ fn plans(level: PreemptLevel) -> Vec<Plan> {
         "reef" => Box::new(Reef::default().level(level)),
         _ => scheduler::by_name(name).expect("a name from this list"),
     };
-    let alone = |name: &str, rt, be| Plan { name: name.into(), scheduler: named("reef"), rt, be };
-    let both = |name: &str| Plan { name: name.into(), scheduler: named(name), rt: true, be: true };
+    let be_alone = Plan { name: report::BE_ALONE.into(), scheduler: named("reef"), rt: false };
+    let both = |name: &str| Plan { name: name.into(), scheduler: named(name), rt: true };
     let at = |level: PreemptLevel| Plan {
-        name: format!("level {level}"),
+        name: format!("{}{level}", report::LEVEL),
         scheduler: Box::new(Reef::without_padding().level(level)),
         rt: true,
-        be: true,
     };
-    let mut plans = vec![alone("RT alone", true, false), alone("BE alone", false, true)];
-    plans.extend(["rt-only", "sequential", "streams", "wait-based", "reset", "reef"].map(both));
+    let mut plans = vec![both(report::RT_ALONE), be_alone];
+    plans.extend(["sequential", "streams", "wait-based", "reset", "reef"].map(both));
     plans.extend([PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All].map(at));
     plans
 }

@@ -12,7 +12,8 @@ const MOST_UNITS: u32 = 256;
 pub(crate) struct Options {
     /// Threads; default: one per core.
     pub(crate) units: u32,
-    /// How long a unit without work looks for some before it sleeps; default 50 µs (`spin=50`).
+    /// How long a unit without work looks for some before it sleeps; default 300 µs (`spin=300`):
+    /// longer than the last block of a kernel takes on another unit, as waking up costs 50.
     pub(crate) spin: Duration,
     /// Niceness that is added to the units' threads, so that a client which wakes up gets a core at
     /// once; default 5.
@@ -25,7 +26,7 @@ impl Options {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let cores = thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let mut options =
-            Self { units: cores, spin: Duration::from_micros(50), nice: 5, pin: true };
+            Self { units: cores, spin: Duration::from_micros(300), nice: 5, pin: true };
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             options.set(key, value)?;

@@ -126,8 +126,10 @@ fn docs() -> Vec<Command> {
 }
 
 fn benches() -> Vec<Command> {
-    let mut commands =
-        vec![cargo("bench --bench submit -- --test"), cargo("bench --bench preempt -- --quick")];
+    let mut commands: Vec<Command> =
+        ["submit -- --test", "preempt -- --quick", "inference -- --quick"]
+            .map(|bench| cargo(&format!("bench --bench {bench}")))
+            .into();
     let examples = std::fs::read_dir("examples").into_iter().flatten().flatten();
     let mut names: Vec<_> = examples.filter_map(|e| e.path().file_stem().map(Into::into)).collect();
     names.sort();

@@ -78,20 +78,14 @@ impl<'a, D: Operators> Bench<'a, D> {
     }
 
     /// Lets the clients run for a while.
-    pub(super) fn measure(
-        &mut self,
-        scheduler: Box<dyn Scheduler>,
-        rt: bool,
-        be: bool,
-    ) -> Result<Outcome> {
-        let traced = scheduler.name() == "reef" && rt && be;
+    pub(super) fn measure(&mut self, scheduler: Box<dyn Scheduler>, rt: bool) -> Result<Outcome> {
+        let traced = scheduler.name() == "reef" && rt;
         let dispatcher = Dispatcher::start(self.device, scheduler)?;
         let stop = AtomicBool::new(false);
         let mut outcome = thread::scope(|scope| {
             let clients: Vec<_> = self
                 .be
                 .iter()
-                .filter(|_| be)
                 .map(|named| scope.spawn(|| best_effort(&dispatcher, named, &stop)))
                 .collect();
             let timings = if rt {

@@ -9,6 +9,13 @@ use reef::op::Operators;
 use serde_json::{Value, json};
 use std::path::Path;
 
+/// Measurements by these names are always there. REEF's lower bound, which never lets best-effort work
+/// run, is real-time work alone.
+pub(super) const RT_ALONE: &str = "rt-only";
+pub(super) const BE_ALONE: &str = "BE alone";
+/// Begins the names of measurements of preemption.
+pub(super) const LEVEL: &str = "level ";
+
 /// The measurements of one name, which is always there.
 fn named<'a>(outcomes: &'a [(String, Outcome)], name: &str) -> &'a Outcome {
     &outcomes.iter().find(|(have, _)| have == name).expect("it was measured").1
@@ -46,47 +53,46 @@ fn table(header: &[&str]) -> Table {
 
 /// Real-time latency and best-effort throughput under each scheduler.
 pub(super) fn schedulers(outcomes: &[(String, Outcome)]) -> Table {
-    let [rt_alone, be_alone] = ["RT alone", "BE alone"].map(|name| named(outcomes, name));
+    let [rt_alone, be_alone] = [RT_ALONE, BE_ALONE].map(|name| named(outcomes, name));
     let mut table =
         table(&["scheduler", "RT p50 ms", "÷ alone", "RT p99 ms", "÷ alone", "BE kept", "padded"]);
-    for (name, outcome) in outcomes.iter().filter(|(name, _)| !name.starts_with("level")) {
+    for (name, outcome) in outcomes.iter().filter(|(name, _)| !name.starts_with(LEVEL)) {
         let ratio = |q| millis(&outcome.latency, q) / millis(&rt_alone.latency, q);
         let rt = |text: String| if outcome.latency.is_empty() { "–".into() } else { text };
-        let kept = if name == "RT alone" {
-            "–".into()
-        } else {
-            format!("{:.0} %", 100.0 * outcome.be_kept(be_alone))
-        };
         table.add_row([
-            name.clone(),
+            if name == RT_ALONE { format!("{name} (alone)") } else { name.clone() },
             rt(format!("{:.2}", millis(&outcome.latency, 0.5))),
             rt(format!("{:.2}", ratio(0.5))),
             rt(format!("{:.2}", millis(&outcome.latency, 0.99))),
             rt(format!("{:.2}", ratio(0.99))),
-            kept,
+            format!("{:.0} %", 100.0 * outcome.be_kept(be_alone)),
             outcome.stats.padded_launches.to_string(),
         ]);
     }
     table
 }
 
-/// Preemption latency of each level: how much later real-time work starts than on an idle device.
+/// When real-time work starts at each level, and how much later that is than on an idle device.
+///
+/// Earlier is possible: the units of an idle device sleep, those of a busy one don't.
 pub(super) fn levels(outcomes: &[(String, Outcome)]) -> Table {
-    let idle = &named(outcomes, "RT alone").delay;
-    let mut table = table(&["preemption", "p50 µs", "p99 µs", "preemptions"]);
-    table.add_row([
-        "idle device (not subtracted)".into(),
-        format!("{:.1}", micros(idle, 0.5)),
-        format!("{:.1}", micros(idle, 0.99)),
-        "–".to_string(),
-    ]);
-    for (name, outcome) in outcomes.iter().filter(|(name, _)| name.starts_with("level")) {
-        let over = |q| (micros(&outcome.delay, q) - micros(idle, q)).max(0.0);
+    let idle = &named(outcomes, RT_ALONE).delay;
+    let mut table = table(&["RT starts after", "p50 µs", "− idle", "p99 µs", "− idle", "requests"]);
+    for (name, outcome) in outcomes {
+        let what = match name.strip_prefix(LEVEL) {
+            Some(level) => format!("preemption at {level}"),
+            None if name == RT_ALONE => "idle device".into(),
+            None => continue,
+        };
+        let start = |q| micros(&outcome.delay, q);
+        let over = |q| format!("{:+.1}", start(q) - micros(idle, q));
         table.add_row([
-            name.clone(),
-            format!("{:.1}", over(0.5)),
-            format!("{:.1}", over(0.99)),
-            outcome.stats.preemptions.to_string(),
+            what,
+            format!("{:.1}", start(0.5)),
+            over(0.5),
+            format!("{:.1}", start(0.99)),
+            over(0.99),
+            outcome.delay.len().to_string(),
         ]);
     }
     table
@@ -94,7 +100,7 @@ pub(super) fn levels(outcomes: &[(String, Outcome)]) -> Table {
 
 /// Everything as JSON.
 pub(super) fn json<D: Operators>(bench: &Bench<'_, D>, outcomes: &[(String, Outcome)]) -> Value {
-    let be_alone = named(outcomes, "BE alone");
+    let be_alone = named(outcomes, BE_ALONE);
     let quantiles = |h: &Histogram<u64>| json!({ "count": h.len(), "p50": micros(h, 0.5), "p90": micros(h, 0.9), "p99": micros(h, 0.99) });
     let rows: Vec<_> = outcomes
         .iter()
@@ -121,7 +127,7 @@ pub(super) fn json<D: Operators>(bench: &Bench<'_, D>, outcomes: &[(String, Outc
 /// Draws how many real-time requests took how long at most, under each scheduler.
 pub(super) fn plot(path: &Path, outcomes: &[(String, Outcome)]) -> anyhow::Result<()> {
     let shown = || {
-        let both = |name: &str| !name.starts_with("level") && name != "BE alone";
+        let both = |name: &str| !name.starts_with(LEVEL) && name != BE_ALONE;
         outcomes.iter().filter(move |(name, outcome)| both(name) && !outcome.latency.is_empty())
     };
     let ends = shown().map(|(_, o)| (o.latency.min() as f64 / 1e6, o.latency.max() as f64 / 1e6));
