@@ -336,7 +336,7 @@ impl<D: Device> Submitter<D> {
     }
 }
 
-/// Looks for up to `time`; returns whether `over` came to hold.
+/// Looks for up to `time`, and keeps the core; returns whether `over` came to hold.
 pub(crate) fn spin_until(time: Duration, over: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     loop {

@@ -81,10 +81,17 @@ impl Shared {
         }
     }
 
+    /// Looks for news, letting go of the core between looks: workers and clients may need it.
     fn spin_past(&self, seen: u64) {
         let start = Instant::now();
-        while self.news.load(Ordering::Relaxed) == seen && start.elapsed() < self.spin {
-            std::hint::spin_loop();
+        while start.elapsed() < self.spin {
+            for _ in 0..16 {
+                if self.news.load(Ordering::Relaxed) != seen {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+            std::thread::yield_now();
         }
     }
 
