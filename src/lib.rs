@@ -18,6 +18,11 @@
 
 mod name;
 
+/// The example in the README is a test.
+#[cfg(all(doctest, feature = "cpu", feature = "models"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use name::DeviceName;
 pub use reef_core::*;
 

@@ -1,10 +1,12 @@
 //! Best-effort clients: what they hold, and what the dispatcher keeps of them.
 
+use crate::config::Config;
 use crate::dispatcher::Core;
 use crate::dkp;
-use crate::real_time::Chosen;
+use crate::rt_lane::Chosen;
 use crate::scheduler::{QueueView, TaskView};
-use crate::vqueue::{Config, Submitter, VirtualQueue};
+use crate::submitter::Submitter;
+use crate::vqueue::VirtualQueue;
 use crate::{Command, Device, DeviceInfo, Launch, Record, Result, Seq};
 use parking_lot::Mutex;
 use std::collections::VecDeque;

@@ -12,7 +12,8 @@
 //! somebody needs that, or restore; then set the gates.
 
 use crate::best_effort::{BestEffort, ClientConfig, Member};
-use crate::real_time::{Request, RtClient, RtLane};
+use crate::real_time::{Request, RtClient};
+use crate::rt_lane::RtLane;
 use crate::scheduler::{Gate, Plan, QueueView, Scheduler, View};
 use crate::turnstile::Turnstile;
 use crate::{Device, Error, Group, Result, Seq};

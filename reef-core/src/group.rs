@@ -1,6 +1,8 @@
 //! Queues that are preempted together, by one flag of the device.
 
-use crate::vqueue::{Config, Shared, Submitter, VirtualQueue};
+use crate::config::Config;
+use crate::submitter::Submitter;
+use crate::vqueue::{Shared, VirtualQueue};
 use crate::{Device, Error, PreemptLevel, Preemptor, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -22,6 +22,7 @@
 
 mod best_effort;
 mod command;
+mod config;
 mod device;
 mod dispatcher;
 pub mod dkp;
@@ -32,14 +33,18 @@ pub mod op;
 mod real_time;
 #[allow(unsafe_code)] // see its module docs
 mod ring;
+mod rt_lane;
 pub mod scheduler;
+mod submitter;
 mod sync;
 mod turnstile;
 mod vqueue;
 mod wake;
+mod worker;
 
 pub use best_effort::{BestEffort, ClientConfig};
 pub use command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch};
+pub use config::Config;
 pub use device::{
     Device, DeviceInfo, Event, PreemptLevel, Preemptor, Priority, Queue, Record, Seq, Span, Stopped,
 };
@@ -47,4 +52,5 @@ pub use dispatcher::{Dispatcher, Stats};
 pub use error::{Error, Result};
 pub use group::Group;
 pub use real_time::{RtClient, Task, Ticket, Timing};
-pub use vqueue::{Config, Submitter, VirtualQueue};
+pub use submitter::Submitter;
+pub use vqueue::VirtualQueue;

@@ -130,8 +130,7 @@ pub(super) fn plot(path: &Path, outcomes: &[(String, Outcome)]) -> anyhow::Resul
         let both = |name: &str| !name.starts_with(LEVEL) && name != BE_ALONE;
         outcomes.iter().filter(move |(name, outcome)| both(name) && !outcome.latency.is_empty())
     };
-    let ends = shown().map(|(_, o)| (o.latency.min() as f64 / 1e6, o.latency.max() as f64 / 1e6));
-    let (least, most) = ends.fold((f64::MAX, 0.1), |(a, b), (c, d)| (a.min(c), f64::max(b, d)));
+    let most = shown().map(|(_, outcome)| outcome.latency.max() as f64 / 1e6).fold(0.1, f64::max);
     let file = path.to_string_lossy();
     let root = SVGBackend::new(&*file, (860, 480)).into_drawing_area();
     root.fill(&WHITE)?;
@@ -140,8 +139,13 @@ pub(super) fn plot(path: &Path, outcomes: &[(String, Outcome)]) -> anyhow::Resul
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(60)
-        .build_cartesian_2d((least.min(most) * 0.9..most * 1.1).log_scale(), 0.0..100.0)?;
-    chart.configure_mesh().x_desc("ms").y_desc("% of requests").draw()?;
+        .build_cartesian_2d(0.0..most * 1.05, 0.0..100.0)?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .x_desc("ms")
+        .y_desc("% of requests")
+        .draw()?;
     for (index, (name, outcome)) in shown().enumerate() {
         let color = Palette99::pick(index).to_rgba();
         let points = outcome

@@ -1,0 +1,59 @@
+//! Sizes and times of a virtual queue.
+
+use crate::{Error, PreemptLevel, Result};
+use std::time::Duration;
+
+/// Sizes and times of a virtual queue.
+///
+/// The names in brackets are those of REEF's CUDA port (`RFconfig`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Commands that can wait, a power of two.
+    pub capacity: usize,
+    /// Commands with the hardware at once (`queueSize`). Small is quick to preempt; 1 leaves gaps.
+    pub window: u64,
+    /// Commands launched at a time (`batchSize`), at most `window`.
+    pub batch: u64,
+    /// The queue counts as idle when it had no work for this long (`taskTimeout`; `None` is the
+    /// port's negative value): see [`VirtualQueue::is_idle`].
+    pub idle_timeout: Option<Duration>,
+    /// How deep [`VirtualQueue::preempt`] reaches (`preemptLevel`).
+    pub level: PreemptLevel,
+    /// How long an idle worker and a waiting client look for news before they sleep.
+    pub spin: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            capacity: 1024,
+            window: 4,
+            batch: 1,
+            idle_timeout: None,
+            level: PreemptLevel::HostQueue,
+            spin: Duration::from_micros(20),
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn check(&self) -> Result<()> {
+        if !self.capacity.is_power_of_two() {
+            let text = format!("capacity must be a power of two, got {}", self.capacity);
+            return Err(Error::Invalid(text));
+        }
+        if self.batch == 0 || self.window < self.batch {
+            let (batch, window) = (self.batch, self.window);
+            let text = format!("batch must be in 1..=window, got batch {batch}, window {window}");
+            return Err(Error::Invalid(text));
+        }
+        if self.window > MOST_WINDOW {
+            let text = format!("window must be at most {MOST_WINDOW}, got {}", self.window);
+            return Err(Error::Invalid(text));
+        }
+        Ok(())
+    }
+}
+
+/// Far more than any device takes, and sums of two don't overflow.
+const MOST_WINDOW: u64 = 1 << 32;

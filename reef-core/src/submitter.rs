@@ -1,0 +1,138 @@
+//! Where commands enter a virtual queue.
+
+use crate::ring::Producer;
+use crate::vqueue::Shared;
+use crate::{Command, Device, Error, Result, Seq};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Where commands enter a virtual queue. One thread submits; another may preempt meanwhile.
+#[derive(Debug)]
+pub struct Submitter<D: Device> {
+    pub(crate) commands: Producer<Command<D>>,
+    pub(crate) shared: Arc<Shared<D>>,
+    pub(crate) spin: Duration,
+}
+
+impl<D: Device> Submitter<D> {
+    /// Adds a command and returns its position, or gives it back if the queue is full.
+    ///
+    /// Never blocks and never allocates; also works while the queue is preempted. Commands of a
+    /// queue that has ended are accepted and never run; [`wait`](Self::wait) says so.
+    ///
+    /// # Errors
+    ///
+    /// The command, if `capacity` commands have not completed yet.
+    #[inline]
+    #[allow(clippy::result_large_err)] // the command comes back by value, that is the point
+    pub fn submit(&mut self, command: Command<D>) -> Result<Seq, Command<D>> {
+        let at = self.commands.push(command)?;
+        if let Some(worker) = self.shared.worker.get() {
+            self.shared.sleeper.wake(worker);
+        }
+        if self.shared.watch.load(Ordering::Relaxed) {
+            self.watched();
+        }
+        Ok(Seq(at))
+    }
+
+    #[cold]
+    fn watched(&self) {
+        if self.shared.watch.swap(false, Ordering::AcqRel) {
+            self.shared.tell_listener();
+        }
+    }
+
+    /// Adds a command, waiting for room if the queue is full.
+    ///
+    /// # Errors
+    ///
+    /// The error that ended the queue.
+    pub fn submit_blocking(&mut self, command: Command<D>) -> Result<Seq> {
+        let mut command = command;
+        loop {
+            if let Some(error) = self.shared.failed.get() {
+                return Err(error.clone());
+            }
+            match self.submit(command) {
+                Ok(seq) => return Ok(seq),
+                Err(back) => command = back,
+            }
+            self.wait(Seq(self.commands.completed()))?;
+        }
+    }
+
+    /// Commands that have been submitted.
+    pub fn submitted(&self) -> Seq {
+        Seq(self.commands.submitted())
+    }
+
+    /// All commands before this position have finished.
+    pub fn completed(&self) -> Seq {
+        Seq(self.commands.completed())
+    }
+
+    /// Blocks until the command at `seq` has finished.
+    ///
+    /// # Errors
+    ///
+    /// The error that ended the queue; `Invalid` if `seq` was never submitted.
+    pub fn wait(&self, seq: Seq) -> Result<()> {
+        self.check_submitted(seq)?;
+        if !spin_until(self.spin, || self.is_over(seq)) {
+            self.shared.waiters.wait_until(|| self.is_over(seq));
+        }
+        self.how(seq)
+    }
+
+    /// As [`wait`](Self::wait), for no longer than `time`. Returns whether it has finished.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_for(&self, seq: Seq, time: Duration) -> Result<bool> {
+        self.check_submitted(seq)?;
+        let Some(end) = Instant::now().checked_add(time) else {
+            return self.wait(seq).map(|()| true);
+        };
+        let over = self.shared.waiters.wait_until_or(end, || self.is_over(seq));
+        self.how(seq).map(|()| over)
+    }
+
+    fn check_submitted(&self, seq: Seq) -> Result<()> {
+        if seq < self.submitted() {
+            return Ok(());
+        }
+        let text = format!("waiting for command {}, {} submitted", seq.0, self.submitted().0);
+        Err(Error::Invalid(text))
+    }
+
+    /// Whether the command has finished or never will.
+    fn is_over(&self, Seq(at): Seq) -> bool {
+        self.commands.completed() > at || self.shared.failed.get().is_some()
+    }
+
+    fn how(&self, Seq(at): Seq) -> Result<()> {
+        match self.shared.failed.get() {
+            Some(error) if self.commands.completed() <= at => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Looks for up to `time`, and keeps the core; returns whether `over` came to hold.
+pub(crate) fn spin_until(time: Duration, over: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        for _ in 0..32 {
+            if over() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        if start.elapsed() >= time {
+            return over();
+        }
+    }
+}

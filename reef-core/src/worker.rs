@@ -1,0 +1,154 @@
+//! The thread of a virtual queue: launch what fits, note what finished, take back what was preempted,
+//! else sleep.
+
+use crate::config::Config;
+use crate::lane::{Step, Waits};
+use crate::vqueue::Shared;
+use crate::{Device, Error, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Values of [`Shared::stop`].
+pub(crate) const GO_ON: u8 = 0;
+/// Finish all commands, then end.
+pub(crate) const FINISH: u8 = 1;
+/// Let the device finish what it has, then end.
+pub(crate) const CANCEL: u8 = 2;
+
+/// How a worker waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// The device unparks the worker when something completes.
+    pub(crate) wakes: bool,
+    pub(crate) config: Config,
+}
+
+type Start<D> = std::sync::mpsc::Sender<(Arc<Shared<D>>, Pace)>;
+
+/// Starts a worker that waits for what it shall work on: the queue wants its handle first.
+pub(crate) fn spawn<D: Device>() -> Result<(JoinHandle<()>, Start<D>)> {
+    let (start, started) = std::sync::mpsc::channel::<(Arc<Shared<D>>, Pace)>();
+    let worker = thread::Builder::new().name(format!("reef-{}-queue", D::NAME)).spawn(move || {
+        let Ok((shared, pace)) = started.recv() else { return };
+        let result = catch_unwind(AssertUnwindSafe(|| work(&shared, pace)));
+        match result {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let_device_finish(&shared);
+                shared.end(error);
+            }
+            Err(_) => shared.end(Error::State("a queue's worker panicked")),
+        }
+    });
+    let worker = worker.map_err(|e| Error::Invalid(format!("no thread for a queue: {e}")))?;
+    Ok((worker, start))
+}
+
+/// The worker: launch what fits, note what finished, take back what was preempted, else sleep.
+fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
+    let mut spinning_since = None;
+    loop {
+        let waits =
+            if shared.held.load(Ordering::Acquire) { settle(shared)? } else { pass(shared)? };
+        let stop = shared.stop.load(Ordering::Acquire);
+        if stop != GO_ON && is_over(shared, stop) {
+            return Ok(());
+        }
+        match waits {
+            Waits::Device if pace.wakes => thread::park(),
+            Waits::Either if pace.wakes => {
+                shared.sleeper.sleep_unless(|| has_work(shared), thread::park);
+            }
+            Waits::Device | Waits::Either | Waits::Nothing => std::hint::spin_loop(),
+            Waits::Event => thread::park_timeout(Duration::from_micros(20)),
+            Waits::Commands => {
+                let since = *spinning_since.get_or_insert_with(Instant::now);
+                if since.elapsed() < pace.config.spin {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                sleep(shared, &pace.config);
+            }
+        }
+        spinning_since = None;
+    }
+}
+
+/// After an error nothing more is launched, but what the device has must not outlive the queue.
+fn let_device_finish<D: Device>(shared: &Shared<D>) {
+    loop {
+        let mut lane = shared.lane.lock();
+        let quiet = if shared.held.load(Ordering::Acquire) {
+            lane.try_reclaim().map(|reclaimed| reclaimed.is_some())
+        } else {
+            lane.is_quiet()
+        };
+        match quiet {
+            Ok(false) => drop(lane),
+            Ok(true) | Err(_) => return, // a queue that says so again has nothing running
+        }
+        thread::park_timeout(Duration::from_micros(50));
+    }
+}
+
+/// Launches and notes completions.
+fn pass<D: Device>(shared: &Shared<D>) -> Result<Waits> {
+    let cancelled = shared.stop.load(Ordering::Acquire) == CANCEL;
+    let Step { completed, waits } =
+        shared.lane.lock().step(|| if cancelled { 0 } else { shared.gate() })?;
+    if completed {
+        shared.waiters.notify();
+    }
+    Ok(waits)
+}
+
+/// Takes back what a held queue has on the device.
+fn settle<D: Device>(shared: &Shared<D>) -> Result<Waits> {
+    if shared.settled.load(Ordering::Acquire) {
+        return Ok(Waits::Commands);
+    }
+    let mut lane = shared.lane.lock();
+    let Some(rerun) = lane.try_reclaim()? else {
+        return Ok(Waits::Device);
+    };
+    shared.note_settled(rerun);
+    shared.tell_listener();
+    Ok(Waits::Commands)
+}
+
+/// Whether a worker that was told to stop has nothing left to do.
+fn is_over<D: Device>(shared: &Shared<D>, stop: u8) -> bool {
+    let mut lane = shared.lane.lock();
+    lane.commands.in_flight() == 0 && (stop == CANCEL || lane.commands.next().is_none())
+}
+
+#[cold]
+fn sleep<D: Device>(shared: &Shared<D>, config: &Config) {
+    shared.tell_listener();
+    let ready = || has_work(shared);
+    match config.idle_timeout {
+        None => shared.sleeper.sleep_unless(ready, thread::park),
+        Some(time) => {
+            let start = Instant::now();
+            shared.sleeper.sleep_unless(ready, || thread::park_timeout(time));
+            if start.elapsed() >= time && !has_work(shared) {
+                shared.idle.store(true, Ordering::Release);
+                shared.tell_listener();
+                shared.sleeper.sleep_unless(ready, thread::park);
+            }
+            shared.idle.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Whether there is something that a worker can do now.
+fn has_work<D: Device>(shared: &Shared<D>) -> bool {
+    let stop = shared.stop.load(Ordering::Acquire);
+    if shared.held.load(Ordering::Acquire) {
+        return stop == CANCEL || !shared.settled.load(Ordering::Acquire);
+    }
+    stop != GO_ON || shared.lane.lock().commands.next().is_some_and(|(at, _)| at < shared.gate())
+}
