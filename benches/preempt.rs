@@ -31,8 +31,7 @@ fn main() {
     let quick = std::env::args().any(|arg| arg == "--quick" || arg == "--test");
     let samples = if quick { 20 } else { 1000 };
     println!("{:<44} {:>9} {:>9} {:>9}", "µs", "p50", "p99", "max");
-    launch_latency(samples * 20);
-    round_trip(samples * 20);
+    queue_alone(samples * 20);
     let device = Cpu::open(0, "").expect("the software device");
     round_trip_cpu(&device, samples);
     let idle = start_delay(&device, None, samples);
@@ -60,36 +59,23 @@ fn row(name: &str, h: &Histogram<u64>) {
     println!("{name:<44} {:>9.1} {:>9.1} {:>9.1}", us(p50), us(p99), us(h.max()));
 }
 
-/// The queue alone: from the submission to the driver's call, with a worker that spins.
-fn launch_latency(samples: u64) {
+/// The queue alone: from the submission to the driver's call, and until the client knows that it is
+/// done, with a worker that spins.
+fn queue_alone(samples: u64) {
     let device = Null::open(0, "").expect("nothing");
     let config = Config { spin: Duration::from_secs(1), ..Config::default() };
     let (mut submitter, _queue) = VirtualQueue::enable(&device, config).expect("a queue");
     let launch = null::launch::<Null>();
-    let mut times = histogram();
+    let (mut launched, mut waited) = (histogram(), histogram());
     for _ in 0..samples {
         let begin = device.now();
         let seq = submitter.submit(Command::Launch(launch.clone())).expect("room");
         submitter.wait(seq).expect("no error");
-        times += device.launched_at().saturating_sub(begin);
+        waited += device.now() - begin;
+        launched += device.launched_at().saturating_sub(begin);
     }
-    row("submit → launch, spinning worker, no device", &times);
-}
-
-/// The queue alone: from the submission until the client knows that it is done.
-fn round_trip(samples: u64) {
-    let device = Null::open(0, "").expect("nothing");
-    let config = Config { spin: Duration::from_secs(1), ..Config::default() };
-    let (mut submitter, _queue) = VirtualQueue::enable(&device, config).expect("a queue");
-    let launch = null::launch::<Null>();
-    let mut times = histogram();
-    for _ in 0..samples {
-        let begin = device.now();
-        let seq = submitter.submit(Command::Launch(launch.clone())).expect("room");
-        submitter.wait(seq).expect("no error");
-        times += device.now() - begin;
-    }
-    row("submit + wait, spinning worker, no device", &times);
+    row("submit → launch, spinning worker, no device", &launched);
+    row("submit + wait, spinning worker, no device", &waited);
 }
 
 /// With a unit, a worker and a client on two cores, each hop may be a context switch.

@@ -197,8 +197,14 @@ fn the_demo_measures_and_leaves_a_plot_and_a_trace() {
     let folder = Folder::new("demo");
     let out = folder.path("new/out");
     let be = "resnet18,densenet121";
+    let photo = folder.path("photo.png");
+    image::RgbImage::from_fn(90, 70, |x, y| image::Rgb([x as u8, y as u8, 99]))
+        .save(&photo)
+        .unwrap();
     let said = prints(&[
         "demo",
+        "--image",
+        &photo,
         "--seconds",
         "0.2",
         "--size",

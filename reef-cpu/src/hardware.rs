@@ -158,7 +158,7 @@ impl HwQueue {
         }
         let Some(claim) = pad.record.claim() else {
             pad.quota = 0; // the others are running, or it is finished
-            return None;
+            return self.claim(unit, Priority::RealTime);
         };
         pad.quota -= 1;
         self.running += 1;
@@ -271,11 +271,22 @@ pub(crate) struct Hardware {
     next_id: u64,
     /// Items that are over, to be dropped without the lock.
     buried: Vec<Item>,
+    /// Blocks may have come that idle units don't know of.
+    news: bool,
 }
 
 impl Hardware {
-    pub(crate) fn take_buried(&mut self) -> Vec<Item> {
-        std::mem::take(&mut self.buried)
+    /// Lets idle units look for blocks.
+    pub(crate) fn announce(&mut self) {
+        self.news = true;
+    }
+
+    /// Whether there may be blocks that were not there before, and items to be dropped.
+    ///
+    /// An item that is over makes way for the next.
+    pub(crate) fn take_news(&mut self) -> (bool, Vec<Item>) {
+        let news = std::mem::take(&mut self.news) || !self.buried.is_empty();
+        (news, std::mem::take(&mut self.buried))
     }
 
     pub(crate) fn open(&mut self, priority: Priority, stop: Arc<AtomicU8>) -> Handle {
@@ -320,6 +331,7 @@ impl Hardware {
     ///
     /// What ended the queue, or the record that `item` resumes.
     pub(crate) fn push(&mut self, id: u64, item: Item) -> Result<()> {
+        self.announce();
         let (queue, buried) = self.find(id);
         queue.push(item, buried)
     }
@@ -362,7 +374,10 @@ impl Hardware {
     pub(crate) fn finish(&mut self, task: &Task, ended: Ended) {
         match &ended {
             Ended::Done => task.record.finish(task.claim),
-            Ended::Stopped => task.record.give_back(task.claim),
+            Ended::Stopped => {
+                task.record.give_back(task.claim);
+                self.announce();
+            }
             Ended::Failed(error) if task.padding => task.record.fail(error.clone()),
             Ended::Failed(_) => {}
         }

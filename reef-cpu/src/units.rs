@@ -40,14 +40,18 @@ impl Shared {
         self.hardware.lock()
     }
 
-    /// Changes the hardware, then makes idle units look for blocks.
+    /// Changes the hardware; if there may be new blocks then, makes idle units look for them.
     pub(crate) fn change<R>(&self, f: impl FnOnce(&mut Hardware) -> R) -> R {
         let mut hardware = self.lock();
         let result = f(&mut hardware);
-        let buried = hardware.take_buried();
-        self.news.fetch_add(1, Ordering::SeqCst); // under the lock: see `next`
+        let (news, buried) = hardware.take_news();
+        if news {
+            self.news.fetch_add(1, Ordering::SeqCst); // under the lock: see `next`
+        }
         drop(hardware);
-        self.wake.notify_all();
+        if news {
+            self.wake.notify_all();
+        }
         drop(buried); // not under the lock: a kernel may own anything, this device included
         result
     }
@@ -59,7 +63,10 @@ impl Shared {
 
     /// Ends all units.
     pub(crate) fn close(&self) {
-        self.change(|_| self.closing.store(true, Ordering::SeqCst));
+        self.change(|hardware| {
+            self.closing.store(true, Ordering::SeqCst);
+            hardware.announce();
+        });
     }
 
     /// The next task of `unit`; `None` when the device closes.
