@@ -15,9 +15,9 @@ pub struct Config {
     /// Commands launched at a time (`batchSize`), at most `window`.
     pub batch: u64,
     /// The queue counts as idle when it had no work for this long (`taskTimeout`; `None` is the
-    /// port's negative value): see [`VirtualQueue::is_idle`].
+    /// port's negative value): see [`VirtualQueue::is_idle`](crate::VirtualQueue::is_idle).
     pub idle_timeout: Option<Duration>,
-    /// How deep [`VirtualQueue::preempt`] reaches (`preemptLevel`).
+    /// How deep [`VirtualQueue::preempt`](crate::VirtualQueue::preempt) reaches (`preemptLevel`).
     pub level: PreemptLevel,
     /// How long an idle worker and a waiting client look for news before they sleep.
     pub spin: Duration,
