@@ -105,13 +105,18 @@ impl Shared {
     /// The life of a unit.
     pub(crate) fn work(&self, unit: u32) {
         let mut scratch = Vec::new();
-        while let Some(task) = self.next(unit) {
+        let mut next = self.next(unit);
+        while let Some(task) = next {
             let begin = self.trace.is_on().then(|| self.now());
             let ended = self.run(unit, &task, &mut scratch);
             if let Some(begin) = begin {
                 self.trace.push(unit, span(&task, unit, begin, self.now(), &ended));
             }
-            self.change(|hardware| hardware.finish(&task, ended));
+            let picked = self.change(|hardware| {
+                hardware.finish(&task, ended);
+                hardware.pick(unit)
+            });
+            next = picked.or_else(|| self.next(unit));
         }
     }
 
