@@ -177,3 +177,137 @@ fn blocked<D: Device>(command: &Command<D>, in_flight: u64, behind_barrier: bool
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Args;
+    use crate::fake::{Fake, FakeQueue, Flag};
+    use crate::ring::{Producer, ring};
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    const OPEN: fn() -> u64 = || u64::MAX;
+
+    fn lane(window: u64, batch: u64) -> (Producer<Command<Fake>>, Lane<Fake>) {
+        let (producer, consumer) = ring(64);
+        (producer, Lane::new(FakeQueue::default(), consumer, window, batch))
+    }
+
+    #[allow(unsafe_code)]
+    fn kernel() -> Command<Fake> {
+        // SAFETY: no device looks at it.
+        Command::Launch(unsafe { Launch::new((), [8, 1, 1], [1, 1, 1], Args::default()) })
+    }
+
+    fn push(
+        producer: &mut Producer<Command<Fake>>,
+        commands: impl IntoIterator<Item = Command<Fake>>,
+    ) {
+        for command in commands {
+            producer.push(command).expect("room");
+        }
+    }
+
+    /// Positions that were launched since the last look.
+    fn launched(lane: &mut Lane<Fake>) -> Vec<u64> {
+        std::mem::take(&mut lane.queue.launched).into_iter().map(|(at, _)| at).collect()
+    }
+
+    fn step(lane: &mut Lane<Fake>) -> (Vec<u64>, Waits) {
+        let step = lane.step(OPEN).expect("the fake has no errors");
+        (launched(lane), step.waits)
+    }
+
+    #[test]
+    fn the_window_is_filled_a_batch_at_a_time() {
+        let (mut producer, mut lane) = lane(4, 2);
+        push(&mut producer, (0..9).map(|_| kernel()));
+        assert_eq!(step(&mut lane), (vec![0, 1, 2, 3], Waits::Device));
+        assert_eq!(lane.queue.wake_at, Some(2), "when a batch has room");
+        lane.queue.done = 1;
+        assert_eq!(step(&mut lane), (vec![], Waits::Device));
+        lane.queue.done = 2;
+        assert_eq!(step(&mut lane), (vec![4, 5], Waits::Device));
+    }
+
+    #[test]
+    fn the_gate_bounds_what_is_launched() {
+        let (mut producer, mut lane) = lane(4, 1);
+        push(&mut producer, (0..4).map(|_| kernel()));
+        lane.step(|| 2).unwrap();
+        assert_eq!(launched(&mut lane), [0, 1]);
+    }
+
+    #[test]
+    fn a_barrier_runs_alone() {
+        let (mut producer, mut lane) = lane(8, 1);
+        let event = Flag::default();
+        push(&mut producer, [kernel(), Command::Record(event), kernel(), kernel()]);
+        assert_eq!(step(&mut lane), (vec![0], Waits::Device));
+        lane.queue.done = 1;
+        assert_eq!(step(&mut lane), (vec![1], Waits::Device));
+        assert_eq!(step(&mut lane), (vec![], Waits::Device), "nothing beside it");
+        lane.queue.done = 2;
+        assert_eq!(step(&mut lane).0, [2, 3]);
+    }
+
+    #[test]
+    fn a_wait_needs_its_event() {
+        let (mut producer, mut lane) = lane(8, 1);
+        let event = Flag::default();
+        push(&mut producer, [Command::Wait(event.clone()), kernel()]);
+        assert_eq!(step(&mut lane), (vec![], Waits::Event));
+        event.0.store(true, Ordering::Relaxed);
+        assert_eq!(step(&mut lane).0, [1]);
+    }
+
+    #[test]
+    fn host_code_beyond_the_window_is_not_waited_for() {
+        let (mut producer, mut lane) = lane(2, 1);
+        push(&mut producer, (0..5).map(|_| Command::Host(Arc::new(|| ()))));
+        assert_eq!(step(&mut lane).1, Waits::Nothing);
+    }
+
+    #[test]
+    fn what_was_taken_back_resumes_where_it_stopped() {
+        let (mut producer, mut lane) = lane(4, 1);
+        push(&mut producer, [kernel(), kernel(), Command::Record(Flag::default())]);
+        step(&mut lane);
+        assert_eq!(lane.try_reclaim().unwrap(), None, "the device is not done");
+        lane.queue.drain = Some((1, Some(3)));
+        assert_eq!(lane.try_reclaim().unwrap(), Some(1), "one of two finished");
+        lane.step(OPEN).unwrap();
+        assert_eq!(lane.queue.launched, [(1, Some(3))]);
+    }
+
+    #[test]
+    fn a_barrier_that_was_taken_back_blocks_nobody() {
+        let (mut producer, mut lane) = lane(4, 1);
+        push(&mut producer, [Command::Record(Flag::default()), kernel()]);
+        assert_eq!(step(&mut lane).0, [0]);
+        lane.queue.drain = Some((0, None));
+        lane.try_reclaim().unwrap();
+        assert_eq!(step(&mut lane).0, [0], "it is launched again");
+        lane.queue.done = 1;
+        assert_eq!(step(&mut lane).0, [1]);
+    }
+
+    #[test]
+    fn padding_draws_from_the_next_kernel_and_completes_it() {
+        let (mut producer, mut lane) = lane(4, 1);
+        push(&mut producer, [kernel(), kernel()]);
+        lane.queue.drain = Some((0, None));
+        step(&mut lane);
+        lane.queue.drain = Some((0, Some(0)));
+        lane.try_reclaim().unwrap();
+        let (_, left) = lane.head(&Fake).unwrap().expect("a kernel is next");
+        assert_eq!(left.remaining(), 0, "the record that was taken back, not a fresh one");
+        assert!(lane.finish_padded());
+        let (_, left) = lane.head(&Fake).unwrap().expect("a kernel is next");
+        assert_eq!(left.remaining(), 8, "a fresh one for the second kernel");
+        assert!(!lane.finish_padded());
+        lane.step(OPEN).unwrap();
+        assert_eq!(lane.queue.launched.last(), Some(&(1, Some(8))));
+    }
+}

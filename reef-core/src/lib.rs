@@ -27,6 +27,8 @@ mod device;
 mod dispatcher;
 pub mod dkp;
 mod error;
+#[cfg(test)]
+mod fake;
 mod group;
 mod lane;
 pub mod op;
