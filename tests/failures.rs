@@ -51,7 +51,7 @@ fn panicking() -> Launch<Cpu> {
     launch(1, |_| panic!("on purpose"))
 }
 
-/// F1. As many host functions as the window holds, one after the other, and one more.
+/// As many host functions as the window holds, one after the other, and one more.
 #[test]
 fn host_functions_in_a_row() {
     in_time(|| {
@@ -72,7 +72,7 @@ fn host_functions_in_a_row() {
     });
 }
 
-/// F2. A real-time task with a copy that doesn't fit: its client gets the error, others go on.
+/// A real-time task with a copy that doesn't fit: its client gets the error, others go on.
 #[test]
 fn a_bad_copy_in_a_real_time_task() {
     in_time(|| {
@@ -88,7 +88,7 @@ fn a_bad_copy_in_a_real_time_task() {
     });
 }
 
-/// F2. The same, seen by another client.
+/// The same, seen by another client.
 #[test]
 fn a_bad_copy_in_a_real_time_task_is_nobody_elses_error() {
     in_time(|| {
@@ -104,7 +104,7 @@ fn a_bad_copy_in_a_real_time_task_is_nobody_elses_error() {
     });
 }
 
-/// F2. A real-time kernel panics while the rest of its task is being launched.
+/// A real-time kernel panics while the rest of its task is being launched.
 #[test]
 fn a_panic_while_the_task_is_launched() {
     in_time(|| {
@@ -136,7 +136,7 @@ fn a_panic_in_a_real_time_kernel() {
     });
 }
 
-/// F3. A task whose client polls starts although nobody else makes a turn.
+/// A task whose client polls starts although nobody else makes a turn.
 #[test]
 fn wait_based_starts_by_itself() {
     in_time(|| {
@@ -154,7 +154,7 @@ fn wait_based_starts_by_itself() {
     });
 }
 
-/// F4. A best-effort queue that failed in the middle of a task keeps nobody else from running.
+/// A best-effort queue that failed in the middle of a task keeps nobody else from running.
 #[test]
 fn sequential_goes_on_after_a_failure() {
     in_time(|| {
@@ -169,7 +169,7 @@ fn sequential_goes_on_after_a_failure() {
     });
 }
 
-/// F5. A block that panics as padding after its kernel was put on its own queue again.
+/// A block that panics as padding after its kernel was put on its own queue again.
 #[test]
 fn a_late_panic_in_padding_ends_the_best_effort_queue() {
     in_time(|| {
@@ -208,7 +208,7 @@ fn a_late_panic_in_padding_ends_the_best_effort_queue() {
     });
 }
 
-/// F6. Padding stops when the kernel that it rides with fails.
+/// Padding stops when the kernel that it rides with fails.
 #[test]
 fn padding_of_a_failed_kernel_stops() {
     in_time(|| {
@@ -244,7 +244,7 @@ fn padding_of_a_failed_kernel_stops() {
     });
 }
 
-/// F7. Nothing of a queue that failed runs as padding, and waiting for it stays an error.
+/// Nothing of a queue that failed runs as padding, and waiting for it stays an error.
 #[test]
 fn a_failed_queue_gives_no_padding() {
     in_time(|| {
@@ -279,7 +279,7 @@ fn a_failed_queue_gives_no_padding() {
     });
 }
 
-/// F8. A scheduler's times may be as long as can be.
+/// A scheduler's times may be as long as can be.
 #[test]
 fn endless_times() {
     in_time(|| {
@@ -294,7 +294,7 @@ fn endless_times() {
     });
 }
 
-/// F8. A turn that panics doesn't make everybody else wait for ever.
+/// A turn that panics doesn't make everybody else wait for ever.
 #[test]
 fn a_scheduler_that_panics() {
     #[derive(Debug)]
@@ -318,7 +318,7 @@ fn a_scheduler_that_panics() {
     });
 }
 
-/// F8. Deadlines and waits may be as long as can be.
+/// Deadlines and waits may be as long as can be.
 #[test]
 fn endless_deadlines() {
     in_time(|| {
@@ -335,7 +335,7 @@ fn endless_deadlines() {
     });
 }
 
-/// F9. A dropped queue has nothing on the device, also if a command ended it.
+/// A dropped queue has nothing on the device, also if a command ended it.
 #[test]
 fn nothing_of_a_failed_queue_runs_after_its_drop() {
     in_time(|| {
@@ -364,7 +364,7 @@ fn nothing_of_a_failed_queue_runs_after_its_drop() {
     });
 }
 
-/// F10. A record of a larger launch gives no block that the launch doesn't have.
+/// A record of a larger launch gives no block that the launch doesn't have.
 #[test]
 fn a_record_of_another_launch() {
     in_time(|| {
@@ -385,7 +385,7 @@ fn a_record_of_another_launch() {
     });
 }
 
-/// F11. A real-time task that is due goes before best-effort tasks that are due later, also those
+/// A real-time task that is due goes before best-effort tasks that are due later, also those
 /// of the queue that runs.
 #[test]
 fn deadlines_hold_within_a_queue() {
@@ -412,7 +412,7 @@ fn deadlines_hold_within_a_queue() {
     });
 }
 
-/// F12. What a command owns may panic when it is dropped: the queue ends, nothing hangs.
+/// What a command owns may panic when it is dropped: the queue ends, nothing hangs.
 #[test]
 fn a_command_that_panics_in_its_drop() {
     struct Bad(Arc<AtomicU32>);
