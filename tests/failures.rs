@@ -47,6 +47,19 @@ fn busy(time: Duration) -> Launch<Cpu> {
     })
 }
 
+/// A real-time task of one kernel.
+fn task_of(launch: Launch<Cpu>) -> Task<Cpu> {
+    Task::new(vec![Command::Launch(launch)]).unwrap()
+}
+
+/// A real-time task with a copy that doesn't fit its buffer.
+fn bad_copy(device: &Cpu) -> Task<Cpu> {
+    let buffer = device.alloc(8).unwrap();
+    let (from, to) = (buffer.clone(), buffer);
+    let copy = Copy { from, from_offset: 8, to, to_offset: 0, bytes: 9, to_host: false };
+    Task::new(vec![Command::Copy(copy)]).unwrap()
+}
+
 fn panicking() -> Launch<Cpu> {
     launch(1, |_| panic!("on purpose"))
 }
@@ -78,10 +91,7 @@ fn a_bad_copy_in_a_real_time_task() {
     in_time(|| {
         let device = cpu("units=1");
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
-        let buffer = device.alloc(8).unwrap();
-        let (from, to) = (buffer.clone(), buffer);
-        let copy = Copy { from, from_offset: 8, to, to_offset: 0, bytes: 9, to_host: false };
-        let bad = Task::new(vec![Command::Copy(copy)]).unwrap();
+        let bad = bad_copy(&device);
         let ticket = dispatcher.real_time().unwrap().submit(&bad).unwrap();
         std::thread::sleep(Duration::from_millis(50));
         assert!(matches!(ticket.poll(), Some(Err(Error::Invalid(_)))), "{:?}", ticket.poll());
@@ -94,13 +104,9 @@ fn a_bad_copy_in_a_real_time_task_is_nobody_elses_error() {
     in_time(|| {
         let device = cpu("units=1");
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
-        let buffer = device.alloc(8).unwrap();
-        let (from, to) = (buffer.clone(), buffer);
-        let copy = Copy { from, from_offset: 8, to, to_offset: 0, bytes: 9, to_host: false };
-        let bad = Task::new(vec![Command::Copy(copy)]).unwrap();
+        let bad = bad_copy(&device);
         let _ = dispatcher.real_time().unwrap().submit(&bad);
-        let good = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
-        dispatcher.real_time().unwrap().run(&good).unwrap();
+        dispatcher.real_time().unwrap().run(&task_of(busy(Duration::ZERO))).unwrap();
     });
 }
 
@@ -115,8 +121,7 @@ fn a_panic_while_the_task_is_launched() {
         let task = Task::new(commands).unwrap();
         let mut rt = dispatcher.real_time().unwrap();
         assert!(matches!(rt.run(&task), Err(Error::DeviceLost { .. })));
-        let good = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
-        rt.run(&good).unwrap();
+        rt.run(&task_of(busy(Duration::ZERO))).unwrap();
     });
 }
 
@@ -128,10 +133,9 @@ fn a_panic_in_a_real_time_kernel() {
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
         let mut rt = dispatcher.real_time().unwrap();
         for _ in 0..20 {
-            let task = Task::new(vec![Command::Launch(panicking())]).unwrap();
+            let task = task_of(panicking());
             assert!(matches!(rt.run(&task), Err(Error::DeviceLost { .. })));
-            let good = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
-            rt.run(&good).unwrap();
+            rt.run(&task_of(busy(Duration::ZERO))).unwrap();
         }
     });
 }

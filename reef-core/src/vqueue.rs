@@ -40,7 +40,7 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) held: AtomicBool,
     /// The device has nothing of the queue. Written under the lane's lock, cleared by the group.
     pub(crate) settled: AtomicBool,
-    /// Commands that are launched again because of preemptions. Written by the worker.
+    /// Commands that are launched again because of preemptions. Written under the lane's lock.
     pub(crate) rerun: AtomicU64,
     pub(crate) idle: AtomicBool,
     pub(crate) stop: AtomicU8,
