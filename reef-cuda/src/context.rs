@@ -90,41 +90,53 @@ impl Context {
 
     /// Allocates zeroed device memory. Blocks for as long as that takes, not for other work.
     pub(crate) fn alloc(&self, bytes: usize) -> Result<CUdeviceptr> {
+        if !self.facts.pools {
+            return self.alloc_unpooled(bytes);
+        }
         self.bind()?;
         let mut memory = 0;
-        let (driver, stream) = (self.driver, self.housekeeping);
-        // SAFETY: the pointer is valid for the call, and the fill stays inside what was allocated.
-        let done = unsafe {
-            let allocated = match self.facts.pools {
-                true => driver.cuMemAllocAsync(&mut memory, bytes, stream),
-                false => driver.cuMemAlloc_v2(&mut memory, bytes),
-            };
-            allocated.and_then(|()| {
-                let zeroed = driver.cuMemsetD8Async(memory, 0, bytes, stream);
-                zeroed
-                    .and_then(|()| driver.cuStreamSynchronize(stream))
-                    .inspect_err(|_| self.free(memory))
-            })
-        };
-        done.map_err(|error| match error {
-            Error::OutOfMemory { backend, .. } => Error::OutOfMemory { backend, asked: bytes },
-            other => other,
-        })?;
+        // SAFETY: the pointer is valid for the call.
+        let done = unsafe { self.driver.cuMemAllocAsync(&mut memory, bytes, self.housekeeping) };
+        done.map_err(|error| asked(error, bytes))?;
+        self.zero(memory, bytes).inspect_err(|_| self.free(memory))?;
         Ok(memory)
+    }
+
+    /// As [`alloc`](Self::alloc), where streams can write words; freeing it waits for all work.
+    pub(crate) fn alloc_unpooled(&self, bytes: usize) -> Result<CUdeviceptr> {
+        self.bind()?;
+        let mut memory = 0;
+        // SAFETY: the pointer is valid for the call.
+        let done = unsafe { self.driver.cuMemAlloc_v2(&mut memory, bytes) };
+        done.map_err(|error| asked(error, bytes))?;
+        self.zero(memory, bytes).inspect_err(|_| self.free_unpooled(memory))?;
+        Ok(memory)
+    }
+
+    fn zero(&self, memory: CUdeviceptr, bytes: usize) -> Result<()> {
+        // SAFETY: the fill stays inside what was allocated.
+        unsafe {
+            self.driver.cuMemsetD8Async(memory, 0, bytes, self.housekeeping)?;
+            self.driver.cuStreamSynchronize(self.housekeeping)
+        }
     }
 
     /// Frees what [`alloc`](Self::alloc) gave and no work uses any more.
     pub(crate) fn free(&self, memory: CUdeviceptr) {
-        if self.bind().is_err() {
-            return; // the device is lost, and its memory with it
+        if !self.facts.pools {
+            return self.free_unpooled(memory);
         }
-        // SAFETY: the memory came from the same allocator, once.
-        let _ = unsafe {
-            match self.facts.pools {
-                true => self.driver.cuMemFreeAsync(memory, self.housekeeping),
-                false => self.driver.cuMemFree_v2(memory),
-            }
-        };
+        if self.bind().is_ok() {
+            // SAFETY: it came from the pool, once. Of a lost device there is nothing to free.
+            let _ = unsafe { self.driver.cuMemFreeAsync(memory, self.housekeeping) };
+        }
+    }
+
+    pub(crate) fn free_unpooled(&self, memory: CUdeviceptr) {
+        if self.bind().is_ok() {
+            // SAFETY: it came from `alloc_unpooled`, once.
+            let _ = unsafe { self.driver.cuMemFree_v2(memory) };
+        }
     }
 
     /// Allocates host memory that the device can reach: its address here and there.
@@ -195,11 +207,19 @@ impl Drop for Context {
             return;
         }
         let words = std::mem::take(&mut *self.words.lock());
-        words.free(|page| self.free_host(page));
+        words.free(self);
         if !self.housekeeping.is_null() {
             // SAFETY: nobody uses the stream any more.
             let _ = unsafe { self.driver.cuStreamDestroy_v2(self.housekeeping) };
         }
+    }
+}
+
+/// The driver doesn't say how much was asked for.
+fn asked(error: Error, bytes: usize) -> Error {
+    match error {
+        Error::OutOfMemory { backend, .. } => Error::OutOfMemory { backend, asked: bytes },
+        other => other,
     }
 }
 

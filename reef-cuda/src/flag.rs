@@ -5,14 +5,11 @@
 //! nothing has to be waited for. What is launched again carries the new epoch.
 
 use crate::context::Context;
-use crate::memory::Buffer;
 use crate::stream::{Function, Stream};
+use crate::word::DeviceWord;
 use reef_core::{Error, PreemptLevel, Preemptor, Priority, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
-/// Alone in its cache line, and in those that are fetched with it.
-const LINE: usize = 256;
 
 /// Stops the queues that were opened with it.
 #[derive(Debug, Clone)]
@@ -21,8 +18,8 @@ pub struct Flag(Arc<State>);
 #[derive(Debug)]
 struct State {
     level: PreemptLevel,
-    /// Holds the word that blocks look at.
-    live: Buffer,
+    /// What blocks look at.
+    live: DeviceWord,
     /// Of launches made from now on. Written by `reinstate`.
     epoch: AtomicU32,
     /// Launches of `epoch` are void, or may be any moment.
@@ -42,7 +39,7 @@ impl Flag {
     ) -> Result<Self> {
         Ok(Self(Arc::new(State {
             level,
-            live: Buffer::device(context, LINE)?,
+            live: DeviceWord::new(context)?,
             epoch: AtomicU32::new(0),
             evicted: AtomicBool::new(false),
             stream: Stream::open(context, Priority::RealTime)?,
@@ -98,7 +95,8 @@ impl Preemptor for Flag {
         if self.0.evicted.swap(true, Ordering::SeqCst) {
             return Ok(()); // it is on its way
         }
-        self.write(self.epoch().wrapping_add(1))
+        let written = self.write(self.epoch().wrapping_add(1));
+        written.inspect_err(|_| self.0.evicted.store(false, Ordering::SeqCst))
     }
 
     fn reset(&self) -> Result<()> {

@@ -10,10 +10,10 @@
 
 use crate::Cuda;
 use crate::guarded::{Epoch, Guarded};
-use crate::memory::Buffer;
 use crate::record::{Record, Segment};
 use crate::slots::Slot;
 use crate::stream::Stream;
+use crate::word::DeviceWord;
 use parking_lot::Mutex;
 use reef_core::{Launch, Priority, Result};
 use std::collections::VecDeque;
@@ -26,8 +26,8 @@ pub(crate) struct Pads(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     stream: Stream,
-    /// Holds the word.
-    ended: Buffer,
+    /// The word.
+    ended: DeviceWord,
     /// Real-time kernels that were padded.
     turn: u32,
     guarded: Guarded,
@@ -50,7 +50,7 @@ impl Pads {
     pub(crate) fn new(cuda: &Cuda) -> Result<Self> {
         Ok(Self(Arc::new(Mutex::new(State {
             stream: Stream::open(cuda.context(), Priority::BestEffort)?,
-            ended: Buffer::device(cuda.context(), size_of::<u32>())?,
+            ended: DeviceWord::new(cuda.context())?,
             turn: 0,
             guarded: Guarded::new(cuda.context(), cuda.builtin().report)?,
             lent: VecDeque::new(),

@@ -47,6 +47,17 @@ pub(crate) struct InFlight {
     slot: Arc<Slot>,
     /// The list that it reads must outlive it.
     _source: Segment,
+    /// What it resumes.
+    record: Option<Record>,
+}
+
+impl InFlight {
+    /// Its blocks have run, or have been stopped and are in another record now.
+    fn settle(&self) {
+        if let Some(record) = &self.record {
+            record.settle(self.blocks, None);
+        }
+    }
 }
 
 impl Queue {
@@ -67,12 +78,13 @@ impl Queue {
         seq: Seq,
         launch: &Launch<Cuda>,
         segments: &[Segment],
+        record: Option<&Record>,
     ) -> Result<()> {
         for segment in segments {
             let slot = self.guarded.launch(&self.stream, launch, segment, self.epoch())?;
             let (total, blocks) = (launch.blocks(), segment.count);
-            let _source = segment.clone();
-            self.in_flight.push_back(InFlight { seq: seq.0, total, blocks, slot, _source });
+            let (_source, record) = (segment.clone(), record.cloned());
+            self.in_flight.push_back(InFlight { seq: seq.0, total, blocks, slot, _source, record });
         }
         Ok(())
     }
@@ -80,7 +92,7 @@ impl Queue {
     /// Launches a kernel of ours: stoppable like any other, unless its effect can't be undone.
     fn launch_own(&mut self, seq: Seq, launch: &Launch<Cuda>, undoable: bool) -> Result<()> {
         if undoable && self.is_stoppable() {
-            self.launch_guarded(seq, launch, &whole(launch.blocks()))?;
+            self.launch_guarded(seq, launch, &whole(launch.blocks()), None)?;
         } else {
             launch_plain(&self.stream, launch)?;
         }
@@ -92,6 +104,7 @@ impl Queue {
     fn retire(&mut self) {
         let done = self.progress.done();
         while let Some(ended) = self.in_flight.pop_front_if(|launch| launch.seq < done) {
+            ended.settle();
             self.guarded.give_back(ended.slot);
         }
     }
@@ -101,6 +114,7 @@ impl Queue {
         let mut stop: Option<Stop> = None;
         for launch in std::mem::take(&mut self.in_flight) {
             let count = self.guarded.stopped(&launch.slot)?;
+            launch.settle();
             match &mut stop {
                 None if count == 0 => {}
                 None => stop = Some(Stop::new(&launch, count)),
@@ -153,11 +167,11 @@ impl reef_core::Queue for Queue {
         match resume {
             Some(record) => {
                 check_record(record, launch)?;
-                self.launch_guarded(seq, launch, &record.segments())?;
+                self.launch_guarded(seq, launch, &record.take(), Some(record))?;
             }
             None if launch.blocks() == 0 => {}
             None if self.is_stoppable() => {
-                self.launch_guarded(seq, launch, &whole(launch.blocks()))?;
+                self.launch_guarded(seq, launch, &whole(launch.blocks()), None)?;
             }
             None => launch_plain(&self.stream, launch)?,
         }

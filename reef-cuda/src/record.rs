@@ -22,9 +22,9 @@ pub struct Record(Arc<Mutex<Left>>);
 struct Left {
     total: u32,
     segments: Vec<Segment>,
-    /// Blocks that are with the device as padding; some of them may come back.
+    /// Blocks that are with the device.
     lent: u32,
-    /// Who has them.
+    /// Who has them as padding, from which some may come back.
     lender: Option<Pads>,
 }
 
@@ -43,9 +43,12 @@ impl Record {
         self.0.lock().total
     }
 
-    /// What remains and is not with the device.
-    pub(crate) fn segments(&self) -> Vec<Segment> {
-        self.0.lock().segments.clone()
+    /// Takes all that is not with the device; it remains until it is settled.
+    pub(crate) fn take(&self) -> Vec<Segment> {
+        let mut left = self.0.lock();
+        let all = std::mem::take(&mut left.segments);
+        left.lent += all.iter().map(|segment| segment.count).sum::<u32>();
+        all
     }
 
     /// Takes up to `most` blocks that run together; they count as remaining until they are settled.
@@ -110,10 +113,8 @@ impl reef_core::Record for Record {
     }
 
     fn is_lent(&self) -> bool {
-        if self.0.lock().lent > 0 {
-            self.collect();
-        }
-        self.0.lock().lent > 0
+        self.collect();
+        self.0.lock().lender.is_some()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Words of the host that the device writes and the host polls: events and progress.
+//! Words of the host that the device writes and the host polls: events and progress. And words of the
+//! device that its streams write and kernels look at.
 //!
 //! The device writing to the host is cheap; the host asking the driver, or the device polling the host,
 //! is not. Each word has a cache line of its own.
@@ -13,17 +14,58 @@ const PLACE: usize = 64;
 /// Places that are allocated together.
 const PAGE: usize = 64;
 
+/// Bytes of a device word's place: its cache line and those that are fetched with it.
+const DEVICE_PLACE: usize = 256;
+
 /// Places that nobody uses, and the pages that they are part of.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
     free: Vec<(*mut u8, u64)>,
     pages: Vec<*mut u8>,
+    device_free: Vec<u64>,
+    device_pages: Vec<u64>,
 }
 
 impl Words {
     /// Gives the pages back.
-    pub(crate) fn free(self, mut free: impl FnMut(*mut u8)) {
-        self.pages.into_iter().for_each(&mut free);
+    pub(crate) fn free(self, context: &Context) {
+        self.pages.into_iter().for_each(|page| context.free_host(page));
+        self.device_pages.into_iter().for_each(|page| context.free_unpooled(page));
+    }
+}
+
+/// A word in the device's memory, zero at first.
+///
+/// Not from the driver's pool, whose memory streams can't write words in.
+#[derive(Debug)]
+pub(crate) struct DeviceWord {
+    address: u64,
+    context: Arc<Context>,
+}
+
+impl DeviceWord {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
+        let mut words = context.words.lock();
+        if words.device_free.is_empty() {
+            let page = context.alloc_unpooled(DEVICE_PLACE * PAGE)?;
+            words.device_pages.push(page);
+            words.device_free.extend((0..PAGE).map(|i| page + (i * DEVICE_PLACE) as u64));
+        }
+        let address = words.device_free.pop().expect("filled above");
+        drop(words);
+        let word = Self { address, context: context.clone() };
+        context.write(address, &0u32.to_ne_bytes())?;
+        Ok(word)
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for DeviceWord {
+    fn drop(&mut self) {
+        self.context.words.lock().device_free.push(self.address);
     }
 }
 
