@@ -3,7 +3,11 @@
 //!
 //! The driver library is opened at run time, so this builds and starts on machines without it.
 
+mod cache;
 mod driver;
+mod image;
+mod nvrtc;
+mod source;
 
 use driver::Driver;
 use reef_core::Result;
