@@ -28,6 +28,8 @@ pub use reef_core::*;
 
 #[cfg(feature = "cpu")]
 pub use reef_cpu as cpu;
+#[cfg(feature = "cuda")]
+pub use reef_cuda as cuda;
 #[cfg(feature = "models")]
 pub use reef_models as models;
 
@@ -70,6 +72,8 @@ macro_rules! backends {
 backends! {
     #[cfg(feature = "cpu")]
     reef_cpu::Cpu,
+    #[cfg(feature = "cuda")]
+    reef_cuda::Cuda,
 }
 
 /// The error for a backend that can find devices but not run work on them yet.
@@ -95,8 +99,6 @@ type Finder = fn() -> Result<Vec<String>>;
 /// Backends that are compiled in and can't run work yet, with what finds their devices.
 fn finders() -> Vec<(&'static str, Finder)> {
     vec![
-        #[cfg(feature = "cuda")]
-        (reef_cuda::NAME, reef_cuda::devices as Finder),
         #[cfg(feature = "hip")]
         (reef_hip::NAME, reef_hip::devices as Finder),
     ]
@@ -107,6 +109,8 @@ pub fn devices() -> Vec<(&'static str, Result<Vec<String>>)> {
     let mut all: Vec<(&'static str, Result<Vec<String>>)> = vec![
         #[cfg(feature = "cpu")]
         (cpu::Cpu::NAME, cpu::Cpu::open(0, "").map(|device| vec![device.info().name])),
+        #[cfg(feature = "cuda")]
+        (cuda::Cuda::NAME, cuda::devices()),
     ];
     all.extend(finders().into_iter().map(|(name, find)| (name, find())));
     all

@@ -5,7 +5,7 @@
 //! and can be set with `REEF_CONFORMANCE_SEED`; `REEF_CONFORMANCE_CYCLES` (default 1000) is the number
 //! of preemptions per level and test.
 
-#![cfg(feature = "cpu")] // the only backend so far that runs work
+#![cfg(any(feature = "cpu", feature = "cuda"))] // the backends so far that run work
 
 #[path = "conformance/clients.rs"]
 mod clients;
@@ -44,6 +44,8 @@ macro_rules! every_backend {
     ($($test:path => $case:ident),+ $(,)?) => {
         #[cfg(feature = "cpu")]
         suite!(cpu, reef::cpu::Cpu, "cpu": $($test => $case),+);
+        #[cfg(feature = "cuda")]
+        suite!(cuda, reef::cuda::Cuda, "cuda": $($test => $case),+);
     };
 }
 

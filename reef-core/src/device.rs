@@ -199,7 +199,8 @@ pub trait Queue: Debug + Send + 'static {
     /// The device it belongs to.
     type Device: Device<Queue = Self>;
 
-    /// Hands a kernel to the hardware. With `resume`, only the blocks that remain run.
+    /// Hands a kernel to the hardware. With `resume`, only the blocks that remain run; it must not be
+    /// [lent](Record::is_lent).
     ///
     /// # Errors
     ///
@@ -311,6 +312,12 @@ pub trait Preemptor: Debug + Send + Sync + 'static {
 pub trait Record: Clone + Debug + Send + Sync + 'static {
     /// Blocks that have not finished, as last reported by the device.
     fn remaining(&self) -> u32;
+
+    /// Whether blocks of it are with the device as padding, and may still come back. Until they have,
+    /// the launch must not be resumed. Doesn't block.
+    fn is_lent(&self) -> bool {
+        false
+    }
 }
 
 /// A point in a queue that is reached once.

@@ -249,7 +249,10 @@ mod tests {
     #[test]
     fn a_key_never_changes() {
         // Written down from the first run: another number means that all users compile again.
-        assert_eq!(format!("{:032x}", Key::new(&PROGRAM, (11, 8)).0), "f8ac47ec9d233a4d7ce1eecb2be57cf6");
+        assert_eq!(
+            format!("{:032x}", Key::new(&PROGRAM, (11, 8)).0),
+            "f8ac47ec9d233a4d7ce1eecb2be57cf6"
+        );
     }
 
     #[test]

@@ -1,99 +1,216 @@
-//! The few calls of the CUDA driver API that tell what is there.
+//! The driver API as a table of functions, opened at run time.
+//!
+//! Types are cudarc's, calls are ours: a function that is missing is an error or a `None` where cudarc
+//! would panic, and codes stay plain integers, because newer drivers have some that no enum knows.
+//! Each function is a field, which gives the raw code, and a method of the same name, which checks it.
 
+#![allow(non_snake_case)] // names of vendors' calls are theirs
+
+use cudarc::driver::sys::*;
 use libloading::Library;
 use reef_core::{Error, Result};
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::fmt;
+use std::sync::OnceLock;
 
-/// Where the driver library may be.
+/// The name users type.
+pub(crate) const BACKEND: &str = "cuda";
+
+/// Where the driver library may be, unless `$REEF_CUDA` names it.
 const LIBRARIES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
-/// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
-const MULTIPROCESSORS: c_int = 16;
-/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`, `_MINOR`.
-const CAPABILITY: [c_int; 2] = [75, 76];
 
-/// The opened driver library. Codes are plain integers: newer drivers have codes that we don't know.
-pub(crate) struct Driver {
-    get_count: unsafe extern "C" fn(*mut c_int) -> u32,
-    get_name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> u32,
-    get_attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> u32,
-    /// Keeps the functions above mapped.
-    _library: Library,
+macro_rules! table {
+    (
+        needed { $($name:ident($($arg:ident: $type:ty),*);)+ }
+        optional { $($maybe:ident($($marg:ident: $mtype:ty),*);)+ }
+    ) => {
+        /// The functions that we call. `Option`: newer than the oldest driver that we support.
+        pub(crate) struct Driver {
+            $(pub(crate) $name: unsafe extern "C" fn($($type),*) -> u32,)+
+            $(pub(crate) $maybe: Option<unsafe extern "C" fn($($mtype),*) -> u32>,)+
+        }
+
+        impl Driver {
+            /// Fills the table with what `find` knows; null is what it doesn't.
+            ///
+            /// # Safety
+            ///
+            /// `find` gives functions of the driver API by their names, valid for the program's life.
+            pub(crate) unsafe fn resolve(find: impl Fn(&str) -> *mut c_void) -> Result<Self> {
+                let needed = |name: &str| match find(name) {
+                    p if p.is_null() => {
+                        let text = format!("the CUDA driver has no {name}: older than CUDA 11.7?");
+                        Err(Error::NotFound(text))
+                    }
+                    p => Ok(p),
+                };
+                Ok(Self {
+                    // SAFETY: the caller's promise; the types are those of cuda.h.
+                    $($name: unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> u32>(needed(stringify!($name))?) },)+
+                    // SAFETY: as above, and a null pointer becomes `None`.
+                    $($maybe: unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn($($mtype),*) -> u32>>(find(stringify!($maybe))) },)+
+                })
+            }
+
+            $(
+                /// # Safety
+                ///
+                /// As the driver API's manual says.
+                #[inline]
+                pub(crate) unsafe fn $name(&self, $($arg: $type),*) -> Result<()> {
+                    // SAFETY: the caller's promise.
+                    self.check(stringify!($name), unsafe { (self.$name)($($arg),*) })
+                }
+            )+
+            $(
+                /// # Safety
+                ///
+                /// As the driver API's manual says.
+                pub(crate) unsafe fn $maybe(&self, $($marg: $mtype),*) -> Result<()> {
+                    let Some(call) = self.$maybe else {
+                        let what = concat!(stringify!($maybe), ", which this driver doesn't have");
+                        return Err(Error::Unsupported { backend: BACKEND, what: what.into() });
+                    };
+                    // SAFETY: the caller's promise.
+                    self.check(stringify!($maybe), unsafe { call($($marg),*) })
+                }
+            )+
+        }
+    };
+}
+
+table! {
+    needed {
+        cuInit(flags: c_uint);
+        cuDriverGetVersion(version: *mut c_int);
+        cuGetErrorName(code: u32, name: *mut *const c_char);
+        cuDeviceGetCount(count: *mut c_int);
+        cuDeviceGet(device: *mut CUdevice, ordinal: c_int);
+        cuDeviceGetName(name: *mut c_char, length: c_int, device: CUdevice);
+        cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: CUdevice);
+        cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
+        cuDevicePrimaryCtxRelease_v2(device: CUdevice);
+        cuCtxSetCurrent(context: CUcontext);
+        cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
+        cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
+        cuModuleUnload(module: CUmodule);
+        cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+        cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: CUfunction);
+        cuFuncSetAttribute(function: CUfunction, attribute: c_uint, value: c_int);
+        cuLaunchKernel(
+            function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
+            block_y: c_uint, block_z: c_uint, shared: c_uint, stream: CUstream,
+            params: *mut *mut c_void, extra: *mut *mut c_void
+        );
+        cuMemAlloc_v2(memory: *mut CUdeviceptr, bytes: usize);
+        cuMemFree_v2(memory: CUdeviceptr);
+        cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint);
+        cuMemFreeHost(memory: *mut c_void);
+        cuMemHostGetDevicePointer_v2(device: *mut CUdeviceptr, host: *mut c_void, flags: c_uint);
+        cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
+        cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
+        cuMemsetD8Async(to: CUdeviceptr, value: u8, bytes: usize, stream: CUstream);
+        cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int);
+        cuStreamDestroy_v2(stream: CUstream);
+        cuStreamSynchronize(stream: CUstream);
+        cuStreamQuery(stream: CUstream);
+        cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint);
+        cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph);
+        cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong);
+        cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
+        cuGraphUpload(exec: CUgraphExec, stream: CUstream);
+        cuGraphExecDestroy(exec: CUgraphExec);
+        cuGraphDestroy(graph: CUgraph);
+    }
+    optional {
+        cuMemAllocAsync(memory: *mut CUdeviceptr, bytes: usize, stream: CUstream);
+        cuMemFreeAsync(memory: CUdeviceptr, stream: CUstream);
+        cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
+        cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
+        cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: c_uint);
+        cuStreamWaitValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: c_uint);
+        cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, size: *mut usize);
+        cuGreenCtxCreate(context: *mut CUgreenCtx, description: CUdevResourceDesc, device: CUdevice, flags: c_uint);
+        cuGreenCtxStreamCreate(stream: *mut CUstream, context: CUgreenCtx, flags: c_uint, priority: c_int);
+    }
 }
 
 impl Driver {
-    pub(crate) fn open() -> Result<Self> {
+    /// The driver of this machine, opened and initialised once in a process.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` says what was tried; `cuInit`'s error if there is a library but no device.
+    pub(crate) fn get() -> Result<&'static Self> {
+        static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
+        DRIVER.get_or_init(Self::open).as_ref().map_err(Clone::clone)
+    }
+
+    fn open() -> Result<Self> {
+        let named = std::env::var("REEF_CUDA").ok();
+        let tried: Vec<&str> = named.as_deref().map_or(LIBRARIES.into(), |path| vec![path]);
         // SAFETY: the driver library's initialisers are meant to be run by whoever opens it.
-        let library = LIBRARIES.iter().find_map(|name| unsafe { Library::new(*name).ok() });
-        let library = library.ok_or_else(|| {
-            Error::NotFound(format!("no CUDA driver (tried {})", LIBRARIES.join(", ")))
-        })?;
-        // SAFETY: the four signatures are those of cuda.h, unchanged since CUDA 2.
-        unsafe {
-            let init: unsafe extern "C" fn(u32) -> u32 = symbol(&library, "cuInit")?;
-            check("cuInit", init(0))?;
-            Ok(Self {
-                get_count: symbol(&library, "cuDeviceGetCount")?,
-                get_name: symbol(&library, "cuDeviceGetName")?,
-                get_attribute: symbol(&library, "cuDeviceGetAttribute")?,
-                _library: library,
-            })
+        let library = tried.iter().find_map(|name| unsafe { Library::new(*name).ok() });
+        let Some(library) = library else {
+            return Err(Error::NotFound(format!("no CUDA driver (tried {})", tried.join(", "))));
+        };
+        let library: &'static Library = Box::leak(Box::new(library)); // for the program's life
+        let find = |name: &str| {
+            // SAFETY: only the address is taken.
+            let symbol = unsafe { library.get::<*mut c_void>(name) };
+            symbol.map_or(std::ptr::null_mut(), |symbol| *symbol)
+        };
+        // SAFETY: this is the driver library, and it stays mapped.
+        let driver = unsafe { Self::resolve(find) }?;
+        // SAFETY: no other call is made before.
+        unsafe { driver.cuInit(0) }?;
+        Ok(driver)
+    }
+
+    /// The version of the driver API, such as 13000 for 13.0.
+    pub(crate) fn version(&self) -> Result<c_int> {
+        let mut version = 0;
+        // SAFETY: the pointer is valid for the call.
+        unsafe { self.cuDriverGetVersion(&mut version) }?;
+        Ok(version)
+    }
+
+    pub(crate) fn check(&self, call: &'static str, code: u32) -> Result<()> {
+        if code == 0 { Ok(()) } else { Err(self.error(call, code)) }
+    }
+
+    #[cold]
+    fn error(&self, call: &'static str, code: u32) -> Error {
+        let name = self.name(code);
+        match code {
+            OUT_OF_MEMORY => Error::OutOfMemory { backend: BACKEND, asked: 0 },
+            _ if LOST.contains(&code) => {
+                Error::DeviceLost { backend: BACKEND, why: format!("{call}: {name} (code {code})") }
+            }
+            _ => Error::Driver { backend: BACKEND, call, name, code },
         }
     }
 
-    pub(crate) fn count(&self) -> Result<c_int> {
-        let mut count = 0;
-        // SAFETY: the pointer is valid for the call.
-        check("cuDeviceGetCount", unsafe { (self.get_count)(&mut count) })?;
-        Ok(count)
-    }
-
-    pub(crate) fn describe(&self, device: c_int) -> Result<String> {
-        let mut name: [c_char; 128] = [0; 128];
-        // SAFETY: the buffer is as long as we say, and the driver ends the name with a NUL.
-        let name = unsafe {
-            check("cuDeviceGetName", (self.get_name)(name.as_mut_ptr(), 127, device))?;
-            CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
-        };
-        let [major, minor] = CAPABILITY.map(|attribute| self.attribute(attribute, device));
-        let units = self.attribute(MULTIPROCESSORS, device)?;
-        Ok(format!("{name}, sm_{}{}, {units} multiprocessors", major?, minor?))
-    }
-
-    fn attribute(&self, attribute: c_int, device: c_int) -> Result<c_int> {
-        let mut value = 0;
-        // SAFETY: the pointer is valid for the call.
-        let code = unsafe { (self.get_attribute)(&mut value, attribute, device) };
-        check("cuDeviceGetAttribute", code)?;
-        Ok(value)
+    fn name(&self, code: u32) -> String {
+        let mut name = std::ptr::null();
+        // SAFETY: the pointer is valid for the call; the driver gives a static string or an error.
+        unsafe {
+            match (self.cuGetErrorName)(code, &mut name) {
+                0 if !name.is_null() => CStr::from_ptr(name).to_string_lossy().into_owned(),
+                _ => "unknown".into(),
+            }
+        }
     }
 }
 
-/// # Safety
-///
-/// `T` is the function's type.
-unsafe fn symbol<T: Copy>(library: &Library, name: &'static str) -> Result<T> {
-    // SAFETY: the caller's promise.
-    unsafe { library.get::<T>(name.as_bytes()) }
-        .map(|symbol| *symbol)
-        .map_err(|_| Error::NotFound(format!("the CUDA driver has no {name}")))
-}
+const OUT_OF_MEMORY: u32 = 2;
+/// `CUDA_ERROR_NOT_READY`: the answer of queries, not an error.
+pub(crate) const NOT_READY: u32 = 600;
+/// Codes after which nothing works in the context: uncorrectable memory errors, faults of kernels.
+const LOST: [u32; 13] = [46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719];
 
-fn check(call: &'static str, code: u32) -> Result<()> {
-    match code {
-        0 => Ok(()),
-        _ => Err(Error::Driver { backend: "cuda", call, name: name(code).into(), code }),
-    }
-}
-
-/// Names of the codes that these calls return, from cuda.h.
-fn name(code: u32) -> &'static str {
-    match code {
-        1 => "CUDA_ERROR_INVALID_VALUE",
-        3 => "CUDA_ERROR_NOT_INITIALIZED",
-        34 => "CUDA_ERROR_STUB_LIBRARY",
-        35 => "CUDA_ERROR_INSUFFICIENT_DRIVER",
-        100 => "CUDA_ERROR_NO_DEVICE",
-        101 => "CUDA_ERROR_INVALID_DEVICE",
-        _ => "CUDA_ERROR",
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Driver")
     }
 }

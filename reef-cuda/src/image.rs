@@ -56,11 +56,7 @@ macro_rules! images {
 
 macro_rules! source {
     ($name:literal) => {
-        Source {
-            name: $name,
-            plain: images!($name, "plain"),
-            guarded: images!($name, "guarded"),
-        }
+        Source { name: $name, plain: images!($name, "plain"), guarded: images!($name, "guarded") }
     };
 }
 
@@ -162,7 +158,8 @@ mod tests {
     fn every_file_is_used() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/images");
         let files = std::fs::read_dir(folder).unwrap();
-        let packed = files.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|e| e == "z"));
+        let packed = files
+            .filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|e| e == "z"));
         assert_eq!(packed.count(), SOURCES.len() * 2 * (CUBINS.len() + 1));
     }
 

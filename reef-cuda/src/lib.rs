@@ -1,19 +1,70 @@
-//! The NVIDIA backend. So far it finds the driver and says which devices are there; it can't run
-//! work on them yet.
+//! The NVIDIA backend, on the driver API alone.
 //!
-//! The driver library is opened at run time, so this builds and starts on machines without it.
+//! The driver library is opened at run time, so this builds and starts on machines without it; opening a
+//! device there is an error that says what was tried. Device code ships with the crate.
 
+mod builtin;
 mod cache;
+mod clock;
+mod context;
 mod driver;
+mod event;
+mod facts;
+mod flag;
+mod guard;
+mod guarded;
 mod image;
+mod kernel;
+mod memory;
 mod nvrtc;
+mod operators;
+mod options;
+mod pads;
+mod progress;
+mod queue;
+mod record;
+mod slots;
 mod source;
+mod stream;
+mod word;
 
+pub use event::Event;
+pub use flag::Flag;
+pub use kernel::Kernel;
+pub use memory::Buffer;
+pub use options::Precision;
+pub use queue::Queue;
+pub use record::Record;
+
+use builtin::Builtin;
+use clock::Clock;
+use context::Context;
 use driver::Driver;
-use reef_core::Result;
+use facts::Facts;
+use guarded::Guarded;
+use image::Build;
+use kernel::{Builds, Module};
+use options::Options;
+use progress::Progress;
+use reef_core::{Device, DeviceInfo, Launch, PreemptLevel, Priority, Result};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use stream::Stream;
 
-/// The name users type.
-pub const NAME: &str = "cuda";
+/// An open device.
+#[derive(Debug, Clone)]
+pub struct Cuda(Arc<Open>);
+
+#[derive(Debug)]
+struct Open {
+    builtin: Builtin,
+    clock: Arc<Clock>,
+    options: Options,
+    /// Of queues that nobody stops.
+    never: Flag,
+    context: Arc<Context>,
+}
 
 /// One line for each device: its name, compute capability and multiprocessors.
 ///
@@ -21,21 +72,138 @@ pub const NAME: &str = "cuda";
 ///
 /// `NotFound` if there is no driver library, saying where it was looked for; the driver's.
 pub fn devices() -> Result<Vec<String>> {
-    let driver = Driver::open()?;
-    (0..driver.count()?).map(|ordinal| driver.describe(ordinal)).collect()
+    let driver = Driver::get()?;
+    (0..facts::count(driver)?).map(|ordinal| facts::describe(driver, ordinal)).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use reef_core::Error;
+impl Cuda {
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.0.context
+    }
 
-    #[test]
-    fn a_machine_without_a_driver_says_what_was_tried() {
-        match super::devices() {
-            Ok(devices) => eprintln!("skipped: this machine has {} devices", devices.len()),
-            Err(Error::NotFound(text)) => assert!(text.contains("libcuda.so.1"), "{text}"),
-            Err(Error::Driver { call, .. }) => assert_eq!(call, "cuInit"), // a driver, no device
-            Err(other) => panic!("{other}"),
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.0.context.facts
+    }
+
+    pub(crate) fn builtin(&self) -> &Builtin {
+        &self.0.builtin
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// How networks are computed on this device.
+    pub fn precision(&self) -> Precision {
+        let own = if self.facts().capability >= (8, 0) { Precision::Tf32 } else { Precision::Fp32 };
+        self.0.options.precision.unwrap_or(own)
+    }
+
+    /// Lets the clock meet the device's once, so that the first event has its place.
+    fn set_clock(&self) -> Result<()> {
+        let mut queue = self.queue(Priority::RealTime, None)?;
+        for seq in 0..8 {
+            let event = self.event()?;
+            reef_core::Queue::record(&mut queue, reef_core::Seq(seq), &event)?;
+            while reef_core::Queue::completed(&mut queue)? <= reef_core::Seq(seq) {
+                std::hint::spin_loop();
+            }
         }
+        Ok(())
+    }
+}
+
+/// Both builds of a source that ships with the crate.
+fn builds(context: &Arc<Context>, name: &str) -> Result<Builds> {
+    let load = |build| Module::load(context, &image::find(name, build, context.facts.capability)?);
+    Ok(Builds { plain: load(Build::Plain)?, guarded: load(Build::Guarded)? })
+}
+
+impl Device for Cuda {
+    const NAME: &'static str = driver::BACKEND;
+    type Buffer = Buffer;
+    type Kernel = Kernel;
+    type Event = Event;
+    type Record = Record;
+    type Queue = Queue;
+    type Preemptor = Flag;
+
+    fn open(ordinal: usize, options: &str) -> Result<Self> {
+        let options = Options::parse(options)?;
+        let context = Arc::new(Context::open(ordinal)?);
+        let builtin = Builtin::load(&builds(&context, "builtin")?)?;
+        let never = Flag::new(&context, PreemptLevel::HostQueue, builtin.store)?;
+        let clock = Arc::new(Clock::new());
+        let cuda = Self(Arc::new(Open { builtin, clock, options, never, context }));
+        cuda.set_clock()?;
+        Ok(cuda)
+    }
+
+    fn info(&self) -> DeviceInfo {
+        let facts = self.facts();
+        DeviceInfo {
+            name: facts.name.clone(),
+            units: facts.units,
+            blocks_per_unit: facts.blocks_per_unit,
+            threads_per_unit: facts.threads_per_unit,
+            registers_per_unit: facts.registers_per_unit,
+            shared_per_unit: facts.shared_per_unit,
+            level: PreemptLevel::All,
+        }
+    }
+
+    fn clock(&self) -> Duration {
+        self.0.clock.now()
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Buffer> {
+        Buffer::device(self.context(), bytes)
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<Buffer> {
+        Buffer::host(self.context(), bytes)
+    }
+
+    fn write(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<()> {
+        buffer.write(offset, data)
+    }
+
+    fn read(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<()> {
+        buffer.read(offset, data)
+    }
+
+    fn kernel(&self, name: &str) -> Result<Kernel> {
+        self.builtin().kernel(name)
+    }
+
+    fn address(&self, buffer: &Buffer) -> u64 {
+        buffer.address()
+    }
+
+    fn event(&self) -> Result<Event> {
+        Event::new(self.context(), &self.0.clock)
+    }
+
+    fn record(&self, launch: &Launch<Self>) -> Result<Record> {
+        Ok(Record::new(launch.blocks()))
+    }
+
+    fn preemptor(&self, level: PreemptLevel) -> Result<Flag> {
+        Flag::new(self.context(), level, self.builtin().store)
+    }
+
+    fn queue(&self, priority: Priority, preemptor: Option<&Flag>) -> Result<Queue> {
+        let builtin = self.builtin();
+        Ok(Queue {
+            stream: Stream::open(self.context(), priority)?,
+            flag: preemptor.unwrap_or(&self.0.never).clone(),
+            progress: Progress::new(self.context(), builtin.store)?,
+            guarded: Guarded::new(self.context(), builtin.report)?,
+            in_flight: VecDeque::new(),
+            draining: false,
+            pads: None,
+            newest_event: None,
+            cuda: self.clone(),
+        })
     }
 }

@@ -269,8 +269,9 @@ impl Texts {
 }
 
 fn text(text: &str) -> Result<CString> {
-    CString::new(text)
-        .map_err(|error| Error::Invalid(format!("a NUL at byte {} of a source", error.nul_position())))
+    CString::new(text).map_err(|error| {
+        Error::Invalid(format!("a NUL at byte {} of a source", error.nul_position()))
+    })
 }
 
 /// Where the library may be, in the order of trying.
@@ -308,9 +309,7 @@ unsafe fn getters(library: &Library, names: [&'static str; 2]) -> Result<(GetSiz
 /// # Safety
 ///
 /// The function is `nvrtcVersion`.
-unsafe fn pair(
-    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> u32,
-) -> Result<(u32, u32)> {
+unsafe fn pair(version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> u32) -> Result<(u32, u32)> {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: the pointers are valid for the call.
     match unsafe { version(&mut major, &mut minor) } {
@@ -373,7 +372,10 @@ mod tests {
         let mut program = program(STEP, Target::Ptx(80));
         program.options = &["--no-such-option"];
         let error = nvrtc.compile(&program).unwrap_err();
-        assert!(matches!(&error, Error::Invalid(text) if text.contains("no-such-option")), "{error}");
+        assert!(
+            matches!(&error, Error::Invalid(text) if text.contains("no-such-option")),
+            "{error}"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! opened, and kept on disk.
 
 use crate::cache::{Cache, Key};
+use crate::driver::BACKEND;
 use crate::image::Build;
 use crate::nvrtc::{Nvrtc, Program, Target};
 use reef_core::{Error, Result};
@@ -17,7 +18,8 @@ const HEADERS: [(&str, &str); 1] = [("reef.h", include_str!("../../kernels/reef.
 /// or too old for the device.
 pub(crate) fn compile_user(source: &str, capability: (u32, u32), build: Build) -> Result<Vec<u8>> {
     let nvrtc = Nvrtc::get()?;
-    let target = target(&nvrtc.archs()?, capability).ok_or_else(|| unsupported(nvrtc, capability))?;
+    let target =
+        target(&nvrtc.archs()?, capability).ok_or_else(|| unsupported(nvrtc, capability))?;
     let options = crate::nvrtc::options(build == Build::Guarded);
     let program =
         Program { name: "kernel.cu", source, headers: &HEADERS, options: &options, target };
@@ -39,7 +41,7 @@ fn target(archs: &[u32], (major, minor): (u32, u32)) -> Option<Target> {
 fn unsupported(nvrtc: &Nvrtc, (major, minor): (u32, u32)) -> Error {
     let (of_major, of_minor) = nvrtc.version();
     let what = format!("NVRTC {of_major}.{of_minor} has no code for capability {major}.{minor}");
-    Error::Unsupported { backend: "cuda", what }
+    Error::Unsupported { backend: BACKEND, what }
 }
 
 #[cfg(test)]

@@ -34,6 +34,9 @@ pub(crate) fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
                 wait(&mut rt, rt_next);
             }
         }
+        while record.is_lent() {
+            std::thread::yield_now();
+        }
         be.launch(Seq(be_next), &launch, Some(&record)).unwrap();
         be_next += 1;
         wait(&mut be, be_next);

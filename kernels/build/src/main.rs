@@ -86,7 +86,10 @@ fn compare(images: &[Image], folder: &Path) -> Result<()> {
         return Ok(());
     }
     let wrong = wrong.join("\n");
-    Err(format!("{TABLE} or images are not of the present sources\n{wrong}\nrun `cargo xtask kernels`").into())
+    Err(format!(
+        "{TABLE} or images are not of the present sources\n{wrong}\nrun `cargo xtask kernels`"
+    )
+    .into())
 }
 
 /// The images in a folder, by file name.

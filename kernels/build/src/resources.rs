@@ -42,7 +42,9 @@ pub(crate) fn parse(messages: &str, ptx: &str) -> Result<Vec<Resources>> {
         }
     }
     match kernels.iter().find(|kernel| kernel.registers == 0) {
-        Some(kernel) => Err(format!("ptxas says no registers of {}:\n{messages}", kernel.kernel).into()),
+        Some(kernel) => {
+            Err(format!("ptxas says no registers of {}:\n{messages}", kernel.kernel).into())
+        }
         None => Ok(kernels),
     }
 }

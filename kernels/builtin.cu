@@ -1,0 +1,88 @@
+// Kernels that every device has: the one of the conformance suite, REEF's toy network, and what
+// queues are made of.
+
+#include "reef.h"
+
+using reef::u32;
+using reef::u64;
+using reef::u8;
+
+// About a microsecond.
+__device__ static void rest() {
+    long long start = clock64();
+    while (clock64() - start < 1400) {
+    }
+}
+
+// cell[i] = cell[i] * 3 + value, after `rounds` microseconds in which the block may be stopped.
+extern "C" __global__ void append(reef::Guard guard, u64 *cells, u64 value, u64 rounds) {
+    REEF_CLAIM(block, guard);
+    for (u64 round = 0; round < rounds; round++) {
+        block.look();
+        rest();
+        block.post();
+        __syncthreads();
+        if (block.stop()) return;
+    }
+    if (reef::is_first_thread()) cells[block.index] = cells[block.index] * 3 + value;
+}
+
+// REEF's toy network: `t` counts within the block of 128 threads.
+extern "C" __global__ void add(reef::Guard guard, const float *b, const float *a, float *temp) {
+    REEF_CLAIM(block, guard);
+    u32 t = threadIdx.x, i = block.index * blockDim.x + t;
+    temp[i] = b[t] + a[i];
+}
+
+extern "C" __global__ void multiply(reef::Guard guard, const float *temp, const float *c, float *out) {
+    REEF_CLAIM(block, guard);
+    u32 t = threadIdx.x, i = block.index * blockDim.x + t;
+    out[i] = temp[t] * c[i];
+}
+
+// Copies `bytes` bytes, `chunk` (a multiple of 16) by each block.
+extern "C" __global__ void copy(reef::Guard guard, const u8 *from, u8 *to, u64 bytes, u64 chunk) {
+    REEF_CLAIM(block, guard);
+    u64 begin = block.index * chunk, end = min(begin + chunk, bytes);
+    u64 whole = begin;
+    if ((((u64)from | (u64)to) & 15) == 0) {
+        whole = begin + ((end - begin) & ~15ull);
+        for (u64 at = begin + threadIdx.x * 16; at < whole; at += blockDim.x * 16)
+            *(uint4 *)(to + at) = *(const uint4 *)(from + at);
+    }
+    for (u64 at = whole + threadIdx.x; at < end; at += blockDim.x) to[at] = from[at];
+}
+
+// Sets `words` words to `value`, `chunk` by each block.
+extern "C" __global__ void fill(reef::Guard guard, u32 *to, u64 words, u64 value, u64 chunk) {
+    REEF_CLAIM(block, guard);
+    u64 begin = block.index * chunk, end = min(begin + chunk, words);
+    for (u64 at = begin + threadIdx.x; at < end; at += blockDim.x) to[at] = (u32)value;
+}
+
+// Notes the time in nanoseconds on the device's clock, then that all before it has ended. Both words
+// are the host's.
+extern "C" __global__ void stamp(u64 *time, u32 *done, u64 position) {
+    u64 now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    *(volatile u64 *)time = now;
+    __threadfence_system();
+    *(volatile u32 *)done = (u32)position;
+}
+
+// Sets one word, for drivers without stream memory operations.
+extern "C" __global__ void store(u32 *word, u64 value) {
+    *(volatile u32 *)word = (u32)value;
+    __threadfence_system();
+}
+
+// Tells the host how many blocks of each launch have stopped, and clears the counts. One block.
+extern "C" __global__ void report(u32 *stopped, u32 *host, u64 count, u32 *done, u64 turn) {
+    for (u64 i = threadIdx.x; i < count; i += blockDim.x) {
+        *(volatile u32 *)(host + i) = stopped[i];
+        stopped[i] = 0;
+    }
+    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x == 0) *(volatile u32 *)done = (u32)turn;
+}

@@ -1,0 +1,83 @@
+//! The host's clock, and where the device's nanoseconds lie on it.
+//!
+//! The two drift apart, and the host sees a stamp only some time after the device made it. The least
+//! difference that was seen is the best guess, and what is seen later may raise it by no more than the
+//! drift that clocks can have.
+
+use parking_lot::Mutex;
+use std::time::{Duration, Instant};
+
+/// Most that the clocks drift apart, in parts per million.
+const DRIFT: i128 = 50;
+
+#[derive(Debug)]
+pub(crate) struct Clock {
+    start: Instant,
+    guess: Mutex<Option<Guess>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Guess {
+    /// Host minus device, in nanoseconds.
+    offset: i128,
+    /// When it was made, on the host's clock.
+    at: i128,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), guess: Mutex::new(None) }
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// A stamp of the device has just been seen.
+    pub(crate) fn observe(&self, stamp: u64) {
+        self.observe_at(self.now().as_nanos() as i128, stamp);
+    }
+
+    fn observe_at(&self, now: i128, stamp: u64) {
+        let mut guess = self.guess.lock();
+        let seen = now - i128::from(stamp);
+        let offset = match *guess {
+            Some(old) => seen.min(old.offset + (now - old.at) * DRIFT / 1_000_000),
+            None => seen,
+        };
+        *guess = Some(Guess { offset, at: now });
+    }
+
+    /// When the device made `stamp`, on the host's clock.
+    pub(crate) fn place(&self, stamp: u64) -> Duration {
+        let offset = self.guess.lock().map_or(0, |guess| guess.offset);
+        Duration::from_nanos((i128::from(stamp) + offset).max(0) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quickest_sight_of_a_stamp_counts() {
+        let clock = Clock::new();
+        clock.observe_at(5_300, 1_000);
+        clock.observe_at(6_010, 2_000);
+        clock.observe_at(9_000, 3_000);
+        assert_eq!(clock.place(3_000), Duration::from_nanos(7_010));
+    }
+
+    #[test]
+    fn the_guess_follows_a_clock_that_drifts() {
+        let clock = Clock::new();
+        // The host's clock gains 20 ppm; each second a stamp is seen after a microsecond.
+        for second in 0..1000i128 {
+            let stamp = second * 1_000_000_000;
+            clock.observe_at(stamp + second * 20_000 + 1_000, stamp as u64);
+        }
+        let truth = 999 * 1_000_000_000 + 999 * 20_000;
+        let error = clock.place(999_000_000_000).as_nanos() as i128 - truth;
+        assert!((0..=2_000).contains(&error), "{error} ns");
+    }
+}

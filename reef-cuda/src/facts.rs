@@ -1,0 +1,105 @@
+//! What devices there are, and what one can do.
+
+use crate::driver::{BACKEND, Driver};
+use cudarc::driver::sys::*;
+use reef_core::{Error, Result};
+use std::ffi::{CStr, c_char, c_int, c_uint};
+
+/// What a device can do and how large it is; fixed while it is open.
+#[derive(Debug, Clone)]
+pub(crate) struct Facts {
+    pub(crate) name: String,
+    pub(crate) capability: (u32, u32),
+    pub(crate) driver: u32,
+    pub(crate) units: u32,
+    pub(crate) blocks_per_unit: u32,
+    pub(crate) threads_per_unit: u32,
+    pub(crate) registers_per_unit: u32,
+    pub(crate) shared_per_unit: u32,
+    /// Most shared memory of one block, if it asks for it.
+    pub(crate) shared_per_block: u32,
+    /// Memory comes from the driver's pool, so that freeing it waits for nobody.
+    pub(crate) pools: bool,
+    /// Streams can write words by themselves.
+    pub(crate) stream_memory_ops: bool,
+    pub(crate) green_contexts: bool,
+    /// Of streams, lowest and highest; smaller numbers go first.
+    pub(crate) priorities: (c_int, c_int),
+}
+
+/// Device number `ordinal`.
+pub(crate) fn find(driver: &Driver, ordinal: usize) -> Result<CUdevice> {
+    let have = count(driver)?;
+    if ordinal >= have {
+        return Err(Error::NotFound(format!("no device {BACKEND}:{ordinal} ({have} found)")));
+    }
+    let mut device = 0;
+    // SAFETY: the pointer is valid for the call.
+    unsafe { driver.cuDeviceGet(&mut device, ordinal as c_int) }?;
+    Ok(device)
+}
+
+/// How many devices there are.
+pub(crate) fn count(driver: &Driver) -> Result<usize> {
+    let mut count = 0;
+    // SAFETY: the pointer is valid for the call.
+    unsafe { driver.cuDeviceGetCount(&mut count) }?;
+    Ok(count as usize)
+}
+
+impl Facts {
+    /// Reads them; the context must be current.
+    pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<Self> {
+        let get = |attribute: CUdevice_attribute| attribute_of(driver, device, attribute);
+        use CUdevice_attribute::*;
+        let (mut lowest, mut highest) = (0, 0);
+        // SAFETY: the pointers are valid for the call.
+        unsafe { driver.cuCtxGetStreamPriorityRange(&mut lowest, &mut highest) }?;
+        let async_memory = driver.cuMemAllocAsync.is_some() && driver.cuMemFreeAsync.is_some();
+        Ok(Self {
+            name: name(driver, device)?,
+            capability: (
+                get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            driver: driver.version()? as u32,
+            units: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            blocks_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?,
+            threads_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+            registers_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
+            shared_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+            shared_per_block: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            pools: async_memory && get(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 1,
+            stream_memory_ops: driver.cuStreamWriteValue32_v2.is_some(),
+            green_contexts: driver.cuGreenCtxCreate.is_some(),
+            priorities: (lowest, highest),
+        })
+    }
+}
+
+fn attribute_of(driver: &Driver, device: CUdevice, attribute: CUdevice_attribute) -> Result<u32> {
+    let mut value = 0;
+    // SAFETY: the pointer is valid for the call.
+    unsafe { driver.cuDeviceGetAttribute(&mut value, attribute as c_uint, device) }?;
+    Ok(value as u32)
+}
+
+fn name(driver: &Driver, device: CUdevice) -> Result<String> {
+    let mut name: [c_char; 128] = [0; 128];
+    // SAFETY: the buffer is as long as we say, and the driver ends the name with a NUL.
+    unsafe {
+        driver.cuDeviceGetName(name.as_mut_ptr(), 127, device)?;
+        Ok(CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
+    }
+}
+
+/// One line about a device, without opening it.
+pub(crate) fn describe(driver: &Driver, ordinal: usize) -> Result<String> {
+    use CUdevice_attribute::*;
+    let device = find(driver, ordinal)?;
+    let get = |attribute| attribute_of(driver, device, attribute);
+    let major = get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    let units = get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+    Ok(format!("{}, sm_{major}{minor}, {units} multiprocessors", name(driver, device)?))
+}

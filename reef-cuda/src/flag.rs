@@ -1,0 +1,116 @@
+//! The preemptor: a word in the device's memory that only grows.
+//!
+//! `live` is the lowest epoch that may run. Each launch carries the epoch in which it was made; evicting
+//! writes the next one, which voids all launches made before for ever. Nothing is ever cleared, so
+//! nothing has to be waited for. What is launched again carries the new epoch.
+
+use crate::context::Context;
+use crate::memory::Buffer;
+use crate::stream::{Function, Stream};
+use reef_core::{Error, PreemptLevel, Preemptor, Priority, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Alone in its cache line, and in those that are fetched with it.
+const LINE: usize = 256;
+
+/// Stops the queues that were opened with it.
+#[derive(Debug, Clone)]
+pub struct Flag(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    level: PreemptLevel,
+    /// Holds the word that blocks look at.
+    live: Buffer,
+    /// Of launches made from now on. Written by `reinstate`.
+    epoch: AtomicU32,
+    /// Launches of `epoch` are void, or may be any moment.
+    evicted: AtomicBool,
+    /// Carries the word to the device, past everything else.
+    stream: Stream,
+    /// Sets a word where streams can't by themselves.
+    store: Function,
+    by_stream: bool,
+}
+
+impl Flag {
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        level: PreemptLevel,
+        store: Function,
+    ) -> Result<Self> {
+        Ok(Self(Arc::new(State {
+            level,
+            live: Buffer::device(context, LINE)?,
+            epoch: AtomicU32::new(0),
+            evicted: AtomicBool::new(false),
+            stream: Stream::open(context, Priority::RealTime)?,
+            store,
+            by_stream: context.facts.stream_memory_ops,
+        })))
+    }
+
+    /// The address of the lowest epoch that may run.
+    pub(crate) fn live(&self) -> u64 {
+        self.0.live.address()
+    }
+
+    /// The epoch of launches made now.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.0.epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether launches of this epoch may be void: what the device says of their ends is worth nothing.
+    ///
+    /// Read it after the device's word: the device hears of the eviction later than this does.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.0.evicted.load(Ordering::Acquire)
+    }
+
+    fn deep_enough(&self, asked: PreemptLevel) -> Result<()> {
+        if self.0.level < asked {
+            return Err(Error::Level { backend: "this preemptor", asked, have: self.0.level });
+        }
+        Ok(())
+    }
+
+    fn write(&self, epoch: u32) -> Result<()> {
+        let (state, live) = (&*self.0, self.live());
+        // SAFETY: the word is ours, and nobody refers to it.
+        unsafe {
+            match state.by_stream {
+                true => state.stream.write_word(live, epoch),
+                false => state.stream.launch_one(state.store, 1, [live, epoch.into()]),
+            }
+        }
+    }
+}
+
+impl Preemptor for Flag {
+    fn level(&self) -> PreemptLevel {
+        self.0.level
+    }
+
+    /// One write does for both levels: at level All, running blocks look at the same word.
+    fn evict(&self) -> Result<()> {
+        self.deep_enough(PreemptLevel::DeviceQueue)?;
+        if self.0.evicted.swap(true, Ordering::SeqCst) {
+            return Ok(()); // it is on its way
+        }
+        self.write(self.epoch().wrapping_add(1))
+    }
+
+    fn reset(&self) -> Result<()> {
+        self.deep_enough(PreemptLevel::All)?;
+        self.evict()
+    }
+
+    fn reinstate(&self) -> Result<()> {
+        if self.is_evicted() {
+            self.0.epoch.fetch_add(1, Ordering::AcqRel);
+            self.0.evicted.store(false, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+//! Kernels: functions of loaded modules, with or without a guard.
+
+use crate::context::Context;
+use crate::driver::BACKEND;
+use crate::stream::Function;
+use cudarc::driver::sys::*;
+use reef_core::{Error, Result};
+use std::ffi::{CString, c_uint};
+use std::sync::Arc;
+
+/// `CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`
+const STATIC_SHARED: c_uint = 1;
+/// `CU_FUNC_ATTRIBUTE_NUM_REGS`
+const REGISTERS: c_uint = 4;
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`
+const DYNAMIC_SHARED: c_uint = 8;
+/// Shared memory that a block gets without asking.
+const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
+
+/// Code on the device.
+#[derive(Debug)]
+pub(crate) struct Module {
+    raw: CUmodule,
+    context: Arc<Context>,
+}
+
+// SAFETY: a handle that the driver lets any thread use.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+impl Module {
+    /// Loads a CUBIN, a fatbin, or PTX that ends with a NUL.
+    pub(crate) fn load(context: &Arc<Context>, image: &[u8]) -> Result<Arc<Self>> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the image is complete, as far as its own headers tell.
+        unsafe { context.driver.cuModuleLoadData(&mut raw, image.as_ptr().cast()) }?;
+        Ok(Arc::new(Self { raw, context: context.clone() }))
+    }
+
+    pub(crate) fn function(&self, name: &str) -> Result<Function> {
+        let missing = || Error::NotFound(format!("{BACKEND}: no kernel {name:?} in this module"));
+        let text = CString::new(name).map_err(|_| missing())?;
+        let mut function = std::ptr::null_mut();
+        self.context.bind()?;
+        let driver = self.context.driver;
+        // SAFETY: the module is loaded, the name ends with a NUL.
+        match unsafe { (driver.cuModuleGetFunction)(&mut function, self.raw, text.as_ptr()) } {
+            NO_SUCH_NAME => Err(missing()),
+            code => driver.check("cuModuleGetFunction", code).map(|()| Function(function)),
+        }
+    }
+}
+
+/// `CUDA_ERROR_NOT_FOUND`
+const NO_SUCH_NAME: u32 = 500;
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if self.context.bind().is_ok() {
+            // SAFETY: loaded once; kernels keep it for as long as they are there.
+            let _ = unsafe { self.context.driver.cuModuleUnload(self.raw) };
+        }
+    }
+}
+
+/// Both builds of a source: see kernels/README.md.
+#[derive(Debug, Clone)]
+pub(crate) struct Builds {
+    pub(crate) plain: Arc<Module>,
+    pub(crate) guarded: Arc<Module>,
+}
+
+/// A kernel ready to launch.
+#[derive(Debug, Clone)]
+pub struct Kernel(Arc<Loaded>);
+
+#[derive(Debug)]
+struct Loaded {
+    name: String,
+    plain: Function,
+    guarded: Option<Function>,
+    /// Bytes of shared memory that each launch asks for.
+    shared: u32,
+    /// A parameter behind the guard that is passed by value, the same at every launch.
+    bound: Box<[u64]>,
+    /// How many words a launch passes, where the driver can tell.
+    words: Option<usize>,
+    registers: u32,
+    static_shared: u32,
+    _modules: [Arc<Module>; 2],
+}
+
+impl Kernel {
+    /// A kernel that nobody can stop midway: somebody else's, without a guard.
+    pub(crate) fn foreign(module: &Arc<Module>, name: &str) -> Result<Self> {
+        let plain = module.function(name)?;
+        Self::load(name, [module, module], plain, None, 0, &[])
+    }
+
+    /// A preemptible kernel, with `shared` bytes of dynamic shared memory and a bound parameter.
+    pub(crate) fn preemptible(
+        builds: &Builds,
+        name: &str,
+        shared: u32,
+        bound: &[u64],
+    ) -> Result<Self> {
+        let plain = builds.plain.function(name)?;
+        let guarded = builds.guarded.function(name)?;
+        Self::load(name, [&builds.plain, &builds.guarded], plain, Some(guarded), shared, bound)
+    }
+
+    fn load(
+        name: &str,
+        modules: [&Arc<Module>; 2],
+        plain: Function,
+        guarded: Option<Function>,
+        shared: u32,
+        bound: &[u64],
+    ) -> Result<Self> {
+        let context = &modules[0].context;
+        context.bind()?;
+        for function in [Some(plain), guarded].into_iter().flatten() {
+            reserve_shared(context, function, shared)?;
+        }
+        let own = usize::from(guarded.is_some()) + usize::from(!bound.is_empty());
+        Ok(Self(Arc::new(Loaded {
+            name: name.into(),
+            plain,
+            guarded,
+            shared,
+            bound: bound.into(),
+            words: count_parameters(context, plain).map(|count| count - own),
+            registers: attribute(context, guarded.unwrap_or(plain), REGISTERS)?,
+            static_shared: attribute(context, plain, STATIC_SHARED)?,
+            _modules: modules.map(Arc::clone),
+        })))
+    }
+
+    /// Its name in the source.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// 32-bit registers of one thread.
+    pub fn registers(&self) -> u32 {
+        self.0.registers
+    }
+
+    /// Bytes of shared memory of one block.
+    pub fn shared(&self) -> u32 {
+        self.0.shared + self.0.static_shared
+    }
+
+    pub(crate) fn plain(&self) -> Function {
+        self.0.plain
+    }
+
+    pub(crate) fn guarded(&self) -> Option<Function> {
+        self.0.guarded
+    }
+
+    pub(crate) fn dynamic_shared(&self) -> u32 {
+        self.0.shared
+    }
+
+    pub(crate) fn bound(&self) -> &[u64] {
+        &self.0.bound
+    }
+
+    /// Checks the number of words that a launch passes.
+    pub(crate) fn check_words(&self, given: usize) -> Result<()> {
+        match self.0.words {
+            Some(want) if want != given => Err(Error::Invalid(format!(
+                "{BACKEND}: kernel {} takes {want} arguments, got {given}",
+                self.0.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn reserve_shared(context: &Context, function: Function, bytes: u32) -> Result<()> {
+    if bytes <= SHARED_WITHOUT_ASKING {
+        return Ok(());
+    }
+    // SAFETY: the function is loaded.
+    unsafe { context.driver.cuFuncSetAttribute(function.0, DYNAMIC_SHARED, bytes as i32) }
+}
+
+fn attribute(context: &Context, function: Function, which: c_uint) -> Result<u32> {
+    let mut value = 0;
+    // SAFETY: the pointer is valid for the call, the function is loaded.
+    unsafe { context.driver.cuFuncGetAttribute(&mut value, which, function.0) }?;
+    Ok(value as u32)
+}
+
+/// How many parameters a kernel has; `None`: this driver can't tell.
+fn count_parameters(context: &Context, function: Function) -> Option<usize> {
+    let info = context.driver.cuFuncGetParamInfo?;
+    let (mut offset, mut size, mut count) = (0, 0, 0);
+    // SAFETY: the pointers are valid for the call, the function is loaded.
+    while unsafe { info(function.0, count, &mut offset, &mut size) } == 0 {
+        count += 1;
+    }
+    Some(count)
+}
