@@ -49,6 +49,12 @@ impl Cache {
         Self { folder: folder(|name| std::env::var_os(name)) }
     }
 
+    /// Keeps nothing.
+    #[cfg(test)]
+    pub(crate) fn none() -> Self {
+        Self { folder: None }
+    }
+
     /// The code of this key: from disk, or made and put there. Only `make` can fail.
     pub(crate) fn get_or_make(
         &self,
@@ -209,8 +215,7 @@ mod tests {
             assert_eq!(folder.cache().get_or_make(Key(1), || Ok(vec![1])).unwrap(), [1]);
         }
         fs::remove_file(&folder.0).unwrap();
-        let none = Cache { folder: None };
-        assert_eq!(none.get_or_make(Key(1), || Ok(vec![1])).unwrap(), [1]);
+        assert_eq!(Cache::none().get_or_make(Key(1), || Ok(vec![1])).unwrap(), [1]);
     }
 
     #[test]

