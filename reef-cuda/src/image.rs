@@ -1,18 +1,181 @@
-//! placeholder
+//! The device code that ships with the crate, so that nobody needs NVIDIA's SDK.
+//!
+//! `cargo xtask kernels` makes the files from `kernels/*.cu`: for each source and build machine code
+//! for the GPUs that REEF is measured on, and PTX for those that none of it fits, which the driver
+//! compiles when it loads. They are packed with zlib, which makes them about a fourth as long.
+
+use crate::driver::BACKEND;
 use reef_core::{Error, Result};
-use std::borrow::Cow;
+
+/// Which of the two builds of each kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Build {
+    /// Runs to its end once started, at no cost. Serves real-time work.
     Plain,
+    /// Stops when told to and says which blocks have run.
     Guarded,
 }
-pub(crate) fn find(name: &str, build: Build, _: (u32, u32)) -> Result<Cow<'static, [u8]>> {
-    let b = match build {
-        Build::Plain => "plain",
-        Build::Guarded => "guarded",
+
+/// What the machine code is for: compute capabilities, rising.
+const CUBINS: [(u32, u32); 3] = [(7, 0), (8, 6), (9, 0)];
+/// The least capability that the PTX can be compiled for.
+const PTX: (u32, u32) = (8, 0);
+
+struct Source {
+    /// Of its file, without the ending.
+    name: &'static str,
+    plain: Images,
+    guarded: Images,
+}
+
+/// The files of one build, packed.
+struct Images {
+    /// In the order of `CUBINS`.
+    cubins: [&'static [u8]; CUBINS.len()],
+    ptx: &'static [u8],
+}
+
+macro_rules! packed {
+    ($name:literal, $build:literal, $target:literal) => {
+        include_bytes!(concat!("../images/", $name, "-", $build, "-", $target, ".z"))
     };
-    let dir = std::env::var("REEF_IMAGES").map_err(|_| Error::State("no images"))?;
-    std::fs::read(format!("{dir}/{name}-{b}.cubin"))
-        .map(Cow::Owned)
-        .map_err(|_| Error::State("no image"))
+}
+
+macro_rules! images {
+    ($name:literal, $build:literal) => {
+        Images {
+            cubins: [
+                packed!($name, $build, "sm_70"),
+                packed!($name, $build, "sm_86"),
+                packed!($name, $build, "sm_90"),
+            ],
+            ptx: packed!($name, $build, "compute_80"),
+        }
+    };
+}
+
+macro_rules! source {
+    ($name:literal) => {
+        Source { name: $name, plain: images!($name, "plain"), guarded: images!($name, "guarded") }
+    };
+}
+
+/// One for each `kernels/*.cu`.
+const SOURCES: &[Source] = &[source!("builtin")];
+
+/// Code of this source for a device of this capability, as `cuModuleLoadData` takes it. Unpacks it.
+///
+/// # Errors
+///
+/// `Unsupported` if nothing fits the device, `NotFound` if no source has this name.
+pub(crate) fn find(name: &str, build: Build, capability: (u32, u32)) -> Result<Vec<u8>> {
+    let source = SOURCES
+        .iter()
+        .find(|source| source.name == name)
+        .ok_or_else(|| Error::NotFound(format!("no device code {name:?}")))?;
+    let images = match build {
+        Build::Plain => &source.plain,
+        Build::Guarded => &source.guarded,
+    };
+    let packed = match choose(capability) {
+        Some(Choice::Cubin(at)) => images.cubins[at],
+        Some(Choice::Ptx) => images.ptx,
+        None => return Err(unsupported(capability)),
+    };
+    Ok(unpack(packed))
+}
+
+/// What fits a device best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    /// The index in `CUBINS`.
+    Cubin(usize),
+    Ptx,
+}
+
+/// Machine code runs on its own major capability, from its own minor one upwards.
+fn choose((major, minor): (u32, u32)) -> Option<Choice> {
+    let fits = |&(of_major, of_minor): &(u32, u32)| of_major == major && of_minor <= minor;
+    match CUBINS.iter().rposition(fits) {
+        Some(at) => Some(Choice::Cubin(at)),
+        None => ((major, minor) >= PTX).then_some(Choice::Ptx),
+    }
+}
+
+fn unsupported((major, minor): (u32, u32)) -> Error {
+    let have = CUBINS.map(|(major, minor)| format!("{major}.{minor}")).join(", ");
+    let what = format!(
+        "compute capability {major}.{minor} (have device code for {have}, and for any from {}.{} on)",
+        PTX.0, PTX.1
+    );
+    Error::Unsupported { backend: BACKEND, what }
+}
+
+fn unpack(packed: &[u8]) -> Vec<u8> {
+    miniz_oxide::inflate::decompress_to_vec_zlib(packed).expect("a test unpacks each image")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `EM_CUDA`.
+    const CUDA: u16 = 190;
+
+    #[test]
+    fn a_device_gets_the_best_code_that_fits() {
+        let rows = [
+            ((7, 0), Some(Choice::Cubin(0))),
+            ((7, 5), Some(Choice::Cubin(0))),
+            ((8, 0), Some(Choice::Ptx)), // code for 8.6 doesn't run on 8.0
+            ((8, 6), Some(Choice::Cubin(1))),
+            ((8, 9), Some(Choice::Cubin(1))),
+            ((9, 0), Some(Choice::Cubin(2))),
+            ((10, 0), Some(Choice::Ptx)),
+            ((12, 1), Some(Choice::Ptx)),
+            ((6, 1), None),
+        ];
+        for (capability, choice) in rows {
+            assert_eq!(choose(capability), choice, "{capability:?}");
+        }
+    }
+
+    #[test]
+    fn each_image_is_what_its_name_says() {
+        for images in SOURCES.iter().flat_map(|source| [&source.plain, &source.guarded]) {
+            for ((major, minor), packed) in CUBINS.iter().zip(images.cubins) {
+                let elf = unpack(packed);
+                assert_eq!(elf[..4], *b"\x7fELF");
+                assert_eq!(u16::from_le_bytes([elf[18], elf[19]]), CUDA);
+                assert_eq!(u32::from(elf[48]), major * 10 + minor, "the ELF flags hold the arch");
+            }
+            let ptx = String::from_utf8(unpack(images.ptx)).expect("PTX is text");
+            assert!(ptx.contains(".target sm_80") && ptx.ends_with('\0'));
+        }
+    }
+
+    #[test]
+    fn every_file_is_used() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/images");
+        let files = std::fs::read_dir(folder).unwrap();
+        let packed = files
+            .filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|e| e == "z"));
+        assert_eq!(packed.count(), SOURCES.len() * 2 * (CUBINS.len() + 1));
+    }
+
+    #[test]
+    fn an_old_device_is_told_what_there_is() {
+        let error = find("builtin", Build::Plain, (6, 1)).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "cuda: unsupported: compute capability 6.1 (have device code for 7.0, 8.6, 9.0, and for \
+             any from 8.0 on)"
+        );
+    }
+
+    #[test]
+    fn an_unknown_source_is_named() {
+        let error = find("nothing", Build::Plain, (9, 0)).unwrap_err();
+        assert_eq!(error, Error::NotFound("no device code \"nothing\"".into()));
+    }
 }

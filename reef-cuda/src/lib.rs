@@ -4,6 +4,7 @@
 //! device there is an error that says what was tried. Device code ships with the crate.
 
 mod builtin;
+mod cache;
 mod clock;
 mod context;
 mod driver;
@@ -15,6 +16,7 @@ mod guarded;
 mod image;
 mod kernel;
 mod memory;
+mod nvrtc;
 mod operators;
 mod options;
 mod pads;
@@ -22,6 +24,7 @@ mod progress;
 mod queue;
 mod record;
 mod slots;
+mod source;
 mod stream;
 mod word;
 

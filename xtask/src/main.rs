@@ -40,6 +40,18 @@ const CHECKS: &[Check] = &[
         commands: tsan,
     },
     Check {
+        name: "kernels --check",
+        in_ci: true,
+        what: "images of device code are those of kernels/*.cu",
+        commands: kernels_check,
+    },
+    Check {
+        name: "kernels",
+        in_ci: false,
+        what: "makes the images of device code anew",
+        commands: kernels,
+    },
+    Check {
         name: "deny",
         in_ci: true,
         what: "licences and sources of dependencies",
@@ -55,15 +67,14 @@ const CHECKS: &[Check] = &[
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
-    let chosen: Vec<&Check> = match asked.first().map(String::as_str) {
-        Some("ci") => CHECKS.iter().filter(|check| check.in_ci).collect(),
-        Some(name) => CHECKS.iter().filter(|check| check.name == name).collect(),
-        None => Vec::new(),
+    let chosen: Vec<&Check> = match asked.join(" ").as_str() {
+        "ci" => CHECKS.iter().filter(|check| check.in_ci).collect(),
+        name => CHECKS.iter().filter(|check| check.name == name).collect(),
     };
     if chosen.is_empty() {
         println!("cargo xtask ci | CHECK");
         for check in CHECKS {
-            println!("  {:<9} {}", check.name, check.what);
+            println!("  {:<15} {}", check.name, check.what);
         }
         return ExitCode::from(2);
     }
@@ -152,6 +163,14 @@ fn tsan() -> Vec<Command> {
     command.env("RUSTFLAGS", "-Zsanitizer=thread").env("REEF_CONFORMANCE_CYCLES", "200");
     command.env("TSAN_OPTIONS", "halt_on_error=1");
     vec![command]
+}
+
+fn kernels() -> Vec<Command> {
+    vec![cargo("run --quiet --package reef-kernels --")]
+}
+
+fn kernels_check() -> Vec<Command> {
+    vec![cargo("run --quiet --package reef-kernels -- --check")]
 }
 
 fn deny() -> Vec<Command> {
