@@ -23,7 +23,7 @@ pub fn measure<D: Operators>(device: &D, network: &Network<D>) -> Result<Latenci
     measure_with(device, network, |_| {})
 }
 
-/// As [`measure`]; tells `measured` the name of each launch that is done.
+/// As [`measure`]; tells `begins` the name of each launch before it is measured.
 ///
 /// # Errors
 ///
@@ -31,16 +31,16 @@ pub fn measure<D: Operators>(device: &D, network: &Network<D>) -> Result<Latenci
 pub fn measure_with<D: Operators>(
     device: &D,
     network: &Network<D>,
-    mut measured: impl FnMut(&str),
+    mut begins: impl FnMut(&str),
 ) -> Result<Latencies> {
     let mut stopwatch = Stopwatch::new(device, device.queue(Priority::RealTime, None)?)?;
     let mut latencies = Latencies::default();
     let (units, mut total) = (device.info().units, Duration::ZERO);
     for (launch, name) in network.launches().zip(network.step_names()) {
+        begins(&name.launch);
         let least = stopwatch.least(REPEATS, [launch])?;
         total += least;
         latencies.insert(&name.launch, &profile(launch, least, units));
-        measured(&name.launch);
     }
     latencies.micros = total.as_micros() as u32;
     Ok(latencies)
