@@ -57,7 +57,7 @@ pub(crate) fn points(
     let all = || groups.iter().flat_map(|group| &group.points);
     let most = |value: fn(&(f64, f64, String)) -> f64| all().map(value).fold(0.0, f64::max);
     let least = all().map(|point| point.1).fold(f64::INFINITY, f64::min);
-    let (across, up) = (Axis::linear(most(|p| p.0)), Axis::over(least, most(|p| p.1)));
+    let (across, up) = (Axis::linear(most(|p| p.0) * 1.1), Axis::over(least, most(|p| p.1)));
     let file = path.to_string_lossy();
     let root = area(&file)?;
     let mut chart = frame(&root, caption, (&across, x), (&up, y))?;
@@ -105,8 +105,12 @@ impl Axis {
     }
 
     fn label(&self, place: f64) -> String {
-        let value = if self.logarithmic { 10f64.powf(place) } else { place };
-        let decimals = if value < 10.0 { 2 } else { 0 };
+        let (value, most) = if self.logarithmic {
+            (10f64.powf(place), 10f64.powf(place))
+        } else {
+            (place, self.most)
+        };
+        let decimals = if most < 10.0 { 2 } else { 0 };
         format!("{value:.decimals$}")
     }
 }

@@ -6,7 +6,7 @@
 mod measure;
 mod report;
 
-use crate::networks::{Picture, networks};
+use crate::networks::{Picture, check, networks};
 use crate::print;
 use crate::progress::Progress;
 use crate::results::{check_seconds, make_folder};
@@ -87,10 +87,11 @@ impl reef::Visit for Demo<'_> {
         let level = args.level.into();
         device.preemptor(level)?; // a level too deep is an error before anything long begins
         let picture = Picture { file: args.image.as_deref(), size: args.size };
+        check(&args.rt, &args.be, picture)?;
+        make_folder(&args.out)?;
         let plans = plans(level);
         let progress = Progress::new(1 + args.be.len() + plans.len(), args.json);
         let networks = networks(&device, &args.rt, &args.be, picture, &progress)?;
-        make_folder(&args.out)?;
         let mut bench = Bench::new(&device, networks, Duration::from_secs_f64(args.seconds))?;
         let mut outcomes = Vec::new();
         for plan in plans {

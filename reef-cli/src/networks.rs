@@ -43,6 +43,16 @@ impl<D: Operators> Networks<D> {
     }
 }
 
+/// Refuses networks, sizes and photos that there are not, before anything long begins.
+pub(crate) fn check(rt: &str, be: &[String], picture: Picture<'_>) -> Result<()> {
+    let model = build(rt, picture.size, 1)?;
+    if let Some(photo) = picture.file {
+        picture::load(photo, model.input().height)?;
+    }
+    be.iter().try_for_each(|name| build(name, picture.size, 1).map(drop))?;
+    Ok(())
+}
+
 /// Builds and loads them, a step of `progress` for each.
 pub(crate) fn networks<D: Operators>(
     device: &D,

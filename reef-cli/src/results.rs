@@ -37,6 +37,16 @@ pub(crate) struct Common {
     /// Prints JSON instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
+    /// When the command began.
+    #[arg(skip = SystemTime::now())]
+    begun: SystemTime,
+}
+
+impl Common {
+    /// Makes the folder for the results, if one was named.
+    pub(crate) fn make_folder(&self) -> Result<()> {
+        self.out.as_deref().map_or(Ok(()), make_folder)
+    }
 }
 
 /// What a bench found.
@@ -50,29 +60,27 @@ pub(crate) struct Results<'a, R> {
 }
 
 impl<R> Results<'_, R> {
-    /// Writes JSON and CSV if a folder was named; returns where the plot goes, and the JSON.
-    pub(crate) fn write<D: Device>(
-        &self,
-        args: &Common,
-        device: &D,
-    ) -> Result<(Option<PathBuf>, Value)> {
-        let json = self.json(args, device);
-        let Some(out) = &args.out else { return Ok((None, json)) };
+    /// Writes JSON and CSV if a folder was named; returns where the plot goes.
+    ///
+    /// Called after each row, so that a bench that is ended early leaves what it has.
+    pub(crate) fn save<D: Device>(&self, args: &Common, device: &D) -> Result<Option<PathBuf>> {
+        let Some(out) = &args.out else { return Ok(None) };
         let file = |ending: &str| out.join(format!("{}.{ending}", self.bench));
         let write = |ending: &str, text: String| {
             std::fs::write(file(ending), text).with_context(|| file(ending).display().to_string())
         };
-        write("json", serde_json::to_string_pretty(&json)? + "\n")?;
+        write("json", serde_json::to_string_pretty(&self.json(args, device))? + "\n")?;
         write("csv", as_csv(self.columns, self.rows))?;
-        Ok((Some(file("svg")), json))
+        Ok(Some(file("svg")))
     }
 
-    fn json<D: Device>(&self, args: &Common, device: &D) -> Value {
+    /// Everything, and where it was measured.
+    pub(crate) fn json<D: Device>(&self, args: &Common, device: &D) -> Value {
         let info = device.info();
         json!({
             "bench": self.bench,
             "version": env!("CARGO_PKG_VERSION"),
-            "date": date(SystemTime::now()),
+            "date": date(args.begun),
             "command": std::env::args().collect::<Vec<_>>().join(" "),
             "device": { "asked": args.device, "name": info.name, "units": info.units },
             "facts": self.facts,

@@ -4,8 +4,8 @@ mod arrivals;
 mod measure;
 mod report;
 
-use super::policy::{Policy, check_windows, choose};
-use crate::networks::{Named, Networks, Picture, networks};
+use super::policy::{Choice, Policy};
+use crate::networks::{Named, Networks, Picture, check, networks};
 use crate::progress::Progress;
 use crate::{Usage, results};
 use anyhow::Result;
@@ -43,15 +43,8 @@ pub(crate) struct Args {
     /// Rows and columns of all pictures, instead of the networks' own.
     #[arg(long)]
     size: Option<usize>,
-    /// Hardware queue lengths at level HostQueue.
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
-    windows: Vec<u64>,
-    /// Hardware queue length of the best-effort client elsewhere.
-    #[arg(long, default_value_t = 4)]
-    window: u64,
-    /// Only these schedulers, such as reef,streams.
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
+    #[command(flatten)]
+    choice: Choice,
     /// Seed of the arrivals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -59,8 +52,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     results::check_seconds(args.seconds)?;
-    check_windows("--windows", &args.windows)?;
-    check_windows("--window", &[args.window])?;
+    args.choice.check()?;
     if let Some(wrong) = args.rates.iter().find(|&&rate| !(rate > 0.0 && rate <= MOST_RATE)) {
         return Err(Usage(format!("--rates must be in 0..={MOST_RATE}, got {wrong}")).into());
     }
@@ -75,21 +67,20 @@ impl reef::Visit for Pair<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Result<()> {
         let args = self.0;
-        let deepest = device.info().level;
-        let policies = choose(self.policies(deepest), &args.only, deepest)?.len();
-        let arrivals = self.arrivals();
-        let progress = Progress::new(4 + arrivals.len() * (1 + policies), args.common.json);
         let picture = Picture { file: None, size: args.size };
         let be = std::slice::from_ref(&args.be);
+        check(&args.rt, be, picture)?;
+        let deepest = device.info().level;
+        let policies = self.policies(deepest)?.len();
+        args.common.make_folder()?;
+        let arrivals = self.arrivals();
+        let progress = Progress::new(4 + arrivals.len() * (1 + policies), args.common.json);
         let networks = networks(&device, &args.rt, be, picture, &progress)?;
-        if let Some(out) = &args.common.out {
-            results::make_folder(out)?;
-        }
         progress.begin("measuring kernels");
         let Networks { rt, be } = networks.profiled(&device)?;
         let be: Named<D> = be.into_iter().next().expect("one was asked for");
         let time = Duration::from_secs_f64(args.seconds);
-        let bench = Bench { device: &device, rt, be, time, window: args.window };
+        let bench = Bench { device: &device, rt, be, time, window: args.choice.window };
         let rows = self.rows(&bench, &arrivals, &progress)?;
         progress.finish();
         report::show(args, &device, &rows)
@@ -103,12 +94,11 @@ impl Pair<'_> {
         random.chain(args.closed.then_some(Arrivals::Closed)).collect()
     }
 
-    fn policies(&self, deepest: PreemptLevel) -> Vec<Policy> {
+    fn policies(&self, deepest: PreemptLevel) -> Result<Vec<Policy>, Usage> {
         let baselines =
             ["sequential", "streams", "stream-priority", "wait-based"].map(Policy::named);
         let reefs = [false, true].map(|pad| Policy::reef(deepest, pad));
-        let windows = self.0.windows.iter().map(|&window| Policy::host_queue(window));
-        baselines.into_iter().chain(reefs).chain(windows).collect()
+        self.0.choice.of(baselines.into_iter().chain(reefs), deepest)
     }
 
     /// Each side alone, then both together under each policy, for all arrivals.
@@ -127,10 +117,10 @@ impl Pair<'_> {
             let alone = bench.rt_alone(arrivals)?;
             let p99 = Some(alone.latency.value_at_quantile(0.99));
             rows.push(alone.beside(p99, kept));
-            let deepest = bench.device.info().level;
-            for policy in choose(self.policies(deepest), &self.0.only, deepest)? {
+            for policy in self.policies(bench.device.info().level)? {
                 progress.begin(&format!("{arrivals}, {}", policy.name));
                 rows.push(bench.both(arrivals, policy)?.beside(p99, kept));
+                report::results(self.0, &rows).save(&self.0.common, bench.device)?;
             }
         }
         Ok(rows)

@@ -8,27 +8,29 @@ use reef::{ClientConfig, Config, PreemptLevel};
 pub(super) struct Policy {
     pub(super) name: String,
     pub(super) scheduler: Box<dyn Scheduler>,
-    /// Commands that the hardware has at once, unless the row says it itself.
+    /// Commands that the hardware has at once, if that is what makes it a policy.
     pub(super) window: Option<u64>,
+    /// The level of preemption that it is named after.
+    pub(super) level: Option<PreemptLevel>,
 }
 
 impl Policy {
     /// One that [`scheduler::by_name`] knows.
     pub(super) fn named(name: &str) -> Self {
         let scheduler = scheduler::by_name(name).expect("a name from a list of ours");
-        Self { name: name.into(), scheduler, window: None }
+        Self { name: name.into(), scheduler, window: None, level: None }
     }
 
     /// REEF as deep as `level`.
     pub(super) fn reef(level: PreemptLevel, pad: bool) -> Self {
         let reef = if pad { Reef::default() } else { Reef::without_padding() };
         let scheduler: Box<dyn Scheduler> = Box::new(reef.level(level));
-        Self { name: scheduler.name().into(), scheduler, window: None }
+        Self { name: scheduler.name().into(), scheduler, window: None, level: None }
     }
 
     /// Preemption at `level` without padding, under the name of the level.
     pub(super) fn at(level: PreemptLevel) -> Self {
-        Self { name: level.to_string(), ..Self::reef(level, false) }
+        Self { name: level.to_string(), level: Some(level), ..Self::reef(level, false) }
     }
 
     /// Preemption of the virtual queue alone, with `window` commands on the hardware.
@@ -45,22 +47,52 @@ impl Policy {
     }
 }
 
-/// Keeps those that the device is deep enough for and, if `only` has names, those with such a name.
-pub(super) fn choose(
-    policies: Vec<Policy>,
-    only: &[String],
-    deepest: PreemptLevel,
-) -> Result<Vec<Policy>, Usage> {
-    let names: Vec<_> = policies.iter().map(|policy| policy.name.clone()).collect();
-    if let Some(unknown) = only.iter().find(|name| !names.contains(name)) {
-        return Err(Usage(format!("no scheduler {unknown:?} (have: {})", names.join(", "))));
-    }
-    let wanted = |policy: &Policy| only.is_empty() || only.contains(&policy.name);
-    let fits = |policy: &Policy| policy.scheduler.level() <= deepest;
-    Ok(policies.into_iter().filter(|policy| wanted(policy) && fits(policy)).collect())
+/// Options that all benches have: which policies, and how long queues are.
+#[derive(clap::Args)]
+pub(super) struct Choice {
+    /// Hardware queue lengths at level HostQueue.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
+    windows: Vec<u64>,
+    /// Hardware queue length of a best-effort network at other levels.
+    #[arg(long, default_value_t = 4)]
+    pub(super) window: u64,
+    /// Only these schedulers, such as All,streams.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
 }
 
-/// Refuses windows that no queue can have.
+impl Choice {
+    /// Refuses lengths that no queue can have.
+    pub(super) fn check(&self) -> Result<(), Usage> {
+        check_windows("--windows", &self.windows)?;
+        check_windows("--window", &[self.window])
+    }
+
+    /// Those of `policies`, and HostQueue with each length, that were asked for and that the device
+    /// is deep enough for.
+    pub(super) fn of(
+        &self,
+        policies: impl IntoIterator<Item = Policy>,
+        deepest: PreemptLevel,
+    ) -> Result<Vec<Policy>, Usage> {
+        let windows = self.windows.iter().map(|&window| Policy::host_queue(window));
+        let all: Vec<_> = policies.into_iter().chain(windows).collect();
+        self.check_names(&all)?;
+        let wanted = |policy: &Policy| self.only.is_empty() || self.only.contains(&policy.name);
+        let fits = |policy: &Policy| policy.scheduler.level() <= deepest;
+        Ok(all.into_iter().filter(|policy| wanted(policy) && fits(policy)).collect())
+    }
+
+    fn check_names(&self, policies: &[Policy]) -> Result<(), Usage> {
+        let names: Vec<_> = policies.iter().map(|policy| policy.name.as_str()).collect();
+        match self.only.iter().find(|name| !names.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(name) => Err(Usage(format!("no scheduler {name:?} (have: {})", names.join(", ")))),
+        }
+    }
+}
+
+/// Refuses lengths that no queue can have.
 pub(super) fn check_windows(option: &str, windows: &[u64]) -> Result<(), Usage> {
     let most = Config::default().capacity as u64;
     match windows.iter().find(|&&window| window == 0 || window > most) {

@@ -12,9 +12,9 @@ mod measure;
 mod report;
 mod stop_and_go;
 
-use super::policy::{Policy, check_windows, choose};
+use super::policy::{Choice, Policy, check_windows};
 use super::time;
-use crate::networks::Loader;
+use crate::networks::{Loader, Picture, check};
 use crate::progress::Progress;
 use crate::{Usage, results};
 use anyhow::{Result, bail};
@@ -25,6 +25,9 @@ use reef::op::Operators;
 use reef::{DeviceInfo, PreemptLevel};
 use std::time::Duration;
 
+/// Names of the rows that others are compared with, first and last: they tell how far the device drifts.
+const IDLE: &str = "idle device";
+const IDLE_AGAIN: &str = "idle device, again";
 /// Longest block: a minute would be a typing error.
 const LONGEST: Duration = Duration::from_secs(1);
 
@@ -53,15 +56,8 @@ pub(crate) struct Args {
     /// How many of them are kept queued on the hardware.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64")]
     queued: Vec<u64>,
-    /// Hardware queue lengths at level HostQueue.
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
-    windows: Vec<u64>,
-    /// Hardware queue length for the network at other levels.
-    #[arg(long, default_value_t = 4)]
-    window: u64,
-    /// Only these rows, such as All,stream-priority.
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
+    #[command(flatten)]
+    choice: Choice,
     /// Seed of the pauses between real-time kernels.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -73,10 +69,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return Err(Usage(format!("--samples must be in 1..=1000000, got {}", args.samples)).into());
     }
     check_windows("--queued", &args.queued)?;
-    check_windows("--windows", &args.windows)?;
-    check_windows("--window", &[args.window])?;
+    args.choice.check()?;
     let blocks = blocks(args)?;
     reef::with_device(&args.common.device, Preempt { args, blocks })?
+}
+
+impl Args {
+    /// The best-effort network, if there is one.
+    fn network(&self) -> Option<&String> {
+        (self.be != "none").then_some(&self.be)
+    }
 }
 
 /// Times of blocks, as asked.
@@ -90,7 +92,7 @@ fn blocks(args: &Args) -> Result<Vec<Duration>, Usage> {
         Err(Usage(format!("--blocks must be at most {}, got {text}", time::show(LONGEST))))
     };
     let blocks = asked.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    if blocks.is_empty() && args.be == "none" {
+    if blocks.is_empty() && args.network().is_none() {
         return Err(Usage("nothing to measure: --be none and --blocks none".into()));
     }
     Ok(blocks)
@@ -118,14 +120,14 @@ impl reef::Visit for Preempt<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Result<()> {
         let args = self.args;
-        let networks = usize::from(args.be != "none");
+        if let Some(name) = args.network() {
+            check(name, &[], Picture { file: None, size: args.size })?;
+        }
         let cases = self.cases(&device.info())?;
-        let steps = networks + self.blocks.len() + cases.len() + 2;
+        args.common.make_folder()?;
+        let steps = usize::from(args.network().is_some()) + self.blocks.len() + cases.len() + 2;
         let progress = Progress::new(steps, args.common.json);
         let loads = self.loads(&device, &progress)?;
-        if let Some(out) = &args.common.out {
-            results::make_folder(out)?;
-        }
         let rows = self.rows(&device, &loads, cases, &progress)?;
         progress.finish();
         report::show(args, &device, &loads, &rows)?;
@@ -141,17 +143,18 @@ impl Preempt<'_> {
     /// The network comes first, then blocks as they were asked for.
     fn loads<D: Operators>(&self, device: &D, progress: &Progress) -> Result<Vec<Load<D>>> {
         let mut loads = Vec::new();
-        if self.args.be != "none" {
-            progress.begin(&format!("loading {}", self.args.be));
-            let named = Loader::new(device, self.args.size).network(&self.args.be, None)?;
+        if let Some(name) = self.args.network() {
+            progress.begin(&format!("loading {name}"));
+            let named = Loader::new(device, self.args.size).network(name, None)?;
             loads.push(Load::network(device, named)?);
         }
-        let mut calibration = None;
+        if self.blocks.is_empty() {
+            return Ok(loads);
+        }
+        let calibration = Calibration::new(device)?;
         for &block in &self.blocks {
             progress.begin(&format!("calibrating blocks of {}", time::show(block)));
-            let known = calibration.take().map_or_else(|| Calibration::new(device), Ok)?;
-            loads.push(Load::blocks(device, &known, block)?);
-            calibration = Some(known);
+            loads.push(Load::blocks(device, &calibration, block)?);
         }
         Ok(loads)
     }
@@ -159,14 +162,14 @@ impl Preempt<'_> {
     /// All rows but those of the idle device.
     fn cases(&self, info: &DeviceInfo) -> Result<Vec<Case>> {
         let args = self.args;
-        let networks = usize::from(args.be != "none");
+        let networks = usize::from(args.network().is_some());
         let mut cases = Vec::new();
         for load in 0..networks + self.blocks.len() {
             let is_network = load < networks;
             let queued = if is_network { &[1][..] } else { &args.queued };
             for &queued in queued {
-                let window = if is_network { args.window } else { queued };
-                let chosen = choose(self.policies(), &args.only, info.level)?;
+                let window = if is_network { args.choice.window } else { queued };
+                let chosen = args.choice.of(policies(), info.level)?;
                 cases.extend(
                     chosen
                         .into_iter()
@@ -184,13 +187,6 @@ impl Preempt<'_> {
         case.policy.window.is_none() || Some(&case.queued) == self.args.queued.iter().max()
     }
 
-    fn policies(&self) -> Vec<Policy> {
-        let levels = [PreemptLevel::All, PreemptLevel::DeviceQueue].map(Policy::at);
-        let windows = self.args.windows.iter().map(|&window| Policy::host_queue(window));
-        let baselines = ["streams", "stream-priority", "wait-based"].map(Policy::named);
-        levels.into_iter().chain(windows).chain(baselines).collect()
-    }
-
     fn rows<D: Operators>(
         &self,
         device: &D,
@@ -205,17 +201,24 @@ impl Preempt<'_> {
             pause: args.pause,
             seed: args.seed,
         };
-        progress.begin("idle device");
-        let first = measure::idle(device, &limits)?;
+        progress.begin(IDLE);
+        let first = measure::idle(device, IDLE, &limits)?;
         let idle = first.quantiles();
         let mut rows = vec![first.beside(idle)];
         for case in cases {
             let load = &loads[case.load];
             progress.begin(&format!("{}, {} queued, {}", load.name, case.queued, case.policy.name));
             rows.push(measure::row(device, load, case, &limits)?.beside(idle));
+            report::results(loads, &rows).save(&args.common, device)?;
         }
-        progress.begin("idle device, again");
-        rows.push(measure::idle(device, &limits)?.beside(idle));
+        progress.begin(IDLE_AGAIN);
+        rows.push(measure::idle(device, IDLE_AGAIN, &limits)?.beside(idle));
         Ok(rows)
     }
+}
+
+/// What is compared, HostQueue aside.
+fn policies() -> impl Iterator<Item = Policy> {
+    let levels = [PreemptLevel::All, PreemptLevel::DeviceQueue].map(Policy::at);
+    levels.into_iter().chain(["streams", "stream-priority", "wait-based"].map(Policy::named))
 }

@@ -31,7 +31,7 @@ const fn shown(
     Column { name, title, decimals, value }
 }
 
-const COLUMNS: [Column<Row>; 16] = [
+static COLUMNS: [Column<Row>; 16] = [
     shown("arrivals", "RT requests", 0, |row| row.arrivals.map(|a| a.to_string()).into()),
     shown("scheduler", "scheduler", 0, |row| row.policy.clone().into()),
     shown("rt_p50_ms", "RT p50 ms", 2, |row| latency(row, 0.5)),
@@ -63,19 +63,24 @@ fn kept(row: &Row) -> Option<f64> {
     (row.policy != RT_ALONE).then(|| 100.0 * row.be_rate / row.alone_rate)
 }
 
-/// Writes the files, prints the table.
-pub(super) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
+/// All that is known so far.
+pub(super) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.rt, "be": args.be, "seconds": args.seconds, "seed": args.seed,
-        "window": args.window,
+        "window": args.choice.window,
     });
-    let results = Results { bench: "pair", facts, columns: &COLUMNS, rows };
-    let (plot, json) = results.write(&args.common, device)?;
+    Results { bench: "pair", facts, columns: &COLUMNS, rows }
+}
+
+/// Writes the files, prints the table.
+pub(super) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
+    let results = results(args, rows);
+    let plot = results.save(&args.common, device)?;
     if let Some(plot) = &plot {
         draw(plot, args, rows).with_context(|| plot.display().to_string())?;
     }
     if args.common.json {
-        return print(serde_json::to_string_pretty(&json)?);
+        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
     }
     print(format_args!("{} ({})", args.common.device, device.info().name))?;
     print(format_args!("RT {}, BE {} in a closed loop", args.rt, args.be))?;

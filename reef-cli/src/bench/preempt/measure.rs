@@ -82,6 +82,11 @@ impl Row {
         Self { idle, ..self }
     }
 
+    /// Whether nothing ran beside it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queued.is_none()
+    }
+
     /// p50 and p99 of [`ran`](Self::ran).
     pub(super) fn quantiles(&self) -> [u64; 2] {
         [0.5, 0.99].map(|q| self.ran.value_at_quantile(q))
@@ -89,10 +94,10 @@ impl Row {
 }
 
 /// Requests on a device without other work.
-pub(super) fn idle<D: Operators>(device: &D, limits: &Limits) -> Result<Row> {
+pub(super) fn idle<D: Operators>(device: &D, name: &str, limits: &Limits) -> Result<Row> {
     let scheduler = Reef::without_padding().level(device.info().level);
     let dispatcher = Dispatcher::start(device, Box::new(scheduler))?;
-    let mut row = Row::new("idle device", "–");
+    let mut row = Row::new(name, "–");
     requests(device, dispatcher.real_time()?, limits, &mut row)?;
     Ok(row)
 }
@@ -105,10 +110,10 @@ pub(super) fn row<D: Operators>(
     limits: &Limits,
 ) -> Result<Row> {
     let Case { queued, window, policy, .. } = case;
+    let level = policy.level;
     let config = policy.client(window);
     let mut row = Row::new(&load.name, &policy.name);
     (row.queued, row.window) = (Some(queued), Some(config.queue.window));
-    let is_level = policy.scheduler.name() == "reset";
     let dispatcher = Dispatcher::start(device, policy.scheduler)?;
     let mut background = dispatcher.best_effort(config)?;
     let (full, stop) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -127,7 +132,7 @@ pub(super) fn row<D: Operators>(
     (row.tasks, row.right) = (tasks, Some(right));
     drop(background);
     drop(dispatcher);
-    if is_level {
+    if level.is_some() {
         let measured = stop_and_go(device, load, config.queue, queued, limits)?;
         row.right = Some(right && measured.right);
         row.stop_and_go = Some(measured);

@@ -28,7 +28,7 @@ const fn shown(name: &'static str, title: &'static str, value: fn(&Row) -> Value
     Column { name, title, decimals: 1, value }
 }
 
-const COLUMNS: [Column<Row>; 24] = [
+static COLUMNS: [Column<Row>; 24] = [
     shown("load", "best-effort load", |row| row.load.clone().into()),
     shown("queued", "queued", |row| row.queued.into()),
     hidden("window", |row| row.window.into()),
@@ -71,6 +71,12 @@ fn resumed(row: &Row, quantile: f64) -> Value {
     row.stop_and_go.as_ref().map_or(Value::Null, |times| at(&times.resumed, quantile))
 }
 
+/// All that is known so far.
+pub(super) fn results<'a, D: Operators>(loads: &[Load<D>], rows: &'a [Row]) -> Results<'a, Row> {
+    let facts = json!({ "loads": loads.iter().map(load_json).collect::<Vec<_>>() });
+    Results { bench: "preempt", facts, columns: &COLUMNS, rows }
+}
+
 /// Writes the files, prints the table.
 pub(super) fn show<D: Operators>(
     args: &Args,
@@ -78,14 +84,13 @@ pub(super) fn show<D: Operators>(
     loads: &[Load<D>],
     rows: &[Row],
 ) -> Result<()> {
-    let facts = json!({ "loads": loads.iter().map(load_json).collect::<Vec<_>>() });
-    let results = Results { bench: "preempt", facts, columns: &COLUMNS, rows };
-    let (plot, json) = results.write(&args.common, device)?;
+    let results = results(loads, rows);
+    let plot = results.save(&args.common, device)?;
     if let Some(plot) = &plot {
         draw(plot, &loads[0].name, rows).with_context(|| plot.display().to_string())?;
     }
     if args.common.json {
-        return print(serde_json::to_string_pretty(&json)?);
+        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
     }
     print(format_args!("{} ({})", args.common.device, device.info().name))?;
     for load in loads {
@@ -115,14 +120,12 @@ fn load_json<D: Operators>(load: &Load<D>) -> Value {
     })
 }
 
-/// The first load, and the idle device.
+/// The first load with the most that was queued, and the idle device.
 fn draw(path: &Path, load: &str, rows: &[Row]) -> Result<()> {
     let most = rows.iter().filter(|row| row.load == load).filter_map(|row| row.queued).max();
-    let shown = |row: &&Row| row.queued.is_none() || (row.load == load && row.queued == most);
-    let name = |row: &Row| if row.queued.is_some() { row.policy.clone() } else { row.load.clone() };
-    let named: Vec<_> =
-        rows.iter().filter(shown).map(|row| (name(row), &row.ran)).take(rows.len()).collect();
-    let caption = format!("Submitted until run, beside {load}");
+    let name = |row: &'_ Row| row.queued.map_or(&row.load, |_| &row.policy).clone();
+    let shown = rows.iter().filter(|row| row.is_idle() || (row.load == load && row.queued == most));
+    let named: Vec<_> = shown.map(|row| (name(row), &row.ran)).collect();
     let series = named.iter().map(|(name, histogram)| (name.as_str(), *histogram));
-    chart::shares(path, &caption, ("µs", 1e3), series)
+    chart::shares(path, &format!("Submitted until run, beside {load}"), ("µs", 1e3), series)
 }
