@@ -37,6 +37,9 @@ pub(crate) struct Common {
     /// Prints JSON instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Seed of what is random: when real-time requests come.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
     /// When the command began.
     #[arg(skip = SystemTime::now())]
     begun: SystemTime,

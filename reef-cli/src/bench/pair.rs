@@ -45,9 +45,6 @@ pub(crate) struct Args {
     size: Option<usize>,
     #[command(flatten)]
     choice: Choice,
-    /// Seed of the arrivals.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -89,7 +86,7 @@ impl reef::Visit for Pair<'_> {
 
 impl Pair<'_> {
     fn arrivals(&self) -> Vec<Arrivals> {
-        let (args, seed) = (self.0, self.0.seed);
+        let (args, seed) = (self.0, self.0.common.seed);
         let random = args.rates.iter().map(|&rate| Arrivals::Random { rate, seed });
         random.chain(args.closed.then_some(Arrivals::Closed)).collect()
     }

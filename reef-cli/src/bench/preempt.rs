@@ -58,9 +58,6 @@ pub(crate) struct Args {
     queued: Vec<u64>,
     #[command(flatten)]
     choice: Choice,
-    /// Seed of the pauses between real-time kernels.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -199,7 +196,7 @@ impl Preempt<'_> {
             samples: args.samples,
             time: Duration::from_secs_f64(args.seconds),
             pause: args.pause,
-            seed: args.seed,
+            seed: args.common.seed,
         };
         progress.begin(IDLE);
         let first = measure::idle(device, IDLE, &limits)?;

@@ -66,7 +66,7 @@ fn kept(row: &Row) -> Option<f64> {
 /// All that is known so far.
 pub(super) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
-        "rt": args.rt, "be": args.be, "seconds": args.seconds, "seed": args.seed,
+        "rt": args.rt, "be": args.be, "seconds": args.seconds, "seed": args.common.seed,
         "window": args.choice.window,
     });
     Results { bench: "pair", facts, columns: &COLUMNS, rows }
