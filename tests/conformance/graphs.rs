@@ -21,9 +21,9 @@ fn graph<D: Device>(device: &D, commands: &[Command<D>]) -> Option<Command<D>> {
 }
 
 /// A copy of the first cell to the second buffer.
-fn copy<D: Device>(cells: &Cells<'_, D>, to: &D::Buffer) -> Command<D> {
+fn copy<D: Device>(cells: &Cells<D>, to: &D::Buffer) -> Command<D> {
     Command::Copy(Copy {
-        from: cells.buffer.clone(),
+        from: cells.buffer().clone(),
         from_offset: 0,
         to: to.clone(),
         to_offset: 0,
@@ -71,7 +71,7 @@ pub(crate) fn clients_run_graphs<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let rt_cells = Cells::new(device, 4);
     let be_cells = Cells::new(device, 30);
-    let commands = |cells: &Cells<'_, D>, rounds| {
+    let commands = |cells: &Cells<D>, rounds| {
         (0..5).map(|value| cells.append(value, rounds)).collect::<Vec<_>>()
     };
     let Some(rt) = graph(device, &commands(&rt_cells, 5)) else { return };
@@ -94,7 +94,7 @@ pub(crate) fn clients_run_graphs<D: Device>(device: &D, level: PreemptLevel) {
 /// What can't be in a graph is refused when it is made.
 pub(crate) fn a_graph_holds_launches_copies_and_fills<D: Device>(device: &D, level: PreemptLevel) {
     let cells = Cells::new(device, 4);
-    let fill = Fill { buffer: cells.buffer.clone(), offset: 0, bytes: 32, word: 0 };
+    let fill = Fill { buffer: cells.buffer().clone(), offset: 0, bytes: 32, word: 0 };
     let commands = [
         Command::Fill(fill),
         cells.append(9, 0),
