@@ -28,7 +28,7 @@ pub struct Graph(Arc<Sequence>);
 struct Sequence {
     launches: Vec<Launch<Cuda>>,
     blocks: u32,
-    /// For each queue that has run it and is still there.
+    /// For each queue that has run it and is still there; several, if it has several runs in flight.
     prepared: Mutex<Vec<(Weak<()>, Arc<Exec>)>>,
 }
 
@@ -64,13 +64,17 @@ impl Graph {
         queue: &Arc<()>,
         priority: Priority,
     ) -> Result<Arc<Exec>> {
-        self.prepared(queue, || {
-            let stream = Stream::open(cuda.context(), priority)?;
-            Exec::capture(&stream, cuda, || {
-                self.launches().iter().try_for_each(|launch| launch_plain(&stream, launch))?;
-                Ok(Vec::new())
-            })
-        })
+        self.prepared(
+            queue,
+            |_| true,
+            || {
+                let stream = Stream::open(cuda.context(), priority)?;
+                Exec::capture(&stream, cuda, || {
+                    self.launches().iter().try_for_each(|launch| launch_plain(&stream, launch))?;
+                    Ok(Vec::new())
+                })
+            },
+        )
     }
 
     /// The graph for a queue that can be stopped.
@@ -82,7 +86,8 @@ impl Graph {
         guarded: &mut Guarded,
         epoch: Epoch,
     ) -> Result<Arc<Exec>> {
-        self.prepared(queue, || {
+        let is_free = |exec: &Arc<Exec>| Arc::strong_count(exec) == 1; // launches in flight have it
+        self.prepared(queue, is_free, || {
             let stream = Stream::open(cuda.context(), priority)?;
             Exec::capture(&stream, cuda, || {
                 let mut launch_one = |launch: &Launch<Cuda>| {
@@ -93,10 +98,17 @@ impl Graph {
         })
     }
 
-    fn prepared(&self, queue: &Arc<()>, make: impl FnOnce() -> Result<Exec>) -> Result<Arc<Exec>> {
+    /// One that `queue` has run before and that `may_run` now, or a new one.
+    fn prepared(
+        &self,
+        queue: &Arc<()>,
+        may_run: impl Fn(&Arc<Exec>) -> bool,
+        make: impl FnOnce() -> Result<Exec>,
+    ) -> Result<Arc<Exec>> {
         let mut prepared = self.0.prepared.lock();
-        let mine = |(owner, _): &&(Weak<()>, Arc<Exec>)| owner.as_ptr() == Arc::as_ptr(queue);
-        if let Some((_, exec)) = prepared.iter().find(mine) {
+        let mine = |owner: &Weak<()>| owner.as_ptr() == Arc::as_ptr(queue);
+        let found = prepared.iter().find(|(owner, exec)| mine(owner) && may_run(exec));
+        if let Some((_, exec)) = found {
             return Ok(exec.clone());
         }
         prepared.retain(|(owner, _)| owner.strong_count() > 0);

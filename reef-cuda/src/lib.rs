@@ -214,7 +214,7 @@ impl Device for Cuda {
             progress: Progress::new(self.context(), self.writer())?,
             guarded: Guarded::new(self.context(), builtin.report)?,
             in_flight: VecDeque::new(),
-            draining: false,
+            draining: None,
             pads: None,
             priority,
             epoch_word: None,

@@ -8,7 +8,7 @@ use crate::Cuda;
 use crate::driver::BACKEND;
 use crate::event::Event;
 use crate::flag::Flag;
-use crate::graph::Graph;
+use crate::graph::{Exec, Graph};
 use crate::guarded::{Epoch, Guarded, launch_plain};
 use crate::own::{copy_launch, fill_launch};
 use crate::pads::Pads;
@@ -35,8 +35,8 @@ pub struct Queue {
     pub(crate) guarded: Guarded,
     /// Guarded launches that have not ended, in order.
     pub(crate) in_flight: VecDeque<InFlight>,
-    /// A report is on its way.
-    pub(crate) draining: bool,
+    /// The epoch whose end the report on its way is about.
+    pub(crate) draining: Option<u32>,
     pub(crate) pads: Option<Pads>,
     pub(crate) priority: Priority,
     /// Holds the epoch of graphs.
@@ -57,10 +57,19 @@ pub(crate) struct InFlight {
     total: u32,
     blocks: u32,
     slot: Arc<Slot>,
-    /// The list that it reads must outlive it. `None`: the slot is a graph's.
-    source: Option<Segment>,
+    /// What must outlive it.
+    source: Source,
     /// What it resumes.
     record: Option<Record>,
+}
+
+/// Where a launch comes from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// It reads this list, and has a slot of its own.
+    Segment(#[allow(dead_code)] Segment),
+    /// It is part of a graph, whose slot it uses: the graph must not run again meanwhile.
+    Graph(#[allow(dead_code)] Arc<Exec>),
 }
 
 impl InFlight {
@@ -96,7 +105,7 @@ impl Queue {
     ) -> Result<()> {
         let slot = self.guarded.launch(&self.stream, launch, &segment, self.epoch())?;
         let (seq, blocks, record) = (seq.0, segment.count, record.cloned());
-        let source = Some(segment);
+        let source = Source::Segment(segment);
         self.in_flight.push_back(InFlight { seq, node, total, blocks, slot, source, record });
         Ok(())
     }
@@ -141,7 +150,7 @@ impl Queue {
     }
 
     fn give_back(&mut self, launch: InFlight) {
-        if launch.source.is_some() {
+        if matches!(launch.source, Source::Segment(_)) {
             self.guarded.give_back(launch.slot);
         }
     }
@@ -301,15 +310,16 @@ impl reef_core::Queue for Queue {
             let all = done.0 == self.progress.launched();
             return Ok(all.then_some(Stopped { next: done, partial: None }));
         }
-        if !self.draining {
+        let epoch = Some(self.flag.epoch());
+        if self.draining != epoch {
             self.guarded.ask(&self.stream)?;
-            self.draining = true;
+            self.draining = epoch;
         }
         if !self.guarded.is_answered() {
             self.progress.check(&self.stream, false)?;
             return Ok(None);
         }
-        self.draining = false;
+        self.draining = None;
         self.settle().map(Some)
     }
 
@@ -338,7 +348,7 @@ impl Queue {
                 total: graph.blocks(),
                 blocks: launch.blocks(),
                 slot: slot.clone(),
-                source: None,
+                source: Source::Graph(exec.clone()),
                 record: None,
             });
         }
