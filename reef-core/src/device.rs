@@ -63,6 +63,8 @@ pub struct DeviceInfo {
     pub shared_per_unit: u32,
     /// Deepest level that this device supports.
     pub level: PreemptLevel,
+    /// What else is there or isn't, for people to read, such as `graphs` or `driver 13.0`.
+    pub features: Vec<String>,
 }
 
 /// What became of the work that a stopped queue had on the device.
