@@ -199,6 +199,10 @@ impl Device for Cuda {
         buffer.address()
     }
 
+    fn beside(&self) -> Option<u32> {
+        self.0.options.beside.map(|blocks| blocks.unwrap_or(self.facts().units / 4))
+    }
+
     fn event(&self) -> Result<Event> {
         Event::new(self.context(), &self.0.clock)
     }
@@ -226,6 +230,7 @@ impl Device for Cuda {
             draining: None,
             pads: None,
             priority,
+            width: None,
             epoch_word: None,
             token: Arc::new(()),
             newest_event: None,
