@@ -6,6 +6,7 @@
 
 use crate::driver::Driver;
 use crate::facts::{Facts, find};
+use crate::split::Split;
 use crate::word::Words;
 use cudarc::driver::sys::*;
 use parking_lot::Mutex;
@@ -48,6 +49,8 @@ impl Drop for Primary {
 pub(crate) struct Context {
     pub(crate) driver: &'static Driver,
     pub(crate) facts: Facts,
+    /// Where streams are opened, if the device is in two parts.
+    split: Option<Split>,
     /// For allocation, and for reads and writes that block.
     housekeeping: CUstream,
     pub(crate) words: Mutex<Words>,
@@ -60,12 +63,17 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    pub(crate) fn open(driver: &'static Driver, ordinal: usize) -> Result<Self> {
+    pub(crate) fn open(
+        driver: &'static Driver,
+        ordinal: usize,
+        rt_units: Option<u32>,
+    ) -> Result<Self> {
         let primary = Primary::retain(driver, find(driver, ordinal)?)?;
         primary.bind()?;
         let facts = Facts::read(driver, primary.device)?;
+        let split = rt_units.map(|units| Split::new(driver, primary.device, units)).transpose()?;
         let (housekeeping, words) = (std::ptr::null_mut(), Mutex::default());
-        let mut context = Self { driver, facts, housekeeping, words, primary };
+        let mut context = Self { driver, facts, split, housekeeping, words, primary };
         context.housekeeping = context.stream(Priority::RealTime)?;
         context.keep_freed_memory()?;
         Ok(context)
@@ -77,10 +85,13 @@ impl Context {
     }
 
     /// Opens a stream of the lowest or the highest priority.
-    pub(crate) fn stream(&self, priority: Priority) -> Result<CUstream> {
+    pub(crate) fn stream(&self, class: Priority) -> Result<CUstream> {
         self.bind()?;
         let (lowest, highest) = self.facts.priorities;
-        let priority = if priority == Priority::RealTime { highest } else { lowest };
+        let priority = if class == Priority::RealTime { highest } else { lowest };
+        if let Some(split) = &self.split {
+            return split.stream(class, priority);
+        }
         let mut stream = std::ptr::null_mut();
         // SAFETY: the pointer is valid for the call.
         unsafe { self.driver.cuStreamCreateWithPriority(&mut stream, NON_BLOCKING, priority) }?;

@@ -130,6 +130,15 @@ table! {
         cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: c_uint);
         cuStreamWaitValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: c_uint);
         cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, size: *mut usize);
+        cuDeviceGetDevResource(device: CUdevice, resource: *mut CUdevResource, kind: c_uint);
+        cuDevSmResourceSplitByCount(
+            parts: *mut CUdevResource, count: *mut c_uint, from: *const CUdevResource,
+            rest: *mut CUdevResource, flags: c_uint, least: c_uint
+        );
+        cuDevResourceGenerateDesc(
+            description: *mut CUdevResourceDesc, resources: *mut CUdevResource, count: c_uint
+        );
+        cuGreenCtxDestroy(context: CUgreenCtx);
         cuGreenCtxCreate(context: *mut CUgreenCtx, description: CUdevResourceDesc, device: CUdevice, flags: c_uint);
         cuGreenCtxStreamCreate(stream: *mut CUstream, context: CUgreenCtx, flags: c_uint, priority: c_int);
     }

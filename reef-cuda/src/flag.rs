@@ -31,9 +31,10 @@ struct State {
 
 impl Flag {
     pub(crate) fn new(context: &Arc<Context>, level: PreemptLevel, writer: Writer) -> Result<Self> {
+        let live = DeviceWord::new(context)?;
         Ok(Self(Arc::new(State {
             level,
-            live: DeviceWord::new(context)?,
+            live,
             epoch: AtomicU32::new(0),
             evicted: AtomicBool::new(false),
             stream: Stream::open(context, Priority::RealTime)?,

@@ -30,6 +30,7 @@ mod queue;
 mod record;
 mod slots;
 mod source;
+mod split;
 mod stream;
 mod word;
 
@@ -102,7 +103,7 @@ impl Cuda {
     }
 
     fn open_with(driver: &'static Driver, ordinal: usize, options: Options) -> Result<Self> {
-        let context = Arc::new(Context::open(driver, ordinal)?);
+        let context = Arc::new(Context::open(driver, ordinal, options.split)?);
         let builtin = Builtin::load(&builds(&context, "builtin")?)?;
         let writer = Writer { by_stream: context.facts.stream_memory_ops, store: builtin.store };
         let never = Flag::new(&context, PreemptLevel::HostQueue, writer)?;

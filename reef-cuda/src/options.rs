@@ -14,15 +14,6 @@ pub enum Precision {
     Fp16,
 }
 
-/// How the flag that evicts reaches the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivery {
-    /// By a memory operation on a stream of the highest priority.
-    Stream,
-    /// By a kernel of one thread that runs all the time and looks at a word of the host.
-    Relay,
-}
-
 /// What can be chosen when the device is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -34,14 +25,13 @@ pub(crate) struct Options {
     /// default: a fourth of the multiprocessors. `None`, `beside=slices`: beside each real-time kernel
     /// by itself.
     pub(crate) beside: Option<Option<u32>>,
-    /// `flag=stream|relay`; default stream.
-    pub(crate) delivery: Delivery,
+    /// Multiprocessors for real-time work alone, `split=N`; default none. For comparison.
+    pub(crate) split: Option<u32>,
 }
 
 impl Options {
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let mut options =
-            Self { precision: None, tune: true, beside: Some(None), delivery: Delivery::Stream };
+        let mut options = Self { precision: None, tune: true, beside: Some(None), split: None };
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             options.set(key, value)?;
@@ -62,11 +52,12 @@ impl Options {
                 Ok(n) if n > 0 => self.beside = Some(Some(n)),
                 _ => return Err(bad(key, "slices or a number of blocks", value)),
             },
-            ("flag", "stream") => self.delivery = Delivery::Stream,
-            ("flag", "relay") => self.delivery = Delivery::Relay,
-            ("flag", _) => return Err(bad(key, "stream or relay", value)),
+            ("split", units) => match units.parse() {
+                Ok(n) if n > 0 => self.split = Some(n),
+                _ => return Err(bad(key, "a number of multiprocessors", value)),
+            },
             _ => {
-                let have = "(have: precision, tune, beside, flag)";
+                let have = "(have: precision, tune, beside, split)";
                 return Err(Error::Invalid(format!("{BACKEND}: unknown option {key:?} {have}")));
             }
         }
@@ -84,12 +75,12 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = Options::parse("precision=fp16&tune=0&beside=20&flag=relay").unwrap();
+        let options = Options::parse("precision=fp16&tune=0&beside=20&split=64").unwrap();
         let want = Options {
             precision: Some(Precision::Fp16),
             tune: false,
             beside: Some(Some(20)),
-            delivery: Delivery::Relay,
+            split: Some(64),
         };
         assert_eq!(options, want);
         assert_eq!(Options::parse("beside=slices").unwrap().beside, None);
