@@ -16,6 +16,7 @@
 //! # Ok::<(), reef::Error>(())
 //! ```
 
+mod cells;
 mod name;
 
 /// The example in the README is a test.
@@ -23,6 +24,7 @@ mod name;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use cells::{Cells, appended};
 pub use name::DeviceName;
 pub use reef_core::*;
 

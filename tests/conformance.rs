@@ -11,6 +11,8 @@
 mod clients;
 #[path = "conformance/errors.rs"]
 mod errors;
+#[path = "conformance/graphs.rs"]
+mod graphs;
 #[path = "conformance/order.rs"]
 mod order;
 #[path = "conformance/padding.rs"]
@@ -62,6 +64,9 @@ every_backend! {
     order::a_queue_counts_as_idle_after_its_timeout => a_queue_counts_as_idle_after_its_timeout,
     padding::padded_blocks_run_once => padded_blocks_run_once,
     padding::padding_never_outlasts_its_kernel => padding_never_outlasts_its_kernel,
+    graphs::a_graph_is_preempted_inside => a_graph_is_preempted_inside,
+    graphs::clients_run_graphs => clients_run_graphs,
+    graphs::a_graph_holds_launches_copies_and_fills => a_graph_holds_launches_copies_and_fills,
     clients::everybody_gets_their_work_done => everybody_gets_their_work_done,
     clients::clients_come_and_go => clients_come_and_go,
     clients::clients_pad_real_time_kernels => clients_pad_real_time_kernels,

@@ -126,6 +126,7 @@ impl Device for Null {
     type Kernel = ();
     type Event = Nothing;
     type Record = Nothing;
+    type Graph = reef::NoGraph;
     type Queue = NullQueue;
     type Preemptor = NullPreemptor;
 

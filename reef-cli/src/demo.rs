@@ -3,18 +3,19 @@
 //! First each class alone, then both under each of REEF's baselines and under REEF, all in one run, so
 //! that the numbers can be compared.
 
-mod load;
 mod measure;
 mod report;
 
-use crate::{Usage, print};
+use crate::networks::{Picture, check, networks};
+use crate::print;
+use crate::progress::Progress;
+use crate::results::{check_seconds, make_folder};
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
 use measure::{Bench, Outcome};
 use reef::PreemptLevel;
 use reef::op::Operators;
 use reef::scheduler::{self, Reef, Scheduler};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(clap::Args)]
@@ -70,14 +71,8 @@ impl From<Level> for PreemptLevel {
     }
 }
 
-/// Most time for one measurement: an hour would be a typing error.
-const MOST_SECONDS: f64 = 600.0;
-
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if !(args.seconds > 0.0 && args.seconds <= MOST_SECONDS) {
-        let text = format!("--seconds must be in 0..={MOST_SECONDS}, got {}", args.seconds);
-        return Err(Usage(text).into());
-    }
+    check_seconds(args.seconds)?;
     reef::with_device(&args.device, Demo(args))?
 }
 
@@ -91,28 +86,21 @@ impl reef::Visit for Demo<'_> {
         let args = self.0;
         let level = args.level.into();
         device.preemptor(level)?; // a level too deep is an error before anything long begins
-        let picture = load::Picture { file: args.image.as_deref(), size: args.size };
-        let plans = plans(level);
-        let bar = progress(args, plans.len());
-        bar.set_message("loading networks");
-        let networks = load::networks(&device, &args.rt, &args.be, picture, &bar)?;
+        let picture = Picture { file: args.image.as_deref(), size: args.size };
+        check(&args.rt, &args.be, picture)?;
         make_folder(&args.out)?;
+        let plans = plans(level);
+        let progress = Progress::new(1 + args.be.len() + plans.len(), args.json);
+        let networks = networks(&device, &args.rt, &args.be, picture, &progress)?;
         let mut bench = Bench::new(&device, networks, Duration::from_secs_f64(args.seconds))?;
         let mut outcomes = Vec::new();
         for plan in plans {
-            bar.set_message(plan.name.clone());
+            progress.begin(&plan.name);
             outcomes.push((plan.name, bench.measure(plan.scheduler, plan.rt)?));
-            bar.inc(1);
         }
-        bar.finish_and_clear();
+        progress.finish();
         finish(args, &device, &bench, &outcomes)
     }
-}
-
-/// Makes the folder for the results before anything long begins.
-fn make_folder(out: &Path) -> Result<()> {
-    let wrong = |error| Usage(format!("--out {}: {error}", out.display()));
-    Ok(std::fs::create_dir_all(out).map_err(wrong)?)
 }
 
 /// One measurement.
@@ -139,17 +127,6 @@ fn plans(level: PreemptLevel) -> Vec<Plan> {
     plans.extend(["sequential", "streams", "wait-based", "reset", "reef"].map(both));
     plans.extend([PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All].map(at));
     plans
-}
-
-/// A bar on a terminal; nothing where output is piped.
-fn progress(args: &Args, plans: usize) -> ProgressBar {
-    if args.json {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
-    let bar = ProgressBar::new(plans as u64 + 1);
-    bar.set_style(style.expect("a template that is right"));
-    bar
 }
 
 fn finish<D: Operators>(

@@ -2,10 +2,19 @@
 //!
 //! Exit codes: 0 done, 1 the work failed, 2 the input or the command line is wrong.
 
+mod bench;
+mod chart;
+mod clients;
+mod columns;
 mod demo;
 mod devices;
 mod model;
+mod networks;
 mod picture;
+mod profile;
+mod progress;
+mod results;
+mod table;
 mod trace;
 
 use anyhow::Context;
@@ -26,19 +35,26 @@ struct Cli {
 enum Command {
     /// Shows real-time inference beside best-effort inference, under REEF and its baselines.
     Demo(demo::Args),
+    /// Measures preemption, or a real-time network beside a best-effort one.
+    #[command(subcommand)]
+    Bench(bench::Command),
     /// Lists the devices of every backend that is compiled in.
     Devices(devices::Args),
     /// Lists and checks models.
     #[command(subcommand)]
     Model(model::Command),
+    /// Measures the kernels of a network on a device: MODEL.profile.json.
+    Profile(profile::Args),
 }
 
 fn main() -> ExitCode {
     // clap prints its own errors in its own words and exits with 2.
     let done = match Cli::parse().command {
+        Command::Bench(command) => bench::run(&command),
         Command::Demo(args) => demo::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Model(command) => model::run(&command),
+        Command::Profile(args) => profile::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

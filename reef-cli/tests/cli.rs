@@ -1,8 +1,11 @@
 //! The command as people meet it: one clear line for bad input, and a demo that leaves its files.
 
+mod common;
+
+use common::{Folder, prints, reef, refuses, text};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 
 /// What the files below describe: `output = a + b`.
 const GRAPH: &str = r#"{
@@ -15,60 +18,6 @@ const GRAPH: &str = r#"{
     "args": [0, 1],
     "shared_memory": {"add": 4}
 }"#;
-
-fn reef(args: &[&str]) -> Output {
-    let reef = env!("CARGO_BIN_EXE_reef");
-    Command::new(reef).args(args).output().expect("the binary that this test was built with")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("UTF-8")
-}
-
-/// Runs a command that must succeed and say nothing on stderr; returns what it printed.
-#[track_caller]
-fn prints(args: &[&str]) -> String {
-    let output = reef(args);
-    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{args:?}");
-    text(&output.stdout).into()
-}
-
-/// Runs a command that must refuse its input in one line; returns the line without `reef: `.
-#[track_caller]
-fn refuses(args: &[&str]) -> String {
-    let output = reef(args);
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
-    stderr.trim_end().strip_prefix("reef: ").unwrap_or_else(|| panic!("{stderr}")).into()
-}
-
-/// An empty folder for one test, removed in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("reef-cli-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("UTF-8").into()
-    }
-
-    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
-        let path = self.path(name);
-        std::fs::write(&path, content).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0); // it lies in the system's temporary folder
-    }
-}
 
 /// A parameter file of one tensor of eight values.
 fn param(name: &str) -> Vec<u8> {

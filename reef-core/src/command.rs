@@ -154,6 +154,8 @@ pub type HostFn = Arc<dyn Fn() + Send + Sync>;
 pub enum Command<D: Device> {
     /// Run a kernel.
     Launch(Launch<D>),
+    /// Run several commands at once.
+    Graph(D::Graph),
     /// Copy memory.
     Copy(Copy<D>),
     /// Fill memory.
@@ -171,7 +173,7 @@ impl<D: Device> Command<D> {
     /// ones start after it has.
     pub(crate) fn is_barrier(&self) -> bool {
         match self {
-            Self::Launch(_) | Self::Fill(_) => false,
+            Self::Launch(_) | Self::Graph(_) | Self::Fill(_) => false,
             Self::Copy(copy) => copy.to_host,
             Self::Record(_) | Self::Wait(_) | Self::Host(_) => true,
         }
@@ -189,6 +191,7 @@ impl<D: Device> Command<D> {
     ) -> Result<bool> {
         match self {
             Self::Launch(launch) => queue.launch(seq, launch, resume)?,
+            Self::Graph(graph) => queue.launch_graph(seq, graph, resume)?,
             Self::Copy(copy) => queue.copy(seq, copy)?,
             Self::Fill(fill) => queue.fill(seq, fill)?,
             Self::Record(event) => queue.record(seq, event)?,
@@ -212,6 +215,7 @@ impl<D: Device> fmt::Debug for Command<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Launch(launch) => f.debug_tuple("Launch").field(launch).finish(),
+            Self::Graph(graph) => f.debug_tuple("Graph").field(graph).finish(),
             Self::Copy(copy) => f.debug_tuple("Copy").field(copy).finish(),
             Self::Fill(fill) => f.debug_tuple("Fill").field(fill).finish(),
             Self::Record(event) => f.debug_tuple("Record").field(event).finish(),

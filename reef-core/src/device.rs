@@ -3,7 +3,7 @@
 //! Dispatch is static: a device names its types, and everything above it is generic over the device.
 
 use crate::dkp::Padding;
-use crate::{Copy, Fill, Launch, Result};
+use crate::{Command, Copy, Error, Fill, Launch, Result};
 use std::borrow::Cow;
 use std::fmt::{self, Debug};
 use std::thread::Thread;
@@ -89,6 +89,8 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
     type Event: Event;
     /// Which blocks of a launch have run.
     type Record: Record;
+    /// Commands that the device takes at once; [`NoGraph`] if it can't.
+    type Graph: Clone + Debug + Send + Sync;
     /// One hardware queue.
     type Queue: Queue<Device = Self>;
     /// Stops work on a set of queues.
@@ -174,6 +176,18 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
     /// The driver's.
     fn record(&self, launch: &Launch<Self>) -> Result<Self::Record>;
 
+    /// Makes one command of several launches, copies and fills, to be submitted any number of times at
+    /// the cost of one. It is preempted inside like the commands that it is made of.
+    ///
+    /// The first run on a queue takes longer: the driver prepares it then.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the device has no graphs; `Invalid` for other commands; the driver's.
+    fn graph(&self, _commands: &[Command<Self>]) -> Result<Self::Graph> {
+        Err(Error::Unsupported { backend: Self::NAME, what: "graphs".into() })
+    }
+
     /// Creates the handle that stops every queue opened with it.
     ///
     /// # Errors
@@ -228,6 +242,20 @@ pub trait Queue: Debug + Send + 'static {
         be: &Launch<Self::Device>,
         record: &<Self::Device as Device>::Record,
     ) -> Result<()>;
+
+    /// Hands a graph to the hardware. With `resume`, only what remains runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch).
+    fn launch_graph(
+        &mut self,
+        _seq: Seq,
+        _graph: &<Self::Device as Device>::Graph,
+        _resume: Option<&<Self::Device as Device>::Record>,
+    ) -> Result<()> {
+        Err(Error::Unsupported { backend: Self::Device::NAME, what: "graphs".into() })
+    }
 
     /// Copies between buffers.
     ///
@@ -319,6 +347,10 @@ pub trait Record: Clone + Debug + Send + Sync + 'static {
         false
     }
 }
+
+/// The graph of a device that has none; there is no value of it.
+#[derive(Debug, Clone, Copy)]
+pub enum NoGraph {}
 
 /// A point in a queue that is reached once.
 pub trait Event: Clone + Debug + Send + Sync + 'static {

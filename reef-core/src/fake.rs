@@ -125,6 +125,7 @@ impl Device for Fake {
     type Kernel = ();
     type Event = Flag;
     type Record = Left;
+    type Graph = crate::NoGraph;
     type Queue = FakeQueue;
     type Preemptor = PreemptLevel;
 

@@ -37,6 +37,7 @@ mod real_time;
 mod ring;
 mod rt_lane;
 pub mod scheduler;
+mod stopwatch;
 mod submitter;
 mod sync;
 mod turnstile;
@@ -48,11 +49,13 @@ pub use best_effort::{BestEffort, ClientConfig};
 pub use command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch};
 pub use config::Config;
 pub use device::{
-    Device, DeviceInfo, Event, PreemptLevel, Preemptor, Priority, Queue, Record, Seq, Span, Stopped,
+    Device, DeviceInfo, Event, NoGraph, PreemptLevel, Preemptor, Priority, Queue, Record, Seq,
+    Span, Stopped,
 };
 pub use dispatcher::{Dispatcher, Stats};
 pub use error::{Error, Result};
 pub use group::Group;
 pub use real_time::{RtClient, Task, Ticket, Timing};
+pub use stopwatch::Stopwatch;
 pub use submitter::Submitter;
 pub use vqueue::VirtualQueue;

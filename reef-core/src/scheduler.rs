@@ -9,6 +9,7 @@
 //! | [`Reef::without_padding`] | at once | evicted and reset | REEF's RESET |
 //! | [`WaitBased`] | when running blocks have ended | evicted | REEF's WAIT |
 //! | [`Streams`] | at once, same priority | runs on | REEF's STREAM |
+//! | [`StreamPriority`] | at once, higher priority | runs on | CUDA's stream priorities |
 //! | [`Sequential`] | when the running task has ended | one task at a time | REEF's SEQ |
 //! | [`RtOnly`] | at once | never runs | REEF's RT |
 //! | [`FixedPriority`] | at once | highest priority first, ageing | |
@@ -21,7 +22,7 @@ mod fair;
 mod priority;
 mod reef;
 
-pub use baseline::{RtOnly, Sequential, Streams, WaitBased};
+pub use baseline::{RtOnly, Sequential, StreamPriority, Streams, WaitBased};
 pub use deadline::EarliestDeadline;
 pub use fair::FairShare;
 pub use priority::FixedPriority;
@@ -165,10 +166,11 @@ impl Default for Plan {
 
 /// A scheduler by the name that [`Scheduler::name`] gives, with its defaults.
 pub fn by_name(name: &str) -> Option<Box<dyn Scheduler>> {
-    let all: [Box<dyn Scheduler>; 9] = [
+    let all: [Box<dyn Scheduler>; 10] = [
         Box::new(RtOnly),
         Box::new(Sequential::default()),
         Box::new(Streams),
+        Box::new(StreamPriority),
         Box::new(WaitBased::default()),
         Box::new(Reef::without_padding()),
         Box::new(Reef::default()),
@@ -180,10 +182,11 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scheduler>> {
 }
 
 /// Names that [`by_name`] knows: REEF's baselines, REEF, the others.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 10] = [
     "rt-only",
     "sequential",
     "streams",
+    "stream-priority",
     "wait-based",
     "reset",
     "reef",

@@ -88,9 +88,17 @@ impl<D: Device> Shared<D> {
         // The worker may have looked at the gate before it closed, and be about to wait for a device
         // that does nothing any more.
         let Some(mut lane) = self.lane.try_lock() else { return self.nudge() };
-        if let Ok(Some(rerun)) = lane.try_reclaim() {
-            self.note_settled(rerun);
+        let _ = self.reclaim(&mut lane); // an error is the worker's to find
+    }
+
+    /// Takes back what the held queue has on the device, once. Returns whether it is settled.
+    pub(crate) fn reclaim(&self, lane: &mut Lane<D>) -> Result<bool> {
+        if self.settled.load(Ordering::Acquire) {
+            return Ok(true); // by somebody who had the lane before
         }
+        let Some(rerun) = lane.try_reclaim()? else { return Ok(false) };
+        self.note_settled(rerun);
+        Ok(true)
     }
 
     /// Call with the lane locked, so that nothing is launched between the look and the note.

@@ -110,11 +110,9 @@ fn settle<D: Device>(shared: &Shared<D>) -> Result<Waits> {
     if shared.settled.load(Ordering::Acquire) {
         return Ok(Waits::Commands);
     }
-    let mut lane = shared.lane.lock();
-    let Some(rerun) = lane.try_reclaim()? else {
+    if !shared.reclaim(&mut shared.lane.lock())? {
         return Ok(Waits::Device);
-    };
-    shared.note_settled(rerun);
+    }
     shared.tell_listener();
     Ok(Waits::Commands)
 }

@@ -85,6 +85,7 @@ impl Device for Cpu {
     type Kernel = Kernel;
     type Event = Event;
     type Record = Record;
+    type Graph = reef_core::NoGraph;
     type Queue = Queue;
     type Preemptor = Flag;
 

@@ -5,7 +5,7 @@
 //! nothing has to be waited for. What is launched again carries the new epoch.
 
 use crate::context::Context;
-use crate::stream::{Function, Stream};
+use crate::stream::{Stream, Writer};
 use crate::word::DeviceWord;
 use reef_core::{Error, PreemptLevel, Preemptor, Priority, Result};
 use std::sync::Arc;
@@ -26,25 +26,18 @@ struct State {
     evicted: AtomicBool,
     /// Carries the word to the device, past everything else.
     stream: Stream,
-    /// Sets a word where streams can't by themselves.
-    store: Function,
-    by_stream: bool,
+    writer: Writer,
 }
 
 impl Flag {
-    pub(crate) fn new(
-        context: &Arc<Context>,
-        level: PreemptLevel,
-        store: Function,
-    ) -> Result<Self> {
+    pub(crate) fn new(context: &Arc<Context>, level: PreemptLevel, writer: Writer) -> Result<Self> {
         Ok(Self(Arc::new(State {
             level,
             live: DeviceWord::new(context)?,
             epoch: AtomicU32::new(0),
             evicted: AtomicBool::new(false),
             stream: Stream::open(context, Priority::RealTime)?,
-            store,
-            by_stream: context.facts.stream_memory_ops,
+            writer,
         })))
     }
 
@@ -73,14 +66,7 @@ impl Flag {
     }
 
     fn write(&self, epoch: u32) -> Result<()> {
-        let (state, live) = (&*self.0, self.live());
-        // SAFETY: the word is ours, and nobody refers to it.
-        unsafe {
-            match state.by_stream {
-                true => state.stream.write_word(live, epoch),
-                false => state.stream.launch_one(state.store, 1, [live, epoch.into()]),
-            }
-        }
+        self.0.writer.write(&self.0.stream, self.live(), epoch)
     }
 }
 

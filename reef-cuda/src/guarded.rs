@@ -24,6 +24,8 @@ const OWN_PARAMS: usize = 2;
 pub(crate) struct Epoch {
     pub(crate) live: u64,
     pub(crate) value: u32,
+    /// The address of the epoch, if a graph reads it when it runs; or 0: it is `value`.
+    pub(crate) word: u64,
     /// Whether running blocks stop as well.
     pub(crate) may_stop: bool,
 }
@@ -77,7 +79,7 @@ impl Guarded {
         };
         let guard = Guard {
             live: epoch.live,
-            epoch_word: 0,
+            epoch_word: epoch.word,
             stopped: self.slots.counter(&slot),
             list_out: slot.list.address(),
             list_in,

@@ -11,6 +11,7 @@ mod driver;
 mod event;
 mod facts;
 mod flag;
+mod graph;
 mod guard;
 mod guarded;
 mod image;
@@ -19,6 +20,7 @@ mod memory;
 mod nvrtc;
 mod operators;
 mod options;
+mod own;
 mod pads;
 mod progress;
 mod queue;
@@ -30,6 +32,7 @@ mod word;
 
 pub use event::Event;
 pub use flag::Flag;
+pub use graph::Graph;
 pub use kernel::Kernel;
 pub use memory::Buffer;
 pub use options::Precision;
@@ -46,11 +49,11 @@ use image::Build;
 use kernel::{Builds, Module};
 use options::Options;
 use progress::Progress;
-use reef_core::{Device, DeviceInfo, Launch, PreemptLevel, Priority, Result};
+use reef_core::{Command, Device, DeviceInfo, Launch, PreemptLevel, Priority, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use stream::Stream;
+use stream::{Stream, Writer};
 
 /// An open device.
 #[derive(Debug, Clone)]
@@ -59,6 +62,7 @@ pub struct Cuda(Arc<Open>);
 #[derive(Debug)]
 struct Open {
     builtin: Builtin,
+    writer: Writer,
     clock: Arc<Clock>,
     options: Options,
     /// Of queues that nobody stops.
@@ -99,6 +103,10 @@ impl Cuda {
         self.0.options.precision.unwrap_or(own)
     }
 
+    pub(crate) fn writer(&self) -> Writer {
+        self.0.writer
+    }
+
     /// Lets the clock meet the device's once, so that the first event has its place.
     fn set_clock(&self) -> Result<()> {
         let mut queue = self.queue(Priority::RealTime, None)?;
@@ -125,6 +133,7 @@ impl Device for Cuda {
     type Kernel = Kernel;
     type Event = Event;
     type Record = Record;
+    type Graph = Graph;
     type Queue = Queue;
     type Preemptor = Flag;
 
@@ -132,9 +141,10 @@ impl Device for Cuda {
         let options = Options::parse(options)?;
         let context = Arc::new(Context::open(ordinal)?);
         let builtin = Builtin::load(&builds(&context, "builtin")?)?;
-        let never = Flag::new(&context, PreemptLevel::HostQueue, builtin.store)?;
+        let writer = Writer { by_stream: context.facts.stream_memory_ops, store: builtin.store };
+        let never = Flag::new(&context, PreemptLevel::HostQueue, writer)?;
         let clock = Arc::new(Clock::new());
-        let cuda = Self(Arc::new(Open { builtin, clock, options, never, context }));
+        let cuda = Self(Arc::new(Open { builtin, writer, clock, options, never, context }));
         cuda.set_clock()?;
         Ok(cuda)
     }
@@ -188,8 +198,12 @@ impl Device for Cuda {
         Ok(Record::new(launch.blocks()))
     }
 
+    fn graph(&self, commands: &[Command<Self>]) -> Result<Graph> {
+        Graph::new(self, commands)
+    }
+
     fn preemptor(&self, level: PreemptLevel) -> Result<Flag> {
-        Flag::new(self.context(), level, self.builtin().store)
+        Flag::new(self.context(), level, self.writer())
     }
 
     fn queue(&self, priority: Priority, preemptor: Option<&Flag>) -> Result<Queue> {
@@ -197,11 +211,14 @@ impl Device for Cuda {
         Ok(Queue {
             stream: Stream::open(self.context(), priority)?,
             flag: preemptor.unwrap_or(&self.0.never).clone(),
-            progress: Progress::new(self.context(), builtin.store)?,
+            progress: Progress::new(self.context(), self.writer())?,
             guarded: Guarded::new(self.context(), builtin.report)?,
             in_flight: VecDeque::new(),
-            draining: false,
+            draining: None,
             pads: None,
+            priority,
+            epoch_word: None,
+            token: Arc::new(()),
             newest_event: None,
             cuda: self.clone(),
         })

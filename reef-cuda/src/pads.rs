@@ -102,7 +102,7 @@ impl State {
             self.turn = turn.wrapping_add(1);
             self.stream.wait_word(live, turn)?;
         }
-        let epoch = Epoch { live, value: turn, may_stop: true };
+        let epoch = Epoch { live, value: turn, word: 0, may_stop: true };
         self.guarded.launch(&self.stream, be, segment, epoch)
     }
 

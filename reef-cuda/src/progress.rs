@@ -4,7 +4,7 @@
 //! asks, and one mark serves all that was launched until then.
 
 use crate::context::Context;
-use crate::stream::{Function, Stream};
+use crate::stream::{Stream, Writer};
 use crate::word::Word;
 use reef_core::Result;
 use std::sync::Arc;
@@ -15,8 +15,7 @@ const PATIENCE: u32 = 4096;
 #[derive(Debug)]
 pub(crate) struct Progress {
     word: Word,
-    store: Function,
-    by_stream: bool,
+    writer: Writer,
     /// Position behind the newest command.
     launched: u64,
     /// The word will come to this.
@@ -27,16 +26,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(context: &Arc<Context>, store: Function) -> Result<Self> {
-        Ok(Self {
-            word: Word::new(context)?,
-            store,
-            by_stream: context.facts.stream_memory_ops,
-            launched: 0,
-            marked: 0,
-            done: 0,
-            looks: 0,
-        })
+    pub(crate) fn new(context: &Arc<Context>, writer: Writer) -> Result<Self> {
+        Ok(Self { word: Word::new(context)?, writer, launched: 0, marked: 0, done: 0, looks: 0 })
     }
 
     /// Commands before `position` have been launched.
@@ -68,14 +59,7 @@ impl Progress {
         if self.marked == self.launched {
             return Ok(());
         }
-        let (address, value) = (self.word.address(), self.launched as u32);
-        // SAFETY: the word is ours.
-        unsafe {
-            match self.by_stream {
-                true => stream.write_word(address, value)?,
-                false => stream.launch_one(self.store, 1, [address, value.into()])?,
-            }
-        }
+        self.writer.write(stream, self.word.address(), self.launched as u32)?;
         self.marked = self.launched;
         Ok(())
     }

@@ -8,14 +8,19 @@ use crate::Cuda;
 use crate::driver::BACKEND;
 use crate::event::Event;
 use crate::flag::Flag;
+use crate::graph::{Exec, Graph};
 use crate::guarded::{Epoch, Guarded, launch_plain};
+use crate::own::{copy_launch, fill_launch};
 use crate::pads::Pads;
 use crate::progress::Progress;
 use crate::record::{Record, Segment, whole};
 use crate::slots::Slot;
 use crate::stream::Stream;
+use crate::word::DeviceWord;
 use reef_core::dkp::Padding;
-use reef_core::{Args, Copy, Error, Fill, Launch, PreemptLevel, Preemptor, Result, Seq, Stopped};
+use reef_core::{
+    Copy, Error, Fill, Launch, PreemptLevel, Preemptor, Priority, Result, Seq, Stopped,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::Thread;
@@ -30,9 +35,14 @@ pub struct Queue {
     pub(crate) guarded: Guarded,
     /// Guarded launches that have not ended, in order.
     pub(crate) in_flight: VecDeque<InFlight>,
-    /// A report is on its way.
-    pub(crate) draining: bool,
+    /// The epoch whose end the report on its way is about.
+    pub(crate) draining: Option<u32>,
     pub(crate) pads: Option<Pads>,
+    pub(crate) priority: Priority,
+    /// Holds the epoch of graphs.
+    pub(crate) epoch_word: Option<DeviceWord>,
+    /// Dropped with the queue, so that graphs know.
+    pub(crate) token: Arc<()>,
     /// The newest event that was recorded: its time is news when it is reached.
     pub(crate) newest_event: Option<Event>,
 }
@@ -41,14 +51,25 @@ pub struct Queue {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     seq: u64,
-    /// Blocks of the kernel, and of this launch.
+    /// Which launch of a graph; 0 if it is none.
+    node: usize,
+    /// Blocks of the whole command, and of this launch.
     total: u32,
     blocks: u32,
     slot: Arc<Slot>,
-    /// The list that it reads must outlive it.
-    _source: Segment,
+    /// What must outlive it.
+    source: Source,
     /// What it resumes.
     record: Option<Record>,
+}
+
+/// Where a launch comes from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// It reads this list, and has a slot of its own.
+    Segment(#[allow(dead_code)] Segment),
+    /// It is part of a graph, whose slot it uses: the graph must not run again meanwhile.
+    Graph(#[allow(dead_code)] Arc<Exec>),
 }
 
 impl InFlight {
@@ -69,22 +90,41 @@ impl Queue {
         Epoch {
             live: self.flag.live(),
             value: self.flag.epoch(),
+            word: 0,
             may_stop: self.flag.level() >= PreemptLevel::All,
         }
     }
 
-    fn launch_guarded(
+    /// Launches some blocks of a kernel, which is launch `node` of a command of `total` blocks.
+    fn launch_segment(
         &mut self,
-        seq: Seq,
+        (seq, node, total): (Seq, usize, u32),
         launch: &Launch<Cuda>,
-        segments: &[Segment],
+        segment: Segment,
         record: Option<&Record>,
     ) -> Result<()> {
-        for segment in segments {
-            let slot = self.guarded.launch(&self.stream, launch, segment, self.epoch())?;
-            let (total, blocks) = (launch.blocks(), segment.count);
-            let (_source, record) = (segment.clone(), record.cloned());
-            self.in_flight.push_back(InFlight { seq: seq.0, total, blocks, slot, _source, record });
+        let slot = self.guarded.launch(&self.stream, launch, &segment, self.epoch())?;
+        let (seq, blocks, record) = (seq.0, segment.count, record.cloned());
+        let source = Source::Segment(segment);
+        self.in_flight.push_back(InFlight { seq, node, total, blocks, slot, source, record });
+        Ok(())
+    }
+
+    /// Launches all blocks of a kernel so that they can be stopped.
+    fn launch_whole(&mut self, seq: Seq, launch: &Launch<Cuda>) -> Result<()> {
+        let total = launch.blocks();
+        self.launch_segment((seq, 0, total), launch, whole(total), None)
+    }
+
+    /// Launches what is left of a kernel, which is launch `node` of a command of `total` blocks.
+    fn launch_rest(
+        &mut self,
+        at: (Seq, usize, u32),
+        launch: &Launch<Cuda>,
+        record: &Record,
+    ) -> Result<()> {
+        for segment in record.take() {
+            self.launch_segment(at, launch, segment, Some(record))?;
         }
         Ok(())
     }
@@ -92,7 +132,7 @@ impl Queue {
     /// Launches a kernel of ours: stoppable like any other, unless its effect can't be undone.
     fn launch_own(&mut self, seq: Seq, launch: &Launch<Cuda>, undoable: bool) -> Result<()> {
         if undoable && self.is_stoppable() {
-            self.launch_guarded(seq, launch, &whole(launch.blocks()), None)?;
+            self.launch_whole(seq, launch)?;
         } else {
             launch_plain(&self.stream, launch)?;
         }
@@ -105,7 +145,13 @@ impl Queue {
         let done = self.progress.done();
         while let Some(ended) = self.in_flight.pop_front_if(|launch| launch.seq < done) {
             ended.settle();
-            self.guarded.give_back(ended.slot);
+            self.give_back(ended);
+        }
+    }
+
+    fn give_back(&mut self, launch: InFlight) {
+        if matches!(launch.source, Source::Segment(_)) {
+            self.guarded.give_back(launch.slot);
         }
     }
 
@@ -118,13 +164,9 @@ impl Queue {
             match &mut stop {
                 None if count == 0 => {}
                 None => stop = Some(Stop::new(&launch, count)),
-                Some(stop) if stop.seq == launch.seq => stop.add(&launch, count),
-                Some(_) if count == launch.blocks => {}
-                Some(_) => {
-                    return Err(Error::State("cuda: a kernel ran behind one that was stopped"));
-                }
+                Some(stop) => stop.add(&launch, count)?,
             }
-            self.guarded.give_back(launch.slot);
+            self.give_back(launch);
         }
         let next = stop.as_ref().map_or(self.progress.launched(), |stop| stop.seq);
         self.progress.rewind(next);
@@ -132,31 +174,52 @@ impl Queue {
     }
 }
 
-/// The first launch of which something was stopped.
+/// The first command of which something was stopped.
 struct Stop {
     seq: u64,
+    node: usize,
     total: u32,
-    left: u32,
+    /// Of its launch `node`.
     segments: Vec<Segment>,
+    left: u32,
+    /// Of its launches after that.
+    later: u32,
 }
 
 impl Stop {
-    fn new(launch: &InFlight, count: u32) -> Self {
-        let mut stop = Self { seq: launch.seq, total: launch.total, left: 0, segments: Vec::new() };
-        stop.add(launch, count);
+    fn new(first: &InFlight, count: u32) -> Self {
+        let &InFlight { seq, node, total, .. } = first;
+        let mut stop = Self { seq, node, total, segments: Vec::new(), left: 0, later: 0 };
+        stop.stopped(first, count);
         stop
     }
 
-    fn add(&mut self, launch: &InFlight, count: u32) {
+    fn stopped(&mut self, launch: &InFlight, count: u32) {
         self.left += count;
         if count > 0 {
             self.segments.push(Segment { list: Some(launch.slot.clone()), first: 0, count });
         }
     }
 
+    /// Notes a launch behind the first.
+    fn add(&mut self, launch: &InFlight, count: u32) -> Result<()> {
+        if (launch.seq, launch.node) == (self.seq, self.node) {
+            self.stopped(launch, count); // another part of the same
+            return Ok(());
+        }
+        if launch.seq == self.seq {
+            self.later += count;
+        }
+        if count < launch.blocks {
+            return Err(Error::State("cuda: a kernel ran behind one that was stopped"));
+        }
+        Ok(())
+    }
+
     /// What is left of it, unless that is all.
     fn partial(self) -> Option<Record> {
-        (self.left < self.total).then(|| Record::of(self.total, self.segments))
+        let left = self.left + self.later;
+        (left < self.total).then(|| Record::of(self.total, self.node, self.segments, self.later))
     }
 }
 
@@ -164,16 +227,25 @@ impl reef_core::Queue for Queue {
     type Device = Cuda;
 
     fn launch(&mut self, seq: Seq, launch: &Launch<Cuda>, resume: Option<&Record>) -> Result<()> {
+        let total = launch.blocks();
         match resume {
             Some(record) => {
-                check_record(record, launch)?;
-                self.launch_guarded(seq, launch, &record.take(), Some(record))?;
+                check_record(record, total)?;
+                self.launch_rest((seq, 0, total), launch, record)?;
             }
-            None if launch.blocks() == 0 => {}
-            None if self.is_stoppable() => {
-                self.launch_guarded(seq, launch, &whole(launch.blocks()), None)?;
-            }
+            None if total == 0 => {}
+            None if self.is_stoppable() => self.launch_whole(seq, launch)?,
             None => launch_plain(&self.stream, launch)?,
+        }
+        self.progress.launch(seq.0 + 1);
+        Ok(())
+    }
+
+    fn launch_graph(&mut self, seq: Seq, graph: &Graph, resume: Option<&Record>) -> Result<()> {
+        match resume {
+            Some(record) => self.resume_graph(seq, graph, record)?,
+            None if self.is_stoppable() => self.launch_guarded_graph(seq, graph)?,
+            None => graph.plain(&self.cuda, &self.token, self.priority)?.launch(&self.stream)?,
         }
         self.progress.launch(seq.0 + 1);
         Ok(())
@@ -187,7 +259,7 @@ impl reef_core::Queue for Queue {
         be: &Launch<Cuda>,
         record: &Record,
     ) -> Result<()> {
-        check_record(record, be)?;
+        check_record(record, be.blocks())?;
         self.launch(seq, rt, None)?;
         if self.cuda.facts().stream_memory_ops {
             self.pads()?.pad(&self.stream, be, record, padding.be_blocks)?;
@@ -238,15 +310,16 @@ impl reef_core::Queue for Queue {
             let all = done.0 == self.progress.launched();
             return Ok(all.then_some(Stopped { next: done, partial: None }));
         }
-        if !self.draining {
+        let epoch = Some(self.flag.epoch());
+        if self.draining != epoch {
             self.guarded.ask(&self.stream)?;
-            self.draining = true;
+            self.draining = epoch;
         }
         if !self.guarded.is_answered() {
             self.progress.check(&self.stream, false)?;
             return Ok(None);
         }
-        self.draining = false;
+        self.draining = None;
         self.settle().map(Some)
     }
 
@@ -257,6 +330,47 @@ impl reef_core::Queue for Queue {
 }
 
 impl Queue {
+    /// Each launch of a guarded graph reads the epoch from a word, which is set in front.
+    fn launch_guarded_graph(&mut self, seq: Seq, graph: &Graph) -> Result<()> {
+        let word = match &self.epoch_word {
+            Some(word) => word.address(),
+            None => self.epoch_word.insert(DeviceWord::new(self.cuda.context())?).address(),
+        };
+        let epoch = Epoch { word, ..self.epoch() };
+        let exec =
+            graph.guarded(&self.cuda, &self.token, self.priority, &mut self.guarded, epoch)?;
+        self.cuda.writer().write(&self.stream, word, epoch.value)?;
+        exec.launch(&self.stream)?;
+        for (node, (launch, slot)) in graph.launches().iter().zip(exec.slots()).enumerate() {
+            self.in_flight.push_back(InFlight {
+                seq: seq.0,
+                node,
+                total: graph.blocks(),
+                blocks: launch.blocks(),
+                slot: slot.clone(),
+                source: Source::Graph(exec.clone()),
+                record: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// What remains of a graph is launched one by one.
+    fn resume_graph(&mut self, seq: Seq, graph: &Graph, record: &Record) -> Result<()> {
+        let total = graph.blocks();
+        check_record(record, total)?;
+        let first = record.node();
+        for (node, launch) in graph.launches().iter().enumerate().skip(first) {
+            let at = (seq, node, total);
+            if node == first {
+                self.launch_rest(at, launch, record)?;
+            } else {
+                self.launch_segment(at, launch, whole(launch.blocks()), None)?;
+            }
+        }
+        Ok(())
+    }
+
     fn launch_own_or_nothing(
         &mut self,
         seq: Seq,
@@ -295,54 +409,10 @@ impl Drop for Queue {
 }
 
 /// A block outside its kernel's grid must never run.
-fn check_record(record: &Record, launch: &Launch<Cuda>) -> Result<()> {
-    let (have, want) = (record.total(), launch.blocks());
+fn check_record(record: &Record, want: u32) -> Result<()> {
+    let have = record.total();
     if have == want {
         return Ok(());
     }
     Err(Error::Invalid(format!("{BACKEND}: a record of {have} blocks for a launch of {want}")))
-}
-
-/// Threads of a block of the two kernels below.
-const OWN_BLOCK: u32 = 256;
-/// Least bytes that one block copies or fills.
-const LEAST_CHUNK: usize = 4096;
-/// About as many blocks as a large device runs at a time; evicting more takes longer.
-const MOST_OWN_BLOCKS: usize = 1056;
-
-/// Bytes for each block and how many blocks, so that blocks begin at multiples of 16 bytes.
-fn divide(bytes: usize) -> (usize, u32) {
-    let chunk = bytes.div_ceil(MOST_OWN_BLOCKS).next_multiple_of(16).max(LEAST_CHUNK);
-    (chunk, bytes.div_ceil(chunk) as u32)
-}
-
-fn copy_launch(cuda: &Cuda, copy: &Copy<Cuda>) -> Result<Option<Launch<Cuda>>> {
-    let from = copy.from.range(copy.from_offset, copy.bytes)?;
-    let to = copy.to.range(copy.to_offset, copy.bytes)?;
-    let (chunk, blocks) = divide(copy.bytes);
-    let args = Args::new(&[from, to, copy.bytes as u64, chunk as u64]);
-    // SAFETY: the kernel's parameters; the ranges are inside the buffers, and blocks write disjoint
-    // parts.
-    Ok(own_launch(blocks, || unsafe {
-        Launch::new(cuda.builtin().copy.clone(), [blocks, 1, 1], [OWN_BLOCK, 1, 1], args)
-    }))
-}
-
-fn fill_launch(cuda: &Cuda, fill: &Fill<Cuda>) -> Result<Option<Launch<Cuda>>> {
-    let to = fill.buffer.range(fill.offset, fill.bytes)?;
-    if !fill.bytes.is_multiple_of(4) || !to.is_multiple_of(4) {
-        let (bytes, offset) = (fill.bytes, fill.offset);
-        let text = format!("{BACKEND}: a fill of {bytes} bytes at {offset} is not of whole words");
-        return Err(Error::Invalid(text));
-    }
-    let (chunk, blocks) = divide(fill.bytes);
-    let args = Args::new(&[to, fill.bytes as u64 / 4, fill.word.into(), chunk as u64 / 4]);
-    // SAFETY: the kernel's parameters; the range is inside the buffer, and blocks write disjoint parts.
-    Ok(own_launch(blocks, || unsafe {
-        Launch::new(cuda.builtin().fill.clone(), [blocks, 1, 1], [OWN_BLOCK, 1, 1], args)
-    }))
-}
-
-fn own_launch(blocks: u32, make: impl FnOnce() -> Launch<Cuda>) -> Option<Launch<Cuda>> {
-    (blocks > 0).then(make)
 }

@@ -14,13 +14,17 @@ pub(crate) struct Segment {
     pub(crate) count: u32,
 }
 
-/// The blocks of one launch that have not taken effect.
+/// The blocks of one launch, or of a graph, that have not taken effect.
 #[derive(Debug, Clone)]
 pub struct Record(Arc<Mutex<Left>>);
 
 #[derive(Debug)]
 struct Left {
     total: u32,
+    /// Of a graph: which of its launches is the first that has something left.
+    node: usize,
+    /// Of a graph: blocks of the launches after that one.
+    later: u32,
     segments: Vec<Segment>,
     /// Blocks that are with the device.
     lent: u32,
@@ -31,11 +35,12 @@ struct Left {
 impl Record {
     /// All of `total` blocks.
     pub(crate) fn new(total: u32) -> Self {
-        Self::of(total, whole(total).into())
+        Self::of(total, 0, vec![whole(total)], 0)
     }
 
-    pub(crate) fn of(total: u32, segments: Vec<Segment>) -> Self {
-        Self(Arc::new(Mutex::new(Left { total, segments, lent: 0, lender: None })))
+    /// What `segments` hold of launch `node`, and `later` blocks of launches after it.
+    pub(crate) fn of(total: u32, node: usize, segments: Vec<Segment>, later: u32) -> Self {
+        Self(Arc::new(Mutex::new(Left { total, node, later, segments, lent: 0, lender: None })))
     }
 
     /// Blocks of the launch that it is for.
@@ -43,7 +48,12 @@ impl Record {
         self.0.lock().total
     }
 
-    /// Takes all that is not with the device; it remains until it is settled.
+    /// The first launch of the graph that has something left.
+    pub(crate) fn node(&self) -> usize {
+        self.0.lock().node
+    }
+
+    /// Takes all of that launch that is not with the device; it remains until it is settled.
     pub(crate) fn take(&self) -> Vec<Segment> {
         let mut left = self.0.lock();
         let all = std::mem::take(&mut left.segments);
@@ -94,13 +104,13 @@ impl Left {
     }
 
     fn remaining(&self) -> u32 {
-        self.lent + self.segments.iter().map(|segment| segment.count).sum::<u32>()
+        self.lent + self.later + self.segments.iter().map(|segment| segment.count).sum::<u32>()
     }
 }
 
 /// All blocks of a launch.
-pub(crate) fn whole(total: u32) -> [Segment; 1] {
-    [Segment { list: None, first: 0, count: total }]
+pub(crate) fn whole(total: u32) -> Segment {
+    Segment { list: None, first: 0, count: total }
 }
 
 impl reef_core::Record for Record {
@@ -124,7 +134,8 @@ mod tests {
 
     #[test]
     fn what_is_lent_remains_until_it_is_settled() {
-        let mut left = Left { total: 10, segments: whole(10).into(), lent: 0, lender: None };
+        let mut left =
+            Left { total: 10, node: 0, later: 0, segments: vec![whole(10)], lent: 0, lender: None };
         let lent = left.lend(4).unwrap();
         assert_eq!((lent.first, lent.count), (6, 4));
         assert_eq!((left.remaining(), left.lent), (10, 4));

@@ -10,7 +10,7 @@ use reef_core::{Error, Result};
 use std::sync::Arc;
 
 /// Most launches of a queue in flight.
-pub(crate) const SLOTS: usize = 1024;
+pub(crate) const SLOTS: usize = 4096;
 
 /// A counter and a list.
 #[derive(Debug)]

@@ -16,6 +16,27 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
+/// How words of ours are set: by streams themselves, or by a kernel where they can't.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writer {
+    pub(crate) by_stream: bool,
+    /// Sets one word.
+    pub(crate) store: Function,
+}
+
+impl Writer {
+    /// Sets a word of ours when all that is in `stream` has ended.
+    pub(crate) fn write(self, stream: &Stream, address: u64, value: u32) -> Result<()> {
+        // SAFETY: callers give words of ours, which nobody refers to.
+        unsafe {
+            match self.by_stream {
+                true => stream.write_word(address, value),
+                false => stream.launch_one(self.store, 1, [address, value.into()]),
+            }
+        }
+    }
+}
+
 /// A stream. Dropping it waits for what is in it.
 #[derive(Debug)]
 pub(crate) struct Stream {

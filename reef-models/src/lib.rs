@@ -49,7 +49,7 @@ mod weights;
 pub use error::{Error, Result};
 pub use fold::Folded;
 pub use hazard::hazards;
-pub use measure::{measure, measured};
+pub use measure::{measure, measure_with, measured};
 pub use model::{Layer, Model, NAMES, build};
 pub use network::{LaunchName, Network, Weights};
 pub use schedule::{ElementType, KernelCall, ScheduleGraph, Step, Storage, Work};

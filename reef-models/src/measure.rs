@@ -5,7 +5,7 @@ use crate::network::Network;
 use crate::profile::{Latencies, Profiles};
 use reef_core::dkp::{Profile, Resources};
 use reef_core::op::Operators;
-use reef_core::{Event, Launch, Priority, Queue, Seq};
+use reef_core::{Launch, Priority, Stopwatch};
 use std::time::Duration;
 
 /// Times each launch is measured; the least counts, as the others were disturbed.
@@ -20,14 +20,25 @@ const REPEATS: usize = 3;
 ///
 /// The device's.
 pub fn measure<D: Operators>(device: &D, network: &Network<D>) -> Result<Latencies> {
-    let mut stopwatch = Stopwatch::new(device)?;
+    measure_with(device, network, |_| {})
+}
+
+/// As [`measure`]; tells `begins` the name of each launch before it is measured.
+///
+/// # Errors
+///
+/// As [`measure`].
+pub fn measure_with<D: Operators>(
+    device: &D,
+    network: &Network<D>,
+    mut begins: impl FnMut(&str),
+) -> Result<Latencies> {
+    let mut stopwatch = Stopwatch::new(device, device.queue(Priority::RealTime, None)?)?;
     let mut latencies = Latencies::default();
     let (units, mut total) = (device.info().units, Duration::ZERO);
     for (launch, name) in network.launches().zip(network.step_names()) {
-        let mut least = Duration::MAX;
-        for _ in 0..REPEATS {
-            least = least.min(stopwatch.time(launch)?);
-        }
+        begins(&name.launch);
+        let least = stopwatch.least(REPEATS, [launch])?;
         total += least;
         latencies.insert(&name.launch, &profile(launch, least, units));
     }
@@ -53,32 +64,5 @@ fn profile<D: Operators>(launch: &Launch<D>, whole: Duration, units: u32) -> Pro
         resources: Resources { threads, ..Resources::default() },
         micros,
         round_micros: vec![micros.div_ceil(rounds)],
-    }
-}
-
-/// A queue with an event on each side of a launch.
-struct Stopwatch<D: Operators> {
-    queue: D::Queue,
-    events: [D::Event; 2],
-    next: u64,
-}
-
-impl<D: Operators> Stopwatch<D> {
-    fn new(device: &D) -> Result<Self> {
-        let queue = device.queue(Priority::RealTime, None)?;
-        Ok(Self { queue, events: [device.event()?, device.event()?], next: 0 })
-    }
-
-    fn time(&mut self, launch: &Launch<D>) -> Result<Duration> {
-        let [begin, end] = &self.events;
-        self.queue.record(Seq(self.next), begin)?;
-        self.queue.launch(Seq(self.next + 1), launch, None)?;
-        self.queue.record(Seq(self.next + 2), end)?;
-        self.next += 3;
-        while self.queue.completed()? < Seq(self.next) {
-            std::thread::yield_now();
-        }
-        let reached = self.events.each_ref().map(|event| event.reached().unwrap_or_default());
-        Ok(reached[1].saturating_sub(reached[0]))
     }
 }

@@ -172,6 +172,7 @@ impl Device for Bench {
     type Kernel = Kernel;
     type Event = Absent;
     type Record = Absent;
+    type Graph = reef_core::NoGraph;
     type Queue = Absent;
     type Preemptor = Absent;
 

@@ -29,7 +29,7 @@ pub(crate) fn a_copy_out_of_bounds_ends_its_queue_alone<D: Device>(
     let (mut bad, bad_queue) = enable(device, level);
     let (mut good, good_queue) = enable(device, level);
     let cells = Cells::new(device, 2);
-    let (from, to) = (cells.buffer.clone(), cells.buffer.clone());
+    let (from, to) = (cells.buffer().clone(), cells.buffer().clone());
     let copy = Copy { from, from_offset: 8, to, to_offset: 0, bytes: 9, to_host: false };
     bad.submit(Command::Copy(copy)).unwrap();
     let after = bad.submit(cells.append(1, 0)).unwrap();
@@ -41,8 +41,8 @@ pub(crate) fn a_copy_out_of_bounds_ends_its_queue_alone<D: Device>(
     good.wait(last).unwrap();
     cells.expect([4]);
     good_queue.finish().unwrap();
-    assert!(device.read(&cells.buffer, 9, &mut [0; 8]).is_err());
-    assert!(device.write(&cells.buffer, usize::MAX, &[0; 8]).is_err());
+    assert!(device.read(cells.buffer(), 9, &mut [0; 8]).is_err());
+    assert!(device.write(cells.buffer(), usize::MAX, &[0; 8]).is_err());
 }
 
 pub(crate) fn a_failing_host_function_ends_its_queue_alone<D: Device>(

@@ -29,9 +29,9 @@ pub(crate) fn copies_fills_and_host_code_keep_their_order<D: Device>(
             let (from, to) = (from.clone(), to.clone());
             Command::Copy(Copy { from, from_offset: 8, to, to_offset, bytes: 8, to_host })
         };
-        submitter.submit_blocking(copy(&cells.buffer, &snapshots, round * 8, true)).unwrap();
+        submitter.submit_blocking(copy(cells.buffer(), &snapshots, round * 8, true)).unwrap();
         let extra = match rng.random_range(0..4) {
-            0 => copy(&cells.buffer, &scratch, 0, false),
+            0 => copy(cells.buffer(), &scratch, 0, false),
             1 => Command::Fill(Fill { buffer: scratch.clone(), offset: 0, bytes: 32, word: 7 }),
             2 => Command::Record(event.clone()),
             _ => {
@@ -92,7 +92,7 @@ pub(crate) fn empty_work_completes<D: Device>(device: &D, level: PreemptLevel) {
         VirtualQueue::enable(device, Config { level, ..Config::default() }).unwrap();
     let none = Cells::new(device, 0);
     submitter.submit(none.append(1, 0)).unwrap();
-    let (from, to) = (none.buffer.clone(), none.buffer.clone());
+    let (from, to) = (none.buffer().clone(), none.buffer().clone());
     let copy = Copy { from, from_offset: 0, to, to_offset: 0, bytes: 0, to_host: true };
     let last = submitter.submit(Command::Copy(copy)).unwrap();
     submitter.wait(last).unwrap();

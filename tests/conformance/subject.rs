@@ -2,7 +2,8 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use reef::{Args, Command, Device, Launch, PreemptLevel};
+pub(crate) use reef::appended;
+use reef::{Command, Device, Launch, PreemptLevel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Opens the device, or says aloud why its tests are skipped.
@@ -38,42 +39,35 @@ pub(crate) fn doze(rng: &mut ChaCha8Rng, micros: u64) {
     std::thread::sleep(Duration::from_micros(rng.random_range(0..micros)));
 }
 
-/// An array of cells on a device.
-pub(crate) struct Cells<'a, D: Device> {
-    device: &'a D,
-    pub(crate) buffer: D::Buffer,
-    kernel: D::Kernel,
-    len: u32,
-}
+/// Cells on a device; what goes wrong ends the test.
+pub(crate) struct Cells<D: Device>(reef::Cells<D>, u32);
 
-impl<'a, D: Device> Cells<'a, D> {
-    pub(crate) fn new(device: &'a D, len: u32) -> Self {
-        let buffer = device.alloc(len as usize * 8).unwrap();
-        Self { device, buffer, kernel: device.kernel("append").unwrap(), len }
+impl<D: Device> Cells<D> {
+    pub(crate) fn new(device: &D, len: u32) -> Self {
+        Self(reef::Cells::new(device, len).unwrap(), len)
+    }
+
+    pub(crate) fn buffer(&self) -> &D::Buffer {
+        self.0.buffer()
     }
 
     /// Appends `value` to each cell, after a number of rounds of waiting.
     pub(crate) fn launch(&self, value: u64, rounds: u64) -> Launch<D> {
-        let args = Args::new(&[self.device.address(&self.buffer), value, rounds]);
-        // SAFETY: `append` takes these three words, there is a cell for each block, and the launch
-        // keeps them.
-        let launch =
-            unsafe { Launch::new(self.kernel.clone(), [self.len, 1, 1], [32, 1, 1], args) };
-        launch.keep(vec![self.buffer.clone()])
+        self.0.launch(value, rounds)
     }
 
     pub(crate) fn append(&self, value: u64, rounds: u64) -> Command<D> {
-        Command::Launch(self.launch(value, rounds))
+        self.0.append(value, rounds)
     }
 
     pub(crate) fn read(&self) -> Vec<u64> {
-        read(self.device, &self.buffer, self.len as usize)
+        self.0.read().unwrap()
     }
 
     /// Checks that each cell holds `values`, appended one after the other.
     #[track_caller]
     pub(crate) fn expect(&self, values: impl IntoIterator<Item = u64>) {
-        assert_eq!(self.read(), vec![appended(values); self.len as usize]);
+        assert_eq!(self.read(), vec![appended(values); self.1 as usize]);
     }
 }
 
@@ -82,9 +76,4 @@ pub(crate) fn read<D: Device>(device: &D, buffer: &D::Buffer, len: usize) -> Vec
     let mut bytes = vec![0; len * 8];
     device.read(buffer, 0, &mut bytes).unwrap();
     bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect()
-}
-
-/// What a cell holds after `values`.
-pub(crate) fn appended(values: impl IntoIterator<Item = u64>) -> u64 {
-    values.into_iter().fold(0, |cell: u64, value| cell.wrapping_mul(3).wrapping_add(value))
 }

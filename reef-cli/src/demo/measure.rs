@@ -1,14 +1,12 @@
 //! Runs the clients under a scheduler and notes what they experience.
 
-use super::load::{Named, Networks};
+use crate::clients::closed_loop;
+use crate::networks::{Named, Networks};
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
-use reef::models::measured;
 use reef::op::Operators;
 use reef::scheduler::Scheduler;
-use reef::{
-    BestEffort, ClientConfig, Device, Dispatcher, RtClient, Seq, Span, Stats, Task, Timing,
-};
+use reef::{ClientConfig, Dispatcher, RtClient, Span, Stats, Task, Timing};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,12 +52,7 @@ impl Outcome {
 impl<'a, D: Operators> Bench<'a, D> {
     /// Profiles the networks and finds the rate of real-time requests.
     pub(super) fn new(device: &'a D, networks: Networks<D>, time: Duration) -> Result<Self> {
-        let with_profiles = |named: Named<D>| -> Result<Named<D>> {
-            let profiles = measured(device, &named.network)?;
-            Ok(Named { network: named.network.with_profiles(&profiles), ..named })
-        };
-        let rt = with_profiles(networks.rt)?;
-        let be = networks.be.into_iter().map(with_profiles).collect::<Result<_>>()?;
+        let Networks { rt, be } = networks.profiled(device)?;
         let mut bench = Self { device, rt, be, time, period: Duration::ZERO, spans: Vec::new() };
         let dispatcher = Dispatcher::start(device, Box::new(reef::scheduler::Reef::default()))?;
         let mut client = dispatcher.real_time()?;
@@ -81,12 +74,14 @@ impl<'a, D: Operators> Bench<'a, D> {
     pub(super) fn measure(&mut self, scheduler: Box<dyn Scheduler>, rt: bool) -> Result<Outcome> {
         let traced = scheduler.name() == "reef" && rt;
         let dispatcher = Dispatcher::start(self.device, scheduler)?;
-        let stop = AtomicBool::new(false);
+        let (config, stop) = (ClientConfig::default(), AtomicBool::new(false));
         let mut outcome = thread::scope(|scope| {
             let clients: Vec<_> = self
                 .be
                 .iter()
-                .map(|named| scope.spawn(|| best_effort(&dispatcher, named, &stop)))
+                .map(|named| {
+                    scope.spawn(|| closed_loop(&dispatcher, config, &named.network, &stop))
+                })
                 .collect();
             let timings = if rt {
                 real_time(dispatcher.real_time()?, &self.rt, self.period, self.time, || {
@@ -132,35 +127,6 @@ fn real_time<D: Operators>(
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
     Ok(timings)
-}
-
-/// Runs inferences back to back until told to stop; returns how many per second.
-fn best_effort<D: Operators>(
-    dispatcher: &Dispatcher<D>,
-    named: &Named<D>,
-    stop: &AtomicBool,
-) -> Result<f64> {
-    let mut client = dispatcher.best_effort(ClientConfig::default())?;
-    let commands = named.network.inference();
-    let begin = Instant::now();
-    while !stop.load(Ordering::Acquire) {
-        let last = client.submit(&commands)?;
-        if !wait_or_stop(&client, last, stop)? {
-            break;
-        }
-    }
-    let done = client.submitter().completed().0 as f64 / commands.len() as f64;
-    Ok(done / begin.elapsed().as_secs_f64())
-}
-
-/// Waits for `last`, but not for longer than the measurement: under some schedulers it never comes.
-fn wait_or_stop<D: Device>(client: &BestEffort<D>, last: Seq, stop: &AtomicBool) -> Result<bool> {
-    while !client.wait_for(last, Duration::from_millis(20))? {
-        if stop.load(Ordering::Acquire) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 fn summary(timings: &[Timing], be_rates: Vec<f64>) -> Result<Outcome> {

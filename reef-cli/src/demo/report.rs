@@ -2,9 +2,10 @@
 
 use super::Args;
 use super::measure::{Bench, Outcome};
-use comfy_table::{CellAlignment, Table, presets};
+use crate::chart;
+use crate::table::{micros, millis, table};
+use comfy_table::Table;
 use hdrhistogram::Histogram;
-use plotters::prelude::*;
 use reef::op::Operators;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -21,14 +22,6 @@ fn named<'a>(outcomes: &'a [(String, Outcome)], name: &str) -> &'a Outcome {
     &outcomes.iter().find(|(have, _)| have == name).expect("it was measured").1
 }
 
-fn millis(histogram: &Histogram<u64>, quantile: f64) -> f64 {
-    histogram.value_at_quantile(quantile) as f64 / 1e6
-}
-
-fn micros(histogram: &Histogram<u64>, quantile: f64) -> f64 {
-    histogram.value_at_quantile(quantile) as f64 / 1e3
-}
-
 /// What runs where.
 pub(super) fn header<D: Operators>(args: &Args, device: &D, bench: &Bench<'_, D>) -> String {
     let be: Vec<_> = bench.be.iter().map(|named| named.name.as_str()).collect();
@@ -40,15 +33,6 @@ pub(super) fn header<D: Operators>(args: &Args, device: &D, bench: &Bench<'_, D>
         bench.period.as_secs_f64() * 1e3,
         be.join(", ")
     )
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header.to_vec());
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 /// Real-time latency and best-effort throughput under each scheduler.
@@ -126,43 +110,8 @@ pub(super) fn json<D: Operators>(bench: &Bench<'_, D>, outcomes: &[(String, Outc
 
 /// Draws how many real-time requests took how long at most, under each scheduler.
 pub(super) fn plot(path: &Path, outcomes: &[(String, Outcome)]) -> anyhow::Result<()> {
-    let shown = || {
-        let both = |name: &str| !name.starts_with(LEVEL) && name != BE_ALONE;
-        outcomes.iter().filter(move |(name, outcome)| both(name) && !outcome.latency.is_empty())
-    };
-    let most = shown().map(|(_, outcome)| outcome.latency.max() as f64 / 1e6).fold(0.1, f64::max);
-    let file = path.to_string_lossy();
-    let root = SVGBackend::new(&*file, (860, 480)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
-        .caption("Real-time latency", ("sans-serif", 20))
-        .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(60)
-        .build_cartesian_2d(0.0..most * 1.05, 0.0..100.0)?;
-    chart
-        .configure_mesh()
-        .light_line_style(TRANSPARENT)
-        .x_desc("ms")
-        .y_desc("% of requests")
-        .draw()?;
-    for (index, (name, outcome)) in shown().enumerate() {
-        let color = Palette99::pick(index).to_rgba();
-        let points = outcome
-            .latency
-            .iter_recorded()
-            .map(|step| (step.value_iterated_to() as f64 / 1e6, step.percentile()));
-        chart
-            .draw_series(LineSeries::new(points, color.stroke_width(2)))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK)
-        .draw()?;
-    root.present()?;
-    Ok(())
+    let both = |name: &str| !name.starts_with(LEVEL) && name != BE_ALONE;
+    let shown = outcomes.iter().filter(|(name, _)| both(name));
+    let series = shown.map(|(name, outcome)| (name.as_str(), &outcome.latency));
+    chart::shares(path, "Real-time latency", ("ms", 1e6), series)
 }

@@ -42,6 +42,22 @@ impl Scheduler for Streams {
     fn decide(&mut self, _: Duration, _: &View<'_>, _: &mut Plan) {}
 }
 
+/// Real-time work has a stream of a higher priority: what a driver offers without preemption.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StreamPriority;
+
+impl Scheduler for StreamPriority {
+    fn name(&self) -> &'static str {
+        "stream-priority"
+    }
+
+    fn level(&self) -> PreemptLevel {
+        PreemptLevel::HostQueue
+    }
+
+    fn decide(&mut self, _: Duration, _: &View<'_>, _: &mut Plan) {}
+}
+
 /// Launched best-effort work is evicted; real-time work waits until its running blocks have ended.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WaitBased {
@@ -129,8 +145,15 @@ mod tests {
     #[test]
     fn streams_stops_nothing() {
         let queues = [queue(0, 0, 9)];
-        let plan = decide(&mut Streams, ms(0), &view(3, 1, &queues));
-        assert_eq!((plan.preempt, plan.start, plan.gates), (false, true, vec![Gate::Open]));
+        for (mut streams, priority) in both_streams() {
+            let plan = decide(&mut *streams, ms(0), &view(3, 1, &queues));
+            assert_eq!((plan.preempt, plan.start, plan.gates), (false, true, vec![Gate::Open]));
+            assert_eq!(streams.rt_priority(), priority);
+        }
+    }
+
+    fn both_streams() -> [(Box<dyn Scheduler>, Priority); 2] {
+        [(Box::new(Streams), Priority::BestEffort), (Box::new(StreamPriority), Priority::RealTime)]
     }
 
     #[test]

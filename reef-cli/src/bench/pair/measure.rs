@@ -1,0 +1,202 @@
+//! Runs both clients under a policy and notes what they experience.
+
+use super::arrivals::{Arrivals, poisson};
+use super::{BE_ALONE, RT_ALONE};
+use crate::bench::policy::Policy;
+use crate::bench::time::{histogram, note, wait_until};
+use crate::clients::closed_loop;
+use crate::networks::Named;
+use anyhow::{Result, anyhow};
+use hdrhistogram::Histogram;
+use reef::op::Operators;
+use reef::{Device, Dispatcher, Error, RtClient, Stats, Task, Ticket};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// A request that was submitted so much after its arrival says that this process found no core.
+const LATE: Duration = Duration::from_millis(1);
+/// How often the last requests are looked after. Their times are the dispatcher's.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Both networks, and how long to measure.
+pub(super) struct Bench<'a, D: Operators> {
+    pub(super) device: &'a D,
+    pub(super) rt: Named<D>,
+    pub(super) be: Named<D>,
+    pub(super) time: Duration,
+    /// For policies that leave it open.
+    pub(super) window: u64,
+}
+
+/// What real-time requests experienced.
+pub(super) struct Requests {
+    /// From arrival until the dispatcher noted the end, in nanoseconds. A request that never ended
+    /// is in it with the time that it waited.
+    pub(super) latency: Histogram<u64>,
+    /// Requests that were submitted later than [`LATE`].
+    pub(super) late: u64,
+    /// Requests that were refused, or not finished in twice the time of the measurement.
+    pub(super) dropped: u64,
+}
+
+/// What happened in one measurement.
+pub(super) struct Row {
+    /// How requests arrived; `None` if there were none.
+    pub(super) arrivals: Option<Arrivals>,
+    pub(super) policy: String,
+    pub(super) latency: Histogram<u64>,
+    pub(super) late: u64,
+    pub(super) dropped: u64,
+    /// Best-effort inferences per second; 0 if there was no such client.
+    pub(super) be_rate: f64,
+    pub(super) stats: Stats,
+    /// p99 of real-time requests alone, in nanoseconds.
+    pub(super) alone_p99: Option<u64>,
+    /// Best-effort inferences per second alone.
+    pub(super) alone_rate: f64,
+}
+
+impl Row {
+    /// To be compared with each side alone.
+    #[must_use]
+    pub(super) fn beside(self, alone_p99: Option<u64>, alone_rate: f64) -> Self {
+        Self { alone_p99, alone_rate, ..self }
+    }
+}
+
+impl<D: Operators> Bench<'_, D> {
+    /// Best-effort work as if there were no preemption: the most that it could keep.
+    pub(super) fn be_alone(&self) -> Result<Row> {
+        let row = self.measure(None, Policy::named("streams"), true)?;
+        Ok(Row { policy: BE_ALONE.into(), ..row })
+    }
+
+    /// Real-time work with the device to itself.
+    pub(super) fn rt_alone(&self, arrivals: &Arrivals) -> Result<Row> {
+        let row = self.measure(Some(arrivals), Policy::named("rt-only"), false)?;
+        Ok(Row { policy: RT_ALONE.into(), ..row })
+    }
+
+    pub(super) fn both(&self, arrivals: &Arrivals, policy: Policy) -> Result<Row> {
+        self.measure(Some(arrivals), policy, true)
+    }
+
+    fn measure(&self, arrivals: Option<&Arrivals>, policy: Policy, be: bool) -> Result<Row> {
+        let config = policy.client(self.window);
+        let dispatcher = Dispatcher::start(self.device, policy.scheduler)?;
+        let stop = AtomicBool::new(false);
+        let (requests, be_rate) = thread::scope(|scope| {
+            let run = || closed_loop(&dispatcher, config, &self.be.network, &stop);
+            let client = be.then(|| scope.spawn(run));
+            let requests = dispatcher
+                .real_time()
+                .map_err(Into::into)
+                .and_then(|client| self.requests(client, arrivals));
+            stop.store(true, Ordering::Release);
+            let joined = client.map(|client| client.join());
+            let rate =
+                joined.transpose().map_err(|_| anyhow!("the best-effort client panicked"))?;
+            Ok::<_, anyhow::Error>((requests?, rate.transpose()?.unwrap_or(0.0)))
+        })?;
+        Ok(Row {
+            arrivals: arrivals.copied(),
+            policy: policy.name,
+            latency: requests.latency,
+            late: requests.late,
+            dropped: requests.dropped,
+            be_rate,
+            stats: dispatcher.stats(),
+            alone_p99: None,
+            alone_rate: be_rate,
+        })
+    }
+
+    fn requests(&self, client: RtClient<D>, arrivals: Option<&Arrivals>) -> Result<Requests> {
+        let task = Task::new(self.rt.network.inference())?;
+        match arrivals {
+            Some(&Arrivals::Random { rate, seed }) => {
+                open_loop(self.device, client, &task, &poisson(rate, seed, self.time), self.time)
+            }
+            Some(Arrivals::Closed) => back_to_back(self.device, client, &task, self.time),
+            None => {
+                thread::sleep(self.time);
+                Ok(Requests::default())
+            }
+        }
+    }
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self { latency: histogram(), late: 0, dropped: 0 }
+    }
+}
+
+/// One request after the other.
+fn back_to_back<D: Device>(
+    device: &D,
+    mut client: RtClient<D>,
+    task: &Task<D>,
+    time: Duration,
+) -> Result<Requests> {
+    let mut requests = Requests::default();
+    let end = device.clock() + time;
+    while device.clock() < end {
+        note(&mut requests.latency, client.run(task)?.total);
+    }
+    Ok(requests)
+}
+
+/// Submits each request when it arrives, whatever became of those before. Its latency counts from
+/// its arrival, so one that has to wait for others, or for this thread, shows it.
+fn open_loop<D: Device>(
+    device: &D,
+    mut client: RtClient<D>,
+    task: &Task<D>,
+    arrivals: &[Duration],
+    time: Duration,
+) -> Result<Requests> {
+    let mut requests = Requests::default();
+    let mut open = VecDeque::new();
+    let begin = device.clock();
+    for &after in arrivals {
+        let arrived = begin + after;
+        wait_until(device, arrived);
+        requests.late += u64::from(device.clock() - arrived > LATE);
+        match client.submit(task) {
+            Ok(ticket) => open.push_back(Open { arrived, ticket }),
+            Err(Error::State(_)) => requests.dropped += 1,
+            Err(error) => return Err(error.into()),
+        }
+        requests.note_finished(&mut open)?;
+    }
+    while !open.is_empty() && device.clock() < begin + 2 * time {
+        thread::sleep(LOOK);
+        requests.note_finished(&mut open)?;
+    }
+    for request in open {
+        note(&mut requests.latency, device.clock() - request.arrived);
+        requests.dropped += 1;
+    }
+    wait_until(device, begin + time);
+    Ok(requests)
+}
+
+/// A request that has not been seen to finish.
+struct Open<D: Device> {
+    arrived: Duration,
+    ticket: Ticket<D>,
+}
+
+impl Requests {
+    /// Takes out what has finished; requests do so in the order in which they came.
+    fn note_finished<D: Device>(&mut self, open: &mut VecDeque<Open<D>>) -> Result<()> {
+        while let Some(timing) = open.front().and_then(|request| request.ticket.poll()) {
+            let (timing, request) = (timing?, open.pop_front().expect("the front is there"));
+            note(&mut self.latency, timing.submitted + timing.total - request.arrived);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! Table, files and plot of `reef bench pair`.
+
+use super::measure::Row;
+use super::{Args, RT_ALONE};
+use crate::columns::{Column, as_table};
+use crate::results::{Results, print_files};
+use crate::table::millis;
+use crate::{chart, print};
+use anyhow::{Context, Result};
+use reef::Device;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// What the columns are.
+const LEGEND: &str = "\
+RT       a request's arrival until its end; requests arrive whatever became of those before
+BE kept  best-effort inferences per second ÷ those alone under streams
+late     submitted more than 1 ms after the arrival: this process found no core
+dropped  refused or not finished in twice the time; in the latencies with the time that they waited";
+
+const fn hidden(name: &'static str, value: fn(&Row) -> Value) -> Column<Row> {
+    Column { name, title: "", decimals: 2, value }
+}
+
+const fn shown(
+    name: &'static str,
+    title: &'static str,
+    decimals: usize,
+    value: fn(&Row) -> Value,
+) -> Column<Row> {
+    Column { name, title, decimals, value }
+}
+
+static COLUMNS: [Column<Row>; 16] = [
+    shown("arrivals", "RT requests", 0, |row| row.arrivals.map(|a| a.to_string()).into()),
+    shown("scheduler", "scheduler", 0, |row| row.policy.clone().into()),
+    shown("rt_p50_ms", "RT p50 ms", 2, |row| latency(row, 0.5)),
+    shown("rt_p90_ms", "p90", 2, |row| latency(row, 0.9)),
+    shown("rt_p99_ms", "p99", 2, |row| latency(row, 0.99)),
+    shown("rt_p999_ms", "p99.9", 2, |row| latency(row, 0.999)),
+    hidden("rt_max_ms", |row| latency(row, 1.0)),
+    shown("rt_p99_over_alone", "p99 ÷ alone", 3, |row| over_alone(row).into()),
+    shown("be_kept_percent", "BE kept %", 1, |row| kept(row).into()),
+    hidden("be_inferences_per_second", |row| row.be_rate.into()),
+    shown("preemptions", "preempted", 0, |row| row.stats.preemptions.into()),
+    shown("padded_launches", "padded", 0, |row| row.stats.padded_launches.into()),
+    shown("requests", "requests", 0, |row| row.latency.len().into()),
+    shown("late", "late", 0, |row| row.late.into()),
+    shown("dropped", "dropped", 0, |row| row.dropped.into()),
+    hidden("rt_finished", |row| row.stats.rt_finished.into()),
+];
+
+fn latency(row: &Row, quantile: f64) -> Value {
+    if row.latency.is_empty() { Value::Null } else { millis(&row.latency, quantile).into() }
+}
+
+fn over_alone(row: &Row) -> Option<f64> {
+    let alone = row.alone_p99.filter(|_| !row.latency.is_empty())?;
+    Some(row.latency.value_at_quantile(0.99) as f64 / alone as f64)
+}
+
+fn kept(row: &Row) -> Option<f64> {
+    (row.policy != RT_ALONE).then(|| 100.0 * row.be_rate / row.alone_rate)
+}
+
+/// All that is known so far.
+pub(super) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
+    let facts = json!({
+        "rt": args.rt, "be": args.be, "seconds": args.seconds, "seed": args.common.seed,
+        "window": args.choice.window,
+    });
+    Results { bench: "pair", facts, columns: &COLUMNS, rows }
+}
+
+/// Writes the files, prints the table.
+pub(super) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
+    let results = results(args, rows);
+    let plot = results.save(&args.common, device)?;
+    if let Some(plot) = &plot {
+        draw(plot, args, rows).with_context(|| plot.display().to_string())?;
+    }
+    if args.common.json {
+        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
+    }
+    print(format_args!("{} ({})", args.common.device, device.info().name))?;
+    print(format_args!("RT {}, BE {} in a closed loop", args.rt, args.be))?;
+    print(as_table(&COLUMNS, rows))?;
+    print(LEGEND)?;
+    print_files(plot.as_deref())
+}
+
+/// A point for each row with both sides; the best are low and to the right.
+fn draw(path: &Path, args: &Args, rows: &[Row]) -> Result<()> {
+    let mut groups: Vec<chart::Group> = Vec::new();
+    for row in rows {
+        let (Some(arrivals), Some(kept), Some(over)) = (row.arrivals, kept(row), over_alone(row))
+        else {
+            continue;
+        };
+        let point = (kept, over, arrivals.to_string());
+        match groups.iter_mut().find(|group| group.name == row.policy) {
+            Some(group) => group.points.push(point),
+            None => groups.push(chart::Group { name: row.policy.clone(), points: vec![point] }),
+        }
+    }
+    let caption = format!("{} beside {}", args.rt, args.be);
+    chart::points(path, &caption, ["BE kept, %", "RT p99 ÷ alone"], &groups)
+}

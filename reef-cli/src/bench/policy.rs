@@ -1,0 +1,102 @@
+//! What is compared: schedulers, with the length of the best-effort hardware queues.
+
+use crate::Usage;
+use reef::scheduler::{self, Reef, Scheduler};
+use reef::{ClientConfig, Config, PreemptLevel};
+
+/// A scheduler as a row of a table.
+pub(super) struct Policy {
+    pub(super) name: String,
+    pub(super) scheduler: Box<dyn Scheduler>,
+    /// Commands that the hardware has at once, if that is what makes it a policy.
+    pub(super) window: Option<u64>,
+    /// The level of preemption that it is named after.
+    pub(super) level: Option<PreemptLevel>,
+}
+
+impl Policy {
+    /// One that [`scheduler::by_name`] knows.
+    pub(super) fn named(name: &str) -> Self {
+        let scheduler = scheduler::by_name(name).expect("a name from a list of ours");
+        Self { name: name.into(), scheduler, window: None, level: None }
+    }
+
+    /// REEF as deep as `level`.
+    pub(super) fn reef(level: PreemptLevel, pad: bool) -> Self {
+        let reef = if pad { Reef::default() } else { Reef::without_padding() };
+        let scheduler: Box<dyn Scheduler> = Box::new(reef.level(level));
+        Self { name: scheduler.name().into(), scheduler, window: None, level: None }
+    }
+
+    /// Preemption at `level` without padding, under the name of the level.
+    pub(super) fn at(level: PreemptLevel) -> Self {
+        Self { name: level.to_string(), level: Some(level), ..Self::reef(level, false) }
+    }
+
+    /// Preemption of the virtual queue alone, with `window` commands on the hardware.
+    pub(super) fn host_queue(window: u64) -> Self {
+        let name = format!("{}/{window}", PreemptLevel::HostQueue);
+        Self { name, window: Some(window), ..Self::at(PreemptLevel::HostQueue) }
+    }
+
+    /// How a best-effort client is set up; `window` is for policies that leave it open.
+    pub(super) fn client(&self, window: u64) -> ClientConfig {
+        let window = self.window.unwrap_or(window);
+        let queue = Config { window, level: self.scheduler.level(), ..Config::default() };
+        ClientConfig { queue, ..ClientConfig::default() }
+    }
+}
+
+/// Options that all benches have: which policies, and how long queues are.
+#[derive(clap::Args)]
+pub(super) struct Choice {
+    /// Hardware queue lengths at level HostQueue.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
+    windows: Vec<u64>,
+    /// Hardware queue length of a best-effort network at other levels.
+    #[arg(long, default_value_t = 4)]
+    pub(super) window: u64,
+    /// Only these schedulers, such as All,streams.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+impl Choice {
+    /// Refuses lengths that no queue can have.
+    pub(super) fn check(&self) -> Result<(), Usage> {
+        check_windows("--windows", &self.windows)?;
+        check_windows("--window", &[self.window])
+    }
+
+    /// Those of `policies`, and HostQueue with each length, that were asked for and that the device
+    /// is deep enough for.
+    pub(super) fn of(
+        &self,
+        policies: impl IntoIterator<Item = Policy>,
+        deepest: PreemptLevel,
+    ) -> Result<Vec<Policy>, Usage> {
+        let windows = self.windows.iter().map(|&window| Policy::host_queue(window));
+        let all: Vec<_> = policies.into_iter().chain(windows).collect();
+        self.check_names(&all)?;
+        let wanted = |policy: &Policy| self.only.is_empty() || self.only.contains(&policy.name);
+        let fits = |policy: &Policy| policy.scheduler.level() <= deepest;
+        Ok(all.into_iter().filter(|policy| wanted(policy) && fits(policy)).collect())
+    }
+
+    fn check_names(&self, policies: &[Policy]) -> Result<(), Usage> {
+        let names: Vec<_> = policies.iter().map(|policy| policy.name.as_str()).collect();
+        match self.only.iter().find(|name| !names.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(name) => Err(Usage(format!("no scheduler {name:?} (have: {})", names.join(", ")))),
+        }
+    }
+}
+
+/// Refuses lengths that no queue can have.
+pub(super) fn check_windows(option: &str, windows: &[u64]) -> Result<(), Usage> {
+    let most = Config::default().capacity as u64;
+    match windows.iter().find(|&&window| window == 0 || window > most) {
+        None => Ok(()),
+        Some(wrong) => Err(Usage(format!("{option} must be in 1..={most}, got {wrong}"))),
+    }
+}

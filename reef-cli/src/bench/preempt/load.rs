@@ -1,0 +1,177 @@
+//! Best-effort work, and whether it was done exactly once.
+
+use super::calibrate::{Calibration, cells};
+use crate::bench::time;
+use crate::networks::Named;
+use anyhow::Result;
+use reef::models::Network;
+use reef::op::Operators;
+use reef::scheduler::Streams;
+use reef::{
+    Cells, ClientConfig, Command, Dispatcher, Launch, Priority, Seq, Stopwatch, Submitter, appended,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Tasks of cells have this many values in turn, so that order shows.
+const VALUES: u64 = 61;
+/// Launches between two events, if they don't take too long.
+const TIMED: u32 = 32;
+/// About how long launches between two events take at most.
+const TIMED_MOST: Duration = Duration::from_millis(150);
+/// Times each is timed; the least counts.
+const REPEATS: usize = 5;
+/// Logits of two runs that differ by more than this share of the largest are of other pictures.
+const TOLERANCE: f32 = 1e-3;
+
+/// Work that a client submits again and again.
+pub(super) struct Load<D: Operators> {
+    pub(super) name: String,
+    /// In turn.
+    tasks: Vec<Arc<[Command<D>]>>,
+    effect: Effect<D>,
+    /// What a block takes, if blocks are made to measure.
+    pub(super) block: Option<Duration>,
+    /// Device time of a task alone: on a queue without a preemptor, and on one with.
+    pub(super) alone: [Duration; 2],
+}
+
+/// Where it shows what was done.
+enum Effect<D: Operators> {
+    Cells(Cells<D>),
+    Logits { network: Network<D>, want: Vec<f32> },
+}
+
+impl<D: Operators> Load<D> {
+    /// Kernels with blocks that take `time`.
+    pub(super) fn blocks(device: &D, calibration: &Calibration, time: Duration) -> Result<Self> {
+        let (rounds, block) = calibration.rounds(device, time)?;
+        let cells = cells(device)?;
+        let launches: Vec<_> = (1..=VALUES).map(|value| cells.launch(value, rounds)).collect();
+        let alone = alone(device, &launches[..1])?;
+        let tasks = launches.into_iter().map(|launch| [Command::Launch(launch)].into()).collect();
+        let name = format!("{} blocks", time::show(time));
+        Ok(Self { name, tasks, effect: Effect::Cells(cells), block: Some(block), alone })
+    }
+
+    /// Inferences of a network; what the first one gives is what all must give.
+    pub(super) fn network(device: &D, Named { name, network }: Named<D>) -> Result<Self> {
+        let dispatcher = Dispatcher::start(device, Box::new(Streams))?;
+        let inference = network.inference();
+        dispatcher.best_effort(ClientConfig::default())?.run(&inference)?;
+        let want = network.staged_output()?;
+        let launches: Vec<_> = network.launches().cloned().collect();
+        let alone = alone(device, &launches)?;
+        let effect = Effect::Logits { network, want };
+        Ok(Self { name, tasks: vec![inference], effect, block: None, alone })
+    }
+
+    /// How much longer it takes on a queue with a preemptor.
+    pub(super) fn guarded(&self) -> f64 {
+        self.alone[1].as_secs_f64() / self.alone[0].as_secs_f64()
+    }
+
+    /// Forgets what was done.
+    pub(super) fn reset(&self) -> Result<()> {
+        match &self.effect {
+            Effect::Cells(cells) => Ok(cells.clear()?),
+            Effect::Logits { .. } => Ok(()),
+        }
+    }
+
+    /// Whether the first `tasks` tasks since [`reset`](Self::reset) were each done once, in order.
+    fn is_done_once(&self, tasks: u64) -> Result<bool> {
+        match &self.effect {
+            Effect::Cells(cells) => {
+                let want = appended((0..tasks).map(|task| task % VALUES + 1));
+                Ok(cells.read()?.iter().all(|&cell| cell == want))
+            }
+            Effect::Logits { .. } => self.is_last_right(),
+        }
+    }
+
+    /// Whether the last inference gave what it should; cells are looked at in the end.
+    fn is_last_right(&self) -> Result<bool> {
+        let Effect::Logits { network, want } = &self.effect else { return Ok(true) };
+        let most = want.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
+        let close = |(a, b): (&f32, &f32)| (a - b).abs() <= TOLERANCE * most;
+        Ok(network.staged_output()?.iter().zip(want).all(close))
+    }
+}
+
+/// Device time of `launches`, each time once: without a preemptor and with the deepest.
+fn alone<D: Operators>(device: &D, launches: &[Launch<D>]) -> Result<[Duration; 2]> {
+    let preemptor = device.preemptor(device.info().level)?;
+    let mut plain = Stopwatch::new(device, device.queue(Priority::BestEffort, None)?)?;
+    let mut guarded =
+        Stopwatch::new(device, device.queue(Priority::BestEffort, Some(&preemptor))?)?;
+    let once = plain.time(launches)?.max(Duration::from_nanos(1));
+    let times = ((TIMED_MOST.as_nanos() / once.as_nanos()) as u32).clamp(1, TIMED);
+    let times = if launches.len() == 1 { times } else { 1 };
+    let many = || (0..times).flat_map(|_| launches);
+    let mut least = [Duration::MAX; 2];
+    for _ in 0..REPEATS {
+        // Side by side, so that a clock that drifts counts for both.
+        least[0] = least[0].min(plain.time(many())? / times);
+        least[1] = least[1].min(guarded.time(many())? / times);
+    }
+    Ok(least)
+}
+
+/// Keeps a queue filled with tasks of a load.
+pub(super) struct Feeder<'a, D: Operators> {
+    load: &'a Load<D>,
+    queued: usize,
+    /// Positions of the last commands of tasks that have not been seen to finish.
+    ends: VecDeque<Seq>,
+    tasks: u64,
+    right: bool,
+}
+
+impl<'a, D: Operators> Feeder<'a, D> {
+    /// With `queued` tasks that have not finished.
+    pub(super) fn new(load: &'a Load<D>, queued: u64) -> Result<Self> {
+        load.reset()?;
+        Ok(Self { load, queued: queued as usize, ends: VecDeque::new(), tasks: 0, right: true })
+    }
+
+    /// Submits what is missing.
+    pub(super) fn top_up(&mut self, submitter: &mut Submitter<D>) -> Result<()> {
+        let completed = submitter.completed();
+        while self.ends.pop_front_if(|end| *end < completed).is_some() {
+            self.right &= self.load.is_last_right()?;
+        }
+        while self.ends.len() < self.queued {
+            let task = &self.load.tasks[self.tasks as usize % self.load.tasks.len()];
+            let mut end = Seq(0);
+            for command in &**task {
+                end = submitter.submit_blocking(command.clone())?;
+            }
+            self.ends.push_back(end);
+            self.tasks += 1;
+        }
+        Ok(())
+    }
+
+    /// Submits what is missing, for as long as `time`.
+    pub(super) fn keep_full(&mut self, submitter: &mut Submitter<D>, time: Duration) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            self.top_up(submitter)?;
+            let left = time.saturating_sub(begin.elapsed());
+            match self.ends.front() {
+                Some(&oldest) if !left.is_zero() => submitter.wait_for(oldest, left)?,
+                _ => return Ok(()),
+            };
+        }
+    }
+
+    /// Waits for all tasks; returns how many there were and whether each was done once.
+    pub(super) fn finish(self, submitter: &Submitter<D>) -> Result<(u64, bool)> {
+        if let Some(&last) = self.ends.back() {
+            submitter.wait(last)?;
+        }
+        Ok((self.tasks, self.right && self.load.is_done_once(self.tasks)?))
+    }
+}

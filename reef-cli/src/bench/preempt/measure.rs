@@ -1,0 +1,188 @@
+//! One row: a real-time client beside a best-effort one.
+
+use super::Case;
+use super::load::{Feeder, Load};
+use super::stop_and_go::{StopAndGo, stop_and_go};
+use crate::bench::time::{histogram, note};
+use anyhow::{Result, anyhow};
+use hdrhistogram::Histogram;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use reef::op::Operators;
+use reef::scheduler::Reef;
+use reef::{BestEffort, Cells, Dispatcher, RtClient, Task, appended};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Requests that come first and don't count.
+const WARM_UP: usize = 3;
+
+/// How often the best-effort client looks whether it should stop.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// When a row has enough.
+pub(super) struct Limits {
+    pub(super) samples: usize,
+    pub(super) time: Duration,
+    /// Mean time between requests.
+    pub(super) pause: Duration,
+    pub(super) seed: u64,
+}
+
+impl Limits {
+    /// Pauses by themselves random, the same for each row: what runs meanwhile isn't in step.
+    pub(super) fn pauses(&self) -> impl Iterator<Item = Duration> + use<> {
+        let (mut rng, pause) = (ChaCha8Rng::seed_from_u64(self.seed), self.pause);
+        std::iter::repeat_with(move || pause.mul_f64(rng.random_range(0.5..1.5)))
+    }
+}
+
+/// What was measured under one policy, in nanoseconds.
+pub(super) struct Row {
+    pub(super) load: String,
+    pub(super) policy: String,
+    pub(super) queued: Option<u64>,
+    pub(super) window: Option<u64>,
+    /// From submission until the device could start the kernel.
+    pub(super) start: Histogram<u64>,
+    /// From submission until its only block has run.
+    pub(super) ran: Histogram<u64>,
+    /// The same on the idle device: p50 and p99.
+    pub(super) idle: [u64; 2],
+    pub(super) preemptions: u64,
+    /// Levels alone: how long stopping and going on take.
+    pub(super) stop_and_go: Option<StopAndGo>,
+    /// Best-effort tasks that were done.
+    pub(super) tasks: u64,
+    /// Whether each was done once; `None` on an idle device.
+    pub(super) right: Option<bool>,
+}
+
+impl Row {
+    fn new(load: &str, policy: &str) -> Self {
+        Self {
+            load: load.into(),
+            policy: policy.into(),
+            queued: None,
+            window: None,
+            start: histogram(),
+            ran: histogram(),
+            idle: [0; 2],
+            preemptions: 0,
+            stop_and_go: None,
+            tasks: 0,
+            right: None,
+        }
+    }
+
+    /// To be compared with the idle device.
+    #[must_use]
+    pub(super) fn beside(self, idle: [u64; 2]) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// Whether nothing ran beside it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queued.is_none()
+    }
+
+    /// p50 and p99 of [`ran`](Self::ran).
+    pub(super) fn quantiles(&self) -> [u64; 2] {
+        [0.5, 0.99].map(|q| self.ran.value_at_quantile(q))
+    }
+}
+
+/// Requests on a device without other work.
+pub(super) fn idle<D: Operators>(device: &D, name: &str, limits: &Limits) -> Result<Row> {
+    let scheduler = Reef::without_padding().level(device.info().level);
+    let dispatcher = Dispatcher::start(device, Box::new(scheduler))?;
+    let mut row = Row::new(name, "–");
+    requests(device, dispatcher.real_time()?, limits, &mut row)?;
+    Ok(row)
+}
+
+/// Requests beside `load`; then, for a level, how long stopping and going on take.
+pub(super) fn row<D: Operators>(
+    device: &D,
+    load: &Load<D>,
+    case: Case,
+    limits: &Limits,
+) -> Result<Row> {
+    let Case { queued, window, policy, .. } = case;
+    let level = policy.level;
+    let config = policy.client(window);
+    let mut row = Row::new(&load.name, &policy.name);
+    (row.queued, row.window) = (Some(queued), Some(config.queue.window));
+    let dispatcher = Dispatcher::start(device, policy.scheduler)?;
+    let mut background = dispatcher.best_effort(config)?;
+    let (full, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (tasks, right) = thread::scope(|scope| {
+        let filling = scope.spawn(|| fill(&mut background, load, queued, &full, &stop));
+        while !full.load(Ordering::Acquire) && !filling.is_finished() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let requests = requests(device, dispatcher.real_time()?, limits, &mut row);
+        stop.store(true, Ordering::Release);
+        let filled = filling.join().map_err(|_| anyhow!("the best-effort client panicked"))?;
+        requests?;
+        filled
+    })?;
+    row.preemptions = dispatcher.stats().preemptions;
+    (row.tasks, row.right) = (tasks, Some(right));
+    drop(background);
+    drop(dispatcher);
+    if level.is_some() {
+        let measured = stop_and_go(device, load, config.queue, queued, limits)?;
+        row.right = Some(right && measured.right);
+        row.stop_and_go = Some(measured);
+    }
+    Ok(row)
+}
+
+/// Keeps the best-effort queue full until told to stop; then finishes and checks.
+fn fill<D: Operators>(
+    client: &mut BestEffort<D>,
+    load: &Load<D>,
+    queued: u64,
+    full: &AtomicBool,
+    stop: &AtomicBool,
+) -> Result<(u64, bool)> {
+    let mut feeder = Feeder::new(load, queued)?;
+    while !stop.load(Ordering::Acquire) {
+        feeder.top_up(client.submitter())?;
+        full.store(true, Ordering::Release);
+        feeder.keep_full(client.submitter(), LOOK)?;
+    }
+    feeder.finish(client.submitter())
+}
+
+/// Submits the kernel now and then; checks in the end that each ran once.
+fn requests<D: Operators>(
+    device: &D,
+    mut client: RtClient<D>,
+    limits: &Limits,
+    row: &mut Row,
+) -> Result<()> {
+    let cells = Cells::new(device, 1)?;
+    let task = Task::new([cells.append(1, 0)])?;
+    let begin = Instant::now();
+    let mut runs = 0;
+    for pause in limits.pauses().take(WARM_UP + limits.samples) {
+        thread::sleep(pause);
+        let timing = client.run(&task)?;
+        runs += 1;
+        if runs > WARM_UP {
+            note(&mut row.start, timing.delay);
+            note(&mut row.ran, timing.delay + timing.device);
+        }
+        if runs > WARM_UP && begin.elapsed() > limits.time {
+            break;
+        }
+    }
+    anyhow::ensure!(
+        cells.read()? == [appended(std::iter::repeat_n(1, runs))],
+        "real-time work was lost or repeated"
+    );
+    Ok(())
+}

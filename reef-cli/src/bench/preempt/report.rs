@@ -1,0 +1,131 @@
+//! Tables, files and plot of `reef bench preempt`.
+
+use super::Args;
+use super::load::Load;
+use super::measure::Row;
+use crate::columns::{Column, as_table};
+use crate::results::{Results, print_files};
+use crate::table::micros;
+use crate::{chart, print};
+use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+use reef::op::Operators;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// What the columns are.
+const LEGEND: &str = "\
+ran       a real-time kernel of one block: submitted until its block has run; idle device subtracted in − idle
+settled   a preemption alone: call until the device confirms that nothing of the queue runs
+resumed   a restore alone: call until the client sees a first command completed, what was left of it included
+BE right  each best-effort block took effect once, in order (networks: all logits as alone)";
+
+const fn hidden(name: &'static str, value: fn(&Row) -> Value) -> Column<Row> {
+    Column { name, title: "", decimals: 1, value }
+}
+
+const fn shown(name: &'static str, title: &'static str, value: fn(&Row) -> Value) -> Column<Row> {
+    Column { name, title, decimals: 1, value }
+}
+
+static COLUMNS: [Column<Row>; 24] = [
+    shown("load", "best-effort load", |row| row.load.clone().into()),
+    shown("queued", "queued", |row| row.queued.into()),
+    hidden("window", |row| row.window.into()),
+    shown("scheduler", "scheduler", |row| row.policy.clone().into()),
+    shown("ran_p50_us", "ran p50 µs", |row| at(&row.ran, 0.5)),
+    shown("ran_p90_us", "p90", |row| at(&row.ran, 0.9)),
+    shown("ran_p99_us", "p99", |row| at(&row.ran, 0.99)),
+    shown("ran_max_us", "max", |row| at(&row.ran, 1.0)),
+    shown("over_idle_p50_us", "− idle p50", |row| over_idle(row, 0, 0.5)),
+    shown("over_idle_p99_us", "− idle p99", |row| over_idle(row, 1, 0.99)),
+    hidden("start_p50_us", |row| at(&row.start, 0.5)),
+    hidden("start_p90_us", |row| at(&row.start, 0.9)),
+    hidden("start_p99_us", |row| at(&row.start, 0.99)),
+    hidden("start_max_us", |row| at(&row.start, 1.0)),
+    shown("settled_p50_us", "settled p50", |row| settled(row, 0.5)),
+    shown("settled_p99_us", "p99", |row| settled(row, 0.99)),
+    hidden("settled_max_us", |row| settled(row, 1.0)),
+    shown("resumed_p50_us", "resumed p50", |row| resumed(row, 0.5)),
+    shown("resumed_p99_us", "p99", |row| resumed(row, 0.99)),
+    hidden("resumed_max_us", |row| resumed(row, 1.0)),
+    shown("requests", "requests", |row| row.ran.len().into()),
+    shown("preemptions", "preempted", |row| row.preemptions.into()),
+    hidden("be_tasks", |row| row.tasks.into()),
+    shown("be_right", "BE right", |row| row.right.into()),
+];
+
+fn at(histogram: &Histogram<u64>, quantile: f64) -> Value {
+    if histogram.is_empty() { Value::Null } else { micros(histogram, quantile).into() }
+}
+
+fn over_idle(row: &Row, index: usize, quantile: f64) -> Value {
+    (micros(&row.ran, quantile) - row.idle[index] as f64 / 1e3).into()
+}
+
+fn settled(row: &Row, quantile: f64) -> Value {
+    row.stop_and_go.as_ref().map_or(Value::Null, |times| at(&times.settled, quantile))
+}
+
+fn resumed(row: &Row, quantile: f64) -> Value {
+    row.stop_and_go.as_ref().map_or(Value::Null, |times| at(&times.resumed, quantile))
+}
+
+/// All that is known so far.
+pub(super) fn results<'a, D: Operators>(loads: &[Load<D>], rows: &'a [Row]) -> Results<'a, Row> {
+    let facts = json!({ "loads": loads.iter().map(load_json).collect::<Vec<_>>() });
+    Results { bench: "preempt", facts, columns: &COLUMNS, rows }
+}
+
+/// Writes the files, prints the table.
+pub(super) fn show<D: Operators>(
+    args: &Args,
+    device: &D,
+    loads: &[Load<D>],
+    rows: &[Row],
+) -> Result<()> {
+    let results = results(loads, rows);
+    let plot = results.save(&args.common, device)?;
+    if let Some(plot) = &plot {
+        draw(plot, &loads[0].name, rows).with_context(|| plot.display().to_string())?;
+    }
+    if args.common.json {
+        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
+    }
+    print(format_args!("{} ({})", args.common.device, device.info().name))?;
+    for load in loads {
+        print(load_line(load))?;
+    }
+    print(as_table(&COLUMNS, rows))?;
+    print(LEGEND)?;
+    print_files(plot.as_deref())
+}
+
+/// What a load is made of, and what being preemptible costs it.
+fn load_line<D: Operators>(load: &Load<D>) -> String {
+    let micros = |time: std::time::Duration| time.as_nanos() as f64 / 1e3;
+    let block = load.block.map_or(String::new(), |block| format!("{:.1} µs each; ", micros(block)));
+    let (plain, guarded) = (micros(load.alone[0]), load.guarded());
+    format!("{}: {block}{plain:.1} µs alone, guarded ÷ plain {guarded:.4}", load.name)
+}
+
+fn load_json<D: Operators>(load: &Load<D>) -> Value {
+    let micros = |time: std::time::Duration| time.as_nanos() as f64 / 1e3;
+    json!({
+        "name": load.name,
+        "block_us": load.block.map(micros),
+        "alone_plain_us": micros(load.alone[0]),
+        "alone_guarded_us": micros(load.alone[1]),
+        "guarded_over_plain": load.guarded(),
+    })
+}
+
+/// The first load with the most that was queued, and the idle device.
+fn draw(path: &Path, load: &str, rows: &[Row]) -> Result<()> {
+    let most = rows.iter().filter(|row| row.load == load).filter_map(|row| row.queued).max();
+    let name = |row: &'_ Row| row.queued.map_or(&row.load, |_| &row.policy).clone();
+    let shown = rows.iter().filter(|row| row.is_idle() || (row.load == load && row.queued == most));
+    let named: Vec<_> = shown.map(|row| (name(row), &row.ran)).collect();
+    let series = named.iter().map(|(name, histogram)| (name.as_str(), *histogram));
+    chart::shares(path, &format!("Submitted until run, beside {load}"), ("µs", 1e3), series)
+}

@@ -1,0 +1,73 @@
+//! How long stopping and going on take, without real-time work in between.
+
+use super::load::{Feeder, Load};
+use super::measure::Limits;
+use crate::bench::time::{histogram, note};
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use reef::op::Operators;
+use reef::{Config, Group, Seq, Submitter};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Preemptions that are enough: they cost more time than requests.
+const MOST: usize = 300;
+/// A queue that shows nothing for so long is asked what is wrong.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Times in nanoseconds.
+pub(super) struct StopAndGo {
+    /// From the call that preempts until the device has confirmed that nothing of the queue runs.
+    pub(super) settled: Histogram<u64>,
+    /// From the call that restores until the client sees the first command completed: what was left
+    /// of it had to run meanwhile.
+    pub(super) resumed: Histogram<u64>,
+    /// Whether each task was done once.
+    pub(super) right: bool,
+}
+
+/// Preempts and restores a queue of its own that is kept full.
+pub(super) fn stop_and_go<D: Operators>(
+    device: &D,
+    load: &Load<D>,
+    config: Config,
+    queued: u64,
+    limits: &Limits,
+) -> Result<StopAndGo> {
+    let group = Group::open(device, config.level)?;
+    let (mut submitter, queue) = group.enable(config)?;
+    let mut feeder = Feeder::new(load, queued)?;
+    let (mut settled, mut resumed) = (histogram(), histogram());
+    let begin = Instant::now();
+    for pause in limits.pauses().take(limits.samples.min(MOST)) {
+        feeder.keep_full(&mut submitter, pause)?;
+        let now = device.clock();
+        group.preempt(true)?;
+        note(&mut settled, device.clock() - now);
+        let next = submitter.completed();
+        let now = device.clock();
+        group.restore()?;
+        if next < submitter.submitted() {
+            wait_awake(&submitter, next)?;
+            note(&mut resumed, device.clock() - now);
+        }
+        if begin.elapsed() > limits.time {
+            break;
+        }
+    }
+    let (_, right) = feeder.finish(&submitter)?;
+    queue.finish()?;
+    Ok(StopAndGo { settled, resumed, right })
+}
+
+/// Waits for the command at `seq` without sleeping, which would be in the measurement.
+fn wait_awake<D: Operators>(submitter: &Submitter<D>, seq: Seq) -> Result<()> {
+    let begin = Instant::now();
+    while submitter.completed() <= seq {
+        if begin.elapsed() > PATIENCE {
+            return Ok(submitter.wait(seq)?);
+        }
+        thread::yield_now();
+    }
+    Ok(())
+}

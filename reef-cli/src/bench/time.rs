@@ -1,0 +1,69 @@
+//! Times as typed, and waiting for a time.
+
+use hdrhistogram::Histogram;
+use reef::Device;
+use std::thread;
+use std::time::Duration;
+
+/// How long a sleep may last longer than asked; the rest is waited for awake.
+const OVERSLEEP: Duration = Duration::from_micros(150);
+
+/// Reads `20us`, `1ms`, `2s` or `0`.
+pub(super) fn parse(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let wrong = || format!("want a number with us, ms or s, such as 20us; got {text:?}");
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let micros = match &text[digits.len()..] {
+        "us" | "µs" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "" if number == 0 => 0,
+        _ => return Err(wrong()),
+    };
+    Ok(Duration::from_micros(number.saturating_mul(micros)))
+}
+
+/// In the largest unit in which it is whole.
+pub(super) fn show(time: Duration) -> String {
+    match time.as_micros() {
+        ms if ms >= 1_000 && ms % 1_000 == 0 => format!("{} ms", ms / 1_000),
+        us => format!("{us} µs"),
+    }
+}
+
+/// An empty histogram of nanoseconds.
+pub(super) fn histogram() -> Histogram<u64> {
+    Histogram::new(3).expect("three digits")
+}
+
+/// Adds a time.
+pub(super) fn note(histogram: &mut Histogram<u64>, time: Duration) {
+    *histogram += time.as_nanos() as u64;
+}
+
+/// Waits until the device's clock shows `at`: most of the time asleep, in the end awake.
+pub(super) fn wait_until<D: Device>(device: &D, at: Duration) {
+    while let Some(left) = at.checked_sub(device.clock()).filter(|left| !left.is_zero()) {
+        match left.checked_sub(OVERSLEEP) {
+            Some(asleep) => thread::sleep(asleep),
+            None => thread::yield_now(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_and_shown() {
+        for (text, shown) in
+            [("20us", "20 µs"), ("10ms", "10 ms"), ("1s", "1000 ms"), ("0", "0 µs")]
+        {
+            assert_eq!(show(parse(text).unwrap()), shown, "{text}");
+        }
+        for wrong in ["", "20", "us", "1h", "-1us", "1 ms"] {
+            assert!(parse(wrong).unwrap_err().contains("such as 20us"), "{wrong}");
+        }
+    }
+}

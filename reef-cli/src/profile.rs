@@ -1,0 +1,62 @@
+//! `reef profile`: how long the kernels of a network take on a device, as padding wants to know.
+
+use crate::networks::Loader;
+use crate::progress::Progress;
+use crate::{Usage, print};
+use anyhow::{Context, Result};
+use reef::models::measure_with;
+use reef::op::Operators;
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A network; `reef model list` has their names.
+    model: String,
+    /// The device: cpu, cpu:0?units=4 and so on; `reef devices` lists what is there.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Rows and columns of the picture, instead of the network's own.
+    #[arg(long)]
+    size: Option<usize>,
+    /// The file, instead of MODEL.profile.json.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    reef::with_device(&args.device, Profile(args))?
+}
+
+/// The measurement, on whichever device was named.
+struct Profile<'a>(&'a Args);
+
+impl reef::Visit for Profile<'_> {
+    type Output = Result<()>;
+
+    fn visit<D: Operators>(self, device: D) -> Result<()> {
+        let args = self.0;
+        let default = || format!("{}.profile.json", args.model).into();
+        let path = args.out.clone().unwrap_or_else(default);
+        let network = Loader::new(&device, args.size).network(&args.model, None)?.network;
+        check_place(&path)?;
+        let progress = Progress::new(network.step_names().len(), false);
+        let latencies = measure_with(&device, &network, |launch| progress.begin(launch))?;
+        progress.finish();
+        let text = latencies.to_json()?;
+        std::fs::write(&path, text + "\n").with_context(|| path.display().to_string())?;
+        let (kernels, millis) = (latencies.kernels.len(), f64::from(latencies.micros) / 1e3);
+        let device = device.info().name;
+        print(format_args!("{}: {kernels} kernels, {millis:.2} ms ({device})", path.display()))
+    }
+}
+
+/// Refuses a place where no file can be before anything long begins.
+fn check_place(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let wrong = match folder {
+        _ if path.is_dir() => "it is a folder",
+        Some(folder) if !folder.is_dir() => "its folder doesn't exist",
+        _ => return Ok(()),
+    };
+    Err(Usage(format!("--out {}: {wrong}", path.display())).into())
+}

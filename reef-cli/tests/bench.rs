@@ -1,0 +1,228 @@
+//! `reef bench` and `reef profile`, with the least that shows that they measure.
+
+mod common;
+
+use common::{Folder, prints, reef, refuses, text};
+use reef::models::profile::Latencies;
+use serde_json::Value;
+use std::path::Path;
+
+/// The least of `reef bench preempt`, but for the options that a test is about.
+const PREEMPT: [&str; 12] = [
+    "bench",
+    "preempt",
+    "--samples",
+    "2",
+    "--pause",
+    "200us",
+    "--be",
+    "none",
+    "--blocks",
+    "20us",
+    "--queued",
+    "2",
+];
+
+/// The same of `reef bench pair`.
+const PAIR: [&str; 12] = [
+    "bench",
+    "pair",
+    "--rt",
+    "resnet18",
+    "--be",
+    "resnet18",
+    "--size",
+    "64",
+    "--seconds",
+    "0.1",
+    "--windows",
+    "2",
+];
+
+/// The options, each instead of one of the same name in `base`.
+fn with<'a>(base: &[&'a str], options: &[&'a str]) -> Vec<&'a str> {
+    let named = |pair: &[&str]| options.chunks(2).all(|option| option[0] != pair[0]);
+    let kept = base.chunks(2).filter(|pair| named(pair)).flatten().copied();
+    kept.chain(options.iter().copied()).collect()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+fn read(folder: &str, name: &str) -> String {
+    std::fs::read_to_string(Path::new(folder).join(name)).unwrap()
+}
+
+fn rows(report: &Value) -> &Vec<Value> {
+    report["rows"].as_array().expect("rows")
+}
+
+/// Every file is there and says the same as what was printed.
+fn check_files(out: &str, bench: &str, report: &Value) {
+    let file = |ending: &str| read(out, &format!("{bench}.{ending}"));
+    assert_eq!(&json(&file("json")), report);
+    assert_eq!(file("csv").lines().count(), 1 + rows(report).len());
+    let plot = file("svg");
+    assert!(plot.starts_with("<svg") && plot.trim_end().ends_with("</svg>"));
+    assert!(report["date"].as_str().unwrap().starts_with("20"), "{}", report["date"]);
+    assert!(report["command"].as_str().unwrap().contains(&format!("bench {bench}")));
+    assert_eq!(report["device"]["asked"], "cpu");
+}
+
+#[test]
+fn preemption_is_measured_at_every_level_and_beside_baselines() {
+    let folder = Folder::new("preempt");
+    let out = folder.path("new/out");
+    let network = ["--be", "resnet18", "--size", "64", "--windows", "1,3"];
+    let mut args = with(&PREEMPT, &network);
+    args.extend(["--out", &out, "--json"]);
+    let report = json(&prints(&args));
+    check_files(&out, "preempt", &report);
+    let policies = ["All", "DeviceQueue", "streams", "stream-priority", "wait-based"];
+    let policies = policies.into_iter().chain(["HostQueue/1", "HostQueue/3"]);
+    let want: Vec<_> = ["resnet18", "20 µs blocks"]
+        .into_iter()
+        .flat_map(|load| policies.clone().map(move |policy| (load, policy)))
+        .collect();
+    let text = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
+    let named = |row: &Value| (text(row, "load"), text(row, "scheduler"));
+    let (first, rest) = rows(&report).split_first().expect("rows");
+    let (last, rest) = rest.split_last().expect("rows");
+    assert_eq!([text(first, "load"), text(last, "load")], ["idle device", "idle device, again"]);
+    let have: Vec<_> = rest.iter().map(named).collect();
+    let have: Vec<_> = have.iter().map(|(load, policy)| (&**load, &**policy)).collect();
+    assert_eq!(have, want);
+    for row in rest {
+        assert_eq!((&row["be_right"], &row["requests"]), (&true.into(), &2.into()), "{row}");
+        assert!(row["ran_p50_us"].as_f64().unwrap() > 0.0, "{row}");
+        let is_level = row["scheduler"].as_str().unwrap().contains(char::is_uppercase);
+        assert_eq!(row["settled_p50_us"].is_f64(), is_level, "{row}");
+        assert_eq!(row["preemptions"].as_u64().unwrap() > 0, {
+            is_level || row["scheduler"] == "wait-based"
+        });
+    }
+    let loads = report["facts"]["loads"].as_array().unwrap();
+    assert!(loads.iter().all(|load| load["guarded_over_plain"].as_f64().unwrap() > 0.0));
+    assert!(loads[1]["block_us"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_pair_is_measured_under_each_scheduler_and_arrival() {
+    let folder = Folder::new("pair");
+    let out = folder.path("out");
+    let mut args = with(&PAIR, &["--rates", "50"]);
+    args.extend(["--closed", "--out", &out, "--json"]);
+    let report = json(&prints(&args));
+    check_files(&out, "pair", &report);
+    let each =
+        "rt-only (alone),sequential,streams,stream-priority,wait-based,reset,reef,HostQueue/2";
+    let mut want = vec![(None, "BE alone")];
+    for arrivals in ["50/s", "closed loop"] {
+        want.extend(each.split(',').map(|policy| (Some(arrivals), policy)));
+    }
+    let named = |row| {
+        let row: &Value = row;
+        (row["arrivals"].as_str(), row["scheduler"].as_str().unwrap())
+    };
+    assert_eq!(rows(&report).iter().map(named).collect::<Vec<_>>(), want);
+    for row in rows(&report) {
+        let (arrivals, policy) = named(row);
+        assert_eq!(row["rt_p99_ms"].is_f64(), arrivals.is_some(), "{row}");
+        assert_eq!(row["be_kept_percent"].is_f64(), !policy.contains("rt-only"), "{row}");
+    }
+}
+
+/// The requests are the same for all, however long the device takes for them.
+#[test]
+fn requests_arrive_whatever_became_of_those_before() {
+    let args = with(&PAIR, &["--rates", "2000", "--only", "streams,reef", "--seconds", "0.05"]);
+    let report = json(&prints(&[&args[..], &["--json"]].concat()));
+    let asked: Vec<_> = rows(&report)[1..].iter().map(|row| &row["requests"]).collect();
+    assert!(asked[0].as_u64().unwrap() > 50, "{asked:?}");
+    assert!(asked.iter().all(|requests| *requests == asked[0]), "{asked:?}");
+    for row in &rows(&report)[1..] {
+        assert!(row["dropped"].as_u64().unwrap() > 0, "far too many for this device: {row}");
+    }
+}
+
+#[test]
+fn people_get_a_table_and_a_line_for_each_step() {
+    let output = reef(&with(&PREEMPT, &["--only", "All"]));
+    let (said, steps) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{steps}");
+    assert!(said.contains("20 µs blocks: ") && said.contains("guarded ÷ plain"), "{said}");
+    assert!(said.contains("BE right") && said.contains(" yes "), "{said}");
+    let steps: Vec<_> = steps.lines().collect();
+    assert_eq!(steps.len(), 4, "{steps:?}");
+    assert_eq!(steps[2], "3/4 20 µs blocks, 2 queued, All");
+}
+
+#[test]
+fn a_profile_is_what_models_read() {
+    let folder = Folder::new("profile");
+    let path = folder.path("small.profile.json");
+    let output = reef(&["profile", "resnet18", "--size", "64", "--out", &path]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let latencies = Latencies::load(&path).unwrap();
+    let kernels = latencies.kernels.len();
+    assert!(said.starts_with(&format!("{path}: {kernels} kernels, ")), "{said}");
+    assert_eq!(text(&output.stderr).lines().count(), kernels);
+    assert!(latencies.micros > 0 && latencies.kernels.values().all(|kernel| kernel.micros > 0));
+}
+
+#[test]
+fn bad_benches_are_refused_in_one_line() {
+    let folder = Folder::new("bad-bench");
+    let file = folder.file("file", "");
+    let preempt: [(&[&str], &str); 13] = [
+        (&["--device", "rocm"], "no backend \"rocm\" (have: cpu"),
+        (&["--samples", "0"], "--samples must be in 1..=1000000, got 0"),
+        (&["--seconds", "nan"], "--seconds must be "),
+        (&["--be", "resnet19"], "no network \"resnet19\" (have: "),
+        (&["--be", "resnet18", "--size", "5"], "resnet18: input size 5, possible are "),
+        (&["--blocks", "20"], "--blocks: want a number with us, ms or s, such as 20us; got \"20\""),
+        (&["--blocks", "1us,2h"], "--blocks: want a number "),
+        (&["--blocks", "2s"], "--blocks must be at most 1000 ms, got 2s"),
+        (&["--blocks", "none"], "nothing to measure: --be none and --blocks none"),
+        (&["--queued", "0"], "--queued must be in 1..=1024, got 0"),
+        (&["--windows", "1,4096"], "--windows must be in 1..=1024, got 4096"),
+        (&["--only", "all"], "no scheduler \"all\" (have: All, DeviceQueue, "),
+        (&["--out", &file], "--out "),
+    ];
+    for (options, want) in preempt {
+        let said = refuses(&with(&PREEMPT, options));
+        assert!(said.starts_with(want), "{options:?}: {said}");
+    }
+    let pair: [(&[&str], &str); 6] = [
+        (&["--rates", "0"], "--rates must be in 0..=100000, got 0"),
+        (&["--rates", "10,inf"], "--rates must be in 0..=100000, got inf"),
+        (&["--seconds", "1e9"], "--seconds must be "),
+        (&["--rt", "alexnet"], "no network \"alexnet\" (have: "),
+        (&["--window", "0"], "--window must be in 1..=1024, got 0"),
+        (&["--only", "reef,fifo"], "no scheduler \"fifo\" (have: sequential, "),
+    ];
+    for (options, want) in pair {
+        let said = refuses(&with(&PAIR, options));
+        assert!(said.starts_with(want), "{options:?}: {said}");
+    }
+}
+
+#[test]
+fn a_bad_profile_is_refused_in_one_line() {
+    let folder = Folder::new("bad-profile");
+    let lost = folder.path("no/such/file.json");
+    let here = folder.path("");
+    let table: [(&[&str], &str); 5] = [
+        (&["resnet19"], "no network \"resnet19\" (have: "),
+        (&["resnet18", "--device", "cpu:99"], "no device cpu:99 "),
+        (&["resnet18", "--size", "5"], "resnet18: input size 5, possible are "),
+        (&["resnet18", "--out", &lost], "--out "),
+        (&["resnet18", "--out", &here], "--out "),
+    ];
+    for (args, want) in table {
+        let said = refuses(&[&["profile"], args].concat());
+        assert!(said.starts_with(want), "{args:?}: {said}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Device time of launches, by the device's own clock.
+
+use crate::{Device, Event, Launch, Queue, Result, Seq};
+use std::time::Duration;
+
+/// A queue with an event on each side of what is timed.
+///
+/// The host is in the measurement only as far as it launches more slowly than the device runs.
+#[derive(Debug)]
+pub struct Stopwatch<D: Device> {
+    queue: D::Queue,
+    events: [D::Event; 2],
+    next: u64,
+}
+
+impl<D: Device> Stopwatch<D> {
+    /// Times what runs on `queue`, which must be fresh.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn new(device: &D, queue: D::Queue) -> Result<Self> {
+        Ok(Self { queue, events: [device.event()?, device.event()?], next: 0 })
+    }
+
+    /// Runs `launches` one after the other; returns the time from the first's start to the last's
+    /// end. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn time<'a>(
+        &mut self,
+        launches: impl IntoIterator<Item = &'a Launch<D>>,
+    ) -> Result<Duration> {
+        let begin = self.take_seq();
+        self.queue.record(begin, &self.events[0])?;
+        for launch in launches {
+            let seq = self.take_seq();
+            self.queue.launch(seq, launch, None)?;
+        }
+        let end = self.take_seq();
+        self.queue.record(end, &self.events[1])?;
+        while self.queue.completed()? < Seq(self.next) {
+            std::thread::yield_now();
+        }
+        let reached = self.events.each_ref().map(|event| event.reached().unwrap_or_default());
+        Ok(reached[1].saturating_sub(reached[0]))
+    }
+
+    /// The least of `repeats` times, as the others were disturbed.
+    ///
+    /// # Errors
+    ///
+    /// As [`time`](Self::time).
+    pub fn least<'a>(
+        &mut self,
+        repeats: usize,
+        launches: impl IntoIterator<Item = &'a Launch<D>> + Clone,
+    ) -> Result<Duration> {
+        let mut least = Duration::MAX;
+        for _ in 0..repeats {
+            least = least.min(self.time(launches.clone())?);
+        }
+        Ok(least)
+    }
+
+    fn take_seq(&mut self) -> Seq {
+        self.next += 1;
+        Seq(self.next - 1)
+    }
+}

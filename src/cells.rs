@@ -1,0 +1,90 @@
+//! Work of any length whose effect shows whether each block ran once, on every device.
+//!
+//! The kernel is `append`, which every device has: see [`Device::kernel`].
+
+use crate::{Args, Command, Device, Launch, Result};
+
+/// An array of cells on a device, one for each block of the launches that write them.
+///
+/// Launches on the same cells must not run beside each other: order is what the cells show.
+#[derive(Debug, Clone)]
+pub struct Cells<D: Device> {
+    device: D,
+    buffer: D::Buffer,
+    kernel: D::Kernel,
+    len: u32,
+    threads: u32,
+}
+
+impl<D: Device> Cells<D> {
+    /// Allocates `len` cells, all 0.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn new(device: &D, len: u32) -> Result<Self> {
+        let buffer = device.alloc(len as usize * size_of::<u64>())?;
+        Ok(Self {
+            device: device.clone(),
+            buffer,
+            kernel: device.kernel("append")?,
+            len,
+            threads: 32,
+        })
+    }
+
+    /// Gives each block this many threads: 32 if this isn't called.
+    #[must_use]
+    pub fn threads(mut self, threads: u32) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// The memory of the cells.
+    pub fn buffer(&self) -> &D::Buffer {
+        &self.buffer
+    }
+
+    /// Appends `value` to each cell, after a number of rounds of waiting.
+    pub fn launch(&self, value: u64, rounds: u64) -> Launch<D> {
+        let args = Args::new(&[self.device.address(&self.buffer), value, rounds]);
+        let (grid, block) = ([self.len, 1, 1], [self.threads, 1, 1]);
+        // SAFETY: `append` takes these three words, there is a cell for each block, and the launch
+        // keeps them.
+        let launch = unsafe { Launch::new(self.kernel.clone(), grid, block, args) };
+        launch.keep(vec![self.buffer.clone()])
+    }
+
+    /// [`launch`](Self::launch) as a command.
+    pub fn append(&self, value: u64, rounds: u64) -> Command<D> {
+        Command::Launch(self.launch(value, rounds))
+    }
+
+    /// What the cells hold. Blocks; unordered with queues.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn read(&self) -> Result<Vec<u64>> {
+        let mut bytes = vec![0; self.len as usize * size_of::<u64>()];
+        self.device.read(&self.buffer, 0, &mut bytes)?;
+        let (words, _) = bytes.as_chunks();
+        Ok(words.iter().map(|&word| u64::from_ne_bytes(word)).collect())
+    }
+
+    /// Makes all cells 0 again. Blocks; unordered with queues.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn clear(&self) -> Result<()> {
+        self.device.write(&self.buffer, 0, &vec![0; self.len as usize * size_of::<u64>()])
+    }
+}
+
+/// What a cell holds after `values` were appended to it, one after the other.
+///
+/// A value that is lost, doubled or out of order gives another result.
+pub fn appended(values: impl IntoIterator<Item = u64>) -> u64 {
+    values.into_iter().fold(0, |cell: u64, value| cell.wrapping_mul(3).wrapping_add(value))
+}

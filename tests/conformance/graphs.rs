@@ -1,0 +1,115 @@
+//! Several commands that the device takes at once.
+
+use crate::subject::{Cells, appended, cycles, doze, read, rng};
+use rand::RngExt;
+use reef::scheduler::Reef;
+use reef::{
+    ClientConfig, Command, Config, Copy, Device, Dispatcher, Error, Fill, PreemptLevel, Task,
+    VirtualQueue,
+};
+
+/// The graph, or `None` aloud if the device has none.
+fn graph<D: Device>(device: &D, commands: &[Command<D>]) -> Option<Command<D>> {
+    match device.graph(commands) {
+        Ok(graph) => Some(Command::Graph(graph)),
+        Err(Error::Unsupported { .. }) => {
+            println!("skipped: {} has no graphs", D::NAME);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A copy of the first cell to the second buffer.
+fn copy<D: Device>(cells: &Cells<D>, to: &D::Buffer) -> Command<D> {
+    Command::Copy(Copy {
+        from: cells.buffer().clone(),
+        from_offset: 0,
+        to: to.clone(),
+        to_offset: 0,
+        bytes: 8,
+        to_host: false,
+    })
+}
+
+/// A graph that is preempted anywhere inside, again and again, does what it does undisturbed.
+pub(crate) fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptLevel) {
+    let mut rng = rng();
+    for _ in 0..cycles().div_ceil(100) {
+        let cells = Cells::new(device, rng.random_range(1..12));
+        let copied = device.alloc(8).unwrap();
+        let values: Vec<u64> = (0..rng.random_range(2..12)).collect();
+        let mut commands: Vec<_> =
+            values.iter().map(|&value| cells.append(value, rng.random_range(0..40))).collect();
+        commands.push(copy(&cells, &copied));
+        let Some(graph) = graph(device, &commands) else { return };
+        let config = Config { level, window: rng.random_range(1..4), ..Config::default() };
+        let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
+        let mut all = Vec::new();
+        for _ in 0..100 {
+            submitter.submit_blocking(graph.clone()).unwrap();
+            all.extend(&values);
+            if rng.random_ratio(1, 3) {
+                submitter.submit_blocking(cells.append(77, rng.random_range(0..20))).unwrap();
+                all.push(77);
+            }
+            doze(&mut rng, 300);
+            queue.preempt(rng.random()).unwrap();
+            doze(&mut rng, 30);
+            queue.restore().unwrap();
+        }
+        submitter.submit_blocking(graph).unwrap();
+        all.extend(&values);
+        queue.finish().unwrap();
+        cells.expect(all.iter().copied());
+        assert_eq!(read(device, &copied, 1), [appended(all)]);
+    }
+}
+
+/// Real-time graphs beside best-effort graphs, each of which may run on several queues.
+pub(crate) fn clients_run_graphs<D: Device>(device: &D, level: PreemptLevel) {
+    let mut rng = rng();
+    let rt_cells = Cells::new(device, 4);
+    let be_cells = Cells::new(device, 30);
+    let commands = |cells: &Cells<D>, rounds| {
+        (0..5).map(|value| cells.append(value, rounds)).collect::<Vec<_>>()
+    };
+    let Some(rt) = graph(device, &commands(&rt_cells, 5)) else { return };
+    let Some(be) = graph(device, &commands(&be_cells, 30)) else { return };
+    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let mut best_effort = dispatcher.best_effort(ClientConfig::default()).unwrap();
+    let mut real_time = dispatcher.real_time().unwrap();
+    let task = Task::new([rt]).unwrap();
+    let turns = cycles() / 10;
+    for _ in 0..turns {
+        best_effort.submit(std::slice::from_ref(&be)).unwrap();
+        doze(&mut rng, 200);
+        real_time.run(&task).unwrap();
+    }
+    best_effort.run(&[be]).unwrap();
+    rt_cells.expect((0..turns).flat_map(|_| 0..5));
+    be_cells.expect((0..=turns).flat_map(|_| 0..5));
+}
+
+/// What can't be in a graph is refused when it is made.
+pub(crate) fn a_graph_holds_launches_copies_and_fills<D: Device>(device: &D, level: PreemptLevel) {
+    let cells = Cells::new(device, 4);
+    let fill = Fill { buffer: cells.buffer().clone(), offset: 0, bytes: 32, word: 0 };
+    let commands = [
+        Command::Fill(fill),
+        cells.append(9, 0),
+        Command::Launch(Cells::new(device, 0).launch(1, 0)),
+    ];
+    let Some(good) = graph(device, &commands) else { return };
+    let event = Command::Record(device.event().unwrap());
+    let bad = device.graph(&[cells.append(1, 0), event]);
+    assert!(matches!(bad, Err(Error::Invalid(_))), "an event in a graph");
+    assert!(matches!(device.graph(&[]), Err(Error::Invalid(_))), "a graph of nothing");
+    let config = Config { level, ..Config::default() };
+    let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
+    for _ in 0..3 {
+        submitter.submit_blocking(good.clone()).unwrap();
+    }
+    queue.finish().unwrap();
+    cells.expect([9]);
+}
