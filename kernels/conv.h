@@ -198,15 +198,16 @@ template <class Tile> class Finish {
     float4 sums[EACH];
 };
 
-// Whether this block is the last of its tile to come here. What the others wrote before is visible.
+// Whether this block is the last of its tile to come here. What the others wrote before is visible to
+// loads that bypass the first-level cache.
 __device__ inline bool comes_last(u32 *arrivals, u32 splits) {
     __shared__ bool last;
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
-        last = atomicAdd(arrivals, 1) == splits - 1;
+        u32 before;
+        asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(before) : "l"(arrivals) : "memory");
+        last = before == splits - 1;
         if (last) *arrivals = 0;
-        __threadfence();
     }
     __syncthreads();
     return last;
@@ -215,7 +216,7 @@ __device__ inline bool comes_last(u32 *arrivals, u32 splits) {
 template <class Tile> __device__ __forceinline__ void convolve(const reef::Guard &guard, const Conv &conv) {
     extern __shared__ __align__(128) char memory[];
     constexpr int STAGES = Tile::STAGES, STAGE_BYTES = Gather<Tile>::STAGE_BYTES;
-    reef::Block block(guard);
+    reef::Block block(guard, reef::LINE);
     u32 rest = conv.by_output_tiles(block.index);
     u32 first_output = (block.index - rest * conv.output_tiles) * Tile::OUTPUTS;
     u32 split = conv.by_pixel_tiles(rest);
@@ -230,10 +231,9 @@ template <class Tile> __device__ __forceinline__ void convolve(const reef::Guard
         end_copies();
     }
     Tile sums;
-    block.post();
     wait_copies<STAGES - 2>();
     __syncthreads();
-    if (block.stop()) {
+    if (block.evicted()) {
         wait_copies<0>();
         return;
     }

@@ -9,7 +9,7 @@
 
 #define REEF_ASYNC (__CUDA_ARCH__ >= 800)
 
-const u32 SLAB = 128; // bytes of a row: one step of the loop over what is summed
+const u32 SLAB = 256; // bytes of a row: one step of the loop over what is summed
 const u32 CHUNK = 16;
 const u32 CHUNKS = SLAB / CHUNK;
 

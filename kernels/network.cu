@@ -16,21 +16,17 @@
         convolve<__VA_ARGS__>(guard, conv);                                                   \
     }
 #define CONV_WARPS(bm, bn, wm, wn, wk, stages)                                                \
-    CONV(conv_tf32_##bm##x##bn##x##wk, Warps<Tf32, bm, bn, wm, wn, wk, stages>)               \
-    CONV(conv_f16_##bm##x##bn##x##wk, Warps<F16, bm, bn, wm, wn, wk, stages>)
+    CONV(conv_tf32_##bm##x##bn, Warps<Tf32, bm, bn, wm, wn, wk, stages>)               \
+    CONV(conv_f16_##bm##x##bn, Warps<F16, bm, bn, wm, wn, wk, stages>)
 #define CONV_THREADS(bm, bn)                                                                  \
-    CONV(conv_simt_f32_##bm##x##bn, Threads<float, bm, bn, 3>)                                \
-    CONV(conv_simt_f16_##bm##x##bn, Threads<Half, bm, bn, 3>)
+    CONV(conv_fp32_##bm##x##bn, Threads<float, bm, bn, 2>)                                \
+    CONV(conv_fp16_##bm##x##bn, Threads<Half, bm, bn, 2>)
 
 #if REEF_ASYNC
-CONV_WARPS(32, 32, 1, 1, 4, 6)
-CONV_WARPS(32, 64, 1, 2, 2, 5)
-CONV_WARPS(64, 32, 2, 1, 2, 5)
-CONV_WARPS(64, 64, 2, 2, 1, 4)
-CONV_WARPS(64, 64, 2, 2, 2, 4)
-CONV_WARPS(64, 128, 2, 4, 1, 4)
-CONV_WARPS(128, 64, 4, 2, 1, 4)
-CONV_WARPS(128, 128, 2, 4, 1, 4)
+CONV_WARPS(32, 32, 1, 1, 4, 4)
+CONV_WARPS(64, 32, 2, 1, 4, 4)
+CONV_WARPS(64, 64, 2, 2, 2, 3)
+CONV_WARPS(128, 64, 4, 2, 1, 2)
 #endif
 CONV_THREADS(32, 32)
 CONV_THREADS(64, 64)
@@ -60,6 +56,7 @@ struct Map {
     u32 blocks;
     u32 channels, given; // channels written; those of the input, beyond which there are zeros
     u32 relu;
+    Divisor by_channels;
 };
 
 // output[c] = relu?(input[c] * weights[c] + bias[c]), in any layout.
@@ -78,11 +75,11 @@ template <class Element> __device__ __forceinline__ void map_any(const reef::Gua
 
 // The same, four channels at a time, both tensors native.
 template <class Element> __device__ __forceinline__ void map_fours(const reef::Guard &guard, const Map &map) {
-    reef::Block block(guard);
+    reef::Block block(guard, reef::LINE);
     bool claimed = false;
     for (u32 i = block.index * blockDim.x + threadIdx.x;; i += map.blocks * blockDim.x) {
         float4 value = make_float4(0, 0, 0, 0);
-        u32 pixel = i / map.channels, c = (i - pixel * map.channels) * 4;
+        u32 pixel = map.by_channels(i), c = (i - pixel * map.channels) * 4;
         if (i < map.count) {
             value = load4((const Element *)map.input.data + ((u64)pixel * map.input.pixel + c));
             float4 weight = load4(map.weights + c), bias = load4(map.bias + c);
@@ -90,7 +87,7 @@ template <class Element> __device__ __forceinline__ void map_fours(const reef::G
                                 value.z * weight.z + bias.z, value.w * weight.w + bias.w);
             if (map.relu) value = relu(value);
         }
-        if (!claimed && !block.claim()) return;
+        if (!claimed && !block.arrive()) return;
         claimed = true;
         if (i >= map.count) return;
         store4((Element *)map.output.data + ((u64)pixel * map.output.pixel + c), value);
@@ -131,11 +128,11 @@ template <class Element> __device__ inline float dot(const Linear &linear, const
 
 // output = input . weights + bias: a warp for each output.
 template <class Element> __device__ __forceinline__ void multiply(const reef::Guard &guard, const Linear &linear) {
-    reef::Block block(guard);
+    reef::Block block(guard, reef::LINE);
     u32 k = (block.index * blockDim.x + threadIdx.x) / 32;
     const Element *weight = (const Element *)linear.weights + (u64)min(k, linear.outputs - 1) * ((linear.inputs + 3) & ~3u);
     float sum = dot(linear, weight, 0);
-    if (!block.claim() || k >= linear.outputs) return;
+    if (!block.arrive() || k >= linear.outputs) return;
     float bias = linear.bias[k];
     for (u32 n = 0;;) {
         float value = linear.relu ? relu(sum + bias) : sum + bias;

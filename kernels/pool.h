@@ -66,7 +66,7 @@ template <class Element, class Lanes> __device__ inline Lanes pool_window(const 
 
 // Any window.
 template <class Element, class Lanes> __device__ __forceinline__ void pool_windows(const reef::Guard &guard, const Pool &pool) {
-    reef::Block block(guard);
+    reef::Block block(guard, reef::LINE);
     u64 step = (u64)pool.blocks * blockDim.x;
     bool claimed = false;
     for (u64 i = (u64)block.index * blockDim.x + threadIdx.x;; i += step) {
@@ -79,7 +79,7 @@ template <class Element, class Lanes> __device__ __forceinline__ void pool_windo
             result = pool_window<Element, Lanes>(pool, n, row, column, c);
             at = pool.output.at(n, row, column, c);
         }
-        if (!claimed && !block.claim()) return;
+        if (!claimed && !block.arrive()) return;
         claimed = true;
         if (i >= pool.count) return;
         result.template store<Element>(pool.output, at);
@@ -89,7 +89,7 @@ template <class Element, class Lanes> __device__ __forceinline__ void pool_windo
 // The mean of whole pictures: 8 x 4 channels of one picture a block, its pixels over 32 threads.
 template <class Element> __device__ __forceinline__ void pool_picture(const reef::Guard &guard, const Pool &pool) {
     __shared__ float4 sums[32][8];
-    reef::Block block(guard);
+    reef::Block block(guard, reef::LINE);
     u32 groups = (pool.channels + 7) / 8, n = block.index / groups;
     u32 lane = threadIdx.x % 8, c = (block.index - n * groups) * 8 + lane;
     u32 pixels = pool.input.height * pool.input.width;
@@ -98,10 +98,9 @@ template <class Element> __device__ __forceinline__ void pool_picture(const reef
         for (u32 i = threadIdx.x / 8; i < pixels; i += 32)
             sum.add(Four::load<Element>(pool.input, pool.input.at(n, 0, i, c * 4)));
     sums[threadIdx.x / 8][lane] = sum.value;
-    if (!block.claim()) return; // with the barrier that the sums need
-#if !REEF_GUARDED
+    bool stays = block.arrive();
     __syncthreads();
-#endif
+    if (!stays) return;
     if (threadIdx.x >= 8 || c >= pool.channels) return;
     Four total(0.0f);
     for (u32 i = 0; i < 32; i++) total.add(sums[i][lane]);
