@@ -143,6 +143,7 @@ impl Device for Null {
             registers_per_unit: 1,
             shared_per_unit: 1,
             level: PreemptLevel::All,
+            features: Vec::new(),
         }
     }
 

@@ -1,24 +1,25 @@
 //! Best-effort clients of networks.
 
 use anyhow::Result;
-use reef::models::Network;
-use reef::op::Operators;
-use reef::{BestEffort, ClientConfig, Device, Dispatcher, Seq};
+use reef::{BestEffort, ClientConfig, Command, Device, Dispatcher, Seq};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs inferences back to back until told to stop; returns how many per second.
-pub(crate) fn closed_loop<D: Operators>(
+/// Launches that a best-effort network hands over at once, where the device has graphs: few, because
+/// what was launched when it is preempted comes to nothing kernel by kernel.
+pub(crate) const BE_GRAPH: usize = 16;
+
+/// Runs the commands of an inference back to back until told to stop; returns how often per second.
+pub(crate) fn closed_loop<D: Device>(
     dispatcher: &Dispatcher<D>,
     config: ClientConfig,
-    network: &Network<D>,
+    commands: &[Command<D>],
     stop: &AtomicBool,
 ) -> Result<f64> {
     let mut client = dispatcher.best_effort(config)?;
-    let commands = network.inference();
     let begin = Instant::now();
     while !stop.load(Ordering::Acquire) {
-        let last = client.submit(&commands)?;
+        let last = client.submit(commands)?;
         if !wait_or_stop(&client, last, stop)? {
             break;
         }

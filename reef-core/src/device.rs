@@ -63,6 +63,8 @@ pub struct DeviceInfo {
     pub shared_per_unit: u32,
     /// Deepest level that this device supports.
     pub level: PreemptLevel,
+    /// What else is there or isn't, for people to read, such as `graphs` or `driver 13.0`.
+    pub features: Vec<String>,
 }
 
 /// What became of the work that a stopped queue had on the device.
@@ -161,6 +163,13 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
 
     /// The address of `buffer` as kernels see it.
     fn address(&self, buffer: &Self::Buffer) -> u64;
+
+    /// How many best-effort blocks may run at a time beside real-time work, on a device that runs
+    /// narrowed queues there ([`Queue::narrow`]). `None`: it pads real-time kernels one by one
+    /// ([`Queue::launch_padded`]).
+    fn beside(&self) -> Option<u32> {
+        None
+    }
 
     /// Creates an event that has not been reached.
     ///
@@ -294,6 +303,10 @@ pub trait Queue: Debug + Send + 'static {
     ///
     /// As [`completed`](Self::completed).
     fn try_drain(&mut self) -> Result<Option<Stopped<Self::Device>>>;
+
+    /// From now on at most `blocks` blocks of this queue run at a time, so that real-time kernels find
+    /// room beside them; `None`: as many as there are. Only where [`Device::beside`] says so.
+    fn narrow(&mut self, _blocks: Option<u32>) {}
 
     /// Names the thread that the device unparks when [`completed`](Self::completed) reaches what
     /// [`wake_at`](Self::wake_at) asked for, or when a [`try_drain`](Self::try_drain) that gave

@@ -34,7 +34,8 @@ pub struct Stats {
     pub preemptions: u64,
     /// Real-time tasks that finished.
     pub rt_finished: u64,
-    /// Real-time kernels that were launched with best-effort blocks beside them.
+    /// Real-time kernels that were launched with best-effort blocks beside them; on a device that
+    /// narrows queues, how often that was done.
     pub padded_launches: u64,
 }
 
@@ -135,25 +136,40 @@ impl<D: Device> Core<D> {
     }
 
     fn apply(&self, state: &mut State<D>) -> Result<bool> {
-        let preempted = self.group.is_preempted();
-        if state.plan.preempt && !preempted {
-            self.group.stop()?;
-            state.stats.preemptions += 1;
+        let (held, narrow) = (self.group.is_preempted(), self.group.is_narrow());
+        if !held && state.plan.preempt != narrow {
+            self.group.stop()?; // for real-time work, or a narrow group to be widened
+            state.stats.preemptions += u64::from(state.plan.preempt);
         }
-        let pads = state.plan.pad.then_some(&mut state.members);
-        let fed = state.rt.feed(self, state.plan.start, pads);
+        let beside = self.device.beside().filter(|_| state.plan.pad);
+        let pads = state.plan.pad && beside.is_none();
+        let fed = state.rt.feed(self, state.plan.start, pads.then_some(&mut state.members));
         state.stats.padded_launches += fed.padded;
         // Taking back costs time on the cores that real-time work wants: only if somebody needs it.
         let mut again = fed.again;
-        if fed.held_back || !state.plan.start || !state.plan.preempt {
+        let wanted = fed.held_back || !state.plan.start || !state.plan.preempt || beside.is_some();
+        if wanted && self.group.is_preempted() {
             let before = self.group.is_settled();
             again |= self.group.try_settle() && !before; // schedulers wait for this
         }
-        if !state.plan.preempt && preempted {
-            self.group.try_restore()?; // if it is too early, a worker that settles makes a turn
-        }
+        self.restore(state, beside)?;
         state.set_gates();
         Ok(again)
+    }
+
+    /// Lets a held group go on, if the plan says so and it has stopped; if it is too early, a worker
+    /// that settles makes a turn.
+    fn restore(&self, state: &mut State<D>, beside: Option<u32>) -> Result<()> {
+        if !self.group.is_preempted() {
+            return Ok(());
+        }
+        if !state.plan.preempt {
+            self.group.try_restore()?;
+        } else if beside.is_some() && self.group.is_settled() {
+            self.group.try_restore_as(beside)?;
+            state.stats.padded_launches += 1;
+        }
+        Ok(())
     }
 
     fn set_alarm(&self, state: &State<D>) {
@@ -195,7 +211,7 @@ impl<D: Device> State<D> {
         self.views.clear();
         self.views.extend(self.members.iter_mut().map(Member::view));
         self.plan.open(self.views.len());
-        let preempted = group.is_preempted();
+        let preempted = group.is_preempted() || group.is_narrow();
         let view = View {
             rt_waiting: self.rt.waiting(),
             rt_running: self.rt.running(),
@@ -306,6 +322,11 @@ impl<D: Device> Dispatcher<D> {
     /// Whether best-effort work is preempted, or on the way to be.
     pub fn is_preempted(&self) -> bool {
         self.core.group.is_preempted()
+    }
+
+    /// Whether best-effort work runs beside real-time work.
+    pub fn is_narrow(&self) -> bool {
+        self.core.group.is_narrow()
     }
 }
 

@@ -103,6 +103,7 @@ mod tests {
             registers_per_unit: u32::MAX,
             shared_per_unit: 65536,
             level: PreemptLevel::All,
+            features: Vec::new(),
         }
     }
 

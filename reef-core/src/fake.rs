@@ -142,6 +142,7 @@ impl Device for Fake {
             registers_per_unit: 1,
             shared_per_unit: 1,
             level: PreemptLevel::All,
+            features: Vec::new(),
         }
     }
 

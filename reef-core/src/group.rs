@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::submitter::Submitter;
 use crate::vqueue::{Shared, VirtualQueue};
-use crate::{Device, Error, PreemptLevel, Preemptor, Result};
+use crate::{Device, Error, PreemptLevel, Preemptor, Queue, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::Thread;
@@ -18,7 +18,8 @@ use std::thread::Thread;
 /// 4. Real-time work may go to the device: nothing above waits for it.
 /// 5. What the device lets go of is taken back. When all of it is, the group is *settled*.
 ///
-/// Restoring waits for step 5, then lowers the flag, then opens the gates.
+/// Restoring waits for step 5, then lowers the flag, then opens the gates. A group may be restored
+/// *narrow*, to run beside real-time work, and is stopped again before it runs as wide as it can.
 #[derive(Debug)]
 pub struct Group<D: Device> {
     device: D,
@@ -29,6 +30,8 @@ pub struct Group<D: Device> {
 #[derive(Debug)]
 struct Members<D: Device> {
     held: bool,
+    /// Blocks that run at a time, beside real-time work.
+    narrow: Option<u32>,
     queues: Vec<Arc<Shared<D>>>,
 }
 
@@ -40,7 +43,7 @@ impl<D: Device> Group<D> {
     /// `Level` if the device is not that deep; the driver's.
     pub fn open(device: &D, level: PreemptLevel) -> Result<Arc<Self>> {
         let preemptor = device.preemptor(level)?;
-        let members = Mutex::new(Members { held: false, queues: Vec::new() });
+        let members = Mutex::new(Members { held: false, narrow: None, queues: Vec::new() });
         Ok(Arc::new(Self { device: device.clone(), preemptor, members }))
     }
 
@@ -86,6 +89,7 @@ impl<D: Device> Group<D> {
         if members.held {
             queue.hold();
         }
+        queue.lane.lock().queue.narrow(members.narrow);
         members.queues.push(queue.clone());
     }
 
@@ -136,6 +140,11 @@ impl<D: Device> Group<D> {
         self.members.lock().held
     }
 
+    /// Whether the group runs beside real-time work.
+    pub(crate) fn is_narrow(&self) -> bool {
+        self.members.lock().narrow.is_some()
+    }
+
     /// Whether the device has confirmed that nothing of the group runs.
     pub fn is_settled(&self) -> bool {
         let members = self.members.lock();
@@ -181,6 +190,15 @@ impl<D: Device> Group<D> {
     ///
     /// As [`restore`](Self::restore).
     pub(crate) fn try_restore(&self) -> Result<bool> {
+        self.try_restore_as(None)
+    }
+
+    /// As [`try_restore`](Self::try_restore), with at most `width` blocks of each queue at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`restore`](Self::restore).
+    pub(crate) fn try_restore_as(&self, width: Option<u32>) -> Result<bool> {
         let mut members = self.members.lock();
         if !members.held {
             return Err(Error::State("restoring what is not preempted"));
@@ -190,6 +208,10 @@ impl<D: Device> Group<D> {
                 return Ok(false);
             }
             self.preemptor.reinstate()?; // before gates open, or launches would be no-ops
+        }
+        if members.narrow != width {
+            members.narrow = width;
+            members.queues.iter().for_each(|queue| queue.lane.lock().queue.narrow(width));
         }
         members.held = false;
         members.queues.iter().for_each(|queue| queue.release());

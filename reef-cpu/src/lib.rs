@@ -111,6 +111,7 @@ impl Device for Cpu {
             registers_per_unit: u32::MAX,
             shared_per_unit: u32::MAX,
             level: PreemptLevel::All,
+            features: Vec::new(),
         }
     }
 

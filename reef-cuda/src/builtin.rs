@@ -1,7 +1,8 @@
 //! Kernels that every CUDA device has: kernels/builtin.cu.
 
 use crate::driver::BACKEND;
-use crate::kernel::{Builds, Kernel};
+use crate::kernel::Kernel;
+use crate::module::Builds;
 use crate::stream::Function;
 use reef_core::{Error, Result};
 

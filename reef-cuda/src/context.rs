@@ -60,8 +60,7 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    pub(crate) fn open(ordinal: usize) -> Result<Self> {
-        let driver = Driver::get()?;
+    pub(crate) fn open(driver: &'static Driver, ordinal: usize) -> Result<Self> {
         let primary = Primary::retain(driver, find(driver, ordinal)?)?;
         primary.bind()?;
         let facts = Facts::read(driver, primary.device)?;

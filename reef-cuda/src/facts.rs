@@ -77,6 +77,21 @@ impl Facts {
     }
 }
 
+impl Facts {
+    /// What there is beyond the least that is needed, for people to read.
+    pub(crate) fn features(&self) -> Vec<String> {
+        let (major, minor) = self.capability;
+        let driver = format!("driver {}.{}", self.driver / 1000, self.driver % 1000 / 10);
+        let found = [
+            (self.stream_memory_ops, "stream memory operations"),
+            (self.pools, "memory pools"),
+            (self.green_contexts, "green contexts"),
+        ];
+        let found = found.into_iter().filter(|(there, _)| *there).map(|(_, name)| name.into());
+        [format!("sm_{major}{minor}"), driver, "graphs".into()].into_iter().chain(found).collect()
+    }
+}
+
 fn attribute_of(driver: &Driver, device: CUdevice, attribute: CUdevice_attribute) -> Result<u32> {
     let mut value = 0;
     // SAFETY: the pointer is valid for the call.

@@ -9,7 +9,7 @@ use crate::Cuda;
 use crate::driver::BACKEND;
 use crate::guarded::{Epoch, Guarded, launch_plain};
 use crate::own::{copy_launch, fill_launch};
-use crate::record::whole;
+use crate::record::{Record, whole};
 use crate::slots::Slot;
 use crate::stream::Stream;
 use cudarc::driver::sys::{CUgraph, CUgraphExec};
@@ -55,6 +55,12 @@ impl Graph {
     /// Blocks of all launches.
     pub(crate) fn blocks(&self) -> u32 {
         self.0.blocks
+    }
+
+    /// A record in which nothing has run.
+    pub(crate) fn all(&self) -> Record {
+        let first = self.launches()[0].blocks();
+        Record::of(self.blocks(), 0, vec![whole(first)], self.blocks() - first)
     }
 
     /// The graph for a queue that nobody stops.

@@ -1,11 +1,11 @@
-//! Kernels: functions of loaded modules, with or without a guard.
+//! Kernels: functions of loaded code, with or without a guard.
 
 use crate::context::Context;
 use crate::driver::BACKEND;
+use crate::module::{Builds, Code};
 use crate::stream::Function;
-use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
-use std::ffi::{CString, c_uint};
+use std::ffi::c_uint;
 use std::sync::Arc;
 
 /// `CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`
@@ -16,61 +16,6 @@ const REGISTERS: c_uint = 4;
 const DYNAMIC_SHARED: c_uint = 8;
 /// Shared memory that a block gets without asking.
 const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
-
-/// Code on the device.
-#[derive(Debug)]
-pub(crate) struct Module {
-    raw: CUmodule,
-    context: Arc<Context>,
-}
-
-// SAFETY: a handle that the driver lets any thread use.
-unsafe impl Send for Module {}
-// SAFETY: as above.
-unsafe impl Sync for Module {}
-
-impl Module {
-    /// Loads a CUBIN, a fatbin, or PTX that ends with a NUL.
-    pub(crate) fn load(context: &Arc<Context>, image: &[u8]) -> Result<Arc<Self>> {
-        context.bind()?;
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the image is complete, as far as its own headers tell.
-        unsafe { context.driver.cuModuleLoadData(&mut raw, image.as_ptr().cast()) }?;
-        Ok(Arc::new(Self { raw, context: context.clone() }))
-    }
-
-    pub(crate) fn function(&self, name: &str) -> Result<Function> {
-        let missing = || Error::NotFound(format!("{BACKEND}: no kernel {name:?} in this module"));
-        let text = CString::new(name).map_err(|_| missing())?;
-        let mut function = std::ptr::null_mut();
-        self.context.bind()?;
-        let driver = self.context.driver;
-        // SAFETY: the module is loaded, the name ends with a NUL.
-        match unsafe { (driver.cuModuleGetFunction)(&mut function, self.raw, text.as_ptr()) } {
-            NO_SUCH_NAME => Err(missing()),
-            code => driver.check("cuModuleGetFunction", code).map(|()| Function(function)),
-        }
-    }
-}
-
-/// `CUDA_ERROR_NOT_FOUND`
-const NO_SUCH_NAME: u32 = 500;
-
-impl Drop for Module {
-    fn drop(&mut self) {
-        if self.context.bind().is_ok() {
-            // SAFETY: loaded once; kernels keep it for as long as they are there.
-            let _ = unsafe { self.context.driver.cuModuleUnload(self.raw) };
-        }
-    }
-}
-
-/// Both builds of a source: see kernels/README.md.
-#[derive(Debug, Clone)]
-pub(crate) struct Builds {
-    pub(crate) plain: Arc<Module>,
-    pub(crate) guarded: Arc<Module>,
-}
 
 /// A kernel ready to launch.
 #[derive(Debug, Clone)]
@@ -89,14 +34,14 @@ struct Loaded {
     words: Option<usize>,
     registers: u32,
     static_shared: u32,
-    _modules: [Arc<Module>; 2],
+    _code: [Arc<Code>; 2],
 }
 
 impl Kernel {
     /// A kernel that nobody can stop midway: somebody else's, without a guard.
-    pub(crate) fn foreign(module: &Arc<Module>, name: &str) -> Result<Self> {
-        let plain = module.function(name)?;
-        Self::load(name, [module, module], plain, None, 0, &[])
+    pub(crate) fn foreign(code: &Arc<Code>, name: &str) -> Result<Self> {
+        let plain = code.function(name)?;
+        Self::load(name, [code, code], plain, None, 0, &[])
     }
 
     /// A preemptible kernel, with `shared` bytes of dynamic shared memory and a bound parameter.
@@ -113,13 +58,13 @@ impl Kernel {
 
     fn load(
         name: &str,
-        modules: [&Arc<Module>; 2],
+        modules: [&Arc<Code>; 2],
         plain: Function,
         guarded: Option<Function>,
         shared: u32,
         bound: &[u64],
     ) -> Result<Self> {
-        let context = &modules[0].context;
+        let context = modules[0].context();
         context.bind()?;
         for function in [Some(plain), guarded].into_iter().flatten() {
             reserve_shared(context, function, shared)?;
@@ -134,7 +79,7 @@ impl Kernel {
             words: count_parameters(context, plain).map(|count| count - own),
             registers: attribute(context, guarded.unwrap_or(plain), REGISTERS)?,
             static_shared: attribute(context, plain, STATIC_SHARED)?,
-            _modules: modules.map(Arc::clone),
+            _code: modules.map(Arc::clone),
         })))
     }
 

@@ -10,6 +10,8 @@ mod context;
 mod driver;
 mod event;
 mod facts;
+#[cfg(test)]
+mod fake;
 mod flag;
 mod graph;
 mod guard;
@@ -17,6 +19,7 @@ mod guarded;
 mod image;
 mod kernel;
 mod memory;
+mod module;
 mod nvrtc;
 mod operators;
 mod options;
@@ -35,6 +38,7 @@ pub use flag::Flag;
 pub use graph::Graph;
 pub use kernel::Kernel;
 pub use memory::Buffer;
+pub use module::Module;
 pub use options::Precision;
 pub use queue::Queue;
 pub use record::Record;
@@ -46,7 +50,7 @@ use driver::Driver;
 use facts::Facts;
 use guarded::Guarded;
 use image::Build;
-use kernel::{Builds, Module};
+use module::{Builds, Code};
 use options::Options;
 use progress::Progress;
 use reef_core::{Command, Device, DeviceInfo, Launch, PreemptLevel, Priority, Result};
@@ -97,6 +101,17 @@ impl Cuda {
         &self.0.clock
     }
 
+    fn open_with(driver: &'static Driver, ordinal: usize, options: Options) -> Result<Self> {
+        let context = Arc::new(Context::open(driver, ordinal)?);
+        let builtin = Builtin::load(&builds(&context, "builtin")?)?;
+        let writer = Writer { by_stream: context.facts.stream_memory_ops, store: builtin.store };
+        let never = Flag::new(&context, PreemptLevel::HostQueue, writer)?;
+        let clock = Arc::new(Clock::new());
+        let cuda = Self(Arc::new(Open { builtin, writer, clock, options, never, context }));
+        cuda.set_clock()?;
+        Ok(cuda)
+    }
+
     /// How networks are computed on this device.
     pub fn precision(&self) -> Precision {
         let own = if self.facts().capability >= (8, 0) { Precision::Tf32 } else { Precision::Fp32 };
@@ -123,7 +138,7 @@ impl Cuda {
 
 /// Both builds of a source that ships with the crate.
 fn builds(context: &Arc<Context>, name: &str) -> Result<Builds> {
-    let load = |build| Module::load(context, &image::find(name, build, context.facts.capability)?);
+    let load = |build| Code::load(context, &image::find(name, build, context.facts.capability)?);
     Ok(Builds { plain: load(Build::Plain)?, guarded: load(Build::Guarded)? })
 }
 
@@ -139,14 +154,7 @@ impl Device for Cuda {
 
     fn open(ordinal: usize, options: &str) -> Result<Self> {
         let options = Options::parse(options)?;
-        let context = Arc::new(Context::open(ordinal)?);
-        let builtin = Builtin::load(&builds(&context, "builtin")?)?;
-        let writer = Writer { by_stream: context.facts.stream_memory_ops, store: builtin.store };
-        let never = Flag::new(&context, PreemptLevel::HostQueue, writer)?;
-        let clock = Arc::new(Clock::new());
-        let cuda = Self(Arc::new(Open { builtin, writer, clock, options, never, context }));
-        cuda.set_clock()?;
-        Ok(cuda)
+        Self::open_with(Driver::get()?, ordinal, options)
     }
 
     fn info(&self) -> DeviceInfo {
@@ -159,6 +167,7 @@ impl Device for Cuda {
             registers_per_unit: facts.registers_per_unit,
             shared_per_unit: facts.shared_per_unit,
             level: PreemptLevel::All,
+            features: facts.features(),
         }
     }
 
@@ -190,6 +199,10 @@ impl Device for Cuda {
         buffer.address()
     }
 
+    fn beside(&self) -> Option<u32> {
+        self.0.options.beside.map(|blocks| blocks.unwrap_or(self.facts().units / 4))
+    }
+
     fn event(&self) -> Result<Event> {
         Event::new(self.context(), &self.0.clock)
     }
@@ -217,6 +230,7 @@ impl Device for Cuda {
             draining: None,
             pads: None,
             priority,
+            width: None,
             epoch_word: None,
             token: Arc::new(()),
             newest_event: None,

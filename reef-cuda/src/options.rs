@@ -30,13 +30,18 @@ pub(crate) struct Options {
     pub(crate) precision: Option<Precision>,
     /// Whether kernels are tuned for their shapes when a network is loaded; default yes (`tune=1`).
     pub(crate) tune: bool,
+    /// Best-effort blocks that run at a time beside real-time work, `beside=N`; `Some(None)`, the
+    /// default: a fourth of the multiprocessors. `None`, `beside=slices`: beside each real-time kernel
+    /// by itself.
+    pub(crate) beside: Option<Option<u32>>,
     /// `flag=stream|relay`; default stream.
     pub(crate) delivery: Delivery,
 }
 
 impl Options {
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let mut options = Self { precision: None, tune: true, delivery: Delivery::Stream };
+        let mut options =
+            Self { precision: None, tune: true, beside: Some(None), delivery: Delivery::Stream };
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             options.set(key, value)?;
@@ -52,11 +57,16 @@ impl Options {
             ("precision", _) => return Err(bad(key, "tf32, fp32 or fp16", value)),
             ("tune", "0" | "1") => self.tune = value == "1",
             ("tune", _) => return Err(bad(key, "0 or 1", value)),
+            ("beside", "slices") => self.beside = None,
+            ("beside", blocks) => match blocks.parse() {
+                Ok(n) if n > 0 => self.beside = Some(Some(n)),
+                _ => return Err(bad(key, "slices or a number of blocks", value)),
+            },
             ("flag", "stream") => self.delivery = Delivery::Stream,
             ("flag", "relay") => self.delivery = Delivery::Relay,
             ("flag", _) => return Err(bad(key, "stream or relay", value)),
             _ => {
-                let have = "(have: precision, tune, flag)";
+                let have = "(have: precision, tune, beside, flag)";
                 return Err(Error::Invalid(format!("{BACKEND}: unknown option {key:?} {have}")));
             }
         }
@@ -74,11 +84,24 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = Options::parse("precision=fp16&tune=0&flag=relay").unwrap();
-        let want =
-            Options { precision: Some(Precision::Fp16), tune: false, delivery: Delivery::Relay };
+        let options = Options::parse("precision=fp16&tune=0&beside=20&flag=relay").unwrap();
+        let want = Options {
+            precision: Some(Precision::Fp16),
+            tune: false,
+            beside: Some(Some(20)),
+            delivery: Delivery::Relay,
+        };
         assert_eq!(options, want);
-        for bad in ["precision=int8", "precision", "tune=2", "flag=pigeon", "units=2"] {
+        assert_eq!(Options::parse("beside=slices").unwrap().beside, None);
+        for bad in [
+            "beside=0",
+            "beside",
+            "precision=int8",
+            "precision",
+            "tune=2",
+            "flag=pigeon",
+            "units=2",
+        ] {
             assert!(Options::parse(bad).is_err(), "{bad}");
         }
     }

@@ -39,6 +39,8 @@ pub struct Queue {
     pub(crate) draining: Option<u32>,
     pub(crate) pads: Option<Pads>,
     pub(crate) priority: Priority,
+    /// Most blocks at a time.
+    pub(crate) width: Option<u32>,
     /// Holds the epoch of graphs.
     pub(crate) epoch_word: Option<DeviceWord>,
     /// Dropped with the queue, so that graphs know.
@@ -95,25 +97,29 @@ impl Queue {
         }
     }
 
-    /// Launches some blocks of a kernel, which is launch `node` of a command of `total` blocks.
+    /// Launches some blocks of a kernel, which is launch `node` of a command of `total` blocks; a narrow
+    /// queue launches them a few at a time.
     fn launch_segment(
         &mut self,
         (seq, node, total): (Seq, usize, u32),
         launch: &Launch<Cuda>,
-        segment: Segment,
+        segment: &Segment,
         record: Option<&Record>,
     ) -> Result<()> {
-        let slot = self.guarded.launch(&self.stream, launch, &segment, self.epoch())?;
-        let (seq, blocks, record) = (seq.0, segment.count, record.cloned());
-        let source = Source::Segment(segment);
-        self.in_flight.push_back(InFlight { seq, node, total, blocks, slot, source, record });
+        let seq = seq.0;
+        for part in segment.parts(self.width.unwrap_or(u32::MAX)) {
+            let slot = self.guarded.launch(&self.stream, launch, &part, self.epoch())?;
+            let (blocks, record) = (part.count, record.cloned());
+            let source = Source::Segment(part);
+            self.in_flight.push_back(InFlight { seq, node, total, blocks, slot, source, record });
+        }
         Ok(())
     }
 
     /// Launches all blocks of a kernel so that they can be stopped.
     fn launch_whole(&mut self, seq: Seq, launch: &Launch<Cuda>) -> Result<()> {
         let total = launch.blocks();
-        self.launch_segment((seq, 0, total), launch, whole(total), None)
+        self.launch_segment((seq, 0, total), launch, &whole(total), None)
     }
 
     /// Launches what is left of a kernel, which is launch `node` of a command of `total` blocks.
@@ -124,7 +130,7 @@ impl Queue {
         record: &Record,
     ) -> Result<()> {
         for segment in record.take() {
-            self.launch_segment(at, launch, segment, Some(record))?;
+            self.launch_segment(at, launch, &segment, Some(record))?;
         }
         Ok(())
     }
@@ -244,6 +250,9 @@ impl reef_core::Queue for Queue {
     fn launch_graph(&mut self, seq: Seq, graph: &Graph, resume: Option<&Record>) -> Result<()> {
         match resume {
             Some(record) => self.resume_graph(seq, graph, record)?,
+            None if self.width.is_some() => {
+                self.resume_graph(seq, graph, &graph.all())?; // launch by launch
+            }
             None if self.is_stoppable() => self.launch_guarded_graph(seq, graph)?,
             None => graph.plain(&self.cuda, &self.token, self.priority)?.launch(&self.stream)?,
         }
@@ -323,6 +332,10 @@ impl reef_core::Queue for Queue {
         self.settle().map(Some)
     }
 
+    fn narrow(&mut self, blocks: Option<u32>) {
+        self.width = blocks.filter(|_| self.is_stoppable());
+    }
+
     /// The device writes words that threads poll; it wakes nobody.
     fn wake(&mut self, _: Thread) -> bool {
         false
@@ -365,7 +378,7 @@ impl Queue {
             if node == first {
                 self.launch_rest(at, launch, record)?;
             } else {
-                self.launch_segment(at, launch, whole(launch.blocks()), None)?;
+                self.launch_segment(at, launch, &whole(launch.blocks()), None)?;
             }
         }
         Ok(())

@@ -14,6 +14,18 @@ pub(crate) struct Segment {
     pub(crate) count: u32,
 }
 
+impl Segment {
+    /// The same blocks, at most `most` of them in each part.
+    pub(crate) fn parts(&self, most: u32) -> impl Iterator<Item = Self> + '_ {
+        let starts = (0..self.count).step_by(most.max(1) as usize);
+        starts.map(move |start| Self {
+            list: self.list.clone(),
+            first: self.first + start,
+            count: most.min(self.count - start),
+        })
+    }
+}
+
 /// The blocks of one launch, or of a graph, that have not taken effect.
 #[derive(Debug, Clone)]
 pub struct Record(Arc<Mutex<Left>>);
@@ -131,6 +143,14 @@ impl reef_core::Record for Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_narrow_queue_runs_a_few_blocks_at_a_time() {
+        let segment = Segment { list: None, first: 5, count: 10 };
+        let parts: Vec<_> = segment.parts(4).map(|part| (part.first, part.count)).collect();
+        assert_eq!(parts, [(5, 4), (9, 4), (13, 2)]);
+        assert_eq!(segment.parts(u32::MAX).count(), 1);
+    }
 
     #[test]
     fn what_is_lent_remains_until_it_is_settled() {

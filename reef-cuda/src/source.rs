@@ -19,7 +19,6 @@ const NAME: &str = "kernel.cu";
 ///
 /// `Invalid` with the compiler's messages; `NotFound` without NVRTC; `Unsupported` if it is too new
 /// or too old for the device.
-#[expect(dead_code, reason = "a device has no call for users' sources yet")]
 pub(crate) fn compile_user(source: &str, capability: (u32, u32), build: Build) -> Result<Vec<u8>> {
     compile(source, capability, build, &Cache::of_user())
 }

@@ -128,6 +128,26 @@ impl<D: Operators> Network<D> {
         self.commands.clone()
     }
 
+    /// One whole [`inference`](Self::inference) in graphs of up to `most` commands, which cost the host
+    /// one launch each. A device without graphs gets the commands one by one.
+    ///
+    /// Real-time work wants one graph. Best-effort work wants short ones: what was launched when it is
+    /// preempted has to come to nothing, kernel by kernel.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn graphs(&self, most: usize) -> Result<Arc<[Command<D>]>> {
+        let graph = |commands: &[Command<D>]| self.device.graph(commands).map(Command::Graph);
+        if most <= 1 {
+            return Ok(self.commands.clone());
+        }
+        match self.commands.chunks(most).map(graph).collect() {
+            Err(reef_core::Error::Unsupported { .. }) => Ok(self.commands.clone()),
+            graphs => Ok(graphs?),
+        }
+    }
+
     /// Names of the launches, in order.
     pub fn step_names(&self) -> &[LaunchName] {
         &self.names

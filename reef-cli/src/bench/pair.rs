@@ -77,7 +77,7 @@ impl reef::Visit for Pair<'_> {
         let Networks { rt, be } = networks.profiled(&device)?;
         let be: Named<D> = be.into_iter().next().expect("one was asked for");
         let time = Duration::from_secs_f64(args.seconds);
-        let bench = Bench { device: &device, rt, be, time, window: args.choice.window };
+        let bench = Bench { device: &device, rt, be, time, choice: &args.choice };
         let rows = self.rows(&bench, &arrivals, &progress)?;
         progress.finish();
         report::show(args, &device, &rows)

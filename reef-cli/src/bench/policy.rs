@@ -1,6 +1,7 @@
 //! What is compared: schedulers, with the length of the best-effort hardware queues.
 
 use crate::Usage;
+use crate::clients::BE_GRAPH;
 use reef::scheduler::{self, Reef, Scheduler};
 use reef::{ClientConfig, Config, PreemptLevel};
 
@@ -10,6 +11,8 @@ pub(super) struct Policy {
     pub(super) scheduler: Box<dyn Scheduler>,
     /// Commands that the hardware has at once, if that is what makes it a policy.
     pub(super) window: Option<u64>,
+    /// Whether best-effort work runs beside real-time work.
+    pub(super) pads: bool,
     /// The level of preemption that it is named after.
     pub(super) level: Option<PreemptLevel>,
 }
@@ -18,14 +21,14 @@ impl Policy {
     /// One that [`scheduler::by_name`] knows.
     pub(super) fn named(name: &str) -> Self {
         let scheduler = scheduler::by_name(name).expect("a name from a list of ours");
-        Self { name: name.into(), scheduler, window: None, level: None }
+        Self { name: name.into(), scheduler, window: None, pads: false, level: None }
     }
 
     /// REEF as deep as `level`.
     pub(super) fn reef(level: PreemptLevel, pad: bool) -> Self {
         let reef = if pad { Reef::default() } else { Reef::without_padding() };
         let scheduler: Box<dyn Scheduler> = Box::new(reef.level(level));
-        Self { name: scheduler.name().into(), scheduler, window: None, level: None }
+        Self { name: scheduler.name().into(), scheduler, window: None, pads: pad, level: None }
     }
 
     /// Preemption at `level` without padding, under the name of the level.
@@ -56,12 +59,21 @@ pub(super) struct Choice {
     /// Hardware queue length of a best-effort network at other levels.
     #[arg(long, default_value_t = 4)]
     pub(super) window: u64,
+    /// Launches that a best-effort network hands over at once, where the device has graphs; 1: each by
+    /// itself, as always at level HostQueue.
+    #[arg(long, default_value_t = BE_GRAPH)]
+    pub(super) graph: usize,
     /// Only these schedulers, such as All,streams.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
 
 impl Choice {
+    /// Launches that a best-effort network hands over at once under this policy.
+    pub(super) fn graph(&self, policy: &Policy) -> usize {
+        if policy.window.is_some() { 1 } else { self.graph }
+    }
+
     /// Refuses lengths that no queue can have.
     pub(super) fn check(&self) -> Result<(), Usage> {
         check_windows("--windows", &self.windows)?;

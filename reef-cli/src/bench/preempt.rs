@@ -143,7 +143,7 @@ impl Preempt<'_> {
         if let Some(name) = self.args.network() {
             progress.begin(&format!("loading {name}"));
             let named = Loader::new(device, self.args.size).network(name, None)?;
-            loads.push(Load::network(device, named)?);
+            loads.push(Load::network(device, named, self.args.choice.graph)?);
         }
         if self.blocks.is_empty() {
             return Ok(loads);

@@ -1,6 +1,6 @@
 //! Runs the clients under a scheduler and notes what they experience.
 
-use crate::clients::closed_loop;
+use crate::clients::{BE_GRAPH, closed_loop};
 use crate::networks::{Named, Networks};
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
@@ -56,7 +56,7 @@ impl<'a, D: Operators> Bench<'a, D> {
         let mut bench = Self { device, rt, be, time, period: Duration::ZERO, spans: Vec::new() };
         let dispatcher = Dispatcher::start(device, Box::new(reef::scheduler::Reef::default()))?;
         let mut client = dispatcher.real_time()?;
-        let task = Task::new(bench.rt.network.inference())?;
+        let task = Task::new(bench.rt.network.graphs(usize::MAX)?)?;
         let mut alone = (0..WARM_UP)
             .map(|_| client.run(&task).map(|timing| timing.total))
             .collect::<Result<Vec<_>, _>>()?;
@@ -80,7 +80,10 @@ impl<'a, D: Operators> Bench<'a, D> {
                 .be
                 .iter()
                 .map(|named| {
-                    scope.spawn(|| closed_loop(&dispatcher, config, &named.network, &stop))
+                    scope.spawn(|| {
+                        let commands = named.network.graphs(BE_GRAPH)?;
+                        closed_loop(&dispatcher, config, &commands, &stop)
+                    })
                 })
                 .collect();
             let timings = if rt {
@@ -114,7 +117,7 @@ fn real_time<D: Operators>(
     time: Duration,
     near_end: impl Fn(),
 ) -> Result<Vec<Timing>> {
-    let task = Task::new(named.network.inference())?;
+    let task = Task::new(named.network.graphs(usize::MAX)?)?;
     let begin = Instant::now();
     let mut timings = Vec::new();
     let mut next = begin;

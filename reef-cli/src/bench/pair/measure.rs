@@ -2,15 +2,16 @@
 
 use super::arrivals::{Arrivals, poisson};
 use super::{BE_ALONE, RT_ALONE};
-use crate::bench::policy::Policy;
+use crate::bench::policy::{Choice, Policy};
 use crate::bench::time::{histogram, note, wait_until};
 use crate::clients::closed_loop;
 use crate::networks::Named;
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
-use reef::{Device, Dispatcher, Error, RtClient, Stats, Task, Ticket};
+use reef::{Command, Device, Dispatcher, Error, RtClient, Stats, Task, Ticket};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -26,8 +27,8 @@ pub(super) struct Bench<'a, D: Operators> {
     pub(super) rt: Named<D>,
     pub(super) be: Named<D>,
     pub(super) time: Duration,
-    /// For policies that leave it open.
-    pub(super) window: u64,
+    /// What policies leave open.
+    pub(super) choice: &'a Choice,
 }
 
 /// What real-time requests experienced.
@@ -84,16 +85,18 @@ impl<D: Operators> Bench<'_, D> {
     }
 
     fn measure(&self, arrivals: Option<&Arrivals>, policy: Policy, be: bool) -> Result<Row> {
-        let config = policy.client(self.window);
+        let be_commands = self.be.network.graphs(self.choice.graph(&policy))?;
+        let task = Task::new(self.rt_commands(&policy)?)?;
+        let config = policy.client(self.choice.window);
         let dispatcher = Dispatcher::start(self.device, policy.scheduler)?;
         let stop = AtomicBool::new(false);
         let (requests, be_rate) = thread::scope(|scope| {
-            let run = || closed_loop(&dispatcher, config, &self.be.network, &stop);
+            let run = || closed_loop(&dispatcher, config, &be_commands, &stop);
             let client = be.then(|| scope.spawn(run));
             let requests = dispatcher
                 .real_time()
                 .map_err(Into::into)
-                .and_then(|client| self.requests(client, arrivals));
+                .and_then(|client| self.requests(client, &task, arrivals));
             stop.store(true, Ordering::Release);
             let joined = client.map(|client| client.join());
             let rate =
@@ -113,13 +116,23 @@ impl<D: Operators> Bench<'_, D> {
         })
     }
 
-    fn requests(&self, client: RtClient<D>, arrivals: Option<&Arrivals>) -> Result<Requests> {
-        let task = Task::new(self.rt.network.inference())?;
+    /// One graph; kernel by kernel where best-effort blocks are put beside each.
+    fn rt_commands(&self, policy: &Policy) -> Result<Arc<[Command<D>]>> {
+        let one_by_one = policy.pads && self.device.beside().is_none();
+        Ok(self.rt.network.graphs(if one_by_one { 1 } else { usize::MAX })?)
+    }
+
+    fn requests(
+        &self,
+        client: RtClient<D>,
+        task: &Task<D>,
+        arrivals: Option<&Arrivals>,
+    ) -> Result<Requests> {
         match arrivals {
             Some(&Arrivals::Random { rate, seed }) => {
-                open_loop(self.device, client, &task, &poisson(rate, seed, self.time), self.time)
+                open_loop(self.device, client, task, &poisson(rate, seed, self.time), self.time)
             }
-            Some(Arrivals::Closed) => back_to_back(self.device, client, &task, self.time),
+            Some(Arrivals::Closed) => back_to_back(self.device, client, task, self.time),
             None => {
                 thread::sleep(self.time);
                 Ok(Requests::default())

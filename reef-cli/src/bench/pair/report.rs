@@ -68,6 +68,7 @@ pub(super) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.rt, "be": args.be, "seconds": args.seconds, "seed": args.common.seed,
         "window": args.choice.window,
+        "graph": args.choice.graph,
     });
     Results { bench: "pair", facts, columns: &COLUMNS, rows }
 }

@@ -56,9 +56,13 @@ impl<D: Operators> Load<D> {
     }
 
     /// Inferences of a network; what the first one gives is what all must give.
-    pub(super) fn network(device: &D, Named { name, network }: Named<D>) -> Result<Self> {
+    pub(super) fn network(
+        device: &D,
+        Named { name, network }: Named<D>,
+        graph: usize,
+    ) -> Result<Self> {
         let dispatcher = Dispatcher::start(device, Box::new(Streams))?;
-        let inference = network.inference();
+        let inference = network.graphs(graph)?;
         dispatcher.best_effort(ClientConfig::default())?.run(&inference)?;
         let want = network.staged_output()?;
         let launches: Vec<_> = network.launches().cloned().collect();

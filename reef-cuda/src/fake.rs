@@ -1,0 +1,299 @@
+//! A driver made of functions in this file, for tests of what no real one does when asked: a symbol that
+//! is missing, a code at will, work that never ends.
+
+use crate::Cuda;
+use crate::driver::Driver;
+use crate::options::Options;
+use parking_lot::{Mutex, MutexGuard};
+use reef_core::Result;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// What `cuLaunchKernel`, `cuStreamQuery` and `cuMemAllocAsync` answer from now on.
+static LAUNCH: AtomicU32 = AtomicU32::new(0);
+static QUERY: AtomicU32 = AtomicU32::new(0);
+static ALLOC: AtomicU32 = AtomicU32::new(0);
+/// Words that streams were asked to write.
+static WRITES: AtomicU32 = AtomicU32::new(0);
+/// 1: stamps, and words that streams write, don't arrive.
+static SLOW: AtomicU32 = AtomicU32::new(0);
+
+/// The right to choose the answers above; tests take turns.
+struct Answers {
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Answers {
+    fn take() -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        Self { _turn: TURN.lock() }
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        for answer in [&LAUNCH, &QUERY, &ALLOC, &SLOW] {
+            answer.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+extern "C" fn fine() -> u32 {
+    0
+}
+
+extern "C" fn one(value: *mut c_int) -> u32 {
+    // SAFETY: the driver's callers give a valid pointer.
+    unsafe { *value = 1 };
+    0
+}
+
+extern "C" fn version(value: *mut c_int) -> u32 {
+    // SAFETY: as above.
+    unsafe { *value = 12040 };
+    0
+}
+
+extern "C" fn attribute(value: *mut c_int, attribute: c_uint, _: c_int) -> u32 {
+    // SAFETY: as above.
+    unsafe {
+        *value = match attribute {
+            75 => 9,
+            76 => 0,
+            115 => 1, // memory pools
+            _ => 132,
+        };
+    }
+    0
+}
+
+extern "C" fn handle(handle: *mut *mut c_void) -> u32 {
+    // SAFETY: as above. Nobody follows the handle.
+    unsafe { *handle = std::ptr::dangling_mut::<u64>().cast() };
+    0
+}
+
+extern "C" fn graph(_: *mut c_void, handle_: *mut *mut c_void) -> u32 {
+    handle(handle_)
+}
+
+extern "C" fn name(code: u32, name: *mut *const c_char) -> u32 {
+    let known = match code {
+        1 => c"CUDA_ERROR_INVALID_VALUE",
+        700 => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+        719 => c"CUDA_ERROR_LAUNCH_FAILED",
+        _ => return 1,
+    };
+    // SAFETY: as above.
+    unsafe { *name = known.as_ptr() };
+    0
+}
+
+extern "C" fn alloc(memory: *mut u64, bytes: usize) -> u32 {
+    static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
+    // SAFETY: as above. Nobody follows the address.
+    unsafe { *memory = NEXT.fetch_add(bytes.next_multiple_of(256) as u64, Ordering::Relaxed) };
+    0
+}
+
+extern "C" fn alloc_async(memory: *mut u64, bytes: usize, _: *mut c_void) -> u32 {
+    match ALLOC.load(Ordering::Relaxed) {
+        0 => alloc(memory, bytes),
+        code => code,
+    }
+}
+
+extern "C" fn alloc_host(memory: *mut *mut c_void, bytes: usize, _: c_uint) -> u32 {
+    let words = vec![0u64; bytes.div_ceil(8)].leak();
+    // SAFETY: as above.
+    unsafe { *memory = words.as_mut_ptr().cast() };
+    0
+}
+
+extern "C" fn device_of(device: *mut u64, host: *mut c_void, _: c_uint) -> u32 {
+    // SAFETY: as above.
+    unsafe { *device = host as u64 };
+    0
+}
+
+/// Runs at once what writes to the host: the kernel `stamp`, by its parameters.
+#[allow(clippy::too_many_arguments)]
+extern "C" fn launch(
+    _: *mut c_void,
+    _: u32,
+    _: u32,
+    _: u32,
+    threads: u32,
+    _: u32,
+    _: u32,
+    _: u32,
+    _: *mut c_void,
+    params: *mut *mut u64,
+    _: *mut c_void,
+) -> u32 {
+    let code = LAUNCH.load(Ordering::Relaxed);
+    if code == 0 && threads == 1 && SLOW.load(Ordering::Relaxed) == 0 {
+        // SAFETY: of the kernels that the backend launches with one thread, only `stamp` has three
+        // parameters, and no test here has the driver lack stream writes; so these are its addresses,
+        // both the host's.
+        unsafe {
+            *(**params as *mut u64) = 1;
+            *(**params.add(1) as *mut u32) = **params.add(2) as u32;
+        }
+    }
+    code
+}
+
+extern "C" fn query(_: *mut c_void) -> u32 {
+    QUERY.load(Ordering::Relaxed)
+}
+
+extern "C" fn write_word(_: *mut c_void, address: u64, value: u32, _: c_uint) -> u32 {
+    WRITES.fetch_add(1, Ordering::Relaxed);
+    if SLOW.load(Ordering::Relaxed) == 0 && !(1 << 40..1 << 44).contains(&address) {
+        // SAFETY: an address outside the range of `alloc` is one of `alloc_host`.
+        unsafe { *(address as *mut u32) = value };
+    }
+    0
+}
+
+fn symbol(name_: &str) -> *mut c_void {
+    match name_ {
+        "cuDeviceGetCount" => one as *mut c_void,
+        "cuDriverGetVersion" => version as *mut c_void,
+        "cuGetErrorName" => name as *mut c_void,
+        "cuDeviceGetAttribute" => attribute as *mut c_void,
+        "cuModuleLoadData"
+        | "cuModuleGetFunction"
+        | "cuStreamCreateWithPriority"
+        | "cuDevicePrimaryCtxRetain"
+        | "cuGraphInstantiateWithFlags" => handle as *mut c_void,
+        "cuStreamEndCapture" => graph as *mut c_void,
+        "cuMemAlloc_v2" => alloc as *mut c_void,
+        "cuMemAllocAsync" => alloc_async as *mut c_void,
+        "cuMemHostAlloc" => alloc_host as *mut c_void,
+        "cuMemHostGetDevicePointer_v2" => device_of as *mut c_void,
+        "cuLaunchKernel" => launch as *mut c_void,
+        "cuStreamQuery" => query as *mut c_void,
+        "cuStreamWriteValue32_v2" => write_word as *mut c_void,
+        "cuFuncGetParamInfo" => std::ptr::null_mut(),
+        _ => fine as *mut c_void,
+    }
+}
+
+/// A driver without the functions named in `missing`.
+fn driver(missing: &[&str]) -> Result<&'static Driver> {
+    let find =
+        |name: &str| if missing.contains(&name) { std::ptr::null_mut() } else { symbol(name) };
+    // SAFETY: the functions above take the parameters of cuda.h, or fewer, which this platform's calls
+    // allow.
+    let driver = unsafe { Driver::resolve(find) }?;
+    Ok(Box::leak(Box::new(driver)))
+}
+
+/// Its device.
+fn device() -> Cuda {
+    Cuda::open_with(driver(&[]).unwrap(), 0, Options::parse("").unwrap()).unwrap()
+}
+
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use reef_core::{Args, Device, Error, Launch, PreemptLevel, Preemptor, Priority, Queue, Seq};
+
+    /// One kernel of one block.
+    fn kernel(device: &Cuda) -> Launch<Cuda> {
+        let append = device.kernel("append").unwrap();
+        // SAFETY: nothing runs.
+        unsafe { Launch::new(append, [1; 3], [32, 1, 1], Args::new(&[0; 3])) }
+    }
+
+    #[test]
+    fn a_driver_that_is_too_old_is_named_by_what_it_lacks() {
+        let error = driver(&["cuGraphUpload"]).unwrap_err();
+        assert!(
+            matches!(&error, Error::NotFound(text) if text.contains("cuGraphUpload")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_is_newer_than_the_oldest_driver_may_be_missing() {
+        let _answers = Answers::take();
+        let old = driver(&["cuMemAllocAsync", "cuGreenCtxCreate"]).unwrap();
+        let device = Cuda::open_with(old, 0, Options::parse("").unwrap()).unwrap();
+        let features = device.info().features;
+        assert!(features.contains(&"driver 12.4".into()), "{features:?}");
+        assert!(!features.contains(&"memory pools".into()), "{features:?}");
+        assert!(!features.contains(&"green contexts".into()), "{features:?}");
+        device.alloc(64).unwrap();
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_an_error() {
+        let error = Cuda::open_with(driver(&[]).unwrap(), 1, Options::parse("").unwrap());
+        assert_eq!(error.unwrap_err(), Error::NotFound("no device cuda:1 (1 found)".into()));
+    }
+
+    #[test]
+    fn codes_become_kinds_of_errors() {
+        let _answers = Answers::take();
+        let device = device();
+        let mut queue = device.queue(Priority::RealTime, None).unwrap();
+        let launch = kernel(&device);
+        let mut answer = |code| {
+            LAUNCH.store(code, Ordering::Relaxed);
+            let error = queue.launch(Seq(0), &launch, None).unwrap_err();
+            LAUNCH.store(0, Ordering::Relaxed);
+            error.to_string()
+        };
+        let lost = "cuda: device lost: cuLaunchKernel: CUDA_ERROR_LAUNCH_FAILED (code 719)";
+        assert_eq!(answer(719), lost);
+        assert_eq!(answer(1), "cuda: cuLaunchKernel: CUDA_ERROR_INVALID_VALUE (code 1)");
+        assert_eq!(answer(4242), "cuda: cuLaunchKernel: unknown (code 4242)");
+        ALLOC.store(2, Ordering::Relaxed);
+        let error = device.alloc(12345).unwrap_err();
+        ALLOC.store(0, Ordering::Relaxed);
+        assert_eq!(error, Error::OutOfMemory { backend: "cuda", asked: 12345 });
+    }
+
+    #[test]
+    fn a_device_that_falls_silent_is_asked_about() {
+        let _answers = Answers::take();
+        let device = device();
+        let mut queue = device.queue(Priority::BestEffort, None).unwrap();
+        SLOW.store(1, Ordering::Relaxed);
+        queue.launch(Seq(0), &kernel(&device), None).unwrap();
+        QUERY.store(600, Ordering::Relaxed); // not ready
+        let looks = (0..100_000).map(|_| queue.completed().unwrap()).filter(|&seq| seq > Seq(0));
+        assert_eq!(looks.count(), 0, "nothing has completed");
+        QUERY.store(700, Ordering::Relaxed);
+        let error = (0..100_000).find_map(|_| queue.completed().err());
+        assert!(matches!(error, Some(Error::DeviceLost { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn one_mark_serves_all_that_was_launched() {
+        let _answers = Answers::take();
+        let device = device();
+        let mut queue = device.queue(Priority::BestEffort, None).unwrap();
+        let before = WRITES.load(Ordering::Relaxed);
+        for seq in 0..5 {
+            queue.launch(Seq(seq), &kernel(&device), None).unwrap();
+        }
+        assert_eq!(queue.completed().unwrap(), Seq(5));
+        assert_eq!(WRITES.load(Ordering::Relaxed) - before, 1);
+    }
+
+    #[test]
+    fn while_evicted_the_end_of_a_launch_means_nothing() {
+        let _answers = Answers::take();
+        let device = device();
+        let flag = device.preemptor(PreemptLevel::All).unwrap();
+        let mut queue = device.queue(Priority::BestEffort, Some(&flag)).unwrap();
+        queue.launch(Seq(0), &kernel(&device), None).unwrap();
+        flag.evict().unwrap();
+        assert_eq!(queue.completed().unwrap(), Seq(0), "it may have been void");
+        assert!(queue.try_drain().unwrap().is_none(), "the report is not there");
+    }
+}

@@ -1,0 +1,114 @@
+//! Kernels that users bring.
+
+use reef_core::{
+    Args, Command, Config, Device, Error, Launch, PreemptLevel, Queue, Seq, VirtualQueue,
+};
+use reef_cuda::{Cuda, Kernel};
+
+/// Adds its second parameter, 4 bytes, to the word at its first; for any GPU since 2014.
+const PTX: &str = "//
+.version 6.0
+.target sm_50
+.address_size 64
+.visible .entry bump(.param .u64 word, .param .u32 by)
+{
+    .reg .u64 %rd<3>;
+    .reg .u32 %r<4>;
+    ld.param.u64 %rd1, [word];
+    ld.param.u32 %r1, [by];
+    ld.global.u32 %r2, [%rd1];
+    add.u32 %r3, %r1, %r2;
+    st.global.u32 [%rd1], %r3;
+    ret;
+}
+";
+
+const PREEMPTIBLE: &str = r#"
+#include "reef.h"
+extern "C" __global__ void scale(reef::Guard guard, float *data, unsigned factor) {
+    REEF_CLAIM(block, guard);
+    unsigned at = block.index * blockDim.x + threadIdx.x;
+    float value = data[at] * factor;
+    REEF_LOOK(block);
+    data[at] = value;
+}
+"#;
+
+fn open() -> Option<Cuda> {
+    match Cuda::open(0, "") {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+fn launch(kernel: &Kernel, blocks: u32, words: &[u64]) -> Launch<Cuda> {
+    // SAFETY: the tests below pass what the sources above take.
+    unsafe { Launch::new(kernel.clone(), [blocks, 1, 1], [32, 1, 1], Args::new(words)) }
+}
+
+/// Runs commands on a queue at a level.
+fn run(device: &Cuda, level: PreemptLevel, commands: &[Command<Cuda>]) -> Result<(), Error> {
+    let config = Config { level, ..Config::default() };
+    let (mut submitter, queue) = VirtualQueue::enable(device, config)?;
+    for command in commands {
+        submitter.submit_blocking(command.clone())?;
+    }
+    queue.finish()
+}
+
+#[test]
+fn kernels_without_a_guard_are_stopped_between_launches_only() {
+    let Some(device) = open() else { return };
+    let module = device.load(PTX.as_bytes()).unwrap();
+    let bump = module.kernel("bump").unwrap();
+    let word = device.alloc(4).unwrap();
+    let command = Command::Launch(launch(&bump, 1, &[device.address(&word), 5]));
+    let commands = vec![command; 20];
+    run(&device, PreemptLevel::HostQueue, &commands).unwrap();
+    let mut bytes = [0; 4];
+    device.read(&word, 0, &mut bytes).unwrap();
+    assert_eq!(u32::from_ne_bytes(bytes), 100);
+    for level in [PreemptLevel::DeviceQueue, PreemptLevel::All] {
+        let error = run(&device, level, &commands).unwrap_err();
+        assert!(matches!(error, Error::Level { .. }), "{error}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_module_is_said() {
+    let Some(device) = open() else { return };
+    let module = device.load(PTX.as_bytes()).unwrap();
+    assert!(matches!(module.kernel("jump"), Err(Error::NotFound(_))));
+    assert!(matches!(device.load(b"GIF89a"), Err(Error::Invalid(_))));
+    assert!(device.load(b".version 6.0\nnonsense").is_err());
+    let bump = module.kernel("bump").unwrap();
+    let mut queue = device.queue(reef_core::Priority::BestEffort, None).unwrap();
+    match queue.launch(Seq(0), &launch(&bump, 1, &[0, 0, 0]), None) {
+        Err(Error::Invalid(text)) => assert!(text.contains("takes 2 arguments, got 3"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_source_with_a_guard_runs_at_every_level() {
+    let Some(device) = open() else { return };
+    let module = match device.compile(PREEMPTIBLE) {
+        Ok(module) => module,
+        Err(Error::NotFound(why)) => return eprintln!("skipped: {why}"),
+        Err(other) => panic!("{other}"),
+    };
+    let scale = module.kernel("scale").unwrap();
+    let data = device.alloc(4 * 32 * 10).unwrap();
+    for level in PreemptLevel::EACH {
+        device.write(&data, 0, &1f32.to_ne_bytes().repeat(320)).unwrap();
+        let command = Command::Launch(launch(&scale, 10, &[device.address(&data), 3]));
+        run(&device, level, &[command.clone(), command]).unwrap();
+        let mut bytes = vec![0; 1280];
+        device.read(&data, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, 9f32.to_ne_bytes().repeat(320), "level {level}");
+    }
+    assert!(matches!(device.compile("nonsense"), Err(Error::Invalid(_))));
+}
