@@ -228,6 +228,7 @@ template <class Tile> __device__ __forceinline__ void convolve(const reef::Guard
     u32 fetched = begin;
     for (int stage = 0; stage < STAGES - 1; stage++) {
         if (fetched < end) gather.next(memory + stage * STAGE_BYTES), fetched++;
+        if (stage == 0) block.fetch();
         end_copies();
     }
     Tile sums;

@@ -11,7 +11,7 @@
 // A convolution with this tile of pixels and outputs, warps, and slabs under way.
 // `TILES` in operators/tiles.rs has the same list.
 #define CONV(name, ...)                                                                       \
-    extern "C" __global__ void __launch_bounds__(__VA_ARGS__::THREADS, 1)                       \
+    extern "C" __global__ void __launch_bounds__(__VA_ARGS__::THREADS, 2)                      \
         name(reef::Guard guard, Conv conv) {                                                  \
         convolve<__VA_ARGS__>(guard, conv);                                                   \
     }
@@ -26,7 +26,6 @@
 CONV_WARPS(32, 32, 1, 1, 4, 4)
 CONV_WARPS(64, 32, 2, 1, 4, 4)
 CONV_WARPS(64, 64, 2, 2, 2, 3)
-CONV_WARPS(128, 64, 4, 2, 1, 2)
 #endif
 CONV_THREADS(32, 32)
 CONV_THREADS(64, 64)
@@ -76,6 +75,7 @@ template <class Element> __device__ __forceinline__ void map_any(const reef::Gua
 // The same, four channels at a time, both tensors native.
 template <class Element> __device__ __forceinline__ void map_fours(const reef::Guard &guard, const Map &map) {
     reef::Block block(guard, reef::LINE);
+    block.fetch();
     bool claimed = false;
     for (u32 i = block.index * blockDim.x + threadIdx.x;; i += map.blocks * blockDim.x) {
         float4 value = make_float4(0, 0, 0, 0);
@@ -131,6 +131,7 @@ template <class Element> __device__ __forceinline__ void multiply(const reef::Gu
     reef::Block block(guard, reef::LINE);
     u32 k = (block.index * blockDim.x + threadIdx.x) / 32;
     const Element *weight = (const Element *)linear.weights + (u64)min(k, linear.outputs - 1) * ((linear.inputs + 3) & ~3u);
+    block.fetch();
     float sum = dot(linear, weight, 0);
     if (!block.arrive() || k >= linear.outputs) return;
     float bias = linear.bias[k];

@@ -47,36 +47,41 @@ struct Four {
     static constexpr u32 CHANNELS = 4;
 };
 
-template <class Element, class Lanes> __device__ inline Lanes pool_window(const Pool &pool, u32 n, u32 row, u32 column, u32 c) {
-    const float LEAST = -__int_as_float(0x7f800000);
-    Lanes result(pool.average ? 0 : LEAST);
-#pragma unroll 3
-    for (u32 i = 0; i < pool.window_height; i++)
-#pragma unroll 3
-        for (u32 j = 0; j < pool.window_width; j++) {
-            u32 y = row * pool.stride_down + i - pool.pad_up, x = column * pool.stride_right + j - pool.pad_left;
-            bool inside = y < pool.input.height && x < pool.input.width;
-            Lanes value(pool.average ? 0 : LEAST);
-            if (inside) value = Lanes::template load<Element>(pool.input, pool.input.at(n, y, x, c));
+// A window of SIZE x SIZE, or of any size if that is 0. Loads outside go to the nearest pixel and are
+// not counted, so that all of a known size are under way at once.
+template <class Element, class Lanes, int SIZE>
+__device__ inline Lanes pool_window(const Pool &pool, u32 n, u32 row, u32 column, u32 c) {
+    const float NONE = pool.average ? 0 : -__int_as_float(0x7f800000);
+    const int rows = SIZE ? SIZE : pool.window_height, columns = SIZE ? SIZE : pool.window_width;
+    const int top = (int)(row * pool.stride_down) - (int)pool.pad_up;
+    const int left = (int)(column * pool.stride_right) - (int)pool.pad_left;
+    const int height = pool.input.height, width = pool.input.width;
+    Lanes result(NONE);
+#pragma unroll
+    for (int i = 0; i < rows; i++)
+#pragma unroll
+        for (int j = 0; j < columns; j++) {
+            int y = min(max(top + i, 0), height - 1), x = min(max(left + j, 0), width - 1);
+            Lanes value = Lanes::template load<Element>(pool.input, pool.input.at(n, y, x, c));
+            if (y != top + i || x != left + j) value = Lanes(NONE);
             pool.average ? result.add(value) : result.raise(value);
         }
     if (pool.average) result.times(pool.scale);
     return result;
 }
 
-// Any window.
-template <class Element, class Lanes> __device__ __forceinline__ void pool_windows(const reef::Guard &guard, const Pool &pool) {
+template <class Element, class Lanes, int SIZE> __device__ inline void pool_all(const reef::Guard &guard, const Pool &pool) {
     reef::Block block(guard, reef::LINE);
-    u64 step = (u64)pool.blocks * blockDim.x;
+    block.fetch();
     bool claimed = false;
-    for (u64 i = (u64)block.index * blockDim.x + threadIdx.x;; i += step) {
-        Lanes result(0);
+    for (u64 i = (u64)block.index * blockDim.x + threadIdx.x;; i += (u64)pool.blocks * blockDim.x) {
+        Lanes result(0.0f);
         u64 at = 0;
         if (i < pool.count) {
             u32 pixel = i / pool.channels, c = (u32)(i - (u64)pixel * pool.channels) * Lanes::CHANNELS;
             u32 line = pixel / pool.output.width, column = pixel - line * pool.output.width;
             u32 n = line / pool.output.height, row = line - n * pool.output.height;
-            result = pool_window<Element, Lanes>(pool, n, row, column, c);
+            result = pool_window<Element, Lanes, SIZE>(pool, n, row, column, c);
             at = pool.output.at(n, row, column, c);
         }
         if (!claimed && !block.arrive()) return;
@@ -86,10 +91,19 @@ template <class Element, class Lanes> __device__ __forceinline__ void pool_windo
     }
 }
 
+// Any window.
+template <class Element, class Lanes> __device__ __forceinline__ void pool_windows(const reef::Guard &guard, const Pool &pool) {
+    if (Lanes::CHANNELS == 4 && pool.window_height == 3 && pool.window_width == 3)
+        pool_all<Element, Lanes, 3>(guard, pool);
+    else
+        pool_all<Element, Lanes, 0>(guard, pool);
+}
+
 // The mean of whole pictures: 8 x 4 channels of one picture a block, its pixels over 32 threads.
 template <class Element> __device__ __forceinline__ void pool_picture(const reef::Guard &guard, const Pool &pool) {
     __shared__ float4 sums[32][8];
     reef::Block block(guard, reef::LINE);
+    block.fetch();
     u32 groups = (pool.channels + 7) / 8, n = block.index / groups;
     u32 lane = threadIdx.x % 8, c = (block.index - n * groups) * 8 + lane;
     u32 pixels = pool.input.height * pool.input.width;

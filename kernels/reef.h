@@ -74,11 +74,13 @@ class Block {
         look();
     }
 
-    // For short kernels whose grid and blocks have one dimension. The first look is an asynchronous
-    // copy, which the compiler can't move to where somebody waits for it. Its verdict is `arrive`, or
-    // `evicted` behind a wait for the copies issued so far (the next group of cp.async) and a barrier.
-    __device__ Block(const Guard &g, Line) : Block(g, threadIdx.x == 0, blockIdx.x) {
-        x = index;
+    // For short kernels whose grid and blocks have one dimension. They look once, by `fetch`.
+    __device__ Block(const Guard &g, Line) : Block(g, threadIdx.x == 0, blockIdx.x) { x = index; }
+
+    // Issues the first look as an asynchronous copy, which the compiler can't move to where somebody
+    // waits for it. Its verdict is `arrive`, or `evicted` behind a wait for the copies issued so far
+    // (it belongs to the next group of cp.async) and a barrier.
+    __device__ __forceinline__ void fetch() {
         if (first) copy_words();
     }
 
@@ -198,6 +200,7 @@ class Block {
     __device__ explicit Block(const Guard &)
         : index(linear_block()), x(blockIdx.x), y(blockIdx.y), z(blockIdx.z) {}
     __device__ Block(const Guard &g, Line) : Block(g) {}
+    __device__ void fetch() {}
     __device__ bool arrive() { return true; }
     __device__ bool evicted() { return false; }
     __device__ bool claim() { return true; }
