@@ -53,6 +53,9 @@ __device__ inline u32 linear_block() {
     return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
 }
 
+// Says that a grid and its blocks have one dimension.
+enum Line { LINE };
+
 #if REEF_GUARDED
 
 // A claimed block. Loads are volatile so that they reach the device's memory: within a kernel that
@@ -63,16 +66,41 @@ class Block {
     u32 x, y, z;
 
     // Issues the first look at the flag; its answer is taken in `claim` or by the first `post`.
-    __device__ explicit Block(const Guard &g) : guard(g), entering(true), turn(0), seen(0), epoch(0) {
-        u32 entry = g.first + linear_block();
-        if (g.list_in) entry = g.list_in[linear_block()];
-        index = entry & INDEX_MASK;
-        stops = entry >> STOPS_SHIFT;
+    __device__ explicit Block(const Guard &g) : Block(g, is_first_thread(), linear_block()) {
         x = index % g.grid[0];
         y = index / g.grid[0] % g.grid[1];
         z = index / g.grid[0] / g.grid[1];
-        if (is_first_thread()) epoch = g.epoch_word ? *(volatile const u32 *)g.epoch_word : g.epoch;
+        if (first && g.epoch_word) epoch = *(volatile const u32 *)g.epoch_word;
         look();
+    }
+
+    // For short kernels whose grid and blocks have one dimension. They look once, by `fetch`.
+    __device__ Block(const Guard &g, Line) : Block(g, threadIdx.x == 0, blockIdx.x) { x = index; }
+
+    // Issues the first look as an asynchronous copy, which the compiler can't move to where somebody
+    // waits for it. Its verdict is `arrive`, or `evicted` behind a wait for the copies issued so far
+    // (it belongs to the next group of cp.async) and a barrier.
+    __device__ __forceinline__ void fetch() {
+        if (first) copy_words();
+    }
+
+    // Waits for all asynchronous copies. `false`: return.
+    __device__ __forceinline__ bool arrive() {
+#if __CUDA_ARCH__ >= 800
+        asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+        __syncthreads();
+        return !evicted();
+    }
+
+    // Gives the block back if the first look says so.
+    __device__ __forceinline__ bool evicted() {
+        volatile const u32 *words = copies();
+        if (guard.epoch_word) epoch = words[EPOCH];
+        bool stops_now = (int)(epoch - words[LIVE]) < 0;
+        if (stops_now && first) give_back();
+        entering = false;
+        return stops_now;
     }
 
     // Takes the verdict at entry, with a barrier. `false`: return.
@@ -95,27 +123,59 @@ class Block {
 
     // Issues the load.
     __device__ void look() {
-        if (is_first_thread()) seen = *(volatile const u32 *)guard.live;
+        if (first) seen = *(volatile const u32 *)guard.live;
     }
 
     // Writes down what was seen. Between this and `stop` there must be one barrier.
     __device__ void post() {
         turn ^= 1;
-        if (is_first_thread()) verdicts()[turn] = (int)(epoch - seen) < 0 && may_stop();
+        if (first) verdicts()[turn] = (int)(epoch - seen) < 0 && may_stop();
     }
 
     // Gives the block back if it shall stop.
     __device__ bool stop() {
         bool stops_now = verdicts()[turn];
-        if (stops_now && is_first_thread()) give_back();
+        if (stops_now && first) give_back();
         entering = false;
         return stops_now;
     }
 
   private:
     const Guard &guard;
-    bool entering;
+    bool first, entering;
     u32 turn, seen, epoch, stops;
+
+    __device__ Block(const Guard &g, bool first_thread, u32 place)
+        : x(0), y(0), z(0), guard(g), first(first_thread), entering(true), turn(0), seen(0), epoch(g.epoch) {
+        u32 entry = g.first + place;
+        if (g.list_in) entry = g.list_in[place];
+        index = entry & INDEX_MASK;
+        stops = entry >> STOPS_SHIFT;
+    }
+
+    static const u32 LIVE = 0, EPOCH = 4; // places of the words among their copies
+
+    // The live word through the second-level cache, with what else is in its line; the epoch was
+    // written before the kernel started, so any cache will do.
+    __device__ void copy_words() const {
+        u32 *to = copies();
+#if __CUDA_ARCH__ >= 800
+        u32 address = (u32)__cvta_generic_to_shared(to);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(guard.live) : "memory");
+        if (guard.epoch_word)
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address + 4 * EPOCH),
+                         "l"(guard.epoch_word)
+                         : "memory");
+#else
+        to[LIVE] = *(volatile const u32 *)guard.live;
+        if (guard.epoch_word) to[EPOCH] = *guard.epoch_word;
+#endif
+    }
+
+    __device__ static u32 *copies() {
+        __shared__ __align__(16) u32 words[8];
+        return words;
+    }
 
     // Two in turn, so that one barrier a round is enough.
     __device__ static volatile u32 *verdicts() {
@@ -125,7 +185,7 @@ class Block {
 
     __device__ bool may_stop() const { return entering || (guard.may_stop && stops < PATIENCE); }
 
-    __device__ void give_back() {
+    __device__ __forceinline__ void give_back() {
         u32 again = entering ? stops : stops + 1;
         guard.list_out[atomicAdd(guard.stopped, 1)] = index | again << STOPS_SHIFT;
     }
@@ -139,6 +199,10 @@ class Block {
 
     __device__ explicit Block(const Guard &)
         : index(linear_block()), x(blockIdx.x), y(blockIdx.y), z(blockIdx.z) {}
+    __device__ Block(const Guard &g, Line) : Block(g) {}
+    __device__ void fetch() {}
+    __device__ bool arrive() { return true; }
+    __device__ bool evicted() { return false; }
     __device__ bool claim() { return true; }
     __device__ bool stopped() { return false; }
     __device__ void look() {}

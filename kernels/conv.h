@@ -1,0 +1,264 @@
+// Convolution as a product of matrices: rows are output pixels, columns are output channels, and what
+// is summed are the window's taps times the input channels. The left matrix is never written out;
+// its rows are gathered from the input, sixteen bytes at a time.
+//
+//   block = (part of the sum, tile of pixels, tile of outputs)
+//
+// Late layers have few tiles and long sums, so a sum may be split over blocks. Each writes its
+// partial tile; whoever comes last adds them all up, always in the same order, so results don't
+// depend on who was stopped when. Nobody waits.
+
+#pragma once
+
+#include "mma.h"
+
+// `ConvParams` in operators/params.rs. Pitches count elements.
+struct Conv {
+    const char *input;   // first channel of the first pixel
+    const char *weights; // per output, `slabs` slabs: taps, and of each the channels; then zeros
+    const float *bias;   // a multiple of 4 of them
+    const char *residual; // laid out like the output, or null
+    char *output;
+    float *partials; // [splits][pixels][outputs rounded up to 4]
+    u32 *arrivals;   // of each tile, 0 between launches
+    u32 pixels, outputs, slabs;
+    u32 splits;
+    Divisor by_output_tiles, by_pixel_tiles;
+    u32 output_tiles, pixel_tiles;
+    Divisor by_image, by_line; // the output's
+    u32 image, line;
+    u32 height, width, channels; // of the input
+    u32 input_pitch, output_pitch;
+    u32 window_height, window_width;
+    u32 stride_down, stride_right, pad_up, pad_left;
+    Divisor by_channels, by_window_width;
+    u32 slab_rows, slab_columns, slab_channels; // how much further the next slab is
+    u32 relu;
+    u32 fours; // whether outputs can be written four at a time
+};
+
+// Brings slabs of both matrices to shared memory. A thread copies the same chunk of several rows.
+template <class Tile> class Gather {
+  public:
+    static constexpr int PIXEL_BYTES = Tile::PIXELS * SLAB;
+    static constexpr int STAGE_BYTES = PIXEL_BYTES + Tile::OUTPUTS * SLAB;
+
+    __device__ Gather(const Conv &c, u32 first_pixel, u32 first_output, u32 slab) : conv(c) {
+        u32 chunk = threadIdx.x % CHUNKS, row = threadIdx.x / CHUNKS;
+        place = swizzled(row, chunk);
+        u32 at = slab * PER_SLAB + chunk * PER_CHUNK;
+        u32 tap = conv.by_channels(at);
+        channel = at - tap * conv.channels;
+        down = conv.by_window_width(tap);
+        right = tap - down * conv.window_width;
+        u32 line_bytes = conv.slabs * SLAB;
+        for (int i = 0; i < OUTPUT_ROWS; i++) {
+            u32 output = min(first_output + row + i * ROWS, conv.outputs - 1);
+            weights[i] = conv.weights + (u64)output * line_bytes + slab * SLAB + chunk * CHUNK;
+        }
+        for (int i = 0; i < PIXEL_ROWS; i++) start(i, first_pixel + row + i * ROWS);
+    }
+
+    // Starts the copies of one slab and goes on to the next.
+    __device__ void next(char *stage) {
+        int tap = ((int)(down * conv.width + right) * (int)conv.input_pitch + (int)channel) * SIZE;
+        bool within = down < conv.window_height;
+        for (int i = 0; i < PIXEL_ROWS; i++) {
+            bool inside = within && (u32)(rows[i] + down) < conv.height &&
+                          (u32)(columns[i] + right) < conv.width;
+            copy_chunk(stage + place + i * ROWS * SLAB, inside ? pixels[i] + tap : conv.input, inside);
+        }
+        for (int i = 0; i < OUTPUT_ROWS; i++) {
+            copy_chunk(stage + PIXEL_BYTES + place + i * ROWS * SLAB, weights[i], true);
+            weights[i] += SLAB;
+        }
+        advance();
+    }
+
+  private:
+    typedef typename Tile::Element Element;
+    static constexpr int SIZE = sizeof(Element);
+    static constexpr int PER_SLAB = SLAB / SIZE, PER_CHUNK = CHUNK / SIZE;
+    static constexpr int ROWS = Tile::THREADS / CHUNKS; // copied at a time
+    static constexpr int PIXEL_ROWS = Tile::PIXELS / ROWS, OUTPUT_ROWS = Tile::OUTPUTS / ROWS;
+    static_assert(ROWS % 8 == 0 && PIXEL_ROWS > 0 && OUTPUT_ROWS > 0, "rows of one swizzle");
+
+    // Where the window of an output pixel starts, which may be outside.
+    __device__ void start(int i, u32 pixel) {
+        u32 image = conv.by_image(pixel), rest = pixel - image * conv.image;
+        u32 line = conv.by_line(rest);
+        rows[i] = (int)(line * conv.stride_down) - (int)conv.pad_up;
+        columns[i] = (int)((rest - line * conv.line) * conv.stride_right) - (int)conv.pad_left;
+        long long at = ((long long)image * conv.height + rows[i]) * conv.width + columns[i];
+        pixels[i] = conv.input + at * conv.input_pitch * SIZE;
+        if (pixel >= conv.pixels) rows[i] = -(1 << 30);
+    }
+
+    __device__ void advance() {
+        channel += conv.slab_channels;
+        right += conv.slab_columns;
+        down += conv.slab_rows;
+        if (channel >= conv.channels) channel -= conv.channels, right++;
+        if (right >= conv.window_width) right -= conv.window_width, down++;
+    }
+
+    const Conv &conv;
+    u32 place, channel, down, right;
+    const char *weights[OUTPUT_ROWS];
+    const char *pixels[PIXEL_ROWS];
+    int rows[PIXEL_ROWS], columns[PIXEL_ROWS];
+};
+
+// The sums of a tile as its threads take them from shared memory, four adjoining outputs at a time.
+template <class Tile> class Finish {
+  public:
+    typedef typename Tile::Element Element;
+    static constexpr int LINE = Tile::OUTPUTS + 8; // floats; no two of a warp's stores in one bank
+    static constexpr int BYTES = Tile::SHARES * Tile::PIXELS * LINE * 4;
+
+    __device__ Finish(const Conv &c, u32 first_pixel, u32 first_output) : conv(c) {
+        output = first_output + threadIdx.x % QUADS * 4;
+        pixel = first_pixel + threadIdx.x / QUADS;
+    }
+
+    // Adds the shares up.
+    __device__ void take(const float *from) {
+        from += threadIdx.x / QUADS * LINE + threadIdx.x % QUADS * 4;
+        for (int i = 0; i < EACH; i++) {
+            sums[i] = load4(from + i * ROWS * LINE);
+            for (int share = 1; share < Tile::SHARES; share++)
+                sums[i] = sums[i] + load4(from + (share * Tile::PIXELS + i * ROWS) * LINE);
+        }
+    }
+
+    __device__ void write_partial(u32 split) const {
+        float *to = partial(split);
+        for (int i = 0; i < EACH; i++)
+            if (exists(i)) store4(to + i * ROWS * pitch(), sums[i]);
+    }
+
+    // Adds up what all splits have written.
+    __device__ void read_partials() {
+        for (float4 &sum : sums) sum = make_float4(0, 0, 0, 0);
+        for (u32 split = 0; split < conv.splits; split += GROUP) {
+            float4 parts[GROUP][EACH];
+#pragma unroll
+            for (u32 g = 0; g < GROUP; g++)
+                for (int i = 0; i < EACH; i++)
+                    if (exists(i) && split + g < conv.splits)
+                        parts[g][i] = __ldcg((const float4 *)(partial(split + g) + i * ROWS * pitch()));
+#pragma unroll
+            for (u32 g = 0; g < GROUP; g++)
+                for (int i = 0; i < EACH; i++)
+                    if (exists(i) && split + g < conv.splits) sums[i] = sums[i] + parts[g][i];
+        }
+    }
+
+    // Bias, residual, ReLU, output.
+    __device__ void write() const {
+        if (output >= conv.outputs) return;
+        float4 bias = load4(conv.bias + output);
+        for (int i = 0; i < EACH; i++) {
+            if (!exists(i)) continue;
+            u64 at = (u64)(pixel + i * ROWS) * conv.output_pitch + output;
+            if (conv.fours)
+                write_four(at, sums[i] + bias);
+            else
+                write_each(at, sums[i] + bias);
+        }
+    }
+
+  private:
+    static constexpr int QUADS = Tile::OUTPUTS / 4, ROWS = Tile::THREADS / QUADS;
+    static constexpr int EACH = Tile::PIXELS / ROWS;
+    static constexpr int GROUP = EACH >= 8 ? 1 : 8 / EACH; // so that 8 loads are under way
+
+    __device__ bool exists(int i) const { return pixel + i * ROWS < conv.pixels && output < conv.outputs; }
+    __device__ u32 pitch() const { return (conv.outputs + 3) & ~3u; }
+    __device__ float *partial(u32 split) const {
+        return conv.partials + ((u64)split * conv.pixels + pixel) * pitch() + output;
+    }
+
+    __device__ void write_four(u64 at, float4 value) const {
+        if (conv.residual) value = value + load4((const Element *)conv.residual + at);
+        store4((Element *)conv.output + at, conv.relu ? relu(value) : value);
+    }
+
+    __device__ void write_each(u64 at, float4 four) const {
+        const float value[4] = {four.x, four.y, four.z, four.w};
+        for (int i = 0; i < 4 && output + i < conv.outputs; i++) {
+            float sum = value[i];
+            if (conv.residual) sum += to_float(((const Element *)conv.residual)[at + i]);
+            set(((Element *)conv.output)[at + i], conv.relu ? relu(sum) : sum);
+        }
+    }
+
+    const Conv &conv;
+    u32 pixel, output;
+    float4 sums[EACH];
+};
+
+// Whether this block is the last of its tile to come here. What the others wrote before is visible to
+// loads that bypass the first-level cache.
+__device__ inline bool comes_last(u32 *arrivals, u32 splits) {
+    __shared__ bool last;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        u32 before;
+        asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(before) : "l"(arrivals) : "memory");
+        last = before == splits - 1;
+        if (last) *arrivals = 0;
+    }
+    __syncthreads();
+    return last;
+}
+
+template <class Tile> __device__ __forceinline__ void convolve(const reef::Guard &guard, const Conv &conv) {
+    extern __shared__ __align__(128) char memory[];
+    constexpr int STAGES = Tile::STAGES, STAGE_BYTES = Gather<Tile>::STAGE_BYTES;
+    reef::Block block(guard, reef::LINE);
+    u32 rest = conv.by_output_tiles(block.index);
+    u32 first_output = (block.index - rest * conv.output_tiles) * Tile::OUTPUTS;
+    u32 split = conv.by_pixel_tiles(rest);
+    u32 first_pixel = (rest - split * conv.pixel_tiles) * Tile::PIXELS;
+    u32 tile = block.index - split * conv.output_tiles * conv.pixel_tiles;
+    u32 begin = split * conv.slabs / conv.splits, end = (split + 1) * conv.slabs / conv.splits;
+
+    Gather<Tile> gather(conv, first_pixel, first_output, begin);
+    u32 fetched = begin;
+    for (int stage = 0; stage < STAGES - 1; stage++) {
+        if (fetched < end) gather.next(memory + stage * STAGE_BYTES), fetched++;
+        if (stage == 0) block.fetch();
+        end_copies();
+    }
+    Tile sums;
+    wait_copies<STAGES - 2>();
+    __syncthreads();
+    if (block.evicted()) {
+        wait_copies<0>();
+        return;
+    }
+    u32 reading = 0, writing = STAGES - 1;
+    for (u32 slab = begin;;) {
+        if (fetched < end) gather.next(memory + writing * STAGE_BYTES), fetched++;
+        end_copies();
+        writing = writing == STAGES - 1 ? 0 : writing + 1;
+        const char *stage = memory + reading * STAGE_BYTES;
+        reading = reading == STAGES - 1 ? 0 : reading + 1;
+        sums.add(stage, stage + Gather<Tile>::PIXEL_BYTES);
+        if (++slab == end) break;
+        wait_copies<STAGES - 2>();
+        __syncthreads();
+    }
+    __syncthreads();
+    sums.store((float *)memory, Finish<Tile>::LINE);
+    __syncthreads();
+    Finish<Tile> finish(conv, first_pixel, first_output);
+    finish.take((const float *)memory);
+    if (conv.splits > 1) {
+        finish.write_partial(split);
+        if (!comes_last(conv.arrivals + tile, conv.splits)) return;
+        finish.read_partials();
+    }
+    finish.write();
+}

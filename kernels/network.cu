@@ -1,0 +1,146 @@
+// Kernels of neural networks. A native tensor lies pixel after pixel with all its channels (NHWC), of
+// 32-bit or 16-bit floats; each kernel exists for both. Parameters are the guard and one struct.
+//
+// Blocks last some microseconds, so they look at the flag only when they start: the answer is
+// awaited together with the first data.
+
+#include "conv.h"
+#include "conv_any.h"
+#include "pool.h"
+
+// A convolution with this tile of pixels and outputs, warps, and slabs under way.
+// `TILES` in operators/tiles.rs has the same list.
+#define CONV(name, ...)                                                                       \
+    extern "C" __global__ void __launch_bounds__(__VA_ARGS__::THREADS, 2)                      \
+        name(reef::Guard guard, Conv conv) {                                                  \
+        convolve<__VA_ARGS__>(guard, conv);                                                   \
+    }
+#define CONV_WARPS(bm, bn, wm, wn, wk, stages)                                                \
+    CONV(conv_tf32_##bm##x##bn, Warps<Tf32, bm, bn, wm, wn, wk, stages>)               \
+    CONV(conv_f16_##bm##x##bn, Warps<F16, bm, bn, wm, wn, wk, stages>)
+#define CONV_THREADS(bm, bn)                                                                  \
+    CONV(conv_fp32_##bm##x##bn, Threads<float, bm, bn, 2>)                                \
+    CONV(conv_fp16_##bm##x##bn, Threads<Half, bm, bn, 2>)
+
+#if REEF_ASYNC
+CONV_WARPS(32, 32, 1, 1, 4, 4)
+CONV_WARPS(64, 32, 2, 1, 4, 4)
+CONV_WARPS(64, 64, 2, 2, 2, 3)
+#endif
+CONV_THREADS(32, 32)
+CONV_THREADS(64, 64)
+
+// Each kernel below for both kinds of elements.
+#define BOTH(name, Params, ...)                                                               \
+    extern "C" __global__ void name##_f32(reef::Guard guard, Params params) {                 \
+        typedef float Element;                                                                \
+        __VA_ARGS__(guard, params);                                                           \
+    }                                                                                         \
+    extern "C" __global__ void name##_f16(reef::Guard guard, Params params) {                 \
+        typedef Half Element;                                                                 \
+        __VA_ARGS__(guard, params);                                                           \
+    }
+
+BOTH(conv_any, ConvAny, convolve_any<Element>)
+BOTH(pool_any, Pool, pool_windows<Element, One>)
+BOTH(pool_fours, Pool, pool_windows<Element, Four>)
+BOTH(pool_picture, Pool, pool_picture<Element>)
+
+// `MapParams` in operators/params.rs.
+struct Map {
+    View input, output;
+    const float *weights; // null: copies
+    const float *bias;
+    u64 count; // of outputs, in fours where they are taken four at a time
+    u32 blocks;
+    u32 channels, given; // channels written; those of the input, beyond which there are zeros
+    u32 relu;
+    Divisor by_channels;
+};
+
+// output[c] = relu?(input[c] * weights[c] + bias[c]), in any layout.
+template <class Element> __device__ __forceinline__ void map_any(const reef::Guard &guard, const Map &map) {
+    REEF_CLAIM(block, guard);
+    for (u64 i = (u64)block.index * blockDim.x + threadIdx.x; i < map.count; i += (u64)map.blocks * blockDim.x) {
+        u32 pixel = i / map.channels, c = i - (u64)pixel * map.channels;
+        u32 line = pixel / map.output.width, column = pixel - line * map.output.width;
+        u32 n = line / map.output.height, row = line - n * map.output.height;
+        float value = 0;
+        if (c < map.given) value = map.input.load<Element>(map.input.at(n, row, column, c));
+        if (map.weights) value = value * map.weights[c] + map.bias[c];
+        map.output.store<Element>(map.output.at(n, row, column, c), map.relu ? relu(value) : value);
+    }
+}
+
+// The same, four channels at a time, both tensors native.
+template <class Element> __device__ __forceinline__ void map_fours(const reef::Guard &guard, const Map &map) {
+    reef::Block block(guard, reef::LINE);
+    block.fetch();
+    bool claimed = false;
+    for (u32 i = block.index * blockDim.x + threadIdx.x;; i += map.blocks * blockDim.x) {
+        float4 value = make_float4(0, 0, 0, 0);
+        u32 pixel = map.by_channels(i), c = (i - pixel * map.channels) * 4;
+        if (i < map.count) {
+            value = load4((const Element *)map.input.data + ((u64)pixel * map.input.pixel + c));
+            float4 weight = load4(map.weights + c), bias = load4(map.bias + c);
+            value = make_float4(value.x * weight.x + bias.x, value.y * weight.y + bias.y,
+                                value.z * weight.z + bias.z, value.w * weight.w + bias.w);
+            if (map.relu) value = relu(value);
+        }
+        if (!claimed && !block.arrive()) return;
+        claimed = true;
+        if (i >= map.count) return;
+        store4((Element *)map.output.data + ((u64)pixel * map.output.pixel + c), value);
+    }
+}
+
+BOTH(map_any, Map, map_any<Element>)
+BOTH(map_fours, Map, map_fours<Element>)
+
+// `LinearParams` in operators/params.rs.
+struct Linear {
+    View input, output;
+    const char *weights; // [outputs][inputs rounded up to 4], of the device's elements
+    const float *bias;
+    u32 images, inputs, outputs;
+    u32 relu;
+    u32 fours; // whether inputs can be read four at a time
+    u32 unused;
+};
+
+template <class Element> __device__ inline float dot(const Linear &linear, const Element *weight, u32 n) {
+    const u32 lane = threadIdx.x % 32;
+    float sum = 0;
+    if (linear.fours) {
+        const Element *input = (const Element *)linear.input.data + n * linear.input.image;
+#pragma unroll 8
+        for (u32 i = lane * 4; i < linear.inputs; i += 128) {
+            float4 a = load4(weight + i), b = load4(input + i);
+            sum += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+        }
+    } else {
+        for (u32 i = lane; i < linear.inputs; i += 32)
+            sum += to_float(weight[i]) * linear.input.load<Element>(linear.input.at(n, 0, 0, i));
+    }
+    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+    return sum;
+}
+
+// output = input . weights + bias: a warp for each output.
+template <class Element> __device__ __forceinline__ void multiply(const reef::Guard &guard, const Linear &linear) {
+    reef::Block block(guard, reef::LINE);
+    u32 k = (block.index * blockDim.x + threadIdx.x) / 32;
+    const Element *weight = (const Element *)linear.weights + (u64)min(k, linear.outputs - 1) * ((linear.inputs + 3) & ~3u);
+    block.fetch();
+    float sum = dot(linear, weight, 0);
+    if (!block.arrive() || k >= linear.outputs) return;
+    float bias = linear.bias[k];
+    for (u32 n = 0;;) {
+        float value = linear.relu ? relu(sum + bias) : sum + bias;
+        if (threadIdx.x % 32 == 0) linear.output.store<Element>(linear.output.at(n, 0, 0, k), value);
+        if (++n == linear.images) return;
+        sum = dot(linear, weight, n);
+    }
+}
+
+BOTH(linear, Linear, multiply<Element>)

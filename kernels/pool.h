@@ -1,0 +1,123 @@
+// Pooling. Pixels with all their channels lie side by side, so threads go along the channels.
+
+#pragma once
+
+#include "element.h"
+
+// `PoolParams` in operators/params.rs.
+struct Pool {
+    View input, output;
+    u64 count; // outputs in all, counted in fours by the kernels that take four at a time
+    u32 blocks;
+    u32 channels; // counted likewise
+    u32 window_height, window_width;
+    u32 stride_down, stride_right, pad_up, pad_left;
+    u32 average;
+    float scale; // of an average: 1 / (rows * columns)
+};
+
+// One number, or four adjoining channels.
+struct One {
+    float value;
+    __device__ One(float v) : value(v) {}
+    __device__ void add(One other) { value += other.value; }
+    __device__ void raise(One other) { value = fmaxf(value, other.value); }
+    __device__ void times(float factor) { value *= factor; }
+    template <class Element> __device__ static One load(const View &view, u64 at) { return view.load<Element>(at); }
+    template <class Element> __device__ void store(const View &view, u64 at) const { view.store<Element>(at, value); }
+    static constexpr u32 CHANNELS = 1;
+};
+
+struct Four {
+    float4 value;
+    __device__ Four(float v) : value(make_float4(v, v, v, v)) {}
+    __device__ Four(float4 v) : value(v) {}
+    __device__ void add(Four other) { value = value + other.value; }
+    __device__ void raise(Four other) {
+        value.x = fmaxf(value.x, other.value.x), value.y = fmaxf(value.y, other.value.y);
+        value.z = fmaxf(value.z, other.value.z), value.w = fmaxf(value.w, other.value.w);
+    }
+    __device__ void times(float f) { value.x *= f, value.y *= f, value.z *= f, value.w *= f; }
+    template <class Element> __device__ static Four load(const View &view, u64 at) {
+        return load4((const Element *)view.data + at);
+    }
+    template <class Element> __device__ void store(const View &view, u64 at) const {
+        store4((Element *)view.data + at, value);
+    }
+    static constexpr u32 CHANNELS = 4;
+};
+
+// A window of SIZE x SIZE, or of any size if that is 0. Loads outside go to the nearest pixel and are
+// not counted, so that all of a known size are under way at once.
+template <class Element, class Lanes, int SIZE>
+__device__ inline Lanes pool_window(const Pool &pool, u32 n, u32 row, u32 column, u32 c) {
+    const float NONE = pool.average ? 0 : -__int_as_float(0x7f800000);
+    const int rows = SIZE ? SIZE : pool.window_height, columns = SIZE ? SIZE : pool.window_width;
+    const int top = (int)(row * pool.stride_down) - (int)pool.pad_up;
+    const int left = (int)(column * pool.stride_right) - (int)pool.pad_left;
+    const int height = pool.input.height, width = pool.input.width;
+    Lanes result(NONE);
+#pragma unroll
+    for (int i = 0; i < rows; i++)
+#pragma unroll
+        for (int j = 0; j < columns; j++) {
+            int y = min(max(top + i, 0), height - 1), x = min(max(left + j, 0), width - 1);
+            Lanes value = Lanes::template load<Element>(pool.input, pool.input.at(n, y, x, c));
+            if (y != top + i || x != left + j) value = Lanes(NONE);
+            pool.average ? result.add(value) : result.raise(value);
+        }
+    if (pool.average) result.times(pool.scale);
+    return result;
+}
+
+template <class Element, class Lanes, int SIZE> __device__ inline void pool_all(const reef::Guard &guard, const Pool &pool) {
+    reef::Block block(guard, reef::LINE);
+    block.fetch();
+    bool claimed = false;
+    for (u64 i = (u64)block.index * blockDim.x + threadIdx.x;; i += (u64)pool.blocks * blockDim.x) {
+        Lanes result(0.0f);
+        u64 at = 0;
+        if (i < pool.count) {
+            u32 pixel = i / pool.channels, c = (u32)(i - (u64)pixel * pool.channels) * Lanes::CHANNELS;
+            u32 line = pixel / pool.output.width, column = pixel - line * pool.output.width;
+            u32 n = line / pool.output.height, row = line - n * pool.output.height;
+            result = pool_window<Element, Lanes, SIZE>(pool, n, row, column, c);
+            at = pool.output.at(n, row, column, c);
+        }
+        if (!claimed && !block.arrive()) return;
+        claimed = true;
+        if (i >= pool.count) return;
+        result.template store<Element>(pool.output, at);
+    }
+}
+
+// Any window.
+template <class Element, class Lanes> __device__ __forceinline__ void pool_windows(const reef::Guard &guard, const Pool &pool) {
+    if (Lanes::CHANNELS == 4 && pool.window_height == 3 && pool.window_width == 3)
+        pool_all<Element, Lanes, 3>(guard, pool);
+    else
+        pool_all<Element, Lanes, 0>(guard, pool);
+}
+
+// The mean of whole pictures: 8 x 4 channels of one picture a block, its pixels over 32 threads.
+template <class Element> __device__ __forceinline__ void pool_picture(const reef::Guard &guard, const Pool &pool) {
+    __shared__ float4 sums[32][8];
+    reef::Block block(guard, reef::LINE);
+    block.fetch();
+    u32 groups = (pool.channels + 7) / 8, n = block.index / groups;
+    u32 lane = threadIdx.x % 8, c = (block.index - n * groups) * 8 + lane;
+    u32 pixels = pool.input.height * pool.input.width;
+    Four sum(0.0f);
+    if (c < pool.channels)
+        for (u32 i = threadIdx.x / 8; i < pixels; i += 32)
+            sum.add(Four::load<Element>(pool.input, pool.input.at(n, 0, i, c * 4)));
+    sums[threadIdx.x / 8][lane] = sum.value;
+    bool stays = block.arrive();
+    __syncthreads();
+    if (!stays) return;
+    if (threadIdx.x >= 8 || c >= pool.channels) return;
+    Four total(0.0f);
+    for (u32 i = 0; i < 32; i++) total.add(sums[i][lane]);
+    total.times(pool.scale);
+    total.store<Element>(pool.output, pool.output.at(n, 0, 0, c * 4));
+}
