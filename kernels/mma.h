@@ -87,7 +87,7 @@ template <class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH> class W
   public:
     typedef typename Math::Element Element;
     static constexpr int PIXELS = BM, OUTPUTS = BN, SHARES = WK, THREADS = 32 * WM * WN * WK;
-    static constexpr int STAGES = DEPTH;
+    static constexpr int STAGES = DEPTH, BLOCKS = 2; // of a unit, at least
 
     __device__ Warps() : lane(threadIdx.x % 32) {
         u32 warp = threadIdx.x / 32;
@@ -148,6 +148,7 @@ template <class E, int BM, int BN, int DEPTH> class Threads {
   public:
     typedef E Element;
     static constexpr int PIXELS = BM, OUTPUTS = BN, SHARES = 1, THREADS = 256, STAGES = DEPTH;
+    static constexpr int BLOCKS = 1;
 
     __device__ Threads() : pixel(threadIdx.x / 16), output(threadIdx.x % 16) {
         for (auto &line : sums)

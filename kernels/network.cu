@@ -11,7 +11,7 @@
 // A convolution with this tile of pixels and outputs, warps, and slabs under way.
 // `TILES` in operators/tiles.rs has the same list.
 #define CONV(name, ...)                                                                       \
-    extern "C" __global__ void __launch_bounds__(__VA_ARGS__::THREADS, 2)                      \
+    extern "C" __global__ void __launch_bounds__(__VA_ARGS__::THREADS, __VA_ARGS__::BLOCKS)   \
         name(reef::Guard guard, Conv conv) {                                                  \
         convolve<__VA_ARGS__>(guard, conv);                                                   \
     }

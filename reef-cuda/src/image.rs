@@ -61,7 +61,7 @@ macro_rules! source {
 }
 
 /// One for each `kernels/*.cu`.
-const SOURCES: &[Source] = &[source!("builtin")];
+const SOURCES: &[Source] = &[source!("builtin"), source!("network")];
 
 /// Code of this source for a device of this capability, as `cuModuleLoadData` takes it. Unpacks it.
 ///

@@ -44,7 +44,7 @@ pub(crate) fn all(sources: &Path, toolchain: &Toolchain, scratch: &Path) -> Resu
         nvrtc: Nvrtc::open(&toolchain.nvrtc)?,
         toolchain,
         scratch,
-        header: fs::read_to_string(sources.join("reef.h"))?,
+        headers: headers(sources)?,
     };
     let waiting = Mutex::new(wanted(sources)?.into_iter());
     let threads = thread::available_parallelism().map_or(1, usize::from);
@@ -80,12 +80,26 @@ fn wanted(sources: &Path) -> Result<Vec<(String, Image)>> {
     Ok(wanted)
 }
 
+/// What sources can include: all headers beside them.
+fn headers(sources: &Path) -> Result<Vec<(String, String)>> {
+    let mut headers = Vec::new();
+    for file in fs::read_dir(sources)? {
+        let path = file?.path();
+        if let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|e| e == "h"))
+        {
+            headers.push((name.to_string_lossy().into(), fs::read_to_string(&path)?));
+        }
+    }
+    headers.sort();
+    Ok(headers)
+}
+
 struct Compiler<'a> {
     nvrtc: Nvrtc,
     toolchain: &'a Toolchain,
     scratch: &'a Path,
-    /// The text of `reef.h`.
-    header: String,
+    /// Names and texts.
+    headers: Vec<(String, String)>,
 }
 
 impl Compiler<'_> {
@@ -103,10 +117,11 @@ impl Compiler<'_> {
     fn ptx(&self, text: &str, image: &Image) -> Result<Vec<u8>> {
         let (Target::Cubin(arch) | Target::Ptx(arch)) = image.target;
         let guarded = BUILDS.contains(&(image.build, true));
+        let headers: Vec<_> = self.headers.iter().map(|(name, text)| (&**name, &**text)).collect();
         Ok(self.nvrtc.compile(&Program {
             name: &format!("{}.cu", image.source),
             source: text,
-            headers: &[("reef.h", &self.header)],
+            headers: &headers,
             options: &options(guarded),
             target: Target::Ptx(arch),
         })?)
