@@ -1,6 +1,6 @@
-// Convolution as a product of matrices: rows are output pixels, columns are output channels, and what
-// is summed are the window's taps times the input channels. The left matrix is never written out;
-// its rows are gathered from the input, sixteen bytes at a time.
+// Convolution as a product of matrices: rows are output pixels, columns are output channels, and
+// what is summed are the window's taps times the input channels. The left matrix is never written
+// out; its rows are gathered from the input, sixteen bytes at a time.
 //
 //   block = (part of the sum, tile of pixels, tile of outputs)
 //
@@ -14,9 +14,9 @@
 
 // `ConvParams` in operators/params.rs. Pitches count elements.
 struct Conv {
-    const char *input;   // first channel of the first pixel
-    const char *weights; // per output, `slabs` slabs: taps, and of each the channels; then zeros
-    const float *bias;   // a multiple of 4 of them
+    const char *input;    // first channel of the first pixel
+    const char *weights;  // per output, `slabs` slabs: taps, and of each the channels; then zeros
+    const float *bias;    // a multiple of 4 of them
     const char *residual; // laid out like the output, or null
     char *output;
     float *partials; // [splits][pixels][outputs rounded up to 4]
@@ -66,7 +66,8 @@ template <class Tile> class Gather {
         for (int i = 0; i < PIXEL_ROWS; i++) {
             bool inside = within && (u32)(rows[i] + down) < conv.height &&
                           (u32)(columns[i] + right) < conv.width;
-            copy_chunk(stage + place + i * ROWS * SLAB, inside ? pixels[i] + tap : conv.input, inside);
+            copy_chunk(stage + place + i * ROWS * SLAB, inside ? pixels[i] + tap : conv.input,
+                       inside);
         }
         for (int i = 0; i < OUTPUT_ROWS; i++) {
             copy_chunk(stage + PIXEL_BYTES + place + i * ROWS * SLAB, weights[i], true);
@@ -146,7 +147,8 @@ template <class Tile> class Finish {
             for (u32 g = 0; g < GROUP; g++)
                 for (int i = 0; i < EACH; i++)
                     if (exists(i) && split + g < conv.splits)
-                        parts[g][i] = __ldcg((const float4 *)(partial(split + g) + i * ROWS * pitch()));
+                        parts[g][i] =
+                            __ldcg((const float4 *)(partial(split + g) + i * ROWS * pitch()));
 #pragma unroll
             for (u32 g = 0; g < GROUP; g++)
                 for (int i = 0; i < EACH; i++)
@@ -173,7 +175,9 @@ template <class Tile> class Finish {
     static constexpr int EACH = Tile::PIXELS / ROWS;
     static constexpr int GROUP = EACH >= 8 ? 1 : 8 / EACH; // so that 8 loads are under way
 
-    __device__ bool exists(int i) const { return pixel + i * ROWS < conv.pixels && output < conv.outputs; }
+    __device__ bool exists(int i) const {
+        return pixel + i * ROWS < conv.pixels && output < conv.outputs;
+    }
     __device__ u32 pitch() const { return (conv.outputs + 3) & ~3u; }
     __device__ float *partial(u32 split) const {
         return conv.partials + ((u64)split * conv.pixels + pixel) * pitch() + output;
@@ -198,14 +202,17 @@ template <class Tile> class Finish {
     float4 sums[EACH];
 };
 
-// Whether this block is the last of its tile to come here. What the others wrote before is visible to
-// loads that bypass the first-level cache.
+// Whether this block is the last of its tile to come here. What the others wrote before is visible
+// to loads that bypass the first-level cache.
 __device__ inline bool comes_last(u32 *arrivals, u32 splits) {
     __shared__ bool last;
     __syncthreads();
     if (threadIdx.x == 0) {
         u32 before;
-        asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(before) : "l"(arrivals) : "memory");
+        asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;"
+                     : "=r"(before)
+                     : "l"(arrivals)
+                     : "memory");
         last = before == splits - 1;
         if (last) *arrivals = 0;
     }
@@ -213,7 +220,8 @@ __device__ inline bool comes_last(u32 *arrivals, u32 splits) {
     return last;
 }
 
-template <class Tile> __device__ __forceinline__ void convolve(const reef::Guard &guard, const Conv &conv) {
+template <class Tile>
+__device__ __forceinline__ void convolve(const reef::Guard &guard, const Conv &conv) {
     extern __shared__ __align__(128) char memory[];
     constexpr int STAGES = Tile::STAGES, STAGE_BYTES = Gather<Tile>::STAGE_BYTES;
     reef::Block block(guard, reef::LINE);

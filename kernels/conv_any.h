@@ -19,9 +19,11 @@ struct ConvAny {
     u32 relu, unused;
 };
 
-template <class Element> __device__ inline float convolve_one(const ConvAny &conv, u32 n, u32 row, u32 column, u32 k) {
+template <class Element>
+__device__ inline float convolve_one(const ConvAny &conv, u32 n, u32 row, u32 column, u32 k) {
     u32 first = k / conv.outputs * conv.channels;
-    const float *weight = conv.weights + (u64)k * conv.channels * conv.window_height * conv.window_width;
+    const float *weight =
+        conv.weights + (u64)k * conv.channels * conv.window_height * conv.window_width;
     float sum = 0;
     for (u32 c = 0; c < conv.channels; c++)
         for (u32 i = 0; i < conv.window_height; i++)
@@ -34,13 +36,16 @@ template <class Element> __device__ inline float convolve_one(const ConvAny &con
     return sum + conv.bias[k];
 }
 
-template <class Element> __device__ __forceinline__ void convolve_any(const reef::Guard &guard, const ConvAny &conv) {
+template <class Element>
+__device__ __forceinline__ void convolve_any(const reef::Guard &guard, const ConvAny &conv) {
     REEF_CLAIM(block, guard);
     u32 channels = conv.outputs * conv.groups;
-    for (u64 i = (u64)block.index * blockDim.x + threadIdx.x; i < conv.count; i += (u64)conv.blocks * blockDim.x) {
+    for (u64 i = (u64)block.index * blockDim.x + threadIdx.x; i < conv.count;
+         i += (u64)conv.blocks * blockDim.x) {
         u32 k = i % channels;
         u64 pixel = i / channels;
-        u32 column = pixel % conv.output.width, row = pixel / conv.output.width % conv.output.height;
+        u32 column = pixel % conv.output.width,
+            row = pixel / conv.output.width % conv.output.height;
         u32 n = pixel / conv.output.width / conv.output.height;
         u64 at = conv.output.at(n, row, column, k);
         float sum = convolve_one<Element>(conv, n, row, column, k);

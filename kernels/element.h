@@ -57,7 +57,8 @@ __device__ inline float4 relu(float4 v) {
     return make_float4(relu(v.x), relu(v.y), relu(v.z), relu(v.w));
 }
 
-// Divides numbers below 2^31 by a constant: `n * factor >> shift`. `Divisor` in operators/params.rs.
+// Divides numbers below 2^31 by a constant: `n * factor >> shift`. `Divisor` in
+// operators/params.rs.
 struct Divisor {
     u32 factor, shift;
 

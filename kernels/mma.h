@@ -13,7 +13,9 @@ const u32 SLAB = 256; // bytes of a row: one step of the loop over what is summe
 const u32 CHUNK = 16;
 const u32 CHUNKS = SLAB / CHUNK;
 
-__device__ inline u32 swizzled(u32 row, u32 chunk) { return row * SLAB + (chunk ^ (row & 7)) * CHUNK; }
+__device__ inline u32 swizzled(u32 row, u32 chunk) {
+    return row * SLAB + (chunk ^ (row & 7)) * CHUNK;
+}
 
 // Copies a chunk into shared memory, or zeros if it is outside.
 __device__ inline void copy_chunk(char *to, const char *from, bool inside) {
@@ -56,7 +58,8 @@ struct Tf32 {
     typedef float Element;
 
     __device__ static void round(u32 (&a)[4]) {
-        for (u32 &word : a) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(__uint_as_float(word)));
+        for (u32 &word : a)
+            asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(__uint_as_float(word)));
     }
 
     __device__ static void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
@@ -87,7 +90,7 @@ template <class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH> class W
   public:
     typedef typename Math::Element Element;
     static constexpr int PIXELS = BM, OUTPUTS = BN, SHARES = WK, THREADS = 32 * WM * WN * WK;
-    static constexpr int STAGES = DEPTH;
+    static constexpr int STAGES = DEPTH, BLOCKS = 2; // of a unit, at least
 
     __device__ Warps() : lane(threadIdx.x % 32) {
         u32 warp = threadIdx.x / 32;
@@ -126,7 +129,7 @@ template <class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH> class W
         for (int i = 0; i < MT; i++)
             for (int j = 0; j < NT; j++) {
                 float *corner = to + 16 * i * line + 8 * j;
-                const float(&c)[4] = sums[i][j];
+                const float (&c)[4] = sums[i][j];
                 *(float2 *)corner = make_float2(c[0], c[1]);
                 *(float2 *)(corner + 8 * line) = make_float2(c[2], c[3]);
             }
@@ -148,6 +151,7 @@ template <class E, int BM, int BN, int DEPTH> class Threads {
   public:
     typedef E Element;
     static constexpr int PIXELS = BM, OUTPUTS = BN, SHARES = 1, THREADS = 256, STAGES = DEPTH;
+    static constexpr int BLOCKS = 1;
 
     __device__ Threads() : pixel(threadIdx.x / 16), output(threadIdx.x % 16) {
         for (auto &line : sums)
@@ -162,14 +166,14 @@ template <class E, int BM, int BN, int DEPTH> class Threads {
             for (int j = 0; j < NT; j++) b[j] = part(outputs, output + 16 * j, k);
             for (int i = 0; i < MT; i++)
                 for (int j = 0; j < NT; j++)
-                    sums[i][j] += a[i].x * b[j].x + a[i].y * b[j].y + a[i].z * b[j].z + a[i].w * b[j].w;
+                    sums[i][j] +=
+                        a[i].x * b[j].x + a[i].y * b[j].y + a[i].z * b[j].z + a[i].w * b[j].w;
         }
     }
 
     __device__ void store(float *to, u32 line) const {
         for (int i = 0; i < MT; i++)
-            for (int j = 0; j < NT; j++)
-                to[(pixel + 16 * i) * line + output + 16 * j] = sums[i][j];
+            for (int j = 0; j < NT; j++) to[(pixel + 16 * i) * line + output + 16 * j] = sums[i][j];
     }
 
   private:

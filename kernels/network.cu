@@ -1,5 +1,5 @@
-// Kernels of neural networks. A native tensor lies pixel after pixel with all its channels (NHWC), of
-// 32-bit or 16-bit floats; each kernel exists for both. Parameters are the guard and one struct.
+// Kernels of neural networks. A native tensor lies pixel after pixel with all its channels (NHWC),
+// of 32-bit or 16-bit floats; each kernel exists for both. Parameters are the guard and one struct.
 //
 // Blocks last some microseconds, so they look at the flag only when they start: the answer is
 // awaited together with the first data.
@@ -10,16 +10,16 @@
 
 // A convolution with this tile of pixels and outputs, warps, and slabs under way.
 // `TILES` in operators/tiles.rs has the same list.
-#define CONV(name, ...)                                                                       \
-    extern "C" __global__ void __launch_bounds__(__VA_ARGS__::THREADS, 2)                      \
-        name(reef::Guard guard, Conv conv) {                                                  \
-        convolve<__VA_ARGS__>(guard, conv);                                                   \
+#define CONV(name, ...)                                                                     \
+    extern "C" __global__ void __launch_bounds__(__VA_ARGS__::THREADS, __VA_ARGS__::BLOCKS) \
+        name(reef::Guard guard, Conv conv) {                                                \
+        convolve<__VA_ARGS__>(guard, conv);                                                 \
     }
-#define CONV_WARPS(bm, bn, wm, wn, wk, stages)                                                \
-    CONV(conv_tf32_##bm##x##bn, Warps<Tf32, bm, bn, wm, wn, wk, stages>)               \
+#define CONV_WARPS(bm, bn, wm, wn, wk, stages)                           \
+    CONV(conv_tf32_##bm##x##bn, Warps<Tf32, bm, bn, wm, wn, wk, stages>) \
     CONV(conv_f16_##bm##x##bn, Warps<F16, bm, bn, wm, wn, wk, stages>)
-#define CONV_THREADS(bm, bn)                                                                  \
-    CONV(conv_fp32_##bm##x##bn, Threads<float, bm, bn, 2>)                                \
+#define CONV_THREADS(bm, bn)                               \
+    CONV(conv_fp32_##bm##x##bn, Threads<float, bm, bn, 2>) \
     CONV(conv_fp16_##bm##x##bn, Threads<Half, bm, bn, 2>)
 
 #if REEF_ASYNC
@@ -31,14 +31,14 @@ CONV_THREADS(32, 32)
 CONV_THREADS(64, 64)
 
 // Each kernel below for both kinds of elements.
-#define BOTH(name, Params, ...)                                                               \
-    extern "C" __global__ void name##_f32(reef::Guard guard, Params params) {                 \
-        typedef float Element;                                                                \
-        __VA_ARGS__(guard, params);                                                           \
-    }                                                                                         \
-    extern "C" __global__ void name##_f16(reef::Guard guard, Params params) {                 \
-        typedef Half Element;                                                                 \
-        __VA_ARGS__(guard, params);                                                           \
+#define BOTH(name, Params, ...)                                               \
+    extern "C" __global__ void name##_f32(reef::Guard guard, Params params) { \
+        typedef float Element;                                                \
+        __VA_ARGS__(guard, params);                                           \
+    }                                                                         \
+    extern "C" __global__ void name##_f16(reef::Guard guard, Params params) { \
+        typedef Half Element;                                                 \
+        __VA_ARGS__(guard, params);                                           \
     }
 
 BOTH(conv_any, ConvAny, convolve_any<Element>)
@@ -59,9 +59,11 @@ struct Map {
 };
 
 // output[c] = relu?(input[c] * weights[c] + bias[c]), in any layout.
-template <class Element> __device__ __forceinline__ void map_any(const reef::Guard &guard, const Map &map) {
+template <class Element>
+__device__ __forceinline__ void map_any(const reef::Guard &guard, const Map &map) {
     REEF_CLAIM(block, guard);
-    for (u64 i = (u64)block.index * blockDim.x + threadIdx.x; i < map.count; i += (u64)map.blocks * blockDim.x) {
+    for (u64 i = (u64)block.index * blockDim.x + threadIdx.x; i < map.count;
+         i += (u64)map.blocks * blockDim.x) {
         u32 pixel = i / map.channels, c = i - (u64)pixel * map.channels;
         u32 line = pixel / map.output.width, column = pixel - line * map.output.width;
         u32 n = line / map.output.height, row = line - n * map.output.height;
@@ -73,7 +75,8 @@ template <class Element> __device__ __forceinline__ void map_any(const reef::Gua
 }
 
 // The same, four channels at a time, both tensors native.
-template <class Element> __device__ __forceinline__ void map_fours(const reef::Guard &guard, const Map &map) {
+template <class Element>
+__device__ __forceinline__ void map_fours(const reef::Guard &guard, const Map &map) {
     reef::Block block(guard, reef::LINE);
     block.fetch();
     bool claimed = false;
@@ -108,7 +111,8 @@ struct Linear {
     u32 unused;
 };
 
-template <class Element> __device__ inline float dot(const Linear &linear, const Element *weight, u32 n) {
+template <class Element>
+__device__ inline float dot(const Linear &linear, const Element *weight, u32 n) {
     const u32 lane = threadIdx.x % 32;
     float sum = 0;
     if (linear.fours) {
@@ -127,17 +131,20 @@ template <class Element> __device__ inline float dot(const Linear &linear, const
 }
 
 // output = input . weights + bias: a warp for each output.
-template <class Element> __device__ __forceinline__ void multiply(const reef::Guard &guard, const Linear &linear) {
+template <class Element>
+__device__ __forceinline__ void multiply(const reef::Guard &guard, const Linear &linear) {
     reef::Block block(guard, reef::LINE);
     u32 k = (block.index * blockDim.x + threadIdx.x) / 32;
-    const Element *weight = (const Element *)linear.weights + (u64)min(k, linear.outputs - 1) * ((linear.inputs + 3) & ~3u);
+    const Element *weight = (const Element *)linear.weights +
+                            (u64)min(k, linear.outputs - 1) * ((linear.inputs + 3) & ~3u);
     block.fetch();
     float sum = dot(linear, weight, 0);
     if (!block.arrive() || k >= linear.outputs) return;
     float bias = linear.bias[k];
     for (u32 n = 0;;) {
         float value = linear.relu ? relu(sum + bias) : sum + bias;
-        if (threadIdx.x % 32 == 0) linear.output.store<Element>(linear.output.at(n, 0, 0, k), value);
+        if (threadIdx.x % 32 == 0)
+            linear.output.store<Element>(linear.output.at(n, 0, 0, k), value);
         if (++n == linear.images) return;
         sum = dot(linear, weight, n);
     }

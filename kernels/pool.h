@@ -23,8 +23,12 @@ struct One {
     __device__ void add(One other) { value += other.value; }
     __device__ void raise(One other) { value = fmaxf(value, other.value); }
     __device__ void times(float factor) { value *= factor; }
-    template <class Element> __device__ static One load(const View &view, u64 at) { return view.load<Element>(at); }
-    template <class Element> __device__ void store(const View &view, u64 at) const { view.store<Element>(at, value); }
+    template <class Element> __device__ static One load(const View &view, u64 at) {
+        return view.load<Element>(at);
+    }
+    template <class Element> __device__ void store(const View &view, u64 at) const {
+        view.store<Element>(at, value);
+    }
     static constexpr u32 CHANNELS = 1;
 };
 
@@ -47,8 +51,8 @@ struct Four {
     static constexpr u32 CHANNELS = 4;
 };
 
-// A window of SIZE x SIZE, or of any size if that is 0. Loads outside go to the nearest pixel and are
-// not counted, so that all of a known size are under way at once.
+// A window of SIZE x SIZE, or of any size if that is 0. Loads outside go to the nearest pixel and
+// are not counted, so that all of a known size are under way at once.
 template <class Element, class Lanes, int SIZE>
 __device__ inline Lanes pool_window(const Pool &pool, u32 n, u32 row, u32 column, u32 c) {
     const float NONE = pool.average ? 0 : -__int_as_float(0x7f800000);
@@ -70,7 +74,8 @@ __device__ inline Lanes pool_window(const Pool &pool, u32 n, u32 row, u32 column
     return result;
 }
 
-template <class Element, class Lanes, int SIZE> __device__ inline void pool_all(const reef::Guard &guard, const Pool &pool) {
+template <class Element, class Lanes, int SIZE>
+__device__ inline void pool_all(const reef::Guard &guard, const Pool &pool) {
     reef::Block block(guard, reef::LINE);
     block.fetch();
     bool claimed = false;
@@ -78,7 +83,8 @@ template <class Element, class Lanes, int SIZE> __device__ inline void pool_all(
         Lanes result(0.0f);
         u64 at = 0;
         if (i < pool.count) {
-            u32 pixel = i / pool.channels, c = (u32)(i - (u64)pixel * pool.channels) * Lanes::CHANNELS;
+            u32 pixel = i / pool.channels,
+                c = (u32)(i - (u64)pixel * pool.channels) * Lanes::CHANNELS;
             u32 line = pixel / pool.output.width, column = pixel - line * pool.output.width;
             u32 n = line / pool.output.height, row = line - n * pool.output.height;
             result = pool_window<Element, Lanes, SIZE>(pool, n, row, column, c);
@@ -92,7 +98,8 @@ template <class Element, class Lanes, int SIZE> __device__ inline void pool_all(
 }
 
 // Any window.
-template <class Element, class Lanes> __device__ __forceinline__ void pool_windows(const reef::Guard &guard, const Pool &pool) {
+template <class Element, class Lanes>
+__device__ __forceinline__ void pool_windows(const reef::Guard &guard, const Pool &pool) {
     if (Lanes::CHANNELS == 4 && pool.window_height == 3 && pool.window_width == 3)
         pool_all<Element, Lanes, 3>(guard, pool);
     else
@@ -100,7 +107,8 @@ template <class Element, class Lanes> __device__ __forceinline__ void pool_windo
 }
 
 // The mean of whole pictures: 8 x 4 channels of one picture a block, its pixels over 32 threads.
-template <class Element> __device__ __forceinline__ void pool_picture(const reef::Guard &guard, const Pool &pool) {
+template <class Element>
+__device__ __forceinline__ void pool_picture(const reef::Guard &guard, const Pool &pool) {
     __shared__ float4 sums[32][8];
     reef::Block block(guard, reef::LINE);
     block.fetch();

@@ -30,7 +30,7 @@ typedef unsigned long long u64;
 
 // Of one launch; the first parameter of every preemptible kernel. Laid out as `Guard` in guard.rs.
 struct Guard {
-    const u32 *live;       // lowest epoch that may run, a word of the device
+    const u32 *live;       // lowest epoch that may run, a word of the device, alone in its line
     const u32 *epoch_word; // the launch's epoch if it stands in a word (graphs), else null
     u32 *stopped;          // how many blocks have stopped
     u32 *list_out;         // which, in any order
@@ -146,7 +146,8 @@ class Block {
     u32 turn, seen, epoch, stops;
 
     __device__ Block(const Guard &g, bool first_thread, u32 place)
-        : x(0), y(0), z(0), guard(g), first(first_thread), entering(true), turn(0), seen(0), epoch(g.epoch) {
+        : x(0), y(0), z(0), guard(g), first(first_thread), entering(true), turn(0), seen(0),
+          epoch(g.epoch) {
         u32 entry = g.first + place;
         if (g.list_in) entry = g.list_in[place];
         index = entry & INDEX_MASK;
@@ -161,7 +162,8 @@ class Block {
         u32 *to = copies();
 #if __CUDA_ARCH__ >= 800
         u32 address = (u32)__cvta_generic_to_shared(to);
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(guard.live) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(guard.live)
+                     : "memory");
         if (guard.epoch_word)
             asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address + 4 * EPOCH),
                          "l"(guard.epoch_word)

@@ -203,6 +203,23 @@ pub struct Storage<'a, D: Device> {
     pub offset: usize,
 }
 
+/// Memory that a device wants beside an [`Op`]'s operands; what it holds doesn't outlive the op.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scratch {
+    /// How many bytes at the start are zero before its first launch; launches leave them zero.
+    pub zeroed: usize,
+    /// All bytes, those included.
+    pub bytes: usize,
+}
+
+impl Scratch {
+    /// What serves both, one after the other.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { zeroed: self.zeroed.max(other.zeroed), bytes: self.bytes.max(other.bytes) }
+    }
+}
+
 /// The memory that one [`Op`] works on.
 #[derive(Debug)]
 pub struct Operands<'a, D: Device> {
@@ -214,6 +231,8 @@ pub struct Operands<'a, D: Device> {
     pub output: Storage<'a, D>,
     /// What [`Operators::pack`] made; `None` if [`Op::constants`] are empty.
     pub constants: Option<&'a D::Buffer>,
+    /// At least [`Operators::scratch`], overlapping nothing; ops that run one after the other share it.
+    pub scratch: Option<Storage<'a, D>>,
 }
 
 /// A device that has kernels for neural networks.
@@ -226,6 +245,11 @@ pub trait Operators: Device {
     ///
     /// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`.
     fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Self::Buffer>;
+
+    /// The memory that [`operator`](Self::operator) wants for `op` beside its operands.
+    fn scratch(&self, _op: &Op) -> Scratch {
+        Scratch::default()
+    }
 
     /// The launches, in order, that compute `op` on these operands.
     ///

@@ -56,7 +56,7 @@ use options::Options;
 use progress::Progress;
 use reef_core::{Command, Device, DeviceInfo, Launch, PreemptLevel, Priority, Result};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use stream::{Stream, Writer};
 
@@ -67,6 +67,8 @@ pub struct Cuda(Arc<Open>);
 #[derive(Debug)]
 struct Open {
     builtin: Builtin,
+    /// kernels/network.cu, loaded when a network first wants it.
+    network: OnceLock<Builds>,
     writer: Writer,
     clock: Arc<Clock>,
     options: Options,
@@ -98,6 +100,16 @@ impl Cuda {
         &self.0.builtin
     }
 
+    /// Kernels of networks.
+    pub(crate) fn network(&self) -> Result<&Builds> {
+        let network = &self.0.network;
+        if let Some(loaded) = network.get() {
+            return Ok(loaded);
+        }
+        let loaded = builds(self.context(), "network")?;
+        Ok(network.get_or_init(|| loaded)) // of two that load at once one is kept
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         &self.0.clock
     }
@@ -108,7 +120,15 @@ impl Cuda {
         let writer = Writer { by_stream: context.facts.stream_memory_ops, store: builtin.store };
         let never = Flag::new(&context, PreemptLevel::HostQueue, writer)?;
         let clock = Arc::new(Clock::new());
-        let cuda = Self(Arc::new(Open { builtin, writer, clock, options, never, context }));
+        let cuda = Self(Arc::new(Open {
+            builtin,
+            network: OnceLock::new(),
+            writer,
+            clock,
+            options,
+            never,
+            context,
+        }));
         cuda.set_clock()?;
         Ok(cuda)
     }

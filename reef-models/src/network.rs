@@ -14,8 +14,8 @@ use crate::profile::Profiles;
 use crate::schedule::Step;
 use crate::tensor::Source;
 use crate::{Error, Result};
-use reef_core::op::{Operands, Operators, Storage};
-use reef_core::{Command, Copy, Launch};
+use reef_core::op::{Operands, Operators, Scratch, Storage};
+use reef_core::{Command, Copy, Fill, Launch};
 use std::sync::Arc;
 
 /// The constants of a network, packed for a device; any number of instances share them.
@@ -49,7 +49,7 @@ impl<D: Operators> Weights<D> {
 pub struct Network<D: Operators> {
     device: D,
     memory: Memory<D>,
-    /// Copy in, launches, copy out.
+    /// Copy in, zeros for the scratch memory if it needs any, launches, copy out.
     commands: Arc<[Command<D>]>,
     /// Of each launch.
     names: Vec<LaunchName>,
@@ -86,8 +86,8 @@ impl<D: Operators> Network<D> {
             names.extend(launch_names(&step.name, made.len()));
             launches.extend(made.into_iter().map(Command::Launch));
         }
-        let commands =
-            [memory.copy_in()].into_iter().chain(launches).chain([memory.copy_out()]).collect();
+        let before = [Some(memory.copy_in()), memory.zero_scratch()].into_iter().flatten();
+        let commands = before.chain(launches).chain([memory.copy_out()]).collect();
         Ok(Self { device: device.clone(), memory, commands, names, _weights: weights.clone() })
     }
 
@@ -235,6 +235,9 @@ struct Memory<D: Operators> {
     output: D::Buffer,
     host_input: D::Buffer,
     host_output: D::Buffer,
+    /// What all steps share, one after the other; `None` if none wants any.
+    scratch: Option<D::Buffer>,
+    zeroed_bytes: usize,
     input_bytes: usize,
     output_bytes: usize,
     /// Which storage the output is; the other one outside the arena is the input.
@@ -246,7 +249,11 @@ impl<D: Operators> Memory<D> {
         let plan = arena::plan(model.graph());
         let [input_bytes, output_bytes] =
             [model.input(), model.output()].map(|tensor| tensor.elements() * size_of::<f32>());
+        let wanted = model.layers().iter().map(|layer| device.scratch(&layer.op));
+        let scratch = wanted.fold(Scratch::default(), Scratch::max);
         Ok(Self {
+            scratch: (scratch.bytes > 0).then(|| device.alloc(scratch.bytes)).transpose()?,
+            zeroed_bytes: scratch.zeroed,
             arena: device.alloc(plan.bytes)?,
             input: device.alloc(input_bytes)?,
             output: device.alloc(output_bytes)?,
@@ -275,7 +282,14 @@ impl<D: Operators> Memory<D> {
             residual: step.reads.get(1).map(|&residual| self.storage(residual)),
             output: self.storage(step.writes),
             constants,
+            scratch: self.scratch.as_ref().map(|buffer| Storage { buffer, offset: 0 }),
         }
+    }
+
+    /// Needed if an inference before was given up halfway; otherwise it is zero.
+    fn zero_scratch(&self) -> Option<Command<D>> {
+        let buffer = self.scratch.as_ref().filter(|_| self.zeroed_bytes > 0)?.clone();
+        Some(Command::Fill(Fill { buffer, offset: 0, bytes: self.zeroed_bytes, word: 0 }))
     }
 
     fn copy_in(&self) -> Command<D> {

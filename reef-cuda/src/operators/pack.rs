@@ -1,0 +1,127 @@
+//! Weights in the order in which kernels read them, then the biases.
+//!
+//! ```text
+//! convolution by tiles   for each output whole slabs: row, column, channel; then zeros
+//! any other convolution  as given, 32-bit
+//! linear                 a row for each output, of a multiple of 4
+//! scale and shift        as given, 32-bit
+//! ```
+
+use super::convolution::Gathered;
+use super::element::Element;
+use super::invalid;
+use super::tile::SLAB;
+use reef_core::Result;
+use reef_core::op::{Conv2d, Op};
+
+/// Where the biases start, and all bytes.
+///
+/// # Errors
+///
+/// `Invalid` if groups don't divide channels.
+pub(super) fn layout(op: &Op, element: Element) -> Result<[usize; 2]> {
+    let [weights, biases] = op.constants();
+    let bytes = match op {
+        Op::Pool2d(_) => return Ok([0; 2]),
+        Op::ScaleShift(_) => weights * size_of::<f32>(),
+        Op::Linear(op) => op.output.channels * row(op.input.channels) * element.bytes(),
+        Op::Conv2d(op) => match tiles(op, element)? {
+            Some(gathered) => op.output.channels * gathered.slabs * SLAB,
+            None => weights * size_of::<f32>(),
+        },
+    };
+    let start = bytes.next_multiple_of(16);
+    Ok([start, start + biases.next_multiple_of(4) * size_of::<f32>()])
+}
+
+/// The packed constants.
+///
+/// # Errors
+///
+/// `Invalid` if the lengths are not [`Op::constants`].
+pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> Result<Vec<u8>> {
+    let [start, bytes] = layout(op, element)?;
+    let (have, want) = ([weights.len(), bias.len()], op.constants());
+    if have != want {
+        return Err(invalid(format!("{have:?} weights and biases, {want:?} needed")));
+    }
+    let mut packed = vec![0; bytes];
+    let (to, biases) = packed.split_at_mut(start);
+    write_all(Element::F32, biases, bias);
+    match op {
+        Op::Conv2d(op) => match tiles(op, element)? {
+            Some(gathered) => write_slabs(op, &gathered, element, to, weights),
+            None => write_all(Element::F32, to, weights),
+        },
+        Op::Linear(op) => {
+            let rows = to.chunks_mut(row(op.input.channels) * element.bytes());
+            let rows = rows.zip(weights.chunks(op.input.channels));
+            rows.for_each(|(to, row)| write_all(linear(element), to, row));
+        }
+        _ => write_all(Element::F32, to, weights),
+    }
+    Ok(packed)
+}
+
+/// What weights of a linear layer are: that kernel multiplies without tensor cores.
+fn linear(element: Element) -> Element {
+    if element == Element::Tf32 { Element::F32 } else { element }
+}
+
+fn tiles(op: &Conv2d, element: Element) -> Result<Option<Gathered>> {
+    let groups = op.groups;
+    let divides = |channels: usize| groups > 0 && channels.is_multiple_of(groups);
+    if !divides(op.input.channels) || !divides(op.output.channels) {
+        return Err(invalid(format!("{groups} groups of {op:?}")));
+    }
+    Ok(Gathered::new(op, element))
+}
+
+/// Inputs of a linear layer in the kernels' count.
+fn row(inputs: usize) -> usize {
+    inputs.next_multiple_of(4)
+}
+
+fn write_all(element: Element, to: &mut [u8], values: &[f32]) {
+    let places = to.chunks_exact_mut(element.bytes());
+    places.zip(values).for_each(|(to, &value)| element.write(to, value));
+}
+
+fn write_slabs(op: &Conv2d, gathered: &Gathered, element: Element, to: &mut [u8], weights: &[f32]) {
+    let (channels, taps) = (op.input.channels, op.window.size.iter().product::<usize>());
+    let outputs =
+        to.chunks_exact_mut(gathered.slabs * SLAB).zip(weights.chunks_exact(channels * taps));
+    for (to, weights) in outputs {
+        for (i, &weight) in weights.iter().enumerate() {
+            let at = (i % taps * gathered.channels + i / taps) * element.bytes();
+            element.write(&mut to[at..at + element.bytes()], weight);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reef_core::op::{Layout, Tensor, Window};
+
+    #[test]
+    fn channels_of_a_tap_lie_side_by_side() {
+        let tensor = |layout, channels| Tensor::new(layout, [1, channels, 1, 2]);
+        let op = Op::Conv2d(Conv2d {
+            input: tensor(Layout::Nchw, 3),
+            output: tensor(Layout::Native, 2),
+            window: Window { size: [1, 3], stride: [1, 1], padding: [0, 1] },
+            groups: 1,
+            residual: false,
+            relu: false,
+        });
+        let weights: Vec<f32> = (1_u8..=18).map(f32::from).collect();
+        let packed = pack(&op, Element::F32, &weights, &[0.5, 0.25]).unwrap();
+        assert_eq!(packed.len(), 2 * SLAB + 16);
+        let floats: Vec<f32> =
+            packed.as_chunks::<4>().0.iter().map(|&word| f32::from_le_bytes(word)).collect();
+        assert_eq!(floats[..13], [1., 4., 7., 0., 2., 5., 8., 0., 3., 6., 9., 0., 0.]);
+        assert_eq!(floats[64..67], [10., 13., 16.]);
+        assert_eq!(floats[128..], [0.5, 0.25, 0., 0.]);
+    }
+}
