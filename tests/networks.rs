@@ -1,12 +1,12 @@
-//! Real networks on the software device: right, and the same bit for bit whatever disturbs them.
+//! Real networks on every backend: right, and the same bit for bit whatever disturbs them.
 
 #[path = "networks/subject.rs"]
 mod subject;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use reef::cpu::Cpu;
 use reef::models::{Network, ScheduleGraph, Seeded, Weights, Work, build, measure};
+use reef::op::Operators;
 use reef::scheduler::{self, Reef, Scheduler};
 use reef::{
     Args, ClientConfig, Command, Config, Device, Dispatcher, Launch, PreemptLevel, Seq, Stats,
@@ -19,57 +19,58 @@ use std::thread;
 use std::time::{Duration, Instant};
 use subject::{Subject, run_alone, submit};
 
-fn cpu(ordinal: usize, options: &str) -> Cpu {
-    Cpu::open(ordinal, options).unwrap()
+/// Opens the device, or says aloud why its tests are skipped.
+fn open<D: Device>(ordinal: usize, options: &str) -> Option<D> {
+    match D::open(ordinal, options) {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("skipped: {}: {error}", D::NAME);
+            None
+        }
+    }
 }
 
 // --- Right -----------------------------------------------------------------------------------------
 
-/// Largest difference from torch, as a part of the largest logit.
-const TOLERANCE: f32 = 1e-3;
-
-/// Runs the network of a golden file and compares its logits.
-fn agrees(name: &str, size: usize) {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("reef-models/golden");
+/// Runs the network of a golden file and compares its logits; `tolerance` is the largest difference from
+/// torch, as a part of the largest logit.
+fn agrees<D: Operators>(device: &D, tolerance: f32, name: &str, size: usize) {
+    let golden = Path::new("reef-models/golden"); // cargo runs tests in the package
     let text = std::fs::read_to_string(golden.join(format!("{name}-{size}.json"))).unwrap();
     let golden: Value = serde_json::from_str(&text).unwrap();
     let want = golden["logits"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32);
     let weights = Seeded(golden["seed"].as_u64().unwrap());
 
-    let device = cpu(0, "");
     let model = build(name, Some(size), 1).unwrap();
-    let packed = Weights::pack(&device, &model, &weights).unwrap();
-    let network = Network::new(&device, &model, &packed).unwrap();
+    let packed = Weights::pack(device, &model, &weights).unwrap();
+    let network = Network::new(device, &model, &packed).unwrap();
     network.stage_input(&weights.input(network.input_len())).unwrap();
-    run_alone(&device, &network.inference());
+    run_alone(device, &network.inference());
 
     let have = network.staged_output().unwrap();
     assert_eq!(have.len(), want.len());
     let largest = want.clone().fold(0f32, |max, logit| max.max(logit.abs()));
     let worst = have.iter().zip(want).fold(0f32, |max, (a, b)| max.max((a - b).abs()));
     println!("{name} at {size}: off by {:.1e} of the largest logit", worst / largest);
-    assert!(worst <= TOLERANCE * largest, "{name} at {size}: off by {worst} of {largest}");
+    assert!(worst <= tolerance * largest, "{name} at {size}: off by {worst} of {largest}");
 }
 
-#[test]
-fn small_pictures_give_torchs_logits() {
+fn small_pictures_give_torchs_logits<D: Operators>(device: &D, tolerance: f32) {
     for (name, size) in [("resnet18", 64), ("resnet50", 64), ("densenet121", 64)] {
-        agrees(name, size);
+        agrees(device, tolerance, name, size);
     }
-    agrees("inception_v3", 96);
+    agrees(device, tolerance, "inception_v3", 96);
 }
 
-#[test]
-fn full_pictures_give_torchs_logits() {
+fn full_pictures_give_torchs_logits<D: Operators>(device: &D, tolerance: f32) {
     for name in ["resnet18", "resnet50", "resnet152", "densenet121", "densenet201"] {
-        agrees(name, 224);
+        agrees(device, tolerance, name, 224);
     }
-    agrees("inception_v3", 299);
+    agrees(device, tolerance, "inception_v3", 299);
 }
 
 /// REEF's toy network, whose kernels every backend can have.
-#[test]
-fn the_mocked_kernel_adds_then_multiplies() {
+fn the_mocked_kernel_adds_then_multiplies<D: Operators>(device: &D) {
     let beside = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data"));
     let data = std::env::var_os("REEF_DATA").map_or(beside, PathBuf::from);
     if !data.is_dir() {
@@ -78,19 +79,18 @@ fn the_mocked_kernel_adds_then_multiplies() {
     }
     let graph = ScheduleGraph::load(data.join("reef/mocked_kernel/mocked_kernel.json")).unwrap();
     let n = graph.storages[0].elements;
-    assert_eq!(toy(&graph, &[vec![3.0; n], vec![3.0; n], vec![3.0; n]]), vec![18.0; n]);
+    assert_eq!(toy(device, &graph, &[vec![3.0; n], vec![3.0; n], vec![3.0; n]]), vec![18.0; n]);
 
     let inputs = [1, 2, 3].map(|seed| Seeded(seed).input(n));
     let [a, b, c] = &inputs;
     // The second operand of each sum, and the first factor, count within the block of 128 threads.
     let temp: Vec<f32> = (0..n).map(|i| b[i % 128] + a[i]).collect();
     let want: Vec<f32> = (0..n).map(|i| temp[i % 128] * c[i]).collect();
-    assert_eq!(toy(&graph, &inputs), want);
+    assert_eq!(toy(device, &graph, &inputs), want);
 }
 
 /// The output of `graph` when the storages given from outside hold `inputs`.
-fn toy(graph: &ScheduleGraph, inputs: &[Vec<f32>; 3]) -> Vec<f32> {
-    let device = cpu(0, "units=2");
+fn toy<D: Operators>(device: &D, graph: &ScheduleGraph, inputs: &[Vec<f32>; 3]) -> Vec<f32> {
     let buffers: Vec<_> = graph.storages.iter().map(|s| device.alloc(s.bytes()).unwrap()).collect();
     for (&storage, input) in graph.given.iter().zip(inputs) {
         let bytes: Vec<u8> = input.iter().flat_map(|value| value.to_ne_bytes()).collect();
@@ -104,7 +104,7 @@ fn toy(graph: &ScheduleGraph, inputs: &[Vec<f32>; 3]) -> Vec<f32> {
         // of the grid and outlive the run.
         Command::Launch(unsafe { Launch::new(kernel, call.grid, call.block, Args::new(&args)) })
     });
-    run_alone(&device, &launches.collect::<Vec<_>>());
+    run_alone(device, &launches.collect::<Vec<_>>());
     let output = graph.storage("output").unwrap();
     let mut bytes = vec![0; graph.storages[output].bytes()];
     device.read(&buffers[output], 0, &mut bytes).unwrap();
@@ -115,25 +115,24 @@ fn toy(graph: &ScheduleGraph, inputs: &[Vec<f32>; 3]) -> Vec<f32> {
 
 /// REEF's own test of a network: an inference that is preempted at its `k`th launch and restored
 /// gives what an undisturbed one gives, for each `k`.
-struct Replay {
-    subject: Subject,
+struct Replay<D: Operators> {
+    subject: Subject<D>,
     /// How long each launch takes alone.
     times: Vec<Duration>,
-    submitter: Submitter<Cpu>,
-    queue: VirtualQueue<Cpu>,
+    submitter: Submitter<D>,
+    queue: VirtualQueue<D>,
     rng: ChaCha8Rng,
 }
 
-impl Replay {
-    fn new(name: &str, size: usize) -> Self {
-        let device = cpu(0, "units=2");
-        let subject = Subject::load(&device, name, size);
-        let latencies = measure(&device, &subject.network).unwrap();
+impl<D: Operators> Replay<D> {
+    fn new(device: &D, name: &str, size: usize) -> Self {
+        let subject = Subject::load(device, name, size);
+        let latencies = measure(device, &subject.network).unwrap();
         let micros = |name: &str| latencies.kernels[name].micros.into();
         let names = subject.network.step_names().iter();
         let times = names.map(|name| Duration::from_micros(micros(&name.launch))).collect();
         let config = Config { level: PreemptLevel::All, ..Config::default() };
-        let (submitter, queue) = VirtualQueue::enable(&device, config).unwrap();
+        let (submitter, queue) = VirtualQueue::enable(device, config).unwrap();
         Self { subject, times, submitter, queue, rng: ChaCha8Rng::seed_from_u64(size as u64) }
     }
 
@@ -158,8 +157,8 @@ impl Replay {
     }
 }
 
-fn replay(name: &str, size: usize, every: usize) {
-    let mut replay = Replay::new(name, size);
+fn replay<D: Operators>(device: &D, name: &str, size: usize, every: usize) {
+    let mut replay = Replay::new(device, name, size);
     let launches = replay.times.len();
     let preempted = (0..launches).step_by(every).inspect(|&k| replay.at(k)).count();
     let rerun = replay.queue.rerun();
@@ -168,42 +167,51 @@ fn replay(name: &str, size: usize, every: usize) {
 }
 
 /// What the tests below rely on.
-#[test]
-fn a_lost_launch_is_found() {
-    let device = cpu(0, "units=2");
-    let subject = Subject::load(&device, "resnet18", 64);
+fn a_lost_launch_is_found<D: Operators>(device: &D) {
+    let subject = Subject::load(device, "resnet18", 64);
     for k in 0..subject.network.commands().len() {
-        run_alone(&device, &subject.stage(k + 1)); // what is in memory before
+        run_alone(device, &subject.stage(k + 1)); // what is in memory before
         let mut commands = subject.stage(k).to_vec();
         commands.remove(1 + k);
-        run_alone(&device, &commands);
+        run_alone(device, &commands);
         assert!(!subject.is_undisturbed(k), "launch {k}");
     }
 }
 
-#[test]
-fn resnet18_can_be_preempted_at_every_launch() {
-    replay("resnet18", 64, 1);
+fn networks_can_be_preempted_at_every_launch<D: Operators>(device: &D) {
+    replay(device, "resnet18", 64, 1);
+    replay(device, "densenet121", 64, 1);
+    replay(device, "resnet152", 64, 7);
 }
 
-#[test]
-fn densenet121_can_be_preempted_at_every_launch() {
-    replay("densenet121", 64, 1);
-}
-
-#[test]
-fn resnet152_can_be_preempted_at_every_seventh_launch() {
-    replay("resnet152", 64, 7);
+/// A network in graphs is the same as launch by launch, and can be preempted anywhere.
+fn graphs_give_what_launches_give<D: Operators>(device: &D) {
+    let subject = Subject::load(device, "resnet18", 64);
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    for most in [2, 16, usize::MAX] {
+        let config = Config { level: PreemptLevel::All, ..Config::default() };
+        let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
+        let graphs = subject.network.graphs(most).unwrap();
+        for turn in 0..20 {
+            subject.stage(turn);
+            submit(&mut submitter, &graphs);
+            thread::sleep(Duration::from_micros(rng.random_range(0..300)));
+            queue.preempt(rng.random()).unwrap();
+            queue.restore().unwrap();
+            submitter.wait(Seq(submitter.submitted().0 - 1)).unwrap();
+            subject.check(turn, &format!("graphs of {most}"));
+        }
+    }
 }
 
 // --- The same, beside others -------------------------------------------------------------------------
 
 /// Runs `rt` `turns` times beside `be`, whose clients each run at least twice, and checks all of them.
-fn beside(
-    device: &Cpu,
+fn beside<D: Operators>(
+    device: &D,
     scheduler: Box<dyn Scheduler>,
-    rt: &Subject,
-    be: &[Subject],
+    rt: &Subject<D>,
+    be: &[Subject<D>],
     turns: usize,
 ) -> Stats {
     let name = scheduler.name();
@@ -235,33 +243,29 @@ fn beside(
     stats
 }
 
-#[test]
-fn every_scheduler_leaves_every_network_as_it_is() {
-    let device = cpu(0, "");
-    let rt = Subject::load(&device, "resnet18", 64).measured();
+fn every_scheduler_leaves_every_network_as_it_is<D: Operators>(device: &D) {
+    let rt = Subject::load(device, "resnet18", 64).measured();
     let be = [("densenet121", 64), ("resnet50", 64)];
-    let be = be.map(|(name, size)| Subject::load(&device, name, size).measured());
+    let be = be.map(|(name, size)| Subject::load(device, name, size).measured());
     for name in scheduler::NAMES.into_iter().filter(|&name| name != "rt-only") {
-        beside(&device, scheduler::by_name(name).unwrap(), &rt, &be, 20);
+        beside(device, scheduler::by_name(name).unwrap(), &rt, &be, 20);
     }
 }
 
 /// On many units the launches of a small network leave some free, and REEF fills them.
-#[test]
-fn padding_changes_no_network() {
-    let device = cpu(0, "units=8&pin=0");
-    let rt = Subject::load(&device, "resnet18", 64).measured();
-    let be = [Subject::load(&device, "densenet121", 64).measured()];
-    let stats = beside(&device, Box::new(Reef::default()), &rt, &be, 20);
+fn padding_changes_no_network<D: Operators>(device: &D) {
+    let rt = Subject::load(device, "resnet18", 64).measured();
+    let be = [Subject::load(device, "densenet121", 64).measured()];
+    let stats = beside(device, Box::new(Reef::default()), &rt, &be, 20);
     assert!(stats.padded_launches > 0, "{stats:?}");
 }
 
-#[test]
-fn two_devices_work_at_the_same_time() {
+/// Each on a device of its own, opened with an ordinal.
+fn two_devices_work_at_the_same_time<D: Operators>(ordinals: [usize; 2], options: &str) {
     thread::scope(|scope| {
-        for ordinal in 0..2 {
+        for ordinal in ordinals {
             scope.spawn(move || {
-                let device = cpu(ordinal, "units=1");
+                let Some(device) = open::<D>(ordinal, options) else { return };
                 let rt = Subject::load(&device, "resnet18", 64);
                 let be = [Subject::load(&device, "resnet50", 64)];
                 let stats = beside(&device, Box::new(Reef::default()), &rt, &be, 20);
@@ -269,4 +273,95 @@ fn two_devices_work_at_the_same_time() {
             });
         }
     });
+}
+
+// --- On each backend -----------------------------------------------------------------------------------
+
+/// A test for each line; the device is opened with the options in front.
+macro_rules! on {
+    ($device:ty: $($name:ident($options:literal $(, $more:expr)*);)+) => {
+        $(#[test]
+        fn $name() {
+            let Some(device) = crate::open::<$device>(0, $options) else { return };
+            crate::$name(&device $(, $more)*);
+        })+
+    };
+}
+
+mod cpu {
+    use reef::cpu::Cpu;
+
+    on! {
+        Cpu:
+        small_pictures_give_torchs_logits("", 1e-3);
+        full_pictures_give_torchs_logits("", 1e-3);
+        the_mocked_kernel_adds_then_multiplies("units=2");
+        a_lost_launch_is_found("units=2");
+        networks_can_be_preempted_at_every_launch("units=2");
+        graphs_give_what_launches_give("units=2");
+        every_scheduler_leaves_every_network_as_it_is("");
+        padding_changes_no_network("units=8&pin=0");
+    }
+
+    #[test]
+    fn two_devices_work_at_the_same_time() {
+        super::two_devices_work_at_the_same_time::<Cpu>([0, 1], "units=1");
+    }
+}
+
+/// Networks are computed with 10 bits of mantissa unless the options say otherwise.
+#[cfg(feature = "cuda")]
+mod cuda {
+    use reef::cuda::Cuda;
+
+    on! {
+        Cuda:
+        small_pictures_give_torchs_logits("", 1e-2);
+        full_pictures_give_torchs_logits("", 1e-2);
+        the_mocked_kernel_adds_then_multiplies("");
+        a_lost_launch_is_found("");
+        networks_can_be_preempted_at_every_launch("");
+        graphs_give_what_launches_give("");
+        every_scheduler_leaves_every_network_as_it_is("");
+        padding_changes_no_network("");
+    }
+
+    /// 16-bit values.
+    mod fp16 {
+        use super::Cuda;
+
+        on! {
+            Cuda:
+            small_pictures_give_torchs_logits("precision=fp16", 1e-2);
+            full_pictures_give_torchs_logits("precision=fp16", 1e-2);
+            networks_can_be_preempted_at_every_launch("precision=fp16");
+        }
+    }
+
+    /// All bits.
+    mod fp32 {
+        use super::Cuda;
+
+        on! {
+            Cuda:
+            small_pictures_give_torchs_logits("precision=fp32", 1e-4);
+            full_pictures_give_torchs_logits("precision=fp32", 1e-4);
+        }
+    }
+
+    /// Beside each real-time kernel, and not beside all of them.
+    mod slices {
+        use super::Cuda;
+
+        on! {
+            Cuda:
+            padding_changes_no_network("beside=slices");
+        }
+    }
+
+    /// The same one, opened twice.
+    #[test]
+    fn two_devices_work_at_the_same_time() {
+        super::two_devices_work_at_the_same_time::<Cuda>([0, 0], "");
+    }
 }

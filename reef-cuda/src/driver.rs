@@ -57,6 +57,7 @@ macro_rules! table {
                 ///
                 /// As the driver API's manual says.
                 #[inline]
+                #[allow(dead_code, clippy::too_many_arguments)] // some are only used as fields
                 pub(crate) unsafe fn $name(&self, $($arg: $type),*) -> Result<()> {
                     // SAFETY: the caller's promise.
                     self.check(stringify!($name), unsafe { (self.$name)($($arg),*) })
@@ -66,6 +67,7 @@ macro_rules! table {
                 /// # Safety
                 ///
                 /// As the driver API's manual says.
+                #[allow(dead_code)]
                 pub(crate) unsafe fn $maybe(&self, $($marg: $mtype),*) -> Result<()> {
                     let Some(call) = self.$maybe else {
                         let what = concat!(stringify!($maybe), ", which this driver doesn't have");

@@ -16,8 +16,6 @@ pub(crate) struct Facts {
     pub(crate) threads_per_unit: u32,
     pub(crate) registers_per_unit: u32,
     pub(crate) shared_per_unit: u32,
-    /// Most shared memory of one block, if it asks for it.
-    pub(crate) shared_per_block: u32,
     /// Memory comes from the driver's pool, so that freeing it waits for nobody.
     pub(crate) pools: bool,
     /// Streams can write words by themselves.
@@ -68,7 +66,6 @@ impl Facts {
             threads_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
             registers_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
             shared_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
-            shared_per_block: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             pools: async_memory && get(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 1,
             stream_memory_ops: driver.cuStreamWriteValue32_v2.is_some(),
             green_contexts: driver.cuGreenCtxCreate.is_some(),

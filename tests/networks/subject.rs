@@ -3,15 +3,15 @@
 //! Turns alternate between the pictures, so a launch that did not run leaves what belongs to the
 //! other one and is found.
 
-use reef::cpu::Cpu;
 use reef::models::{Network, Seeded, Weights, build, measured};
-use reef::{Command, Config, Device, Submitter, VirtualQueue};
+use reef::op::Operators;
+use reef::{Command, Config, Submitter, VirtualQueue};
 use std::sync::Arc;
 
-pub(crate) struct Subject {
+pub(crate) struct Subject<D: Operators> {
     name: String,
-    device: Cpu,
-    pub(crate) network: Network<Cpu>,
+    device: D,
+    pub(crate) network: Network<D>,
     turns: [Turn; 2],
 }
 
@@ -27,9 +27,9 @@ struct Left {
     arena: Vec<u8>,
 }
 
-impl Subject {
+impl<D: Operators> Subject<D> {
     /// Loads a network with made-up weights and runs each picture by itself.
-    pub(crate) fn load(device: &Cpu, name: &str, size: usize) -> Self {
+    pub(crate) fn load(device: &D, name: &str, size: usize) -> Self {
         let model = build(name, Some(size), 1).unwrap();
         let weights = Weights::pack(device, &model, &Seeded(1)).unwrap();
         let network = Network::new(device, &model, &weights).unwrap();
@@ -51,7 +51,7 @@ impl Subject {
     }
 
     /// Puts the picture of `turn` where the next inference copies it from.
-    pub(crate) fn stage(&self, turn: usize) -> Arc<[Command<Cpu>]> {
+    pub(crate) fn stage(&self, turn: usize) -> Arc<[Command<D>]> {
         self.network.stage_input(&self.turns[turn % 2].input).unwrap();
         self.network.inference()
     }
@@ -71,19 +71,19 @@ impl Subject {
 }
 
 /// Runs commands on a queue of their own.
-pub(crate) fn run_alone(device: &Cpu, commands: &[Command<Cpu>]) {
+pub(crate) fn run_alone<D: Operators>(device: &D, commands: &[Command<D>]) {
     let (mut submitter, queue) = VirtualQueue::enable(device, Config::default()).unwrap();
     submit(&mut submitter, commands);
     queue.finish().unwrap();
 }
 
-pub(crate) fn submit(submitter: &mut Submitter<Cpu>, commands: &[Command<Cpu>]) {
+pub(crate) fn submit<D: Operators>(submitter: &mut Submitter<D>, commands: &[Command<D>]) {
     for command in commands {
         submitter.submit_blocking(command.clone()).unwrap();
     }
 }
 
-fn left(device: &Cpu, network: &Network<Cpu>) -> Left {
+fn left<D: Operators>(device: &D, network: &Network<D>) -> Left {
     let mut arena = vec![0; network.arena_bytes()];
     device.read(network.arena(), 0, &mut arena).unwrap();
     let logits = network.staged_output().unwrap().into_iter().map(f32::to_bits).collect();

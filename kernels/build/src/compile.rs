@@ -80,17 +80,16 @@ fn wanted(sources: &Path) -> Result<Vec<(String, Image)>> {
     Ok(wanted)
 }
 
-/// What sources can include: all headers beside them.
+/// What sources include: the headers beside them.
 fn headers(sources: &Path) -> Result<Vec<(String, String)>> {
     let mut headers = Vec::new();
     for file in fs::read_dir(sources)? {
         let path = file?.path();
         if let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|e| e == "h"))
         {
-            headers.push((name.to_string_lossy().into(), fs::read_to_string(&path)?));
+            headers.push((name.to_string_lossy().into_owned(), fs::read_to_string(&path)?));
         }
     }
-    headers.sort();
     Ok(headers)
 }
 
@@ -98,7 +97,7 @@ struct Compiler<'a> {
     nvrtc: Nvrtc,
     toolchain: &'a Toolchain,
     scratch: &'a Path,
-    /// Names and texts.
+    /// Names and texts of what sources include.
     headers: Vec<(String, String)>,
 }
 
@@ -117,7 +116,8 @@ impl Compiler<'_> {
     fn ptx(&self, text: &str, image: &Image) -> Result<Vec<u8>> {
         let (Target::Cubin(arch) | Target::Ptx(arch)) = image.target;
         let guarded = BUILDS.contains(&(image.build, true));
-        let headers: Vec<_> = self.headers.iter().map(|(name, text)| (&**name, &**text)).collect();
+        let headers: Vec<(&str, &str)> =
+            self.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         Ok(self.nvrtc.compile(&Program {
             name: &format!("{}.cu", image.source),
             source: text,
