@@ -140,9 +140,10 @@ impl<D: Operators> Replay<D> {
     fn at(&mut self, k: usize) {
         let commands = self.subject.stage(k);
         let begin = self.submitter.submitted().0;
-        let ahead = (k + 2 + self.rng.random_range(0..4)).min(commands.len());
+        let first = self.subject.first_launch();
+        let ahead = (first + k + 1 + self.rng.random_range(0..4)).min(commands.len());
         submit(&mut self.submitter, &commands[..ahead]);
-        while self.submitter.completed() < Seq(begin + 1 + k as u64) {
+        while self.submitter.completed() < Seq(begin + (first + k) as u64) {
             thread::yield_now(); // until all launches before the `k`th have finished
         }
         let moment = Instant::now() + self.times[k].mul_f64(self.rng.random_range(0.0..1.2));
@@ -169,10 +170,10 @@ fn replay<D: Operators>(device: &D, name: &str, size: usize, every: usize) {
 /// What the tests below rely on.
 fn a_lost_launch_is_found<D: Operators>(device: &D) {
     let subject = Subject::load(device, "resnet18", 64);
-    for k in 0..subject.network.commands().len() {
+    for k in 0..subject.network.launches().count() {
         run_alone(device, &subject.stage(k + 1)); // what is in memory before
         let mut commands = subject.stage(k).to_vec();
-        commands.remove(1 + k);
+        commands.remove(subject.first_launch() + k);
         run_alone(device, &commands);
         assert!(!subject.is_undisturbed(k), "launch {k}");
     }

@@ -26,6 +26,16 @@ pub(crate) struct Pace {
     pub(crate) config: Config,
 }
 
+/// How long the worker of a held queue spins on a device that is polled: longer than most real-time
+/// work takes, because waking up would leave the device idle for 50 µs and more.
+const HELD_SPIN: Duration = Duration::from_millis(2);
+
+impl Pace {
+    fn spin(&self, held: bool) -> Duration {
+        if held && !self.wakes { HELD_SPIN } else { self.config.spin }
+    }
+}
+
 type Start<D> = std::sync::mpsc::Sender<(Arc<Shared<D>>, Pace)>;
 
 /// Starts a worker that waits for what it shall work on: the queue wants its handle first.
@@ -66,7 +76,7 @@ fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
             Waits::Event => thread::park_timeout(Duration::from_micros(20)),
             Waits::Commands => {
                 let since = *spinning_since.get_or_insert_with(Instant::now);
-                if since.elapsed() < pace.config.spin {
+                if since.elapsed() < pace.spin(shared.held.load(Ordering::Acquire)) {
                     std::hint::spin_loop();
                     continue;
                 }

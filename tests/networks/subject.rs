@@ -56,6 +56,12 @@ impl<D: Operators> Subject<D> {
         self.network.inference()
     }
 
+    /// Commands of an inference before the first launch.
+    pub(crate) fn first_launch(&self) -> usize {
+        let commands = self.network.inference();
+        commands.iter().position(|c| matches!(c, Command::Launch(_))).expect("there is one")
+    }
+
     /// Whether the inference of `turn` left what it leaves undisturbed, bit for bit.
     pub(crate) fn is_undisturbed(&self, turn: usize) -> bool {
         left(&self.device, &self.network) == self.turns[turn % 2].left
