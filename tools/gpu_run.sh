@@ -39,7 +39,7 @@ if [ "$what" != tests ]; then
     "$folder/reef" bench preempt --device cuda:0 --queued 1,16,64 --seconds 3 --out "$results" 2>/dev/null
     "$folder/reef" bench pair --device cuda:0 --closed --window 2 --seconds 4 --out "$results" 2>/dev/null
     for split in 32 64; do
-        "$folder/reef" bench pair --device "cuda:0?split=$split" --only streams --window 2 --seconds 4 \
+        "$folder/reef" bench pair --device "cuda:0?split=$split" --only stream-priority --window 2 --seconds 4 \
             --out "$results/split$split" 2>/dev/null
     done
 fi

@@ -222,8 +222,7 @@ pub trait Queue: Debug + Send + 'static {
     /// The device it belongs to.
     type Device: Device<Queue = Self>;
 
-    /// Hands a kernel to the hardware. With `resume`, only the blocks that remain run; it must not be
-    /// [lent](Record::is_lent).
+    /// Hands a kernel to the hardware. With `resume`, only the blocks that remain run.
     ///
     /// # Errors
     ///
@@ -238,19 +237,23 @@ pub trait Queue: Debug + Send + 'static {
     /// Launches `rt` with blocks of `be` beside it, as [`Padding`] says.
     ///
     /// `be` runs only on units that `rt` leaves free and never delays its completion: blocks that
-    /// are late are stopped. Which of its blocks have run stands in `record`.
+    /// are late are stopped. Which of its blocks have run stands in `record`. Not called where
+    /// [`Device::beside`] has another way.
     ///
     /// # Errors
     ///
     /// As [`launch`](Self::launch).
     fn launch_padded(
         &mut self,
-        seq: Seq,
-        rt: &Launch<Self::Device>,
-        padding: &Padding,
-        be: &Launch<Self::Device>,
-        record: &<Self::Device as Device>::Record,
-    ) -> Result<()>;
+        _seq: Seq,
+        _rt: &Launch<Self::Device>,
+        _padding: &Padding,
+        _be: &Launch<Self::Device>,
+        _record: &<Self::Device as Device>::Record,
+    ) -> Result<()> {
+        let what = "padding kernel by kernel".into();
+        Err(Error::Unsupported { backend: Self::Device::NAME, what })
+    }
 
     /// Hands a graph to the hardware. With `resume`, only what remains runs.
     ///
@@ -353,12 +356,6 @@ pub trait Preemptor: Debug + Send + Sync + 'static {
 pub trait Record: Clone + Debug + Send + Sync + 'static {
     /// Blocks that have not finished, as last reported by the device.
     fn remaining(&self) -> u32;
-
-    /// Whether blocks of it are with the device as padding, and may still come back. Until they have,
-    /// the launch must not be resumed. Doesn't block.
-    fn is_lent(&self) -> bool {
-        false
-    }
 }
 
 /// The graph of a device that has none; there is no value of it.

@@ -140,6 +140,12 @@ impl<D: Device> Group<D> {
         self.members.lock().held
     }
 
+    /// How many blocks of each queue may run at a time beside real-time work, if the group can be stopped
+    /// while it does.
+    pub(crate) fn beside(&self) -> Option<u32> {
+        self.device.beside().filter(|_| self.level() >= PreemptLevel::DeviceQueue)
+    }
+
     /// Whether the group runs beside real-time work.
     pub(crate) fn is_narrow(&self) -> bool {
         self.members.lock().narrow.is_some()

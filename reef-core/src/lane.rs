@@ -25,7 +25,7 @@ pub(crate) enum Waits {
     Device,
     /// For the device or for commands.
     Either,
-    /// For an event of another queue, or for blocks that run as padding.
+    /// For an event of another queue.
     Event,
     /// For nothing: there is more to do.
     Nothing,
@@ -84,11 +84,6 @@ impl<D: Device> Lane<D> {
     fn blocked(&mut self, gate: impl Fn() -> u64) -> Option<Waits> {
         let (in_flight, barrier) = (self.commands.in_flight(), self.barrier);
         match self.commands.next() {
-            Some((at, _))
-                if at < gate() && self.partial.as_ref().is_some_and(D::Record::is_lent) =>
-            {
-                Some(Waits::Event)
-            }
             Some((at, command)) if at < gate() => blocked(command, in_flight, barrier),
             _ if in_flight > 0 => Some(Waits::Either),
             _ => Some(Waits::Commands),

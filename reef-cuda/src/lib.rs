@@ -24,7 +24,6 @@ mod nvrtc;
 mod operators;
 mod options;
 mod own;
-mod pads;
 mod progress;
 mod queue;
 mod record;
@@ -221,7 +220,7 @@ impl Device for Cuda {
     }
 
     fn beside(&self) -> Option<u32> {
-        self.0.options.beside.map(|blocks| blocks.unwrap_or(self.facts().units / 4))
+        Some(self.0.options.beside.unwrap_or(self.facts().units / 2))
     }
 
     fn event(&self) -> Result<Event> {
@@ -249,7 +248,6 @@ impl Device for Cuda {
             guarded: Guarded::new(self.context(), builtin.report)?,
             in_flight: VecDeque::new(),
             draining: None,
-            pads: None,
             priority,
             width: None,
             epoch_word: None,

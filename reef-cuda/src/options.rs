@@ -1,4 +1,4 @@
-//! Options of a CUDA device: `precision=fp16&tune=0`.
+//! Options of a CUDA device: `precision=fp16`.
 
 use crate::driver::BACKEND;
 use reef_core::{Error, Result};
@@ -19,19 +19,16 @@ pub enum Precision {
 pub(crate) struct Options {
     /// `precision=tf32|fp32|fp16`; `None`: the device's default.
     pub(crate) precision: Option<Precision>,
-    /// Whether kernels are tuned for their shapes when a network is loaded; default yes (`tune=1`).
-    pub(crate) tune: bool,
-    /// Best-effort blocks that run at a time beside real-time work, `beside=N`; `Some(None)`, the
-    /// default: a fourth of the multiprocessors. `None`, `beside=slices`: beside each real-time kernel
-    /// by itself.
-    pub(crate) beside: Option<Option<u32>>,
+    /// Best-effort blocks that run at a time beside real-time work, `beside=N`; default one on every
+    /// second multiprocessor.
+    pub(crate) beside: Option<u32>,
     /// Multiprocessors for real-time work alone, `split=N`; default none. For comparison.
     pub(crate) split: Option<u32>,
 }
 
 impl Options {
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let mut options = Self { precision: None, tune: true, beside: Some(None), split: None };
+        let mut options = Self { precision: None, beside: None, split: None };
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             options.set(key, value)?;
@@ -45,19 +42,16 @@ impl Options {
             ("precision", "fp32") => self.precision = Some(Precision::Fp32),
             ("precision", "fp16") => self.precision = Some(Precision::Fp16),
             ("precision", _) => return Err(bad(key, "tf32, fp32 or fp16", value)),
-            ("tune", "0" | "1") => self.tune = value == "1",
-            ("tune", _) => return Err(bad(key, "0 or 1", value)),
-            ("beside", "slices") => self.beside = None,
             ("beside", blocks) => match blocks.parse() {
-                Ok(n) if n > 0 => self.beside = Some(Some(n)),
-                _ => return Err(bad(key, "slices or a number of blocks", value)),
+                Ok(n) if n > 0 => self.beside = Some(n),
+                _ => return Err(bad(key, "a number of blocks", value)),
             },
             ("split", units) => match units.parse() {
                 Ok(n) if n > 0 => self.split = Some(n),
                 _ => return Err(bad(key, "a number of multiprocessors", value)),
             },
             _ => {
-                let have = "(have: precision, tune, beside, split)";
+                let have = "(have: precision, beside, split)";
                 return Err(Error::Invalid(format!("{BACKEND}: unknown option {key:?} {have}")));
             }
         }
@@ -75,15 +69,9 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = Options::parse("precision=fp16&tune=0&beside=20&split=64").unwrap();
-        let want = Options {
-            precision: Some(Precision::Fp16),
-            tune: false,
-            beside: Some(Some(20)),
-            split: Some(64),
-        };
+        let options = Options::parse("precision=fp16&beside=20&split=64").unwrap();
+        let want = Options { precision: Some(Precision::Fp16), beside: Some(20), split: Some(64) };
         assert_eq!(options, want);
-        assert_eq!(Options::parse("beside=slices").unwrap().beside, None);
         for bad in [
             "beside=0",
             "beside",

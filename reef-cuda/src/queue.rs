@@ -11,13 +11,11 @@ use crate::flag::Flag;
 use crate::graph::{Exec, Graph};
 use crate::guarded::{Epoch, Guarded, launch_plain};
 use crate::own::{copy_launch, fill_launch};
-use crate::pads::Pads;
 use crate::progress::Progress;
 use crate::record::{Record, Segment, whole};
 use crate::slots::Slot;
 use crate::stream::Stream;
 use crate::word::DeviceWord;
-use reef_core::dkp::Padding;
 use reef_core::{
     Copy, Error, Fill, Launch, PreemptLevel, Preemptor, Priority, Result, Seq, Stopped,
 };
@@ -37,7 +35,6 @@ pub struct Queue {
     pub(crate) in_flight: VecDeque<InFlight>,
     /// The epoch whose end the report on its way is about.
     pub(crate) draining: Option<u32>,
-    pub(crate) pads: Option<Pads>,
     pub(crate) priority: Priority,
     /// Most blocks at a time.
     pub(crate) width: Option<u32>,
@@ -78,7 +75,7 @@ impl InFlight {
     /// Its blocks have run, or have been stopped and are in another record now.
     fn settle(&self) {
         if let Some(record) = &self.record {
-            record.settle(self.blocks, None);
+            record.settle(self.blocks);
         }
     }
 }
@@ -129,8 +126,8 @@ impl Queue {
         launch: &Launch<Cuda>,
         record: &Record,
     ) -> Result<()> {
-        for segment in record.take() {
-            self.launch_segment(at, launch, &segment, Some(record))?;
+        for segment in record.segments() {
+            self.launch_segment(at, launch, segment, Some(record))?;
         }
         Ok(())
     }
@@ -260,22 +257,6 @@ impl reef_core::Queue for Queue {
         Ok(())
     }
 
-    fn launch_padded(
-        &mut self,
-        seq: Seq,
-        rt: &Launch<Cuda>,
-        padding: &Padding,
-        be: &Launch<Cuda>,
-        record: &Record,
-    ) -> Result<()> {
-        check_record(record, be.blocks())?;
-        self.launch(seq, rt, None)?;
-        if self.cuda.facts().stream_memory_ops {
-            self.pads()?.pad(&self.stream, be, record, padding.be_blocks)?;
-        }
-        Ok(())
-    }
-
     fn copy(&mut self, seq: Seq, copy: &Copy<Cuda>) -> Result<()> {
         let launch = copy_launch(&self.cuda, copy)?;
         self.launch_own_or_nothing(seq, launch, !copy.to_host)
@@ -397,13 +378,6 @@ impl Queue {
                 Ok(())
             }
         }
-    }
-
-    fn pads(&mut self) -> Result<Pads> {
-        if self.pads.is_none() {
-            self.pads = Some(Pads::new(&self.cuda)?);
-        }
-        Ok(self.pads.clone().expect("made above"))
     }
 
     /// Tells the clock when the newest event was seen.

@@ -118,19 +118,6 @@ impl Stream {
         unsafe { self.context.driver.cuStreamWriteValue32_v2(self.raw, address, value, 0) }
     }
 
-    /// Lets nothing later start until a word, less `value`, is not negative.
-    ///
-    /// # Safety
-    ///
-    /// The word is memory that the device can read.
-    pub(crate) unsafe fn wait_word(&self, address: u64, value: u32) -> Result<()> {
-        /// `CU_STREAM_WAIT_VALUE_GEQ`
-        const AT_LEAST: u32 = 0;
-        self.context.bind()?;
-        // SAFETY: the caller's promise.
-        unsafe { self.context.driver.cuStreamWaitValue32_v2(self.raw, address, value, AT_LEAST) }
-    }
-
     /// Whether all in it has ended.
     pub(crate) fn is_idle(&self) -> Result<bool> {
         self.context.bind()?;

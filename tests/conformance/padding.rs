@@ -5,6 +5,15 @@ use rand::RngExt;
 use reef::dkp::Padding;
 use reef::{Device, PreemptLevel, Priority, Queue, Record, Seq};
 
+/// Whether the device runs best-effort blocks beside each real-time kernel by itself; aloud if not.
+fn pads<D: Device>(device: &D) -> bool {
+    let pads = device.beside().is_none();
+    if !pads {
+        println!("skipped: {} runs narrow queues beside real-time work instead", D::NAME);
+    }
+    pads
+}
+
 fn wait<Q: Queue>(queue: &mut Q, end: u64) {
     while queue.completed().unwrap() < Seq(end) {
         std::thread::yield_now();
@@ -13,6 +22,9 @@ fn wait<Q: Queue>(queue: &mut Q, end: u64) {
 
 /// A best-effort kernel runs bit by bit: some blocks as padding, some on its own queue, in any mix.
 pub(crate) fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
+    if !pads(device) {
+        return;
+    }
     let mut rng = rng();
     let units = device.info().units;
     let rt_cells = Cells::new(device, 1);
@@ -34,9 +46,6 @@ pub(crate) fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
                 wait(&mut rt, rt_next);
             }
         }
-        while record.is_lent() {
-            std::thread::yield_now();
-        }
         be.launch(Seq(be_next), &launch, Some(&record)).unwrap();
         be_next += 1;
         wait(&mut be, be_next);
@@ -49,6 +58,9 @@ pub(crate) fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
 
 /// Long best-effort blocks beside a short kernel are stopped, not waited for.
 pub(crate) fn padding_never_outlasts_its_kernel<D: Device>(device: &D, _: PreemptLevel) {
+    if !pads(device) {
+        return;
+    }
     let mut rt = device.queue(Priority::RealTime, None).unwrap();
     let rt_cells = Cells::new(device, 1);
     let be_cells = Cells::new(device, 4);
