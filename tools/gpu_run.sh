@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Runs what needs an NVIDIA GPU, with what gpu_build.sh built: gpu_run.sh FOLDER RESULTS tests|bench|all.
-# About four minutes of tests and eight of benches on an H200.
+# Runs what needs an NVIDIA GPU, with what gpu_build.sh built:
+#
+#     gpu_run.sh FOLDER RESULTS [tests|networks|pair|preempt|all]
+#
+# On an H200 each part takes three to six minutes.
 set -uo pipefail
 folder=$(realpath "${1:?where the executables are}")
 results=$(realpath -m "${2:?where results go}")
@@ -22,7 +25,7 @@ run() { # NAME SECONDS COMMAND...
     echo "   exit code $code"
 }
 
-if [ "$what" != bench ]; then
+tests() {
     run lost 60 "$folder/lost" --nocapture
     run modules 60 "$folder/modules"
     REEF_CONFORMANCE_CYCLES=${REEF_CONFORMANCE_CYCLES:-100000} \
@@ -33,14 +36,36 @@ if [ "$what" != bench ]; then
         REEF_CONFORMANCE_CYCLES=40 run $tool 100 compute-sanitizer --tool $tool --report-api-errors no \
             "$folder/conformance" cuda:: --test-threads=1
     done
-fi
+}
 
-if [ "$what" != tests ]; then
-    "$folder/reef" bench preempt --device cuda:0 --queued 1,16,64 --seconds 3 --out "$results" 2>/dev/null
-    "$folder/reef" bench pair --device cuda:0 --closed --window 2 --seconds 4 --out "$results" 2>/dev/null
-    for split in 32 64; do
-        "$folder/reef" bench pair --device "cuda:0?split=$split" --only stream-priority --window 2 --seconds 4 \
-            --out "$results/split$split" 2>/dev/null
+# Ours and its peer take turns, so that the clocks of the GPU are the same for both.
+networks() {
+    for turn in 1 2; do
+        for precision in tf32 fp16; do
+            "$folder/reef" bench networks --device "cuda:0?precision=$precision" --seconds 1.5 \
+                --out "$results/$precision-$turn" 2>/dev/null
+        done
+        python3 tools/cudnn.py 1.5 2>/dev/null | tee "$results/cudnn-$turn.txt"
     done
-fi
+}
+
+pair() {
+    local options="--window 2 --seconds 4 --closed"
+    "$folder/reef" bench pair --device cuda:0 $options --out "$results/pair" 2>/dev/null
+    for split in 32 64; do # green contexts
+        "$folder/reef" bench pair --device "cuda:0?split=$split" $options --only stream-priority \
+            --out "$results/pair-split$split" 2>/dev/null
+    done
+}
+
+preempt() {
+    "$folder/reef" bench preempt --device cuda:0 --window 2 --queued 1,64 --seconds 3 \
+        --out "$results/preempt" 2>/dev/null
+}
+
+case $what in
+all) tests; networks; pair; preempt ;;
+tests | networks | pair | preempt) $what ;;
+*) echo "no part $what" >&2; failed=2 ;;
+esac
 exit $failed

@@ -1,5 +1,6 @@
 //! `reef bench`: numbers to compare, each beside its baselines in one run.
 
+mod networks;
 mod pair;
 mod policy;
 mod preempt;
@@ -13,11 +14,14 @@ pub(crate) enum Command {
     Preempt(preempt::Args),
     /// A real-time network at fixed rates beside a best-effort network in a closed loop.
     Pair(pair::Args),
+    /// How long whole inferences take on a device that has nothing else to do.
+    Networks(networks::Args),
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Preempt(args) => preempt::run(args),
         Command::Pair(args) => pair::run(args),
+        Command::Networks(args) => networks::run(args),
     }
 }

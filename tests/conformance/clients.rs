@@ -115,7 +115,7 @@ pub(crate) fn clients_pad_real_time_kernels<D: Device>(device: &D, level: Preemp
     let spare = device.info().units > 1 && (!narrows || level >= PreemptLevel::DeviceQueue);
     let end = Instant::now() + Duration::from_secs(20);
     let mut rounds = 0;
-    while rounds < cycles() / 50
+    while rounds < cycles().div_ceil(50)
         || (spare && dispatcher.stats().padded_launches == 0 && Instant::now() < end)
     {
         let round = rounds;

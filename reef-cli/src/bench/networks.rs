@@ -1,0 +1,122 @@
+//! `reef bench networks`: how long whole inferences take on a device that has nothing else to do.
+
+use super::time::{histogram, note};
+use crate::columns::{Column, as_table};
+use crate::networks::Loader;
+use crate::print;
+use crate::progress::Progress;
+use crate::results::{self, Results, print_files};
+use crate::table::millis;
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use reef::op::Operators;
+use reef::scheduler::RtOnly;
+use reef::{Dispatcher, Task};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Inferences before any is counted.
+const WARM_UP: usize = 20;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    common: results::Common,
+    /// Which.
+    #[arg(
+        value_delimiter = ',',
+        default_value = "resnet18,resnet50,resnet152,densenet121,densenet201,inception_v3"
+    )]
+    networks: Vec<String>,
+    /// Seconds for each.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Rows and columns of all pictures, instead of the networks' own.
+    #[arg(long)]
+    size: Option<usize>,
+}
+
+/// One network.
+struct Row {
+    name: String,
+    launches: usize,
+    /// Nanoseconds from the first command to the last on the device, and from submission to the end.
+    device: Histogram<u64>,
+    total: Histogram<u64>,
+}
+
+static COLUMNS: [Column<Row>; 7] = [
+    column("network", "network", 0, |row| row.name.clone().into()),
+    column("launches", "launches", 0, |row| row.launches.into()),
+    column("device_p50_ms", "device p50 ms", 3, |row| millis(&row.device, 0.5).into()),
+    column("device_p99_ms", "p99", 3, |row| millis(&row.device, 0.99).into()),
+    column("total_p50_ms", "total p50 ms", 3, |row| millis(&row.total, 0.5).into()),
+    column("total_p99_ms", "p99", 3, |row| millis(&row.total, 0.99).into()),
+    column("inferences", "inferences", 0, |row| row.total.len().into()),
+];
+
+const fn column(
+    name: &'static str,
+    title: &'static str,
+    decimals: usize,
+    value: fn(&Row) -> Value,
+) -> Column<Row> {
+    Column { name, title, decimals, value }
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    results::check_seconds(args.seconds)?;
+    args.networks.iter().try_for_each(|name| reef::models::build(name, args.size, 1).map(drop))?;
+    reef::with_device(&args.common.device, Networks(args))?
+}
+
+struct Networks<'a>(&'a Args);
+
+impl reef::Visit for Networks<'_> {
+    type Output = Result<()>;
+
+    fn visit<D: Operators>(self, device: D) -> Result<()> {
+        let args = self.0;
+        args.common.make_folder()?;
+        let progress = Progress::new(args.networks.len(), args.common.json);
+        let mut rows = Vec::new();
+        for name in &args.networks {
+            progress.begin(name);
+            rows.push(measure(&device, args, name)?);
+        }
+        progress.finish();
+        let facts = json!({ "seconds": args.seconds, "batch": 1 });
+        let results = Results { bench: "networks", facts, columns: &COLUMNS, rows: &rows };
+        results.save(&args.common, &device)?;
+        if args.common.json {
+            let json = results.json(&args.common, &device);
+            return print(serde_json::to_string_pretty(&json)?);
+        }
+        print(format_args!("{} ({}), batch 1", args.common.device, device.info().name))?;
+        print(as_table(&COLUMNS, &rows))?;
+        print(
+            "device  from the first command to the end of the last, copies of input and output included",
+        )?;
+        print("total   from submission until the dispatcher noted the end")?;
+        print_files(None)
+    }
+}
+
+/// Inferences back to back, each as one graph where the device has graphs.
+fn measure<D: Operators>(device: &D, args: &Args, name: &str) -> Result<Row> {
+    let network = Loader::new(device, args.size).network(name, None)?.network;
+    let dispatcher = Dispatcher::start(device, Box::new(RtOnly))?;
+    let (mut client, task) = (dispatcher.real_time()?, Task::new(network.graphs(usize::MAX)?)?);
+    let launches = network.launches().count();
+    let mut row = Row { name: name.into(), launches, device: histogram(), total: histogram() };
+    for _ in 0..WARM_UP {
+        client.run(&task)?;
+    }
+    let end = device.clock() + Duration::from_secs_f64(args.seconds);
+    while device.clock() < end || row.total.is_empty() {
+        let timing = client.run(&task)?;
+        note(&mut row.device, timing.device);
+        note(&mut row.total, timing.total);
+    }
+    Ok(row)
+}
