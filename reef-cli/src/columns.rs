@@ -16,6 +16,23 @@ pub(crate) struct Column<R> {
     pub(crate) value: fn(&R) -> Value,
 }
 
+impl<R> Column<R> {
+    /// One that stands in tables and files.
+    pub(crate) const fn shown(
+        name: &'static str,
+        title: &'static str,
+        decimals: usize,
+        value: fn(&R) -> Value,
+    ) -> Self {
+        Self { name, title, decimals, value }
+    }
+
+    /// One that stands in files only.
+    pub(crate) const fn hidden(name: &'static str, value: fn(&R) -> Value) -> Self {
+        Self { name, title: "", decimals: 0, value }
+    }
+}
+
 /// The table of those columns that have a title.
 pub(crate) fn as_table<R>(columns: &[Column<R>], rows: &[R]) -> Table {
     let shown = || columns.iter().filter(|column| !column.title.is_empty());

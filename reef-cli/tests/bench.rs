@@ -147,6 +147,16 @@ fn requests_arrive_whatever_became_of_those_before() {
 }
 
 #[test]
+fn whole_inferences_are_measured() {
+    let networks = ["bench", "networks", "resnet18", "--size", "64", "--seconds", "0.1", "--json"];
+    let report = json(&prints(&networks));
+    let row = &rows(&report)[0];
+    assert_eq!(row["network"], "resnet18");
+    assert!(row["device_p50_ms"].as_f64() <= row["total_p50_ms"].as_f64(), "{row}");
+    assert!(refuses(&["bench", "networks", "resnet19"]).contains("resnet19"));
+}
+
+#[test]
 fn people_get_a_table_and_a_line_for_each_step() {
     let output = reef(&with(&PREEMPT, &["--only", "All"]));
     let (said, steps) = (text(&output.stdout), text(&output.stderr));

@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use reef::op::Operators;
 use reef::scheduler::RtOnly;
 use reef::{Dispatcher, Task};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 /// Inferences before any is counted.
@@ -46,23 +46,14 @@ struct Row {
 }
 
 static COLUMNS: [Column<Row>; 7] = [
-    column("network", "network", 0, |row| row.name.clone().into()),
-    column("launches", "launches", 0, |row| row.launches.into()),
-    column("device_p50_ms", "device p50 ms", 3, |row| millis(&row.device, 0.5).into()),
-    column("device_p99_ms", "p99", 3, |row| millis(&row.device, 0.99).into()),
-    column("total_p50_ms", "total p50 ms", 3, |row| millis(&row.total, 0.5).into()),
-    column("total_p99_ms", "p99", 3, |row| millis(&row.total, 0.99).into()),
-    column("inferences", "inferences", 0, |row| row.total.len().into()),
+    Column::shown("network", "network", 0, |row| row.name.clone().into()),
+    Column::shown("launches", "launches", 0, |row| row.launches.into()),
+    Column::shown("device_p50_ms", "device p50 ms", 3, |row| millis(&row.device, 0.5).into()),
+    Column::shown("device_p99_ms", "p99", 3, |row| millis(&row.device, 0.99).into()),
+    Column::shown("total_p50_ms", "total p50 ms", 3, |row| millis(&row.total, 0.5).into()),
+    Column::shown("total_p99_ms", "p99", 3, |row| millis(&row.total, 0.99).into()),
+    Column::shown("inferences", "inferences", 0, |row| row.total.len().into()),
 ];
-
-const fn column(
-    name: &'static str,
-    title: &'static str,
-    decimals: usize,
-    value: fn(&Row) -> Value,
-) -> Column<Row> {
-    Column { name, title, decimals, value }
-}
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     results::check_seconds(args.seconds)?;

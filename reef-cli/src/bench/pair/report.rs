@@ -18,36 +18,23 @@ BE kept  best-effort inferences per second ÷ those alone under streams
 late     submitted more than 1 ms after the arrival: this process found no core
 dropped  refused or not finished in twice the time; in the latencies with the time that they waited";
 
-const fn hidden(name: &'static str, value: fn(&Row) -> Value) -> Column<Row> {
-    Column { name, title: "", decimals: 2, value }
-}
-
-const fn shown(
-    name: &'static str,
-    title: &'static str,
-    decimals: usize,
-    value: fn(&Row) -> Value,
-) -> Column<Row> {
-    Column { name, title, decimals, value }
-}
-
 static COLUMNS: [Column<Row>; 16] = [
-    shown("arrivals", "RT requests", 0, |row| row.arrivals.map(|a| a.to_string()).into()),
-    shown("scheduler", "scheduler", 0, |row| row.policy.clone().into()),
-    shown("rt_p50_ms", "RT p50 ms", 2, |row| latency(row, 0.5)),
-    shown("rt_p90_ms", "p90", 2, |row| latency(row, 0.9)),
-    shown("rt_p99_ms", "p99", 2, |row| latency(row, 0.99)),
-    shown("rt_p999_ms", "p99.9", 2, |row| latency(row, 0.999)),
-    hidden("rt_max_ms", |row| latency(row, 1.0)),
-    shown("rt_p99_over_alone", "p99 ÷ alone", 3, |row| over_alone(row).into()),
-    shown("be_kept_percent", "BE kept %", 1, |row| kept(row).into()),
-    hidden("be_inferences_per_second", |row| row.be_rate.into()),
-    shown("preemptions", "preempted", 0, |row| row.stats.preemptions.into()),
-    shown("padded_launches", "padded", 0, |row| row.stats.padded_launches.into()),
-    shown("requests", "requests", 0, |row| row.latency.len().into()),
-    shown("late", "late", 0, |row| row.late.into()),
-    shown("dropped", "dropped", 0, |row| row.dropped.into()),
-    hidden("rt_finished", |row| row.stats.rt_finished.into()),
+    Column::shown("arrivals", "RT requests", 0, |row| row.arrivals.map(|a| a.to_string()).into()),
+    Column::shown("scheduler", "scheduler", 0, |row| row.policy.clone().into()),
+    Column::shown("rt_p50_ms", "RT p50 ms", 2, |row| latency(row, 0.5)),
+    Column::shown("rt_p90_ms", "p90", 2, |row| latency(row, 0.9)),
+    Column::shown("rt_p99_ms", "p99", 2, |row| latency(row, 0.99)),
+    Column::shown("rt_p999_ms", "p99.9", 2, |row| latency(row, 0.999)),
+    Column::hidden("rt_max_ms", |row| latency(row, 1.0)),
+    Column::shown("rt_p99_over_alone", "p99 ÷ alone", 3, |row| over_alone(row).into()),
+    Column::shown("be_kept_percent", "BE kept %", 1, |row| kept(row).into()),
+    Column::hidden("be_inferences_per_second", |row| row.be_rate.into()),
+    Column::shown("preemptions", "preempted", 0, |row| row.stats.preemptions.into()),
+    Column::shown("padded_launches", "padded", 0, |row| row.stats.padded_launches.into()),
+    Column::shown("requests", "requests", 0, |row| row.latency.len().into()),
+    Column::shown("late", "late", 0, |row| row.late.into()),
+    Column::shown("dropped", "dropped", 0, |row| row.dropped.into()),
+    Column::hidden("rt_finished", |row| row.stats.rt_finished.into()),
 ];
 
 fn latency(row: &Row, quantile: f64) -> Value {
