@@ -9,7 +9,7 @@
 #include "pool.h"
 
 // A convolution with this tile of pixels and outputs, warps, and slabs under way.
-// `TILES` in operators/tiles.rs has the same list.
+// The lists in operators/tile.rs say the same.
 #define CONV(name, ...)                                                                     \
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__::THREADS, __VA_ARGS__::BLOCKS) \
         name(reef::Guard guard, Conv conv) {                                                \

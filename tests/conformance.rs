@@ -74,6 +74,7 @@ every_backend! {
     clients::a_dropped_dispatcher_answers_everybody => a_dropped_dispatcher_answers_everybody,
     errors::a_full_queue_gives_the_command_back => a_full_queue_gives_the_command_back,
     errors::a_copy_out_of_bounds_ends_its_queue_alone => a_copy_out_of_bounds_ends_its_queue_alone,
+    errors::a_task_refused_midway_ends_first => a_task_refused_midway_ends_first,
     errors::a_failing_host_function_ends_its_queue_alone => a_failing_host_function_ends_its_queue_alone,
     errors::sizes_that_contradict_are_refused => sizes_that_contradict_are_refused,
 }

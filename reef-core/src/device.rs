@@ -216,8 +216,8 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
 /// One hardware queue: commands run in the order given, one after the other.
 ///
 /// Methods take `&mut self`, so whoever holds the queue is the only one launching on it. None of
-/// them waits for the device. `seq` only grows, but not by one each time. Dropping a queue stops
-/// what it still has, and waits for blocks that run.
+/// them waits for the device. `seq` only grows, but not by one each time. Dropping a queue waits
+/// for what runs; what has not started may be stopped.
 pub trait Queue: Debug + Send + 'static {
     /// The device it belongs to.
     type Device: Device<Queue = Self>;

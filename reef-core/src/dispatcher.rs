@@ -27,7 +27,7 @@ use std::time::Duration;
 /// How long real-time work has kept best-effort work off the device before that runs narrow beside it.
 ///
 /// Stopping it twice more costs about as much as it would do in a shorter time: on an H200, beside
-/// requests of 0.4 ms, it kept 68 % of its throughput with and 79 % without (docs/cuda.md).
+/// requests of 0.4 ms, it kept 74 % of its throughput with and 80 % without (docs/cuda.md).
 const BESIDE_AFTER: Duration = Duration::from_millis(1);
 
 /// Real-time requests that can wait to be seen by a turn.
@@ -211,7 +211,7 @@ impl<D: Device> Core<D> {
 impl<D: Device> State<D> {
     /// Ends real-time work for good. Best-effort work goes on, as an open plan lets it.
     fn close(&mut self, error: Error) {
-        self.rt.fail_all(&error);
+        self.rt.close(&error);
         self.closed.get_or_insert(error);
     }
 

@@ -29,9 +29,31 @@ pub(crate) struct RtLane<D: Device> {
     waiting: VecDeque<Request<D>>,
     /// Launched in part, and how far.
     feeding: Option<(Request<D>, usize)>,
-    /// Launched, with the position behind the last command.
-    launched: VecDeque<(Request<D>, u64)>,
+    /// On the device.
+    launched: VecDeque<Launched<D>>,
     wakes: bool,
+}
+
+/// A task whose commands are on the device, or those before the one that was refused.
+#[derive(Debug)]
+struct Launched<D: Device> {
+    request: Request<D>,
+    /// The position behind its last command.
+    end: u64,
+    /// Why not all of it was launched. Its ticket is told when the rest has ended: until then its memory
+    /// and its events are in use.
+    refused: Option<Error>,
+}
+
+impl<D: Device> Launched<D> {
+    /// Its commands have ended. Returns whether that was the whole task.
+    fn finish(self, now: Duration) -> bool {
+        match self.refused {
+            None => self.request.finish(now),
+            Some(ref error) => self.request.ticket.fail(error.clone()),
+        }
+        self.refused.is_none()
+    }
 }
 
 impl<D: Device> RtLane<D> {
@@ -86,9 +108,8 @@ impl<D: Device> RtLane<D> {
             }
         };
         let mut finished = 0;
-        while let Some((request, _)) = self.launched.pop_front_if(|(_, end)| *end <= done) {
-            request.finish(now);
-            finished += 1;
+        while let Some(task) = self.launched.pop_front_if(|task| task.end <= done) {
+            finished += u64::from(task.finish(now));
         }
         while self.paddable.pop_front_if(|end| *end <= done).is_some() {}
         finished
@@ -111,14 +132,27 @@ impl<D: Device> RtLane<D> {
 
     fn fail_running(&mut self, error: &Error) {
         let feeding = self.feeding.take().map(|(request, _)| request);
-        for request in self.launched.drain(..).map(|(request, _)| request).chain(feeding) {
+        for request in self.launched.drain(..).map(|task| task.request).chain(feeding) {
             request.ticket.fail(error.clone());
         }
     }
 
-    pub(crate) fn fail_all(&mut self, error: &Error) {
+    fn fail_all(&mut self, error: &Error) {
         self.fail_running(error);
+        self.fail_waiting(error);
+    }
+
+    fn fail_waiting(&mut self, error: &Error) {
         self.waiting.drain(..).for_each(|request| request.ticket.fail(error.clone()));
+    }
+
+    /// Launches nothing more; what is on the device ends as it would.
+    pub(crate) fn close(&mut self, error: &Error) {
+        self.fail_waiting(error);
+        if let Some((request, _)) = self.feeding.take() {
+            let (end, refused) = (self.next, Some(error.clone()));
+            self.launched.push_back(Launched { request, end, refused });
+        }
     }
 
     /// Waits for what the device has; cancels the rest.
@@ -127,12 +161,15 @@ impl<D: Device> RtLane<D> {
         if let Some((request, _)) = self.feeding.take() {
             request.ticket.fail(Error::Cancelled);
         }
-        while let Some((request, end)) = self.launched.pop_front() {
+        while let Some(task) = self.launched.pop_front() {
             loop {
                 match self.queue.completed() {
-                    Ok(Seq(done)) if done >= end => break request.finish(device.clock()),
+                    Ok(Seq(done)) if done >= task.end => {
+                        task.finish(device.clock());
+                        break;
+                    }
                     Ok(_) => thread::yield_now(),
-                    Err(error) => break request.ticket.fail(error),
+                    Err(error) => break task.request.ticket.fail(error),
                 }
             }
         }
@@ -155,12 +192,28 @@ impl<D: Device> RtLane<D> {
                     fed.held_back = true;
                     break;
                 }
-                Ok(_) => self.launched.push_back((request, self.next)),
-                Err(error) => request.ticket.fail(error),
+                Ok(_) => {
+                    let (end, refused) = (self.next, None);
+                    self.launched.push_back(Launched { request, end, refused });
+                }
+                Err(error) => self.refuse(request, error),
             }
         }
         fed.again = self.wake_at_next();
         fed
+    }
+
+    /// Fails a task of which something may be on the device, when that has ended.
+    #[cold]
+    fn refuse(&mut self, request: Request<D>, error: Error) {
+        let seq = self.take_seq(); // the refused command's own is never reached
+        match self.queue.record(seq, &request.events[1]) {
+            Ok(()) => {
+                let (end, refused) = (self.next, Some(error));
+                self.launched.push_back(Launched { request, end, refused });
+            }
+            Err(_) => request.ticket.fail(error), // nothing runs on a queue that fails
+        }
     }
 
     /// The task that is launched in part, or else the next one, and how far it is.
@@ -197,7 +250,7 @@ impl<D: Device> RtLane<D> {
     /// Asks to be woken when the next task has finished, or the next kernel can be padded. Returns
     /// whether that is so already.
     fn wake_at_next(&mut self) -> bool {
-        let task = self.launched.front().map(|&(_, end)| end);
+        let task = self.launched.front().map(|task| task.end);
         let kernel = self.feeding.as_ref().and(self.paddable.front().copied());
         let Some(next) = task.into_iter().chain(kernel).min() else { return false };
         self.queue.wake_at(Seq(next));

@@ -88,7 +88,10 @@ impl<D: Device> Shared<D> {
         // The worker may have looked at the gate before it closed, and be about to wait for a device
         // that does nothing any more.
         let Some(mut lane) = self.lane.try_lock() else { return self.nudge() };
-        let _ = self.reclaim(&mut lane); // an error is the worker's to find
+        if !self.reclaim(&mut lane).unwrap_or(false) {
+            drop(lane);
+            self.nudge(); // it may sleep: the rest, and an error, are its to find
+        }
     }
 
     /// Takes back what the held queue has on the device, once. Returns whether it is settled.

@@ -199,6 +199,7 @@ fn device() -> Cuda {
 mod tests {
     use super::*;
     use crate::options::Options;
+    use crate::slots::{SLOTS, Slots};
     use reef_core::{Args, Device, Error, Launch, PreemptLevel, Preemptor, Priority, Queue, Seq};
 
     /// One kernel of one block.
@@ -283,6 +284,21 @@ mod tests {
         }
         assert_eq!(queue.completed().unwrap(), Seq(5));
         assert_eq!(WRITES.load(Ordering::Relaxed) - before, 1);
+    }
+
+    #[test]
+    fn slots_of_graphs_that_are_gone_are_used_again() {
+        let _answers = Answers::take();
+        let device = device();
+        let mut slots = Slots::new(device.context()).unwrap();
+        for _ in 0..2 * SLOTS {
+            drop(slots.take(8).unwrap()); // as a graph's end does
+        }
+        let held: Vec<_> = (0..SLOTS).map(|_| slots.take(8).unwrap()).collect();
+        assert!(matches!(slots.take(8), Err(Error::Invalid(_))), "all are in flight");
+        let mut indices: Vec<_> = held.iter().map(|slot| slot.index).collect();
+        indices.sort_unstable();
+        assert_eq!(indices, (0..SLOTS).collect::<Vec<_>>());
     }
 
     #[test]

@@ -18,14 +18,14 @@ pub struct Flag(Arc<State>);
 #[derive(Debug)]
 struct State {
     level: PreemptLevel,
-    /// What blocks look at.
-    live: DeviceWord,
     /// Of launches made from now on. Written by `reinstate`.
     epoch: AtomicU32,
     /// Launches of `epoch` are void, or may be any moment.
     evicted: AtomicBool,
     /// Carries the word to the device, past everything else.
     stream: Stream,
+    /// What blocks look at. Below `stream`, so that it is given back after the last write.
+    live: DeviceWord,
     writer: Writer,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::driver::BACKEND;
+use crate::guard::Guard;
 use crate::module::{Builds, Code};
 use crate::stream::Function;
 use reef_core::{Error, Result};
@@ -70,13 +71,21 @@ impl Kernel {
             reserve_shared(context, function, shared)?;
         }
         let own = usize::from(guarded.is_some()) + usize::from(!bound.is_empty());
+        let sizes = parameter_sizes(context, plain);
+        let starts_with_guard =
+            |sizes: &Vec<usize>| sizes.len() >= own && sizes[0] == size_of::<Guard>();
+        if guarded.is_some() && sizes.as_ref().is_some_and(|sizes| !starts_with_guard(sizes)) {
+            let text =
+                format!("{BACKEND}: the first parameter of kernel {name} is not a reef::Guard");
+            return Err(Error::Invalid(text));
+        }
         Ok(Self(Arc::new(Loaded {
             name: name.into(),
             plain,
             guarded,
             shared,
             bound: bound.into(),
-            words: count_parameters(context, plain).map(|count| count - own),
+            words: sizes.map(|sizes| sizes.len() - own),
             registers: attribute(context, guarded.unwrap_or(plain), REGISTERS)?,
             static_shared: attribute(context, plain, STATIC_SHARED)?,
             _code: modules.map(Arc::clone),
@@ -141,13 +150,13 @@ fn attribute(context: &Context, function: Function, which: c_uint) -> Result<u32
     Ok(value as u32)
 }
 
-/// How many parameters a kernel has; `None`: this driver can't tell.
-fn count_parameters(context: &Context, function: Function) -> Option<usize> {
+/// Bytes of each parameter of a kernel; `None`: this driver can't tell.
+fn parameter_sizes(context: &Context, function: Function) -> Option<Vec<usize>> {
     let info = context.driver.cuFuncGetParamInfo?;
-    let (mut offset, mut size, mut count) = (0, 0, 0);
+    let (mut offset, mut size, mut sizes) = (0, 0, Vec::new());
     // SAFETY: the pointers are valid for the call, the function is loaded.
-    while unsafe { info(function.0, count, &mut offset, &mut size) } == 0 {
-        count += 1;
+    while unsafe { info(function.0, sizes.len(), &mut offset, &mut size) } == 0 {
+        sizes.push(size);
     }
-    Some(count)
+    Some(sizes)
 }

@@ -23,6 +23,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::Thread;
 
+/// Most launches that one launch becomes on a narrow queue; larger grids run wider.
+const MOST_PARTS: u32 = 16;
+
 /// A hardware queue.
 #[derive(Debug)]
 pub struct Queue {
@@ -104,8 +107,12 @@ impl Queue {
         record: Option<&Record>,
     ) -> Result<()> {
         let seq = seq.0;
-        for part in segment.parts(self.width.unwrap_or(u32::MAX)) {
-            let slot = self.guarded.launch(&self.stream, launch, &part, self.epoch())?;
+        let width = self.width.map_or(u32::MAX, |w| w.max(segment.count.div_ceil(MOST_PARTS)));
+        for part in segment.parts(width) {
+            let slot = self.guarded.launch(&self.stream, launch, &part, self.epoch());
+            let slot = slot.inspect_err(|_| {
+                let _ = self.stream.wait(); // earlier parts may run, and nobody will ask for them
+            })?;
             let (blocks, record) = (part.count, record.cloned());
             let source = Source::Segment(part);
             self.in_flight.push_back(InFlight { seq, node, total, blocks, slot, source, record });

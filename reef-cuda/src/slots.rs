@@ -7,10 +7,10 @@ use crate::context::Context;
 use crate::driver::BACKEND;
 use crate::memory::Buffer;
 use reef_core::{Error, Result};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Most launches of a queue in flight.
-pub(crate) const SLOTS: usize = 4096;
+pub(crate) const SLOTS: usize = 16384;
 
 /// A counter and a list.
 #[derive(Debug)]
@@ -29,13 +29,14 @@ pub(crate) struct Slots {
     pub(crate) counters: Buffer,
     /// Not in flight. A list in here may still be read by a launch that resumes.
     free: Vec<Arc<Slot>>,
-    made: usize,
+    /// All of them, by index; a graph's are not given back, but end with it.
+    made: Vec<Weak<Slot>>,
 }
 
 impl Slots {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
         let counters = Buffer::device(context, SLOTS * size_of::<u32>())?;
-        Ok(Self { context: context.clone(), counters, free: Vec::new(), made: 0 })
+        Ok(Self { context: context.clone(), counters, free: Vec::new(), made: Vec::new() })
     }
 
     /// A slot for `blocks` blocks; memory is allocated only when all that fit are in use.
@@ -49,11 +50,8 @@ impl Slots {
 
     #[cold]
     fn make(&mut self, blocks: u32) -> Result<Arc<Slot>> {
-        // A counter whose list nobody reads any more gets a longer list.
-        let unread = self.free.iter().position(|slot| Arc::strong_count(slot) == 1);
-        let index = match unread {
-            _ if self.made < SLOTS => self.made,
-            Some(at) => self.free.swap_remove(at).index,
+        let index = match self.unused() {
+            Some(index) => index,
             None => {
                 let text = format!("{BACKEND}: more than {SLOTS} preemptible launches in flight");
                 return Err(Error::Invalid(text));
@@ -61,8 +59,24 @@ impl Slots {
         };
         let capacity = blocks.max(256).next_power_of_two();
         let list = Buffer::device(&self.context, capacity as usize * size_of::<u32>())?;
-        self.made = self.made.max(index + 1);
-        Ok(Arc::new(Slot { index, list, capacity }))
+        let slot = Arc::new(Slot { index, list, capacity });
+        if index == self.made.len() {
+            self.made.push(Weak::new());
+        }
+        self.made[index] = Arc::downgrade(&slot);
+        Ok(slot)
+    }
+
+    /// An index that no slot has: a new one, one of a graph that is gone, or one whose list is too short.
+    fn unused(&mut self) -> Option<usize> {
+        if self.made.len() < SLOTS {
+            return Some(self.made.len());
+        }
+        let gone = |slot: &Weak<Slot>| slot.strong_count() == 0;
+        self.made.iter().position(gone).or_else(|| {
+            let at = self.free.iter().position(|slot| Arc::strong_count(slot) == 1)?;
+            Some(self.free.swap_remove(at).index)
+        })
     }
 
     /// The launch has ended.
@@ -72,7 +86,7 @@ impl Slots {
 
     /// Counters that are or were in use.
     pub(crate) fn made(&self) -> usize {
-        self.made
+        self.made.len()
     }
 
     /// The address of a slot's counter.

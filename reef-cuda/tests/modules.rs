@@ -111,4 +111,9 @@ fn a_source_with_a_guard_runs_at_every_level() {
         assert_eq!(bytes, 9f32.to_ne_bytes().repeat(320), "level {level}");
     }
     assert!(matches!(device.compile("nonsense"), Err(Error::Invalid(_))));
+    let bare = device.compile("extern \"C\" __global__ void bare() {}").unwrap();
+    match bare.kernel("bare") {
+        Err(Error::Invalid(text)) => assert!(text.contains("reef::Guard"), "{text}"),
+        other => println!("{other:?}: this driver can't tell"),
+    }
 }

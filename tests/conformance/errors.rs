@@ -1,7 +1,8 @@
 //! Bad input gives an error to the one who gave it, and to nobody else.
 
 use crate::subject::Cells;
-use reef::{Command, Config, Copy, Device, Error, PreemptLevel, VirtualQueue};
+use reef::scheduler::Reef;
+use reef::{Command, Config, Copy, Device, Dispatcher, Error, PreemptLevel, Task, VirtualQueue};
 use std::sync::Arc;
 
 fn enable<D: Device>(device: &D, level: PreemptLevel) -> (reef::Submitter<D>, VirtualQueue<D>) {
@@ -43,6 +44,25 @@ pub(crate) fn a_copy_out_of_bounds_ends_its_queue_alone<D: Device>(
     good_queue.finish().unwrap();
     assert!(device.read(cells.buffer(), 9, &mut [0; 8]).is_err());
     assert!(device.write(cells.buffer(), usize::MAX, &[0; 8]).is_err());
+}
+
+/// A real-time task of which one command is refused fails when those before it have ended, not earlier:
+/// its memory is in use until then. The next one runs.
+pub(crate) fn a_task_refused_midway_ends_first<D: Device>(device: &D, level: PreemptLevel) {
+    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let mut client = dispatcher.real_time().unwrap();
+    let cells = Cells::new(device, 2);
+    let (from, to) = (cells.buffer().clone(), cells.buffer().clone());
+    let bad = Copy { from, from_offset: 8, to, to_offset: 0, bytes: 9, to_host: false };
+    let task = Task::new([cells.append(1, 3000), Command::Copy(bad), cells.append(2, 0)]).unwrap();
+    for n in 1..4 {
+        let error = client.run(&task).unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+        cells.expect((0..n).map(|_| 1));
+    }
+    client.run(&Task::new([cells.append(5, 0)]).unwrap()).unwrap();
+    cells.expect([1, 1, 1, 5]);
+    assert_eq!(dispatcher.stats().rt_finished, 1);
 }
 
 pub(crate) fn a_failing_host_function_ends_its_queue_alone<D: Device>(
