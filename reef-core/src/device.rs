@@ -2,7 +2,7 @@
 //!
 //! Dispatch is static: a device names its types, and everything above it is generic over the device.
 
-use crate::dkp::Padding;
+use crate::dkp::{Padding, Resources};
 use crate::{Command, Copy, Error, Fill, Launch, Result};
 use std::borrow::Cow;
 use std::fmt::{self, Debug};
@@ -163,6 +163,11 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
 
     /// The address of `buffer` as kernels see it.
     fn address(&self, buffer: &Self::Buffer) -> u64;
+
+    /// What one block of `launch` takes of a unit, as far as the device knows.
+    fn resources(&self, launch: &Launch<Self>) -> Resources {
+        Resources { threads: launch.block().iter().product(), ..Resources::default() }
+    }
 
     /// How many best-effort blocks may run at a time beside real-time work, on a device that runs
     /// narrowed queues there ([`Queue::narrow`]). `None`: it pads real-time kernels one by one

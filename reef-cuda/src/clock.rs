@@ -2,9 +2,11 @@
 //!
 //! The two drift apart, and the host sees a stamp only some time after the device made it. The least
 //! difference that was seen is the best guess, and what is seen later may raise it by no more than the
-//! drift that clocks can have.
+//! drift that clocks can have. It falls by no more than half of the time that passes, so that of two events
+//! the later one keeps the later place; only while the device is being opened may it jump.
 
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Most that the clocks drift apart, in parts per million.
@@ -14,6 +16,7 @@ const DRIFT: i128 = 50;
 pub(crate) struct Clock {
     start: Instant,
     guess: Mutex<Option<Guess>>,
+    opening: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -26,11 +29,16 @@ struct Guess {
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), guess: Mutex::new(None) }
+        Self { start: Instant::now(), guess: Mutex::new(None), opening: AtomicBool::new(true) }
     }
 
     pub(crate) fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    /// The device is open: from now on places keep their order.
+    pub(crate) fn open(&self) {
+        self.opening.store(false, Ordering::Release);
     }
 
     /// A stamp of the device has just been seen.
@@ -42,7 +50,11 @@ impl Clock {
         let mut guess = self.guess.lock();
         let seen = now - i128::from(stamp);
         let offset = match *guess {
-            Some(old) => seen.min(old.offset + (now - old.at) * DRIFT / 1_000_000),
+            Some(old) if self.opening.load(Ordering::Acquire) => seen.min(old.offset),
+            Some(old) => {
+                let passed = now - old.at;
+                seen.clamp(old.offset - passed / 2, old.offset + passed * DRIFT / 1_000_000)
+            }
             None => seen,
         };
         *guess = Some(Guess { offset, at: now });
@@ -69,8 +81,21 @@ mod tests {
     }
 
     #[test]
+    fn a_better_guess_does_not_swap_two_events() {
+        let clock = Clock::new();
+        clock.observe_at(9_000, 1_000);
+        clock.open();
+        let first = clock.place(1_000);
+        clock.observe_at(9_100, 1_100 + 7_000); // seen 7 µs sooner
+        assert!(clock.place(1_100) > first);
+        clock.observe_at(109_000, 101_000 + 7_000);
+        assert_eq!(clock.place(101_000), Duration::from_nanos(102_000), "in the end it counts");
+    }
+
+    #[test]
     fn the_guess_follows_a_clock_that_drifts() {
         let clock = Clock::new();
+        clock.open();
         // The host's clock gains 20 ppm; each second a stamp is seen after a microsecond.
         for second in 0..1000i128 {
             let stamp = second * 1_000_000_000;

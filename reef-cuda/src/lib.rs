@@ -53,6 +53,7 @@ use image::Build;
 use module::{Builds, Code};
 use options::Options;
 use progress::Progress;
+use reef_core::dkp::Resources;
 use reef_core::{Command, Device, DeviceInfo, Launch, PreemptLevel, Priority, Result};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -129,6 +130,7 @@ impl Cuda {
             context,
         }));
         cuda.set_clock()?;
+        cuda.clock().open();
         Ok(cuda)
     }
 
@@ -217,6 +219,12 @@ impl Device for Cuda {
 
     fn address(&self, buffer: &Buffer) -> u64 {
         buffer.address()
+    }
+
+    fn resources(&self, launch: &Launch<Self>) -> Resources {
+        let threads = launch.block().iter().product();
+        let kernel = launch.kernel();
+        Resources { threads, registers: threads * kernel.registers(), shared: kernel.shared() }
     }
 
     fn beside(&self) -> Option<u32> {

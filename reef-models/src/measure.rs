@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::network::Network;
 use crate::profile::{Latencies, Profiles};
-use reef_core::dkp::{Profile, Resources};
+use reef_core::dkp::Profile;
 use reef_core::op::Operators;
 use reef_core::{Launch, Priority, Stopwatch};
 use std::time::Duration;
@@ -35,12 +35,12 @@ pub fn measure_with<D: Operators>(
 ) -> Result<Latencies> {
     let mut stopwatch = Stopwatch::new(device, device.queue(Priority::RealTime, None)?)?;
     let mut latencies = Latencies::default();
-    let (units, mut total) = (device.info().units, Duration::ZERO);
+    let mut total = Duration::ZERO;
     for (launch, name) in network.launches().zip(network.step_names()) {
         begins(&name.launch);
         let least = stopwatch.least(REPEATS, [launch])?;
         total += least;
-        latencies.insert(&name.launch, &profile(launch, least, units));
+        latencies.insert(&name.launch, &profile(device, launch, least));
     }
     latencies.micros = total.as_micros() as u32;
     Ok(latencies)
@@ -55,13 +55,12 @@ pub fn measured<D: Operators>(device: &D, network: &Network<D>) -> Result<Profil
     Ok(measure(device, network)?.profiles())
 }
 
-fn profile<D: Operators>(launch: &Launch<D>, whole: Duration, units: u32) -> Profile {
+fn profile<D: Operators>(device: &D, launch: &Launch<D>, whole: Duration) -> Profile {
     let micros = whole.as_micros().max(1) as u32;
-    let rounds = launch.blocks().div_ceil(units).max(1);
-    let threads = launch.block().iter().product();
+    let rounds = launch.blocks().div_ceil(device.info().units).max(1);
     Profile {
         blocks: launch.blocks(),
-        resources: Resources { threads, ..Resources::default() },
+        resources: device.resources(launch),
         micros,
         round_micros: vec![micros.div_ceil(rounds)],
     }

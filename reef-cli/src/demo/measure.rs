@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
 use reef::scheduler::Scheduler;
-use reef::{ClientConfig, Dispatcher, RtClient, Span, Stats, Task, Timing};
+use reef::{ClientConfig, Command, Dispatcher, RtClient, Span, Stats, Task, Timing};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ impl<'a, D: Operators> Bench<'a, D> {
     pub(super) fn measure(&mut self, scheduler: Box<dyn Scheduler>, rt: bool) -> Result<Outcome> {
         let traced = scheduler.name() == "reef" && rt;
         let dispatcher = Dispatcher::start(self.device, scheduler)?;
-        let (config, stop) = (ClientConfig::default(), AtomicBool::new(false));
+        let stop = AtomicBool::new(false);
         let mut outcome = thread::scope(|scope| {
             let clients: Vec<_> = self
                 .be
@@ -82,7 +82,7 @@ impl<'a, D: Operators> Bench<'a, D> {
                 .map(|named| {
                     scope.spawn(|| {
                         let commands = named.network.graphs(BE_GRAPH)?;
-                        closed_loop(&dispatcher, config, &commands, &stop)
+                        closed_loop(&dispatcher, client(&commands), &commands, &stop)
                     })
                 })
                 .collect();
@@ -107,6 +107,15 @@ impl<'a, D: Operators> Bench<'a, D> {
         }
         Ok(outcome)
     }
+}
+
+/// Graphs are many launches each: two of them keep the device busy.
+fn client<D: Operators>(commands: &[Command<D>]) -> ClientConfig {
+    let mut config = ClientConfig::default();
+    if commands.iter().any(|command| matches!(command, Command::Graph(_))) {
+        config.queue.window = 2;
+    }
+    config
 }
 
 /// Submits an inference each `period` for `time`; calls `near_end` when little time is left.
