@@ -150,17 +150,18 @@ impl<D: Device> RtLane<D> {
     pub(crate) fn close(&mut self, error: &Error) {
         self.fail_waiting(error);
         if let Some((request, _)) = self.feeding.take() {
-            let (end, refused) = (self.next, Some(error.clone()));
-            self.launched.push_back(Launched { request, end, refused });
+            self.note_launched(request, Some(error.clone()));
         }
+    }
+
+    /// The task is on the device as far as it will be.
+    fn note_launched(&mut self, request: Request<D>, refused: Option<Error>) {
+        self.launched.push_back(Launched { request, end: self.next, refused });
     }
 
     /// Waits for what the device has; cancels the rest.
     pub(crate) fn finish(&mut self, device: &D) {
-        self.waiting.drain(..).for_each(|request| request.ticket.fail(Error::Cancelled));
-        if let Some((request, _)) = self.feeding.take() {
-            request.ticket.fail(Error::Cancelled);
-        }
+        self.close(&Error::Cancelled);
         while let Some(task) = self.launched.pop_front() {
             loop {
                 match self.queue.completed() {
@@ -192,10 +193,7 @@ impl<D: Device> RtLane<D> {
                     fed.held_back = true;
                     break;
                 }
-                Ok(_) => {
-                    let (end, refused) = (self.next, None);
-                    self.launched.push_back(Launched { request, end, refused });
-                }
+                Ok(_) => self.note_launched(request, None),
                 Err(error) => self.refuse(request, error),
             }
         }
@@ -208,10 +206,7 @@ impl<D: Device> RtLane<D> {
     fn refuse(&mut self, request: Request<D>, error: Error) {
         let seq = self.take_seq(); // the refused command's own is never reached
         match self.queue.record(seq, &request.events[1]) {
-            Ok(()) => {
-                let (end, refused) = (self.next, Some(error));
-                self.launched.push_back(Launched { request, end, refused });
-            }
+            Ok(()) => self.note_launched(request, Some(error)),
             Err(_) => request.ticket.fail(error), // nothing runs on a queue that fails
         }
     }
