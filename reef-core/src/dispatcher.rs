@@ -339,11 +339,6 @@ impl<D: Device> Dispatcher<D> {
     pub fn is_preempted(&self) -> bool {
         self.core.group.is_preempted()
     }
-
-    /// Whether best-effort work runs beside real-time work.
-    pub fn is_narrow(&self) -> bool {
-        self.core.group.is_narrow()
-    }
 }
 
 fn spawn<D: Device>(core: Arc<Core<D>>) -> Result<JoinHandle<()>> {

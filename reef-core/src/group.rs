@@ -146,7 +146,7 @@ impl<D: Device> Group<D> {
         self.device.beside().filter(|_| self.level() >= PreemptLevel::DeviceQueue)
     }
 
-    /// Whether the group runs beside real-time work.
+    /// Whether the group runs beside real-time work, or did when it was stopped.
     pub(crate) fn is_narrow(&self) -> bool {
         self.members.lock().narrow.is_some()
     }

@@ -34,10 +34,9 @@ struct Sequence {
 
 impl Graph {
     pub(crate) fn new(cuda: &Cuda, commands: &[Command<Cuda>]) -> Result<Self> {
-        let mut launches = Vec::new();
-        for command in commands {
-            launches.extend(launch_of(cuda, command)?);
-        }
+        let mut launches: Vec<_> =
+            commands.iter().map(|command| launch_of(cuda, command)).collect::<Result<_>>()?;
+        launches.retain(|launch| launch.blocks() > 0);
         let blocks = launches.iter().try_fold(0u32, |sum, l| sum.checked_add(l.blocks()));
         let Some(blocks) = blocks.filter(|&blocks| blocks > 0) else {
             return Err(Error::Invalid(format!(
@@ -124,10 +123,10 @@ impl Graph {
     }
 }
 
-/// The launch that does the same; `None` for what is empty.
-fn launch_of(cuda: &Cuda, command: &Command<Cuda>) -> Result<Option<Launch<Cuda>>> {
+/// The launch that does the same.
+fn launch_of(cuda: &Cuda, command: &Command<Cuda>) -> Result<Launch<Cuda>> {
     match command {
-        Command::Launch(launch) => Ok((launch.blocks() > 0).then(|| launch.clone())),
+        Command::Launch(launch) => Ok(launch.clone()),
         Command::Copy(copy) => copy_launch(cuda, copy),
         Command::Fill(fill) => fill_launch(cuda, fill),
         other => Err(Error::Invalid(format!("{BACKEND}: a graph can't hold {other:?}"))),

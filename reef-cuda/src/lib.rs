@@ -130,7 +130,6 @@ impl Cuda {
             context,
         }));
         cuda.set_clock()?;
-        cuda.clock().open();
         Ok(cuda)
     }
 
@@ -154,6 +153,7 @@ impl Cuda {
                 std::hint::spin_loop();
             }
         }
+        self.clock().open();
         Ok(())
     }
 }

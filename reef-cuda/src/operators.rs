@@ -15,6 +15,7 @@ mod tile;
 
 use crate::driver::BACKEND;
 use crate::kernel::Kernel;
+use crate::own::FEW_BLOCKS;
 use crate::{Buffer, Cuda};
 use element::Element;
 use operand::Operand;
@@ -47,9 +48,6 @@ impl Operators for Cuda {
         }
     }
 }
-
-/// Most blocks of a kernel that loops over what there is: an eviction takes 10 ns for each.
-const MOST_BLOCKS: u64 = 1056;
 
 /// What an operator works on, checked.
 #[derive(Debug)]
@@ -139,7 +137,7 @@ fn constants(op: &Op, element: Element, buffer: Option<&Buffer>) -> Result<[u64;
 
 /// Blocks of `threads` for `count` items, most of which loop if there are many.
 fn blocks(count: u64, threads: u32) -> u32 {
-    count.div_ceil(u64::from(threads)).clamp(1, MOST_BLOCKS) as u32
+    count.div_ceil(u64::from(threads)).clamp(1, FEW_BLOCKS.into()) as u32
 }
 
 fn invalid(what: impl std::fmt::Display) -> Error {

@@ -139,17 +139,6 @@ impl Queue {
         Ok(())
     }
 
-    /// Launches a kernel of ours: stoppable like any other, unless its effect can't be undone.
-    fn launch_own(&mut self, seq: Seq, launch: &Launch<Cuda>, undoable: bool) -> Result<()> {
-        if undoable && self.is_stoppable() {
-            self.launch_whole(seq, launch)?;
-        } else {
-            launch_plain(&self.stream, launch)?;
-        }
-        self.progress.launch(seq.0 + 1);
-        Ok(())
-    }
-
     /// Forgets guarded launches that have ended without being stopped.
     fn retire(&mut self) {
         let done = self.progress.done();
@@ -266,12 +255,20 @@ impl reef_core::Queue for Queue {
 
     fn copy(&mut self, seq: Seq, copy: &Copy<Cuda>) -> Result<()> {
         let launch = copy_launch(&self.cuda, copy)?;
-        self.launch_own_or_nothing(seq, launch, !copy.to_host)
+        if !copy.to_host {
+            return self.launch(seq, &launch, None);
+        }
+        // What the host has read can't be undone: this one is never stopped.
+        if launch.blocks() > 0 {
+            launch_plain(&self.stream, &launch)?;
+        }
+        self.progress.launch(seq.0 + 1);
+        Ok(())
     }
 
     fn fill(&mut self, seq: Seq, fill: &Fill<Cuda>) -> Result<()> {
         let launch = fill_launch(&self.cuda, fill)?;
-        self.launch_own_or_nothing(seq, launch, true)
+        self.launch(seq, &launch, None)
     }
 
     fn record(&mut self, seq: Seq, event: &Event) -> Result<()> {
@@ -370,21 +367,6 @@ impl Queue {
             }
         }
         Ok(())
-    }
-
-    fn launch_own_or_nothing(
-        &mut self,
-        seq: Seq,
-        launch: Option<Launch<Cuda>>,
-        undoable: bool,
-    ) -> Result<()> {
-        match launch {
-            Some(launch) => self.launch_own(seq, &launch, undoable),
-            None => {
-                self.progress.launch(seq.0 + 1);
-                Ok(())
-            }
-        }
     }
 
     /// Tells the clock when the newest event was seen.
