@@ -1,0 +1,83 @@
+//! Options of a device: `precision=fp16`.
+
+use reef_core::{Error, Result};
+
+/// How networks are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// 32-bit values, products on tensor cores with 10 bits of mantissa. The default where there are some.
+    Tf32,
+    /// 32-bit values and products. The default elsewhere.
+    Fp32,
+    /// 16-bit values, sums in 32 bits.
+    Fp16,
+}
+
+/// What can be chosen when the device is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// `precision=tf32|fp32|fp16`; `None`: the device's default.
+    pub precision: Option<Precision>,
+    /// Best-effort blocks that run at a time beside real-time work, `beside=N`; default one on every
+    /// second unit.
+    pub beside: Option<u32>,
+    /// Units for real-time work alone, `split=N`; default none. For comparison.
+    pub split: Option<u32>,
+}
+
+impl Options {
+    /// Reads `key=value` pairs joined by `&`; `backend` is who complains.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` names the key, what it may be, and what was given.
+    pub fn parse(backend: &'static str, text: &str) -> Result<Self> {
+        let mut options = Self::default();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            options.set(backend, key, value)?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, backend: &str, key: &str, value: &str) -> Result<()> {
+        match (key, value) {
+            ("precision", "tf32") => self.precision = Some(Precision::Tf32),
+            ("precision", "fp32") => self.precision = Some(Precision::Fp32),
+            ("precision", "fp16") => self.precision = Some(Precision::Fp16),
+            ("precision", _) => return Err(bad(backend, key, "tf32, fp32 or fp16", value)),
+            ("beside", blocks) => match blocks.parse() {
+                Ok(n) if n > 0 => self.beside = Some(n),
+                _ => return Err(bad(backend, key, "a number of blocks", value)),
+            },
+            ("split", units) => match units.parse() {
+                Ok(n) if n > 0 => self.split = Some(n),
+                _ => return Err(bad(backend, key, "a number of units", value)),
+            },
+            _ => {
+                let have = "(have: precision, beside, split)";
+                return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bad(backend: &str, key: &str, want: &str, value: &str) -> Error {
+    Error::Invalid(format!("{backend}: option {key} must be {want}, got {value:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_checked() {
+        let options = Options::parse("cuda", "precision=fp16&beside=20&split=64").unwrap();
+        let want = Options { precision: Some(Precision::Fp16), beside: Some(20), split: Some(64) };
+        assert_eq!(options, want);
+        for bad in ["beside=0", "beside", "precision=int8", "precision", "flag=pigeon", "units=2"] {
+            assert!(Options::parse("cuda", bad).is_err(), "{bad}");
+        }
+    }
+}
