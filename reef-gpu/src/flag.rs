@@ -5,32 +5,40 @@
 //! nothing has to be waited for. What is launched again carries the new epoch.
 
 use crate::context::Context;
+use crate::handles::cloned;
 use crate::stream::{Stream, Writer};
+use crate::vendor::Vendor;
 use crate::word::DeviceWord;
 use reef_core::{Error, PreemptLevel, Preemptor, Priority, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Stops the queues that were opened with it.
-#[derive(Debug, Clone)]
-pub struct Flag(Arc<State>);
+#[derive(Debug)]
+pub struct Flag<V: Vendor>(Arc<State<V>>);
+
+cloned!(Flag);
 
 #[derive(Debug)]
-struct State {
+struct State<V: Vendor> {
     level: PreemptLevel,
     /// Of launches made from now on. Written by `reinstate`.
     epoch: AtomicU32,
     /// Launches of `epoch` are void, or may be any moment.
     evicted: AtomicBool,
     /// Carries the word to the device, past everything else.
-    stream: Stream,
+    stream: Stream<V>,
     /// What blocks look at. Below `stream`, so that it is given back after the last write.
-    live: DeviceWord,
-    writer: Writer,
+    live: DeviceWord<V>,
+    writer: Writer<V>,
 }
 
-impl Flag {
-    pub(crate) fn new(context: &Arc<Context>, level: PreemptLevel, writer: Writer) -> Result<Self> {
+impl<V: Vendor> Flag<V> {
+    pub(crate) fn new(
+        context: &Arc<Context<V>>,
+        level: PreemptLevel,
+        writer: Writer<V>,
+    ) -> Result<Self> {
         let live = DeviceWord::new(context)?;
         Ok(Self(Arc::new(State {
             level,
@@ -71,7 +79,7 @@ impl Flag {
     }
 }
 
-impl Preemptor for Flag {
+impl<V: Vendor> Preemptor for Flag<V> {
     fn level(&self) -> PreemptLevel {
         self.0.level
     }
