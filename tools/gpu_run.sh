@@ -45,6 +45,8 @@ networks() {
             "$folder/reef" bench networks --device "cuda:0?precision=$precision" --seconds 1.5 \
                 --out "$results/$precision-$turn" 2>/dev/null
         done
+        REEF_CACHE="$results/cache" "$folder/reef" bench networks --device "cuda:0?tune=on" \
+            --seconds 1.5 --out "$results/tuned-$turn" 2>/dev/null
         python3 tools/cudnn.py 1.5 2>/dev/null | tee "$results/cudnn-$turn.txt"
     done
 }
