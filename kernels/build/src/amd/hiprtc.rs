@@ -1,0 +1,1 @@
+//! The other compiler that the sources are written for: hiprtc of HIP 5.2, which compiles what users bring.
