@@ -6,6 +6,7 @@ use crate::options::Options;
 use crate::vendor::{Facts, FunctionFacts, GateWord, Vendor};
 use parking_lot::Mutex;
 use reef_core::{Dim3, Priority, Result};
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,6 +26,27 @@ pub(crate) enum Put {
 pub(crate) struct Fake {
     facts: Facts,
     pub(crate) puts: Mutex<Vec<Put>>,
+    /// Words that streams have to write, if they don't arrive at once.
+    slow: Mutex<Option<VecDeque<(u64, u32)>>>,
+}
+
+impl Fake {
+    /// From now on words arrive when told to.
+    pub(crate) fn slow_down(&self) {
+        *self.slow.lock() = Some(VecDeque::new());
+    }
+
+    /// Lets the next `count` words arrive.
+    pub(crate) fn proceed(&self, count: usize) {
+        let words: Vec<_> =
+            self.slow.lock().as_mut().map_or(Vec::new(), |w| w.drain(..count).collect());
+        words.into_iter().for_each(set);
+    }
+}
+
+fn set((address, value): (u64, u32)) {
+    // SAFETY: addresses are those of `memory`, which is never freed.
+    unsafe { AtomicU32::from_ptr(address as *mut u32) }.store(value, Ordering::Release);
 }
 
 impl Default for Fake {
@@ -43,7 +65,7 @@ impl Default for Fake {
             graphs: false,
             features: Vec::new(),
         };
-        Self { facts, puts: Mutex::default() }
+        Self { facts, puts: Mutex::default(), slow: Mutex::new(None) }
     }
 }
 
@@ -157,8 +179,10 @@ impl Vendor for Fake {
 
     unsafe fn write_word(&self, _: u32, address: u64, value: u32) -> Result<()> {
         self.puts.lock().push(Put::Write(address, value));
-        // SAFETY: the caller's promise.
-        unsafe { AtomicU32::from_ptr(address as *mut u32) }.store(value, Ordering::Release);
+        match &mut *self.slow.lock() {
+            None => set((address, value)),
+            Some(words) => words.push_back((address, value)),
+        }
         Ok(())
     }
 

@@ -11,11 +11,14 @@ mod event;
 #[cfg(test)]
 mod fake;
 mod flag;
+mod gate;
+mod gated;
 mod graph;
 mod guard;
 mod guarded;
 mod handles;
 mod image;
+mod in_flight;
 mod kernel;
 mod memory;
 mod module;
@@ -45,12 +48,16 @@ pub use vendor::{Facts, FunctionFacts, GateWord, Vendor};
 use builtin::Builtin;
 use clock::Clock;
 use context::Context;
+use gate::Gate;
+use gated::Gated;
 use guarded::Guarded;
 use handles::cloned;
 use module::Builds;
 use progress::Progress;
 use reef_core::dkp::Resources;
-use reef_core::{Command, Device, DeviceInfo, Error, Launch, PreemptLevel, Priority, Result};
+use reef_core::{
+    Beside, Command, Device, DeviceInfo, Error, Launch, PreemptLevel, Priority, Result,
+};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -70,6 +77,8 @@ struct Open<V: Vendor> {
     writer: Writer<V>,
     clock: Arc<Clock>,
     options: Options,
+    /// Plans of convolutions that were measured.
+    chosen: operators::Chosen,
     /// Of queues that nobody stops.
     never: Flag<V>,
     context: Arc<Context<V>>,
@@ -82,11 +91,15 @@ impl<V: Vendor> Gpu<V> {
     ///
     /// The driver's.
     pub fn new(vendor: V, options: Options) -> Result<Self> {
+        if options.gates.is_some() && !vendor.facts().waits_words {
+            let what = "gates: this driver's streams can't wait for words".into();
+            return Err(Error::Unsupported { backend: V::NAME, what });
+        }
         let context = Arc::new(Context::new(vendor));
         let builtin = Builtin::load(&Builds::shipped(&context, "builtin")?)?;
         let writer =
             Writer { by_stream: context.vendor.facts().writes_words, store: builtin.store };
-        let never = Flag::new(&context, PreemptLevel::HostQueue, writer)?;
+        let never = Flag::new(&context, PreemptLevel::HostQueue, writer, false)?;
         let clock = Arc::new(Clock::new());
         let gpu = Self(Arc::new(Open {
             builtin,
@@ -94,6 +107,7 @@ impl<V: Vendor> Gpu<V> {
             writer,
             clock,
             options,
+            chosen: operators::Chosen::default(),
             never,
             context,
         }));
@@ -136,6 +150,27 @@ impl<V: Vendor> Gpu<V> {
     pub fn precision(&self) -> Precision {
         let own = if self.facts().tensor_cores { Precision::Tf32 } else { Precision::Fp32 };
         self.0.options.precision.unwrap_or(own)
+    }
+
+    /// Plans of convolutions, if they are to be measured.
+    pub(crate) fn tuned(&self) -> Option<&operators::Chosen> {
+        self.0.options.tune.then_some(&self.0.chosen)
+    }
+
+    /// The deepest level: gates hold back what has not started, and nothing more.
+    fn level(&self) -> PreemptLevel {
+        match self.0.options.gates {
+            Some(_) => PreemptLevel::DeviceQueue,
+            None => PreemptLevel::All,
+        }
+    }
+
+    /// The gate of a queue that this flag stops, if it does so by gates.
+    fn gated(&self, flag: &Flag<V>) -> Result<Option<Gated<V>>> {
+        let Some(size) = self.0.options.gates.filter(|_| flag.is_gated()) else { return Ok(None) };
+        let gate = Arc::new(Gate::new(self.context())?);
+        flag.join(&gate);
+        Gated::new(self.context(), gate, self.writer(), size).map(Some)
     }
 
     pub(crate) fn writer(&self) -> Writer<V> {
@@ -181,7 +216,7 @@ impl<V: Vendor> Device for Gpu<V> {
             threads_per_unit: facts.threads_per_unit,
             registers_per_unit: facts.registers_per_unit,
             shared_per_unit: facts.shared_per_unit,
-            level: PreemptLevel::All,
+            level: self.level(),
             features: facts.features,
         }
     }
@@ -220,8 +255,11 @@ impl<V: Vendor> Device for Gpu<V> {
         Resources { threads, registers: threads * kernel.registers(), shared: kernel.shared() }
     }
 
-    fn beside(&self) -> Option<u32> {
-        Some(self.0.options.beside.unwrap_or(self.facts().units / 2))
+    fn beside(&self) -> Beside {
+        match self.0.options.gates {
+            Some(_) => Beside::Never, // grids that nobody can cut
+            None => Beside::Narrow(self.0.options.beside.unwrap_or(self.facts().units / 2)),
+        }
     }
 
     fn event(&self) -> Result<Event<V>> {
@@ -240,14 +278,21 @@ impl<V: Vendor> Device for Gpu<V> {
     }
 
     fn preemptor(&self, level: PreemptLevel) -> Result<Flag<V>> {
-        Flag::new(self.context(), level, self.writer())
+        let (asked, have) = (level, self.level());
+        if asked > have {
+            return Err(Error::Level { backend: V::NAME, asked, have });
+        }
+        let gated = self.0.options.gates.is_some() && level == PreemptLevel::DeviceQueue;
+        Flag::new(self.context(), level, self.writer(), gated)
     }
 
     fn queue(&self, priority: Priority, preemptor: Option<&Flag<V>>) -> Result<Queue<V>> {
         let builtin = self.builtin();
+        let flag = preemptor.unwrap_or(&self.0.never).clone();
         Ok(Queue {
             stream: Stream::open(self.context(), priority)?,
-            flag: preemptor.unwrap_or(&self.0.never).clone(),
+            gated: self.gated(&flag)?,
+            flag,
             progress: Progress::new(self.context(), self.writer())?,
             guarded: Guarded::new(self.context(), builtin.report)?,
             in_flight: VecDeque::new(),

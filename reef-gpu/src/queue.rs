@@ -7,12 +7,13 @@
 use crate::Gpu;
 use crate::event::Event;
 use crate::flag::Flag;
-use crate::graph::{Exec, Graph};
+use crate::gated::Gated;
+use crate::graph::Graph;
 use crate::guarded::{Epoch, Guarded, launch_plain};
+use crate::in_flight::{InFlight, Source, Stop};
 use crate::own::{copy_launch, fill_launch};
 use crate::progress::Progress;
 use crate::record::{Record, Segment, whole};
-use crate::slots::Slot;
 use crate::stream::Stream;
 use crate::vendor::Vendor;
 use crate::word::DeviceWord;
@@ -32,6 +33,8 @@ pub struct Queue<V: Vendor> {
     pub(crate) gpu: Gpu<V>,
     pub(crate) stream: Stream<V>,
     pub(crate) flag: Flag<V>,
+    /// Its launches go through a gate, because kernels have no guards.
+    pub(crate) gated: Option<Gated<V>>,
     pub(crate) progress: Progress<V>,
     pub(crate) guarded: Guarded<V>,
     /// Guarded launches that have not ended, in order.
@@ -49,43 +52,35 @@ pub struct Queue<V: Vendor> {
     pub(crate) newest_event: Option<Event<V>>,
 }
 
-/// A guarded launch, or a part of one that resumes.
-#[derive(Debug)]
-pub(crate) struct InFlight<V: Vendor> {
-    seq: u64,
-    /// Which launch of a graph; 0 if it is none.
-    node: usize,
-    /// Blocks of the whole command, and of this launch.
-    total: u32,
-    blocks: u32,
-    slot: Arc<Slot<V>>,
-    /// What must outlive it.
-    source: Source<V>,
-    /// What it resumes.
-    record: Option<Record<V>>,
-}
+impl<V: Vendor> Queue<V> {
+    /// Whether it launches guarded kernels.
+    fn is_stoppable(&self) -> bool {
+        self.flag.level() >= PreemptLevel::DeviceQueue && self.gated.is_none()
+    }
 
-/// Where a launch comes from.
-#[derive(Debug)]
-pub(crate) enum Source<V: Vendor> {
-    /// It reads this list, and has a slot of its own.
-    Segment(#[allow(dead_code)] Segment<V>),
-    /// It is part of a graph, whose slot it uses: the graph must not run again meanwhile.
-    Graph(#[allow(dead_code)] Arc<Exec<V>>),
-}
+    /// Whether what the device says of the ends of launches is worth nothing.
+    fn is_void(&self) -> bool {
+        self.gated.is_none() && self.flag.is_evicted()
+    }
 
-impl<V: Vendor> InFlight<V> {
-    /// Its blocks have run, or have been stopped and are in another record now.
-    fn settle(&self) {
-        if let Some(record) = &self.record {
-            record.settle(self.blocks);
+    /// Launches what nobody stops midway, behind the gate if there is one.
+    fn launch_open(
+        &mut self,
+        seq: Seq,
+        launch: impl FnOnce(&Stream<V>) -> Result<()>,
+    ) -> Result<()> {
+        let stream = &self.stream;
+        match &mut self.gated {
+            None => launch(stream),
+            Some(gated) => gated.launch(stream, &mut self.progress, seq.0 + 1, || launch(stream)),
         }
     }
-}
 
-impl<V: Vendor> Queue<V> {
-    fn is_stoppable(&self) -> bool {
-        self.flag.level() >= PreemptLevel::DeviceQueue
+    /// A command has been launched that must not be held back; it runs alone.
+    fn launched_free(&mut self, seq: Seq) {
+        if let Some(gated) = &mut self.gated {
+            gated.launch_free(seq.0 + 1);
+        }
     }
 
     fn epoch(&self) -> Epoch {
@@ -169,56 +164,7 @@ impl<V: Vendor> Queue<V> {
         }
         let next = stop.as_ref().map_or(self.progress.launched(), |stop| stop.seq);
         self.progress.rewind(next);
-        Ok(Stopped { next: Seq(next), partial: stop.and_then(Stop::partial) })
-    }
-}
-
-/// The first command of which something was stopped.
-struct Stop<V: Vendor> {
-    seq: u64,
-    node: usize,
-    total: u32,
-    /// Of its launch `node`.
-    segments: Vec<Segment<V>>,
-    left: u32,
-    /// Of its launches after that.
-    later: u32,
-}
-
-impl<V: Vendor> Stop<V> {
-    fn new(first: &InFlight<V>, count: u32) -> Self {
-        let &InFlight { seq, node, total, .. } = first;
-        let mut stop = Self { seq, node, total, segments: Vec::new(), left: 0, later: 0 };
-        stop.stopped(first, count);
-        stop
-    }
-
-    fn stopped(&mut self, launch: &InFlight<V>, count: u32) {
-        self.left += count;
-        if count > 0 {
-            self.segments.push(Segment { list: Some(launch.slot.clone()), first: 0, count });
-        }
-    }
-
-    /// Notes a launch behind the first.
-    fn add(&mut self, launch: &InFlight<V>, count: u32) -> Result<()> {
-        if (launch.seq, launch.node) == (self.seq, self.node) {
-            self.stopped(launch, count); // another part of the same
-            return Ok(());
-        }
-        if launch.seq == self.seq {
-            self.later += count;
-        }
-        if count < launch.blocks {
-            return Err(Error::State("a kernel ran behind one that was stopped"));
-        }
-        Ok(())
-    }
-
-    /// What is left of it, unless that is all.
-    fn partial(self) -> Option<Record<V>> {
-        let left = self.left + self.later;
-        (left < self.total).then(|| Record::of(self.total, self.node, self.segments, self.later))
+        Ok(Stopped { next: Seq(next), partial: stop.and_then(Stop::partial), kept: false })
     }
 }
 
@@ -239,7 +185,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
             }
             None if total == 0 => {}
             None if self.is_stoppable() => self.launch_whole(seq, launch)?,
-            None => launch_plain(&self.stream, launch)?,
+            None => self.launch_open(seq, |stream| launch_plain(stream, launch))?,
         }
         self.progress.launch(seq.0 + 1);
         Ok(())
@@ -257,7 +203,10 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
                 self.resume_graph(seq, graph, &graph.all())?; // launch by launch
             }
             None if self.is_stoppable() => self.launch_guarded_graph(seq, graph)?,
-            None => graph.plain(&self.gpu, &self.token, self.priority)?.launch(&self.stream)?,
+            None => {
+                let exec = graph.plain(&self.gpu, &self.token, self.priority)?;
+                self.launch_open(seq, |stream| exec.launch(stream))?;
+            }
         }
         self.progress.launch(seq.0 + 1);
         Ok(())
@@ -272,6 +221,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         if launch.blocks() > 0 {
             launch_plain(&self.stream, &launch)?;
         }
+        self.launched_free(seq);
         self.progress.launch(seq.0 + 1);
         Ok(())
     }
@@ -285,18 +235,19 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         let words = [event.arm(), self.progress.address(), seq.0 + 1];
         // SAFETY: the kernel's parameters; event and mark outlive the stream's work.
         unsafe { self.stream.launch_one(self.gpu.builtin().stamp, 1, words) }?;
+        self.launched_free(seq);
         self.progress.launch_marked(seq.0 + 1);
         self.newest_event = Some(event.clone());
         Ok(())
     }
 
     fn completed(&mut self) -> Result<Seq> {
-        if self.flag.is_evicted() {
+        if self.is_void() {
             return Ok(Seq(self.progress.done()));
         }
         self.progress.mark(&self.stream)?;
         let position = self.progress.look();
-        if self.flag.is_evicted() {
+        if self.is_void() {
             return Ok(Seq(self.progress.done())); // what was seen may be a void launch's end
         }
         let news = self.progress.note(position);
@@ -309,10 +260,8 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
     }
 
     fn try_drain(&mut self) -> Result<Option<Stopped<Gpu<V>>>> {
-        if !self.flag.is_evicted() {
-            let done = self.completed()?;
-            let all = done.0 == self.progress.launched();
-            return Ok(all.then_some(Stopped { next: done, partial: None }));
+        if !self.is_void() {
+            return self.drain_whole();
         }
         let epoch = Some(self.flag.epoch());
         if self.draining != epoch {
@@ -325,6 +274,12 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         }
         self.draining = None;
         self.settle().map(Some)
+    }
+
+    fn let_go(&mut self) {
+        if let Some(gated) = &self.gated {
+            gated.let_go();
+        }
     }
 
     fn narrow(&mut self, blocks: Option<u32>) {
@@ -363,6 +318,14 @@ impl<V: Vendor> Queue<V> {
         Ok(())
     }
 
+    /// Where no launch is void: what has not ended is running, or is held back by the gate.
+    fn drain_whole(&mut self) -> Result<Option<Stopped<Gpu<V>>>> {
+        let next = reef_core::Queue::completed(self)?;
+        let is_done = next.0 == self.progress.launched();
+        let kept = self.gated.as_mut().is_some_and(|gated| gated.stands(next.0));
+        Ok((is_done || kept).then_some(Stopped { next, partial: None, kept: !is_done }))
+    }
+
     /// What remains of a graph is launched one by one.
     fn resume_graph(&mut self, seq: Seq, graph: &Graph<V>, record: &Record<V>) -> Result<()> {
         let total = graph.blocks();
@@ -390,6 +353,7 @@ impl<V: Vendor> Queue<V> {
 
 impl<V: Vendor> Drop for Queue<V> {
     fn drop(&mut self) {
+        reef_core::Queue::let_go(self);
         let _ = self.stream.wait(); // before the memory that its work writes to is freed
     }
 }

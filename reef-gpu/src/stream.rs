@@ -85,6 +85,16 @@ impl<V: Vendor> Stream<V> {
         unsafe { self.launch(function, [1; 3], [threads, 1, 1], 0, &mut params) }
     }
 
+    /// Holds what follows until a word has this value.
+    ///
+    /// # Safety
+    ///
+    /// As [`Vendor::wait_word`].
+    pub(crate) unsafe fn wait_word(&self, address: u64, value: u32) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.context.vendor.wait_word(self.raw, address, value) }
+    }
+
     /// Whether all in it has ended.
     pub(crate) fn is_idle(&self) -> Result<bool> {
         self.context.vendor.is_idle(self.raw)
