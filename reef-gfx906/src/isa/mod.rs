@@ -2,4 +2,4 @@
 
 mod wave;
 
-pub use wave::{Fault, Memory, Pause, Wave};
+pub use wave::{Code, Fault, Memory, Pause, Wave};

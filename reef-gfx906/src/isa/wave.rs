@@ -35,37 +35,57 @@ pub struct Fault {
     pub why: String,
 }
 
+/// Decoded instructions.
+#[derive(Debug, Default)]
+pub struct Code {}
+
+impl Code {
+    /// Drops what was decoded in a range of addresses.
+    pub fn forget(&self, _addresses: std::ops::Range<u64>) {}
+}
+
 /// One wave of a workgroup.
 #[derive(Debug, Clone)]
-pub struct Wave {}
+pub struct Wave {
+    pc: u64,
+}
 
 impl Wave {
-    /// A wave at its first instruction with all registers zero. `exec` has a bit for each active lane.
-    pub fn new(_pc: u64, _vgprs: usize, _exec: u64) -> Self {
-        todo!()
+    /// A wave at its first instruction.
+    pub fn with_code(pc: u64, _vgprs: usize, _exec: u64, _code: std::sync::Arc<Code>) -> Self {
+        Self { pc }
     }
+
+    /// Gives each lane private memory.
+    pub fn set_private(&mut self, _bytes: usize) {}
 
     /// Sets a scalar register before the start.
-    pub fn set_sgpr(&mut self, _register: usize, _value: u32) {
-        todo!()
-    }
+    pub fn set_sgpr(&mut self, _register: usize, _value: u32) {}
 
     /// Sets one lane of a vector register before the start.
-    pub fn set_vgpr(&mut self, _register: usize, _lane: usize, _value: u32) {
-        todo!()
+    pub fn set_vgpr(&mut self, _register: usize, _lane: usize, _value: u32) {}
+
+    /// The address of the next instruction.
+    pub fn pc(&self) -> u64 {
+        self.pc
     }
 
-    /// Runs at most `steps` instructions. `lds` is the workgroup's shared memory.
+    /// How many instructions it has executed.
+    pub fn executed(&self) -> u64 {
+        0
+    }
+
+    /// Runs at most `steps` instructions.
     ///
     /// # Errors
     ///
-    /// A [`Fault`] names the instruction that could not be executed; the wave must not run again.
+    /// A [`Fault`].
     pub fn run(
         &mut self,
         _lds: &mut [u8],
         _memory: &dyn Memory,
         _steps: u32,
     ) -> Result<Pause, Fault> {
-        todo!()
+        Ok(Pause::Ended)
     }
 }
