@@ -5,6 +5,8 @@ mod hardware_queue;
 mod launch;
 mod residents;
 mod state;
+#[cfg(test)]
+mod tests;
 mod trace;
 mod unit;
 mod worker;
