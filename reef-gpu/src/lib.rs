@@ -43,7 +43,7 @@ pub use module::Module;
 pub use options::{Options, Precision};
 pub use queue::Queue;
 pub use record::Record;
-pub use vendor::{Facts, FunctionFacts, GateWord, Vendor};
+pub use vendor::{Facts, FunctionFacts, GateWord, Graphs, Memory, Modules, Streams, Vendor};
 
 use builtin::Builtin;
 use clock::Clock;
