@@ -23,6 +23,8 @@ pub struct Options {
     pub beside: Option<u32>,
     /// Units for real-time work alone, `split=N`; default none. For comparison.
     pub split: Option<u32>,
+    /// Best-effort launches behind one gate, `gates=N`; default none: kernels are stopped by their guards.
+    pub gates: Option<u32>,
 }
 
 impl Options {
@@ -54,8 +56,12 @@ impl Options {
                 Ok(n) if n > 0 => self.split = Some(n),
                 _ => return Err(bad(backend, key, "a number of units", value)),
             },
+            ("gates", launches) => match launches.parse() {
+                Ok(n) if n > 0 => self.gates = Some(n),
+                _ => return Err(bad(backend, key, "a number of launches", value)),
+            },
             _ => {
-                let have = "(have: precision, beside, split)";
+                let have = "(have: precision, beside, split, gates)";
                 return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
             }
         }
@@ -73,10 +79,23 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = Options::parse("cuda", "precision=fp16&beside=20&split=64").unwrap();
-        let want = Options { precision: Some(Precision::Fp16), beside: Some(20), split: Some(64) };
+        let options = Options::parse("cuda", "precision=fp16&beside=20&split=64&gates=4").unwrap();
+        let want = Options {
+            precision: Some(Precision::Fp16),
+            beside: Some(20),
+            split: Some(64),
+            gates: Some(4),
+        };
         assert_eq!(options, want);
-        for bad in ["beside=0", "beside", "precision=int8", "precision", "flag=pigeon", "units=2"] {
+        for bad in [
+            "beside=0",
+            "gates=0",
+            "beside",
+            "precision=int8",
+            "precision",
+            "flag=pigeon",
+            "units=2",
+        ] {
             assert!(Options::parse("cuda", bad).is_err(), "{bad}");
         }
     }

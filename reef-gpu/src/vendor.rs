@@ -21,6 +21,8 @@ pub struct Facts {
     pub registers_per_unit: u32,
     /// Shared memory of one unit, in bytes.
     pub shared_per_unit: u32,
+    /// Most dynamic shared memory that one block can ask for, in bytes.
+    pub shared_per_block: u32,
     /// Whether kernels/network.cu has products of tiles in tensor cores for it.
     pub tensor_cores: bool,
     /// Streams can set words by themselves ([`Vendor::write_word`]).

@@ -4,8 +4,8 @@
 //! blocks. Only blocks that are stopped write there, so a slot that was not preempted is clean already.
 
 use crate::context::Context;
-use crate::driver::BACKEND;
 use crate::memory::Buffer;
+use crate::vendor::Vendor;
 use reef_core::{Error, Result};
 use std::sync::{Arc, Weak};
 
@@ -14,34 +14,34 @@ pub(crate) const SLOTS: usize = 16384;
 
 /// A counter and a list.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct Slot<V: Vendor> {
     /// Of the counter, among the queue's.
     pub(crate) index: usize,
-    pub(crate) list: Buffer,
+    pub(crate) list: Buffer<V>,
     capacity: u32,
 }
 
 /// The slots of one queue.
 #[derive(Debug)]
-pub(crate) struct Slots {
-    context: Arc<Context>,
+pub(crate) struct Slots<V: Vendor> {
+    context: Arc<Context<V>>,
     /// A counter for each slot, in the device's memory.
-    pub(crate) counters: Buffer,
+    pub(crate) counters: Buffer<V>,
     /// Not in flight. A list in here may still be read by a launch that resumes.
-    free: Vec<Arc<Slot>>,
+    free: Vec<Arc<Slot<V>>>,
     /// All of them, by index; a graph's are not given back, but end with it.
-    made: Vec<Weak<Slot>>,
+    made: Vec<Weak<Slot<V>>>,
 }
 
-impl Slots {
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
+impl<V: Vendor> Slots<V> {
+    pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
         let counters = Buffer::device(context, SLOTS * size_of::<u32>())?;
         Ok(Self { context: context.clone(), counters, free: Vec::new(), made: Vec::new() })
     }
 
     /// A slot for `blocks` blocks; memory is allocated only when all that fit are in use.
-    pub(crate) fn take(&mut self, blocks: u32) -> Result<Arc<Slot>> {
-        let fits = |slot: &Arc<Slot>| slot.capacity >= blocks && Arc::strong_count(slot) == 1;
+    pub(crate) fn take(&mut self, blocks: u32) -> Result<Arc<Slot<V>>> {
+        let fits = |slot: &Arc<Slot<V>>| slot.capacity >= blocks && Arc::strong_count(slot) == 1;
         match self.free.iter().rposition(fits) {
             Some(at) => Ok(self.free.swap_remove(at)),
             None => self.make(blocks),
@@ -49,11 +49,11 @@ impl Slots {
     }
 
     #[cold]
-    fn make(&mut self, blocks: u32) -> Result<Arc<Slot>> {
+    fn make(&mut self, blocks: u32) -> Result<Arc<Slot<V>>> {
         let index = match self.unused() {
             Some(index) => index,
             None => {
-                let text = format!("{BACKEND}: more than {SLOTS} preemptible launches in flight");
+                let text = format!("{}: more than {SLOTS} preemptible launches in flight", V::NAME);
                 return Err(Error::Invalid(text));
             }
         };
@@ -72,7 +72,7 @@ impl Slots {
         if self.made.len() < SLOTS {
             return Some(self.made.len());
         }
-        let gone = |slot: &Weak<Slot>| slot.strong_count() == 0;
+        let gone = |slot: &Weak<Slot<V>>| slot.strong_count() == 0;
         self.made.iter().position(gone).or_else(|| {
             let at = self.free.iter().position(|slot| Arc::strong_count(slot) == 1)?;
             Some(self.free.swap_remove(at).index)
@@ -80,7 +80,7 @@ impl Slots {
     }
 
     /// The launch has ended.
-    pub(crate) fn give_back(&mut self, slot: Arc<Slot>) {
+    pub(crate) fn give_back(&mut self, slot: Arc<Slot<V>>) {
         self.free.push(slot);
     }
 
@@ -90,7 +90,27 @@ impl Slots {
     }
 
     /// The address of a slot's counter.
-    pub(crate) fn counter(&self, slot: &Slot) -> u64 {
+    pub(crate) fn counter(&self, slot: &Slot<V>) -> u64 {
         self.counters.address() + (slot.index * size_of::<u32>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Fake;
+
+    #[test]
+    fn slots_of_graphs_that_are_gone_are_used_again() {
+        let context = Arc::new(Context::new(Fake::default()));
+        let mut slots = Slots::new(&context).unwrap();
+        for _ in 0..2 * SLOTS {
+            drop(slots.take(8).unwrap()); // as a graph's end does
+        }
+        let held: Vec<_> = (0..SLOTS).map(|_| slots.take(8).unwrap()).collect();
+        assert!(matches!(slots.take(8), Err(Error::Invalid(_))), "all are in flight");
+        let mut indices: Vec<_> = held.iter().map(|slot| slot.index).collect();
+        indices.sort_unstable();
+        assert_eq!(indices, (0..SLOTS).collect::<Vec<_>>());
     }
 }

@@ -1,7 +1,7 @@
 //! Copies and fills are kernels, so that they can be stopped and captured like any other.
 
-use crate::Cuda;
-use crate::driver::BACKEND;
+use crate::Gpu;
+use crate::vendor::Vendor;
 use reef_core::{Args, Copy, Error, Fill, Launch, Result};
 
 /// Threads of a block of the two kernels below.
@@ -19,28 +19,29 @@ fn divide(bytes: usize) -> (usize, u32) {
 }
 
 /// The launch that does a copy.
-pub(crate) fn copy_launch(cuda: &Cuda, copy: &Copy<Cuda>) -> Result<Launch<Cuda>> {
+pub(crate) fn copy_launch<V: Vendor>(gpu: &Gpu<V>, copy: &Copy<Gpu<V>>) -> Result<Launch<Gpu<V>>> {
     let from = copy.from.range(copy.from_offset, copy.bytes)?;
     let to = copy.to.range(copy.to_offset, copy.bytes)?;
     let (chunk, blocks) = divide(copy.bytes);
     let args = Args::new(&[from, to, copy.bytes as u64, chunk as u64]);
-    let kernel = cuda.builtin().copy.clone();
+    let kernel = gpu.builtin().copy.clone();
     // SAFETY: the kernel's parameters; the ranges are inside the buffers, and blocks write disjoint
     // parts.
     Ok(unsafe { Launch::new(kernel, [blocks, 1, 1], [OWN_BLOCK, 1, 1], args) })
 }
 
 /// The launch that does a fill.
-pub(crate) fn fill_launch(cuda: &Cuda, fill: &Fill<Cuda>) -> Result<Launch<Cuda>> {
+pub(crate) fn fill_launch<V: Vendor>(gpu: &Gpu<V>, fill: &Fill<Gpu<V>>) -> Result<Launch<Gpu<V>>> {
     let to = fill.buffer.range(fill.offset, fill.bytes)?;
     if !fill.bytes.is_multiple_of(4) || !to.is_multiple_of(4) {
         let (bytes, offset) = (fill.bytes, fill.offset);
-        let text = format!("{BACKEND}: a fill of {bytes} bytes at {offset} is not of whole words");
+        let text =
+            format!("{}: a fill of {bytes} bytes at {offset} is not of whole words", V::NAME);
         return Err(Error::Invalid(text));
     }
     let (chunk, blocks) = divide(fill.bytes);
     let args = Args::new(&[to, fill.bytes as u64 / 4, fill.word.into(), chunk as u64 / 4]);
-    let kernel = cuda.builtin().fill.clone();
+    let kernel = gpu.builtin().fill.clone();
     // SAFETY: the kernel's parameters; the range is inside the buffer, and blocks write disjoint parts.
     Ok(unsafe { Launch::new(kernel, [blocks, 1, 1], [OWN_BLOCK, 1, 1], args) })
 }

@@ -1,6 +1,6 @@
 //! How numbers are stored, and rounded on the way there.
 
-use crate::{Cuda, Precision};
+use crate::{Gpu, Precision, Vendor};
 
 /// What native tensors and packed weights are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,10 +15,10 @@ pub(super) enum Element {
 
 impl Element {
     /// What this device uses.
-    pub(super) fn of(cuda: &Cuda) -> Self {
-        match cuda.precision() {
+    pub(super) fn of(gpu: &Gpu<impl Vendor>) -> Self {
+        match gpu.precision() {
             Precision::Fp16 => Self::F16,
-            Precision::Tf32 if has_tensor_cores(cuda) => Self::Tf32,
+            Precision::Tf32 if has_tensor_cores(gpu) => Self::Tf32,
             Precision::Tf32 | Precision::Fp32 => Self::F32,
         }
     }
@@ -49,8 +49,8 @@ impl Element {
 }
 
 /// Whether the device has what kernels/mma.h uses.
-pub(super) fn has_tensor_cores(cuda: &Cuda) -> bool {
-    cuda.facts().capability >= (8, 0)
+pub(super) fn has_tensor_cores(gpu: &Gpu<impl Vendor>) -> bool {
+    gpu.facts().tensor_cores
 }
 
 /// The nearest float with 10 bits of mantissa, as `cvt.rna.tf32.f32` has it.

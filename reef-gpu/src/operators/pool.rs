@@ -4,13 +4,13 @@ use super::convolution::window;
 use super::operand::check_window;
 use super::params::PoolParams;
 use super::{Site, blocks, invalid};
-use crate::Cuda;
+use crate::{Gpu, Vendor};
 use reef_core::op::{Pool2d, PoolKind};
 use reef_core::{Launch, Result};
 
 const THREADS: u32 = 256;
 
-pub(super) fn build(site: &Site<'_>, op: &Pool2d) -> Result<Vec<Launch<Cuda>>> {
+pub(super) fn build<V: Vendor>(site: &Site<'_, V>, op: &Pool2d) -> Result<Vec<Launch<Gpu<V>>>> {
     check_window(&op.window, &op.input, &op.output)?;
     if op.input.channels != op.output.channels {
         return Err(invalid(format!("pool of {:?} to {:?}", op.input, op.output)));

@@ -1,19 +1,21 @@
 //! Which blocks of a launch remain: ranges, and lists that the device wrote when it stopped them.
 
+use crate::handles::cloned;
 use crate::slots::Slot;
+use crate::vendor::Vendor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Blocks that run with one launch.
-#[derive(Debug, Clone)]
-pub(crate) struct Segment {
+#[derive(Debug)]
+pub(crate) struct Segment<V: Vendor> {
     /// Holds their numbers, from entry `first` on; or they are `first` and on.
-    pub(crate) list: Option<Arc<Slot>>,
+    pub(crate) list: Option<Arc<Slot<V>>>,
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
 
-impl Segment {
+impl<V: Vendor> Segment<V> {
     /// The same blocks, at most `most` of them in each part.
     pub(crate) fn parts(&self, most: u32) -> impl Iterator<Item = Self> + '_ {
         let starts = (0..self.count).step_by(most.max(1) as usize);
@@ -26,30 +28,32 @@ impl Segment {
 }
 
 /// The blocks of one launch, or of a graph, that have not taken effect.
-#[derive(Debug, Clone)]
-pub struct Record(Arc<Left>);
+#[derive(Debug)]
+pub struct Record<V: Vendor>(Arc<Left<V>>);
+
+cloned!(Record);
 
 #[derive(Debug)]
-struct Left {
+struct Left<V: Vendor> {
     total: u32,
     /// Of a graph: which of its launches is the first that has something left.
     node: usize,
     /// What that launch has left.
-    segments: Vec<Segment>,
+    segments: Vec<Segment<V>>,
     /// Blocks that were left when this was made.
     left: u32,
     /// Of these, blocks that have run since, or whose rest is in a newer record.
     settled: AtomicU32,
 }
 
-impl Record {
+impl<V: Vendor> Record<V> {
     /// All of `total` blocks.
     pub(crate) fn new(total: u32) -> Self {
         Self::of(total, 0, vec![whole(total)], 0)
     }
 
     /// What `segments` hold of launch `node`, and `later` blocks of launches after it.
-    pub(crate) fn of(total: u32, node: usize, segments: Vec<Segment>, later: u32) -> Self {
+    pub(crate) fn of(total: u32, node: usize, segments: Vec<Segment<V>>, later: u32) -> Self {
         let left = later + segments.iter().map(|segment| segment.count).sum::<u32>();
         let settled = AtomicU32::new(0);
         Self(Arc::new(Left { total, node, segments, left, settled }))
@@ -66,7 +70,7 @@ impl Record {
     }
 
     /// What that launch has left.
-    pub(crate) fn segments(&self) -> &[Segment] {
+    pub(crate) fn segments(&self) -> &[Segment<V>] {
         &self.0.segments
     }
 
@@ -77,11 +81,11 @@ impl Record {
 }
 
 /// All blocks of a launch.
-pub(crate) fn whole(total: u32) -> Segment {
+pub(crate) fn whole<V: Vendor>(total: u32) -> Segment<V> {
     Segment { list: None, first: 0, count: total }
 }
 
-impl reef_core::Record for Record {
+impl<V: Vendor> reef_core::Record for Record<V> {
     fn remaining(&self) -> u32 {
         self.0.left - self.0.settled.load(Ordering::Acquire)
     }
@@ -90,11 +94,12 @@ impl reef_core::Record for Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::Fake;
     use reef_core::Record as _;
 
     #[test]
     fn a_narrow_queue_runs_a_few_blocks_at_a_time() {
-        let segment = Segment { list: None, first: 5, count: 10 };
+        let segment = Segment::<Fake> { list: None, first: 5, count: 10 };
         let parts: Vec<_> = segment.parts(4).map(|part| (part.first, part.count)).collect();
         assert_eq!(parts, [(5, 4), (9, 4), (13, 2)]);
         assert_eq!(segment.parts(u32::MAX).count(), 1);
@@ -102,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_has_run_since_does_not_remain() {
-        let segment = |count| Segment { list: None, first: 0, count };
+        let segment = |count| Segment::<Fake> { list: None, first: 0, count };
         let record = Record::of(20, 2, vec![segment(3), segment(4)], 5);
         assert_eq!(record.remaining(), 12);
         record.settle(4);

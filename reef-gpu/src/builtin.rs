@@ -1,24 +1,23 @@
-//! Kernels that every CUDA device has: kernels/builtin.cu.
+//! Kernels that every device has: kernels/builtin.cu.
 
-use crate::driver::BACKEND;
 use crate::kernel::Kernel;
 use crate::module::Builds;
-use crate::stream::Function;
+use crate::vendor::Vendor;
 use reef_core::{Error, Result};
 
 /// Loaded when the device is opened.
 #[derive(Debug)]
-pub(crate) struct Builtin {
-    public: [Kernel; 3],
-    pub(crate) copy: Kernel,
-    pub(crate) fill: Kernel,
-    pub(crate) stamp: Function,
-    pub(crate) store: Function,
-    pub(crate) report: Function,
+pub(crate) struct Builtin<V: Vendor> {
+    public: [Kernel<V>; 3],
+    pub(crate) copy: Kernel<V>,
+    pub(crate) fill: Kernel<V>,
+    pub(crate) stamp: V::Function,
+    pub(crate) store: V::Function,
+    pub(crate) report: V::Function,
 }
 
-impl Builtin {
-    pub(crate) fn load(builds: &Builds) -> Result<Self> {
+impl<V: Vendor> Builtin<V> {
+    pub(crate) fn load(builds: &Builds<V>) -> Result<Self> {
         let kernel = |name| Kernel::preemptible(builds, name, 0, &[]);
         Ok(Self {
             public: [kernel("append")?, kernel("add")?, kernel("multiply")?],
@@ -31,12 +30,12 @@ impl Builtin {
     }
 
     /// One that users may launch.
-    pub(crate) fn kernel(&self, name: &str) -> Result<Kernel> {
+    pub(crate) fn kernel(&self, name: &str) -> Result<Kernel<V>> {
         let found = self.public.iter().find(|kernel| kernel.name() == name);
         found.cloned().ok_or_else(|| {
             let have: Vec<_> = self.public.iter().map(Kernel::name).collect();
             let have = have.join(", ");
-            Error::NotFound(format!("{BACKEND}: no kernel {name:?} (have: {have})"))
+            Error::NotFound(format!("{}: no kernel {name:?} (have: {have})", V::NAME))
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::operand::{Operand, check_same};
 use super::params::{Divisor, LinearParams, MapParams};
 use super::{Site, blocks, invalid};
-use crate::Cuda;
+use crate::{Gpu, Vendor};
 use reef_core::op::{Linear, ScaleShift};
 use reef_core::{Launch, Result};
 
@@ -11,7 +11,10 @@ const THREADS: u32 = 256;
 /// Outputs of a block of the linear kernel: one for each warp.
 const OUTPUTS: usize = THREADS as usize / 32;
 
-pub(super) fn scale_shift(site: &Site<'_>, op: &ScaleShift) -> Result<Vec<Launch<Cuda>>> {
+pub(super) fn scale_shift<V: Vendor>(
+    site: &Site<'_, V>,
+    op: &ScaleShift,
+) -> Result<Vec<Launch<Gpu<V>>>> {
     check_same(&op.input, &op.output)?;
     let fours = site.input.is_in_fours() && site.output.is_in_fours();
     let params = MapParams {
@@ -25,7 +28,11 @@ pub(super) fn scale_shift(site: &Site<'_>, op: &ScaleShift) -> Result<Vec<Launch
 }
 
 /// Copies `from` to `to`, which may have more channels: those become zero.
-pub(super) fn convert(site: &Site<'_>, from: &Operand, to: &Operand) -> Result<Launch<Cuda>> {
+pub(super) fn convert<V: Vendor>(
+    site: &Site<'_, V>,
+    from: &Operand,
+    to: &Operand,
+) -> Result<Launch<Gpu<V>>> {
     let params = params(from, to, 1);
     site.launch("map_any", params.blocks, THREADS, &params)
 }
@@ -48,7 +55,7 @@ fn params(input: &Operand, output: &Operand, at_once: usize) -> MapParams {
     }
 }
 
-pub(super) fn linear(site: &Site<'_>, op: &Linear) -> Result<Vec<Launch<Cuda>>> {
+pub(super) fn linear<V: Vendor>(site: &Site<'_, V>, op: &Linear) -> Result<Vec<Launch<Gpu<V>>>> {
     if site.input.pixels() != op.input.batch || site.output.pixels() != op.input.batch {
         return Err(invalid(format!("a linear layer from {:?} to {:?}", op.input, op.output)));
     }

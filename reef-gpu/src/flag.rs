@@ -3,40 +3,57 @@
 //! `live` is the lowest epoch that may run. Each launch carries the epoch in which it was made; evicting
 //! writes the next one, which voids all launches made before for ever. Nothing is ever cleared, so
 //! nothing has to be waited for. What is launched again carries the new epoch.
+//!
+//! On a device that was opened with `gates=N`, kernels have no guard that could look at the word; there it
+//! closes and opens the gates of its queues.
 
 use crate::context::Context;
+use crate::gate::Gate;
+use crate::handles::cloned;
 use crate::stream::{Stream, Writer};
+use crate::vendor::Vendor;
 use crate::word::DeviceWord;
+use parking_lot::Mutex;
 use reef_core::{Error, PreemptLevel, Preemptor, Priority, Result};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Stops the queues that were opened with it.
-#[derive(Debug, Clone)]
-pub struct Flag(Arc<State>);
+#[derive(Debug)]
+pub struct Flag<V: Vendor>(Arc<State<V>>);
+
+cloned!(Flag);
 
 #[derive(Debug)]
-struct State {
+struct State<V: Vendor> {
     level: PreemptLevel,
     /// Of launches made from now on. Written by `reinstate`.
     epoch: AtomicU32,
-    /// Launches of `epoch` are void, or may be any moment.
+    /// Launches of `epoch` are void, or may be any moment; or gates are closed.
     evicted: AtomicBool,
+    /// Of queues whose kernels have no guards; that they are is the device's choice.
+    gates: Option<Mutex<Vec<Weak<Gate<V>>>>>,
     /// Carries the word to the device, past everything else.
-    stream: Stream,
+    stream: Stream<V>,
     /// What blocks look at. Below `stream`, so that it is given back after the last write.
-    live: DeviceWord,
-    writer: Writer,
+    live: DeviceWord<V>,
+    writer: Writer<V>,
 }
 
-impl Flag {
-    pub(crate) fn new(context: &Arc<Context>, level: PreemptLevel, writer: Writer) -> Result<Self> {
+impl<V: Vendor> Flag<V> {
+    pub(crate) fn new(
+        context: &Arc<Context<V>>,
+        level: PreemptLevel,
+        writer: Writer<V>,
+        gated: bool,
+    ) -> Result<Self> {
         let live = DeviceWord::new(context)?;
         Ok(Self(Arc::new(State {
             level,
             live,
             epoch: AtomicU32::new(0),
             evicted: AtomicBool::new(false),
+            gates: gated.then(Mutex::default),
             stream: Stream::open(context, Priority::RealTime)?,
             writer,
         })))
@@ -50,6 +67,22 @@ impl Flag {
     /// The epoch of launches made now.
     pub(crate) fn epoch(&self) -> u32 {
         self.0.epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether queues have gates instead of guarded kernels.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.0.gates.is_some()
+    }
+
+    /// Closes and opens this gate, too, from now on.
+    pub(crate) fn join(&self, gate: &Arc<Gate<V>>) {
+        let Some(gates) = &self.0.gates else { return };
+        let mut gates = gates.lock();
+        gates.retain(|gate| gate.strong_count() > 0);
+        gates.push(Arc::downgrade(gate));
+        if self.is_evicted() {
+            gate.close();
+        }
     }
 
     /// Whether launches of this epoch may be void: what the device says of their ends is worth nothing.
@@ -66,12 +99,20 @@ impl Flag {
         Ok(())
     }
 
-    fn write(&self, epoch: u32) -> Result<()> {
-        self.0.writer.write(&self.0.stream, self.live(), epoch)
+    /// Closes the gates, or makes launches of this epoch void.
+    fn stop(&self) -> Result<()> {
+        match &self.0.gates {
+            Some(gates) => gates.lock().iter().filter_map(Weak::upgrade).for_each(|g| g.close()),
+            None => {
+                let next = self.epoch().wrapping_add(1);
+                self.0.writer.write(&self.0.stream, self.live(), next)?;
+            }
+        }
+        Ok(())
     }
 }
 
-impl Preemptor for Flag {
+impl<V: Vendor> Preemptor for Flag<V> {
     fn level(&self) -> PreemptLevel {
         self.0.level
     }
@@ -82,8 +123,7 @@ impl Preemptor for Flag {
         if self.0.evicted.swap(true, Ordering::SeqCst) {
             return Ok(()); // it is on its way
         }
-        let written = self.write(self.epoch().wrapping_add(1));
-        written.inspect_err(|_| self.0.evicted.store(false, Ordering::SeqCst))
+        self.stop().inspect_err(|_| self.0.evicted.store(false, Ordering::SeqCst))
     }
 
     fn reset(&self) -> Result<()> {
@@ -95,6 +135,8 @@ impl Preemptor for Flag {
         if self.is_evicted() {
             self.0.epoch.fetch_add(1, Ordering::AcqRel);
             self.0.evicted.store(false, Ordering::SeqCst);
+            let gates = self.0.gates.iter().flat_map(|gates| gates.lock().clone());
+            gates.filter_map(|gate| gate.upgrade()).for_each(|gate| gate.open());
         }
         Ok(())
     }

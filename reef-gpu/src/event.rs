@@ -2,23 +2,27 @@
 
 use crate::clock::Clock;
 use crate::context::Context;
+use crate::handles::cloned;
+use crate::vendor::Vendor;
 use crate::word::Word;
 use reef_core::Result;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A word that a kernel of one thread sets to the device's time.
-#[derive(Debug, Clone)]
-pub struct Event(Arc<Stamp>);
+#[derive(Debug)]
+pub struct Event<V: Vendor>(Arc<Stamp<V>>);
+
+cloned!(Event);
 
 #[derive(Debug)]
-struct Stamp {
-    word: Word,
+struct Stamp<V: Vendor> {
+    word: Word<V>,
     clock: Arc<Clock>,
 }
 
-impl Event {
-    pub(crate) fn new(context: &Arc<Context>, clock: &Arc<Clock>) -> Result<Self> {
+impl<V: Vendor> Event<V> {
+    pub(crate) fn new(context: &Arc<Context<V>>, clock: &Arc<Clock>) -> Result<Self> {
         Ok(Self(Arc::new(Stamp { word: Word::new(context)?, clock: clock.clone() })))
     }
 
@@ -37,7 +41,7 @@ impl Event {
     }
 }
 
-impl reef_core::Event for Event {
+impl<V: Vendor> reef_core::Event for Event<V> {
     fn reached(&self) -> Option<Duration> {
         self.stamp().map(|stamp| self.0.clock.place(stamp))
     }

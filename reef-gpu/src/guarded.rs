@@ -1,14 +1,14 @@
 //! Launches that can be stopped: what they are given, and what the device tells of them afterwards.
 
-use crate::Cuda;
+use crate::Gpu;
 use crate::context::Context;
-use crate::driver::BACKEND;
 use crate::guard::{Guard, MOST_BLOCKS};
 use crate::kernel::Kernel;
 use crate::memory::Buffer;
 use crate::record::Segment;
 use crate::slots::{SLOTS, Slot, Slots};
-use crate::stream::{Function, Stream};
+use crate::stream::Stream;
+use crate::vendor::Vendor;
 use crate::word::Word;
 use reef_core::{Args, Dim3, Error, Launch, PreemptLevel, Result};
 use std::ffi::c_void;
@@ -32,18 +32,18 @@ pub(crate) struct Epoch {
 
 /// The guarded launches of one stream.
 #[derive(Debug)]
-pub(crate) struct Guarded {
-    slots: Slots,
+pub(crate) struct Guarded<V: Vendor> {
+    slots: Slots<V>,
     /// The counters as the device last reported them; the host's memory.
-    counts: Buffer,
+    counts: Buffer<V>,
     /// The device has reported this often, of `asked`.
-    reported: Word,
+    reported: Word<V>,
     asked: u32,
-    report: Function,
+    report: V::Function,
 }
 
-impl Guarded {
-    pub(crate) fn new(context: &Arc<Context>, report: Function) -> Result<Self> {
+impl<V: Vendor> Guarded<V> {
+    pub(crate) fn new(context: &Arc<Context<V>>, report: V::Function) -> Result<Self> {
         Ok(Self {
             slots: Slots::new(context)?,
             counts: Buffer::host(context, SLOTS * size_of::<u32>())?,
@@ -56,18 +56,19 @@ impl Guarded {
     /// Launches the blocks of `segment`. The slot is to be given back when they have ended.
     pub(crate) fn launch(
         &mut self,
-        stream: &Stream,
-        launch: &Launch<Cuda>,
-        segment: &Segment,
+        stream: &Stream<V>,
+        launch: &Launch<Gpu<V>>,
+        segment: &Segment<V>,
         epoch: Epoch,
-    ) -> Result<Arc<Slot>> {
+    ) -> Result<Arc<Slot<V>>> {
         let Some(function) = launch.kernel().guarded() else {
             let (asked, have) = (PreemptLevel::DeviceQueue, PreemptLevel::HostQueue);
             return Err(Error::Level { backend: "a kernel without guard", asked, have });
         };
         if launch.blocks() > MOST_BLOCKS {
             let text = format!(
-                "{BACKEND}: a preemptible grid of {} blocks, most is {MOST_BLOCKS}",
+                "{}: a preemptible grid of {} blocks, most is {MOST_BLOCKS}",
+                V::NAME,
                 launch.blocks()
             );
             return Err(Error::Invalid(text));
@@ -99,7 +100,7 @@ impl Guarded {
     }
 
     /// Asks how many blocks of each launch have stopped, behind all that was launched.
-    pub(crate) fn ask(&mut self, stream: &Stream) -> Result<()> {
+    pub(crate) fn ask(&mut self, stream: &Stream<V>) -> Result<()> {
         self.asked = self.asked.wrapping_add(1);
         let words = [
             self.slots.counters.address(),
@@ -118,20 +119,20 @@ impl Guarded {
     }
 
     /// Blocks of a launch that were stopped, as of the last answer.
-    pub(crate) fn stopped(&self, slot: &Slot) -> Result<u32> {
+    pub(crate) fn stopped(&self, slot: &Slot<V>) -> Result<u32> {
         let mut count = [0; 4];
         self.counts.read(slot.index * size_of::<u32>(), &mut count)?;
         Ok(u32::from_ne_bytes(count))
     }
 
     /// The launch has ended.
-    pub(crate) fn give_back(&mut self, slot: Arc<Slot>) {
+    pub(crate) fn give_back(&mut self, slot: Arc<Slot<V>>) {
         self.slots.give_back(slot);
     }
 }
 
 /// Launches the build that nobody stops.
-pub(crate) fn launch_plain(stream: &Stream, launch: &Launch<Cuda>) -> Result<()> {
+pub(crate) fn launch_plain<V: Vendor>(stream: &Stream<V>, launch: &Launch<Gpu<V>>) -> Result<()> {
     let kernel = launch.kernel();
     // The plain build of a preemptible kernel has the parameter, but doesn't look at it.
     let guard = Guard::default();
@@ -139,10 +140,10 @@ pub(crate) fn launch_plain(stream: &Stream, launch: &Launch<Cuda>) -> Result<()>
 }
 
 /// Hands a kernel to the driver.
-fn run(
-    stream: &Stream,
-    kernel: &Kernel,
-    function: Function,
+fn run<V: Vendor>(
+    stream: &Stream<V>,
+    kernel: &Kernel<V>,
+    function: V::Function,
     guard: &Guard,
     args: &Args,
     grid: Dim3,

@@ -13,18 +13,18 @@ mod params;
 mod pool;
 mod tile;
 
-use crate::driver::BACKEND;
 use crate::kernel::Kernel;
 use crate::own::FEW_BLOCKS;
-use crate::{Buffer, Cuda};
+use crate::vendor::Vendor;
+use crate::{Buffer, Gpu};
 use element::Element;
 use operand::Operand;
 use params::Params;
 use reef_core::op::{Op, Operands, Operators, Scratch, Storage};
 use reef_core::{Args, Error, Launch, Result};
 
-impl Operators for Cuda {
-    fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
+impl<V: Vendor> Operators for Gpu<V> {
+    fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer<V>> {
         let bytes = pack::pack(op, Element::of(self), weights, bias)?;
         let buffer = Buffer::device(self.context(), bytes.len())?;
         buffer.write(0, &bytes)?;
@@ -51,22 +51,22 @@ impl Operators for Cuda {
 
 /// What an operator works on, checked.
 #[derive(Debug)]
-struct Site<'a> {
-    cuda: &'a Cuda,
+struct Site<'a, V: Vendor> {
+    gpu: &'a Gpu<V>,
     element: Element,
     input: Operand,
     residual: Option<Operand>,
     output: Operand,
     weights: u64,
     bias: u64,
-    scratch: Option<&'a Storage<'a, Cuda>>,
+    scratch: Option<&'a Storage<'a, Gpu<V>>>,
     /// What the launches keep alive.
-    buffers: Vec<Buffer>,
+    buffers: Vec<Buffer<V>>,
 }
 
-impl<'a> Site<'a> {
-    fn new(cuda: &'a Cuda, op: &Op, operands: &'a Operands<'_, Cuda>) -> Result<Self> {
-        let element = Element::of(cuda);
+impl<'a, V: Vendor> Site<'a, V> {
+    fn new(gpu: &'a Gpu<V>, op: &Op, operands: &'a Operands<'_, Gpu<V>>) -> Result<Self> {
+        let element = Element::of(gpu);
         let operand = |storage, tensor: &_| Operand::new(storage, *tensor, element);
         let scratch = operands.scratch.as_ref();
         let storages =
@@ -76,7 +76,7 @@ impl<'a> Site<'a> {
         buffers.extend(operands.constants.cloned());
         let [weights, bias] = constants(op, element, operands.constants)?;
         Ok(Self {
-            cuda,
+            gpu,
             element,
             input: operand(&operands.input, op.input())?,
             residual: operands.residual.as_ref().map(|s| operand(s, op.output())).transpose()?,
@@ -95,7 +95,7 @@ impl<'a> Site<'a> {
         blocks: u32,
         threads: u32,
         params: &P,
-    ) -> Result<Launch<Cuda>> {
+    ) -> Result<Launch<Gpu<V>>> {
         let name = format!("{name}_{}", self.element.suffix());
         self.launch_exactly(&name, blocks, threads, 0, params)
     }
@@ -107,8 +107,8 @@ impl<'a> Site<'a> {
         threads: u32,
         shared: u32,
         params: &P,
-    ) -> Result<Launch<Cuda>> {
-        let kernel = self.cuda.network_kernel(name, shared, &params.words())?;
+    ) -> Result<Launch<Gpu<V>>> {
+        let kernel = self.gpu.network_kernel(name, shared, &params.words())?;
         // SAFETY: the kernel's parameter is bound to it; operands were checked to lie inside their
         // buffers, and blocks write disjoint parts of the output.
         let launch =
@@ -117,15 +117,15 @@ impl<'a> Site<'a> {
     }
 }
 
-impl Cuda {
+impl<V: Vendor> Gpu<V> {
     /// A kernel of kernels/network.cu with its parameter.
-    fn network_kernel(&self, name: &str, shared: u32, params: &[u64]) -> Result<Kernel> {
+    fn network_kernel(&self, name: &str, shared: u32, params: &[u64]) -> Result<Kernel<V>> {
         Kernel::preemptible(self.network()?, name, shared, params)
     }
 }
 
 /// Addresses of the packed weights and biases, or zeros if there are none.
-fn constants(op: &Op, element: Element, buffer: Option<&Buffer>) -> Result<[u64; 2]> {
+fn constants<V: Vendor>(op: &Op, element: Element, buffer: Option<&Buffer<V>>) -> Result<[u64; 2]> {
     let [weights, bytes] = pack::layout(op, element)?;
     let have = buffer.map_or(0, Buffer::bytes);
     match buffer {
@@ -141,5 +141,5 @@ fn blocks(count: u64, threads: u32) -> u32 {
 }
 
 fn invalid(what: impl std::fmt::Display) -> Error {
-    Error::Invalid(format!("{BACKEND}: {what}"))
+    Error::Invalid(what.to_string())
 }

@@ -1,46 +1,49 @@
 //! Memory of the device, and of the host pinned for it.
 
 use crate::context::Context;
-use crate::driver::BACKEND;
+use crate::handles::cloned;
+use crate::vendor::Vendor;
 use reef_core::{Error, Result};
 use std::sync::Arc;
 
 /// Zeroed memory, freed when the last clone is dropped.
-#[derive(Debug, Clone)]
-pub struct Buffer(Arc<Allocation>);
+#[derive(Debug)]
+pub struct Buffer<V: Vendor>(Arc<Allocation<V>>);
+
+cloned!(Buffer);
 
 #[derive(Debug)]
-struct Allocation {
+struct Allocation<V: Vendor> {
     /// As kernels see it.
     device: u64,
     /// As the host sees it, if it is the host's.
     host: Option<*mut u8>,
     bytes: usize,
-    context: Arc<Context>,
+    context: Arc<Context<V>>,
 }
 
 // SAFETY: access goes through the driver, or through raw pointers whose users answer for races.
-unsafe impl Send for Allocation {}
+unsafe impl<V: Vendor> Send for Allocation<V> {}
 // SAFETY: as above.
-unsafe impl Sync for Allocation {}
+unsafe impl<V: Vendor> Sync for Allocation<V> {}
 
-impl Drop for Allocation {
+impl<V: Vendor> Drop for Allocation<V> {
     fn drop(&mut self) {
         match self.host {
-            Some(host) => self.context.free_host(host),
-            None => self.context.free(self.device),
+            Some(host) => self.context.vendor.free_host(host),
+            None => self.context.vendor.free(self.device),
         }
     }
 }
 
-impl Buffer {
-    pub(crate) fn device(context: &Arc<Context>, bytes: usize) -> Result<Self> {
-        let device = context.alloc(bytes.max(1))?;
+impl<V: Vendor> Buffer<V> {
+    pub(crate) fn device(context: &Arc<Context<V>>, bytes: usize) -> Result<Self> {
+        let device = context.vendor.alloc(bytes.max(1))?;
         Ok(Self(Arc::new(Allocation { device, host: None, bytes, context: context.clone() })))
     }
 
-    pub(crate) fn host(context: &Arc<Context>, bytes: usize) -> Result<Self> {
-        let (host, device) = context.alloc_host(bytes.max(1))?;
+    pub(crate) fn host(context: &Arc<Context<V>>, bytes: usize) -> Result<Self> {
+        let (host, device) = context.vendor.alloc_host(bytes.max(1))?;
         let host = Some(host);
         Ok(Self(Arc::new(Allocation { device, host, bytes, context: context.clone() })))
     }
@@ -60,7 +63,8 @@ impl Buffer {
         let end = offset.checked_add(bytes);
         if end.is_none_or(|end| end > self.0.bytes) {
             return Err(Error::Invalid(format!(
-                "{BACKEND}: {bytes} bytes from {offset} on are not inside a buffer of {}",
+                "{}: {bytes} bytes from {offset} on are not inside a buffer of {}",
+                V::NAME,
                 self.0.bytes
             )));
         }
@@ -75,7 +79,7 @@ impl Buffer {
                 std::ptr::copy_nonoverlapping(data.as_ptr(), host.add(offset), data.len());
             },
             None if data.is_empty() => {}
-            None => self.0.context.write(to, data)?,
+            None => self.0.context.vendor.write(to, data)?,
         }
         Ok(())
     }
@@ -88,7 +92,7 @@ impl Buffer {
                 std::ptr::copy_nonoverlapping(host.add(offset), data.as_mut_ptr(), data.len());
             },
             None if data.is_empty() => {}
-            None => self.0.context.read(from, data)?,
+            None => self.0.context.vendor.read(from, data)?,
         }
         Ok(())
     }

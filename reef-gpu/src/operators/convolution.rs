@@ -7,7 +7,7 @@ use super::operand::{Operand, check_window, is_planar};
 use super::params::{ConvAnyParams, ConvParams, Divisor, View, WindowParams};
 use super::tile::{Plan, SLAB, Shape, THREADS, Tile, WARPS};
 use super::{Site, blocks, invalid};
-use crate::Cuda;
+use crate::{Gpu, Vendor};
 use reef_core::op::{Conv2d, Layout, Scratch, Tensor, Window};
 use reef_core::{Launch, Result};
 
@@ -49,23 +49,23 @@ impl Gathered {
         if self.converts { self.tensor(&op.input).elements() * element.bytes() } else { 0 }
     }
 
-    fn plan(&self, cuda: &Cuda, op: &Conv2d) -> (Plan, Shape) {
+    fn plan<V: Vendor>(&self, gpu: &Gpu<V>, op: &Conv2d) -> (Plan, Shape) {
         let Tensor { batch, channels: outputs, height, width, .. } = op.output;
         let shape = Shape { pixels: batch * height * width, outputs, slabs: self.slabs };
-        let tiles: &[Tile] = if has_tensor_cores(cuda) && Element::of(cuda) != Element::F32 {
+        let tiles: &[Tile] = if has_tensor_cores(gpu) && Element::of(gpu) != Element::F32 {
             &WARPS
         } else {
             &THREADS
         };
-        (Plan::new(tiles, &shape, cuda.facts().units), shape)
+        (Plan::new(tiles, &shape, gpu.facts()), shape)
     }
 }
 
 /// Counts, partial sums, the converted input.
-pub(super) fn scratch(cuda: &Cuda, op: &Conv2d) -> Scratch {
-    let element = Element::of(cuda);
+pub(super) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d) -> Scratch {
+    let element = Element::of(gpu);
     let Some(gathered) = Gathered::new(op, element) else { return Scratch::default() };
-    let (plan, shape) = gathered.plan(cuda, op);
+    let (plan, shape) = gathered.plan(gpu, op);
     let bytes = partials_end(&plan, &shape) + gathered.converted_bytes(op, element);
     match bytes {
         COUNTS => Scratch::default(),
@@ -78,7 +78,7 @@ fn partials_end(plan: &Plan, shape: &Shape) -> usize {
     COUNTS + shape.partials(plan.splits).next_multiple_of(64)
 }
 
-pub(super) fn build(site: &Site<'_>, op: &Conv2d) -> Result<Vec<Launch<Cuda>>> {
+pub(super) fn build<V: Vendor>(site: &Site<'_, V>, op: &Conv2d) -> Result<Vec<Launch<Gpu<V>>>> {
     check_window(&op.window, &op.input, &op.output)?;
     if op.residual != site.residual.is_some() {
         return Err(invalid("a residual is asked for or given, but not both"));
@@ -89,9 +89,13 @@ pub(super) fn build(site: &Site<'_>, op: &Conv2d) -> Result<Vec<Launch<Cuda>>> {
     }
 }
 
-fn by_tiles(site: &Site<'_>, op: &Conv2d, gathered: &Gathered) -> Result<Vec<Launch<Cuda>>> {
-    let (plan, shape) = gathered.plan(site.cuda, op);
-    let need = scratch(site.cuda, op).bytes;
+fn by_tiles<V: Vendor>(
+    site: &Site<'_, V>,
+    op: &Conv2d,
+    gathered: &Gathered,
+) -> Result<Vec<Launch<Gpu<V>>>> {
+    let (plan, shape) = gathered.plan(site.gpu, op);
+    let need = scratch(site.gpu, op).bytes;
     let memory = match site.scratch {
         _ if need == 0 => 0,
         Some(storage) => storage.buffer.range(storage.offset, need)?,
@@ -113,17 +117,17 @@ fn by_tiles(site: &Site<'_>, op: &Conv2d, gathered: &Gathered) -> Result<Vec<Lau
 }
 
 /// How the kernels are called that multiply as this device does.
-fn family(site: &Site<'_>) -> &'static str {
+fn family<V: Vendor>(site: &Site<'_, V>) -> &'static str {
     match site.element {
         Element::Tf32 => "tf32",
         Element::F32 => "fp32",
-        Element::F16 if has_tensor_cores(site.cuda) => "f16",
+        Element::F16 if has_tensor_cores(site.gpu) => "f16",
         Element::F16 => "fp16",
     }
 }
 
-fn tile_params(
-    site: &Site<'_>,
+fn tile_params<V: Vendor>(
+    site: &Site<'_, V>,
     op: &Conv2d,
     input: &Operand,
     plan: &Plan,
@@ -186,7 +190,7 @@ pub(super) fn window(window: &Window) -> WindowParams {
     }
 }
 
-fn one_by_one(site: &Site<'_>, op: &Conv2d) -> Result<Launch<Cuda>> {
+fn one_by_one<V: Vendor>(site: &Site<'_, V>, op: &Conv2d) -> Result<Launch<Gpu<V>>> {
     let count = (site.output.pixels() * op.output.channels) as u64;
     let params = ConvAnyParams {
         input: site.input.view(),

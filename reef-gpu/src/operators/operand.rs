@@ -3,7 +3,7 @@
 use super::element::Element;
 use super::invalid;
 use super::params::View;
-use crate::Cuda;
+use crate::{Gpu, Vendor};
 use reef_core::Result;
 use reef_core::op::{Layout, Storage, Tensor, Window};
 
@@ -23,7 +23,7 @@ pub(super) struct Operand {
 impl Operand {
     /// Checks that `storage` holds `tensor`.
     pub(super) fn new(
-        storage: &Storage<'_, Cuda>,
+        storage: &Storage<'_, Gpu<impl Vendor>>,
         tensor: Tensor,
         element: Element,
     ) -> Result<Self> {

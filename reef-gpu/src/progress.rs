@@ -5,6 +5,7 @@
 
 use crate::context::Context;
 use crate::stream::{Stream, Writer};
+use crate::vendor::Vendor;
 use crate::word::Word;
 use reef_core::Result;
 use std::sync::Arc;
@@ -13,9 +14,9 @@ use std::sync::Arc;
 const PATIENCE: u32 = 4096;
 
 #[derive(Debug)]
-pub(crate) struct Progress {
-    word: Word,
-    writer: Writer,
+pub(crate) struct Progress<V: Vendor> {
+    word: Word<V>,
+    writer: Writer<V>,
     /// Position behind the newest command.
     launched: u64,
     /// The word will come to this.
@@ -25,8 +26,8 @@ pub(crate) struct Progress {
     looks: u32,
 }
 
-impl Progress {
-    pub(crate) fn new(context: &Arc<Context>, writer: Writer) -> Result<Self> {
+impl<V: Vendor> Progress<V> {
+    pub(crate) fn new(context: &Arc<Context<V>>, writer: Writer<V>) -> Result<Self> {
         Ok(Self { word: Word::new(context)?, writer, launched: 0, marked: 0, done: 0, looks: 0 })
     }
 
@@ -55,7 +56,7 @@ impl Progress {
     }
 
     /// Puts a mark behind what has none.
-    pub(crate) fn mark(&mut self, stream: &Stream) -> Result<()> {
+    pub(crate) fn mark(&mut self, stream: &Stream<V>) -> Result<()> {
         if self.marked == self.launched {
             return Ok(());
         }
@@ -78,7 +79,7 @@ impl Progress {
     }
 
     /// Now and then asks the driver whether the device is still there.
-    pub(crate) fn check(&mut self, stream: &Stream, news: bool) -> Result<()> {
+    pub(crate) fn check(&mut self, stream: &Stream<V>, news: bool) -> Result<()> {
         self.looks = if news { 0 } else { self.looks + 1 };
         if self.looks < PATIENCE {
             return Ok(());

@@ -5,7 +5,6 @@
 //! not what was written is compiled anew and replaced. Nothing here is an error: without a folder to
 //! write to, compiling takes place each time.
 
-use crate::nvrtc::Program;
 use reef_core::Result;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::ffi::OsString;
@@ -20,15 +19,28 @@ const MAGIC: [u8; 8] = *b"reefcub1";
 /// Magic, then the hash of what follows.
 const HEADER: usize = 8 + 16;
 
+/// A source with everything that decides what it compiles to, except the compiler.
+#[derive(Debug, Clone, Copy)]
+pub struct Program<'a> {
+    /// Stands in messages of the compiler, before the line.
+    pub name: &'a str,
+    /// The text.
+    pub source: &'a str,
+    /// What `#include "NAME"` finds: name and text. Nothing else can be included.
+    pub headers: &'a [(&'a str, &'a str)],
+    /// Of the compiler.
+    pub options: &'a [&'a str],
+}
+
 /// What a file is found by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key(u128);
+pub struct Key(u128);
 
 impl Key {
-    /// Differs whenever one of the program's parts or the compiler does.
-    pub(crate) fn new(program: &Program, (major, minor): (u32, u32)) -> Self {
+    /// Differs whenever one of the program's parts does, or the compiler: its name, version and target.
+    pub fn new(compiler: &str, program: &Program<'_>) -> Self {
         let mut hash = Hash::default();
-        hash.add(format!("nvrtc {major}.{minor} {}", program.target).as_bytes());
+        hash.add(compiler.as_bytes());
         hash.add(program.name.as_bytes());
         hash.add(program.source.as_bytes());
         hash.all(program.options.iter().copied());
@@ -39,28 +51,27 @@ impl Key {
 
 /// The folder of compiled code, if there is one.
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub struct Cache {
     folder: Option<PathBuf>,
 }
 
 impl Cache {
     /// `$REEF_CACHE`, `$XDG_CACHE_HOME/reef` or `$HOME/.cache/reef`.
-    pub(crate) fn of_user() -> Self {
+    pub fn of_user() -> Self {
         Self { folder: folder(|name| std::env::var_os(name)) }
     }
 
     /// Keeps nothing.
-    #[cfg(test)]
-    pub(crate) fn none() -> Self {
+    pub fn none() -> Self {
         Self { folder: None }
     }
 
-    /// The code of this key: from disk, or made and put there. Only `make` can fail.
-    pub(crate) fn get_or_make(
-        &self,
-        key: Key,
-        make: impl FnOnce() -> Result<Vec<u8>>,
-    ) -> Result<Vec<u8>> {
+    /// The code of this key: from disk, or made and put there.
+    ///
+    /// # Errors
+    ///
+    /// Those of `make`.
+    pub fn get_or_make(&self, key: Key, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
         let path = self.folder.as_ref().map(|folder| folder.join(format!("{:032x}.bin", key.0)));
         if let Some(code) = path.as_deref().and_then(read) {
             return Ok(code);
@@ -133,15 +144,13 @@ impl Hash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nvrtc::Target;
     use reef_core::Error;
 
-    const PROGRAM: Program = Program {
+    const PROGRAM: Program<'_> = Program {
         name: "step.cu",
         source: "source",
         headers: &[("reef.h", "header")],
         options: &["-DREEF_GUARDED=1"],
-        target: Target::Cubin(90),
     };
 
     /// A folder of this test, gone when dropped.
@@ -236,15 +245,14 @@ mod tests {
     #[test]
     fn every_part_of_a_program_is_in_its_key() {
         let keys = [
-            Key::new(&PROGRAM, (11, 8)),
-            Key::new(&PROGRAM, (12, 8)),
-            Key::new(&Program { source: "sourc", ..PROGRAM }, (11, 8)),
-            Key::new(&Program { headers: &[("reef.h", "other")], ..PROGRAM }, (11, 8)),
-            Key::new(&Program { headers: &[], ..PROGRAM }, (11, 8)),
-            Key::new(&Program { options: &["-DREEF_GUARDED=0"], ..PROGRAM }, (11, 8)),
-            Key::new(&Program { target: Target::Cubin(86), ..PROGRAM }, (11, 8)),
-            Key::new(&Program { target: Target::Ptx(90), ..PROGRAM }, (11, 8)),
-            Key::new(&Program { name: "step.c", source: "usource", ..PROGRAM }, (11, 8)),
+            Key::new("nvrtc 11.8 sm_90", &PROGRAM),
+            Key::new("nvrtc 12.8 sm_90", &PROGRAM),
+            Key::new("nvrtc 11.8 compute_90", &PROGRAM),
+            Key::new("nvrtc 11.8 sm_90", &Program { source: "sourc", ..PROGRAM }),
+            Key::new("nvrtc 11.8 sm_90", &Program { headers: &[("reef.h", "other")], ..PROGRAM }),
+            Key::new("nvrtc 11.8 sm_90", &Program { headers: &[], ..PROGRAM }),
+            Key::new("nvrtc 11.8 sm_90", &Program { options: &["-DREEF_GUARDED=0"], ..PROGRAM }),
+            Key::new("nvrtc 11.8 sm_90", &Program { name: "step.c", source: "usource", ..PROGRAM }),
         ];
         for (at, key) in keys.iter().enumerate() {
             assert!(!keys[..at].contains(key), "key {at} is there twice");
@@ -255,7 +263,7 @@ mod tests {
     fn a_key_never_changes() {
         // Written down from the first run: another number means that all users compile again.
         assert_eq!(
-            format!("{:032x}", Key::new(&PROGRAM, (11, 8)).0),
+            format!("{:032x}", Key::new("nvrtc 11.8 sm_90", &PROGRAM).0),
             "f8ac47ec9d233a4d7ce1eecb2be57cf6"
         );
     }

@@ -5,6 +5,7 @@
 //! is not. Each word has a cache line of its own.
 
 use crate::context::Context;
+use crate::vendor::Vendor;
 use reef_core::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -26,35 +27,38 @@ pub(crate) struct Words {
     device_pages: Vec<u64>,
 }
 
+// SAFETY: what the pointers are to is used only by who has taken them out.
+unsafe impl Send for Words {}
+
 impl Words {
     /// Gives the pages back.
-    pub(crate) fn free(self, context: &Context) {
-        self.pages.into_iter().for_each(|page| context.free_host(page));
-        self.device_pages.into_iter().for_each(|page| context.free_unpooled(page));
+    pub(crate) fn free(self, vendor: &impl Vendor) {
+        self.pages.into_iter().for_each(|page| vendor.free_host(page));
+        self.device_pages.into_iter().for_each(|page| vendor.free_words(page));
     }
 }
 
 /// A word in the device's memory, zero at first.
 ///
-/// Not from the driver's pool, whose memory streams can't write words in.
+/// Not of the memory of buffers, where not every driver's streams can write words.
 #[derive(Debug)]
-pub(crate) struct DeviceWord {
+pub(crate) struct DeviceWord<V: Vendor> {
     address: u64,
-    context: Arc<Context>,
+    context: Arc<Context<V>>,
 }
 
-impl DeviceWord {
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
+impl<V: Vendor> DeviceWord<V> {
+    pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
         let mut words = context.words.lock();
         if words.device_free.is_empty() {
-            let page = context.alloc_unpooled(DEVICE_PLACE * PAGE)?;
+            let page = context.vendor.alloc_words(DEVICE_PLACE * PAGE)?;
             words.device_pages.push(page);
             words.device_free.extend((0..PAGE).map(|i| page + (i * DEVICE_PLACE) as u64));
         }
         let address = words.device_free.pop().expect("filled above");
         drop(words);
         let word = Self { address, context: context.clone() };
-        context.write(address, &0u32.to_ne_bytes())?;
+        context.vendor.write(address, &0u32.to_ne_bytes())?;
         Ok(word)
     }
 
@@ -63,7 +67,7 @@ impl DeviceWord {
     }
 }
 
-impl Drop for DeviceWord {
+impl<V: Vendor> Drop for DeviceWord<V> {
     fn drop(&mut self) {
         self.context.words.lock().device_free.push(self.address);
     }
@@ -71,22 +75,22 @@ impl Drop for DeviceWord {
 
 /// A word in the host's memory, zero at first.
 #[derive(Debug)]
-pub(crate) struct Word {
+pub(crate) struct Word<V: Vendor> {
     host: *mut u8,
     device: u64,
-    context: Arc<Context>,
+    context: Arc<Context<V>>,
 }
 
 // SAFETY: the memory is the context's, and all access is atomic.
-unsafe impl Send for Word {}
+unsafe impl<V: Vendor> Send for Word<V> {}
 // SAFETY: as above.
-unsafe impl Sync for Word {}
+unsafe impl<V: Vendor> Sync for Word<V> {}
 
-impl Word {
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
+impl<V: Vendor> Word<V> {
+    pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
         let mut words = context.words.lock();
         if words.free.is_empty() {
-            let (host, device) = context.alloc_host(PLACE * PAGE)?;
+            let (host, device) = context.vendor.alloc_host(PLACE * PAGE)?;
             words.pages.push(host);
             for i in 0..PAGE {
                 // SAFETY: inside what was allocated.
@@ -123,7 +127,7 @@ impl Word {
     }
 }
 
-impl Drop for Word {
+impl<V: Vendor> Drop for Word<V> {
     fn drop(&mut self) {
         self.context.words.lock().free.push((self.host, self.device));
     }

@@ -4,17 +4,18 @@
 //! stream says of its progress is worth nothing, because void launches end as well; then a report of the
 //! device tells which blocks have stopped.
 
-use crate::Cuda;
-use crate::driver::BACKEND;
+use crate::Gpu;
 use crate::event::Event;
 use crate::flag::Flag;
-use crate::graph::{Exec, Graph};
+use crate::gated::Gated;
+use crate::graph::Graph;
 use crate::guarded::{Epoch, Guarded, launch_plain};
+use crate::in_flight::{InFlight, Source, Stop};
 use crate::own::{copy_launch, fill_launch};
 use crate::progress::Progress;
 use crate::record::{Record, Segment, whole};
-use crate::slots::Slot;
 use crate::stream::Stream;
+use crate::vendor::Vendor;
 use crate::word::DeviceWord;
 use reef_core::{
     Copy, Error, Fill, Launch, PreemptLevel, Preemptor, Priority, Result, Seq, Stopped,
@@ -28,64 +29,58 @@ const MOST_PARTS: u32 = 16;
 
 /// A hardware queue.
 #[derive(Debug)]
-pub struct Queue {
-    pub(crate) cuda: Cuda,
-    pub(crate) stream: Stream,
-    pub(crate) flag: Flag,
-    pub(crate) progress: Progress,
-    pub(crate) guarded: Guarded,
+pub struct Queue<V: Vendor> {
+    pub(crate) gpu: Gpu<V>,
+    pub(crate) stream: Stream<V>,
+    pub(crate) flag: Flag<V>,
+    /// Its launches go through a gate, because kernels have no guards.
+    pub(crate) gated: Option<Gated<V>>,
+    pub(crate) progress: Progress<V>,
+    pub(crate) guarded: Guarded<V>,
     /// Guarded launches that have not ended, in order.
-    pub(crate) in_flight: VecDeque<InFlight>,
+    pub(crate) in_flight: VecDeque<InFlight<V>>,
     /// The epoch whose end the report on its way is about.
     pub(crate) draining: Option<u32>,
     pub(crate) priority: Priority,
     /// Most blocks at a time.
     pub(crate) width: Option<u32>,
     /// Holds the epoch of graphs.
-    pub(crate) epoch_word: Option<DeviceWord>,
+    pub(crate) epoch_word: Option<DeviceWord<V>>,
     /// Dropped with the queue, so that graphs know.
     pub(crate) token: Arc<()>,
     /// The newest event that was recorded: its time is news when it is reached.
-    pub(crate) newest_event: Option<Event>,
+    pub(crate) newest_event: Option<Event<V>>,
 }
 
-/// A guarded launch, or a part of one that resumes.
-#[derive(Debug)]
-pub(crate) struct InFlight {
-    seq: u64,
-    /// Which launch of a graph; 0 if it is none.
-    node: usize,
-    /// Blocks of the whole command, and of this launch.
-    total: u32,
-    blocks: u32,
-    slot: Arc<Slot>,
-    /// What must outlive it.
-    source: Source,
-    /// What it resumes.
-    record: Option<Record>,
-}
+impl<V: Vendor> Queue<V> {
+    /// Whether it launches guarded kernels.
+    fn is_stoppable(&self) -> bool {
+        self.flag.level() >= PreemptLevel::DeviceQueue && self.gated.is_none()
+    }
 
-/// Where a launch comes from.
-#[derive(Debug)]
-pub(crate) enum Source {
-    /// It reads this list, and has a slot of its own.
-    Segment(#[allow(dead_code)] Segment),
-    /// It is part of a graph, whose slot it uses: the graph must not run again meanwhile.
-    Graph(#[allow(dead_code)] Arc<Exec>),
-}
+    /// Whether what the device says of the ends of launches is worth nothing.
+    fn is_void(&self) -> bool {
+        self.gated.is_none() && self.flag.is_evicted()
+    }
 
-impl InFlight {
-    /// Its blocks have run, or have been stopped and are in another record now.
-    fn settle(&self) {
-        if let Some(record) = &self.record {
-            record.settle(self.blocks);
+    /// Launches what nobody stops midway, behind the gate if there is one.
+    fn launch_open(
+        &mut self,
+        seq: Seq,
+        launch: impl FnOnce(&Stream<V>) -> Result<()>,
+    ) -> Result<()> {
+        let stream = &self.stream;
+        match &mut self.gated {
+            None => launch(stream),
+            Some(gated) => gated.launch(stream, &mut self.progress, seq.0 + 1, || launch(stream)),
         }
     }
-}
 
-impl Queue {
-    fn is_stoppable(&self) -> bool {
-        self.flag.level() >= PreemptLevel::DeviceQueue
+    /// A command has been launched that must not be held back; it runs alone.
+    fn launched_free(&mut self, seq: Seq) {
+        if let Some(gated) = &mut self.gated {
+            gated.launch_free(seq.0 + 1);
+        }
     }
 
     fn epoch(&self) -> Epoch {
@@ -102,9 +97,9 @@ impl Queue {
     fn launch_segment(
         &mut self,
         (seq, node, total): (Seq, usize, u32),
-        launch: &Launch<Cuda>,
-        segment: &Segment,
-        record: Option<&Record>,
+        launch: &Launch<Gpu<V>>,
+        segment: &Segment<V>,
+        record: Option<&Record<V>>,
     ) -> Result<()> {
         let seq = seq.0;
         let width = self.width.map_or(u32::MAX, |w| w.max(segment.count.div_ceil(MOST_PARTS)));
@@ -121,7 +116,7 @@ impl Queue {
     }
 
     /// Launches all blocks of a kernel so that they can be stopped.
-    fn launch_whole(&mut self, seq: Seq, launch: &Launch<Cuda>) -> Result<()> {
+    fn launch_whole(&mut self, seq: Seq, launch: &Launch<Gpu<V>>) -> Result<()> {
         let total = launch.blocks();
         self.launch_segment((seq, 0, total), launch, &whole(total), None)
     }
@@ -130,8 +125,8 @@ impl Queue {
     fn launch_rest(
         &mut self,
         at: (Seq, usize, u32),
-        launch: &Launch<Cuda>,
-        record: &Record,
+        launch: &Launch<Gpu<V>>,
+        record: &Record<V>,
     ) -> Result<()> {
         for segment in record.segments() {
             self.launch_segment(at, launch, segment, Some(record))?;
@@ -148,15 +143,15 @@ impl Queue {
         }
     }
 
-    fn give_back(&mut self, launch: InFlight) {
+    fn give_back(&mut self, launch: InFlight<V>) {
         if matches!(launch.source, Source::Segment(_)) {
             self.guarded.give_back(launch.slot);
         }
     }
 
     /// What became of everything that was in flight, now that the device has reported.
-    fn settle(&mut self) -> Result<Stopped<Cuda>> {
-        let mut stop: Option<Stop> = None;
+    fn settle(&mut self) -> Result<Stopped<Gpu<V>>> {
+        let mut stop: Option<Stop<V>> = None;
         for launch in std::mem::take(&mut self.in_flight) {
             let count = self.guarded.stopped(&launch.slot)?;
             launch.settle();
@@ -169,63 +164,19 @@ impl Queue {
         }
         let next = stop.as_ref().map_or(self.progress.launched(), |stop| stop.seq);
         self.progress.rewind(next);
-        Ok(Stopped { next: Seq(next), partial: stop.and_then(Stop::partial) })
+        Ok(Stopped { next: Seq(next), partial: stop.and_then(Stop::partial), kept: false })
     }
 }
 
-/// The first command of which something was stopped.
-struct Stop {
-    seq: u64,
-    node: usize,
-    total: u32,
-    /// Of its launch `node`.
-    segments: Vec<Segment>,
-    left: u32,
-    /// Of its launches after that.
-    later: u32,
-}
+impl<V: Vendor> reef_core::Queue for Queue<V> {
+    type Device = Gpu<V>;
 
-impl Stop {
-    fn new(first: &InFlight, count: u32) -> Self {
-        let &InFlight { seq, node, total, .. } = first;
-        let mut stop = Self { seq, node, total, segments: Vec::new(), left: 0, later: 0 };
-        stop.stopped(first, count);
-        stop
-    }
-
-    fn stopped(&mut self, launch: &InFlight, count: u32) {
-        self.left += count;
-        if count > 0 {
-            self.segments.push(Segment { list: Some(launch.slot.clone()), first: 0, count });
-        }
-    }
-
-    /// Notes a launch behind the first.
-    fn add(&mut self, launch: &InFlight, count: u32) -> Result<()> {
-        if (launch.seq, launch.node) == (self.seq, self.node) {
-            self.stopped(launch, count); // another part of the same
-            return Ok(());
-        }
-        if launch.seq == self.seq {
-            self.later += count;
-        }
-        if count < launch.blocks {
-            return Err(Error::State("cuda: a kernel ran behind one that was stopped"));
-        }
-        Ok(())
-    }
-
-    /// What is left of it, unless that is all.
-    fn partial(self) -> Option<Record> {
-        let left = self.left + self.later;
-        (left < self.total).then(|| Record::of(self.total, self.node, self.segments, self.later))
-    }
-}
-
-impl reef_core::Queue for Queue {
-    type Device = Cuda;
-
-    fn launch(&mut self, seq: Seq, launch: &Launch<Cuda>, resume: Option<&Record>) -> Result<()> {
+    fn launch(
+        &mut self,
+        seq: Seq,
+        launch: &Launch<Gpu<V>>,
+        resume: Option<&Record<V>>,
+    ) -> Result<()> {
         let total = launch.blocks();
         match resume {
             Some(record) => {
@@ -234,27 +185,35 @@ impl reef_core::Queue for Queue {
             }
             None if total == 0 => {}
             None if self.is_stoppable() => self.launch_whole(seq, launch)?,
-            None => launch_plain(&self.stream, launch)?,
+            None => self.launch_open(seq, |stream| launch_plain(stream, launch))?,
         }
         self.progress.launch(seq.0 + 1);
         Ok(())
     }
 
-    fn launch_graph(&mut self, seq: Seq, graph: &Graph, resume: Option<&Record>) -> Result<()> {
+    fn launch_graph(
+        &mut self,
+        seq: Seq,
+        graph: &Graph<V>,
+        resume: Option<&Record<V>>,
+    ) -> Result<()> {
         match resume {
             Some(record) => self.resume_graph(seq, graph, record)?,
             None if self.width.is_some() => {
                 self.resume_graph(seq, graph, &graph.all())?; // launch by launch
             }
             None if self.is_stoppable() => self.launch_guarded_graph(seq, graph)?,
-            None => graph.plain(&self.cuda, &self.token, self.priority)?.launch(&self.stream)?,
+            None => {
+                let exec = graph.plain(&self.gpu, &self.token, self.priority)?;
+                self.launch_open(seq, |stream| exec.launch(stream))?;
+            }
         }
         self.progress.launch(seq.0 + 1);
         Ok(())
     }
 
-    fn copy(&mut self, seq: Seq, copy: &Copy<Cuda>) -> Result<()> {
-        let launch = copy_launch(&self.cuda, copy)?;
+    fn copy(&mut self, seq: Seq, copy: &Copy<Gpu<V>>) -> Result<()> {
+        let launch = copy_launch(&self.gpu, copy)?;
         if !copy.to_host {
             return self.launch(seq, &launch, None);
         }
@@ -262,31 +221,33 @@ impl reef_core::Queue for Queue {
         if launch.blocks() > 0 {
             launch_plain(&self.stream, &launch)?;
         }
+        self.launched_free(seq);
         self.progress.launch(seq.0 + 1);
         Ok(())
     }
 
-    fn fill(&mut self, seq: Seq, fill: &Fill<Cuda>) -> Result<()> {
-        let launch = fill_launch(&self.cuda, fill)?;
+    fn fill(&mut self, seq: Seq, fill: &Fill<Gpu<V>>) -> Result<()> {
+        let launch = fill_launch(&self.gpu, fill)?;
         self.launch(seq, &launch, None)
     }
 
-    fn record(&mut self, seq: Seq, event: &Event) -> Result<()> {
+    fn record(&mut self, seq: Seq, event: &Event<V>) -> Result<()> {
         let words = [event.arm(), self.progress.address(), seq.0 + 1];
         // SAFETY: the kernel's parameters; event and mark outlive the stream's work.
-        unsafe { self.stream.launch_one(self.cuda.builtin().stamp, 1, words) }?;
+        unsafe { self.stream.launch_one(self.gpu.builtin().stamp, 1, words) }?;
+        self.launched_free(seq);
         self.progress.launch_marked(seq.0 + 1);
         self.newest_event = Some(event.clone());
         Ok(())
     }
 
     fn completed(&mut self) -> Result<Seq> {
-        if self.flag.is_evicted() {
+        if self.is_void() {
             return Ok(Seq(self.progress.done()));
         }
         self.progress.mark(&self.stream)?;
         let position = self.progress.look();
-        if self.flag.is_evicted() {
+        if self.is_void() {
             return Ok(Seq(self.progress.done())); // what was seen may be a void launch's end
         }
         let news = self.progress.note(position);
@@ -298,11 +259,9 @@ impl reef_core::Queue for Queue {
         Ok(Seq(position))
     }
 
-    fn try_drain(&mut self) -> Result<Option<Stopped<Cuda>>> {
-        if !self.flag.is_evicted() {
-            let done = self.completed()?;
-            let all = done.0 == self.progress.launched();
-            return Ok(all.then_some(Stopped { next: done, partial: None }));
+    fn try_drain(&mut self) -> Result<Option<Stopped<Gpu<V>>>> {
+        if !self.is_void() {
+            return self.drain_whole();
         }
         let epoch = Some(self.flag.epoch());
         if self.draining != epoch {
@@ -317,6 +276,12 @@ impl reef_core::Queue for Queue {
         self.settle().map(Some)
     }
 
+    fn let_go(&mut self) {
+        if let Some(gated) = &self.gated {
+            gated.let_go();
+        }
+    }
+
     fn narrow(&mut self, blocks: Option<u32>) {
         self.width = blocks.filter(|_| self.is_stoppable());
     }
@@ -327,17 +292,17 @@ impl reef_core::Queue for Queue {
     }
 }
 
-impl Queue {
+impl<V: Vendor> Queue<V> {
     /// Each launch of a guarded graph reads the epoch from a word, which is set in front.
-    fn launch_guarded_graph(&mut self, seq: Seq, graph: &Graph) -> Result<()> {
+    fn launch_guarded_graph(&mut self, seq: Seq, graph: &Graph<V>) -> Result<()> {
         let word = match &self.epoch_word {
             Some(word) => word.address(),
-            None => self.epoch_word.insert(DeviceWord::new(self.cuda.context())?).address(),
+            None => self.epoch_word.insert(DeviceWord::new(self.gpu.context())?).address(),
         };
         let epoch = Epoch { word, ..self.epoch() };
         let exec =
-            graph.guarded(&self.cuda, &self.token, self.priority, &mut self.guarded, epoch)?;
-        self.cuda.writer().write(&self.stream, word, epoch.value)?;
+            graph.guarded(&self.gpu, &self.token, self.priority, &mut self.guarded, epoch)?;
+        self.gpu.writer().write(&self.stream, word, epoch.value)?;
         exec.launch(&self.stream)?;
         for (node, (launch, slot)) in graph.launches().iter().zip(exec.slots()).enumerate() {
             self.in_flight.push_back(InFlight {
@@ -353,8 +318,16 @@ impl Queue {
         Ok(())
     }
 
+    /// Where no launch is void: what has not ended is running, or is held back by the gate.
+    fn drain_whole(&mut self) -> Result<Option<Stopped<Gpu<V>>>> {
+        let next = reef_core::Queue::completed(self)?;
+        let is_done = next.0 == self.progress.launched();
+        let kept = self.gated.as_mut().is_some_and(|gated| gated.stands(next.0));
+        Ok((is_done || kept).then_some(Stopped { next, partial: None, kept: !is_done }))
+    }
+
     /// What remains of a graph is launched one by one.
-    fn resume_graph(&mut self, seq: Seq, graph: &Graph, record: &Record) -> Result<()> {
+    fn resume_graph(&mut self, seq: Seq, graph: &Graph<V>, record: &Record<V>) -> Result<()> {
         let total = graph.blocks();
         check_record(record, total)?;
         let first = record.node();
@@ -372,23 +345,25 @@ impl Queue {
     /// Tells the clock when the newest event was seen.
     fn observe_event(&mut self) {
         if let Some(stamp) = self.newest_event.as_ref().and_then(Event::stamp) {
-            self.cuda.clock().observe(stamp);
+            self.gpu.clock().observe(stamp);
             self.newest_event = None;
         }
     }
 }
 
-impl Drop for Queue {
+impl<V: Vendor> Drop for Queue<V> {
     fn drop(&mut self) {
+        reef_core::Queue::let_go(self);
         let _ = self.stream.wait(); // before the memory that its work writes to is freed
     }
 }
 
 /// A block outside its kernel's grid must never run.
-fn check_record(record: &Record, want: u32) -> Result<()> {
+fn check_record<V: Vendor>(record: &Record<V>, want: u32) -> Result<()> {
     let have = record.total();
     if have == want {
         return Ok(());
     }
-    Err(Error::Invalid(format!("{BACKEND}: a record of {have} blocks for a launch of {want}")))
+    let text = format!("{}: a record of {have} blocks for a launch of {want}", V::NAME);
+    Err(Error::Invalid(text))
 }

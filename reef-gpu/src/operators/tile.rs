@@ -6,6 +6,8 @@
 //! takes 0.6 % (TF32) and 0.2 % (fp16) longer in all than the best of each, so nothing is measured
 //! when a network is loaded.
 
+use crate::Facts;
+
 /// `SLAB` in kernels/mma.h.
 pub(super) const SLAB: usize = 256;
 
@@ -57,6 +59,8 @@ pub(super) const WARPS: [Tile; 3] = [
 pub(super) const THREADS: [Tile; 2] =
     [Tile::new([32, 32], 256, [2, 1], [0.6, 0.4]), Tile::new([64, 64], 256, [2, 1], [1.5, 1.2])];
 
+/// Bytes of shared memory that a block needs beside its tile: the guard's words.
+const GUARD: u32 = 64;
 /// Slabs' worth of time before the first one and after the last.
 const AROUND: f64 = 1.3;
 /// Microseconds of a split: in any case, and for each part of a thousand sums.
@@ -90,10 +94,15 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The fastest for a device with this many units, as far as the model knows.
-    pub(super) fn new(tiles: &[Tile], shape: &Shape, units: u32) -> Self {
-        let units = units.max(1) as usize;
-        let plans = tiles.iter().flat_map(|&tile| SPLITS.map(|splits| Self { tile, splits }));
+    /// The fastest for a device with this many units, as far as the model knows. The first tile must fit
+    /// any device.
+    pub(super) fn new(tiles: &[Tile], shape: &Shape, facts: &Facts) -> Self {
+        let units = facts.units.max(1) as usize;
+        let has_room = |tile: &&Tile| tile.shared() + GUARD <= facts.shared_per_block;
+        let plans = tiles
+            .iter()
+            .filter(has_room)
+            .flat_map(|&tile| SPLITS.map(|splits| Self { tile, splits }));
         let fits = |plan: &Self| plan.fits(shape, units);
         let faster = |a: &Self, b: &Self| a.micros(shape, units).total_cmp(&b.micros(shape, units));
         plans.filter(fits).min_by(faster).unwrap_or(Self { tile: tiles[0], splits: 1 })
@@ -119,14 +128,29 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Vendor;
+    use crate::fake::Fake;
+
+    /// Of a device with this many units and KiB of shared memory for a block.
+    fn facts(units: u32, shared: u32) -> Facts {
+        Facts { units, shared_per_block: shared << 10, ..Fake::default().facts().clone() }
+    }
 
     #[test]
     fn late_layers_are_split_and_early_ones_are_not() {
         let splits = |pixels, outputs, slabs| {
-            Plan::new(&WARPS, &Shape { pixels, outputs, slabs }, 132).splits
+            Plan::new(&WARPS, &Shape { pixels, outputs, slabs }, &facts(132, 227)).splits
         };
         assert_eq!(splits(3136, 64, 9), 1, "56x56");
         assert!(splits(49, 512, 72) >= 4, "7x7");
+    }
+
+    #[test]
+    fn tiles_that_leave_no_room_for_the_guard_are_not_chosen() {
+        let shape = Shape { pixels: 112 * 112, outputs: 64, slabs: 9 };
+        let tile = |kib| Plan::new(&THREADS, &shape, &facts(60, kib)).tile;
+        assert_eq!(tile(96).pixels, 64);
+        assert_eq!(tile(64).pixels, 32, "the larger one takes all 64 KiB");
     }
 
     #[test]
