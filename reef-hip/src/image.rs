@@ -7,7 +7,7 @@
 use crate::driver::BACKEND;
 use crate::target::Target;
 use reef_core::{Error, Result};
-use reef_gpu::Build;
+use reef_gpu::{Build, unpack};
 
 /// What the code objects are for.
 const PROCESSOR: &str = "gfx906";
@@ -20,8 +20,20 @@ struct Source {
     guarded: &'static [u8],
 }
 
+macro_rules! packed {
+    ($name:literal, $build:literal) => {
+        include_bytes!(concat!("../images/", $name, "-", $build, "-gfx906.z"))
+    };
+}
+
+macro_rules! source {
+    ($name:literal) => {
+        Source { name: $name, plain: packed!($name, "plain"), guarded: packed!($name, "guarded") }
+    };
+}
+
 /// One for each `kernels/*.cu`.
-const SOURCES: &[Source] = &[];
+const SOURCES: &[Source] = &[source!("builtin"), source!("network")];
 
 /// Code of this source for a device of this target, as `hipModuleLoadData` takes it. Unpacks it.
 ///
@@ -43,6 +55,58 @@ pub(crate) fn find(name: &str, build: Build, device: &Target) -> Result<Vec<u8>>
     }))
 }
 
-fn unpack(packed: &[u8]) -> Vec<u8> {
-    miniz_oxide::inflate::decompress_to_vec_zlib(packed).expect("a test unpacks each image")
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Version;
+    use crate::elf::CodeObject;
+
+    fn mi50() -> Target {
+        Target::parse("gfx906:sramecc+:xnack-").unwrap()
+    }
+
+    #[test]
+    fn each_image_loads_with_the_oldest_runtime() {
+        for source in SOURCES {
+            for build in [Build::Plain, Build::Guarded] {
+                let image = find(source.name, build, &mi50()).unwrap();
+                let code = CodeObject::parse(&image).unwrap();
+                assert_eq!(code.check(&mi50(), Version::from(50221153)), Ok(()));
+                assert!(!code.kernels().is_empty(), "{} says what its kernels take", source.name);
+            }
+        }
+    }
+
+    #[test]
+    fn both_builds_of_a_source_have_the_same_kernels() {
+        for source in SOURCES {
+            let [plain, guarded] = [Build::Plain, Build::Guarded].map(|build| {
+                let image = find(source.name, build, &mi50()).unwrap();
+                let kernels = CodeObject::parse(&image).unwrap().kernels();
+                let mut all: Vec<_> =
+                    kernels.iter().map(|k| (k.name.clone(), k.parameters())).collect();
+                all.sort();
+                all
+            });
+            assert_eq!(plain, guarded, "{}", source.name);
+        }
+    }
+
+    #[test]
+    fn every_file_is_used() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/images");
+        let files = std::fs::read_dir(folder).unwrap();
+        let packed = files
+            .filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|e| e == "z"));
+        assert_eq!(packed.count(), SOURCES.len() * 2);
+    }
+
+    #[test]
+    fn another_device_is_told_what_there_is() {
+        let other = Target::parse("gfx90a:xnack-").unwrap();
+        let error = find("builtin", Build::Plain, &other).unwrap_err().to_string();
+        assert_eq!(error, "hip: unsupported: gfx90a (have device code for gfx906)");
+        let error = find("nothing", Build::Plain, &mi50()).unwrap_err();
+        assert_eq!(error, Error::NotFound("no device code \"nothing\"".into()));
+    }
 }

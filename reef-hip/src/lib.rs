@@ -2,7 +2,8 @@
 //!
 //! The runtime library is opened at run time, so this builds and starts on machines without it; opening a
 //! device there is an error that says what was tried. Device code ships with the crate. It runs with HIP
-//! 5.2 to 7.
+//! 5.2 to 7. What all GPU backends do alike is in `reef-gpu`; here is what AMD's runtime does for an open
+//! device, and what it doesn't.
 
 mod bundle;
 mod context;
@@ -23,13 +24,22 @@ mod target;
 pub use context::Context;
 pub use graph::Exec;
 pub use module::{Code, Function};
+pub use reef_gpu::{Build, Precision};
 pub use stream::Stream;
 
 use driver::Driver;
 use reef_core::Result;
 
-/// The name users type.
-pub const NAME: &str = driver::BACKEND;
+/// An open device.
+pub type Hip = reef_gpu::Gpu<Context>;
+/// Memory of the device, or of the host pinned for it.
+pub type Buffer = reef_gpu::Buffer<Context>;
+/// A kernel ready to launch.
+pub type Kernel = reef_gpu::Kernel<Context>;
+/// Kernels that a user brings.
+pub type Module = reef_gpu::Module<Context>;
+/// A hardware queue.
+pub type Queue = reef_gpu::Queue<Context>;
 
 /// One line for each device: its name, target and compute units.
 ///
