@@ -5,7 +5,7 @@
 //! and can be set with `REEF_CONFORMANCE_SEED`; `REEF_CONFORMANCE_CYCLES` (default 1000) is the number
 //! of preemptions per level and test.
 
-#![cfg(any(feature = "cpu", feature = "cuda"))] // the backends so far that run work
+#![cfg(any(feature = "cpu", feature = "cuda", feature = "hip"))]
 
 #[path = "conformance/clients.rs"]
 mod clients;
@@ -50,6 +50,10 @@ macro_rules! every_backend {
         suite!(cuda, reef::cuda::Cuda, "cuda", "": $($test => $case),+);
         #[cfg(feature = "cuda")]
         suite!(cuda_gates, reef::cuda::Cuda, "cuda", "gates=3": $($test => $case),+);
+        #[cfg(feature = "hip")]
+        suite!(hip, reef::hip::Hip, "hip", "": $($test => $case),+);
+        #[cfg(feature = "hip")]
+        suite!(hip_gates, reef::hip::Hip, "hip", "gates=3": $($test => $case),+);
     };
 }
 

@@ -1,0 +1,165 @@
+//! Code on the device: what ships with the crate, and what users bring.
+
+use crate::bundle::unbundle;
+use crate::context::Context;
+use crate::driver::{BACKEND, Handle, NO_SUCH_NAME};
+use crate::elf::CodeObject;
+pub(crate) use crate::elf::Kernels;
+use crate::image;
+use crate::stream::Stream;
+use reef_core::{Dim3, Error, Result};
+use reef_gpu::{Build, FunctionFacts, Modules};
+use std::ffi::{CString, c_uint, c_void};
+
+/// Loaded code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Code(Handle);
+
+// SAFETY: a handle that the runtime lets any thread use.
+unsafe impl Send for Code {}
+// SAFETY: as above.
+unsafe impl Sync for Code {}
+
+/// A function of loaded code.
+#[derive(Debug, Clone, Copy)]
+pub struct Function {
+    pub(crate) raw: Handle,
+    code: Code,
+    /// Its place in what the code says of its kernels.
+    kernel: Option<usize>,
+}
+
+// SAFETY: as above.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Modules for Context {
+    type Code = Code;
+    type Function = Function;
+
+    fn shipped(&self, name: &str, build: Build) -> Result<Vec<u8>> {
+        image::find(name, build, &self.device.target)
+    }
+
+    fn compile(&self, _source: &str, _build: Build) -> Result<Vec<u8>> {
+        Err(Error::NotFound("no hipRTC".into()))
+    }
+
+    /// What a user brought, as one code object for this device.
+    fn check_image(&self, image: &[u8]) -> Result<Vec<u8>> {
+        let code = unbundle(image, &self.device.target)?;
+        CodeObject::parse(code)?.check(&self.device.target, self.device.runtime)?;
+        Ok(code.to_vec())
+    }
+
+    fn load_code(&self, image: &[u8]) -> Result<Code> {
+        let kernels = CodeObject::parse(image)?.kernels();
+        self.bind()?;
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the image is whole, as its own headers tell.
+        unsafe { self.driver.hipModuleLoadData(&mut module, image.as_ptr().cast()) }?;
+        self.loaded.lock().insert(Code(module), kernels);
+        Ok(Code(module))
+    }
+
+    /// Doesn't wait for other work.
+    fn unload_code(&self, code: Code) {
+        self.loaded.lock().remove(&code);
+        if self.bind().is_ok() {
+            // SAFETY: loaded once, and nobody uses it any more.
+            let _ = unsafe { self.driver.hipModuleUnload(code.0) };
+        }
+    }
+
+    fn function(&self, code: Code, name: &str) -> Result<Option<Function>> {
+        let Ok(text) = CString::new(name) else { return Ok(None) };
+        self.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the module is loaded, the name ends with a NUL.
+        match unsafe { (self.driver.hipModuleGetFunction)(&mut raw, code.0, text.as_ptr()) } {
+            NO_SUCH_NAME => return Ok(None),
+            status => self.driver.check("hipModuleGetFunction", status)?,
+        }
+        let loaded = self.loaded.lock();
+        let kernels = loaded.get(&code).map_or(&[][..], Vec::as_slice);
+        let kernel = kernels.iter().position(|kernel| kernel.name == name);
+        Ok(Some(Function { raw, code, kernel }))
+    }
+
+    fn function_facts(&self, function: Function) -> Result<FunctionFacts> {
+        /// `HIP_FUNC_ATTRIBUTE_NUM_REGS`
+        const REGISTERS: c_uint = 4;
+        Ok(FunctionFacts {
+            registers: self.attribute(function, REGISTERS)?,
+            shared: self.static_shared(function)?,
+            parameters: self.parameters(function),
+        })
+    }
+
+    /// Nothing has to be asked for in advance here; but there is a most.
+    fn reserve_shared(&self, function: Function, bytes: u32) -> Result<()> {
+        let (own, most) = (self.static_shared(function)?, self.device.shared_per_block);
+        if own.checked_add(bytes).is_none_or(|sum| sum > most) {
+            let text = format!("{BACKEND}: {own} + {bytes} bytes of shared memory, most is {most}");
+            return Err(Error::Invalid(text));
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As [`reef_gpu::Vendor::launch`].
+    unsafe fn launch(
+        &self,
+        stream: Stream,
+        function: Function,
+        grid: Dim3,
+        block: Dim3,
+        shared: u32,
+        params: &mut [*mut c_void],
+    ) -> Result<()> {
+        self.bind()?;
+        let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
+        // Never null, even if empty: HIP 5 crashes if this is null and nothing comes as `extra`.
+        let params = params.as_mut_ptr();
+        let extra = std::ptr::null_mut();
+        // SAFETY: the caller's promise; the runtime copies the parameters before it returns.
+        unsafe {
+            self.driver.hipModuleLaunchKernel(
+                function.raw,
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                bz,
+                shared,
+                stream.0,
+                params,
+                extra,
+            )
+        }
+    }
+}
+
+impl Context {
+    fn parameters(&self, function: Function) -> Option<Vec<usize>> {
+        let loaded = self.loaded.lock();
+        Some(loaded.get(&function.code)?.get(function.kernel?)?.parameters())
+    }
+
+    fn static_shared(&self, function: Function) -> Result<u32> {
+        /// `HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`
+        const SHARED: c_uint = 1;
+        self.attribute(function, SHARED)
+    }
+
+    fn attribute(&self, function: Function, attribute: c_uint) -> Result<u32> {
+        self.bind()?;
+        let mut value = 0;
+        // SAFETY: the function is loaded, and the pointer is valid for the call.
+        unsafe { self.driver.hipFuncGetAttribute(&mut value, attribute, function.raw) }?;
+        Ok(value as u32)
+    }
+}
