@@ -81,7 +81,7 @@ fn work_items_of_three_dimensions_know_their_places() {
     let arguments: [&dyn support::Argument; 3] = [&out.at(), &30u32, &12u32];
     bench.hip.launch(kernel(bench, "places"), groups, block, Stream::NULL, &arguments);
     let expected: Vec<u32> =
-        (0..30 * 12 * 6).map(|i| i % 30 | i / 30 % 12 << 8 | i / 360 << 16).collect();
+        (0..30 * 12 * 6).map(|i| (i % 30) | (i / 30 % 12) << 8 | (i / 360) << 16).collect();
     assert_eq!(out.read(), expected);
 }
 
