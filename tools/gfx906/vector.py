@@ -96,7 +96,7 @@ class Form:
         self.kind = kind
         self.abs = self.neg = self.omod = self.op_sel = self.neg_hi = 0
         self.op_sel_hi = 7
-        self.clamp = False
+        self.clamp = self.same = False
         self.sdwa = self.dpp = None
         self.vary = 0
         self.__dict__.update(fields)
@@ -152,7 +152,7 @@ def build(name, signature, form, serial):
     case.exec = (1 << 64) - 1 if form.vary == 0 else some_lanes(20 if form.kind == "dpp" else 12)
     operands, texts, used = [], [], 0
     for k, kind in enumerate(kinds):
-        register = 2 * k
+        register = 0 if form.same else 2 * k
         wide = kind in WIDE
         array = f"{kind}{(k + serial) % 8}"
         choice = form.vary and RNG.randrange(4) if form.kind not in ("sdwa", "dpp") else 0
@@ -174,7 +174,11 @@ def build(name, signature, form, serial):
             operands.append(("c", literal << 32 if kind == "d" else literal))
             texts.append(hex(literal))
             continue
-        case.load(register, array)
+        if not (form.same and k):
+            case.load(register, array)
+            if s.compare and not wide:
+                # What a test of longer operands would see beyond, NaN among it.
+                case.load(register + 1, f"i{(k + serial + 3) % 8}")
         operands.append(("v", register))
         texts.append(f"v[{register}:{register + 1}]" if wide else f"v{register}")
     shown = list(texts)
@@ -404,6 +408,8 @@ def forms(name, family, s):
     yield Form("e32" if short else "vop3")
     yield Form("e32" if short else "vop3", vary=1)
     yield Form("e32" if short else "vop3", vary=2)
+    if s.compare:
+        yield Form("e32", same=True)
     long = "e64" if short else "vop3"
     if short:
         yield Form("e64", vary=1)

@@ -179,6 +179,7 @@ impl Scene {
         let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
         let memory = Host { bytes: words.collect() };
         let mut wave = Wave::new(0x1000, VGPRS, case.exec);
+        fill(&mut wave);
         for &(register, array) in &case.vgprs {
             let (array, base) = match array.strip_prefix('@') {
                 Some(array) => (array, memory.base()),
@@ -202,6 +203,7 @@ impl Scene {
                 None => wave.set_sgpr(register, hex(value) as u32),
             }
         }
+        wave.regs.indexing = case.name == "s_set_gpr_idx_off";
         wave.set_private(PRIVATE);
         for (byte, from) in wave.private.iter_mut().zip(golden.memory.iter().cycle()) {
             *byte = *from;
@@ -286,6 +288,9 @@ impl Scene {
         if mode != self.wave.regs.mode {
             return Err(format!("mode: {:x}, not {mode:x}", self.wave.regs.mode));
         }
+        if self.wave.regs.indexing != (case.name == "s_set_gpr_idx_on") {
+            return Err(format!("indexing: {}", self.wave.regs.indexing));
+        }
         let paused = self.pause.map(|pause| format!("{pause:?}"));
         if paused.as_deref() != pause {
             return Err(format!("pause: {paused:?}, not {pause:?}"));
@@ -297,6 +302,19 @@ impl Scene {
             return Err(format!("pc: {:x}, not {pc:x}", self.wave.pc));
         }
         Ok(())
+    }
+}
+
+/// Puts something into every register, so that one that is read by mistake shows.
+fn fill(wave: &mut Wave) {
+    let junk = |at: usize| (at as u32 + 1).wrapping_mul(0x9e37_79b9);
+    for at in 0..102 {
+        wave.set_sgpr(at, junk(at));
+    }
+    for (at, register) in wave.regs.v.iter_mut().enumerate() {
+        for (lane, value) in register.iter_mut().enumerate() {
+            *value = junk(at * 64 + lane + 128);
+        }
     }
 }
 
