@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 /// Words of the longest packet that is looked at as a whole.
 const WORDS: usize = 14;
 /// Packets of one queue before others have their turn.
-const BURST: usize = 16;
+const BURST: usize = 4;
 
 mod operation {
     pub(super) const NOP: u32 = 0;
