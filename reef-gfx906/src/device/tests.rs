@@ -362,7 +362,8 @@ fn running(code: &[u32], groups: u32) -> (&'static super::Device, u32, u64, Rig)
     rig.queue(1, 0, u64::MAX);
     let kernel = rig.kernel(code, 0);
     let signal = rig.launch(1, kernel, groups, 0);
-    let id = device.create_queue(rig.state.queues[&1].ring, false, 0, true).expect("it is the first");
+    let id =
+        device.create_queue(rig.state.queues[&1].ring, false, 0, true).expect("it is the first");
     (device, id, signal, rig)
 }
 
