@@ -86,6 +86,24 @@ fn work_items_of_three_dimensions_know_their_places() {
 }
 
 #[test]
+fn each_work_item_has_private_memory() {
+    let Some((_turn, bench)) = free_running() else { return };
+    let values: Vec<u32> = (0..100).map(|i| i * i).collect();
+    let expected = |item: u32| {
+        let (start, mut mine) = (item * item, [0u32; 64]);
+        (0..64).for_each(|i| mine[((i * 7 + start) % 64) as usize] = i * (item + 1));
+        let mix = |sum: u32, i: u32| {
+            sum.wrapping_mul(31).wrapping_add(mine[((i * 5 + start / 3) % 64) as usize])
+        };
+        (0..64).fold(0, mix)
+    };
+    let buffer = Buffer::new(&bench.hip, &values);
+    let scramble = kernel(bench, "scramble");
+    bench.hip.launch(scramble, [1, 1, 1], [100, 1, 1], Stream::NULL, &[&buffer.at()]);
+    assert_eq!(buffer.read(), (0..100).map(expected).collect::<Vec<_>>());
+}
+
+#[test]
 fn tiles_in_shared_memory_multiply_matrices() {
     let Some((_turn, bench)) = free_running() else { return };
     let (m, n, k) = (70, 50, 90);

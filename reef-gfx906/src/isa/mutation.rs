@@ -23,9 +23,22 @@ const ALIKE: &[&[&str]] = &[
 
 /// Opcodes that change nothing that a wave sees.
 const IDLE: &[&str] = &[
-    "s_nop", "s_wakeup", "s_waitcnt", "s_setprio", "s_icache_inv", "s_incperflevel",
-    "s_decperflevel", "s_ttracedata", "s_dcache_inv", "s_dcache_wb", "s_dcache_inv_vol",
-    "s_dcache_wb_vol", "v_nop", "ds_nop", "buffer_wbinvl1", "buffer_wbinvl1_vol",
+    "s_nop",
+    "s_wakeup",
+    "s_waitcnt",
+    "s_setprio",
+    "s_icache_inv",
+    "s_incperflevel",
+    "s_decperflevel",
+    "s_ttracedata",
+    "s_dcache_inv",
+    "s_dcache_wb",
+    "s_dcache_inv_vol",
+    "s_dcache_wb_vol",
+    "v_nop",
+    "ds_nop",
+    "buffer_wbinvl1",
+    "buffer_wbinvl1_vol",
     "s_set_gpr_idx_off",
 ];
 
@@ -45,9 +58,7 @@ fn alike(a: &str, b: &str) -> bool {
     let idle = |name| IDLE.contains(&name);
     (idle(a) && idle(b))
         || ALIKE.iter().any(|group| group.contains(&a) && group.contains(&b))
-        || (test_of(a).is_some()
-            && test_of(a) == test_of(b)
-            && (always(a) || width(a) == width(b)))
+        || (test_of(a).is_some() && test_of(a) == test_of(b) && (always(a) || width(a) == width(b)))
 }
 
 struct Subject<'a> {
@@ -103,6 +114,7 @@ fn a_wrong_operation_is_noticed_for_every_opcode() {
 fn every_opcode_has_cases() {
     let golden = Golden::read();
     let named: BTreeSet<_> = golden.cases.iter().map(|case| case.name).collect();
-    let lacking: Vec<_> = ops::all().map(|op| op.name).filter(|name| !named.contains(name)).collect();
+    let lacking: Vec<_> =
+        ops::all().map(|op| op.name).filter(|name| !named.contains(name)).collect();
     assert!(lacking.is_empty(), "{lacking:?}");
 }
