@@ -23,7 +23,7 @@ impl Struct {
     }
 
     /// `View` in kernels/element.h: pixels with all their channels side by side.
-    pub(crate) fn view(self, data: u64, [height, width, channels]: [u32; 3]) -> Self {
+    pub(crate) fn view(self, data: u64, Shape([height, width, channels]): Shape) -> Self {
         let image = u64::from(height * width * channels);
         self.wide(&[data, image]).words(&[channels, 1, height, width, 0, 0])
     }
@@ -83,6 +83,35 @@ fn whole(bits: u32) -> f32 {
     let sign = (bits & 0x8000) << 16;
     let rest = bits & 0x7fff;
     f32::from_bits(if rest == 0 { sign } else { sign | ((rest + (112 << 10)) << 13) })
+}
+
+/// A tensor of [`IMAGES`] pictures: pixels with all their channels side by side.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape(pub(crate) [u32; 3]);
+
+/// Pictures of every tensor.
+pub(crate) const IMAGES: u32 = 2;
+
+impl Shape {
+    pub(crate) fn len(self) -> usize {
+        (IMAGES * self.0.iter().product::<u32>()) as usize
+    }
+
+    /// Where an element is; `None` outside of the picture.
+    pub(crate) fn at(self, [n, y, x, c]: [i64; 4]) -> Option<usize> {
+        let [height, width, channels] = self.0.map(i64::from);
+        let inside = (0..height).contains(&y) && (0..width).contains(&x);
+        inside.then_some((((n * height + y) * width + x) * channels + c) as usize)
+    }
+
+    /// Image, row, column and channel of each element.
+    pub(crate) fn places(self) -> impl Iterator<Item = [i64; 4]> {
+        let [height, width, channels] = self.0.map(i64::from);
+        (0..self.len() as i64).map(move |at| {
+            let pixel = at / channels;
+            [pixel / width / height, pixel / width % height, pixel % width, at % channels]
+        })
+    }
 }
 
 /// Small integers, so that sums are exact in any order.
