@@ -35,9 +35,11 @@ const u64 LOOK_EVERY = 16;
 // cell[i] = cell[i] * 3 + value, after `rounds` microseconds in which the block may be stopped.
 extern "C" __global__ void append(reef::Guard guard, u64 *cells, u64 value, u64 rounds) {
     REEF_CLAIM(block, guard);
-    for (u64 round = 0; round < rounds;) {
+    // Blocks that began together look one after the other, so that some place is free at once.
+    u64 end = block.index % LOOK_EVERY + 1;
+    for (u64 round = 0; round < rounds; end += LOOK_EVERY) {
         block.look();
-        for (u64 end = min(round + LOOK_EVERY, rounds); round < end; round++) rest();
+        for (; round < min(end, rounds); round++) rest();
         block.post();
         __syncthreads();
         if (block.stop()) return;

@@ -9,10 +9,14 @@ mod driver;
 mod facts;
 #[cfg(test)]
 mod fake;
+mod graph;
 mod image;
+mod memory;
+mod module;
 mod nvrtc;
 mod source;
 mod split;
+mod stream;
 
 pub use context::Context;
 pub use reef_gpu::{Build, Precision};

@@ -47,6 +47,13 @@ impl Key {
         hash.all(program.headers.iter().flat_map(|(name, text)| [*name, *text]));
         Self(hash.finish())
     }
+
+    /// Of something else that is kept: differs whenever one of these does.
+    pub fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut hash = Hash::default();
+        hash.all(parts.into_iter());
+        Self(hash.finish())
+    }
 }
 
 /// The folder of compiled code, if there is one.

@@ -3,7 +3,7 @@
 
 use crate::image::Build;
 use crate::options::Options;
-use crate::vendor::{Facts, FunctionFacts, GateWord, Vendor};
+use crate::vendor::{Facts, FunctionFacts, GateWord, Graphs, Memory, Modules, Streams, Vendor};
 use parking_lot::Mutex;
 use reef_core::{Dim3, Priority, Result};
 use std::collections::VecDeque;
@@ -75,10 +75,6 @@ fn memory(bytes: usize) -> *mut u8 {
 
 impl Vendor for Fake {
     const NAME: &'static str = "fake";
-    type Stream = u32;
-    type Code = ();
-    type Function = u32;
-    type Exec = ();
 
     fn open(_: usize, _: &Options) -> Result<Self> {
         Ok(Self::default())
@@ -87,19 +83,9 @@ impl Vendor for Fake {
     fn facts(&self) -> &Facts {
         &self.facts
     }
+}
 
-    fn shipped(&self, _: &str, _: Build) -> Result<Vec<u8>> {
-        Ok(Vec::new())
-    }
-
-    fn compile(&self, _: &str, _: Build) -> Result<Vec<u8>> {
-        Ok(Vec::new())
-    }
-
-    fn check_image(&self, image: &[u8]) -> Result<Vec<u8>> {
-        Ok(image.into())
-    }
-
+impl Memory for Fake {
     fn alloc(&self, bytes: usize) -> Result<u64> {
         Ok(memory(bytes) as u64)
     }
@@ -137,6 +123,10 @@ impl Vendor for Fake {
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, data.as_mut_ptr(), data.len()) };
         Ok(())
     }
+}
+
+impl Streams for Fake {
+    type Stream = u32;
 
     fn open_stream(&self, _: Priority) -> Result<u32> {
         Ok(0)
@@ -149,6 +139,55 @@ impl Vendor for Fake {
     }
 
     fn wait(&self, _: u32) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn write_word(&self, _: u32, address: u64, value: u32) -> Result<()> {
+        self.puts.lock().push(Put::Write(address, value));
+        match &mut *self.slow.lock() {
+            None => set((address, value)),
+            Some(words) => words.push_back((address, value)),
+        }
+        Ok(())
+    }
+
+    unsafe fn wait_word(&self, _: u32, address: u64, value: u32) -> Result<()> {
+        self.puts.lock().push(Put::Wait(address, value));
+        Ok(())
+    }
+}
+
+impl Modules for Fake {
+    type Code = ();
+    type Function = u32;
+
+    fn shipped(&self, _: &str, _: Build) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn compile(&self, _: &str, _: Build) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn check_image(&self, image: &[u8]) -> Result<Vec<u8>> {
+        Ok(image.into())
+    }
+
+    fn load_code(&self, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn unload_code(&self, (): ()) {}
+
+    fn function(&self, (): (), name: &str) -> Result<Option<u32>> {
+        Ok(Some(if name == "stamp" { STAMP } else { name.len() as u32 }))
+    }
+
+    fn function_facts(&self, _: u32) -> Result<FunctionFacts> {
+        Ok(FunctionFacts { registers: 32, shared: 0, parameters: None })
+    }
+
+    fn reserve_shared(&self, _: u32, _: u32) -> Result<()> {
         Ok(())
     }
 
@@ -176,38 +215,10 @@ impl Vendor for Fake {
         }
         Ok(())
     }
+}
 
-    unsafe fn write_word(&self, _: u32, address: u64, value: u32) -> Result<()> {
-        self.puts.lock().push(Put::Write(address, value));
-        match &mut *self.slow.lock() {
-            None => set((address, value)),
-            Some(words) => words.push_back((address, value)),
-        }
-        Ok(())
-    }
-
-    unsafe fn wait_word(&self, _: u32, address: u64, value: u32) -> Result<()> {
-        self.puts.lock().push(Put::Wait(address, value));
-        Ok(())
-    }
-
-    fn load_code(&self, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
-
-    fn unload_code(&self, (): ()) {}
-
-    fn function(&self, (): (), name: &str) -> Result<Option<u32>> {
-        Ok(Some(if name == "stamp" { STAMP } else { name.len() as u32 }))
-    }
-
-    fn function_facts(&self, _: u32) -> Result<FunctionFacts> {
-        Ok(FunctionFacts { registers: 32, shared: 0, parameters: None })
-    }
-
-    fn reserve_shared(&self, _: u32, _: u32) -> Result<()> {
-        Ok(())
-    }
+impl Graphs for Fake {
+    type Exec = ();
 
     fn begin_capture(&self, _: u32) -> Result<()> {
         Ok(())

@@ -43,7 +43,7 @@ pub use module::Module;
 pub use options::{Options, Precision};
 pub use queue::Queue;
 pub use record::Record;
-pub use vendor::{Facts, FunctionFacts, GateWord, Vendor};
+pub use vendor::{Facts, FunctionFacts, GateWord, Graphs, Memory, Modules, Streams, Vendor};
 
 use builtin::Builtin;
 use clock::Clock;
@@ -77,6 +77,8 @@ struct Open<V: Vendor> {
     writer: Writer<V>,
     clock: Arc<Clock>,
     options: Options,
+    /// Plans of convolutions that were measured.
+    chosen: operators::Chosen,
     /// Of queues that nobody stops.
     never: Flag<V>,
     context: Arc<Context<V>>,
@@ -105,6 +107,7 @@ impl<V: Vendor> Gpu<V> {
             writer,
             clock,
             options,
+            chosen: operators::Chosen::default(),
             never,
             context,
         }));
@@ -147,6 +150,11 @@ impl<V: Vendor> Gpu<V> {
     pub fn precision(&self) -> Precision {
         let own = if self.facts().tensor_cores { Precision::Tf32 } else { Precision::Fp32 };
         self.0.options.precision.unwrap_or(own)
+    }
+
+    /// Plans of convolutions, if they are to be measured.
+    pub(crate) fn tuned(&self) -> Option<&operators::Chosen> {
+        self.0.options.tune.then_some(&self.0.chosen)
     }
 
     /// The deepest level: gates hold back what has not started, and nothing more.

@@ -12,11 +12,14 @@ mod pack;
 mod params;
 mod pool;
 mod tile;
+mod tune;
 
 use crate::kernel::Kernel;
 use crate::own::FEW_BLOCKS;
 use crate::vendor::Vendor;
 use crate::{Buffer, Gpu};
+pub(crate) use tune::Chosen;
+
 use element::Element;
 use operand::Operand;
 use params::Params;

@@ -25,6 +25,8 @@ pub struct Options {
     pub split: Option<u32>,
     /// Best-effort launches behind one gate, `gates=N`; default none: kernels are stopped by their guards.
     pub gates: Option<u32>,
+    /// Whether the fastest tiles of convolutions are measured, `tune=on`; default off: a model picks them.
+    pub tune: bool,
 }
 
 impl Options {
@@ -60,8 +62,11 @@ impl Options {
                 Ok(n) if n > 0 => self.gates = Some(n),
                 _ => return Err(bad(backend, key, "a number of launches", value)),
             },
+            ("tune", "on") => self.tune = true,
+            ("tune", "off") => self.tune = false,
+            ("tune", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
-                let have = "(have: precision, beside, split, gates)";
+                let have = "(have: precision, beside, split, gates, tune)";
                 return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
             }
         }
@@ -79,17 +84,21 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = Options::parse("cuda", "precision=fp16&beside=20&split=64&gates=4").unwrap();
+        let options =
+            Options::parse("cuda", "precision=fp16&beside=20&split=64&gates=4&tune=on").unwrap();
         let want = Options {
             precision: Some(Precision::Fp16),
             beside: Some(20),
             split: Some(64),
             gates: Some(4),
+            tune: true,
         };
         assert_eq!(options, want);
         for bad in [
             "beside=0",
+            "tune=yes",
             "gates=0",
+            "tune=yes",
             "beside",
             "precision=int8",
             "precision",

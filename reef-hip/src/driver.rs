@@ -224,8 +224,6 @@ const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const NO_DEVICE: u32 = 100;
 /// `hipErrorInvalidDevice`
 pub(crate) const INVALID_DEVICE: u32 = 101;
-/// `hipErrorNotFound`
-pub(crate) const NO_SUCH_NAME: u32 = 500;
 /// `hipErrorNotReady`: the answer of queries, not an error.
 pub(crate) const NOT_READY: u32 = 600;
 /// Codes after which nothing works on the device: uncorrectable memory errors, faults of kernels. Most

@@ -218,7 +218,7 @@ const OLD: &[&str] = &["hipGetDevicePropertiesR0600"];
 mod tests {
     use super::*;
     use reef_core::{Error, Priority};
-    use reef_gpu::{Precision, Vendor};
+    use reef_gpu::{Graphs, Memory, Modules, Precision, Streams, Vendor};
 
     #[test]
     fn a_runtime_that_is_too_old_is_named_by_what_it_lacks() {

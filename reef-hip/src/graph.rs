@@ -11,8 +11,11 @@ use crate::driver::Handle;
 use crate::module::Code;
 use crate::stream::Stream;
 use reef_core::{Priority, Result};
-use reef_gpu::{Build, Vendor};
+use reef_gpu::{Build, Graphs, Memory, Modules, Streams};
 use std::ffi::c_uint;
+
+/// `hipStreamCaptureModeRelaxed`: other threads, and allocations of ours, are not disturbed.
+const RELAXED: c_uint = 2;
 
 /// Launches that the device takes at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +53,10 @@ impl Retired {
     }
 }
 
-impl Context {
-    pub(crate) fn begin(&self, stream: Stream) -> Result<()> {
-        /// `hipStreamCaptureModeRelaxed`: other threads, and allocations of ours, are not disturbed.
-        const RELAXED: c_uint = 2;
+impl Graphs for Context {
+    type Exec = Exec;
+
+    fn begin_capture(&self, stream: Stream) -> Result<()> {
         self.bind()?;
         {
             let mut retired = self.retired.lock();
@@ -65,7 +68,7 @@ impl Context {
         begun.inspect_err(|_| self.no_longer_captures(stream))
     }
 
-    pub(crate) fn end(&self, stream: Stream) -> Result<Exec> {
+    fn end_capture(&self, stream: Stream) -> Result<Exec> {
         self.bind()?;
         let (mut graph, mut exec) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the stream captures, and the pointer is valid for the call.
@@ -83,30 +86,29 @@ impl Context {
         made.map(|()| Exec(exec))
     }
 
-    fn no_longer_captures(&self, stream: Stream) {
-        self.retired.lock().capturing.retain(|s| *s != stream);
-    }
-
-    /// # Safety
-    ///
-    /// As [`Vendor::launch_exec`].
-    pub(crate) unsafe fn launch_graph(&self, exec: Exec, stream: Stream) -> Result<()> {
+    unsafe fn launch_exec(&self, exec: Exec, stream: Stream) -> Result<()> {
         self.bind()?;
         // SAFETY: the caller's promise.
         unsafe { self.driver.hipGraphLaunch(exec.0, stream.0) }
     }
 
-    pub(crate) fn retire(&self, exec: Exec) {
+    fn free_exec(&self, exec: Exec) {
         let streams = self.streams.lock();
         self.retired.lock().add(exec, streams.open());
         drop(streams);
         self.destroy_retired();
     }
+}
+
+impl Context {
+    fn no_longer_captures(&self, stream: Stream) {
+        self.retired.lock().capturing.retain(|s| *s != stream);
+    }
 
     /// Destroys graphs that don't run any more.
     pub(crate) fn destroy_retired(&self) {
         // Of a lost device nothing runs.
-        let ended = self.retired.lock().take_ended(|stream| self.query(stream).unwrap_or(true));
+        let ended = self.retired.lock().take_ended(|stream| self.is_idle(stream).unwrap_or(true));
         for exec in ended {
             // SAFETY: made once, and given back.
             let _ = unsafe { self.driver.hipGraphExecDestroy(exec.0) };
@@ -119,36 +121,36 @@ impl Context {
             return Ok(false);
         }
         let Ok(image) = self.shipped("builtin", Build::Plain) else { return Ok(false) };
-        let code = self.load(&image)?;
-        let (stream, words) = (self.take_stream(Priority::RealTime)?, self.alloc_device(8)?);
+        let code = self.load_code(&image)?;
+        let (stream, words) = (self.open_stream(Priority::RealTime)?, self.alloc(8)?);
         let seen = self.run_twice(code, stream, words);
-        self.free_device(words);
-        self.keep_stream(stream);
-        self.unload(code);
+        self.free(words);
+        self.close_stream(stream);
+        self.unload_code(code);
         seen
     }
 
     fn run_twice(&self, code: Code, stream: Stream, words: u64) -> Result<bool> {
-        let Some(store) = self.find(code, "store")? else { return Ok(false) };
-        self.begin(stream)?;
+        let Some(store) = self.function(code, "store")? else { return Ok(false) };
+        self.begin_capture(stream)?;
         let captured = [1u64, 2].into_iter().zip([words, words + 4]).try_for_each(|(n, word)| {
             let (mut word, mut n) = (word, n);
             let mut params = [(&raw mut word).cast(), (&raw mut n).cast()];
             // SAFETY: the kernel's parameters; the word is ours.
-            unsafe { self.launch_kernel(stream, store.raw, [1; 3], [1; 3], 0, &mut params) }
+            unsafe { self.launch(stream, store, [1; 3], [1; 3], 0, &mut params) }
         });
-        let exec = self.end(stream);
+        let exec = self.end_capture(stream);
         captured?;
         let exec = exec?;
         let mut seen = [[0; 8]; 2];
         let ran = seen.iter_mut().try_for_each(|seen| {
-            self.copy_to(words, &[0; 8])?;
+            self.write(words, &[0; 8])?;
             // SAFETY: the word outlives the run, which is waited for.
-            unsafe { self.launch_graph(exec, stream) }?;
-            self.synchronize(stream)?;
-            self.copy_from(words, seen)
+            unsafe { self.launch_exec(exec, stream) }?;
+            self.wait(stream)?;
+            self.read(words, seen)
         });
-        self.retire(exec);
+        self.free_exec(exec);
         ran.map(|()| seen.iter().all(|words| *words == [1, 0, 0, 0, 2, 0, 0, 0]))
     }
 }

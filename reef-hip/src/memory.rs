@@ -13,7 +13,7 @@ use crate::driver::{BACKEND, Driver};
 use crate::freelist::{FreeList, place};
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
-use reef_gpu::GateWord;
+use reef_gpu::{GateWord, Memory};
 use std::ffi::{c_uint, c_void};
 
 /// Bytes of signal memory: the runtime takes no other number.
@@ -62,9 +62,9 @@ impl Kind {
 
 /// What is in use and what is kept, of each kind.
 #[derive(Debug, Default)]
-pub(crate) struct Memory([Mutex<FreeList>; 3]);
+pub(crate) struct Places([Mutex<FreeList>; 3]);
 
-impl Memory {
+impl Places {
     fn take(&self, driver: &Driver, kind: Kind, bytes: usize) -> Result<u64> {
         let list = &self.0[kind as usize];
         if let Some(memory) = list.lock().take(bytes) {
@@ -102,59 +102,58 @@ fn asked(error: Error, bytes: usize) -> Error {
     }
 }
 
-impl Context {
-    /// Zeroed device memory. Blocks until other work ends only if there is no memory left otherwise.
-    pub(crate) fn alloc_device(&self, bytes: usize) -> Result<u64> {
+impl Memory for Context {
+    /// Waits for other work only if there is no memory left otherwise.
+    fn alloc(&self, bytes: usize) -> Result<u64> {
         self.bind()?;
-        let memory = self.memory.take(self.driver, Kind::Device, bytes)?;
-        self.zero(memory, bytes).inspect_err(|_| self.free_device(memory))?;
+        let memory = self.places.take(self.driver, Kind::Device, bytes)?;
+        self.zero(memory, bytes).inspect_err(|_| self.free(memory))?;
         Ok(memory)
     }
 
-    fn zero(&self, memory: u64, bytes: usize) -> Result<()> {
-        let stream = self.housekeeping.0;
-        // SAFETY: the fill stays inside what was allocated.
-        unsafe {
-            self.driver.hipMemsetAsync(memory as *mut c_void, 0, bytes, stream)?;
-            self.driver.hipStreamSynchronize(stream)
-        }
+    fn free(&self, memory: u64) {
+        self.places.give_back(Kind::Device, memory);
     }
 
-    pub(crate) fn free_device(&self, memory: u64) {
-        self.memory.give_back(Kind::Device, memory);
+    fn alloc_words(&self, bytes: usize) -> Result<u64> {
+        self.alloc(bytes)
     }
 
-    pub(crate) fn alloc_pinned(&self, bytes: usize) -> Result<(*mut u8, u64)> {
+    fn free_words(&self, memory: u64) {
+        self.free(memory);
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
         self.bind()?;
-        let host = self.memory.take(self.driver, Kind::Host, bytes)? as *mut u8;
+        let host = self.places.take(self.driver, Kind::Host, bytes)? as *mut u8;
         let mut device = std::ptr::null_mut();
         // SAFETY: the memory is the host's and `bytes` long at least.
         unsafe {
             let mapped = self.driver.hipHostGetDevicePointer(&mut device, host.cast(), 0);
-            mapped.inspect_err(|_| self.free_pinned(host))?;
+            mapped.inspect_err(|_| self.free_host(host))?;
             std::ptr::write_bytes(host, 0, bytes);
         }
         Ok((host, device as u64))
     }
 
-    pub(crate) fn free_pinned(&self, host: *mut u8) {
-        self.memory.give_back(Kind::Host, host as u64);
+    fn free_host(&self, host: *mut u8) {
+        self.places.give_back(Kind::Host, host as u64);
     }
 
     /// The host's address and the device's are the same.
-    pub(crate) fn alloc_signal(&self) -> Result<GateWord> {
+    fn alloc_gate(&self) -> Result<GateWord> {
         self.bind()?;
-        let address = self.memory.take(self.driver, Kind::Signal, SIGNAL)?;
+        let address = self.places.take(self.driver, Kind::Signal, SIGNAL)?;
         // SAFETY: signal memory is the host's, 8 bytes, and nobody waits for it yet.
         unsafe { (address as *mut u64).write_volatile(0) };
         Ok((address as *mut u32, address))
     }
 
-    pub(crate) fn free_signal(&self, word: GateWord) {
-        self.memory.give_back(Kind::Signal, word.1);
+    fn free_gate(&self, (_, address): GateWord) {
+        self.places.give_back(Kind::Signal, address);
     }
 
-    pub(crate) fn copy_to(&self, to: u64, data: &[u8]) -> Result<()> {
+    fn write(&self, to: u64, data: &[u8]) -> Result<()> {
         self.bind()?;
         let (driver, stream) = (self.driver, self.housekeeping.0);
         // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
@@ -165,7 +164,7 @@ impl Context {
         }
     }
 
-    pub(crate) fn copy_from(&self, from: u64, data: &mut [u8]) -> Result<()> {
+    fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
         self.bind()?;
         let (driver, stream) = (self.driver, self.housekeeping.0);
         // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
@@ -173,6 +172,18 @@ impl Context {
             let from = from as *mut c_void;
             driver.hipMemcpyDtoHAsync(data.as_mut_ptr().cast(), from, data.len(), stream)?;
             driver.hipStreamSynchronize(stream)
+        }
+    }
+}
+
+impl Context {
+    /// Clears what was allocated just now.
+    fn zero(&self, memory: u64, bytes: usize) -> Result<()> {
+        let stream = self.housekeeping.0;
+        // SAFETY: the fill stays inside what was allocated.
+        unsafe {
+            self.driver.hipMemsetAsync(memory as *mut c_void, 0, bytes, stream)?;
+            self.driver.hipStreamSynchronize(stream)
         }
     }
 }

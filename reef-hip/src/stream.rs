@@ -17,8 +17,14 @@
 
 use crate::context::Context;
 use crate::driver::{Handle, NOT_READY};
-use reef_core::{Dim3, Priority, Result};
+use reef_core::{Priority, Result};
+use reef_gpu::Streams;
 use std::ffi::{c_int, c_uint, c_void};
+
+/// `hipStreamNonBlocking`: no hidden order with the null stream.
+const NON_BLOCKING: c_uint = 1;
+/// `hipStreamWaitValueEq`
+const EQUAL: c_uint = 1;
 
 /// A stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +37,12 @@ unsafe impl Sync for Stream {}
 
 /// All streams of a device.
 #[derive(Debug, Default)]
-pub(crate) struct Streams {
+pub(crate) struct List {
     open: Vec<(Stream, Priority)>,
     kept: Vec<(Stream, Priority)>,
 }
 
-impl Streams {
+impl List {
     fn take(&mut self, class: Priority) -> Option<Stream> {
         let at = self.kept.iter().position(|(_, of)| *of == class)?;
         let found = self.kept.swap_remove(at);
@@ -61,8 +67,10 @@ impl Streams {
     }
 }
 
-impl Context {
-    pub(crate) fn take_stream(&self, class: Priority) -> Result<Stream> {
+impl Streams for Context {
+    type Stream = Stream;
+
+    fn open_stream(&self, class: Priority) -> Result<Stream> {
         if let Some(stream) = self.streams.lock().take(class) {
             return Ok(stream);
         }
@@ -77,23 +85,13 @@ impl Context {
         Ok(stream)
     }
 
-    /// The device must be current.
-    pub(crate) fn create_stream(&self, priority: c_int) -> Result<Stream> {
-        /// `hipStreamNonBlocking`: no hidden order with the null stream.
-        const NON_BLOCKING: c_uint = 1;
-        let mut stream = std::ptr::null_mut();
-        // SAFETY: the pointer is valid for the call.
-        unsafe { self.driver.hipStreamCreateWithPriority(&mut stream, NON_BLOCKING, priority) }?;
-        Ok(Stream(stream))
-    }
-
-    pub(crate) fn keep_stream(&self, stream: Stream) {
+    fn close_stream(&self, stream: Stream) {
         self.streams.lock().keep(stream);
         self.retired.lock().is_idle(stream);
         self.destroy_retired();
     }
 
-    pub(crate) fn query(&self, stream: Stream) -> Result<bool> {
+    fn is_idle(&self, stream: Stream) -> Result<bool> {
         self.bind()?;
         // SAFETY: the stream is open.
         match unsafe { (self.driver.hipStreamQuery)(stream.0) } {
@@ -102,65 +100,32 @@ impl Context {
         }
     }
 
-    pub(crate) fn synchronize(&self, stream: Stream) -> Result<()> {
+    fn wait(&self, stream: Stream) -> Result<()> {
         self.bind()?;
         // SAFETY: the stream is open.
         unsafe { self.driver.hipStreamSynchronize(stream.0) }
     }
 
-    /// # Safety
-    ///
-    /// As [`reef_gpu::Vendor::launch`].
-    pub(crate) unsafe fn launch_kernel(
-        &self,
-        stream: Stream,
-        function: Handle,
-        grid: Dim3,
-        block: Dim3,
-        shared: u32,
-        params: &mut [*mut c_void],
-    ) -> Result<()> {
-        self.bind()?;
-        let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
-        // Never null, even if empty: HIP 5 crashes if this is null and nothing comes as `extra`.
-        let params = params.as_mut_ptr();
-        let extra = std::ptr::null_mut();
-        // SAFETY: the caller's promise; the runtime copies the parameters before it returns.
-        unsafe {
-            self.driver.hipModuleLaunchKernel(
-                function, gx, gy, gz, bx, by, bz, shared, stream.0, params, extra,
-            )
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As [`reef_gpu::Vendor::write_word`].
-    pub(crate) unsafe fn stream_write(
-        &self,
-        stream: Stream,
-        address: u64,
-        value: u32,
-    ) -> Result<()> {
+    unsafe fn write_word(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
         self.bind()?;
         // SAFETY: the caller's promise.
         unsafe { self.driver.hipStreamWriteValue32(stream.0, address as *mut c_void, value, 0) }
     }
 
-    /// # Safety
-    ///
-    /// As [`reef_gpu::Vendor::wait_word`].
-    pub(crate) unsafe fn stream_wait(
-        &self,
-        stream: Stream,
-        address: u64,
-        value: u32,
-    ) -> Result<()> {
-        /// `hipStreamWaitValueEq`
-        const EQUAL: c_uint = 1;
+    unsafe fn wait_word(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
         self.bind()?;
         let address = address as *mut c_void;
         // SAFETY: the caller's promise.
         unsafe { self.driver.hipStreamWaitValue32(stream.0, address, value, EQUAL, u32::MAX) }
+    }
+}
+
+impl Context {
+    /// The device must be current.
+    pub(crate) fn create_stream(&self, priority: c_int) -> Result<Stream> {
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: the pointer is valid for the call.
+        unsafe { self.driver.hipStreamCreateWithPriority(&mut stream, NON_BLOCKING, priority) }?;
+        Ok(Stream(stream))
     }
 }

@@ -1,5 +1,23 @@
 //! The instructions of gfx906: decoding, and what each does to a wave of 64 lanes.
+//!
+//! An instruction is decoded once into an [`Inst`](inst::Inst): its line of the opcode table and its operands. [`Code`]
+//! keeps what was decoded, so a loop decodes nothing. A vector register is an array of 64 lanes, and an
+//! operation is a loop over it that the compiler turns into vector instructions of the host.
+//!
+//! Two things are simpler than on the chip: rounding is to nearest with denormals, whatever the mode
+//! register says, and results of approximate instructions (`v_rcp_f32`, `v_exp_f32`, …) are exact ones.
 
+mod code;
+mod decode;
+mod dpp;
+mod float;
+mod inst;
+mod ops;
+mod registers;
+mod sdwa;
+mod space;
+mod table;
 mod wave;
 
+pub use code::Code;
 pub use wave::{Fault, Memory, Pause, Wave};

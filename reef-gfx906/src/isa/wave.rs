@@ -1,11 +1,26 @@
 //! A wave: 64 lanes that execute one instruction stream.
 
 use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Code;
+use super::inst::{Inst, Run};
+use super::registers::Registers;
+use super::space::Env;
 
 /// What a wave may touch. Addresses of the device are addresses of this process.
 pub trait Memory: Debug {
     /// Whether `bytes` bytes at `address` are mapped for the device.
     fn is_mapped(&self, address: u64, bytes: usize) -> bool;
+
+    /// A range of mapped addresses that has `bytes` bytes at `address` in it, the larger the better: a
+    /// wave asks again only for what lies outside of the last ones. It remembers none after
+    /// [`run`](Wave::run) returns.
+    fn mapped_around(&self, address: u64, bytes: usize) -> Option<Range<u64>> {
+        let end = address.checked_add(bytes as u64)?;
+        self.is_mapped(address, bytes).then_some(address..end)
+    }
 
     /// Device time, in ticks of 10 ns (`s_memrealtime`).
     fn clock(&self) -> u64;
@@ -37,22 +52,52 @@ pub struct Fault {
 
 /// One wave of a workgroup.
 #[derive(Debug, Clone)]
-pub struct Wave {}
+pub struct Wave {
+    pub(super) regs: Registers,
+    /// The next instruction.
+    pub(super) pc: u64,
+    /// Private memory, one lane after the other.
+    pub(super) private: Vec<u8>,
+    code: Arc<Code>,
+    executed: u64,
+}
 
 impl Wave {
     /// A wave at its first instruction with all registers zero. `exec` has a bit for each active lane.
-    pub fn new(_pc: u64, _vgprs: usize, _exec: u64) -> Self {
-        todo!()
+    pub fn new(pc: u64, vgprs: usize, exec: u64) -> Self {
+        Self::with_code(pc, vgprs, exec, Arc::default())
+    }
+
+    /// As [`new`](Self::new), for waves that share what has been decoded.
+    pub fn with_code(pc: u64, vgprs: usize, exec: u64, code: Arc<Code>) -> Self {
+        let regs = Registers::new(vgprs, exec);
+        Self { regs, pc, private: Vec::new(), code, executed: 0 }
+    }
+
+    /// Gives each lane `bytes` bytes of zeroed private memory (scratch). The registers that say where
+    /// scratch lies (`flat_scratch`, the private segment's buffer) may hold anything, zeros for example.
+    pub fn set_private(&mut self, bytes: usize) {
+        self.private = vec![0; bytes * 64];
     }
 
     /// Sets a scalar register before the start.
-    pub fn set_sgpr(&mut self, _register: usize, _value: u32) {
-        todo!()
+    pub fn set_sgpr(&mut self, register: usize, value: u32) {
+        self.regs.s[register] = value;
     }
 
     /// Sets one lane of a vector register before the start.
-    pub fn set_vgpr(&mut self, _register: usize, _lane: usize, _value: u32) {
-        todo!()
+    pub fn set_vgpr(&mut self, register: usize, lane: usize, value: u32) {
+        self.regs.v[register][lane] = value;
+    }
+
+    /// The address of the next instruction.
+    pub fn pc(&self) -> u64 {
+        self.pc
+    }
+
+    /// How many instructions it has executed.
+    pub fn executed(&self) -> u64 {
+        self.executed
     }
 
     /// Runs at most `steps` instructions. `lds` is the workgroup's shared memory.
@@ -60,12 +105,51 @@ impl Wave {
     /// # Errors
     ///
     /// A [`Fault`] names the instruction that could not be executed; the wave must not run again.
-    pub fn run(
-        &mut self,
-        _lds: &mut [u8],
-        _memory: &dyn Memory,
-        _steps: u32,
-    ) -> Result<Pause, Fault> {
-        todo!()
+    pub fn run(&mut self, lds: &mut [u8], memory: &dyn Memory, steps: u32) -> Result<Pause, Fault> {
+        let mut env = Env::new(lds, memory);
+        let code = Arc::clone(&self.code);
+        let mut page = code.page(self.pc);
+        for _ in 0..steps {
+            if !page.holds(self.pc) {
+                page = code.page(self.pc);
+            }
+            let at = self.pc;
+            let inst = page.inst(at, memory)?;
+            let pause = self.step(inst, &mut env).map_err(|why| fault(at, inst, why))?;
+            self.executed += 1;
+            if let Some(pause) = pause {
+                return Ok(pause);
+            }
+        }
+        Ok(Pause::Steps)
     }
+
+    fn step(&mut self, inst: &Inst, env: &mut Env<'_>) -> Result<Option<Pause>, String> {
+        self.pc = self.pc.wrapping_add(u64::from(inst.len));
+        let indexed;
+        let inst = match self.regs.indexing {
+            false => inst,
+            true => {
+                indexed = self.regs.indexed(*inst);
+                &indexed
+            }
+        };
+        let mut pause = None;
+        match inst.run {
+            Run::Alu(run) => run(self, inst),
+            Run::Flow(run) => pause = run(self, inst),
+            Run::Memory(run) => run(self, inst, env).map_err(|bad| bad.to_string())?,
+        }
+        match self.regs.missing() {
+            None => Ok(pause),
+            Some(register) => {
+                Err(format!("v{register}: the wave has {} of them", self.regs.v.len()))
+            }
+        }
+    }
+}
+
+#[cold]
+fn fault(pc: u64, inst: &Inst, why: String) -> Fault {
+    Fault { pc, instruction: inst.text(), why }
 }

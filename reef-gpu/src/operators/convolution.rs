@@ -49,15 +49,21 @@ impl Gathered {
         if self.converts { self.tensor(&op.input).elements() * element.bytes() } else { 0 }
     }
 
-    fn plan<V: Vendor>(&self, gpu: &Gpu<V>, op: &Conv2d) -> (Plan, Shape) {
+    /// The product of matrices that it is.
+    pub(super) fn shape(&self, op: &Conv2d) -> Shape {
         let Tensor { batch, channels: outputs, height, width, .. } = op.output;
-        let shape = Shape { pixels: batch * height * width, outputs, slabs: self.slabs };
+        Shape { pixels: batch * height * width, outputs, slabs: self.slabs }
+    }
+
+    /// As measured if the device was asked to, and could; else as modelled.
+    fn plan<V: Vendor>(&self, gpu: &Gpu<V>, op: &Conv2d) -> Plan {
         let tiles: &[Tile] = if has_tensor_cores(gpu) && Element::of(gpu) != Element::F32 {
             &WARPS
         } else {
             &THREADS
         };
-        (Plan::new(tiles, &shape, gpu.facts()), shape)
+        let tuned = gpu.tuned().and_then(|chosen| chosen.plan(gpu, op, self, tiles).ok());
+        tuned.unwrap_or_else(|| Plan::new(tiles, &self.shape(op), gpu.facts()))
     }
 }
 
@@ -65,11 +71,20 @@ impl Gathered {
 pub(super) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d) -> Scratch {
     let element = Element::of(gpu);
     let Some(gathered) = Gathered::new(op, element) else { return Scratch::default() };
-    let (plan, shape) = gathered.plan(gpu, op);
-    let bytes = partials_end(&plan, &shape) + gathered.converted_bytes(op, element);
-    match bytes {
+    scratch_of(gpu, op, &gathered, &gathered.plan(gpu, op))
+}
+
+/// As [`scratch`], for this plan.
+pub(super) fn scratch_of<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &Conv2d,
+    gathered: &Gathered,
+    plan: &Plan,
+) -> Scratch {
+    let converted = gathered.converted_bytes(op, Element::of(gpu));
+    match partials_end(plan, &gathered.shape(op)) + converted {
         COUNTS => Scratch::default(),
-        _ => Scratch { zeroed: if plan.splits > 1 { COUNTS } else { 0 }, bytes },
+        bytes => Scratch { zeroed: if plan.splits > 1 { COUNTS } else { 0 }, bytes },
     }
 }
 
@@ -84,18 +99,20 @@ pub(super) fn build<V: Vendor>(site: &Site<'_, V>, op: &Conv2d) -> Result<Vec<La
         return Err(invalid("a residual is asked for or given, but not both"));
     }
     match Gathered::new(op, site.element) {
-        Some(gathered) => by_tiles(site, op, &gathered),
+        Some(gathered) => by_tiles(site, op, &gathered, &gathered.plan(site.gpu, op)),
         None => one_by_one(site, op).map(|launch| vec![launch]),
     }
 }
 
-fn by_tiles<V: Vendor>(
+/// The launches of a convolution that tiles fit.
+pub(super) fn by_tiles<V: Vendor>(
     site: &Site<'_, V>,
     op: &Conv2d,
     gathered: &Gathered,
+    plan: &Plan,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
-    let (plan, shape) = gathered.plan(site.gpu, op);
-    let need = scratch(site.gpu, op).bytes;
+    let shape = gathered.shape(op);
+    let need = scratch_of(site.gpu, op, gathered, plan).bytes;
     let memory = match site.scratch {
         _ if need == 0 => 0,
         Some(storage) => storage.buffer.range(storage.offset, need)?,
@@ -104,11 +121,11 @@ fn by_tiles<V: Vendor>(
     let mut launches = Vec::new();
     let mut input = site.input;
     if gathered.converts {
-        let at = memory + partials_end(&plan, &shape) as u64;
+        let at = memory + partials_end(plan, &shape) as u64;
         input = Operand::at(at, gathered.tensor(&op.input), site.element);
         launches.push(map::convert(site, &site.input, &input)?);
     }
-    let params = tile_params(site, op, &input, &plan, &shape, memory);
+    let params = tile_params(site, op, &input, plan, &shape, memory);
     let Tile { pixels, outputs, threads, .. } = plan.tile;
     let name = format!("conv_{}_{pixels}x{outputs}", family(site));
     let count = params.pixel_tiles * params.output_tiles * params.splits;

@@ -4,7 +4,7 @@
 //! win: enough blocks matter more than reading less. A model of what blocks wait for picks the tile and
 //! the splits. Fitted to 11,028 timings on one H200 (2026-11-21), what it picks for the six networks
 //! takes 0.6 % (TF32) and 0.2 % (fp16) longer in all than the best of each, so nothing is measured
-//! when a network is loaded.
+//! when a network is loaded, unless a device is asked to (`tune.rs`).
 
 use crate::Facts;
 
@@ -94,18 +94,24 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The fastest for a device with this many units, as far as the model knows. The first tile must fit
-    /// any device.
+    /// The fastest for a device, as far as the model knows. The first tile must fit any device.
     pub(super) fn new(tiles: &[Tile], shape: &Shape, facts: &Facts) -> Self {
-        let units = facts.units.max(1) as usize;
+        let micros = |plan: &Self| plan.micros(shape, units(facts));
+        let faster = |a: &Self, b: &Self| micros(a).total_cmp(&micros(b));
+        let fastest = Self::candidates(tiles, shape, facts).min_by(faster);
+        fastest.unwrap_or(Self { tile: tiles[0], splits: 1 })
+    }
+
+    /// All that a device can run and that make sense for a shape.
+    pub(super) fn candidates(
+        tiles: &[Tile],
+        shape: &Shape,
+        facts: &Facts,
+    ) -> impl Iterator<Item = Self> {
         let has_room = |tile: &&Tile| tile.shared() + GUARD <= facts.shared_per_block;
-        let plans = tiles
-            .iter()
-            .filter(has_room)
-            .flat_map(|&tile| SPLITS.map(|splits| Self { tile, splits }));
-        let fits = |plan: &Self| plan.fits(shape, units);
-        let faster = |a: &Self, b: &Self| a.micros(shape, units).total_cmp(&b.micros(shape, units));
-        plans.filter(fits).min_by(faster).unwrap_or(Self { tile: tiles[0], splits: 1 })
+        let plans = |&tile: &Tile| SPLITS.map(|splits| Self { tile, splits });
+        let fits = |plan: &Self| plan.fits(shape, units(facts));
+        tiles.iter().filter(has_room).flat_map(plans).filter(fits)
     }
 
     fn fits(&self, shape: &Shape, units: usize) -> bool {
@@ -123,6 +129,10 @@ impl Plan {
             if self.splits == 1 { 0.0 } else { SPLIT[0] + SPLIT[1] * self.splits as f64 * sums };
         slabs * self.tile.latency.max(self.tile.work * rounds) + split
     }
+}
+
+fn units(facts: &Facts) -> usize {
+    facts.units.max(1) as usize
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! From a source to its images.
 
+use super::resources::{self, Resources};
+use super::toolchain::Toolchain;
 use crate::Result;
 use crate::nvrtc::{Nvrtc, Program, Target, options};
-use crate::resources::{self, Resources};
-use crate::toolchain::Toolchain;
+use crate::sources::{BUILDS, with_ending};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +14,6 @@ use std::thread;
 /// Machine code for these, PTX for the last: `reef-cuda/src/image.rs` has the same.
 const TARGETS: [Target; 4] =
     [Target::Cubin(70), Target::Cubin(86), Target::Cubin(90), Target::Ptx(80)];
-const BUILDS: [(&str, bool); 2] = [("plain", false), ("guarded", true)];
 
 /// One file to be.
 pub(crate) struct Image {
@@ -64,16 +64,10 @@ pub(crate) fn all(sources: &Path, toolchain: &Toolchain, scratch: &Path) -> Resu
 /// Each image that is to be, still empty, with its source.
 fn wanted(sources: &Path) -> Result<Vec<(String, Image)>> {
     let mut wanted = Vec::new();
-    for file in fs::read_dir(sources)? {
-        let path = file?.path();
-        let Some(stem) = path.file_stem().filter(|_| path.extension().is_some_and(|e| e == "cu"))
-        else {
-            continue;
-        };
-        let (text, source) = (fs::read_to_string(&path)?, stem.to_string_lossy());
+    for (source, text) in with_ending(sources, ".cu")? {
         let pairs = TARGETS.iter().flat_map(|target| BUILDS.map(|(build, _)| (*target, build)));
         wanted.extend(pairs.map(|(target, build)| {
-            let source = source.to_string();
+            let source = source.clone();
             (text.clone(), Image { source, build, target, code: Vec::new(), kernels: Vec::new() })
         }));
     }
@@ -82,15 +76,8 @@ fn wanted(sources: &Path) -> Result<Vec<(String, Image)>> {
 
 /// What sources include: the headers beside them.
 fn headers(sources: &Path) -> Result<Vec<(String, String)>> {
-    let mut headers = Vec::new();
-    for file in fs::read_dir(sources)? {
-        let path = file?.path();
-        if let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|e| e == "h"))
-        {
-            headers.push((name.to_string_lossy().into_owned(), fs::read_to_string(&path)?));
-        }
-    }
-    Ok(headers)
+    let headers = with_ending(sources, ".h")?;
+    Ok(headers.into_iter().map(|(name, text)| (name + ".h", text)).collect())
 }
 
 struct Compiler<'a> {

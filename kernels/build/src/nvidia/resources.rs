@@ -1,11 +1,10 @@
 //! What each kernel takes of a multiprocessor, as a table that is committed: a kernel that spills or
 //! grows shows as a changed line.
 
+use super::compile::Image;
+use super::toolchain::VERSION;
 use crate::Result;
-use crate::compile::Image;
 use crate::nvrtc::Target;
-use crate::toolchain::VERSION;
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Registers of a multiprocessor, of every GPU from sm_70 to sm_90.
@@ -139,14 +138,6 @@ fn arch(image: &Image) -> u32 {
     arch
 }
 
-/// The lines that only one of two tables has, old ones with a minus.
-pub(crate) fn differences(old: &str, new: &str) -> Vec<String> {
-    let [of_old, of_new] = [old, new].map(|table| table.lines().collect::<BTreeSet<_>>());
-    let gone = of_old.difference(&of_new).map(|line| format!("- {line}"));
-    let come = of_new.difference(&of_old).map(|line| format!("+ {line}"));
-    gone.chain(come).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,10 +190,5 @@ ptxas info    : Used 255 registers, 380 bytes cmem[0]
         let excesses: Vec<_> = kernels.iter().map(Resources::excess).collect();
         let registers = "a block needs more registers than there are";
         assert_eq!(excesses, [Some("spills registers"), Some(registers)]);
-    }
-
-    #[test]
-    fn changed_lines_are_shown_from_both_sides() {
-        assert_eq!(differences("a\nb 1\n", "a\nb 2\n"), ["- b 1", "+ b 2"]);
     }
 }

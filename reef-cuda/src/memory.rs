@@ -1,0 +1,137 @@
+//! Memory of the device, of the host, and the words that streams wait for.
+
+use crate::context::Context;
+use cudarc::driver::sys::*;
+use reef_core::{Error, Result};
+use reef_gpu::{GateWord, Memory};
+use std::ffi::{c_uint, c_void};
+
+impl Memory for Context {
+    fn alloc(&self, bytes: usize) -> Result<u64> {
+        if !self.own.pools {
+            return self.alloc_words(bytes);
+        }
+        self.bind()?;
+        let mut memory = 0;
+        // SAFETY: the pointer is valid for the call.
+        let done = unsafe { self.driver.cuMemAllocAsync(&mut memory, bytes, self.housekeeping) };
+        done.map_err(|error| asked(error, bytes))?;
+        self.zero(memory, bytes).inspect_err(|_| self.free(memory))?;
+        Ok(memory)
+    }
+
+    fn free(&self, memory: u64) {
+        if !self.own.pools {
+            return self.free_words(memory);
+        }
+        if self.bind().is_ok() {
+            // SAFETY: it came from the pool, once. Of a lost device there is nothing to free.
+            let _ = unsafe { self.driver.cuMemFreeAsync(memory, self.housekeeping) };
+        }
+    }
+
+    /// Not from the driver's pool, whose memory streams can't write words in.
+    fn alloc_words(&self, bytes: usize) -> Result<u64> {
+        self.bind()?;
+        let mut memory = 0;
+        // SAFETY: the pointer is valid for the call.
+        let done = unsafe { self.driver.cuMemAlloc_v2(&mut memory, bytes) };
+        done.map_err(|error| asked(error, bytes))?;
+        self.zero(memory, bytes).inspect_err(|_| self.free_words(memory))?;
+        Ok(memory)
+    }
+
+    fn free_words(&self, memory: u64) {
+        if self.bind().is_ok() {
+            // SAFETY: it came from `alloc_words`, once.
+            let _ = unsafe { self.driver.cuMemFree_v2(memory) };
+        }
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
+        /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`
+        const FLAGS: c_uint = 3;
+        self.bind()?;
+        let (mut host, mut device) = (std::ptr::null_mut(), 0);
+        // SAFETY: the pointers are valid for the calls.
+        unsafe {
+            let done = self.driver.cuMemHostAlloc(&mut host, bytes, FLAGS);
+            done.map_err(|error| asked(error, bytes))?;
+            let mapped = self.driver.cuMemHostGetDevicePointer_v2(&mut device, host, 0);
+            mapped.inspect_err(|_| self.free_host(host.cast()))?;
+            std::ptr::write_bytes(host.cast::<u8>(), 0, bytes);
+        }
+        Ok((host.cast(), device))
+    }
+
+    fn free_host(&self, host: *mut u8) {
+        if self.bind().is_ok() {
+            // SAFETY: it came from `alloc_host`, once.
+            let _ = unsafe { self.driver.cuMemFreeHost(host.cast()) };
+        }
+    }
+
+    fn alloc_gate(&self) -> Result<GateWord> {
+        let (host, device) = self.alloc_host(size_of::<u32>())?;
+        Ok((host.cast(), device))
+    }
+
+    fn free_gate(&self, (host, _): GateWord) {
+        self.free_host(host.cast());
+    }
+
+    fn write(&self, to: u64, data: &[u8]) -> Result<()> {
+        self.bind()?;
+        let (driver, stream) = (self.driver, self.housekeeping);
+        // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
+        unsafe {
+            driver.cuMemcpyHtoDAsync_v2(to, data.as_ptr().cast(), data.len(), stream)?;
+            driver.cuStreamSynchronize(stream)
+        }
+    }
+
+    fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
+        self.bind()?;
+        let (driver, stream) = (self.driver, self.housekeeping);
+        // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
+        unsafe {
+            driver.cuMemcpyDtoHAsync_v2(data.as_mut_ptr().cast(), from, data.len(), stream)?;
+            driver.cuStreamSynchronize(stream)
+        }
+    }
+}
+
+impl Context {
+    /// Clears what was allocated just now.
+    fn zero(&self, memory: CUdeviceptr, bytes: usize) -> Result<()> {
+        // SAFETY: the fill stays inside what was allocated.
+        unsafe {
+            self.driver.cuMemsetD8Async(memory, 0, bytes, self.housekeeping)?;
+            self.driver.cuStreamSynchronize(self.housekeeping)
+        }
+    }
+
+    /// Lets the pool keep what is freed: giving it back to the system takes milliseconds.
+    pub(crate) fn keep_freed_memory(&self) -> Result<()> {
+        /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`
+        const RELEASE_THRESHOLD: c_uint = 4;
+        if !self.own.pools {
+            return Ok(());
+        }
+        let (mut pool, mut all) = (std::ptr::null_mut(), u64::MAX);
+        // SAFETY: the pointers are valid for the calls.
+        unsafe {
+            self.driver.cuDeviceGetDefaultMemPool(&mut pool, self.primary.device)?;
+            let all: *mut c_void = (&raw mut all).cast();
+            self.driver.cuMemPoolSetAttribute(pool, RELEASE_THRESHOLD, all)
+        }
+    }
+}
+
+/// The driver doesn't say how much was asked for.
+fn asked(error: Error, bytes: usize) -> Error {
+    match error {
+        Error::OutOfMemory { backend, .. } => Error::OutOfMemory { backend, asked: bytes },
+        other => other,
+    }
+}

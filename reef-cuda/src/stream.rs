@@ -1,0 +1,73 @@
+//! Streams of the driver.
+
+use crate::context::Context;
+use crate::driver::NOT_READY;
+use cudarc::driver::sys::*;
+use reef_core::{Priority, Result};
+use reef_gpu::Streams;
+use std::ffi::c_uint;
+
+/// `CU_STREAM_NON_BLOCKING`: no hidden order with the legacy default stream.
+const NON_BLOCKING: c_uint = 1;
+/// `CU_STREAM_WAIT_VALUE_EQ`
+const EQUAL: c_uint = 1;
+
+/// A stream.
+#[derive(Debug, Clone, Copy)]
+pub struct Stream(pub(crate) CUstream);
+
+// SAFETY: a handle that the driver lets any thread use.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+impl Streams for Context {
+    type Stream = Stream;
+
+    fn open_stream(&self, class: Priority) -> Result<Stream> {
+        self.bind()?;
+        let (lowest, highest) = self.own.priorities;
+        let priority = if class == Priority::RealTime { highest } else { lowest };
+        if let Some(split) = &self.split {
+            return split.stream(class, priority).map(Stream);
+        }
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: the pointer is valid for the call.
+        unsafe { self.driver.cuStreamCreateWithPriority(&mut stream, NON_BLOCKING, priority) }?;
+        Ok(Stream(stream))
+    }
+
+    fn close_stream(&self, stream: Stream) {
+        if self.bind().is_ok() {
+            // SAFETY: opened once, and nobody uses it any more.
+            let _ = unsafe { self.driver.cuStreamDestroy_v2(stream.0) };
+        }
+    }
+
+    fn is_idle(&self, stream: Stream) -> Result<bool> {
+        self.bind()?;
+        // SAFETY: the stream is open.
+        match unsafe { (self.driver.cuStreamQuery)(stream.0) } {
+            NOT_READY => Ok(false),
+            code => self.driver.check("cuStreamQuery", code).map(|()| true),
+        }
+    }
+
+    fn wait(&self, stream: Stream) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the stream is open.
+        unsafe { self.driver.cuStreamSynchronize(stream.0) }
+    }
+
+    unsafe fn write_word(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the caller's promise.
+        unsafe { self.driver.cuStreamWriteValue32_v2(stream.0, address, value, 0) }
+    }
+
+    unsafe fn wait_word(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the caller's promise.
+        unsafe { self.driver.cuStreamWaitValue32_v2(stream.0, address, value, EQUAL) }
+    }
+}

@@ -1,0 +1,252 @@
+//! Loads, stores and atomics of lanes, once it is known where each lane's bytes are.
+//!
+//! Whoever makes [`Pointers`] has checked, for each lane of the mask, as many bytes as the instruction
+//! touches; nothing unmaps them while the instruction runs.
+
+use crate::isa::inst::Inst;
+use crate::isa::registers::Lanes;
+use crate::isa::space::{
+    Bad, load8, load16, load32, load64, store8, store16, store32, store64, update32, update64,
+};
+use crate::isa::wave::Wave;
+
+/// Where the bytes of each active lane are.
+#[derive(Debug)]
+pub(super) struct Pointers {
+    pub(super) mask: u64,
+    pub(super) at: Lanes<*mut u8>,
+}
+
+impl Pointers {
+    pub(super) fn new(mask: u64) -> Self {
+        Self { mask, at: [std::ptr::null_mut(); 64] }
+    }
+}
+
+/// What is read of less than a word, and how it becomes one.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part {
+    U8,
+    I8,
+    U16,
+    I16,
+}
+
+impl Part {
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::U8 | Self::I8 => 1,
+            Self::U16 | Self::I16 => 2,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As many bytes must be mapped.
+    unsafe fn read(self, at: *const u8) -> u32 {
+        // SAFETY: mapped by the caller's promise.
+        unsafe {
+            match self {
+                Self::U8 => u32::from(load8(at)),
+                Self::I8 => load8(at) as i8 as u32,
+                Self::U16 => u32::from(load16(at)),
+                Self::I16 => load16(at) as i16 as u32,
+            }
+        }
+    }
+}
+
+/// Calls `f` for each lane of the mask, lowest first.
+#[inline(always)]
+pub(super) fn each(mask: u64, mut f: impl FnMut(usize)) {
+    if mask == u64::MAX {
+        (0..64).for_each(f);
+        return;
+    }
+    let mut left = mask;
+    while left != 0 {
+        f(left.trailing_zeros() as usize);
+        left &= left - 1;
+    }
+}
+
+/// Loads `words` words into as many registers from `first` on.
+#[inline]
+pub(super) fn load_words(w: &mut Wave, first: u8, words: u8, from: &Pointers) {
+    for k in (0..words).step_by(2) {
+        let at = 4 * usize::from(k);
+        let (mut low, mut high) = ([0; 64], [0; 64]);
+        if k + 1 == words {
+            // SAFETY: the maker of `from` has checked the word.
+            each(from.mask, |lane| low[lane] = unsafe { load32(from.at[lane].add(at)) });
+            w.regs.put(first.wrapping_add(k), &low, from.mask);
+        } else {
+            each(from.mask, |lane| {
+                // SAFETY: the maker of `from` has checked both words.
+                let pair = unsafe { load64(from.at[lane].add(at)) };
+                low[lane] = pair as u32;
+                high[lane] = (pair >> 32) as u32;
+            });
+            w.regs.put(first.wrapping_add(k), &low, from.mask);
+            w.regs.put(first.wrapping_add(k + 1), &high, from.mask);
+        }
+    }
+}
+
+/// Loads less than a word.
+pub(super) fn load_part(w: &mut Wave, i: &Inst, part: Part, from: &Pointers) {
+    let mut value = [0; 64];
+    // SAFETY: the maker of `from` has checked the bytes.
+    each(from.mask, |lane| value[lane] = unsafe { part.read(from.at[lane]) });
+    w.regs.put(i.dst, &value, from.mask);
+}
+
+/// Loads less than a word into one half of the register.
+pub(super) fn load_half(w: &mut Wave, i: &Inst, part: Part, shift: u32, from: &Pointers) {
+    let mut value = *w.regs.vgpr(i.dst);
+    each(from.mask, |lane| {
+        // SAFETY: the maker of `from` has checked the bytes.
+        let half = unsafe { part.read(from.at[lane]) } & 0xffff;
+        value[lane] = value[lane] & !(0xffff << shift) | half << shift;
+    });
+    w.regs.put(i.dst, &value, from.mask);
+}
+
+/// Stores `words` registers from `first` on.
+#[inline]
+pub(super) fn store_words(w: &Wave, first: u8, words: u8, to: &Pointers) {
+    for k in (0..words).step_by(2) {
+        let at = 4 * usize::from(k);
+        let low = w.regs.vgpr(first.wrapping_add(k));
+        if k + 1 == words {
+            // SAFETY: the maker of `to` has checked the word.
+            each(to.mask, |lane| unsafe { store32(to.at[lane].add(at), low[lane]) });
+        } else {
+            let high = w.regs.vgpr(first.wrapping_add(k + 1));
+            each(to.mask, |lane| {
+                let pair = u64::from(low[lane]) | u64::from(high[lane]) << 32;
+                // SAFETY: the maker of `to` has checked both words.
+                unsafe { store64(to.at[lane].add(at), pair) }
+            });
+        }
+    }
+}
+
+/// Stores a byte of each lane, from bit `shift` on.
+pub(super) fn store_byte(w: &Wave, data: u8, shift: u32, to: &Pointers) {
+    let value = w.regs.vgpr(data);
+    // SAFETY: the maker of `to` has checked the byte.
+    each(to.mask, |lane| unsafe { store8(to.at[lane], (value[lane] >> shift) as u8) });
+}
+
+/// Stores a half of each lane, from bit `shift` on.
+pub(super) fn store_half(w: &Wave, data: u8, shift: u32, to: &Pointers) {
+    let value = w.regs.vgpr(data);
+    // SAFETY: the maker of `to` has checked both bytes.
+    each(to.mask, |lane| unsafe { store16(to.at[lane], (value[lane] >> shift) as u16) });
+}
+
+/// Lane after lane, changes a word to what `f` gives for it and the lane's data; returns what was there.
+#[inline]
+pub(super) fn atomic32(
+    w: &mut Wave,
+    dst: Option<u8>,
+    data: u8,
+    at: &Pointers,
+    f: impl Fn(u32, u32) -> u32,
+) -> Result<(), Bad> {
+    let data = *w.regs.vgpr(data);
+    let mut old = [0; 64];
+    let mut result = Ok(());
+    each(at.mask, |lane| match update32(at.at[lane], |was| f(was, data[lane])) {
+        Ok(was) => old[lane] = was,
+        Err(bad) => result = Err(bad),
+    });
+    result?;
+    if let Some(dst) = dst {
+        w.regs.put(dst, &old, at.mask);
+    }
+    Ok(())
+}
+
+/// As [`atomic32`], for 8 bytes.
+#[inline]
+pub(super) fn atomic64(
+    w: &mut Wave,
+    dst: Option<u8>,
+    data: u8,
+    at: &Pointers,
+    f: impl Fn(u64, u64) -> u64,
+) -> Result<(), Bad> {
+    let (low, high) = (*w.regs.vgpr(data), *w.regs.vgpr(data.wrapping_add(1)));
+    let (mut old_low, mut old_high) = ([0; 64], [0; 64]);
+    let mut result = Ok(());
+    each(at.mask, |lane| {
+        let data = u64::from(low[lane]) | u64::from(high[lane]) << 32;
+        match update64(at.at[lane], |was| f(was, data)) {
+            Ok(was) => (old_low[lane], old_high[lane]) = (was as u32, (was >> 32) as u32),
+            Err(bad) => result = Err(bad),
+        }
+    });
+    result?;
+    if let Some(dst) = dst {
+        w.regs.put(dst, &old_low, at.mask);
+        w.regs.put(dst.wrapping_add(1), &old_high, at.mask);
+    }
+    Ok(())
+}
+
+/// Puts `new` where `expected` is; returns what was there.
+pub(super) fn swap32(
+    w: &mut Wave,
+    dst: Option<u8>,
+    [new, expected]: [u8; 2],
+    at: &Pointers,
+    equal: impl Fn(u32, u32) -> bool,
+) -> Result<(), Bad> {
+    let (new, expected) = (*w.regs.vgpr(new), *w.regs.vgpr(expected));
+    let mut old = [0; 64];
+    let mut result = Ok(());
+    each(at.mask, |lane| {
+        let change = |was| if equal(was, expected[lane]) { new[lane] } else { was };
+        match update32(at.at[lane], change) {
+            Ok(was) => old[lane] = was,
+            Err(bad) => result = Err(bad),
+        }
+    });
+    result?;
+    if let Some(dst) = dst {
+        w.regs.put(dst, &old, at.mask);
+    }
+    Ok(())
+}
+
+/// As [`swap32`], for 8 bytes in two registers each.
+pub(super) fn swap64(
+    w: &mut Wave,
+    dst: Option<u8>,
+    [new, expected]: [u8; 2],
+    at: &Pointers,
+    equal: impl Fn(u64, u64) -> bool,
+) -> Result<(), Bad> {
+    let wide = |register: u8| {
+        let (low, high) = (w.regs.vgpr(register), w.regs.vgpr(register.wrapping_add(1)));
+        std::array::from_fn(|lane| u64::from(low[lane]) | u64::from(high[lane]) << 32)
+    };
+    let (new, expected): (Lanes<u64>, Lanes<u64>) = (wide(new), wide(expected));
+    let (mut low, mut high) = ([0; 64], [0; 64]);
+    let mut result = Ok(());
+    each(at.mask, |lane| {
+        let change = |was| if equal(was, expected[lane]) { new[lane] } else { was };
+        match update64(at.at[lane], change) {
+            Ok(was) => (low[lane], high[lane]) = (was as u32, (was >> 32) as u32),
+            Err(bad) => result = Err(bad),
+        }
+    });
+    result?;
+    if let Some(dst) = dst {
+        w.regs.put(dst, &low, at.mask);
+        w.regs.put(dst.wrapping_add(1), &high, at.mask);
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! Double precision.
+
+use super::ops;
+use crate::isa::float::{finish64, max64, min64, scale};
+use crate::isa::inst::{Inst, Op, Run};
+use crate::isa::registers::Lanes;
+use crate::isa::wave::Wave;
+
+macro_rules! d1 {
+    ($f:expr) => {
+        Run::Alu(|w, i| {
+            let value = operand(w, i, 0).map($f);
+            finish(w, i, &value);
+        })
+    };
+}
+
+macro_rules! d2 {
+    ($f:expr) => {
+        Run::Alu(|w, i| {
+            let (a, b) = (operand(w, i, 0), operand(w, i, 1));
+            let value = std::array::from_fn(|lane| $f(a[lane], b[lane]));
+            finish(w, i, &value);
+        })
+    };
+}
+
+macro_rules! d3 {
+    ($f:expr) => {
+        Run::Alu(|w, i| {
+            let [a, b, c] = [0, 1, 2].map(|k| operand(w, i, k));
+            let value = std::array::from_fn(|lane| $f(a[lane], b[lane], c[lane]));
+            finish(w, i, &value);
+        })
+    };
+}
+
+pub(super) const OPS: &[Op] = ops![
+    Vop1 23 "v_trunc_f64" => d1!(f64::trunc),
+    Vop1 24 "v_ceil_f64" => d1!(f64::ceil),
+    Vop1 25 "v_rndne_f64" => d1!(f64::round_ties_even),
+    Vop1 26 "v_floor_f64" => d1!(f64::floor),
+    Vop1 37 "v_rcp_f64" => d1!(|a| 1.0 / a),
+    Vop1 38 "v_rsq_f64" => d1!(|a: f64| 1.0 / a.sqrt()),
+    Vop1 40 "v_sqrt_f64" => d1!(f64::sqrt),
+    Vop1 48 "v_frexp_exp_i32_f64" => Run::Alu(frexp_exp),
+    Vop1 49 "v_frexp_mant_f64" => d1!(mantissa),
+    Vop1 50 "v_fract_f64" => d1!(|a: f64| (a - a.floor()).min(BELOW_ONE)),
+    Vop3 0x1cc "v_fma_f64" => d3!(f64::mul_add),
+    Vop3 0x1df "v_div_fixup_f64" => d3!(div_fixup),
+    Vop3 0x1e1 "v_div_scale_f64" => Run::Alu(div_scale),
+    Vop3 0x1e3 "v_div_fmas_f64" => Run::Alu(div_fmas),
+    Vop3 0x280 "v_add_f64" => d2!(|a: f64, b: f64| a + b),
+    Vop3 0x281 "v_mul_f64" => d2!(|a: f64, b: f64| a * b),
+    Vop3 0x282 "v_min_f64" => d2!(min64),
+    Vop3 0x283 "v_max_f64" => d2!(max64),
+    Vop3 0x284 "v_ldexp_f64" => Run::Alu(ldexp),
+];
+
+/// The greatest double below one.
+const BELOW_ONE: f64 = f64::from_bits(0x3fef_ffff_ffff_ffff);
+
+/// Operand `k` with its modifiers.
+pub(super) fn operand(w: &Wave, i: &Inst, k: usize) -> Lanes<f64> {
+    let (abs, neg) = (i.abs >> k & 1 != 0, i.neg >> k & 1 != 0);
+    w.regs.doubles(i, k).map(|bits| {
+        let bits = if abs { bits & !(1 << 63) } else { bits };
+        f64::from_bits(if neg { bits ^ 1 << 63 } else { bits })
+    })
+}
+
+pub(super) fn finish(w: &mut Wave, i: &Inst, value: &Lanes<f64>) {
+    let bits = match (i.omod, i.clamp) {
+        (0, false) => value.map(f64::to_bits),
+        _ => value.map(|value| finish64(i, value).to_bits()),
+    };
+    w.regs.write64(i, &bits);
+}
+
+fn ldexp(w: &mut Wave, i: &Inst) {
+    let (a, b) = (operand(w, i, 0), w.regs.lanes(i, 1));
+    let value = std::array::from_fn(|lane| scale(a[lane], b[lane] as i32));
+    finish(w, i, &value);
+}
+
+fn frexp_exp(w: &mut Wave, i: &Inst) {
+    let value = operand(w, i, 0).map(|a| exponent(a) as u32);
+    w.regs.write(i, &value);
+}
+
+/// The exponent for a mantissa of 0.5 to 1; 0 for zero, infinity and NaN.
+fn exponent(value: f64) -> i32 {
+    if value == 0.0 || !value.is_finite() {
+        return 0;
+    }
+    let (normal, less) = if value.is_subnormal() { (scale(value, 54), 54) } else { (value, 0) };
+    (normal.to_bits() >> 52 & 0x7ff) as i32 - 1022 - less
+}
+
+fn mantissa(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() { value } else { scale(value, -exponent(value)) }
+}
+
+fn raw_exponent(value: f64) -> i32 {
+    (value.to_bits() >> 52 & 0x7ff) as i32
+}
+
+/// The last step of a division: special cases, else the quotient with the right sign.
+fn div_fixup(quotient: f64, denominator: f64, numerator: f64) -> f64 {
+    let negative = denominator.is_sign_negative() != numerator.is_sign_negative();
+    let sign = if negative { -1f64 } else { 1.0 };
+    let (n, d) = (numerator.abs(), denominator.abs());
+    if n.is_nan() {
+        numerator + 0.0
+    } else if d.is_nan() {
+        denominator + 0.0
+    } else if (n == 0.0 && d == 0.0) || (n.is_infinite() && d.is_infinite()) {
+        f64::from_bits(0xfff8_0000_0000_0000)
+    } else if d == 0.0 || n.is_infinite() {
+        f64::INFINITY.copysign(sign)
+    } else if d.is_infinite() || n == 0.0 {
+        0f64.copysign(sign)
+    } else {
+        quotient.copysign(sign)
+    }
+}
+
+/// The first step of a division: brings operands that are too large or too small into range.
+fn scaled(value: f64, denominator: f64, numerator: f64) -> (f64, bool) {
+    let (d, n) = (denominator, numerator);
+    let (inverse, quotient) = (1.0 / d, n / d);
+    if n == 0.0 || d == 0.0 {
+        (f64::NAN, false)
+    } else if raw_exponent(n) - raw_exponent(d) >= 768 {
+        (if value == d { scale(value, 128) } else { value }, true)
+    } else if d.is_subnormal() {
+        (scale(value, 128), false)
+    } else if inverse.is_subnormal() && quotient.is_subnormal() {
+        (if value == d { scale(value, 128) } else { value }, true)
+    } else if inverse.is_subnormal() {
+        (scale(value, -128), false)
+    } else if quotient.is_subnormal() {
+        (if value == n { scale(value, 128) } else { value }, true)
+    } else if raw_exponent(n) <= 53 {
+        (scale(value, 128), false)
+    } else {
+        (value, false)
+    }
+}
+
+fn div_scale(w: &mut Wave, i: &Inst) {
+    let [a, b, c] = [0, 1, 2].map(|k| operand(w, i, k));
+    let both: Lanes<_> = std::array::from_fn(|lane| scaled(a[lane], b[lane], c[lane]));
+    let flags = (0..64).fold(0, |flags, lane| flags | u64::from(both[lane].1) << lane);
+    let active = w.regs.active(i);
+    finish(w, i, &both.map(|(value, _)| value));
+    w.regs.set_s64(i.sdst, flags & active);
+}
+
+/// The step before the last: a fused multiply-add that undoes the scaling of the lanes in VCC.
+fn div_fmas(w: &mut Wave, i: &Inst) {
+    let [a, b, c] = [0, 1, 2].map(|k| operand(w, i, k));
+    let vcc = w.regs.vcc();
+    let value = std::array::from_fn(|lane| {
+        let value = a[lane].mul_add(b[lane], c[lane]);
+        if vcc >> lane & 1 != 0 { scale(value, 64) } else { value }
+    });
+    finish(w, i, &value);
+}
