@@ -43,7 +43,7 @@ fn what_may_be_missing_is_missing_in_old_versions_only() {
     let version = driver.unwrap().version().expect("this one works without a device");
     assert!(version.major >= 5, "{version}");
     for (name, needed) in NAMES {
-        let since = if name.ends_with("R0600") { Version::from(6_00_00000) } else { version };
+        let since = if name.ends_with("R0600") { Version::from(60_000_000) } else { version };
         let due = *needed || version >= since;
         assert_eq!(exports(&library, name), due, "{name} in {version}");
     }

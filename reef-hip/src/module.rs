@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::driver::{BACKEND, Handle};
 use crate::elf::CodeObject;
 use crate::image;
+use crate::source::compile_user;
 use crate::stream::Stream;
 use reef_core::{Dim3, Error, Result};
 use reef_gpu::{Build, FunctionFacts, Modules};
@@ -48,8 +49,8 @@ impl Modules for Context {
         image::find(name, build, &self.device.target)
     }
 
-    fn compile(&self, _source: &str, _build: Build) -> Result<Vec<u8>> {
-        Err(Error::NotFound("no hipRTC".into()))
+    fn compile(&self, source: &str, build: Build) -> Result<Vec<u8>> {
+        compile_user(source, &self.device.target, self.device.runtime, build)
     }
 
     /// What a user brought, as one code object for this device.
