@@ -278,7 +278,7 @@ fn an_endless_launch_uses_up_its_budget_and_fails_with_its_queue() {
         rig.queue(2, 0, u64::MAX);
         let (endless, short) = (rig.kernel(code, 0), rig.kernel(&[END], 0));
         let failed = rig.launch(1, endless, 3, 0);
-        let after = rig.launch(1, short, 1, 0);
+        let after = rig.launch(1, short, 1, BARRIER_BIT);
         let other = rig.launch(2, short, 1, 0);
         rig.run();
         assert_eq!([failed, after, other].map(|signal| rig.value(signal)), [-1, -1, 0]);
