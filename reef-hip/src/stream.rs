@@ -20,11 +20,15 @@ use crate::driver::{Handle, NOT_READY};
 use reef_core::{Priority, Result};
 use reef_gpu::Streams;
 use std::ffi::{c_int, c_uint, c_void};
+use std::time::Duration;
 
 /// `hipStreamNonBlocking`: no hidden order with the null stream.
 const NON_BLOCKING: c_uint = 1;
 /// `hipStreamWaitValueEq`
 const EQUAL: c_uint = 1;
+/// Whoever waits looks this often before sleeping between looks.
+const SPINS: u32 = 1000;
+const NAP: Duration = Duration::from_micros(50);
 
 /// A stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,10 +104,19 @@ impl Streams for Context {
         }
     }
 
+    /// By asking again and again: `hipStreamSynchronize` keeps locks of the runtime meanwhile, which other
+    /// threads may need to let this stream's kernels go on.
     fn wait(&self, stream: Stream) -> Result<()> {
-        self.bind()?;
-        // SAFETY: the stream is open.
-        unsafe { self.driver.hipStreamSynchronize(stream.0) }
+        for looks in 0.. {
+            if self.is_idle(stream)? {
+                break;
+            }
+            match looks {
+                ..SPINS => std::hint::spin_loop(),
+                _ => std::thread::sleep(NAP),
+            }
+        }
+        Ok(())
     }
 
     unsafe fn write_word(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
