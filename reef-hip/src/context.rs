@@ -8,7 +8,7 @@ use crate::graph::Retired;
 use crate::memory::Places;
 use crate::module::Code;
 use crate::split::Split;
-use crate::stream::{List, Stream};
+use crate::stream::{Stream, StreamPool};
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use reef_gpu::{Facts, Options, Precision, Streams, Vendor};
@@ -27,10 +27,10 @@ pub struct Context {
     pub(crate) split: Option<Split>,
     /// For zeroing, and for reads and writes that block: of a priority that nobody else has.
     pub(crate) housekeeping: Stream,
-    pub(crate) streams: Mutex<List>,
+    pub(crate) streams: Mutex<StreamPool>,
     /// Locked after `streams`, if both are.
     pub(crate) retired: Mutex<Retired>,
-    pub(crate) places: Places,
+    pub(crate) memory: Places,
     /// What is loaded, and what it says of itself.
     pub(crate) loaded: Mutex<HashMap<Code, Kernels>>,
 }
@@ -55,7 +55,7 @@ impl Context {
             housekeeping: Stream(std::ptr::null_mut()),
             streams: Mutex::default(),
             retired: Mutex::default(),
-            places: Places::default(),
+            memory: Places::default(),
             loaded: Mutex::default(),
         };
         let (lowest, highest) = context.device.priorities;
@@ -85,7 +85,7 @@ impl Drop for Context {
             // SAFETY: nobody uses it any more.
             let _ = unsafe { self.driver.hipStreamDestroy(stream.0) };
         }
-        self.places.release(self.driver);
+        self.memory.release(self.driver);
     }
 }
 

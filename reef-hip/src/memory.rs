@@ -106,13 +106,13 @@ impl Memory for Context {
     /// Waits for other work only if there is no memory left otherwise.
     fn alloc(&self, bytes: usize) -> Result<u64> {
         self.bind()?;
-        let memory = self.places.take(self.driver, Kind::Device, bytes)?;
+        let memory = self.memory.take(self.driver, Kind::Device, bytes)?;
         self.zero(memory, bytes).inspect_err(|_| self.free(memory))?;
         Ok(memory)
     }
 
     fn free(&self, memory: u64) {
-        self.places.give_back(Kind::Device, memory);
+        self.memory.give_back(Kind::Device, memory);
     }
 
     fn alloc_words(&self, bytes: usize) -> Result<u64> {
@@ -125,7 +125,7 @@ impl Memory for Context {
 
     fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
         self.bind()?;
-        let host = self.places.take(self.driver, Kind::Host, bytes)? as *mut u8;
+        let host = self.memory.take(self.driver, Kind::Host, bytes)? as *mut u8;
         let mut device = std::ptr::null_mut();
         // SAFETY: the memory is the host's and `bytes` long at least.
         unsafe {
@@ -137,20 +137,20 @@ impl Memory for Context {
     }
 
     fn free_host(&self, host: *mut u8) {
-        self.places.give_back(Kind::Host, host as u64);
+        self.memory.give_back(Kind::Host, host as u64);
     }
 
     /// The host's address and the device's are the same.
     fn alloc_gate(&self) -> Result<GateWord> {
         self.bind()?;
-        let address = self.places.take(self.driver, Kind::Signal, SIGNAL)?;
+        let address = self.memory.take(self.driver, Kind::Signal, SIGNAL)?;
         // SAFETY: signal memory is the host's, 8 bytes, and nobody waits for it yet.
         unsafe { (address as *mut u64).write_volatile(0) };
         Ok((address as *mut u32, address))
     }
 
     fn free_gate(&self, (_, address): GateWord) {
-        self.places.give_back(Kind::Signal, address);
+        self.memory.give_back(Kind::Signal, address);
     }
 
     fn write(&self, to: u64, data: &[u8]) -> Result<()> {

@@ -41,12 +41,12 @@ unsafe impl Sync for Stream {}
 
 /// All streams of a device.
 #[derive(Debug, Default)]
-pub(crate) struct List {
+pub(crate) struct StreamPool {
     open: Vec<(Stream, Priority)>,
     kept: Vec<(Stream, Priority)>,
 }
 
-impl List {
+impl StreamPool {
     fn take(&mut self, class: Priority) -> Option<Stream> {
         let at = self.kept.iter().position(|(_, of)| *of == class)?;
         let found = self.kept.swap_remove(at);

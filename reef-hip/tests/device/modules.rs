@@ -49,7 +49,8 @@ fn parameters_of_all_sizes_arrive() {
     unsafe { bench.context.launch(stream, function, [1; 3], [100, 1, 1], 0, &mut params) }.unwrap();
     bench.context.wait(stream).unwrap();
     let seen = bench.read(to);
-    assert!(seen % 1000 == 7 && seen / 1000 < 16, "{seen}: one thread's number and the small one");
+    let fault = bench.software.last_fault();
+    assert!(seen % 1000 == 7 && seen / 1000 < 16, "{seen} is no thread's sum {fault}");
     bench.launch(stream, "empty", vec![]);
     bench.context.wait(stream).unwrap();
 }
