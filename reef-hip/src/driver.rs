@@ -207,7 +207,7 @@ impl Driver {
         }
     }
 
-    fn name(&self, code: u32) -> String {
+    pub(crate) fn name(&self, code: u32) -> String {
         // SAFETY: the runtime answers any number with a static text.
         unsafe {
             match (self.hipGetErrorName)(code) {

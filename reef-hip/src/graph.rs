@@ -15,7 +15,7 @@ use reef_gpu::{Build, Graphs, Memory, Modules, Streams};
 use std::ffi::c_uint;
 
 /// `hipStreamCaptureModeRelaxed`: other threads, and allocations of ours, are not disturbed.
-const RELAXED: c_uint = 2;
+pub(crate) const RELAXED: c_uint = 2;
 
 /// Launches that the device takes at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

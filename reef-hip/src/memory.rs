@@ -16,6 +16,10 @@ use reef_core::{Error, Result};
 use reef_gpu::{GateWord, Memory};
 use std::ffi::{c_uint, c_void};
 
+/// `hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent`
+pub(crate) const PINNED: c_uint = 1 | 2 | 0x4000_0000;
+/// `hipMallocSignalMemory`
+pub(crate) const SIGNALS: c_uint = 2;
 /// Bytes of signal memory: the runtime takes no other number.
 const SIGNAL: usize = 8;
 
@@ -31,16 +35,12 @@ impl Kind {
     const EACH: [Self; 3] = [Self::Device, Self::Host, Self::Signal];
 
     fn alloc(self, driver: &Driver, bytes: usize) -> Result<u64> {
-        /// `hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent`
-        const HOST: c_uint = 1 | 2 | 0x4000_0000;
-        /// `hipMallocSignalMemory`
-        const SIGNALS: c_uint = 2;
         let mut memory = std::ptr::null_mut();
         // SAFETY: the pointer is valid for the call.
         unsafe {
             match self {
                 Self::Device => driver.hipMalloc(&mut memory, place(bytes)),
-                Self::Host => driver.hipHostMalloc(&mut memory, place(bytes), HOST),
+                Self::Host => driver.hipHostMalloc(&mut memory, place(bytes), PINNED),
                 Self::Signal => driver.hipExtMallocWithFlags(&mut memory, SIGNAL, SIGNALS),
             }
         }?;

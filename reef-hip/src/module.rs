@@ -12,11 +12,11 @@ use reef_gpu::{Build, FunctionFacts, Modules};
 use std::ffi::{CString, c_uint, c_void};
 
 /// `HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`
-const STATIC_SHARED: c_uint = 1;
+pub(crate) const STATIC_SHARED: c_uint = 1;
 /// `HIP_FUNC_ATTRIBUTE_NUM_REGS`
-const REGISTERS: c_uint = 4;
+pub(crate) const REGISTERS: c_uint = 4;
 /// `hipErrorNotFound`
-const NO_SUCH_NAME: u32 = 500;
+pub(crate) const NO_SUCH_NAME: u32 = 500;
 
 /// Loaded code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

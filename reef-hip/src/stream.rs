@@ -23,9 +23,9 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::time::Duration;
 
 /// `hipStreamNonBlocking`: no hidden order with the null stream.
-const NON_BLOCKING: c_uint = 1;
+pub(crate) const NON_BLOCKING: c_uint = 1;
 /// `hipStreamWaitValueEq`
-const EQUAL: c_uint = 1;
+pub(crate) const EQUAL: c_uint = 1;
 /// Whoever waits looks this often before sleeping between looks.
 const SPINS: u32 = 1000;
 const NAP: Duration = Duration::from_micros(50);
