@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arena;
+mod check;
 mod densenet;
 mod error;
 mod fold;
@@ -35,7 +36,11 @@ mod json;
 mod layers;
 mod measure;
 mod model;
+#[cfg(feature = "onnx")]
+mod net;
 mod network;
+#[cfg(feature = "onnx")]
+pub mod onnx;
 pub mod param;
 pub mod profile;
 pub mod reference;

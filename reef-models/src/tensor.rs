@@ -88,8 +88,8 @@ pub enum Constants {
     },
     /// A normalisation that can't be folded.
     Norm(Norm),
-    /// A fully connected layer.
-    Linear {
+    /// Weights and bias as they stand: a fully connected layer, or whatever an import has folded.
+    Biased {
         /// torchvision's name of the module.
         name: String,
     },
@@ -106,7 +106,7 @@ impl Constants {
                 [weight(name, weights, channels)].into_iter().chain(norm).collect()
             }
             Self::Norm(norm) => norm.tensors(channels).into(),
-            Self::Linear { name } => {
+            Self::Biased { name } => {
                 vec![weight(name, weights, channels), spec(name, "bias", channels, Kind::Bias)]
             }
         }

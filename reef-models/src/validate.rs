@@ -100,6 +100,12 @@ pub enum Problem {
         /// What it should.
         output: usize,
     },
+    /// Another number of inputs than one.
+    #[error("{0} inputs, one is wanted")]
+    Inputs(usize),
+    /// An operation whose shapes contradict each other or its storages.
+    #[error("{0}")]
+    Op(String),
     /// A kernel that `shared_memory` doesn't name.
     #[error("kernel \"{0}\" is missing")]
     NoSharedMemory(String),
