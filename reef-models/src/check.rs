@@ -13,6 +13,9 @@ use std::ops::Range;
 /// Elements of the largest storage: kernels count in 31 bits.
 const MOST_ELEMENTS: usize = 1 << 31;
 
+/// Rows and columns of the largest window.
+const MOST_WINDOW: usize = 1 << 16;
+
 type Check = Result<(), Problem>;
 
 impl Model {
@@ -94,7 +97,8 @@ fn check_op(op: &Op) -> Check {
             ensure(*groups > 0 && whole(from.channels) && whole(to.channels), || {
                 format!("{} and {} channels in {groups} groups", from.channels, to.channels)
             })?;
-            check_window(window, from, to)
+            check_window(window, from, to)?;
+            check_weights([to.channels, from.channels / groups, window.size[0], window.size[1]])
         }
         Op::Pool2d(Pool2d { window, .. }) => {
             same_channels(from, to)?;
@@ -110,9 +114,15 @@ fn check_op(op: &Op) -> Check {
         }
         Op::Linear(Linear { .. }) => {
             let pixels = [from.height, from.width, to.height, to.width];
-            ensure(pixels == [1; 4], || format!("rows and columns {pixels:?} of a linear layer"))
+            ensure(pixels == [1; 4], || format!("rows and columns {pixels:?} of a linear layer"))?;
+            check_weights([to.channels, from.channels, 1, 1])
         }
     }
+}
+
+fn check_weights(sizes: [usize; 4]) -> Check {
+    let all = sizes.into_iter().try_fold(1usize, usize::checked_mul);
+    ensure(all.is_some_and(|all| all < MOST_ELEMENTS), || format!("weights of {sizes:?}"))
 }
 
 fn same_channels(from: &Tensor, to: &Tensor) -> Check {
@@ -124,8 +134,8 @@ fn check_window(window: &Window, from: &Tensor, to: &Tensor) -> Check {
     let over = [from.height, from.width];
     let sane = |i: usize| {
         let Window { size, stride, padding } = window;
-        let reach = padding[i].checked_mul(2).and_then(|all| all.checked_add(over[i]));
-        size[i] > 0 && stride[i] > 0 && reach.is_some_and(|reach| size[i] <= reach)
+        let bounded = [size[i], stride[i], padding[i]].into_iter().all(|n| n <= MOST_WINDOW);
+        bounded && size[i] > 0 && stride[i] > 0 && size[i] <= over[i] + 2 * padding[i]
     };
     ensure(sane(0) && sane(1), || format!("{window:?} over {over:?}"))?;
     let (have, want) = ([to.height, to.width], window.over(over));

@@ -39,6 +39,11 @@ impl Model {
         Self { graph, layers }
     }
 
+    /// Calls it something else when talking to people.
+    pub(crate) fn rename(&mut self, name: &str) {
+        self.graph.name = name.into();
+    }
+
     /// Storages and steps.
     pub fn graph(&self) -> &ScheduleGraph {
         &self.graph

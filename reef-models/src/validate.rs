@@ -100,6 +100,15 @@ pub enum Problem {
         /// What it should.
         output: usize,
     },
+    /// A kernel that has both a geometry and an operation, or none of them.
+    #[error("a kernel has either \"launch_params\" or \"op\"")]
+    Work,
+    /// A compiled kernel in a network.
+    #[error("is missing: networks are made of operations")]
+    NoOp,
+    /// Constants that an operation can't take, or none where it wants some.
+    #[error("are of another kind of operation")]
+    Constants,
     /// Another number of inputs than one.
     #[error("{0} inputs, one is wanted")]
     Inputs(usize),
