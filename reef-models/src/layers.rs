@@ -66,24 +66,31 @@ pub(crate) fn square(size: usize, stride: usize, padding: usize) -> Window {
     Window { size: [size; 2], stride: [stride; 2], padding: [padding; 2] }
 }
 
-/// A convolution without bias, to be completed by what follows it.
+/// A convolution, to be completed by what follows it.
 #[derive(Debug)]
 pub(crate) struct Conv {
     name: String,
     channels: usize,
     window: Window,
     norm: Option<Norm>,
+    biased: bool,
     residual: Option<Value>,
     relu: bool,
 }
 
 impl Conv {
     pub(crate) fn new(name: impl Into<String>, channels: usize, window: Window) -> Self {
-        Self { name: name.into(), channels, window, norm: None, residual: None, relu: false }
+        let (norm, residual) = (None, None);
+        Self { name: name.into(), channels, window, norm, biased: false, residual, relu: false }
     }
 
     pub(crate) fn norm(self, norm: Norm) -> Self {
         Self { norm: Some(norm), ..self }
+    }
+
+    /// With a bias, which goes instead of a normalisation.
+    pub(crate) fn biased(self) -> Self {
+        Self { biased: true, ..self }
     }
 
     pub(crate) fn add(self, residual: Value) -> Self {
@@ -148,7 +155,7 @@ impl Builder {
     }
 
     pub(crate) fn conv_into(&mut self, input: Value, conv: Conv, output: Value) -> Value {
-        let Conv { name, window, norm, residual, relu, .. } = conv;
+        let Conv { name, window, norm, biased, residual, relu, .. } = conv;
         let op = Conv2d {
             input: input.tensor,
             output: output.tensor,
@@ -157,7 +164,10 @@ impl Builder {
             residual: residual.is_some(),
             relu,
         };
-        let constants = Constants::Conv { name: name.clone(), norm };
+        let constants = match biased {
+            true => Constants::Biased { name: name.clone() },
+            false => Constants::Conv { name: name.clone(), norm },
+        };
         let reads: Vec<Value> = [input].into_iter().chain(residual).collect();
         self.step(name, &reads, output, Op::Conv2d(op), constants)
     }
@@ -199,6 +209,14 @@ impl Builder {
         let op = ScaleShift { input: input.tensor, output: output.tensor, relu: true };
         let name = norm.name.clone();
         self.step(name, &[input], output, Op::ScaleShift(op), Constants::Norm(norm))
+    }
+
+    /// A fully connected layer and ReLU.
+    pub(crate) fn linear(&mut self, name: &str, input: Value, outputs: usize) -> Value {
+        let output = self.storage(name, Layout::Native, outputs, [1; 2]);
+        let op = Linear { input: input.tensor, output: output.tensor, relu: true };
+        let constants = Constants::Biased { name: name.into() };
+        self.step(name.into(), &[input], output, Op::Linear(op), constants)
     }
 
     /// The fully connected layer that ends the network.

@@ -46,6 +46,7 @@ pub mod onnx;
 mod op_json;
 mod open;
 pub mod param;
+mod plain;
 pub mod profile;
 pub mod reference;
 mod resnet;

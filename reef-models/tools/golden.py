@@ -24,6 +24,7 @@ CASES = [
     ("resnet18", 64), ("resnet50", 64), ("densenet121", 64), ("inception_v3", 96),
     ("resnet18", 224), ("resnet50", 224), ("resnet152", 224),
     ("densenet121", 224), ("densenet201", 224), ("inception_v3", 299),
+    ("vgg19", 224), ("alexnet", 224),
 ]
 
 

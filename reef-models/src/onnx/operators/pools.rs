@@ -10,9 +10,6 @@ use reef_core::op::{PoolKind, Window};
 pub(super) fn pool<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
     let x = reader.picture(node, 0)?;
     let [batch, channels, height, width] = reader.shape(x);
-    if node.file.outputs.get(1).is_some_and(|name| !name.is_empty()) {
-        return Err("a second output is not supported".into());
-    }
     let sliding = Sliding::of(node, node.pair("kernel_shape", 0)?, [height, width])?;
     let (kind, counts_padding) = match node.file.op {
         "MaxPool" => (PoolKind::Max, None),
