@@ -14,6 +14,7 @@ mod picture;
 mod profile;
 mod progress;
 mod results;
+mod serve;
 mod table;
 mod trace;
 
@@ -45,6 +46,8 @@ enum Command {
     Model(model::Command),
     /// Measures the kernels of a network on a device: MODEL.profile.json.
     Profile(profile::Args),
+    /// Serves inference to other processes, over the protocol of KServe v2 and Triton.
+    Serve(serve::Args),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Devices(args) => devices::run(&args),
         Command::Model(command) => model::run(&command),
         Command::Profile(args) => profile::run(&args),
+        Command::Serve(args) => serve::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,6 +89,7 @@ fn is_input(error: &anyhow::Error) -> bool {
                 models::Error::Device(error) => is_asked(error),
                 _ => true,
             })
+            || cause.downcast_ref::<reef_serve::Error>().is_some_and(is_refused)
             || cause.is::<picture::Wrong>()
             || cause.is::<Usage>()
     })
@@ -94,6 +99,12 @@ fn is_input(error: &anyhow::Error) -> bool {
 fn is_asked(error: &reef::Error) -> bool {
     use reef::Error::{Invalid, Level, NotFound, Unsupported};
     matches!(error, Invalid(_) | NotFound(_) | Level { .. } | Unsupported { .. })
+}
+
+/// The same of the daemon.
+fn is_refused(error: &reef_serve::Error) -> bool {
+    use reef_serve::Error::{Exists, Invalid, NotFound, Unimplemented};
+    matches!(error, Exists(_) | Invalid(_) | NotFound(_) | Unimplemented(_))
 }
 
 /// An error of whoever typed the command.

@@ -38,6 +38,13 @@ pub(crate) struct Indexed {
     pub(crate) ready: bool,
 }
 
+impl Indexed {
+    /// The protocol's word for it.
+    pub(crate) fn state(&self) -> &'static str {
+        if self.ready { "READY" } else { "UNAVAILABLE" }
+    }
+}
+
 impl Catalogue {
     pub(crate) fn new(
         engine: Arc<dyn Engine>,

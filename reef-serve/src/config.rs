@@ -121,7 +121,7 @@ pub struct Limits {
     pub open_requests: usize,
     /// Requests that wait for one model in one class; default 64.
     pub queue: usize,
-    /// Largest message in MiB; default 64.
+    /// Largest message in MiB; default 16.
     pub message_mib: usize,
     /// Versions of models that are loaded at a time; default 64.
     pub models: usize,
@@ -139,7 +139,7 @@ impl Default for Limits {
             clients: 256,
             open_requests: 256,
             queue: 64,
-            message_mib: 64,
+            message_mib: 16,
             models: 64,
             tensors: 16,
             regions: 256,

@@ -6,8 +6,10 @@ use crate::config::Config;
 use crate::door::{Door, Inside};
 use crate::engine::{self, Engine};
 use crate::job::{Input, Job, Output};
+use crate::listen::Peer;
 use crate::metrics::{Look, Metrics};
 use crate::model::Served;
+use crate::name::ModelName;
 use crate::regions::Regions;
 use crate::repository::Repository;
 use crate::{Error, Result};
@@ -73,6 +75,48 @@ impl Server {
         self.requests.enter()
     }
 
+    /// Loads a model, on a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// As [`Catalogue::load`].
+    pub(crate) async fn load(self: &Arc<Self>, name: ModelName) -> Result<()> {
+        let _open = self.request()?;
+        let server = self.clone();
+        aside(move || server.catalogue.load(&name)).await
+    }
+
+    /// Unloads a model, likewise.
+    ///
+    /// # Errors
+    ///
+    /// As [`Catalogue::unload`].
+    pub(crate) async fn unload(self: &Arc<Self>, name: ModelName) -> Result<()> {
+        let _open = self.request()?;
+        let server = self.clone();
+        aside(move || server.catalogue.unload(&name)).await
+    }
+
+    /// Registers shared memory of `peer`.
+    ///
+    /// # Errors
+    ///
+    /// `Denied` if it may not; as [`Regions::register`].
+    pub(crate) fn register(
+        &self,
+        peer: Peer,
+        name: &str,
+        key: &str,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        if !peer.may_share {
+            let text = "shared memory over TCP needs a token or listen.tcp_shared_memory";
+            return Err(Error::Denied(text.into()));
+        }
+        self.regions.register(peer.principal, name, key, offset, bytes)
+    }
+
     /// Runs an inference in its turn. The output is empty if it went to a region.
     ///
     /// # Errors
@@ -104,6 +148,12 @@ impl Server {
             depths: self.catalogue.depths(),
         })
     }
+}
+
+/// Runs what blocks on a thread for that.
+async fn aside(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|e| Err(Error::system("a thread of the daemon", e)))
 }
 
 #[cfg(test)]
