@@ -4,6 +4,7 @@
 
 mod bench;
 mod chart;
+mod client;
 mod clients;
 mod columns;
 mod demo;
@@ -39,6 +40,8 @@ enum Command {
     /// Measures preemption, or a real-time network beside a best-effort one.
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Runs a model on a daemon and prints how long each inference takes.
+    Client(client::Args),
     /// Lists the devices of every backend that is compiled in.
     Devices(devices::Args),
     /// Lists and checks models.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
     // clap prints its own errors in its own words and exits with 2.
     let done = match Cli::parse().command {
         Command::Bench(command) => bench::run(&command),
+        Command::Client(args) => client::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Model(command) => model::run(&command),

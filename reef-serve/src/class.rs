@@ -46,11 +46,11 @@ impl FromStr for Class {
 
 /// A request's place among others: the smaller goes first, 1 is real-time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Priority(u64);
+pub(crate) struct Priority(u64);
 
 impl Priority {
     /// From the request's parameter; 0 is what the connection or the configuration says.
-    pub fn new(parameter: u64, default: Class) -> Self {
+    pub(crate) fn new(parameter: u64, default: Class) -> Self {
         match (parameter, default) {
             (0, Class::RealTime) => Self(1),
             (0, Class::BestEffort) => Self(2),
@@ -59,7 +59,7 @@ impl Priority {
     }
 
     /// 1 is real-time, all others are best-effort.
-    pub fn class(self) -> Class {
+    pub(crate) fn class(self) -> Class {
         if self.0 == 1 { Class::RealTime } else { Class::BestEffort }
     }
 }

@@ -7,9 +7,10 @@ use crate::auth::Token;
 use crate::config::Config;
 use crate::door::Door;
 use crate::listen::{self, Listener};
+use crate::local::Local;
 use crate::server::Server;
 use crate::{Error, Result, grpc, http};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
@@ -57,10 +58,13 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
     let may_share = token.is_some() || config.tcp_shared_memory;
     let folder = listen::folder(config.folder.as_deref());
     listen::make_folder(&folder)?;
-    let _sockets = Sockets(["grpc.sock", "http.sock"].map(|name| folder.join(name)));
-    let [grpc_socket, http_socket] = &_sockets.0;
-    let mut grpc = vec![Listener::unix(grpc_socket, &server.clients)?];
-    let mut http = vec![Listener::unix(http_socket, &server.clients)?];
+    let mut sockets = Sockets::default();
+    let mut grpc = vec![Listener::unix(&folder.join("grpc.sock"), &server.clients)?];
+    sockets.0.push(folder.join("grpc.sock"));
+    let mut http = vec![Listener::unix(&folder.join("http.sock"), &server.clients)?];
+    sockets.0.push(folder.join("http.sock"));
+    let local = Local::start(server, &folder.join("local.sock"))?;
+    sockets.0.push(folder.join("local.sock"));
     for (address, listeners) in [(config.grpc, &mut grpc), (config.http, &mut http)] {
         if let Some(address) = address {
             listeners.push(Listener::tcp(address, &server.clients, may_share).await?);
@@ -85,7 +89,10 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
         () = signals.next() => None,
         done = tasks.join_next() => done, // a listener that ends by itself has failed
     };
-    drain(&server.clients, &server.requests, server.config.times.drain()).await;
+    server.clients.close();
+    let local = tokio::task::spawn_blocking(|| local.stop());
+    drain(&server.requests, server.config.times.drain()).await;
+    let _ = local.await; // a panic has already been printed
     let _ = end.send(true);
     let closed = async { while tasks.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(CLOSING, closed).await; // whoever is idle is cut off
@@ -93,8 +100,7 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
 }
 
 /// Lets nobody in, and waits until nobody is inside.
-async fn drain(clients: &Door, requests: &Door, most: Duration) {
-    clients.close();
+async fn drain(requests: &Door, most: Duration) {
     requests.close();
     let begin = Instant::now();
     tracing::info!(open = requests.inside(), "draining");
@@ -128,13 +134,14 @@ impl Signals {
     }
 }
 
-/// Sockets, removed in the end.
-struct Sockets<const N: usize>([PathBuf; N]);
+/// Our sockets, removed in the end.
+#[derive(Default)]
+struct Sockets(Vec<PathBuf>);
 
-impl<const N: usize> Drop for Sockets<N> {
+impl Drop for Sockets {
     fn drop(&mut self) {
-        self.0.iter().map(PathBuf::as_path).for_each(|path: &Path| {
-            let _ = std::fs::remove_file(path);
-        });
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path); // somebody may have
+        }
     }
 }

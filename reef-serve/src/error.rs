@@ -52,11 +52,6 @@ impl Error {
         }
     }
 
-    /// An [`Invalid`](Self::Invalid) with this text.
-    pub(crate) fn invalid(text: impl Into<String>) -> Self {
-        Self::Invalid(text.into())
-    }
-
     /// A [`Failed`](Self::Failed) call of the operating system.
     pub(crate) fn system(what: &str, error: impl std::fmt::Display) -> Self {
         Self::Failed(format!("{what}: {error}"))

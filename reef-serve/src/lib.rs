@@ -10,6 +10,8 @@
 //! are asynchronous; from the queue of a model on, everything is a plain thread, and who runs when is the
 //! [`Dispatcher`](reef::Dispatcher)'s to decide.
 
+#![deny(unsafe_code)]
+
 mod auth;
 mod budget;
 mod catalogue;
@@ -23,6 +25,7 @@ mod grpc;
 mod http;
 mod job;
 mod listen;
+mod local;
 mod metrics;
 mod model;
 mod name;
@@ -38,4 +41,5 @@ pub use class::Class;
 pub use config::Config;
 pub use daemon::{Places, run};
 pub use error::{Error, Result};
+pub use local::{Client, Options, Timing};
 pub use name::ModelName;

@@ -1,9 +1,5 @@
 //! Running the command, and folders for its files.
 
-#![allow(dead_code)] // no test needs all of it
-
-pub(crate) mod daemon;
-
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
