@@ -19,6 +19,9 @@ mod order;
 mod padding;
 #[path = "conformance/preemption.rs"]
 mod preemption;
+#[cfg(feature = "hip")]
+#[path = "conformance/software.rs"]
+mod software;
 #[path = "conformance/subject.rs"]
 mod subject;
 

@@ -1,11 +1,12 @@
-//! An open device of AMD: what everything of it shares, and how each thing that the generic part asks
-//! for is done.
+//! What everything of one open device shares: facts, a stream for housekeeping, and what is kept to be used
+//! again.
 
 use crate::driver::{BACKEND, Driver};
+use crate::elf::Kernels;
 use crate::facts::{self, Device};
 use crate::graph::Retired;
 use crate::memory::Places;
-use crate::module::{Code, Kernels};
+use crate::module::Code;
 use crate::split::Split;
 use crate::stream::{Stream, StreamPool};
 use parking_lot::Mutex;

@@ -207,7 +207,7 @@ impl Driver {
         }
     }
 
-    fn name(&self, code: u32) -> String {
+    pub(crate) fn name(&self, code: u32) -> String {
         // SAFETY: the runtime answers any number with a static text.
         unsafe {
             match (self.hipGetErrorName)(code) {
@@ -224,8 +224,6 @@ const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const NO_DEVICE: u32 = 100;
 /// `hipErrorInvalidDevice`
 pub(crate) const INVALID_DEVICE: u32 = 101;
-/// `hipErrorNotFound`
-pub(crate) const NO_SUCH_NAME: u32 = 500;
 /// `hipErrorNotReady`: the answer of queries, not an error.
 pub(crate) const NOT_READY: u32 = 600;
 /// Codes after which nothing works on the device: uncorrectable memory errors, faults of kernels. Most
@@ -263,7 +261,7 @@ impl fmt::Debug for Driver {
 pub(crate) fn library() -> Result<Library> {
     let tried = match std::env::var_os("REEF_HIP").filter(|path| !path.is_empty()) {
         Some(path) => vec![path],
-        None => candidates(),
+        None => in_rocm(&LIBRARIES),
     };
     // SAFETY: the runtime's initialisers are meant to be run by whoever opens it.
     let library = tried.iter().find_map(|name| unsafe { Library::new(name).ok() });
@@ -274,12 +272,12 @@ pub(crate) fn library() -> Result<Library> {
 }
 
 /// The plain names, then those in `$ROCM_PATH/lib` and `/opt/rocm/lib`.
-fn candidates() -> Vec<OsString> {
+pub(crate) fn in_rocm(names: &[&str]) -> Vec<OsString> {
     let folders = [std::env::var_os("ROCM_PATH"), Some("/opt/rocm".into())];
-    let mut all: Vec<OsString> = LIBRARIES.iter().map(Into::into).collect();
+    let mut all: Vec<OsString> = names.iter().map(Into::into).collect();
     for folder in folders.into_iter().flatten() {
         let lib = Path::new(&folder).join("lib");
-        all.extend(LIBRARIES.iter().map(|name| lib.join(name).into_os_string()));
+        all.extend(names.iter().map(|name| lib.join(name).into_os_string()));
     }
     all
 }

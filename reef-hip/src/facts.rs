@@ -6,14 +6,14 @@ use reef_core::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 /// Numbers of `hipDeviceAttribute_t`, the same from HIP 5.2 to 7.
-mod attribute {
-    pub(super) const MAX_BLOCKS_PER_UNIT: u32 = 25;
-    pub(super) const MAX_THREADS_PER_UNIT: u32 = 57;
-    pub(super) const UNITS: u32 = 63;
-    pub(super) const MAX_REGISTERS_PER_BLOCK: u32 = 71;
-    pub(super) const MAX_REGISTERS_PER_UNIT: u32 = 72;
-    pub(super) const MAX_SHARED_PER_BLOCK: u32 = 74;
-    pub(super) const MAX_SHARED_PER_UNIT: u32 = 10002;
+pub(crate) mod attribute {
+    pub(crate) const MAX_BLOCKS_PER_UNIT: u32 = 25;
+    pub(crate) const MAX_THREADS_PER_UNIT: u32 = 57;
+    pub(crate) const UNITS: u32 = 63;
+    pub(crate) const MAX_REGISTERS_PER_BLOCK: u32 = 71;
+    pub(crate) const MAX_REGISTERS_PER_UNIT: u32 = 72;
+    pub(crate) const MAX_SHARED_PER_BLOCK: u32 = 74;
+    pub(crate) const MAX_SHARED_PER_UNIT: u32 = 10002;
 }
 
 /// Blocks of several waves that a unit of gfx9 holds: as many as it has barriers.
@@ -120,9 +120,9 @@ fn name(driver: &Driver, ordinal: c_int) -> Result<String> {
 /// Where `gcnArchName` is in the properties that HIP 6 came with, and in those before, which the plain
 /// name fills in all versions. No attribute has it.
 const NAME_R0600: usize = 1160;
-const NAME_R0000: usize = 396;
+pub(crate) const NAME_R0000: usize = 396;
 /// Room for the properties: 1472 and 792 bytes in the versions that we know.
-const PROPERTIES: usize = 8192;
+pub(crate) const PROPERTIES: usize = 8192;
 /// Bytes of `gcnArchName`.
 const TARGET_NAME: usize = 256;
 

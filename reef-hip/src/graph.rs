@@ -14,6 +14,9 @@ use reef_core::{Priority, Result};
 use reef_gpu::{Build, Graphs, Memory, Modules, Streams};
 use std::ffi::c_uint;
 
+/// `hipStreamCaptureModeRelaxed`: other threads, and allocations of ours, are not disturbed.
+pub(crate) const RELAXED: c_uint = 2;
+
 /// Launches that the device takes at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exec(Handle);
@@ -54,8 +57,6 @@ impl Graphs for Context {
     type Exec = Exec;
 
     fn begin_capture(&self, stream: Stream) -> Result<()> {
-        /// `hipStreamCaptureModeRelaxed`: other threads, and allocations of ours, are not disturbed.
-        const RELAXED: c_uint = 2;
         self.bind()?;
         {
             let mut retired = self.retired.lock();
@@ -85,9 +86,6 @@ impl Graphs for Context {
         made.map(|()| Exec(exec))
     }
 
-    /// # Safety
-    ///
-    /// As [`Vendor::launch_exec`].
     unsafe fn launch_exec(&self, exec: Exec, stream: Stream) -> Result<()> {
         self.bind()?;
         // SAFETY: the caller's promise.

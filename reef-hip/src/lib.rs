@@ -5,6 +5,8 @@
 //! 5.2 to 7. What all GPU backends do alike is in `reef-gpu`; here is what AMD's runtime does for an open
 //! device, and what it doesn't.
 
+#[cfg(test)]
+mod abi;
 mod bundle;
 mod context;
 mod driver;
@@ -14,9 +16,11 @@ mod facts;
 mod fake;
 mod freelist;
 mod graph;
+mod hiprtc;
 mod image;
 mod memory;
 mod module;
+mod source;
 mod split;
 mod stream;
 mod target;

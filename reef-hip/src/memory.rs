@@ -16,6 +16,10 @@ use reef_core::{Error, Result};
 use reef_gpu::{GateWord, Memory};
 use std::ffi::{c_uint, c_void};
 
+/// `hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent`
+pub(crate) const PINNED: c_uint = 1 | 2 | 0x4000_0000;
+/// `hipMallocSignalMemory`
+pub(crate) const SIGNALS: c_uint = 2;
 /// Bytes of signal memory: the runtime takes no other number.
 const SIGNAL: usize = 8;
 
@@ -31,16 +35,12 @@ impl Kind {
     const EACH: [Self; 3] = [Self::Device, Self::Host, Self::Signal];
 
     fn alloc(self, driver: &Driver, bytes: usize) -> Result<u64> {
-        /// `hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent`
-        const HOST: c_uint = 1 | 2 | 0x4000_0000;
-        /// `hipMallocSignalMemory`
-        const SIGNALS: c_uint = 2;
         let mut memory = std::ptr::null_mut();
         // SAFETY: the pointer is valid for the call.
         unsafe {
             match self {
                 Self::Device => driver.hipMalloc(&mut memory, place(bytes)),
-                Self::Host => driver.hipHostMalloc(&mut memory, place(bytes), HOST),
+                Self::Host => driver.hipHostMalloc(&mut memory, place(bytes), PINNED),
                 Self::Signal => driver.hipExtMallocWithFlags(&mut memory, SIGNAL, SIGNALS),
             }
         }?;
@@ -103,7 +103,7 @@ fn asked(error: Error, bytes: usize) -> Error {
 }
 
 impl Memory for Context {
-    /// Zeroed device memory. Blocks until other work ends only if there is no memory left otherwise.
+    /// Waits for other work only if there is no memory left otherwise.
     fn alloc(&self, bytes: usize) -> Result<u64> {
         self.bind()?;
         let memory = self.memory.take(self.driver, Kind::Device, bytes)?;
@@ -149,8 +149,8 @@ impl Memory for Context {
         Ok((address as *mut u32, address))
     }
 
-    fn free_gate(&self, word: GateWord) {
-        self.memory.give_back(Kind::Signal, word.1);
+    fn free_gate(&self, (_, address): GateWord) {
+        self.memory.give_back(Kind::Signal, address);
     }
 
     fn write(&self, to: u64, data: &[u8]) -> Result<()> {
@@ -177,6 +177,7 @@ impl Memory for Context {
 }
 
 impl Context {
+    /// Clears what was allocated just now.
     fn zero(&self, memory: u64, bytes: usize) -> Result<()> {
         let stream = self.housekeeping.0;
         // SAFETY: the fill stays inside what was allocated.

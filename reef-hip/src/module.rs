@@ -2,14 +2,21 @@
 
 use crate::bundle::unbundle;
 use crate::context::Context;
-use crate::driver::{BACKEND, Handle, NO_SUCH_NAME};
+use crate::driver::{BACKEND, Handle};
 use crate::elf::CodeObject;
-pub(crate) use crate::elf::Kernels;
 use crate::image;
+use crate::source::compile_user;
 use crate::stream::Stream;
 use reef_core::{Dim3, Error, Result};
 use reef_gpu::{Build, FunctionFacts, Modules};
 use std::ffi::{CString, c_uint, c_void};
+
+/// `HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`
+pub(crate) const STATIC_SHARED: c_uint = 1;
+/// `HIP_FUNC_ATTRIBUTE_NUM_REGS`
+pub(crate) const REGISTERS: c_uint = 4;
+/// `hipErrorNotFound`
+pub(crate) const NO_SUCH_NAME: u32 = 500;
 
 /// Loaded code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,7 +30,7 @@ unsafe impl Sync for Code {}
 /// A function of loaded code.
 #[derive(Debug, Clone, Copy)]
 pub struct Function {
-    pub(crate) raw: Handle,
+    raw: Handle,
     code: Code,
     /// Its place in what the code says of its kernels.
     kernel: Option<usize>,
@@ -42,8 +49,8 @@ impl Modules for Context {
         image::find(name, build, &self.device.target)
     }
 
-    fn compile(&self, _source: &str, _build: Build) -> Result<Vec<u8>> {
-        Err(Error::NotFound("no hipRTC".into()))
+    fn compile(&self, source: &str, build: Build) -> Result<Vec<u8>> {
+        compile_user(source, &self.device.target, self.device.runtime, build)
     }
 
     /// What a user brought, as one code object for this device.
@@ -57,7 +64,7 @@ impl Modules for Context {
         let kernels = CodeObject::parse(image)?.kernels();
         self.bind()?;
         let mut module = std::ptr::null_mut();
-        // SAFETY: the image is whole, as its own headers tell.
+        // SAFETY: the image is whole, as far as its own headers tell.
         unsafe { self.driver.hipModuleLoadData(&mut module, image.as_ptr().cast()) }?;
         self.loaded.lock().insert(Code(module), kernels);
         Ok(Code(module))
@@ -67,7 +74,7 @@ impl Modules for Context {
     fn unload_code(&self, code: Code) {
         self.loaded.lock().remove(&code);
         if self.bind().is_ok() {
-            // SAFETY: loaded once, and nobody uses it any more.
+            // SAFETY: loaded once, and no work uses it any more.
             let _ = unsafe { self.driver.hipModuleUnload(code.0) };
         }
     }
@@ -88,18 +95,17 @@ impl Modules for Context {
     }
 
     fn function_facts(&self, function: Function) -> Result<FunctionFacts> {
-        /// `HIP_FUNC_ATTRIBUTE_NUM_REGS`
-        const REGISTERS: c_uint = 4;
         Ok(FunctionFacts {
             registers: self.attribute(function, REGISTERS)?,
-            shared: self.static_shared(function)?,
+            shared: self.attribute(function, STATIC_SHARED)?,
             parameters: self.parameters(function),
         })
     }
 
     /// Nothing has to be asked for in advance here; but there is a most.
     fn reserve_shared(&self, function: Function, bytes: u32) -> Result<()> {
-        let (own, most) = (self.static_shared(function)?, self.device.shared_per_block);
+        let own = self.attribute(function, STATIC_SHARED)?;
+        let most = self.device.shared_per_block;
         if own.checked_add(bytes).is_none_or(|sum| sum > most) {
             let text = format!("{BACKEND}: {own} + {bytes} bytes of shared memory, most is {most}");
             return Err(Error::Invalid(text));
@@ -107,37 +113,31 @@ impl Modules for Context {
         Ok(())
     }
 
-    /// # Safety
-    ///
-    /// As [`reef_gpu::Vendor::launch`].
     unsafe fn launch(
         &self,
         stream: Stream,
         function: Function,
-        grid: Dim3,
-        block: Dim3,
+        [grid_x, grid_y, grid_z]: Dim3,
+        [block_x, block_y, block_z]: Dim3,
         shared: u32,
         params: &mut [*mut c_void],
     ) -> Result<()> {
         self.bind()?;
-        let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
-        // Never null, even if empty: HIP 5 crashes if this is null and nothing comes as `extra`.
-        let params = params.as_mut_ptr();
-        let extra = std::ptr::null_mut();
-        // SAFETY: the caller's promise; the runtime copies the parameters before it returns.
+        // SAFETY: the caller's promise; the runtime copies the parameters before it returns. They are
+        // never null, even if there are none: HIP 5 crashes if this and what follows are.
         unsafe {
             self.driver.hipModuleLaunchKernel(
                 function.raw,
-                gx,
-                gy,
-                gz,
-                bx,
-                by,
-                bz,
+                grid_x,
+                grid_y,
+                grid_z,
+                block_x,
+                block_y,
+                block_z,
                 shared,
                 stream.0,
-                params,
-                extra,
+                params.as_mut_ptr(),
+                std::ptr::null_mut(),
             )
         }
     }
@@ -149,17 +149,11 @@ impl Context {
         Some(loaded.get(&function.code)?.get(function.kernel?)?.parameters())
     }
 
-    fn static_shared(&self, function: Function) -> Result<u32> {
-        /// `HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`
-        const SHARED: c_uint = 1;
-        self.attribute(function, SHARED)
-    }
-
-    fn attribute(&self, function: Function, attribute: c_uint) -> Result<u32> {
+    fn attribute(&self, function: Function, which: c_uint) -> Result<u32> {
         self.bind()?;
         let mut value = 0;
         // SAFETY: the function is loaded, and the pointer is valid for the call.
-        unsafe { self.driver.hipFuncGetAttribute(&mut value, attribute, function.raw) }?;
+        unsafe { self.driver.hipFuncGetAttribute(&mut value, which, function.raw) }?;
         Ok(value as u32)
     }
 }

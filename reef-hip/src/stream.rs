@@ -20,6 +20,15 @@ use crate::driver::{Handle, NOT_READY};
 use reef_core::{Priority, Result};
 use reef_gpu::Streams;
 use std::ffi::{c_int, c_uint, c_void};
+use std::time::Duration;
+
+/// `hipStreamNonBlocking`: no hidden order with the null stream.
+pub(crate) const NON_BLOCKING: c_uint = 1;
+/// `hipStreamWaitValueEq`
+pub(crate) const EQUAL: c_uint = 1;
+/// Whoever waits looks this often before sleeping between looks.
+const SPINS: u32 = 1000;
+const NAP: Duration = Duration::from_micros(50);
 
 /// A stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,27 +104,28 @@ impl Streams for Context {
         }
     }
 
+    /// By asking again and again: `hipStreamSynchronize` keeps locks of the runtime meanwhile, which other
+    /// threads may need to let this stream's kernels go on.
     fn wait(&self, stream: Stream) -> Result<()> {
-        self.bind()?;
-        // SAFETY: the stream is open.
-        unsafe { self.driver.hipStreamSynchronize(stream.0) }
+        for looks in 0.. {
+            if self.is_idle(stream)? {
+                break;
+            }
+            match looks {
+                ..SPINS => std::hint::spin_loop(),
+                _ => std::thread::sleep(NAP),
+            }
+        }
+        Ok(())
     }
 
-    /// # Safety
-    ///
-    /// As [`reef_gpu::Vendor::write_word`].
     unsafe fn write_word(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
         self.bind()?;
         // SAFETY: the caller's promise.
         unsafe { self.driver.hipStreamWriteValue32(stream.0, address as *mut c_void, value, 0) }
     }
 
-    /// # Safety
-    ///
-    /// As [`reef_gpu::Vendor::wait_word`].
     unsafe fn wait_word(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
-        /// `hipStreamWaitValueEq`
-        const EQUAL: c_uint = 1;
         self.bind()?;
         let address = address as *mut c_void;
         // SAFETY: the caller's promise.
@@ -126,8 +136,6 @@ impl Streams for Context {
 impl Context {
     /// The device must be current.
     pub(crate) fn create_stream(&self, priority: c_int) -> Result<Stream> {
-        /// `hipStreamNonBlocking`: no hidden order with the null stream.
-        const NON_BLOCKING: c_uint = 1;
         let mut stream = std::ptr::null_mut();
         // SAFETY: the pointer is valid for the call.
         unsafe { self.driver.hipStreamCreateWithPriority(&mut stream, NON_BLOCKING, priority) }?;

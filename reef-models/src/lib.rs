@@ -26,20 +26,31 @@
 #![forbid(unsafe_code)]
 
 pub mod arena;
+mod check;
 mod densenet;
 mod error;
 mod fold;
+mod folder;
 mod hazard;
 mod inception;
 mod json;
 mod layers;
 mod measure;
 mod model;
+mod model_json;
+#[cfg(feature = "onnx")]
+mod net;
 mod network;
+#[cfg(feature = "onnx")]
+pub mod onnx;
+mod op_json;
+mod open;
 pub mod param;
+mod plain;
 pub mod profile;
 pub mod reference;
 mod resnet;
+pub mod safetensors;
 mod schedule;
 mod schedule_json;
 mod tensor;
@@ -48,10 +59,12 @@ mod weights;
 
 pub use error::{Error, Result};
 pub use fold::Folded;
+pub use folder::Folder;
 pub use hazard::hazards;
 pub use measure::{measure, measure_with, measured};
 pub use model::{Layer, Model, NAMES, build};
 pub use network::{LaunchName, Network, Weights};
+pub use open::{Opened, Tensors, open};
 pub use schedule::{ElementType, KernelCall, ScheduleGraph, Step, Storage, Work};
 pub use tensor::{Constants, Kind, Norm, Source, TensorSpec};
 pub use validate::Problem;

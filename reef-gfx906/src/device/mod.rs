@@ -54,8 +54,10 @@ pub(crate) struct Device {
     pub(crate) memory: Memory,
     pub(crate) events: Events,
     state: Mutex<State>,
-    /// A workgroup has come back, or there is one more to run.
-    changed: Condvar,
+    /// There is more to run than one thread runs.
+    work: Condvar,
+    /// A workgroup has had its turn.
+    returned: Condvar,
     workers: Once,
 }
 
@@ -83,7 +85,8 @@ impl Device {
             memory: Memory::default(),
             events: Events::default(),
             state: Mutex::new(State::new(settings)),
-            changed: Condvar::new(),
+            work: Condvar::new(),
+            returned: Condvar::new(),
             workers: Once::new(),
         };
         let (start, bytes) = device.events.mailboxes();
@@ -128,12 +131,11 @@ impl Device {
     /// touch the queue's memory any more.
     pub(crate) fn destroy_queue(&self, id: u32) -> bool {
         let mut state = self.state.lock();
-        if !state.queues.contains_key(&id) {
-            return false;
-        }
+        let Some(queue) = state.queues.get_mut(&id) else { return false };
+        queue.active = false; // takes up nothing more, and completes nothing
         state.end_launches(id, Outcome::Killed);
         while state.is_running(id) {
-            self.changed.wait(&mut state);
+            self.returned.wait(&mut state);
         }
         state.queues.remove(&id).is_some()
     }

@@ -50,7 +50,9 @@ impl Worker {
         let mut state = device.state.lock();
         let news = state.advance(&device.memory, &device.events);
         let sleepy = state.sleepy > state.residents.len();
-        let Some((group, turn)) = state.pick() else {
+        // One thread is enough to look at words that don't change.
+        let needed = self.first || !sleepy;
+        let Some((group, turn)) = needed.then(|| state.pick()).flatten() else {
             drop(state);
             return self.rest(news);
         };
@@ -60,7 +62,7 @@ impl Worker {
             state.sleepy = 0;
         }
         if state.residents.len() > 0 {
-            device.changed.notify_one();
+            device.work.notify_one();
         }
         drop(state);
         if sleepy {
@@ -68,7 +70,7 @@ impl Worker {
         }
         let (group, ran) = run(group, turn, &device.memory.view(clock));
         device.state.lock().put_back(group, ran);
-        device.changed.notify_all();
+        device.returned.notify_all();
     }
 
     fn rest(&mut self, news: bool) {
@@ -78,7 +80,7 @@ impl Worker {
         let idle = self.busy.elapsed();
         if !self.first {
             let mut state: MutexGuard<'_, _> = self.device.state.lock();
-            self.device.changed.wait_for(&mut state, Duration::from_millis(100));
+            self.device.work.wait_for(&mut state, Duration::from_millis(100));
         } else if idle < AWAKE {
             thread::yield_now();
         } else {

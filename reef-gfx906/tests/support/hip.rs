@@ -3,7 +3,7 @@
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
-use std::ptr::{null, null_mut};
+use std::ptr::{null, null_mut, without_provenance_mut};
 use std::sync::atomic::AtomicPtr;
 
 /// `hipErrorNotReady`.
@@ -139,10 +139,6 @@ impl Hip {
         let mut device = null_mut();
         good!(self, hipHostGetDevicePointer(&mut device => *mut *mut c_void, at => *mut c_void, 0 => c_uint));
         device
-    }
-
-    pub(crate) fn host_unregister(&self, at: *mut c_void) {
-        good!(self, hipHostUnregister(at => *mut c_void));
     }
 
     /// Copies and waits; HIP finds out which way.
@@ -302,11 +298,11 @@ impl Hip {
     ) {
         let mut bytes = arguments.len();
         let mut extra: [*mut c_void; 5] = [
-            1 as *mut c_void,
+            without_provenance_mut(1),
             arguments.as_mut_ptr().cast(),
-            2 as *mut c_void,
+            without_provenance_mut(2),
             (&raw mut bytes).cast(),
-            3 as *mut c_void,
+            without_provenance_mut(3),
         ];
         good!(self, hipModuleLaunchKernel(function.0 => Handle, grid => c_uint, 1 => c_uint, 1 => c_uint,
             block => c_uint, 1 => c_uint, 1 => c_uint, 0 => c_uint, stream.0 => Handle,
