@@ -6,7 +6,8 @@ set -uo pipefail
 
 have() { ldconfig -p | grep -q "$1"; }
 
-if have libamdhip64.so && command -v clang++-19 ld.lld-19 >/dev/null; then
+if have libamdhip64.so && command -v clang++-19 >/dev/null && command -v ld.lld-19 >/dev/null &&
+    command -v llvm-objdump-19 >/dev/null; then
     exit 0
 fi
 if ! command -v apt-get >/dev/null || [ "$(id -u)" -ne 0 ]; then
