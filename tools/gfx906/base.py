@@ -175,6 +175,10 @@ for kind, make in MAKE.items():
                 if RNG.random() < 0.25:
                     mine, other = ARRAYS[f"{kind}{k}"], ARRAYS[f"{kind}{k - 1}"]
                     mine[lane] = mine[lane] & ~mask | other[lane] & mask
+# Zero times infinity, and the like, where a case takes two arrays that follow each other.
+for kind, (infinity, nan, minus) in {"f": (0x7F800000, 0x7FC00000, 1 << 31), "h": (0x7C00, 0x7E00, 0x8000), "d": (0x7FF << 52, 0x7FF8 << 48, 1 << 63)}.items():
+    for k in range(8):
+        ARRAYS[f"{kind}{k}"][:4] = [0, infinity, minus, nan] if k & 1 else [infinity, minus, nan, nan]
 WIDE = "dl"
 ARRAYS["o0"] = [RNG.randrange(0, 24) * 16 for _ in range(64)]
 ARRAYS["o1"] = RNG.sample(range(0, 64 * 12, 12), 64)

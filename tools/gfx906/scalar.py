@@ -108,11 +108,11 @@ def put_value(case, register, value, width):
 
 def immediate(name):
     text = text_of(name)
-    for k in range(16):
+    for k in range(30):
         case = Case(name, "")
         value = RNG.choice([0, 1, 0x7FFF, 0x8000, 0xFFFF, RNG.getrandbits(16)])
         case.scalars[SCC] = k & 1
-        case.scalars[20] = RNG.choice([value, value, max(value - 1, 0), value + 1, V(value, 16, "I").value & 0xFFFFFFFF, i32(), 0x7FFFFFFF, 0x80000001])
+        case.scalars[20] = RNG.choice([value, value, max(value - 1, 0), value >> 1, value + 1, V(value, 16, "I").value & 0xFFFFFFFF, i32(), 0x7FFFFFFF, 0x80000001])
         case.asm = f"{name} s20, {value:#x}"
         before = {"S0": V(case.scalars[20], 32, "B")} if "cmpk" in name else {}
         case.evaluate = lambda case=case, value=value, before=before: run(case, text, [], 32, 20, before, value)

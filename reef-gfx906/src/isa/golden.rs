@@ -4,7 +4,7 @@
 //! A line is `name|assembly|bytes|vector registers|scalar registers|exec|results`. Inputs name arrays of the
 //! file's head (`v2=f3`); `@` before one adds the address of the memory under test. A result is the active
 //! lanes of a register with how to compare (`v6:f=…`), a scalar register, the condition bit, the program
-//! counter, or a word of memory (`m`), of shared memory (`l`) or of a lane's private memory (`p`). What no
+//! counter, one lane of a register (`w0.3`), or a word of memory (`m`), of shared memory (`l`) or of a lane's private memory (`p`). What no
 //! result names must not have changed.
 
 use std::collections::HashMap;
@@ -247,6 +247,13 @@ impl Scene {
             kinds[register] = kind;
             for (k, lane) in case.active().enumerate() {
                 expected[register][lane] = hex(&data[8 * k..8 * k + 8]) as u32;
+            }
+        }
+        for (name, value) in &case.results {
+            let place = name.strip_prefix('w').and_then(|place| place.split_once('.'));
+            if let Some((register, lane)) = place {
+                let number = |text: &str| text.parse::<usize>().expect("a number");
+                expected[number(register)][number(lane)] = hex(value) as u32;
             }
         }
         for register in 0..VGPRS {

@@ -24,6 +24,9 @@ const ALIKE: &[&[&str]] = &[
     &["ds_read_b32", "ds_cmpst_rtn_f32"],
     &["ds_read_b64", "ds_cmpst_rtn_b64"],
     &["ds_read_b64", "ds_cmpst_rtn_f64"],
+    // With the operands of a `v_nop`.
+    &["v_nop", "v_readfirstlane_b32"],
+    &["v_nop", "v_swap_b32"],
     // Without a result.
     &["atomic_swap", "store_dword"],
     &["atomic_swap_x2", "store_dwordx2"],
