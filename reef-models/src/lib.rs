@@ -2,14 +2,16 @@
 //!
 //! A [`ScheduleGraph`] is storages and the steps that fill them, in launch order. REEF's published
 //! files become one ([`ScheduleGraph::load`]), and so does a network that is built by name
-//! ([`build`]). Only the latter can run: its steps are operations, for which each device brings
-//! kernels of its own.
+//! ([`build`]) or comes from an ONNX file ([`onnx`]). Only the latter two can run: their steps are
+//! operations, for which each device brings kernels of its own.
 //!
 //! ```text
-//! build(name) ──► Model ──► Weights::pack(device, source) ──► Network::new ──► commands
-//!                               ▲
-//!                 Seeded, or Params from a file
+//! build(name), onnx::load, Folder::load ──► Model ──► Weights::pack(device, source) ──► Network::new ──► commands
+//!                                                         ▲
+//!                              Seeded, or Params from .param, .safetensors, .onnx
 //! ```
+//!
+//! [`open`] takes any of these by one string.
 //!
 //! No step is ever run again, so storages share memory: see [`arena`].
 //!

@@ -11,6 +11,8 @@
 use super::load::Load;
 use crate::Usage;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -36,13 +38,6 @@ pub(super) struct Task {
     /// As the file calls it.
     pub(super) model: String,
     pub(super) load: Load,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum File {
-    Disb { time: f64, tasks: Vec<TaskEntry> },
-    Artefact { time: f64, rt: Vec<Simple>, be: Vec<Simple> },
 }
 
 #[derive(Deserialize)]
@@ -96,22 +91,25 @@ pub(super) fn load(path: &Path) -> Result<Workload, Usage> {
 }
 
 fn parse(text: &str, name: &str) -> Result<Workload, String> {
-    let json: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let file = File::deserialize(json).map_err(|_| {
-        "no workload: neither \"time\" and \"tasks\" nor \"time\", \"rt\" and \"be\", or a task of \
-         another form"
-            .to_owned()
-    })?;
-    let (time, mut tasks) = match file {
-        File::Disb { time, tasks } => (time, named(tasks)?),
-        File::Artefact { time, rt, be } => (time, simple(rt, be)),
+    let json: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let mut tasks = match ["tasks", "rt", "be"].map(|list| json.get(list)) {
+        [Some(tasks), None, None] => named(entries(tasks, "tasks")?)?,
+        [None, Some(rt), Some(be)] => simple(entries(rt, "rt")?, entries(be, "be")?),
+        _ => return Err("no workload: neither \"tasks\" nor \"rt\" and \"be\"".into()),
     };
+    let time = json["time"].as_f64().ok_or("\"time\" is no number")?;
     tasks.sort_by(|a, b| a.id.cmp(&b.id));
     if !(time > 0.0 && time <= 86_400.0) {
         return Err(format!("time {time} is out of range"));
     }
     check(&tasks)?;
     Ok(Workload { name: name.into(), time: Duration::from_secs_f64(time), tasks })
+}
+
+fn entries<T: DeserializeOwned>(list: &Value, name: &str) -> Result<Vec<T>, String> {
+    let entries = list.as_array().ok_or_else(|| format!("{name:?} is no list"))?.iter().enumerate();
+    let read = |(i, entry)| T::deserialize(entry).map_err(|error| format!("{name}[{i}]: {error}"));
+    entries.map(read).collect()
 }
 
 /// Those of the first two forms.
@@ -272,7 +270,9 @@ mod tests {
         assert_eq!(say(&[]), "no tasks");
         assert_eq!(say(&[task("a_rt", steady), task("a_rt", steady)]), "two tasks \"a_rt\"");
         assert!(say(&[task("a", steady)]).starts_with("task \"a\" is neither"));
-        assert!(say(&[task("a_rt", r#"{"type": "often"}"#)]).starts_with("no workload"));
+        let often = say(&[task("a_rt", r#"{"type": "often"}"#)]);
+        assert!(often.starts_with("tasks[0]: unknown variant `often`"), "{often}");
+        assert!(parse("[]", "x").unwrap_err().starts_with("no workload"));
         let fast = r#"{"type": "poisson", "frequency": 1e9}"#;
         assert_eq!(
             say(&[task("a_rt", fast)]),

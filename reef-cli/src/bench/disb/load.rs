@@ -36,7 +36,7 @@ pub(super) enum Load {
 pub(super) struct Pace {
     kind: Kind,
     end: Duration,
-    /// Moments that were missed.
+    /// Moments before the end that were missed.
     pub(super) skipped: u64,
 }
 
@@ -74,21 +74,23 @@ impl Pace {
 
     /// When to launch next if it is `now`: a moment that may have passed; `None` if never again.
     pub(super) fn next(&mut self, now: Duration) -> Option<Duration> {
+        let (end, skipped) = (self.end, &mut self.skipped);
+        let mut skip = |missed: Duration| *skipped += u64::from(missed < end);
         let moment = match &mut self.kind {
             Kind::Continuous => now,
             Kind::Periodic { next, interval } => {
                 while *next + *interval < now {
+                    skip(*next);
                     *next += *interval;
-                    self.skipped += 1;
                 }
                 std::mem::replace(next, *next + *interval)
             }
             Kind::Poisson { next, frequency, rng } => {
                 let mut after = *next + random_interval(*frequency, rng);
                 while after < now {
+                    skip(*next);
                     *next = after;
                     after += random_interval(*frequency, rng);
-                    self.skipped += 1;
                 }
                 std::mem::replace(next, after)
             }
@@ -96,9 +98,9 @@ impl Pace {
                 let mut moment = *times.get(*next)?;
                 *next += 1;
                 while let Some(&after) = times.get(*next).filter(|&&after| after < now) {
+                    skip(moment);
                     moment = after;
                     *next += 1;
-                    self.skipped += 1;
                 }
                 moment
             }
@@ -211,6 +213,14 @@ mod tests {
         let mut late = pace(&periodic(50.0), 0, 160);
         assert_eq!(starts(&mut late, &[30, 70, 5]), [0, 30, 100, 105, 120, 140]);
         assert_eq!(late.skipped, 2);
+    }
+
+    /// 20 to 80 are missed while the first request runs; what would have come after the end is not.
+    #[test]
+    fn what_comes_after_the_end_is_not_missed() {
+        let mut late = pace(&periodic(50.0), 0, 100);
+        assert_eq!(starts(&mut late, &[500]), [0]);
+        assert_eq!(late.skipped, 4);
     }
 
     #[test]
