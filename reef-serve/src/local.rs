@@ -24,8 +24,6 @@ mod map;
 mod room;
 mod serve;
 mod sync;
-#[cfg(test)]
-mod tests;
 
 pub use client::{Client, Options, Timing};
 pub(crate) use serve::Local;
