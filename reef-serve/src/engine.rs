@@ -36,9 +36,6 @@ pub(crate) trait Engine: Debug + Send + Sync {
 
     /// What the dispatcher has done so far.
     fn stats(&self) -> reef::Stats;
-
-    /// Blocks that ran since tracing began; `on` begins or ends it. `None` if the device can't.
-    fn trace(&self, on: bool) -> Option<Vec<reef::Span>>;
 }
 
 /// Bytes of a model on a device.

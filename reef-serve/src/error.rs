@@ -52,6 +52,21 @@ impl Error {
         }
     }
 
+    /// What it carries: with the kind, that is all of it.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::NotFound(text)
+            | Self::Invalid(text)
+            | Self::Exists(text)
+            | Self::Exhausted(text)
+            | Self::Deadline(text)
+            | Self::Unavailable(text)
+            | Self::Unimplemented(text)
+            | Self::Denied(text)
+            | Self::Failed(text) => text,
+        }
+    }
+
     /// A [`Failed`](Self::Failed) call of the operating system.
     pub(crate) fn system(what: &str, error: impl std::fmt::Display) -> Self {
         Self::Failed(format!("{what}: {error}"))

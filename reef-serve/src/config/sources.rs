@@ -129,6 +129,18 @@ mod tests {
         assert!(missing.to_string().starts_with("/nowhere.toml: No such file"), "{missing}");
     }
 
+    /// The README's table is the defaults, key by key.
+    #[test]
+    fn the_readme_has_the_defaults() {
+        let readme = include_str!("../../README.md");
+        let begin = readme.find("```toml\n").expect("a block of TOML") + 8;
+        let text = &readme[begin..][..readme[begin..].find("```").expect("its end")];
+        assert_eq!(toml::from_str::<Config>(text).unwrap(), Config::default());
+        let optional = text.replace("# folder", "folder").replace("# grpc", "grpc");
+        let optional = optional.replace("# http", "http").replace("# token_file", "token_file");
+        toml::from_str::<Config>(&optional.replace("# repository", "repository")).unwrap();
+    }
+
     proptest! {
         /// Any text is a configuration or one error.
         #[test]

@@ -75,10 +75,6 @@ impl<D: Operators> Engine for OnDevice<D> {
     fn stats(&self) -> Stats {
         self.dispatcher.stats()
     }
-
-    fn trace(&self, on: bool) -> Option<Vec<reef::Span>> {
-        self.device.set_trace(on).then(|| self.device.take_trace())
-    }
 }
 
 #[derive(Debug)]

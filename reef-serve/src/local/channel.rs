@@ -10,7 +10,7 @@
 //! | 2. wakes the reader if it is asleep | 4. looks at the cursor again, then sleeps while it is unchanged |
 //!
 //! By the fences, step 2 sees step 3 or step 4 sees step 1. A side that lies about any of this makes only
-//! itself wait: the other looks again every now and then ([`LOOK`](super::LOOK)).
+//! itself wait: the other looks again every now and then.
 
 use super::sync::{Ordering, Word, fence};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::LOOK;
 use super::handover::{is_over, receive, send};
 use super::hello::{Hello, WELCOME, Welcome, error};
-use super::room::Room;
+use super::room::{FIRST, Room};
 use crate::listen::folder;
 use crate::name::ModelName;
 use crate::{Class, Error, Result};
@@ -91,8 +91,8 @@ impl Client {
                 options: options.clone(),
                 stream,
                 room: Room::open(fd, layout)?,
-                submitted: 0,
-                received: 0,
+                submitted: FIRST,
+                received: FIRST,
             }),
         }
     }
@@ -252,3 +252,6 @@ fn length(what: &str, given: usize, want: usize) -> Result<()> {
     }
     Err(Error::Invalid(format!("{what}: {given} values given, {want} wanted")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,7 +78,7 @@ impl Welcome {
                 bytes[32..40].copy_from_slice(&(layout.output as u64).to_le_bytes());
             }
             Self::Refused(error) => {
-                let text = error.to_string();
+                let text = error.text();
                 let length = text.floor_char_boundary(WELCOME - 16);
                 bytes[8..10].copy_from_slice(&(code(error) as u16).to_le_bytes());
                 bytes[10..12].copy_from_slice(&(length as u16).to_le_bytes());

@@ -7,7 +7,7 @@
 //! then    (input, output) × slots, each at a multiple of 64
 //! ```
 //!
-//! Request number n, from 0 and wrapping, uses slot n modulo the number of slots, a power of two.
+//! Request number n, from [`FIRST`] and wrapping, uses slot n modulo the number of slots, a power of two.
 
 use super::channel::Channel;
 use super::map::Map;
@@ -17,6 +17,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Longest text of an error in bytes.
 pub(super) const TEXT: usize = 160;
+
+/// Number of the first request: so near the end that wrapping is nothing rare.
+pub(super) const FIRST: u32 = u32::MAX - 7;
 
 /// One request and its answer.
 #[derive(Debug)]
@@ -98,7 +101,10 @@ impl Room {
     pub(super) fn create(layout: Layout) -> Result<(Self, OwnedFd)> {
         layout.check()?;
         let (map, fd) = Map::create(layout.bytes())?;
-        Ok((Self { map, layout }, fd))
+        let room = Self { map, layout };
+        room.requests().publish(FIRST);
+        room.answers().publish(FIRST);
+        Ok((room, fd))
     }
 
     /// Maps the one that a daemon gave.
@@ -196,7 +202,7 @@ impl Tensor<'_> {
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
         let (chunks, rest) = bytes.as_chunks::<8>();
         let mut words = self.0[offset / 8..].iter();
-        for (word, chunk) in (&mut words).zip(chunks) {
+        for (chunk, word) in chunks.iter().zip(&mut words) {
             word.store(u64::from_ne_bytes(*chunk), Relaxed);
         }
         if let Some(last) = words.next().filter(|_| !rest.is_empty()) {

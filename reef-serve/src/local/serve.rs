@@ -3,7 +3,7 @@
 use super::LOOK;
 use super::handover::{is_over, receive, send};
 use super::hello::{HELLO, Hello, Welcome, code};
-use super::room::{Layout, Room};
+use super::room::{FIRST, Layout, Room};
 use crate::budget::{Reservation, within};
 use crate::engine::Lane;
 use crate::job::{Phases, chunks};
@@ -140,7 +140,7 @@ impl<'a> Session<'a> {
             class,
             spin,
             most,
-            answered: 0,
+            answered: FIRST,
             lane,
             model,
             room,
@@ -198,7 +198,7 @@ impl<'a> Session<'a> {
         };
         let slot = self.room.slot(n);
         if let Err(error) = &how {
-            slot.set_text(&error.to_string());
+            slot.set_text(error.text());
         }
         slot.code.store(how.as_ref().map_or_else(code, |()| 0), Ordering::Relaxed);
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

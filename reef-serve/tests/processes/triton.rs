@@ -1,16 +1,9 @@
 //! The stock tritonclient works against the daemon, unchanged.
 
-mod common;
-
-use common::daemon::Daemon;
+use crate::daemon::Daemon;
 use reef::models::{Seeded, build, reference};
 use std::path::Path;
 use std::process::Command;
-
-#[test]
-fn process() {
-    common::play();
-}
 
 /// The Python that has tritonclient, or why there is none.
 fn python() -> Result<String, String> {
@@ -34,7 +27,7 @@ fn the_stock_client_works_unchanged() {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         std::fs::write(daemon.folder().join(name), bytes).unwrap();
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/triton.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/triton.py");
     let mut client = Command::new(python);
     client.arg(script).arg(daemon.folder()).args([&daemon.grpc, &daemon.http]);
     let output = client.env("GRPC_VERBOSITY", "NONE").output().unwrap();

@@ -1,8 +1,9 @@
 //! Real processes: each is this test's own executable, told by its environment what to be.
 
-#![allow(dead_code)] // no test needs all of it
-
-pub(crate) mod daemon;
+mod daemon;
+mod failure;
+mod local;
+mod triton;
 
 use reef_serve::{Class, Client, Options};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ const FLAGS: &str = "REEF_TEST_FLAGS";
 /// Folder of the sockets.
 const FOLDER: &str = "REEF_TEST_FOLDER";
 
-/// A process of its own that plays `role`; every test file has a test `process` that is [`play`].
+/// A process of its own that plays `role`; [`process`] does.
 fn spawn(role: &str, folder: &Path, flags: &[String]) -> Child {
     Command::new(std::env::current_exe().expect("a test has an executable"))
         .args(["--exact", "process", "--nocapture", "--test-threads=1"])
@@ -29,7 +30,8 @@ fn spawn(role: &str, folder: &Path, flags: &[String]) -> Child {
 }
 
 /// Plays the role that the environment gives; without one it is a test that passes.
-pub(crate) fn play() {
+#[test]
+fn process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let folder = PathBuf::from(std::env::var_os(FOLDER).expect("set with the role"));
     match role.as_str() {
@@ -49,20 +51,20 @@ fn client(class: Class, folder: &Path) {
     }
 }
 
-pub(crate) fn options(folder: &Path, class: Option<Class>) -> Options {
+fn options(folder: &Path, class: Option<Class>) -> Options {
     Options { folder: Some(folder.into()), class, ..Options::default() }
 }
 
 /// A client that is a process, killed when this is dropped.
-pub(crate) struct ClientProcess(pub(crate) Child);
+struct ClientProcess(Child);
 
 impl ClientProcess {
-    pub(crate) fn start(folder: &Path, class: Class) -> Self {
+    fn start(folder: &Path, class: Class) -> Self {
         Self(spawn(class.name(), folder, &[]))
     }
 
     /// Kills it and counts the inferences that it said it had.
-    pub(crate) fn kill(mut self) -> usize {
+    fn kill(mut self) -> usize {
         self.0.kill().unwrap();
         let mut said = String::new();
         use std::io::Read;
@@ -80,7 +82,7 @@ impl Drop for ClientProcess {
 
 /// Waits until something holds; panics if it doesn't within `time`.
 #[track_caller]
-pub(crate) fn within(time: Duration, what: &str, mut holds: impl FnMut() -> bool) -> Duration {
+fn within(time: Duration, what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !holds() {
         assert!(begin.elapsed() < time, "{what}: not within {time:?}");
@@ -91,17 +93,17 @@ pub(crate) fn within(time: Duration, what: &str, mut holds: impl FnMut() -> bool
 
 /// A folder for one test, removed in the end.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+struct Folder(PathBuf);
 
 impl Folder {
-    pub(crate) fn new(test: &str) -> Self {
+    fn new(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("reef-serve-{test}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    fn path(&self) -> &Path {
         &self.0
     }
 }

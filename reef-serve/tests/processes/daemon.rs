@@ -1,6 +1,6 @@
 //! A daemon as a process of its own, with two small models.
 
-use super::{FLAGS, Folder, spawn};
+use crate::{FLAGS, Folder, spawn};
 use reef_serve::config::from_sources;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -118,7 +118,6 @@ impl Daemon {
         let mut stream = TcpStream::connect(&self.http).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let _ = stream.write_all(bytes); // it may have refused already
-        let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer); // or cut it off
         String::from_utf8_lossy(&answer).into_owned()

@@ -1,19 +1,12 @@
 //! The fast path: right answers, both classes, errors that leave the connection whole.
 
-mod common;
-
-use common::daemon::Daemon;
-use common::{ClientProcess, options, within};
+use crate::daemon::Daemon;
+use crate::{ClientProcess, options, within};
 use reef::models::{Seeded, build, reference};
 use reef_serve::{Class, Client, Error, Options};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-
-#[test]
-fn process() {
-    common::play();
-}
 
 #[test]
 fn both_classes_compute_what_the_reference_does() {

@@ -1,20 +1,13 @@
 //! What happens when processes end, in order or not, and when there is too much.
 
-mod common;
-
-use common::daemon::Daemon;
-use common::{ClientProcess, options, within};
+use crate::daemon::Daemon;
+use crate::{ClientProcess, options, within};
 use reef_serve::{Class, Client, Error};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How soon everything has to be noticed.
 const SOON: Duration = Duration::from_secs(1);
-
-#[test]
-fn process() {
-    common::play();
-}
 
 /// Killed under load: its queue, memory and place are gone, and the others don't notice.
 #[test]
