@@ -31,6 +31,10 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Puts a software MI50 under AMD's runtime, which takes it for `hip:0`.
+    #[cfg(feature = "gfx906-sim")]
+    #[arg(long, global = true)]
+    gfx906_sim: bool,
 }
 
 #[derive(Subcommand)]
@@ -55,7 +59,22 @@ enum Command {
 
 fn main() -> ExitCode {
     // clap prints its own errors in its own words and exits with 2.
-    let done = match Cli::parse().command {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_unread(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("reef: {error:#}");
+            ExitCode::from(if is_input(&error) { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    #[cfg(feature = "gfx906-sim")]
+    if cli.gfx906_sim {
+        reef_gfx906::Software::load().context("the software gfx906")?;
+    }
+    match cli.command {
         Command::Bench(command) => bench::run(&command),
         Command::Client(args) => client::run(&args),
         Command::Demo(args) => demo::run(&args),
@@ -63,14 +82,6 @@ fn main() -> ExitCode {
         Command::Model(command) => model::run(&command),
         Command::Profile(args) => profile::run(&args),
         Command::Serve(args) => serve::run(&args),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_unread(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("reef: {error:#}");
-            ExitCode::from(if is_input(&error) { 2 } else { 1 })
-        }
     }
 }
 
