@@ -211,7 +211,7 @@ fn places_at(
     let base = w.regs.lanes(i, 0);
     let mut out = Pointers::new(w.regs.exec());
     let mut result = Ok(());
-    each(out.mask, |lane| match env.shared(u64::from(base[lane]) + u64::from(offset), bytes) {
+    each(out.mask, |lane| match env.shared(u64::from(base[lane].wrapping_add(offset)), bytes) {
         Ok(at) => out.at[lane] = at,
         Err(bad) => result = Err(bad),
     });
