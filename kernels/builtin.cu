@@ -7,10 +7,25 @@ using reef::u32;
 using reef::u64;
 using reef::u8;
 
+#if REEF_AMD
+// 100 MHz, whatever clock the units have.
+__device__ static long long ticks() { return __builtin_amdgcn_s_memrealtime(); }
+__device__ static u64 nanoseconds() { return ticks() * 10; }
+#define MICROSECOND 100
+#else
+__device__ static long long ticks() { return clock64(); }
+__device__ static u64 nanoseconds() {
+    u64 now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+#define MICROSECOND 1400
+#endif
+
 // About a microsecond.
 __device__ static void rest() {
-    long long start = clock64();
-    while (clock64() - start < 1400) {
+    long long start = ticks();
+    while (ticks() - start < MICROSECOND) {
     }
 }
 
@@ -20,9 +35,11 @@ const u64 LOOK_EVERY = 16;
 // cell[i] = cell[i] * 3 + value, after `rounds` microseconds in which the block may be stopped.
 extern "C" __global__ void append(reef::Guard guard, u64 *cells, u64 value, u64 rounds) {
     REEF_CLAIM(block, guard);
-    for (u64 round = 0; round < rounds;) {
+    // Blocks that began together look one after the other, so that some place is free at once.
+    u64 end = block.index % LOOK_EVERY + 1;
+    for (u64 round = 0; round < rounds; end += LOOK_EVERY) {
         block.look();
-        for (u64 end = min(round + LOOK_EVERY, rounds); round < end; round++) rest();
+        for (; round < min(end, rounds); round++) rest();
         block.post();
         __syncthreads();
         if (block.stop()) return;
@@ -66,8 +83,7 @@ extern "C" __global__ void fill(reef::Guard guard, u32 *to, u64 words, u64 value
 // Notes the time in nanoseconds on the device's clock, then that all before it has ended. Both words
 // are the host's.
 extern "C" __global__ void stamp(u64 *time, u32 *done, u64 position) {
-    u64 now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    u64 now = nanoseconds();
     *(volatile u64 *)time = now;
     __threadfence_system();
     *(volatile u32 *)done = (u32)position;

@@ -16,15 +16,23 @@ struct Half {
 __device__ inline float to_float(float value) { return value; }
 
 __device__ inline float to_float(Half value) {
+#if REEF_AMD
+    return __builtin_bit_cast(_Float16, value.bits);
+#else
     float wide;
     asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
     return wide;
+#endif
 }
 
 __device__ inline void set(float &to, float value) { to = value; }
 
 __device__ inline void set(Half &to, float value) {
+#if REEF_AMD
+    to.bits = __builtin_bit_cast(u16, (_Float16)value);
+#else
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(value));
+#endif
 }
 
 // Four elements at a time; their address is a multiple of their size.

@@ -10,10 +10,12 @@
 
 // A convolution with this tile of pixels and outputs, warps, and slabs under way.
 // The lists in operators/tile.rs say the same.
-#define CONV(name, ...)                                                                     \
-    extern "C" __global__ void __launch_bounds__(__VA_ARGS__::THREADS, __VA_ARGS__::BLOCKS) \
-        name(reef::Guard guard, Conv conv) {                                                \
-        convolve<__VA_ARGS__>(guard, conv);                                                 \
+#define CONV(name, ...) \
+    typedef __VA_ARGS__ name##_tile;                                                \
+    extern "C" __global__ void __launch_bounds__(name##_tile::THREADS,              \
+                                                 name##_tile::BLOCKS)               \
+        name(reef::Guard guard, Conv conv) {                                        \
+        convolve<name##_tile>(guard, conv);                                         \
     }
 #define CONV_WARPS(bm, bn, wm, wn, wk, stages)                           \
     CONV(conv_tf32_##bm##x##bn, Warps<Tf32, bm, bn, wm, wn, wk, stages>) \
@@ -28,7 +30,11 @@ CONV_WARPS(64, 32, 2, 1, 4, 4)
 CONV_WARPS(64, 64, 2, 2, 2, 3)
 #endif
 CONV_THREADS(32, 32)
+#if REEF_AMD
+CONV_THREADS(64, 32) // 64 x 64 would take all 64 KiB of a unit, and some words more
+#else
 CONV_THREADS(64, 64)
+#endif
 
 // Each kernel below for both kinds of elements.
 #define BOTH(name, Params, ...)                                               \
@@ -111,6 +117,21 @@ struct Linear {
     u32 unused;
 };
 
+// The sum of what 32 adjoining threads have, to each of them.
+__device__ inline float sum_of_warp(float sum) {
+#if REEF_AMD
+    // Lanes of a wave of 64, whose halves don't meet: its lanes 32 and up are other threads' warp.
+    int lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
+    for (int offset = 16; offset > 0; offset /= 2) {
+        int other = __builtin_amdgcn_ds_bpermute((lane ^ offset) * 4, __builtin_bit_cast(int, sum));
+        sum += __builtin_bit_cast(float, other);
+    }
+#else
+    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+#endif
+    return sum;
+}
+
 template <class Element>
 __device__ inline float dot(const Linear &linear, const Element *weight, u32 n) {
     const u32 lane = threadIdx.x % 32;
@@ -126,8 +147,7 @@ __device__ inline float dot(const Linear &linear, const Element *weight, u32 n) 
         for (u32 i = lane; i < linear.inputs; i += 32)
             sum += to_float(weight[i]) * linear.input.load<Element>(linear.input.at(n, 0, 0, i));
     }
-    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
-    return sum;
+    return sum_of_warp(sum);
 }
 
 // output = input . weights + bias: a warp for each output.

@@ -11,6 +11,22 @@
 #define REEF_GUARDED 1
 #endif
 
+// Whether this is compiled for AMD's GPUs. All that differs in the kernels hangs on it.
+#ifdef __HIP__
+#define REEF_AMD 1
+#else
+#define REEF_AMD 0
+#endif
+
+// hiprtc has HIP's headers built in; hipcc has them beside clang's wrapper; clang alone has none.
+#if REEF_AMD && !defined(__HIPCC_RTC__)
+#ifdef __CLANG_HIP_RUNTIME_WRAPPER_H__
+#include <hip/hip_runtime.h>
+#else
+#include "amd.h"
+#endif
+#endif
+
 // Claims the block, or returns if it was evicted. Every thread must come here, before any barrier.
 #define REEF_CLAIM(block, guard)    \
     reef::Block block(guard);       \
@@ -53,13 +69,30 @@ __device__ inline u32 linear_block() {
     return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
 }
 
+// A word as the device's memory has it now, whoever writes it: never from the cache of one unit.
+__device__ inline u32 fresh(const u32 *word) {
+#if REEF_AMD
+    return __hip_atomic_load(word, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+#else
+    return *(volatile const u32 *)word;
+#endif
+}
+
+// A word in shared memory that threads pass each other across a barrier. On AMD the barrier is known to
+// the compiler as a fence, and a volatile word would be reached by way of the global loads' queue.
+#if REEF_AMD
+typedef u32 SharedWord;
+#else
+typedef volatile u32 SharedWord;
+#endif
+
 // Says that a grid and its blocks have one dimension.
 enum Line { LINE };
 
 #if REEF_GUARDED
 
-// A claimed block. Loads are volatile so that they reach the device's memory: within a kernel that
-// starts after another ended, a block then never runs if one of the other's has been stopped.
+// A claimed block. Loads of the flag are `fresh`: within a kernel that starts after another ended, a
+// block then never runs if one of the other's has been stopped.
 class Block {
   public:
     u32 index; // which block of the kernel this is; never blockIdx
@@ -70,7 +103,7 @@ class Block {
         x = index % g.grid[0];
         y = index / g.grid[0] % g.grid[1];
         z = index / g.grid[0] / g.grid[1];
-        if (first && g.epoch_word) epoch = *(volatile const u32 *)g.epoch_word;
+        if (first && g.epoch_word) epoch = fresh(g.epoch_word);
         look();
     }
 
@@ -95,7 +128,7 @@ class Block {
 
     // Gives the block back if the first look says so.
     __device__ __forceinline__ bool evicted() {
-        volatile const u32 *words = copies();
+        const SharedWord *words = copies();
         if (guard.epoch_word) epoch = words[EPOCH];
         bool stops_now = (int)(epoch - words[LIVE]) < 0;
         if (stops_now && first) give_back();
@@ -123,7 +156,7 @@ class Block {
 
     // Issues the load.
     __device__ void look() {
-        if (first) seen = *(volatile const u32 *)guard.live;
+        if (first) seen = fresh(guard.live);
     }
 
     // Writes down what was seen. Between this and `stop` there must be one barrier.
@@ -169,7 +202,7 @@ class Block {
                          "l"(guard.epoch_word)
                          : "memory");
 #else
-        to[LIVE] = *(volatile const u32 *)guard.live;
+        to[LIVE] = fresh(guard.live);
         if (guard.epoch_word) to[EPOCH] = *guard.epoch_word;
 #endif
     }
@@ -180,7 +213,7 @@ class Block {
     }
 
     // Two in turn, so that one barrier a round is enough.
-    __device__ static volatile u32 *verdicts() {
+    __device__ static SharedWord *verdicts() {
         __shared__ u32 words[2];
         return words;
     }

@@ -32,6 +32,8 @@ pub use reef_core::*;
 pub use reef_cpu as cpu;
 #[cfg(feature = "cuda")]
 pub use reef_cuda as cuda;
+#[cfg(feature = "hip")]
+pub use reef_hip as hip;
 #[cfg(feature = "models")]
 pub use reef_models as models;
 
@@ -65,7 +67,6 @@ macro_rules! backends {
                     return Ok(visit.visit(<$device as Device>::open(name.ordinal, name.options)?));
                 }
             )+
-            found_only(&name)?;
             Err(name.unknown(BACKENDS))
         }
     };
@@ -76,46 +77,20 @@ backends! {
     reef_cpu::Cpu,
     #[cfg(feature = "cuda")]
     reef_cuda::Cuda,
-}
-
-/// The error for a backend that can find devices but not run work on them yet.
-fn found_only(name: &DeviceName<'_>) -> Result<()> {
-    let Some(devices) = finders().into_iter().find(|(backend, _)| *backend == name.backend) else {
-        return Ok(());
-    };
-    let found = devices.1()?.len();
-    let text = format!("no device {}:{} ({found} found)", name.backend, name.ordinal);
-    if name.ordinal >= found {
-        return Err(Error::NotFound(text));
-    }
-    let backend = devices.0;
-    Err(Error::Unsupported {
-        backend,
-        what: "running work; this version only finds devices".into(),
-    })
-}
-
-/// Finds devices: one line of description for each.
-type Finder = fn() -> Result<Vec<String>>;
-
-/// Backends that are compiled in and can't run work yet, with what finds their devices.
-fn finders() -> Vec<(&'static str, Finder)> {
-    vec![
-        #[cfg(feature = "hip")]
-        (reef_hip::NAME, reef_hip::devices as Finder),
-    ]
+    #[cfg(feature = "hip")]
+    reef_hip::Hip,
 }
 
 /// Every device of every backend that is compiled in, or why a backend has none.
 pub fn devices() -> Vec<(&'static str, Result<Vec<String>>)> {
-    let mut all: Vec<(&'static str, Result<Vec<String>>)> = vec![
+    vec![
         #[cfg(feature = "cpu")]
         (cpu::Cpu::NAME, cpu::Cpu::open(0, "").map(|device| vec![device.info().name])),
         #[cfg(feature = "cuda")]
         (cuda::Cuda::NAME, cuda::devices()),
-    ];
-    all.extend(finders().into_iter().map(|(name, find)| (name, find())));
-    all
+        #[cfg(feature = "hip")]
+        (hip::Hip::NAME, hip::devices()),
+    ]
 }
 
 /// Compilers of device code that were there when this was built.

@@ -5,7 +5,7 @@
 //! and can be set with `REEF_CONFORMANCE_SEED`; `REEF_CONFORMANCE_CYCLES` (default 1000) is the number
 //! of preemptions per level and test.
 
-#![cfg(any(feature = "cpu", feature = "cuda"))] // the backends so far that run work
+#![cfg(any(feature = "cpu", feature = "cuda", feature = "hip"))]
 
 #[path = "conformance/clients.rs"]
 mod clients;
@@ -19,6 +19,9 @@ mod order;
 mod padding;
 #[path = "conformance/preemption.rs"]
 mod preemption;
+#[cfg(feature = "hip")]
+#[path = "conformance/software.rs"]
+mod software;
 #[path = "conformance/subject.rs"]
 mod subject;
 
@@ -26,13 +29,13 @@ use reef::PreemptLevel;
 
 /// Runs each test on each backend that is compiled in, at each level.
 macro_rules! suite {
-    ($backend:ident, $device:ty, $name:literal: $($test:path => $case:ident),+ $(,)?) => {
+    ($backend:ident, $device:ty, $name:literal, $options:literal: $($test:path => $case:ident),+ $(,)?) => {
         mod $backend {
             use super::*;
 
             $(#[test]
             fn $case() {
-                let Some(device) = subject::open::<$device>($name) else { return };
+                let Some(device) = subject::open::<$device>($name, $options) else { return };
                 for level in PreemptLevel::EACH.into_iter().filter(|&l| l <= subject::level(&device)) {
                     println!("{} at level {level}", stringify!($case));
                     $test(&device, level);
@@ -45,9 +48,15 @@ macro_rules! suite {
 macro_rules! every_backend {
     ($($test:path => $case:ident),+ $(,)?) => {
         #[cfg(feature = "cpu")]
-        suite!(cpu, reef::cpu::Cpu, "cpu": $($test => $case),+);
+        suite!(cpu, reef::cpu::Cpu, "cpu", "": $($test => $case),+);
         #[cfg(feature = "cuda")]
-        suite!(cuda, reef::cuda::Cuda, "cuda": $($test => $case),+);
+        suite!(cuda, reef::cuda::Cuda, "cuda", "": $($test => $case),+);
+        #[cfg(feature = "cuda")]
+        suite!(cuda_gates, reef::cuda::Cuda, "cuda", "gates=3": $($test => $case),+);
+        #[cfg(feature = "hip")]
+        suite!(hip, reef::hip::Hip, "hip", "": $($test => $case),+);
+        #[cfg(feature = "hip")]
+        suite!(hip_gates, reef::hip::Hip, "hip", "gates=3": $($test => $case),+);
     };
 }
 

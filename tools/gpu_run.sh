@@ -29,7 +29,7 @@ tests() {
     run lost 60 "$folder/lost" --nocapture
     run modules 60 "$folder/modules"
     REEF_CONFORMANCE_CYCLES=${REEF_CONFORMANCE_CYCLES:-100000} \
-        run conformance 200 "$folder/conformance" cuda:: --test-threads=4
+        run conformance 400 "$folder/conformance" cuda --test-threads=4
     run networks 200 "$folder/networks" cuda:: --nocapture --test-threads=2
     for tool in memcheck racecheck; do
         # Functions are asked for parameters until they have none, which is no error of ours.
@@ -45,6 +45,8 @@ networks() {
             "$folder/reef" bench networks --device "cuda:0?precision=$precision" --seconds 1.5 \
                 --out "$results/$precision-$turn" 2>/dev/null
         done
+        REEF_CACHE="$results/cache" "$folder/reef" bench networks --device "cuda:0?tune=on" \
+            --seconds 1.5 --out "$results/tuned-$turn" 2>/dev/null
         python3 tools/cudnn.py 1.5 2>/dev/null | tee "$results/cudnn-$turn.txt"
     done
 }
@@ -61,6 +63,10 @@ pair() {
 preempt() {
     "$folder/reef" bench preempt --device cuda:0 --window 2 --queued 1,64 --seconds 3 \
         --out "$results/preempt" 2>/dev/null
+    for gates in 1 4; do # kernels without guards
+        "$folder/reef" bench preempt --device "cuda:0?gates=$gates" --window 2 --queued 1,64 --seconds 3 \
+            --only DeviceQueue --out "$results/preempt-gates$gates" 2>/dev/null
+    done
 }
 
 case $what in

@@ -112,7 +112,7 @@ impl reef::Queue for NullQueue {
     }
 
     fn try_drain(&mut self) -> Result<Option<Stopped<Null>>> {
-        Ok(Some(Stopped { next: self.done, partial: None }))
+        Ok(Some(Stopped { next: self.done, partial: None, kept: false }))
     }
 
     fn wake(&mut self, _: Thread) -> bool {

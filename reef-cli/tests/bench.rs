@@ -153,6 +153,9 @@ fn whole_inferences_are_measured() {
     let row = &rows(&report)[0];
     assert_eq!(row["network"], "resnet18");
     assert!(row["device_p50_ms"].as_f64() <= row["total_p50_ms"].as_f64(), "{row}");
+    let [plain, stoppable, ratio] = ["best_effort_ms", "stoppable_ms", "stoppable_ratio"]
+        .map(|key| row[key].as_f64().expect("a number"));
+    assert!(plain > 0.0 && (stoppable / plain - ratio).abs() < 1e-6 * ratio, "{row}");
     assert!(refuses(&["bench", "networks", "resnet19"]).contains("resnet19"));
 }
 

@@ -74,6 +74,20 @@ pub struct Stopped<D: Device> {
     pub next: Seq,
     /// What is left of `next`, if some of it has run. Launch it again with this.
     pub partial: Option<D::Record>,
+    /// `next` and what was launched after it stay with the device, which holds them back: they go on by
+    /// themselves when the queue may run again. Otherwise they are to be launched again.
+    pub kept: bool,
+}
+
+/// How best-effort blocks come to run beside real-time work on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// Each real-time kernel is padded by itself ([`Queue::launch_padded`]).
+    Padded,
+    /// Queues are restored narrow, so many blocks each ([`Queue::narrow`]).
+    Narrow(u32),
+    /// Not at all.
+    Never,
 }
 
 /// An open accelerator: names the backend's types and creates them.
@@ -169,11 +183,9 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
         Resources { threads: launch.block().iter().product(), ..Resources::default() }
     }
 
-    /// How many best-effort blocks may run at a time beside real-time work, on a device that runs
-    /// narrowed queues there ([`Queue::narrow`]). `None`: it pads real-time kernels one by one
-    /// ([`Queue::launch_padded`]).
-    fn beside(&self) -> Option<u32> {
-        None
+    /// How it runs best-effort blocks beside real-time work.
+    fn beside(&self) -> Beside {
+        Beside::Padded
     }
 
     /// Creates an event that has not been reached.
@@ -242,8 +254,8 @@ pub trait Queue: Debug + Send + 'static {
     /// Launches `rt` with blocks of `be` beside it, as [`Padding`] says.
     ///
     /// `be` runs only on units that `rt` leaves free and never delays its completion: blocks that
-    /// are late are stopped. Which of its blocks have run stands in `record`. Not called where
-    /// [`Device::beside`] has another way.
+    /// are late are stopped. Which of its blocks have run stands in `record`. Only called where
+    /// [`Device::beside`] is [`Beside::Padded`].
     ///
     /// # Errors
     ///
@@ -311,6 +323,10 @@ pub trait Queue: Debug + Send + 'static {
     ///
     /// As [`completed`](Self::completed).
     fn try_drain(&mut self) -> Result<Option<Stopped<Self::Device>>>;
+
+    /// What the evicted queue keeps on the device ([`Stopped::kept`]) goes on at once, beside real-time
+    /// work: nobody will restore the queue.
+    fn let_go(&mut self) {}
 
     /// From now on at most `blocks` blocks of this queue run at a time, so that real-time kernels find
     /// room beside them; `None`: as many as there are. Only where [`Device::beside`] says so.

@@ -16,7 +16,7 @@ use crate::real_time::{Request, RtClient};
 use crate::rt_lane::RtLane;
 use crate::scheduler::{Gate, Plan, QueueView, Scheduler, View};
 use crate::turnstile::Turnstile;
-use crate::{Device, Error, Group, Result, Seq};
+use crate::{Beside, Device, Error, Group, Result, Seq};
 use crossbeam_queue::ArrayQueue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -151,7 +151,7 @@ impl<D: Device> Core<D> {
             state.stopped = state.last_turn; // which is this one
         }
         let beside = self.group.beside();
-        let pads = state.plan.pad && self.device.beside().is_none();
+        let pads = state.plan.pad && self.device.beside() == Beside::Padded;
         let beside = beside.filter(|_| state.is_long_stopped() && state.plan.pad);
         let fed = state.rt.feed(self, state.plan.start, pads.then_some(&mut state.members));
         state.stats.padded_launches += fed.padded;

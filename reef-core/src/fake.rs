@@ -105,8 +105,11 @@ impl crate::Queue for FakeQueue {
     }
 
     fn try_drain(&mut self) -> Result<Option<Stopped<Fake>>> {
-        let stopped =
-            |(next, left): (u64, Option<u32>)| Stopped { next: Seq(next), partial: left.map(Left) };
+        let stopped = |(next, left): (u64, Option<u32>)| Stopped {
+            next: Seq(next),
+            partial: left.map(Left),
+            kept: false,
+        };
         Ok(self.drain.take().map(stopped))
     }
 

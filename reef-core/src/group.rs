@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::submitter::Submitter;
 use crate::vqueue::{Shared, VirtualQueue};
-use crate::{Device, Error, PreemptLevel, Preemptor, Queue, Result};
+use crate::{Beside, Device, Error, PreemptLevel, Preemptor, Queue, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::Thread;
@@ -143,7 +143,10 @@ impl<D: Device> Group<D> {
     /// How many blocks of each queue may run at a time beside real-time work, if the group can be stopped
     /// while it does.
     pub(crate) fn beside(&self) -> Option<u32> {
-        self.device.beside().filter(|_| self.level() >= PreemptLevel::DeviceQueue)
+        match self.device.beside() {
+            Beside::Narrow(blocks) if self.level() >= PreemptLevel::DeviceQueue => Some(blocks),
+            _ => None,
+        }
     }
 
     /// Whether the group runs beside real-time work, or did when it was stopped.

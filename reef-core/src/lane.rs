@@ -117,13 +117,22 @@ impl<D: Device> Lane<D> {
         Ok(complete)
     }
 
+    /// Lets what a held queue keeps on the device run to its end; returns whether it has.
+    pub(crate) fn let_go(&mut self) -> Result<bool> {
+        if self.commands.in_flight() > 0 {
+            self.queue.let_go();
+        }
+        self.is_quiet()
+    }
+
     /// Notes what finished; returns whether nothing is with the device.
     pub(crate) fn is_quiet(&mut self) -> Result<bool> {
         self.note_completed()?;
         Ok(self.commands.in_flight() == 0)
     }
 
-    /// Takes back what the device has, if it lets go: launches that didn't finish run again later.
+    /// Takes back what the device has, if it lets go: launches that didn't finish run again later,
+    /// unless the device keeps them.
     ///
     /// `None` means not yet; otherwise how many commands will be launched again.
     pub(crate) fn try_reclaim(&mut self) -> Result<Option<u64>> {
@@ -131,6 +140,9 @@ impl<D: Device> Lane<D> {
             return Ok(None);
         };
         self.commands.complete_to(stopped.next.0.min(self.commands.launched()));
+        if stopped.kept {
+            return Ok(Some(0));
+        }
         let undone = self.commands.rewind();
         if undone > 0 {
             self.partial = stopped.partial;

@@ -49,8 +49,8 @@ pub use best_effort::{BestEffort, ClientConfig};
 pub use command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch};
 pub use config::Config;
 pub use device::{
-    Device, DeviceInfo, Event, NoGraph, PreemptLevel, Preemptor, Priority, Queue, Record, Seq,
-    Span, Stopped,
+    Beside, Device, DeviceInfo, Event, NoGraph, PreemptLevel, Preemptor, Priority, Queue, Record,
+    Seq, Span, Stopped,
 };
 pub use dispatcher::{Dispatcher, Stats};
 pub use error::{Error, Result};

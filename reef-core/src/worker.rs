@@ -92,7 +92,8 @@ fn let_device_finish<D: Device>(shared: &Shared<D>) {
     loop {
         let mut lane = shared.lane.lock();
         let quiet = if shared.held.load(Ordering::Acquire) {
-            lane.try_reclaim().map(|reclaimed| reclaimed.is_some())
+            lane.try_reclaim()
+                .and_then(|done| if done.is_some() { lane.let_go() } else { Ok(false) })
         } else {
             lane.is_quiet()
         };
@@ -106,7 +107,7 @@ fn let_device_finish<D: Device>(shared: &Shared<D>) {
 
 /// Launches and notes completions.
 fn pass<D: Device>(shared: &Shared<D>) -> Result<Waits> {
-    let cancelled = shared.stop.load(Ordering::Acquire) == CANCEL;
+    let cancelled = is_cancelled(shared);
     let Step { completed, waits } =
         shared.lane.lock().step(|| if cancelled { 0 } else { shared.gate() })?;
     if completed {
@@ -118,13 +119,25 @@ fn pass<D: Device>(shared: &Shared<D>) -> Result<Waits> {
 /// Takes back what a held queue has on the device.
 fn settle<D: Device>(shared: &Shared<D>) -> Result<Waits> {
     if shared.settled.load(Ordering::Acquire) {
-        return Ok(Waits::Commands);
+        return if is_cancelled(shared) { let_go(shared) } else { Ok(Waits::Commands) };
     }
     if !shared.reclaim(&mut shared.lane.lock())? {
         return Ok(Waits::Device);
     }
     shared.tell_listener();
     Ok(Waits::Commands)
+}
+
+/// What a cancelled queue keeps on the device must end before it.
+#[cold]
+fn let_go<D: Device>(shared: &Shared<D>) -> Result<Waits> {
+    let quiet = shared.lane.lock().let_go()?;
+    shared.waiters.notify();
+    Ok(if quiet { Waits::Commands } else { Waits::Device })
+}
+
+fn is_cancelled<D: Device>(shared: &Shared<D>) -> bool {
+    shared.stop.load(Ordering::Acquire) == CANCEL
 }
 
 /// Whether a worker that was told to stop has nothing left to do.

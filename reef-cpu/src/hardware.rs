@@ -245,10 +245,11 @@ impl HwQueue {
         self.check()?;
         let next = Seq(self.done.load(Ordering::Acquire));
         let Some(first) = self.items.front() else {
-            return Ok(Some(Stopped { next, partial: None }));
+            return Ok(Some(Stopped { next, partial: None, kept: false }));
         };
         let partial = matches!(*first.work, Work::Kernel(_)) && first.record.is_touched();
-        let stopped = Stopped { next: first.seq, partial: partial.then(|| first.record.clone()) };
+        let partial = partial.then(|| first.record.clone());
+        let stopped = Stopped { next: first.seq, partial, kept: false };
         self.bury_all(buried);
         Ok(Some(stopped))
     }

@@ -130,6 +130,7 @@ table! {
         cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
         cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
         cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: c_uint);
+        cuStreamWaitValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: c_uint);
         cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, size: *mut usize);
         cuDeviceGetDevResource(device: CUdevice, resource: *mut CUdevResource, kind: c_uint);
         cuDevSmResourceSplitByCount(

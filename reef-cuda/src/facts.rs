@@ -3,24 +3,15 @@
 use crate::driver::{BACKEND, Driver};
 use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
+use reef_gpu::Facts;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
-/// What a device can do and how large it is; fixed while it is open.
+/// What the driver tells of an open device, beyond what all backends have.
 #[derive(Debug, Clone)]
-pub(crate) struct Facts {
-    pub(crate) name: String,
+pub(crate) struct Own {
     pub(crate) capability: (u32, u32),
-    pub(crate) driver: u32,
-    pub(crate) units: u32,
-    pub(crate) blocks_per_unit: u32,
-    pub(crate) threads_per_unit: u32,
-    pub(crate) registers_per_unit: u32,
-    pub(crate) shared_per_unit: u32,
     /// Memory comes from the driver's pool, so that freeing it waits for nobody.
     pub(crate) pools: bool,
-    /// Streams can write words by themselves.
-    pub(crate) stream_memory_ops: bool,
-    pub(crate) green_contexts: bool,
     /// Of streams, lowest and highest; smaller numbers go first.
     pub(crate) priorities: (c_int, c_int),
 }
@@ -45,48 +36,64 @@ pub(crate) fn count(driver: &Driver) -> Result<usize> {
     Ok(count as usize)
 }
 
-impl Facts {
-    /// Reads them; the context must be current.
-    pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<Self> {
-        let get = |attribute: CUdevice_attribute| attribute_of(driver, device, attribute);
+/// Reads both; the context must be current.
+pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
+    use CUdevice_attribute::*;
+    let get = |attribute: CUdevice_attribute| attribute_of(driver, device, attribute);
+    let own = Own::read(driver, device)?;
+    let facts = Facts {
+        name: name(driver, device)?,
+        units: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        blocks_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?,
+        threads_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+        registers_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
+        shared_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+        shared_per_block: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        wave: 32,
+        tensor_cores: own.capability >= (8, 0),
+        writes_words: driver.cuStreamWriteValue32_v2.is_some(),
+        waits_words: driver.cuStreamWaitValue32_v2.is_some(),
+        graphs: true,
+        features: features(driver, &own)?,
+    };
+    Ok((facts, own))
+}
+
+impl Own {
+    fn read(driver: &Driver, device: CUdevice) -> Result<Self> {
         use CUdevice_attribute::*;
+        let get = |attribute: CUdevice_attribute| attribute_of(driver, device, attribute);
         let (mut lowest, mut highest) = (0, 0);
         // SAFETY: the pointers are valid for the call.
         unsafe { driver.cuCtxGetStreamPriorityRange(&mut lowest, &mut highest) }?;
         let async_memory = driver.cuMemAllocAsync.is_some() && driver.cuMemFreeAsync.is_some();
         Ok(Self {
-            name: name(driver, device)?,
             capability: (
                 get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
                 get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
             ),
-            driver: driver.version()? as u32,
-            units: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            blocks_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?,
-            threads_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
-            registers_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
-            shared_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
             pools: async_memory && get(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 1,
-            stream_memory_ops: driver.cuStreamWriteValue32_v2.is_some(),
-            green_contexts: driver.cuGreenCtxCreate.is_some(),
             priorities: (lowest, highest),
         })
     }
 }
 
-impl Facts {
-    /// What there is beyond the least that is needed, for people to read.
-    pub(crate) fn features(&self) -> Vec<String> {
-        let (major, minor) = self.capability;
-        let driver = format!("driver {}.{}", self.driver / 1000, self.driver % 1000 / 10);
-        let found = [
-            (self.stream_memory_ops, "stream memory operations"),
-            (self.pools, "memory pools"),
-            (self.green_contexts, "green contexts"),
-        ];
-        let found = found.into_iter().filter(|(there, _)| *there).map(|(_, name)| name.into());
-        [format!("sm_{major}{minor}"), driver, "graphs".into()].into_iter().chain(found).collect()
-    }
+/// What there is beyond the least that is needed, for people to read.
+fn features(driver: &Driver, own: &Own) -> Result<Vec<String>> {
+    let (major, minor) = own.capability;
+    let version = driver.version()?;
+    let first = [
+        format!("sm_{major}{minor}"),
+        format!("driver {}.{}", version / 1000, version % 1000 / 10),
+        "graphs".into(),
+    ];
+    let found = [
+        (driver.cuStreamWriteValue32_v2.is_some(), "stream memory operations"),
+        (own.pools, "memory pools"),
+        (driver.cuGreenCtxCreate.is_some(), "green contexts"),
+    ];
+    let found = found.into_iter().filter(|(there, _)| *there).map(|(_, name)| name.into());
+    Ok(first.into_iter().chain(found).collect())
 }
 
 fn attribute_of(driver: &Driver, device: CUdevice, attribute: CUdevice_attribute) -> Result<u32> {

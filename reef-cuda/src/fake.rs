@@ -1,11 +1,11 @@
 //! A driver made of functions in this file, for tests of what no real one does when asked: a symbol that
 //! is missing, a code at will, work that never ends.
 
-use crate::Cuda;
 use crate::driver::Driver;
-use crate::options::Options;
+use crate::{Context, Cuda};
 use parking_lot::{Mutex, MutexGuard};
 use reef_core::Result;
+use reef_gpu::Options;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -191,15 +191,17 @@ fn driver(missing: &[&str]) -> Result<&'static Driver> {
     Ok(Box::leak(Box::new(driver)))
 }
 
-/// Its device.
+/// Its device of this number.
+fn open(driver: &'static Driver, ordinal: usize) -> Result<Cuda> {
+    Cuda::new(Context::open_with(driver, ordinal, None)?, Options::default())
+}
+
 fn device() -> Cuda {
-    Cuda::open_with(driver(&[]).unwrap(), 0, Options::parse("").unwrap()).unwrap()
+    open(driver(&[]).unwrap(), 0).unwrap()
 }
 
 mod tests {
     use super::*;
-    use crate::options::Options;
-    use crate::slots::{SLOTS, Slots};
     use reef_core::{Args, Device, Error, Launch, PreemptLevel, Preemptor, Priority, Queue, Seq};
 
     /// One kernel of one block.
@@ -222,7 +224,7 @@ mod tests {
     fn what_is_newer_than_the_oldest_driver_may_be_missing() {
         let _answers = Answers::take();
         let old = driver(&["cuMemAllocAsync", "cuGreenCtxCreate"]).unwrap();
-        let device = Cuda::open_with(old, 0, Options::parse("").unwrap()).unwrap();
+        let device = open(old, 0).unwrap();
         let features = device.info().features;
         assert!(features.contains(&"driver 12.4".into()), "{features:?}");
         assert!(!features.contains(&"memory pools".into()), "{features:?}");
@@ -232,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_there_is_an_error() {
-        let error = Cuda::open_with(driver(&[]).unwrap(), 1, Options::parse("").unwrap());
+        let error = open(driver(&[]).unwrap(), 1);
         assert_eq!(error.unwrap_err(), Error::NotFound("no device cuda:1 (1 found)".into()));
     }
 
@@ -284,21 +286,6 @@ mod tests {
         }
         assert_eq!(queue.completed().unwrap(), Seq(5));
         assert_eq!(WRITES.load(Ordering::Relaxed) - before, 1);
-    }
-
-    #[test]
-    fn slots_of_graphs_that_are_gone_are_used_again() {
-        let _answers = Answers::take();
-        let device = device();
-        let mut slots = Slots::new(device.context()).unwrap();
-        for _ in 0..2 * SLOTS {
-            drop(slots.take(8).unwrap()); // as a graph's end does
-        }
-        let held: Vec<_> = (0..SLOTS).map(|_| slots.take(8).unwrap()).collect();
-        assert!(matches!(slots.take(8), Err(Error::Invalid(_))), "all are in flight");
-        let mut indices: Vec<_> = held.iter().map(|slot| slot.index).collect();
-        indices.sort_unstable();
-        assert_eq!(indices, (0..SLOTS).collect::<Vec<_>>());
     }
 
     #[test]

@@ -6,15 +6,7 @@
 
 use crate::driver::BACKEND;
 use reef_core::{Error, Result};
-
-/// Which of the two builds of each kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Build {
-    /// Runs to its end once started, at no cost. Serves real-time work.
-    Plain,
-    /// Stops when told to and says which blocks have run.
-    Guarded,
-}
+use reef_gpu::{Build, unpack};
 
 /// What the machine code is for: compute capabilities, rising.
 const CUBINS: [(u32, u32); 3] = [(7, 0), (8, 6), (9, 0)];
@@ -85,6 +77,24 @@ pub(crate) fn find(name: &str, build: Build, capability: (u32, u32)) -> Result<V
     Ok(unpack(packed))
 }
 
+/// A user's image as `cuModuleLoadData` takes it: a CUBIN, a fatbin, or PTX, which ends with a NUL.
+///
+/// # Errors
+///
+/// `Invalid` if it is none of these.
+pub(crate) fn check(image: &[u8]) -> Result<Vec<u8>> {
+    let binary = [b"\x7fELF".as_slice(), b"\x50\xed\x55\xba"];
+    let text = [b"//", b".v"];
+    let mut checked = image.to_vec();
+    if text.iter().any(|start| image.starts_with(*start)) {
+        checked.push(0);
+    } else if !binary.iter().any(|start| image.starts_with(start)) {
+        let text = format!("{BACKEND}: this is neither a CUBIN nor a fatbin nor PTX");
+        return Err(Error::Invalid(text));
+    }
+    Ok(checked)
+}
+
 /// What fits a device best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
@@ -109,10 +119,6 @@ fn unsupported((major, minor): (u32, u32)) -> Error {
         PTX.0, PTX.1
     );
     Error::Unsupported { backend: BACKEND, what }
-}
-
-fn unpack(packed: &[u8]) -> Vec<u8> {
-    miniz_oxide::inflate::decompress_to_vec_zlib(packed).expect("a test unpacks each image")
 }
 
 #[cfg(test)]

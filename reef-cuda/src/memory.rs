@@ -1,95 +1,137 @@
-//! Memory of the device, and of the host pinned for it.
+//! Memory of the device, of the host, and the words that streams wait for.
 
 use crate::context::Context;
-use crate::driver::BACKEND;
+use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
-use std::sync::Arc;
+use reef_gpu::{GateWord, Memory};
+use std::ffi::{c_uint, c_void};
 
-/// Zeroed memory, freed when the last clone is dropped.
-#[derive(Debug, Clone)]
-pub struct Buffer(Arc<Allocation>);
+impl Memory for Context {
+    fn alloc(&self, bytes: usize) -> Result<u64> {
+        if !self.own.pools {
+            return self.alloc_words(bytes);
+        }
+        self.bind()?;
+        let mut memory = 0;
+        // SAFETY: the pointer is valid for the call.
+        let done = unsafe { self.driver.cuMemAllocAsync(&mut memory, bytes, self.housekeeping) };
+        done.map_err(|error| asked(error, bytes))?;
+        self.zero(memory, bytes).inspect_err(|_| self.free(memory))?;
+        Ok(memory)
+    }
 
-#[derive(Debug)]
-struct Allocation {
-    /// As kernels see it.
-    device: u64,
-    /// As the host sees it, if it is the host's.
-    host: Option<*mut u8>,
-    bytes: usize,
-    context: Arc<Context>,
-}
+    fn free(&self, memory: u64) {
+        if !self.own.pools {
+            return self.free_words(memory);
+        }
+        if self.bind().is_ok() {
+            // SAFETY: it came from the pool, once. Of a lost device there is nothing to free.
+            let _ = unsafe { self.driver.cuMemFreeAsync(memory, self.housekeeping) };
+        }
+    }
 
-// SAFETY: access goes through the driver, or through raw pointers whose users answer for races.
-unsafe impl Send for Allocation {}
-// SAFETY: as above.
-unsafe impl Sync for Allocation {}
+    /// Not from the driver's pool, whose memory streams can't write words in.
+    fn alloc_words(&self, bytes: usize) -> Result<u64> {
+        self.bind()?;
+        let mut memory = 0;
+        // SAFETY: the pointer is valid for the call.
+        let done = unsafe { self.driver.cuMemAlloc_v2(&mut memory, bytes) };
+        done.map_err(|error| asked(error, bytes))?;
+        self.zero(memory, bytes).inspect_err(|_| self.free_words(memory))?;
+        Ok(memory)
+    }
 
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        match self.host {
-            Some(host) => self.context.free_host(host),
-            None => self.context.free(self.device),
+    fn free_words(&self, memory: u64) {
+        if self.bind().is_ok() {
+            // SAFETY: it came from `alloc_words`, once.
+            let _ = unsafe { self.driver.cuMemFree_v2(memory) };
+        }
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
+        /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`
+        const FLAGS: c_uint = 3;
+        self.bind()?;
+        let (mut host, mut device) = (std::ptr::null_mut(), 0);
+        // SAFETY: the pointers are valid for the calls.
+        unsafe {
+            let done = self.driver.cuMemHostAlloc(&mut host, bytes, FLAGS);
+            done.map_err(|error| asked(error, bytes))?;
+            let mapped = self.driver.cuMemHostGetDevicePointer_v2(&mut device, host, 0);
+            mapped.inspect_err(|_| self.free_host(host.cast()))?;
+            std::ptr::write_bytes(host.cast::<u8>(), 0, bytes);
+        }
+        Ok((host.cast(), device))
+    }
+
+    fn free_host(&self, host: *mut u8) {
+        if self.bind().is_ok() {
+            // SAFETY: it came from `alloc_host`, once.
+            let _ = unsafe { self.driver.cuMemFreeHost(host.cast()) };
+        }
+    }
+
+    fn alloc_gate(&self) -> Result<GateWord> {
+        let (host, device) = self.alloc_host(size_of::<u32>())?;
+        Ok((host.cast(), device))
+    }
+
+    fn free_gate(&self, (host, _): GateWord) {
+        self.free_host(host.cast());
+    }
+
+    fn write(&self, to: u64, data: &[u8]) -> Result<()> {
+        self.bind()?;
+        let (driver, stream) = (self.driver, self.housekeeping);
+        // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
+        unsafe {
+            driver.cuMemcpyHtoDAsync_v2(to, data.as_ptr().cast(), data.len(), stream)?;
+            driver.cuStreamSynchronize(stream)
+        }
+    }
+
+    fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
+        self.bind()?;
+        let (driver, stream) = (self.driver, self.housekeeping);
+        // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
+        unsafe {
+            driver.cuMemcpyDtoHAsync_v2(data.as_mut_ptr().cast(), from, data.len(), stream)?;
+            driver.cuStreamSynchronize(stream)
         }
     }
 }
 
-impl Buffer {
-    pub(crate) fn device(context: &Arc<Context>, bytes: usize) -> Result<Self> {
-        let device = context.alloc(bytes.max(1))?;
-        Ok(Self(Arc::new(Allocation { device, host: None, bytes, context: context.clone() })))
-    }
-
-    pub(crate) fn host(context: &Arc<Context>, bytes: usize) -> Result<Self> {
-        let (host, device) = context.alloc_host(bytes.max(1))?;
-        let host = Some(host);
-        Ok(Self(Arc::new(Allocation { device, host, bytes, context: context.clone() })))
-    }
-
-    /// Its first byte, as kernels see it.
-    pub fn address(&self) -> u64 {
-        self.0.device
-    }
-
-    /// Its size in bytes.
-    pub fn bytes(&self) -> usize {
-        self.0.bytes
-    }
-
-    /// The address of `bytes` bytes from `offset` on, which must be inside.
-    pub(crate) fn range(&self, offset: usize, bytes: usize) -> Result<u64> {
-        let end = offset.checked_add(bytes);
-        if end.is_none_or(|end| end > self.0.bytes) {
-            return Err(Error::Invalid(format!(
-                "{BACKEND}: {bytes} bytes from {offset} on are not inside a buffer of {}",
-                self.0.bytes
-            )));
+impl Context {
+    /// Clears what was allocated just now.
+    fn zero(&self, memory: CUdeviceptr, bytes: usize) -> Result<()> {
+        // SAFETY: the fill stays inside what was allocated.
+        unsafe {
+            self.driver.cuMemsetD8Async(memory, 0, bytes, self.housekeeping)?;
+            self.driver.cuStreamSynchronize(self.housekeeping)
         }
-        Ok(self.0.device + offset as u64)
     }
 
-    pub(crate) fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
-        let to = self.range(offset, data.len())?;
-        match self.0.host {
-            // SAFETY: the range is inside, and `data` is not part of it.
-            Some(host) => unsafe {
-                std::ptr::copy_nonoverlapping(data.as_ptr(), host.add(offset), data.len());
-            },
-            None if data.is_empty() => {}
-            None => self.0.context.write(to, data)?,
+    /// Lets the pool keep what is freed: giving it back to the system takes milliseconds.
+    pub(crate) fn keep_freed_memory(&self) -> Result<()> {
+        /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`
+        const RELEASE_THRESHOLD: c_uint = 4;
+        if !self.own.pools {
+            return Ok(());
         }
-        Ok(())
+        let (mut pool, mut all) = (std::ptr::null_mut(), u64::MAX);
+        // SAFETY: the pointers are valid for the calls.
+        unsafe {
+            self.driver.cuDeviceGetDefaultMemPool(&mut pool, self.primary.device)?;
+            let all: *mut c_void = (&raw mut all).cast();
+            self.driver.cuMemPoolSetAttribute(pool, RELEASE_THRESHOLD, all)
+        }
     }
+}
 
-    pub(crate) fn read(&self, offset: usize, data: &mut [u8]) -> Result<()> {
-        let from = self.range(offset, data.len())?;
-        match self.0.host {
-            // SAFETY: the range is inside, and `data` is not part of it.
-            Some(host) => unsafe {
-                std::ptr::copy_nonoverlapping(host.add(offset), data.as_mut_ptr(), data.len());
-            },
-            None if data.is_empty() => {}
-            None => self.0.context.read(from, data)?,
-        }
-        Ok(())
+/// The driver doesn't say how much was asked for.
+fn asked(error: Error, bytes: usize) -> Error {
+    match error {
+        Error::OutOfMemory { backend, .. } => Error::OutOfMemory { backend, asked: bytes },
+        other => other,
     }
 }

@@ -1,132 +1,143 @@
 //! Code on the device: what ships with the crate, and what users bring.
 
-use crate::Cuda;
 use crate::context::Context;
-use crate::driver::BACKEND;
-use crate::image::Build;
-use crate::kernel::Kernel;
+use crate::image;
 use crate::source::compile_user;
-use crate::stream::Function;
+use crate::stream::Stream;
 use cudarc::driver::sys::*;
-use reef_core::{Error, Result};
-use std::borrow::Cow;
-use std::ffi::CString;
-use std::sync::Arc;
+use reef_core::{Dim3, Result};
+use reef_gpu::{Build, FunctionFacts, Modules};
+use std::ffi::{CString, c_int, c_uint, c_void};
 
-/// Code on the device.
-#[derive(Debug)]
-pub(crate) struct Code {
-    raw: CUmodule,
-    context: Arc<Context>,
-}
+/// `CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`
+const STATIC_SHARED: c_uint = 1;
+/// `CU_FUNC_ATTRIBUTE_NUM_REGS`
+const REGISTERS: c_uint = 4;
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`
+const DYNAMIC_SHARED: c_uint = 8;
+/// `CUDA_ERROR_NOT_FOUND`
+const NO_SUCH_NAME: u32 = 500;
+
+/// Loaded code.
+#[derive(Debug, Clone, Copy)]
+pub struct Code(CUmodule);
 
 // SAFETY: a handle that the driver lets any thread use.
 unsafe impl Send for Code {}
 // SAFETY: as above.
 unsafe impl Sync for Code {}
 
-impl Code {
-    /// Loads a CUBIN, a fatbin, or PTX that ends with a NUL.
-    pub(crate) fn load(context: &Arc<Context>, image: &[u8]) -> Result<Arc<Self>> {
-        context.bind()?;
+/// A function of loaded code.
+#[derive(Debug, Clone, Copy)]
+pub struct Function(CUfunction);
+
+// SAFETY: as above.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Modules for Context {
+    type Code = Code;
+    type Function = Function;
+
+    fn shipped(&self, name: &str, build: Build) -> Result<Vec<u8>> {
+        image::find(name, build, self.own.capability)
+    }
+
+    fn compile(&self, source: &str, build: Build) -> Result<Vec<u8>> {
+        compile_user(source, self.own.capability, build)
+    }
+
+    fn check_image(&self, image: &[u8]) -> Result<Vec<u8>> {
+        image::check(image)
+    }
+
+    fn load_code(&self, image: &[u8]) -> Result<Code> {
+        self.bind()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the image is complete, as far as its own headers tell.
-        unsafe { context.driver.cuModuleLoadData(&mut raw, image.as_ptr().cast()) }?;
-        Ok(Arc::new(Self { raw, context: context.clone() }))
+        unsafe { self.driver.cuModuleLoadData(&mut raw, image.as_ptr().cast()) }?;
+        Ok(Code(raw))
     }
 
-    pub(crate) fn context(&self) -> &Arc<Context> {
-        &self.context
+    fn unload_code(&self, code: Code) {
+        if self.bind().is_ok() {
+            // SAFETY: loaded once, and no work uses it any more.
+            let _ = unsafe { self.driver.cuModuleUnload(code.0) };
+        }
     }
 
-    pub(crate) fn function(&self, name: &str) -> Result<Function> {
-        let missing = || Error::NotFound(format!("{BACKEND}: no kernel {name:?} in this module"));
-        let text = CString::new(name).map_err(|_| missing())?;
+    fn function(&self, code: Code, name: &str) -> Result<Option<Function>> {
+        let Ok(name) = CString::new(name) else { return Ok(None) };
+        self.bind()?;
         let mut function = std::ptr::null_mut();
-        self.context.bind()?;
-        let driver = self.context.driver;
         // SAFETY: the module is loaded, the name ends with a NUL.
-        match unsafe { (driver.cuModuleGetFunction)(&mut function, self.raw, text.as_ptr()) } {
-            NO_SUCH_NAME => Err(missing()),
-            code => driver.check("cuModuleGetFunction", code).map(|()| Function(function)),
+        match unsafe { (self.driver.cuModuleGetFunction)(&mut function, code.0, name.as_ptr()) } {
+            NO_SUCH_NAME => Ok(None),
+            raw => self.driver.check("cuModuleGetFunction", raw).map(|()| Some(Function(function))),
+        }
+    }
+
+    fn function_facts(&self, function: Function) -> Result<FunctionFacts> {
+        self.bind()?;
+        Ok(FunctionFacts {
+            registers: self.attribute(function, REGISTERS)?,
+            shared: self.attribute(function, STATIC_SHARED)?,
+            parameters: self.parameter_sizes(function),
+        })
+    }
+
+    fn reserve_shared(&self, function: Function, bytes: u32) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the function is loaded.
+        unsafe { self.driver.cuFuncSetAttribute(function.0, DYNAMIC_SHARED, bytes as c_int) }
+    }
+
+    unsafe fn launch(
+        &self,
+        stream: Stream,
+        function: Function,
+        [grid_x, grid_y, grid_z]: Dim3,
+        [block_x, block_y, block_z]: Dim3,
+        shared: u32,
+        params: &mut [*mut c_void],
+    ) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the caller's promise; the driver copies the parameters before it returns.
+        unsafe {
+            self.driver.cuLaunchKernel(
+                function.0,
+                grid_x,
+                grid_y,
+                grid_z,
+                block_x,
+                block_y,
+                block_z,
+                shared,
+                stream.0,
+                params.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
         }
     }
 }
 
-/// `CUDA_ERROR_NOT_FOUND`
-const NO_SUCH_NAME: u32 = 500;
-
-impl Drop for Code {
-    fn drop(&mut self) {
-        if self.context.bind().is_ok() {
-            // SAFETY: loaded once; kernels keep it for as long as they are there.
-            let _ = unsafe { self.context.driver.cuModuleUnload(self.raw) };
-        }
-    }
-}
-
-/// Both builds of a source: see kernels/README.md.
-#[derive(Debug, Clone)]
-pub(crate) struct Builds {
-    pub(crate) plain: Arc<Code>,
-    pub(crate) guarded: Arc<Code>,
-}
-
-/// Kernels that a user brings.
-#[derive(Debug, Clone)]
-pub struct Module {
-    plain: Arc<Code>,
-    guarded: Option<Arc<Code>>,
-}
-
-impl Module {
-    /// The kernel of this name, as it stands in the code (`extern "C"`, or mangled).
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` if there is none.
-    pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        match &self.guarded {
-            None => Kernel::foreign(&self.plain, name),
-            Some(guarded) => {
-                let (plain, guarded) = (self.plain.clone(), guarded.clone());
-                Kernel::preemptible(&Builds { plain, guarded }, name, 0, &[])
-            }
-        }
-    }
-}
-
-impl Cuda {
-    /// Loads somebody's kernels as they are: a CUBIN, a fatbin, or PTX.
-    ///
-    /// They have no guard, so they can't be stopped once they are launched: queues at a level deeper
-    /// than `HostQueue` refuse them.
-    ///
-    /// # Errors
-    ///
-    /// `Invalid` if it is none of these; the driver's.
-    pub fn load(&self, image: &[u8]) -> Result<Module> {
-        let known = [b"\x7fELF".as_slice(), b"\x50\xed\x55\xba", b"//", b".v"];
-        if !known.iter().any(|start| image.starts_with(start)) {
-            let text = format!("{BACKEND}: this is neither a CUBIN nor a fatbin nor PTX");
-            return Err(Error::Invalid(text));
-        }
-        let mut image = Cow::Borrowed(image);
-        if image[0] != 0x7f && image[0] != 0x50 && image.last() != Some(&0) {
-            image.to_mut().push(0); // text ends with a NUL
-        }
-        Ok(Module { plain: Code::load(self.context(), &image)?, guarded: None })
+impl Context {
+    fn attribute(&self, function: Function, which: c_uint) -> Result<u32> {
+        let mut value = 0;
+        // SAFETY: the pointer is valid for the call, the function is loaded.
+        unsafe { self.driver.cuFuncGetAttribute(&mut value, which, function.0) }?;
+        Ok(value as u32)
     }
 
-    /// Compiles CUDA C++ whose kernels follow the contract of kernels/README.md, so that they can be
-    /// stopped. Needs NVRTC the first time; what it made is kept on disk.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` without NVRTC, `Invalid` with the compiler's messages.
-    pub fn compile(&self, source: &str) -> Result<Module> {
-        let capability = self.facts().capability;
-        let build = |build| Code::load(self.context(), &compile_user(source, capability, build)?);
-        Ok(Module { plain: build(Build::Plain)?, guarded: Some(build(Build::Guarded)?) })
+    /// Bytes of each parameter of a kernel; `None`: this driver can't tell.
+    fn parameter_sizes(&self, function: Function) -> Option<Vec<usize>> {
+        let info = self.driver.cuFuncGetParamInfo?;
+        let (mut offset, mut size, mut sizes) = (0, 0, Vec::new());
+        // SAFETY: the pointers are valid for the call, the function is loaded.
+        while unsafe { info(function.0, sizes.len(), &mut offset, &mut size) } == 0 {
+            sizes.push(size);
+        }
+        Some(sizes)
     }
 }

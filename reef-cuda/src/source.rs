@@ -1,11 +1,11 @@
 //! Kernels that users bring: CUDA C++ that includes `reef.h`, compiled for the device at hand when it is
 //! opened, and kept on disk.
 
-use crate::cache::{Cache, Key};
 use crate::driver::BACKEND;
-use crate::image::Build;
 use crate::nvrtc::{Nvrtc, Program, Target, options};
 use reef_core::{Error, Result};
+use reef_gpu::Build;
+use reef_gpu::cache::{self, Cache, Key};
 
 /// What `#include "reef.h"` finds.
 const HEADERS: [(&str, &str); 1] = [("reef.h", include_str!("../../kernels/reef.h"))];
@@ -29,8 +29,10 @@ fn compile(source: &str, capability: (u32, u32), build: Build, cache: &Cache) ->
         target(&nvrtc.archs()?, capability).ok_or_else(|| unsupported(nvrtc, capability))?;
     let options = options(build == Build::Guarded);
     let program = Program { name: NAME, source, headers: &HEADERS, options: &options, target };
-    let key = Key::new(&program, nvrtc.version());
-    cache.get_or_make(key, || nvrtc.compile(&program))
+    let (major, minor) = nvrtc.version();
+    let compiler = format!("nvrtc {major}.{minor} {target}");
+    let parts = cache::Program { name: NAME, source, headers: &HEADERS, options: &options };
+    cache.get_or_make(Key::new(&compiler, &parts), || nvrtc.compile(&program))
 }
 
 /// Machine code where the compiler has this very GPU: it needs no driver as new as the compiler, which

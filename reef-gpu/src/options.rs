@@ -23,6 +23,10 @@ pub struct Options {
     pub beside: Option<u32>,
     /// Units for real-time work alone, `split=N`; default none. For comparison.
     pub split: Option<u32>,
+    /// Best-effort launches behind one gate, `gates=N`; default none: kernels are stopped by their guards.
+    pub gates: Option<u32>,
+    /// Whether the fastest tiles of convolutions are measured, `tune=on`; default off: a model picks them.
+    pub tune: bool,
 }
 
 impl Options {
@@ -54,8 +58,15 @@ impl Options {
                 Ok(n) if n > 0 => self.split = Some(n),
                 _ => return Err(bad(backend, key, "a number of units", value)),
             },
+            ("gates", launches) => match launches.parse() {
+                Ok(n) if n > 0 => self.gates = Some(n),
+                _ => return Err(bad(backend, key, "a number of launches", value)),
+            },
+            ("tune", "on") => self.tune = true,
+            ("tune", "off") => self.tune = false,
+            ("tune", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
-                let have = "(have: precision, beside, split)";
+                let have = "(have: precision, beside, split, gates, tune)";
                 return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
             }
         }
@@ -73,10 +84,27 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = Options::parse("cuda", "precision=fp16&beside=20&split=64").unwrap();
-        let want = Options { precision: Some(Precision::Fp16), beside: Some(20), split: Some(64) };
+        let options =
+            Options::parse("cuda", "precision=fp16&beside=20&split=64&gates=4&tune=on").unwrap();
+        let want = Options {
+            precision: Some(Precision::Fp16),
+            beside: Some(20),
+            split: Some(64),
+            gates: Some(4),
+            tune: true,
+        };
         assert_eq!(options, want);
-        for bad in ["beside=0", "beside", "precision=int8", "precision", "flag=pigeon", "units=2"] {
+        for bad in [
+            "beside=0",
+            "tune=yes",
+            "gates=0",
+            "tune=yes",
+            "beside",
+            "precision=int8",
+            "precision",
+            "flag=pigeon",
+            "units=2",
+        ] {
             assert!(Options::parse("cuda", bad).is_err(), "{bad}");
         }
     }

@@ -21,6 +21,10 @@ pub struct Facts {
     pub registers_per_unit: u32,
     /// Shared memory of one unit, in bytes.
     pub shared_per_unit: u32,
+    /// Most dynamic shared memory that one block can ask for, in bytes.
+    pub shared_per_block: u32,
+    /// Threads that execute one instruction together: 32 or 64.
+    pub wave: u32,
     /// Whether kernels/network.cu has products of tiles in tensor cores for it.
     pub tensor_cores: bool,
     /// Streams can set words by themselves ([`Vendor::write_word`]).
@@ -49,18 +53,9 @@ pub type GateWord = (*mut u32, u64);
 
 /// An open device, as its vendor's driver runs it. Handles are plain values: whoever gets one gives it
 /// back once, and not before the last use. Any method may be called from any thread.
-pub trait Vendor: Debug + Send + Sync + Sized + 'static {
+pub trait Vendor: Memory + Modules + Graphs + Debug + Send + Sync + Sized + 'static {
     /// The name users type: `"cuda"`, `"hip"`.
     const NAME: &'static str;
-
-    /// A stream.
-    type Stream: Copy + Debug + Send + Sync;
-    /// Loaded code.
-    type Code: Copy + Debug + Send + Sync;
-    /// A function of loaded code.
-    type Function: Copy + Debug + Send + Sync;
-    /// Launches that the device takes at once.
-    type Exec: Copy + Debug + Send + Sync;
 
     /// Opens device number `ordinal`.
     ///
@@ -72,28 +67,10 @@ pub trait Vendor: Debug + Send + Sync + Sized + 'static {
 
     /// What it can do.
     fn facts(&self) -> &Facts;
+}
 
-    /// Device code that ships with the backend, from the source kernels/`name`.cu.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` if there is none for this device.
-    fn shipped(&self, name: &str, build: Build) -> Result<Vec<u8>>;
-
-    /// Compiles a user's source, which may include `reef.h`, for this device.
-    ///
-    /// # Errors
-    ///
-    /// `Invalid` with the compiler's messages; `NotFound` without a compiler.
-    fn compile(&self, source: &str, build: Build) -> Result<Vec<u8>>;
-
-    /// Makes a user's image one that [`load_code`](Self::load_code) takes.
-    ///
-    /// # Errors
-    ///
-    /// `Invalid` if it isn't of a kind that the driver knows, whole as far as its own headers tell.
-    fn check_image(&self, image: &[u8]) -> Result<Vec<u8>>;
-
+/// Memory of a device, and of the host as far as the device reaches it.
+pub trait Memory {
     /// Allocates zeroed device memory. Blocks for as long as that takes, not for other work.
     ///
     /// # Errors
@@ -147,6 +124,12 @@ pub trait Vendor: Debug + Send + Sync + Sized + 'static {
     ///
     /// The driver's.
     fn read(&self, from: u64, data: &mut [u8]) -> Result<()>;
+}
+
+/// Streams of a device, and the words that they set and wait for.
+pub trait Streams {
+    /// A stream.
+    type Stream: Copy + Debug + Send + Sync;
 
     /// Opens a stream of the lowest or the highest priority, unordered with all others.
     ///
@@ -172,25 +155,6 @@ pub trait Vendor: Debug + Send + Sync + Sized + 'static {
     /// As [`is_idle`](Self::is_idle).
     fn wait(&self, stream: Self::Stream) -> Result<()>;
 
-    /// Launches a kernel, its grid in blocks; `params` point to its parameters, which are copied.
-    ///
-    /// # Safety
-    ///
-    /// The parameters are the function's, and what they point to on the device outlives the run.
-    ///
-    /// # Errors
-    ///
-    /// The driver's. The kernel has then not been queued.
-    unsafe fn launch(
-        &self,
-        stream: Self::Stream,
-        function: Self::Function,
-        grid: Dim3,
-        block: Dim3,
-        shared: u32,
-        params: &mut [*mut c_void],
-    ) -> Result<()>;
-
     /// Sets a word when all before it in the stream has ended. Only where [`Facts::writes_words`].
     ///
     /// # Safety
@@ -212,6 +176,36 @@ pub trait Vendor: Debug + Send + Sync + Sized + 'static {
     ///
     /// The driver's.
     unsafe fn wait_word(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
+}
+
+/// Code on a device, and its kernels.
+pub trait Modules: Streams {
+    /// Loaded code.
+    type Code: Copy + Debug + Send + Sync;
+
+    /// A function of loaded code.
+    type Function: Copy + Debug + Send + Sync;
+
+    /// Device code that ships with the backend, from the source kernels/`name`.cu.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if there is none for this device.
+    fn shipped(&self, name: &str, build: Build) -> Result<Vec<u8>>;
+
+    /// Compiles a user's source, which may include `reef.h`, for this device.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` with the compiler's messages; `NotFound` without a compiler.
+    fn compile(&self, source: &str, build: Build) -> Result<Vec<u8>>;
+
+    /// Makes a user's image one that [`load_code`](Self::load_code) takes.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if it isn't of a kind that the driver knows, whole as far as its own headers tell.
+    fn check_image(&self, image: &[u8]) -> Result<Vec<u8>>;
 
     /// Loads an image: one that ships, was compiled, or was checked.
     ///
@@ -243,6 +237,31 @@ pub trait Vendor: Debug + Send + Sync + Sized + 'static {
     ///
     /// The driver's, if that is more than a block can have.
     fn reserve_shared(&self, function: Self::Function, bytes: u32) -> Result<()>;
+
+    /// Launches a kernel, its grid in blocks; `params` point to its parameters, which are copied.
+    ///
+    /// # Safety
+    ///
+    /// The parameters are the function's, and what they point to on the device outlives the run.
+    ///
+    /// # Errors
+    ///
+    /// The driver's. The kernel has then not been queued.
+    unsafe fn launch(
+        &self,
+        stream: Self::Stream,
+        function: Self::Function,
+        grid: Dim3,
+        block: Dim3,
+        shared: u32,
+        params: &mut [*mut c_void],
+    ) -> Result<()>;
+}
+
+/// Launches that a device takes at once.
+pub trait Graphs: Streams {
+    /// Launches that the device takes at once.
+    type Exec: Copy + Debug + Send + Sync;
 
     /// From now on what is launched on the stream becomes part of an [`Exec`](Self::Exec).
     ///

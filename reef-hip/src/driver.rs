@@ -1,104 +1,297 @@
-//! The few calls of the HIP runtime API that tell what is there.
+//! The HIP runtime API as a table of functions, opened at run time.
+//!
+//! Types and numbers are those of hip_runtime_api.h that are the same from HIP 5.2 to 7; codes stay plain
+//! integers, because newer runtimes have some that no enum knows. Each function is a field, which gives
+//! the raw code, and a method of the same name, which checks it.
+
+#![allow(non_snake_case)] // names of vendors' calls are theirs
 
 use libloading::Library;
 use reef_core::{Error, Result};
-use std::ffi::{CStr, OsString, c_char, c_int};
+use std::ffi::{CStr, OsString, c_char, c_int, c_uint, c_void};
+use std::fmt;
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// The name users type.
+pub(crate) const BACKEND: &str = "hip";
 
 /// Names of the runtime library, newest first.
 const LIBRARIES: [&str; 4] =
     ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
-/// `hipDeviceAttributeMultiprocessorCount`, the same number from HIP 5.2 to 7.
-const COMPUTE_UNITS: c_int = 63;
 
-/// The opened runtime library. Codes are plain integers: newer runtimes have codes that we don't
-/// know.
-pub(crate) struct Driver {
-    get_count: unsafe extern "C" fn(*mut c_int) -> u32,
-    get_name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> u32,
-    get_attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> u32,
-    /// Keeps the functions above mapped.
-    _library: Library,
+/// `hipStream_t`, `hipModule_t`, `hipFunction_t`, `hipGraph_t` and so on: all are opaque.
+pub(crate) type Handle = *mut c_void;
+
+macro_rules! table {
+    (
+        needed { $($name:ident($($arg:ident: $type:ty),*);)+ }
+        optional { $($maybe:ident($($marg:ident: $mtype:ty),*);)+ }
+    ) => {
+        /// The functions that we call. `Option`: not in every runtime that we support.
+        pub(crate) struct Driver {
+            $(pub(crate) $name: unsafe extern "C" fn($($type),*) -> u32,)+
+            $(pub(crate) $maybe: Option<unsafe extern "C" fn($($mtype),*) -> u32>,)+
+            /// The one that gives no code.
+            hipGetErrorName: unsafe extern "C" fn(u32) -> *const c_char,
+        }
+
+        /// All names in the table, and whether we can't do without.
+        #[cfg(test)]
+        pub(crate) const NAMES: &[(&str, bool)] = &[
+            $((stringify!($name), true),)+
+            $((stringify!($maybe), false),)+
+            ("hipGetErrorName", true),
+        ];
+
+        impl Driver {
+            /// Fills the table with what `find` knows; null is what it doesn't.
+            ///
+            /// # Safety
+            ///
+            /// `find` gives functions of the runtime API by their names, valid for the program's life.
+            pub(crate) unsafe fn resolve(find: impl Fn(&str) -> Handle) -> Result<Self> {
+                let needed = |name: &str| match find(name) {
+                    p if p.is_null() => {
+                        let text = format!("the HIP runtime has no {name}: older than HIP 5.2?");
+                        Err(Error::NotFound(text))
+                    }
+                    p => Ok(p),
+                };
+                Ok(Self {
+                    // SAFETY: the caller's promise; the types are those of hip_runtime_api.h.
+                    $($name: unsafe { std::mem::transmute::<Handle, unsafe extern "C" fn($($type),*) -> u32>(needed(stringify!($name))?) },)+
+                    // SAFETY: as above, and a null pointer becomes `None`.
+                    $($maybe: unsafe { std::mem::transmute::<Handle, Option<unsafe extern "C" fn($($mtype),*) -> u32>>(find(stringify!($maybe))) },)+
+                    // SAFETY: as above.
+                    hipGetErrorName: unsafe { std::mem::transmute::<Handle, unsafe extern "C" fn(u32) -> *const c_char>(needed("hipGetErrorName")?) },
+                })
+            }
+
+            $(
+                /// # Safety
+                ///
+                /// As the runtime API's manual says.
+                #[inline]
+                #[allow(dead_code, clippy::too_many_arguments)] // some are only used as fields
+                pub(crate) unsafe fn $name(&self, $($arg: $type),*) -> Result<()> {
+                    // SAFETY: the caller's promise.
+                    self.check(stringify!($name), unsafe { (self.$name)($($arg),*) })
+                }
+            )+
+            $(
+                /// # Safety
+                ///
+                /// As the runtime API's manual says.
+                #[allow(dead_code)]
+                pub(crate) unsafe fn $maybe(&self, $($marg: $mtype),*) -> Result<()> {
+                    let Some(call) = self.$maybe else {
+                        let what = concat!(stringify!($maybe), ", which this runtime doesn't have");
+                        return Err(Error::Unsupported { backend: BACKEND, what: what.into() });
+                    };
+                    // SAFETY: the caller's promise.
+                    self.check(stringify!($maybe), unsafe { call($($marg),*) })
+                }
+            )+
+        }
+    };
+}
+
+table! {
+    needed {
+        hipInit(flags: c_uint);
+        hipRuntimeGetVersion(version: *mut c_int);
+        hipGetDeviceCount(count: *mut c_int);
+        hipSetDevice(device: c_int);
+        hipDeviceGetName(name: *mut c_char, length: c_int, device: c_int);
+        hipDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: c_int);
+        hipGetDeviceProperties(properties: *mut c_void, device: c_int);
+        hipDeviceGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
+        hipModuleLoadData(module: *mut Handle, image: *const c_void);
+        hipModuleUnload(module: Handle);
+        hipModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char);
+        hipFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: Handle);
+        hipModuleLaunchKernel(
+            function: Handle, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
+            block_y: c_uint, block_z: c_uint, shared: c_uint, stream: Handle,
+            params: *mut *mut c_void, extra: *mut *mut c_void
+        );
+        hipMalloc(memory: *mut *mut c_void, bytes: usize);
+        hipFree(memory: *mut c_void);
+        hipHostMalloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint);
+        hipHostFree(memory: *mut c_void);
+        hipHostGetDevicePointer(device: *mut *mut c_void, host: *mut c_void, flags: c_uint);
+        hipExtMallocWithFlags(memory: *mut *mut c_void, bytes: usize, flags: c_uint);
+        hipMemcpyHtoDAsync(to: *mut c_void, from: *const c_void, bytes: usize, stream: Handle);
+        hipMemcpyDtoHAsync(to: *mut c_void, from: *mut c_void, bytes: usize, stream: Handle);
+        hipMemsetAsync(to: *mut c_void, value: c_int, bytes: usize, stream: Handle);
+        hipStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int);
+        hipStreamDestroy(stream: Handle);
+        hipStreamSynchronize(stream: Handle);
+        hipStreamQuery(stream: Handle);
+        hipStreamWriteValue32(stream: Handle, address: *mut c_void, value: u32, flags: c_uint);
+        hipStreamWaitValue32(stream: Handle, address: *mut c_void, value: u32, flags: c_uint, mask: u32);
+    }
+    optional {
+        hipGetDevicePropertiesR0600(properties: *mut c_void, device: c_int);
+        hipExtStreamCreateWithCUMask(stream: *mut Handle, words: u32, mask: *const u32);
+        hipStreamBeginCapture(stream: Handle, mode: c_uint);
+        hipStreamEndCapture(stream: Handle, graph: *mut Handle);
+        hipGraphInstantiate(
+            exec: *mut Handle, graph: Handle, node: *mut Handle, log: *mut c_char, bytes: usize
+        );
+        hipGraphLaunch(exec: Handle, stream: Handle);
+        hipGraphExecDestroy(exec: Handle);
+        hipGraphDestroy(graph: Handle);
+    }
+}
+
+impl Driver {
+    /// The runtime of this machine, opened and initialised once in a process.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` says what was tried, or that there is a runtime and no device.
+    pub(crate) fn get() -> Result<&'static Self> {
+        static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
+        DRIVER.get_or_init(Self::open).as_ref().map_err(Clone::clone)
+    }
+
+    fn open() -> Result<Self> {
+        let library: &'static Library = Box::leak(Box::new(library()?)); // for the program's life
+        let find = |name: &str| {
+            // SAFETY: only the address is taken.
+            let symbol = unsafe { library.get::<Handle>(name) };
+            symbol.map_or(std::ptr::null_mut(), |symbol| *symbol)
+        };
+        // SAFETY: this is the runtime library, and it stays mapped.
+        let driver = unsafe { Self::resolve(find) }?;
+        driver.init()?;
+        Ok(driver)
+    }
+
+    /// Without a device, HIP 5.2 says one thing and later ones another.
+    pub(crate) fn init(&self) -> Result<()> {
+        // SAFETY: no other call is made before.
+        match unsafe { (self.hipInit)(0) } {
+            code @ (NO_DEVICE | INVALID_DEVICE) => {
+                let name = self.name(code);
+                let text = format!("a HIP runtime, but no device: hipInit: {name} (code {code})");
+                Err(Error::NotFound(text))
+            }
+            code => self.check("hipInit", code),
+        }
+    }
+
+    /// The version of the runtime, as 5, 2 for 5.2.21153.
+    pub(crate) fn version(&self) -> Result<Version> {
+        let mut version = 0;
+        // SAFETY: the pointer is valid for the call.
+        unsafe { self.hipRuntimeGetVersion(&mut version) }?;
+        Ok(Version::from(version))
+    }
+
+    pub(crate) fn check(&self, call: &'static str, code: u32) -> Result<()> {
+        if code == 0 { Ok(()) } else { Err(self.error(call, code)) }
+    }
+
+    #[cold]
+    fn error(&self, call: &'static str, code: u32) -> Error {
+        let name = self.name(code);
+        match code {
+            OUT_OF_MEMORY => Error::OutOfMemory { backend: BACKEND, asked: 0 },
+            _ if LOST.contains(&code) => {
+                Error::DeviceLost { backend: BACKEND, why: format!("{call}: {name} (code {code})") }
+            }
+            _ => Error::Driver { backend: BACKEND, call, name, code },
+        }
+    }
+
+    pub(crate) fn name(&self, code: u32) -> String {
+        // SAFETY: the runtime answers any number with a static text.
+        unsafe {
+            match (self.hipGetErrorName)(code) {
+                name if name.is_null() => "unknown".into(),
+                name => CStr::from_ptr(name).to_string_lossy().into_owned(),
+            }
+        }
+    }
+}
+
+/// `hipErrorOutOfMemory`
+const OUT_OF_MEMORY: u32 = 2;
+/// `hipErrorNoDevice`
+pub(crate) const NO_DEVICE: u32 = 100;
+/// `hipErrorInvalidDevice`
+pub(crate) const INVALID_DEVICE: u32 = 101;
+/// `hipErrorNotReady`: the answer of queries, not an error.
+pub(crate) const NOT_READY: u32 = 600;
+/// Codes after which nothing works on the device: uncorrectable memory errors, faults of kernels. Most
+/// faults end the process before anybody reads a code: that is what AMD's runtime does about them.
+pub(crate) const LOST: [u32; 6] = [214, 700, 702, 709, 710, 719];
+
+/// Of the runtime, and what is in it: ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    patch: u32,
+}
+
+impl From<c_int> for Version {
+    fn from(number: c_int) -> Self {
+        let n = number.unsigned_abs();
+        Self { major: n / 10_000_000, minor: n / 100_000 % 100, patch: n % 100_000 }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Driver")
+    }
+}
+
+/// Opens the runtime. A path that was asked for is the only one tried, so that a wrong one shows.
+pub(crate) fn library() -> Result<Library> {
+    let tried = match std::env::var_os("REEF_HIP").filter(|path| !path.is_empty()) {
+        Some(path) => vec![path],
+        None => in_rocm(&LIBRARIES),
+    };
+    // SAFETY: the runtime's initialisers are meant to be run by whoever opens it.
+    let library = tried.iter().find_map(|name| unsafe { Library::new(name).ok() });
+    library.ok_or_else(|| {
+        let tried: Vec<_> = tried.iter().map(|name| name.to_string_lossy()).collect();
+        Error::NotFound(format!("no HIP runtime (tried $REEF_HIP, {})", tried.join(", ")))
+    })
 }
 
 /// The plain names, then those in `$ROCM_PATH/lib` and `/opt/rocm/lib`.
-fn candidates() -> Vec<OsString> {
+pub(crate) fn in_rocm(names: &[&str]) -> Vec<OsString> {
     let folders = [std::env::var_os("ROCM_PATH"), Some("/opt/rocm".into())];
-    let mut all: Vec<OsString> = LIBRARIES.iter().map(Into::into).collect();
+    let mut all: Vec<OsString> = names.iter().map(Into::into).collect();
     for folder in folders.into_iter().flatten() {
-        let lib = std::path::Path::new(&folder).join("lib");
-        all.extend(LIBRARIES.iter().map(|name| lib.join(name).into_os_string()));
+        let lib = Path::new(&folder).join("lib");
+        all.extend(names.iter().map(|name| lib.join(name).into_os_string()));
     }
     all
 }
 
-impl Driver {
-    pub(crate) fn open() -> Result<Self> {
-        // SAFETY: the runtime's initialisers are meant to be run by whoever opens it.
-        let library = candidates().iter().find_map(|name| unsafe { Library::new(name).ok() });
-        let library = library.ok_or_else(|| {
-            let tried = LIBRARIES.join(", ");
-            Error::NotFound(format!(
-                "no HIP runtime (tried {tried}, $ROCM_PATH/lib, /opt/rocm/lib)"
-            ))
-        })?;
-        // SAFETY: the signatures are those of hip_runtime_api.h, unchanged since HIP 5.
-        unsafe {
-            Ok(Self {
-                get_count: symbol(&library, "hipGetDeviceCount")?,
-                get_name: symbol(&library, "hipDeviceGetName")?,
-                get_attribute: symbol(&library, "hipDeviceGetAttribute")?,
-                _library: library,
-            })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_all_runtimes_are_read_and_ordered() {
+        let rows = [(50221153, "5.2.21153"), (50731921, "5.7.31921"), (60443484, "6.4.43484")];
+        for (number, text) in rows {
+            assert_eq!(Version::from(number).to_string(), text);
         }
-    }
-
-    pub(crate) fn count(&self) -> Result<c_int> {
-        let mut count = 0;
-        // SAFETY: the pointer is valid for the call.
-        check("hipGetDeviceCount", unsafe { (self.get_count)(&mut count) })?;
-        Ok(count)
-    }
-
-    pub(crate) fn describe(&self, device: c_int) -> Result<String> {
-        let mut name: [c_char; 128] = [0; 128];
-        // SAFETY: the buffer is as long as we say, and the runtime ends the name with a NUL.
-        let name = unsafe {
-            check("hipDeviceGetName", (self.get_name)(name.as_mut_ptr(), 127, device))?;
-            CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
-        };
-        let mut units = 0;
-        // SAFETY: the pointer is valid for the call.
-        let code = unsafe { (self.get_attribute)(&mut units, COMPUTE_UNITS, device) };
-        check("hipDeviceGetAttribute", code)?;
-        Ok(format!("{name}, {units} compute units"))
-    }
-}
-
-/// # Safety
-///
-/// `T` is the function's type.
-unsafe fn symbol<T: Copy>(library: &Library, name: &'static str) -> Result<T> {
-    // SAFETY: the caller's promise.
-    unsafe { library.get::<T>(name.as_bytes()) }
-        .map(|symbol| *symbol)
-        .map_err(|_| Error::NotFound(format!("the HIP runtime has no {name}")))
-}
-
-fn check(call: &'static str, code: u32) -> Result<()> {
-    match code {
-        0 => Ok(()),
-        _ => Err(Error::Driver { backend: "hip", call, name: name(code).into(), code }),
-    }
-}
-
-/// Names of the codes that these calls return, from hip_runtime_api.h.
-fn name(code: u32) -> &'static str {
-    match code {
-        1 => "hipErrorInvalidValue",
-        3 => "hipErrorNotInitialized",
-        35 => "hipErrorInsufficientDriver",
-        100 => "hipErrorNoDevice",
-        101 => "hipErrorInvalidDevice",
-        _ => "hipError",
+        assert!(Version::from(50731921) < Version::from(60443484));
     }
 }

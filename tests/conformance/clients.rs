@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reef::dkp::Profile;
 use reef::scheduler::{self, Reef};
-use reef::{ClientConfig, Command, Config, Device, Dispatcher, Error, PreemptLevel, Task};
+use reef::{Beside, ClientConfig, Command, Config, Device, Dispatcher, Error, PreemptLevel, Task};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -111,8 +111,12 @@ pub(crate) fn clients_pad_real_time_kernels<D: Device>(device: &D, level: Preemp
     let mut rt = dispatcher.real_time().unwrap();
     // When a client has stopped in time for a kernel to be padded is the machine's affair: go on until
     // one has.
-    let narrows = device.beside().is_some();
-    let spare = device.info().units > 1 && (!narrows || level >= PreemptLevel::DeviceQueue);
+    let pads = match device.beside() {
+        Beside::Padded => true,
+        Beside::Narrow(_) => level >= PreemptLevel::DeviceQueue,
+        Beside::Never => false,
+    };
+    let spare = device.info().units > 1 && pads;
     let end = Instant::now() + Duration::from_secs(20);
     let mut rounds = 0;
     while rounds < cycles().div_ceil(50)

@@ -3,13 +3,13 @@
 use crate::subject::{Cells, cycles, rng};
 use rand::RngExt;
 use reef::dkp::Padding;
-use reef::{Device, PreemptLevel, Priority, Queue, Record, Seq};
+use reef::{Beside, Device, PreemptLevel, Priority, Queue, Record, Seq};
 
 /// Whether the device runs best-effort blocks beside each real-time kernel by itself; aloud if not.
 fn pads<D: Device>(device: &D) -> bool {
-    let pads = device.beside().is_none();
+    let pads = device.beside() == Beside::Padded;
     if !pads {
-        println!("skipped: {} runs narrow queues beside real-time work instead", D::NAME);
+        println!("skipped: {} doesn't pad kernel by kernel: {:?}", D::NAME, device.beside());
     }
     pads
 }

@@ -7,8 +7,12 @@ use reef::{Command, Device, Launch, PreemptLevel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Opens the device, or says aloud why its tests are skipped.
-pub(crate) fn open<D: Device>(name: &str) -> Option<D> {
-    match D::open(0, "") {
+pub(crate) fn open<D: Device>(name: &str, options: &str) -> Option<D> {
+    #[cfg(feature = "hip")]
+    if name == "hip" {
+        crate::software::load();
+    }
+    match D::open(0, options) {
         Ok(device) => Some(device),
         Err(error) => {
             eprintln!("skipped: {name}: {error}");

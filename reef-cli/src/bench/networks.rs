@@ -1,19 +1,21 @@
 //! `reef bench networks`: how long whole inferences take on a device that has nothing else to do.
 
 use super::time::{histogram, note};
+use crate::clients::BE_GRAPH;
 use crate::columns::{Column, as_table};
-use crate::networks::Loader;
+use crate::networks::{Loader, check_all};
 use crate::print;
 use crate::progress::Progress;
 use crate::results::{self, Results, print_files};
 use crate::table::millis;
 use anyhow::Result;
 use hdrhistogram::Histogram;
+use reef::models::Network;
 use reef::op::Operators;
 use reef::scheduler::RtOnly;
-use reef::{Dispatcher, Task};
+use reef::{Command, Config, Dispatcher, PreemptLevel, Submitter, Task, VirtualQueue};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Inferences before any is counted.
 const WARM_UP: usize = 20;
@@ -43,21 +45,28 @@ struct Row {
     /// Nanoseconds from the first command to the last on the device, and from submission to the end.
     device: Histogram<u64>,
     total: Histogram<u64>,
+    /// Milliseconds of an inference in a closed best-effort loop, where nobody can stop it and where
+    /// running blocks can be stopped.
+    plain: f64,
+    stoppable: f64,
 }
 
-static COLUMNS: [Column<Row>; 7] = [
+static COLUMNS: [Column<Row>; 10] = [
     Column::shown("network", "network", 0, |row| row.name.clone().into()),
     Column::shown("launches", "launches", 0, |row| row.launches.into()),
     Column::shown("device_p50_ms", "device p50 ms", 3, |row| millis(&row.device, 0.5).into()),
     Column::shown("device_p99_ms", "p99", 3, |row| millis(&row.device, 0.99).into()),
     Column::shown("total_p50_ms", "total p50 ms", 3, |row| millis(&row.total, 0.5).into()),
     Column::shown("total_p99_ms", "p99", 3, |row| millis(&row.total, 0.99).into()),
+    Column::shown("best_effort_ms", "best effort ms", 3, |row| row.plain.into()),
+    Column::shown("stoppable_ms", "stoppable ms", 3, |row| row.stoppable.into()),
+    Column::shown("stoppable_ratio", "÷", 3, |row| (row.stoppable / row.plain).into()),
     Column::shown("inferences", "inferences", 0, |row| row.total.len().into()),
 ];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     results::check_seconds(args.seconds)?;
-    args.networks.iter().try_for_each(|name| reef::models::build(name, args.size, 1).map(drop))?;
+    check_all(&args.networks, args.size)?;
     reef::with_device(&args.common.device, Networks(args))?
 }
 
@@ -89,8 +98,58 @@ impl reef::Visit for Networks<'_> {
             "device  from the first command to the end of the last, copies of input and output included",
         )?;
         print("total   from submission until the dispatcher noted the end")?;
+        print(
+            "best effort, stoppable   an inference in a closed loop at level HostQueue and at the deepest",
+        )?;
         print_files(None)
     }
+}
+
+/// Turns in which best-effort loops at the two levels are measured.
+const TURNS: u32 = 5;
+
+/// What being stoppable costs: milliseconds of an inference without and with it, the median of a few
+/// turns, so that the device's clock is the same for both.
+fn cost<D: Operators>(device: &D, network: &Network<D>, seconds: f64) -> Result<[f64; 2]> {
+    let commands = network.graphs(BE_GRAPH)?;
+    let is_launched = |c: &&Command<D>| matches!(c, Command::Launch(_) | Command::Graph(_));
+    let commands: Vec<_> = commands.iter().filter(is_launched).cloned().collect();
+    let time = Duration::from_secs_f64(seconds / f64::from(2 * TURNS));
+    let mut millis = [Vec::new(), Vec::new()];
+    for _ in 0..TURNS {
+        for (millis, level) in millis.iter_mut().zip([PreemptLevel::HostQueue, device.info().level])
+        {
+            millis.push(loop_for(device, &commands, level, time)?);
+        }
+    }
+    Ok(millis.map(|mut turns| {
+        turns.sort_by(f64::total_cmp);
+        turns[turns.len() / 2]
+    }))
+}
+
+/// Milliseconds of an inference, several of them submitted ahead, for about `time`.
+fn loop_for<D: Operators>(
+    device: &D,
+    commands: &[Command<D>],
+    level: PreemptLevel,
+    time: Duration,
+) -> Result<f64> {
+    let (mut submitter, queue) =
+        VirtualQueue::enable(device, Config { level, window: 8, ..Config::default() })?;
+    let infer = |submitter: &mut Submitter<D>| {
+        let submit = |command: &Command<D>| submitter.submit_blocking(command.clone());
+        commands.iter().map(submit).last().expect("a network has launches")
+    };
+    let first = infer(&mut submitter)?; // prepares graphs
+    submitter.wait(first)?;
+    let (begin, mut inferences) = (Instant::now(), 0);
+    while inferences == 0 || begin.elapsed() < time {
+        infer(&mut submitter)?;
+        inferences += 1;
+    }
+    queue.finish()?;
+    Ok(begin.elapsed().as_secs_f64() * 1e3 / f64::from(inferences))
 }
 
 /// Inferences back to back, each as one graph where the device has graphs.
@@ -99,7 +158,10 @@ fn measure<D: Operators>(device: &D, args: &Args, name: &str) -> Result<Row> {
     let dispatcher = Dispatcher::start(device, Box::new(RtOnly))?;
     let (mut client, task) = (dispatcher.real_time()?, Task::new(network.graphs(usize::MAX)?)?);
     let launches = network.launches().count();
-    let mut row = Row { name: name.into(), launches, device: histogram(), total: histogram() };
+    let [plain, stoppable] = cost(device, &network, args.seconds)?;
+    let (device_times, total) = (histogram(), histogram());
+    let mut row =
+        Row { name: name.into(), launches, device: device_times, total, plain, stoppable };
     for _ in 0..WARM_UP {
         client.run(&task)?;
     }

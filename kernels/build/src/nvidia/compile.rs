@@ -1,0 +1,133 @@
+//! From a source to its images.
+
+use super::resources::{self, Resources};
+use super::toolchain::Toolchain;
+use crate::Result;
+use crate::nvrtc::{Nvrtc, Program, Target, options};
+use crate::sources::{BUILDS, with_ending};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
+
+/// Machine code for these, PTX for the last: `reef-cuda/src/image.rs` has the same.
+const TARGETS: [Target; 4] =
+    [Target::Cubin(70), Target::Cubin(86), Target::Cubin(90), Target::Ptx(80)];
+
+/// One file to be.
+pub(crate) struct Image {
+    /// The source's, without its ending.
+    pub(crate) source: String,
+    pub(crate) build: &'static str,
+    pub(crate) target: Target,
+    pub(crate) code: Vec<u8>,
+    /// Of each kernel. For PTX, as `ptxas` would compile it for the least GPU that it is for.
+    pub(crate) kernels: Vec<Resources>,
+}
+
+impl Image {
+    fn stem(&self) -> String {
+        format!("{}-{}-{}", self.source, self.build, self.target)
+    }
+
+    pub(crate) fn file(&self) -> String {
+        format!("{}.z", self.stem())
+    }
+}
+
+/// The images of every source in a folder, in the order of their names. `scratch` takes what the
+/// compilers pass on.
+pub(crate) fn all(sources: &Path, toolchain: &Toolchain, scratch: &Path) -> Result<Vec<Image>> {
+    fs::create_dir_all(scratch)?;
+    let compiler = Compiler {
+        nvrtc: Nvrtc::open(&toolchain.nvrtc)?,
+        toolchain,
+        scratch,
+        headers: headers(sources)?,
+    };
+    let waiting = Mutex::new(wanted(sources)?.into_iter());
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let one_after_another = || -> Result<Vec<Image>> {
+        let next = || waiting.lock().expect("nobody panics with it").next();
+        std::iter::from_fn(next).map(|(text, image)| compiler.finish(&text, image)).collect()
+    };
+    let done: Result<Vec<_>> = thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(one_after_another)).collect();
+        all.into_iter().map(|thread| thread.join().expect("compiling doesn't panic")).collect()
+    });
+    let mut images: Vec<_> = done?.into_iter().flatten().collect();
+    images.sort_by_key(Image::file);
+    Ok(images)
+}
+
+/// Each image that is to be, still empty, with its source.
+fn wanted(sources: &Path) -> Result<Vec<(String, Image)>> {
+    let mut wanted = Vec::new();
+    for (source, text) in with_ending(sources, ".cu")? {
+        let pairs = TARGETS.iter().flat_map(|target| BUILDS.map(|(build, _)| (*target, build)));
+        wanted.extend(pairs.map(|(target, build)| {
+            let source = source.clone();
+            (text.clone(), Image { source, build, target, code: Vec::new(), kernels: Vec::new() })
+        }));
+    }
+    Ok(wanted)
+}
+
+/// What sources include: the headers beside them.
+fn headers(sources: &Path) -> Result<Vec<(String, String)>> {
+    let headers = with_ending(sources, ".h")?;
+    Ok(headers.into_iter().map(|(name, text)| (name + ".h", text)).collect())
+}
+
+struct Compiler<'a> {
+    nvrtc: Nvrtc,
+    toolchain: &'a Toolchain,
+    scratch: &'a Path,
+    /// Names and texts of what sources include.
+    headers: Vec<(String, String)>,
+}
+
+impl Compiler<'_> {
+    fn finish(&self, text: &str, mut image: Image) -> Result<Image> {
+        let ptx = self.ptx(text, &image)?;
+        let (cubin, messages) = self.cubin(&ptx, &image)?;
+        image.kernels = resources::parse(&messages, &String::from_utf8_lossy(&ptx))?;
+        image.code = match image.target {
+            Target::Cubin(_) => cubin,
+            Target::Ptx(_) => ptx,
+        };
+        Ok(image)
+    }
+
+    fn ptx(&self, text: &str, image: &Image) -> Result<Vec<u8>> {
+        let (Target::Cubin(arch) | Target::Ptx(arch)) = image.target;
+        let guarded = BUILDS.contains(&(image.build, true));
+        let headers: Vec<(&str, &str)> =
+            self.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        Ok(self.nvrtc.compile(&Program {
+            name: &format!("{}.cu", image.source),
+            source: text,
+            headers: &headers,
+            options: &options(guarded),
+            target: Target::Ptx(arch),
+        })?)
+    }
+
+    /// Machine code, and what `ptxas` says about it. PTX is compiled too: NVRTC doesn't look into `asm`.
+    fn cubin(&self, ptx: &[u8], image: &Image) -> Result<(Vec<u8>, String)> {
+        let (Target::Cubin(arch) | Target::Ptx(arch)) = image.target;
+        let (input, output) = (image.stem() + ".ptx", image.stem() + ".cubin");
+        fs::write(self.scratch.join(&input), ptx.strip_suffix(b"\0").unwrap_or(ptx))?;
+        // Names without a folder, so that no path of this machine can get into the image.
+        let said = Command::new(&self.toolchain.ptxas)
+            .current_dir(self.scratch)
+            .args(["-v", "-O3", &format!("-arch=sm_{arch}"), &input, "-o", &output])
+            .output()?;
+        let messages = String::from_utf8_lossy(&said.stderr).into_owned();
+        if !said.status.success() {
+            return Err(format!("ptxas: {}\n{messages}", image.stem()).into());
+        }
+        Ok((fs::read(self.scratch.join(&output))?, messages))
+    }
+}

@@ -1,0 +1,44 @@
+//! A hardware queue: what the host has asked of it, and its packet processor.
+
+use crate::queue::{Aql, Ring, Sdma};
+
+/// All units.
+pub(crate) const EVERY_UNIT: u64 = u64::MAX;
+
+/// Which packets it understands.
+#[derive(Debug)]
+pub(crate) enum Processor {
+    Compute(Aql),
+    Copy(Sdma),
+}
+
+/// One queue.
+#[derive(Debug)]
+pub(crate) struct HardwareQueue {
+    pub(crate) ring: Ring,
+    pub(crate) processor: Processor,
+    /// −3 to 3; the highest goes first.
+    pub(crate) priority: i32,
+    /// A bit for each unit that its workgroups may run on.
+    pub(crate) mask: u64,
+    /// The host lets it run.
+    pub(crate) active: bool,
+}
+
+impl HardwareQueue {
+    pub(crate) fn new(ring: Ring, copies: bool, priority: i32, active: bool) -> Self {
+        let processor = match copies {
+            true => Processor::Copy(Sdma::default()),
+            false => Processor::Compute(Aql::starting_at(&ring)),
+        };
+        Self { ring, processor, priority, mask: EVERY_UNIT, active }
+    }
+
+    /// From now on its packets fail.
+    pub(crate) fn fail(&mut self) {
+        match &mut self.processor {
+            Processor::Compute(aql) => aql.failed = true,
+            Processor::Copy(sdma) => sdma.failed = true,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Signals: words that packets wait for and set, with room for times and an event to raise.
+
+use crate::access::Unmapped;
+use crate::clock::Clock;
+use crate::events::Events;
+use crate::memory::View;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+const VALUE: u64 = 8;
+const MAILBOX: u64 = 16;
+const EVENT: u64 = 24;
+const START: u64 = 32;
+const END: u64 = 40;
+
+/// What a signal holds whose packet was not carried out. Whoever waits for less than 1 goes on.
+const FAILED: u64 = -1_i64 as u64;
+
+/// The value of a signal.
+pub(crate) fn value(view: &View<'_>, signal: u64) -> Result<i64, Unmapped> {
+    Ok(view.word64(signal.wrapping_add(VALUE))?.load(Acquire) as i64)
+}
+
+/// Tells who waits that a packet is done, or will never be. Without a signal nobody waits.
+pub(crate) fn complete(
+    view: &View<'_>,
+    events: &Events,
+    signal: u64,
+    start: u64,
+    good: bool,
+) -> Result<(), Unmapped> {
+    if signal == 0 {
+        return Ok(());
+    }
+    view.word64(signal.wrapping_add(START))?.store(start, Relaxed);
+    view.word64(signal.wrapping_add(END))?.store(Clock::Host.now(), Relaxed);
+    let value = view.word64(signal.wrapping_add(VALUE))?;
+    if good {
+        value.fetch_sub(1, SeqCst);
+    } else {
+        value.store(FAILED, SeqCst);
+    }
+    raise(view, events, signal)
+}
+
+fn raise(view: &View<'_>, events: &Events, signal: u64) -> Result<(), Unmapped> {
+    let mailbox = view.word64(signal.wrapping_add(MAILBOX))?.load(Relaxed);
+    let event = view.word32(signal.wrapping_add(EVENT))?.load(Relaxed);
+    if mailbox != 0 {
+        view.word64(mailbox)?.store(event.into(), Release);
+        events.set(event);
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Opening the driver, and its version.
+
+use crate::abi::{Status, Version, put};
+use crate::device::device;
+
+#[unsafe(no_mangle)]
+extern "C" fn hsaKmtOpenKFD() -> Status {
+    device();
+    Status::Success
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hsaKmtCloseKFD() -> Status {
+    Status::Success
+}
+
+/// As new as ROCr 5.2 and 6.1 know; the latter asks for 1.4 at least on gfx906.
+#[unsafe(no_mangle)]
+extern "C" fn hsaKmtGetVersion(version: *mut Version) -> Status {
+    put(version, Version { major: 1, minor: 14 })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hsaKmtSetXNACKMode(enable: i32) -> Status {
+    if enable == 0 { Status::Success } else { Status::NotSupported }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hsaKmtGetXNACKMode(enabled: *mut i32) -> Status {
+    put(enabled, 0)
+}
+
+/// What debuggers can do here: nothing.
+#[unsafe(no_mangle)]
+extern "C" fn hsaKmtGetRuntimeCapabilities(capabilities: *mut u32) -> Status {
+    put(capabilities, 0)
+}

@@ -1,0 +1,38 @@
+//! AMD's runtime over the software device: as much of HIP as these tests need.
+#![allow(dead_code, unused_imports, reason = "no test file needs all of it")]
+
+mod hip;
+mod memory;
+
+pub(crate) use hip::{Argument, Function, Hip, Module, NOT_READY, Stream};
+pub(crate) use memory::{Buffer, Pinned};
+
+use parking_lot::{Mutex, MutexGuard};
+use reef_gfx906::{Settings, Software};
+use std::sync::OnceLock;
+
+/// The software device with AMD's runtime on it.
+pub(crate) struct Bench {
+    pub(crate) software: Software,
+    pub(crate) hip: Hip,
+}
+
+static BENCH: OnceLock<Option<Bench>> = OnceLock::new();
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Loads both once in a process, with an empty trace; `None`, and says so, where AMD's runtime is not
+/// installed. One caller at a time has them.
+pub(crate) fn alone(settings: Settings) -> Option<(MutexGuard<'static, ()>, &'static Bench)> {
+    let turn = TURN.lock();
+    let bench = BENCH.get_or_init(|| load(settings)).as_ref()?;
+    assert!(bench.software.configure(&settings), "one device in a process; {settings:?}");
+    bench.software.forget_trace();
+    Some((turn, bench))
+}
+
+fn load(settings: Settings) -> Option<Bench> {
+    let software = Software::load().expect("cargo builds the library before its tests");
+    assert!(software.configure(&settings), "{settings:?} is refused");
+    let hip = Hip::load().inspect_err(|why| println!("skipped: {why}")).ok()?;
+    Some(Bench { software, hip })
+}

@@ -1,0 +1,122 @@
+//! How numbers are stored, and rounded on the way there.
+
+use crate::{Gpu, Precision, Vendor};
+
+/// What native tensors and packed weights are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Element {
+    /// 32-bit floats.
+    F32,
+    /// 32-bit floats whose products take 10 bits of mantissa: weights are rounded when packed.
+    Tf32,
+    /// 16-bit floats.
+    F16,
+}
+
+impl Element {
+    /// What this device uses.
+    pub(super) fn of(gpu: &Gpu<impl Vendor>) -> Self {
+        match gpu.precision() {
+            Precision::Fp16 => Self::F16,
+            Precision::Tf32 if has_tensor_cores(gpu) => Self::Tf32,
+            Precision::Tf32 | Precision::Fp32 => Self::F32,
+        }
+    }
+
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::F32 | Self::Tf32 => 4,
+            Self::F16 => 2,
+        }
+    }
+
+    /// How kernels that don't multiply on tensor cores are called.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Self::F32 | Self::Tf32 => "f32",
+            Self::F16 => "f16",
+        }
+    }
+
+    /// Puts a weight into its place.
+    pub(super) fn write(self, to: &mut [u8], value: f32) {
+        match self {
+            Self::F32 => to.copy_from_slice(&value.to_le_bytes()),
+            Self::Tf32 => to.copy_from_slice(&tf32(value).to_le_bytes()),
+            Self::F16 => to.copy_from_slice(&half(value).to_le_bytes()),
+        }
+    }
+}
+
+/// Whether the device has what kernels/mma.h uses.
+pub(super) fn has_tensor_cores(gpu: &Gpu<impl Vendor>) -> bool {
+    gpu.facts().tensor_cores
+}
+
+/// The nearest float with 10 bits of mantissa, as `cvt.rna.tf32.f32` has it.
+fn tf32(value: f32) -> f32 {
+    if !value.is_finite() {
+        return value;
+    }
+    f32::from_bits((value.to_bits() + 0x1000) & !0x1fff)
+}
+
+/// The bits of the nearest 16-bit float, of two equally near the even one.
+fn half(value: f32) -> u16 {
+    let (bits, sign) = (value.to_bits() & 0x7fff_ffff, (value.to_bits() >> 16) as u16 & 0x8000);
+    let magnitude = match bits {
+        0x7f80_0001.. => 0x7e00,                          // not a number
+        0x477f_f000.. => 0x7c00,                          // rounds to infinity
+        0x3880_0000.. => nearest(bits - 0x3800_0000, 13), // normal: the exponent's bias changes
+        0x3300_0000.. => {
+            let mantissa = bits & 0x007f_ffff | 0x0080_0000;
+            nearest(mantissa, 126 - (bits >> 23)) // in units of 2^-24
+        }
+        _ => 0,
+    };
+    sign | magnitude as u16
+}
+
+/// `bits >> shift`, rounded to the nearest, of two equally near the even one.
+fn nearest(bits: u32, shift: u32) -> u32 {
+    let (kept, rest, middle) = (bits >> shift, bits & ((1 << shift) - 1), 1 << (shift - 1));
+    kept + u32::from(rest > middle || rest == middle && kept & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_the_nearest_ones() {
+        let rows = [
+            (0.0, 0x0000),
+            (-0.0, 0x8000),
+            (1.0, 0x3c00),
+            (-2.5, 0xc100),
+            (65504.0, 0x7bff),
+            (65519.9, 0x7bff),
+            (65520.0, 0x7c00),
+            (f32::INFINITY, 0x7c00),
+            (1.0 + 1.0 / 2048.0, 0x3c00), // a tie goes to the even one
+            (1.0 + 3.0 / 2048.0, 0x3c02),
+            (6.103_515_6e-5, 0x0400), // least normal
+            (5.960_464_5e-8, 0x0001), // least of all
+            (2.980_232_2e-8, 0x0000), // a tie
+            (2.99e-8, 0x0001),
+            (1.0e-9, 0x0000),
+        ];
+        for (value, want) in rows {
+            assert_eq!(half(value), want, "{value}");
+        }
+        assert_eq!(half(f32::NAN) & 0x7fff, 0x7e00);
+    }
+
+    #[test]
+    fn weights_for_tensor_cores_keep_10_bits() {
+        assert_eq!(tf32(1.0), 1.0);
+        assert_eq!(tf32(1.0 + 1.0 / 2048.0), 1.0 + 1.0 / 1024.0);
+        assert_eq!(tf32(-1.0 - 1.0 / 4096.0), -1.0);
+        assert!(tf32(f32::NAN).is_nan());
+    }
+}

@@ -1,0 +1,76 @@
+//! Scale and shift, conversion of layouts, and fully connected layers.
+
+use super::operand::{Operand, check_same};
+use super::params::{Divisor, LinearParams, MapParams};
+use super::{Site, blocks, invalid};
+use crate::{Gpu, Vendor};
+use reef_core::op::{Linear, ScaleShift};
+use reef_core::{Launch, Result};
+
+const THREADS: u32 = 256;
+/// Outputs of a block of the linear kernel: one for each warp.
+const OUTPUTS: usize = THREADS as usize / 32;
+
+pub(super) fn scale_shift<V: Vendor>(
+    site: &Site<'_, V>,
+    op: &ScaleShift,
+) -> Result<Vec<Launch<Gpu<V>>>> {
+    check_same(&op.input, &op.output)?;
+    let fours = site.input.is_in_fours() && site.output.is_in_fours();
+    let params = MapParams {
+        weights: site.weights,
+        bias: site.bias,
+        relu: op.relu.into(),
+        ..params(&site.input, &site.output, if fours { 4 } else { 1 })
+    };
+    let name = if fours { "map_fours" } else { "map_any" };
+    Ok(vec![site.launch(name, params.blocks, THREADS, &params)?])
+}
+
+/// Copies `from` to `to`, which may have more channels: those become zero.
+pub(super) fn convert<V: Vendor>(
+    site: &Site<'_, V>,
+    from: &Operand,
+    to: &Operand,
+) -> Result<Launch<Gpu<V>>> {
+    let params = params(from, to, 1);
+    site.launch("map_any", params.blocks, THREADS, &params)
+}
+
+/// A copy, `at_once` channels at a time.
+fn params(input: &Operand, output: &Operand, at_once: usize) -> MapParams {
+    let channels = output.tensor.channels / at_once;
+    let count = (output.pixels() * channels) as u64;
+    MapParams {
+        input: input.view(),
+        output: output.view(),
+        weights: 0,
+        bias: 0,
+        count,
+        blocks: blocks(count, THREADS),
+        channels: channels as u32,
+        given: input.tensor.channels as u32,
+        relu: 0,
+        by_channels: Divisor::new(channels as u32),
+    }
+}
+
+pub(super) fn linear<V: Vendor>(site: &Site<'_, V>, op: &Linear) -> Result<Vec<Launch<Gpu<V>>>> {
+    if site.input.pixels() != op.input.batch || site.output.pixels() != op.input.batch {
+        return Err(invalid(format!("a linear layer from {:?} to {:?}", op.input, op.output)));
+    }
+    let params = LinearParams {
+        input: site.input.view(),
+        output: site.output.view(),
+        weights: site.weights,
+        bias: site.bias,
+        images: op.input.batch as u32,
+        inputs: op.input.channels as u32,
+        outputs: op.output.channels as u32,
+        relu: op.relu.into(),
+        fours: site.input.is_in_fours().into(),
+        unused: 0,
+    };
+    let count = op.output.channels.div_ceil(OUTPUTS) as u32;
+    Ok(vec![site.launch("linear", count, THREADS, &params)?])
+}

@@ -1,0 +1,127 @@
+//! A tensor in the device's memory.
+
+use super::element::Element;
+use super::invalid;
+use super::params::View;
+use crate::{Gpu, Vendor};
+use reef_core::Result;
+use reef_core::op::{Layout, Storage, Tensor, Window};
+
+/// Elements of one storage, so that kernels can count in 31 bits.
+const MOST_ELEMENTS: usize = 1 << 31;
+
+/// A tensor whose storage lies inside its buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operand {
+    /// Address of the storage.
+    storage: u64,
+    pub(super) tensor: Tensor,
+    /// Bytes of one element.
+    bytes: usize,
+}
+
+impl Operand {
+    /// Checks that `storage` holds `tensor`.
+    pub(super) fn new(
+        storage: &Storage<'_, Gpu<impl Vendor>>,
+        tensor: Tensor,
+        element: Element,
+    ) -> Result<Self> {
+        check(&tensor)?;
+        if !storage.offset.is_multiple_of(64) {
+            return Err(invalid(format!("offset {} is no multiple of 64", storage.offset)));
+        }
+        let room = tensor.storage_elements() * size_of::<f32>();
+        let operand = Self::at(storage.buffer.range(storage.offset, room)?, tensor, element);
+        Ok(operand)
+    }
+
+    /// A tensor whose storage is at this address.
+    pub(super) fn at(storage: u64, tensor: Tensor, element: Element) -> Self {
+        Self { storage, tensor, bytes: if is_planar(&tensor) { 4 } else { element.bytes() } }
+    }
+
+    /// Address of the first channel of the first pixel.
+    pub(super) fn first(&self) -> u64 {
+        let Tensor { first, height, width, .. } = self.tensor;
+        let step = if is_planar(&self.tensor) { height * width } else { 1 };
+        self.storage + (first * step * self.bytes) as u64
+    }
+
+    pub(super) fn is_planar(&self) -> bool {
+        is_planar(&self.tensor)
+    }
+
+    /// Whether channels can be taken in pieces of `bytes` bytes.
+    pub(super) fn is_in_pieces_of(&self, bytes: usize) -> bool {
+        let Tensor { channels, first, of, .. } = self.tensor;
+        let whole = |channels: usize| (channels * self.bytes).is_multiple_of(bytes);
+        !self.is_planar() && [channels, first, of].into_iter().all(whole)
+    }
+
+    /// Whether channels can be taken four at a time.
+    pub(super) fn is_in_fours(&self) -> bool {
+        self.is_in_pieces_of(4 * self.bytes)
+    }
+
+    pub(super) fn pixels(&self) -> usize {
+        self.tensor.batch * self.tensor.height * self.tensor.width
+    }
+
+    /// For kernels that take any layout.
+    pub(super) fn view(&self) -> View {
+        let Tensor { height, width, of, .. } = self.tensor;
+        let (pixels, planar) = (height * width, self.is_planar());
+        View {
+            data: self.first(),
+            image: (pixels * of) as u64,
+            pixel: if planar { 1 } else { of as u32 },
+            channel: if planar { pixels as u32 } else { 1 },
+            height: height as u32,
+            width: width as u32,
+            wide: planar.into(),
+            unused: 0,
+        }
+    }
+}
+
+/// Whether a tensor lies plane after plane, in 32-bit floats.
+pub(super) fn is_planar(tensor: &Tensor) -> bool {
+    tensor.layout == Layout::Nchw
+}
+
+fn check(tensor: &Tensor) -> Result<()> {
+    if tensor.elements() == 0 || tensor.storage_elements() >= MOST_ELEMENTS {
+        return Err(invalid(format!("a tensor of {} elements", tensor.storage_elements())));
+    }
+    if tensor.first + tensor.channels > tensor.of {
+        let Tensor { first, channels, of, .. } = tensor;
+        return Err(invalid(format!("channels {first} to {} of {of}", first + channels)));
+    }
+    Ok(())
+}
+
+/// Checks that `output` is as large as `window` over `input` makes it.
+pub(super) fn check_window(window: &Window, input: &Tensor, output: &Tensor) -> Result<()> {
+    let picture = [input.height, input.width];
+    let too_large = (0..2).any(|i| window.size[i] > picture[i] + 2 * window.padding[i]);
+    if window.stride.contains(&0) || window.size.contains(&0) || too_large {
+        return Err(invalid(format!("{window:?} over {picture:?}")));
+    }
+    let [height, width] = window.over(picture);
+    if [input.batch, height, width] != [output.batch, output.height, output.width] {
+        return Err(invalid(format!(
+            "{window:?} makes {height}x{width} of {input:?}, not {output:?}"
+        )));
+    }
+    Ok(())
+}
+
+/// Checks that both have the same shape.
+pub(super) fn check_same(input: &Tensor, output: &Tensor) -> Result<()> {
+    let shape = |t: &Tensor| [t.batch, t.channels, t.height, t.width];
+    if shape(input) != shape(output) {
+        return Err(invalid(format!("{:?} becomes {:?}", shape(input), shape(output))));
+    }
+    Ok(())
+}

@@ -1,0 +1,380 @@
+//! A stream, which a flag can stop.
+//!
+//! A queue that can be stopped launches the guarded build of kernels. While its flag is up, what the
+//! stream says of its progress is worth nothing, because void launches end as well; then a report of the
+//! device tells which blocks have stopped.
+
+use crate::Gpu;
+use crate::event::Event;
+use crate::flag::Flag;
+use crate::gated::Gated;
+use crate::graph::Graph;
+use crate::guarded::{Epoch, Guarded, launch_plain};
+use crate::in_flight::{InFlight, Source, Stop};
+use crate::own::{copy_launch, fill_launch};
+use crate::progress::Progress;
+use crate::record::{Record, Segment, whole};
+use crate::stream::Stream;
+use crate::vendor::Vendor;
+use crate::word::DeviceWord;
+use reef_core::{
+    Copy, Error, Fill, Launch, PreemptLevel, Preemptor, Priority, Result, Seq, Stopped,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::Thread;
+use std::time::Duration;
+
+/// Most launches that one launch becomes on a narrow queue; larger grids run wider.
+const MOST_PARTS: u32 = 16;
+/// Longest that a batch runs behind a closed gate before the driver is asked whether the device is there.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// A hardware queue.
+#[derive(Debug)]
+pub struct Queue<V: Vendor> {
+    pub(crate) gpu: Gpu<V>,
+    pub(crate) stream: Stream<V>,
+    pub(crate) flag: Flag<V>,
+    /// Its launches go through a gate, because kernels have no guards.
+    pub(crate) gated: Option<Gated<V>>,
+    pub(crate) progress: Progress<V>,
+    pub(crate) guarded: Guarded<V>,
+    /// Guarded launches that have not ended, in order.
+    pub(crate) in_flight: VecDeque<InFlight<V>>,
+    /// The epoch whose end the report on its way is about.
+    pub(crate) draining: Option<u32>,
+    pub(crate) priority: Priority,
+    /// Most blocks at a time.
+    pub(crate) width: Option<u32>,
+    /// Holds the epoch of graphs.
+    pub(crate) epoch_word: Option<DeviceWord<V>>,
+    /// Dropped with the queue, so that graphs know.
+    pub(crate) token: Arc<()>,
+    /// The newest event that was recorded: its time is news when it is reached.
+    pub(crate) newest_event: Option<Event<V>>,
+}
+
+impl<V: Vendor> Queue<V> {
+    /// Whether it launches guarded kernels.
+    fn is_stoppable(&self) -> bool {
+        self.flag.level() >= PreemptLevel::DeviceQueue && self.gated.is_none()
+    }
+
+    /// Whether what the device says of the ends of launches is worth nothing.
+    fn is_void(&self) -> bool {
+        self.gated.is_none() && self.flag.is_evicted()
+    }
+
+    /// Whether a gate has been closed so short a time that the driver must not be asked: it may hang in a
+    /// call that waits for the gate.
+    fn is_behind_gate(&self) -> bool {
+        let closed = self.gated.as_ref().and_then(Gated::closed_for);
+        closed.is_some_and(|time| time < SILENCE)
+    }
+
+    /// Launches what nobody stops midway, behind the gate if there is one.
+    fn launch_open(
+        &mut self,
+        seq: Seq,
+        launch: impl FnOnce(&Stream<V>) -> Result<()>,
+    ) -> Result<()> {
+        let stream = &self.stream;
+        match &mut self.gated {
+            None => launch(stream),
+            Some(gated) => gated.launch(stream, &mut self.progress, seq.0 + 1, || launch(stream)),
+        }
+    }
+
+    /// A command has been launched that must not be held back; it runs alone.
+    fn launched_free(&mut self, seq: Seq) {
+        if let Some(gated) = &mut self.gated {
+            gated.launch_free(seq.0 + 1);
+        }
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch {
+            live: self.flag.live(),
+            value: self.flag.epoch(),
+            word: 0,
+            may_stop: self.flag.level() >= PreemptLevel::All,
+        }
+    }
+
+    /// Launches some blocks of a kernel, which is launch `node` of a command of `total` blocks; a narrow
+    /// queue launches them a few at a time.
+    fn launch_segment(
+        &mut self,
+        (seq, node, total): (Seq, usize, u32),
+        launch: &Launch<Gpu<V>>,
+        segment: &Segment<V>,
+        record: Option<&Record<V>>,
+    ) -> Result<()> {
+        let seq = seq.0;
+        let width = self.width.map_or(u32::MAX, |w| w.max(segment.count.div_ceil(MOST_PARTS)));
+        for part in segment.parts(width) {
+            let slot = self.guarded.launch(&self.stream, launch, &part, self.epoch());
+            let slot = slot.inspect_err(|_| {
+                let _ = self.stream.wait(); // earlier parts may run, and nobody will ask for them
+            })?;
+            let (blocks, record) = (part.count, record.cloned());
+            let source = Source::Segment(part);
+            self.in_flight.push_back(InFlight { seq, node, total, blocks, slot, source, record });
+        }
+        Ok(())
+    }
+
+    /// Launches all blocks of a kernel so that they can be stopped.
+    fn launch_whole(&mut self, seq: Seq, launch: &Launch<Gpu<V>>) -> Result<()> {
+        let total = launch.blocks();
+        self.launch_segment((seq, 0, total), launch, &whole(total), None)
+    }
+
+    /// Launches what is left of a kernel, which is launch `node` of a command of `total` blocks.
+    fn launch_rest(
+        &mut self,
+        at: (Seq, usize, u32),
+        launch: &Launch<Gpu<V>>,
+        record: &Record<V>,
+    ) -> Result<()> {
+        for segment in record.segments() {
+            self.launch_segment(at, launch, segment, Some(record))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets guarded launches that have ended without being stopped.
+    fn retire(&mut self) {
+        let done = self.progress.done();
+        while let Some(ended) = self.in_flight.pop_front_if(|launch| launch.seq < done) {
+            ended.settle();
+            self.give_back(ended);
+        }
+    }
+
+    fn give_back(&mut self, launch: InFlight<V>) {
+        if matches!(launch.source, Source::Segment(_)) {
+            self.guarded.give_back(launch.slot);
+        }
+    }
+
+    /// What became of everything that was in flight, now that the device has reported.
+    fn settle(&mut self) -> Result<Stopped<Gpu<V>>> {
+        let mut stop: Option<Stop<V>> = None;
+        for launch in std::mem::take(&mut self.in_flight) {
+            let count = self.guarded.stopped(&launch.slot)?;
+            launch.settle();
+            match &mut stop {
+                None if count == 0 => {}
+                None => stop = Some(Stop::new(&launch, count)),
+                Some(stop) => stop.add(&launch, count)?,
+            }
+            self.give_back(launch);
+        }
+        let next = stop.as_ref().map_or(self.progress.launched(), |stop| stop.seq);
+        self.progress.rewind(next);
+        Ok(Stopped { next: Seq(next), partial: stop.and_then(Stop::partial), kept: false })
+    }
+}
+
+impl<V: Vendor> reef_core::Queue for Queue<V> {
+    type Device = Gpu<V>;
+
+    fn launch(
+        &mut self,
+        seq: Seq,
+        launch: &Launch<Gpu<V>>,
+        resume: Option<&Record<V>>,
+    ) -> Result<()> {
+        let total = launch.blocks();
+        match resume {
+            Some(record) => {
+                check_record(record, total)?;
+                self.launch_rest((seq, 0, total), launch, record)?;
+            }
+            None if total == 0 => {}
+            None if self.is_stoppable() => self.launch_whole(seq, launch)?,
+            None => self.launch_open(seq, |stream| launch_plain(stream, launch))?,
+        }
+        self.progress.launch(seq.0 + 1);
+        Ok(())
+    }
+
+    fn launch_graph(
+        &mut self,
+        seq: Seq,
+        graph: &Graph<V>,
+        resume: Option<&Record<V>>,
+    ) -> Result<()> {
+        match resume {
+            Some(record) => self.resume_graph(seq, graph, record)?,
+            None if self.width.is_some() => {
+                self.resume_graph(seq, graph, &graph.all())?; // launch by launch
+            }
+            None if self.is_stoppable() => self.launch_guarded_graph(seq, graph)?,
+            None => {
+                let exec = graph.plain(&self.gpu, &self.token, self.priority)?;
+                self.launch_open(seq, |stream| exec.launch(stream))?;
+            }
+        }
+        self.progress.launch(seq.0 + 1);
+        Ok(())
+    }
+
+    fn copy(&mut self, seq: Seq, copy: &Copy<Gpu<V>>) -> Result<()> {
+        let launch = copy_launch(&self.gpu, copy)?;
+        if !copy.to_host {
+            return self.launch(seq, &launch, None);
+        }
+        // What the host has read can't be undone: this one is never stopped.
+        if launch.blocks() > 0 {
+            launch_plain(&self.stream, &launch)?;
+        }
+        self.launched_free(seq);
+        self.progress.launch(seq.0 + 1);
+        Ok(())
+    }
+
+    fn fill(&mut self, seq: Seq, fill: &Fill<Gpu<V>>) -> Result<()> {
+        let launch = fill_launch(&self.gpu, fill)?;
+        self.launch(seq, &launch, None)
+    }
+
+    fn record(&mut self, seq: Seq, event: &Event<V>) -> Result<()> {
+        let words = [event.arm(), self.progress.address(), seq.0 + 1];
+        // SAFETY: the kernel's parameters; event and mark outlive the stream's work.
+        unsafe { self.stream.launch_one(self.gpu.builtin().stamp, 1, words) }?;
+        self.launched_free(seq);
+        self.progress.launch_marked(seq.0 + 1);
+        self.newest_event = Some(event.clone());
+        Ok(())
+    }
+
+    fn completed(&mut self) -> Result<Seq> {
+        if self.is_void() {
+            return Ok(Seq(self.progress.done()));
+        }
+        self.progress.mark(&self.stream)?;
+        let position = self.progress.look();
+        if self.is_void() {
+            return Ok(Seq(self.progress.done())); // what was seen may be a void launch's end
+        }
+        let news = self.progress.note(position);
+        if news {
+            self.retire();
+            self.observe_event();
+        }
+        let calm = news || position == self.progress.launched() || self.is_behind_gate();
+        self.progress.check(&self.stream, calm)?;
+        Ok(Seq(position))
+    }
+
+    fn try_drain(&mut self) -> Result<Option<Stopped<Gpu<V>>>> {
+        if !self.is_void() {
+            return self.drain_whole();
+        }
+        let epoch = Some(self.flag.epoch());
+        if self.draining != epoch {
+            self.guarded.ask(&self.stream)?;
+            self.draining = epoch;
+        }
+        if !self.guarded.is_answered() {
+            self.progress.check(&self.stream, false)?;
+            return Ok(None);
+        }
+        self.draining = None;
+        self.settle().map(Some)
+    }
+
+    fn let_go(&mut self) {
+        if let Some(gated) = &self.gated {
+            gated.let_go();
+        }
+    }
+
+    fn narrow(&mut self, blocks: Option<u32>) {
+        self.width = blocks.filter(|_| self.is_stoppable());
+    }
+
+    /// The device writes words that threads poll; it wakes nobody.
+    fn wake(&mut self, _: Thread) -> bool {
+        false
+    }
+}
+
+impl<V: Vendor> Queue<V> {
+    /// Each launch of a guarded graph reads the epoch from a word, which is set in front.
+    fn launch_guarded_graph(&mut self, seq: Seq, graph: &Graph<V>) -> Result<()> {
+        let word = match &self.epoch_word {
+            Some(word) => word.address(),
+            None => self.epoch_word.insert(DeviceWord::new(self.gpu.context())?).address(),
+        };
+        let epoch = Epoch { word, ..self.epoch() };
+        let exec =
+            graph.guarded(&self.gpu, &self.token, self.priority, &mut self.guarded, epoch)?;
+        self.gpu.writer().write(&self.stream, word, epoch.value)?;
+        exec.launch(&self.stream)?;
+        for (node, (launch, slot)) in graph.launches().iter().zip(exec.slots()).enumerate() {
+            self.in_flight.push_back(InFlight {
+                seq: seq.0,
+                node,
+                total: graph.blocks(),
+                blocks: launch.blocks(),
+                slot: slot.clone(),
+                source: Source::Graph(exec.clone()),
+                record: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// Where no launch is void: what has not ended is running, or is held back by the gate.
+    fn drain_whole(&mut self) -> Result<Option<Stopped<Gpu<V>>>> {
+        let next = reef_core::Queue::completed(self)?;
+        let is_done = next.0 == self.progress.launched();
+        let kept = self.gated.as_mut().is_some_and(|gated| gated.stands(next.0));
+        Ok((is_done || kept).then_some(Stopped { next, partial: None, kept: !is_done }))
+    }
+
+    /// What remains of a graph is launched one by one.
+    fn resume_graph(&mut self, seq: Seq, graph: &Graph<V>, record: &Record<V>) -> Result<()> {
+        let total = graph.blocks();
+        check_record(record, total)?;
+        let first = record.node();
+        for (node, launch) in graph.launches().iter().enumerate().skip(first) {
+            let at = (seq, node, total);
+            if node == first {
+                self.launch_rest(at, launch, record)?;
+            } else {
+                self.launch_segment(at, launch, &whole(launch.blocks()), None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the clock when the newest event was seen.
+    fn observe_event(&mut self) {
+        if let Some(stamp) = self.newest_event.as_ref().and_then(Event::stamp) {
+            self.gpu.clock().observe(stamp);
+            self.newest_event = None;
+        }
+    }
+}
+
+impl<V: Vendor> Drop for Queue<V> {
+    fn drop(&mut self) {
+        reef_core::Queue::let_go(self);
+        let _ = self.stream.wait(); // before the memory that its work writes to is freed
+    }
+}
+
+/// A block outside its kernel's grid must never run.
+fn check_record<V: Vendor>(record: &Record<V>, want: u32) -> Result<()> {
+    let have = record.total();
+    if have == want {
+        return Ok(());
+    }
+    let text = format!("{}: a record of {have} blocks for a launch of {want}", V::NAME);
+    Err(Error::Invalid(text))
+}

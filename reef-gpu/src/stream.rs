@@ -1,0 +1,118 @@
+//! A stream of the driver, and what can be put into one.
+
+use crate::context::Context;
+use crate::vendor::Vendor;
+use reef_core::{Dim3, Priority, Result};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// How words of ours are set: by streams themselves, or by a kernel where they can't.
+#[derive(Debug)]
+pub(crate) struct Writer<V: Vendor> {
+    pub(crate) by_stream: bool,
+    /// Sets one word.
+    pub(crate) store: V::Function,
+}
+
+impl<V: Vendor> Clone for Writer<V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V: Vendor> Copy for Writer<V> {}
+
+impl<V: Vendor> Writer<V> {
+    /// Sets a word of ours when all that is in `stream` has ended.
+    pub(crate) fn write(self, stream: &Stream<V>, address: u64, value: u32) -> Result<()> {
+        let _call = stream.context.calls.enter();
+        // SAFETY: callers give words of ours, which nobody refers to.
+        unsafe {
+            match self.by_stream {
+                true => stream.context.vendor.write_word(stream.raw, address, value),
+                false => stream.launch_one(self.store, 1, [address, value.into()]),
+            }
+        }
+    }
+}
+
+/// A stream. Dropping it waits for what is in it.
+#[derive(Debug)]
+pub(crate) struct Stream<V: Vendor> {
+    raw: V::Stream,
+    context: Arc<Context<V>>,
+}
+
+impl<V: Vendor> Stream<V> {
+    pub(crate) fn open(context: &Arc<Context<V>>, priority: Priority) -> Result<Self> {
+        Ok(Self { raw: context.vendor.open_stream(priority)?, context: context.clone() })
+    }
+
+    pub(crate) fn raw(&self) -> V::Stream {
+        self.raw
+    }
+
+    /// Launches a kernel; `params` point to its parameters.
+    ///
+    /// # Safety
+    ///
+    /// The parameters are the function's, and what they point to on the device outlives the run.
+    pub(crate) unsafe fn launch(
+        &self,
+        function: V::Function,
+        grid: Dim3,
+        block: Dim3,
+        shared: u32,
+        params: &mut [*mut c_void],
+    ) -> Result<()> {
+        let Context { vendor, calls, .. } = &*self.context;
+        let _call = calls.enter();
+        // SAFETY: the caller's promise.
+        unsafe { vendor.launch(self.raw, function, grid, block, shared, params) }
+    }
+
+    /// Launches one block of a kernel whose parameters are words.
+    ///
+    /// # Safety
+    ///
+    /// As [`launch`](Self::launch).
+    pub(crate) unsafe fn launch_one<const N: usize>(
+        &self,
+        function: V::Function,
+        threads: u32,
+        mut words: [u64; N],
+    ) -> Result<()> {
+        let mut params = words.each_mut().map(|word| (word as *mut u64).cast());
+        // SAFETY: the caller's promise.
+        unsafe { self.launch(function, [1; 3], [threads, 1, 1], 0, &mut params) }
+    }
+
+    /// Holds what follows until a word has this value.
+    ///
+    /// # Safety
+    ///
+    /// As [`Vendor::wait_word`].
+    pub(crate) unsafe fn wait_word(&self, address: u64, value: u32) -> Result<()> {
+        let _call = self.context.calls.enter();
+        // SAFETY: the caller's promise.
+        unsafe { self.context.vendor.wait_word(self.raw, address, value) }
+    }
+
+    /// Whether all in it has ended.
+    pub(crate) fn is_idle(&self) -> Result<bool> {
+        let _call = self.context.calls.enter();
+        self.context.vendor.is_idle(self.raw)
+    }
+
+    /// Blocks until all in it has ended.
+    pub(crate) fn wait(&self) -> Result<()> {
+        self.context.vendor.wait(self.raw)
+    }
+}
+
+impl<V: Vendor> Drop for Stream<V> {
+    fn drop(&mut self) {
+        let _ = self.wait(); // of a lost device nothing is left to wait for
+        self.context.vendor.close_stream(self.raw);
+    }
+}

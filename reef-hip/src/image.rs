@@ -1,0 +1,112 @@
+//! The device code that ships with the crate, so that nobody needs AMD's SDK.
+//!
+//! `cargo xtask kernels` makes the files from `kernels/*.cu`: for each source and build a code object of
+//! version 4, which every runtime from HIP 5.2 on loads, for the processor that REEF is meant for, with any
+//! setting of its memory. They are packed with zlib.
+
+use crate::driver::BACKEND;
+use crate::target::Target;
+use reef_core::{Error, Result};
+use reef_gpu::{Build, unpack};
+
+/// What the code objects are for.
+const PROCESSOR: &str = "gfx906";
+
+struct Source {
+    /// Of its file, without the ending.
+    name: &'static str,
+    /// Packed.
+    plain: &'static [u8],
+    guarded: &'static [u8],
+}
+
+macro_rules! packed {
+    ($name:literal, $build:literal) => {
+        include_bytes!(concat!("../images/", $name, "-", $build, "-gfx906.z"))
+    };
+}
+
+macro_rules! source {
+    ($name:literal) => {
+        Source { name: $name, plain: packed!($name, "plain"), guarded: packed!($name, "guarded") }
+    };
+}
+
+/// One for each `kernels/*.cu`.
+const SOURCES: &[Source] = &[source!("builtin"), source!("network")];
+
+/// Code of this source for a device of this target, as `hipModuleLoadData` takes it. Unpacks it.
+///
+/// # Errors
+///
+/// `Unsupported` if nothing fits the device, `NotFound` if no source has this name.
+pub(crate) fn find(name: &str, build: Build, device: &Target) -> Result<Vec<u8>> {
+    let source = SOURCES
+        .iter()
+        .find(|source| source.name == name)
+        .ok_or_else(|| Error::NotFound(format!("no device code {name:?}")))?;
+    if device.processor != PROCESSOR {
+        let what = format!("{} (have device code for {PROCESSOR})", device.processor);
+        return Err(Error::Unsupported { backend: BACKEND, what });
+    }
+    Ok(unpack(match build {
+        Build::Plain => source.plain,
+        Build::Guarded => source.guarded,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Version;
+    use crate::elf::CodeObject;
+
+    fn mi50() -> Target {
+        Target::parse("gfx906:sramecc+:xnack-").unwrap()
+    }
+
+    #[test]
+    fn each_image_loads_with_the_oldest_runtime() {
+        for source in SOURCES {
+            for build in [Build::Plain, Build::Guarded] {
+                let image = find(source.name, build, &mi50()).unwrap();
+                let code = CodeObject::parse(&image).unwrap();
+                assert_eq!(code.check(&mi50(), Version::from(50221153)), Ok(()));
+                assert!(!code.kernels().is_empty(), "{} says what its kernels take", source.name);
+            }
+        }
+    }
+
+    #[test]
+    fn both_builds_of_a_source_have_the_same_kernels() {
+        for source in SOURCES {
+            let [plain, guarded] = [Build::Plain, Build::Guarded].map(|build| {
+                let image = find(source.name, build, &mi50()).unwrap();
+                let kernels = CodeObject::parse(&image).unwrap().kernels();
+                let mut all: Vec<_> =
+                    kernels.iter().map(|k| (k.name.clone(), k.parameters())).collect();
+                all.sort();
+                all
+            });
+            assert_eq!(plain, guarded, "{}", source.name);
+        }
+    }
+
+    #[test]
+    fn every_file_is_used() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/images");
+        let files = std::fs::read_dir(folder).unwrap();
+        let packed = files
+            .filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|e| e == "z"));
+        assert_eq!(packed.count(), SOURCES.len() * 2);
+    }
+
+    #[test]
+    fn another_device_is_told_what_there_is() {
+        let other = Target::parse("gfx90a:xnack-").unwrap();
+        let error = find("builtin", Build::Plain, &other).unwrap_err().to_string();
+        assert_eq!(error, "hip: unsupported: gfx90a (have device code for gfx906)");
+        let error = find("nothing", Build::Plain, &mi50()).unwrap_err();
+        assert_eq!(error, Error::NotFound("no device code \"nothing\"".into()));
+    }
+}

@@ -1,0 +1,189 @@
+//! Memory of the device, of the host, and the words that streams wait for.
+//!
+//! | for | is | because |
+//! |---|---|---|
+//! | buffers, words that kernels poll | `hipMalloc`, coarse-grained | the stream's write is a kernel of the runtime, so it meets the polling kernels in the second-level cache; polling the host's memory crosses the bus |
+//! | words that the host polls | `hipHostMalloc`, coherent | the host sees what a kernel writes while it runs |
+//! | gates | signal memory | the queue's own processor waits for it; waiting for any other memory is a kernel that spins and occupies the queue |
+//!
+//! Copies go through a stream of ours, never through the null stream, which would wait for others.
+
+use crate::context::Context;
+use crate::driver::{BACKEND, Driver};
+use crate::freelist::{FreeList, place};
+use parking_lot::Mutex;
+use reef_core::{Error, Result};
+use reef_gpu::{GateWord, Memory};
+use std::ffi::{c_uint, c_void};
+
+/// `hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent`
+pub(crate) const PINNED: c_uint = 1 | 2 | 0x4000_0000;
+/// `hipMallocSignalMemory`
+pub(crate) const SIGNALS: c_uint = 2;
+/// Bytes of signal memory: the runtime takes no other number.
+const SIGNAL: usize = 8;
+
+/// Where memory comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Device,
+    Host,
+    Signal,
+}
+
+impl Kind {
+    const EACH: [Self; 3] = [Self::Device, Self::Host, Self::Signal];
+
+    fn alloc(self, driver: &Driver, bytes: usize) -> Result<u64> {
+        let mut memory = std::ptr::null_mut();
+        // SAFETY: the pointer is valid for the call.
+        unsafe {
+            match self {
+                Self::Device => driver.hipMalloc(&mut memory, place(bytes)),
+                Self::Host => driver.hipHostMalloc(&mut memory, place(bytes), PINNED),
+                Self::Signal => driver.hipExtMallocWithFlags(&mut memory, SIGNAL, SIGNALS),
+            }
+        }?;
+        Ok(memory as u64)
+    }
+
+    /// Waits for all work on the device.
+    fn free(self, driver: &Driver, memory: u64) {
+        let memory = memory as *mut c_void;
+        // SAFETY: it came from `alloc`, once. Of a lost device there is nothing to free.
+        let _ = unsafe {
+            match self {
+                Self::Host => driver.hipHostFree(memory),
+                Self::Device | Self::Signal => driver.hipFree(memory),
+            }
+        };
+    }
+}
+
+/// What is in use and what is kept, of each kind.
+#[derive(Debug, Default)]
+pub(crate) struct Places([Mutex<FreeList>; 3]);
+
+impl Places {
+    fn take(&self, driver: &Driver, kind: Kind, bytes: usize) -> Result<u64> {
+        let list = &self.0[kind as usize];
+        if let Some(memory) = list.lock().take(bytes) {
+            return Ok(memory);
+        }
+        let memory = match kind.alloc(driver, bytes) {
+            Err(Error::OutOfMemory { .. }) => {
+                self.release(driver);
+                kind.alloc(driver, bytes).map_err(|error| asked(error, bytes))?
+            }
+            other => other?,
+        };
+        list.lock().add(memory, bytes);
+        Ok(memory)
+    }
+
+    fn give_back(&self, kind: Kind, memory: u64) {
+        self.0[kind as usize].lock().give_back(memory);
+    }
+
+    /// Gives all that is kept back to the driver, which waits for all work on the device.
+    pub(crate) fn release(&self, driver: &Driver) {
+        for kind in Kind::EACH {
+            let kept = self.0[kind as usize].lock().drain_free();
+            kept.into_iter().for_each(|memory| kind.free(driver, memory));
+        }
+    }
+}
+
+/// The driver doesn't say how much was asked for.
+fn asked(error: Error, bytes: usize) -> Error {
+    match error {
+        Error::OutOfMemory { .. } => Error::OutOfMemory { backend: BACKEND, asked: bytes },
+        other => other,
+    }
+}
+
+impl Memory for Context {
+    /// Waits for other work only if there is no memory left otherwise.
+    fn alloc(&self, bytes: usize) -> Result<u64> {
+        self.bind()?;
+        let memory = self.memory.take(self.driver, Kind::Device, bytes)?;
+        self.zero(memory, bytes).inspect_err(|_| self.free(memory))?;
+        Ok(memory)
+    }
+
+    fn free(&self, memory: u64) {
+        self.memory.give_back(Kind::Device, memory);
+    }
+
+    fn alloc_words(&self, bytes: usize) -> Result<u64> {
+        self.alloc(bytes)
+    }
+
+    fn free_words(&self, memory: u64) {
+        self.free(memory);
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
+        self.bind()?;
+        let host = self.memory.take(self.driver, Kind::Host, bytes)? as *mut u8;
+        let mut device = std::ptr::null_mut();
+        // SAFETY: the memory is the host's and `bytes` long at least.
+        unsafe {
+            let mapped = self.driver.hipHostGetDevicePointer(&mut device, host.cast(), 0);
+            mapped.inspect_err(|_| self.free_host(host))?;
+            std::ptr::write_bytes(host, 0, bytes);
+        }
+        Ok((host, device as u64))
+    }
+
+    fn free_host(&self, host: *mut u8) {
+        self.memory.give_back(Kind::Host, host as u64);
+    }
+
+    /// The host's address and the device's are the same.
+    fn alloc_gate(&self) -> Result<GateWord> {
+        self.bind()?;
+        let address = self.memory.take(self.driver, Kind::Signal, SIGNAL)?;
+        // SAFETY: signal memory is the host's, 8 bytes, and nobody waits for it yet.
+        unsafe { (address as *mut u64).write_volatile(0) };
+        Ok((address as *mut u32, address))
+    }
+
+    fn free_gate(&self, (_, address): GateWord) {
+        self.memory.give_back(Kind::Signal, address);
+    }
+
+    fn write(&self, to: u64, data: &[u8]) -> Result<()> {
+        self.bind()?;
+        let (driver, stream) = (self.driver, self.housekeeping.0);
+        // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
+        unsafe {
+            let to = to as *mut c_void;
+            driver.hipMemcpyHtoDAsync(to, data.as_ptr().cast(), data.len(), stream)?;
+            driver.hipStreamSynchronize(stream)
+        }
+    }
+
+    fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
+        self.bind()?;
+        let (driver, stream) = (self.driver, self.housekeeping.0);
+        // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
+        unsafe {
+            let from = from as *mut c_void;
+            driver.hipMemcpyDtoHAsync(data.as_mut_ptr().cast(), from, data.len(), stream)?;
+            driver.hipStreamSynchronize(stream)
+        }
+    }
+}
+
+impl Context {
+    /// Clears what was allocated just now.
+    fn zero(&self, memory: u64, bytes: usize) -> Result<()> {
+        let stream = self.housekeeping.0;
+        // SAFETY: the fill stays inside what was allocated.
+        unsafe {
+            self.driver.hipMemsetAsync(memory as *mut c_void, 0, bytes, stream)?;
+            self.driver.hipStreamSynchronize(stream)
+        }
+    }
+}

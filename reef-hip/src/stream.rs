@@ -1,0 +1,144 @@
+//! Streams of the runtime, and what can be put into one.
+//!
+//! The runtime maps all streams of one priority to *four hardware queues* (`GPU_MAX_HW_QUEUES` says
+//! otherwise). Best-effort streams have the lowest priority and real-time streams the highest, so the two
+//! never share one; what this module's users copy and clear goes by the priority between them. Of more
+//! than four best-effort streams some share a queue: they take turns, and one whose gate is closed or
+//! whose kernel doesn't end holds up those behind it. With CU masks (`split=N`) each stream has a queue
+//! of its own.
+//!
+//! `hipStreamDestroy` waits, so streams that are closed are kept for the next who opens one.
+//!
+//! A kernel that never ends keeps its compute units and its hardware queue: `hipStreamDestroy`, `hipFree`
+//! and `hipDeviceReset` wait for it, the queue's handle is not public, and so nothing below the end of
+//! the process removes it on a stock driver. Real-time work and the streams of other queues go on beside
+//! it, and a device that is closed leaves it and its memory alone. A kernel with a guard can't get there
+//! as long as it looks.
+
+use crate::context::Context;
+use crate::driver::{Handle, NOT_READY};
+use reef_core::{Priority, Result};
+use reef_gpu::Streams;
+use std::ffi::{c_int, c_uint, c_void};
+use std::time::Duration;
+
+/// `hipStreamNonBlocking`: no hidden order with the null stream.
+pub(crate) const NON_BLOCKING: c_uint = 1;
+/// `hipStreamWaitValueEq`
+pub(crate) const EQUAL: c_uint = 1;
+/// Whoever waits looks this often before sleeping between looks.
+const SPINS: u32 = 1000;
+const NAP: Duration = Duration::from_micros(50);
+
+/// A stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream(pub(crate) Handle);
+
+// SAFETY: a handle that the runtime lets any thread use.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+/// All streams of a device.
+#[derive(Debug, Default)]
+pub(crate) struct StreamPool {
+    open: Vec<(Stream, Priority)>,
+    kept: Vec<(Stream, Priority)>,
+}
+
+impl StreamPool {
+    fn take(&mut self, class: Priority) -> Option<Stream> {
+        let at = self.kept.iter().position(|(_, of)| *of == class)?;
+        let found = self.kept.swap_remove(at);
+        self.open.push(found);
+        Some(found.0)
+    }
+
+    fn keep(&mut self, stream: Stream) {
+        if let Some(at) = self.open.iter().position(|(open, _)| *open == stream) {
+            self.kept.push(self.open.swap_remove(at));
+        }
+    }
+
+    /// Those that somebody has.
+    pub(crate) fn open(&self) -> impl Iterator<Item = Stream> {
+        self.open.iter().map(|(stream, _)| *stream)
+    }
+
+    /// Those that somebody has and those that are kept.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Stream> {
+        self.open.iter().chain(&self.kept).map(|(stream, _)| *stream)
+    }
+}
+
+impl Streams for Context {
+    type Stream = Stream;
+
+    fn open_stream(&self, class: Priority) -> Result<Stream> {
+        if let Some(stream) = self.streams.lock().take(class) {
+            return Ok(stream);
+        }
+        self.bind()?;
+        let (lowest, highest) = self.device.priorities;
+        let priority = if class == Priority::RealTime { highest } else { lowest };
+        let stream = match &self.split {
+            Some(split) => Stream(split.stream(self.driver, class)?),
+            None => self.create_stream(priority)?,
+        };
+        self.streams.lock().open.push((stream, class));
+        Ok(stream)
+    }
+
+    fn close_stream(&self, stream: Stream) {
+        self.streams.lock().keep(stream);
+        self.retired.lock().is_idle(stream);
+        self.destroy_retired();
+    }
+
+    fn is_idle(&self, stream: Stream) -> Result<bool> {
+        self.bind()?;
+        // SAFETY: the stream is open.
+        match unsafe { (self.driver.hipStreamQuery)(stream.0) } {
+            NOT_READY => Ok(false),
+            code => self.driver.check("hipStreamQuery", code).map(|()| true),
+        }
+    }
+
+    /// By asking again and again: `hipStreamSynchronize` keeps locks of the runtime meanwhile, which other
+    /// threads may need to let this stream's kernels go on.
+    fn wait(&self, stream: Stream) -> Result<()> {
+        for looks in 0.. {
+            if self.is_idle(stream)? {
+                break;
+            }
+            match looks {
+                ..SPINS => std::hint::spin_loop(),
+                _ => std::thread::sleep(NAP),
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn write_word(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the caller's promise.
+        unsafe { self.driver.hipStreamWriteValue32(stream.0, address as *mut c_void, value, 0) }
+    }
+
+    unsafe fn wait_word(&self, stream: Stream, address: u64, value: u32) -> Result<()> {
+        self.bind()?;
+        let address = address as *mut c_void;
+        // SAFETY: the caller's promise.
+        unsafe { self.driver.hipStreamWaitValue32(stream.0, address, value, EQUAL, u32::MAX) }
+    }
+}
+
+impl Context {
+    /// The device must be current.
+    pub(crate) fn create_stream(&self, priority: c_int) -> Result<Stream> {
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: the pointer is valid for the call.
+        unsafe { self.driver.hipStreamCreateWithPriority(&mut stream, NON_BLOCKING, priority) }?;
+        Ok(Stream(stream))
+    }
+}

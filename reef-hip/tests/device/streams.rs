@@ -1,0 +1,82 @@
+//! Streams, their priorities and queues, and the device in two parts.
+
+use crate::bench::Bench;
+use reef_core::{Error, Priority};
+use reef_gpu::{Memory, Modules, Options, Streams, Vendor};
+use reef_hip::Context;
+use std::time::Duration;
+
+#[test]
+fn the_device_says_what_it_is() {
+    let Some(bench) = Bench::open() else { return };
+    let facts = bench.context.facts();
+    assert!(facts.name.contains("MI50"), "{facts:?}");
+    assert_eq!((facts.units, facts.threads_per_unit), (60, 2560));
+    assert_eq!((facts.registers_per_unit, facts.shared_per_unit), (65536, 65536));
+    assert_eq!(facts.features[0], "gfx906:sramecc+:xnack-");
+    assert!(facts.features.contains(&"CU masks".to_string()), "{facts:?}");
+    assert_eq!(reef_hip::devices().unwrap().len(), 1);
+    let error = Context::open(1, &Options::default()).unwrap_err();
+    assert_eq!(error, Error::NotFound("no device hip:1 (1 found)".into()));
+}
+
+#[test]
+fn real_time_work_runs_while_every_best_effort_queue_is_taken() {
+    let Some(bench) = Bench::open() else { return };
+    let held: Vec<_> = (0..6).map(|_| bench.stream(Priority::BestEffort)).collect();
+    let spinning: Vec<_> = held.iter().map(|stream| bench.spin(*stream)).collect();
+    let stream = bench.stream(Priority::RealTime);
+    let word = bench.context.alloc(4).unwrap();
+    bench.launch(stream, "bump", vec![word, 3]);
+    assert!(bench.ends(stream));
+    assert_eq!(bench.read(word), 3);
+    assert!(held.iter().all(|stream| !bench.is_idle(*stream)));
+    spinning.iter().for_each(|spinning| spinning.end());
+    assert!(held.iter().all(|stream| bench.ends(*stream)));
+}
+
+/// What the module's documentation says of AMD's runtime.
+#[test]
+fn of_more_than_four_streams_of_a_class_some_take_turns() {
+    let Some(bench) = Bench::open() else { return };
+    if std::env::var_os("GPU_MAX_HW_QUEUES").is_some() {
+        return eprintln!("skipped: GPU_MAX_HW_QUEUES is set");
+    }
+    let streams: Vec<_> = (0..6).map(|_| bench.stream(Priority::BestEffort)).collect();
+    let spinning: Vec<_> = streams.iter().map(|stream| bench.spin(*stream)).collect();
+    // From the last to the first: one that shares a queue with an earlier one can't end before it.
+    let ended_alone = streams.iter().zip(&spinning).rev().filter(|(stream, spinning)| {
+        spinning.end();
+        bench.ends_within(**stream, Duration::from_millis(300))
+    });
+    assert_eq!(ended_alone.count(), 4, "those that were first in their queues");
+    assert!(streams.iter().all(|stream| bench.ends(*stream)));
+}
+
+#[test]
+fn streams_of_the_two_parts_run_on_their_own_units() {
+    let Some(bench) = Bench::open_with(&Options { split: Some(20), ..Options::default() }) else {
+        return;
+    };
+    let function = bench.function("empty");
+    for (class, units) in [(Priority::RealTime, 0..20), (Priority::BestEffort, 20..60)] {
+        let stream = bench.stream(class);
+        bench.software.forget_trace();
+        // SAFETY: it has no parameters.
+        unsafe { bench.context.launch(stream, function, [200, 1, 1], [64, 1, 1], 0, &mut []) }
+            .unwrap();
+        bench.context.wait(stream).unwrap();
+        let trace = bench.software.trace();
+        let ran = trace.iter().filter(|block| block.groups == [200, 1, 1]);
+        let on: std::collections::BTreeSet<_> = ran.map(|block| block.unit).collect();
+        assert!(on.len() > 1 && on.iter().all(|unit| units.contains(unit)), "{class:?} on {on:?}");
+    }
+}
+
+#[test]
+fn a_part_that_leaves_nothing_is_refused() {
+    let Some(_bench) = Bench::open() else { return };
+    let error = Context::open(0, &Options { split: Some(60), ..Options::default() }).unwrap_err();
+    let text = "hip: split=60, but the device has 60 compute units";
+    assert_eq!(error, Error::Invalid(text.into()));
+}
