@@ -11,7 +11,7 @@ from fractions import Fraction
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import pcode
 from pcode import FUNCTIONS, V, Machine, from_float, from_fraction, to_width
-from semantics import CHANGED, EXTRA
+from semantics import CHANGED, EXTRA, fixup, scale
 
 from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
 
@@ -30,6 +30,11 @@ TEXT = {}
 for key, text in PCODE.items():
     TEXT.setdefault((type(key).__name__, plain(key)), text)
     TEXT.setdefault(plain(key), text)
+
+
+for bits in (32, 64):
+    CHANGED[f"V_DIV_SCALE_F{bits}"] = scale(TEXT[f"V_DIV_SCALE_F{bits}"], bits, 2 * bits)
+    CHANGED[f"V_DIV_FIXUP_F{bits}"] = fixup(TEXT[f"V_DIV_FIXUP_F{bits}"], bits)
 
 
 def rint(_, v):
@@ -51,7 +56,15 @@ def turned(f):
     return apply
 
 
+def fma_ldexp(_, a, b, c, n):
+    if any(math.isnan(v.value) or math.isinf(v.value) for v in (a, b, c)):
+        return pcode.fma(a, b, c)
+    exact = Fraction(a.value) * Fraction(b.value) + Fraction(c.value)
+    return from_fraction(exact * Fraction(2) ** n.value, a.width, pcode.fma(a, b, c).bits >> (a.width - 1))
+
+
 FUNCTIONS.update(
+    fma_ldexp=fma_ldexp,
     rint=rint,
     below_one=below_one,
     turn_sin=turned(math.sin),
@@ -99,8 +112,8 @@ def machine(variables, memory=None):
     return Machine(env, call, memory, denormal)
 
 
-for k, text in list(TEXT.items()):
-    TEXT[k] = text.replace("WAVE_MODE.IEEE", "WAVE_MODE_IEEE").replace("+INF.f32", "INF.f32").replace("-INF.f32", "(-INF).f32").replace("+INF.f16", "INF.f16").replace("-INF.f16", "(-INF).f16").replace("-UNDERFLOW_F32", "-0.0F").replace("UNDERFLOW_F32", "0.0F").replace("-OVERFLOW_F32", "(-INF).f32").replace("OVERFLOW_F32", "INF.f32").replace("-UNDERFLOW_F64", "-0.0").replace("UNDERFLOW_F64", "0.0").replace("-OVERFLOW_F64", "-INF").replace("OVERFLOW_F64", "INF")
+for texts, k, text in [(texts, k, text) for texts in (TEXT, CHANGED) for k, text in texts.items()]:
+    texts[k] = text.replace("WAVE_MODE.IEEE", "WAVE_MODE_IEEE").replace("+INF.f32", "INF.f32").replace("-INF.f32", "(-INF).f32").replace("+INF.f16", "INF.f16").replace("-INF.f16", "(-INF).f16").replace("-UNDERFLOW_F32", "-0.0F").replace("UNDERFLOW_F32", "0.0F").replace("-OVERFLOW_F32", "(-INF).f32").replace("OVERFLOW_F32", "INF.f32").replace("-UNDERFLOW_F64", "-0.0").replace("UNDERFLOW_F64", "0.0").replace("-OVERFLOW_F64", "-INF").replace("OVERFLOW_F64", "INF")
 
 # --- inputs
 

@@ -29,12 +29,29 @@ EXTRA = {
 }
 
 
+def fixup(text, bits):
+    """A quotient of finite numbers that the steps before have made NaN has overflowed: the text forgets it,
+    but divisions must come out right."""
+    last = f"else\nD0.f{bits} = sign_out ?"
+    assert last in text
+    return text.replace(last, f"elsif isNAN(S0.f{bits}) then\nD0.f{bits} = sign_out ? -INF : INF\n" + last)
+
+
+def scale(text, bits, power):
+    """Where both the inverse of the denominator and the quotient are denormal, only scaling the denominator
+    down is undone by v_div_fmas; the text has it scaled up, to infinity."""
+    both, scaled = "only scale the denominator", f"D0.f{bits} = ldexp(S0.f{bits}, {power})"
+    first = text.lower().index(both)
+    second = text.lower().index(both, first + 1)
+    return text[:second] + text[second:].replace(scaled, f"D0.f{bits} = ldexp(S0.f{bits}, -{power})", 1)
+
+
 def frexp(bits, suffix):
     return f"if (!isNAN(S0.f{bits}) && (abs(S0.f{bits}) < +INF) && (S0.f{bits} != 0.0)) then D0.{suffix} = frexp_exponent(S0.f{bits}) else D0.{suffix} = 0 endif"
 
 
 def fmas(bits, middle, power):
-    scaled = lambda power: f"ldexp(fma(S0.f{bits}, S1.f{bits}, S2.f{bits}), {power})"
+    scaled = lambda power: f"fma_ldexp(S0.f{bits}, S1.f{bits}, S2.f{bits}, {power})"
     return f"""if VCC.u64[laneId] then
 if exponent(S2.f{bits}) > {middle} then D0.f{bits} = {scaled(power)} else D0.f{bits} = {scaled(f"-{power}")} endif
 else D0.f{bits} = fma(S0.f{bits}, S1.f{bits}, S2.f{bits}) endif"""

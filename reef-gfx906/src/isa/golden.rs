@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use super::decode::decode;
-use super::inst::{Inst, Run};
+use super::inst::Inst;
 use super::space::Env;
 use super::wave::{Memory, Pause, Wave};
 

@@ -37,9 +37,22 @@ const BARE: &[&str] = &["s_icache_inv", "s_ttracedata", "s_wakeup"];
 
 /// Opcodes that change nothing that a wave sees.
 const IDLE: &[&str] = &[
-    "s_nop", "s_wakeup", "s_waitcnt", "s_setprio", "s_icache_inv", "s_incperflevel",
-    "s_decperflevel", "s_ttracedata", "s_dcache_inv", "s_dcache_wb", "s_dcache_inv_vol",
-    "s_dcache_wb_vol", "v_nop", "ds_nop", "buffer_wbinvl1", "buffer_wbinvl1_vol",
+    "s_nop",
+    "s_wakeup",
+    "s_waitcnt",
+    "s_setprio",
+    "s_icache_inv",
+    "s_incperflevel",
+    "s_decperflevel",
+    "s_ttracedata",
+    "s_dcache_inv",
+    "s_dcache_wb",
+    "s_dcache_inv_vol",
+    "s_dcache_wb_vol",
+    "v_nop",
+    "ds_nop",
+    "buffer_wbinvl1",
+    "buffer_wbinvl1_vol",
 ];
 
 /// Comparisons that don't depend on the type: by test, and by whether they set the active lanes.
@@ -121,6 +134,7 @@ fn a_wrong_operation_is_noticed_for_every_opcode() {
 fn every_opcode_has_cases() {
     let golden = Golden::read();
     let named: BTreeSet<_> = golden.cases.iter().map(|case| case.name).collect();
-    let lacking: Vec<_> = ops::all().map(|op| op.name).filter(|name| !named.contains(name)).collect();
+    let lacking: Vec<_> =
+        ops::all().map(|op| op.name).filter(|name| !named.contains(name)).collect();
     assert!(lacking.is_empty(), "{lacking:?}");
 }

@@ -128,6 +128,9 @@ fn div_fixup(quotient: f64, denominator: f64, numerator: f64) -> f64 {
     } else if raw_exponent(numerator) - raw_exponent(denominator) < -1075 {
         // Far below what a denormal can hold.
         0f64.copysign(sign)
+    } else if quotient.is_nan() {
+        // Of finite numbers: the steps before have met infinity.
+        f64::INFINITY.copysign(sign)
     } else {
         quotient.copysign(sign)
     }
@@ -144,7 +147,7 @@ fn scaled(value: f64, denominator: f64, numerator: f64) -> (f64, bool) {
     } else if d.is_subnormal() {
         (scale(value, 128), false)
     } else if inverse.is_subnormal() && quotient.is_subnormal() {
-        (if value == d { scale(value, 128) } else { value }, true)
+        (if value == d { scale(value, -128) } else { value }, true)
     } else if inverse.is_subnormal() {
         (scale(value, -128), false)
     } else if quotient.is_subnormal() {
@@ -169,11 +172,30 @@ fn div_scale(w: &mut Wave, i: &Inst) {
 fn div_fmas(w: &mut Wave, i: &Inst) {
     let [a, b, c] = [0, 1, 2].map(|k| operand(w, i, k));
     let vcc = w.regs.vcc();
-    let value = std::array::from_fn(|lane| {
-        let value = a[lane].mul_add(b[lane], c[lane]);
-        // The quotient tells whether it was the denominator that had been scaled, or the numerator.
-        let by = if raw_exponent(c[lane]) > 1023 { 128 } else { -128 };
-        if vcc >> lane & 1 != 0 { scale(value, by) } else { value }
+    let value = std::array::from_fn(|lane| match vcc >> lane & 1 {
+        0 => a[lane].mul_add(b[lane], c[lane]),
+        _ => scaled_sum(a[lane], b[lane], c[lane]),
     });
     finish(w, i, &value);
+}
+
+/// `a * b + c` times the power that the quotient `c` asks for, rounded once.
+fn scaled_sum(a: f64, b: f64, c: f64) -> f64 {
+    let sum = a.mul_add(b, c);
+    let by = if raw_exponent(c) > 1023 { 128 } else { -128 };
+    let plain = scale(sum, by);
+    // Exact, as `a * b` is small beside `c`.
+    let error = a.mul_add(b, c - sum);
+    let dropped = 1 - raw_exponent(sum) - by;
+    if !plain.is_subnormal() || !(1..=53).contains(&dropped) || raw_exponent(sum) == 0 {
+        return plain;
+    }
+    // A sum that lies halfway was rounded to an even one; its error says where it really lies.
+    let whole = sum.to_bits() & ((1 << 52) - 1) | 1 << 52;
+    let halfway = whole & ((1 << dropped) - 1) == 1 << (dropped - 1);
+    if !halfway || error == 0.0 || error.is_nan() {
+        return plain;
+    }
+    let outward = (error > 0.0) == (sum > 0.0);
+    f64::from_bits((whole >> dropped) + u64::from(outward)).copysign(sum)
 }

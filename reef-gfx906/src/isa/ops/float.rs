@@ -229,6 +229,9 @@ fn div_fixup(quotient: f32, denominator: f32, numerator: f32) -> f32 {
     } else if raw_exponent(numerator) - raw_exponent(denominator) < -150 {
         // Far below what a denormal can hold.
         0f32.copysign(sign)
+    } else if quotient.is_nan() {
+        // Of finite numbers: the steps before have met infinity.
+        f32::INFINITY.copysign(sign)
     } else {
         quotient.copysign(sign)
     }
@@ -246,7 +249,7 @@ fn scaled(value: f32, denominator: f32, numerator: f32) -> (f32, bool) {
     } else if d.is_subnormal() {
         (power(value, 64), false)
     } else if inverse.is_subnormal() && quotient.is_subnormal() {
-        (if value == d { power(value, 64) } else { value }, true)
+        (if value == d { power(value, -64) } else { value }, true)
     } else if inverse.is_subnormal() {
         (power(value, -64), false)
     } else if quotient.is_subnormal() {
@@ -278,9 +281,22 @@ fn div_fmas(w: &mut Wave, i: &Inst) {
     let mut value = fused(&a, &b, &c);
     let vcc = w.regs.vcc();
     for lane in (0..64).filter(|lane| vcc >> lane & 1 != 0) {
-        // The quotient tells whether it was the denominator that had been scaled, or the numerator.
-        let by = if raw_exponent(f32::from_bits(c[lane])) > 127 { 64 } else { -64 };
-        value[lane] = power(f32::from_bits(value[lane]), by).to_bits();
+        let [x, y, z] = [a[lane], b[lane], c[lane]].map(f32::from_bits);
+        // The quotient tells whether it is too small or too large; the result is rounded once.
+        let by = if raw_exponent(z) > 127 { 64 } else { -64 };
+        value[lane] = (scale(odd_sum(f64::from(x) * f64::from(y), z.into()), by) as f32).to_bits();
     }
     finish(w, i, &mut value);
+}
+
+/// A sum whose last bit is odd if it isn't exact, so that rounding it again gives what rounding once does.
+fn odd_sum(a: f64, b: f64) -> f64 {
+    let sum = a + b;
+    let part = sum - a;
+    let error = (a - (sum - part)) + (b - part);
+    if error == 0.0 || !error.is_finite() || sum.to_bits() & 1 != 0 {
+        return sum;
+    }
+    let outward = (error > 0.0) == (sum > 0.0);
+    f64::from_bits(if outward { sum.to_bits() + 1 } else { sum.to_bits() - 1 })
 }
