@@ -111,7 +111,7 @@ def edge(values):
 
 F32 = [0, 1 << 31, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7FA00001, 0xFFC12345, 1, 0x80000001, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x3F000000, 0xBF000000, 0x40000000, 0x3FC00000, 0x40200000, 0xC0200000, 0x4F000000, 0xCF000000, 0x4F800000, 0x477FE000, 0x477FF000, 0x33800000, 0x38800000, 0x387FC000, 0x3EFFFFFF, 0xBF7FFFFF]
 F16 = [0, 0x8000, 0x3C00, 0xBC00, 0x7C00, 0xFC00, 0x7E00, 0x7D01, 0xFE12, 1, 0x8001, 0x3FF, 0x400, 0x7BFF, 0x3800, 0xB800, 0x4000, 0x3E00, 0x4100, 0xC100, 0x37FF, 0x5BFF]
-F64 = [0, 1 << 63, 0x3FF << 52, 0xBFF << 52, 0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, 0x7FF4 << 48, 1, 0xFFFFFFFFFFFFF, 1 << 52, (0x7FF << 52) - 1, 0x3FE << 52, 0x4000 << 48, 0x3FF8 << 48, 0xC004 << 48, 0x41E0 << 48, 0xC1E00000_00200000, 0x41EFFFFF_FFE00000, 0x41DFFFFF_FFFFFFFF, 0x36A0 << 48, 0x47EFFFFF_F0000000]
+F64 = [0, 1 << 63, 0x3FF << 52, 0xBFF << 52, 0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, 0x7FF4 << 48, 0xFFF8 << 48, 0x7FFC << 48, 1, 0xFFFFFFFFFFFFF, 1 << 52, (0x7FF << 52) - 1, 0x3FE << 52, 0x4000 << 48, 0x3FF8 << 48, 0xC004 << 48, 0x41E0 << 48, 0xC1E00000_00200000, 0x41EFFFFF_FFE00000, 0x41DFFFFF_FFFFFFFF, 0x36A0 << 48, 0x47EFFFFF_F0000000]
 I32 = [0, 1, 2, 3, 7, 31, 32, 33, 63, 64, 255, 256, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFF8000, 0x00FF00FF, 0x0C0D0B0A, 0x00100005, 0x00400000, 0x00200000]
 
 
@@ -153,7 +153,7 @@ def i32():
 
 def i64():
     r = RNG.random()
-    if r < 0.2:
+    if r < 0.4:
         return RNG.choice([0, 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, 1 << 32, (1 << 32) - 1, 0xFFFFFFFF00000000])
     return RNG.getrandbits(RNG.choice([8, 33, 64]))
 
@@ -170,13 +170,32 @@ for kind, make in MAKE.items():
     for k in range(8):  # Some lanes have equal operands.
         if k & 3:
             for lane in range(64):
-                if RNG.random() < 0.12:
-                    ARRAYS[f"{kind}{k}"][lane] = ARRAYS[f"{kind}{k - 1}"][lane]
+                # All of it, or only as much as a shorter type would see.
+                mask = RNG.choice([-1, -1, 0xFFFF, 0xFFFFFFFF, ~0xFFFFFFFF if kind in "dl" else -1])
+                if RNG.random() < 0.25:
+                    mine, other = ARRAYS[f"{kind}{k}"], ARRAYS[f"{kind}{k - 1}"]
+                    mine[lane] = mine[lane] & ~mask | other[lane] & mask
+# Zero times infinity, and the like, where a case takes two arrays that follow each other.
+for kind, (infinity, nan, minus) in {"f": (0x7F800000, 0x7FC00000, 1 << 31), "h": (0x7C00, 0x7E00, 0x8000), "d": (0x7FF << 52, 0x7FF8 << 48, 1 << 63)}.items():
+    for k in range(8):
+        ARRAYS[f"{kind}{k}"][:4] = [0, infinity, minus, nan] if k & 1 else [infinity, minus, nan, nan]
 WIDE = "dl"
 ARRAYS["o0"] = [RNG.randrange(0, 24) * 16 for _ in range(64)]
 ARRAYS["o1"] = RNG.sample(range(0, 64 * 12, 12), 64)
 ARRAYS["o2"] = RNG.sample(range(0, 64 * 16, 16), 64)
 MEMORY = bytes(RNG.getrandbits(8) if RNG.random() < 0.7 else RNG.choice([0, 0xFF, 0x7F, 0x80]) for _ in range(2048))
+
+# What comparisons of floats see in another way than those of bits: a zero, and a NaN.
+MEMORY = bytearray(MEMORY)
+for lane in range(64):
+    at = ARRAYS["o2"][lane] + 64
+    if lane % 8 == 5:
+        MEMORY[at : at + 8] = bytes(8)
+    elif lane % 8 == 6:
+        MEMORY[at : at + 4] = (0x7FC00000).to_bytes(4, "little")
+    elif lane % 8 == 7:
+        MEMORY[at : at + 8] = (0x7FF8 << 48).to_bytes(8, "little")
+MEMORY = bytes(MEMORY)
 
 # --- cases
 

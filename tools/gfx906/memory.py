@@ -222,7 +222,7 @@ def shared(name):
     swap, write2, read2 = "cmpst" in name, "write2" in name, "read2" in name
     for k in range(3):
         case = Case(name, "")
-        case.exec = (1 << 64) - 1 if not k else some_lanes(12)
+        case.exec = (1 << 64) - 1 if not k or swap else some_lanes(12)
         offset = [0, 64, 136][k]
         array = "o0" if k != 1 and "write" not in name else "o2"
         if "write" in name and size > 1:
@@ -296,7 +296,7 @@ def scalar(name):
     for k in range(4):
         case = Case(name, "")
         case.scalars[8] = "@10"
-        case.scalars[14] = 36
+        case.scalars.update({14: 36, 10: 0, 11: 0})
         registers = f"s[32:{31 + size}]" if size > 1 else "s32"
         load, store, buffered = "load" in name, "store" in name, "buffer" in name
         offset = [("0x18", 0x18), ("s14", 36), ("0x2c", 0x2C), ("0x7f0", 0x7F0)][k]
@@ -323,7 +323,10 @@ def compare_arrays():
     """What is at the lanes' addresses, for most of them, so that some comparisons succeed."""
     for letter, size in (("i", 4), ("l", 8)):
         for suffix, base in (("cmp", 80), ("cmp0", 64)):
-            ARRAYS[letter + suffix] = [int.from_bytes(MEMORY[ARRAYS["o2"][lane] + base :][:size], "little") if lane % 3 else lane for lane in range(64)]
+            at = lambda lane: int.from_bytes(MEMORY[ARRAYS["o2"][lane] + base :][:size], "little")
+            ARRAYS[letter + suffix] = [at(lane) if lane % 3 else lane for lane in range(64)]
+        for lane in range(5, 64, 8):
+            ARRAYS[letter + "cmp0"][lane] = 1 << (8 * size - 1)
     ARRAYS.setdefault("o3", [4 * RNG.randrange(6) for _ in range(64)])
 
 

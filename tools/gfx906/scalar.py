@@ -70,9 +70,9 @@ def put(case, register, value, width):
 def arithmetic(family, name):
     text = text_of(name, family + "Op" if False else None)
     wide, first, second = widths(text, name)
-    for k in range(12):
+    for k in range(24):
         case = Case(name, "")
-        case.scalars[SCC] = k & 1
+        case.scalars.update({SCC: k & 1, M0: 5})
         case.exec = RNG.getrandbits(64) if k else 0
         shown, values = [], []
         for at, width in ((16, first), (18, second)):
@@ -81,9 +81,16 @@ def arithmetic(family, name):
             source, value = operand(case, at, width, k > 4 and "0x" not in "".join(shown))
             shown.append(source)
             values.append(value)
-        if k in (1, 2) and len(values) == 2 and first == second:
-            case.scalars.update({18 + n: case.scalar(16 + n) for n in range(first // 32)})
-            values[1] = values[0]
+        if k in (1, 2, 3) and len(values) == 2 and first == second:
+            # Equal, or only in the lower half.
+            values[1] = values[0] ^ ((k == 3) << 40 if first == 64 else 0)
+            put_value(case, 18, values[1], first)
+        if k in (3, 4) and len(values) == 1:
+            values[0] = (1 << first) - 1 if k == 3 else 0
+            put_value(case, 16, values[0], first)
+        if shown[-1] == "s18" and "bitcmp" in name:
+            values[1] = RNG.randrange(64)
+            put_value(case, 18, values[1], 32)
         dst = "s[20:21]" if wide == 64 else "s20"
         old = i64()
         case.set64(20, old)
@@ -92,13 +99,20 @@ def arithmetic(family, name):
         yield case
 
 
+def put_value(case, register, value, width):
+    if width == 64:
+        case.set64(register, value)
+    else:
+        case.scalars[register] = value
+
+
 def immediate(name):
     text = text_of(name)
-    for k in range(10):
+    for k in range(30):
         case = Case(name, "")
         value = RNG.choice([0, 1, 0x7FFF, 0x8000, 0xFFFF, RNG.getrandbits(16)])
         case.scalars[SCC] = k & 1
-        case.scalars[20] = RNG.choice([value, V(value, 16, "I").value & 0xFFFFFFFF, i32(), 0x7FFFFFFF, 0x80000001])
+        case.scalars[20] = RNG.choice([value, value, max(value - 1, 0), value >> 1, value + 1, V(value, 16, "I").value & 0xFFFFFFFF, i32(), 0x7FFFFFFF, 0x80000001])
         case.asm = f"{name} s20, {value:#x}"
         before = {"S0": V(case.scalars[20], 32, "B")} if "cmpk" in name else {}
         case.evaluate = lambda case=case, value=value, before=before: run(case, text, [], 32, 20, before, value)
@@ -108,12 +122,13 @@ def immediate(name):
 def branch(name):
     # The text multiplies in 16 bits, which jumps of more than 32 KB are not cut to.
     text = text_of(name).replace("signext(SIMM16.i16 * 16'4)", "signext(SIMM16.i16) * 4LL")
-    for k in range(6):
+    for k in range(8):
         case = Case(name, "")
-        offset = RNG.choice([-32768, -5, 0, 9, 32767])
+        offset = RNG.choice([-32768, -5, 9, 32767])
+        # Each of the conditions without the others.
         case.scalars[SCC] = k & 1
-        case.set64(VCC, 0 if k & 1 else 1 << RNG.randrange(64))
-        case.exec = 0 if k & 1 else 1 << RNG.randrange(64)
+        case.set64(VCC, 0 if k & 2 else 1 << RNG.randrange(64))
+        case.exec = 0 if k & 4 else 1 << RNG.randrange(64)
         case.asm = f"{name} {offset & 0xFFFF}"
         case.evaluate = lambda case=case, offset=offset: run(case, text, [], 32, 20, {"SIMM16": V(offset, 16, "I")})
         yield case
@@ -128,8 +143,8 @@ def special():
 
     yield case("s_getpc_b64", "s_getpc_b64 s[20:21]", {}, ["s20=1004", "s21=0"])
     yield case("s_setpc_b64", "s_setpc_b64 s[16:17]", {16: 0x2340, 17: 1}, ["pc=100001340"])
-    yield case("s_swappc_b64", "s_swappc_b64 s[20:21], s[16:17]", {16: 0x2340, 17: 1}, ["s20=1004", "pc=100001340"])
-    yield case("s_call_b64", "s_call_b64 s[20:21], 7", {}, ["s20=1004", "pc=20"])
+    yield case("s_swappc_b64", "s_swappc_b64 s[20:21], s[16:17]", {16: 0x2340, 17: 1}, ["s20=1004", "s21=0", "pc=100001340"])
+    yield case("s_call_b64", "s_call_b64 s[20:21], 7", {}, ["s20=1004", "s21=0", "pc=20"])
     for name, wide in (("s_movrels_b32", 32), ("s_movrels_b64", 64), ("s_movreld_b32", 32), ("s_movreld_b64", 64)):
         pair = lambda r: f"s[{r}:{r + 1}]" if wide == 64 else f"s{r}"
         rel = 16 + 6 if "rels" in name else 20 + 6
@@ -161,7 +176,9 @@ def special():
         yield case("s_mov_b32", f"s_mov_b32 s20, {text}", scalars, [f"s20={value:x}"], exec_mask)
     for name, asm in NOTHING.items():
         stop = {"s_barrier": ["pause=Barrier"], "s_sleep": ["pause=Sleep"], "s_endpgm": ["pause=Ended"]}
-        yield case(name, asm, {SCC: 1}, stop.get(name, []))
+        addresses = {0: 0x1000, 1: 0x700, 2: 0xFFFFFFFF, 3: 0, M0: 0xFFFF}
+        yield case(name, asm, {SCC: 1} | addresses, stop.get(name, []), 0)
+        yield case(name, asm, {SCC: 0, VCC: 9} | addresses, stop.get(name, []))
     yield case("s_trap", "s_trap 2", {}, ["refused=1"])
 
 

@@ -12,6 +12,7 @@ APPROXIMATE = re.compile(r"v_(rcp|rsq|sqrt|exp|log|sin|cos)_")
 TAKES_MASK = ("v_addc_co_u32", "v_subb_co_u32", "v_subbrev_co_u32", "v_cndmask_b32")
 GIVES_MASK = TAKES_MASK[:3] + ("v_add_co_u32", "v_sub_co_u32", "v_subrev_co_u32", "v_div_scale_f32", "v_div_scale_f64", "v_mad_u64_u32", "v_mad_i64_i32")
 SATURATES = {"v_add_u32", "v_sub_u32", "v_subrev_u32", "v_add_i32", "v_sub_i32", "v_add_u16", "v_sub_u16", "v_subrev_u16", "v_add_i16", "v_sub_i16"}
+PACKED_SATURATES = {"v_pk_add_i16", "v_pk_sub_i16", "v_pk_add_u16", "v_pk_sub_u16"}
 KEEPS = {"v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16", "v_fma_mixlo_f16", "v_fma_mixhi_f16"}
 INLINE = {"f": {"1.0": 0x3F800000, "-4.0": 0xC0800000, "0.15915494": 0x3E22F983, "5": 5, "-7": 0xFFFFFFF9}, "h": {"1.0": 0x3C00, "-0.5": 0xB800, "0.15915494": 0x3118, "3": 3, "-2": 0xFFFFFFFE}, "d": {"2.0": 0x4000 << 48, "-0.5": 0xBFE0 << 48, "0.15915494309189532": 0x3FC45F306DC9C882, "9": 9, "-3": (1 << 64) - 3}, "i": {"1.0": 0x3F800000, "33": 33, "-16": 0xFFFFFFF0, "0": 0, "64": 64, "0.5": 0x3F000000}, "l": {"17": 17, "-1": (1 << 64) - 1, "64": 64}, "p": {"3": 3, "-2": 0xFFFFFFFE}}
 LITERAL = {"f": 0x40490FDB, "h": 0x4248, "d": 0x400921FB, "i": 0x12345678, "l": 0x12345678}
@@ -96,7 +97,7 @@ class Form:
         self.kind = kind
         self.abs = self.neg = self.omod = self.op_sel = self.neg_hi = 0
         self.op_sel_hi = 7
-        self.clamp = False
+        self.clamp = self.same = False
         self.sdwa = self.dpp = None
         self.vary = 0
         self.__dict__.update(fields)
@@ -152,7 +153,7 @@ def build(name, signature, form, serial):
     case.exec = (1 << 64) - 1 if form.vary == 0 else some_lanes(20 if form.kind == "dpp" else 12)
     operands, texts, used = [], [], 0
     for k, kind in enumerate(kinds):
-        register = 2 * k
+        register = 0 if form.same else 2 * k
         wide = kind in WIDE
         array = f"{kind}{(k + serial) % 8}"
         choice = form.vary and RNG.randrange(4) if form.kind not in ("sdwa", "dpp") else 0
@@ -174,7 +175,11 @@ def build(name, signature, form, serial):
             operands.append(("c", literal << 32 if kind == "d" else literal))
             texts.append(hex(literal))
             continue
-        case.load(register, array)
+        if not (form.same and k):
+            case.load(register, array)
+            if s.compare and not wide:
+                # What a test of longer operands would see beyond, NaN among it.
+                case.load(register + 1, f"i{(k + serial + 3) % 8}")
         operands.append(("v", register))
         texts.append(f"v[{register}:{register + 1}]" if wide else f"v{register}")
     shown = list(texts)
@@ -212,7 +217,7 @@ def build(name, signature, form, serial):
         parts.insert(2 if "mk" in name else 3, hex(simm))
     suffix = {"vop3": "", "vop3p": "", "plain": ""}.get(form.kind, "_" + form.kind)
     asm = f"{name}{suffix} " + ", ".join(parts)
-    if form.clamp:
+    if form.clamp and form.kind != "vop3p":
         asm += " clamp"
     if form.omod:
         asm += ["", " mul:2", " mul:4", " div:2"][form.omod]
@@ -233,6 +238,7 @@ def build(name, signature, form, serial):
                 asm += f" neg_lo:{bits(form.neg)} neg_hi:{bits(form.neg_hi)}"
         else:
             form.neg = form.neg_hi = 0
+        asm += " clamp" if form.clamp else ""
     elif form.op_sel:
         asm += " op_sel:[" + ",".join(str(form.op_sel >> k & 1) for k in [*range(len(kinds)), 3]) + "]"
     case.asm = asm
@@ -279,6 +285,9 @@ def evaluate(case, name, s, form, operands, mask_in, mask_to, simm):
         result = out["D0"].bits
         if name in SATURATES and form.clamp:
             result = saturated(name, raw, old)
+        if name in PACKED_SATURATES and form.clamp:
+            halves = [saturated(name, [x >> shift & 0xFFFF for x in raw], 0) for shift in (0, 16)]
+            result = halves[0] | halves[1] << 16
         flag = out["VCC"].bits >> lane & 1
         if "div_scale" in name:
             flag = out["VCC"].bits & 1
@@ -398,12 +407,14 @@ def forms(name, family, s):
             if "dot" in name and "f16" not in name:
                 signs = {}
             select = {"op_sel": bits(), "op_sel_hi": bits()} if "dot" not in name or "f16" in name else {}
-            yield Form("vop3p", vary=k + 1, clamp=k == 2 and ("f16" in name or "mix" in name), **signs, **select)
+            yield Form("vop3p", vary=k + 1, clamp=k == 2 and ("f16" in name or "mix" in name or name in PACKED_SATURATES), **signs, **select)
         return
     short = family in ("Vop1", "Vop2", "Vopc")
     yield Form("e32" if short else "vop3")
     yield Form("e32" if short else "vop3", vary=1)
     yield Form("e32" if short else "vop3", vary=2)
+    if s.compare:
+        yield Form("e32", same=True)
     long = "e64" if short else "vop3"
     if short:
         yield Form("e64", vary=1)
@@ -469,13 +480,13 @@ def special():
         case.exec = some_lanes(5)
         case.out = [f"s20={case.vgpr(0, [9, 37, 63][k]):x}"]
         yield case
-        case = Case("v_writelane_b32", f"v_writelane_b32 v0, {['s17', '-9', 's17'][k]}, {['s16', '61', '8'][k]}")
+        case = Case("v_writelane_b32", f"v_writelane_b32 v0, {['m0', '-9', 's17'][k]}, {['m0', '61', '8'][k]}")
         case.load(0, "i2")
-        case.scalars = {16: 0xFFFFFF43, 17: 0xCAFE0000 + k}
-        lane, value = [(3, 0xCAFE0000), (61, 0xFFFFFFF7), (8, 0xCAFE0002)][k]
-        case.exec = 1 << lane
-        case.put(0, "x", {lane: value})
-        case.evaluate = lambda case=case, k=k: setattr(case, "exec", [0, (1 << 64) - 1, 1][k]) if False else None
+        case.scalars = {17: 0xCAFE0002, 124: 0xFFFFFF43}
+        lane, value = [(3, 0xFFFFFF43), (61, 0xFFFFFFF7), (8, 0xCAFE0002)][k]
+        # Whether the lane is active doesn't matter.
+        case.exec = [~(1 << lane) & (1 << 64) - 1, 0, 1 << lane][k]
+        case.out = [f"w0.{lane}={value:x}"]
         yield case
         case = Case("v_swap_b32", "v_swap_b32 v0, v2")
         case.load(0, "i4"), case.load(2, "i5")

@@ -4,7 +4,7 @@
 //! A line is `name|assembly|bytes|vector registers|scalar registers|exec|results`. Inputs name arrays of the
 //! file's head (`v2=f3`); `@` before one adds the address of the memory under test. A result is the active
 //! lanes of a register with how to compare (`v6:f=…`), a scalar register, the condition bit, the program
-//! counter, or a word of memory (`m`), of shared memory (`l`) or of a lane's private memory (`p`). What no
+//! counter, one lane of a register (`w0.3`), or a word of memory (`m`), of shared memory (`l`) or of a lane's private memory (`p`). What no
 //! result names must not have changed.
 
 use std::collections::HashMap;
@@ -179,6 +179,7 @@ impl Scene {
         let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
         let memory = Host { bytes: words.collect() };
         let mut wave = Wave::new(0x1000, VGPRS, case.exec);
+        fill(&mut wave);
         for &(register, array) in &case.vgprs {
             let (array, base) = match array.strip_prefix('@') {
                 Some(array) => (array, memory.base()),
@@ -202,6 +203,7 @@ impl Scene {
                 None => wave.set_sgpr(register, hex(value) as u32),
             }
         }
+        wave.regs.indexing = case.name == "s_set_gpr_idx_off";
         wave.set_private(PRIVATE);
         for (byte, from) in wave.private.iter_mut().zip(golden.memory.iter().cycle()) {
             *byte = *from;
@@ -226,8 +228,7 @@ impl Scene {
             results.collect::<Vec<_>>()
         };
         let private: Vec<u8> = self.before.private.clone();
-        let kind =
-            if case.name.starts_with("ds_add") && case.name.ends_with("f32") { "f" } else { "x" };
+        let kind = if case.name.starts_with("ds_add") && case.name.ends_with("f32") { "f" } else { "x" };
         check_bytes("memory", kind, &golden.memory, &self.memory.copy(), &named('m'))?;
         check_bytes("shared memory", kind, &golden.memory, &self.lds, &named('l'))?;
         check_bytes("private memory", kind, &private, &self.wave.private, &named('p'))
@@ -237,14 +238,20 @@ impl Scene {
         let mut expected = self.before.regs.v.clone();
         let mut kinds = ["x"; VGPRS];
         for (name, data) in &case.results {
-            let Some((register, kind)) = name.strip_prefix('v').and_then(|v| v.split_once(':'))
-            else {
+            let Some((register, kind)) = name.strip_prefix('v').and_then(|v| v.split_once(':')) else {
                 continue;
             };
             let register: usize = register.parse().expect("a register");
             kinds[register] = kind;
             for (k, lane) in case.active().enumerate() {
                 expected[register][lane] = hex(&data[8 * k..8 * k + 8]) as u32;
+            }
+        }
+        for (name, value) in &case.results {
+            let place = name.strip_prefix('w').and_then(|place| place.split_once('.'));
+            if let Some((register, lane)) = place {
+                let number = |text: &str| text.parse::<usize>().expect("a number");
+                expected[number(register)][number(lane)] = hex(value) as u32;
             }
         }
         for register in 0..VGPRS {
@@ -288,6 +295,9 @@ impl Scene {
         if mode != self.wave.regs.mode {
             return Err(format!("mode: {:x}, not {mode:x}", self.wave.regs.mode));
         }
+        if self.wave.regs.indexing != (case.name == "s_set_gpr_idx_on") {
+            return Err(format!("indexing: {}", self.wave.regs.indexing));
+        }
         let paused = self.pause.map(|pause| format!("{pause:?}"));
         if paused.as_deref() != pause {
             return Err(format!("pause: {paused:?}, not {pause:?}"));
@@ -299,6 +309,19 @@ impl Scene {
             return Err(format!("pc: {:x}, not {pc:x}", self.wave.pc));
         }
         Ok(())
+    }
+}
+
+/// Puts something into every register, so that one that is read by mistake shows.
+fn fill(wave: &mut Wave) {
+    let junk = |at: usize| (at as u32 + 1).wrapping_mul(0x9e37_79b9);
+    for at in 0..102 {
+        wave.set_sgpr(at, junk(at));
+    }
+    for (at, register) in wave.regs.v.iter_mut().enumerate() {
+        for (lane, value) in register.iter_mut().enumerate() {
+            *value = junk(at * 64 + lane + 128);
+        }
     }
 }
 
