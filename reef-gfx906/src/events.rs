@@ -77,12 +77,18 @@ impl Events {
     }
 
     /// Waits for one or all of the events; false if `millis` have passed first. `ages` are what the
-    /// caller knew last: an event that was set since then counts, even if another wait has taken it.
+    /// caller knew last, or 0: an event that was set since then counts, even if another wait has taken
+    /// it. All who wait when an event is set go on.
     pub(crate) fn wait(&self, ids: &[u32], all: bool, millis: u32, ages: &mut [u64]) -> bool {
         let deadline =
             (millis < u32::MAX - 1).then(|| Instant::now() + Duration::from_millis(millis.into()));
         let mut states = self.states.lock();
-        while !is_over(&states, ids, all, ages) {
+        let age_of = |(index, id)| match ages.get(index) {
+            Some(&age) if age > 0 => age,
+            _ => states.get(id).map_or(0, |state: &State| state.age),
+        };
+        let known: Vec<u64> = ids.iter().enumerate().map(age_of).collect();
+        while !is_over(&states, ids, all, &known) {
             let timed_out = match deadline {
                 Some(deadline) => self.changed.wait_until(&mut states, deadline).timed_out(),
                 None => {
@@ -90,7 +96,7 @@ impl Events {
                     false
                 }
             };
-            if timed_out && !is_over(&states, ids, all, ages) {
+            if timed_out && !is_over(&states, ids, all, &known) {
                 return false;
             }
         }
@@ -104,14 +110,10 @@ impl Events {
     }
 }
 
-fn is_over(states: &BTreeMap<u32, State>, ids: &[u32], all: bool, ages: &[u64]) -> bool {
-    let over = |(index, id): (usize, &u32)| match (states.get(id), ages.get(index)) {
-        (Some(state), Some(&age)) if age > 0 => state.set || state.age > age,
-        (Some(state), _) => state.set,
-        // A destroyed event will never come.
-        (None, _) => true,
-    };
-    let mut each = ids.iter().enumerate().map(over);
+/// A destroyed event will never come, so nobody waits for it.
+fn is_over(states: &BTreeMap<u32, State>, ids: &[u32], all: bool, known: &[u64]) -> bool {
+    let over = |(id, &known)| states.get(id).is_none_or(|state| state.set || state.age > known);
+    let mut each = ids.iter().zip(known).map(over);
     if all { each.all(|over| over) } else { each.any(|over| over) }
 }
 
@@ -160,6 +162,20 @@ mod tests {
         assert!(events.wait(&[id], true, 0, &mut age));
         assert_eq!(age, [2]);
         assert!(!events.wait(&[id], true, 0, &mut age));
+    }
+
+    #[test]
+    fn all_who_wait_go_on_when_an_event_is_set_once() {
+        let events = Events::default();
+        let id = event(&events, false, false);
+        std::thread::scope(|scope| {
+            let wait = || events.wait(&[id], true, 5000, &mut []);
+            let waiters = [0; 3].map(|_| scope.spawn(wait));
+            std::thread::sleep(Duration::from_millis(100));
+            events.set(id);
+            assert_eq!(waiters.map(|waiter| waiter.join().expect("no panic")), [true; 3]);
+        });
+        assert!(!events.wait(&[id], true, 0, &mut []));
     }
 
     #[test]

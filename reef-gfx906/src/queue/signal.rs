@@ -33,20 +33,19 @@ pub(crate) fn complete(
     }
     view.word64(signal.wrapping_add(START))?.store(start, Relaxed);
     view.word64(signal.wrapping_add(END))?.store(Clock::Host.now(), Relaxed);
-    let value = view.word64(signal.wrapping_add(VALUE))?;
-    if good {
-        value.fetch_sub(1, SeqCst);
-    } else {
-        value.store(FAILED, SeqCst);
-    }
-    raise(view, events, signal)
-}
-
-fn raise(view: &View<'_>, events: &Events, signal: u64) -> Result<(), Unmapped> {
-    let mailbox = view.word64(signal.wrapping_add(MAILBOX))?.load(Relaxed);
     let event = view.word32(signal.wrapping_add(EVENT))?.load(Relaxed);
-    if mailbox != 0 {
-        view.word64(mailbox)?.store(event.into(), Release);
+    let mailbox = match view.word64(signal.wrapping_add(MAILBOX))?.load(Relaxed) {
+        0 => None,
+        at => Some(view.word64(at)?),
+    };
+    let value = view.word64(signal.wrapping_add(VALUE))?;
+    match good {
+        true => value.fetch_sub(1, SeqCst),
+        false => value.swap(FAILED, SeqCst),
+    };
+    // From here on the signal may be used for something else, or be gone.
+    if let Some(mailbox) = mailbox {
+        mailbox.store(event.into(), Release);
         events.set(event);
     }
     Ok(())
