@@ -1,10 +1,11 @@
-//! One inference, the five best classes: `cargo run --release --example infer [PICTURE [MODEL.param]]`
+//! One inference, the five best classes: `cargo run --release --example infer [PICTURE [NETWORK]]`
 //!
-//! Without a picture the network looks at made-up pixels, and without a file its weights are made up
-//! too: then the classes are the same everywhere but mean nothing.
+//! The network is a name, a folder that `reef model import` made, an ONNX file, or weights for ResNet-50
+//! (.param or .safetensors). Without a picture (or for `-`) it looks at made-up pixels, and without a file
+//! its weights are made up too: then the classes are the same everywhere but mean nothing.
 
 use reef::cpu::Cpu;
-use reef::models::{Network, Seeded, Weights, build, param::Params};
+use reef::models::{self, Network, Opened, Seeded, Tensors, Weights, param::Params, safetensors};
 use reef::{Config, Device, VirtualQueue};
 use std::error::Error;
 
@@ -15,15 +16,13 @@ const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let device = Cpu::open(0, "")?;
-    let model = build("resnet50", None, 1)?;
-    let input = match args.next() {
+    let picture_file = args.next().filter(|file| file != "-");
+    let Opened { model, tensors, .. } = open(&args.next().unwrap_or("resnet50".into()))?;
+    let input = match picture_file {
         Some(file) => picture(&file, model.input().height as u32)?,
         None => Seeded(1).input(model.input().elements()),
     };
-    let weights = match args.next() {
-        Some(file) => Weights::pack(&device, &model, &Params::load(file)?)?,
-        None => Weights::pack(&device, &model, &Seeded(1))?,
-    };
+    let weights = Weights::pack(&device, &model, &tensors)?;
     let network = Network::new(&device, &model, &weights)?;
 
     let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default())?;
@@ -41,6 +40,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("class {class:>3}  logit {logit:.3}");
     }
     Ok(())
+}
+
+/// A network, or ResNet-50 with the weights of a file.
+fn open(what: &str) -> models::Result<Opened> {
+    let params = match what.rsplit('.').next() {
+        Some("param") => Params::load(what)?,
+        Some("safetensors") => safetensors::load(what)?,
+        _ => return models::open(what, None, 1, Seeded(1)),
+    };
+    Ok(Opened { tensors: Tensors::Read(params), ..models::open("resnet50", None, 1, Seeded(1))? })
 }
 
 /// The middle square of a JPEG or PNG file, as three normalised planes.

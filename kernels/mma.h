@@ -1,4 +1,4 @@
-// What tensor cores do, in PTX, and asynchronous copies. Before sm_80 copies happen at once.
+// What tensor cores do, in PTX, and asynchronous copies, which happen at once before sm_80 and on AMD.
 //
 // Tiles lie in shared memory as rows of SLAB bytes. Sixteen-byte chunk `c` of row `r` is at chunk
 // `c ^ (r & 7)`, so that eight rows' chunks of one column are in different banks.

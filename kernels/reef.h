@@ -18,9 +18,13 @@
 #define REEF_AMD 0
 #endif
 
-// Only hiprtc and hipcc bring HIP's own headers.
-#if REEF_AMD && !defined(__HIPCC_RTC__) && !defined(HIP_INCLUDE_HIP_HIP_RUNTIME_H)
+// hiprtc has HIP's headers built in; hipcc has them beside clang's wrapper; clang alone has none.
+#if REEF_AMD && !defined(__HIPCC_RTC__)
+#ifdef __CLANG_HIP_RUNTIME_WRAPPER_H__
+#include <hip/hip_runtime.h>
+#else
 #include "amd.h"
+#endif
 #endif
 
 // Claims the block, or returns if it was evicted. Every thread must come here, before any barrier.

@@ -1,5 +1,6 @@
 //! `reef bench`: numbers to compare, each beside its baselines in one run.
 
+mod disb;
 mod networks;
 mod pair;
 mod policy;
@@ -16,6 +17,8 @@ pub(crate) enum Command {
     Pair(pair::Args),
     /// How long whole inferences take on a device that has nothing else to do.
     Networks(networks::Args),
+    /// The workloads of DISB under REEF and its baselines.
+    Disb(disb::Args),
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
@@ -23,5 +26,6 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Preempt(args) => preempt::run(args),
         Command::Pair(args) => pair::run(args),
         Command::Networks(args) => networks::run(args),
+        Command::Disb(args) => disb::run(args),
     }
 }

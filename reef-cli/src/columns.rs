@@ -34,7 +34,10 @@ impl<R> Column<R> {
 }
 
 /// The table of those columns that have a title.
-pub(crate) fn as_table<R>(columns: &[Column<R>], rows: &[R]) -> Table {
+pub(crate) fn as_table<'r, R: 'r>(
+    columns: &[Column<R>],
+    rows: impl IntoIterator<Item = &'r R>,
+) -> Table {
     let shown = || columns.iter().filter(|column| !column.title.is_empty());
     let mut table = table(&shown().map(|column| column.title).collect::<Vec<_>>());
     for row in rows {

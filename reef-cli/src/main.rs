@@ -4,6 +4,7 @@
 
 mod bench;
 mod chart;
+mod client;
 mod clients;
 mod columns;
 mod demo;
@@ -14,6 +15,7 @@ mod picture;
 mod profile;
 mod progress;
 mod results;
+mod serve;
 mod table;
 mod trace;
 
@@ -38,6 +40,8 @@ enum Command {
     /// Measures preemption, or a real-time network beside a best-effort one.
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Runs a model on a daemon and prints how long each inference takes.
+    Client(client::Args),
     /// Lists the devices of every backend that is compiled in.
     Devices(devices::Args),
     /// Lists and checks models.
@@ -45,16 +49,20 @@ enum Command {
     Model(model::Command),
     /// Measures the kernels of a network on a device: MODEL.profile.json.
     Profile(profile::Args),
+    /// Serves inference to other processes, over the protocol of KServe v2 and Triton.
+    Serve(serve::Args),
 }
 
 fn main() -> ExitCode {
     // clap prints its own errors in its own words and exits with 2.
     let done = match Cli::parse().command {
         Command::Bench(command) => bench::run(&command),
+        Command::Client(args) => client::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Model(command) => model::run(&command),
         Command::Profile(args) => profile::run(&args),
+        Command::Serve(args) => serve::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,6 +93,7 @@ fn is_input(error: &anyhow::Error) -> bool {
                 models::Error::Device(error) => is_asked(error),
                 _ => true,
             })
+            || cause.downcast_ref::<reef_serve::Error>().is_some_and(is_refused)
             || cause.is::<picture::Wrong>()
             || cause.is::<Usage>()
     })
@@ -94,6 +103,12 @@ fn is_input(error: &anyhow::Error) -> bool {
 fn is_asked(error: &reef::Error) -> bool {
     use reef::Error::{Invalid, Level, NotFound, Unsupported};
     matches!(error, Invalid(_) | NotFound(_) | Level { .. } | Unsupported { .. })
+}
+
+/// The same of the daemon.
+fn is_refused(error: &reef_serve::Error) -> bool {
+    use reef_serve::Error::{Exists, Invalid, NotFound, Unimplemented};
+    matches!(error, Exists(_) | Invalid(_) | NotFound(_) | Unimplemented(_))
 }
 
 /// An error of whoever typed the command.

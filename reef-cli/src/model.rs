@@ -1,9 +1,13 @@
 //! `reef model`.
 
+mod check;
+mod import;
+mod verify;
+
 use crate::print;
 use anyhow::Result;
-use reef::models::{self, ScheduleGraph, param::Params, profile::Latencies};
-use std::path::PathBuf;
+use reef::models::{self, Model};
+use std::path::Path;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -11,22 +15,22 @@ pub(crate) enum Command {
     List,
     /// Reads a schedule graph, and the files that go with it, and says what is in them or what is
     /// wrong.
-    Check {
-        /// A schedule graph in REEF's format, MODEL.json.
-        graph: PathBuf,
-        /// Its weights, MODEL.param.
-        #[arg(long)]
-        param: Option<PathBuf>,
-        /// Its kernel latencies, MODEL.profile.json.
-        #[arg(long)]
-        profile: Option<PathBuf>,
-    },
+    Check(check::Args),
+    /// Makes a folder of a network in an ONNX file, or of weights in a .safetensors file.
+    Import(import::Import),
+    /// Makes a folder of a network that is built, with made-up weights.
+    Export(import::Export),
+    /// Runs a network on a device and compares it with the reference: plain loops on the host.
+    Verify(verify::Args),
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::List => list(),
-        Command::Check { graph, param, profile } => check(graph, param.as_ref(), profile.as_ref()),
+        Command::Check(args) => check::run(args),
+        Command::Import(args) => import::import(args),
+        Command::Export(args) => import::export(args),
+        Command::Verify(args) => verify::run(args),
     }
 }
 
@@ -43,25 +47,19 @@ fn list() -> Result<()> {
     Ok(())
 }
 
-fn check(path: &PathBuf, param: Option<&PathBuf>, profile: Option<&PathBuf>) -> Result<()> {
-    let graph = ScheduleGraph::load(path)?;
+/// Says what is in a network.
+fn describe(place: &Path, model: &Model) -> Result<()> {
+    let (from, to) = (model.input(), model.output());
     print(format_args!(
-        "{}: {} launches of {} kernels, {} storages, {} bytes",
-        path.display(),
-        graph.steps.len(),
-        graph.kernels().len(),
-        graph.storages.len(),
-        graph.bytes()
-    ))?;
-    if let Some(path) = param {
-        let params = Params::load(path)?;
-        let file = path.display().to_string();
-        params.check(&graph).map_err(|problem| models::Error::Param { file, problem })?;
-        print(format_args!("{}: fits", path.display()))?;
-    }
-    if let Some(path) = profile {
-        let profiles = Latencies::load(path)?.profiles_of(&graph);
-        print(format_args!("{}: latencies of {} kernels", path.display(), profiles.len()))?;
-    }
-    Ok(())
+        "{}: {} steps, {:.2} M parameters, {}x{}x{}x{} to {}x{}",
+        place.display(),
+        model.layers().len(),
+        model.parameters() as f64 / 1e6,
+        from.batch,
+        from.channels,
+        from.height,
+        from.width,
+        to.batch,
+        to.channels
+    ))
 }

@@ -1,16 +1,27 @@
 //! The networks that clients run.
 
+use crate::Usage;
 use crate::picture;
 use crate::progress::Progress;
 use anyhow::{Context, Result};
-use reef::models::{Model, Network, Seeded, Weights, build, measured};
+use reef::models::{self, Model, Network, Opened, Seeded, Weights, measured};
 use reef::op::Operators;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Weights are made up: see [`Seeded`].
+/// Made-up weights of networks that are built, and what all look at without a photo: see [`Seeded`].
 const WEIGHTS: Seeded = Seeded(2022);
+
+/// Opens a network by its name, its folder or its ONNX file, for one picture at a time.
+pub(crate) fn open(network: &str, size: Option<usize>) -> models::Result<Opened> {
+    models::open(network, size, 1, WEIGHTS)
+}
+
+/// Refuses networks and sizes that there are not, before anything long begins.
+pub(crate) fn check_all(networks: &[String], size: Option<usize>) -> Result<()> {
+    networks.iter().try_for_each(|name| Ok(open(name, size).map(drop)?))
+}
 
 /// What networks look at.
 #[derive(Clone, Copy)]
@@ -45,12 +56,21 @@ impl<D: Operators> Networks<D> {
 
 /// Refuses networks, sizes and photos that there are not, before anything long begins.
 pub(crate) fn check(rt: &str, be: &[String], picture: Picture<'_>) -> Result<()> {
-    let model = build(rt, picture.size, 1)?;
+    let model = open(rt, picture.size)?.model;
     if let Some(photo) = picture.file {
-        picture::load(photo, model.input().height)?;
+        look_at(photo, &model)?;
     }
-    be.iter().try_for_each(|name| build(name, picture.size, 1).map(drop))?;
-    Ok(())
+    check_all(be, picture.size)
+}
+
+/// A photo as the network wants it.
+fn look_at(photo: &Path, model: &Model) -> Result<Vec<f32>> {
+    let input = model.input();
+    if (input.channels, input.height) != (3, input.width) {
+        let (name, shape) = (&model.graph().name, [input.channels, input.height, input.width]);
+        return Err(Usage(format!("--image: {name} looks at {shape:?}, no square picture")).into());
+    }
+    Ok(picture::load(photo, input.height)?)
 }
 
 /// Builds and loads them, a step of `progress` for each.
@@ -84,17 +104,22 @@ impl<'a, D: Operators> Loader<'a, D> {
         Self { device, size, loaded: BTreeMap::new() }
     }
 
+    /// What networks look at without a photo.
+    pub(crate) fn noise(&self, values: usize) -> Vec<f32> {
+        WEIGHTS.input(values)
+    }
+
     /// Makes an instance that looks at `photo`, or else at noise.
     pub(crate) fn network(&mut self, name: &str, photo: Option<&Path>) -> Result<Named<D>> {
         if !self.loaded.contains_key(name) {
-            let model = build(name, self.size, 1)?;
-            let weights = Weights::pack(self.device, &model, &WEIGHTS)?;
+            let Opened { model, tensors, .. } = open(name, self.size)?;
+            let weights = Weights::pack(self.device, &model, &tensors)?;
             self.loaded.insert(name.into(), (model, weights));
         }
         let (model, weights) = &self.loaded[name];
         let network = Network::new(self.device, model, weights)?;
         let input = match photo {
-            Some(file) => picture::load(file, model.input().height)?,
+            Some(file) => look_at(file, model)?,
             None => WEIGHTS.input(model.input().elements()),
         };
         network.stage_input(&input).with_context(|| name.to_string())?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A network; `reef model list` has their names.
+    /// A network: a name that `reef model list` has, a folder or an ONNX file.
     model: String,
     /// The device: cpu, cpu:0?units=4 and so on; `reef devices` lists what is there.
     #[arg(long, default_value = "cpu")]
@@ -35,8 +35,7 @@ impl reef::Visit for Profile<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Result<()> {
         let args = self.0;
-        let default = || format!("{}.profile.json", args.model).into();
-        let path = args.out.clone().unwrap_or_else(default);
+        let path = args.out.clone().unwrap_or_else(|| beside(&args.model));
         let network = Loader::new(&device, args.size).network(&args.model, None)?.network;
         check_place(&path)?;
         let progress = Progress::new(network.step_names().len(), false);
@@ -47,6 +46,14 @@ impl reef::Visit for Profile<'_> {
         let (kernels, millis) = (latencies.kernels.len(), f64::from(latencies.micros) / 1e3);
         let device = device.info().name;
         print(format_args!("{}: {kernels} kernels, {millis:.2} ms ({device})", path.display()))
+    }
+}
+
+/// Where the profile of a network belongs: in its folder, if it has one.
+fn beside(model: &str) -> PathBuf {
+    match Path::new(model) {
+        folder if folder.is_dir() => folder.join("model.profile.json"),
+        file => file.with_extension("profile.json"),
     }
 }
 

@@ -99,7 +99,7 @@ pub(crate) fn print_files(plot: Option<&Path>) -> Result<()> {
 }
 
 /// Year, month, day and time of day, UTC.
-fn date(time: SystemTime) -> String {
+pub(crate) fn date(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (year, month, day) = civil(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);

@@ -49,6 +49,7 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
         registers_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
         shared_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
         shared_per_block: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        wave: 32,
         tensor_cores: own.capability >= (8, 0),
         writes_words: driver.cuStreamWriteValue32_v2.is_some(),
         waits_words: driver.cuStreamWaitValue32_v2.is_some(),

@@ -9,9 +9,9 @@ use crate::clock::Clock;
 use crate::isa::{self, Code};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of device memory: an MI50's 16 GB.
@@ -194,7 +194,7 @@ impl Memory {
 
     /// What is mapped now stays mapped as long as the view lives.
     pub(crate) fn view(&self, clock: Clock) -> View<'_> {
-        View { mapped: self.mapped.read(), recent: Cell::new((0, 0)), clock, code: &self.code }
+        View { mapped: self.mapped.read(), clock, code: &self.code }
     }
 
     /// What waves have decoded.
@@ -243,7 +243,6 @@ fn trim(from: u64, to: u64) {
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     mapped: RwLockReadGuard<'a, Vec<(u64, u64)>>,
-    recent: Cell<(u64, u64)>,
     clock: Clock,
     code: &'a Code,
 }
@@ -257,20 +256,14 @@ impl View<'_> {
 
 impl isa::Memory for View<'_> {
     fn is_mapped(&self, address: u64, bytes: usize) -> bool {
-        let Some(end) = address.checked_add(bytes as u64) else { return false };
-        let recent = self.recent.get();
-        if recent.0 <= address && end <= recent.1 {
-            return true;
-        }
+        self.mapped_around(address, bytes).is_some()
+    }
+
+    fn mapped_around(&self, address: u64, bytes: usize) -> Option<Range<u64>> {
+        let end = address.checked_add(bytes as u64)?;
         let after = self.mapped.partition_point(|range| range.0 <= address);
-        let Some(&range) = after.checked_sub(1).and_then(|index| self.mapped.get(index)) else {
-            return false;
-        };
-        let inside = end <= range.1;
-        if inside {
-            self.recent.set(range);
-        }
-        inside
+        let &(first, past) = self.mapped.get(after.checked_sub(1)?)?;
+        (end <= past).then_some(first..past)
     }
 
     fn clock(&self) -> u64 {

@@ -59,6 +59,7 @@ impl Default for Fake {
             registers_per_unit: 65536,
             shared_per_unit: 65536,
             shared_per_block: 65536,
+            wave: 32,
             tensor_cores: false,
             writes_words: true,
             waits_words: true,

@@ -9,14 +9,14 @@
 
 use crate::context::Context;
 use crate::gate::Gate;
+use crate::gates::Gates;
 use crate::handles::cloned;
 use crate::stream::{Stream, Writer};
 use crate::vendor::Vendor;
 use crate::word::DeviceWord;
-use parking_lot::Mutex;
 use reef_core::{Error, PreemptLevel, Preemptor, Priority, Result};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
 
 /// Stops the queues that were opened with it.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct State<V: Vendor> {
     /// Launches of `epoch` are void, or may be any moment; or gates are closed.
     evicted: AtomicBool,
     /// Of queues whose kernels have no guards; that they are is the device's choice.
-    gates: Option<Mutex<Vec<Weak<Gate<V>>>>>,
+    gates: Option<Gates<V>>,
     /// Carries the word to the device, past everything else.
     stream: Stream<V>,
     /// What blocks look at. Below `stream`, so that it is given back after the last write.
@@ -53,7 +53,7 @@ impl<V: Vendor> Flag<V> {
             live,
             epoch: AtomicU32::new(0),
             evicted: AtomicBool::new(false),
-            gates: gated.then(Mutex::default),
+            gates: gated.then(|| Gates::new(context)).transpose()?,
             stream: Stream::open(context, Priority::RealTime)?,
             writer,
         })))
@@ -76,12 +76,8 @@ impl<V: Vendor> Flag<V> {
 
     /// Closes and opens this gate, too, from now on.
     pub(crate) fn join(&self, gate: &Arc<Gate<V>>) {
-        let Some(gates) = &self.0.gates else { return };
-        let mut gates = gates.lock();
-        gates.retain(|gate| gate.strong_count() > 0);
-        gates.push(Arc::downgrade(gate));
-        if self.is_evicted() {
-            gate.close();
+        if let Some(gates) = &self.0.gates {
+            gates.join(gate);
         }
     }
 
@@ -102,7 +98,7 @@ impl<V: Vendor> Flag<V> {
     /// Closes the gates, or makes launches of this epoch void.
     fn stop(&self) -> Result<()> {
         match &self.0.gates {
-            Some(gates) => gates.lock().iter().filter_map(Weak::upgrade).for_each(|g| g.close()),
+            Some(gates) => gates.close(),
             None => {
                 let next = self.epoch().wrapping_add(1);
                 self.0.writer.write(&self.0.stream, self.live(), next)?;
@@ -135,8 +131,9 @@ impl<V: Vendor> Preemptor for Flag<V> {
         if self.is_evicted() {
             self.0.epoch.fetch_add(1, Ordering::AcqRel);
             self.0.evicted.store(false, Ordering::SeqCst);
-            let gates = self.0.gates.iter().flat_map(|gates| gates.lock().clone());
-            gates.filter_map(|gate| gate.upgrade()).for_each(|gate| gate.open());
+            if let Some(gates) = &self.0.gates {
+                gates.open();
+            }
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! Launches of a stream in batches behind a gate: how work is held back whose kernels have no guard.
 //!
 //! ```text
-//! … wait for the gate │ started = batch │ launches │ progress = position │ wait for the gate │ …
+//! … wait for the gate │ started = batch │ launch │ progress = position │ launch … │ wait for the gate │ …
 //! ```
 //!
-//! While the gate is closed the batch that runs goes on to its end, and what is behind it stays in the
+//! Behind each launch of a batch the position is written. While the gate is closed the batch that runs goes on to its end, and what is behind it stays in the
 //! stream: nothing is taken back, and nothing is launched twice.
 
 use crate::context::Context;
@@ -67,15 +67,13 @@ impl<V: Vendor> Gated<V> {
         progress.launch(position);
         self.filled += 1;
         self.batches.back_mut().expect("one has begun").1 = position;
-        if self.filled == self.size {
-            self.filled = 0;
-            progress.mark(stream)?;
-        }
-        Ok(())
+        self.filled %= self.size;
+        // Here and not when somebody asks: while the gate is closed no call of the driver may be needed
+        // to know where the stream stands, because others may hang in one.
+        progress.mark(stream)
     }
 
     fn begin(&mut self, stream: &Stream<V>, progress: &mut Progress<V>) -> Result<()> {
-        progress.mark(stream)?; // of a batch that has been left as it was
         // SAFETY: the gate outlives the stream's work.
         unsafe { stream.wait_word(self.gate.address(), OPEN) }?;
         self.number = self.number.wrapping_add(1);
@@ -100,6 +98,11 @@ impl<V: Vendor> Gated<V> {
         let ran = |(number, end): &(u32, u64)| *number != running || *end <= done;
         let settled = self.gate.closed_for().is_some_and(|time| time >= GRACE);
         settled && self.free <= done && self.batches.iter().all(ran)
+    }
+
+    /// For how long the gate has been closed.
+    pub(crate) fn closed_for(&self) -> Option<Duration> {
+        self.gate.closed_for()
     }
 
     /// Nobody will open the gate of this stream.
@@ -146,7 +149,8 @@ mod tests {
         let puts: Vec<_> = gpu.vendor().puts.lock().iter().map(std::mem::discriminant).collect();
         let [wait, write, launch] = [Put::Wait(0, 0), Put::Write(0, 0), Put::Launch(0, 0)]
             .map(|put| std::mem::discriminant(&put));
-        assert_eq!(puts, [wait, write, launch, launch, write, wait, write, launch]);
+        let full = [wait, write, launch, write, launch, write];
+        assert_eq!(puts, [&full[..], &[wait, write, launch, write]].concat());
     }
 
     #[test]
@@ -154,12 +158,12 @@ mod tests {
         let (gpu, flag, mut queue) = open();
         launch(&gpu, &mut queue, 5);
         assert_eq!(queue.completed().unwrap(), Seq(0));
-        gpu.vendor().proceed(2); // the first batch has begun and ended
+        gpu.vendor().proceed(3); // the first batch has begun and ended
         flag.evict().unwrap();
         assert_eq!(drain(&mut queue), Some((Seq(2), true)), "two of five");
         gpu.vendor().proceed(1); // the gate was open a moment longer
         assert_eq!(drain(&mut queue), None, "the second batch runs");
-        gpu.vendor().proceed(1);
+        gpu.vendor().proceed(2);
         assert_eq!(drain(&mut queue), Some((Seq(4), true)));
         flag.reinstate().unwrap();
         assert!(queue.try_drain().unwrap().is_none(), "it goes on");
@@ -171,7 +175,7 @@ mod tests {
     fn a_queue_without_work_is_drained_and_keeps_nothing() {
         let (gpu, flag, mut queue) = open();
         launch(&gpu, &mut queue, 2);
-        gpu.vendor().proceed(2);
+        gpu.vendor().proceed(3);
         flag.evict().unwrap();
         assert_eq!(drain(&mut queue), Some((Seq(2), false)));
     }

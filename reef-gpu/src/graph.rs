@@ -6,6 +6,7 @@
 //! written in front of each run.
 
 use crate::Gpu;
+use crate::context::Context;
 use crate::guarded::{Epoch, Guarded, launch_plain};
 use crate::handles::cloned;
 use crate::own::{copy_launch, fill_launch};
@@ -150,7 +151,8 @@ impl<V: Vendor> Exec<V> {
         gpu: &Gpu<V>,
         fill: impl FnOnce() -> Result<Vec<Arc<Slot<V>>>>,
     ) -> Result<Self> {
-        let vendor = &gpu.context().vendor;
+        let Context { vendor, calls, .. } = &**gpu.context();
+        let _call = calls.enter();
         vendor.begin_capture(stream.raw())?;
         let slots = fill();
         let raw = vendor.end_capture(stream.raw())?; // in any case
@@ -164,8 +166,10 @@ impl<V: Vendor> Exec<V> {
     }
 
     pub(crate) fn launch(&self, stream: &Stream<V>) -> Result<()> {
+        let context = self.gpu.context();
+        let _call = context.calls.enter();
         // SAFETY: what the launches refer to is kept by the graph, and by whoever waits for its end.
-        unsafe { self.gpu.context().vendor.launch_exec(self.raw, stream.raw()) }
+        unsafe { context.vendor.launch_exec(self.raw, stream.raw()) }
     }
 }
 

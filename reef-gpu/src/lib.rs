@@ -5,6 +5,7 @@
 
 mod builtin;
 pub mod cache;
+mod calls;
 mod clock;
 mod context;
 mod event;
@@ -13,6 +14,7 @@ mod fake;
 mod flag;
 mod gate;
 mod gated;
+mod gates;
 mod graph;
 mod guard;
 mod guarded;

@@ -29,6 +29,7 @@ unsafe impl<V: Vendor> Sync for Allocation<V> {}
 
 impl<V: Vendor> Drop for Allocation<V> {
     fn drop(&mut self) {
+        let _call = self.context.calls.enter();
         match self.host {
             Some(host) => self.context.vendor.free_host(host),
             None => self.context.vendor.free(self.device),
@@ -38,11 +39,13 @@ impl<V: Vendor> Drop for Allocation<V> {
 
 impl<V: Vendor> Buffer<V> {
     pub(crate) fn device(context: &Arc<Context<V>>, bytes: usize) -> Result<Self> {
+        let _call = context.calls.enter();
         let device = context.vendor.alloc(bytes.max(1))?;
         Ok(Self(Arc::new(Allocation { device, host: None, bytes, context: context.clone() })))
     }
 
     pub(crate) fn host(context: &Arc<Context<V>>, bytes: usize) -> Result<Self> {
+        let _call = context.calls.enter();
         let (host, device) = context.vendor.alloc_host(bytes.max(1))?;
         let host = Some(host);
         Ok(Self(Arc::new(Allocation { device, host, bytes, context: context.clone() })))

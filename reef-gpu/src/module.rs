@@ -19,6 +19,7 @@ pub(crate) struct Code<V: Vendor> {
 impl<V: Vendor> Code<V> {
     /// Loads what ships, what was compiled, or what was checked.
     fn load(context: &Arc<Context<V>>, image: &[u8]) -> Result<Arc<Self>> {
+        let _call = context.calls.enter();
         let raw = context.vendor.load_code(image)?;
         Ok(Arc::new(Self { raw, context: context.clone() }))
     }
@@ -37,6 +38,7 @@ impl<V: Vendor> Code<V> {
 
 impl<V: Vendor> Drop for Code<V> {
     fn drop(&mut self) {
+        let _call = self.context.calls.enter();
         self.context.vendor.unload_code(self.raw); // kernels keep it for as long as they are there
     }
 }

@@ -23,9 +23,12 @@ use reef_core::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::Thread;
+use std::time::Duration;
 
 /// Most launches that one launch becomes on a narrow queue; larger grids run wider.
 const MOST_PARTS: u32 = 16;
+/// Longest that a batch runs behind a closed gate before the driver is asked whether the device is there.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// A hardware queue.
 #[derive(Debug)]
@@ -61,6 +64,13 @@ impl<V: Vendor> Queue<V> {
     /// Whether what the device says of the ends of launches is worth nothing.
     fn is_void(&self) -> bool {
         self.gated.is_none() && self.flag.is_evicted()
+    }
+
+    /// Whether a gate has been closed so short a time that the driver must not be asked: it may hang in a
+    /// call that waits for the gate.
+    fn is_behind_gate(&self) -> bool {
+        let closed = self.gated.as_ref().and_then(Gated::closed_for);
+        closed.is_some_and(|time| time < SILENCE)
     }
 
     /// Launches what nobody stops midway, behind the gate if there is one.
@@ -255,7 +265,8 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
             self.retire();
             self.observe_event();
         }
-        self.progress.check(&self.stream, news || position == self.progress.launched())?;
+        let calm = news || position == self.progress.launched() || self.is_behind_gate();
+        self.progress.check(&self.stream, calm)?;
         Ok(Seq(position))
     }
 

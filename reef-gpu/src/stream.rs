@@ -25,6 +25,7 @@ impl<V: Vendor> Copy for Writer<V> {}
 impl<V: Vendor> Writer<V> {
     /// Sets a word of ours when all that is in `stream` has ended.
     pub(crate) fn write(self, stream: &Stream<V>, address: u64, value: u32) -> Result<()> {
+        let _call = stream.context.calls.enter();
         // SAFETY: callers give words of ours, which nobody refers to.
         unsafe {
             match self.by_stream {
@@ -64,7 +65,8 @@ impl<V: Vendor> Stream<V> {
         shared: u32,
         params: &mut [*mut c_void],
     ) -> Result<()> {
-        let vendor = &self.context.vendor;
+        let Context { vendor, calls, .. } = &*self.context;
+        let _call = calls.enter();
         // SAFETY: the caller's promise.
         unsafe { vendor.launch(self.raw, function, grid, block, shared, params) }
     }
@@ -91,12 +93,14 @@ impl<V: Vendor> Stream<V> {
     ///
     /// As [`Vendor::wait_word`].
     pub(crate) unsafe fn wait_word(&self, address: u64, value: u32) -> Result<()> {
+        let _call = self.context.calls.enter();
         // SAFETY: the caller's promise.
         unsafe { self.context.vendor.wait_word(self.raw, address, value) }
     }
 
     /// Whether all in it has ended.
     pub(crate) fn is_idle(&self) -> Result<bool> {
+        let _call = self.context.calls.enter();
         self.context.vendor.is_idle(self.raw)
     }
 

@@ -23,6 +23,8 @@ pub struct Facts {
     pub shared_per_unit: u32,
     /// Most dynamic shared memory that one block can ask for, in bytes.
     pub shared_per_block: u32,
+    /// Threads that execute one instruction together: 32 or 64.
+    pub wave: u32,
     /// Whether kernels/network.cu has products of tiles in tensor cores for it.
     pub tensor_cores: bool,
     /// Streams can set words by themselves ([`Vendor::write_word`]).

@@ -78,6 +78,7 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
         registers_per_unit: registers,
         shared_per_unit: get(attribute::MAX_SHARED_PER_UNIT)?,
         shared_per_block: device.shared_per_block,
+        wave: 64,
         tensor_cores: false,
         // The attribute that should say so reads 0 in HIP 5.2, where both work.
         writes_words: true,

@@ -19,6 +19,8 @@
 //! | densenet121 | 8,028,160 | 71,304,192 |
 //! | densenet201 | 8,028,160 | 108,538,368 |
 //! | inception_v3 | 8,297,856 | 46,722,304 |
+//! | vgg19 | 25,690,112 | 65,562,624 |
+//! | alexnet | 961,024 | 2,326,016 |
 
 use crate::schedule::ScheduleGraph;
 use std::cmp::Reverse;

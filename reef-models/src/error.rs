@@ -43,6 +43,24 @@ pub enum Error {
         /// What is wrong with it.
         problem: crate::param::Problem,
     },
+    /// No ONNX file, or one that holds what can't be expressed.
+    #[error("{file}: {at}: {why}")]
+    Onnx {
+        /// Path or name as given.
+        file: String,
+        /// Where: `node "conv1" (Conv)`, `input "x"`, `graph`.
+        at: String,
+        /// What is wrong there.
+        why: String,
+    },
+    /// A file of tensors that is broken.
+    #[error("{file}: {why}")]
+    Safetensors {
+        /// Path or name as given.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// No network of this name can be built.
     #[error("no network \"{asked}\" (have: {have})")]
     UnknownNetwork {

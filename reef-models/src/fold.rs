@@ -30,7 +30,7 @@ impl Constants {
                 let affine = norm.affine(channels, source)?;
                 Ok((affine.iter().map(|&(scale, _)| scale as f32).collect(), shifts(&affine)))
             }
-            Self::Linear { .. } => Ok((first(&tensors, source)?, first(&tensors[1..], source)?)),
+            Self::Biased { .. } => Ok((first(&tensors, source)?, first(&tensors[1..], source)?)),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::tensor::{Constants, Norm};
 use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
 
 /// A tensor and the storage it lies in.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Value {
     storage: usize,
     pub(crate) tensor: Tensor,
@@ -23,6 +23,15 @@ impl Value {
     /// Rows and columns that `window` makes of this.
     pub(crate) fn under(&self, window: Window) -> [usize; 2] {
         window.over([self.tensor.height, self.tensor.width])
+    }
+
+    /// Whether it fills its storage.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.tensor.channels == self.tensor.of
+    }
+
+    pub(crate) fn is_in_storage_of(&self, other: &Self) -> bool {
+        self.storage == other.storage
     }
 
     /// Some of its channels.
@@ -57,24 +66,31 @@ pub(crate) fn square(size: usize, stride: usize, padding: usize) -> Window {
     Window { size: [size; 2], stride: [stride; 2], padding: [padding; 2] }
 }
 
-/// A convolution without bias, to be completed by what follows it.
+/// A convolution, to be completed by what follows it.
 #[derive(Debug)]
 pub(crate) struct Conv {
     name: String,
     channels: usize,
     window: Window,
     norm: Option<Norm>,
+    biased: bool,
     residual: Option<Value>,
     relu: bool,
 }
 
 impl Conv {
     pub(crate) fn new(name: impl Into<String>, channels: usize, window: Window) -> Self {
-        Self { name: name.into(), channels, window, norm: None, residual: None, relu: false }
+        let (norm, residual) = (None, None);
+        Self { name: name.into(), channels, window, norm, biased: false, residual, relu: false }
     }
 
     pub(crate) fn norm(self, norm: Norm) -> Self {
         Self { norm: Some(norm), ..self }
+    }
+
+    /// With a bias, which goes instead of a normalisation.
+    pub(crate) fn biased(self) -> Self {
+        Self { biased: true, ..self }
     }
 
     pub(crate) fn add(self, residual: Value) -> Self {
@@ -107,9 +123,25 @@ impl Builder {
 
     /// The picture: three channels, `size` rows and columns.
     pub(crate) fn input(&mut self, size: usize) -> Value {
-        let value = self.storage("data", Layout::Nchw, 3, [size; 2]);
+        self.given(3, [size; 2])
+    }
+
+    /// What is given from outside.
+    pub(crate) fn given(&mut self, channels: usize, size: [usize; 2]) -> Value {
+        let value = self.storage("data", Layout::Nchw, channels, size);
         self.graph.given.push(value.storage);
         value
+    }
+
+    /// Whether the last step writes the storage called `output`.
+    pub(crate) fn ends_with_output(&self) -> bool {
+        let output = self.graph.storage("output");
+        self.graph.steps.last().is_some_and(|step| Some(step.writes) == output)
+    }
+
+    /// The network, whose last step wrote the storage called `output`.
+    pub(crate) fn done(self) -> Model {
+        Model::new(self.graph, self.layers)
     }
 
     pub(crate) fn concat(&mut self, name: &str, channels: usize, size: [usize; 2]) -> Concat {
@@ -123,7 +155,7 @@ impl Builder {
     }
 
     pub(crate) fn conv_into(&mut self, input: Value, conv: Conv, output: Value) -> Value {
-        let Conv { name, window, norm, residual, relu, .. } = conv;
+        let Conv { name, window, norm, biased, residual, relu, .. } = conv;
         let op = Conv2d {
             input: input.tensor,
             output: output.tensor,
@@ -132,9 +164,12 @@ impl Builder {
             residual: residual.is_some(),
             relu,
         };
-        let constants = Constants::Conv { name: name.clone(), norm };
-        let reads = [input].into_iter().chain(residual).map(|value| value.storage).collect();
-        self.step(name, reads, output, Op::Conv2d(op), constants)
+        let constants = match biased {
+            true => Constants::Biased { name: name.clone() },
+            false => Constants::Conv { name: name.clone(), norm },
+        };
+        let reads: Vec<Value> = [input].into_iter().chain(residual).collect();
+        self.step(name, &reads, output, Op::Conv2d(op), constants)
     }
 
     pub(crate) fn pool(
@@ -157,7 +192,7 @@ impl Builder {
         output: Value,
     ) -> Value {
         let op = Pool2d { kind, input: input.tensor, output: output.tensor, window };
-        self.step(name.into(), vec![input.storage], output, Op::Pool2d(op), Constants::None)
+        self.step(name.into(), &[input], output, Op::Pool2d(op), Constants::None)
     }
 
     /// The mean of each channel.
@@ -173,32 +208,49 @@ impl Builder {
         let output = self.storage(&norm.name, Layout::Native, input.channels(), size);
         let op = ScaleShift { input: input.tensor, output: output.tensor, relu: true };
         let name = norm.name.clone();
-        self.step(name, vec![input.storage], output, Op::ScaleShift(op), Constants::Norm(norm))
+        self.step(name, &[input], output, Op::ScaleShift(op), Constants::Norm(norm))
+    }
+
+    /// A fully connected layer and ReLU.
+    pub(crate) fn linear(&mut self, name: &str, input: Value, outputs: usize) -> Value {
+        let output = self.storage(name, Layout::Native, outputs, [1; 2]);
+        let op = Linear { input: input.tensor, output: output.tensor, relu: true };
+        let constants = Constants::Biased { name: name.into() };
+        self.step(name.into(), &[input], output, Op::Linear(op), constants)
     }
 
     /// The fully connected layer that ends the network.
     pub(crate) fn classify(mut self, name: &str, input: Value, classes: usize) -> Model {
         let output = self.storage("output", Layout::Nchw, classes, [1; 2]);
         let op = Linear { input: input.tensor, output: output.tensor, relu: false };
-        let constants = Constants::Linear { name: name.into() };
-        self.step(name.into(), vec![input.storage], output, Op::Linear(op), constants);
-        Model::new(self.graph, self.layers)
+        let constants = Constants::Biased { name: name.into() };
+        self.step(name.into(), &[input], output, Op::Linear(op), constants);
+        self.done()
     }
 
-    fn storage(&mut self, name: &str, layout: Layout, channels: usize, size: [usize; 2]) -> Value {
+    /// A storage and the tensor that fills it.
+    pub(crate) fn storage(
+        &mut self,
+        name: &str,
+        layout: Layout,
+        channels: usize,
+        size: [usize; 2],
+    ) -> Value {
         let tensor = Tensor::new(layout, [self.batch, channels, size[0], size[1]]);
         self.graph.storages.push(Storage::floats(name, tensor.elements()));
         Value { storage: self.graph.storages.len() - 1, tensor }
     }
 
-    fn step(
+    /// Appends `op`, which reads these values.
+    pub(crate) fn step(
         &mut self,
         name: String,
-        reads: Vec<usize>,
+        reads: &[Value],
         output: Value,
         op: Op,
         constants: Constants,
     ) -> Value {
+        let reads = reads.iter().map(|value| value.storage).collect();
         self.graph.steps.push(Step { name, work: Work::Op(op), reads, writes: output.storage });
         self.layers.push(Layer { op, constants });
         output

@@ -2,14 +2,16 @@
 //!
 //! A [`ScheduleGraph`] is storages and the steps that fill them, in launch order. REEF's published
 //! files become one ([`ScheduleGraph::load`]), and so does a network that is built by name
-//! ([`build`]). Only the latter can run: its steps are operations, for which each device brings
-//! kernels of its own.
+//! ([`build`]) or comes from an ONNX file ([`onnx`]). Only the latter two can run: their steps are
+//! operations, for which each device brings kernels of its own.
 //!
 //! ```text
-//! build(name) ──► Model ──► Weights::pack(device, source) ──► Network::new ──► commands
-//!                               ▲
-//!                 Seeded, or Params from a file
+//! build(name), onnx::load, Folder::load ──► Model ──► Weights::pack(device, source) ──► Network::new ──► commands
+//!                                                         ▲
+//!                              Seeded, or Params from .param, .safetensors, .onnx
 //! ```
+//!
+//! [`open`] takes any of these by one string.
 //!
 //! No step is ever run again, so storages share memory: see [`arena`].
 //!
@@ -26,20 +28,31 @@
 #![forbid(unsafe_code)]
 
 pub mod arena;
+mod check;
 mod densenet;
 mod error;
 mod fold;
+mod folder;
 mod hazard;
 mod inception;
 mod json;
 mod layers;
 mod measure;
 mod model;
+mod model_json;
+#[cfg(feature = "onnx")]
+mod net;
 mod network;
+#[cfg(feature = "onnx")]
+pub mod onnx;
+mod op_json;
+mod open;
 pub mod param;
+mod plain;
 pub mod profile;
 pub mod reference;
 mod resnet;
+pub mod safetensors;
 mod schedule;
 mod schedule_json;
 mod tensor;
@@ -48,10 +61,12 @@ mod weights;
 
 pub use error::{Error, Result};
 pub use fold::Folded;
+pub use folder::Folder;
 pub use hazard::hazards;
 pub use measure::{measure, measure_with, measured};
 pub use model::{Layer, Model, NAMES, build};
 pub use network::{LaunchName, Network, Weights};
+pub use open::{Opened, Tensors, open};
 pub use schedule::{ElementType, KernelCall, ScheduleGraph, Step, Storage, Work};
 pub use tensor::{Constants, Kind, Norm, Source, TensorSpec};
 pub use validate::Problem;

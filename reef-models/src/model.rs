@@ -6,12 +6,21 @@ use crate::param::Params;
 use crate::resnet::Block;
 use crate::schedule::ScheduleGraph;
 use crate::tensor::{Constants, Source, TensorSpec};
-use crate::{Error, Result, densenet, inception, resnet};
+use crate::{Error, Result, densenet, inception, plain, resnet};
 use reef_core::op::{Op, Tensor};
+use std::ops::RangeInclusive;
 
 /// The networks that [`build`] knows.
-pub const NAMES: &[&str] =
-    &["resnet18", "resnet50", "resnet152", "densenet121", "densenet201", "inception_v3"];
+pub const NAMES: &[&str] = &[
+    "resnet18",
+    "resnet50",
+    "resnet152",
+    "densenet121",
+    "densenet201",
+    "inception_v3",
+    "vgg19",
+    "alexnet",
+];
 
 /// Largest picture and batch, so that no shape overflows.
 const MOST: usize = 8192;
@@ -37,6 +46,11 @@ impl Model {
     pub(crate) fn new(graph: ScheduleGraph, layers: Vec<Layer>) -> Self {
         debug_assert_eq!(graph.steps.len(), layers.len());
         Self { graph, layers }
+    }
+
+    /// Calls it something else when talking to people.
+    pub(crate) fn rename(&mut self, name: &str) {
+        self.graph.name = name.into();
     }
 
     /// Storages and steps.
@@ -96,16 +110,20 @@ impl Layer {
 /// Builds the network called `name`, one of [`NAMES`], for `batch` square pictures at a time.
 ///
 /// Without an `input_size` it is the one that the network was designed for: 299 rows and columns for
-/// inception_v3, 224 for the others. The least is 75 and 32.
+/// inception_v3, 224 for the others. The least is 75 and 32; vgg19 and alexnet take 224 only.
 ///
 /// # Errors
 ///
 /// `UnknownNetwork`, or `OutOfRange` for the size or the batch.
 pub fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<Model> {
-    let inception = name == "inception_v3";
-    let size = input_size.unwrap_or(if inception { 299 } else { 224 });
-    in_range(name, "batch", batch, 1)?;
-    in_range(name, "input size", size, if inception { 75 } else { 32 })?;
+    let (usual, sizes) = match name {
+        "inception_v3" => (299, 75..=MOST),
+        "vgg19" | "alexnet" => (plain::SIZE, plain::SIZE..=plain::SIZE),
+        _ => (224, 32..=MOST),
+    };
+    let size = input_size.unwrap_or(usual);
+    in_range(name, "batch", batch, 1..=MOST)?;
+    in_range(name, "input size", size, sizes)?;
     let b = Builder::new(name, batch);
     Ok(match name {
         "resnet18" => resnet::build(b, Block::Basic, [2, 2, 2, 2], size),
@@ -114,15 +132,23 @@ pub fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<Mode
         "densenet121" => densenet::build(b, [6, 12, 24, 16], size),
         "densenet201" => densenet::build(b, [6, 12, 48, 32], size),
         "inception_v3" => inception::build(b, size),
+        "vgg19" => plain::vgg(b, plain::VGG19),
+        "alexnet" => plain::alexnet(b),
         _ => return Err(Error::UnknownNetwork { asked: name.into(), have: NAMES.join(", ") }),
     })
 }
 
-fn in_range(network: &str, what: &'static str, asked: usize, least: usize) -> Result<()> {
-    if (least..=MOST).contains(&asked) {
+fn in_range(
+    network: &str,
+    what: &'static str,
+    asked: usize,
+    possible: RangeInclusive<usize>,
+) -> Result<()> {
+    if possible.contains(&asked) {
         return Ok(());
     }
-    Err(Error::OutOfRange { network: network.into(), what, asked, least, most: MOST })
+    let (least, most) = possible.into_inner();
+    Err(Error::OutOfRange { network: network.into(), what, asked, least, most })
 }
 
 #[cfg(test)]
@@ -132,7 +158,11 @@ mod tests {
     #[test]
     fn built_graphs_satisfy_what_loaded_ones_do() {
         for name in NAMES {
-            let least = if *name == "inception_v3" { 75 } else { 32 };
+            let least = match *name {
+                "inception_v3" => 75,
+                "vgg19" | "alexnet" => 224,
+                _ => 32,
+            };
             for size in [Some(least), None] {
                 let model = build(name, size, 3).unwrap();
                 assert_eq!(model.graph().validate(), Ok(()), "{name}");

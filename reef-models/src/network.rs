@@ -189,6 +189,28 @@ impl<D: Operators> Network<D> {
         self.read(&self.memory.host_output)
     }
 
+    /// Writes a part of the input, from byte `offset` on, where [`inference`](Self::inference) copies
+    /// it from: f32 in the machine's order.
+    ///
+    /// # Errors
+    ///
+    /// `Length` if it doesn't fit; the device's.
+    pub fn stage_bytes(&self, offset: usize, data: &[u8]) -> Result<()> {
+        inside("input bytes", offset, data.len(), self.memory.input_bytes)?;
+        Ok(self.device.write(&self.memory.host_input, offset, data)?)
+    }
+
+    /// Reads a part, from byte `offset` on, of what the last completed [`inference`](Self::inference)
+    /// copied out: f32 in the machine's order.
+    ///
+    /// # Errors
+    ///
+    /// As [`stage_bytes`](Self::stage_bytes).
+    pub fn read_staged(&self, offset: usize, data: &mut [u8]) -> Result<()> {
+        inside("output bytes", offset, data.len(), self.memory.output_bytes)?;
+        Ok(self.device.read(&self.memory.host_output, offset, data)?)
+    }
+
     /// Values of the input.
     pub fn input_len(&self) -> usize {
         self.memory.input_bytes / size_of::<f32>()
@@ -224,6 +246,15 @@ impl<D: Operators> Network<D> {
         let (words, _) = bytes.as_chunks::<4>();
         Ok(words.iter().map(|&word| f32::from_ne_bytes(word)).collect())
     }
+}
+
+/// Refuses a range that ends behind `want` bytes.
+fn inside(what: &str, offset: usize, bytes: usize, want: usize) -> Result<()> {
+    let given = offset.saturating_add(bytes);
+    if given > want {
+        return Err(Error::Length { what: what.into(), given, want });
+    }
+    Ok(())
 }
 
 /// The memory of one instance.

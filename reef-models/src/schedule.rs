@@ -35,6 +35,17 @@ impl ElementType {
         })
     }
 
+    /// Its name in those files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Float32 => "float32",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Byte => "byte",
+            Self::Uint1 => "uint1",
+        }
+    }
+
     /// Size of one element.
     pub fn bytes(self) -> usize {
         match self {

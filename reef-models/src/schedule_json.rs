@@ -1,13 +1,16 @@
-//! Reads the graphs that REEF publishes: `MODEL.json`.
+//! Reads the graphs that REEF publishes: `MODEL.json`, and those of networks that were saved here.
 //!
 //! The files name no directions. [`written_argument`] recovers them from the kernel names, as the
 //! published kernels are written; everything else that a graph must satisfy is checked by
 //! [`validate`](crate::validate).
 
+use crate::op_json::OpEntry;
 use crate::schedule::{ElementType, KernelCall, ScheduleGraph, Step, Storage, Work};
+use crate::tensor::Constants;
 use crate::validate::Problem;
 use crate::{Error, Result, json};
-use serde::Deserialize;
+use reef_core::op::Op;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -20,18 +23,24 @@ pub(crate) struct File {
     shared_memory: BTreeMap<String, u64>,
 }
 
-#[derive(Deserialize)]
-struct StorageEntry {
-    name: String,
-    size: usize,
-    stype: String,
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StorageEntry {
+    pub(crate) name: String,
+    pub(crate) size: usize,
+    pub(crate) stype: String,
 }
 
-#[derive(Deserialize)]
-struct KernelEntry {
-    name: String,
-    launch_params: Vec<u32>,
-    args: Vec<usize>,
+/// A compiled kernel has `launch_params`, an operation has `op` and what it takes its constants from.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct KernelEntry {
+    pub(crate) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) launch_params: Option<Vec<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) op: Option<OpEntry>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) constants: Option<Constants>,
+    pub(crate) args: Vec<usize>,
 }
 
 /// A place in the file, and what is wrong there.
@@ -67,7 +76,12 @@ impl ScheduleGraph {
 }
 
 impl File {
-    fn graph(self, name: &str) -> Result<ScheduleGraph, Fault> {
+    /// What each kernel takes its constants from.
+    pub(crate) fn take_constants(&mut self) -> Vec<Option<Constants>> {
+        self.kernels.iter_mut().map(|kernel| kernel.constants.take()).collect()
+    }
+
+    pub(crate) fn graph(self, name: &str) -> Result<ScheduleGraph, Fault> {
         self.shared_memory_names_the_kernels()?;
         let storages = numbered(&self.storage, "storage", StorageEntry::storage)?;
         let names: BTreeSet<&str> = self.kernels.iter().map(|kernel| &*kernel.name).collect();
@@ -77,7 +91,8 @@ impl File {
 
     fn shared_memory_names_the_kernels(&self) -> Result<(), Fault> {
         let have: BTreeSet<&str> = self.shared_memory.keys().map(String::as_str).collect();
-        let want: BTreeSet<&str> = self.kernels.iter().map(|kernel| &*kernel.name).collect();
+        let compiled = self.kernels.iter().filter(|kernel| kernel.op.is_none());
+        let want: BTreeSet<&str> = compiled.map(|kernel| &*kernel.name).collect();
         let fault = |problem| Err(("shared_memory".into(), problem));
         if let Some(&name) = want.difference(&have).next() {
             return fault(Problem::NoSharedMemory(name.into()));
@@ -111,8 +126,31 @@ impl StorageEntry {
 
 impl KernelEntry {
     fn step(&self, names: &BTreeSet<&str>) -> Result<Step, (&'static str, Problem)> {
-        let &[gx, gy, gz, bx, by, bz] = self.launch_params.as_slice() else {
-            return Err(("launch_params", Problem::LaunchParams(self.launch_params.len())));
+        match (&self.op, &self.launch_params) {
+            (Some(OpEntry(op)), None) => self.operation(*op),
+            (None, Some(params)) => self.kernel(params, names),
+            _ => Err(("op", Problem::Work)),
+        }
+    }
+
+    fn operation(&self, op: Op) -> Result<Step, (&'static str, Problem)> {
+        let few = Problem::TooFewArgs { given: self.args.len(), written: 1 };
+        match self.args.split_last() {
+            Some((&writes, reads)) if !reads.is_empty() => {
+                let (name, reads) = (self.name.clone(), reads.to_vec());
+                Ok(Step { name, reads, writes, work: Work::Op(op) })
+            }
+            _ => Err(("args", few)),
+        }
+    }
+
+    fn kernel(
+        &self,
+        params: &[u32],
+        names: &BTreeSet<&str>,
+    ) -> Result<Step, (&'static str, Problem)> {
+        let &[gx, gy, gz, bx, by, bz] = params else {
+            return Err(("launch_params", Problem::LaunchParams(params.len())));
         };
         let at = written_argument(&self.name, names);
         let writes = *self

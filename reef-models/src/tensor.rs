@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use reef_core::op::Op;
+use serde::{Deserialize, Serialize};
 
 /// What a tensor is for; it decides how a made-up one is scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,7 +65,7 @@ impl Source for crate::param::Params {
 }
 
 /// A batch normalisation, in inference a factor and a summand for each channel.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Norm {
     /// torchvision's name of the module: `layer1.0.bn1`.
     pub name: String,
@@ -75,7 +76,8 @@ pub struct Norm {
 }
 
 /// Which tensors a layer's weights and bias come from.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Constants {
     /// It has none.
     None,
@@ -88,8 +90,8 @@ pub enum Constants {
     },
     /// A normalisation that can't be folded.
     Norm(Norm),
-    /// A fully connected layer.
-    Linear {
+    /// Weights and bias as they stand: a fully connected layer, or whatever an import has folded.
+    Biased {
         /// torchvision's name of the module.
         name: String,
     },
@@ -106,7 +108,7 @@ impl Constants {
                 [weight(name, weights, channels)].into_iter().chain(norm).collect()
             }
             Self::Norm(norm) => norm.tensors(channels).into(),
-            Self::Linear { name } => {
+            Self::Biased { name } => {
                 vec![weight(name, weights, channels), spec(name, "bias", channels, Kind::Bias)]
             }
         }

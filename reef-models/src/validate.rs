@@ -100,6 +100,21 @@ pub enum Problem {
         /// What it should.
         output: usize,
     },
+    /// A kernel that has both a geometry and an operation, or none of them.
+    #[error("a kernel has either \"launch_params\" or \"op\"")]
+    Work,
+    /// A compiled kernel in a network.
+    #[error("is missing: networks are made of operations")]
+    NoOp,
+    /// Constants that an operation can't take, or none where it wants some.
+    #[error("are of another kind of operation")]
+    Constants,
+    /// Another number of inputs than one.
+    #[error("{0} inputs, one is wanted")]
+    Inputs(usize),
+    /// An operation whose shapes contradict each other or its storages.
+    #[error("{0}")]
+    Op(String),
     /// A kernel that `shared_memory` doesn't name.
     #[error("kernel \"{0}\" is missing")]
     NoSharedMemory(String),

@@ -70,6 +70,8 @@ fn sharing_costs_what_the_table_says() {
         ("densenet121", 8_028_160, 71_304_192),
         ("densenet201", 8_028_160, 108_538_368),
         ("inception_v3", 8_297_856, 46_722_304),
+        ("vgg19", 25_690_112, 65_562_624),
+        ("alexnet", 961_024, 2_326_016),
     ];
     let have: Vec<_> = NAMES
         .iter()

@@ -45,7 +45,9 @@ fn small_pictures_give_torchs_logits() {
 #[test]
 #[ignore = "a minute of plain loops"]
 fn full_pictures_give_torchs_logits() {
-    for name in ["resnet18", "resnet50", "resnet152", "densenet121", "densenet201"] {
+    for name in
+        ["resnet18", "resnet50", "resnet152", "densenet121", "densenet201", "vgg19", "alexnet"]
+    {
         agrees(name, 224);
     }
     agrees("inception_v3", 299);

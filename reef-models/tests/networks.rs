@@ -4,13 +4,15 @@ use reef_models::param::Params;
 use reef_models::{Error, NAMES, Seeded, build, reference};
 
 /// Parameters as torchvision counts them, and inception's without the auxiliary head.
-const PARAMETERS: [(&str, usize); 6] = [
+const PARAMETERS: [(&str, usize); 8] = [
     ("resnet18", 11_689_512),
     ("resnet50", 25_557_032),
     ("resnet152", 60_192_808),
     ("densenet121", 7_978_856),
     ("densenet201", 20_013_928),
     ("inception_v3", 23_834_568),
+    ("vgg19", 143_667_240),
+    ("alexnet", 61_100_840),
 ];
 
 #[test]
@@ -42,13 +44,14 @@ fn what_cannot_be_built_is_said() {
     assert_eq!(
         say("lenet", None, 1),
         "no network \"lenet\" (have: resnet18, resnet50, resnet152, densenet121, densenet201, \
-         inception_v3)"
+         inception_v3, vgg19, alexnet)"
     );
     assert_eq!(say("resnet18", Some(31), 1), "resnet18: input size 31, possible are 32 to 8192");
     assert_eq!(
         say("inception_v3", Some(74), 1),
         "inception_v3: input size 74, possible are 75 to 8192"
     );
+    assert_eq!(say("vgg19", Some(256), 1), "vgg19: input size 256, possible are 224 to 224");
     assert_eq!(say("resnet18", None, 0), "resnet18: batch 0, possible are 1 to 8192");
     let model = build("resnet18", Some(32), 1).unwrap();
     let error = reference::execute(&model, &Seeded(0), &[0.0; 5]).unwrap_err();

@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 import torchvision
+from made_up import units, values
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
 SEED = 1
@@ -24,30 +24,8 @@ CASES = [
     ("resnet18", 64), ("resnet50", 64), ("densenet121", 64), ("inception_v3", 96),
     ("resnet18", 224), ("resnet50", 224), ("resnet152", 224),
     ("densenet121", 224), ("densenet201", 224), ("inception_v3", 299),
+    ("vgg19", 224), ("alexnet", 224),
 ]
-
-
-def fnv1a(name):
-    value = 0xCBF29CE484222325
-    for byte in name.encode():
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return value
-
-
-def units(name, elements, seed):
-    """Values in [-1, 1), exact in float32."""
-    z = np.arange(1, elements + 1, dtype=np.uint64)
-    z *= np.uint64(0x9E3779B97F4A7C15)
-    z += np.uint64(fnv1a(name) ^ seed)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    return (z >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
-
-
-def values(name, shape, offset, scale, seed):
-    filled = np.float32(offset) + np.float32(scale) * units(name, math.prod(shape), seed)
-    return filled.astype(np.float32).reshape(shape)
 
 
 def branch_ends(net):

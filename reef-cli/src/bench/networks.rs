@@ -3,7 +3,7 @@
 use super::time::{histogram, note};
 use crate::clients::BE_GRAPH;
 use crate::columns::{Column, as_table};
-use crate::networks::Loader;
+use crate::networks::{Loader, check_all};
 use crate::print;
 use crate::progress::Progress;
 use crate::results::{self, Results, print_files};
@@ -66,7 +66,7 @@ static COLUMNS: [Column<Row>; 10] = [
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     results::check_seconds(args.seconds)?;
-    args.networks.iter().try_for_each(|name| reef::models::build(name, args.size, 1).map(drop))?;
+    check_all(&args.networks, args.size)?;
     reef::with_device(&args.common.device, Networks(args))?
 }
 

@@ -131,9 +131,8 @@ impl Device {
     /// touch the queue's memory any more.
     pub(crate) fn destroy_queue(&self, id: u32) -> bool {
         let mut state = self.state.lock();
-        if !state.queues.contains_key(&id) {
-            return false;
-        }
+        let Some(queue) = state.queues.get_mut(&id) else { return false };
+        queue.active = false; // takes up nothing more, and completes nothing
         state.end_launches(id, Outcome::Killed);
         while state.is_running(id) {
             self.returned.wait(&mut state);

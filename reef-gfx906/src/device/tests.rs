@@ -351,3 +351,44 @@ fn the_seed_decides_the_order() {
     assert_eq!(order(1), order(1));
     assert_ne!(order(1), order(2));
 }
+
+/// A device with its threads, and a queue on it that runs `code` in `groups` workgroups; the signal.
+fn running(code: &[u32], groups: u32) -> (&'static super::Device, u32, u64, Rig) {
+    let settings = Settings { units: 2, ..Settings::default() };
+    let device: &'static super::Device = Box::leak(Box::new(super::Device::new(settings)));
+    let mut rig = Rig::new(settings);
+    device.memory.register(rig.page, 1 << 20, MemoryFlags(0));
+    assert!(device.memory.set_mapped(rig.page, true));
+    rig.queue(1, 0, u64::MAX);
+    let kernel = rig.kernel(code, 0);
+    let signal = rig.launch(1, kernel, groups, 0);
+    let id =
+        device.create_queue(rig.state.queues[&1].ring, false, 0, true).expect("it is the first");
+    (device, id, signal, rig)
+}
+
+#[test]
+fn threads_run_what_is_launched() {
+    let (device, id, signal, rig) = running(&[SLEEP, END], 500);
+    while rig.value(signal) == 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(rig.value(signal), 0);
+    assert_eq!(device.counters().groups, 500);
+    assert!(device.destroy_queue(id));
+    assert!(!device.destroy_queue(id));
+}
+
+#[test]
+fn a_queue_can_be_destroyed_under_an_endless_kernel() {
+    for code in [&[AGAIN][..], &[SLEEP, BACK]] {
+        let (device, id, signal, rig) = running(code, 50);
+        while device.counters().steps < 1000 {
+            std::thread::yield_now();
+        }
+        assert!(device.destroy_queue(id));
+        assert_eq!((device.counters().resident, device.counters().queues), (0, 0));
+        assert_eq!(rig.value(signal), 1, "nobody completes it");
+        assert!(device.trace().iter().all(|record| record.outcome == Outcome::Killed));
+    }
+}

@@ -11,7 +11,11 @@ mod code;
 mod decode;
 mod dpp;
 mod float;
+#[cfg(test)]
+mod golden;
 mod inst;
+#[cfg(test)]
+mod mutation;
 mod ops;
 mod registers;
 mod sdwa;

@@ -124,7 +124,7 @@ impl Wave {
         Ok(Pause::Steps)
     }
 
-    fn step(&mut self, inst: &Inst, env: &mut Env<'_>) -> Result<Option<Pause>, String> {
+    pub(super) fn step(&mut self, inst: &Inst, env: &mut Env<'_>) -> Result<Option<Pause>, String> {
         self.pc = self.pc.wrapping_add(u64::from(inst.len));
         let indexed;
         let inst = match self.regs.indexing {

@@ -4,6 +4,8 @@ mod aql;
 mod ring;
 mod sdma;
 mod signal;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use aql::{Aql, Taken};
 pub(crate) use ring::Ring;

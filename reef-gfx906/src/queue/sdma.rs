@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 /// Words of the longest packet that is looked at as a whole.
 const WORDS: usize = 14;
 /// Packets of one queue before others have their turn.
-const BURST: usize = 16;
+const BURST: usize = 4;
 
 mod operation {
     pub(super) const NOP: u32 = 0;
@@ -146,7 +146,7 @@ impl Packet<'_> {
                 0 => true,
                 1 => seen < *reference,
                 2 => seen <= *reference,
-                3 => seen == *reference,
+                3 => seen == *reference || self.awaits_failed(view)?,
                 4 => seen != *reference,
                 5 => seen >= *reference,
                 _ => seen > *reference,
@@ -156,6 +156,12 @@ impl Packet<'_> {
             }
         }
         Ok(Done::Words(6))
+    }
+
+    /// Whether a poll waits for half of a signal that will never be 0, because its packet has failed.
+    fn awaits_failed(&self, view: &View<'_>) -> Result<bool, Unmapped> {
+        let whole = view.word64(self.address(1) & !7)?.load(Acquire) as i64;
+        Ok(self.words[3] == 0 && whole < 0)
     }
 
     fn add(&self, view: &View<'_>) -> Result<Done, Unmapped> {

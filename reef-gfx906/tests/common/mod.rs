@@ -52,6 +52,8 @@ impl Memory for Mapped {
 pub(crate) struct Kernel {
     image: Vec<u64>,
     descriptor: usize,
+    /// Bytes of shared memory that a launch adds.
+    pub(crate) shared: usize,
     pub(crate) code: Arc<Code>,
 }
 
@@ -75,7 +77,7 @@ impl Kernel {
         }
         let descriptor = symbol(elf, &format!("{name}.kd"));
         let image = bytes.chunks(8).map(|chunk| number(chunk, 0, 8) as u64).collect();
-        Self { image, descriptor, code: Arc::default() }
+        Self { image, descriptor, shared: 0, code: Arc::default() }
     }
 
     fn field(&self, offset: usize, len: usize) -> usize {
@@ -100,7 +102,7 @@ impl Kernel {
             for y in 0..grid[1] {
                 for x in 0..grid[0] {
                     let mut workgroup = self.workgroup([x, y, z], group, packet, arguments);
-                    executed += run(&mut workgroup, self.field(0, 4), memory)?;
+                    executed += run(&mut workgroup, self.field(0, 4) + self.shared, memory)?;
                 }
             }
         }

@@ -34,6 +34,14 @@ extern "C" __global__ void gemm(const float* A, const float* B, float* C, int M,
   if (row < M && column < N) C[row * N + column] = sum;
 }
 
+// An array that doesn't fit in registers, because nobody knows the indices before.
+extern "C" __global__ void scramble(unsigned* values) {
+  unsigned mine[64], sum = 0, start = values[threadIdx.x];
+  for (unsigned i = 0; i < 64; ++i) mine[(i * 7 + start) % 64] = i * (threadIdx.x + 1);
+  for (unsigned i = 0; i < 64; ++i) sum = sum * 31 + mine[(i * 5 + start / 3) % 64];
+  values[threadIdx.x] = sum;
+}
+
 #define LOAD(p) __hip_atomic_load(p, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM)
 
 // Polls a flag of the host's, and says how often.

@@ -141,10 +141,6 @@ impl Hip {
         device
     }
 
-    pub(crate) fn host_unregister(&self, at: *mut c_void) {
-        good!(self, hipHostUnregister(at => *mut c_void));
-    }
-
     /// Copies and waits; HIP finds out which way.
     pub(crate) fn copy(&self, to: *mut c_void, from: *const c_void, bytes: usize) {
         good!(self, hipMemcpy(to => *mut c_void, from => *const c_void, bytes => usize, 4 => c_uint));

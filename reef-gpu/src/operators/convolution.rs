@@ -5,9 +5,9 @@ use super::element::{Element, has_tensor_cores};
 use super::map;
 use super::operand::{Operand, check_window, is_planar};
 use super::params::{ConvAnyParams, ConvParams, Divisor, View, WindowParams};
-use super::tile::{Plan, SLAB, Shape, THREADS, Tile, WARPS};
+use super::tile::{Plan, SLAB, Shape, THREADS, Tile, WARPS, WAVES};
 use super::{Site, blocks, invalid};
-use crate::{Gpu, Vendor};
+use crate::{Facts, Gpu, Vendor};
 use reef_core::op::{Conv2d, Layout, Scratch, Tensor, Window};
 use reef_core::{Launch, Result};
 
@@ -57,10 +57,10 @@ impl Gathered {
 
     /// As measured if the device was asked to, and could; else as modelled.
     fn plan<V: Vendor>(&self, gpu: &Gpu<V>, op: &Conv2d) -> Plan {
-        let tiles: &[Tile] = if has_tensor_cores(gpu) && Element::of(gpu) != Element::F32 {
-            &WARPS
-        } else {
-            &THREADS
+        let tiles: &[Tile] = match gpu.facts() {
+            facts if facts.tensor_cores && Element::of(gpu) != Element::F32 => &WARPS,
+            Facts { wave: 64, .. } => &WAVES,
+            _ => &THREADS,
         };
         let tuned = gpu.tuned().and_then(|chosen| chosen.plan(gpu, op, self, tiles).ok());
         tuned.unwrap_or_else(|| Plan::new(tiles, &self.shape(op), gpu.facts()))

@@ -58,9 +58,12 @@ pub(super) const WARPS: [Tile; 3] = [
 /// Without; `CONV_THREADS` in kernels/network.cu. Their costs are guesses.
 pub(super) const THREADS: [Tile; 2] =
     [Tile::new([32, 32], 256, [2, 1], [0.6, 0.4]), Tile::new([64, 64], 256, [2, 1], [1.5, 1.2])];
+/// Without, where waves have 64 lanes and a unit 64 KiB of shared memory: AMD's. Guesses as well.
+pub(super) const WAVES: [Tile; 2] =
+    [Tile::new([32, 32], 256, [2, 1], [0.6, 0.4]), Tile::new([64, 32], 256, [2, 1], [1.0, 0.8])];
 
 /// Bytes of shared memory that a block needs beside its tile: the guard's words.
-const GUARD: u32 = 64;
+const GUARD: u32 = 128;
 /// Slabs' worth of time before the first one and after the last.
 const AROUND: f64 = 1.3;
 /// Microseconds of a split: in any case, and for each part of a thousand sums.
@@ -165,7 +168,7 @@ mod tests {
 
     #[test]
     fn blocks_fit_the_shared_memory_of_any_device() {
-        for tile in WARPS.iter().chain(&THREADS) {
+        for tile in WARPS.iter().chain(&THREADS).chain(&WAVES) {
             assert!(tile.shared() <= 96 << 10, "{tile:?}");
         }
     }

@@ -57,7 +57,9 @@ pub(crate) fn run(places: &Places, check: bool) -> Result<()> {
     let images = images.into_iter().map(|image| (image.file(), image.code)).collect();
     let (contents, folder) = (Contents { images, table }, places.root.join("reef-hip/images"));
     match clang.is_recorded() {
-        Err(why) => println!("skipped: images for AMD's GPUs are linted but not compared: {why}"),
+        Err(why) => println!(
+            "skipped: images for AMD's GPUs are linted, but neither compared nor made: {why}"
+        ),
         Ok(()) if check => contents.compare(&folder)?,
         Ok(()) => contents.write(&folder)?,
     }

@@ -45,7 +45,7 @@ pub(super) const OPS: &[Op] = ops![
     Vop1 40 "v_sqrt_f64" => d1!(f64::sqrt),
     Vop1 48 "v_frexp_exp_i32_f64" => Run::Alu(frexp_exp),
     Vop1 49 "v_frexp_mant_f64" => d1!(mantissa),
-    Vop1 50 "v_fract_f64" => d1!(|a: f64| (a - a.floor()).min(BELOW_ONE)),
+    Vop1 50 "v_fract_f64" => d1!(fract),
     Vop3 0x1cc "v_fma_f64" => d3!(f64::mul_add),
     Vop3 0x1df "v_div_fixup_f64" => d3!(div_fixup),
     Vop3 0x1e1 "v_div_scale_f64" => Run::Alu(div_scale),
@@ -59,6 +59,11 @@ pub(super) const OPS: &[Op] = ops![
 
 /// The greatest double below one.
 const BELOW_ONE: f64 = f64::from_bits(0x3fef_ffff_ffff_ffff);
+
+fn fract(a: f64) -> f64 {
+    let part = a - a.floor();
+    if part >= 1.0 { BELOW_ONE } else { part }
+}
 
 /// Operand `k` with its modifiers.
 pub(super) fn operand(w: &Wave, i: &Inst, k: usize) -> Lanes<f64> {
@@ -120,6 +125,9 @@ fn div_fixup(quotient: f64, denominator: f64, numerator: f64) -> f64 {
         f64::INFINITY.copysign(sign)
     } else if d.is_infinite() || n == 0.0 {
         0f64.copysign(sign)
+    } else if raw_exponent(numerator) - raw_exponent(denominator) < -1075 {
+        // Far below what a denormal can hold.
+        0f64.copysign(sign)
     } else {
         quotient.copysign(sign)
     }
@@ -163,7 +171,9 @@ fn div_fmas(w: &mut Wave, i: &Inst) {
     let vcc = w.regs.vcc();
     let value = std::array::from_fn(|lane| {
         let value = a[lane].mul_add(b[lane], c[lane]);
-        if vcc >> lane & 1 != 0 { scale(value, 64) } else { value }
+        // The quotient tells whether it was the denominator that had been scaled, or the numerator.
+        let by = if raw_exponent(c[lane]) > 1023 { 128 } else { -128 };
+        if vcc >> lane & 1 != 0 { scale(value, by) } else { value }
     });
     finish(w, i, &value);
 }

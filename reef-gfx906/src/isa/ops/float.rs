@@ -45,7 +45,7 @@ pub(super) const OPS: &[Op] = ops![
     Vop3 0x1d3 "v_max3_f32" => f3!(|a, b, c| max32(max32(a, b), c)),
     Vop3 0x1d6 "v_med3_f32" => f3!(med32),
     Vop3 0x288 "v_ldexp_f32" => Run::Alu(ldexp),
-    Vop1 27 "v_fract_f32" => f1!(|a| (a - a.floor()).min(BELOW_ONE)),
+    Vop1 27 "v_fract_f32" => f1!(fract),
     Vop1 28 "v_trunc_f32" => f1!(f32::trunc),
     Vop1 29 "v_ceil_f32" => f1!(f32::ceil),
     Vop1 30 "v_rndne_f32" => f1!(f32::round_ties_even),
@@ -56,8 +56,8 @@ pub(super) const OPS: &[Op] = ops![
     Vop1 35 "v_rcp_iflag_f32" => f1!(|a| 1.0 / a),
     Vop1 36 "v_rsq_f32" => f1!(|a| (1.0 / f64::from(a).sqrt()) as f32),
     Vop1 39 "v_sqrt_f32" => f1!(f32::sqrt),
-    Vop1 41 "v_sin_f32" => f1!(|a| (f64::from(a).fract() * TAU).sin() as f32),
-    Vop1 42 "v_cos_f32" => f1!(|a| (f64::from(a).fract() * TAU).cos() as f32),
+    Vop1 41 "v_sin_f32" => f1!(|a| (f64::from(a) % 1.0 * TAU).sin() as f32),
+    Vop1 42 "v_cos_f32" => f1!(|a| (f64::from(a) % 1.0 * TAU).cos() as f32),
     Vop1 51 "v_frexp_exp_i32_f32" => Run::Alu(frexp_exp),
     Vop1 52 "v_frexp_mant_f32" => f1!(mantissa),
     Vop1 75 "v_exp_legacy_f32" => f1!(|a| f64::from(a).exp2() as f32),
@@ -69,6 +69,11 @@ pub(super) const OPS: &[Op] = ops![
 
 /// The greatest float below one: a fraction never rounds up to one.
 const BELOW_ONE: f32 = f32::from_bits(0x3f7f_ffff);
+
+fn fract(a: f32) -> f32 {
+    let part = a - a.floor();
+    if part >= 1.0 { BELOW_ONE } else { part }
+}
 
 /// Operand `k` as bits of floats, with its modifiers.
 #[inline(always)]
@@ -221,6 +226,9 @@ fn div_fixup(quotient: f32, denominator: f32, numerator: f32) -> f32 {
         f32::INFINITY.copysign(sign)
     } else if d.is_infinite() || n == 0.0 {
         0f32.copysign(sign)
+    } else if raw_exponent(numerator) - raw_exponent(denominator) < -150 {
+        // Far below what a denormal can hold.
+        0f32.copysign(sign)
     } else {
         quotient.copysign(sign)
     }
@@ -270,7 +278,9 @@ fn div_fmas(w: &mut Wave, i: &Inst) {
     let mut value = fused(&a, &b, &c);
     let vcc = w.regs.vcc();
     for lane in (0..64).filter(|lane| vcc >> lane & 1 != 0) {
-        value[lane] = power(f32::from_bits(value[lane]), 64).to_bits();
+        // The quotient tells whether it was the denominator that had been scaled, or the numerator.
+        let by = if raw_exponent(f32::from_bits(c[lane])) > 127 { 64 } else { -64 };
+        value[lane] = power(f32::from_bits(value[lane]), by).to_bits();
     }
     finish(w, i, &mut value);
 }

@@ -1,6 +1,6 @@
 //! Half precision. Sums and products of halves are exact enough in a float to be rounded once more.
 
-use std::f32::consts::TAU;
+use std::f64::consts::TAU;
 
 use super::{modify, ops};
 use crate::isa::float::{
@@ -56,9 +56,9 @@ pub(super) const OPS: &[Op] = ops![
     Vop1 69 "v_ceil_f16" => h1!(f32::ceil),
     Vop1 70 "v_trunc_f16" => h1!(f32::trunc),
     Vop1 71 "v_rndne_f16" => h1!(f32::round_ties_even),
-    Vop1 72 "v_fract_f16" => h1!(|a: f32| (a - a.floor()).min(BELOW_ONE)),
-    Vop1 73 "v_sin_f16" => h1!(|a: f32| (a.fract() * TAU).sin()),
-    Vop1 74 "v_cos_f16" => h1!(|a: f32| (a.fract() * TAU).cos()),
+    Vop1 72 "v_fract_f16" => h1!(fract),
+    Vop1 73 "v_sin_f16" => h1!(|a| (f64::from(a) % 1.0 * TAU).sin() as f32),
+    Vop1 74 "v_cos_f16" => h1!(|a| (f64::from(a) % 1.0 * TAU).cos() as f32),
     Vop2 31 "v_add_f16" => h2!(|a, b| a + b),
     Vop2 32 "v_sub_f16" => h2!(|a, b| a - b),
     Vop2 33 "v_subrev_f16" => h2!(|a: f32, b: f32| b - a),
@@ -83,6 +83,11 @@ pub(super) const OPS: &[Op] = ops![
 
 /// The greatest half below one.
 const BELOW_ONE: f32 = 0.999_511_7;
+
+fn fract(a: f32) -> f32 {
+    let part = a - a.floor();
+    if part > BELOW_ONE { BELOW_ONE } else { part }
+}
 
 /// Operand `k` as bits of halves, with its modifiers.
 #[inline(always)]

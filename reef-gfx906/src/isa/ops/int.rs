@@ -66,8 +66,6 @@ pub(super) const OPS: &[Op] = ops![
     Vop3 0x1d7 "v_med3_i32" => u3!(|a, b, c| med(a as i32, b as i32, c as i32) as u32),
     Vop3 0x1d8 "v_med3_u32" => u3!(med),
     Vop3 0x1dc "v_sad_u32" => u3!(|a, b, c| a.abs_diff(b).wrapping_add(c)),
-    Vop3 0x1f1 "v_mad_u32_u16" => u3!(|a, b, c| (a & 0xffff).wrapping_mul(b & 0xffff).wrapping_add(c)),
-    Vop3 0x1f2 "v_mad_i32_i16" => u3!(|a, b, c| (signed16(a).wrapping_mul(signed16(b)) as u32).wrapping_add(c)),
     Vop3 0x1f3 "v_xad_u32" => u3!(|a, b, c| (a ^ b).wrapping_add(c)),
     Vop3 0x1fd "v_lshl_add_u32" => u3!(|a, b, c| (a << (b & 31)).wrapping_add(c)),
     Vop3 0x1fe "v_add_lshl_u32" => u3!(|a, b, c| a.wrapping_add(b) << (c & 31)),
@@ -86,10 +84,6 @@ pub(super) const OPS: &[Op] = ops![
 
 fn signed24(a: u32) -> i32 {
     (a << 8) as i32 >> 8
-}
-
-fn signed16(a: u32) -> i32 {
-    i32::from(a as i16)
 }
 
 fn join(high: u32, low: u32) -> u64 {

@@ -2,7 +2,6 @@
 
 use super::access::{self, Part, Pointers, each};
 use super::{dec, inc, ops};
-use crate::isa::float::{max32, max64, min32, min64};
 use crate::isa::inst::{Inst, Op, Run, Src};
 use crate::isa::registers::Lanes;
 use crate::isa::space::{Bad, Env};
@@ -94,8 +93,8 @@ pub(super) const OPS: &[Op] = ops![
     Ds 15 "ds_write2st64_b32" => Run::Memory(|w, i, env| write2(w, i, env, 1, 64)),
     Ds 16 "ds_cmpst_b32" => cmpst!(swap32 4 |_| None, |a, b| a == b),
     Ds 17 "ds_cmpst_f32" => cmpst!(swap32 4 |_| None, |a, b| f32::from_bits(a) == f32::from_bits(b)),
-    Ds 18 "ds_min_f32" => atomic!(atomic32 4 |a, b| float32(a, b, min32)),
-    Ds 19 "ds_max_f32" => atomic!(atomic32 4 |a, b| float32(a, b, max32)),
+    Ds 18 "ds_min_f32" => atomic!(atomic32 4 |a, b| float32(a, b, |a, b| if b < a { b } else { a })),
+    Ds 19 "ds_max_f32" => atomic!(atomic32 4 |a, b| float32(a, b, |a, b| if b > a { b } else { a })),
     Ds 20 "ds_nop" => Run::Alu(|_, _| ()),
     Ds 21 "ds_add_f32" => atomic!(atomic32 4 |a, b| float32(a, b, |a, b| a + b)),
     Ds 30 "ds_write_b8" => write!(store_byte 1 0),
@@ -115,8 +114,8 @@ pub(super) const OPS: &[Op] = ops![
     Ds 45 "ds_wrxchg_rtn_b32" => atomic!(rtn atomic32 4 |_, data| data),
     Ds 48 "ds_cmpst_rtn_b32" => cmpst!(swap32 4 |i| Some(i.dst), |a, b| a == b),
     Ds 49 "ds_cmpst_rtn_f32" => cmpst!(swap32 4 |i| Some(i.dst), |a, b| f32::from_bits(a) == f32::from_bits(b)),
-    Ds 50 "ds_min_rtn_f32" => atomic!(rtn atomic32 4 |a, b| float32(a, b, min32)),
-    Ds 51 "ds_max_rtn_f32" => atomic!(rtn atomic32 4 |a, b| float32(a, b, max32)),
+    Ds 50 "ds_min_rtn_f32" => atomic!(rtn atomic32 4 |a, b| float32(a, b, |a, b| if b < a { b } else { a })),
+    Ds 51 "ds_max_rtn_f32" => atomic!(rtn atomic32 4 |a, b| float32(a, b, |a, b| if b > a { b } else { a })),
     Ds 53 "ds_add_rtn_f32" => atomic!(rtn atomic32 4 |a, b| float32(a, b, |a, b| a + b)),
     Ds 54 "ds_read_b32" => read!(1),
     Ds 55 "ds_read2_b32" => Run::Memory(|w, i, env| read2(w, i, env, 1, 1)),
@@ -145,8 +144,8 @@ pub(super) const OPS: &[Op] = ops![
     Ds 79 "ds_write2st64_b64" => Run::Memory(|w, i, env| write2(w, i, env, 2, 64)),
     Ds 80 "ds_cmpst_b64" => cmpst!(swap64 8 |_| None, |a, b| a == b),
     Ds 81 "ds_cmpst_f64" => cmpst!(swap64 8 |_| None, |a, b| f64::from_bits(a) == f64::from_bits(b)),
-    Ds 82 "ds_min_f64" => atomic!(atomic64 8 |a, b| float64(a, b, min64)),
-    Ds 83 "ds_max_f64" => atomic!(atomic64 8 |a, b| float64(a, b, max64)),
+    Ds 82 "ds_min_f64" => atomic!(atomic64 8 |a, b| float64(a, b, |a, b| if b < a { b } else { a })),
+    Ds 83 "ds_max_f64" => atomic!(atomic64 8 |a, b| float64(a, b, |a, b| if b > a { b } else { a })),
     Ds 84 "ds_write_b8_d16_hi" => write!(store_byte 1 16),
     Ds 85 "ds_write_b16_d16_hi" => write!(store_half 2 16),
     Ds 86 "ds_read_u8_d16" => read!(U8 0),
@@ -170,8 +169,8 @@ pub(super) const OPS: &[Op] = ops![
     Ds 109 "ds_wrxchg_rtn_b64" => atomic!(rtn atomic64 8 |_, data| data),
     Ds 112 "ds_cmpst_rtn_b64" => cmpst!(swap64 8 |i| Some(i.dst), |a, b| a == b),
     Ds 113 "ds_cmpst_rtn_f64" => cmpst!(swap64 8 |i| Some(i.dst), |a, b| f64::from_bits(a) == f64::from_bits(b)),
-    Ds 114 "ds_min_rtn_f64" => atomic!(rtn atomic64 8 |a, b| float64(a, b, min64)),
-    Ds 115 "ds_max_rtn_f64" => atomic!(rtn atomic64 8 |a, b| float64(a, b, max64)),
+    Ds 114 "ds_min_rtn_f64" => atomic!(rtn atomic64 8 |a, b| float64(a, b, |a, b| if b < a { b } else { a })),
+    Ds 115 "ds_max_rtn_f64" => atomic!(rtn atomic64 8 |a, b| float64(a, b, |a, b| if b > a { b } else { a })),
     Ds 118 "ds_read_b64" => read!(2),
     Ds 119 "ds_read2_b64" => Run::Memory(|w, i, env| read2(w, i, env, 2, 1)),
     Ds 120 "ds_read2st64_b64" => Run::Memory(|w, i, env| read2(w, i, env, 2, 64)),

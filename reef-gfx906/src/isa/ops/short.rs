@@ -40,6 +40,10 @@ pub(super) const OPS: &[Op] = ops![
     Vop2 50 "v_min_i16" => s2!(|a, b| (a as i16).min(b as i16) as u16),
     Vop3 0x1eb "v_mad_legacy_u16" => s3!(mad),
     Vop3 0x1ec "v_mad_legacy_i16" => s3!(mad),
+    Vop3 0x1f1 "v_mad_u32_u16" => Run::Alu(|w, i| widening(w, i, |a, b| u32::from(a) * u32::from(b))),
+    Vop3 0x1f2 "v_mad_i32_i16" => Run::Alu(|w, i| widening(w, i, |a, b| {
+        (i32::from(a as i16) * i32::from(b as i16)) as u32
+    })),
     Vop3 0x1f5 "v_min3_i16" => s3!(|a, b, c| (a as i16).min(b as i16).min(c as i16) as u16),
     Vop3 0x1f6 "v_min3_u16" => s3!(|a, b, c| a.min(b).min(c)),
     Vop3 0x1f8 "v_max3_i16" => s3!(|a, b, c| (a as i16).max(b as i16).max(c as i16) as u16),
@@ -72,4 +76,13 @@ fn ternary(w: &mut Wave, i: &Inst, keep: bool, f: impl Fn(u16, u16, u16) -> u16)
         a[lane] = u32::from(f(a[lane] as u16, b[lane] as u16, c[lane] as u16));
     }
     half::write(w, i, &mut a, keep);
+}
+
+/// A product of 16 bits each, plus 32 bits.
+fn widening(w: &mut Wave, i: &Inst, f: impl Fn(u16, u16) -> u32) {
+    let (mut a, b, c) = (w.regs.halves(i, 0), w.regs.halves(i, 1), w.regs.lanes(i, 2));
+    for lane in 0..64 {
+        a[lane] = f(a[lane] as u16, b[lane] as u16).wrapping_add(c[lane]);
+    }
+    w.regs.write(i, &a);
 }

@@ -1,0 +1,253 @@
+//! Runs a workload as DISB does: warm-up, each task alone, then all together, a thread for each.
+
+use super::client::{Client, Phases, Requests, Work};
+use super::config::{Task, Workload};
+use super::load::{Inbox, Load, Pace, delays};
+use crate::bench::policy::Policy;
+use crate::bench::time::wait_until;
+use crate::clients::BE_GRAPH;
+use anyhow::{Result, anyhow};
+use reef::op::Operators;
+use reef::{Dispatcher, Stats};
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+/// Between tasks that are measured alone.
+const REST: Duration = Duration::from_millis(100);
+/// How long after the end a best-effort request may still finish.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A workload with its networks on a device.
+pub(super) struct Bench<'a, D: Operators> {
+    pub(super) device: &'a D,
+    pub(super) workload: &'a Workload,
+    /// For each task.
+    pub(super) works: Vec<Work<D>>,
+    pub(super) options: Options,
+}
+
+/// What is not in the workload.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Options {
+    pub(super) time: Duration,
+    /// From the moment at which threads start until the first request.
+    pub(super) lead: Duration,
+    pub(super) warm_ups: u32,
+    pub(super) alone: u32,
+    pub(super) window: u64,
+    pub(super) seed: u64,
+}
+
+/// Which tasks run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    All,
+    RealTime,
+    BestEffort,
+}
+
+/// All that happened under one scheduler.
+pub(super) struct Run {
+    /// Name of the scheduler, or of what it stands for.
+    pub(super) policy: String,
+    pub(super) begun: SystemTime,
+    /// For each task; `None` if it didn't run.
+    pub(super) requests: Vec<Option<Requests>>,
+    pub(super) stats: Stats,
+}
+
+/// Results on their way to a task that depends on them.
+struct Mail {
+    inbox: Mutex<Inbox>,
+    news: Condvar,
+}
+
+/// All together.
+struct Stage<'a, D: Operators> {
+    bench: &'a Bench<'a, D>,
+    /// When the first requests are due, on the device's clock.
+    begin: Duration,
+    delays: &'a [Duration],
+    /// For each task that depends on others.
+    mail: BTreeMap<usize, Mail>,
+}
+
+impl<D: Operators> Bench<'_, D> {
+    /// Warms up and measures each task alone, under `policy`: the mean of its phases.
+    pub(super) fn alone(&self, policy: Policy, begins: impl Fn(&str)) -> Result<Vec<Phases>> {
+        let seats = Seats::new(self, policy)?;
+        for (k, task) in self.workload.tasks.iter().enumerate() {
+            begins(&format!("warming up {}", task.id));
+            let mut client = seats.client(k)?;
+            for _ in 0..self.options.warm_ups {
+                client.request(Duration::MAX)?;
+            }
+        }
+        let mut all = Vec::new();
+        for (k, task) in self.workload.tasks.iter().enumerate() {
+            begins(&format!("{} alone", task.id));
+            thread::sleep(REST);
+            let mut client = seats.client(k)?;
+            let mut requests = Requests::default();
+            for _ in 0..self.options.alone {
+                client.request(Duration::MAX)?.iter().for_each(|phases| requests.note(phases));
+            }
+            all.push(requests.mean());
+        }
+        Ok(all)
+    }
+
+    /// Runs the tasks in question together; `alone` is what [`alone`](Self::alone) found.
+    pub(super) fn run(
+        &self,
+        policy: Policy,
+        name: &str,
+        who: Who,
+        alone: &[Phases],
+    ) -> Result<Run> {
+        let loads = self.workload.tasks.iter().map(|task| &task.load);
+        let delays = delays(loads.zip(alone.iter().map(Phases::total)));
+        let seats = Seats::new(self, policy)?;
+        let takes_part = |task: &Task| match who {
+            Who::All => true,
+            Who::RealTime => task.real_time,
+            Who::BestEffort => !task.real_time,
+        };
+        let clients = self
+            .workload
+            .tasks
+            .iter()
+            .enumerate()
+            .map(|(k, task)| takes_part(task).then(|| seats.client(k)).transpose());
+        let clients = clients.collect::<Result<Vec<_>>>()?;
+        let begun = SystemTime::now() + self.options.lead;
+        let stage = Stage {
+            bench: self,
+            begin: self.device.clock() + self.options.lead,
+            delays: &delays,
+            mail: self.mail(),
+        };
+        let requests = stage.play(clients)?;
+        let stats = seats.dispatcher.stats();
+        Ok(Run { policy: name.into(), begun, requests, stats })
+    }
+
+    fn mail(&self) -> BTreeMap<usize, Mail> {
+        let tasks = self.workload.tasks.iter().enumerate();
+        let dependent = tasks.filter_map(|(k, task)| match &task.load {
+            Load::Dependent { on } => Some((k, on.len())),
+            _ => None,
+        });
+        let mail = |wanted| Mail { inbox: Mutex::new(Inbox::new(wanted)), news: Condvar::new() };
+        dependent.map(|(k, wanted)| (k, mail(wanted))).collect()
+    }
+}
+
+/// Where clients take their place.
+struct Seats<'a, D: Operators> {
+    bench: &'a Bench<'a, D>,
+    dispatcher: Dispatcher<D>,
+    config: reef::ClientConfig,
+    /// Commands of a real-time task that are handed over at once, and of a best-effort one.
+    graphs: [usize; 2],
+}
+
+impl<'a, D: Operators> Seats<'a, D> {
+    fn new(bench: &'a Bench<'a, D>, policy: Policy) -> Result<Self> {
+        let one_by_one = policy.pads && bench.device.beside().is_none();
+        let config = policy.client(bench.options.window);
+        let dispatcher = Dispatcher::start(bench.device, policy.scheduler)?;
+        let graphs = [if one_by_one { 1 } else { usize::MAX }, BE_GRAPH];
+        Ok(Self { bench, dispatcher, config, graphs })
+    }
+
+    fn client(&self, k: usize) -> Result<Client<'a, D>> {
+        let Bench { device, works, workload, .. } = self.bench;
+        let ([rt, be], work) = (self.graphs, &works[k]);
+        match workload.tasks[k].real_time {
+            true => Client::real_time(*device, &self.dispatcher, work, rt),
+            false => Client::best_effort(*device, &self.dispatcher, work, be, self.config),
+        }
+    }
+}
+
+impl<D: Operators> Stage<'_, D> {
+    fn play(&self, clients: Vec<Option<Client<'_, D>>>) -> Result<Vec<Option<Requests>>> {
+        thread::scope(|scope| {
+            let start = |(k, client): (usize, Option<_>)| {
+                client.map(|client| scope.spawn(move || self.task(k, client)))
+            };
+            let threads: Vec<_> = clients.into_iter().enumerate().map(start).collect();
+            let join = |thread: Option<thread::ScopedJoinHandle<'_, _>>| {
+                let joined = thread.map(|thread| thread.join()).transpose();
+                joined.map_err(|_| anyhow!("a client panicked"))?.transpose()
+            };
+            threads.into_iter().map(join).collect()
+        })
+    }
+
+    /// The requests of task `k`.
+    fn task(&self, k: usize, mut client: Client<'_, D>) -> Result<Requests> {
+        let Bench { device, workload, options, .. } = self.bench;
+        let load = &workload.tasks[k].load;
+        let mut pace = Pace::new(load, self.delays[k], options.time, options.seed + k as u64);
+        let mut requests = Requests::default();
+        let until = self.begin + options.time + GRACE;
+        for number in 0.. {
+            let Some((moment, number)) = self.next(k, &mut pace, number) else { break };
+            wait_until(*device, self.begin + moment);
+            let Some(phases) = client.request(until)? else {
+                requests.unfinished += 1;
+                break;
+            };
+            requests.note(&phases);
+            self.send(k, number);
+        }
+        requests.skipped = pace.skipped;
+        Ok(requests)
+    }
+
+    /// When task `k` launches next, and the number of its result: that of those it depends on, or else
+    /// how many it has had.
+    fn next(&self, k: usize, pace: &mut Pace, number: u64) -> Option<(Duration, u64)> {
+        let now = || self.bench.device.clock().saturating_sub(self.begin);
+        match self.mail.get(&k) {
+            Some(mail) => {
+                mail.take(|| self.bench.options.time.checked_sub(now())).map(|n| (now(), n))
+            }
+            None => pace.next(now()).map(|moment| (moment, number)),
+        }
+    }
+
+    /// Tells those that depend on task `k` that result `number` is there.
+    fn send(&self, k: usize, number: u64) {
+        let tasks = &self.bench.workload.tasks;
+        for (&to, mail) in &self.mail {
+            if matches!(&tasks[to].load, Load::Dependent { on } if on.contains(&tasks[k].id)) {
+                mail.put(number, k);
+            }
+        }
+    }
+}
+
+impl Mail {
+    fn put(&self, number: u64, from: usize) {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).put(number, from);
+        self.news.notify_all();
+    }
+
+    /// The next number of which all results are there; `None` if no time is `left`.
+    fn take(&self, left: impl Fn() -> Option<Duration>) -> Option<u64> {
+        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let left = left().filter(|left| !left.is_zero())?;
+            if let Some(number) = inbox.take() {
+                return Some(number);
+            }
+            let waited = self.news.wait_timeout(inbox, left);
+            inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

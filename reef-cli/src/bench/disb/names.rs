@@ -1,0 +1,61 @@
+//! Which networks stand for those that workloads name.
+
+use super::config::Workload;
+use crate::Usage;
+use reef::models::NAMES;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// DISB's and REEF's names, and the network of the same name here; REEF's files hold other networks in
+/// part (its `vgg` is a ResNet-50).
+const ALIASES: [(&str, &str); 9] = [
+    ("densenet", "densenet201"),
+    ("densenet201-imagenet", "densenet201"),
+    ("inception", "inception_v3"),
+    ("inceptionv3-imagenet", "inception_v3"),
+    ("resnet", "resnet152"),
+    ("resnet152-imagenet", "resnet152"),
+    ("resnet50-imagenet", "resnet50"),
+    ("vgg", "vgg19"),
+    ("vgg19-imagenet", "vgg19"),
+];
+
+/// Networks that replace others, as `--map` gives them: NAME=NETWORK.
+pub(super) fn replacement(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, network)) if !name.is_empty() && !network.is_empty() => {
+            Ok((name.into(), network.into()))
+        }
+        _ => Err(format!("want NAME=NETWORK, such as distilbert=resnet50; got {text:?}")),
+    }
+}
+
+/// The network for each name in `workload`.
+pub(super) fn networks(
+    workload: &Workload,
+    replaced: &[(String, String)],
+) -> Result<BTreeMap<String, String>, Usage> {
+    let names = workload.tasks.iter().map(|task| task.model.as_str());
+    if let Some((unknown, _)) = replaced.iter().find(|(name, _)| !names.clone().any(|n| n == name))
+    {
+        return Err(Usage(format!("--map {unknown}: the workload has no such network")));
+    }
+    names.map(|name| Ok((name.to_owned(), network(name, replaced)?))).collect()
+}
+
+fn network(name: &str, replaced: &[(String, String)]) -> Result<String, Usage> {
+    if let Some((_, network)) = replaced.iter().find(|(replaced, _)| replaced == name) {
+        return Ok(network.clone());
+    }
+    if let Some((_, network)) = ALIASES.iter().find(|(alias, _)| *alias == name) {
+        return Ok((*network).into());
+    }
+    if NAMES.contains(&name) || Path::new(name).exists() {
+        return Ok(name.into());
+    }
+    let have = NAMES.join(", ");
+    Err(Usage(format!(
+        "no network {name:?} here: put another in its place, as with --map {name}=resnet50 (have: {have}, \
+         folders, .onnx files)"
+    )))
+}

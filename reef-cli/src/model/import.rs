@@ -1,0 +1,116 @@
+//! `reef model import` and `reef model export`: folders of networks.
+
+use super::describe;
+use crate::progress::Progress;
+use crate::{Usage, print};
+use anyhow::Result;
+use reef::models::onnx::{self, Imported, Options};
+use reef::models::profile::Latencies;
+use reef::models::{Folder, Network, Seeded, Weights, build, measure_with, safetensors};
+use reef::op::Operators;
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub(crate) struct Import {
+    /// FILE.onnx, or FILE.safetensors with torchvision's names.
+    file: PathBuf,
+    #[command(flatten)]
+    folder: Out,
+    /// The network whose weights a .safetensors file has.
+    #[arg(long)]
+    network: Option<String>,
+    /// Pictures at a time.
+    #[arg(long)]
+    batch: Option<usize>,
+    /// Rows and columns of the picture, where the file leaves them open.
+    #[arg(long)]
+    size: Option<usize>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Export {
+    /// A network; `reef model list` has their names.
+    network: String,
+    #[command(flatten)]
+    folder: Out,
+    /// Pictures at a time.
+    #[arg(long, default_value_t = 1)]
+    batch: usize,
+    /// Rows and columns of the picture, instead of the network's own.
+    #[arg(long)]
+    size: Option<usize>,
+    /// Seed of the made-up weights.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(clap::Args)]
+struct Out {
+    /// The folder: model.json, model.param, model.profile.json.
+    #[arg(long)]
+    out: PathBuf,
+    /// Measures on this device how long the launches take; without it there is no profile.
+    #[arg(long)]
+    device: Option<String>,
+}
+
+pub(crate) fn import(args: &Import) -> Result<()> {
+    let extension = args.file.extension().unwrap_or_default();
+    let Imported { model, params } = match (extension.to_str(), &args.network) {
+        (Some("onnx"), None) => {
+            onnx::load(&args.file, &Options { batch: args.batch, size: args.size })?
+        }
+        (Some("safetensors"), Some(name)) => {
+            let model = build(name, args.size, args.batch.unwrap_or(1))?;
+            let params = model.params(&safetensors::load(&args.file)?)?;
+            Imported { model, params }
+        }
+        (Some("onnx"), Some(_)) => return usage("--network is for .safetensors files"),
+        (Some("safetensors"), None) => return usage("--network says whose weights these are"),
+        _ => return usage("a file is .onnx or .safetensors"),
+    };
+    args.folder.save(Folder { model, params, latencies: None })
+}
+
+pub(crate) fn export(args: &Export) -> Result<()> {
+    let model = build(&args.network, args.size, args.batch)?;
+    let params = model.params(&Seeded(args.seed))?;
+    args.folder.save(Folder { model, params, latencies: None })
+}
+
+fn usage(what: &str) -> Result<()> {
+    Err(Usage(what.into()).into())
+}
+
+impl Out {
+    fn save(&self, mut folder: Folder) -> Result<()> {
+        if let Some(device) = &self.device {
+            folder.latencies = Some(reef::with_device(device, Measure(&folder))??);
+        }
+        folder.save(&self.out)?;
+        describe(&self.out, &folder.model)?;
+        folder.latencies.map_or(Ok(()), |latencies| measured(&self.out, &latencies))
+    }
+}
+
+fn measured(out: &Path, latencies: &Latencies) -> Result<()> {
+    let (launches, millis) = (latencies.kernels.len(), f64::from(latencies.micros) / 1e3);
+    print(format_args!("{}: {launches} launches, {millis:.2} ms", out.display()))
+}
+
+/// Measures a network's launches, on whichever device was named.
+struct Measure<'a>(&'a Folder);
+
+impl reef::Visit for Measure<'_> {
+    type Output = Result<Latencies>;
+
+    fn visit<D: Operators>(self, device: D) -> Self::Output {
+        let Folder { model, params, .. } = self.0;
+        let weights = Weights::pack(&device, model, params)?;
+        let network = Network::new(&device, model, &weights)?;
+        let progress = Progress::new(network.step_names().len(), false);
+        let latencies = measure_with(&device, &network, |launch| progress.begin(launch))?;
+        progress.finish();
+        Ok(latencies)
+    }
+}

@@ -1,0 +1,87 @@
+//! `reef model verify`: whether a device computes what the reference does.
+
+use super::describe;
+use crate::networks::open;
+use crate::print;
+use anyhow::{Result, bail};
+use reef::models::{Network, Opened, Seeded, Weights, reference};
+use reef::op::Operators;
+use reef::{Config, VirtualQueue};
+use serde_json::json;
+use std::path::Path;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A network: a folder, an ONNX file, or a name that `reef model list` has.
+    network: String,
+    /// The device: cpu, cpu:0?units=4 and so on; `reef devices` lists what is there.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Rows and columns of the picture, where the network leaves them open.
+    #[arg(long)]
+    size: Option<usize>,
+    /// Largest difference, as a part of the largest output.
+    #[arg(long, default_value_t = 1e-3)]
+    tolerance: f64,
+    /// Seed of the made-up picture.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let opened = open(&args.network, args.size)?;
+    let have = reef::with_device(&args.device, Verify(args, &opened))??;
+    let input = picture(args, &opened);
+    let want = reference::execute(&opened.model, &opened.tensors, &input)?;
+    let largest_output = largest(want.iter().map(|&value| f64::from(value)));
+    let worst = largest(have.iter().zip(&want).map(|(&a, &b)| f64::from(a) - f64::from(b)));
+    let off = if worst == 0.0 { 0.0 } else { worst / largest_output };
+    if args.json {
+        let (network, device) = (&args.network, &args.device);
+        print(
+            json!({ "network": network, "device": device, "off": off, "largest": largest_output }),
+        )?;
+    } else {
+        describe(Path::new(&args.network), &opened.model)?;
+        let device = &args.device;
+        print(format_args!(
+            "{device}: off by {off:.1e} of the largest output, {largest_output:.4}"
+        ))?;
+    }
+    if off.is_nan() || off > args.tolerance {
+        bail!("{}: {} differs from the reference by {off:.1e}", args.network, args.device);
+    }
+    Ok(())
+}
+
+/// Of the absolute values; not a number is larger than all.
+fn largest(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(f64::abs).max_by(f64::total_cmp).unwrap_or_default()
+}
+
+fn picture(args: &Args, opened: &Opened) -> Vec<f32> {
+    Seeded(args.seed).input(opened.model.input().elements())
+}
+
+/// One inference, on whichever device was named.
+struct Verify<'a>(&'a Args, &'a Opened);
+
+impl reef::Visit for Verify<'_> {
+    type Output = Result<Vec<f32>>;
+
+    fn visit<D: Operators>(self, device: D) -> Self::Output {
+        let Self(args, opened) = self;
+        let weights = Weights::pack(&device, &opened.model, &opened.tensors)?;
+        let network = Network::new(&device, &opened.model, &weights)?;
+        network.stage_input(&picture(args, opened))?;
+        let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default())?;
+        for command in network.inference().iter() {
+            submitter.submit_blocking(command.clone())?;
+        }
+        queue.finish()?;
+        Ok(network.staged_output()?)
+    }
+}

@@ -1,0 +1,82 @@
+//! `reef model`: networks become folders, and devices compute what the reference does.
+
+mod common;
+
+use common::{Folder, prints, reef, refuses, text};
+use std::path::Path;
+
+/// A small network in an ONNX file.
+fn onnx(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests/onnx");
+    folder.join(format!("{name}.onnx")).to_str().expect("UTF-8").into()
+}
+
+#[test]
+fn an_imported_network_runs_from_its_folder_as_the_reference_does() {
+    let folder = Folder::new("import");
+    let out = folder.path("mobilenet");
+    let said = prints(&["model", "import", &onnx("mobilenet-13"), "--out", &out]);
+    assert_eq!(said, format!("{out}: 24 steps, 0.00 M parameters, 1x3x32x32 to 1x10\n"));
+    let said = prints(&["model", "verify", &out]);
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.starts_with("cpu: off by ") && last.contains("e-"), "{said}");
+    let said = prints(&["model", "check", &format!("{out}/model.json")]);
+    assert!(said.contains("24 launches of 24 kernels"), "{said}");
+    let param = format!("{out}/model.param");
+    let said = prints(&["model", "check", &format!("{out}/model.json"), "--param", &param]);
+    assert!(said.ends_with("model.param: fits\n"), "{said}");
+}
+
+/// Each small network on the software device.
+#[test]
+fn the_device_computes_every_small_network() {
+    for name in ["resnet-21", "densenet-18", "inception-20", "vgg-19", "alexnet-14", "mobilenet-21"]
+        .into_iter()
+        .chain(["odd-13", "skip-17"])
+    {
+        prints(&["model", "verify", &onnx(name), "--tolerance", "1e-5"]);
+    }
+}
+
+#[test]
+fn what_differs_fails() {
+    let output = reef(&["model", "verify", &onnx("resnet-13"), "--tolerance", "-1"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("cpu differs from the reference by"), "{stderr}");
+}
+
+#[test]
+fn a_built_network_is_exported_with_its_profile() {
+    let folder = Folder::new("export");
+    let out = folder.path("resnet");
+    let device = ["--size", "32", "--device", "cpu"];
+    let output = reef(&[&["model", "export", "resnet18", "--out", &out], &device[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = prints(&["model", "verify", &out, "--json"]);
+    assert!(said.contains("\"off\":"), "{said}");
+    assert!(Path::new(&out).join("model.profile.json").is_file());
+    let other = refuses(&["model", "verify", &out, "--size", "64"]);
+    assert!(other.ends_with("input size 64, possible are 32 to 32"), "{other}");
+}
+
+#[test]
+fn bad_files_are_refused_in_one_line() {
+    let folder = Folder::new("bad-models");
+    let out = folder.path("out");
+    let import = |more: &[&str]| refuses(&[&["model", "import", "--out", &out], more].concat());
+    let garbage = folder.file("x.onnx", b"GIF89a");
+    assert!(import(&[&garbage]).starts_with(&format!("{garbage}: no ONNX file: ")));
+    let cut = std::fs::read(onnx("vgg-13")).expect("it is there");
+    let cut = folder.file("cut.onnx", &cut[..cut.len() / 2]);
+    assert!(import(&[&cut]).starts_with(&format!("{cut}: no ONNX file: ")));
+    let tensors = folder.file("x.safetensors", [0; 4]);
+    assert_eq!(import(&[&tensors]), "--network says whose weights these are");
+    let error = import(&[&tensors, "--network", "resnet18"]);
+    assert_eq!(error, format!("{tensors}: ends inside the header's length"));
+    assert_eq!(import(&["x.pb"]), "a file is .onnx or .safetensors");
+    assert!(import(&["lost.onnx"]).starts_with("lost.onnx: No such file"));
+    assert!(!Path::new(&out).exists(), "nothing was written");
+    let error = refuses(&["model", "verify", "lenet"]);
+    assert!(error.starts_with("no network \"lenet\" (have: resnet18, "), "{error}");
+}

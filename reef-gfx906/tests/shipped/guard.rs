@@ -1,0 +1,53 @@
+//! What the host gives to a launch that can be stopped.
+
+use crate::common::{Kernel, Mapped};
+
+/// `reef::Guard` and the words that it points to.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) live: u32,
+    pub(crate) epoch: u32,
+    pub(crate) stopped: u32,
+    pub(crate) list: Vec<u32>,
+    pub(crate) grid: [u32; 3],
+}
+
+impl Guard {
+    /// For a kernel of this grid, launched in epoch 1 while that is live.
+    pub(crate) fn new(grid: [u32; 3]) -> Self {
+        let blocks = grid.iter().product::<u32>() as usize;
+        Self { live: 1, epoch: 1, stopped: 0, list: vec![u32::MAX; blocks], grid }
+    }
+
+    /// Launches all blocks of the kernel, or those in the list.
+    pub(crate) fn launch(
+        &mut self,
+        kernel: &Kernel,
+        memory: &mut Mapped,
+        threads: u32,
+        list_in: Option<&[u32]>,
+        arguments: &[u64],
+    ) {
+        let [x, y, z] = self.grid.map(u64::from);
+        let blocks = list_in.map_or(self.list.len(), <[u32]>::len) as u32;
+        let guard = [
+            memory.map(std::slice::from_ref(&self.live)),
+            0,
+            memory.map_mut(std::slice::from_mut(&mut self.stopped)),
+            memory.map_mut(&mut self.list),
+            list_in.map_or(0, |list| memory.map(list)),
+            u64::from(self.epoch) << 32,
+            x | y << 32,
+            z | 1 << 32,
+        ];
+        let arguments = [&guard[..], arguments].concat();
+        kernel.launch(memory, [blocks, 1, 1], [threads, 1, 1], &arguments).expect("runs");
+    }
+
+    /// The blocks that have stopped, rising.
+    pub(crate) fn listed(&self) -> Vec<u32> {
+        let mut listed = self.list[..self.stopped as usize].to_vec();
+        listed.sort_unstable();
+        listed
+    }
+}

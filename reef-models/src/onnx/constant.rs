@@ -1,0 +1,178 @@
+//! Tensors whose values stand in the file, and what is computed from them alone.
+
+use super::file::TensorFile;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Component, Path};
+
+/// `TensorProto.DataType` of the elements that networks are made of.
+const FLOAT: i64 = 1;
+const INT32: i64 = 6;
+const INT64: i64 = 7;
+const BOOL: i64 = 9;
+const DOUBLE: i64 = 11;
+
+/// A tensor with its values, row-major.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Constant {
+    pub(super) dims: Vec<usize>,
+    pub(super) data: Data,
+}
+
+/// Values of one of two kinds.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Data {
+    Floats(Vec<f32>),
+    Ints(Vec<i64>),
+}
+
+type Result<T> = std::result::Result<T, String>;
+
+impl Constant {
+    pub(super) fn floats(dims: Vec<usize>, values: Vec<f32>) -> Self {
+        Self { dims, data: Data::Floats(values) }
+    }
+
+    pub(super) fn ints(dims: Vec<usize>, values: Vec<i64>) -> Self {
+        Self { dims, data: Data::Ints(values) }
+    }
+
+    /// Decodes what a file holds; `folder` has the file that keeps its data, if another one does.
+    pub(super) fn read(tensor: &TensorFile<'_>, folder: Option<&Path>) -> Result<Self> {
+        let dims = dims(&tensor.dims)?;
+        let external = match tensor.external.is_empty() {
+            true => None,
+            false => Some(External::of(tensor)?.read(folder)?),
+        };
+        let raw = external.as_deref().or(tensor.raw);
+        let data = data(tensor, raw)?;
+        let (have, want) = (data.len(), elements(&dims)?);
+        if have != want {
+            return Err(format!("{have} values for a tensor of {dims:?}"));
+        }
+        Ok(Self { dims, data })
+    }
+
+    /// Its integers, whatever the shape.
+    pub(super) fn as_ints(&self) -> Result<&[i64]> {
+        match &self.data {
+            Data::Ints(values) => Ok(values),
+            Data::Floats(_) => Err("integers wanted, floats there".into()),
+        }
+    }
+
+    /// Its floats, whatever the shape.
+    pub(super) fn into_floats(self) -> Result<Vec<f32>> {
+        match self.data {
+            Data::Floats(values) => Ok(values),
+            Data::Ints(_) => Err("floats wanted, integers there".into()),
+        }
+    }
+
+    /// The same values in another shape.
+    pub(super) fn shaped(self, dims: Vec<usize>) -> Result<Self> {
+        match elements(&dims)? == self.data.len() {
+            true => Ok(Self { dims, ..self }),
+            false => Err(format!("{:?} can't become {dims:?}", self.dims)),
+        }
+    }
+
+    /// A matrix with rows and columns exchanged.
+    pub(super) fn transposed(self) -> Result<Self> {
+        let &[rows, columns] = self.dims.as_slice() else {
+            return Err(format!("a matrix wanted, a tensor of {:?} there", self.dims));
+        };
+        let values = self.into_floats()?;
+        let column = |c: usize| (0..rows).map(move |r| r * columns + c);
+        let order = (0..columns).flat_map(column);
+        Ok(Self::floats(vec![columns, rows], order.map(|at| values[at]).collect()))
+    }
+}
+
+impl Data {
+    fn len(&self) -> usize {
+        match self {
+            Self::Floats(values) => values.len(),
+            Self::Ints(values) => values.len(),
+        }
+    }
+}
+
+/// Sizes as numbers that a tensor can have.
+pub(super) fn dims(dims: &[i64]) -> Result<Vec<usize>> {
+    let size = |&n: &i64| usize::try_from(n).map_err(|_| format!("a tensor of {dims:?}"));
+    dims.iter().map(size).collect()
+}
+
+fn elements(dims: &[usize]) -> Result<usize> {
+    let product = dims.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
+    product.ok_or_else(|| format!("a tensor of {dims:?}"))
+}
+
+fn data(tensor: &TensorFile<'_>, raw: Option<&[u8]>) -> Result<Data> {
+    match (tensor.element, raw) {
+        (FLOAT, Some(raw)) => Ok(Data::Floats(numbers(raw, f32::from_le_bytes)?)),
+        (FLOAT, None) => Ok(Data::Floats(tensor.floats.clone())),
+        (DOUBLE, Some(raw)) => Ok(Data::Floats(numbers(raw, |b| f64::from_le_bytes(b) as f32)?)),
+        (INT64, Some(raw)) => Ok(Data::Ints(numbers(raw, i64::from_le_bytes)?)),
+        (INT32, Some(raw)) => Ok(Data::Ints(numbers(raw, |b| i32::from_le_bytes(b).into())?)),
+        (BOOL, Some(raw)) => Ok(Data::Ints(raw.iter().map(|&byte| byte.into()).collect())),
+        (BOOL | INT32 | INT64, None) => Ok(Data::Ints(tensor.ints.clone())),
+        (other, _) => Err(format!("elements of type {other} (have: 1, 6, 7, 9 and 11)")),
+    }
+}
+
+fn numbers<T, const N: usize>(raw: &[u8], number: impl Fn([u8; N]) -> T) -> Result<Vec<T>> {
+    match raw.as_chunks::<N>() {
+        (words, []) => Ok(words.iter().map(|&word| number(word)).collect()),
+        _ => Err(format!("{} bytes of numbers that take {N}", raw.len())),
+    }
+}
+
+/// Data that another file keeps.
+struct External<'a> {
+    location: &'a str,
+    offset: u64,
+    length: Option<u64>,
+}
+
+impl<'a> External<'a> {
+    fn of(tensor: &TensorFile<'a>) -> Result<Self> {
+        let mut external = Self { location: "", offset: 0, length: None };
+        for &(key, value) in &tensor.external {
+            let number = || value.parse().map_err(|_| format!("external data: {key} {value:?}"));
+            match key {
+                "location" => external.location = value,
+                "offset" => external.offset = number()?,
+                "length" => external.length = Some(number()?),
+                _ => {}
+            }
+        }
+        Ok(external)
+    }
+
+    /// Reads it from a file in `folder` or below.
+    fn read(&self, folder: Option<&Path>) -> Result<Vec<u8>> {
+        let folder = folder.ok_or("its data is in another file")?;
+        let location = Path::new(self.location);
+        let inside = |part: Component<'_>| matches!(part, Component::Normal(_));
+        if self.location.is_empty() || !location.components().all(inside) {
+            return Err(format!("external data outside of the folder: {:?}", self.location));
+        }
+        self.read_from(&folder.join(location)).map_err(|why| format!("{}: {why}", self.location))
+    }
+
+    fn read_from(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let rest = file.metadata()?.len().saturating_sub(self.offset);
+        let length = self.length.unwrap_or(rest);
+        if length > rest {
+            let why = "shorter than the model says";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+        }
+        let mut bytes = vec![0; length as usize];
+        file.seek(SeekFrom::Start(self.offset))?;
+        file.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+}

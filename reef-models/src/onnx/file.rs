@@ -1,0 +1,218 @@
+//! The messages of an ONNX file, as far as networks need them.
+//!
+//! Names and raw data stay where they are in the file. Field numbers are those of onnx.proto.
+
+use super::protobuf::{Fields, Malformed};
+
+type Result<T> = std::result::Result<T, Malformed>;
+
+/// `ModelProto`.
+#[derive(Debug, Default)]
+pub(super) struct ModelFile<'a> {
+    /// Version of the default operator set; `None` if the file imports none.
+    pub(super) opset: Option<i64>,
+    pub(super) graph: Option<GraphFile<'a>>,
+}
+
+/// `GraphProto`.
+#[derive(Debug, Default)]
+pub(super) struct GraphFile<'a> {
+    pub(super) nodes: Vec<NodeFile<'a>>,
+    pub(super) initializers: Vec<TensorFile<'a>>,
+    pub(super) inputs: Vec<ValueFile<'a>>,
+    pub(super) outputs: Vec<ValueFile<'a>>,
+}
+
+/// `NodeProto`.
+#[derive(Debug, Default)]
+pub(super) struct NodeFile<'a> {
+    pub(super) name: &'a str,
+    pub(super) op: &'a str,
+    pub(super) domain: &'a str,
+    /// An empty name is an input that is left out.
+    pub(super) inputs: Vec<&'a str>,
+    pub(super) outputs: Vec<&'a str>,
+    pub(super) attributes: Vec<AttributeFile<'a>>,
+}
+
+/// `AttributeProto`: whichever of these is set.
+#[derive(Debug, Default)]
+pub(super) struct AttributeFile<'a> {
+    pub(super) name: &'a str,
+    pub(super) float: Option<f32>,
+    pub(super) int: Option<i64>,
+    pub(super) text: Option<&'a [u8]>,
+    pub(super) tensor: Option<TensorFile<'a>>,
+    pub(super) floats: Vec<f32>,
+    pub(super) ints: Vec<i64>,
+}
+
+/// `TensorProto`. Values stand in whichever of the lists is not empty.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TensorFile<'a> {
+    pub(super) name: &'a str,
+    pub(super) dims: Vec<i64>,
+    /// `TensorProto.DataType`.
+    pub(super) element: i64,
+    pub(super) floats: Vec<f32>,
+    pub(super) ints: Vec<i64>,
+    pub(super) raw: Option<&'a [u8]>,
+    /// Keys and values that say in which file the data is.
+    pub(super) external: Vec<(&'a str, &'a str)>,
+}
+
+/// `ValueInfoProto`: a tensor that goes in or out.
+#[derive(Debug, Default)]
+pub(super) struct ValueFile<'a> {
+    pub(super) name: &'a str,
+    pub(super) element: i64,
+    /// `None` if the file says nothing about the shape.
+    pub(super) dims: Option<Vec<Dimension<'a>>>,
+}
+
+/// One size of a shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dimension<'a> {
+    Fixed(i64),
+    /// Left open, under this name.
+    Open(&'a str),
+}
+
+/// Reads a message field by field.
+macro_rules! message {
+    ($bytes:expr, $($number:literal => |$value:ident| $read:expr),+ $(,)?) => {{
+        let mut fields = Fields::of($bytes);
+        while let Some((number, value)) = fields.next()? {
+            match number {
+                $($number => { let $value = value; $read; })+
+                _ => {}
+            }
+        }
+    }};
+}
+
+impl<'a> ModelFile<'a> {
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self> {
+        let mut model = Self::default();
+        message!(bytes,
+            7 => |v| model.graph = Some(GraphFile::read(v.bytes()?)?),
+            8 => |v| if let ("" | "ai.onnx", version) = opset(v.bytes()?)? {
+                model.opset = Some(version);
+            },
+        );
+        Ok(model)
+    }
+}
+
+/// Domain and version of an imported operator set.
+fn opset(bytes: &[u8]) -> Result<(&str, i64)> {
+    let mut set = ("", 0);
+    message!(bytes, 1 => |v| set.0 = v.text()?, 2 => |v| set.1 = v.int()?);
+    Ok(set)
+}
+
+impl<'a> GraphFile<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self> {
+        let mut graph = Self::default();
+        message!(bytes,
+            1 => |v| graph.nodes.push(NodeFile::read(v.bytes()?)?),
+            5 => |v| graph.initializers.push(TensorFile::read(v.bytes()?)?),
+            11 => |v| graph.inputs.push(ValueFile::read(v.bytes()?)?),
+            12 => |v| graph.outputs.push(ValueFile::read(v.bytes()?)?),
+        );
+        Ok(graph)
+    }
+}
+
+impl<'a> NodeFile<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self> {
+        let mut node = Self::default();
+        message!(bytes,
+            1 => |v| node.inputs.push(v.text()?),
+            2 => |v| node.outputs.push(v.text()?),
+            3 => |v| node.name = v.text()?,
+            4 => |v| node.op = v.text()?,
+            5 => |v| node.attributes.push(AttributeFile::read(v.bytes()?)?),
+            7 => |v| node.domain = v.text()?,
+        );
+        Ok(node)
+    }
+}
+
+impl<'a> AttributeFile<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self> {
+        let mut attribute = Self::default();
+        message!(bytes,
+            1 => |v| attribute.name = v.text()?,
+            2 => |v| attribute.float = Some(v.float()?),
+            3 => |v| attribute.int = Some(v.int()?),
+            4 => |v| attribute.text = Some(v.bytes()?),
+            5 => |v| attribute.tensor = Some(TensorFile::read(v.bytes()?)?),
+            7 => |v| v.append_floats(&mut attribute.floats)?,
+            8 => |v| v.append_ints(&mut attribute.ints)?,
+        );
+        Ok(attribute)
+    }
+}
+
+impl<'a> TensorFile<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self> {
+        let mut tensor = Self::default();
+        message!(bytes,
+            1 => |v| v.append_ints(&mut tensor.dims)?,
+            2 => |v| tensor.element = v.int()?,
+            4 => |v| v.append_floats(&mut tensor.floats)?,
+            5 => |v| v.append_ints(&mut tensor.ints)?,
+            7 => |v| v.append_ints(&mut tensor.ints)?,
+            8 => |v| tensor.name = v.text()?,
+            9 => |v| tensor.raw = Some(v.bytes()?),
+            13 => |v| tensor.external.push(pair(v.bytes()?)?),
+        );
+        Ok(tensor)
+    }
+}
+
+/// `StringStringEntryProto`.
+fn pair(bytes: &[u8]) -> Result<(&str, &str)> {
+    let mut pair = ("", "");
+    message!(bytes, 1 => |v| pair.0 = v.text()?, 2 => |v| pair.1 = v.text()?);
+    Ok(pair)
+}
+
+impl<'a> ValueFile<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self> {
+        let mut value = Self::default();
+        message!(bytes,
+            1 => |v| value.name = v.text()?,
+            2 => |v| (value.element, value.dims) = tensor_type(v.bytes()?)?,
+        );
+        Ok(value)
+    }
+}
+
+/// Element type and shape of a `TypeProto`.
+fn tensor_type<'a>(bytes: &'a [u8]) -> Result<(i64, Option<Vec<Dimension<'a>>>)> {
+    let mut read = (0, None);
+    let mut tensor: &[u8] = &[];
+    message!(bytes, 1 => |v| tensor = v.bytes()?);
+    message!(tensor,
+        1 => |v| read.0 = v.int()?,
+        2 => |v| read.1 = Some(dimensions(v.bytes()?)?),
+    );
+    Ok(read)
+}
+
+fn dimensions<'a>(bytes: &'a [u8]) -> Result<Vec<Dimension<'a>>> {
+    let mut dims = Vec::new();
+    message!(bytes, 1 => |v| dims.push(dimension(v.bytes()?)?));
+    Ok(dims)
+}
+
+fn dimension<'a>(bytes: &'a [u8]) -> Result<Dimension<'a>> {
+    let mut size = Dimension::Open("");
+    message!(bytes,
+        1 => |v| size = Dimension::Fixed(v.int()?),
+        2 => |v| size = Dimension::Open(v.text()?),
+    );
+    Ok(size)
+}

@@ -1,0 +1,108 @@
+//! One node of a graph: its operands and attributes, each checked when it is asked for.
+
+use super::constant::Constant;
+use super::file::{AttributeFile, NodeFile};
+use std::cell::RefCell;
+use std::path::Path;
+
+/// What is wrong with a node, in words that follow its name.
+pub(super) type Result<T> = std::result::Result<T, String>;
+
+/// A node that is being read.
+pub(super) struct Node<'a> {
+    pub(super) file: &'a NodeFile<'a>,
+    pub(super) folder: Option<&'a Path>,
+    /// Attributes that were asked for.
+    known: RefCell<Vec<&'static str>>,
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn new(file: &'a NodeFile<'a>, folder: Option<&'a Path>) -> Self {
+        Self { file, folder, known: RefCell::default() }
+    }
+
+    /// Its own name, or that of what it makes.
+    pub(super) fn name(&self) -> &'a str {
+        let output = self.file.outputs.first().copied().unwrap_or_default();
+        if self.file.name.is_empty() { output } else { self.file.name }
+    }
+
+    /// Name of operand `index`; `None` if it is left out.
+    pub(super) fn operand(&self, index: usize) -> Option<&'a str> {
+        self.file.inputs.get(index).copied().filter(|name| !name.is_empty())
+    }
+
+    fn attribute(&self, name: &'static str) -> Option<&'a AttributeFile<'a>> {
+        self.known.borrow_mut().push(name);
+        self.file.attributes.iter().find(|attribute| attribute.name == name)
+    }
+
+    pub(super) fn int(&self, name: &'static str, default: i64) -> Result<i64> {
+        match self.attribute(name) {
+            None => Ok(default),
+            Some(attribute) => {
+                attribute.int.ok_or_else(|| format!("attribute {name} is no integer"))
+            }
+        }
+    }
+
+    pub(super) fn float(&self, name: &'static str) -> Option<f32> {
+        self.attribute(name)?.float
+    }
+
+    pub(super) fn text(&self, name: &'static str) -> Option<&'a [u8]> {
+        self.attribute(name)?.text
+    }
+
+    pub(super) fn ints(&self, name: &'static str) -> Option<&'a [i64]> {
+        self.attribute(name).map(|attribute| attribute.ints.as_slice())
+    }
+
+    /// The tensor that a `Constant` is.
+    pub(super) fn constant(&self) -> Result<Constant> {
+        if let Some(attribute) = self.attribute("value") {
+            let tensor = attribute.tensor.as_ref().ok_or("attribute value is no tensor")?;
+            return Constant::read(tensor, self.folder);
+        }
+        let ints = |attribute: &AttributeFile<'_>| attribute.ints.clone();
+        let floats = |attribute: &AttributeFile<'_>| attribute.floats.clone();
+        let list = |len: usize| vec![len];
+        if let Some(values) = self.attribute("value_ints").map(ints) {
+            return Ok(Constant::ints(list(values.len()), values));
+        }
+        if let Some(values) = self.attribute("value_floats").map(floats) {
+            return Ok(Constant::floats(list(values.len()), values));
+        }
+        if let Some(value) = self.attribute("value_int").and_then(|attribute| attribute.int) {
+            return Ok(Constant::ints(Vec::new(), vec![value]));
+        }
+        match self.attribute("value_float").and_then(|attribute| attribute.float) {
+            Some(value) => Ok(Constant::floats(Vec::new(), vec![value])),
+            None => Err("neither tensor nor number".into()),
+        }
+    }
+
+    /// Two sizes that an attribute lists, for rows and columns.
+    pub(super) fn pair(&self, name: &'static str, default: usize) -> Result<[usize; 2]> {
+        match self.ints(name) {
+            None => Ok([default; 2]),
+            Some(&[rows, columns]) => Ok([size(name, rows)?, size(name, columns)?]),
+            Some(other) => Err(format!("attribute {name} = {other:?}, 2 sizes wanted")),
+        }
+    }
+
+    /// Refuses attributes that nobody has asked for.
+    pub(super) fn ensure_all_known(&self) -> Result<()> {
+        let known = self.known.borrow();
+        match self.file.attributes.iter().find(|attribute| !known.contains(&attribute.name)) {
+            None => Ok(()),
+            Some(attribute) => Err(format!("attribute {} is not supported", attribute.name)),
+        }
+    }
+}
+
+/// A size that a window can have.
+pub(super) fn size(name: &str, number: i64) -> Result<usize> {
+    let size = usize::try_from(number).ok().filter(|&size| size <= 1 << 16);
+    size.ok_or_else(|| format!("attribute {name}: {number} is out of range"))
+}

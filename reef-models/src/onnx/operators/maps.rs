@@ -1,0 +1,153 @@
+//! What treats each element by itself: normalisation, activation, arithmetic.
+
+use super::linear::module;
+use super::shapes::channels;
+use crate::net::{Affine, Make};
+use crate::onnx::constant::Constant;
+use crate::onnx::graph::{Form, Known, Reader, Tensor};
+use crate::onnx::node::{Node, Result};
+
+pub(super) fn batch_norm<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
+    let x = reader.tensor(node, 0)?;
+    let epsilon = f64::from(node.float("epsilon").unwrap_or(1e-5));
+    node.float("momentum");
+    if node.int("training_mode", 0)? != 0 {
+        return Err("attribute training_mode is not supported".into());
+    }
+    let channels = channels(reader, x)?;
+    let mut tensors = [const { Vec::new() }; 4];
+    for (index, tensor) in tensors.iter_mut().enumerate() {
+        *tensor = reader.wanted(node, index + 1)?.into_floats()?;
+        if tensor.len() != channels {
+            let (operand, len) = (index + 1, tensor.len());
+            return Err(format!("operand {operand} has {len} values for {channels} channels"));
+        }
+    }
+    let [gain, bias, mean, variance] = tensors;
+    let scale = |c: usize| f64::from(gain[c]) / (f64::from(variance[c]) + epsilon).sqrt();
+    let shift = |c: usize| f64::from(bias[c]) - f64::from(mean[c]) * scale(c);
+    let scales = (0..channels).map(scale).collect();
+    let shifts = (0..channels).map(shift).collect();
+    let affine = Affine { x: x.id, scale: scales, shift: shifts, relu: false };
+    map(reader, module(node, 1), x, Make::Affine(affine))
+}
+
+/// A value of the shape of `x`.
+pub(super) fn map(reader: &mut Reader<'_>, name: &str, x: Tensor, make: Make) -> Result<Tensor> {
+    let shape = reader.shape(x.id);
+    Ok(Tensor { id: reader.push(name, shape, make)?, ..x })
+}
+
+pub(super) fn relu<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
+    let x = reader.tensor(node, 0)?;
+    map(reader, node.name(), x, Make::Relu { x: x.id })
+}
+
+/// Between bounds, each of which is a ReLU: `min(x, high) = high - relu(high - x)`.
+pub(super) fn clip<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
+    let mut x = reader.tensor(node, 0)?;
+    let low = bound(reader, node, 1)?.filter(|&low| low > f64::from(f32::MIN));
+    let high = bound(reader, node, 2)?.filter(|&high| high < f64::from(f32::MAX));
+    if low.zip(high).is_some_and(|(low, high)| low > high) {
+        return Err(format!("bounds {low:?} and {high:?}"));
+    }
+    let base = low.unwrap_or(0.0);
+    let name = node.name();
+    if let Some(high) = high {
+        x = affine(reader, name, x, -1.0, high)?;
+        x = map(reader, name, x, Make::Relu { x: x.id })?;
+        x = affine(reader, name, x, -1.0, high - base)?;
+    } else if base != 0.0 {
+        x = affine(reader, name, x, 1.0, -base)?;
+    }
+    if low.is_some() {
+        x = map(reader, name, x, Make::Relu { x: x.id })?;
+    }
+    if base != 0.0 { affine(reader, name, x, 1.0, base) } else { Ok(x) }
+}
+
+fn bound<'a>(reader: &Reader<'a>, node: &Node<'a>, index: usize) -> Result<Option<f64>> {
+    let Some(bound) = reader.constant(node, index)? else { return Ok(None) };
+    match bound.into_floats()?.as_slice() {
+        &[bound] if !bound.is_nan() => Ok(Some(bound.into())),
+        other => Err(format!("operand {index} is {other:?}, one number wanted")),
+    }
+}
+
+fn affine(reader: &mut Reader<'_>, name: &str, x: Tensor, by: f64, and: f64) -> Result<Tensor> {
+    let channels = reader.shape(x.id)[1];
+    map(reader, name, x, Make::Affine(Affine::uniform(x.id, channels, by, and)))
+}
+
+pub(super) fn arithmetic<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
+    let is_tensor =
+        |index| reader.operand(node, index).map(|known| matches!(known, Known::Tensor(_)));
+    let op = node.file.op;
+    let (x, by) = match [is_tensor(0)?, is_tensor(1)?] {
+        [true, true] => return add(reader, node),
+        [true, false] => (0, 1),
+        _ if op == "Div" => return Err("a constant divided by a tensor is not supported".into()),
+        _ => (1, 0),
+    };
+    let tensor = reader.tensor(node, x)?;
+    let by = per_channel(reader, tensor, reader.wanted(node, by)?)?;
+    let term = |value: &f64| match (op, x) {
+        ("Add", _) => (1.0, *value),
+        ("Sub", 0) => (1.0, -value),
+        ("Sub", _) => (-1.0, *value),
+        ("Mul", _) => (*value, 0.0),
+        _ => (1.0 / value, 0.0),
+    };
+    let (scale, shift) = by.iter().map(term).unzip();
+    let affine = Affine { x: tensor.id, scale, shift, relu: false };
+    map(reader, node.name(), tensor, Make::Affine(affine))
+}
+
+/// One value for each channel of `x`, if the constant has the same for all else.
+fn per_channel(reader: &Reader<'_>, x: Tensor, constant: Constant) -> Result<Vec<f64>> {
+    let (dims, [_, channels, ..]) = (reader.dims(x), reader.shape(x.id));
+    let shape = constant.dims.clone();
+    let values: Vec<f64> = constant.into_floats()?.into_iter().map(f64::from).collect();
+    if shape.len() <= dims.len() && values.len() == 1 {
+        return Ok(vec![values[0]; channels]);
+    }
+    let mut lined_up = vec![1; dims.len().saturating_sub(shape.len())]; // at the end, as ONNX does
+    lined_up.extend(&shape);
+    let mut wanted = vec![1; dims.len()];
+    wanted[1] = channels;
+    match x.form != Form::Plane && dims[1] == channels && lined_up == wanted {
+        true => Ok(values),
+        false => Err(format!("a constant of {shape:?} to a tensor of {dims:?} is not supported")),
+    }
+}
+
+fn add<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
+    if node.file.op != "Add" {
+        return Err("only sums of two tensors are supported".into());
+    }
+    let (a, b) = (reader.tensor(node, 0)?, reader.tensor(node, 1)?);
+    if a.form != b.form || reader.shape(a.id) != reader.shape(b.id) {
+        let (a, b) = (reader.dims(a), reader.dims(b));
+        return Err(format!("tensors of {a:?} and {b:?}, the same shape wanted"));
+    }
+    map(reader, node.name(), a, Make::Add { a: a.id, b: b.id })
+}
+
+/// Does nothing in inference.
+pub(super) fn dropout<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
+    node.int("seed", 0)?;
+    if let Some(training) = reader.constant(node, 2)?
+        && training.as_ints()?.iter().any(|&truth| truth != 0)
+    {
+        return Err("training is not supported".into());
+    }
+    reader.tensor(node, 0)
+}
+
+pub(super) fn cast<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
+    node.int("saturate", 1)?;
+    match node.int("to", 0)? {
+        1 => reader.tensor(node, 0),
+        other => Err(format!("attribute to = {other}, 32-bit floats (1) are wanted")),
+    }
+}

@@ -1,0 +1,184 @@
+//! The wire format of protocol buffers, read in place.
+//!
+//! Nothing is allocated for what a file merely claims to hold, and messages are opened one level at a
+//! time by whoever wants them, so neither a wrong length nor deep nesting does any harm. (The crates
+//! that read ONNX allocate what a length says and recurse into subgraphs.)
+
+/// Why bytes are no message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Malformed(pub(super) String);
+
+type Result<T> = std::result::Result<T, Malformed>;
+
+/// A field of a message.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Value<'a> {
+    /// An integer, an enum or a truth value.
+    Varint(u64),
+    /// Four bytes: a float.
+    Fixed32(u32),
+    /// Eight bytes: a double.
+    Fixed64(u64),
+    /// Text, bytes, a message, or numbers one after the other.
+    Bytes(&'a [u8]),
+}
+
+/// The fields of one message, in the order in which they stand.
+pub(super) struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// The next field with its number; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<(u64, Value<'a>)>> {
+        if self.at == self.bytes.len() {
+            return Ok(None);
+        }
+        let key = self.varint()?;
+        let value = match key & 7 {
+            0 => Value::Varint(self.varint()?),
+            1 => Value::Fixed64(u64::from_le_bytes(*self.array()?)),
+            2 => {
+                let length = self.varint()?;
+                Value::Bytes(self.take(length)?)
+            }
+            5 => Value::Fixed32(u32::from_le_bytes(*self.array()?)),
+            kind => return Err(Malformed(format!("field of unknown kind {kind}"))),
+        };
+        Ok(Some((key >> 3, value)))
+    }
+
+    fn varint(&mut self) -> Result<u64> {
+        let rest = &self.bytes[self.at..];
+        let mut number = 0u64;
+        for (i, &byte) in rest.iter().take(10).enumerate() {
+            number |= u64::from(byte & 0x7f) << (7 * i);
+            if byte < 0x80 {
+                self.at += i + 1;
+                return Ok(number);
+            }
+        }
+        Err(Malformed(
+            if rest.len() < 10 { "ends inside a number" } else { "endless number" }.into(),
+        ))
+    }
+
+    fn take(&mut self, length: u64) -> Result<&'a [u8]> {
+        let rest = &self.bytes[self.at..];
+        let taken = usize::try_from(length).ok().and_then(|length| rest.get(..length));
+        let have = rest.len();
+        let taken =
+            taken.ok_or_else(|| Malformed(format!("{length} bytes wanted, {have} there")))?;
+        self.at += taken.len();
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<&'a [u8; N]> {
+        let bytes = self.take(N as u64)?;
+        Ok(bytes.try_into().expect("as long as was asked for"))
+    }
+}
+
+impl<'a> Value<'a> {
+    pub(super) fn bytes(self) -> Result<&'a [u8]> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            other => Err(Malformed(format!("bytes wanted, {other:?} there"))),
+        }
+    }
+
+    pub(super) fn text(self) -> Result<&'a str> {
+        let bytes = self.bytes()?;
+        std::str::from_utf8(bytes).map_err(|_| Malformed("text that isn't UTF-8".into()))
+    }
+
+    pub(super) fn int(self) -> Result<i64> {
+        match self {
+            Self::Varint(number) => Ok(number as i64),
+            other => Err(Malformed(format!("an integer wanted, {other:?} there"))),
+        }
+    }
+
+    pub(super) fn float(self) -> Result<f32> {
+        match self {
+            Self::Fixed32(bits) => Ok(f32::from_bits(bits)),
+            other => Err(Malformed(format!("a float wanted, {other:?} there"))),
+        }
+    }
+
+    /// Appends one integer, or all of those packed into bytes.
+    pub(super) fn append_ints(self, to: &mut Vec<i64>) -> Result<()> {
+        let Self::Bytes(bytes) = self else {
+            to.push(self.int()?);
+            return Ok(());
+        };
+        let mut packed = Fields::of(bytes);
+        while packed.at < bytes.len() {
+            to.push(packed.varint()? as i64);
+        }
+        Ok(())
+    }
+
+    /// Appends one float, or all of those packed into bytes.
+    pub(super) fn append_floats(self, to: &mut Vec<f32>) -> Result<()> {
+        let Self::Bytes(bytes) = self else {
+            to.push(self.float()?);
+            return Ok(());
+        };
+        let (words, []) = bytes.as_chunks::<4>() else {
+            return Err(Malformed(format!("{} bytes of floats", bytes.len())));
+        };
+        to.extend(words.iter().map(|&word| f32::from_le_bytes(word)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(bytes: &[u8]) -> Result<Vec<(u64, Value<'_>)>> {
+        let mut fields = Fields::of(bytes);
+        let mut all = Vec::new();
+        while let Some(field) = fields.next()? {
+            all.push(field);
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn each_kind_of_field_is_read() {
+        let bytes = [0x08, 0x96, 0x01, 0x12, 2, b'h', b'i', 0x1d, 0, 0, 0x80, 0x3f];
+        let all = fields(&bytes).unwrap();
+        assert_eq!(all[0], (1, Value::Varint(150)));
+        assert_eq!((all[1].0, all[1].1.text().unwrap()), (2, "hi"));
+        assert_eq!((all[2].0, all[2].1.float().unwrap()), (3, 1.0));
+        let negative = [0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+        assert_eq!(fields(&negative).unwrap()[0].1.int().unwrap(), -1);
+    }
+
+    #[test]
+    fn numbers_are_read_packed_and_one_by_one() {
+        let mut ints = Vec::new();
+        Value::Bytes(&[3, 0x96, 0x01]).append_ints(&mut ints).unwrap();
+        Value::Varint(7).append_ints(&mut ints).unwrap();
+        assert_eq!(ints, [3, 150, 7]);
+        assert!(Value::Bytes(&[0; 5]).append_floats(&mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn what_is_cut_or_claims_too_much_is_refused() {
+        let say = |bytes: &[u8]| fields(bytes).unwrap_err().0;
+        assert_eq!(say(&[0x08]), "ends inside a number");
+        assert_eq!(say(&[0xff; 11]), "endless number");
+        assert_eq!(say(&[0x12, 5, b'a']), "5 bytes wanted, 1 there");
+        let huge = [0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+        assert!(say(&huge).ends_with("bytes wanted, 0 there"));
+        assert_eq!(say(&[0x0b]), "field of unknown kind 3");
+    }
+}

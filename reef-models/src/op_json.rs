@@ -1,0 +1,110 @@
+//! The JSON form of operations.
+//!
+//! ```json
+//! {"conv2d": {
+//!     "input":  {"batch": 1, "channels": 3, "height": 224, "width": 224, "layout": "nchw", "first": 0, "of": 3},
+//!     "output": {"batch": 1, "channels": 64, "height": 112, "width": 112, "layout": "native", "first": 0, "of": 64},
+//!     "window": {"size": [7, 7], "stride": [2, 2], "padding": [3, 3]},
+//!     "groups": 1, "residual": false, "relu": true}}
+//! ```
+//!
+//! The others are `pool2d` (with a `kind`: `max` or `average`), `scale_shift` and `linear`. These types
+//! only mirror those of [`reef_core::op`], field by field.
+
+use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
+use serde::{Deserialize, Serialize};
+
+/// An operation as it stands in a file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct OpEntry(#[serde(with = "OpForm")] pub(crate) Op);
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Op", rename_all = "snake_case")]
+enum OpForm {
+    Conv2d(#[serde(with = "Conv2dForm")] Conv2d),
+    Pool2d(#[serde(with = "Pool2dForm")] Pool2d),
+    ScaleShift(#[serde(with = "ScaleShiftForm")] ScaleShift),
+    Linear(#[serde(with = "LinearForm")] Linear),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Conv2d", deny_unknown_fields)]
+struct Conv2dForm {
+    #[serde(with = "TensorForm")]
+    input: Tensor,
+    #[serde(with = "TensorForm")]
+    output: Tensor,
+    #[serde(with = "WindowForm")]
+    window: Window,
+    groups: usize,
+    residual: bool,
+    relu: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Pool2d", deny_unknown_fields)]
+struct Pool2dForm {
+    #[serde(with = "PoolKindForm")]
+    kind: PoolKind,
+    #[serde(with = "TensorForm")]
+    input: Tensor,
+    #[serde(with = "TensorForm")]
+    output: Tensor,
+    #[serde(with = "WindowForm")]
+    window: Window,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ScaleShift", deny_unknown_fields)]
+struct ScaleShiftForm {
+    #[serde(with = "TensorForm")]
+    input: Tensor,
+    #[serde(with = "TensorForm")]
+    output: Tensor,
+    relu: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Linear", deny_unknown_fields)]
+struct LinearForm {
+    #[serde(with = "TensorForm")]
+    input: Tensor,
+    #[serde(with = "TensorForm")]
+    output: Tensor,
+    relu: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "PoolKind", rename_all = "snake_case")]
+enum PoolKindForm {
+    Max,
+    Average,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Window", deny_unknown_fields)]
+struct WindowForm {
+    size: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 2],
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Tensor", deny_unknown_fields)]
+struct TensorForm {
+    batch: usize,
+    channels: usize,
+    height: usize,
+    width: usize,
+    #[serde(with = "LayoutForm")]
+    layout: Layout,
+    first: usize,
+    of: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Layout", rename_all = "snake_case")]
+enum LayoutForm {
+    Nchw,
+    Native,
+}

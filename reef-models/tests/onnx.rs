@@ -1,0 +1,100 @@
+//! Networks from ONNX files give what ONNX Runtime and PyTorch give.
+
+#![cfg(feature = "onnx")]
+
+use reef_core::op::Op;
+use reef_models::onnx::{self, Imported, Options};
+use reef_models::{Seeded, reference};
+use std::path::{Path, PathBuf};
+
+/// As `tools/onnx_cases.py` and `tools/make_onnx.py` write it.
+#[derive(serde::Deserialize)]
+struct Golden {
+    seed: u64,
+    logits: Vec<f32>,
+}
+
+/// Largest difference, as a part of the largest logit.
+const TOLERANCE: f32 = 1e-5;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx")
+}
+
+fn import(name: &str) -> Imported {
+    onnx::load(folder().join(format!("{name}.onnx")), &Options::default()).unwrap()
+}
+
+/// The part of the largest logit by which the worst one is off.
+fn off(file: &Path) -> f32 {
+    let golden = std::fs::read_to_string(file.with_extension("json")).unwrap();
+    let golden: Golden = serde_json::from_str(&golden).unwrap();
+    let Imported { model, params } = onnx::load(file, &Options::default()).unwrap();
+    let input = Seeded(golden.seed).input(model.input().elements());
+    let logits = reference::execute(&model, &params, &input).unwrap();
+    assert_eq!(logits.len(), golden.logits.len(), "{}", file.display());
+    let largest = golden.logits.iter().fold(0f32, |max, logit| max.max(logit.abs()));
+    let pairs = logits.iter().zip(&golden.logits);
+    pairs.fold(0f32, |max, (have, want)| max.max((have - want).abs())) / largest
+}
+
+/// All `.onnx` files of a folder whose logits are known.
+fn agree(folder: &Path) -> usize {
+    let files = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = files.filter(|f| f.extension().is_some_and(|e| e == "onnx")).collect();
+    files.sort();
+    for file in &files {
+        let off = off(file);
+        eprintln!("{}: off by {off:e}", file.display());
+        assert!(off <= TOLERANCE, "{}: off by {off}", file.display());
+    }
+    files.len()
+}
+
+#[test]
+fn imported_networks_give_onnx_runtimes_logits() {
+    assert_eq!(agree(&folder()), 15);
+}
+
+#[test]
+fn imported_networks_give_torchs_logits() {
+    if agree(&folder().join("torch")) == 0 {
+        eprintln!("skipped: tests/onnx/torch is empty, tools/make_onnx.py fills it");
+    }
+}
+
+/// How many steps of each kind: convolution, linear layer, pool, scale and shift.
+fn kinds(name: &str) -> [usize; 4] {
+    let mut kinds = [0; 4];
+    for layer in import(name).model.layers() {
+        let kind = match layer.op {
+            Op::Conv2d(_) => 0,
+            Op::Linear(_) => 1,
+            Op::Pool2d(_) => 2,
+            Op::ScaleShift(_) => 3,
+        };
+        kinds[kind] += 1;
+    }
+    kinds
+}
+
+#[test]
+fn normalisations_sums_and_concatenations_cost_no_step() {
+    assert_eq!(kinds("resnet-13"), [7, 1, 2, 0]);
+    // Ten convolutions, three pools; one map before each layer and after each block.
+    assert_eq!(kinds("densenet-13"), [1 + 2 * 5 + 1, 1, 3, 5 + 2]);
+    assert_eq!(kinds("vgg-13"), [3 + 1, 2, 2, 0], "the first linear layer sees a picture");
+    let [convs, linears, pools, maps] = kinds("mobilenet-13");
+    assert_eq!([convs, linears, pools], [3 + 3 * 3 + 1, 1, 1]);
+    assert_eq!(maps, 2 + 3 * 2 + 1, "one for each ReLU6");
+}
+
+#[test]
+fn what_a_file_leaves_open_is_chosen() {
+    let path = folder().join("vgg-13.onnx");
+    let model = onnx::load(&path, &Options { batch: Some(3), size: None }).unwrap().model;
+    assert_eq!((model.input().batch, model.output().elements()), (3, 30));
+    let say = |options| onnx::load(&path, &options).unwrap_err().to_string();
+    let error = say(Options { batch: None, size: Some(64) });
+    assert!(error.ends_with("vgg-13.onnx: input \"input\": 28x28 is fixed, 64 asked"), "{error}");
+}

@@ -1,0 +1,326 @@
+//! Every defect of an ONNX file is one error that names the file and the place, and nothing panics.
+
+#![cfg(feature = "onnx")]
+
+use proptest::prelude::*;
+use reef_models::onnx::{self, Options};
+use reef_models::{Seeded, reference};
+use std::path::Path;
+
+// --- Files made by hand ------------------------------------------------------------------------------
+
+fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+fn number(field: u64, value: i64) -> Vec<u8> {
+    [varint(field << 3), varint(value as u64)].concat()
+}
+
+fn bytes(field: u64, value: impl AsRef<[u8]>) -> Vec<u8> {
+    let value = value.as_ref();
+    [varint(field << 3 | 2), varint(value.len() as u64), value.to_vec()].concat()
+}
+
+fn ints(name: &str, values: &[i64]) -> Vec<u8> {
+    let values: Vec<u8> = values.iter().flat_map(|&value| number(8, value)).collect();
+    bytes(5, [bytes(1, name), values].concat())
+}
+
+fn int(name: &str, value: i64) -> Vec<u8> {
+    bytes(5, [bytes(1, name), number(3, value)].concat())
+}
+
+/// A node called after what it makes.
+fn node(op: &str, inputs: &[&str], output: &str, attributes: &[Vec<u8>]) -> Vec<u8> {
+    let inputs: Vec<u8> = inputs.iter().flat_map(|input| bytes(1, input)).collect();
+    let named = [bytes(2, output), bytes(3, output), bytes(4, op)].concat();
+    bytes(1, [inputs, named, attributes.concat()].concat())
+}
+
+/// A tensor of ones.
+fn ones(name: &str, dims: &[i64]) -> Vec<u8> {
+    let raw = 1f32.to_le_bytes().repeat(dims.iter().product::<i64>() as usize);
+    let sizes: Vec<u8> = dims.iter().flat_map(|&size| number(1, size)).collect();
+    bytes(5, [sizes, number(2, 1), bytes(8, name), bytes(9, raw)].concat())
+}
+
+fn value(field: u64, name: &str, dims: &[i64]) -> Vec<u8> {
+    let sizes: Vec<u8> = dims.iter().flat_map(|&size| bytes(1, number(1, size))).collect();
+    let tensor = [number(1, 1), bytes(2, sizes)].concat();
+    bytes(field, [bytes(1, name), bytes(2, bytes(1, tensor))].concat())
+}
+
+fn file(opset: i64, graph: &[Vec<u8>]) -> Vec<u8> {
+    [bytes(8, number(2, opset)), bytes(7, graph.concat())].concat()
+}
+
+/// What reading `nodes` says, between an input `x` of 1x2x4x4 and an output `y`, with these tensors:
+/// `w` of 3x2x3x3 and `b` of 3.
+fn say(nodes: &[Vec<u8>]) -> String {
+    let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[])];
+    let tensors = [ones("w", &[3, 2, 3, 3]), ones("b", &[3])];
+    let graph: Vec<_> = nodes.iter().chain(&ends).chain(&tensors).cloned().collect();
+    match onnx::from_bytes(&file(17, &graph), "bad.onnx", &Options::default()) {
+        Ok(_) => "fine".into(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn pooled(output: &str) -> Vec<u8> {
+    node("GlobalAveragePool", &[output], "y", &[])
+}
+
+#[test]
+fn a_network_made_by_hand_is_read() {
+    assert_eq!(say(&[node("Conv", &["x", "w", "b"], "a", &[]), pooled("a")]), "fine");
+}
+
+#[test]
+fn operators_and_attributes_that_are_not_supported_are_named_with_their_node() {
+    let error = say(&[node("Softmax", &["x"], "a", &[]), pooled("a")]);
+    let start =
+        "bad.onnx: node \"a\" (Softmax): the operator is not supported (have: Add, AveragePool, ";
+    assert!(error.starts_with(start), "{error}");
+    let error = say(&[node("Relu", &["x"], "a", &[int("leak", 1)]), pooled("a")]);
+    assert_eq!(error, "bad.onnx: node \"a\" (Relu): attribute leak is not supported");
+    let pool = |attributes: &[Vec<u8>]| {
+        let all = [&[ints("kernel_shape", &[3, 3]), ints("strides", &[2, 2])], attributes].concat();
+        say(&[node("MaxPool", &["x"], "a", &all), pooled("a")])
+    };
+    assert_eq!(pool(&[]), "fine");
+    let at = "bad.onnx: node \"a\" (MaxPool): ";
+    assert_eq!(
+        pool(&[int("ceil_mode", 1)]),
+        format!("{at}padding [[0, 0], [0, 0]] that makes [2, 2] of [4, 4] is not supported")
+    );
+    assert_eq!(
+        pool(&[ints("dilations", &[2, 1])]),
+        format!("{at}a window of [3, 3] over [4, 4] rows and columns")
+    );
+    assert_eq!(
+        pool(&[ints("pads", &[0, 0])]),
+        format!("{at}attribute pads = [0, 0], 4 sizes wanted")
+    );
+    assert_eq!(
+        pool(&[ints("pads", &[3, 3, 3, 3])]),
+        format!("{at}padding [[3, 3], [3, 3]] of a window of [3, 3]")
+    );
+    let mean = [ints("kernel_shape", &[3, 3]), ints("pads", &[1, 1, 1, 1])];
+    assert_eq!(
+        say(&[node("AveragePool", &["x"], "a", &mean), pooled("a")]),
+        "bad.onnx: node \"a\" (AveragePool): means over windows that reach over the edge by different \
+         amounts are not supported (count_include_pad, ceil_mode)"
+    );
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let error = say(&[node("Conv", &["x", "lost"], "a", &[]), pooled("a")]);
+    let words = "is no input, no initializer, and no node before this one makes it";
+    assert_eq!(error, format!("bad.onnx: node \"a\" (Conv): \"lost\" {words}"));
+    let circle =
+        [node("Add", &["x", "b2"], "a", &[]), node("Relu", &["a"], "b2", &[]), pooled("b2")];
+    assert_eq!(say(&circle), format!("bad.onnx: node \"a\" (Add): \"b2\" {words}"));
+    assert_eq!(say(&[]), "bad.onnx: output \"y\": no node makes it");
+    let error = say(&[node("Conv", &["x"], "y", &[])]);
+    assert_eq!(error, "bad.onnx: node \"y\" (Conv): operand 1 is missing");
+    let twice = [node("Relu", &["x"], "a", &[]), node("Relu", &["x"], "a", &[]), pooled("a")];
+    assert_eq!(say(&twice), "bad.onnx: node \"a\" (Relu): \"a\" is made a second time");
+    assert_eq!(
+        say(&[node("Identity", &["b"], "y", &[])]),
+        "bad.onnx: output \"y\": depends on no input"
+    );
+    assert_eq!(
+        say(&[node("Relu", &["x"], "y", &[])]),
+        "bad.onnx: output \"y\": 4 rows and 4 columns; networks here end in one of each"
+    );
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_named() {
+    let error = say(&[node("Conv", &["x", "w"], "a", &[int("group", 2)]), pooled("a")]);
+    assert_eq!(
+        error,
+        "bad.onnx: node \"a\" (Conv): weights of [3, 2, 3, 3] in 2 groups over 2 channels"
+    );
+    let error = say(&[
+        node("Conv", &["x", "w"], "c", &[]),
+        node("Add", &["x", "c"], "a", &[]),
+        pooled("a"),
+    ]);
+    assert_eq!(
+        error,
+        "bad.onnx: node \"a\" (Add): tensors of [1, 2, 4, 4] and [1, 3, 2, 2], the same shape wanted"
+    );
+    let error = say(&[node("Flatten", &["x"], "f", &[]), node("Gemm", &["f", "w"], "y", &[])]);
+    assert_eq!(
+        error,
+        "bad.onnx: node \"y\" (Gemm): a matrix wanted, a tensor of [3, 2, 3, 3] there"
+    );
+    let error = say(&[node("Mul", &["x", "b"], "a", &[]), pooled("a")]);
+    assert_eq!(
+        error,
+        "bad.onnx: node \"a\" (Mul): a constant of [3] to a tensor of [1, 2, 4, 4] is not supported"
+    );
+}
+
+#[test]
+fn what_a_tensor_claims_must_be_there() {
+    let say = |dims: &[i64], more: &[u8]| {
+        let sizes: Vec<u8> = dims.iter().flat_map(|&size| number(1, size)).collect();
+        let tensor = bytes(5, [sizes, number(2, 1), bytes(8, "w"), more.to_vec()].concat());
+        let nodes = [node("Conv", &["x", "w"], "a", &[]), pooled("a")].concat();
+        let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[])].concat();
+        let file = file(17, &[nodes, ends, tensor]);
+        onnx::from_bytes(&file, "bad.onnx", &Options::default()).unwrap_err().to_string()
+    };
+    let at = "bad.onnx: node \"a\" (Conv): \"w\": ";
+    assert_eq!(say(&[3, 2, 3, 3], &[]), format!("{at}0 values for a tensor of [3, 2, 3, 3]"));
+    assert_eq!(
+        say(&[i64::MAX, i64::MAX, 3, 3], &[]),
+        format!("{at}a tensor of [{0}, {0}, 3, 3]", i64::MAX)
+    );
+    assert_eq!(say(&[-1, 2, 3, 3], &[]), format!("{at}a tensor of [-1, 2, 3, 3]"));
+    assert_eq!(
+        say(&[3, 2, 3, 3], &bytes(9, [0; 6])),
+        format!("{at}6 bytes of numbers that take 4")
+    );
+    let external = |path: &str| bytes(13, [bytes(1, "location"), bytes(2, path)].concat());
+    let error = say(&[3, 2, 3, 3], &external("weights.data"));
+    assert_eq!(error, format!("{at}its data is in another file"));
+}
+
+#[test]
+fn weights_in_another_file_are_read_from_the_same_folder_only() {
+    let folder = std::env::temp_dir().join(format!("reef-onnx-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let model = |path: &str| {
+        let entry = |key: &str, value: &str| bytes(13, [bytes(1, key), bytes(2, value)].concat());
+        let external =
+            [entry("location", path), entry("offset", "4"), entry("length", "72")].concat();
+        let sizes: Vec<u8> = [1, 2, 3, 3].iter().flat_map(|&size| number(1, size)).collect();
+        let tensor = bytes(5, [sizes, number(2, 1), bytes(8, "w"), external].concat());
+        let nodes = [node("Conv", &["x", "w"], "a", &[]), pooled("a")].concat();
+        let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[])].concat();
+        std::fs::write(folder.join("m.onnx"), file(17, &[nodes, ends, tensor])).unwrap();
+        onnx::load(folder.join("m.onnx"), &Options::default())
+    };
+    std::fs::write(
+        folder.join("m.data"),
+        [[9; 4].as_slice(), &1f32.to_le_bytes().repeat(18)].concat(),
+    )
+    .unwrap();
+    let imported = model("m.data").unwrap();
+    let logits = reference::execute(&imported.model, &imported.params, &[1.0; 32]).unwrap();
+    assert_eq!(logits, [18.0]);
+    for outside in ["../m.data", "/etc/passwd", "", "./../x"] {
+        let error = model(outside).unwrap_err().to_string();
+        assert!(error.contains("external data outside of the folder"), "{outside}: {error}");
+    }
+    let error = model("lost.data").unwrap_err().to_string();
+    assert!(error.contains("lost.data: No such file"), "{error}");
+    std::fs::write(folder.join("m.data"), [0; 75]).unwrap();
+    let error = model("m.data").unwrap_err().to_string();
+    assert!(error.contains("m.data: shorter than the model says"), "{error}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_is_no_onnx_file_is_said() {
+    let say = |bytes: &[u8]| {
+        onnx::from_bytes(bytes, "bad.onnx", &Options::default()).unwrap_err().to_string()
+    };
+    assert_eq!(say(b""), "bad.onnx: no ONNX file: it has no graph");
+    assert!(say(b"GIF89a").starts_with("bad.onnx: no ONNX file: "));
+    let new = "bad.onnx: graph: operator set 99, possible are 13 to 21";
+    assert_eq!(say(&file(99, &[Vec::new()])), new);
+    let two = [value(11, "x", &[1, 2]), value(11, "z", &[1, 2])];
+    assert_eq!(say(&file(17, &two)), "bad.onnx: graph: inputs [\"x\", \"z\"], one is wanted");
+    let huge = [value(11, "x", &[1, 1 << 19, 1 << 19, 1 << 19])];
+    assert!(say(&file(17, &huge)).contains("is out of range"));
+}
+
+/// A graph within an attribute within a graph, and so on: nobody follows.
+#[test]
+fn deep_nesting_does_no_harm() {
+    let mut graph = Vec::new();
+    for _ in 0..2_000 {
+        graph = bytes(1, bytes(5, bytes(6, &graph)));
+    }
+    let file = file(17, &[graph, value(11, "x", &[1, 2]), value(12, "y", &[])]);
+    let error = onnx::from_bytes(&file, "bad.onnx", &Options::default()).unwrap_err().to_string();
+    assert!(error.starts_with("bad.onnx: node \"\" ()"), "{error}");
+}
+
+/// Concatenations of concatenations, and of one value with itself.
+#[test]
+fn long_chains_do_no_harm() {
+    let name = |i: usize| format!("c{i}");
+    let chain = (0..3_000).map(|i| {
+        let before = if i == 0 { "x".into() } else { name(i - 1) };
+        node("Concat", &[&before, "x"], &name(i), &[int("axis", 1)])
+    });
+    let nodes: Vec<_> = chain.chain([pooled("c2999")]).collect();
+    assert_eq!(say(&nodes), "fine");
+    let doubled = (0..40).map(|i| {
+        let before = if i == 0 { "x".into() } else { name(i - 1) };
+        node("Concat", &[&before, &before], &name(i), &[int("axis", 1)])
+    });
+    let nodes: Vec<_> = doubled.chain([pooled("c39")]).collect();
+    assert!(say(&nodes).contains("is out of range"));
+}
+
+// --- Files that were damaged -------------------------------------------------------------------------
+
+/// Reads `bytes`; what is read can be run.
+fn survive(bytes: &[u8]) {
+    let options = Options::default();
+    let Ok(imported) = onnx::from_bytes(bytes, "damaged", &options) else { return };
+    if imported.model.graph().bytes() < 1 << 22 {
+        let input = Seeded(1).input(imported.model.input().elements());
+        reference::execute(&imported.model, &imported.params, &input).unwrap();
+    }
+}
+
+fn cases() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx");
+    let names = ["odd-13", "skip-17", "inception-13", "mobilenet-18"];
+    names.map(|name| std::fs::read(folder.join(format!("{name}.onnx"))).unwrap()).into()
+}
+
+#[test]
+fn every_cut_is_survived() {
+    for case in cases() {
+        (0..case.len()).step_by(97).for_each(|length| survive(&case[..length]));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn garbage_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        survive(&bytes);
+    }
+
+    /// Most of a file is weights; structure is at its start.
+    #[test]
+    fn changed_bytes_are_survived(
+        case in 0..4usize,
+        changes in prop::collection::vec((0.0..1.0f64, any::<u8>()), 1..6),
+    ) {
+        let mut bytes = cases().swap_remove(case);
+        for (place, byte) in changes {
+            let at = (place * place * bytes.len() as f64) as usize;
+            bytes[at] = byte;
+        }
+        survive(&bytes);
+    }
+}

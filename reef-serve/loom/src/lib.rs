@@ -1,0 +1,10 @@
+//! The channel of reef-serve's local path, compiled against loom. Its models stand beside the code.
+//!
+//! `cargo test -p reef-serve-loom --release`
+
+#![allow(dead_code)] // the models use a part of each file
+
+#[path = "../../src/local/channel.rs"]
+mod channel;
+#[path = "../../src/local/sync.rs"]
+mod sync;

@@ -1,0 +1,158 @@
+//! Where the configuration comes from: file, then environment, then flags; the last one counts.
+//!
+//! The environment's names are those of the keys: `REEF_SERVE__LISTEN__GRPC` is `listen.grpc`.
+
+use super::Config;
+use crate::{Error, Result};
+use std::path::Path;
+use toml::{Table, Value};
+
+/// How variables of the environment begin that set a key.
+pub const SET: &str = "REEF_SERVE__";
+
+/// The configuration of `file`, changed by `environment` and then by `flags`, which are pairs of a key
+/// such as `listen.grpc` and a value.
+///
+/// A value is TOML; what is not TOML is a string, so that `cpu:0` needs no quotes.
+///
+/// # Errors
+///
+/// `Invalid` with the file, variable or flag and the key.
+pub fn from_sources(
+    file: Option<&Path>,
+    environment: impl IntoIterator<Item = (String, String)>,
+    flags: &[(String, String)],
+) -> Result<Config> {
+    let mut table = file.map(read).transpose()?.unwrap_or_default();
+    for (name, value) in environment {
+        if let Some(key) = name.strip_prefix(SET) {
+            let key = key.to_ascii_lowercase().replace("__", ".");
+            change(&mut table, &name, &key, &value)?;
+        }
+    }
+    for (key, value) in flags {
+        change(&mut table, key, key, value)?;
+    }
+    let config: Config =
+        Value::Table(table).try_into().map_err(|e: toml::de::Error| wrong("configuration", &e))?;
+    config.check()?;
+    Ok(config)
+}
+
+/// A file's table, once it is known to be a configuration: so that the error has the line.
+fn read(file: &Path) -> Result<Table> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file).map_err(|e| Error::Invalid(format!("{name}: {e}")))?;
+    toml::from_str::<Config>(&text).map_err(|e| wrong(&name, &e))?;
+    toml::from_str(&text).map_err(|e| wrong(&name, &e))
+}
+
+fn wrong(what: &str, error: &toml::de::Error) -> Error {
+    let lines: Vec<&str> = error.message().lines().collect();
+    Error::Invalid(match error.span() {
+        Some(span) => format!("{what}: byte {}: {}", span.start, lines.join(" ")),
+        None => format!("{what}: {}", error.to_string().trim().replace('\n', " ")),
+    })
+}
+
+fn change(table: &mut Table, source: &str, key: &str, value: &str) -> Result<()> {
+    let mut parts: Vec<&str> = key.split('.').collect();
+    let last = parts.pop().unwrap_or_default();
+    let mut at = table;
+    for part in parts {
+        let inner = at.entry(part).or_insert_with(|| Value::Table(Table::new()));
+        at = inner
+            .as_table_mut()
+            .ok_or_else(|| Error::Invalid(format!("{source}: {part} is no section")))?;
+    }
+    at.insert(last.into(), parse(value));
+    Ok(())
+}
+
+fn parse(text: &str) -> Value {
+    let parsed = toml::from_str::<Table>(&format!("v = {text}"));
+    let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("v"));
+    value.unwrap_or_else(|| Value::String(text.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect()
+    }
+
+    fn file(name: &str, text: &str) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("reef-{name}-{}.toml", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn flags_go_before_the_environment_and_that_before_the_file() {
+        let path =
+            file("order", "device = \"a\"\nscheduler = \"fair-share\"\n[limits]\nqueue = 1\n");
+        let environment = pairs(&[
+            ("REEF_SERVE__LIMITS__QUEUE", "2"),
+            ("REEF_SERVE__DEVICE", "cpu:0?units=1"),
+            ("PATH", "/bin"),
+        ]);
+        let flags = pairs(&[("limits.queue", "3"), ("models.load", "[\"resnet18\"]")]);
+        let config = from_sources(Some(&path), environment, &flags).unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(config.scheduler, "fair-share");
+        assert_eq!(config.device, "cpu:0?units=1");
+        assert_eq!(config.limits.queue, 3);
+        assert_eq!(config.models.load, ["resnet18"]);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_wherever_it_stands() {
+        let path = file("unknown", "[limits]\nqeue = 1\n");
+        let said = from_sources(Some(&path), [], &[]).unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert!(said.contains("qeue") && said.contains("byte 9"), "{said}");
+        let said = from_sources(None, pairs(&[("REEF_SERVE__LISTEN__GRCP", "x")]), &[]);
+        assert!(said.unwrap_err().to_string().contains("grcp"));
+        let said = from_sources(None, [], &pairs(&[("limitz.queue", "1")]));
+        assert!(said.unwrap_err().to_string().contains("limitz"));
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_an_error() {
+        for (key, value) in [("limits.queue", "many"), ("device", "3"), ("device.x", "1")] {
+            assert!(from_sources(None, [], &pairs(&[(key, value)])).is_err(), "{key}={value}");
+        }
+        let missing = from_sources(Some(Path::new("/nowhere.toml")), [], &[]).unwrap_err();
+        assert!(missing.to_string().starts_with("/nowhere.toml: No such file"), "{missing}");
+    }
+
+    /// The README's table is the defaults, key by key.
+    #[test]
+    fn the_readme_has_the_defaults() {
+        let readme = include_str!("../../README.md");
+        let begin = readme.find("```toml\n").expect("a block of TOML") + 8;
+        let text = &readme[begin..][..readme[begin..].find("```").expect("its end")];
+        assert_eq!(toml::from_str::<Config>(text).unwrap(), Config::default());
+        let optional = text.replace("# folder", "folder").replace("# grpc", "grpc");
+        let optional = optional.replace("# http", "http").replace("# token_file", "token_file");
+        toml::from_str::<Config>(&optional.replace("# repository", "repository")).unwrap();
+    }
+
+    proptest! {
+        /// Any text is a configuration or one error.
+        #[test]
+        fn no_text_is_fatal(text in "\\PC{0,200}|(\\[[a-z]{1,8}\\]|[a-z_]{1,9} = [0-9\"a-z]{1,5}|\n){0,12}") {
+            if let Ok(config) = toml::from_str::<Config>(&text) {
+                let _ = config.check();
+            }
+        }
+
+        #[test]
+        fn no_flag_is_fatal(key in "[a-z._]{0,20}|limits\\.[a-z]{1,8}", value in "\\PC{0,20}") {
+            let _ = from_sources(None, [], &[(key, value)]);
+        }
+    }
+}

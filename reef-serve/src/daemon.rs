@@ -1,0 +1,147 @@
+//! The daemon as a whole: opens the device, listens, and ends in order.
+//!
+//! On SIGTERM or SIGINT it takes no more connections and requests, answers those that it has for as long
+//! as [`Times::drain_ms`](crate::config::Times) says, unloads everything and returns.
+
+use crate::auth::Token;
+use crate::config::Config;
+use crate::door::Door;
+use crate::listen::{self, Listener};
+use crate::local::Local;
+use crate::server::Server;
+use crate::{Error, Result, grpc, http};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// How long connections may take to close when no request is open any more.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Runs the daemon until a signal ends it. `ready` is told where it listens, once it does.
+///
+/// # Errors
+///
+/// What keeps it from starting; a listener that fails.
+pub fn run(config: Config, ready: impl FnOnce(&Places)) -> Result<()> {
+    let server = Server::open(config)?; // before there are threads for anything else
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("reef-io")
+        .enable_all()
+        .build()
+        .map_err(|e| Error::system("no threads for connections", e))?;
+    let done = runtime.block_on(serve(&server, ready));
+    runtime.shutdown_timeout(CLOSING);
+    server.catalogue.clear();
+    done
+}
+
+/// Where the daemon listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// The device, for people.
+    pub device: String,
+    /// Folder of `grpc.sock`, `http.sock` and `local.sock`.
+    pub folder: PathBuf,
+    /// TCP address of gRPC.
+    pub grpc: Option<std::net::SocketAddr>,
+    /// TCP address of HTTP.
+    pub http: Option<std::net::SocketAddr>,
+}
+
+async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> {
+    let config = &server.config.listen;
+    let token = config.token_file.as_deref().map(Token::read).transpose()?.map(Arc::new);
+    let may_share = token.is_some() || config.tcp_shared_memory;
+    let folder = listen::folder(config.folder.as_deref());
+    listen::make_folder(&folder)?;
+    let mut sockets = Sockets::default();
+    let mut grpc = vec![Listener::unix(&folder.join("grpc.sock"), &server.clients)?];
+    sockets.0.push(folder.join("grpc.sock"));
+    let mut http = vec![Listener::unix(&folder.join("http.sock"), &server.clients)?];
+    sockets.0.push(folder.join("http.sock"));
+    let local = Local::start(server, &folder.join("local.sock"))?;
+    sockets.0.push(folder.join("local.sock"));
+    for (address, listeners) in [(config.grpc, &mut grpc), (config.http, &mut http)] {
+        if let Some(address) = address {
+            listeners.push(Listener::tcp(address, &server.clients, may_share).await?);
+        }
+    }
+    let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);
+    let device = server.engine.name();
+    let places = Places { device, folder, grpc: address(&grpc), http: address(&http) };
+
+    let (end, ended) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    for listener in grpc {
+        tasks.spawn(grpc::serve(server.clone(), token.clone(), listener, wait(ended.clone())));
+    }
+    for listener in http {
+        tasks.spawn(http::serve(server.clone(), token.clone(), listener, wait(ended.clone())));
+    }
+    let signals = Signals::new()?;
+    ready(&places);
+    tracing::info!(device = %places.device, folder = %places.folder.display(), "ready");
+    let failed = tokio::select! {
+        () = signals.next() => None,
+        done = tasks.join_next() => done, // a listener that ends by itself has failed
+    };
+    server.clients.close();
+    let local = tokio::task::spawn_blocking(|| local.stop());
+    drain(&server.requests, server.config.times.drain()).await;
+    let _ = local.await; // a panic has already been printed
+    let _ = end.send(true);
+    let closed = async { while tasks.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(CLOSING, closed).await; // whoever is idle is cut off
+    failed.map_or(Ok(()), |done| done.unwrap_or_else(|e| Err(Error::system("a listener", e))))
+}
+
+/// Lets nobody in, and waits until nobody is inside.
+async fn drain(requests: &Door, most: Duration) {
+    requests.close();
+    let begin = Instant::now();
+    tracing::info!(open = requests.inside(), "draining");
+    while requests.inside() > 0 && begin.elapsed() < most {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    match requests.inside() {
+        0 => tracing::info!(time = ?begin.elapsed(), "drained"),
+        open => tracing::warn!(open, "given up"),
+    }
+}
+
+async fn wait(mut ended: watch::Receiver<bool>) {
+    let _ = ended.wait_for(|ended| *ended).await;
+}
+
+/// What ends the daemon.
+struct Signals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
+
+impl Signals {
+    fn new() -> Result<Self> {
+        let wanted = |kind| signal(kind).map_err(|e| Error::system("signals", e));
+        Ok(Self(wanted(SignalKind::terminate())?, wanted(SignalKind::interrupt())?))
+    }
+
+    async fn next(mut self) {
+        tokio::select! {
+            _ = self.0.recv() => {}
+            _ = self.1.recv() => {}
+        }
+    }
+}
+
+/// Our sockets, removed in the end.
+#[derive(Default)]
+struct Sockets(Vec<PathBuf>);
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path); // somebody may have
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The device, as the daemon sees it: models are loaded on it, lanes run their requests.
+//!
+//! Everything above is the same for every backend; one virtual call per request leads from here to code
+//! that is compiled for the device. All scheduling is the [`Dispatcher`](reef::Dispatcher)'s.
+//!
+//! ```text
+//! Engine ── load ──► Loaded (weights) ── lane(class) ──► Lane (an instance and a queue of its own)
+//! ```
+
+mod device;
+mod lane;
+
+pub(crate) use device::start;
+
+use crate::repository::{Profile, Weights};
+use crate::{Class, Result};
+use reef::models::Model;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An open device with its dispatcher.
+pub(crate) trait Engine: Debug + Send + Sync {
+    /// The device's name for people.
+    fn name(&self) -> String;
+
+    /// Memory that `model` takes there.
+    fn sizes(&self, model: &Model) -> Sizes;
+
+    /// Brings a model's weights onto the device. Blocks, for seconds if it is large.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the files; the device's.
+    fn load(&self, model: Model, weights: &Weights, profile: &Profile) -> Result<Arc<dyn Loaded>>;
+
+    /// What the dispatcher has done so far.
+    fn stats(&self) -> reef::Stats;
+}
+
+/// Bytes of a model on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) weights: u64,
+    /// Of each instance: activations, input and output, those again for the host, scratch memory.
+    pub(crate) instance: u64,
+}
+
+/// A model with its weights on the device.
+pub(crate) trait Loaded: Debug + Send + Sync {
+    /// Makes an instance that runs requests of one class.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    fn lane(&self, class: Class) -> Result<Box<dyn Lane>>;
+}
+
+/// An instance of a model: runs one request at a time.
+pub(crate) trait Lane: Debug + Send {
+    /// Writes a part of the input, from byte `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if it doesn't fit; the device's.
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()>;
+
+    /// Runs the model on what was written. Blocks. Returns, for real-time work, how long it took until its
+    /// first command could start: the preemption, if there was one.
+    ///
+    /// `deadline` is for schedulers that go by it. Best-effort work is given up when `gone` says so.
+    ///
+    /// # Errors
+    ///
+    /// The device's, after which the lane can't be used any more; `Unavailable` if it was given up.
+    fn run(
+        &mut self,
+        deadline: Option<Duration>,
+        gone: &dyn Fn() -> bool,
+    ) -> Result<Option<Duration>>;
+
+    /// Reads a part of the output, from byte `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()>;
+}

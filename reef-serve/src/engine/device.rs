@@ -1,0 +1,98 @@
+//! An [`Engine`] for any device of the facade.
+
+use super::lane::{BestEffortLane, RealTimeLane};
+use super::{Engine, Lane, Loaded, Sizes};
+use crate::repository::{Profile, Weights};
+use crate::{Class, Error, Result};
+use reef::models::param::Params;
+use reef::models::profile::{Latencies, Profiles};
+use reef::models::{self, Model, Network, Seeded, arena};
+use reef::op::{Operators, Scratch};
+use reef::scheduler::{self, Scheduler};
+use reef::{Dispatcher, Stats};
+use std::sync::Arc;
+
+/// Opens the device of this name with a scheduler of that name.
+///
+/// # Errors
+///
+/// The device's; `Invalid` for a scheduler that there is not.
+pub(crate) fn start(device: &str, scheduler: &str) -> Result<Arc<dyn Engine>> {
+    let wrong = || Error::Invalid(format!("scheduler: no {scheduler:?}"));
+    let scheduler = scheduler::by_name(scheduler).ok_or_else(wrong)?;
+    reef::with_device(device, Start(scheduler))?
+}
+
+struct Start(Box<dyn Scheduler>);
+
+impl reef::Visit for Start {
+    type Output = Result<Arc<dyn Engine>>;
+
+    fn visit<D: Operators>(self, device: D) -> Self::Output {
+        let dispatcher = Arc::new(Dispatcher::start(&device, self.0)?);
+        Ok(Arc::new(OnDevice { device, dispatcher }))
+    }
+}
+
+#[derive(Debug)]
+struct OnDevice<D: Operators> {
+    device: D,
+    dispatcher: Arc<Dispatcher<D>>,
+}
+
+impl<D: Operators> Engine for OnDevice<D> {
+    fn name(&self) -> String {
+        format!("{}: {}", D::NAME, self.device.info().name)
+    }
+
+    fn sizes(&self, model: &Model) -> Sizes {
+        let layers = model.layers();
+        let constants = layers.iter().flat_map(|layer| layer.op.constants()).sum::<usize>();
+        let scratch = layers.iter().map(|layer| self.device.scratch(&layer.op));
+        let scratch = scratch.fold(Scratch::default(), Scratch::max).bytes;
+        let tensors = (model.input().elements() + model.output().elements()) * size_of::<f32>();
+        let instance = arena::plan(model.graph()).bytes + 2 * tensors + scratch;
+        Sizes { weights: (constants * size_of::<f32>()) as u64, instance: instance as u64 }
+    }
+
+    fn load(&self, model: Model, weights: &Weights, profile: &Profile) -> Result<Arc<dyn Loaded>> {
+        let device = &self.device;
+        let weights = match weights {
+            Weights::Seeded(seed) => models::Weights::pack(device, &model, &Seeded(*seed))?,
+            Weights::File(path) => models::Weights::pack(device, &model, &Params::load(path)?)?,
+        };
+        let profiles = match profile {
+            Profile::None => Profiles::default(),
+            Profile::File(path) => Latencies::load(path)?.profiles(),
+            Profile::Measured => {
+                models::measured(device, &Network::new(device, &model, &weights)?)?
+            }
+        };
+        let (device, dispatcher) = (device.clone(), self.dispatcher.clone());
+        Ok(Arc::new(LoadedOn { device, dispatcher, model, weights, profiles }))
+    }
+
+    fn stats(&self) -> Stats {
+        self.dispatcher.stats()
+    }
+}
+
+#[derive(Debug)]
+struct LoadedOn<D: Operators> {
+    device: D,
+    dispatcher: Arc<Dispatcher<D>>,
+    model: Model,
+    weights: Arc<models::Weights<D>>,
+    profiles: Profiles,
+}
+
+impl<D: Operators> Loaded for LoadedOn<D> {
+    fn lane(&self, class: Class) -> Result<Box<dyn Lane>> {
+        let network = Network::new(&self.device, &self.model, &self.weights)?;
+        let network = network.with_profiles(&self.profiles);
+        Ok(match class {
+            Class::RealTime => Box::new(RealTimeLane::new(&self.dispatcher, network)?),
+            Class::BestEffort => Box::new(BestEffortLane::new(&self.dispatcher, network)?),
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! What a request can come to, and how each protocol says so.
+
+/// Shorthand for this crate's functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a request, a connection or the daemon itself was refused or failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No model, version or shared-memory region of this name.
+    #[error("{0}")]
+    NotFound(String),
+    /// The request contradicts the protocol or the model; the text names the place and both values.
+    #[error("{0}")]
+    Invalid(String),
+    /// It is there already.
+    #[error("{0}")]
+    Exists(String),
+    /// A queue, a limit or the memory budget is full. Try again later, or ask for less.
+    #[error("{0}")]
+    Exhausted(String),
+    /// The request's time was over before it was finished.
+    #[error("{0}")]
+    Deadline(String),
+    /// The daemon drains, or the model is on its way out.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Part of the protocol, not of this daemon.
+    #[error("{0} is not implemented")]
+    Unimplemented(String),
+    /// The client may not do this.
+    #[error("{0}")]
+    Denied(String),
+    /// The device or the operating system failed; the text has its words.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Error {
+    /// A short name of the kind, for metrics and the local protocol.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => "not_found",
+            Self::Invalid(_) => "invalid",
+            Self::Exists(_) => "exists",
+            Self::Exhausted(_) => "exhausted",
+            Self::Deadline(_) => "deadline",
+            Self::Unavailable(_) => "unavailable",
+            Self::Unimplemented(_) => "unimplemented",
+            Self::Denied(_) => "denied",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// What it carries: with the kind, that is all of it.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::NotFound(text)
+            | Self::Invalid(text)
+            | Self::Exists(text)
+            | Self::Exhausted(text)
+            | Self::Deadline(text)
+            | Self::Unavailable(text)
+            | Self::Unimplemented(text)
+            | Self::Denied(text)
+            | Self::Failed(text) => text,
+        }
+    }
+
+    /// A [`Failed`](Self::Failed) call of the operating system.
+    pub(crate) fn system(what: &str, error: impl std::fmt::Display) -> Self {
+        Self::Failed(format!("{what}: {error}"))
+    }
+}
+
+impl From<reef::Error> for Error {
+    fn from(error: reef::Error) -> Self {
+        use reef::Error as E;
+        match error {
+            E::OutOfMemory { .. } => Self::Exhausted(error.to_string()),
+            E::Cancelled => Self::Unavailable("cancelled: the device's dispatcher ended".into()),
+            E::NotFound(text) => Self::NotFound(text),
+            E::Invalid(text) => Self::Invalid(text),
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<reef::models::Error> for Error {
+    fn from(error: reef::models::Error) -> Self {
+        use reef::models::Error as E;
+        match error {
+            E::Device(error) => error.into(),
+            E::UnknownNetwork { .. } => Self::NotFound(error.to_string()),
+            _ => Self::Invalid(error.to_string()),
+        }
+    }
+}

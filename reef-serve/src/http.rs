@@ -1,0 +1,116 @@
+//! The standard protocol over HTTP, with tensors as JSON or as binary data behind it; and `/metrics`.
+
+mod describe;
+mod infer;
+mod json;
+mod memory;
+mod repository;
+
+use crate::auth::Token;
+use crate::listen::{Listener, Peer};
+use crate::server::Server;
+use crate::{Error, Result};
+use axum::Router;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::json;
+use std::sync::Arc;
+
+/// What handlers know.
+type App = State<Arc<Server>>;
+/// What handlers give.
+type Reply<T> = Result<T, Failure>;
+
+/// Serves HTTP on `listener` until `end` comes; requests that are open then are still answered.
+///
+/// # Errors
+///
+/// The transport's.
+pub(crate) async fn serve(
+    server: Arc<Server>,
+    token: Option<Arc<Token>>,
+    listener: Listener,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> Result<()> {
+    let router = router(server, token).into_make_service_with_connect_info::<Peer>();
+    let done = axum::serve(listener, router).with_graceful_shutdown(end).await;
+    done.map_err(|e| Error::system("HTTP", e))
+}
+
+fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
+    let most = server.config.limits.message_mib << 20;
+    let infer = Router::new()
+        .route("/v2/models/{model}/infer", post(infer::newest))
+        .route("/v2/models/{model}/versions/{version}/infer", post(infer::version))
+        .route_layer(middleware::from_fn_with_state(server.clone(), open));
+    Router::new()
+        .route("/metrics", get(|State(server): App| async move { server.metrics() }))
+        .merge(infer)
+        .merge(describe::routes())
+        .merge(repository::routes())
+        .merge(memory::routes())
+        .route("/v2/trace/setting", get(missing).post(missing))
+        .route("/v2/models/{model}/trace/setting", get(missing).post(missing))
+        .route("/v2/logging", get(missing).post(missing))
+        .fallback(|| async { Failure(Error::NotFound("no such path".into())) })
+        .layer(DefaultBodyLimit::max(most))
+        .layer(middleware::from_fn_with_state(token, check))
+        .with_state(server)
+}
+
+/// Shows the token.
+async fn check(
+    State(token): State<Option<Arc<Token>>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    headers: HeaderMap,
+    request: Request,
+    next: Next,
+) -> Response {
+    let given = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    match crate::auth::check(token.as_deref(), peer, given) {
+        Ok(()) => next.run(request).await,
+        Err(error) => Failure(error).into_response(),
+    }
+}
+
+/// Takes a place for the request before its body is read.
+async fn open(State(server): App, request: Request, next: Next) -> Response {
+    match server.request() {
+        Ok(_open) => next.run(request).await,
+        Err(error) => Failure(error).into_response(),
+    }
+}
+
+async fn missing() -> Failure {
+    Failure(Error::Unimplemented("this setting".into()))
+}
+
+/// An error as HTTP says it.
+#[derive(Debug)]
+struct Failure(Error);
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = match self.0 {
+            Error::NotFound(_) => StatusCode::NOT_FOUND,
+            Error::Invalid(_) => StatusCode::BAD_REQUEST,
+            Error::Exists(_) => StatusCode::CONFLICT,
+            Error::Exhausted(_) => StatusCode::TOO_MANY_REQUESTS,
+            Error::Deadline(_) => StatusCode::GATEWAY_TIMEOUT,
+            Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Error::Unimplemented(_) => StatusCode::NOT_IMPLEMENTED,
+            Error::Denied(_) => StatusCode::FORBIDDEN,
+            Error::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        (status, axum::Json(json!({ "error": self.0.to_string() }))).into_response()
+    }
+}

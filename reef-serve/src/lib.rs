@@ -1,0 +1,45 @@
+//! A daemon that owns a device and serves real-time and best-effort inference to many processes.
+//!
+//! ```text
+//! gRPC ──┐                        ┌─► Queue RT ─► lane ─┐
+//!        ├─► v2 ─► Server ─► model┤                     ├─► Dispatcher ─► device
+//! HTTP ──┘                        └─► Queue BE ─► lane ─┘
+//! ```
+//!
+//! The standard protocol is that of KServe v2 with Triton's extensions, over gRPC and HTTP. Connections
+//! are asynchronous; from the queue of a model on, everything is a plain thread, and who runs when is the
+//! [`Dispatcher`](reef::Dispatcher)'s to decide.
+
+#![deny(unsafe_code)]
+
+mod auth;
+mod budget;
+mod catalogue;
+mod class;
+pub mod config;
+mod daemon;
+mod door;
+mod engine;
+mod error;
+mod grpc;
+mod http;
+mod job;
+mod listen;
+mod local;
+mod metrics;
+mod model;
+mod name;
+mod queue;
+mod regions;
+mod repository;
+mod server;
+mod stats;
+mod tensor;
+mod v2;
+
+pub use class::Class;
+pub use config::Config;
+pub use daemon::{Places, run};
+pub use error::{Error, Result};
+pub use local::{Client, Options, Timing};
+pub use name::ModelName;

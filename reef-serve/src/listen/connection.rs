@@ -1,0 +1,116 @@
+//! One connection: bytes either way, who is at the other end, and its place at the door.
+
+use super::{Listener, Peer};
+use crate::door::Inside;
+use axum::extract::connect_info;
+use axum::serve::IncomingStream;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: Stream,
+    pub(crate) peer: Peer,
+    _inside: Inside,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Connection {
+    pub(super) fn unix(stream: UnixStream, peer: Peer, inside: Inside) -> Self {
+        Self { stream: Stream::Unix(stream), peer, _inside: inside }
+    }
+
+    pub(super) fn tcp(stream: TcpStream, peer: Peer, inside: Inside) -> Self {
+        Self { stream: Stream::Tcp(stream), peer, _inside: inside }
+    }
+}
+
+/// Calls a method of whichever stream it is.
+macro_rules! either {
+    ($self:ident, $stream:ident => $call:expr) => {
+        match &mut $self.get_mut().stream {
+            Stream::Unix($stream) => $call,
+            Stream::Tcp($stream) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        either!(self, stream => Pin::new(stream).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        either!(self, stream => Pin::new(stream).poll_write(cx, buf))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => Pin::new(stream).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        either!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true // both are
+    }
+}
+
+/// For gRPC.
+impl tonic::transport::server::Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer
+    }
+}
+
+/// For HTTP.
+impl axum::serve::Listener for Listener {
+    type Io = Connection;
+    type Addr = Peer;
+
+    async fn accept(&mut self) -> (Connection, Peer) {
+        let connection = self.next().await;
+        let peer = connection.peer;
+        (connection, peer)
+    }
+
+    fn local_addr(&self) -> io::Result<Peer> {
+        Ok(Peer::STRANGER) // nobody asks
+    }
+}
+
+impl connect_info::Connected<IncomingStream<'_, Listener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Listener>) -> Self {
+        *stream.remote_addr()
+    }
+}

@@ -1,0 +1,145 @@
+//! A cursor that one side moves and the other waits for.
+//!
+//! The writer must not call the kernel for a reader that looks anyway, and a reader must not sleep
+//! through news. The steps:
+//!
+//! | writer | reader |
+//! |---|---|
+//! | 1. moves the cursor | 3. notes that it is asleep |
+//! | fence | fence |
+//! | 2. wakes the reader if it is asleep | 4. looks at the cursor again, then sleeps while it is unchanged |
+//!
+//! By the fences, step 2 sees step 3 or step 4 sees step 1. A side that lies about any of this makes only
+//! itself wait: the other looks again every now and then.
+
+use super::sync::{Ordering, Word, fence};
+use std::time::Duration;
+
+/// A cursor and whether its reader sleeps, on lines of their own.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Channel {
+    /// 0 and up, wrapping. Written by one side.
+    cursor: Line,
+    /// 0 or 1. Written by the other side.
+    asleep: Line,
+}
+
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Line(Word);
+
+impl Channel {
+    /// Moves the cursor: what was written before can be read by who sees it.
+    pub(crate) fn publish(&self, cursor: u32) {
+        self.cursor.0.store(cursor, Ordering::Release);
+        fence(Ordering::SeqCst); // between steps 1 and 2
+        if self.asleep.0.load(Ordering::Relaxed) != 0 {
+            self.cursor.0.wake();
+        }
+    }
+
+    /// Where the cursor is now.
+    pub(crate) fn look(&self) -> u32 {
+        self.cursor.0.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until the cursor is not at `seen` any more, or `time` is over, or for no reason.
+    pub(crate) fn sleep(&self, seen: u32, time: Duration) {
+        self.asleep.0.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // between steps 3 and 4
+        if self.look() == seen {
+            self.cursor.0.sleep(seen, time);
+        }
+        self.asleep.0.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU32;
+    use loom::thread;
+
+    /// Waits as both sides do, without a time.
+    fn wait(channel: &Channel, seen: u32) -> u32 {
+        loop {
+            let now = channel.look();
+            if now != seen {
+                return now;
+            }
+            channel.sleep(seen, Duration::MAX);
+        }
+    }
+
+    /// A reader that sleeps is woken, and sees what was written before the cursor moved.
+    #[test]
+    fn nobody_sleeps_through_news() {
+        loom::model(|| {
+            let shared = Arc::new((Channel::default(), AtomicU32::new(0)));
+            let writer = thread::spawn({
+                let shared = shared.clone();
+                move || {
+                    shared.1.store(7, Ordering::Relaxed);
+                    shared.0.publish(1);
+                }
+            });
+            assert_eq!(wait(&shared.0, 0), 1);
+            assert_eq!(shared.1.load(Ordering::Relaxed), 7);
+            writer.join().unwrap();
+        });
+    }
+
+    /// A whole round trip: request, answer, and both sides may sleep.
+    #[test]
+    fn an_answer_comes_back() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let room = Arc::new((Channel::default(), Channel::default(), AtomicU32::new(0)));
+            let daemon = thread::spawn({
+                let room = room.clone();
+                move || {
+                    let submitted = wait(&room.0, 0);
+                    let request = room.2.load(Ordering::Relaxed);
+                    room.2.store(request + 1, Ordering::Relaxed);
+                    room.1.publish(submitted);
+                }
+            });
+            room.2.store(41, Ordering::Relaxed);
+            room.0.publish(1);
+            assert_eq!(wait(&room.1, 0), 1);
+            assert_eq!(room.2.load(Ordering::Relaxed), 42);
+            daemon.join().unwrap();
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_sleeper_is_woken_and_not_by_the_clock() {
+        let channel = Channel::default();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let begin = Instant::now();
+                while channel.look() == 0 {
+                    channel.sleep(0, Duration::from_secs(10));
+                }
+                begin.elapsed()
+            });
+            std::thread::sleep(Duration::from_millis(30));
+            channel.publish(1);
+            assert!(reader.join().unwrap() < Duration::from_secs(5));
+        });
+    }
+
+    #[test]
+    fn sides_write_lines_of_their_own() {
+        assert_eq!((size_of::<Channel>(), align_of::<Channel>()), (128, 64));
+    }
+}

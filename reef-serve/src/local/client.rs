@@ -1,0 +1,257 @@
+//! The client's side.
+
+use super::LOOK;
+use super::handover::{is_over, receive, send};
+use super::hello::{Hello, WELCOME, Welcome, error};
+use super::room::{FIRST, Room};
+use crate::listen::folder;
+use crate::name::ModelName;
+use crate::{Class, Error, Result};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// How a client connects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Folder of the daemon's sockets; `None`: where a daemon has it by default.
+    pub folder: Option<PathBuf>,
+    /// Class of all its requests; `None`: the daemon's default.
+    pub class: Option<Class>,
+    /// How long it looks for an answer before it sleeps.
+    pub spin: Duration,
+    /// Longest time of a request; `None`: the daemon's.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let spin = Duration::from_micros(50);
+        Self { folder: None, class: None, spin, timeout: None }
+    }
+}
+
+/// How long an inference took, as the daemon saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// On the device, with the time until it could begin.
+    pub infer: Duration,
+    /// Until its first command could start; 0 for best-effort work.
+    pub delay: Duration,
+}
+
+/// A connection to a daemon, for one model: an instance of it that nobody else uses.
+///
+/// ```no_run
+/// use reef_serve::{Class, Client, Options};
+///
+/// let options = Options { class: Some(Class::RealTime), ..Options::default() };
+/// let mut client = Client::connect("resnet50", &options)?;
+/// let picture = vec![0.0; client.input_len()];
+/// let logits = client.infer(&picture)?;
+/// assert_eq!(logits.len(), client.output_len());
+/// # Ok::<(), reef_serve::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Client {
+    id: u32,
+    class: Class,
+    model: ModelName,
+    options: Options,
+    stream: UnixStream,
+    room: Room,
+    submitted: u32,
+    received: u32,
+}
+
+impl Client {
+    /// Connects to the daemon and gets an instance of `model`, which is loaded if it is not. Blocks until
+    /// it is.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if there is no daemon; what it says against the model or the client.
+    pub fn connect(model: &str, options: &Options) -> Result<Self> {
+        let model = ModelName::new(model)?;
+        let path = folder(options.folder.as_deref()).join("local.sock");
+        let stream = UnixStream::connect(&path)
+            .map_err(|e| Error::Unavailable(format!("{}: {e}", path.display())))?;
+        let hello = Hello { model: model.clone(), class: options.class };
+        send(&stream, &hello.to_bytes(), None)?;
+        let mut bytes = [0; WELCOME];
+        let fd = receive(&stream, &mut bytes)?;
+        match (Welcome::from_bytes(&bytes)?, fd) {
+            (Welcome::Refused(error), _) => Err(error),
+            (Welcome::Come { .. }, None) => Err(Error::Invalid("welcome without memory".into())),
+            (Welcome::Come { id, class, layout }, Some(fd)) => Ok(Self {
+                id,
+                class,
+                model,
+                options: options.clone(),
+                stream,
+                room: Room::open(fd, layout)?,
+                submitted: FIRST,
+                received: FIRST,
+            }),
+        }
+    }
+
+    /// Connects anew, as after the daemon's end. Requests that are open are lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect); the client then stays as it is.
+    pub fn reconnect(&mut self) -> Result<()> {
+        *self = Self::connect(self.model.as_str(), &self.options)?;
+        Ok(())
+    }
+
+    /// Its number at the daemon.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Class of its requests.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Values of the input.
+    pub fn input_len(&self) -> usize {
+        self.room.layout().input / size_of::<f32>()
+    }
+
+    /// Values of the output.
+    pub fn output_len(&self) -> usize {
+        self.room.layout().output / size_of::<f32>()
+    }
+
+    /// Runs the model and returns its output. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Self::submit) and [`receive`](Self::receive).
+    pub fn infer(&mut self, input: &[f32]) -> Result<Vec<f32>> {
+        let mut output = vec![0.0; self.output_len()];
+        self.infer_into(input, &mut output)?;
+        Ok(output)
+    }
+
+    /// Runs the model into `output`. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Self::submit) and [`receive`](Self::receive).
+    pub fn infer_into(&mut self, input: &[f32], output: &mut [f32]) -> Result<Timing> {
+        self.submit(input)?;
+        self.receive(output)
+    }
+
+    /// Asks for an inference without waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// `Exhausted` at once if as many are open as the ring has slots; `Invalid` for another length;
+    /// `Unavailable` if the daemon is gone.
+    pub fn submit(&mut self, input: &[f32]) -> Result<()> {
+        length("input", input.len(), self.input_len())?;
+        self.check_room()?;
+        self.room.input(self.submitted).write_floats(input);
+        self.push(1);
+        Ok(())
+    }
+
+    /// Waits for the oldest inference that was asked for.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for another length or if none is open; `Unavailable` within a second if the daemon is
+    /// gone; what the daemon says.
+    pub fn receive(&mut self, output: &mut [f32]) -> Result<Timing> {
+        length("output", output.len(), self.output_len())?;
+        let n = self.pop()?;
+        self.room.output(n).read_floats(output);
+        let slot = self.room.slot(n);
+        let nanos = Duration::from_nanos;
+        Ok(Timing {
+            infer: nanos(slot.infer.load(Relaxed)),
+            delay: nanos(slot.delay.load(Relaxed)),
+        })
+    }
+
+    /// A round trip without an inference.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Self::submit) and [`receive`](Self::receive).
+    pub fn ping(&mut self) -> Result<()> {
+        self.check_room()?;
+        self.push(0);
+        self.pop().map(drop)
+    }
+
+    fn check_room(&self) -> Result<()> {
+        let open = self.submitted.wrapping_sub(self.received);
+        if open < self.room.layout().slots {
+            return Ok(());
+        }
+        Err(Error::Exhausted(format!("{open} requests are open already")))
+    }
+
+    fn push(&mut self, kind: u32) {
+        let slot = self.room.slot(self.submitted);
+        let micros = self.options.timeout.map_or(0, |time| time.as_micros().max(1));
+        slot.timeout.store(u64::try_from(micros).unwrap_or(u64::MAX), Relaxed);
+        slot.kind.store(kind, Relaxed);
+        self.submitted = self.submitted.wrapping_add(1);
+        self.room.requests().publish(self.submitted);
+    }
+
+    /// Waits for the oldest request and returns its number.
+    fn pop(&mut self) -> Result<u32> {
+        let n = self.received;
+        if n == self.submitted {
+            return Err(Error::Invalid("no request is open".into()));
+        }
+        self.wait(n)?;
+        self.received = n.wrapping_add(1);
+        let slot = self.room.slot(n);
+        match slot.code.load(Relaxed) {
+            0 => Ok(n),
+            code => Err(error(code, slot.text())),
+        }
+    }
+
+    /// Looks for a while, then sleeps, until request `n` is answered.
+    fn wait(&self, n: u32) -> Result<()> {
+        let answers = self.room.answers();
+        let begin = Instant::now();
+        while begin.elapsed() < self.options.spin {
+            for _ in 0..64 {
+                if answers.look() != n {
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+        }
+        while answers.look() == n {
+            answers.sleep(n, LOOK);
+            // In this order: what was answered before the end counts.
+            if is_over(&self.stream) && answers.look() == n {
+                return Err(Error::Unavailable("the daemon is gone".into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn length(what: &str, given: usize, want: usize) -> Result<()> {
+    if given == want {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("{what}: {given} values given, {want} wanted")))
+}
+
+#[cfg(test)]
+mod tests;

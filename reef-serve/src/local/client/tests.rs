@@ -1,0 +1,151 @@
+//! Clients that write into the shared memory what they like.
+
+use super::{Client, FIRST, Options};
+use crate::config::{Config, Models};
+use crate::local::Local;
+use crate::server::Server;
+use crate::{Class, Error};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// A daemon with nothing but the local path.
+struct Fixture {
+    folder: PathBuf,
+    server: Arc<Server>,
+    local: Option<Local>,
+}
+
+impl Fixture {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("reef-local-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("models/tiny/1")).unwrap();
+        let text = "network = \"resnet18\"\nsize = 32\nseed = 1\n";
+        std::fs::write(folder.join("models/tiny/model.toml"), text).unwrap();
+        let models = Models { repository: Some(folder.join("models")), ..Models::default() };
+        let device = "cpu:0?units=1".into();
+        let server = Server::open(Config { device, models, ..Config::default() }).unwrap();
+        let local = Some(Local::start(&server, &folder.join("local.sock")).unwrap());
+        Self { folder, server, local }
+    }
+
+    fn client(&self, class: Class) -> Client {
+        let (folder, class) = (Some(self.folder.clone()), Some(class));
+        Client::connect("tiny", &Options { folder, class, ..Options::default() }).unwrap()
+    }
+
+    fn empties_within(&self, time: Duration) {
+        let begin = Instant::now();
+        while self.server.clients.inside() > 0 {
+            assert!(begin.elapsed() < time, "{} are inside", self.server.clients.inside());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.local.take().expect("once").stop();
+        self.server.catalogue.clear();
+        assert_eq!(self.server.catalogue.budget().used(), 0, "all memory is back");
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// What a client may write where it likes.
+#[derive(Debug, Clone)]
+enum Scribble {
+    Kind(u32, u32),
+    Timeout(u32, u64),
+    Answer(u32, u32, u32),
+    Requests(u32),
+    Answers(u32),
+    Ping,
+    Infer,
+}
+
+fn cursor() -> impl Strategy<Value = u32> {
+    prop_oneof![(0u32..8).prop_map(|n| FIRST.wrapping_add(n)), any::<u32>()]
+}
+
+fn scribble() -> impl Strategy<Value = Scribble> {
+    prop_oneof![
+        (any::<u32>(), any::<u32>()).prop_map(|(n, kind)| Scribble::Kind(n, kind)),
+        (any::<u32>(), any::<u64>()).prop_map(|(n, time)| Scribble::Timeout(n, time)),
+        any::<(u32, u32, u32)>().prop_map(|(n, code, length)| Scribble::Answer(n, code, length)),
+        cursor().prop_map(Scribble::Requests),
+        cursor().prop_map(Scribble::Answers),
+        Just(Scribble::Ping),
+        Just(Scribble::Infer),
+    ]
+}
+
+impl Scribble {
+    /// Does it; a client that confuses itself may get any error, or wait for what never comes.
+    fn on(&self, client: &mut Client) {
+        let room = &client.room;
+        match *self {
+            Self::Kind(n, kind) => room.slot(n).kind.store(kind, Relaxed),
+            Self::Timeout(n, time) => room.slot(n).timeout.store(time, Relaxed),
+            Self::Answer(n, code, length) => {
+                room.slot(n).code.store(code, Relaxed);
+                room.slot(n).length.store(length, Relaxed);
+            }
+            Self::Requests(cursor) => room.requests().publish(cursor),
+            Self::Answers(cursor) => room.answers().publish(cursor),
+            Self::Ping => client.push(0),
+            Self::Infer => client.push(1),
+        }
+    }
+}
+
+#[test]
+fn a_client_that_scribbles_harms_only_itself() {
+    let fixture = Fixture::new("scribble");
+    let mut other = fixture.client(Class::RealTime);
+    let input = vec![0.5; other.input_len()];
+    let want = other.infer(&input).unwrap();
+    let mut runner = TestRunner::new(ProptestConfig { cases: 60, ..ProptestConfig::default() });
+    let scribbles = prop::collection::vec(scribble(), 1..30);
+    let other = std::cell::RefCell::new(other);
+    runner
+        .run(&scribbles, |scribbles| {
+            let mut client = fixture.client(Class::BestEffort);
+            scribbles.iter().for_each(|scribble| scribble.on(&mut client));
+            prop_assert_eq!(&other.borrow_mut().infer(&input).unwrap(), &want);
+            drop(client);
+            fixture.client(Class::BestEffort).ping().unwrap();
+            Ok(())
+        })
+        .unwrap();
+    drop(other);
+    fixture.empties_within(Duration::from_secs(5));
+}
+
+#[test]
+fn a_cursor_too_far_ahead_ends_the_client() {
+    let fixture = Fixture::new("ahead");
+    let mut client = fixture.client(Class::BestEffort);
+    client.ping().unwrap();
+    client.room.requests().publish(FIRST.wrapping_add(1000));
+    fixture.empties_within(Duration::from_secs(1));
+    client.submitted = FIRST.wrapping_add(1); // as if nothing had happened
+    client.push(0);
+    assert!(matches!(client.pop(), Err(Error::Unavailable(_))));
+}
+
+#[test]
+fn a_model_that_is_unloaded_tells_its_clients() {
+    let fixture = Fixture::new("unload");
+    let mut client = fixture.client(Class::RealTime);
+    let input = vec![0.5; client.input_len()];
+    client.infer(&input).unwrap();
+    fixture.server.catalogue.unload(&crate::ModelName::new("tiny").unwrap()).unwrap();
+    fixture.empties_within(Duration::from_secs(1));
+    assert!(matches!(client.infer(&input), Err(Error::Unavailable(_))));
+    client.reconnect().unwrap(); // which loads it again
+    client.infer(&input).unwrap();
+}

@@ -1,0 +1,278 @@
+//! What lies where in the memory that a client shares with the daemon.
+//!
+//! ```text
+//! 0       requests: Channel       moved by the client
+//! 128     answers: Channel        moved by the daemon
+//! 256     Slot × slots
+//! then    (input, output) × slots, each at a multiple of 64
+//! ```
+//!
+//! Request number n, from [`FIRST`] and wrapping, uses slot n modulo the number of slots, a power of two.
+
+use super::channel::Channel;
+use super::map::Map;
+use crate::{Error, Result};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Longest text of an error in bytes.
+pub(super) const TEXT: usize = 160;
+
+/// Number of the first request: so near the end that wrapping is nothing rare.
+pub(super) const FIRST: u32 = u32::MAX - 7;
+
+/// One request and its answer.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Slot {
+    /// 0: answer at once; 1: an inference. Written by the client.
+    pub(super) kind: AtomicU32,
+    /// 0, or the number of an error. Written by the daemon.
+    pub(super) code: AtomicU32,
+    /// Microseconds; 0 is none. Written by the client.
+    pub(super) timeout: AtomicU64,
+    /// Nanoseconds. Written by the daemon.
+    pub(super) infer: AtomicU64,
+    /// Nanoseconds until real-time work could start. Written by the daemon.
+    pub(super) delay: AtomicU64,
+    /// Length of the text. Written by the daemon.
+    pub(super) length: AtomicU32,
+    /// An error's text, eight bytes a word. Written by the daemon.
+    pub(super) text: [AtomicU64; TEXT / 8],
+}
+
+/// Sizes of the memory, from which all offsets follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) slots: u32,
+    pub(super) input: usize,
+    pub(super) output: usize,
+}
+
+/// Most bytes of a tensor, so that no offset overflows.
+const MOST: usize = 1 << 32;
+
+impl Layout {
+    /// Refuses what no daemon says.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub(super) fn check(&self) -> Result<()> {
+        let Self { slots, input, output } = *self;
+        if slots.is_power_of_two() && slots <= 64 && input <= MOST && output <= MOST {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("layout: {slots} slots of {input} and {output} bytes")))
+    }
+
+    fn slot(&self, index: u32) -> usize {
+        2 * size_of::<Channel>() + index as usize * size_of::<Slot>()
+    }
+
+    fn input(&self, index: u32) -> usize {
+        let each = self.input.next_multiple_of(64) + self.output.next_multiple_of(64);
+        self.slot(self.slots) + index as usize * each
+    }
+
+    fn output(&self, index: u32) -> usize {
+        self.input(index) + self.input.next_multiple_of(64)
+    }
+
+    /// All of it.
+    pub(super) fn bytes(&self) -> usize {
+        self.input(self.slots)
+    }
+}
+
+/// The memory, with names for its parts.
+#[derive(Debug)]
+pub(super) struct Room {
+    map: Map,
+    layout: Layout,
+}
+
+impl Room {
+    /// Makes one, and what gives it to the client.
+    ///
+    /// # Errors
+    ///
+    /// As [`Map::create`].
+    pub(super) fn create(layout: Layout) -> Result<(Self, OwnedFd)> {
+        layout.check()?;
+        let (map, fd) = Map::create(layout.bytes())?;
+        let room = Self { map, layout };
+        room.requests().publish(FIRST);
+        room.answers().publish(FIRST);
+        Ok((room, fd))
+    }
+
+    /// Maps the one that a daemon gave.
+    ///
+    /// # Errors
+    ///
+    /// As [`Map::open`].
+    pub(super) fn open(fd: impl AsFd, layout: Layout) -> Result<Self> {
+        layout.check()?;
+        Ok(Self { map: Map::open(fd, layout.bytes())?, layout })
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    pub(super) fn requests(&self) -> &Channel {
+        self.map.at(0)
+    }
+
+    pub(super) fn answers(&self) -> &Channel {
+        self.map.at(size_of::<Channel>())
+    }
+
+    /// The slot of request number `n`.
+    pub(super) fn slot(&self, n: u32) -> &Slot {
+        self.map.at(self.layout.slot(n % self.layout.slots))
+    }
+
+    /// The input of request number `n`.
+    pub(super) fn input(&self, n: u32) -> Tensor<'_> {
+        let words = self.layout.input.div_ceil(8);
+        Tensor(self.map.slice(self.layout.input(n % self.layout.slots), words))
+    }
+
+    /// The output of request number `n`.
+    pub(super) fn output(&self, n: u32) -> Tensor<'_> {
+        let words = self.layout.output.div_ceil(8);
+        Tensor(self.map.slice(self.layout.output(n % self.layout.slots), words))
+    }
+}
+
+impl Slot {
+    /// Notes an error's text, as much of it as there is room for.
+    pub(super) fn set_text(&self, text: &str) {
+        let length = text.floor_char_boundary(TEXT);
+        Tensor(&self.text).write(0, &text.as_bytes()[..length]);
+        self.length.store(length as u32, Relaxed);
+    }
+
+    /// An error's text, whatever the other side wrote there.
+    pub(super) fn text(&self) -> String {
+        let mut bytes = vec![0; (self.length.load(Relaxed) as usize).min(TEXT)];
+        Tensor(&self.text).read(0, &mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// Bytes that the other side may write meanwhile: they are what they are.
+pub(super) struct Tensor<'a>(&'a [AtomicU64]);
+
+impl Tensor<'_> {
+    /// Copies from byte `offset` on, a multiple of 8.
+    pub(super) fn read(&self, offset: usize, bytes: &mut [u8]) {
+        let (chunks, rest) = bytes.as_chunks_mut::<8>();
+        let mut words = self.0[offset / 8..].iter().map(|word| word.load(Relaxed).to_ne_bytes());
+        chunks.iter_mut().zip(&mut words).for_each(|(chunk, word)| *chunk = word);
+        if let Some(last) = words.next().filter(|_| !rest.is_empty()) {
+            rest.copy_from_slice(&last[..rest.len()]);
+        }
+    }
+
+    /// Copies all of it.
+    pub(super) fn read_floats(&self, values: &mut [f32]) {
+        for (pair, word) in values.chunks_mut(2).zip(self.0) {
+            let word = word.load(Relaxed).to_ne_bytes();
+            let (halves, _) = word.as_chunks::<4>();
+            pair.iter_mut()
+                .zip(halves)
+                .for_each(|(value, &half)| *value = f32::from_ne_bytes(half));
+        }
+    }
+
+    /// Writes all of it.
+    pub(super) fn write_floats(&self, values: &[f32]) {
+        for (pair, word) in values.chunks(2).zip(self.0) {
+            let mut bytes = [0; 8];
+            let (halves, _) = bytes.as_chunks_mut::<4>();
+            pair.iter().zip(halves).for_each(|(value, half)| *half = value.to_ne_bytes());
+            word.store(u64::from_ne_bytes(bytes), Relaxed);
+        }
+    }
+
+    /// Copies to byte `offset` on, a multiple of 8; zeros fill the last eight bytes.
+    pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
+        let (chunks, rest) = bytes.as_chunks::<8>();
+        let mut words = self.0[offset / 8..].iter();
+        for (chunk, word) in chunks.iter().zip(&mut words) {
+            word.store(u64::from_ne_bytes(*chunk), Relaxed);
+        }
+        if let Some(last) = words.next().filter(|_| !rest.is_empty()) {
+            let mut chunk = [0; 8];
+            chunk[..rest.len()].copy_from_slice(rest);
+            last.store(u64::from_ne_bytes(chunk), Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn layout(slots: u32, input: usize, output: usize) -> Layout {
+        Layout { slots, input, output }
+    }
+
+    #[test]
+    fn parts_of_the_memory_do_not_overlap() {
+        for layout in [layout(1, 4, 4), layout(4, 12_288, 4000), layout(64, 100, 0)] {
+            let mut parts: Vec<(usize, usize)> = vec![(0, 2 * size_of::<Channel>())];
+            for i in 0..layout.slots {
+                parts.push((layout.slot(i), size_of::<Slot>()));
+                parts.push((layout.input(i), layout.input));
+                parts.push((layout.output(i), layout.output));
+            }
+            parts.sort();
+            assert!(parts.is_sorted_by(|a, b| a.0 + a.1 <= b.0), "{layout:?}");
+            assert!(parts.iter().all(|(at, size)| at + size <= layout.bytes()));
+            assert!(parts.iter().all(|(at, _)| at % 64 == 0));
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_where_a_character_ends() {
+        let (room, _fd) = Room::create(layout(1, 8, 8)).unwrap();
+        let slot = room.slot(0);
+        slot.set_text(&"ä".repeat(100));
+        assert_eq!(slot.text(), "ä".repeat(TEXT / 2));
+        slot.length.store(u32::MAX, Relaxed);
+        assert_eq!(slot.text().len(), TEXT);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(bytes in prop::collection::vec(any::<u8>(), 0..100), skip in 0usize..4) {
+            let (room, _fd) = Room::create(layout(2, skip * 8 + bytes.len(), 8)).unwrap();
+            room.input(3).write(skip * 8, &bytes);
+            let mut got = vec![0; bytes.len()];
+            room.input(1).read(skip * 8, &mut got);
+            prop_assert_eq!(got, bytes);
+        }
+
+        #[test]
+        fn floats_are_read_as_they_are_written(values in prop::collection::vec(-1e9f32..1e9, 0..50)) {
+            let (room, _fd) = Room::create(layout(1, values.len() * 4, values.len() * 4)).unwrap();
+            room.output(0).write_floats(&values);
+            let mut got = vec![0.0; values.len()];
+            room.output(0).read_floats(&mut got);
+            prop_assert_eq!(got, values);
+        }
+
+        #[test]
+        fn any_layout_is_made_or_refused(slots: u32, input: usize, output: usize) {
+            let layout = layout(slots, input, output);
+            if layout.check().is_ok() {
+                prop_assert!(layout.bytes() >= 2 * size_of::<Channel>());
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The daemon's side: a thread for each client, which is its lane.
+
+use super::LOOK;
+use super::handover::{is_over, receive, send};
+use super::hello::{HELLO, Hello, Welcome, code};
+use super::room::{FIRST, Layout, Room};
+use crate::budget::{Reservation, within};
+use crate::engine::Lane;
+use crate::job::{Phases, chunks};
+use crate::listen::{admit, bind};
+use crate::model::{Served, is_sound};
+use crate::server::Server;
+use crate::{Class, Error, Result};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long a client may take to say what it wants.
+const GREETING: Duration = Duration::from_secs(1);
+
+/// Listens for clients of the local path.
+#[derive(Debug)]
+pub(crate) struct Local {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Local {
+    /// Listens on a Unix socket that only its owner can open.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`].
+    pub(crate) fn start(server: &Arc<Server>, path: &Path) -> Result<Self> {
+        let listener = bind(path)?;
+        listener.set_nonblocking(true).map_err(|e| Error::system("O_NONBLOCK", e))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (server, stopped) = (server.clone(), stop.clone());
+        let thread = thread::Builder::new().name("reef-local".into());
+        let thread = thread.spawn(move || listen(&server, &listener, &stopped));
+        let thread = thread.map_err(|e| Error::system("no thread for clients", e))?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Answers what is open and ends all clients. Blocks.
+    pub(crate) fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        let _ = self.thread.join(); // a panic has already been printed
+    }
+}
+
+fn listen(server: &Arc<Server>, listener: &UnixListener, stop: &Arc<AtomicBool>) {
+    let next = AtomicU32::new(1);
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    while !stop.load(Ordering::Acquire) {
+        threads.retain(|thread| !thread.is_finished());
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(LOOK / 20); // nobody, or no more files
+            continue;
+        };
+        let (server, stop, id) =
+            (server.clone(), stop.clone(), next.fetch_add(1, Ordering::Relaxed));
+        let thread = thread::Builder::new().name(format!("reef-client-{id}"));
+        threads.extend(thread.spawn(move || attend(&server, &stream, id, &stop)));
+    }
+    for thread in threads {
+        let _ = thread.join(); // a panic has already been printed
+    }
+}
+
+/// The thread of one client.
+fn attend(server: &Server, stream: &UnixStream, id: u32, stop: &AtomicBool) {
+    let met = server.clients.enter().and_then(|inside| {
+        let mut session = Session::greet(server, stream, id, stop)?;
+        tracing::info!(id, model = %session.model.title(), class = %session.class, "client");
+        let how = session.serve();
+        drop(session); // queue, memory and model, before the place is free again
+        drop(inside);
+        how
+    });
+    match met {
+        Ok(()) => tracing::info!(id, "client ended"),
+        Err(error) => {
+            tracing::warn!(id, %error, "client refused");
+            let _ = send(stream, &Welcome::Refused(error).to_bytes(), None); // it may be gone
+        }
+    }
+}
+
+/// A client that has come in.
+struct Session<'a> {
+    stream: &'a UnixStream,
+    stop: &'a AtomicBool,
+    class: Class,
+    spin: Duration,
+    most: Duration,
+    /// Requests that were answered: the daemon's own cursor.
+    answered: u32,
+    lane: Option<Box<dyn Lane>>,
+    model: Arc<Served>,
+    room: Room,
+    _memory: Reservation,
+}
+
+impl<'a> Session<'a> {
+    /// Hears what the client wants and gives it its memory.
+    fn greet(
+        server: &Server,
+        stream: &'a UnixStream,
+        id: u32,
+        stop: &'a AtomicBool,
+    ) -> Result<Self> {
+        let hello = hear(stream)?;
+        let name = hello.model.as_str();
+        let config = &server.config;
+        let model = match config.models.on_demand {
+            true => server.catalogue.get_or_load(name)?,
+            false => server.catalogue.get(name, "")?,
+        };
+        let class = hello.class.unwrap_or(config.models.class);
+        let layout = Layout {
+            slots: config.limits.ring as u32,
+            input: model.input.bytes(),
+            output: model.output.bytes(),
+        };
+        let bytes = model.sizes.instance + layout.bytes() as u64;
+        let what = format!("a client of {}", model.title());
+        within(&what, bytes, config.memory.client_mib << 20)?;
+        let memory = server.catalogue.budget().reserve(&what, bytes)?;
+        let lane = Some(model.lane(class)?);
+        let (room, fd) = Room::create(layout)?;
+        send(stream, &Welcome::Come { id, class, layout }.to_bytes(), Some(&fd))?;
+        let (spin, most) = (config.times.spin(), config.times.request());
+        Ok(Self {
+            stream,
+            stop,
+            class,
+            spin,
+            most,
+            answered: FIRST,
+            lane,
+            model,
+            room,
+            _memory: memory,
+        })
+    }
+
+    /// Answers requests in their order until the client goes, or has to.
+    fn serve(&mut self) -> Result<()> {
+        loop {
+            let submitted = self.room.requests().look();
+            let open = submitted.wrapping_sub(self.answered);
+            if open > self.room.layout().slots {
+                return Err(Error::Invalid(format!("{open} requests in a smaller ring")));
+            }
+            if open > 0 {
+                self.answer();
+            } else if self.rest(submitted) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for a request, for a while. Returns whether the client is gone or has to go.
+    fn rest(&self, seen: u32) -> bool {
+        let begin = Instant::now();
+        while begin.elapsed() < self.spin {
+            for _ in 0..64 {
+                if self.room.requests().look() != seen {
+                    return false;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        self.room.requests().sleep(seen, LOOK);
+        let news = self.room.requests().look() != seen;
+        !news && (self.stop.load(Ordering::Acquire) || self.model.is_retired() || self.is_gone())
+    }
+
+    fn is_gone(&self) -> bool {
+        is_over(self.stream)
+    }
+
+    fn answer(&mut self) {
+        let n = self.answered;
+        let (kind, timeout) = {
+            let slot = self.room.slot(n);
+            (slot.kind.load(Ordering::Relaxed), slot.timeout.load(Ordering::Relaxed))
+        };
+        let mut phases = Phases::default();
+        let how = match kind {
+            0 => Ok(()),
+            1 => self.infer(n, timeout, &mut phases),
+            _ => Err(Error::Invalid(format!("request of kind {kind} (have: 0, 1)"))),
+        };
+        let slot = self.room.slot(n);
+        if let Err(error) = &how {
+            slot.set_text(error.text());
+        }
+        slot.code.store(how.as_ref().map_or_else(code, |()| 0), Ordering::Relaxed);
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        slot.infer.store(nanos(phases.infer), Ordering::Relaxed);
+        slot.delay.store(nanos(phases.delay.unwrap_or_default()), Ordering::Relaxed);
+        self.answered = n.wrapping_add(1);
+        self.room.answers().publish(self.answered);
+    }
+
+    fn infer(&mut self, n: u32, timeout: u64, phases: &mut Phases) -> Result<()> {
+        let asked = Duration::from_micros(if timeout == 0 { u64::MAX } else { timeout });
+        let how = match self.lane.take().map_or_else(|| self.model.lane(self.class), Ok) {
+            Err(error) => Err(error),
+            Ok(mut lane) => {
+                let how = self.run(&mut *lane, n, asked.min(self.most), phases);
+                self.lane = is_sound(&how).then_some(lane);
+                how
+            }
+        };
+        self.model.note(self.class, phases, how.as_ref().map(drop));
+        how
+    }
+
+    fn run(&self, lane: &mut dyn Lane, n: u32, time: Duration, phases: &mut Phases) -> Result<()> {
+        let layout = self.room.layout();
+        let (input, output) = (self.room.input(n), self.room.output(n));
+        let began = Instant::now();
+        chunks(layout.input, |at, chunk| {
+            input.read(at, chunk);
+            lane.write(at, chunk)
+        })?;
+        let written = Instant::now();
+        phases.input = written - began;
+        let over = || began.elapsed() > time;
+        let ran = lane.run(Some(time), &|| over() || self.is_gone());
+        phases.infer = written.elapsed();
+        phases.delay = match ran {
+            Err(Error::Unavailable(_)) | Ok(_) if over() => {
+                return Err(Error::Deadline(format!("timed out after {time:?}")));
+            }
+            ran => ran?,
+        };
+        let begin = Instant::now();
+        chunks(layout.output, |at, chunk| {
+            lane.read(at, chunk)?;
+            output.write(at, chunk);
+            Ok(())
+        })?;
+        phases.output = begin.elapsed();
+        Ok(())
+    }
+}
+
+/// What a client wants, once it is known to be one of ours.
+fn hear(stream: &UnixStream) -> Result<Hello> {
+    let wrong = |e: &dyn std::fmt::Display| Error::system("socket", e);
+    let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|e| wrong(&e))?;
+    admit(peer.uid.as_raw())?;
+    stream.set_nonblocking(false).map_err(|e| wrong(&e))?;
+    stream.set_read_timeout(Some(GREETING)).map_err(|e| wrong(&e))?;
+    stream.set_write_timeout(Some(GREETING)).map_err(|e| wrong(&e))?;
+    let mut bytes = [0; HELLO];
+    receive(stream, &mut bytes)?;
+    Hello::from_bytes(&bytes)
+}

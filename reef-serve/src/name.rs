@@ -1,0 +1,99 @@
+//! Names that come from clients and end up in paths.
+
+use crate::{Error, Result};
+use std::fmt;
+
+/// Longest name in bytes.
+const LONGEST: usize = 64;
+
+/// A model's name: letters, digits, `_`, `-` and `.`, not first a dot. So it is one part of a path,
+/// and never `..`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelName(String);
+
+impl ModelName {
+    /// Checks `name`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub fn new(name: &str) -> Result<Self> {
+        let fits = |c: u8| c.is_ascii_alphanumeric() || b"_-.".contains(&c);
+        if !name.is_empty()
+            && name.len() <= LONGEST
+            && !name.starts_with('.')
+            && name.bytes().all(fits)
+        {
+            return Ok(Self(name.into()));
+        }
+        let shown: String = name.chars().take(LONGEST).collect();
+        Err(Error::Invalid(format!(
+            "model name {shown:?}: 1 to {LONGEST} letters, digits, _, - and ., not first a dot"
+        )))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ModelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A version as the protocol writes it: a number from 1, or nothing for the newest.
+///
+/// # Errors
+///
+/// `Invalid`.
+pub(crate) fn version(text: &str) -> Result<Option<u32>> {
+    match text.parse::<u32>() {
+        Ok(n) if n > 0 => Ok(Some(n)),
+        Err(_) if text.is_empty() => Ok(None),
+        _ => {
+            let shown: String = text.chars().take(LONGEST).collect();
+            Err(Error::Invalid(format!("model version {shown:?}: a number from 1, or nothing")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_that_leave_the_folder_are_refused() {
+        let longest = "x".repeat(LONGEST);
+        for good in ["resnet18", "a", "inception_v3", "bert-480.onnx", &longest] {
+            assert_eq!(ModelName::new(good).unwrap().as_str(), good);
+        }
+        let long = "x".repeat(LONGEST + 1);
+        for bad in ["", ".", "..", ".x", "a/b", "/etc", "a\\b", "a\0", "ä", "a b", &long] {
+            assert!(ModelName::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn versions_are_numbers_from_1() {
+        assert_eq!(version(""), Ok(None));
+        assert_eq!(version("3"), Ok(Some(3)));
+        for bad in ["0", "-1", "1.0", "latest", "4294967296", "../1"] {
+            assert!(version(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_one_part_of_a_path(name in "\\PC{0,80}|[./a]{1,6}") {
+            if let Ok(name) = ModelName::new(&name) {
+                let path = std::path::Path::new("/models").join(name.as_str());
+                prop_assert_eq!(path.components().count(), 3);
+                prop_assert!(path.file_name().is_some());
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The daemon without its protocols: what all of them lead to.
+
+use crate::catalogue::Catalogue;
+use crate::class::Priority;
+use crate::config::Config;
+use crate::door::{Door, Inside};
+use crate::engine::{self, Engine};
+use crate::job::{Input, Job, Output};
+use crate::listen::Peer;
+use crate::metrics::{Look, Metrics};
+use crate::model::Served;
+use crate::name::ModelName;
+use crate::regions::Regions;
+use crate::repository::Repository;
+use crate::{Error, Result};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// What all protocols share.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) config: Config,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) regions: Regions,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Connections of all protocols.
+    pub(crate) clients: Arc<Door>,
+    /// Requests of gRPC and HTTP.
+    pub(crate) requests: Arc<Door>,
+}
+
+/// One inference, as the standard protocol asks for it.
+pub(crate) struct Inference {
+    pub(crate) model: Arc<Served>,
+    pub(crate) priority: Priority,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) input: Input,
+    pub(crate) output: Output,
+}
+
+impl Server {
+    /// Opens the device and loads the models that the configuration names. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the configuration or the models; the device's.
+    pub(crate) fn open(config: Config) -> Result<Arc<Self>> {
+        config.check()?;
+        let engine = engine::start(&config.device, &config.scheduler)?;
+        let repository =
+            Repository::open(config.models.repository.as_deref(), config.models.builtin)?;
+        let metrics = Arc::new(Metrics::new());
+        let (memory, limits) = (config.memory.clone(), config.limits.clone());
+        let catalogue = Catalogue::new(engine.clone(), repository, memory, limits, metrics.clone());
+        config.models.load.iter().try_for_each(|name| catalogue.load_named(name))?;
+        Ok(Arc::new(Self {
+            regions: Regions::new(config.limits.regions),
+            clients: Door::new("connections", config.limits.clients),
+            requests: Door::new("requests", config.limits.open_requests),
+            config,
+            engine,
+            catalogue,
+            metrics,
+        }))
+    }
+
+    /// Takes a place for a request; its answer should have been sent when the place is given back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Door::enter`].
+    pub(crate) fn request(&self) -> Result<Inside> {
+        self.requests.enter()
+    }
+
+    /// Loads a model, on a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// As [`Catalogue::load`].
+    pub(crate) async fn load(self: &Arc<Self>, name: ModelName) -> Result<()> {
+        let _open = self.request()?;
+        let server = self.clone();
+        aside(move || server.catalogue.load(&name)).await
+    }
+
+    /// Unloads a model, likewise.
+    ///
+    /// # Errors
+    ///
+    /// As [`Catalogue::unload`].
+    pub(crate) async fn unload(self: &Arc<Self>, name: ModelName) -> Result<()> {
+        let _open = self.request()?;
+        let server = self.clone();
+        aside(move || server.catalogue.unload(&name)).await
+    }
+
+    /// Registers shared memory of `peer`.
+    ///
+    /// # Errors
+    ///
+    /// `Denied` if it may not; as [`Regions::register`].
+    pub(crate) fn register(
+        &self,
+        peer: Peer,
+        name: &str,
+        key: &str,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        if !peer.may_share {
+            let text = "shared memory over TCP needs a token or listen.tcp_shared_memory";
+            return Err(Error::Denied(text.into()));
+        }
+        self.regions.register(peer.principal, name, key, offset, bytes)
+    }
+
+    /// Runs an inference in its turn. The output is empty if it went to a region.
+    ///
+    /// # Errors
+    ///
+    /// `Exhausted` at once if its queue is full; `Deadline` when its time is over; the device's.
+    pub(crate) async fn infer(&self, inference: Inference) -> Result<Vec<u8>> {
+        let Inference { model, priority, timeout, input, output } = inference;
+        let most = self.config.times.request();
+        let time = timeout.map_or(most, |timeout| timeout.min(most));
+        let arrived = Instant::now();
+        let deadline = arrived + time;
+        let (reply, answer) = oneshot::channel();
+        model.submit(Job { priority, input, output, arrived, deadline, reply })?;
+        match tokio::time::timeout_at(deadline.into(), answer).await {
+            Ok(Ok(how)) => how,
+            Ok(Err(_)) => Err(Error::Unavailable("the model was unloaded".into())),
+            Err(_) => Err(Error::Deadline(format!("timed out after {time:?}"))),
+        }
+    }
+
+    /// The text that Prometheus reads.
+    pub(crate) fn metrics(&self) -> String {
+        self.metrics.text(&Look {
+            memory: self.catalogue.budget().used(),
+            clients: self.clients.inside(),
+            open: self.requests.inside(),
+            models: self.catalogue.len(),
+            device: self.engine.stats(),
+            depths: self.catalogue.depths(),
+        })
+    }
+}
+
+/// Runs what blocks on a thread for that.
+async fn aside(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|e| Err(Error::system("a thread of the daemon", e)))
+}
+
+#[cfg(test)]
+mod tests;

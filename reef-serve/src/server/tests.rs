@@ -1,0 +1,182 @@
+use super::*;
+use crate::name::ModelName;
+use crate::tensor::{to_bytes, to_floats};
+use crate::{Class, config};
+use reef::models::{Seeded, build, reference};
+use std::path::PathBuf;
+
+/// A repository with small networks, and a daemon without protocols on it.
+struct Fixture {
+    folder: PathBuf,
+    server: Arc<Server>,
+}
+
+impl Fixture {
+    fn new(test: &str, change: impl FnOnce(&mut Config)) -> Self {
+        let folder =
+            std::env::temp_dir().join(format!("reef-server-{test}-{}", std::process::id()));
+        for name in ["tiny", "other"] {
+            std::fs::create_dir_all(folder.join(name).join("1")).unwrap();
+            let text = "network = \"resnet18\"\nsize = 32\nseed = 1\n";
+            std::fs::write(folder.join(name).join("model.toml"), text).unwrap();
+        }
+        let mut config = Config {
+            device: "cpu:0?units=1".into(),
+            models: config::Models {
+                repository: Some(folder.clone()),
+                load: vec!["tiny".into()],
+                ..config::Models::default()
+            },
+            ..Config::default()
+        };
+        change(&mut config);
+        Self { server: Server::open(config).unwrap(), folder }
+    }
+
+    fn inference(&self, priority: u64) -> Inference {
+        let model = self.server.catalogue.get("tiny", "").unwrap();
+        let input = Seeded(1).input(model.input.elements());
+        Inference {
+            model,
+            priority: Priority::new(priority, Class::BestEffort),
+            timeout: None,
+            input: Input::Bytes(to_bytes(&input).into()),
+            output: Output::Bytes,
+        }
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.server.catalogue.clear();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(future)
+}
+
+#[test]
+fn both_classes_compute_what_the_reference_does() {
+    let fixture = Fixture::new("reference", |_| ());
+    let model = build("resnet18", Some(32), 1).unwrap();
+    let input = Seeded(1).input(model.input().elements());
+    let want = reference::execute(&model, &Seeded(1), &input).unwrap();
+    for priority in [1, 2] {
+        let output = block_on(fixture.server.infer(fixture.inference(priority))).unwrap();
+        let got: Vec<f32> = to_floats(&output).collect();
+        assert_eq!(got.len(), want.len());
+        let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(worst < 1e-3, "priority {priority}: {worst}");
+    }
+    let numbers = fixture.server.catalogue.get("tiny", "1").unwrap().numbers();
+    assert_eq!((numbers.success.count, numbers.fail.count), (2, 0));
+    let text = fixture.server.metrics();
+    for class in ["rt", "be"] {
+        let of = format!("model=\"tiny\",version=\"1\",class=\"{class}\"");
+        assert!(text.contains(&format!("reef_requests_served_total{{{of}}} 1\n")), "{text}");
+    }
+}
+
+#[test]
+fn an_overloaded_model_refuses_at_once() {
+    let fixture = Fixture::new("overload", |config| config.limits.queue = 2);
+    block_on(async {
+        let many: Vec<_> = (0..20).map(|_| fixture.server.infer(fixture.inference(2))).collect();
+        let (mut served, mut refused) = (0, 0);
+        let mut waiting = Vec::new();
+        for mut future in many.into_iter().map(Box::pin) {
+            // Polled once, so that it is queued or refused.
+            let first = std::future::poll_fn(|cx| {
+                std::task::Poll::Ready(match future.as_mut().poll(cx) {
+                    std::task::Poll::Ready(how) => Some(how),
+                    std::task::Poll::Pending => None,
+                })
+            });
+            match first.await {
+                Some(Err(Error::Exhausted(text))) => {
+                    assert_eq!(text, "queue full: 2 requests wait");
+                    refused += 1;
+                }
+                Some(how) => panic!("{how:?}"),
+                None => waiting.push(future),
+            }
+        }
+        for future in waiting {
+            future.await.unwrap();
+            served += 1;
+        }
+        assert!(served >= 2 && refused >= 10, "{served} served, {refused} refused");
+        assert_eq!(served + refused, 20);
+    });
+}
+
+#[test]
+fn a_request_ends_when_its_time_is_over() {
+    let fixture = Fixture::new("timeout", |_| ());
+    let timeout = Some(Duration::from_micros(1));
+    for priority in [1, 2] {
+        let inference = Inference { timeout, ..fixture.inference(priority) };
+        let said = block_on(fixture.server.infer(inference)).unwrap_err();
+        assert!(matches!(said, Error::Deadline(_)), "{said}");
+    }
+    block_on(fixture.server.infer(fixture.inference(2))).unwrap();
+}
+
+#[test]
+fn models_come_and_go_and_their_memory_with_them() {
+    let fixture = Fixture::new("unload", |_| ());
+    let catalogue = &fixture.server.catalogue;
+    let (tiny, other) = (ModelName::new("tiny").unwrap(), ModelName::new("other").unwrap());
+    let one = catalogue.budget().used();
+    catalogue.load(&other).unwrap();
+    assert_eq!(catalogue.budget().used(), 2 * one);
+    let pending = fixture.inference(2);
+    let answer = block_on(async {
+        let answer = fixture.server.infer(pending);
+        let mut answer = Box::pin(answer);
+        std::future::poll_fn(|cx| {
+            let _ = answer.as_mut().poll(cx);
+            std::task::Poll::Ready(())
+        })
+        .await;
+        catalogue.unload(&tiny).unwrap(); // what was queued is still served
+        answer.await
+    });
+    assert_eq!(answer.unwrap().len(), 4000);
+    assert_eq!(catalogue.budget().used(), one);
+    assert!(matches!(catalogue.get("tiny", ""), Err(Error::NotFound(_))));
+    assert!(matches!(catalogue.unload(&tiny), Err(Error::NotFound(_))));
+    catalogue.load(&tiny).unwrap();
+    catalogue.load(&tiny).unwrap(); // anew
+    assert_eq!(catalogue.budget().used(), 2 * one);
+    block_on(fixture.server.infer(fixture.inference(1))).unwrap();
+}
+
+#[test]
+fn what_is_over_budget_is_refused_before_anything_is_allocated() {
+    let fixture = Fixture::new("budget", |config| config.memory.model_mib = 50);
+    let catalogue = &fixture.server.catalogue;
+    let before = catalogue.budget().used();
+    let said = catalogue.load(&ModelName::new("resnet50").unwrap()).unwrap_err();
+    let Error::Exhausted(text) = &said else { panic!("{said}") };
+    assert!(text.starts_with("memory budget: model resnet50/1 needs "), "{text}");
+    assert!(text.ends_with("bytes, 52428800 are allowed"), "{text}");
+    assert_eq!(catalogue.budget().used(), before);
+    let limits = Fixture::new("models", |config| config.limits.models = 1);
+    let said = limits.server.catalogue.load(&ModelName::new("other").unwrap());
+    assert_eq!(said, Err(Error::Exhausted("1 models are loaded already".into())));
+}
+
+#[test]
+fn the_index_has_what_is_loaded_and_what_could_be() {
+    let fixture = Fixture::new("index", |_| ());
+    let index = fixture.server.catalogue.index().unwrap();
+    let state =
+        |name: &str| index.iter().find(|i| i.name.as_str() == name).map(|i| (i.version, i.ready));
+    assert_eq!(state("tiny"), Some((Some(1), true)));
+    assert_eq!(state("other"), Some((Some(1), false)));
+    assert_eq!(state("resnet152"), Some((Some(1), false)));
+}

@@ -1,0 +1,143 @@
+//! A daemon as a process of its own, with two small models.
+
+use crate::{FLAGS, Folder, spawn};
+use reef_serve::config::from_sources;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// The process itself.
+pub(super) fn play() {
+    let flags = std::env::var(FLAGS).expect("set with the role");
+    let flags: Vec<_> = flags.lines().filter_map(|line| line.split_once('=')).collect();
+    let flags: Vec<_> = flags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let config = from_sources(None, [], &flags).unwrap();
+    reef_serve::run(config, |places| {
+        println!("\ngrpc {}", places.grpc.expect("asked for"));
+        println!("http {}", places.http.expect("asked for"));
+        println!("ready");
+    })
+    .unwrap();
+}
+
+/// A running daemon, killed when this is dropped.
+pub(crate) struct Daemon {
+    child: Child,
+    folder: Option<Folder>,
+    pub(crate) grpc: String,
+    pub(crate) http: String,
+}
+
+impl Daemon {
+    /// Starts one with `tiny` loaded, `other` not, and these keys of the configuration.
+    pub(crate) fn start(test: &str, flags: &[&str]) -> Self {
+        let folder = Folder::new(test);
+        for name in ["tiny", "other"] {
+            let model = folder.path().join("models").join(name);
+            std::fs::create_dir_all(model.join("1")).unwrap();
+            let text = "network = \"resnet18\"\nsize = 32\nseed = 1\n";
+            std::fs::write(model.join("model.toml"), text).unwrap();
+        }
+        Self::start_in(folder, flags)
+    }
+
+    /// Starts one where there was one before.
+    pub(crate) fn start_in(folder: Folder, flags: &[&str]) -> Self {
+        let path = folder.path().display();
+        let mut all = vec![
+            format!("listen.folder={path}"),
+            format!("models.repository={path}/models"),
+            "models.load=[\"tiny\"]".into(),
+            "listen.grpc=127.0.0.1:0".into(),
+            "listen.http=127.0.0.1:0".into(),
+            "listen.tcp_shared_memory=true".into(),
+        ];
+        all.extend(flags.iter().map(|&flag| flag.into()));
+        let mut child = spawn("daemon", folder.path(), &all);
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let (mut grpc, mut http) = (String::new(), String::new());
+        loop {
+            let line = lines.next().expect("ready before the end").expect("text");
+            match line.split_once(' ') {
+                Some(("grpc", address)) => grpc = address.into(),
+                Some(("http", address)) => http = address.into(),
+                None if line == "ready" => break,
+                _ => {}
+            }
+        }
+        std::thread::spawn(move || lines.for_each(drop)); // so that it may print
+        Self { child, folder: Some(folder), grpc, http }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.as_ref().expect("until it is taken").path()
+    }
+
+    /// Kills it −9 and gives its folder to the next.
+    pub(crate) fn kill(mut self) -> Folder {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.folder.take().expect("until it is taken")
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill -TERM {pid}");
+    }
+
+    /// Waits for its end; panics if it takes longer than `time`.
+    pub(crate) fn ends_within(&mut self, time: Duration) -> ExitStatus {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begin.elapsed() < time, "still there after {time:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// One of its metrics.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name} in {text}")).trim().parse().unwrap()
+    }
+
+    /// What HTTP answers to GET, head and body.
+    pub(crate) fn get(&self, path: &str) -> String {
+        self.say(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes())
+    }
+
+    /// What HTTP answers to these bytes, until the connection is closed.
+    pub(crate) fn say(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(&self.http).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let _ = stream.write_all(bytes); // it may have refused already
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer); // or cut it off
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Bytes of memory that it has resident, and threads.
+    pub(crate) fn usage(&self) -> (u64, u64) {
+        let pid = self.child.id();
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let number = |key: &str| -> u64 {
+            let line = text.lines().find_map(|line| line.strip_prefix(key)).expect(key);
+            line.split_whitespace().next().unwrap().parse().unwrap()
+        };
+        (number("VmRSS:") * 1024, number("Threads:"))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,162 @@
+//! What happens when processes end, in order or not, and when there is too much.
+
+use crate::daemon::Daemon;
+use crate::{ClientProcess, options, within};
+use reef_serve::{Class, Client, Error};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How soon everything has to be noticed.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Killed under load: its queue, memory and place are gone, and the others don't notice.
+#[test]
+fn a_client_that_is_killed_leaves_nothing() {
+    let daemon = Daemon::start("client", &[]);
+    let memory = daemon.metric("reef_memory_bytes");
+    let (_, threads) = daemon.usage();
+    let mut other =
+        Client::connect("tiny", &options(daemon.folder(), Some(Class::RealTime))).unwrap();
+    let input = vec![0.5; other.input_len()];
+    let want = other.infer(&input).unwrap();
+    for class in [Class::BestEffort, Class::RealTime, Class::BestEffort] {
+        let one = daemon.metric("reef_memory_bytes");
+        let client = ClientProcess::start(daemon.folder(), class);
+        let there = || daemon.metric("reef_memory_bytes") > one;
+        within(Duration::from_secs(20), "the client", there);
+        thread::sleep(Duration::from_millis(100));
+        client.kill();
+        let gone = || daemon.metric("reef_memory_bytes") == one;
+        let time = within(SOON, "its memory", gone);
+        println!("{class}: gone after {time:?}");
+        assert_eq!(other.infer(&input).unwrap(), want);
+    }
+    drop(other);
+    within(SOON, "all memory", || daemon.metric("reef_memory_bytes") == memory);
+    within(SOON, "all threads", || daemon.usage().1 <= threads);
+}
+
+/// Killed under load: clients get an error soon, and can go on with the next daemon.
+#[test]
+fn clients_of_a_daemon_that_is_killed_get_an_error_and_reconnect() {
+    let daemon = Daemon::start("daemon", &[]);
+    let clients: Vec<_> = Class::EACH
+        .into_iter()
+        .map(|class| Client::connect("tiny", &options(daemon.folder(), Some(class))).unwrap())
+        .collect();
+    let (told, errors) = std::sync::mpsc::channel();
+    let threads: Vec<_> = clients
+        .into_iter()
+        .map(|mut client| {
+            let told = told.clone();
+            thread::spawn(move || {
+                let input = vec![0.5; client.input_len()];
+                let error = loop {
+                    if let Err(error) = client.infer(&input) {
+                        break error;
+                    }
+                };
+                told.send((Instant::now(), error)).unwrap();
+                client
+            })
+        })
+        .collect();
+    thread::sleep(Duration::from_millis(200));
+    let killed = Instant::now();
+    let folder = daemon.kill();
+    for _ in &threads {
+        let (when, error) = errors.recv().unwrap();
+        assert!(matches!(error, Error::Unavailable(_)), "{error}");
+        assert!(when - killed < SOON, "after {:?}", when - killed);
+    }
+    let daemon = Daemon::start_in(folder, &[]); // over the sockets that are left
+    for thread in threads {
+        let mut client = thread.join().unwrap();
+        let input = vec![0.5; client.input_len()];
+        assert!(matches!(client.infer(&input), Err(Error::Unavailable(_))));
+        client.reconnect().unwrap();
+        client.infer(&input).unwrap();
+    }
+    drop(daemon);
+}
+
+/// SIGTERM: what was asked for is answered, then everybody is told, and nothing is left.
+#[test]
+fn a_daemon_that_is_ended_answers_what_is_open() {
+    let mut daemon = Daemon::start("drain", &["limits.ring=16"]);
+    let mut client =
+        Client::connect("tiny", &options(daemon.folder(), Some(Class::BestEffort))).unwrap();
+    let input = vec![0.5; client.input_len()];
+    let want = client.infer(&input).unwrap();
+    (0..16).for_each(|_| client.submit(&input).unwrap());
+    daemon.terminate();
+    let mut got = vec![0.0; want.len()];
+    for n in 0..16 {
+        client.receive(&mut got).unwrap_or_else(|e| panic!("request {n}: {e}"));
+        assert_eq!(got, want);
+    }
+    let status = daemon.ends_within(Duration::from_secs(10));
+    assert!(status.success(), "{status}");
+    assert!(matches!(client.infer(&input), Err(Error::Unavailable(_))));
+    for socket in ["grpc.sock", "http.sock", "local.sock"] {
+        assert!(!daemon.folder().join(socket).exists(), "{socket}");
+    }
+}
+
+/// More requests than may wait are refused at once; those that were taken are answered.
+#[test]
+fn overload_is_refused_at_once() {
+    let daemon = Daemon::start("overload", &["limits.queue=2"]);
+    let body = format!(
+        "{{\"inputs\": [{{\"name\": \"input\", \"datatype\": \"FP32\", \"shape\": [1, 3, 32, 32], \
+         \"data\": [{}]}}]}}",
+        vec!["0.5"; 3072].join(",")
+    );
+    let request = format!(
+        "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let codes: Vec<String> = thread::scope(|scope| {
+        let ask = || daemon.say(request.as_bytes()).split(' ').nth(1).unwrap_or("none").to_owned();
+        let all: Vec<_> = (0..40).map(|_| scope.spawn(ask)).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let count = |code: &str| codes.iter().filter(|c| *c == code).count();
+    println!("{} served, {} refused", count("200"), count("429"));
+    assert_eq!(count("200") + count("429"), 40, "{codes:?}");
+    assert!(count("200") >= 3, "{codes:?}");
+    assert_eq!(daemon.metric("reef_open_requests"), 0.0);
+    assert!(daemon.say(request.as_bytes()).starts_with("HTTP/1.1 200"));
+}
+
+/// More connections than are allowed are closed at once, and there is room again when some have gone.
+#[test]
+fn connections_are_limited() {
+    let daemon = Daemon::start("connections", &["limits.clients=4"]);
+    let connect = || Client::connect("tiny", &options(daemon.folder(), None));
+    let mut clients: Vec<_> = (0..4).map(|_| connect().unwrap()).collect();
+    let said = connect().unwrap_err();
+    assert_eq!(said, Error::Exhausted("4 connections are open already".into()));
+    clients.pop();
+    within(SOON, "a place", || connect().is_ok());
+}
+
+/// Clients that come and go leave memory and threads as they were.
+#[test]
+fn two_hundred_clients_leave_nothing() {
+    let daemon = Daemon::start("many", &[]);
+    let round = || {
+        let mut client = Client::connect("tiny", &options(daemon.folder(), None)).unwrap();
+        client.infer(&vec![0.5; client.input_len()]).unwrap();
+    };
+    (0..20).for_each(|_| round());
+    within(SOON, "the first to go", || daemon.metric("reef_clients") == 1.0);
+    let (memory, threads) = daemon.usage();
+    (0..200).for_each(|_| round());
+    within(SOON, "all to go", || daemon.metric("reef_clients") == 1.0);
+    let (after, threads_after) = daemon.usage();
+    println!("{memory} and {after} bytes resident");
+    assert!(after < memory + (8 << 20), "{memory} grew to {after}");
+    assert!(threads_after <= threads, "{threads} grew to {threads_after}");
+}

@@ -1,0 +1,115 @@
+//! Real processes: each is this test's own executable, told by its environment what to be.
+
+mod daemon;
+mod failure;
+mod local;
+mod triton;
+
+use reef_serve::{Class, Client, Options};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a process of ours is to be.
+const ROLE: &str = "REEF_TEST_ROLE";
+/// Flags of a daemon: `key=value`, a line each.
+const FLAGS: &str = "REEF_TEST_FLAGS";
+/// Folder of the sockets.
+const FOLDER: &str = "REEF_TEST_FOLDER";
+
+/// A process of its own that plays `role`; [`process`] does.
+fn spawn(role: &str, folder: &Path, flags: &[String]) -> Child {
+    Command::new(std::env::current_exe().expect("a test has an executable"))
+        .args(["--exact", "process", "--nocapture", "--test-threads=1"])
+        .env(ROLE, role)
+        .env(FOLDER, folder)
+        .env(FLAGS, flags.join("\n"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("our own executable")
+}
+
+/// Plays the role that the environment gives; without one it is a test that passes.
+#[test]
+fn process() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("set with the role"));
+    match role.as_str() {
+        "daemon" => daemon::play(),
+        role => client(role.parse().expect("rt or be"), &folder),
+    }
+}
+
+/// Runs `tiny` for ever and says how long it took.
+fn client(class: Class, folder: &Path) {
+    let mut client = Client::connect("tiny", &options(folder, Some(class))).unwrap();
+    let input = vec![0.5; client.input_len()];
+    loop {
+        let begin = Instant::now();
+        client.infer(&input).unwrap();
+        println!("client {} inference latency: {:?}", client.id(), begin.elapsed());
+    }
+}
+
+fn options(folder: &Path, class: Option<Class>) -> Options {
+    Options { folder: Some(folder.into()), class, ..Options::default() }
+}
+
+/// A client that is a process, killed when this is dropped.
+struct ClientProcess(Child);
+
+impl ClientProcess {
+    fn start(folder: &Path, class: Class) -> Self {
+        Self(spawn(class.name(), folder, &[]))
+    }
+
+    /// Kills it and counts the inferences that it said it had.
+    fn kill(mut self) -> usize {
+        self.0.kill().unwrap();
+        let mut said = String::new();
+        use std::io::Read;
+        self.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        said.lines().filter(|line| line.contains("inference latency")).count()
+    }
+}
+
+impl Drop for ClientProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until something holds; panics if it doesn't within `time`.
+#[track_caller]
+fn within(time: Duration, what: &str, mut holds: impl FnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < time, "{what}: not within {time:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    begin.elapsed()
+}
+
+/// A folder for one test, removed in the end.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("reef-serve-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,226 @@
+"""The stock tritonclient against a daemon: grpc, http, and shared memory of the system.
+
+usage: triton.py FOLDER GRPC HTTP, where FOLDER holds grpc.sock, input.f32 and logits.f32
+"""
+
+import queue
+import sys
+
+import numpy as np
+import tritonclient.grpc as grpc
+import tritonclient.http as http
+import tritonclient.utils.shared_memory as shm
+from tritonclient.utils import InferenceServerException
+
+FOLDER, GRPC, HTTP = sys.argv[1:4]
+INPUT = np.fromfile(f"{FOLDER}/input.f32", np.float32).reshape(1, 3, 32, 32)
+LOGITS = np.fromfile(f"{FOLDER}/logits.f32", np.float32).reshape(1, 1000)
+MODEL = "tiny"
+
+
+def agree(got, what):
+    worst = np.abs(got - LOGITS).max()
+    assert got.shape == LOGITS.shape and worst < 1e-3, (what, got.shape, worst)
+
+
+def refused(what, *words):
+    """What a call is refused with; the text must have these words."""
+    try:
+        what()
+    except InferenceServerException as error:
+        text = f"{error.status()}: {error.message()}"
+        assert all(word in text for word in words), (words, text)
+        return
+    raise AssertionError(f"not refused: {words}")
+
+
+def tensor(module, shape=INPUT.shape, name="input", datatype="FP32"):
+    return module.InferInput(name, list(shape), datatype)
+
+
+def given(module):
+    wanted = tensor(module)
+    wanted.set_data_from_numpy(INPUT)
+    return [wanted]
+
+
+def health(client):
+    assert client.is_server_live() and client.is_server_ready()
+    assert client.is_model_ready(MODEL) and client.is_model_ready(MODEL, "1")
+    assert not client.is_model_ready("nothing") and not client.is_model_ready(MODEL, "9")
+
+
+def inferences(client, module):
+    for priority in (0, 1, 2, 9):
+        result = client.infer(MODEL, given(module), request_id="my id", priority=priority)
+        agree(result.as_numpy("logits"), f"priority {priority}")
+    agree(client.infer(MODEL, given(module), model_version="1").as_numpy("logits"), "version")
+    wanted = [module.InferRequestedOutput("logits")]
+    agree(client.infer(MODEL, given(module), outputs=wanted).as_numpy("logits"), "output")
+
+
+def errors(client, module):
+    infer = client.infer
+    refused(lambda: infer("nothing", given(module)), "model nothing is not loaded")
+    refused(lambda: infer("../x", given(module)), "")
+    refused(lambda: infer(MODEL, given(module), model_version="7"), "version 7 is not loaded")
+    refused(lambda: infer(MODEL, given(module), model_version="x"), "model version")
+    wrong = tensor(module, (1, 3, 16, 16))
+    wrong.set_data_from_numpy(INPUT[:, :, :16, :16])
+    refused(lambda: infer(MODEL, [wrong]), "shape [1, 3, 16, 16], it is [1, 3, 32, 32]")
+    wrong = tensor(module, name="data")
+    wrong.set_data_from_numpy(INPUT)
+    refused(lambda: infer(MODEL, [wrong]), 'no tensor "data" (have: input)')
+    wrong = tensor(module, datatype="FP64")
+    wrong.set_data_from_numpy(INPUT.astype(np.float64))
+    refused(lambda: infer(MODEL, [wrong]), "datatype")
+    refused(lambda: infer(MODEL, given(module) * 2), "2 inputs given")
+    wanted = [module.InferRequestedOutput("probabilities")]
+    refused(lambda: infer(MODEL, given(module), outputs=wanted), "have: logits")
+    refused(lambda: infer(MODEL, given(module), timeout=1), "timed out")
+    refused(lambda: infer(MODEL, given(module), sequence_id=5), "not implemented")
+    health(client)
+
+
+def shared_memory(client, module, name):
+    """Input and output in one region, without any bytes in the messages."""
+    key, offset = f"/reef-triton-{name}", 4096
+    size = offset + LOGITS.nbytes
+    assert INPUT.nbytes == 12288
+    region = shm.create_shared_memory_region("r", key, INPUT.nbytes + LOGITS.nbytes)
+    try:
+        client.unregister_system_shared_memory()
+        refused(lambda: client.register_system_shared_memory("r", key, 1 << 40), "not inside")
+        refused(lambda: client.register_system_shared_memory("r", "/reef-none", 64), "")
+        refused(lambda: client.register_system_shared_memory("r", "/../etc/passwd", 64), "plain")
+        client.register_system_shared_memory("r", key, INPUT.nbytes + LOGITS.nbytes)
+        status = client.get_system_shared_memory_status()
+        assert "reef-triton" in str(status), status
+        refused(lambda: client.register_system_shared_memory("r", key, 64), "is registered")
+        shm.set_shared_memory_region(region, [INPUT])
+        source, wanted = tensor(module), module.InferRequestedOutput("logits")
+        source.set_shared_memory("r", INPUT.nbytes)
+        wanted.set_shared_memory("r", LOGITS.nbytes, INPUT.nbytes)
+        for priority in (1, 2):
+            client.infer(MODEL, [source], outputs=[wanted], priority=priority)
+            got = shm.get_contents_as_numpy(region, np.float32, LOGITS.shape, INPUT.nbytes)
+            agree(got, "shared memory")
+            shm.set_shared_memory_region(region, [np.zeros_like(LOGITS)], INPUT.nbytes)
+        source.set_shared_memory("r", INPUT.nbytes, size)
+        refused(lambda: client.infer(MODEL, [source]), "outside")
+        source.set_shared_memory("r", INPUT.nbytes - 4)
+        refused(lambda: client.infer(MODEL, [source]), "wanted")
+        client.unregister_system_shared_memory("r")
+        source.set_shared_memory("r", INPUT.nbytes)
+        refused(lambda: client.infer(MODEL, [source]), "no shared memory region")
+    finally:
+        shm.destroy_shared_memory_region(region)
+
+
+def repository(client):
+    names = lambda: {m["name"]: m.get("state") for m in listed(client)}
+    assert names()["other"] == "UNAVAILABLE" and names()[MODEL] == "READY"
+    client.load_model("other")
+    assert client.is_model_ready("other") and names()["other"] == "READY"
+    client.unload_model("other")
+    assert not client.is_model_ready("other")
+    refused(lambda: client.load_model("nothing"), "no model nothing")
+    refused(lambda: client.load_model("..%2f..%2fetc"), "model name")
+    refused(lambda: client.unload_model("other"), "not loaded")
+
+
+def listed(client):
+    if isinstance(client, http.InferenceServerClient):
+        return client.get_model_repository_index()
+    return client.get_model_repository_index(as_json=True)["models"]
+
+
+def over_grpc(url, name, channel_args=None):
+    with grpc.InferenceServerClient(url, channel_args=channel_args) as client:
+        health(client)
+        assert client.get_server_metadata().name == "reef"
+        metadata = client.get_model_metadata(MODEL)
+        assert list(metadata.inputs[0].shape) == [1, 3, 32, 32] and metadata.versions == ["1"]
+        config = client.get_model_config(MODEL).config
+        assert config.input[0].name == "input" and list(config.output[0].dims) == [1, 1000]
+        assert config.input[0].data_type == 11 and config.max_batch_size == 0
+        inferences(client, grpc)
+        errors(client, grpc)
+        refused(lambda: client.infer("nothing", given(grpc)), "NOT_FOUND")
+        refused(lambda: client.infer(MODEL, []), "INVALID_ARGUMENT")
+        refused(lambda: client.infer(MODEL, given(grpc), timeout=1), "DEADLINE_EXCEEDED")
+        refused(client.get_cuda_shared_memory_status, "UNIMPLEMENTED")
+        refused(client.get_trace_settings, "UNIMPLEMENTED")
+        refused(client.get_log_settings, "UNIMPLEMENTED")
+        stats = client.get_inference_statistics(MODEL).model_stats[0]
+        assert stats.inference_stats.success.count >= 6 and stats.inference_stats.fail.count >= 1
+        agree(client.infer(MODEL, given(grpc), headers={"reef-class": "rt"}).as_numpy("logits"), "")
+        refused(lambda: client.infer(MODEL, given(grpc), headers={"reef-class": "x"}), "have: rt, be")
+        at_once(client)
+        stream(client)
+        shared_memory(client, grpc, name)
+        repository(client)
+
+
+def at_once(client):
+    """Several requests that are open at a time."""
+    done = queue.Queue()
+    for _ in range(8):
+        client.async_infer(MODEL, given(grpc), lambda result, error: done.put((result, error)))
+    for _ in range(8):
+        result, error = done.get(timeout=30)
+        assert error is None, error
+        agree(result.as_numpy("logits"), "asynchronous")
+
+
+def stream(client):
+    """A stream answers in order, and an error doesn't end it."""
+    done = queue.Queue()
+    client.start_stream(lambda result, error: done.put((result, error)))
+    for model in (MODEL, "nothing", MODEL):
+        client.async_stream_infer(model, given(grpc), request_id=model)
+    for model in (MODEL, "nothing", MODEL):
+        result, error = done.get(timeout=30)
+        if model == MODEL:
+            assert error is None and result.get_response().id == MODEL, error
+            agree(result.as_numpy("logits"), "stream")
+        else:
+            assert "not loaded" in str(error), error
+    client.stop_stream()
+
+
+def over_http(url):
+    with http.InferenceServerClient(url, concurrency=4) as client:
+        health(client)
+        assert client.get_server_metadata()["name"] == "reef"
+        assert client.get_model_metadata(MODEL)["outputs"][0]["shape"] == [1, 1000]
+        assert client.get_model_config(MODEL, "1")["input"][0]["data_type"] == "TYPE_FP32"
+        inferences(client, http)
+        errors(client, http)
+        as_json(client)
+        pending = [client.async_infer(MODEL, given(http)) for _ in range(8)]
+        for one in pending:
+            agree(one.get_result().as_numpy("logits"), "asynchronous")
+        stats = client.get_inference_statistics()["model_stats"]
+        assert any(s["name"] == MODEL and s["inference_count"] > 0 for s in stats), stats
+        refused(client.get_cuda_shared_memory_status, "501")
+        refused(client.get_trace_settings, "501")
+        shared_memory(client, http, "http")
+        repository(client)
+
+
+def as_json(client):
+    """Tensors as text, one way and the other."""
+    source = tensor(http)
+    source.set_data_from_numpy(INPUT, binary_data=False)
+    for binary in (True, False):
+        wanted = [http.InferRequestedOutput("logits", binary_data=binary)]
+        agree(client.infer(MODEL, [source], outputs=wanted).as_numpy("logits"), "JSON input")
+        agree(client.infer(MODEL, given(http), outputs=wanted).as_numpy("logits"), "JSON output")
+
+
+# By default gRPC for Python names the socket's path as authority, which is not one.
+over_grpc(f"unix:{FOLDER}/grpc.sock", "unix", [("grpc.default_authority", "localhost")])
+over_grpc(GRPC, "tcp")
+over_http(HTTP)
+print("passed")

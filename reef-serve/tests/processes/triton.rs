@@ -1,0 +1,36 @@
+//! The stock tritonclient works against the daemon, unchanged.
+
+use crate::daemon::Daemon;
+use reef::models::{Seeded, build, reference};
+use std::path::Path;
+use std::process::Command;
+
+/// The Python that has tritonclient, or why there is none.
+fn python() -> Result<String, String> {
+    let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/tritonclient.sh");
+    let output = Command::new(tool).output().map_err(|e| format!("skipped: {e}"))?;
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if output.status.success() { Ok(said) } else { Err(said) }
+}
+
+#[test]
+fn the_stock_client_works_unchanged() {
+    let python = match python() {
+        Ok(python) => python,
+        Err(skipped) => return println!("{skipped}"),
+    };
+    let daemon = Daemon::start("triton", &[]);
+    let model = build("resnet18", Some(32), 1).unwrap();
+    let input = Seeded(1).input(model.input().elements());
+    let logits = reference::execute(&model, &Seeded(1), &input).unwrap();
+    for (name, values) in [("input.f32", input), ("logits.f32", logits)] {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        std::fs::write(daemon.folder().join(name), bytes).unwrap();
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/triton.py");
+    let mut client = Command::new(python);
+    client.arg(script).arg(daemon.folder()).args([&daemon.grpc, &daemon.http]);
+    let output = client.env("GRPC_VERBOSITY", "NONE").output().unwrap();
+    let [said, wrong] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success() && said.ends_with("passed\n"), "{said}{wrong}");
+}
