@@ -39,6 +39,8 @@ macro_rules! suite {
                 for level in PreemptLevel::EACH.into_iter().filter(|&l| l <= subject::level(&device)) {
                     println!("{} at level {level}", stringify!($case));
                     $test(&device, level);
+                    #[cfg(feature = "hip")]
+                    software::check();
                 }
             })+
         }

@@ -1,5 +1,8 @@
 //! Real networks on every backend: right, and the same bit for bit whatever disturbs them.
 
+#[cfg(feature = "hip")]
+#[path = "conformance/software.rs"]
+mod software;
 #[path = "networks/subject.rs"]
 mod subject;
 
@@ -21,6 +24,10 @@ use subject::{Subject, run_alone, submit};
 
 /// Opens the device, or says aloud why its tests are skipped.
 fn open<D: Device>(ordinal: usize, options: &str) -> Option<D> {
+    #[cfg(feature = "hip")]
+    if D::NAME == "hip" {
+        software::load();
+    }
     match D::open(ordinal, options) {
         Ok(device) => Some(device),
         Err(error) => {
@@ -308,6 +315,20 @@ mod cpu {
     #[test]
     fn two_devices_work_at_the_same_time() {
         super::two_devices_work_at_the_same_time::<Cpu>([0, 1], "units=1");
+    }
+}
+
+/// Where there is no AMD device, on AMD's runtime and a software one, which takes seconds for what a chip
+/// does in a millisecond.
+#[cfg(feature = "hip")]
+mod hip {
+    use reef::hip::Hip;
+
+    on! {
+        Hip:
+        agrees("", 1e-5, "resnet18", 64);
+        the_mocked_kernel_adds_then_multiplies("");
+        replay("", "resnet18", 64, 7);
     }
 }
 

@@ -90,8 +90,8 @@ impl Streams for Context {
     }
 
     fn close_stream(&self, stream: Stream) {
+        self.retired.lock().is_idle(stream); // before the next who opens it runs something
         self.streams.lock().keep(stream);
-        self.retired.lock().is_idle(stream);
         self.destroy_retired();
     }
 

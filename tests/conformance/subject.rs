@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Opens the device, or says aloud why its tests are skipped.
 pub(crate) fn open<D: Device>(name: &str, options: &str) -> Option<D> {
     #[cfg(feature = "hip")]
-    if name == "hip" {
+    if D::NAME == "hip" {
         crate::software::load();
     }
     match D::open(0, options) {

@@ -127,6 +127,14 @@ impl Bench {
     }
 }
 
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.software.last_fault(), "", "a fault ends a kernel, and nobody is told");
+        }
+    }
+}
+
 /// In the place of the library that talks to the kernel driver, before AMD's runtime is loaded.
 pub(crate) fn software() -> &'static Software {
     static SOFTWARE: OnceLock<Software> = OnceLock::new();
