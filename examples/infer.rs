@@ -47,9 +47,12 @@ fn open(what: &str) -> models::Result<Opened> {
     let params = match what.rsplit('.').next() {
         Some("param") => Params::load(what)?,
         Some("safetensors") => safetensors::load(what)?,
-        _ => return models::open(what, None, 1, Seeded(1)),
+        _ => return models::open(what, None, Some(1), Seeded(1)),
     };
-    Ok(Opened { tensors: Tensors::Read(params), ..models::open("resnet50", None, 1, Seeded(1))? })
+    Ok(Opened {
+        tensors: Tensors::Read(params),
+        ..models::open("resnet50", None, Some(1), Seeded(1))?
+    })
 }
 
 /// The middle square of a JPEG or PNG file, as three normalised planes.

@@ -15,7 +15,7 @@ const WEIGHTS: Seeded = Seeded(2022);
 
 /// Opens a network by its name, its folder or its ONNX file, for one picture at a time.
 pub(crate) fn open(network: &str, size: Option<usize>) -> models::Result<Opened> {
-    models::open(network, size, 1, WEIGHTS)
+    models::open(network, size, Some(1), WEIGHTS)
 }
 
 /// Refuses networks and sizes that there are not, before anything long begins.

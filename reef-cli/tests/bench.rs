@@ -212,7 +212,7 @@ fn bad_benches_are_refused_in_one_line() {
         (&["--rates", "0"], "--rates must be in 0..=100000, got 0"),
         (&["--rates", "10,inf"], "--rates must be in 0..=100000, got inf"),
         (&["--seconds", "1e9"], "--seconds must be "),
-        (&["--rt", "alexnet"], "no network \"alexnet\" (have: "),
+        (&["--rt", "lenet"], "no network \"lenet\" (have: "),
         (&["--window", "0"], "--window must be in 1..=1024, got 0"),
         (&["--only", "reef,fifo"], "no scheduler \"fifo\" (have: sequential, "),
     ];

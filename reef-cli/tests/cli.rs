@@ -102,7 +102,7 @@ fn a_bad_demo_is_refused_in_one_line() {
         (&["--device", "cpu:99"], "no device cpu:99 (have: 0..8)"),
         (&["--device", "cpu:x"], "device \"cpu:x\": the ordinal \"x\" is not a number"),
         (&["--rt", "resnet19"], "no network \"resnet19\" (have: resnet18, "),
-        (&["--be", "resnet18,alexnet"], "no network \"alexnet\" (have: resnet18, "),
+        (&["--be", "resnet18,lenet"], "no network \"lenet\" (have: resnet18, "),
         (&["--image", &words], &words),
         (&["--image", &missing], &missing),
         (&["--seconds", "0"], "--seconds must be "),

@@ -40,7 +40,7 @@ fn the_device_computes_every_small_network() {
 
 #[test]
 fn what_differs_fails() {
-    let output = reef(&["model", "verify", &onnx("resnet-13"), "--tolerance", "-1"]);
+    let output = reef(&["model", "verify", &onnx("resnet-13"), "--tolerance=-1"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("cpu differs from the reference by"), "{stderr}");

@@ -26,10 +26,12 @@ impl Value {
     }
 
     /// Whether it fills its storage.
+    #[cfg(feature = "onnx")]
     pub(crate) fn is_whole(&self) -> bool {
         self.tensor.channels == self.tensor.of
     }
 
+    #[cfg(feature = "onnx")]
     pub(crate) fn is_in_storage_of(&self, other: &Self) -> bool {
         self.storage == other.storage
     }
@@ -134,6 +136,7 @@ impl Builder {
     }
 
     /// Whether the last step writes the storage called `output`.
+    #[cfg(feature = "onnx")]
     pub(crate) fn ends_with_output(&self) -> bool {
         let output = self.graph.storage("output");
         self.graph.steps.last().is_some_and(|step| Some(step.writes) == output)

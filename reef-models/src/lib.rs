@@ -11,7 +11,7 @@
 //!                              Seeded, or Params from .param, .safetensors, .onnx
 //! ```
 //!
-//! [`open`] takes any of these by one string.
+//! [`open()`] takes any of these by one string.
 //!
 //! No step is ever run again, so storages share memory: see [`arena`].
 //!

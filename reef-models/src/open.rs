@@ -40,14 +40,16 @@ impl Source for Tensors {
 
 /// Opens `what`: one of [`NAMES`], with tensors that `seed` makes up; a [`Folder`]; an ONNX file.
 ///
+/// Without a size or a batch they are those that the network has, or else its usual size and a batch of 1.
+///
 /// # Errors
 ///
 /// `UnknownNetwork` if it is none of these, `OutOfRange` if a folder's network has another size or batch
 /// than the one asked for; those of [`build`], [`Folder::load`] and the reader of ONNX files.
-pub fn open(what: &str, size: Option<usize>, batch: usize, seed: Seeded) -> Result<Opened> {
+pub fn open(what: &str, size: Option<usize>, batch: Option<usize>, seed: Seeded) -> Result<Opened> {
     let path = Path::new(what);
     if NAMES.contains(&what) {
-        let model = build(what, size, batch)?;
+        let model = build(what, size, batch.unwrap_or(1))?;
         return Ok(Opened { model, tensors: Tensors::Seeded(seed), latencies: None });
     }
     if path.is_dir() {
@@ -57,7 +59,7 @@ pub fn open(what: &str, size: Option<usize>, batch: usize, seed: Seeded) -> Resu
     }
     #[cfg(feature = "onnx")]
     if path.extension().is_some_and(|extension| extension == "onnx") {
-        let options = crate::onnx::Options { batch: Some(batch), size };
+        let options = crate::onnx::Options { batch, size };
         let crate::onnx::Imported { model, params } = crate::onnx::load(path, &options)?;
         return Ok(Opened { model, tensors: Tensors::Read(params), latencies: None });
     }
@@ -66,14 +68,13 @@ pub fn open(what: &str, size: Option<usize>, batch: usize, seed: Seeded) -> Resu
 }
 
 /// Refuses another size or batch than the network was made for.
-fn fits(network: &str, model: &Model, size: Option<usize>, batch: usize) -> Result<()> {
+fn fits(network: &str, model: &Model, size: Option<usize>, batch: Option<usize>) -> Result<()> {
     let input = model.input();
-    let size = size.unwrap_or(input.height);
-    let pairs = [("input size", size, input.height), ("batch", batch, input.batch)];
-    match pairs.into_iter().find(|(_, asked, have)| asked != have) {
-        None => Ok(()),
-        Some((what, asked, have)) => {
-            Err(Error::OutOfRange { network: network.into(), what, asked, least: have, most: have })
+    for (what, asked, have) in [("input size", size, input.height), ("batch", batch, input.batch)] {
+        if let Some(asked) = asked.filter(|&asked| asked != have) {
+            let network = network.into();
+            return Err(Error::OutOfRange { network, what, asked, least: have, most: have });
         }
     }
+    Ok(())
 }

@@ -1,10 +1,9 @@
 //! `reef model verify`: whether a device computes what the reference does.
 
 use super::describe;
-use crate::networks::open;
 use crate::print;
 use anyhow::{Result, bail};
-use reef::models::{Network, Opened, Seeded, Weights, reference};
+use reef::models::{self, Network, Opened, Seeded, Weights, reference};
 use reef::op::Operators;
 use reef::{Config, VirtualQueue};
 use serde_json::json;
@@ -23,7 +22,7 @@ pub(crate) struct Args {
     /// Largest difference, as a part of the largest output.
     #[arg(long, default_value_t = 1e-3)]
     tolerance: f64,
-    /// Seed of the made-up picture.
+    /// Seed of the made-up picture, and of the weights of a network that is built.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Prints JSON.
@@ -32,7 +31,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let opened = open(&args.network, args.size)?;
+    let opened = models::open(&args.network, args.size, None, Seeded(args.seed))?;
     let have = reef::with_device(&args.device, Verify(args, &opened))??;
     let input = picture(args, &opened);
     let want = reference::execute(&opened.model, &opened.tensors, &input)?;

@@ -4,7 +4,12 @@
 //! (see [`OPERATORS`]). Each is taken apart into convolutions, channel-wise affine maps, pools, sums and
 //! concatenations, and these are put together again as few operations of [`reef_core::op`]:
 //! normalisations go into weights, sums and ReLU into convolutions, concatenations cost nothing.
-//! What can't be expressed exactly is an error that names the node.
+//! What can't be expressed exactly is an error that names the node: means over windows of different sizes at
+//! the edge, pools whose padding differs between the sides so that it matters, products of two tensors, outputs
+//! with more than one row and column.
+//!
+//! ReLU6 and other [bounds](https://onnx.ai/onnx/operators/onnx__Clip.html) become a step of their own, as
+//! `min(x, 6) = 6 - relu(6 - x)`: operations know ReLU only.
 //!
 //! ```no_run
 //! let network = reef_models::onnx::load("resnet18.onnx", &Default::default())?;
