@@ -79,6 +79,11 @@ impl Catalogue {
     /// `NotFound`; `Invalid` if its files are wrong; `Exhausted`; the device's.
     pub(crate) fn load(&self, name: &ModelName) -> Result<()> {
         let _change = self.change.lock();
+        self.load_now(name)
+    }
+
+    /// As [`load`](Self::load), by whoever holds `change`.
+    fn load_now(&self, name: &ModelName) -> Result<()> {
         let recipes = self.repository.recipes(name, None)?;
         let made = recipes.into_iter().map(|r| self.make(r)).collect::<Result<Vec<_>>>();
         let made = made.inspect_err(|error| tracing::warn!(model = %name, %error, "not loaded"))?;
@@ -139,8 +144,12 @@ impl Catalogue {
     ///
     /// As [`load`](Self::load).
     pub(crate) fn get_or_load(&self, name: &str) -> Result<Arc<Served>> {
+        if let Ok(served) = self.get(name, "") {
+            return Ok(served);
+        }
+        let _change = self.change.lock();
         if let Err(Error::NotFound(_)) = self.get(name, "") {
-            self.load(&ModelName::new(name)?)?;
+            self.load_now(&ModelName::new(name)?)?; // nobody else did meanwhile
         }
         self.get(name, "")
     }

@@ -22,6 +22,9 @@ use service::Service;
 use std::sync::Arc;
 use tonic::{Request, Status};
 
+/// Calls that one connection has open; others wait at the client.
+const MOST_STREAMS: u32 = 128;
+
 /// Serves gRPC on `listener` until `end` comes; requests that are open then are still answered.
 ///
 /// # Errors
@@ -45,6 +48,7 @@ pub(crate) async fn serve(
     };
     let service = tonic::service::interceptor::InterceptedService::new(service, check);
     let transport = tonic::transport::Server::builder()
+        .max_concurrent_streams(MOST_STREAMS)
         .http2_keepalive_interval(Some(std::time::Duration::from_secs(30)))
         .add_service(service)
         .serve_with_incoming_shutdown(listener.connections(), end);

@@ -191,3 +191,6 @@ impl Served {
 pub(crate) fn is_sound<T>(how: &Result<T>) -> bool {
     !matches!(how, Err(Error::Failed(_) | Error::Unavailable(_) | Error::Exhausted(_)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// Sends a message, and a file descriptor with its first byte.
 ///
@@ -54,9 +55,14 @@ pub(super) fn receive(mut stream: &UnixStream, bytes: &mut [u8]) -> Result<Optio
 
 /// Whether the other side has closed its end, or says what it shouldn't.
 pub(super) fn is_over(stream: &UnixStream) -> bool {
-    let mut fds = [PollFd::new(stream, PollFlags::IN | PollFlags::RDHUP)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    !matches!(poll(&mut fds, Some(&now)), Ok(0) | Err(rustix::io::Errno::INTR))
+    is_ready(stream, Duration::ZERO)
+}
+
+/// Whether there is something to receive or accept, or the end, within `time`.
+pub(super) fn is_ready(socket: &impl AsFd, time: Duration) -> bool {
+    let mut fds = [PollFd::new(socket, PollFlags::IN | PollFlags::RDHUP)];
+    let time = Timespec::try_from(time).ok();
+    !matches!(poll(&mut fds, time.as_ref()), Ok(0) | Err(rustix::io::Errno::INTR))
 }
 
 fn gone(why: &dyn std::fmt::Display) -> Error {

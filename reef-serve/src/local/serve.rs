@@ -1,7 +1,7 @@
 //! The daemon's side: a thread for each client, which is its lane.
 
 use super::LOOK;
-use super::handover::{is_over, receive, send};
+use super::handover::{is_over, is_ready, receive, send};
 use super::hello::{HELLO, Hello, Welcome, code};
 use super::room::{FIRST, Layout, Room};
 use crate::budget::{Reservation, within};
@@ -57,8 +57,11 @@ fn listen(server: &Arc<Server>, listener: &UnixListener, stop: &Arc<AtomicBool>)
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     while !stop.load(Ordering::Acquire) {
         threads.retain(|thread| !thread.is_finished());
+        if !is_ready(listener, LOOK) {
+            continue;
+        }
         let Ok((stream, _)) = listener.accept() else {
-            thread::sleep(LOOK / 20); // nobody, or no more files
+            thread::sleep(LOOK / 10); // it went again, or there are no more files
             continue;
         };
         let (server, stop, id) =
@@ -151,20 +154,25 @@ impl<'a> Session<'a> {
     /// Answers requests in their order until the client goes, or has to.
     fn serve(&mut self) -> Result<()> {
         loop {
+            let last = self.has_to_go(); // before the look: what came before is answered
             let submitted = self.room.requests().look();
             let open = submitted.wrapping_sub(self.answered);
             if open > self.room.layout().slots {
                 return Err(Error::Invalid(format!("{open} requests in a smaller ring")));
             }
-            if open > 0 {
-                self.answer();
-            } else if self.rest(submitted) {
+            (0..open).for_each(|_| self.answer());
+            if last || (open == 0 && self.rest(submitted)) {
                 return Ok(());
             }
         }
     }
 
-    /// Waits for a request, for a while. Returns whether the client is gone or has to go.
+    /// Whether the daemon ends, or the model.
+    fn has_to_go(&self) -> bool {
+        self.stop.load(Ordering::Acquire) || self.model.is_retired()
+    }
+
+    /// Waits for a request, for a while. Returns whether the client is gone.
     fn rest(&self, seen: u32) -> bool {
         let begin = Instant::now();
         while begin.elapsed() < self.spin {
@@ -176,8 +184,7 @@ impl<'a> Session<'a> {
             }
         }
         self.room.requests().sleep(seen, LOOK);
-        let news = self.room.requests().look() != seen;
-        !news && (self.stop.load(Ordering::Acquire) || self.model.is_retired() || self.is_gone())
+        self.room.requests().look() == seen && self.is_gone()
     }
 
     fn is_gone(&self) -> bool {

@@ -180,3 +180,16 @@ fn the_index_has_what_is_loaded_and_what_could_be() {
     assert_eq!(state("other"), Some((Some(1), false)));
     assert_eq!(state("resnet152"), Some((Some(1), false)));
 }
+
+/// Clients that come at the same time get the same model: none of them loads it anew.
+#[test]
+fn a_model_that_many_want_is_loaded_once() {
+    let fixture = Fixture::new("once", |_| ());
+    let catalogue = &fixture.server.catalogue;
+    let models: Vec<_> = std::thread::scope(|scope| {
+        let all: Vec<_> =
+            (0..5).map(|_| scope.spawn(|| catalogue.get_or_load("other").unwrap())).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert!(models.iter().all(|model| Arc::ptr_eq(model, &models[0]) && !model.is_retired()));
+}

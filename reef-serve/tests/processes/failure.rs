@@ -103,6 +103,59 @@ fn a_daemon_that_is_ended_answers_what_is_open() {
     }
 }
 
+/// SIGTERM: clients that never stop asking keep no daemon alive.
+#[test]
+fn busy_clients_do_not_keep_a_daemon() {
+    let mut daemon = Daemon::start("busy", &[]);
+    let _clients = Class::EACH.map(|class| ClientProcess::start(daemon.folder(), class));
+    within(Duration::from_secs(20), "clients", || daemon.metric("reef_clients") == 3.0);
+    thread::sleep(Duration::from_millis(200));
+    daemon.terminate();
+    let status = daemon.ends_within(Duration::from_secs(10));
+    assert!(status.success(), "{status}");
+}
+
+/// Bytes that are no HTTP, no HTTP/2 and no protobuf end their connection and nothing else.
+#[test]
+fn noise_over_tcp_is_no_end() {
+    let daemon = Daemon::start("noise-tcp", &["limits.message_mib=1"]);
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    println!("seed {state}");
+    let mut random = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state >> 33
+    };
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let infer = b"POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\n".to_vec();
+    for n in 0..150 {
+        let mut bytes = [preface.clone(), infer.clone(), Vec::new()][n % 3].clone();
+        if n % 3 == 1 {
+            let (json, all) = (random() % 99, random() % 99);
+            let head =
+                format!("inference-header-content-length: {json}\r\ncontent-length: {all}\r\n\r\n");
+            bytes.extend(head.into_bytes());
+        }
+        bytes.extend((0..random() % 300).map(|_| random() as u8));
+        for address in [&daemon.grpc, &daemon.http] {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            let _ = std::io::Write::write_all(&mut stream, &bytes); // it may have been refused
+        }
+    }
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(1 << 20));
+    daemon.say(long.as_bytes());
+    let large = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+                 content-length: 2000000\r\n\r\n";
+    let large = [large.as_bytes(), &vec![b' '; 2_000_000]].concat();
+    assert!(!daemon.say(&large).starts_with("HTTP/1.1 200"));
+    for path in ["/v2/models/..%2f..%2fetc", "/v2/models/%00", "/v2/models/tiny/versions/0", "/x"] {
+        let said = daemon.get(path);
+        assert!(said.starts_with("HTTP/1.1 4") && said.contains("error"), "{path}: {said}");
+    }
+    within(SOON * 5, "all are gone", || daemon.metric("reef_clients") == 1.0);
+    let mut client = Client::connect("tiny", &options(daemon.folder(), None)).unwrap();
+    client.infer(&vec![0.0; client.input_len()]).unwrap();
+}
+
 /// More requests than may wait are refused at once; those that were taken are answered.
 #[test]
 fn overload_is_refused_at_once() {

@@ -157,6 +157,7 @@ def over_grpc(url, name, channel_args=None):
         agree(client.infer(MODEL, given(grpc), headers={"reef-class": "rt"}).as_numpy("logits"), "")
         refused(lambda: client.infer(MODEL, given(grpc), headers={"reef-class": "x"}), "have: rt, be")
         at_once(client)
+        overload(client)
         stream(client)
         shared_memory(client, grpc, name)
         repository(client)
@@ -171,6 +172,23 @@ def at_once(client):
         result, error = done.get(timeout=30)
         assert error is None, error
         agree(result.as_numpy("logits"), "asynchronous")
+
+
+def overload(client):
+    """Far more than may wait: what is not taken is refused at once, and what is taken is answered."""
+    done = queue.Queue()
+    for _ in range(200):
+        client.async_infer(MODEL, given(grpc), lambda result, error: done.put((result, error)))
+    served = refused = 0
+    for _ in range(200):
+        result, error = done.get(timeout=60)
+        if error is None:
+            agree(result.as_numpy("logits"), "under overload")
+            served += 1
+        else:
+            assert error.status() == "StatusCode.RESOURCE_EXHAUSTED", error
+            refused += 1
+    assert served >= 12 and refused > 0, (served, refused)
 
 
 def stream(client):

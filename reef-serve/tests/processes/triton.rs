@@ -19,7 +19,7 @@ fn the_stock_client_works_unchanged() {
         Ok(python) => python,
         Err(skipped) => return println!("{skipped}"),
     };
-    let daemon = Daemon::start("triton", &[]);
+    let daemon = Daemon::start("triton", &["limits.queue=12"]);
     let model = build("resnet18", Some(32), 1).unwrap();
     let input = Seeded(1).input(model.input().elements());
     let logits = reference::execute(&model, &Seeded(1), &input).unwrap();

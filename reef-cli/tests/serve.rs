@@ -1,0 +1,89 @@
+//! `reef serve` and `reef client` as people meet them.
+
+mod common;
+
+use common::{Folder, prints, refuses};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// A daemon that is ended when this is dropped.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(folder: &Folder) -> Self {
+        std::fs::create_dir_all(folder.path("models/tiny/1")).unwrap();
+        folder.file("models/tiny/model.toml", "network = \"resnet18\"\nsize = 32\nseed = 1\n");
+        let config = format!(
+            "[listen]\nfolder = {:?}\n[models]\nrepository = {:?}\nload = [\"*\"]\n",
+            folder.path(""),
+            folder.path("models")
+        );
+        let mut child = Command::new(env!("CARGO_BIN_EXE_reef"))
+            .args(["serve", "--config", &folder.file("reef.toml", config)])
+            .env("REEF_LOG", "warn")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary that this test was built with");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        assert!(lines.any(|line| line.unwrap() == "ready"), "it ended");
+        Self(child)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_client_prints_the_latency_of_each_inference() {
+    let folder = Folder::new("serve");
+    let mut daemon = Daemon::start(&folder);
+    let client = ["client", "--model", "tiny", "--folder", &folder.path("")];
+    for rt in [&["--rt"][..], &[]] {
+        let said = prints(&[&client[..], rt, &["--requests", "3"]].concat());
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[..2], ["loading 'tiny'", "submit inference requests"]);
+        assert_eq!(lines.len(), 5, "{said}");
+        for line in &lines[2..] {
+            let (id, time) = line.split_once(" inference latency: ").expect(line);
+            let number = id.strip_prefix("client ").expect(line).parse::<u32>();
+            let millis = time.strip_suffix(" ms").expect(line).parse::<f64>();
+            assert!(number.is_ok() && millis.is_ok_and(|millis| millis > 0.0), "{line}");
+        }
+    }
+    let said = prints(&[&client[..], &["--json"]].concat());
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["class"], &said["model"]), (&"be".into(), &"tiny".into()));
+    let said = prints(&[&client[..], &["--empty", "100"]].concat());
+    assert!(said.contains("100 empty round trips: p50 "), "{said}");
+    let other = ["client", "--model", "nothing", "--folder", &folder.path(""), "--json"];
+    assert_eq!(refuses(&other), "no model nothing in the repository");
+
+    let pid = daemon.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_in_one_line() {
+    let folder = Folder::new("config");
+    let typo = folder.file("typo.toml", "[limits]\nqeue = 1\n");
+    let said = refuses(&["serve", "--config", &typo]);
+    assert!(said.starts_with(&typo) && said.contains("qeue"), "{said}");
+    for (args, want) in [
+        (&["--set", "limits.qeue=1"][..], "qeue"),
+        (&["--grpc", "0.0.0.0:1"], "listen.grpc: 0.0.0.0:1 is not loopback: set listen.token_file"),
+        (&["--http", "here"], "http"),
+        (&["--device", "cpu:99"], "no device cpu:99"),
+        (&["--load", "nothing"], "no model nothing in the repository"),
+        (&["--repository", "/nowhere"], "models.repository /nowhere: No such file"),
+    ] {
+        let said = refuses(&[&["serve", "--folder", &folder.path("x")], args].concat());
+        assert!(said.contains(want), "{args:?}: {said}");
+    }
+    let said = prints(&["serve", "--check", "--load", "resnet18,tiny"]);
+    assert!(said.contains("\"resnet18\"") && said.contains("\"tiny\""), "{said}");
+}
