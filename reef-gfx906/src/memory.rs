@@ -146,8 +146,11 @@ impl Memory {
             flags,
             ..Region::nowhere()
         });
-        region.bytes = region.bytes.max(bytes);
         region.registrations += 1;
+        if bytes > region.bytes {
+            region.bytes = bytes;
+            *self.mapped.write() = regions.mapped();
+        }
     }
 
     /// Takes back one registration of `start`.
@@ -161,9 +164,16 @@ impl Memory {
         }
     }
 
-    /// Lets the device touch the region around `address`, or no longer; false if there is none.
-    pub(crate) fn set_mapped(&self, address: u64, mapped: bool) -> bool {
-        self.change(address, |region| region.mapped = mapped)
+    /// Lets the device touch the region around `address`; false if there is none.
+    pub(crate) fn map(&self, address: u64) -> bool {
+        self.change(address, |region| region.mapped = true)
+    }
+
+    /// Takes back one [`map`](Self::map) of the region that starts at `address`; false if there is none.
+    /// What was registered more than once stays mapped for the others.
+    pub(crate) fn unmap(&self, address: u64) -> bool {
+        let shared = |region: &Region| region.start != address || region.registrations > 1;
+        self.change(address, |region| region.mapped &= shared(region))
     }
 
     /// Keeps a word of the caller's with the region around `address`; false if there is none.
@@ -286,7 +296,7 @@ mod tests {
         let start = memory.allocate(DEVICE_NODE, 5000, MemoryFlags(0), 0).expect("some memory");
         assert_eq!(start % ALIGNMENT, 0);
         assert!(!mapped(&memory, start, 4));
-        assert!(memory.set_mapped(start + 100, true));
+        assert!(memory.map(start + 100));
         assert!(mapped(&memory, start, 8192));
         assert!(!mapped(&memory, start, 8193));
         assert!(!mapped(&memory, start - 1, 1));
@@ -311,15 +321,29 @@ mod tests {
     #[test]
     fn memory_that_was_registered_twice_stays_until_it_is_taken_back_twice() {
         let memory = Memory::default();
-        let host = vec![0u8; 3 * PAGE as usize];
-        let start = host.as_ptr() as u64;
+        let start = vec![0u8; 3 * PAGE as usize].leak().as_ptr() as u64;
         memory.register(start, 100, MemoryFlags(0));
+        assert!(memory.map(start));
+        assert!(!mapped(&memory, start, 2 * PAGE as usize + 1));
         memory.register(start, 2 * PAGE, MemoryFlags(0));
-        assert!(memory.set_mapped(start, true));
+        assert!(mapped(&memory, start, 2 * PAGE as usize), "more of what is mapped");
+        assert!(memory.map(start));
+        assert!(memory.unmap(start));
         memory.deregister(start);
-        assert!(mapped(&memory, start, 2 * PAGE as usize));
+        assert!(mapped(&memory, start, 2 * PAGE as usize), "the other one still has it");
+        assert!(memory.unmap(start));
         memory.deregister(start);
         assert!(!mapped(&memory, start, 1));
-        assert!(!memory.set_mapped(start, true));
+        assert!(!memory.map(start));
+    }
+
+    #[test]
+    fn only_the_start_of_a_region_unmaps_it() {
+        let memory = Memory::default();
+        let start = memory.allocate(0, 4 * PAGE, MemoryFlags(0), 0).expect("some memory");
+        assert!(memory.map(start) && memory.unmap(start + PAGE));
+        assert!(mapped(&memory, start, 4 * PAGE as usize));
+        assert!(memory.unmap(start));
+        assert!(!mapped(&memory, start, 1));
     }
 }

@@ -91,7 +91,7 @@ impl Device {
         };
         let (start, bytes) = device.events.mailboxes();
         device.memory.register(start, bytes, MemoryFlags::default());
-        device.memory.set_mapped(start, true);
+        device.memory.map(start);
         device
     }
 

@@ -34,7 +34,7 @@ impl Rig {
     fn new(settings: Settings) -> Self {
         let memory = Memory::default();
         let page = memory.allocate(DEVICE_NODE, 1 << 20, MemoryFlags(0), 0).expect("a megabyte");
-        assert!(memory.set_mapped(page, true));
+        assert!(memory.map(page));
         let state = State::new(settings);
         Self { state, memory, events: Events::default(), page, used: 0 }
     }
@@ -358,7 +358,7 @@ fn running(code: &[u32], groups: u32) -> (&'static super::Device, u32, u64, Rig)
     let device: &'static super::Device = Box::leak(Box::new(super::Device::new(settings)));
     let mut rig = Rig::new(settings);
     device.memory.register(rig.page, 1 << 20, MemoryFlags(0));
-    assert!(device.memory.set_mapped(rig.page, true));
+    assert!(device.memory.map(rig.page));
     rig.queue(1, 0, u64::MAX);
     let kernel = rig.kernel(code, 0);
     let signal = rig.launch(1, kernel, groups, 0);

@@ -90,7 +90,12 @@ impl Aql {
         }
         let at = ring.base + index * PACKET % ring.bytes;
         let Ok(header) = view.word16(at) else {
-            return Err(format!("ring at {at:#x}: not mapped"));
+            // Said once: a queue that has failed takes nothing up from there.
+            return if self.failed {
+                Ok(None)
+            } else {
+                Err(format!("ring at {at:#x}: not mapped"))
+            };
         };
         let header = header.load(Acquire);
         let waits = header & BARRIER != 0 && !self.in_flight.is_empty();

@@ -32,7 +32,7 @@ impl Rig {
     fn new() -> Self {
         let memory = Memory::default();
         let page = memory.allocate(DEVICE_NODE, 1 << 16, MemoryFlags(0), 0).expect("64 KiB");
-        assert!(memory.set_mapped(page, true));
+        assert!(memory.map(page));
         let base = page + 0x8000;
         let ring = Ring::new(base, RING_BYTES, base + 0x1000, base + 0x1008).expect("aligned");
         Self { memory, events: Events::default(), sdma: Sdma::default(), ring, page }

@@ -80,7 +80,7 @@ extern "C" fn hsaKmtDeregisterMemory(address: u64) -> Status {
 
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtMapMemoryToGPU(address: u64, _bytes: u64, alternate: *mut u64) -> Status {
-    if !device().memory.set_mapped(address, true) {
+    if !device().memory.map(address) {
         return Status::InvalidParameter;
     }
     match alternate.is_null() {
@@ -103,7 +103,7 @@ extern "C" fn hsaKmtMapMemoryToGPUNodes(
 
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtUnmapMemoryToGPU(address: u64) -> Status {
-    device().memory.set_mapped(address, false);
+    device().memory.unmap(address);
     Status::Success
 }
 
