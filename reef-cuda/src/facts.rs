@@ -5,6 +5,7 @@ use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
 use reef_gpu::Facts;
 use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::time::Duration;
 
 /// What the driver tells of an open device, beyond what all backends have.
 #[derive(Debug, Clone)]
@@ -53,6 +54,7 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
         tensor_cores: own.capability >= (8, 0),
         writes_words: driver.cuStreamWriteValue32_v2.is_some(),
         waits_words: driver.cuStreamWaitValue32_v2.is_some(),
+        grace: Duration::from_micros(20),
         graphs: true,
         features: features(driver, &own)?,
     };

@@ -9,6 +9,7 @@ use reef_core::{Dim3, Priority, Result};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// What was put into a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,7 @@ impl Default for Fake {
             tensor_cores: false,
             writes_words: true,
             waits_words: true,
+            grace: Duration::from_micros(20),
             graphs: false,
             features: Vec::new(),
         };

@@ -18,14 +18,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A batch that has seen the gate open just before it closed has said so by then.
-const GRACE: Duration = Duration::from_micros(20);
-
 /// The batches of one stream.
 #[derive(Debug)]
 pub(crate) struct Gated<V: Vendor> {
     gate: Arc<Gate<V>>,
     writer: Writer<V>,
+    /// A batch that has seen the gate open just before it closed has said so by then.
+    grace: Duration,
     /// Most launches of a batch.
     size: u32,
     /// Number of the batch that the device has begun.
@@ -49,7 +48,8 @@ impl<V: Vendor> Gated<V> {
     ) -> Result<Self> {
         let started = Word::new(context)?;
         let (number, filled, batches, free) = (0, 0, VecDeque::new(), 0);
-        Ok(Self { gate, writer, size, started, number, filled, batches, free })
+        let grace = context.vendor.facts().grace;
+        Ok(Self { grace, gate, writer, size, started, number, filled, batches, free })
     }
 
     /// Puts a launch, which brings the stream to `position`, into a batch.
@@ -96,7 +96,7 @@ impl<V: Vendor> Gated<V> {
         let ended = |&mut (_, end): &mut (u32, u64)| end <= done;
         while self.batches.len() > 1 && self.batches.pop_front_if(ended).is_some() {}
         let ran = |(number, end): &(u32, u64)| *number != running || *end <= done;
-        let settled = self.gate.closed_for().is_some_and(|time| time >= GRACE);
+        let settled = self.gate.closed_for().is_some_and(|time| time >= self.grace);
         settled && self.free <= done && self.batches.iter().all(ran)
     }
 

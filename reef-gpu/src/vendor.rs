@@ -5,6 +5,7 @@ use crate::options::Options;
 use reef_core::{Dim3, Priority, Result};
 use std::ffi::c_void;
 use std::fmt::Debug;
+use std::time::Duration;
 
 /// What a device can do and how large it is; fixed while it is open.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub struct Facts {
     pub writes_words: bool,
     /// Streams can wait for words by themselves ([`Vendor::wait_word`]).
     pub waits_words: bool,
+    /// How long after a gate has closed a stream that saw it open may still say so.
+    pub grace: Duration,
     /// Several launches can be taken at once ([`Vendor::begin_capture`]).
     pub graphs: bool,
     /// What else is there or isn't, for people to read.

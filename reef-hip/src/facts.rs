@@ -4,6 +4,7 @@ use crate::driver::{BACKEND, Driver, Version};
 use crate::target::Target;
 use reef_core::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::time::Duration;
 
 /// Numbers of `hipDeviceAttribute_t`, the same from HIP 5.2 to 7.
 pub(crate) mod attribute {
@@ -83,6 +84,8 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
         // The attribute that should say so reads 0 in HIP 5.2, where both work.
         writes_words: true,
         waits_words: true,
+        // Streams write words by kernels here, which wait for their turn.
+        grace: Duration::from_millis(2),
         graphs,
         features: features(driver, device, graphs),
     })

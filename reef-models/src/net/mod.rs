@@ -10,6 +10,8 @@
 mod emit;
 mod fuse;
 mod place;
+#[cfg(test)]
+mod tests;
 
 use reef_core::op::{PoolKind, Window};
 
