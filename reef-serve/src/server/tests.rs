@@ -193,3 +193,11 @@ fn a_model_that_many_want_is_loaded_once() {
     });
     assert!(models.iter().all(|model| Arc::ptr_eq(model, &models[0]) && !model.is_retired()));
 }
+
+/// Any user of the machine can connect to a loopback address.
+#[test]
+fn strangers_over_tcp_register_no_memory() {
+    let fixture = Fixture::new("strangers", |_| ());
+    let said = fixture.server.register(Peer::STRANGER, "r", "/reef-there-is-none", 0, 4);
+    assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
+}

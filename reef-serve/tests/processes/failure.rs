@@ -156,20 +156,44 @@ fn noise_over_tcp_is_no_end() {
     client.infer(&vec![0.0; client.input_len()]).unwrap();
 }
 
-/// More requests than may wait are refused at once; those that were taken are answered.
-#[test]
-fn overload_is_refused_at_once() {
-    let daemon = Daemon::start("overload", &["limits.queue=2"]);
+/// An inference over HTTP, as JSON.
+fn http_request() -> String {
     let body = format!(
         "{{\"inputs\": [{{\"name\": \"input\", \"datatype\": \"FP32\", \"shape\": [1, 3, 32, 32], \
          \"data\": [{}]}}]}}",
         vec!["0.5"; 3072].join(",")
     );
-    let request = format!(
+    format!(
         "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
-    );
+    )
+}
+
+/// SIGTERM: requests over HTTP that came in are answered, whatever is asked later is not.
+#[test]
+fn requests_that_came_in_are_answered_at_the_end() {
+    let mut daemon = Daemon::start("drain-http", &["limits.queue=64"]);
+    let request = http_request();
+    let codes: Vec<String> = thread::scope(|scope| {
+        let ask = || daemon.say(request.as_bytes()).split(' ').nth(1).unwrap_or("none").to_owned();
+        let all: Vec<_> = (0..60).map(|_| scope.spawn(ask)).collect();
+        within(SOON * 5, "requests", || daemon.metric("reef_open_requests") >= 2.0);
+        daemon.terminate();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let count = |code: &str| codes.iter().filter(|c| *c == code).count();
+    println!("{} served, {} refused, {} closed", count("200"), count("503"), count("none"));
+    assert!(count("200") >= 2, "{codes:?}");
+    assert_eq!(count("200") + count("503") + count("none"), 60, "{codes:?}");
+    assert!(daemon.ends_within(Duration::from_secs(10)).success());
+}
+
+/// More requests than may wait are refused at once; those that were taken are answered.
+#[test]
+fn overload_is_refused_at_once() {
+    let daemon = Daemon::start("overload", &["limits.queue=2"]);
+    let request = http_request();
     let codes: Vec<String> = thread::scope(|scope| {
         let ask = || daemon.say(request.as_bytes()).split(' ').nth(1).unwrap_or("none").to_owned();
         let all: Vec<_> = (0..40).map(|_| scope.spawn(ask)).collect();
@@ -203,7 +227,7 @@ fn two_hundred_clients_leave_nothing() {
         let mut client = Client::connect("tiny", &options(daemon.folder(), None)).unwrap();
         client.infer(&vec![0.5; client.input_len()]).unwrap();
     };
-    (0..20).for_each(|_| round());
+    (0..100).for_each(|_| round()); // until each of the allocator's arenas has had a client
     within(SOON, "the first to go", || daemon.metric("reef_clients") == 1.0);
     let (memory, threads) = daemon.usage();
     (0..200).for_each(|_| round());
