@@ -23,8 +23,9 @@ pub(crate) struct Clock {
 struct Guess {
     /// Host minus device, in nanoseconds.
     offset: i128,
-    /// When it was made, on the host's clock.
+    /// When it was made, on the host's clock and on the device's.
     at: i128,
+    stamp: i128,
 }
 
 impl Clock {
@@ -48,16 +49,19 @@ impl Clock {
 
     fn observe_at(&self, now: i128, stamp: u64) {
         let mut guess = self.guess.lock();
-        let seen = now - i128::from(stamp);
+        let stamp = i128::from(stamp);
+        let seen = now - stamp;
         let offset = match *guess {
             Some(old) if self.opening.load(Ordering::Acquire) => seen.min(old.offset),
             Some(old) => {
-                let passed = now - old.at;
-                seen.clamp(old.offset - passed / 2, old.offset + passed * DRIFT / 1_000_000)
+                let passed = (now - old.at).max(0);
+                // A device that was held up may have seen less time pass.
+                let fall = passed.min(stamp - old.stamp).max(0) / 2;
+                seen.clamp(old.offset - fall, old.offset + passed * DRIFT / 1_000_000)
             }
             None => seen,
         };
-        *guess = Some(Guess { offset, at: now });
+        *guess = Some(Guess { offset, at: now, stamp });
     }
 
     /// When the device made `stamp`, on the host's clock.

@@ -40,6 +40,12 @@ const CHECKS: &[Check] = &[
         commands: tsan,
     },
     Check {
+        name: "hip",
+        in_ci: true,
+        what: "conformance and networks on AMD's runtime over a software gfx906",
+        commands: hip,
+    },
+    Check {
         name: "kernels --check",
         in_ci: true,
         what: "images of device code are those of kernels/*.cu",
@@ -162,6 +168,13 @@ fn tsan() -> Vec<Command> {
     command.arg(target).args(["--target-dir", "target/tsan"]);
     command.env("RUSTFLAGS", "-Zsanitizer=thread").env("REEF_CONFORMANCE_CYCLES", "200");
     command.env("TSAN_OPTIONS", "halt_on_error=1");
+    vec![command]
+}
+
+/// Half of the preemptions of the whole suite fall to one test: with 2000 there are over 10000.
+fn hip() -> Vec<Command> {
+    let mut command = cargo("test --features hip --test conformance --test networks hip");
+    command.env("REEF_CONFORMANCE_CYCLES", "2000");
     vec![command]
 }
 

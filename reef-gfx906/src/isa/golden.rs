@@ -228,7 +228,8 @@ impl Scene {
             results.collect::<Vec<_>>()
         };
         let private: Vec<u8> = self.before.private.clone();
-        let kind = if case.name.starts_with("ds_add") && case.name.ends_with("f32") { "f" } else { "x" };
+        let kind =
+            if case.name.starts_with("ds_add") && case.name.ends_with("f32") { "f" } else { "x" };
         check_bytes("memory", kind, &golden.memory, &self.memory.copy(), &named('m'))?;
         check_bytes("shared memory", kind, &golden.memory, &self.lds, &named('l'))?;
         check_bytes("private memory", kind, &private, &self.wave.private, &named('p'))
@@ -238,7 +239,8 @@ impl Scene {
         let mut expected = self.before.regs.v.clone();
         let mut kinds = ["x"; VGPRS];
         for (name, data) in &case.results {
-            let Some((register, kind)) = name.strip_prefix('v').and_then(|v| v.split_once(':')) else {
+            let Some((register, kind)) = name.strip_prefix('v').and_then(|v| v.split_once(':'))
+            else {
                 continue;
             };
             let register: usize = register.parse().expect("a register");
