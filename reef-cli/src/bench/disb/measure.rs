@@ -8,7 +8,7 @@ use crate::bench::time::wait_until;
 use crate::clients::BE_GRAPH;
 use anyhow::{Result, anyhow};
 use reef::op::Operators;
-use reef::{Dispatcher, Stats};
+use reef::{Beside, Dispatcher, Stats};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
@@ -156,7 +156,7 @@ struct Seats<'a, D: Operators> {
 
 impl<'a, D: Operators> Seats<'a, D> {
     fn new(bench: &'a Bench<'a, D>, policy: Policy) -> Result<Self> {
-        let one_by_one = policy.pads && bench.device.beside().is_none();
+        let one_by_one = policy.pads && bench.device.beside() == Beside::Padded;
         let config = policy.client(bench.options.window);
         let dispatcher = Dispatcher::start(bench.device, policy.scheduler)?;
         let graphs = [if one_by_one { 1 } else { usize::MAX }, BE_GRAPH];
