@@ -31,7 +31,7 @@ unsafe impl<V: Vendor> Sync for Gate<V> {}
 impl<V: Vendor> Gate<V> {
     /// An open one.
     pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
-        let word = context.vendor.alloc_gate()?;
+        let word = context.call().alloc_gate()?;
         Ok(Self { word, closed: Mutex::new(None), context: context.clone() })
     }
 
@@ -65,6 +65,6 @@ impl<V: Vendor> Gate<V> {
 
 impl<V: Vendor> Drop for Gate<V> {
     fn drop(&mut self) {
-        self.context.vendor.free_gate(self.word);
+        self.context.call().free_gate(self.word);
     }
 }

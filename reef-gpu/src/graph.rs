@@ -6,7 +6,6 @@
 //! written in front of each run.
 
 use crate::Gpu;
-use crate::context::Context;
 use crate::guarded::{Epoch, Guarded, launch_plain};
 use crate::handles::cloned;
 use crate::own::{copy_launch, fill_launch};
@@ -151,8 +150,7 @@ impl<V: Vendor> Exec<V> {
         gpu: &Gpu<V>,
         fill: impl FnOnce() -> Result<Vec<Arc<Slot<V>>>>,
     ) -> Result<Self> {
-        let Context { vendor, calls, .. } = &**gpu.context();
-        let _call = calls.enter();
+        let vendor = gpu.context().call();
         vendor.begin_capture(stream.raw())?;
         let slots = fill();
         let raw = vendor.end_capture(stream.raw())?; // in any case
@@ -167,14 +165,13 @@ impl<V: Vendor> Exec<V> {
 
     pub(crate) fn launch(&self, stream: &Stream<V>) -> Result<()> {
         let context = self.gpu.context();
-        let _call = context.calls.enter();
         // SAFETY: what the launches refer to is kept by the graph, and by whoever waits for its end.
-        unsafe { context.vendor.launch_exec(self.raw, stream.raw()) }
+        unsafe { context.call().launch_exec(self.raw, stream.raw()) }
     }
 }
 
 impl<V: Vendor> Drop for Exec<V> {
     fn drop(&mut self) {
-        self.gpu.context().vendor.free_exec(self.raw);
+        self.gpu.context().call().free_exec(self.raw);
     }
 }

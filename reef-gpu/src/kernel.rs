@@ -59,9 +59,9 @@ impl<V: Vendor> Kernel<V> {
         shared: u32,
         bound: &[u64],
     ) -> Result<Self> {
-        let vendor = &modules[0].context().vendor;
+        let vendor = modules[0].context().call();
         for function in [Some(plain), guarded].into_iter().flatten() {
-            reserve_shared(vendor, function, shared)?;
+            reserve_shared::<V>(&vendor, function, shared)?;
         }
         let own = usize::from(guarded.is_some()) + usize::from(!bound.is_empty());
         let facts = vendor.function_facts(plain)?;

@@ -29,24 +29,21 @@ unsafe impl<V: Vendor> Sync for Allocation<V> {}
 
 impl<V: Vendor> Drop for Allocation<V> {
     fn drop(&mut self) {
-        let _call = self.context.calls.enter();
         match self.host {
-            Some(host) => self.context.vendor.free_host(host),
-            None => self.context.vendor.free(self.device),
+            Some(host) => self.context.call().free_host(host),
+            None => self.context.call().free(self.device),
         }
     }
 }
 
 impl<V: Vendor> Buffer<V> {
     pub(crate) fn device(context: &Arc<Context<V>>, bytes: usize) -> Result<Self> {
-        let _call = context.calls.enter();
-        let device = context.vendor.alloc(bytes.max(1))?;
+        let device = context.call().alloc(bytes.max(1))?;
         Ok(Self(Arc::new(Allocation { device, host: None, bytes, context: context.clone() })))
     }
 
     pub(crate) fn host(context: &Arc<Context<V>>, bytes: usize) -> Result<Self> {
-        let _call = context.calls.enter();
-        let (host, device) = context.vendor.alloc_host(bytes.max(1))?;
+        let (host, device) = context.call().alloc_host(bytes.max(1))?;
         let host = Some(host);
         Ok(Self(Arc::new(Allocation { device, host, bytes, context: context.clone() })))
     }
@@ -82,7 +79,7 @@ impl<V: Vendor> Buffer<V> {
                 std::ptr::copy_nonoverlapping(data.as_ptr(), host.add(offset), data.len());
             },
             None if data.is_empty() => {}
-            None => self.0.context.vendor.write(to, data)?,
+            None => self.0.context.call().write(to, data)?,
         }
         Ok(())
     }
@@ -95,7 +92,7 @@ impl<V: Vendor> Buffer<V> {
                 std::ptr::copy_nonoverlapping(host.add(offset), data.as_mut_ptr(), data.len());
             },
             None if data.is_empty() => {}
-            None => self.0.context.vendor.read(from, data)?,
+            None => self.0.context.call().read(from, data)?,
         }
         Ok(())
     }

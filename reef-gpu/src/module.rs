@@ -19,8 +19,7 @@ pub(crate) struct Code<V: Vendor> {
 impl<V: Vendor> Code<V> {
     /// Loads what ships, what was compiled, or what was checked.
     fn load(context: &Arc<Context<V>>, image: &[u8]) -> Result<Arc<Self>> {
-        let _call = context.calls.enter();
-        let raw = context.vendor.load_code(image)?;
+        let raw = context.call().load_code(image)?;
         Ok(Arc::new(Self { raw, context: context.clone() }))
     }
 
@@ -29,7 +28,7 @@ impl<V: Vendor> Code<V> {
     }
 
     pub(crate) fn function(&self, name: &str) -> Result<V::Function> {
-        let function = self.context.vendor.function(self.raw, name)?;
+        let function = self.context.call().function(self.raw, name)?;
         function.ok_or_else(|| {
             Error::NotFound(format!("{}: no kernel {name:?} in this module", V::NAME))
         })
@@ -38,8 +37,7 @@ impl<V: Vendor> Code<V> {
 
 impl<V: Vendor> Drop for Code<V> {
     fn drop(&mut self) {
-        let _call = self.context.calls.enter();
-        self.context.vendor.unload_code(self.raw); // kernels keep it for as long as they are there
+        self.context.call().unload_code(self.raw); // kernels keep it for as long as they are there
     }
 }
 

@@ -25,11 +25,10 @@ impl<V: Vendor> Copy for Writer<V> {}
 impl<V: Vendor> Writer<V> {
     /// Sets a word of ours when all that is in `stream` has ended.
     pub(crate) fn write(self, stream: &Stream<V>, address: u64, value: u32) -> Result<()> {
-        let _call = stream.context.calls.enter();
         // SAFETY: callers give words of ours, which nobody refers to.
         unsafe {
             match self.by_stream {
-                true => stream.context.vendor.write_word(stream.raw, address, value),
+                true => stream.context.call().write_word(stream.raw, address, value),
                 false => stream.launch_one(self.store, 1, [address, value.into()]),
             }
         }
@@ -45,7 +44,7 @@ pub(crate) struct Stream<V: Vendor> {
 
 impl<V: Vendor> Stream<V> {
     pub(crate) fn open(context: &Arc<Context<V>>, priority: Priority) -> Result<Self> {
-        Ok(Self { raw: context.vendor.open_stream(priority)?, context: context.clone() })
+        Ok(Self { raw: context.call().open_stream(priority)?, context: context.clone() })
     }
 
     pub(crate) fn raw(&self) -> V::Stream {
@@ -65,10 +64,9 @@ impl<V: Vendor> Stream<V> {
         shared: u32,
         params: &mut [*mut c_void],
     ) -> Result<()> {
-        let Context { vendor, calls, .. } = &*self.context;
-        let _call = calls.enter();
+        let call = self.context.call();
         // SAFETY: the caller's promise.
-        unsafe { vendor.launch(self.raw, function, grid, block, shared, params) }
+        unsafe { call.launch(self.raw, function, grid, block, shared, params) }
     }
 
     /// Launches one block of a kernel whose parameters are words.
@@ -93,26 +91,24 @@ impl<V: Vendor> Stream<V> {
     ///
     /// As [`Vendor::wait_word`].
     pub(crate) unsafe fn wait_word(&self, address: u64, value: u32) -> Result<()> {
-        let _call = self.context.calls.enter();
         // SAFETY: the caller's promise.
-        unsafe { self.context.vendor.wait_word(self.raw, address, value) }
+        unsafe { self.context.call().wait_word(self.raw, address, value) }
     }
 
     /// Whether all in it has ended.
     pub(crate) fn is_idle(&self) -> Result<bool> {
-        let _call = self.context.calls.enter();
-        self.context.vendor.is_idle(self.raw)
+        self.context.call().is_idle(self.raw)
     }
 
     /// Blocks until all in it has ended.
     pub(crate) fn wait(&self) -> Result<()> {
-        self.context.vendor.wait(self.raw)
+        self.context.call().wait(self.raw)
     }
 }
 
 impl<V: Vendor> Drop for Stream<V> {
     fn drop(&mut self) {
         let _ = self.wait(); // of a lost device nothing is left to wait for
-        self.context.vendor.close_stream(self.raw);
+        self.context.call().close_stream(self.raw);
     }
 }

@@ -51,14 +51,14 @@ impl<V: Vendor> DeviceWord<V> {
     pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
         let mut words = context.words.lock();
         if words.device_free.is_empty() {
-            let page = context.vendor.alloc_words(DEVICE_PLACE * PAGE)?;
+            let page = context.call().alloc_words(DEVICE_PLACE * PAGE)?;
             words.device_pages.push(page);
             words.device_free.extend((0..PAGE).map(|i| page + (i * DEVICE_PLACE) as u64));
         }
         let address = words.device_free.pop().expect("filled above");
         drop(words);
         let word = Self { address, context: context.clone() };
-        context.vendor.write(address, &0u32.to_ne_bytes())?;
+        context.call().write(address, &0u32.to_ne_bytes())?;
         Ok(word)
     }
 
@@ -90,7 +90,7 @@ impl<V: Vendor> Word<V> {
     pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
         let mut words = context.words.lock();
         if words.free.is_empty() {
-            let (host, device) = context.vendor.alloc_host(PLACE * PAGE)?;
+            let (host, device) = context.call().alloc_host(PLACE * PAGE)?;
             words.pages.push(host);
             for i in 0..PAGE {
                 // SAFETY: inside what was allocated.
