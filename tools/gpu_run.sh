@@ -29,7 +29,10 @@ tests() {
     run lost 60 "$folder/lost" --nocapture
     run modules 60 "$folder/modules"
     REEF_CONFORMANCE_CYCLES=${REEF_CONFORMANCE_CYCLES:-100000} \
-        run conformance 400 "$folder/conformance" cuda --test-threads=4
+        run conformance 200 "$folder/conformance" cuda:: --test-threads=4
+    # One at a time: a driver call that waits for the whole device opens the gates of others.
+    REEF_CONFORMANCE_CYCLES=${REEF_CONFORMANCE_CYCLES:-10000} \
+        run gates 200 "$folder/conformance" cuda_gates:: --test-threads=1
     run networks 200 "$folder/networks" cuda:: --nocapture --test-threads=2
     for tool in memcheck racecheck; do
         # Functions are asked for parameters until they have none, which is no error of ours.

@@ -3,7 +3,7 @@
 //! A graph is prepared for each queue that runs it, at its first run there: launches that can be stopped
 //! have the addresses of the queue's flag and lists baked in. Addresses never change, and only stopped
 //! blocks write to lists, so running it again needs no preparation. Its epoch stands in a word that is
-//! written in front of each run.
+//! written in front of the first run of each epoch.
 
 use crate::Gpu;
 use crate::guarded::{Epoch, Guarded, launch_plain};

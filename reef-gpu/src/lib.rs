@@ -302,6 +302,7 @@ impl<V: Vendor> Device for Gpu<V> {
             priority,
             width: None,
             epoch_word: None,
+            epoch_written: None,
             token: Arc::new(()),
             newest_event: None,
             gpu: self.clone(),

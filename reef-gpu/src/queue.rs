@@ -47,8 +47,9 @@ pub struct Queue<V: Vendor> {
     pub(crate) priority: Priority,
     /// Most blocks at a time.
     pub(crate) width: Option<u32>,
-    /// Holds the epoch of graphs.
+    /// Holds the epoch of graphs, and which one was written last.
     pub(crate) epoch_word: Option<DeviceWord<V>>,
+    pub(crate) epoch_written: Option<u32>,
     /// Dropped with the queue, so that graphs know.
     pub(crate) token: Arc<()>,
     /// The newest event that was recorded: its time is news when it is reached.
@@ -304,7 +305,8 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
 }
 
 impl<V: Vendor> Queue<V> {
-    /// Each launch of a guarded graph reads the epoch from a word, which is set in front.
+    /// Each launch of a guarded graph reads the epoch from a word, which is set in front where it isn't the
+    /// one that was set there before: graphs of earlier epochs are ahead in the stream, and void.
     fn launch_guarded_graph(&mut self, seq: Seq, graph: &Graph<V>) -> Result<()> {
         let word = match &self.epoch_word {
             Some(word) => word.address(),
@@ -313,7 +315,10 @@ impl<V: Vendor> Queue<V> {
         let epoch = Epoch { word, ..self.epoch() };
         let exec =
             graph.guarded(&self.gpu, &self.token, self.priority, &mut self.guarded, epoch)?;
-        self.gpu.writer().write(&self.stream, word, epoch.value)?;
+        if self.epoch_written != Some(epoch.value) {
+            self.gpu.writer().write(&self.stream, word, epoch.value)?;
+            self.epoch_written = Some(epoch.value);
+        }
         exec.launch(&self.stream)?;
         for (node, (launch, slot)) in graph.launches().iter().zip(exec.slots()).enumerate() {
             self.in_flight.push_back(InFlight {

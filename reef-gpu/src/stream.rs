@@ -89,7 +89,7 @@ impl<V: Vendor> Stream<V> {
     ///
     /// # Safety
     ///
-    /// As [`Vendor::wait_word`].
+    /// As [`crate::Streams::wait_word`].
     pub(crate) unsafe fn wait_word(&self, address: u64, value: u32) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.context.call().wait_word(self.raw, address, value) }

@@ -28,13 +28,13 @@ pub struct Facts {
     pub wave: u32,
     /// Whether kernels/network.cu has products of tiles in tensor cores for it.
     pub tensor_cores: bool,
-    /// Streams can set words by themselves ([`Vendor::write_word`]).
+    /// Streams can set words by themselves ([`Streams::write_word`]).
     pub writes_words: bool,
-    /// Streams can wait for words by themselves ([`Vendor::wait_word`]).
+    /// Streams can wait for words by themselves ([`Streams::wait_word`]).
     pub waits_words: bool,
     /// How long after a gate has closed a stream that saw it open may still say so.
     pub grace: Duration,
-    /// Several launches can be taken at once ([`Vendor::begin_capture`]).
+    /// Several launches can be taken at once ([`Graphs::begin_capture`]).
     pub graphs: bool,
     /// What else is there or isn't, for people to read.
     pub features: Vec<String>,
@@ -104,14 +104,14 @@ pub trait Memory {
     /// Frees what [`alloc_host`](Self::alloc_host) gave.
     fn free_host(&self, host: *mut u8);
 
-    /// Allocates a zeroed word for [`wait_word`](Self::wait_word).
+    /// Allocates a zeroed word for [`wait_word`](Streams::wait_word).
     ///
     /// # Errors
     ///
     /// As [`alloc`](Self::alloc).
     fn alloc_gate(&self) -> Result<GateWord>;
 
-    /// Frees what [`alloc_gate`](Self::alloc_gate) gave.
+    /// Frees what [`alloc_gate`](Memory::alloc_gate) gave.
     fn free_gate(&self, word: GateWord);
 
     /// Copies to the device. Blocks, unordered with streams; the caller has checked the range.
@@ -173,7 +173,7 @@ pub trait Streams {
     ///
     /// # Safety
     ///
-    /// The word came from [`alloc_gate`](Self::alloc_gate) and is there until it was passed.
+    /// The word came from [`alloc_gate`](Memory::alloc_gate) and is there until it was passed.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! The instructions of gfx906: decoding, and what each does to a wave of 64 lanes.
 //!
-//! An instruction is decoded once into an [`Inst`](inst::Inst): its line of the opcode table and its operands. [`Code`]
+//! An instruction is decoded once into an `Inst`: its line of the opcode table and its operands. [`Code`]
 //! keeps what was decoded, so a loop decodes nothing. A vector register is an array of 64 lanes, and an
 //! operation is a loop over it that the compiler turns into vector instructions of the host.
 //!
