@@ -28,6 +28,7 @@ run() { # NAME SECONDS COMMAND...
 tests() {
     run lost 60 "$folder/lost" --nocapture
     run modules 60 "$folder/modules"
+    run foreign 60 "$folder/gates"
     REEF_CONFORMANCE_CYCLES=${REEF_CONFORMANCE_CYCLES:-100000} \
         run conformance 200 "$folder/conformance" cuda:: --test-threads=4
     # One at a time: a driver call that waits for the whole device opens the gates of others.
