@@ -16,7 +16,7 @@ use reef::{
     Submitter, Task, VirtualQueue,
 };
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -78,13 +78,8 @@ fn full_pictures_give_torchs_logits<D: Operators>(device: &D, tolerance: f32) {
 
 /// REEF's toy network, whose kernels every backend can have.
 fn the_mocked_kernel_adds_then_multiplies<D: Operators>(device: &D) {
-    let beside = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data"));
-    let data = std::env::var_os("REEF_DATA").map_or(beside, PathBuf::from);
-    if !data.is_dir() {
-        eprintln!("skipped: ../shared/data not found");
-        return;
-    }
-    let graph = ScheduleGraph::load(data.join("reef/mocked_kernel/mocked_kernel.json")).unwrap();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/networks/mocked_kernel.json");
+    let graph = ScheduleGraph::load(file).unwrap();
     let n = graph.storages[0].elements;
     assert_eq!(toy(device, &graph, &[vec![3.0; n], vec![3.0; n], vec![3.0; n]]), vec![18.0; n]);
 
