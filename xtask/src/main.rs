@@ -173,7 +173,8 @@ fn tsan() -> Vec<Command> {
 
 /// The whole suite, then one of its tests for 10000 preemptions: 2000 at each of its five levels.
 fn hip() -> Vec<Command> {
-    let mut all = cargo("test --features hip --test conformance --test networks hip");
+    let mut all =
+        cargo("test --features hip --test conformance --test networks hip -- --test-threads=1");
     all.env("REEF_CONFORMANCE_CYCLES", "300");
     let mut many = cargo("test --features hip --test conformance each_block_runs_once_in_order");
     many.env("REEF_CONFORMANCE_CYCLES", "2000");
