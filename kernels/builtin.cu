@@ -47,16 +47,18 @@ extern "C" __global__ void append(reef::Guard guard, u64 *cells, u64 value, u64 
     if (reef::is_first_thread()) cells[block.index] = cells[block.index] * 3 + value;
 }
 
-// REEF's toy network: `t` counts within the block of 128 threads.
+// REEF's toy network; its blocks are of 4 x 8 x 4 threads.
+const u32 TOY_THREADS = 128;
+
 extern "C" __global__ void add(reef::Guard guard, const float *b, const float *a, float *temp) {
     REEF_CLAIM(block, guard);
-    u32 t = threadIdx.x, i = block.index * blockDim.x + t;
+    u32 t = reef::linear_thread(), i = block.index * TOY_THREADS + t;
     temp[i] = b[t] + a[i];
 }
 
 extern "C" __global__ void multiply(reef::Guard guard, const float *temp, const float *c, float *out) {
     REEF_CLAIM(block, guard);
-    u32 t = threadIdx.x, i = block.index * blockDim.x + t;
+    u32 t = reef::linear_thread(), i = block.index * TOY_THREADS + t;
     out[i] = temp[t] * c[i];
 }
 

@@ -81,14 +81,17 @@ fn the_mocked_kernel_adds_then_multiplies<D: Operators>(device: &D) {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/networks/mocked_kernel.json");
     let graph = ScheduleGraph::load(file).unwrap();
     let n = graph.storages[0].elements;
-    assert_eq!(toy(device, &graph, &[vec![3.0; n], vec![3.0; n], vec![3.0; n]]), vec![18.0; n]);
+    let same = toy(device, &graph, &[vec![3.0; n], vec![3.0; n], vec![3.0; n]]);
+    assert_eq!(same.iter().position(|&value| value != 18.0), None, "18 everywhere");
 
     let inputs = [1, 2, 3].map(|seed| Seeded(seed).input(n));
     let [a, b, c] = &inputs;
     // The second operand of each sum, and the first factor, count within the block of 128 threads.
     let temp: Vec<f32> = (0..n).map(|i| b[i % 128] + a[i]).collect();
     let want: Vec<f32> = (0..n).map(|i| temp[i % 128] * c[i]).collect();
-    assert_eq!(toy(device, &graph, &inputs), want);
+    let have = toy(device, &graph, &inputs);
+    assert_eq!(have.len(), n);
+    assert_eq!((0..n).find(|&i| have[i] != want[i]), None, "as the formula says");
 }
 
 /// The output of `graph` when the storages given from outside hold `inputs`.
