@@ -4,8 +4,8 @@
 //! … wait for the gate │ started = batch │ launch │ progress = position │ launch … │ wait for the gate │ …
 //! ```
 //!
-//! Behind each launch of a batch the position is written. While the gate is closed the batch that runs goes on to its end, and what is behind it stays in the
-//! stream: nothing is taken back, and nothing is launched twice.
+//! Behind each launch of a batch the position is written. While the gate is closed the batch that runs goes on
+//! to its end, and what is behind it stays in the stream: nothing is taken back, and nothing is launched twice.
 
 use crate::context::Context;
 use crate::gate::{Gate, OPEN};

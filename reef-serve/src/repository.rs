@@ -200,7 +200,7 @@ mod tests {
         assert!(!repository.builtin().contains(&name("resnet18")));
         assert_eq!(repository.recipes(&name("resnet18"), None).unwrap()[0].network, "resnet50");
         assert_eq!(repository.recipes(&name("resnet152"), None).unwrap()[0].version, 1);
-        assert!(repository.recipes(&name("alexnet"), None).is_err());
+        assert!(repository.recipes(&name("lenet"), None).is_err());
         let none = Repository::open(None, false).unwrap();
         assert!(none.recipes(&name("resnet152"), None).is_err());
     }
