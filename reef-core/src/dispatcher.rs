@@ -26,9 +26,10 @@ use std::time::Duration;
 
 /// How long real-time work has kept best-effort work off the device before that runs narrow beside it.
 ///
-/// Stopping it twice more costs about as much as it would do in a shorter time: on an H200, beside
-/// requests of 0.4 ms, it kept 74 % of its throughput with and 80 % without (docs/cuda.md).
-const BESIDE_AFTER: Duration = Duration::from_millis(1);
+/// It is stopped twice more for that, and slows the rest of the burst: on an H200, beside five real-time
+/// clients whose requests come together, 1 ms made these 1.5 times as slow and gave best-effort work nothing
+/// (docs/cuda.md). It is for real-time work that doesn't end.
+const BESIDE_AFTER: Duration = Duration::from_millis(10);
 
 /// Real-time requests that can wait to be seen by a turn.
 const INBOX: usize = 1024;
