@@ -166,6 +166,8 @@ fn tsan() -> Vec<Command> {
     let target = "x86_64-unknown-linux-gnu";
     let mut command = cargo("+nightly test -Zbuild-std --test conformance --target");
     command.arg(target).args(["--target-dir", "target/tsan"]);
+    command.args(["--no-default-features", "--features", "cpu"]);
+    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
     command.env("RUSTFLAGS", "-Zsanitizer=thread").env("REEF_CONFORMANCE_CYCLES", "200");
     command.env("TSAN_OPTIONS", "halt_on_error=1");
     vec![command]
