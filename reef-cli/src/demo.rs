@@ -29,12 +29,8 @@ pub(crate) struct Args {
     /// The real-time client's network.
     #[arg(long, default_value = "resnet18")]
     rt: String,
-    /// The best-effort clients' networks.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "resnet50,densenet121,inception_v3,resnet18"
-    )]
+    /// The best-effort clients' networks [default: resnet50,densenet121,inception_v3,resnet18].
+    #[arg(long, value_delimiter = ',')]
     be: Vec<String>,
     /// A photo (JPEG or PNG) that the real-time client looks at.
     #[arg(long)]
@@ -42,9 +38,9 @@ pub(crate) struct Args {
     /// Rows and columns of all pictures, instead of the networks' own.
     #[arg(long)]
     size: Option<usize>,
-    /// Seconds for each measurement.
-    #[arg(long, default_value_t = 4.0)]
-    seconds: f64,
+    /// Seconds for each measurement [default: 4].
+    #[arg(long)]
+    seconds: Option<f64>,
     /// Where the plot and the trace go.
     #[arg(long, default_value = "reef-demo")]
     out: PathBuf,
@@ -71,35 +67,63 @@ impl From<Level> for PreemptLevel {
     }
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    check_seconds(args.seconds)?;
-    reef::with_device(&args.device, Demo(args))?
+/// What was asked for, completed.
+struct Chosen<'a> {
+    args: &'a Args,
+    be: Vec<String>,
+    size: Option<usize>,
+    seconds: f64,
+    /// The device is software: what isn't said on the command line is small.
+    simulated: bool,
+}
+
+impl<'a> Chosen<'a> {
+    fn of(args: &'a Args, simulated: bool) -> Self {
+        let simulated = simulated && args.device.starts_with("hip");
+        let (be, size, seconds) = match simulated {
+            true => ("resnet18", Some(32), 6.0),
+            false => ("resnet50,densenet121,inception_v3,resnet18", None, 4.0),
+        };
+        let be = match args.be.is_empty() {
+            true => be.split(',').map(Into::into).collect(),
+            false => args.be.clone(),
+        };
+        let (size, seconds) = (args.size.or(size), args.seconds.unwrap_or(seconds));
+        Self { args, be, size, seconds, simulated }
+    }
+}
+
+/// Runs the demo, smaller if the device is `simulated` and nothing else was asked for.
+pub(crate) fn run(args: &Args, simulated: bool) -> Result<()> {
+    let chosen = Chosen::of(args, simulated);
+    check_seconds(chosen.seconds)?;
+    reef::with_device(&args.device, Demo(chosen))?
 }
 
 /// The demo, on whichever device was named.
-struct Demo<'a>(&'a Args);
+struct Demo<'a>(Chosen<'a>);
 
 impl reef::Visit for Demo<'_> {
     type Output = Result<()>;
 
     fn visit<D: Operators>(self, device: D) -> Result<()> {
-        let args = self.0;
+        let Chosen { args, be, size, seconds, .. } = &self.0;
         let level = args.level.into();
         device.preemptor(level)?; // a level too deep is an error before anything long begins
-        let picture = Picture { file: args.image.as_deref(), size: args.size };
-        check(&args.rt, &args.be, picture)?;
+        let picture = Picture { file: args.image.as_deref(), size: *size };
+        check(&args.rt, be, picture)?;
         make_folder(&args.out)?;
         let plans = plans(level);
-        let progress = Progress::new(1 + args.be.len() + plans.len(), args.json);
-        let networks = networks(&device, &args.rt, &args.be, picture, &progress)?;
-        let mut bench = Bench::new(&device, networks, Duration::from_secs_f64(args.seconds))?;
+        let progress = Progress::new(1 + be.len() + plans.len(), args.json);
+        let networks = networks(&device, &args.rt, be, picture, &progress)?;
+        let mut bench = Bench::new(&device, networks, Duration::from_secs_f64(*seconds))?;
         let mut outcomes = Vec::new();
         for plan in plans {
             progress.begin(&plan.name);
             outcomes.push((plan.name, bench.measure(plan.scheduler, plan.rt)?));
         }
         progress.finish();
-        finish(args, &device, &bench, &outcomes)
+        finish(&self.0, &device, &bench, &outcomes)
     }
 }
 
@@ -130,11 +154,12 @@ fn plans(level: PreemptLevel) -> Vec<Plan> {
 }
 
 fn finish<D: Operators>(
-    args: &Args,
+    chosen: &Chosen<'_>,
     device: &D,
     bench: &Bench<'_, D>,
     outcomes: &[(String, Outcome)],
 ) -> Result<()> {
+    let args = chosen.args;
     let [plot, trace] = ["latency.svg", "trace.json"].map(|name| args.out.join(name));
     report::plot(&plot, outcomes).with_context(|| plot.display().to_string())?;
     let spans = bench.trace();
@@ -143,7 +168,7 @@ fn finish<D: Operators>(
     if args.json {
         return print(serde_json::to_string_pretty(&report::json(bench, outcomes))?);
     }
-    print(report::header(args, device, bench))?;
+    print(report::header(chosen, device, bench))?;
     print(format_args!("{}\n", report::schedulers(outcomes)))?;
     print(format_args!("{}\n", report::levels(outcomes)))?;
     print(format_args!("latency plot  {}", plot.display()))?;

@@ -70,19 +70,26 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {
-    #[cfg(feature = "gfx906-sim")]
-    if cli.gfx906_sim {
-        reef_gfx906::Software::load().context("the software gfx906")?;
-    }
+    let simulated = simulate(&cli)?;
     match cli.command {
         Command::Bench(command) => bench::run(&command),
         Command::Client(args) => client::run(&args),
-        Command::Demo(args) => demo::run(&args),
+        Command::Demo(args) => demo::run(&args, simulated),
         Command::Devices(args) => devices::run(&args),
         Command::Model(command) => model::run(&command),
         Command::Profile(args) => profile::run(&args),
         Command::Serve(args) => serve::run(&args),
     }
+}
+
+/// Puts the software device under AMD's runtime if that is asked for; whether it is.
+fn simulate(_cli: &Cli) -> anyhow::Result<bool> {
+    #[cfg(feature = "gfx906-sim")]
+    if _cli.gfx906_sim {
+        reef_gfx906::Software::load().context("the software gfx906")?;
+        return Ok(true);
+    }
+    Ok(false)
 }
 
 /// Prints a line on stdout.

@@ -2,7 +2,8 @@
 
 use crate::device::device;
 
-/// How the device is built. Fixed at the first use, but for `step_budget`.
+/// How the device is built. Fixed at the first use, but for `step_budget` and `seed`: each time that they
+/// are set, the seed's order begins anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Settings {
@@ -92,7 +93,7 @@ pub struct Counters {
 }
 
 /// Sets how the device is built. False if a value is out of range, or the device is in use already and
-/// more than the step budget would change.
+/// more than the step budget and the seed would change.
 ///
 /// # Safety
 ///

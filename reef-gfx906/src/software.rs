@@ -53,7 +53,7 @@ impl Software {
     }
 
     /// Sets how the device is built. False if a value is out of range, or the device is in use already and
-    /// more than the step budget would change.
+    /// more than the step budget and the seed would change.
     pub fn configure(&self, settings: &Settings) -> bool {
         let configure: Configure = self.symbol(b"reef_gfx906_configure\0");
         // SAFETY: the argument points to settings.

@@ -3,14 +3,18 @@
 use crate::calls::{Call, Calls};
 use crate::vendor::Vendor;
 use crate::word::Words;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An open device.
 #[derive(Debug)]
 pub(crate) struct Context<V: Vendor> {
     pub(crate) words: Mutex<Words>,
     pub(crate) calls: Calls,
+    /// A stream was given up with what is in it.
+    lost: AtomicBool,
     pub(crate) vendor: V,
 }
 
@@ -35,7 +39,26 @@ impl<V: Vendor> Context<V> {
     }
 
     pub(crate) fn new(vendor: V) -> Self {
-        Self { words: Mutex::default(), calls: Calls::default(), vendor }
+        let (words, calls, lost) = (Mutex::default(), Calls::default(), AtomicBool::new(false));
+        Self { words, calls, lost, vendor }
+    }
+
+    /// A stream is left alone with what is in it. That may still use anything, so from now on nothing is
+    /// given back to the driver or used again, and the device stays open.
+    pub(crate) fn give_up(self: &Arc<Self>) {
+        if !self.lost.swap(true, Ordering::SeqCst) {
+            std::mem::forget(self.clone());
+        }
+    }
+
+    /// The vendor's part to give something back, unless that may still be in use.
+    pub(crate) fn call_to_free(&self) -> Option<Calling<'_, V>> {
+        (!self.lost.load(Ordering::SeqCst)).then(|| self.call())
+    }
+
+    /// The words to give one back, unless that may still be in use.
+    pub(crate) fn words_to_free(&self) -> Option<MutexGuard<'_, Words>> {
+        (!self.lost.load(Ordering::SeqCst)).then(|| self.words.lock())
     }
 }
 

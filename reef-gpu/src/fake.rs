@@ -29,6 +29,8 @@ pub(crate) struct Fake {
     pub(crate) puts: Mutex<Vec<Put>>,
     /// Words that streams have to write, if they don't arrive at once.
     slow: Mutex<Option<VecDeque<(u64, u32)>>>,
+    /// Device memory that was given back.
+    pub(crate) freed: Mutex<Vec<u64>>,
 }
 
 impl Fake {
@@ -68,7 +70,7 @@ impl Default for Fake {
             graphs: false,
             features: Vec::new(),
         };
-        Self { facts, puts: Mutex::default(), slow: Mutex::new(None) }
+        Self { facts, puts: Mutex::default(), slow: Mutex::new(None), freed: Mutex::default() }
     }
 }
 
@@ -93,7 +95,9 @@ impl Memory for Fake {
         Ok(memory(bytes) as u64)
     }
 
-    fn free(&self, _: u64) {}
+    fn free(&self, memory: u64) {
+        self.freed.lock().push(memory);
+    }
 
     fn alloc_words(&self, bytes: usize) -> Result<u64> {
         self.alloc(bytes)

@@ -65,6 +65,8 @@ impl<V: Vendor> Gate<V> {
 
 impl<V: Vendor> Drop for Gate<V> {
     fn drop(&mut self) {
-        self.context.call().free_gate(self.word);
+        if let Some(call) = self.context.call_to_free() {
+            call.free_gate(self.word);
+        }
     }
 }

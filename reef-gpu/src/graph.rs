@@ -172,6 +172,8 @@ impl<V: Vendor> Exec<V> {
 
 impl<V: Vendor> Drop for Exec<V> {
     fn drop(&mut self) {
-        self.gpu.context().call().free_exec(self.raw);
+        if let Some(call) = self.gpu.context().call_to_free() {
+            call.free_exec(self.raw);
+        }
     }
 }

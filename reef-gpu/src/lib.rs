@@ -27,6 +27,7 @@ mod module;
 mod operators;
 mod options;
 mod own;
+mod patience;
 mod progress;
 mod queue;
 mod record;
@@ -55,6 +56,7 @@ use gated::Gated;
 use guarded::Guarded;
 use handles::cloned;
 use module::Builds;
+use patience::Patience;
 use progress::Progress;
 use reef_core::dkp::Resources;
 use reef_core::{
@@ -167,6 +169,16 @@ impl<V: Vendor> Gpu<V> {
         }
     }
 
+    /// How long queues of this class may be silent.
+    fn patience(&self, class: Priority) -> Patience {
+        Patience::new(self.0.options.patience.filter(|_| class == Priority::BestEffort))
+    }
+
+    fn patience_feature(&self) -> Option<String> {
+        let time = self.0.options.patience?;
+        Some(format!("gives up on best-effort queues that are silent for {time:?}"))
+    }
+
     /// The gate of a queue that this flag stops, if it does so by gates.
     fn gated(&self, flag: &Flag<V>) -> Result<Option<Gated<V>>> {
         let Some(size) = self.0.options.gates.filter(|_| flag.is_gated()) else { return Ok(None) };
@@ -219,7 +231,7 @@ impl<V: Vendor> Device for Gpu<V> {
             registers_per_unit: facts.registers_per_unit,
             shared_per_unit: facts.shared_per_unit,
             level: self.level(),
-            features: facts.features,
+            features: facts.features.into_iter().chain(self.patience_feature()).collect(),
         }
     }
 
@@ -299,6 +311,7 @@ impl<V: Vendor> Device for Gpu<V> {
             guarded: Guarded::new(self.context(), builtin.report)?,
             in_flight: VecDeque::new(),
             draining: None,
+            patience: self.patience(priority),
             priority,
             width: None,
             epoch_word: None,

@@ -29,9 +29,10 @@ unsafe impl<V: Vendor> Sync for Allocation<V> {}
 
 impl<V: Vendor> Drop for Allocation<V> {
     fn drop(&mut self) {
+        let Some(call) = self.context.call_to_free() else { return };
         match self.host {
-            Some(host) => self.context.call().free_host(host),
-            None => self.context.call().free(self.device),
+            Some(host) => call.free_host(host),
+            None => call.free(self.device),
         }
     }
 }

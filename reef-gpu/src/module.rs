@@ -37,7 +37,9 @@ impl<V: Vendor> Code<V> {
 
 impl<V: Vendor> Drop for Code<V> {
     fn drop(&mut self) {
-        self.context.call().unload_code(self.raw); // kernels keep it for as long as they are there
+        if let Some(call) = self.context.call_to_free() {
+            call.unload_code(self.raw); // kernels keep it for as long as they are there
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::graph::Graph;
 use crate::guarded::{Epoch, Guarded, launch_plain};
 use crate::in_flight::{InFlight, Source, Stop};
 use crate::own::{copy_launch, fill_launch};
+use crate::patience::Patience;
 use crate::progress::Progress;
 use crate::record::{Record, Segment, whole};
 use crate::stream::Stream;
@@ -44,6 +45,7 @@ pub struct Queue<V: Vendor> {
     pub(crate) in_flight: VecDeque<InFlight<V>>,
     /// The epoch whose end the report on its way is about.
     pub(crate) draining: Option<u32>,
+    pub(crate) patience: Patience,
     pub(crate) priority: Priority,
     /// Most blocks at a time.
     pub(crate) width: Option<u32>,
@@ -92,6 +94,14 @@ impl<V: Vendor> Queue<V> {
         if let Some(gated) = &mut self.gated {
             gated.launch_free(seq.0 + 1);
         }
+    }
+
+    /// Nothing has ended; the queue is given up if that has been so for too long.
+    fn bear(&mut self) -> Result<()> {
+        let Some(time) = self.patience.is_over() else { return Ok(()) };
+        self.stream.give_up();
+        let why = format!("nothing in a queue has ended for {time:?}; it is given up");
+        Err(Error::DeviceLost { backend: V::NAME, why })
     }
 
     fn epoch(&self) -> Epoch {
@@ -266,7 +276,13 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
             self.retire();
             self.observe_event();
         }
-        let calm = news || position == self.progress.launched() || self.is_behind_gate();
+        let idle = position == self.progress.launched();
+        if news || idle || self.gated.as_ref().is_some_and(|gated| gated.closed_for().is_some()) {
+            self.patience.begin_anew();
+        } else {
+            self.bear()?;
+        }
+        let calm = news || idle || self.is_behind_gate();
         self.progress.check(&self.stream, calm)?;
         Ok(Seq(position))
     }
@@ -281,9 +297,11 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
             self.draining = epoch;
         }
         if !self.guarded.is_answered() {
+            self.bear()?;
             self.progress.check(&self.stream, false)?;
             return Ok(None);
         }
+        self.patience.begin_anew();
         self.draining = None;
         self.settle().map(Some)
     }
@@ -370,7 +388,7 @@ impl<V: Vendor> Queue<V> {
 impl<V: Vendor> Drop for Queue<V> {
     fn drop(&mut self) {
         reef_core::Queue::let_go(self);
-        let _ = self.stream.wait(); // before the memory that its work writes to is freed
+        let _ = self.stream.wait_or_give_up(&mut self.patience); // then its memory may be freed
     }
 }
 

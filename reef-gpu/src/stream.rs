@@ -1,10 +1,12 @@
 //! A stream of the driver, and what can be put into one.
 
 use crate::context::Context;
+use crate::patience::Patience;
 use crate::vendor::Vendor;
 use reef_core::{Dim3, Priority, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How words of ours are set: by streams themselves, or by a kernel where they can't.
 #[derive(Debug)]
@@ -35,16 +37,24 @@ impl<V: Vendor> Writer<V> {
     }
 }
 
-/// A stream. Dropping it waits for what is in it.
+/// Who waits patiently looks this often.
+const NAP: Duration = Duration::from_micros(50);
+
+/// A stream. Dropping it waits for what is in it, unless it was given up.
 #[derive(Debug)]
 pub(crate) struct Stream<V: Vendor> {
     raw: V::Stream,
+    given_up: bool,
     context: Arc<Context<V>>,
 }
 
 impl<V: Vendor> Stream<V> {
     pub(crate) fn open(context: &Arc<Context<V>>, priority: Priority) -> Result<Self> {
-        Ok(Self { raw: context.call().open_stream(priority)?, context: context.clone() })
+        Ok(Self {
+            raw: context.call().open_stream(priority)?,
+            given_up: false,
+            context: context.clone(),
+        })
     }
 
     pub(crate) fn raw(&self) -> V::Stream {
@@ -104,10 +114,33 @@ impl<V: Vendor> Stream<V> {
     pub(crate) fn wait(&self) -> Result<()> {
         self.context.call().wait(self.raw)
     }
+
+    /// Blocks until all in it has ended, or until that has taken too long: then it is given up.
+    pub(crate) fn wait_or_give_up(&mut self, patience: &mut Patience) -> Result<()> {
+        if !patience.has_limit() {
+            return self.wait();
+        }
+        while !self.given_up && !self.is_idle()? {
+            if patience.is_over().is_some() {
+                self.give_up();
+            }
+            std::thread::sleep(NAP);
+        }
+        Ok(())
+    }
+
+    /// Nobody waits for what is in it any more, and nobody else gets it.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up = true;
+        self.context.give_up();
+    }
 }
 
 impl<V: Vendor> Drop for Stream<V> {
     fn drop(&mut self) {
+        if self.given_up {
+            return;
+        }
         let _ = self.wait(); // of a lost device nothing is left to wait for
         self.context.call().close_stream(self.raw);
     }

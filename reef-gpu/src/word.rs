@@ -69,7 +69,9 @@ impl<V: Vendor> DeviceWord<V> {
 
 impl<V: Vendor> Drop for DeviceWord<V> {
     fn drop(&mut self) {
-        self.context.words.lock().device_free.push(self.address);
+        if let Some(mut words) = self.context.words_to_free() {
+            words.device_free.push(self.address);
+        }
     }
 }
 
@@ -129,6 +131,8 @@ impl<V: Vendor> Word<V> {
 
 impl<V: Vendor> Drop for Word<V> {
     fn drop(&mut self) {
-        self.context.words.lock().free.push((self.host, self.device));
+        if let Some(mut words) = self.context.words_to_free() {
+            words.free.push((self.host, self.device));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Tables, plot and JSON of the demo.
 
-use super::Args;
+use super::Chosen;
 use super::measure::{Bench, Outcome};
 use crate::chart;
 use crate::table::{micros, millis, table};
@@ -23,15 +23,30 @@ fn named<'a>(outcomes: &'a [(String, Outcome)], name: &str) -> &'a Outcome {
 }
 
 /// What runs where.
-pub(super) fn header<D: Operators>(args: &Args, device: &D, bench: &Bench<'_, D>) -> String {
+pub(super) fn header<D: Operators>(
+    chosen: &Chosen<'_>,
+    device: &D,
+    bench: &Bench<'_, D>,
+) -> String {
     let be: Vec<_> = bench.be.iter().map(|named| named.name.as_str()).collect();
     format!(
-        "{} ({})\nRT  {} every {:.1} ms\nBE  {}, closed loop\n",
-        args.device,
+        "{} ({})\n{}RT  {} every {:.1} ms\nBE  {}, closed loop\n",
+        chosen.args.device,
         device.info().name,
+        simulation(chosen),
         bench.rt.name,
         bench.period.as_secs_f64() * 1e3,
         be.join(", ")
+    )
+}
+
+/// What to know of the numbers if the device is software.
+fn simulation(chosen: &Chosen<'_>) -> String {
+    let (Some(size), true) = (chosen.size, chosen.simulated) else { return String::new() };
+    format!(
+        "A software device, so what is not asked for is small: pictures of {size} x {size}, {} s a row, \
+         one BE client.\nTimes are those of this machine's CPU, not of a GPU.\n",
+        chosen.seconds
     )
 }
 

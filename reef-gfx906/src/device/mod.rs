@@ -20,6 +20,7 @@ use crate::memory::Memory;
 use crate::queue::Ring;
 use hardware_queue::{EVERY_UNIT, HardwareQueue};
 use parking_lot::{Condvar, Mutex};
+use residents::Order;
 use state::State;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Once, OnceLock};
@@ -97,9 +98,11 @@ impl Device {
 
     fn reconfigure(&self, settings: Settings) -> bool {
         let mut state = self.state.lock();
-        let same = Settings { step_budget: settings.step_budget, ..state.settings } == settings;
+        let Settings { step_budget, seed, .. } = settings;
+        let same = Settings { step_budget, seed, ..state.settings } == settings;
         if same {
             state.settings = settings;
+            state.residents.begin_anew(Order::of(&settings));
         }
         same
     }

@@ -1,6 +1,7 @@
 //! Workgroups that are on units and wait for their turn.
 
 use super::group::{Group, Turn};
+use crate::control::Settings;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::cmp::Reverse;
@@ -23,6 +24,14 @@ impl Order {
     pub(crate) fn from_seed(seed: u64) -> Self {
         Self::Chance(Box::new(ChaCha8Rng::seed_from_u64(seed)))
     }
+
+    /// A seed decides where one thread runs everything.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        match settings.workers {
+            0 => Self::from_seed(settings.seed),
+            _ => Self::Rotation,
+        }
+    }
 }
 
 /// The workgroups, by falling priority.
@@ -37,6 +46,11 @@ pub(crate) struct Residents {
 impl Residents {
     pub(crate) fn new(order: Order, slice: u32) -> Self {
         Self { levels: BTreeMap::new(), order, turns: 0, slice }
+    }
+
+    /// From now on the order is this one's, from its beginning.
+    pub(crate) fn begin_anew(&mut self, order: Order) {
+        self.order = order;
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -63,16 +63,12 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(settings: Settings) -> Self {
-        let order = match settings.workers {
-            0 => Order::from_seed(settings.seed),
-            _ => Order::Rotation,
-        };
         Self {
             settings,
             units: vec![Unit::default(); settings.units as usize],
             queues: BTreeMap::new(),
             launches: BTreeMap::new(),
-            residents: Residents::new(order, settings.slice),
+            residents: Residents::new(Order::of(&settings), settings.slice),
             parked: Vec::new(),
             trace: Trace::new(settings.trace),
             counters: Counters::default(),

@@ -1,0 +1,188 @@
+//! A real-time task beside best-effort work on a software gfx906 whose seed decides the order.
+
+use parking_lot::Mutex;
+use reef_core::{Args, Beside, Device, Error, Launch, PreemptLevel, Priority, Queue as _, Seq};
+use reef_gfx906::{Record, Settings, Software};
+use reef_hip::{Hip, Kernel, Queue};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+pub(crate) const UNITS: u32 = 60;
+/// Kernels of the real-time task, one after the other.
+pub(crate) const RT_KERNELS: u64 = 4;
+/// Best-effort kernels, so many that real-time work ends before them.
+const BE_KERNELS: u64 = 12;
+/// Of four waves: a unit has places for ten blocks.
+const THREADS: u32 = 256;
+
+const SOURCE: &str = r#"
+#include "reef.h"
+
+// Counts each block in its cell, after `rounds` rounds of work that nobody can leave out.
+extern "C" __global__ void toil(reef::Guard guard, unsigned *cells, reef::u64 rounds) {
+    REEF_CLAIM(block, guard);
+    unsigned value = threadIdx.x;
+    for (reef::u64 round = 0; round < rounds; round++) asm volatile("v_add_u32 %0, 3, %0" : "+v"(value));
+    REEF_LOOK(block);
+    if (threadIdx.x == 0) cells[block.index] += 1;
+}
+"#;
+const ROUNDS: u64 = 24;
+
+/// How the device is shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// No best-effort work.
+    Alone,
+    /// Both run as they like: REEF's baseline.
+    Streams,
+    /// So many best-effort blocks at a time.
+    Narrow(u32),
+    /// So many units for real-time work alone.
+    Masks(u32),
+    /// The same, without best-effort work.
+    MasksAlone(u32),
+}
+
+/// What was placed where, in order.
+pub(crate) struct Ran {
+    pub(crate) rt: Vec<Record>,
+    pub(crate) be: Vec<Record>,
+}
+
+impl Sharing {
+    fn device(self) -> Option<Hip> {
+        software();
+        let options = match self {
+            Self::Narrow(blocks) => format!("beside={blocks}"),
+            Self::Masks(units) | Self::MasksAlone(units) => format!("split={units}"),
+            Self::Alone | Self::Streams => String::new(),
+        };
+        match Hip::open(0, &options) {
+            Ok(device) => Some(device),
+            Err(Error::NotFound(why)) => {
+                eprintln!("skipped: {why}");
+                None
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    /// How many blocks a best-effort queue runs at a time while real-time work runs.
+    fn width(self, device: &Hip) -> Option<u32> {
+        match (self, device.beside()) {
+            (Self::Narrow(_), Beside::Narrow(blocks)) => Some(blocks),
+            _ => None,
+        }
+    }
+
+    fn be_kernels(self) -> u64 {
+        if matches!(self, Self::Alone | Self::MasksAlone(_)) { 0 } else { BE_KERNELS }
+    }
+
+    /// Runs the task, whose kernels have `rt_blocks` blocks each, while the others' work, in kernels of
+    /// `be_blocks` blocks, is there from the beginning. `None`, said aloud, where AMD's runtime is not
+    /// installed.
+    pub(crate) fn run(self, rt_blocks: u32, be_blocks: u32) -> Option<Ran> {
+        static TURN: Mutex<()> = Mutex::new(()); // there is one device
+        let _turn = TURN.lock();
+        let device = self.device()?;
+        let flag = device.preemptor(PreemptLevel::All).unwrap();
+        let queue = device.queue(Priority::RealTime, None).unwrap();
+        let mut rt = Client::new(&device, queue, rt_blocks);
+        let mut queue = device.queue(Priority::BestEffort, Some(&flag)).unwrap();
+        queue.narrow(self.width(&device));
+        let mut be = Client::new(&device, queue, be_blocks);
+        be.launch(self.be_kernels(), 0); // allocates what launches need: while held, that would wait
+        be.wait();
+        let software = software();
+        software.forget_trace();
+        software.hold(true);
+        be.launch(self.be_kernels(), ROUNDS);
+        rt.launch(RT_KERNELS, ROUNDS);
+        assert!(software.configure(&settings())); // the seed's order begins here
+        software.hold(false);
+        rt.finish();
+        be.finish();
+        assert_eq!(software.last_fault(), "");
+        let trace = software.trace();
+        let of = |client: &Client| {
+            trace.iter().filter(|record| record.kernel == client.code).copied().collect()
+        };
+        Some(Ran { rt: of(&rt), be: of(&be) })
+    }
+}
+
+/// A queue, its kernel, and the cells in which each block counts.
+struct Client {
+    device: Hip,
+    queue: Queue,
+    kernel: Kernel,
+    cells: reef_hip::Buffer,
+    blocks: u32,
+    launched: u64,
+    /// Where its code is: real-time and best-effort work run different builds.
+    code: u64,
+}
+
+impl Client {
+    /// Runs the kernel once, so that all is loaded and the trace tells the builds apart.
+    fn new(device: &Hip, queue: Queue, blocks: u32) -> Self {
+        let kernel = device.compile(SOURCE).unwrap().kernel("toil").unwrap();
+        let cells = device.alloc(4 * blocks as usize).unwrap();
+        let device = device.clone();
+        let mut client = Self { device, queue, kernel, cells, blocks, launched: 0, code: 0 };
+        software().forget_trace();
+        client.launch(1, 0);
+        client.wait();
+        let trace = software().trace();
+        // Beside it run kernels of one block, which write words.
+        let own = trace.iter().find(|record| record.groups != [1, 1, 1]);
+        client.code = own.expect("it ran").kernel;
+        client
+    }
+
+    fn launch(&mut self, count: u64, rounds: u64) {
+        let args = Args::new(&[self.cells.address(), rounds]);
+        // SAFETY: the kernel's parameters; there is a cell for each block.
+        let launch =
+            unsafe { Launch::new(self.kernel.clone(), [self.blocks, 1, 1], [THREADS, 1, 1], args) };
+        for _ in 0..count {
+            self.queue.launch(Seq(self.launched), &launch, None).unwrap();
+            self.launched += 1;
+        }
+        self.queue.completed().unwrap(); // puts a mark behind them
+    }
+
+    fn wait(&mut self) {
+        while self.queue.completed().unwrap() < Seq(self.launched) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits, and checks that each block has run as often as it was launched.
+    fn finish(&mut self) {
+        self.wait();
+        let mut cells = vec![0; 4 * self.blocks as usize];
+        self.device.read(&self.cells, 0, &mut cells).unwrap();
+        let counts = cells.chunks_exact(4).map(|cell| u32::from_le_bytes(cell.try_into().unwrap()));
+        assert!(counts.clone().all(|count| u64::from(count) == self.launched), "each block once");
+    }
+}
+
+/// One thread runs everything, in an order that the seed decides.
+fn settings() -> Settings {
+    let seed = std::env::var("REEF_GFX906_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    Settings { units: UNITS, workers: 0, seed, slice: 64, ..Settings::default() }
+}
+
+/// In the place of the library that talks to the kernel driver, before AMD's runtime is loaded.
+fn software() -> &'static Software {
+    static SOFTWARE: OnceLock<Software> = OnceLock::new();
+    SOFTWARE.get_or_init(|| {
+        println!("REEF_GFX906_SEED={}", settings().seed);
+        let software = Software::load().expect("cargo builds the library before its tests");
+        assert!(software.configure(&settings()));
+        software
+    })
+}
