@@ -52,6 +52,25 @@ impl Common {
     }
 }
 
+/// Where a bench ran.
+pub(crate) struct Place {
+    /// For people.
+    pub(crate) title: String,
+    /// For programs.
+    pub(crate) facts: Value,
+}
+
+impl Place {
+    /// On a device here.
+    pub(crate) fn of<D: Device>(args: &Common, device: &D) -> Self {
+        let info = device.info();
+        Self {
+            title: format!("{} ({})", args.device, info.name),
+            facts: json!({ "asked": args.device, "name": info.name, "units": info.units }),
+        }
+    }
+}
+
 /// What a bench found.
 pub(crate) struct Results<'a, R> {
     /// Names the files.
@@ -67,25 +86,34 @@ impl<R> Results<'_, R> {
     ///
     /// Called after each row, so that a bench that is ended early leaves what it has.
     pub(crate) fn save<D: Device>(&self, args: &Common, device: &D) -> Result<Option<PathBuf>> {
+        self.save_at(args, &Place::of(args, device))
+    }
+
+    /// The same of a bench that ran elsewhere than on a device here.
+    pub(crate) fn save_at(&self, args: &Common, place: &Place) -> Result<Option<PathBuf>> {
         let Some(out) = &args.out else { return Ok(None) };
         let file = |ending: &str| out.join(format!("{}.{ending}", self.bench));
         let write = |ending: &str, text: String| {
             std::fs::write(file(ending), text).with_context(|| file(ending).display().to_string())
         };
-        write("json", serde_json::to_string_pretty(&self.json(args, device))? + "\n")?;
+        write("json", serde_json::to_string_pretty(&self.json_at(args, place))? + "\n")?;
         write("csv", as_csv(self.columns, self.rows))?;
         Ok(Some(file("svg")))
     }
 
     /// Everything, and where it was measured.
     pub(crate) fn json<D: Device>(&self, args: &Common, device: &D) -> Value {
-        let info = device.info();
+        self.json_at(args, &Place::of(args, device))
+    }
+
+    /// The same of a bench that ran elsewhere than on a device here.
+    pub(crate) fn json_at(&self, args: &Common, place: &Place) -> Value {
         json!({
             "bench": self.bench,
             "version": env!("CARGO_PKG_VERSION"),
             "date": date(args.begun),
             "command": std::env::args().collect::<Vec<_>>().join(" "),
-            "device": { "asked": args.device, "name": info.name, "units": info.units },
+            "device": place.facts,
             "facts": self.facts,
             "rows": as_json(self.columns, self.rows),
         })

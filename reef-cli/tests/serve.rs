@@ -1,41 +1,12 @@
 //! `reef serve` and `reef client` as people meet them.
 
 mod common;
+#[path = "common/daemon.rs"]
+mod daemon;
 
 use common::{Folder, prints, refuses};
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-
-/// A daemon that is ended when this is dropped.
-struct Daemon(Child);
-
-impl Daemon {
-    fn start(folder: &Folder) -> Self {
-        std::fs::create_dir_all(folder.path("models/tiny/1")).unwrap();
-        folder.file("models/tiny/model.toml", "network = \"resnet18\"\nsize = 32\nseed = 1\n");
-        let config = format!(
-            "[listen]\nfolder = {:?}\n[models]\nrepository = {:?}\nload = [\"*\"]\n",
-            folder.path(""),
-            folder.path("models")
-        );
-        let mut child = Command::new(env!("CARGO_BIN_EXE_reef"))
-            .args(["serve", "--config", &folder.file("reef.toml", config)])
-            .env("REEF_LOG", "warn")
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary that this test was built with");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        assert!(lines.any(|line| line.unwrap() == "ready"), "it ended");
-        Self(child)
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use daemon::Daemon;
+use std::process::Command;
 
 #[test]
 fn a_client_prints_the_latency_of_each_inference() {

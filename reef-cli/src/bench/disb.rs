@@ -2,29 +2,39 @@
 
 mod client;
 mod config;
+mod daemon;
 mod load;
 mod measure;
 mod names;
+mod part;
+mod record;
 mod report;
 
 use super::policy::{Policy, check_windows};
 use crate::networks::{Loader, Named, check_all};
 use crate::progress::Progress;
+use crate::results::Place;
 use crate::{Usage, results};
 use anyhow::Result;
-use client::{Phases, Work};
+use client::Work;
 use config::Workload;
-use measure::{Bench, Options, Run, Who};
+use daemon::Clients;
+use measure::{Bench, Options, Who};
+use record::Record;
 use reef::models::{measured, profile::Profiles};
 use reef::op::Operators;
 use reef::{PreemptLevel, scheduler};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Best-effort tasks without real-time ones.
 const BE_ALONE: &str = "BE alone";
+/// Real-time tasks without best-effort ones, under a daemon's scheduler.
+const RT_ALONE: &str = "RT alone";
+/// All tasks under a daemon's scheduler.
+const ON_DAEMON: &str = "daemon";
 /// What `--baseline all` compares, beside each class alone.
 const BASELINES: [&str; 6] = ["rt-only", "sequential", "streams", "wait-based", "reset", "reef"];
 
@@ -40,7 +50,8 @@ pub(crate) struct Args {
     /// Under these schedulers.
     #[arg(long, value_delimiter = ',', default_value = "reef", conflicts_with = "baseline")]
     scheduler: Vec<String>,
-    /// Under REEF and all of its baselines, each class alone first.
+    /// Under REEF and all of its baselines, each class alone first. On a daemon: each class alone, then
+    /// all, under the scheduler that it has.
     #[arg(long, value_enum)]
     baseline: Option<Baseline>,
     /// Seconds, instead of the workload's.
@@ -64,6 +75,15 @@ pub(crate) struct Args {
     /// Hardware queue length of best-effort tasks.
     #[arg(long, default_value_t = 4)]
     window: u64,
+    /// Against a running daemon, whose models and device it uses, with a process for each client.
+    #[arg(long, conflicts_with_all = ["device", "scheduler", "size", "window"])]
+    daemon: bool,
+    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
+    #[arg(long, requires = "daemon")]
+    folder: Option<PathBuf>,
+    /// Plays this client for a parent that says on stdin what to do.
+    #[arg(long, hide = true, requires = "daemon", value_name = "ID")]
+    as_client: Option<String>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -72,6 +92,9 @@ enum Baseline {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.as_client.is_some() {
+        return daemon::play();
+    }
     check_windows("--window", &[args.window])?;
     let workload = config::load(&args.file)?;
     if let Some(seconds) = args.seconds {
@@ -83,11 +106,37 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.alone == 0 {
         return Err(Usage("--alone must be at least 1".into()).into());
     }
-    let networks = names::networks(&workload, &args.map)?;
+    let networks = names::networks(&workload, &args.map, args.daemon)?;
+    if args.daemon {
+        return on_daemon(args, &workload, &networks);
+    }
     args.check_schedulers()?;
     let all: Vec<_> = networks.values().cloned().collect();
     check_all(&all, args.size)?;
     reef::with_device(&args.common.device, Disb { args, workload, networks })?
+}
+
+/// Runs it against a daemon.
+fn on_daemon(args: &Args, workload: &Workload, models: &BTreeMap<String, String>) -> Result<()> {
+    args.common.make_folder()?;
+    let (plan, options) = (args.plan(), args.options(workload));
+    let progress = Progress::new(3 * workload.tasks.len() + plan.len(), args.common.json);
+    let begins = |step: &str| progress.begin(step);
+    let folder = reef_serve::folder(args.folder.as_deref());
+    let mut clients = Clients::connect(workload, models, options, &folder, &args.file, begins)?;
+    let alone = clients.alone(begins)?;
+    let place = Place {
+        title: format!("daemon in {}, a process for each client", folder.display()),
+        facts: json!({ "daemon": folder }),
+    };
+    let mut record = Record::new(args, workload, models, place, alone);
+    for (name, who) in plan {
+        progress.begin(&name);
+        let run = clients.run(&name, who, &record.alone)?;
+        record.add(run)?;
+    }
+    progress.finish();
+    record.show()
 }
 
 /// The bench, on whichever device was named.
@@ -105,28 +154,21 @@ impl reef::Visit for Disb<'_> {
         let Self { args, workload, networks } = &self;
         let deepest = device.info().level;
         args.common.make_folder()?;
-        let plan = args.plan();
+        let (plan, options) = (args.plan(), args.options(workload));
         let progress = Progress::new(3 * workload.tasks.len() + plan.len(), args.common.json);
-        let options = args.options(workload);
         let works = self.works(&device, &progress)?;
         let bench = Bench { device: &device, workload, works, options };
         let alone = bench.alone(policy("reef", deepest), |step| progress.begin(step))?;
-        let (mut runs, mut disb) = (Vec::new(), serde_json::Map::new());
-        let facts = |disb: &serde_json::Map<String, Value>| json!({ "networks": networks, "seconds": options.time.as_secs_f64(), "disb": disb });
+        let place = Place::of(&args.common, &device);
+        let mut record = Record::new(args, workload, networks, place, alone);
         for (name, who) in plan {
             progress.begin(&name);
             let scheduler = if name == BE_ALONE { "streams" } else { &name };
-            let run = bench.run(policy(scheduler, deepest), &name, who, &alone)?;
-            self.note(&run, &alone, options.time, &mut disb)?;
-            runs.push(run);
-            let rows = report::rows(workload, &runs, &alone, options.time);
-            report::results(args, facts(&disb), &rows).save(&args.common, &device)?;
+            let run = bench.run(policy(scheduler, deepest), &name, who, &record.alone)?;
+            record.add(run)?;
         }
         progress.finish();
-        let rows = report::rows(workload, &runs, &alone, options.time);
-        let aliases: Vec<_> =
-            networks.iter().map(|(name, net)| format!("{name} is {net}")).collect();
-        report::show(args, &device, facts(&disb), &rows, &aliases.join(", "))
+        record.show()
     }
 }
 
@@ -149,22 +191,6 @@ impl Disb<'_> {
         }
         Ok(works)
     }
-
-    /// Keeps the report in DISB's form.
-    fn note(
-        &self,
-        run: &Run,
-        alone: &[Phases],
-        time: Duration,
-        disb: &mut serde_json::Map<String, Value>,
-    ) -> Result<()> {
-        let report = report::disb(&self.workload, run, alone, time);
-        if let Some(out) = &self.args.common.out {
-            report::save_disb(out, &self.workload.name, run, &report)?;
-        }
-        disb.insert(run.policy.clone(), report);
-        Ok(())
-    }
 }
 
 impl Args {
@@ -181,14 +207,17 @@ impl Args {
 
     /// What runs, by the names of its rows.
     fn plan(&self) -> Vec<(String, Who)> {
-        let who = |name: &str| if name == "rt-only" { Who::RealTime } else { Who::All };
+        let who = |name: &str| match name {
+            BE_ALONE => Who::BestEffort,
+            RT_ALONE | "rt-only" => Who::RealTime,
+            _ => Who::All,
+        };
         let named = |name: &str| (name.to_owned(), who(name));
         match self.baseline {
+            None if self.daemon => vec![named(ON_DAEMON)],
+            Some(Baseline::All) if self.daemon => [BE_ALONE, RT_ALONE, ON_DAEMON].map(named).into(),
             None => self.scheduler.iter().map(|name| named(name)).collect(),
-            Some(Baseline::All) => {
-                let be = (BE_ALONE.to_owned(), Who::BestEffort);
-                [be].into_iter().chain(BASELINES.map(named)).collect()
-            }
+            Some(Baseline::All) => [BE_ALONE].into_iter().chain(BASELINES).map(named).collect(),
         }
     }
 

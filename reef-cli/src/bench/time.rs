@@ -43,7 +43,12 @@ pub(super) fn note(histogram: &mut Histogram<u64>, time: Duration) {
 
 /// Waits until the device's clock shows `at`: most of the time asleep, in the end awake.
 pub(super) fn wait_until<D: Device>(device: &D, at: Duration) {
-    while let Some(left) = at.checked_sub(device.clock()).filter(|left| !left.is_zero()) {
+    wait(|| device.clock(), at);
+}
+
+/// Waits until `clock` shows `at`, likewise.
+pub(super) fn wait(clock: impl Fn() -> Duration, at: Duration) {
+    while let Some(left) = at.checked_sub(clock()).filter(|left| !left.is_zero()) {
         match left.checked_sub(OVERSLEEP) {
             Some(asleep) => thread::sleep(asleep),
             None => thread::yield_now(),

@@ -3,17 +3,19 @@
 //! Copies to and from the device are part of an inference here, so `copyInput` and `copyOutput` take no
 //! time of their own; the picture is in memory, so `prepareInput` takes none either.
 
+use super::part::Launch;
 use crate::bench::time::{histogram, note};
 use crate::networks::Named;
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use reef::op::Operators;
 use reef::{BestEffort, ClientConfig, Command, Device, Dispatcher, RtClient, Task};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long each phase of a request took, or of many.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Phases {
     /// The picture becomes what the network reads.
     pub(super) preprocess: Duration,
@@ -124,9 +126,14 @@ impl<'a, D: Operators> Client<'a, D> {
         let commands = work.network.network.graphs(graph)?;
         Ok(Self { device, work, seat: Seat::BestEffort(dispatcher.best_effort(config)?, commands) })
     }
+}
 
-    /// One request; `None` if it hasn't finished when the device's clock shows `until`.
-    pub(super) fn request(&mut self, until: Duration) -> Result<Option<Phases>> {
+impl<D: Operators> Launch for Client<'_, D> {
+    fn clock(&self) -> Duration {
+        self.device.clock()
+    }
+
+    fn request(&mut self, until: Duration) -> Result<Option<Phases>> {
         let clock = || self.device.clock();
         let network = &self.work.network.network;
         let begin = clock();

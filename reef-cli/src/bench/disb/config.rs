@@ -8,7 +8,8 @@
 //!
 //! In all of them `time` is in seconds and traces in milliseconds.
 
-use super::load::Load;
+use super::client::Phases;
+use super::load::{Load, delays};
 use crate::Usage;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -80,6 +81,21 @@ struct Simple {
     name: String,
     frequency: f64,
     trace: Option<Vec<u64>>,
+}
+
+impl Workload {
+    /// How much later than others each task starts; `alone` is what their requests take alone.
+    pub(super) fn delays(&self, alone: &[Phases]) -> Vec<Duration> {
+        let loads = self.tasks.iter().map(|task| &task.load);
+        delays(loads.zip(alone.iter().map(Phases::total)))
+    }
+
+    /// Those that depend on task `k`.
+    pub(super) fn dependents(&self, k: usize) -> Vec<usize> {
+        let id = &self.tasks[k].id;
+        let waits = |task: &Task| matches!(&task.load, Load::Dependent { on } if on.contains(id));
+        (0..self.tasks.len()).filter(|&to| waits(&self.tasks[to])).collect()
+    }
 }
 
 /// Reads a workload.

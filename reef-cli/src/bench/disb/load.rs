@@ -13,11 +13,12 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What makes a task launch.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Load {
     /// As soon as the request before has finished.
     Continuous,
@@ -29,6 +30,16 @@ pub(super) enum Load {
     Trace(Vec<Duration>),
     /// When all of these tasks have a result of one number.
     Dependent { on: Vec<String> },
+}
+
+impl Load {
+    /// How many tasks it depends on, if that is what it does.
+    pub(super) fn wanted(&self) -> Option<usize> {
+        match self {
+            Self::Dependent { on } => Some(on.iter().collect::<BTreeSet<_>>().len()),
+            _ => None,
+        }
+    }
 }
 
 /// The moments at which a task launches.

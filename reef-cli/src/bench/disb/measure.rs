@@ -2,22 +2,18 @@
 
 use super::client::{Client, Phases, Requests, Work};
 use super::config::{Task, Workload};
-use super::load::{Inbox, Load, Pace, delays};
+use super::part::{Launch, Mail, Part};
 use crate::bench::policy::Policy;
-use crate::bench::time::wait_until;
 use crate::clients::BE_GRAPH;
 use anyhow::{Result, anyhow};
 use reef::op::Operators;
 use reef::{Beside, Dispatcher, Stats};
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 /// Between tasks that are measured alone.
-const REST: Duration = Duration::from_millis(100);
-/// How long after the end a best-effort request may still finish.
-const GRACE: Duration = Duration::from_secs(10);
+pub(super) const REST: Duration = Duration::from_millis(100);
 
 /// A workload with its networks on a device.
 pub(super) struct Bench<'a, D: Operators> {
@@ -48,6 +44,16 @@ pub(super) enum Who {
     BestEffort,
 }
 
+impl Who {
+    pub(super) fn has(self, task: &Task) -> bool {
+        match self {
+            Self::All => true,
+            Self::RealTime => task.real_time,
+            Self::BestEffort => !task.real_time,
+        }
+    }
+}
+
 /// All that happened under one scheduler.
 pub(super) struct Run {
     /// Name of the scheduler, or of what it stands for.
@@ -56,12 +62,6 @@ pub(super) struct Run {
     /// For each task; `None` if it didn't run.
     pub(super) requests: Vec<Option<Requests>>,
     pub(super) stats: Stats,
-}
-
-/// Results on their way to a task that depends on them.
-struct Mail {
-    inbox: Mutex<Inbox>,
-    news: Condvar,
 }
 
 /// All together.
@@ -107,20 +107,14 @@ impl<D: Operators> Bench<'_, D> {
         who: Who,
         alone: &[Phases],
     ) -> Result<Run> {
-        let loads = self.workload.tasks.iter().map(|task| &task.load);
-        let delays = delays(loads.zip(alone.iter().map(Phases::total)));
+        let delays = self.workload.delays(alone);
         let seats = Seats::new(self, policy)?;
-        let takes_part = |task: &Task| match who {
-            Who::All => true,
-            Who::RealTime => task.real_time,
-            Who::BestEffort => !task.real_time,
-        };
         let clients = self
             .workload
             .tasks
             .iter()
             .enumerate()
-            .map(|(k, task)| takes_part(task).then(|| seats.client(k)).transpose());
+            .map(|(k, task)| who.has(task).then(|| seats.client(k)).transpose());
         let clients = clients.collect::<Result<Vec<_>>>()?;
         let begun = SystemTime::now() + self.options.lead;
         let stage = Stage {
@@ -136,12 +130,8 @@ impl<D: Operators> Bench<'_, D> {
 
     fn mail(&self) -> BTreeMap<usize, Mail> {
         let tasks = self.workload.tasks.iter().enumerate();
-        let dependent = tasks.filter_map(|(k, task)| match &task.load {
-            Load::Dependent { on } => Some((k, on.len())),
-            _ => None,
-        });
-        let mail = |wanted| Mail { inbox: Mutex::new(Inbox::new(wanted)), news: Condvar::new() };
-        dependent.map(|(k, wanted)| (k, mail(wanted))).collect()
+        let wanted = |(k, task): (usize, &Task)| Some((k, Mail::new(task.load.wanted()?)));
+        tasks.filter_map(wanted).collect()
     }
 }
 
@@ -190,64 +180,19 @@ impl<D: Operators> Stage<'_, D> {
 
     /// The requests of task `k`.
     fn task(&self, k: usize, mut client: Client<'_, D>) -> Result<Requests> {
-        let Bench { device, workload, options, .. } = self.bench;
-        let load = &workload.tasks[k].load;
-        let mut pace = Pace::new(load, self.delays[k], options.time, options.seed + k as u64);
-        let mut requests = Requests::default();
-        let until = self.begin + options.time + GRACE;
-        for number in 0.. {
-            let Some((moment, number)) = self.next(k, &mut pace, number) else { break };
-            wait_until(*device, self.begin + moment);
-            let Some(phases) = client.request(until)? else {
-                requests.unfinished += 1;
-                break;
-            };
-            requests.note(&phases);
-            self.send(k, number);
-        }
-        requests.skipped = pace.skipped;
-        Ok(requests)
-    }
-
-    /// When task `k` launches next, and the number of its result: that of those it depends on, or else
-    /// how many it has had.
-    fn next(&self, k: usize, pace: &mut Pace, number: u64) -> Option<(Duration, u64)> {
-        let now = || self.bench.device.clock().saturating_sub(self.begin);
-        match self.mail.get(&k) {
-            Some(mail) => {
-                mail.take(|| self.bench.options.time.checked_sub(now())).map(|n| (now(), n))
-            }
-            None => pace.next(now()).map(|moment| (moment, number)),
-        }
-    }
-
-    /// Tells those that depend on task `k` that result `number` is there.
-    fn send(&self, k: usize, number: u64) {
-        let tasks = &self.bench.workload.tasks;
-        for (&to, mail) in &self.mail {
-            if matches!(&tasks[to].load, Load::Dependent { on } if on.contains(&tasks[k].id)) {
-                mail.put(number, k);
-            }
-        }
-    }
-}
-
-impl Mail {
-    fn put(&self, number: u64, from: usize) {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).put(number, from);
-        self.news.notify_all();
-    }
-
-    /// The next number of which all results are there; `None` if no time is `left`.
-    fn take(&self, left: impl Fn() -> Option<Duration>) -> Option<u64> {
-        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let left = left().filter(|left| !left.is_zero())?;
-            if let Some(number) = inbox.take() {
-                return Some(number);
-            }
-            let waited = self.news.wait_timeout(inbox, left);
-            inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let Bench { workload, options, .. } = self.bench;
+        let part = Part {
+            load: &workload.tasks[k].load,
+            delay: self.delays[k],
+            time: options.time,
+            seed: options.seed + k as u64,
+            begin: self.begin,
+            mail: self.mail.get(&k),
+        };
+        let dependents = workload.dependents(k);
+        part.play(&mut client, |number| {
+            dependents.iter().for_each(|to| self.mail[to].put(number, k));
+            Ok(())
+        })
     }
 }

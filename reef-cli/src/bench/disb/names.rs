@@ -30,27 +30,28 @@ pub(super) fn replacement(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The network for each name in `workload`.
+/// The network for each name in `workload`: one of ours, or a model of a daemon, which knows what it has.
 pub(super) fn networks(
     workload: &Workload,
     replaced: &[(String, String)],
+    of_daemon: bool,
 ) -> Result<BTreeMap<String, String>, Usage> {
     let names = workload.tasks.iter().map(|task| task.model.as_str());
     if let Some((unknown, _)) = replaced.iter().find(|(name, _)| !names.clone().any(|n| n == name))
     {
         return Err(Usage(format!("--map {unknown}: the workload has no such network")));
     }
-    names.map(|name| Ok((name.to_owned(), network(name, replaced)?))).collect()
+    names.map(|name| Ok((name.to_owned(), network(name, replaced, of_daemon)?))).collect()
 }
 
-fn network(name: &str, replaced: &[(String, String)]) -> Result<String, Usage> {
+fn network(name: &str, replaced: &[(String, String)], of_daemon: bool) -> Result<String, Usage> {
     if let Some((_, network)) = replaced.iter().find(|(replaced, _)| replaced == name) {
         return Ok(network.clone());
     }
     if let Some((_, network)) = ALIASES.iter().find(|(alias, _)| *alias == name) {
         return Ok((*network).into());
     }
-    if NAMES.contains(&name) || Path::new(name).exists() {
+    if of_daemon || NAMES.contains(&name) || Path::new(name).exists() {
         return Ok(name.into());
     }
     let have = NAMES.join(", ");

@@ -5,11 +5,11 @@ use super::config::Workload;
 use super::measure::Run;
 use super::{Args, BE_ALONE};
 use crate::columns::{Column, as_table};
-use crate::results::{Results, date, print_files};
+use crate::results::{Place, Results, date, print_files};
 use crate::table::{micros, millis};
 use crate::{chart, print};
 use anyhow::{Context, Result};
-use reef::{Device, Stats};
+use reef::Stats;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -206,7 +206,7 @@ pub(super) fn results<'a>(args: &Args, facts: Value, rows: &'a [Row]) -> Results
     let mut all = json!({
         "file": args.file.display().to_string(),
         "seed": args.common.seed,
-        "window": args.window,
+        "window": (!args.daemon).then_some(args.window),
         "warm_ups": args.warm_ups,
         "alone": args.alone,
     });
@@ -224,22 +224,22 @@ pub(super) fn save_disb(out: &Path, workload: &str, run: &Run, report: &Value) -
 }
 
 /// Writes the files, prints the table: classes if there are several schedulers, else clients too.
-pub(super) fn show<D: Device>(
+pub(super) fn show(
     args: &Args,
-    device: &D,
+    place: &Place,
     facts: Value,
     rows: &[Row],
     aliases: &str,
 ) -> Result<()> {
     let results = results(args, facts, rows);
-    let plot = results.save(&args.common, device)?;
+    let plot = results.save_at(&args.common, place)?;
     if let Some(plot) = &plot {
         draw(plot, args, rows).with_context(|| plot.display().to_string())?;
     }
     if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
+        return print(serde_json::to_string_pretty(&results.json_at(&args.common, place))?);
     }
-    print(format_args!("{} ({})", args.common.device, device.info().name))?;
+    print(&place.title)?;
     print(format_args!("{}: {aliases}", args.file.display()))?;
     let several = rows.iter().any(|row| row.policy != rows[0].policy);
     let shown = rows.iter().filter(|row| row.all || !several);

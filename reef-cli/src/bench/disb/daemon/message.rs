@@ -1,0 +1,125 @@
+//! What the parent and its clients say to each other: a line of JSON for each message.
+
+use crate::bench::disb::client::{Phases, Requests};
+use crate::bench::disb::load::Load;
+use crate::bench::time::histogram;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The parent wants something.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// First of all; answered by `Ready`.
+    Connect(Seat),
+    /// Requests that nobody counts; answered by `Ready`.
+    WarmUp { requests: u32 },
+    /// Requests that are measured; answered by `Alone`.
+    Alone { requests: u32 },
+    /// The benchmark; answered by `Finished` for each request if anybody wants to know, then `Played`.
+    Play(Play),
+    /// Result `number` of task `from`, on which the client depends, is there.
+    Result { number: u64, from: usize },
+}
+
+/// A client says what happened.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum News {
+    Ready,
+    Alone(Phases),
+    Finished {
+        number: u64,
+    },
+    Played(Played),
+    /// The client ends; `input` if it is because of what was asked for.
+    Failed {
+        why: String,
+        input: bool,
+    },
+}
+
+/// A client's place at the daemon.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Seat {
+    pub(super) model: String,
+    pub(super) real_time: bool,
+    pub(super) folder: PathBuf,
+    /// Longest time of a request.
+    pub(super) timeout: Duration,
+}
+
+/// A client's part in a benchmark.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Play {
+    pub(super) load: Load,
+    pub(super) delay: Duration,
+    pub(super) time: Duration,
+    pub(super) seed: u64,
+    /// When the first requests are due, by [`clock`].
+    pub(super) begin: Duration,
+    /// Whether anybody depends on its results.
+    pub(super) tells: bool,
+}
+
+/// [`Requests`] on their way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Played {
+    sum: Phases,
+    /// Nanoseconds, and how many requests took as long.
+    latency: Vec<(u64, u64)>,
+    skipped: u64,
+    unfinished: u64,
+}
+
+impl From<Requests> for Played {
+    fn from(requests: Requests) -> Self {
+        let Requests { sum, latency, skipped, unfinished } = requests;
+        let bars = latency.iter_recorded();
+        let latency = bars.map(|bar| (bar.value_iterated_to(), bar.count_at_value())).collect();
+        Self { sum, latency, skipped, unfinished }
+    }
+}
+
+impl From<Played> for Requests {
+    fn from(played: Played) -> Self {
+        let Played { sum, latency: bars, skipped, unfinished } = played;
+        let mut latency = histogram();
+        for (nanos, count) in bars {
+            latency.saturating_record_n(nanos, count);
+        }
+        Self { sum, latency, skipped, unfinished }
+    }
+}
+
+/// The time on a clock that all processes share and nobody sets.
+pub(super) fn clock() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_arrive_as_they_were_sent() {
+        let mut requests = Requests { skipped: 3, unfinished: 1, ..Requests::default() };
+        for nanos in [1, 999, 1_000_001, 1_000_001, 77_777_777_777] {
+            let infer = Duration::from_nanos(nanos);
+            requests.note(&Phases { infer, ..Phases::default() });
+        }
+        let text = serde_json::to_string(&Played::from(requests.clone())).unwrap();
+        let got = Requests::from(serde_json::from_str::<Played>(&text).unwrap());
+        assert_eq!(got.latency, requests.latency);
+        assert_eq!(got.mean().total(), requests.mean().total());
+        assert_eq!((got.skipped, got.unfinished), (3, 1));
+    }
+
+    #[test]
+    fn the_clock_goes_on() {
+        let before = clock();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(clock() - before >= Duration::from_millis(2));
+    }
+}

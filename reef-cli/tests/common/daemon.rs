@@ -1,0 +1,37 @@
+//! A daemon for tests that talk to one.
+
+use crate::common::Folder;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// A daemon that is ended when this is dropped.
+pub(crate) struct Daemon(pub(crate) Child);
+
+impl Daemon {
+    /// Starts one that has the model `tiny`, with its sockets in `folder`.
+    pub(crate) fn start(folder: &Folder) -> Self {
+        std::fs::create_dir_all(folder.path("models/tiny/1")).unwrap();
+        folder.file("models/tiny/model.toml", "network = \"resnet18\"\nsize = 32\nseed = 1\n");
+        let config = format!(
+            "[listen]\nfolder = {:?}\n[models]\nrepository = {:?}\nload = [\"*\"]\n",
+            folder.path(""),
+            folder.path("models")
+        );
+        let mut child = Command::new(env!("CARGO_BIN_EXE_reef"))
+            .args(["serve", "--config", &folder.file("reef.toml", config)])
+            .env("REEF_LOG", "warn")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary that this test was built with");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        assert!(lines.any(|line| line.unwrap() == "ready"), "it ended");
+        Self(child)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
