@@ -227,15 +227,16 @@ impl Catalogue {
             let text = format!("{} models are loaded already", self.limits.models);
             return Err(Error::Exhausted(text));
         }
-        let model = reef::models::build(&recipe.network, recipe.size, recipe.batch)?;
-        let sizes = self.engine.sizes(&model);
+        let most = self.memory.model_mib << 20;
+        let opened = recipe.open(most)?;
+        let sizes = self.engine.sizes(&opened.model);
         let instances = (recipe.instances.rt + recipe.instances.be) as u64;
         let bytes = sizes.weights.saturating_add(instances.saturating_mul(sizes.instance));
         let what = format!("model {}/{}", recipe.name, recipe.version);
-        within(&what, bytes, self.memory.model_mib << 20)?;
+        within(&what, bytes, most)?;
         let memory = self.budget.reserve(&what, bytes)?;
-        let (input, output) = (TensorInfo::input(&model), TensorInfo::output(&model));
-        let loaded = self.engine.load(model, &recipe.weights, &recipe.profile)?;
+        let (input, output) = (TensorInfo::input(&opened.model), TensorInfo::output(&opened.model));
+        let loaded = self.engine.load(opened, recipe.measure)?;
         let metrics = self.metrics.clone();
         let parts = Parts { recipe, input, output, sizes, loaded, metrics, memory };
         Served::start(parts, self.limits.queue)

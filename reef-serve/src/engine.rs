@@ -12,9 +12,8 @@ mod lane;
 
 pub(crate) use device::start;
 
-use crate::repository::{Profile, Weights};
 use crate::{Class, Result};
-use reef::models::Model;
+use reef::models::{Model, Opened};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +26,13 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// Memory that `model` takes there.
     fn sizes(&self, model: &Model) -> Sizes;
 
-    /// Brings a model's weights onto the device. Blocks, for seconds if it is large.
+    /// Brings a model's weights onto the device. Blocks, for seconds if it is large. If `measure`, kernels
+    /// whose latencies are not known are measured.
     ///
     /// # Errors
     ///
-    /// What is wrong with the files; the device's.
-    fn load(&self, model: Model, weights: &Weights, profile: &Profile) -> Result<Arc<dyn Loaded>>;
+    /// What is wrong with the weights; the device's.
+    fn load(&self, opened: Opened, measure: bool) -> Result<Arc<dyn Loaded>>;
 
     /// What the dispatcher has done so far.
     fn stats(&self) -> reef::Stats;

@@ -102,6 +102,11 @@ impl Served {
         format!("{}/{}", self.recipe.name, self.recipe.version)
     }
 
+    /// Pictures at a time.
+    pub(crate) fn batch(&self) -> u64 {
+        self.input.shape[0] as u64
+    }
+
     /// Makes a lane for one client of its own.
     ///
     /// # Errors

@@ -2,11 +2,9 @@
 
 use super::lane::{BestEffortLane, RealTimeLane};
 use super::{Engine, Lane, Loaded, Sizes};
-use crate::repository::{Profile, Weights};
 use crate::{Class, Error, Result};
-use reef::models::param::Params;
-use reef::models::profile::{Latencies, Profiles};
-use reef::models::{self, Model, Network, Seeded, arena};
+use reef::models::profile::Profiles;
+use reef::models::{self, Model, Network, Opened, Weights, arena};
 use reef::op::{Operators, Scratch};
 use reef::scheduler::{self, Scheduler};
 use reef::{Dispatcher, Stats};
@@ -55,18 +53,14 @@ impl<D: Operators> Engine for OnDevice<D> {
         Sizes { weights: (constants * size_of::<f32>()) as u64, instance: instance as u64 }
     }
 
-    fn load(&self, model: Model, weights: &Weights, profile: &Profile) -> Result<Arc<dyn Loaded>> {
+    fn load(&self, opened: Opened, measure: bool) -> Result<Arc<dyn Loaded>> {
+        let Opened { model, tensors, latencies } = opened;
         let device = &self.device;
-        let weights = match weights {
-            Weights::Seeded(seed) => models::Weights::pack(device, &model, &Seeded(*seed))?,
-            Weights::File(path) => models::Weights::pack(device, &model, &Params::load(path)?)?,
-        };
-        let profiles = match profile {
-            Profile::None => Profiles::default(),
-            Profile::File(path) => Latencies::load(path)?.profiles(),
-            Profile::Measured => {
-                models::measured(device, &Network::new(device, &model, &weights)?)?
-            }
+        let weights = Weights::pack(device, &model, &tensors)?;
+        let profiles = match latencies {
+            Some(latencies) => latencies.profiles(),
+            None if measure => models::measured(device, &Network::new(device, &model, &weights)?)?,
+            None => Profiles::default(),
         };
         let (device, dispatcher) = (device.clone(), self.dispatcher.clone());
         Ok(Arc::new(LoadedOn { device, dispatcher, model, weights, profiles }))
@@ -82,7 +76,7 @@ struct LoadedOn<D: Operators> {
     device: D,
     dispatcher: Arc<Dispatcher<D>>,
     model: Model,
-    weights: Arc<models::Weights<D>>,
+    weights: Arc<Weights<D>>,
     profiles: Profiles,
 }
 
