@@ -13,6 +13,7 @@ mod lane;
 pub(crate) use device::start;
 
 use crate::{Class, Result};
+use reef::Span;
 use reef::models::{Model, Opened};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -36,6 +37,27 @@ pub(crate) trait Engine: Debug + Send + Sync {
 
     /// What the dispatcher has done so far.
     fn stats(&self) -> reef::Stats;
+
+    /// What there is to run on: multiprocessors, compute units or threads.
+    fn units(&self) -> u32;
+
+    /// The device's clock, which traces go by.
+    fn clock(&self) -> Duration;
+
+    /// Starts to note what happens on the device, or stops.
+    fn set_trace(&self, on: bool);
+
+    /// Takes what has been noted so far.
+    fn take_trace(&self) -> Noted;
+}
+
+/// What happened on a device while somebody traced it.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    /// Blocks, if the device knows about them.
+    pub(crate) spans: Vec<Span>,
+    /// When best-effort work was preempted.
+    pub(crate) preemptions: Vec<Duration>,
 }
 
 /// Bytes of a model on a device.

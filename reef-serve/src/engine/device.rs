@@ -1,7 +1,7 @@
 //! An [`Engine`] for any device of the facade.
 
 use super::lane::{BestEffortLane, RealTimeLane};
-use super::{Engine, Lane, Loaded, Sizes};
+use super::{Engine, Lane, Loaded, Noted, Sizes};
 use crate::{Class, Error, Result};
 use reef::models::profile::Profiles;
 use reef::models::{self, Model, Network, Opened, Weights, arena};
@@ -9,6 +9,7 @@ use reef::op::{Operators, Scratch};
 use reef::scheduler::{self, Scheduler};
 use reef::{Dispatcher, Stats};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Opens the device of this name with a scheduler of that name.
 ///
@@ -68,6 +69,23 @@ impl<D: Operators> Engine for OnDevice<D> {
 
     fn stats(&self) -> Stats {
         self.dispatcher.stats()
+    }
+
+    fn units(&self) -> u32 {
+        self.device.info().units
+    }
+
+    fn clock(&self) -> Duration {
+        self.device.clock()
+    }
+
+    fn set_trace(&self, on: bool) {
+        self.device.set_trace(on); // where blocks can't be seen, preemptions still can
+        self.dispatcher.set_trace(on);
+    }
+
+    fn take_trace(&self) -> Noted {
+        Noted { spans: self.device.take_trace(), preemptions: self.dispatcher.take_trace() }
     }
 }
 

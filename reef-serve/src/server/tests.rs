@@ -43,6 +43,7 @@ impl Fixture {
         let model = self.server.catalogue.get(name, "").unwrap();
         let input = Seeded(1).input(model.input.elements());
         Inference {
+            client: Peer::STRANGER.id,
             model,
             priority: Priority::new(priority, Class::BestEffort),
             timeout: None,
