@@ -34,6 +34,9 @@ const BESIDE_AFTER: Duration = Duration::from_millis(10);
 /// Real-time requests that can wait to be seen by a turn.
 const INBOX: usize = 1024;
 
+/// Preemptions that are noted before somebody takes them; later ones are not.
+const MOST_NOTED: usize = 1 << 16;
+
 /// How often what happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -44,6 +47,9 @@ pub struct Stats {
     /// Real-time kernels that were launched with best-effort blocks beside them; on a device that
     /// narrows queues, how often that was done.
     pub padded_launches: u64,
+    /// Best-effort blocks that were launched beside real-time kernels; some came too late to run there. 0 on a
+    /// device that narrows queues.
+    pub padded_blocks: u64,
 }
 
 /// What turns work on.
@@ -58,6 +64,8 @@ pub(crate) struct State<D: Device> {
     /// When best-effort work was last stopped.
     stopped: Duration,
     pub(crate) stats: Stats,
+    /// When best-effort work was preempted, while somebody wants to know.
+    preempted: Option<Vec<Duration>>,
     /// Why no real-time work runs any more.
     closed: Option<Error>,
 }
@@ -148,14 +156,17 @@ impl<D: Device> Core<D> {
         let (held, narrow) = (self.group.is_preempted(), self.group.is_narrow());
         if !held && state.plan.preempt != narrow {
             self.group.stop()?; // for real-time work, or a narrow group to be widened
-            state.stats.preemptions += u64::from(state.plan.preempt);
             state.stopped = state.last_turn; // which is this one
+            if state.plan.preempt {
+                state.note_preemption();
+            }
         }
         let beside = self.group.beside();
         let pads = state.plan.pad && self.device.beside() == Beside::Padded;
         let beside = beside.filter(|_| state.is_long_stopped() && state.plan.pad);
         let fed = state.rt.feed(self, state.plan.start, pads.then_some(&mut state.members));
         state.stats.padded_launches += fed.padded;
+        state.stats.padded_blocks += fed.padded_blocks;
         // Taking back costs time on the cores that real-time work wants: only if somebody needs it.
         let mut again = fed.again;
         let wanted = fed.held_back || !state.plan.start || !state.plan.preempt || beside.is_some();
@@ -214,6 +225,13 @@ impl<D: Device> State<D> {
     fn close(&mut self, error: Error) {
         self.rt.close(&error);
         self.closed.get_or_insert(error);
+    }
+
+    fn note_preemption(&mut self) {
+        self.stats.preemptions += 1;
+        if let Some(times) = self.preempted.as_mut().filter(|times| times.len() < MOST_NOTED) {
+            times.push(self.stopped);
+        }
     }
 
     /// Makes the view and lets the scheduler fill the plan.
@@ -295,6 +313,7 @@ impl<D: Device> Dispatcher<D> {
             last_turn: Duration::ZERO,
             stopped: Duration::ZERO,
             stats: Stats::default(),
+            preempted: None,
             closed: None,
         };
         let core = Arc::new(Core {
@@ -334,6 +353,16 @@ impl<D: Device> Dispatcher<D> {
     /// What happened so far.
     pub fn stats(&self) -> Stats {
         self.core.with(|state| state.stats)
+    }
+
+    /// Starts to note when best-effort work is preempted, or stops.
+    pub fn set_trace(&self, on: bool) {
+        self.core.with(|state| state.preempted = on.then(Vec::new));
+    }
+
+    /// Takes what has been noted so far: times on the [device's clock](Device::clock).
+    pub fn take_trace(&self) -> Vec<Duration> {
+        self.core.with(|state| state.preempted.as_mut().map(std::mem::take).unwrap_or_default())
     }
 
     /// Whether best-effort work is preempted, or on the way to be.

@@ -234,7 +234,8 @@ impl<D: Device> RtLane<D> {
             let Some(padded) = self.launch(core, command, members.as_deref_mut())? else {
                 return Ok(at);
             };
-            fed.padded += u64::from(padded);
+            fed.padded += u64::from(padded > 0);
+            fed.padded_blocks += u64::from(padded);
             at += 1;
         }
         let seq = self.take_seq();
@@ -257,7 +258,7 @@ impl<D: Device> RtLane<D> {
         Seq(self.next - 1)
     }
 
-    /// Launches one command; says whether it was padded, or `None` if it should wait its turn.
+    /// Launches one command; says with how many blocks it was padded, or `None` if it should wait its turn.
     ///
     /// Which blocks fit is known when a kernel is about to run, not before: kernels that leave units
     /// free wait until few of them are ahead.
@@ -266,7 +267,7 @@ impl<D: Device> RtLane<D> {
         core: &Core<D>,
         command: &Command<D>,
         members: Option<&mut Vec<Member<D>>>,
-    ) -> Result<Option<bool>> {
+    ) -> Result<Option<u32>> {
         if let (Command::Launch(rt), Some(members)) = (command, members)
             && !members.is_empty()
             && self.leaves_units_free(rt)
@@ -275,34 +276,38 @@ impl<D: Device> RtLane<D> {
                 return Ok(None);
             }
             self.paddable.push_back(self.next + 1);
-            if core.group.is_settled() && self.launch_padded(core, rt, members)? {
-                return Ok(Some(true));
+            if core.group.is_settled() {
+                let blocks = self.launch_padded(core, rt, members)?;
+                if blocks > 0 {
+                    return Ok(Some(blocks));
+                }
             }
         }
         let seq = self.take_seq();
         command.issue(seq, None, &mut self.queue)?;
-        Ok(Some(false))
+        Ok(Some(0))
     }
 
     fn leaves_units_free(&self, rt: &Launch<D>) -> bool {
         rt.profile().is_some() && dkp::rt_units(rt.blocks(), &self.info) < self.info.units
     }
 
-    /// Launches `rt` with blocks of the first best-effort queue that has some that fit.
+    /// Launches `rt` with blocks of the first best-effort queue that has some that fit, and says how many;
+    /// without any it isn't launched.
     fn launch_padded(
         &mut self,
         core: &Core<D>,
         rt: &Launch<D>,
         members: &mut [Member<D>],
-    ) -> Result<bool> {
+    ) -> Result<u32> {
         for member in members {
             if let Some((padding, be, record)) = member.padding(&core.device, rt, &self.info)? {
                 let seq = self.take_seq();
                 self.queue.launch_padded(seq, rt, &padding, &be, &record)?;
-                return Ok(true);
+                return Ok(padding.be_blocks);
             }
         }
-        Ok(false)
+        Ok(0)
     }
 }
 
@@ -311,6 +316,8 @@ impl<D: Device> RtLane<D> {
 pub(crate) struct Fed {
     /// Kernels that were launched with best-effort blocks beside them.
     pub(crate) padded: u64,
+    /// Those blocks.
+    pub(crate) padded_blocks: u64,
     /// A kernel waits until it can be padded.
     pub(crate) held_back: bool,
     /// Something has finished meanwhile.

@@ -66,7 +66,7 @@ pub use hazard::hazards;
 pub use measure::{measure, measure_with, measured};
 pub use model::{Layer, Model, NAMES, build};
 pub use network::{LaunchName, Network, Weights};
-pub use open::{Opened, Tensors, open};
+pub use open::{Opened, Tensors, open, open_weights};
 pub use schedule::{ElementType, KernelCall, ScheduleGraph, Step, Storage, Work};
 pub use tensor::{Constants, Kind, Norm, Source, TensorSpec};
 pub use validate::Problem;

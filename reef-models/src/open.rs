@@ -1,4 +1,4 @@
-//! Networks by whatever names them: a name, a folder, an ONNX file.
+//! Networks by whatever names them: a name, a folder, an ONNX file, a file of weights.
 
 use crate::folder::Folder;
 use crate::model::{Model, NAMES, build};
@@ -6,7 +6,7 @@ use crate::param::Params;
 use crate::profile::Latencies;
 use crate::tensor::{Source, TensorSpec};
 use crate::weights::Seeded;
-use crate::{Error, Result};
+use crate::{Error, Result, safetensors};
 use std::path::Path;
 
 /// A network and where its tensors come from.
@@ -38,14 +38,17 @@ impl Source for Tensors {
     }
 }
 
-/// Opens `what`: one of [`NAMES`], with tensors that `seed` makes up; a [`Folder`]; an ONNX file.
+/// Opens `what`: one of [`NAMES`], with tensors that `seed` makes up; a [`Folder`]; an ONNX file; a
+/// `.safetensors` file whose name begins with one of [`NAMES`], as torchvision calls its own
+/// (`resnet18-f37072fd`).
 ///
 /// Without a size or a batch they are those that the network has, or else its usual size and a batch of 1.
 ///
 /// # Errors
 ///
 /// `UnknownNetwork` if it is none of these, `OutOfRange` if a folder's network has another size or batch
-/// than the one asked for; those of [`build`], [`Folder::load`] and the reader of ONNX files.
+/// than the one asked for; those of [`build`], [`Folder::load`], [`open_weights`] and the reader of ONNX
+/// files.
 pub fn open(what: &str, size: Option<usize>, batch: Option<usize>, seed: Seeded) -> Result<Opened> {
     let path = Path::new(what);
     if NAMES.contains(&what) {
@@ -63,8 +66,45 @@ pub fn open(what: &str, size: Option<usize>, batch: Option<usize>, seed: Seeded)
         let crate::onnx::Imported { model, params } = crate::onnx::load(path, &options)?;
         return Ok(Opened { model, tensors: Tensors::Read(params), latencies: None });
     }
-    let have = format!("{}, folders of networks, .onnx files", NAMES.join(", "));
+    if let Some(network) = named_by(path) {
+        return open_weights(network, path, size, batch);
+    }
+    let names = NAMES.join(", ");
+    let have = format!("{names}, folders of networks, .onnx files, NETWORK.safetensors");
     Err(Error::UnknownNetwork { asked: what.into(), have })
+}
+
+/// Opens one of [`NAMES`] with weights of a `.param` or a `.safetensors` file.
+///
+/// # Errors
+///
+/// Those of [`build`] and of the file's reader; `MissingTensor` or `Length` if the weights are of another
+/// network.
+pub fn open_weights(
+    network: &str,
+    file: impl AsRef<Path>,
+    size: Option<usize>,
+    batch: Option<usize>,
+) -> Result<Opened> {
+    let file = file.as_ref();
+    let model = build(network, size, batch.unwrap_or(1))?;
+    let params = match file.extension().is_some_and(|extension| extension == "safetensors") {
+        true => safetensors::load(file)?,
+        false => Params::load(file)?,
+    };
+    let params = model.params(&params)?;
+    Ok(Opened { model, tensors: Tensors::Read(params), latencies: None })
+}
+
+/// The network whose weights a `.safetensors` file says in its name to have.
+fn named_by(path: &Path) -> Option<&'static str> {
+    path.extension().filter(|extension| *extension == "safetensors")?;
+    let stem = path.file_stem()?.to_str()?;
+    let begins = |name: &&str| {
+        let rest = stem.strip_prefix(*name);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+    };
+    NAMES.iter().copied().find(begins)
 }
 
 /// Refuses another size or batch than the network was made for.
@@ -77,4 +117,26 @@ fn fits(network: &str, model: &Model, size: Option<usize>, batch: Option<usize>)
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_weights_says_whose_they_are() {
+        let named = |path: &str| named_by(Path::new(path));
+        assert_eq!(named("/models/resnet18.safetensors"), Some("resnet18"));
+        assert_eq!(named("resnet50-11ad3fa6.safetensors"), Some("resnet50"));
+        assert_eq!(named("inception_v3_google-0cc3c7bd.safetensors"), Some("inception_v3"));
+        for other in ["resnet18.param", "resnet180.safetensors", "my.safetensors", "resnet18"] {
+            assert_eq!(named(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_of_these_is_named_with_what_there_is() {
+        let said = open("lenet.safetensors", None, None, Seeded(1)).unwrap_err().to_string();
+        assert!(said.starts_with("no network \"lenet.safetensors\" (have: resnet18, "), "{said}");
+    }
 }

@@ -70,8 +70,8 @@ mod tests {
     #[test]
     fn only_the_token_opens() {
         let token = Token(b"0123456789abcdef".into());
-        let tcp = Peer { principal: Principal::Tcp, may_share: true };
-        let unix = Peer { principal: Principal::User(0), may_share: true };
+        let tcp = Peer { may_share: true, ..Peer::STRANGER };
+        let unix = Peer { principal: Principal::User(0), ..tcp };
         let opens = |peer, given: Option<&[u8]>| check(Some(&token), peer, given).is_ok();
         assert!(opens(tcp, Some(b"Bearer 0123456789abcdef")));
         assert!(opens(unix, None));

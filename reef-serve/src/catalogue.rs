@@ -3,11 +3,12 @@
 use crate::budget::{Budget, within};
 use crate::config::{Limits, Memory};
 use crate::engine::Engine;
-use crate::metrics::{Metrics, Of};
+use crate::metrics::{Of, Which};
 use crate::model::{Parts, Served};
 use crate::name::ModelName;
 use crate::repository::{Recipe, Repository};
 use crate::tensor::TensorInfo;
+use crate::watch::Watch;
 use crate::{Error, Result};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ pub(crate) struct Catalogue {
     budget: Arc<Budget>,
     memory: Memory,
     limits: Limits,
-    metrics: Arc<Metrics>,
+    watch: Arc<Watch>,
     loaded: RwLock<Loaded>,
     /// Held while models are loaded or unloaded: one change at a time.
     change: Mutex<()>,
@@ -51,11 +52,11 @@ impl Catalogue {
         repository: Repository,
         memory: Memory,
         limits: Limits,
-        metrics: Arc<Metrics>,
+        watch: Arc<Watch>,
     ) -> Self {
         let budget = Budget::new(memory.total_mib << 20);
         let (loaded, change) = (RwLock::default(), Mutex::default());
-        Self { engine, repository, budget, memory, limits, metrics, loaded, change }
+        Self { engine, repository, budget, memory, limits, watch, loaded, change }
     }
 
     /// Loads what configurations name: `*` is all of the repository.
@@ -217,6 +218,12 @@ impl Catalogue {
         self.loaded.read().values().map(BTreeMap::len).sum()
     }
 
+    /// Bytes that each version has reserved.
+    pub(crate) fn memory(&self) -> Vec<(Which, u64)> {
+        let loaded = self.loaded.read();
+        loaded.values().flatten().map(|(_, served)| (served.which(), served.bytes())).collect()
+    }
+
     /// Requests that wait, by model and class.
     pub(crate) fn depths(&self) -> Vec<(Of, usize)> {
         self.loaded.read().values().flatten().flat_map(|(_, served)| served.depths()).collect()
@@ -227,17 +234,18 @@ impl Catalogue {
             let text = format!("{} models are loaded already", self.limits.models);
             return Err(Error::Exhausted(text));
         }
-        let model = reef::models::build(&recipe.network, recipe.size, recipe.batch)?;
-        let sizes = self.engine.sizes(&model);
+        let most = self.memory.model_mib << 20;
+        let opened = recipe.open(most)?;
+        let sizes = self.engine.sizes(&opened.model);
         let instances = (recipe.instances.rt + recipe.instances.be) as u64;
         let bytes = sizes.weights.saturating_add(instances.saturating_mul(sizes.instance));
         let what = format!("model {}/{}", recipe.name, recipe.version);
-        within(&what, bytes, self.memory.model_mib << 20)?;
+        within(&what, bytes, most)?;
         let memory = self.budget.reserve(&what, bytes)?;
-        let (input, output) = (TensorInfo::input(&model), TensorInfo::output(&model));
-        let loaded = self.engine.load(model, &recipe.weights, &recipe.profile)?;
-        let metrics = self.metrics.clone();
-        let parts = Parts { recipe, input, output, sizes, loaded, metrics, memory };
+        let (input, output) = (TensorInfo::input(&opened.model), TensorInfo::output(&opened.model));
+        let loaded = self.engine.load(opened, recipe.measure)?;
+        let watch = self.watch.clone();
+        let parts = Parts { recipe, input, output, sizes, loaded, watch, memory };
         Served::start(parts, self.limits.queue)
     }
 }

@@ -4,6 +4,7 @@
 //! as [`Times::drain_ms`](crate::config::Times) says, unloads everything and returns.
 
 use crate::auth::Token;
+use crate::clients::Way;
 use crate::config::Config;
 use crate::door::Door;
 use crate::listen::{self, Listener};
@@ -59,15 +60,16 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
     let folder = listen::folder(config.folder.as_deref());
     listen::make_folder(&folder)?;
     let mut sockets = Sockets::default();
-    let mut grpc = vec![Listener::unix(&folder.join("grpc.sock"), &server.clients)?];
+    let mut grpc = vec![Listener::unix(&folder.join("grpc.sock"), Way::Grpc, &server.clients)?];
     sockets.0.push(folder.join("grpc.sock"));
-    let mut http = vec![Listener::unix(&folder.join("http.sock"), &server.clients)?];
+    let mut http = vec![Listener::unix(&folder.join("http.sock"), Way::Http, &server.clients)?];
     sockets.0.push(folder.join("http.sock"));
     let local = Local::start(server, &folder.join("local.sock"))?;
     sockets.0.push(folder.join("local.sock"));
-    for (address, listeners) in [(config.grpc, &mut grpc), (config.http, &mut http)] {
+    let tcp = [(config.grpc, Way::Grpc, &mut grpc), (config.http, Way::Http, &mut http)];
+    for (address, way, listeners) in tcp {
         if let Some(address) = address {
-            listeners.push(Listener::tcp(address, &server.clients, may_share).await?);
+            listeners.push(Listener::tcp(address, way, &server.clients, may_share).await?);
         }
     }
     let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);

@@ -12,9 +12,9 @@ mod lane;
 
 pub(crate) use device::start;
 
-use crate::repository::{Profile, Weights};
 use crate::{Class, Result};
-use reef::models::Model;
+use reef::Span;
+use reef::models::{Model, Opened};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,15 +27,37 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// Memory that `model` takes there.
     fn sizes(&self, model: &Model) -> Sizes;
 
-    /// Brings a model's weights onto the device. Blocks, for seconds if it is large.
+    /// Brings a model's weights onto the device. Blocks, for seconds if it is large. If `measure`, kernels
+    /// whose latencies are not known are measured.
     ///
     /// # Errors
     ///
-    /// What is wrong with the files; the device's.
-    fn load(&self, model: Model, weights: &Weights, profile: &Profile) -> Result<Arc<dyn Loaded>>;
+    /// What is wrong with the weights; the device's.
+    fn load(&self, opened: Opened, measure: bool) -> Result<Arc<dyn Loaded>>;
 
     /// What the dispatcher has done so far.
     fn stats(&self) -> reef::Stats;
+
+    /// What there is to run on: multiprocessors, compute units or threads.
+    fn units(&self) -> u32;
+
+    /// The device's clock, which traces go by.
+    fn clock(&self) -> Duration;
+
+    /// Starts to note what happens on the device, or stops.
+    fn set_trace(&self, on: bool);
+
+    /// Takes what has been noted so far.
+    fn take_trace(&self) -> Noted;
+}
+
+/// What happened on a device while somebody traced it.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    /// Blocks, if the device knows about them.
+    pub(crate) spans: Vec<Span>,
+    /// When best-effort work was preempted.
+    pub(crate) preemptions: Vec<Duration>,
 }
 
 /// Bytes of a model on a device.

@@ -67,6 +67,22 @@ impl Error {
         }
     }
 
+    /// The same kind with another text.
+    pub(crate) fn map(self, change: impl FnOnce(&str) -> String) -> Self {
+        let text = change(self.text());
+        match self {
+            Self::NotFound(_) => Self::NotFound(text),
+            Self::Invalid(_) => Self::Invalid(text),
+            Self::Exists(_) => Self::Exists(text),
+            Self::Exhausted(_) => Self::Exhausted(text),
+            Self::Deadline(_) => Self::Deadline(text),
+            Self::Unavailable(_) => Self::Unavailable(text),
+            Self::Unimplemented(_) => Self::Unimplemented(text),
+            Self::Denied(_) => Self::Denied(text),
+            Self::Failed(_) => Self::Failed(text),
+        }
+    }
+
     /// A [`Failed`](Self::Failed) call of the operating system.
     pub(crate) fn system(what: &str, error: impl std::fmt::Display) -> Self {
         Self::Failed(format!("{what}: {error}"))

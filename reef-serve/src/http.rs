@@ -1,10 +1,12 @@
-//! The standard protocol over HTTP, with tensors as JSON or as binary data behind it; and `/metrics`.
+//! The standard protocol over HTTP, with tensors as JSON or as binary data behind it; and `/metrics` and
+//! `/reef/trace`.
 
 mod describe;
 mod infer;
 mod json;
 mod memory;
 mod repository;
+mod trace;
 
 use crate::auth::Token;
 use crate::listen::{Listener, Peer};
@@ -48,6 +50,7 @@ fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
         .route_layer(middleware::from_fn_with_state(server.clone(), open));
     Router::new()
         .route("/metrics", get(|State(server): App| async move { server.metrics() }))
+        .route("/reef/trace", get(trace::trace))
         .merge(infer)
         .merge(describe::routes())
         .merge(repository::routes())

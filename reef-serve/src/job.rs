@@ -1,6 +1,7 @@
 //! One inference on its way through the daemon.
 
 use crate::class::Priority;
+use crate::clients::ClientId;
 use crate::engine::Lane;
 use crate::regions::Slice;
 use crate::tensor::TensorInfo;
@@ -46,6 +47,7 @@ impl Phases {
 /// A request that waits for a lane. Whoever waits for the answer holds the other end of `reply`.
 #[derive(Debug)]
 pub(crate) struct Job {
+    pub(crate) client: ClientId,
     pub(crate) priority: Priority,
     pub(crate) input: Input,
     pub(crate) output: Output,

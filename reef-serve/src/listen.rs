@@ -7,7 +7,7 @@ mod connection;
 
 pub(crate) use connection::Connection;
 
-use crate::door::Door;
+use crate::clients::{ClientId, Clients, Way};
 use crate::regions::Principal;
 use crate::{Error, Result};
 use std::net::SocketAddr;
@@ -21,6 +21,7 @@ use tokio_stream::wrappers::ReceiverStream;
 /// Who is at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peer {
+    pub(crate) id: ClientId,
     pub(crate) principal: Principal,
     /// Whether it may register shared memory.
     pub(crate) may_share: bool,
@@ -28,7 +29,11 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// Somebody about whom nothing is known.
-    pub(crate) const STRANGER: Self = Self { principal: Principal::Tcp, may_share: false };
+    pub(crate) const STRANGER: Self = Self {
+        id: ClientId { way: Way::Http, number: 0 },
+        principal: Principal::Tcp,
+        may_share: false,
+    };
 
     pub(crate) fn is_tcp(self) -> bool {
         self.principal == Principal::Tcp
@@ -39,7 +44,8 @@ impl Peer {
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: Socket,
-    clients: Arc<Door>,
+    way: Way,
+    clients: Arc<Clients>,
 }
 
 #[derive(Debug)]
@@ -54,12 +60,12 @@ impl Listener {
     /// # Errors
     ///
     /// As [`bind`].
-    pub(crate) fn unix(path: &Path, clients: &Arc<Door>) -> Result<Self> {
+    pub(crate) fn unix(path: &Path, way: Way, clients: &Arc<Clients>) -> Result<Self> {
         let listener = bind(path)?;
         let wrong = |e| Error::system(&path.display().to_string(), e);
         listener.set_nonblocking(true).map_err(wrong)?;
         let socket = Socket::Unix(UnixListener::from_std(listener).map_err(wrong)?);
-        Ok(Self { socket, clients: clients.clone() })
+        Ok(Self { socket, way, clients: clients.clone() })
     }
 
     /// Listens on a TCP address.
@@ -69,12 +75,13 @@ impl Listener {
     /// `Failed` with the address.
     pub(crate) async fn tcp(
         address: SocketAddr,
-        clients: &Arc<Door>,
+        way: Way,
+        clients: &Arc<Clients>,
         may_share: bool,
     ) -> Result<Self> {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|e| Error::system(&address.to_string(), e))?;
-        Ok(Self { socket: Socket::Tcp { listener, may_share }, clients: clients.clone() })
+        Ok(Self { socket: Socket::Tcp { listener, may_share }, way, clients: clients.clone() })
     }
 
     /// The TCP address that it has, with the port that the system chose for port 0.
@@ -104,16 +111,23 @@ impl Listener {
         match &self.socket {
             Socket::Unix(listener) => {
                 let (stream, _) = listener.accept().await.map_err(wrong)?;
-                let peer = user(&stream)?;
-                Ok(Connection::unix(stream, peer, self.clients.enter()?))
+                let principal = user(&stream)?;
+                let ticket = self.clients.enter(self.way)?;
+                let peer = Peer { id: self.number(), principal, may_share: true };
+                Ok(Connection::unix(stream, peer, ticket))
             }
             Socket::Tcp { listener, may_share } => {
                 let (stream, _) = listener.accept().await.map_err(wrong)?;
                 let _ = stream.set_nodelay(true); // slower without, and no worse
-                let peer = Peer { principal: Principal::Tcp, may_share: *may_share };
-                Ok(Connection::tcp(stream, peer, self.clients.enter()?))
+                let ticket = self.clients.enter(self.way)?;
+                let (id, principal) = (self.number(), Principal::Tcp);
+                Ok(Connection::tcp(stream, Peer { id, principal, may_share: *may_share }, ticket))
             }
         }
+    }
+
+    fn number(&self) -> ClientId {
+        self.clients.number(self.way)
     }
 
     /// All connections to come, until the stream is dropped.
@@ -136,10 +150,10 @@ impl Listener {
 }
 
 /// The user at the other end, as the kernel says: ourselves or root.
-fn user(stream: &UnixStream) -> Result<Peer> {
+fn user(stream: &UnixStream) -> Result<Principal> {
     let uid = stream.peer_cred().map_err(|e| Error::system("SO_PEERCRED", e))?.uid();
     admit(uid)?;
-    Ok(Peer { principal: Principal::User(uid), may_share: true })
+    Ok(Principal::User(uid))
 }
 
 /// Refuses other users than our own and root.

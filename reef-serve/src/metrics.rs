@@ -4,6 +4,7 @@
 //! is looked up when somebody asks.
 
 use crate::Error;
+use crate::clients::Way;
 use crate::job::Phases;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -13,6 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Of which model and in which class.
@@ -21,6 +23,25 @@ pub(crate) struct Of {
     pub(crate) model: String,
     pub(crate) version: u32,
     pub(crate) class: &'static str,
+}
+
+/// Of which model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Which {
+    pub(crate) model: String,
+    pub(crate) version: u32,
+}
+
+/// Of which device.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct On {
+    device: String,
+}
+
+/// By which way in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct By {
+    path: &'static str,
 }
 
 /// The same, and why a request was not served.
@@ -42,31 +63,50 @@ pub(crate) struct Metrics {
     failed: Family<Why, Counter>,
     total: Times,
     queued: Times,
+    inferred: Times,
     delay: Times,
     depth: Family<Of, Gauge>,
     state: State,
 }
 
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// What is looked up when somebody asks.
 #[derive(Debug, Default)]
 struct State {
+    busy: Family<On, Counter<f64, AtomicU64>>,
+    units: Family<On, Gauge>,
+    clients: Family<By, Gauge>,
+    sizes: Family<Which, Gauge>,
     memory: Gauge,
-    clients: Gauge,
     open: Gauge,
     models: Gauge,
     preemptions: Gauge,
     padded: Gauge,
+    blocks: Gauge,
     rt_finished: Gauge,
 }
 
 /// A look at the daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
+    /// The device's name.
+    pub(crate) device: String,
+    pub(crate) units: u32,
+    /// How long at least one inference was on the device.
+    pub(crate) busy: Duration,
+    pub(crate) stats: reef::Stats,
     pub(crate) memory: u64,
-    pub(crate) clients: usize,
+    /// Bytes of each model.
+    pub(crate) sizes: Vec<(Which, u64)>,
+    /// As [`Way::EACH`].
+    pub(crate) clients: [usize; 3],
     pub(crate) open: usize,
     pub(crate) models: usize,
-    pub(crate) device: reef::Stats,
     pub(crate) depths: Vec<(Of, usize)>,
 }
 
@@ -78,6 +118,7 @@ impl Metrics {
             failed: Family::default(),
             total: Family::new_with_constructor(times),
             queued: Family::new_with_constructor(times),
+            inferred: Family::new_with_constructor(times),
             delay: Family::new_with_constructor(times),
             depth: Family::default(),
             state: State::default(),
@@ -93,19 +134,27 @@ impl Metrics {
         for (name, help, times) in [
             ("request", "From arrival until the output was there", &self.total),
             ("request_queue", "From arrival until the request began", &self.queued),
+            ("request_infer", "On the device, with the wait for it", &self.inferred),
             ("rt_start", "From submission until real-time work could start", &self.delay),
         ] {
             reef.register_with_unit(name, help, Unit::Seconds, times.clone());
         }
         reef.register("queue_depth", "Requests that wait", self.depth.clone());
-        let State { memory, clients, open, models, preemptions, padded, rt_finished } = &self.state;
+        let State { busy, units, clients, sizes, .. } = &self.state;
+        let help = "Time in which at least one inference was on the device";
+        reef.register_with_unit("device_busy", help, Unit::Seconds, busy.clone());
+        reef.register("device_units", "Multiprocessors, compute units or threads", units.clone());
+        reef.register("clients", "Connections", clients.clone());
+        reef.register("model_memory_bytes", "Memory that a model has reserved", sizes.clone());
+        let State { memory, open, models, preemptions, padded, blocks, rt_finished, .. } =
+            &self.state;
         for (name, help, gauge) in [
             ("memory_bytes", "Memory that models and clients have reserved", memory),
-            ("clients", "Connections", clients),
             ("open_requests", "Requests of gRPC and HTTP that are open", open),
             ("models", "Versions of models that are loaded", models),
             ("preemptions", "Preemptions of best-effort work", preemptions),
             ("padded_launches", "Real-time work with best-effort blocks beside it", padded),
+            ("padded_blocks", "Best-effort blocks launched beside real-time work", blocks),
             ("rt_finished", "Real-time tasks that the device finished", rt_finished),
         ] {
             reef.register(name, help, gauge.clone());
@@ -122,6 +171,9 @@ impl Metrics {
             Err(error) => self.note_refused(of, error),
         }
         self.queued.get_or_create(of).observe(phases.queue.as_secs_f64());
+        if !phases.infer.is_zero() {
+            self.inferred.get_or_create(of).observe(phases.infer.as_secs_f64());
+        }
         if let Some(delay) = phases.delay {
             self.delay.get_or_create(of).observe(delay.as_secs_f64());
         }
@@ -135,21 +187,43 @@ impl Metrics {
 
     /// The text that Prometheus reads.
     pub(crate) fn text(&self, look: &Look) -> String {
+        let registry = self.registry.lock(); // one look at a time
+        self.state.set(look);
         self.depth.clear(); // of models that are gone
         for (of, depth) in &look.depths {
             self.depth.get_or_create(of).set(*depth as i64);
         }
-        let State { memory, clients, open, models, preemptions, padded, rt_finished } = &self.state;
-        memory.set(look.memory as i64);
-        clients.set(look.clients as i64);
-        open.set(look.open as i64);
-        models.set(look.models as i64);
-        preemptions.set(look.device.preemptions as i64);
-        padded.set(look.device.padded_launches as i64);
-        rt_finished.set(look.device.rt_finished as i64);
         let mut text = String::new();
-        encode(&mut text, &self.registry.lock()).expect("a string takes any text");
+        encode(&mut text, &registry).expect("a string takes any text");
         text
+    }
+}
+
+impl State {
+    fn set(&self, look: &Look) {
+        let on = On { device: look.device.clone() };
+        let busy = self.busy.get_or_create(&on);
+        busy.inc_by((look.busy.as_secs_f64() - busy.get()).max(0.0)); // up to what it is now
+        drop(busy);
+        self.units.get_or_create(&on).set(look.units.into());
+        for (way, clients) in Way::EACH.into_iter().zip(look.clients) {
+            self.clients.get_or_create(&By { path: way.name() }).set(clients as i64);
+        }
+        self.sizes.clear(); // of models that are gone
+        for (which, bytes) in &look.sizes {
+            self.sizes.get_or_create(which).set(*bytes as i64);
+        }
+        for (gauge, value) in [
+            (&self.memory, look.memory),
+            (&self.open, look.open as u64),
+            (&self.models, look.models as u64),
+            (&self.preemptions, look.stats.preemptions),
+            (&self.padded, look.stats.padded_launches),
+            (&self.blocks, look.stats.padded_blocks),
+            (&self.rt_finished, look.stats.rt_finished),
+        ] {
+            gauge.set(value as i64);
+        }
     }
 }
 
@@ -173,9 +247,19 @@ mod tests {
         };
         metrics.note(&of, &phases, Ok(()));
         metrics.note(&of, &phases, Err(&Error::Deadline(String::new())));
-        let device = reef::Stats { preemptions: 7, ..reef::Stats::default() };
-        let look = Look { memory: 42, device, depths: vec![(of, 2)], ..Look::default() };
-        let text = metrics.text(&look);
+        let look = Look {
+            device: "cpu:0".into(),
+            units: 2,
+            busy: Duration::from_millis(500),
+            stats: reef::Stats { preemptions: 7, padded_blocks: 9, ..reef::Stats::default() },
+            memory: 42,
+            sizes: vec![(Which { model: "resnet18".into(), version: 1 }, 40)],
+            clients: [3, 0, 1],
+            depths: vec![(of, 2)],
+            ..Look::default()
+        };
+        metrics.text(&look);
+        let text = metrics.text(&Look { busy: Duration::from_millis(750), ..look });
         let of = "model=\"resnet18\",version=\"1\",class=\"rt\"";
         for line in [
             format!("reef_requests_served_total{{{of}}} 1"),
@@ -183,6 +267,14 @@ mod tests {
             format!("reef_request_seconds_count{{{of}}} 1"),
             format!("reef_rt_start_seconds_count{{{of}}} 2"),
             format!("reef_queue_depth{{{of}}} 2"),
+            format!("reef_request_infer_seconds_count{{{of}}} 2"),
+            "reef_device_busy_seconds_total{device=\"cpu:0\"} 0.75".into(),
+            "reef_device_units{device=\"cpu:0\"} 2".into(),
+            "reef_clients{path=\"local\"} 3".into(),
+            "reef_clients{path=\"grpc\"} 0".into(),
+            "reef_clients{path=\"http\"} 1".into(),
+            "reef_model_memory_bytes{model=\"resnet18\",version=\"1\"} 40".into(),
+            "reef_padded_blocks 9".into(),
             "reef_memory_bytes 42".into(),
             "reef_preemptions 7".into(),
         ] {

@@ -7,19 +7,23 @@
 //! back when the last lane is gone.
 
 use crate::budget::Reservation;
+use crate::clients::ClientId;
 use crate::engine::{Lane, Loaded, Sizes};
 use crate::job::{Job, Phases};
-use crate::metrics::{Metrics, Of};
+use crate::metrics::{Of, Which};
 use crate::queue::Queue;
 use crate::repository::Recipe;
 use crate::stats::{Numbers, Stats};
 use crate::tensor::TensorInfo;
+use crate::trace::{LaneId, Request};
+use crate::watch::{Watch, Watched};
 use crate::{Class, Error, Result};
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 /// A loaded version of a model.
 #[derive(Debug)]
@@ -33,7 +37,8 @@ pub(crate) struct Served {
     queues: [Arc<Queue>; 2],
     threads: Mutex<Vec<JoinHandle<()>>>,
     retired: AtomicBool,
-    metrics: Arc<Metrics>,
+    pub(crate) watch: Arc<Watch>,
+    title: Arc<str>,
     /// As [`Class::EACH`].
     of: [Of; 2],
     stats: Mutex<Stats>,
@@ -47,7 +52,7 @@ pub(crate) struct Parts {
     pub(crate) output: TensorInfo,
     pub(crate) sizes: Sizes,
     pub(crate) loaded: Arc<dyn Loaded>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) watch: Arc<Watch>,
     pub(crate) memory: Reservation,
 }
 
@@ -58,14 +63,13 @@ impl Served {
     ///
     /// The device's.
     pub(crate) fn start(parts: Parts, queue: usize) -> Result<Arc<Self>> {
-        let Parts { recipe, input, output, sizes, loaded, metrics, memory } = parts;
+        let Parts { recipe, input, output, sizes, loaded, watch, memory } = parts;
         let of = Class::EACH.map(|class| Of {
             model: recipe.name.to_string(),
             version: recipe.version,
             class: class.name(),
         });
         let served = Arc::new(Self {
-            recipe,
             input,
             output,
             sizes,
@@ -73,7 +77,9 @@ impl Served {
             queues: [queue; 2].map(|most| Arc::new(Queue::new(most))),
             threads: Mutex::default(),
             retired: AtomicBool::new(false),
-            metrics,
+            watch,
+            title: format!("{}/{}", recipe.name, recipe.version).into(),
+            recipe,
             of,
             stats: Mutex::default(),
             memory,
@@ -85,11 +91,12 @@ impl Served {
     fn spawn(self: &Arc<Self>) -> Result<()> {
         let instances = [self.recipe.instances.rt, self.recipe.instances.be];
         for (class, instances) in Class::EACH.into_iter().zip(instances) {
-            for _ in 0..instances {
-                let lane = self.loaded.lane(class)?;
+            for number in 0..instances {
+                let lane = self.lane(class)?;
+                let id = self.watch.tracer.lane(&format!("{} {class} {number}", self.title));
                 let served = self.clone();
                 let thread = thread::Builder::new().name(format!("reef-{class}-lane"));
-                let thread = thread.spawn(move || served.serve(class, lane));
+                let thread = thread.spawn(move || served.serve(class, &id, lane));
                 let thread = thread.map_err(|e| Error::system("no thread for a lane", e))?;
                 self.threads.lock().push(thread);
             }
@@ -98,8 +105,18 @@ impl Served {
     }
 
     /// Name and version, for people.
-    pub(crate) fn title(&self) -> String {
-        format!("{}/{}", self.recipe.name, self.recipe.version)
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Name and version, for metrics.
+    pub(crate) fn which(&self) -> Which {
+        Which { model: self.recipe.name.to_string(), version: self.recipe.version }
+    }
+
+    /// Pictures at a time.
+    pub(crate) fn batch(&self) -> u64 {
+        self.input.shape[0] as u64
     }
 
     /// Makes a lane for one client of its own.
@@ -108,7 +125,8 @@ impl Served {
     ///
     /// The device's.
     pub(crate) fn lane(&self, class: Class) -> Result<Box<dyn Lane>> {
-        self.loaded.lane(class)
+        let lane = self.loaded.lane(class)?;
+        Ok(Box::new(Watched { lane, watch: self.watch.clone() }))
     }
 
     /// Queues a request in its class.
@@ -119,11 +137,11 @@ impl Served {
     pub(crate) fn submit(&self, job: Job) -> Result<()> {
         let class = job.priority.class();
         let pushed = self.queue(class).push(job);
-        pushed.inspect_err(|error| self.metrics.note_refused(self.of(class), error))
+        pushed.inspect_err(|error| self.watch.metrics.note_refused(self.of(class), error))
     }
 
     /// The thread of a lane.
-    fn serve(&self, class: Class, lane: Box<dyn Lane>) {
+    fn serve(&self, class: Class, id: &LaneId, lane: Box<dyn Lane>) {
         let mut lane = Some(lane);
         while let Some(job) = self.queue(class).pop() {
             let mut phases = Phases::default();
@@ -138,15 +156,31 @@ impl Served {
                     how
                 }
             };
-            self.note(class, &phases, how.as_ref().map(drop));
+            self.note(id, class, job.client, &phases, how.as_ref().map(drop));
             let _ = job.reply.send(how); // nobody may wait any more
         }
     }
 
     /// Counts a request that has ended.
-    pub(crate) fn note(&self, class: Class, phases: &Phases, how: Result<(), &Error>) {
-        self.metrics.note(self.of(class), phases, how);
+    pub(crate) fn note(
+        &self,
+        lane: &LaneId,
+        class: Class,
+        client: ClientId,
+        phases: &Phases,
+        how: Result<(), &Error>,
+    ) {
+        self.watch.metrics.note(self.of(class), phases, how);
         self.stats.lock().note(phases, how.is_ok());
+        self.watch.tracer.note(|| Request {
+            lane: lane.clone(),
+            model: self.title.clone(),
+            class,
+            client,
+            phases: *phases,
+            outcome: how.err().map_or("ok", Error::kind),
+            end: Instant::now(),
+        });
     }
 
     /// What it has done so far.

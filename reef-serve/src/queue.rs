@@ -77,6 +77,7 @@ mod tests {
     use super::*;
     use crate::Class;
     use crate::class::Priority;
+    use crate::clients::{ClientId, Way};
     use crate::job::{Input, Output};
     use std::time::{Duration, Instant};
     use tokio::sync::oneshot;
@@ -87,6 +88,7 @@ mod tests {
         let (reply, answer) = oneshot::channel();
         let now = Instant::now();
         let job = Job {
+            client: ClientId { way: Way::Grpc, number: 1 },
             priority: Priority::new(priority, Class::BestEffort),
             input: Input::Bytes(vec![priority as u8].into()),
             output: Output::Bytes,

@@ -2,25 +2,34 @@
 //!
 //! ```text
 //! REPOSITORY/
+//!     NAME.onnx            a network and its weights: version 1 of NAME
+//!     NAME.safetensors     weights of the built-in network NAME, likewise
+//!     NAME/                a network's folder (model.json, model.param), likewise
 //!     NAME/
-//!         model.toml       network = "resnet18", and what Recipe has else
-//!         1/               a version
-//!             weights.param
-//!             profile.json     optional: latencies of its kernels, for padding
+//!         model.toml       optional: what Description has
+//!         1/               a version, which holds what Origin finds
 //!         2/ ...
 //! ```
 //!
-//! Beside them stand the networks that can be built by name, with weights made up from a seed; a
-//! folder of the same name goes first.
+//! Beside them stand the networks that can be built by name, with weights made up from a seed; an entry of
+//! the same name goes first.
 
+mod origin;
 mod recipe;
 
-pub(crate) use recipe::{Profile, Recipe, Weights};
+pub(crate) use recipe::Recipe;
 
 use crate::name::ModelName;
 use crate::{Error, Result};
+use origin::MODEL;
 use recipe::Description;
 use std::path::{Path, PathBuf};
+
+/// What says more about a model.
+const DESCRIPTION: &str = "model.toml";
+
+/// Files that are models by themselves.
+const FILES: [&str; 2] = ["onnx", "safetensors"];
 
 /// A name, and the versions of it that there are, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +43,15 @@ pub(crate) struct Listed {
 pub(crate) struct Repository {
     folder: Option<PathBuf>,
     builtin: bool,
+}
+
+/// Where a model lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Entry {
+    /// A folder with one for each version.
+    Versions(PathBuf),
+    /// A file, or a network's folder: the only version.
+    Whole(PathBuf),
 }
 
 impl Repository {
@@ -50,7 +68,7 @@ impl Repository {
         Ok(Self { folder: folder.map(canonical).transpose()?, builtin })
     }
 
-    /// Models of the folder by name; what is no model's folder is left out.
+    /// Models of the folder by name; what is no model is left out.
     ///
     /// # Errors
     ///
@@ -58,21 +76,21 @@ impl Repository {
     pub(crate) fn list(&self) -> Result<Vec<Listed>> {
         let Some(folder) = &self.folder else { return Ok(Vec::new()) };
         let entries = std::fs::read_dir(folder).map_err(|e| Error::system("repository", e))?;
-        let names = entries.flatten().filter_map(|e| ModelName::new(e.file_name().to_str()?).ok());
-        let mut names: Vec<ModelName> = names.collect();
+        let mut names: Vec<_> = entries.flatten().filter_map(|e| called(&e.path())).collect();
         names.sort();
+        names.dedup();
         let listed = |name: ModelName| {
-            let versions = versions(&self.place(&name)?).ok()?;
+            let versions = self.entry(&name)?.versions().ok()?;
             Some(Listed { name, versions })
         };
         Ok(names.into_iter().filter_map(listed).collect())
     }
 
-    /// Networks that can be built by name and that no folder hides.
+    /// Networks that can be built by name and that no entry hides.
     pub(crate) fn builtin(&self) -> Vec<ModelName> {
         let names = reef::models::NAMES.iter().filter(|_| self.builtin);
         let names = names.map(|name| ModelName::new(name).expect("a plain word"));
-        names.filter(|name| self.place(name).is_none()).collect()
+        names.filter(|name| self.entry(name).is_none()).collect()
     }
 
     /// What to make of `name`: the version asked for, or else those that its description chooses.
@@ -81,9 +99,9 @@ impl Repository {
     ///
     /// `NotFound`; `Invalid` with file and key if its description is wrong.
     pub(crate) fn recipes(&self, name: &ModelName, version: Option<u32>) -> Result<Vec<Recipe>> {
-        let Some(place) = self.place(name) else { return self.built(name, version) };
-        let description = Description::read(&place.join("model.toml"))?;
-        let have = versions(&place)?;
+        let Some(entry) = self.entry(name) else { return self.built(name, version) };
+        let description = entry.description()?;
+        let have = entry.versions()?;
         let wanted = match version {
             Some(version) => vec![version],
             None => description.choose(&have),
@@ -96,10 +114,7 @@ impl Repository {
                 "model {name} has no version: no numbered folder"
             )));
         }
-        wanted
-            .into_iter()
-            .map(|v| description.recipe(name, v, &place.join(v.to_string())))
-            .collect()
+        wanted.into_iter().map(|v| description.recipe(name, v, &entry.place(v))).collect()
     }
 
     fn built(&self, name: &ModelName, version: Option<u32>) -> Result<Vec<Recipe>> {
@@ -112,15 +127,63 @@ impl Repository {
         Err(Error::NotFound(format!("no model {name} in the repository")))
     }
 
-    /// The model's folder, if there is one and it lies in the repository.
-    fn place(&self, name: &ModelName) -> Option<PathBuf> {
+    /// Where the model is, if it is somewhere and lies in the repository; folders go before files.
+    fn entry(&self, name: &ModelName) -> Option<Entry> {
         let folder = self.folder.as_ref()?;
-        let place = folder.join(name.as_str()).canonicalize().ok()?;
-        (place.starts_with(folder) && place.join("model.toml").is_file()).then_some(place)
+        let files = FILES.iter().map(|extension| format!("{name}.{extension}"));
+        let places = std::iter::once(name.to_string()).chain(files);
+        let inside = |place: String| {
+            let place = folder.join(place).canonicalize().ok()?;
+            place.starts_with(folder).then_some(place)
+        };
+        places.filter_map(inside).find_map(Entry::at)
     }
 }
 
-fn versions(place: &Path) -> Result<Vec<u32>> {
+impl Entry {
+    /// What lies there, if it is a model.
+    fn at(place: PathBuf) -> Option<Self> {
+        if place.is_file() {
+            let extension = place.extension().and_then(|extension| extension.to_str());
+            return extension.is_some_and(|e| FILES.contains(&e)).then_some(Self::Whole(place));
+        }
+        if place.join(MODEL).is_file() {
+            return Some(Self::Whole(place));
+        }
+        let described = place.join(DESCRIPTION).is_file();
+        let versioned = || numbered(&place).is_ok_and(|versions| !versions.is_empty());
+        (described || versioned()).then_some(Self::Versions(place))
+    }
+
+    fn description(&self) -> Result<Description> {
+        let (Self::Versions(place) | Self::Whole(place)) = self;
+        let path = place.join(DESCRIPTION);
+        if path.is_file() { Description::read(&path) } else { Ok(Description::default()) }
+    }
+
+    fn versions(&self) -> Result<Vec<u32>> {
+        match self {
+            Self::Versions(place) => numbered(place),
+            Self::Whole(_) => Ok(vec![1]),
+        }
+    }
+
+    /// Where a version lies.
+    fn place(&self, version: u32) -> PathBuf {
+        match self {
+            Self::Versions(place) => place.join(version.to_string()),
+            Self::Whole(place) => place.clone(),
+        }
+    }
+}
+
+/// The name of the model that lies there, if it is one.
+fn called(path: &Path) -> Option<ModelName> {
+    let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
+    ModelName::new(name?.to_str()?).ok()
+}
+
+fn numbered(place: &Path) -> Result<Vec<u32>> {
     let entries = std::fs::read_dir(place).map_err(|e| Error::system("repository", e))?;
     let numbers = entries.flatten().filter(|entry| entry.path().is_dir());
     let numbers = numbers.filter_map(|entry| {
@@ -134,6 +197,7 @@ fn versions(place: &Path) -> Result<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
+    use super::origin::Origin;
     use super::*;
 
     struct Folder(PathBuf);
@@ -198,7 +262,8 @@ mod tests {
         folder.file("resnet18/4/note", "");
         let repository = folder.open();
         assert!(!repository.builtin().contains(&name("resnet18")));
-        assert_eq!(repository.recipes(&name("resnet18"), None).unwrap()[0].network, "resnet50");
+        let recipes = repository.recipes(&name("resnet18"), None).unwrap();
+        assert_eq!(recipes[0].origin, Origin::Seeded { network: "resnet50".into(), seed: 1 });
         assert_eq!(repository.recipes(&name("resnet152"), None).unwrap()[0].version, 1);
         assert!(repository.recipes(&name("lenet"), None).is_err());
         let none = Repository::open(None, false).unwrap();
@@ -217,5 +282,53 @@ mod tests {
         let said = repository.recipes(&name("typo"), None).unwrap_err().to_string();
         assert!(said.contains("model.toml") && said.contains("sede"), "{said}");
         assert!(Repository::open(Some(Path::new("/nowhere")), true).is_err());
+    }
+    #[test]
+    fn files_and_folders_of_networks_are_models() {
+        let folder = Folder::new("whole");
+        folder.file("a.onnx", "");
+        folder.file("resnet18.safetensors", "");
+        folder.file("b/model.json", "");
+        folder.file("c/1/model.json", "");
+        folder.file("c/2/x.onnx", "");
+        folder.file("d/1/notes.txt", "");
+        folder.file("notes.txt", "");
+        folder.file("e/notes.txt", "");
+        let repository = folder.open();
+        let listed = repository.list().unwrap();
+        let listed: Vec<_> = listed.iter().map(|l| (l.name.as_str(), l.versions.len())).collect();
+        assert_eq!(listed, [("a", 1), ("b", 1), ("c", 2), ("d", 1), ("resnet18", 1)]);
+        let place = folder.0.canonicalize().unwrap();
+        let origin = |n: &str, v| repository.recipes(&name(n), v).map(|mut r| r.remove(0).origin);
+        let whole = |path: &str| Ok(Origin::Whole(place.join(path)));
+        assert_eq!(origin("a", None), whole("a.onnx"));
+        assert_eq!(origin("b", None), whole("b"));
+        assert_eq!(origin("c", Some(1)), whole("c/1"));
+        assert_eq!(origin("c", None), whole("c/2/x.onnx"));
+        assert_eq!(origin("resnet18", None), whole("resnet18.safetensors"));
+        assert!(matches!(origin("a", Some(2)), Err(Error::NotFound(_))));
+        let said = origin("d", None).unwrap_err().to_string();
+        assert!(said.starts_with("model d/1: ") && said.contains("holds no network"), "{said}");
+    }
+
+    #[test]
+    fn weights_need_a_network_and_networks_need_none() {
+        let folder = Folder::new("weights");
+        folder.file("a/1/weights.param", "");
+        folder.file("b/model.toml", "network = \"resnet50\"\n");
+        folder.file("b/1/any.safetensors", "");
+        folder.file("c/model.toml", "network = \"resnet50\"\n");
+        folder.file("c/1/model.onnx", "");
+        folder.file("d/1/a.onnx", "");
+        folder.file("d/1/b.onnx", "");
+        let repository = folder.open();
+        let origin = |n: &str| repository.recipes(&name(n), None).map(|mut r| r.remove(0).origin);
+        let said = |n: &str| origin(n).unwrap_err().to_string();
+        assert!(said("a").contains("weights.param: model.toml names no network"), "{}", said("a"));
+        let place = folder.0.canonicalize().unwrap();
+        let (network, file) = ("resnet50".into(), place.join("b/1/any.safetensors"));
+        assert_eq!(origin("b"), Ok(Origin::Weights { network, file }));
+        assert!(said("c").contains("model.onnx: it says itself what it is"), "{}", said("c"));
+        assert!(said("d").contains("both a.onnx and b.onnx"), "{}", said("d"));
     }
 }

@@ -2,16 +2,18 @@
 
 use crate::catalogue::Catalogue;
 use crate::class::Priority;
+use crate::clients::{ClientId, Clients};
 use crate::config::Config;
 use crate::door::{Door, Inside};
 use crate::engine::{self, Engine};
 use crate::job::{Input, Job, Output};
 use crate::listen::Peer;
-use crate::metrics::{Look, Metrics};
+use crate::metrics::Look;
 use crate::model::Served;
 use crate::name::ModelName;
 use crate::regions::Regions;
 use crate::repository::Repository;
+use crate::watch::Watch;
 use crate::{Error, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,15 +26,16 @@ pub(crate) struct Server {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) catalogue: Catalogue,
     pub(crate) regions: Regions,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) watch: Arc<Watch>,
     /// Connections of all protocols.
-    pub(crate) clients: Arc<Door>,
+    pub(crate) clients: Arc<Clients>,
     /// Requests of gRPC and HTTP.
     pub(crate) requests: Arc<Door>,
 }
 
 /// One inference, as the standard protocol asks for it.
 pub(crate) struct Inference {
+    pub(crate) client: ClientId,
     pub(crate) model: Arc<Served>,
     pub(crate) priority: Priority,
     pub(crate) timeout: Option<Duration>,
@@ -51,18 +54,18 @@ impl Server {
         let engine = engine::start(&config.device, &config.scheduler)?;
         let repository =
             Repository::open(config.models.repository.as_deref(), config.models.builtin)?;
-        let metrics = Arc::new(Metrics::new());
+        let watch = Arc::new(Watch::default());
         let (memory, limits) = (config.memory.clone(), config.limits.clone());
-        let catalogue = Catalogue::new(engine.clone(), repository, memory, limits, metrics.clone());
+        let catalogue = Catalogue::new(engine.clone(), repository, memory, limits, watch.clone());
         config.models.load.iter().try_for_each(|name| catalogue.load_named(name))?;
         Ok(Arc::new(Self {
             regions: Regions::new(config.limits.regions),
-            clients: Door::new("connections", config.limits.clients),
+            clients: Clients::new(config.limits.clients),
             requests: Door::new("requests", config.limits.open_requests),
             config,
             engine,
             catalogue,
-            metrics,
+            watch,
         }))
     }
 
@@ -123,13 +126,13 @@ impl Server {
     ///
     /// `Exhausted` at once if its queue is full; `Deadline` when its time is over; the device's.
     pub(crate) async fn infer(&self, inference: Inference) -> Result<Vec<u8>> {
-        let Inference { model, priority, timeout, input, output } = inference;
+        let Inference { client, model, priority, timeout, input, output } = inference;
         let most = self.config.times.request();
         let time = timeout.map_or(most, |timeout| timeout.min(most));
         let arrived = Instant::now();
         let deadline = arrived + time;
         let (reply, answer) = oneshot::channel();
-        model.submit(Job { priority, input, output, arrived, deadline, reply })?;
+        model.submit(Job { client, priority, input, output, arrived, deadline, reply })?;
         match tokio::time::timeout_at(deadline.into(), answer).await {
             Ok(Ok(how)) => how,
             Ok(Err(_)) => Err(Error::Unavailable("the model was unloaded".into())),
@@ -139,12 +142,18 @@ impl Server {
 
     /// The text that Prometheus reads.
     pub(crate) fn metrics(&self) -> String {
-        self.metrics.text(&Look {
+        let stats = self.engine.stats();
+        let name = self.config.device.split('?').next().unwrap_or_default();
+        self.watch.metrics.text(&Look {
+            device: name.into(),
+            units: self.engine.units(),
+            busy: self.watch.busy.time(),
+            stats,
+            sizes: self.catalogue.memory(),
             memory: self.catalogue.budget().used(),
             clients: self.clients.inside(),
             open: self.requests.inside(),
             models: self.catalogue.len(),
-            device: self.engine.stats(),
             depths: self.catalogue.depths(),
         })
     }

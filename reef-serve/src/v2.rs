@@ -177,6 +177,7 @@ impl Server {
             Some(place) => Output::Region(self.slice(peer, place, model.output.bytes())?),
         };
         let inference = Inference {
+            client: peer.id,
             model: model.clone(),
             priority: Priority::new(ask.priority, default),
             timeout: (ask.timeout > 0).then(|| Duration::from_micros(ask.timeout)),

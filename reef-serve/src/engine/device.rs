@@ -1,16 +1,15 @@
 //! An [`Engine`] for any device of the facade.
 
 use super::lane::{BestEffortLane, RealTimeLane};
-use super::{Engine, Lane, Loaded, Sizes};
-use crate::repository::{Profile, Weights};
+use super::{Engine, Lane, Loaded, Noted, Sizes};
 use crate::{Class, Error, Result};
-use reef::models::param::Params;
-use reef::models::profile::{Latencies, Profiles};
-use reef::models::{self, Model, Network, Seeded, arena};
+use reef::models::profile::Profiles;
+use reef::models::{self, Model, Network, Opened, Weights, arena};
 use reef::op::{Operators, Scratch};
 use reef::scheduler::{self, Scheduler};
 use reef::{Dispatcher, Stats};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Opens the device of this name with a scheduler of that name.
 ///
@@ -55,18 +54,14 @@ impl<D: Operators> Engine for OnDevice<D> {
         Sizes { weights: (constants * size_of::<f32>()) as u64, instance: instance as u64 }
     }
 
-    fn load(&self, model: Model, weights: &Weights, profile: &Profile) -> Result<Arc<dyn Loaded>> {
+    fn load(&self, opened: Opened, measure: bool) -> Result<Arc<dyn Loaded>> {
+        let Opened { model, tensors, latencies } = opened;
         let device = &self.device;
-        let weights = match weights {
-            Weights::Seeded(seed) => models::Weights::pack(device, &model, &Seeded(*seed))?,
-            Weights::File(path) => models::Weights::pack(device, &model, &Params::load(path)?)?,
-        };
-        let profiles = match profile {
-            Profile::None => Profiles::default(),
-            Profile::File(path) => Latencies::load(path)?.profiles(),
-            Profile::Measured => {
-                models::measured(device, &Network::new(device, &model, &weights)?)?
-            }
+        let weights = Weights::pack(device, &model, &tensors)?;
+        let profiles = match latencies {
+            Some(latencies) => latencies.profiles(),
+            None if measure => models::measured(device, &Network::new(device, &model, &weights)?)?,
+            None => Profiles::default(),
         };
         let (device, dispatcher) = (device.clone(), self.dispatcher.clone());
         Ok(Arc::new(LoadedOn { device, dispatcher, model, weights, profiles }))
@@ -75,6 +70,23 @@ impl<D: Operators> Engine for OnDevice<D> {
     fn stats(&self) -> Stats {
         self.dispatcher.stats()
     }
+
+    fn units(&self) -> u32 {
+        self.device.info().units
+    }
+
+    fn clock(&self) -> Duration {
+        self.device.clock()
+    }
+
+    fn set_trace(&self, on: bool) {
+        self.device.set_trace(on); // where blocks can't be seen, preemptions still can
+        self.dispatcher.set_trace(on);
+    }
+
+    fn take_trace(&self) -> Noted {
+        Noted { spans: self.device.take_trace(), preemptions: self.dispatcher.take_trace() }
+    }
 }
 
 #[derive(Debug)]
@@ -82,7 +94,7 @@ struct LoadedOn<D: Operators> {
     device: D,
     dispatcher: Arc<Dispatcher<D>>,
     model: Model,
-    weights: Arc<models::Weights<D>>,
+    weights: Arc<Weights<D>>,
     profiles: Profiles,
 }
 

@@ -82,7 +82,7 @@ fn statistics_of(model: &Served) -> ModelStatistics {
     let numbers = model.numbers();
     let duration =
         |sum: Sum| Some(StatisticDuration { count: sum.count, ns: sum.time.as_nanos() as u64 });
-    let batch = model.recipe.batch as u64;
+    let batch = model.batch();
     ModelStatistics {
         name: model.recipe.name.to_string(),
         version: model.recipe.version.to_string(),

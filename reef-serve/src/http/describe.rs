@@ -106,7 +106,7 @@ fn one(model: &Served) -> Value {
         "name": model.recipe.name.as_str(),
         "version": model.recipe.version.to_string(),
         "last_inference": numbers.last,
-        "inference_count": numbers.success.count * model.recipe.batch as u64,
+        "inference_count": numbers.success.count * model.batch(),
         "execution_count": numbers.success.count,
         "inference_stats": {
             "success": sum(numbers.success),
@@ -119,7 +119,7 @@ fn one(model: &Served) -> Value {
             "cache_miss": sum(Sum::default()),
         },
         "batch_stats": [{
-            "batch_size": model.recipe.batch,
+            "batch_size": model.batch(),
             "compute_input": sum(numbers.input),
             "compute_infer": sum(numbers.infer),
             "compute_output": sum(numbers.output),

@@ -1,7 +1,7 @@
 //! One connection: bytes either way, who is at the other end, and its place at the door.
 
 use super::{Listener, Peer};
-use crate::door::Inside;
+use crate::clients::Ticket;
 use axum::extract::connect_info;
 use axum::serve::IncomingStream;
 use std::io;
@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, UnixStream};
 pub(crate) struct Connection {
     stream: Stream,
     pub(crate) peer: Peer,
-    _inside: Inside,
+    _ticket: Ticket,
 }
 
 #[derive(Debug)]
@@ -25,12 +25,12 @@ enum Stream {
 }
 
 impl Connection {
-    pub(super) fn unix(stream: UnixStream, peer: Peer, inside: Inside) -> Self {
-        Self { stream: Stream::Unix(stream), peer, _inside: inside }
+    pub(super) fn unix(stream: UnixStream, peer: Peer, ticket: Ticket) -> Self {
+        Self { stream: Stream::Unix(stream), peer, _ticket: ticket }
     }
 
-    pub(super) fn tcp(stream: TcpStream, peer: Peer, inside: Inside) -> Self {
-        Self { stream: Stream::Tcp(stream), peer, _inside: inside }
+    pub(super) fn tcp(stream: TcpStream, peer: Peer, ticket: Ticket) -> Self {
+        Self { stream: Stream::Tcp(stream), peer, _ticket: ticket }
     }
 }
 

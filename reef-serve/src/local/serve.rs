@@ -5,16 +5,18 @@ use super::handover::{is_over, is_ready, receive, send};
 use super::hello::{HELLO, Hello, Welcome, code};
 use super::room::{FIRST, Layout, Room};
 use crate::budget::{Reservation, within};
+use crate::clients::{ClientId, Way};
 use crate::engine::Lane;
 use crate::job::{Phases, chunks};
 use crate::listen::{admit, bind};
 use crate::model::{Served, is_sound};
 use crate::server::Server;
+use crate::trace::LaneId;
 use crate::{Class, Error, Result};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -53,7 +55,6 @@ impl Local {
 }
 
 fn listen(server: &Arc<Server>, listener: &UnixListener, stop: &Arc<AtomicBool>) {
-    let next = AtomicU32::new(1);
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     while !stop.load(Ordering::Acquire) {
         threads.retain(|thread| !thread.is_finished());
@@ -64,9 +65,8 @@ fn listen(server: &Arc<Server>, listener: &UnixListener, stop: &Arc<AtomicBool>)
             thread::sleep(LOOK / 10); // it went again, or there are no more files
             continue;
         };
-        let (server, stop, id) =
-            (server.clone(), stop.clone(), next.fetch_add(1, Ordering::Relaxed));
-        let thread = thread::Builder::new().name(format!("reef-client-{id}"));
+        let (server, stop, id) = (server.clone(), stop.clone(), server.clients.number(Way::Local));
+        let thread = thread::Builder::new().name(format!("reef-client-{}", id.number));
         threads.extend(thread.spawn(move || attend(&server, &stream, id, &stop)));
     }
     for thread in threads {
@@ -75,19 +75,19 @@ fn listen(server: &Arc<Server>, listener: &UnixListener, stop: &Arc<AtomicBool>)
 }
 
 /// The thread of one client.
-fn attend(server: &Server, stream: &UnixStream, id: u32, stop: &AtomicBool) {
-    let met = server.clients.enter().and_then(|inside| {
+fn attend(server: &Server, stream: &UnixStream, id: ClientId, stop: &AtomicBool) {
+    let met = server.clients.enter(Way::Local).and_then(|ticket| {
         let mut session = Session::greet(server, stream, id, stop)?;
-        tracing::info!(id, model = %session.model.title(), class = %session.class, "client");
+        tracing::info!(%id, model = %session.model.title(), class = %session.class, "client");
         let how = session.serve();
         drop(session); // queue, memory and model, before the place is free again
-        drop(inside);
+        drop(ticket);
         how
     });
     match met {
-        Ok(()) => tracing::info!(id, "client ended"),
+        Ok(()) => tracing::info!(%id, "client ended"),
         Err(error) => {
-            tracing::warn!(id, %error, "client refused");
+            tracing::warn!(%id, %error, "client refused");
             let _ = send(stream, &Welcome::Refused(error).to_bytes(), None); // it may be gone
         }
     }
@@ -97,6 +97,8 @@ fn attend(server: &Server, stream: &UnixStream, id: u32, stop: &AtomicBool) {
 struct Session<'a> {
     stream: &'a UnixStream,
     stop: &'a AtomicBool,
+    id: ClientId,
+    lane_id: LaneId,
     class: Class,
     spin: Duration,
     most: Duration,
@@ -113,7 +115,7 @@ impl<'a> Session<'a> {
     fn greet(
         server: &Server,
         stream: &'a UnixStream,
-        id: u32,
+        id: ClientId,
         stop: &'a AtomicBool,
     ) -> Result<Self> {
         let hello = hear(stream)?;
@@ -135,11 +137,15 @@ impl<'a> Session<'a> {
         let memory = server.catalogue.budget().reserve(&what, bytes)?;
         let lane = Some(model.lane(class)?);
         let (room, fd) = Room::create(layout)?;
-        send(stream, &Welcome::Come { id, class, layout }.to_bytes(), Some(&fd))?;
+        let come = Welcome::Come { id: id.number, class, layout };
+        send(stream, &come.to_bytes(), Some(&fd))?;
+        let lane_id = server.watch.tracer.lane(&format!("{} {class}, {id}", model.title()));
         let (spin, most) = (config.times.spin(), config.times.request());
         Ok(Self {
             stream,
             stop,
+            id,
+            lane_id,
             class,
             spin,
             most,
@@ -225,7 +231,7 @@ impl<'a> Session<'a> {
                 how
             }
         };
-        self.model.note(self.class, phases, how.as_ref().map(drop));
+        self.model.note(&self.lane_id, self.class, self.id, phases, how.as_ref().map(drop));
         how
     }
 

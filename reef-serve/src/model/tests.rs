@@ -3,6 +3,7 @@
 use super::*;
 use crate::budget::Budget;
 use crate::class::Priority;
+use crate::clients::Way;
 use crate::job::{Input, Output};
 use crate::name::ModelName;
 use crate::repository::Repository;
@@ -56,7 +57,7 @@ fn served(device: Arc<Device>) -> Arc<Served> {
         output: TensorInfo::output(&model),
         sizes: Sizes { weights: 0, instance: 0 },
         loaded: device,
-        metrics: Arc::new(Metrics::new()),
+        watch: Arc::default(),
         memory: Budget::new(0).reserve("a model", 1).unwrap(),
     };
     Served::start(parts, 8).unwrap()
@@ -66,6 +67,7 @@ fn ask(served: &Served) -> Result<Vec<u8>> {
     let (reply, answer) = oneshot::channel();
     let now = Instant::now();
     served.submit(Job {
+        client: ClientId { way: Way::Grpc, number: 1 },
         priority: Priority::new(2, Class::BestEffort),
         input: Input::Bytes(vec![0; served.input.bytes()].into()),
         output: Output::Bytes,

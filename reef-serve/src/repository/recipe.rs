@@ -1,7 +1,10 @@
 //! What one version of a model is made of.
 
+use super::origin::Origin;
 use crate::name::ModelName;
 use crate::{Error, Result};
+use reef::models::Opened;
+use reef::models::profile::Latencies;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -9,25 +12,22 @@ use std::path::{Path, PathBuf};
 const SEED: u64 = 2022;
 
 /// A `model.toml`. An unknown key is an error.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct Description {
-    /// Which network it is, one of those that can be built.
-    network: String,
+    /// Which network it is, one of those that can be built; none if the files say.
+    pub(super) network: Option<String>,
     /// Rows and columns of the picture; default: the network's own.
     size: Option<usize>,
-    /// Pictures at a time, the first dimension of the tensors.
-    #[serde(default = "one")]
-    batch: usize,
-    /// Makes weights up instead of reading `weights.param`.
-    seed: Option<u64>,
+    /// Pictures at a time, the first dimension of the tensors; default: the network's own, or 1.
+    batch: Option<usize>,
+    /// Makes weights up instead of reading them.
+    pub(super) seed: Option<u64>,
     /// Versions that are loaded when none is named; default: the newest.
     versions: Option<Vec<u32>>,
     /// Instances for requests of each class of the standard protocol.
-    #[serde(default)]
     instances: Instances,
-    /// Measures the kernels when it is loaded, if there is no `profile.json`.
-    #[serde(default)]
+    /// Measures the kernels when it is loaded, if there is no profile.
     measure: bool,
 }
 
@@ -45,10 +45,6 @@ impl Default for Instances {
     }
 }
 
-fn one() -> usize {
-    1
-}
-
 /// Most instances of one class.
 const MOST_INSTANCES: usize = 16;
 
@@ -57,27 +53,14 @@ const MOST_INSTANCES: usize = 16;
 pub(crate) struct Recipe {
     pub(crate) name: ModelName,
     pub(crate) version: u32,
-    pub(crate) network: String,
-    pub(crate) size: Option<usize>,
-    pub(crate) batch: usize,
-    pub(crate) weights: Weights,
-    pub(crate) profile: Profile,
+    pub(crate) origin: Origin,
+    size: Option<usize>,
+    batch: Option<usize>,
+    /// Latencies of its kernels, if they lie beside it.
+    profile: Option<PathBuf>,
+    /// Whether kernels are measured if no latencies are there.
+    pub(crate) measure: bool,
     pub(crate) instances: Instances,
-}
-
-/// Where weights come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Weights {
-    Seeded(u64),
-    File(PathBuf),
-}
-
-/// Where latencies of kernels come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Profile {
-    None,
-    Measured,
-    File(PathBuf),
 }
 
 impl Description {
@@ -106,28 +89,16 @@ impl Description {
     }
 
     pub(super) fn recipe(&self, name: &ModelName, version: u32, place: &Path) -> Result<Recipe> {
-        let [weights, profile] = ["weights.param", "profile.json"].map(|file| place.join(file));
-        let weights = match self.seed {
-            Some(seed) => Weights::Seeded(seed),
-            None if weights.is_file() => Weights::File(weights),
-            None => {
-                let text = format!("model {name}, version {version}: no weights.param and no seed");
-                return Err(Error::NotFound(text));
-            }
-        };
-        let profile = match self.measure {
-            _ if profile.is_file() => Profile::File(profile),
-            true => Profile::Measured,
-            false => Profile::None,
-        };
+        let origin = Origin::find(place, self).map_err(|error| of(name, version, error))?;
+        let profile = Some(place.join("profile.json")).filter(|profile| profile.is_file());
         Ok(Recipe {
             name: name.clone(),
             version,
-            network: self.network.clone(),
+            origin,
             size: self.size,
             batch: self.batch,
-            weights,
             profile,
+            measure: self.measure,
             instances: self.instances,
         })
     }
@@ -139,12 +110,33 @@ impl Recipe {
         Self {
             name: name.clone(),
             version: 1,
-            network: name.as_str().into(),
+            origin: Origin::Seeded { network: name.as_str().into(), seed: SEED },
             size: None,
-            batch: 1,
-            weights: Weights::Seeded(SEED),
-            profile: Profile::None,
+            batch: None,
+            profile: None,
+            measure: false,
             instances: Instances::default(),
         }
     }
+
+    /// Reads everything; files of more than `most` bytes are refused before, 0 is no limit.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, with the model and the file; `Exhausted`.
+    pub(crate) fn open(&self, most: u64) -> Result<Opened> {
+        let open = || {
+            let mut opened = self.origin.open(self.size, self.batch, most)?;
+            if let Some(profile) = &self.profile {
+                opened.latencies = Some(Latencies::load(profile)?);
+            }
+            Ok(opened)
+        };
+        open().map_err(|error| of(&self.name, self.version, error))
+    }
+}
+
+/// The error, with whose it is.
+fn of(name: &ModelName, version: u32, error: Error) -> Error {
+    error.map(|text| format!("model {name}/{version}: {text}"))
 }

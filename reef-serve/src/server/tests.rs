@@ -1,3 +1,5 @@
+mod models;
+
 use super::*;
 use crate::name::ModelName;
 use crate::tensor::{to_bytes, to_floats};
@@ -34,9 +36,14 @@ impl Fixture {
     }
 
     fn inference(&self, priority: u64) -> Inference {
-        let model = self.server.catalogue.get("tiny", "").unwrap();
+        self.inference_of("tiny", priority)
+    }
+
+    fn inference_of(&self, name: &str, priority: u64) -> Inference {
+        let model = self.server.catalogue.get(name, "").unwrap();
         let input = Seeded(1).input(model.input.elements());
         Inference {
+            client: Peer::STRANGER.id,
             model,
             priority: Priority::new(priority, Class::BestEffort),
             timeout: None,

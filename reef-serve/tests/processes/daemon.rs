@@ -108,6 +108,13 @@ impl Daemon {
         line.unwrap_or_else(|| panic!("{name} in {text}")).trim().parse().unwrap()
     }
 
+    /// How many are connected, with whoever asks.
+    pub(crate) fn clients(&self) -> f64 {
+        let text = self.get("/metrics");
+        let lines = text.lines().filter_map(|line| line.strip_prefix("reef_clients{"));
+        lines.map(|line| line.split(' ').nth(1).unwrap().trim().parse::<f64>().unwrap()).sum()
+    }
+
     /// What HTTP answers to GET, head and body.
     pub(crate) fn get(&self, path: &str) -> String {
         self.say(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes())

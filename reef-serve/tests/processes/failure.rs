@@ -108,7 +108,7 @@ fn a_daemon_that_is_ended_answers_what_is_open() {
 fn busy_clients_do_not_keep_a_daemon() {
     let mut daemon = Daemon::start("busy", &[]);
     let _clients = Class::EACH.map(|class| ClientProcess::start(daemon.folder(), class));
-    within(Duration::from_secs(20), "clients", || daemon.metric("reef_clients") == 3.0);
+    within(Duration::from_secs(20), "clients", || daemon.clients() == 3.0);
     thread::sleep(Duration::from_millis(200));
     daemon.terminate();
     let status = daemon.ends_within(Duration::from_secs(10));
@@ -151,7 +151,7 @@ fn noise_over_tcp_is_no_end() {
         let said = daemon.get(path);
         assert!(said.starts_with("HTTP/1.1 4") && said.contains("error"), "{path}: {said}");
     }
-    within(SOON * 5, "all are gone", || daemon.metric("reef_clients") == 1.0);
+    within(SOON * 5, "all are gone", || daemon.clients() == 1.0);
     let mut client = Client::connect("tiny", &options(daemon.folder(), None)).unwrap();
     client.infer(&vec![0.0; client.input_len()]).unwrap();
 }
@@ -228,10 +228,10 @@ fn two_hundred_clients_leave_nothing() {
         client.infer(&vec![0.5; client.input_len()]).unwrap();
     };
     (0..100).for_each(|_| round()); // until each of the allocator's arenas has had a client
-    within(SOON, "the first to go", || daemon.metric("reef_clients") == 1.0);
+    within(SOON, "the first to go", || daemon.clients() == 1.0);
     let (memory, threads) = daemon.usage();
     (0..200).for_each(|_| round());
-    within(SOON, "all to go", || daemon.metric("reef_clients") == 1.0);
+    within(SOON, "all to go", || daemon.clients() == 1.0);
     let (after, threads_after) = daemon.usage();
     println!("{memory} and {after} bytes resident");
     assert!(after < memory + (8 << 20), "{memory} grew to {after}");

@@ -103,7 +103,7 @@ fn five_processes_share_the_device() {
     };
     let time = Duration::from_secs(30);
     within(time, "inferences of both classes", || served("rt") > 50 && served("be") > 50);
-    assert_eq!(daemon.metric("reef_clients"), 6.0); // and the one that asks
+    assert_eq!(daemon.clients(), 6.0); // and the one that asks
     assert!(daemon.metric("reef_preemptions") > 0.0);
     for client in clients {
         assert!(client.kill() > 0);
@@ -129,5 +129,5 @@ fn noise_on_the_socket_is_no_end() {
     client.infer(&vec![0.0; client.input_len()]).unwrap();
     drop(client);
     let time = Duration::from_secs(3);
-    within(time, "all are gone", || daemon.metric("reef_clients") == 1.0);
+    within(time, "all are gone", || daemon.clients() == 1.0);
 }

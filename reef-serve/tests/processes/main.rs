@@ -3,6 +3,7 @@
 mod daemon;
 mod failure;
 mod local;
+mod trace;
 mod triton;
 
 use reef_serve::{Class, Client, Options};

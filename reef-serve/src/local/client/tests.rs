@@ -39,8 +39,8 @@ impl Fixture {
 
     fn empties_within(&self, time: Duration) {
         let begin = Instant::now();
-        while self.server.clients.inside() > 0 {
-            assert!(begin.elapsed() < time, "{} are inside", self.server.clients.inside());
+        while self.server.clients.inside() != [0; 3] {
+            assert!(begin.elapsed() < time, "{:?} are inside", self.server.clients.inside());
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -1,0 +1,90 @@
+//! Traces on demand.
+
+use crate::daemon::Daemon;
+use crate::{ClientProcess, within};
+use reef_serve::Class;
+use serde_json::Value;
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}")).1
+}
+
+fn trace(daemon: &Daemon, seconds: &str) -> Vec<Value> {
+    let answer = daemon.get(&format!("/reef/trace?seconds={seconds}"));
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let mut trace: Value = serde_json::from_str(body(&answer)).unwrap();
+    match trace["traceEvents"].take() {
+        Value::Array(events) => events,
+        other => panic!("{other}"),
+    }
+}
+
+/// Who asked, how each request ran, what the units did, and when best-effort work was preempted.
+#[test]
+fn a_trace_shows_requests_blocks_and_preemptions() {
+    let daemon = Daemon::start("trace", &[]);
+    let clients = Class::EACH.map(|class| ClientProcess::start(daemon.folder(), class));
+    let preempted = || daemon.metric("reef_preemptions") > 20.0;
+    within(Duration::from_secs(30), "preemptions", preempted);
+    let events = trace(&daemon, "1");
+    let is = |event: &Value, key: &str, value: &str| event[key] == value;
+    let requests = |class: &str| -> Vec<&Value> {
+        events.iter().filter(|e| is(e, "name", "tiny/1") && is(e, "cat", class)).collect()
+    };
+    for class in ["rt", "be"] {
+        let of = requests(class);
+        assert!(!of.is_empty(), "{class}");
+        for one in of {
+            assert!(one["args"]["client"].as_str().unwrap().starts_with("local "), "{one}");
+            assert_eq!((&one["args"]["outcome"], &one["ph"]), (&"ok".into(), &"X".into()));
+            let (ts, dur) = (one["ts"].as_f64().unwrap(), one["dur"].as_f64().unwrap());
+            assert!(ts >= 0.0 && dur > 0.0 && ts + dur < 30e6, "{one}");
+        }
+    }
+    assert!(events.iter().any(|e| is(e, "name", "preemption") && is(e, "ph", "i")));
+    assert!(events.iter().any(|e| is(e, "cat", "RT") && e["args"]["block"].is_number()));
+    let named: Vec<_> = events.iter().filter_map(|e| e["args"]["name"].as_str()).collect();
+    for name in ["unit 0", "preemptions", "lanes"] {
+        assert!(named.contains(&name), "{name} in {named:?}");
+    }
+    drop(clients);
+    within(Duration::from_secs(5), "the clients' end", || daemon.clients() == 1.0);
+    let quiet = trace(&daemon, "0.1");
+    assert!(quiet.iter().all(|e| !is(e, "name", "tiny/1")), "nothing is left of the last one");
+}
+
+#[test]
+fn there_is_one_trace_at_a_time_and_who_goes_away_ends_it() {
+    let daemon = Daemon::start("trace-one", &[]);
+    for bad in ["", "?seconds=0", "?seconds=61", "?seconds=x", "?seconds=1&more=1"] {
+        let said = daemon.get(&format!("/reef/trace{bad}"));
+        assert!(said.starts_with("HTTP/1.1 400") && said.contains("at most 60"), "{bad}: {said}");
+    }
+    let mut first = TcpStream::connect(&daemon.http).unwrap();
+    first.write_all(b"GET /reef/trace?seconds=60 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let refused = || daemon.get("/reef/trace?seconds=0.01").starts_with("HTTP/1.1 409");
+    within(Duration::from_secs(5), "the second to be refused", refused);
+    assert!(daemon.get("/reef/trace?seconds=0.01").contains("a trace is being taken already"));
+    drop(first);
+    let free = || daemon.get("/reef/trace?seconds=0.01").starts_with("HTTP/1.1 200");
+    within(Duration::from_secs(5), "the place to be free", free);
+}
+
+/// A daemon that ends does not wait for a trace.
+#[test]
+fn the_end_of_the_daemon_ends_a_trace() {
+    let mut daemon = Daemon::start("trace-end", &[]);
+    let request = b"GET /reef/trace?seconds=60 HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut stream = TcpStream::connect(&daemon.http).unwrap();
+    stream.write_all(request).unwrap();
+    let taken = || daemon.get("/reef/trace?seconds=0.01").starts_with("HTTP/1.1 409");
+    within(Duration::from_secs(5), "the trace", taken);
+    daemon.terminate();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("traceEvents"), "{answer}");
+    assert!(daemon.ends_within(Duration::from_secs(10)).success());
+}
