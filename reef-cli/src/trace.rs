@@ -1,82 +1,69 @@
-//! Traces for Perfetto (ui.perfetto.dev) and Chrome: the JSON trace event format.
+//! `reef trace`: what ran on a daemon's device, for Perfetto.
 
-use reef::{Priority, Span};
-use serde_json::{Value, json};
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use crate::daemon::{Error, Place};
+use crate::progress::Progress;
+use crate::results::check_file;
+use crate::{Usage, print};
+use anyhow::{Context, Result, bail};
+use hyper::StatusCode;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::path::PathBuf;
+use std::time::Duration;
 
-/// Writes one row per unit, with a slice for each block.
-pub(crate) fn write(path: &Path, process: &str, spans: &[Span]) -> std::io::Result<()> {
-    let mut file = BufWriter::new(std::fs::File::create(path)?);
-    writeln!(file, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
-    write!(file, "{}", name("process_name", 0, process))?;
-    for unit in 0..spans.iter().map(|span| span.unit + 1).max().unwrap_or(0) {
-        write!(file, ",\n{}", name("thread_name", unit, &format!("unit {unit}")))?;
-    }
-    for span in spans {
-        write!(file, ",\n{}", slice(span))?;
-    }
-    writeln!(file, "\n]}}")?;
-    file.flush()
+/// How long an answer may take, beside the time that is traced.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Most time: a trace has an entry for each block.
+const MOST_SECONDS: f64 = 60.0;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// How long to look.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// The file; ui.perfetto.dev and chrome://tracing open it.
+    #[arg(long, default_value = "trace.json")]
+    out: PathBuf,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
 }
 
-fn name(what: &str, unit: u32, name: &str) -> Value {
-    json!({ "ph": "M", "name": what, "pid": 1, "tid": unit, "args": { "name": name } })
+/// What of a trace is looked at; the rest is the viewer's affair.
+#[derive(Deserialize)]
+struct Trace {
+    #[serde(rename = "traceEvents")]
+    events: Vec<IgnoredAny>,
 }
 
-fn slice(span: &Span) -> Value {
-    let class = match (span.priority, span.padding) {
-        (Priority::RealTime, _) => "RT",
-        (Priority::BestEffort, false) => "BE",
-        (Priority::BestEffort, true) => "padding",
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let Args { seconds, out, .. } = args;
+    if !(*seconds > 0.0 && *seconds <= MOST_SECONDS) {
+        return Err(Usage(format!("--seconds must be in 0..={MOST_SECONDS}, got {seconds}")).into());
+    }
+    check_file(out).map_err(|why| Usage(format!("--out {}: {why}", out.display())))?;
+    let daemon = args.place.daemon()?;
+    let progress = Progress::new(1, args.json);
+    progress.begin(&format!("tracing {} for {seconds} s", daemon.name()));
+    let path = format!("/reef/trace?seconds={seconds}");
+    let text = match daemon.get(&path, Duration::from_secs_f64(*seconds) + PATIENCE) {
+        Err(Error::Refused(StatusCode::NOT_FOUND, _)) => {
+            bail!("{}: the daemon gives no traces (it has no /reef/trace)", daemon.name())
+        }
+        answer => answer?,
     };
-    let micros = |time: std::time::Duration| time.as_nanos() as f64 / 1e3;
-    json!({
-        "ph": "X",
-        "name": format!("{class} {}", span.name),
-        "cat": class,
-        "cname": if span.stopped { "terrible" } else if class == "RT" { "good" } else { "generic_work" },
-        "pid": 1,
-        "tid": span.unit,
-        "ts": micros(span.begin),
-        "dur": micros(span.end - span.begin),
-        "args": {
-            "queue": span.queue,
-            "command": span.seq.0,
-            "block": span.block,
-            "stopped": span.stopped,
-        },
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn a_trace_is_json_with_a_slice_for_each_block() {
-        let span = Span {
-            unit: 1,
-            queue: 2,
-            priority: Priority::RealTime,
-            padding: false,
-            seq: reef::Seq(3),
-            name: "conv \"7\"".into(),
-            block: 4,
-            begin: Duration::from_nanos(1500),
-            end: Duration::from_nanos(2750),
-            stopped: false,
-        };
-        let path = std::env::temp_dir().join(format!("reef-trace-{}.json", std::process::id()));
-        write(&path, "test", &[span]).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        let trace: Value = serde_json::from_str(&text).unwrap();
-        let events = trace["traceEvents"].as_array().unwrap();
-        assert_eq!(events.len(), 1 + 2 + 1);
-        let slice = events.last().unwrap();
-        assert_eq!((slice["ts"].as_f64(), slice["dur"].as_f64()), (Some(1.5), Some(1.25)));
-        assert_eq!(slice["tid"], 1);
+    progress.finish();
+    let trace: Trace = serde_json::from_slice(&text)
+        .with_context(|| format!("{}: the answer is no trace", daemon.name()))?;
+    std::fs::write(out, &text).with_context(|| out.display().to_string())?;
+    let events = trace.events.len();
+    if args.json {
+        let bytes = text.len();
+        return print(serde_json::json!({
+            "file": out, "seconds": seconds, "events": events, "bytes": bytes,
+        }));
     }
+    print(format_args!("{}: {events} events; open it in ui.perfetto.dev", out.display()))
 }

@@ -41,5 +41,6 @@ pub use class::Class;
 pub use config::Config;
 pub use daemon::{Places, run};
 pub use error::{Error, Result};
+pub use listen::folder as socket_folder;
 pub use local::{Client, Options, Timing};
 pub use name::ModelName;

@@ -155,7 +155,7 @@ pub(crate) fn admit(uid: u32) -> Result<()> {
 }
 
 /// The folder of the sockets: the configured one, or the user's own.
-pub(crate) fn folder(configured: Option<&Path>) -> PathBuf {
+pub fn folder(configured: Option<&Path>) -> PathBuf {
     let uid = rustix::process::getuid().as_raw();
     let runtime = || std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("reef"));
     let default = || runtime().unwrap_or_else(|| std::env::temp_dir().join(format!("reef-{uid}")));
