@@ -37,7 +37,7 @@ fn top_prints_an_object_for_each_interval() {
     assert_eq!(views.len(), 3, "{said}");
     for view in &views {
         let rate = |name: &str| view[name].as_f64().expect("a number");
-        assert!(view["seconds"].as_f64().unwrap() >= 0.04, "{view}");
+        assert!(rate("seconds") > 0.0, "{view}");
         assert!((rate("rt_per_second") * rate("seconds") - 10.0).abs() < 1e-6, "{view}");
         assert!((rate("rt_per_second") / rate("be_per_second") - 2.0).abs() < 1e-6, "{view}");
         assert!((rate("preemptions_per_second") * rate("seconds") - 1.0).abs() < 1e-6, "{view}");
