@@ -1,7 +1,8 @@
 //! `reef client`: one process that runs one model on a daemon, as REEF's own examples do.
 
+use crate::picture::Transform;
 use crate::table::micros;
-use crate::{Usage, picture, print};
+use crate::{Usage, print};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use reef::models::Seeded;
@@ -98,7 +99,7 @@ fn input(args: &Args, client: &Client) -> Result<Vec<f32>> {
         let values = client.input_len();
         return Err(Usage(format!("--image: the input has {values} values, no picture")).into());
     }
-    picture::load(photo, size).context("--image")
+    Transform::of(&args.model, size).read(photo).context("--image")
 }
 
 fn report(

@@ -5,6 +5,7 @@
 
 mod measure;
 mod report;
+mod spans;
 
 use crate::networks::{Picture, check, networks};
 use crate::print;
@@ -114,8 +115,9 @@ impl reef::Visit for Demo<'_> {
         check(&args.rt, be, picture)?;
         make_folder(&args.out)?;
         let plans = plans(level);
-        let progress = Progress::new(1 + be.len() + plans.len(), args.json);
+        let progress = Progress::new(2 + be.len() + plans.len(), args.json);
         let networks = networks(&device, &args.rt, be, picture, &progress)?;
+        progress.begin("measuring kernels");
         let mut bench = Bench::new(&device, networks, Duration::from_secs_f64(*seconds))?;
         let mut outcomes = Vec::new();
         for plan in plans {
@@ -163,7 +165,7 @@ fn finish<D: Operators>(
     let [plot, trace] = ["latency.svg", "trace.json"].map(|name| args.out.join(name));
     report::plot(&plot, outcomes).with_context(|| plot.display().to_string())?;
     let spans = bench.trace();
-    crate::trace::write(&trace, &device.info().name, spans)
+    spans::write(&trace, &device.info().name, spans)
         .with_context(|| trace.display().to_string())?;
     if args.json {
         return print(serde_json::to_string_pretty(&report::json(bench, outcomes))?);

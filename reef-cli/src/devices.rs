@@ -17,8 +17,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let rows: Vec<_> = devices
             .iter()
             .map(|(backend, found)| match found {
-                Ok(devices) => json!({ "backend": backend, "devices": devices }),
-                Err(error) => json!({ "backend": backend, "error": error.to_string() }),
+                Ok(devices) => json!({ "backend": backend, "devices": devices, "error": null }),
+                Err(error) => {
+                    json!({ "backend": backend, "devices": [], "error": error.to_string() })
+                }
             })
             .collect();
         return print(serde_json::to_string_pretty(&rows)?);

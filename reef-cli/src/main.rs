@@ -7,6 +7,8 @@ mod chart;
 mod client;
 mod clients;
 mod columns;
+mod completions;
+mod daemon;
 mod demo;
 mod devices;
 mod model;
@@ -15,8 +17,11 @@ mod picture;
 mod profile;
 mod progress;
 mod results;
+mod run;
+mod scrape;
 mod serve;
 mod table;
+mod top;
 mod trace;
 
 use anyhow::Context;
@@ -26,8 +31,15 @@ use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+/// What scripts go by.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the work failed: a device, a daemon, a comparison
+  2  the command line or an input file is wrong; nothing was done";
+
 #[derive(Parser)]
-#[command(name = "reef", version, about, arg_required_else_help = true)]
+#[command(name = "reef", version, about, after_help = EXIT_CODES, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -46,6 +58,8 @@ enum Command {
     Bench(bench::Command),
     /// Runs a model on a daemon and prints how long each inference takes.
     Client(client::Args),
+    /// Prints a script with which a shell completes this command.
+    Completions(completions::Args),
     /// Lists the devices of every backend that is compiled in.
     Devices(devices::Args),
     /// Lists and checks models.
@@ -53,8 +67,14 @@ enum Command {
     Model(model::Command),
     /// Measures the kernels of a network on a device: MODEL.profile.json.
     Profile(profile::Args),
+    /// Shows a network pictures and prints what it sees.
+    Run(run::Args),
     /// Serves inference to other processes, over the protocol of KServe v2 and Triton.
     Serve(serve::Args),
+    /// Shows what a daemon does: devices, clients, requests, times, preemptions.
+    Top(top::Args),
+    /// Traces a daemon's device for a while, for Perfetto.
+    Trace(trace::Args),
 }
 
 fn main() -> ExitCode {
@@ -74,11 +94,15 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(command) => bench::run(&command),
         Command::Client(args) => client::run(&args),
+        Command::Completions(args) => completions::run(&args),
         Command::Demo(args) => demo::run(&args, simulated),
         Command::Devices(args) => devices::run(&args),
         Command::Model(command) => model::run(&command),
         Command::Profile(args) => profile::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Trace(args) => trace::run(&args),
     }
 }
 

@@ -2,17 +2,21 @@
 
 mod check;
 mod import;
+mod show;
 mod verify;
 
 use crate::print;
 use anyhow::Result;
 use reef::models::{self, Model};
-use std::path::Path;
+use reef::op::Tensor;
+use std::fmt::Display;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Lists the networks that can be built.
-    List,
+    List(List),
+    /// Says what a network is made of, step by step.
+    Show(show::Args),
     /// Reads a schedule graph, and the files that go with it, and says what is in them or what is
     /// wrong.
     Check(check::Args),
@@ -24,9 +28,17 @@ pub(crate) enum Command {
     Verify(verify::Args),
 }
 
+#[derive(clap::Args)]
+pub(crate) struct List {
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
-        Command::List => list(),
+        Command::List(args) => list(args),
+        Command::Show(args) => show::run(args),
         Command::Check(args) => check::run(args),
         Command::Import(args) => import::import(args),
         Command::Export(args) => import::export(args),
@@ -34,9 +46,14 @@ pub(crate) fn run(command: &Command) -> Result<()> {
     }
 }
 
-fn list() -> Result<()> {
-    for &name in models::NAMES {
-        let model = models::build(name, None, 1)?;
+fn list(args: &List) -> Result<()> {
+    let networks = models::NAMES.iter().map(|&name| Ok((name, models::build(name, None, 1)?)));
+    let networks = networks.collect::<models::Result<Vec<_>>>()?;
+    if args.json {
+        let facts: Vec<_> = networks.iter().map(|(name, model)| Facts::of(name, model)).collect();
+        return print(serde_json::to_string_pretty(&facts)?);
+    }
+    for (name, model) in networks {
         let parameters = model.parameters() as f64 / 1e6;
         let steps = model.graph().steps.len();
         let size = model.input().height;
@@ -47,19 +64,37 @@ fn list() -> Result<()> {
     Ok(())
 }
 
+/// What is in a network, for programs.
+#[derive(serde::Serialize)]
+struct Facts {
+    name: String,
+    steps: usize,
+    parameters: usize,
+    /// Batch, channels, rows, columns.
+    input: [usize; 4],
+    output: [usize; 4],
+}
+
+impl Facts {
+    fn of(name: impl Display, model: &Model) -> Self {
+        let shape = |tensor: &Tensor| [tensor.batch, tensor.channels, tensor.height, tensor.width];
+        Self {
+            name: name.to_string(),
+            steps: model.layers().len(),
+            parameters: model.parameters(),
+            input: shape(model.input()),
+            output: shape(model.output()),
+        }
+    }
+}
+
 /// Says what is in a network.
-fn describe(place: &Path, model: &Model) -> Result<()> {
-    let (from, to) = (model.input(), model.output());
+fn describe(place: impl Display, model: &Model) -> Result<()> {
+    let Facts { name, steps, parameters, input, output: [batch, classes, ..] } =
+        Facts::of(place, model);
     print(format_args!(
-        "{}: {} steps, {:.2} M parameters, {}x{}x{}x{} to {}x{}",
-        place.display(),
-        model.layers().len(),
-        model.parameters() as f64 / 1e6,
-        from.batch,
-        from.channels,
-        from.height,
-        from.width,
-        to.batch,
-        to.channels
+        "{name}: {steps} steps, {:.2} M parameters, {} to {batch}x{classes}",
+        parameters as f64 / 1e6,
+        input.map(|side| side.to_string()).join("x"),
     ))
 }

@@ -1,7 +1,7 @@
 //! The networks that clients run.
 
 use crate::Usage;
-use crate::picture;
+use crate::picture::Transform;
 use crate::progress::Progress;
 use anyhow::{Context, Result};
 use reef::models::{self, Model, Network, Opened, Seeded, Weights, measured};
@@ -58,19 +58,27 @@ impl<D: Operators> Networks<D> {
 pub(crate) fn check(rt: &str, be: &[String], picture: Picture<'_>) -> Result<()> {
     let model = open(rt, picture.size)?.model;
     if let Some(photo) = picture.file {
-        look_at(photo, &model)?;
+        look_at(rt, photo, &model)?;
     }
     check_all(be, picture.size)
 }
 
 /// A photo as the network wants it.
-fn look_at(photo: &Path, model: &Model) -> Result<Vec<f32>> {
+fn look_at(network: &str, photo: &Path, model: &Model) -> Result<Vec<f32>> {
+    Ok(transform(network, model).context("--image")?.read(photo)?)
+}
+
+/// What becomes of photos on their way into `network`, as it was named.
+pub(crate) fn transform(network: &str, model: &Model) -> Result<Transform, Usage> {
     let input = model.input();
     if (input.channels, input.height) != (3, input.width) {
-        let (name, shape) = (&model.graph().name, [input.channels, input.height, input.width]);
-        return Err(Usage(format!("--image: {name} looks at {shape:?}, no square picture")).into());
+        let shape = [input.channels, input.height, input.width];
+        return Err(Usage(format!("{network} looks at {shape:?}, no square picture")));
     }
-    Ok(picture::load(photo, input.height)?)
+    // An ONNX file has in it what torchvision does to pictures behind the transform.
+    let is_built = Path::new(network).extension().is_none_or(|extension| extension != "onnx");
+    let name = if is_built { model.graph().name.as_str() } else { "" };
+    Ok(Transform::of(name, input.height))
 }
 
 /// Builds and loads them, a step of `progress` for each.
@@ -119,7 +127,7 @@ impl<'a, D: Operators> Loader<'a, D> {
         let (model, weights) = &self.loaded[name];
         let network = Network::new(self.device, model, weights)?;
         let input = match photo {
-            Some(file) => look_at(file, model)?,
+            Some(file) => look_at(name, file, model)?,
             None => WEIGHTS.input(model.input().elements()),
         };
         network.stage_input(&input).with_context(|| name.to_string())?;

@@ -1,11 +1,17 @@
-//! A picture as a network wants it.
+//! Pictures as torchvision's networks want them.
+//!
+//! This is torchvision's transform for evaluation (`torchvision/transforms/_presets.py`,
+//! `ImageClassification`, with its defaults): the shorter side is resized, bilinear and antialiased; the
+//! middle square is cut out; pixels become three planes in 0..1, and those are normalised. Like there,
+//! an alpha channel is dropped and an EXIF orientation is not looked at.
 
+use image::imageops::{FilterType, crop_imm, resize};
+use image::{ImageReader, Rgb, RgbImage};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Means and deviations of the pictures that torchvision's networks were trained with.
-const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
-const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
+/// How many times one side may be longer than the other: resized, a hair would fill the memory.
+const MOST_NARROW: u32 = 64;
 
 /// A file that is no picture we can read.
 #[derive(Debug)]
@@ -19,44 +25,155 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// Reads a JPEG or PNG file as `size` × `size` pixels, channel by channel, normalised.
-///
-/// The middle square is scaled; colours become three planes.
-pub(crate) fn load(path: &Path, size: usize) -> Result<Vec<f32>, Wrong> {
-    let wrong = |error: &dyn fmt::Display| Wrong(path.into(), error.to_string());
-    let reader = image::ImageReader::open(path).map_err(|e| wrong(&e))?;
-    let reader = reader.with_guessed_format().map_err(|e| wrong(&e))?;
-    let picture = reader.decode().map_err(|e| wrong(&e))?;
-    let filter = image::imageops::FilterType::Triangle;
-    let picture = picture.resize_to_fill(size as u32, size as u32, filter).into_rgb8();
-    let plane = |c: usize| {
-        let normal = move |p: &image::Rgb<u8>| (f32::from(p.0[c]) / 255.0 - MEAN[c]) / DEVIATION[c];
-        picture.pixels().map(normal)
-    };
-    Ok((0..3).flat_map(plane).collect())
+/// What a picture becomes on its way into a network.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Transform {
+    /// The shorter side after resizing.
+    pub(crate) resize: usize,
+    /// Rows and columns of the square that is cut out, at most `resize`.
+    pub(crate) crop: usize,
+    /// Subtracted from red, green and blue.
+    pub(crate) mean: [f32; 3],
+    /// What they are divided by then.
+    pub(crate) deviation: [f32; 3],
+}
+
+impl Transform {
+    /// That of `network` for pictures of `size`.
+    ///
+    /// The shorter side is 8/7 of the square, so 256 for 224 and 342 for 299. Inception v3, where it is
+    /// built by name, leaves out `transform_input`, which maps ImageNet's normalisation to -1..1; so
+    /// that is done here.
+    pub(crate) fn of(network: &str, size: usize) -> Self {
+        let resize = (size * 8 + 3) / 7; // rounded
+        let imagenet = Self {
+            resize,
+            crop: size,
+            mean: [0.485, 0.456, 0.406],
+            deviation: [0.229, 0.224, 0.225],
+        };
+        match network {
+            "inception_v3" => Self { mean: [0.5; 3], deviation: [0.5; 3], ..imagenet },
+            _ => imagenet,
+        }
+    }
+
+    /// Reads a JPEG or PNG file: three planes, row by row.
+    pub(crate) fn read(&self, path: &Path) -> Result<Vec<f32>, Wrong> {
+        let wrong = |error: &dyn fmt::Display| Wrong(path.into(), error.to_string());
+        let reader = ImageReader::open(path).map_err(|e| wrong(&e))?;
+        let reader = reader.with_guessed_format().map_err(|e| wrong(&e))?;
+        let picture = reader.decode().map_err(|e| wrong(&e))?.into_rgb8();
+        let (width, height) = picture.dimensions();
+        if width.max(height) > MOST_NARROW * width.min(height) {
+            let shape = format!("{width} x {height} pixels");
+            return Err(wrong(&format!("{shape}: one side is over {MOST_NARROW} times the other")));
+        }
+        Ok(self.planes(&self.square(&picture)))
+    }
+
+    /// Resizes the shorter side and cuts out the middle.
+    fn square(&self, picture: &RgbImage) -> RgbImage {
+        let (width, height) = picture.dimensions();
+        let short = width.min(height) as usize;
+        let [columns, rows] = [width, height].map(|side| self.resize * side as usize / short);
+        let resized = match short == self.resize {
+            true => picture.clone(),
+            false => resize(picture, columns as u32, rows as u32, FilterType::Triangle),
+        };
+        let [left, top] = [columns, rows].map(|side| half_to_even(side - self.crop) as u32);
+        crop_imm(&resized, left, top, self.crop as u32, self.crop as u32).to_image()
+    }
+
+    fn planes(&self, square: &RgbImage) -> Vec<f32> {
+        let plane = |c: usize| {
+            let normal =
+                move |p: &Rgb<u8>| (f32::from(p.0[c]) / 255.0 - self.mean[c]) / self.deviation[c];
+            square.pixels().map(normal)
+        };
+        (0..3).flat_map(plane).collect()
+    }
+}
+
+/// Half of it; the even neighbour where there are two, as Python rounds.
+fn half_to_even(number: usize) -> usize {
+    let half = number / 2;
+    if number.is_multiple_of(2) { half } else { half + half % 2 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde::Deserialize;
+
+    /// What PIL and torchvision's rules make of a picture: see `tests/pictures/make.py`.
+    #[derive(Deserialize)]
+    struct Golden {
+        file: String,
+        network: String,
+        size: usize,
+        resize: usize,
+        /// Planes of bytes, before they are normalised.
+        bytes: Vec<u8>,
+        /// The first value of each plane, normalised.
+        first: [f32; 3],
+    }
+
+    fn golden() -> Vec<Golden> {
+        serde_json::from_str(include_str!("../tests/pictures/golden.json")).expect("our own file")
+    }
+
+    fn picture(file: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pictures").join(file)
+    }
+
+    /// PIL rounds between rows and columns, we don't; and decoders of JPEG differ by a little.
+    #[test]
+    fn pictures_are_what_torchvision_makes_of_them() {
+        for want in golden() {
+            let Golden { file, network, size, resize, bytes, first } = want;
+            let transform = Transform::of(&network, size);
+            assert_eq!(transform.resize, resize, "{file}");
+            let planes = transform.read(&picture(&file)).unwrap();
+            assert_eq!(planes.len(), bytes.len(), "{file}");
+            let level = |index: usize| {
+                let plane = index / (size * size);
+                (planes[index] * transform.deviation[plane] + transform.mean[plane]) * 255.0
+            };
+            let off = |index: usize| (level(index) - f32::from(bytes[index])).abs();
+            let (most, mean) = (0..bytes.len())
+                .map(off)
+                .fold((0f32, 0f32), |(most, sum), off| (most.max(off), sum + off));
+            let (allowed, mean) = match file.ends_with(".jpg") {
+                true => (4.0, mean / 2.0),
+                false => (1.01, mean),
+            };
+            assert!(most <= allowed, "{file} at {size}: a pixel is off by {most} of 255");
+            let mean = mean / bytes.len() as f32;
+            assert!(mean < 0.3, "{file} at {size}: pixels are off by {mean} of 255");
+            for (plane, first) in first.into_iter().enumerate() {
+                let allowed = (allowed + 0.01) / 255.0 / transform.deviation[plane];
+                let have = planes[plane * size * size];
+                assert!((have - first).abs() <= allowed, "{file}: {have} {first}");
+            }
+        }
+    }
 
     #[test]
-    fn a_picture_becomes_three_normalised_planes() {
-        let path = std::env::temp_dir().join(format!("reef-picture-{}.png", std::process::id()));
-        image::RgbImage::from_pixel(30, 20, image::Rgb([255, 0, 0])).save(&path).unwrap();
-        let planes = load(&path, 8).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        assert_eq!(planes.len(), 3 * 8 * 8);
-        assert!((planes[0] - (1.0 - MEAN[0]) / DEVIATION[0]).abs() < 1e-5);
-        assert!((planes[64] + MEAN[1] / DEVIATION[1]).abs() < 1e-5);
+    fn halves_are_rounded_as_python_does() {
+        assert_eq!([0, 1, 2, 3, 4, 5, 7].map(half_to_even), [0, 0, 1, 2, 2, 2, 4]);
     }
 
     #[test]
     fn what_is_no_picture_is_named() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        assert!(load(&here.join("Cargo.toml"), 8).unwrap_err().to_string().contains("Cargo.toml"));
-        assert!(
-            load(&here.join("missing.jpg"), 8).unwrap_err().to_string().contains("missing.jpg")
-        );
+        let wrong = |path: &Path| Transform::of("", 8).read(path).unwrap_err().to_string();
+        assert!(wrong(&here.join("Cargo.toml")).contains("Cargo.toml: "));
+        assert!(wrong(&here.join("missing.jpg")).contains("missing.jpg: No such file"));
+        let hair = std::env::temp_dir().join(format!("reef-hair-{}.png", std::process::id()));
+        RgbImage::new(2, 129).save(&hair).unwrap();
+        let said = wrong(&hair);
+        std::fs::remove_file(&hair).unwrap();
+        assert!(said.ends_with("2 x 129 pixels: one side is over 64 times the other"), "{said}");
     }
 }

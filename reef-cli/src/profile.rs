@@ -2,10 +2,12 @@
 
 use crate::networks::Loader;
 use crate::progress::Progress;
+use crate::results::check_file;
 use crate::{Usage, print};
 use anyhow::{Context, Result};
 use reef::models::measure_with;
 use reef::op::Operators;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
@@ -21,6 +23,9 @@ pub(crate) struct Args {
     /// The file, instead of MODEL.profile.json.
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -37,12 +42,20 @@ impl reef::Visit for Profile<'_> {
         let args = self.0;
         let path = args.out.clone().unwrap_or_else(|| beside(&args.model));
         let network = Loader::new(&device, args.size).network(&args.model, None)?.network;
-        check_place(&path)?;
-        let progress = Progress::new(network.step_names().len(), false);
+        check_file(&path).map_err(|why| Usage(format!("--out {}: {why}", path.display())))?;
+        let progress = Progress::new(network.step_names().len(), args.json);
         let latencies = measure_with(&device, &network, |launch| progress.begin(launch))?;
         progress.finish();
         let text = latencies.to_json()?;
         std::fs::write(&path, text + "\n").with_context(|| path.display().to_string())?;
+        if args.json {
+            return print(json!({
+                "file": path,
+                "device": device.info().name,
+                "kernels": latencies.kernels.len(),
+                "inference_us": latencies.micros,
+            }));
+        }
         let (kernels, millis) = (latencies.kernels.len(), f64::from(latencies.micros) / 1e3);
         let device = device.info().name;
         print(format_args!("{}: {kernels} kernels, {millis:.2} ms ({device})", path.display()))
@@ -55,15 +68,4 @@ fn beside(model: &str) -> PathBuf {
         folder if folder.is_dir() => folder.join("model.profile.json"),
         file => file.with_extension("profile.json"),
     }
-}
-
-/// Refuses a place where no file can be before anything long begins.
-fn check_place(path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let wrong = match folder {
-        _ if path.is_dir() => "it is a folder",
-        Some(folder) if !folder.is_dir() => "its folder doesn't exist",
-        _ => return Ok(()),
-    };
-    Err(Usage(format!("--out {}: {wrong}", path.display())).into())
 }

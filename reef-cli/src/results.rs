@@ -25,6 +25,16 @@ pub(crate) fn make_folder(out: &Path) -> Result<()> {
     Ok(std::fs::create_dir_all(out).map_err(wrong)?)
 }
 
+/// Refuses a place where no file can be before anything long begins.
+pub(crate) fn check_file(path: &Path) -> Result<(), &'static str> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        _ if path.is_dir() => Err("it is a folder"),
+        Some(folder) if !folder.is_dir() => Err("its folder doesn't exist"),
+        _ => Ok(()),
+    }
+}
+
 /// Options that all benches have.
 #[derive(clap::Args)]
 pub(crate) struct Common {

@@ -1,52 +1,69 @@
-//! Traces for Perfetto (ui.perfetto.dev) and Chrome, in files.
+//! `reef trace`: what ran on a daemon's device, for Perfetto.
 
-use reef::Span;
-use reef_serve::perfetto;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use crate::daemon::{Error, Place};
+use crate::progress::Progress;
+use crate::results::check_file;
+use crate::{Usage, print};
+use anyhow::{Context, Result, bail};
+use hyper::StatusCode;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// The only group of tracks.
-const PROCESS: u32 = 1;
+/// How long an answer may take, beside the time that is traced.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Most time: a trace has an entry for each block.
+const MOST_SECONDS: f64 = 60.0;
 
-/// Writes one row per unit, with a slice for each block.
-pub(crate) fn write(path: &Path, process: &str, spans: &[Span]) -> std::io::Result<()> {
-    let mut file = BufWriter::new(std::fs::File::create(path)?);
-    let name = perfetto::process(PROCESS, process);
-    let blocks = perfetto::blocks(PROCESS, spans, Duration::ZERO);
-    perfetto::write(&mut file, std::iter::once(name).chain(blocks))?;
-    file.flush()
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// How long to look.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// The file; ui.perfetto.dev and chrome://tracing open it.
+    #[arg(long, default_value = "trace.json")]
+    out: PathBuf,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use reef::Priority;
-    use serde_json::Value;
+/// What of a trace is looked at; the rest is the viewer's affair.
+#[derive(Deserialize)]
+struct Trace {
+    #[serde(rename = "traceEvents")]
+    events: Vec<IgnoredAny>,
+}
 
-    #[test]
-    fn a_trace_is_json_with_a_slice_for_each_block() {
-        let span = Span {
-            unit: 1,
-            queue: 2,
-            priority: Priority::RealTime,
-            padding: false,
-            seq: reef::Seq(3),
-            name: "conv \"7\"".into(),
-            block: 4,
-            begin: Duration::from_nanos(1500),
-            end: Duration::from_nanos(2750),
-            stopped: false,
-        };
-        let path = std::env::temp_dir().join(format!("reef-trace-{}.json", std::process::id()));
-        write(&path, "test", &[span]).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        let trace: Value = serde_json::from_str(&text).unwrap();
-        let events = trace["traceEvents"].as_array().unwrap();
-        assert_eq!(events.len(), 1 + 1 + 1);
-        let slice = events.last().unwrap();
-        assert_eq!((slice["ts"].as_f64(), slice["dur"].as_f64()), (Some(1.5), Some(1.25)));
-        assert_eq!(slice["tid"], 1);
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let Args { seconds, out, .. } = args;
+    if !(*seconds > 0.0 && *seconds <= MOST_SECONDS) {
+        return Err(Usage(format!("--seconds must be in 0..={MOST_SECONDS}, got {seconds}")).into());
     }
+    check_file(out).map_err(|why| Usage(format!("--out {}: {why}", out.display())))?;
+    let daemon = args.place.daemon()?;
+    let progress = Progress::new(1, args.json);
+    progress.begin(&format!("tracing {} for {seconds} s", daemon.name()));
+    let path = format!("/reef/trace?seconds={seconds}");
+    let text = match daemon.get(&path, Duration::from_secs_f64(*seconds) + PATIENCE) {
+        Err(Error::Refused(StatusCode::NOT_FOUND, _)) => {
+            bail!("{}: the daemon gives no traces (it has no /reef/trace)", daemon.name())
+        }
+        answer => answer?,
+    };
+    progress.finish();
+    let trace: Trace = serde_json::from_slice(&text)
+        .with_context(|| format!("{}: the answer is no trace", daemon.name()))?;
+    std::fs::write(out, &text).with_context(|| out.display().to_string())?;
+    let events = trace.events.len();
+    if args.json {
+        let bytes = text.len();
+        return print(serde_json::json!({
+            "file": out, "seconds": seconds, "events": events, "bytes": bytes,
+        }));
+    }
+    print(format_args!("{}: {events} events; open it in ui.perfetto.dev", out.display()))
 }

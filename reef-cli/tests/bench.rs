@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Folder, prints, reef, refuses, text};
+use common::{Folder, json, prints, reef, refuses, text};
 use reef::models::profile::Latencies;
 use serde_json::Value;
 use std::path::Path;
@@ -44,10 +44,6 @@ fn with<'a>(base: &[&'a str], options: &[&'a str]) -> Vec<&'a str> {
     let named = |pair: &[&str]| options.chunks(2).all(|option| option[0] != pair[0]);
     let kept = base.chunks(2).filter(|pair| named(pair)).flatten().copied();
     kept.chain(options.iter().copied()).collect()
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).expect("JSON")
 }
 
 fn read(folder: &str, name: &str) -> String {
@@ -160,6 +156,58 @@ fn whole_inferences_are_measured() {
 }
 
 #[test]
+fn commands_that_do_nothing_are_measured_each_way() {
+    let folder = Folder::new("launch");
+    let out = folder.path("out");
+    let launch = ["bench", "launch", "--samples", "3", "--burst", "8", "--windows", "1,4"];
+    let report = json(&prints(&[&launch[..], &["--out", &out, "--json"]].concat()));
+    check_files(&out, "launch", &report);
+    let ways: Vec<_> = rows(&report).iter().map(|row| row["way"].as_str().unwrap()).collect();
+    let mut want = vec!["device's queue".to_owned(), "device's queue, All".into()];
+    for window in [1, 4] {
+        let levels = ["HostQueue", "DeviceQueue", "All"];
+        want.extend(levels.map(|level| format!("virtual queue, {level}, window {window}")));
+    }
+    assert_eq!(ways, want);
+    for row in rows(&report) {
+        let number = |name: &str| row[name].as_f64().expect("a number");
+        assert!(number("each_p50_us") > 0.0 && number("alone_p50_us") > 0.0, "{row}");
+        assert!(number("call_p50_us") <= number("each_p99_us"), "{row}");
+        assert_eq!(row["samples"], 3);
+        let way = row["way"].as_str().unwrap();
+        let is_plain = way == "device's queue" || way.contains("HostQueue");
+        assert_eq!(row["guarded_over_plain"].is_null(), is_plain, "{row}");
+    }
+    let of = |way: &str| rows(&report).iter().find(|row| row["way"] == way).expect("its row");
+    let [plain, guarded] = ["device's queue", "device's queue, All"].map(of);
+    let ratio = guarded["each_p50_us"].as_f64().unwrap() / plain["each_p50_us"].as_f64().unwrap();
+    assert!((guarded["guarded_over_plain"].as_f64().unwrap() / ratio - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn what_runs_beside_real_time_work_is_measured() {
+    let folder = Folder::new("pad");
+    let out = folder.path("out");
+    let small = ["--rt", "resnet18", "--be", "resnet18", "--size", "64", "--seconds", "0.2"];
+    let pad = [&["bench", "pad"], &small[..], &["--out", &out, "--json"]].concat();
+    let report = json(&prints(&pad));
+    check_files(&out, "pad", &report);
+    let policies: Vec<_> = rows(&report).iter().map(|row| &row["policy"]).collect();
+    assert_eq!(policies, ["BE alone", "rt-only (alone)", "none", "padded", "streams"]);
+    for row in rows(&report) {
+        let policy = row["policy"].as_str().unwrap();
+        assert_eq!(row["rt_p99_ms"].is_f64(), policy != "BE alone", "{row}");
+        assert_eq!(row["be_kept_percent"].is_f64(), policy != "rt-only (alone)", "{row}");
+        assert!(policy == "padded" || row["padded_launches"] == 0, "{row}");
+    }
+    let alone = &rows(&report)[1];
+    assert_eq!(
+        (&alone["rt_p50_over_alone"], &alone["rt_p99_over_alone"]),
+        (&1.0.into(), &1.0.into())
+    );
+}
+
+#[test]
 fn people_get_a_table_and_a_line_for_each_step() {
     let output = reef(&with(&PREEMPT, &["--only", "All"]));
     let (said, steps) = (text(&output.stdout), text(&output.stderr));
@@ -207,6 +255,20 @@ fn bad_benches_are_refused_in_one_line() {
     for (options, want) in preempt {
         let said = refuses(&with(&PREEMPT, options));
         assert!(said.starts_with(want), "{options:?}: {said}");
+    }
+    for (args, want) in [
+        (&["launch", "--burst", "0"][..], "--burst must be in 1..=1024, got 0"),
+        (&["launch", "--windows", "0"], "--windows must be in 1..=1024, got 0"),
+        (&["launch", "--samples", "0"], "--samples must be in 1..=1000000, got 0"),
+        (&["launch", "--seconds", "nan"], "--seconds must be "),
+        (&["launch", "--device", "rocm"], "no backend \"rocm\" (have: cpu"),
+        (&["pad", "--beside", "4"], "cpu: unknown option \"beside\""),
+        (&["pad", "--rt", "lenet"], "no network \"lenet\" (have: "),
+        (&["pad", "--window", "0"], "--window must be in 1..=1024, got 0"),
+        (&["pad", "--out", &file], "--out "),
+    ] {
+        let said = refuses(&[&["bench"], args].concat());
+        assert!(said.starts_with(want), "{args:?}: {said}");
     }
     let pair: [(&[&str], &str); 6] = [
         (&["--rates", "0"], "--rates must be in 0..=100000, got 0"),

@@ -214,3 +214,22 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     let output = Command::new(reef).args(["model", "list"]).stdout(writer).output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
 }
+
+#[test]
+fn every_shell_gets_its_completions() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = prints(&["completions", shell]);
+        for word in ["bench", "preempt", "completions", "trace"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(reef(&["completions", "tcsh"]).status.code(), Some(2));
+}
+
+#[test]
+fn the_help_says_what_exit_codes_mean() {
+    let said = prints(&["--help"]);
+    for code in ["Exit codes:", "  0  done", "  1  the work failed", "  2  the command line or"] {
+        assert!(said.contains(code), "{code}: {said}");
+    }
+}

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Folder, prints, reef, refuses, text};
+use common::{Folder, json, prints, reef, refuses, says, text};
 use std::path::Path;
 
 /// A small network in an ONNX file.
@@ -17,7 +17,7 @@ fn an_imported_network_runs_from_its_folder_as_the_reference_does() {
     let out = folder.path("mobilenet");
     let said = prints(&["model", "import", &onnx("mobilenet-13"), "--out", &out]);
     assert_eq!(said, format!("{out}: 24 steps, 0.00 M parameters, 1x3x32x32 to 1x10\n"));
-    let said = prints(&["model", "verify", &out]);
+    let said = says(&["model", "verify", &out]);
     let last = said.lines().last().unwrap_or_default();
     assert!(last.starts_with("cpu: off by ") && last.contains("e-"), "{said}");
     let said = prints(&["model", "check", &format!("{out}/model.json")]);
@@ -34,7 +34,7 @@ fn the_device_computes_every_small_network() {
         .into_iter()
         .chain(["odd-13", "skip-17"])
     {
-        prints(&["model", "verify", &onnx(name), "--tolerance", "1e-5"]);
+        says(&["model", "verify", &onnx(name), "--tolerance", "1e-5"]);
     }
 }
 
@@ -79,4 +79,49 @@ fn bad_files_are_refused_in_one_line() {
     assert!(!Path::new(&out).exists(), "nothing was written");
     let error = refuses(&["model", "verify", "lenet"]);
     assert!(error.starts_with("no network \"lenet\" (have: resnet18, "), "{error}");
+}
+
+#[test]
+fn a_network_is_shown_step_by_step() {
+    let report = json(&prints(&["model", "show", "resnet18", "--json"]));
+    let network = &report["network"];
+    assert_eq!(network["parameters"], 11_689_512, "torchvision's");
+    assert_eq!(network["input"], serde_json::json!([1, 3, 224, 224]));
+    let steps = report["steps"].as_array().expect("steps");
+    assert_eq!(Some(steps.len() as u64), network["steps"].as_u64());
+    let sum: u64 = steps.iter().map(|step| step["parameters"].as_u64().expect("a number")).sum();
+    assert_eq!(Some(sum), network["parameters"].as_u64());
+    assert_eq!(steps[0]["operation"], "convolution 7x7/2, relu");
+    assert_eq!(steps[0]["output"], serde_json::json!([1, 64, 112, 112]));
+    let said = prints(&["model", "show", &onnx("mobilenet-13")]);
+    assert!(said.starts_with(&onnx("mobilenet-13")) && said.contains("activations take"), "{said}");
+    assert!(said.contains(" groups"), "{said}");
+    assert!(refuses(&["model", "show", "lenet"]).starts_with("no network \"lenet\" (have: "));
+}
+
+#[test]
+fn programs_can_read_what_is_printed() {
+    let folder = Folder::new("models-json");
+    let list = json(&prints(&["model", "list", "--json"]));
+    let names: Vec<_> = list.as_array().expect("networks").iter().map(|net| &net["name"]).collect();
+    assert_eq!(names, reef::models::NAMES);
+    assert!(list[0]["parameters"].as_u64() > Some(1_000_000), "{list}");
+
+    let out = folder.path("net");
+    let device = ["--out", &out, "--device", "cpu", "--json"];
+    let file = onnx("mobilenet-13");
+    let said = json(&prints(&[&["model", "import", &file], &device[..]].concat()));
+    assert_eq!((&said["folder"], &said["network"]["steps"]), (&out.as_str().into(), &24.into()));
+    assert!(said["inference_us"].as_u64().is_some(), "{said}");
+    let export = ["model", "export", "resnet18", "--size", "32", "--out", &out, "--json"];
+    let said = json(&prints(&export));
+    assert_eq!((&said["inference_us"], &said["network"]["input"][2]), (&().into(), &32.into()));
+    let [graph, param] = ["model.json", "model.param"].map(|name| format!("{out}/{name}"));
+    let said = json(&prints(&["model", "check", &graph, "--param", &param, "--json"]));
+    assert_eq!((&said["param_fits"], &said["profiled_kernels"]), (&true.into(), &().into()));
+    let said = json(&prints(&["model", "verify", &out, "--json"]));
+    assert!(said["off"].as_f64() < Some(1e-3), "{said}");
+    let profile = folder.path("net.profile.json");
+    let said = json(&prints(&["profile", &out, "--out", &profile, "--json"]));
+    assert!(said["kernels"].as_u64() > Some(1) && said["inference_us"].is_u64(), "{said}");
 }

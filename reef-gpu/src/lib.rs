@@ -33,6 +33,7 @@ mod queue;
 mod record;
 mod slots;
 mod stream;
+mod tuning;
 mod vendor;
 mod word;
 
@@ -46,6 +47,7 @@ pub use module::Module;
 pub use options::{Options, Precision};
 pub use queue::Queue;
 pub use record::Record;
+pub use tuning::{Tuning, observe_tuning};
 pub use vendor::{Facts, FunctionFacts, GateWord, Graphs, Memory, Modules, Streams, Vendor};
 
 use builtin::Builtin;

@@ -28,7 +28,7 @@ mod target;
 pub use context::Context;
 pub use graph::Exec;
 pub use module::{Code, Function};
-pub use reef_gpu::{Build, Precision};
+pub use reef_gpu::{Build, Precision, Tuning, observe_tuning};
 pub use stream::Stream;
 
 use driver::Driver;

@@ -9,8 +9,8 @@ use crate::networks::{Named, Networks, Picture, check, networks};
 use crate::progress::Progress;
 use crate::{Usage, results};
 use anyhow::Result;
-use arrivals::Arrivals;
-use measure::{Bench, Row};
+pub(super) use arrivals::Arrivals;
+pub(super) use measure::{Bench, Row};
 use reef::PreemptLevel;
 use reef::op::Operators;
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl reef::Visit for Pair<'_> {
         let Networks { rt, be } = networks.profiled(&device)?;
         let be: Named<D> = be.into_iter().next().expect("one was asked for");
         let time = Duration::from_secs_f64(args.seconds);
-        let bench = Bench { device: &device, rt, be, time, choice: &args.choice };
+        let bench = Bench { device: &device, rt, be, time, lengths: &args.choice.lengths };
         let rows = self.rows(&bench, &arrivals, &progress)?;
         progress.finish();
         report::show(args, &device, &rows)
@@ -112,11 +112,11 @@ impl Pair<'_> {
         for arrivals in arrivals {
             progress.begin(&format!("{arrivals}, {RT_ALONE}"));
             let alone = bench.rt_alone(arrivals)?;
-            let p99 = Some(alone.latency.value_at_quantile(0.99));
-            rows.push(alone.beside(p99, kept));
+            let times = Some(alone.quantiles());
+            rows.push(alone.beside(times, kept));
             for policy in self.policies(bench.device.info().level)? {
                 progress.begin(&format!("{arrivals}, {}", policy.name));
-                rows.push(bench.both(arrivals, policy)?.beside(p99, kept));
+                rows.push(bench.both(arrivals, policy)?.beside(times, kept));
                 report::results(self.0, &rows).save(&self.0.common, bench.device)?;
             }
         }

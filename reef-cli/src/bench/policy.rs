@@ -50,12 +50,9 @@ impl Policy {
     }
 }
 
-/// Options that all benches have: which policies, and how long queues are.
+/// How much of a best-effort network the hardware has at once.
 #[derive(clap::Args)]
-pub(super) struct Choice {
-    /// Hardware queue lengths at level HostQueue.
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
-    windows: Vec<u64>,
+pub(super) struct Lengths {
     /// Hardware queue length of a best-effort network at other levels.
     #[arg(long, default_value_t = 4)]
     pub(super) window: u64,
@@ -63,21 +60,38 @@ pub(super) struct Choice {
     /// itself, as always at level HostQueue.
     #[arg(long, default_value_t = BE_GRAPH)]
     pub(super) graph: usize,
+}
+
+impl Lengths {
+    /// Launches that a best-effort network hands over at once under this policy.
+    pub(super) fn graph(&self, policy: &Policy) -> usize {
+        if policy.window.is_some() { 1 } else { self.graph }
+    }
+
+    /// Refuses a length that no queue can have.
+    pub(super) fn check(&self) -> Result<(), Usage> {
+        check_windows("--window", &[self.window])
+    }
+}
+
+/// Which policies are compared, and how long queues are.
+#[derive(clap::Args)]
+pub(super) struct Choice {
+    /// Hardware queue lengths at level HostQueue.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
+    windows: Vec<u64>,
+    #[command(flatten)]
+    pub(super) lengths: Lengths,
     /// Only these schedulers, such as All,streams.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
 
 impl Choice {
-    /// Launches that a best-effort network hands over at once under this policy.
-    pub(super) fn graph(&self, policy: &Policy) -> usize {
-        if policy.window.is_some() { 1 } else { self.graph }
-    }
-
     /// Refuses lengths that no queue can have.
     pub(super) fn check(&self) -> Result<(), Usage> {
         check_windows("--windows", &self.windows)?;
-        check_windows("--window", &[self.window])
+        self.lengths.check()
     }
 
     /// Those of `policies`, and HostQueue with each length, that were asked for and that the device

@@ -143,7 +143,7 @@ impl Preempt<'_> {
         if let Some(name) = self.args.network() {
             progress.begin(&format!("loading {name}"));
             let named = Loader::new(device, self.args.size).network(name, None)?;
-            loads.push(Load::network(device, named, self.args.choice.graph)?);
+            loads.push(Load::network(device, named, self.args.choice.lengths.graph)?);
         }
         if self.blocks.is_empty() {
             return Ok(loads);
@@ -165,7 +165,7 @@ impl Preempt<'_> {
             let is_network = load < networks;
             let queued = if is_network { &[1][..] } else { &args.queued };
             for &queued in queued {
-                let window = if is_network { args.choice.window } else { queued };
+                let window = if is_network { args.choice.lengths.window } else { queued };
                 let chosen = args.choice.of(policies(), info.level)?;
                 cases.extend(
                     chosen

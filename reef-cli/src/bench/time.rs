@@ -1,12 +1,14 @@
 //! Times as typed, and waiting for a time.
 
 use hdrhistogram::Histogram;
-use reef::Device;
+use reef::{Device, Seq, Submitter};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a sleep may last longer than asked; the rest is waited for awake.
 const OVERSLEEP: Duration = Duration::from_micros(150);
+/// A queue that shows nothing for so long is asked what is wrong.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Reads `20us`, `1ms`, `2s` or `0`.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
@@ -54,6 +56,18 @@ pub(super) fn wait(clock: impl Fn() -> Duration, at: Duration) {
             None => thread::yield_now(),
         }
     }
+}
+
+/// Waits for the command at `seq` without sleeping, which would be in the measurement.
+pub(super) fn wait_awake<D: Device>(submitter: &Submitter<D>, seq: Seq) -> reef::Result<()> {
+    let begin = Instant::now();
+    while submitter.completed() <= seq {
+        if begin.elapsed() > PATIENCE {
+            return submitter.wait(seq);
+        }
+        thread::yield_now();
+    }
+    Ok(())
 }
 
 #[cfg(test)]

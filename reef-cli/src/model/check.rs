@@ -3,6 +3,7 @@
 use crate::print;
 use anyhow::Result;
 use reef::models::{self, Model, ScheduleGraph, Work, param::Params, profile::Latencies};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
@@ -15,11 +16,60 @@ pub(crate) struct Args {
     /// Its kernel latencies, MODEL.profile.json.
     #[arg(long)]
     profile: Option<PathBuf>,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let path = &args.graph;
-    let graph = ScheduleGraph::load(path)?;
+    let graph = ScheduleGraph::load(&args.graph)?;
+    let model = network(&args.graph, &graph)?;
+    if let Some(path) = &args.param {
+        let params = Params::load(path)?;
+        match &model {
+            Some(model) => drop(model.params(&params)?),
+            None => fits(path, &params, &graph)?,
+        }
+    }
+    let profile = args.profile.as_deref();
+    let profiled = profile.map(|path| profiled(path, &graph, model.as_ref())).transpose()?;
+    if args.json {
+        return print(serde_json::to_string_pretty(&json(args, &graph, profiled))?);
+    }
+    describe(&args.graph, &graph)?;
+    if let Some(path) = &args.param {
+        print(format_args!("{}: fits", path.display()))?;
+    }
+    match (profile, profiled) {
+        (Some(path), Some(kernels)) => {
+            print(format_args!("{}: latencies of {kernels} kernels", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Of how many kernels a file has latencies.
+fn profiled(path: &Path, graph: &ScheduleGraph, model: Option<&Model>) -> models::Result<usize> {
+    let latencies = Latencies::load(path)?;
+    Ok(match model {
+        Some(_) => latencies.kernels.len(),
+        None => latencies.profiles_of(graph).len(),
+    })
+}
+
+fn json(args: &Args, graph: &ScheduleGraph, profiled: Option<usize>) -> Value {
+    json!({
+        "graph": args.graph,
+        "launches": graph.steps.len(),
+        "kernels": graph.kernels().len(),
+        "storages": graph.storages.len(),
+        "bytes": graph.bytes(),
+        "param_fits": args.param.as_ref().map(|_| true), // or it would have been an error
+        "profiled_kernels": profiled,
+    })
+}
+
+fn describe(path: &Path, graph: &ScheduleGraph) -> Result<()> {
     print(format_args!(
         "{}: {} launches of {} kernels, {} storages, {} bytes",
         path.display(),
@@ -27,25 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         graph.kernels().len(),
         graph.storages.len(),
         graph.bytes()
-    ))?;
-    let model = network(path, &graph)?;
-    if let Some(path) = &args.param {
-        let params = Params::load(path)?;
-        match &model {
-            Some(model) => drop(model.params(&params)?),
-            None => fits(path, &params, &graph)?,
-        }
-        print(format_args!("{}: fits", path.display()))?;
-    }
-    if let Some(path) = &args.profile {
-        let latencies = Latencies::load(path)?;
-        let kernels = match &model {
-            Some(_) => latencies.kernels.len(),
-            None => latencies.profiles_of(&graph).len(),
-        };
-        print(format_args!("{}: latencies of {kernels} kernels", path.display()))?;
-    }
-    Ok(())
+    ))
 }
 
 /// The network in the file, if its steps are operations.

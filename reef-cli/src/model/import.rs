@@ -1,6 +1,6 @@
 //! `reef model import` and `reef model export`: folders of networks.
 
-use super::describe;
+use super::{Facts, describe};
 use crate::progress::Progress;
 use crate::{Usage, print};
 use anyhow::Result;
@@ -8,6 +8,7 @@ use reef::models::onnx::{self, Imported, Options};
 use reef::models::profile::Latencies;
 use reef::models::{Folder, Network, Seeded, Weights, build, measure_with, safetensors};
 use reef::op::Operators;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
@@ -52,6 +53,9 @@ struct Out {
     /// Measures on this device how long the launches take; without it there is no profile.
     #[arg(long)]
     device: Option<String>,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn import(args: &Import) -> Result<()> {
@@ -85,10 +89,17 @@ fn usage(what: &str) -> Result<()> {
 impl Out {
     fn save(&self, mut folder: Folder) -> Result<()> {
         if let Some(device) = &self.device {
-            folder.latencies = Some(reef::with_device(device, Measure(&folder))??);
+            let measure = Measure { folder: &folder, quiet: self.json };
+            folder.latencies = Some(reef::with_device(device, measure)??);
         }
         folder.save(&self.out)?;
-        describe(&self.out, &folder.model)?;
+        if self.json {
+            let micros = folder.latencies.as_ref().map(|latencies| latencies.micros);
+            let network = Facts::of(self.out.display(), &folder.model);
+            let json = json!({ "folder": self.out, "network": network, "inference_us": micros });
+            return print(serde_json::to_string_pretty(&json)?);
+        }
+        describe(self.out.display(), &folder.model)?;
         folder.latencies.map_or(Ok(()), |latencies| measured(&self.out, &latencies))
     }
 }
@@ -99,16 +110,19 @@ fn measured(out: &Path, latencies: &Latencies) -> Result<()> {
 }
 
 /// Measures a network's launches, on whichever device was named.
-struct Measure<'a>(&'a Folder);
+struct Measure<'a> {
+    folder: &'a Folder,
+    quiet: bool,
+}
 
 impl reef::Visit for Measure<'_> {
     type Output = Result<Latencies>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
-        let Folder { model, params, .. } = self.0;
+        let Folder { model, params, .. } = self.folder;
         let weights = Weights::pack(&device, model, params)?;
         let network = Network::new(&device, model, &weights)?;
-        let progress = Progress::new(network.step_names().len(), false);
+        let progress = Progress::new(network.step_names().len(), self.quiet);
         let latencies = measure_with(&device, &network, |launch| progress.begin(launch))?;
         progress.finish();
         Ok(latencies)

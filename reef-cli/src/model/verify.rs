@@ -2,12 +2,12 @@
 
 use super::describe;
 use crate::print;
+use crate::progress::Progress;
 use anyhow::{Result, bail};
 use reef::models::{self, Network, Opened, Seeded, Weights, reference};
 use reef::op::Operators;
 use reef::{Config, VirtualQueue};
 use serde_json::json;
-use std::path::Path;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -32,9 +32,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let opened = models::open(&args.network, args.size, None, Seeded(args.seed))?;
+    let progress = Progress::new(2, args.json);
+    progress.begin(&format!("on {}", args.device));
     let have = reef::with_device(&args.device, Verify(args, &opened))??;
+    progress.begin("the reference");
     let input = picture(args, &opened);
     let want = reference::execute(&opened.model, &opened.tensors, &input)?;
+    progress.finish();
     let largest_output = largest(want.iter().map(|&value| f64::from(value)));
     let worst = largest(have.iter().zip(&want).map(|(&a, &b)| f64::from(a) - f64::from(b)));
     let off = if worst == 0.0 { 0.0 } else { worst / largest_output };
@@ -44,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             json!({ "network": network, "device": device, "off": off, "largest": largest_output }),
         )?;
     } else {
-        describe(Path::new(&args.network), &opened.model)?;
+        describe(&args.network, &opened.model)?;
         let device = &args.device;
         print(format_args!(
             "{device}: off by {off:.1e} of the largest output, {largest_output:.4}"

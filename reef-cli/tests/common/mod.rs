@@ -1,5 +1,9 @@
 //! Running the command, and folders for its files.
 
+#![allow(dead_code)] // each test file uses some of it
+
+pub(crate) mod http;
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -20,6 +24,14 @@ pub(crate) fn prints(args: &[&str]) -> String {
     text(&output.stdout).into()
 }
 
+/// Runs a command that must succeed, whatever it says of its progress; returns what it printed.
+#[track_caller]
+pub(crate) fn says(args: &[&str]) -> String {
+    let output = reef(args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout).into()
+}
+
 /// Runs a command that must refuse its input in one line; returns the line without `reef: `.
 #[track_caller]
 pub(crate) fn refuses(args: &[&str]) -> String {
@@ -28,6 +40,12 @@ pub(crate) fn refuses(args: &[&str]) -> String {
     assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
     assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
     stderr.trim_end().strip_prefix("reef: ").unwrap_or_else(|| panic!("{stderr}")).into()
+}
+
+/// Reads what a command printed for programs.
+#[track_caller]
+pub(crate) fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("JSON")
 }
 
 /// An empty folder for one test, removed in the end.

@@ -9,6 +9,7 @@ use super::element::Element;
 use super::tile::{Plan, Shape, Tile};
 use super::{Site, pack};
 use crate::cache::{Cache, Key};
+use crate::tuning::{Tuning, tell};
 use crate::{Buffer, Gpu, Queue, Vendor};
 use parking_lot::Mutex;
 use reef_core::op::{Conv2d, Op, Operands, Storage, Tensor};
@@ -84,11 +85,22 @@ fn measure<V: Vendor>(
 ) -> Result<Choice> {
     let bench = Bench::new(gpu, op)?;
     let mut best = (Duration::MAX, (0, 1));
-    for plan in Plan::candidates(tiles, shape, gpu.facts()) {
-        let time = bench.time(gathered, &plan)?;
-        best = best.min((time, name(&plan, tiles)));
+    let plans: Vec<_> = Plan::candidates(tiles, shape, gpu.facts()).collect();
+    let text = in_words(op);
+    let tell = |done| tell(Tuning { shape: &text, done, plans: plans.len() });
+    for (done, plan) in plans.iter().enumerate() {
+        tell(done);
+        let time = bench.time(gathered, plan)?;
+        best = best.min((time, name(plan, tiles)));
     }
+    tell(plans.len());
     Ok(best.1)
+}
+
+/// What is convolved: `3x3, 64 channels of 56x56 to 128`.
+fn in_words(op: &Conv2d) -> String {
+    let ([rows, columns], Tensor { channels, height, width, .. }) = (op.window.size, op.input);
+    format!("{rows}x{columns}, {channels} channels of {height}x{width} to {}", op.output.channels)
 }
 
 /// One convolution with memory of its own.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// How requests follow each other.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Arrivals {
+pub(in crate::bench) enum Arrivals {
     /// Each on its own, so many per second in the mean, whatever became of those before.
     Random { rate: f64, seed: u64 },
     /// Each when the one before has finished.

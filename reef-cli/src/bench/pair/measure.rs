@@ -2,7 +2,7 @@
 
 use super::arrivals::{Arrivals, poisson};
 use super::{BE_ALONE, RT_ALONE};
-use crate::bench::policy::{Choice, Policy};
+use crate::bench::policy::{Lengths, Policy};
 use crate::bench::time::{histogram, note, wait_until};
 use crate::clients::closed_loop;
 use crate::networks::Named;
@@ -22,72 +22,84 @@ const LATE: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_micros(200);
 
 /// Both networks, and how long to measure.
-pub(super) struct Bench<'a, D: Operators> {
-    pub(super) device: &'a D,
-    pub(super) rt: Named<D>,
-    pub(super) be: Named<D>,
-    pub(super) time: Duration,
+pub(in crate::bench) struct Bench<'a, D: Operators> {
+    pub(in crate::bench) device: &'a D,
+    pub(in crate::bench) rt: Named<D>,
+    pub(in crate::bench) be: Named<D>,
+    pub(in crate::bench) time: Duration,
     /// What policies leave open.
-    pub(super) choice: &'a Choice,
+    pub(in crate::bench) lengths: &'a Lengths,
 }
 
 /// What real-time requests experienced.
-pub(super) struct Requests {
+pub(in crate::bench) struct Requests {
     /// From arrival until the dispatcher noted the end, in nanoseconds. A request that never ended
     /// is in it with the time that it waited.
-    pub(super) latency: Histogram<u64>,
+    pub(in crate::bench) latency: Histogram<u64>,
     /// Requests that were submitted later than [`LATE`].
-    pub(super) late: u64,
+    pub(in crate::bench) late: u64,
     /// Requests that were refused, or not finished in twice the time of the measurement.
-    pub(super) dropped: u64,
+    pub(in crate::bench) dropped: u64,
 }
 
 /// What happened in one measurement.
-pub(super) struct Row {
+pub(in crate::bench) struct Row {
     /// How requests arrived; `None` if there were none.
-    pub(super) arrivals: Option<Arrivals>,
-    pub(super) policy: String,
-    pub(super) latency: Histogram<u64>,
-    pub(super) late: u64,
-    pub(super) dropped: u64,
+    pub(in crate::bench) arrivals: Option<Arrivals>,
+    pub(in crate::bench) policy: String,
+    pub(in crate::bench) latency: Histogram<u64>,
+    pub(in crate::bench) late: u64,
+    pub(in crate::bench) dropped: u64,
     /// Best-effort inferences per second; 0 if there was no such client.
-    pub(super) be_rate: f64,
-    pub(super) stats: Stats,
-    /// p99 of real-time requests alone, in nanoseconds.
-    pub(super) alone_p99: Option<u64>,
+    pub(in crate::bench) be_rate: f64,
+    pub(in crate::bench) stats: Stats,
+    /// p50 and p99 of real-time requests alone, in nanoseconds.
+    pub(in crate::bench) alone: Option<[u64; 2]>,
     /// Best-effort inferences per second alone.
-    pub(super) alone_rate: f64,
+    pub(in crate::bench) alone_rate: f64,
 }
 
 impl Row {
     /// To be compared with each side alone.
     #[must_use]
-    pub(super) fn beside(self, alone_p99: Option<u64>, alone_rate: f64) -> Self {
-        Self { alone_p99, alone_rate, ..self }
+    pub(in crate::bench) fn beside(self, alone: Option<[u64; 2]>, alone_rate: f64) -> Self {
+        Self { alone, alone_rate, ..self }
+    }
+
+    /// p50 and p99 of real-time requests, in nanoseconds.
+    pub(in crate::bench) fn quantiles(&self) -> [u64; 2] {
+        [0.5, 0.99].map(|q| self.latency.value_at_quantile(q))
+    }
+
+    /// p50 and p99 of real-time requests ÷ those alone.
+    pub(in crate::bench) fn over_alone(&self) -> Option<[f64; 2]> {
+        let alone = self.alone.filter(|_| !self.latency.is_empty())?;
+        let [p50, p99] = self.quantiles();
+        Some([p50 as f64 / alone[0] as f64, p99 as f64 / alone[1] as f64])
     }
 }
 
 impl<D: Operators> Bench<'_, D> {
     /// Best-effort work as if there were no preemption: the most that it could keep.
-    pub(super) fn be_alone(&self) -> Result<Row> {
+    pub(in crate::bench) fn be_alone(&self) -> Result<Row> {
         let row = self.measure(None, Policy::named("streams"), true)?;
         Ok(Row { policy: BE_ALONE.into(), ..row })
     }
 
     /// Real-time work with the device to itself.
-    pub(super) fn rt_alone(&self, arrivals: &Arrivals) -> Result<Row> {
+    pub(in crate::bench) fn rt_alone(&self, arrivals: &Arrivals) -> Result<Row> {
         let row = self.measure(Some(arrivals), Policy::named("rt-only"), false)?;
         Ok(Row { policy: RT_ALONE.into(), ..row })
     }
 
-    pub(super) fn both(&self, arrivals: &Arrivals, policy: Policy) -> Result<Row> {
+    pub(in crate::bench) fn both(&self, arrivals: &Arrivals, policy: Policy) -> Result<Row> {
         self.measure(Some(arrivals), policy, true)
     }
 
     fn measure(&self, arrivals: Option<&Arrivals>, policy: Policy, be: bool) -> Result<Row> {
-        let be_commands = self.be.network.graphs(self.choice.graph(&policy))?;
+        let be_commands = self.be.network.graphs(self.lengths.graph(&policy))?;
         let task = Task::new(self.rt_commands(&policy)?)?;
-        let config = policy.client(self.choice.window);
+        let config = policy.client(self.lengths.window);
         let dispatcher = Dispatcher::start(self.device, policy.scheduler)?;
         let stop = AtomicBool::new(false);
         let (requests, be_rate) = thread::scope(|scope| {
@@ -111,7 +123,7 @@ impl<D: Operators> Bench<'_, D> {
             dropped: requests.dropped,
             be_rate,
             stats: dispatcher.stats(),
-            alone_p99: None,
+            alone: None,
             alone_rate: be_rate,
         })
     }

@@ -42,8 +42,7 @@ fn latency(row: &Row, quantile: f64) -> Value {
 }
 
 fn over_alone(row: &Row) -> Option<f64> {
-    let alone = row.alone_p99.filter(|_| !row.latency.is_empty())?;
-    Some(row.latency.value_at_quantile(0.99) as f64 / alone as f64)
+    row.over_alone().map(|[_, p99]| p99)
 }
 
 fn kept(row: &Row) -> Option<f64> {
@@ -54,8 +53,8 @@ fn kept(row: &Row) -> Option<f64> {
 pub(super) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.rt, "be": args.be, "seconds": args.seconds, "seed": args.common.seed,
-        "window": args.choice.window,
-        "graph": args.choice.graph,
+        "window": args.choice.lengths.window,
+        "graph": args.choice.lengths.graph,
     });
     Results { bench: "pair", facts, columns: &COLUMNS, rows }
 }

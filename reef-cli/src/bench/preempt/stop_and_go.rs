@@ -2,18 +2,15 @@
 
 use super::load::{Feeder, Load};
 use super::measure::Limits;
-use crate::bench::time::{histogram, note};
+use crate::bench::time::{histogram, note, wait_awake};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use reef::op::Operators;
-use reef::{Config, Group, Seq, Submitter};
-use std::thread;
-use std::time::{Duration, Instant};
+use reef::{Config, Group};
+use std::time::Instant;
 
 /// Preemptions that are enough: they cost more time than requests.
 const MOST: usize = 300;
-/// A queue that shows nothing for so long is asked what is wrong.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Times in nanoseconds.
 pub(super) struct StopAndGo {
@@ -58,16 +55,4 @@ pub(super) fn stop_and_go<D: Operators>(
     let (_, right) = feeder.finish(&submitter)?;
     queue.finish()?;
     Ok(StopAndGo { settled, resumed, right })
-}
-
-/// Waits for the command at `seq` without sleeping, which would be in the measurement.
-fn wait_awake<D: Operators>(submitter: &Submitter<D>, seq: Seq) -> Result<()> {
-    let begin = Instant::now();
-    while submitter.completed() <= seq {
-        if begin.elapsed() > PATIENCE {
-            return Ok(submitter.wait(seq)?);
-        }
-        thread::yield_now();
-    }
-    Ok(())
 }

@@ -1,0 +1,19 @@
+//! `reef completions`: what shells complete.
+
+use crate::Cli;
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+use clap_complete::{Shell, generate};
+use std::io::Write;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Which shell. For bash: reef completions bash > ~/.local/share/bash-completion/completions/reef
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut script = Vec::new();
+    generate(args.shell, &mut Cli::command(), "reef", &mut script);
+    std::io::stdout().write_all(&script).context("stdout")
+}

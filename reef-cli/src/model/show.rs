@@ -1,0 +1,103 @@
+//! `reef model show`: what a network is made of.
+
+use super::{Facts, describe};
+use crate::networks::open;
+use crate::print;
+use crate::table::table;
+use anyhow::Result;
+use comfy_table::Table;
+use reef::models::{Layer, Model, arena};
+use reef::op::{Op, PoolKind, Tensor, Window};
+use serde_json::{Value, json};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A network: a folder, an ONNX file, or a name that `reef model list` has.
+    network: String,
+    /// Rows and columns of the picture, where the network leaves them open.
+    #[arg(long)]
+    size: Option<usize>,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let model = open(&args.network, args.size)?.model;
+    let arena = arena::plan(model.graph()).bytes;
+    if args.json {
+        let steps: Vec<_> = steps(&model).map(|(name, layer)| step(name, layer)).collect();
+        let facts = Facts::of(&args.network, &model);
+        let json = json!({ "network": facts, "arena_bytes": arena, "steps": steps });
+        return print(serde_json::to_string_pretty(&json)?);
+    }
+    describe(&args.network, &model)?;
+    print(format_args!("activations take {:.1} MB", arena as f64 / 1e6))?;
+    print(as_table(&model))
+}
+
+fn steps(model: &Model) -> impl Iterator<Item = (&str, &Layer)> {
+    let names = model.graph().steps.iter().map(|step| step.name.as_str());
+    names.zip(model.layers())
+}
+
+fn as_table(model: &Model) -> Table {
+    let mut table = table(&["step", "parameters", "input", "output", "operation"]);
+    for (name, layer) in steps(model) {
+        let [input, output] = [layer.op.input(), layer.op.output()].map(|tensor| {
+            let Tensor { channels, height, width, .. } = tensor;
+            format!("{channels}x{height}x{width}")
+        });
+        let parameters = parameters(layer).to_string();
+        table.add_row([name.to_owned(), parameters, input, output, operation(&layer.op)]);
+    }
+    table
+}
+
+fn step(name: &str, layer: &Layer) -> Value {
+    let shape = |tensor: &Tensor| [tensor.batch, tensor.channels, tensor.height, tensor.width];
+    json!({
+        "name": name,
+        "operation": operation(&layer.op),
+        "input": shape(layer.op.input()),
+        "output": shape(layer.op.output()),
+        "parameters": parameters(layer),
+    })
+}
+
+/// Values that training changes.
+fn parameters(layer: &Layer) -> usize {
+    let tensors = layer.constants.tensors(&layer.op);
+    tensors.iter().filter(|tensor| tensor.kind.is_parameter()).map(|tensor| tensor.elements).sum()
+}
+
+/// In words: `convolution 3x3/2, residual, relu`.
+fn operation(op: &Op) -> String {
+    let with = |what: String, parts: &[(bool, &str)]| {
+        let parts = parts.iter().filter(|(is, _)| *is).map(|(_, name)| *name);
+        std::iter::once(what.as_str()).chain(parts).collect::<Vec<_>>().join(", ")
+    };
+    match op {
+        Op::Conv2d(op) => {
+            let groups = format!("{} groups", op.groups);
+            let parts = [(op.groups > 1, &*groups), (op.residual, "residual"), (op.relu, "relu")];
+            with(format!("convolution {}", window(&op.window)), &parts)
+        }
+        Op::Pool2d(op) => match op.kind {
+            PoolKind::Max => format!("maximum {}", window(&op.window)),
+            PoolKind::Average => format!("mean {}", window(&op.window)),
+        },
+        Op::ScaleShift(op) => with("scale and shift".into(), &[(op.relu, "relu")]),
+        Op::Linear(op) => with("fully connected".into(), &[(op.relu, "relu")]),
+    }
+}
+
+/// `3x3/2`, without the stride if it is 1.
+fn window(window: &Window) -> String {
+    let [[rows, columns], [down, right]] = [window.size, window.stride];
+    match (down, right) {
+        (1, 1) => format!("{rows}x{columns}"),
+        (down, right) if down == right => format!("{rows}x{columns}/{down}"),
+        (down, right) => format!("{rows}x{columns}/{down}x{right}"),
+    }
+}

@@ -1,0 +1,84 @@
+//! The best classes of each picture.
+
+use super::labels::Labels;
+use super::{Args, Seen};
+use crate::print;
+use anyhow::Result;
+use serde_json::{Value, json};
+
+/// A class and how sure the network is.
+struct Class {
+    index: usize,
+    logit: f32,
+    probability: f64,
+}
+
+/// The `most` classes with the largest logits; probabilities are their softmax over all.
+fn best(logits: &[f32], most: usize) -> Vec<Class> {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let weight = |logit: f32| f64::from(logit - largest).exp();
+    let sum: f64 = logits.iter().map(|&logit| weight(logit)).sum();
+    let class =
+        |(index, &logit): (usize, &f32)| Class { index, logit, probability: weight(logit) / sum };
+    let mut classes: Vec<_> = logits.iter().enumerate().map(class).collect();
+    classes.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+    classes.truncate(most);
+    classes
+}
+
+/// Prints what was seen.
+pub(super) fn show(args: &Args, seen: &[Seen], labels: Option<&Labels>) -> Result<()> {
+    if args.json {
+        return print(serde_json::to_string_pretty(&json(args, seen, labels))?);
+    }
+    if args.is_made_up() {
+        print(format_args!(
+            "{}: weights are made up; --weights FILE has trained ones",
+            args.model
+        ))?;
+    }
+    for (image, seen) in args.images.iter().zip(seen) {
+        print(format_args!("{}  {:.2} ms", image.display(), seen.time.as_secs_f64() * 1e3))?;
+        for Class { index, probability, .. } in best(&seen.logits, args.top) {
+            let label = labels.map_or(String::new(), |labels| format!("  {}", labels.of(index)));
+            print(format_args!("  {:6.2} %  class {index:>3}{label}", 100.0 * probability))?;
+        }
+    }
+    Ok(())
+}
+
+fn json(args: &Args, seen: &[Seen], labels: Option<&Labels>) -> Value {
+    let class = |class: Class| {
+        json!({
+            "class": class.index,
+            "label": labels.map(|labels| labels.of(class.index)),
+            "probability": class.probability,
+            "logit": class.logit,
+        })
+    };
+    let picture = |(image, seen): (&std::path::PathBuf, &Seen)| {
+        let top: Vec<_> = best(&seen.logits, args.top).into_iter().map(class).collect();
+        json!({ "file": image, "ms": seen.time.as_secs_f64() * 1e3, "top": top })
+    };
+    json!({
+        "model": args.model,
+        "device": args.device,
+        "weights_made_up": args.is_made_up(),
+        "pictures": args.images.iter().zip(seen).map(picture).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_come_first_and_probabilities_are_of_all() {
+        let logits = [1000.0, 1000.0 + 2f32.ln(), f32::NEG_INFINITY, 1000.0];
+        let best = best(&logits, 2);
+        let found: Vec<_> = best.iter().map(|class| class.index).collect();
+        assert_eq!(found, [1, 0]);
+        assert!((best[0].probability - 0.5).abs() < 1e-4, "{}", best[0].probability);
+        assert!((best[1].probability - 0.25).abs() < 1e-4, "{}", best[1].probability);
+    }
+}

@@ -1,0 +1,91 @@
+//! The screen of `reef top`: one thread looks at the daemon, this one draws and listens to keys.
+
+use super::screen::Screen;
+use super::view::View;
+use super::{Error, Watch};
+use anyhow::{Context, Result};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often keys are looked for.
+const TICK: Duration = Duration::from_millis(50);
+
+type News = Result<Option<View>, Error>;
+
+/// Shows the daemon until somebody presses `q`. The terminal is as before then, also after a panic.
+pub(super) fn run(watch: Watch, interval: Duration) -> Result<()> {
+    let mut screen = Screen::new(watch.daemon.name(), interval);
+    let (sender, news) = channel();
+    let (stop, stopped) = channel();
+    let looker = thread::spawn(move || look(watch, interval, &sender, &stopped));
+    let mut terminal = ratatui::try_init().context("the terminal")?;
+    let shown = show(&mut terminal, &mut screen, &news);
+    ratatui::restore();
+    drop(stop); // so that the thread doesn't sleep the rest of its interval
+    drop(news);
+    let _ = looker.join(); // its panic would have been printed
+    shown
+}
+
+/// Looks once each interval until `stopped` hangs up.
+fn look(mut watch: Watch, interval: Duration, news: &Sender<News>, stopped: &Receiver<()>) {
+    let mut next = Instant::now();
+    while news.send(watch.look()).is_ok() {
+        next = (next + interval).max(Instant::now());
+        let rest = next.saturating_duration_since(Instant::now());
+        if stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    screen: &mut Screen,
+    news: &Receiver<News>,
+) -> Result<()> {
+    loop {
+        terminal.draw(|frame| screen.draw(frame))?;
+        while !event::poll(TICK)? {
+            let Ok(first) = news.try_recv() else { continue };
+            match first {
+                Ok(view) => screen.update(view),
+                Err(Error::Gone(why)) => screen.lose(why),
+                Err(refused) => return Err(refused.into()),
+            }
+            terminal.draw(|frame| screen.draw(frame))?;
+        }
+        if is_end(&event::read()?) {
+            return Ok(());
+        }
+    }
+}
+
+/// `q`, Escape or Ctrl-C, which is a key like others in a raw terminal.
+fn is_end(event: &Event) -> bool {
+    let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = event else {
+        return false;
+    };
+    match code {
+        KeyCode::Char('q') | KeyCode::Esc => true,
+        KeyCode::Char('c') => modifiers.contains(KeyModifiers::CONTROL),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_keys_end_it() {
+        let key = |code, modifiers| is_end(&Event::Key(KeyEvent::new(code, modifiers)));
+        assert!(key(KeyCode::Char('q'), KeyModifiers::NONE));
+        assert!(key(KeyCode::Esc, KeyModifiers::NONE));
+        assert!(key(KeyCode::Char('c'), KeyModifiers::CONTROL));
+        assert!(!key(KeyCode::Char('c'), KeyModifiers::NONE));
+        assert!(!is_end(&Event::Resize(80, 24)));
+    }
+}

@@ -1,0 +1,243 @@
+//! What `reef top` draws.
+
+use super::view::{Model, View};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Cell, LineGauge, Paragraph, Row, Sparkline, Table};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Intervals that curves remember.
+const REMEMBERED: usize = 300;
+
+/// Headers of the table, and how wide its columns are at least.
+const COLUMNS: [(&str, u16); 8] = [
+    ("model", 16),
+    ("version", 7),
+    ("class", 5),
+    ("req/s", 9),
+    ("failed/s", 8),
+    ("p50 ms", 9),
+    ("p99 ms", 9),
+    ("queued", 6),
+];
+
+/// The last that is known of a daemon.
+pub(super) struct Screen {
+    daemon: String,
+    interval: Duration,
+    view: Option<View>,
+    /// Why there is no daemon.
+    lost: Option<String>,
+    /// Requests of each class and preemptions in a second, the newest first.
+    curves: [VecDeque<u64>; 3],
+}
+
+impl Screen {
+    pub(super) fn new(daemon: String, interval: Duration) -> Self {
+        Self { daemon, interval, view: None, lost: None, curves: Default::default() }
+    }
+
+    /// There is a daemon, and after its first interval something to show.
+    pub(super) fn update(&mut self, view: Option<View>) {
+        self.lost = None;
+        let Some(view) = view else { return };
+        let rates = [view.rt_per_second, view.be_per_second, view.preemptions_per_second];
+        for (curve, rate) in self.curves.iter_mut().zip(rates) {
+            curve.push_front(rate.round() as u64);
+            curve.truncate(REMEMBERED);
+        }
+        self.view = Some(view);
+    }
+
+    /// There is none; what it did last stays on the screen.
+    pub(super) fn lose(&mut self, why: String) {
+        self.lost = Some(why);
+    }
+
+    pub(super) fn draw(&self, frame: &mut Frame<'_>) {
+        let devices = self.view.as_ref().map_or(0, |view| view.devices.len()).max(1) as u16;
+        let rows = [1, devices, 3, 4].map(Constraint::Length);
+        let rows = rows.into_iter().chain([Constraint::Min(3), Constraint::Length(1)]);
+        let [title, devices, facts, curves, models, foot] =
+            Layout::vertical(rows).areas::<6>(frame.area());
+        frame.render_widget(Line::from(format!("reef top  {}", self.daemon)).bold(), title);
+        frame.render_widget(self.foot(), foot);
+        let Some(view) = &self.view else { return };
+        draw_devices(frame, devices, view);
+        frame.render_widget(Paragraph::new(numbers(view)), facts);
+        self.draw_curves(frame, curves, view);
+        frame.render_widget(table(&view.models), models);
+    }
+
+    /// Whether there is a daemon, and what keys do.
+    fn foot(&self) -> Line<'_> {
+        let keys = format!("every {:?}, q quits", self.interval);
+        match (&self.lost, &self.view) {
+            (Some(why), _) => Line::from(format!("{why}; waiting for a daemon, q quits")).red(),
+            (None, Some(view)) => Line::from(format!("{}, {keys}", view.date)).dim(),
+            (None, None) => Line::from(format!("counting, {keys}")).dim(),
+        }
+    }
+
+    /// The newest on the right.
+    fn draw_curves(&self, frame: &mut Frame<'_>, area: Rect, view: &View) {
+        let named = [
+            ("RT requests/s", view.rt_per_second, Color::Green),
+            ("BE requests/s", view.be_per_second, Color::Blue),
+            ("preemptions/s", view.preemptions_per_second, Color::Yellow),
+        ];
+        let areas = Layout::horizontal([Constraint::Fill(1); 3]).areas::<3>(area);
+        for ((curve, (name, rate, color)), area) in self.curves.iter().zip(named).zip(areas) {
+            let block = Block::new().borders(Borders::TOP).title(format!("{name} {rate:.1} "));
+            let room = usize::from(area.width);
+            let old: Vec<_> = curve.iter().take(room).rev().copied().collect();
+            let empty = std::iter::repeat_n(0, room.saturating_sub(old.len()));
+            let data: Vec<_> = empty.chain(old).collect();
+            let line = Sparkline::default().data(&data).style(color).block(block);
+            frame.render_widget(line, area);
+        }
+    }
+}
+
+/// A line for each device: how much of the time something runs on it.
+fn draw_devices(frame: &mut Frame<'_>, area: Rect, view: &View) {
+    if view.devices.is_empty() {
+        frame
+            .render_widget(Line::from("the daemon doesn't say how busy its device is").dim(), area);
+    }
+    for (device, area) in view.devices.iter().zip(area.rows()) {
+        let units = device.units.map_or(String::new(), |units| format!(", {units} units"));
+        let busy = device.busy_percent.map_or("–".into(), |busy| format!("{busy:3.0} %"));
+        let gauge = LineGauge::default()
+            .label(format!("{}{units}  busy {busy}", device.name))
+            .ratio((device.busy_percent.unwrap_or(0.0) / 100.0).clamp(0.0, 1.0))
+            .filled_style(Style::new().fg(Color::Green));
+        frame.render_widget(gauge, area);
+    }
+}
+
+fn numbers(view: &View) -> Vec<Line<'static>> {
+    let micros = |time: Option<f64>| time.map_or("–".into(), |time| format!("{time:.1}"));
+    let paths: Vec<_> =
+        view.clients_by_path.iter().map(|(path, count)| format!("{path} {count}")).collect();
+    let paths = if paths.is_empty() { String::new() } else { format!(" ({})", paths.join(", ")) };
+    let mebibytes = view.memory_bytes as f64 / f64::from(1 << 20);
+    let failed = format!("failed {:.1}/s", view.failed_per_second);
+    let failed = if view.failed_per_second > 0.0 { failed.red() } else { Span::from(failed) };
+    vec![
+        Line::from(format!(
+            "clients {}{paths}  open requests {}  models {}  memory {mebibytes:.0} MiB",
+            view.clients, view.open_requests, view.models_loaded
+        )),
+        Line::from(vec![
+            format!("queued {}  padded {:.1}/s  ", view.queued, view.padded_per_second).into(),
+            failed,
+        ]),
+        Line::from(format!(
+            "RT starts after  p50 {} µs  p99 {} µs",
+            micros(view.rt_start_p50_us),
+            micros(view.rt_start_p99_us)
+        )),
+    ]
+}
+
+fn table(models: &[Model]) -> Table<'_> {
+    let header = COLUMNS.iter().enumerate().map(|(index, (name, width))| {
+        let name = if index < 3 { (*name).into() } else { right(name, *width) };
+        Cell::from(name)
+    });
+    let widths = COLUMNS.map(|(_, width)| Constraint::Min(width));
+    Table::new(models.iter().map(row), widths).header(Row::new(header).bold().underlined())
+}
+
+fn row(model: &Model) -> Row<'_> {
+    let millis = |time: Option<f64>| time.map_or("–".into(), |time| format!("{time:.3}"));
+    let numbers = [
+        format!("{:.1}", model.per_second),
+        format!("{:.1}", model.failed_per_second),
+        millis(model.p50_ms),
+        millis(model.p99_ms),
+        model.queued.to_string(),
+    ];
+    let numbers = numbers.iter().zip(&COLUMNS[3..]).map(|(text, (_, width))| right(text, *width));
+    let names = [&model.model, &model.version, &model.class].map(Clone::clone);
+    let style = if model.class == "rt" { Color::Green } else { Color::Reset };
+    Row::new(names.into_iter().chain(numbers)).style(style)
+}
+
+/// At the right end of so many columns.
+fn right(text: &str, width: u16) -> String {
+    format!("{text:>width$}", width = usize::from(width))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::view::tests::view;
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn drawn(screen: &Screen, width: u16, height: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..height).map(|y| line(y).trim_end().to_owned()).collect()
+    }
+
+    fn screen() -> Screen {
+        Screen::new("/run/http.sock".into(), Duration::from_secs(1))
+    }
+
+    #[test]
+    fn everything_is_on_it() {
+        let mut screen = screen();
+        screen.update(Some(view()));
+        let lines = drawn(&screen, 90, 20);
+        let text = lines.join("\n");
+        assert_eq!(lines[0], "reef top  /run/http.sock");
+        assert!(lines[1].starts_with("cpu:0, 8 units  busy  25 %"), "{text}");
+        for want in [
+            "clients 5 (grpc 2, local 3)  open requests 0  models 0  memory 3 MiB",
+            "queued 5  padded 0.0/s  failed 2.0/s",
+            "RT starts after  p50 5.0 µs  p99 9.9 µs",
+            "RT requests/s 100.0",
+            "BE requests/s 40.0",
+            "preemptions/s 90.0",
+            "every 1s, q quits",
+        ] {
+            assert!(text.contains(want), "{want}:\n{text}");
+        }
+        let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+        let rt = lines.iter().find(|line| line.contains(" rt ")).expect("its row");
+        assert_eq!(words(rt), ["resnet18", "1", "rt", "100.0", "0.0", "1.500", "1.990", "0"]);
+        let be = lines.iter().find(|line| line.contains(" be ")).expect("its row");
+        assert_eq!(words(be), ["resnet18", "1", "be", "40.0", "2.0", "–", "–", "5"]);
+    }
+
+    #[test]
+    fn a_daemon_that_is_gone_is_said_to_be_and_what_it_did_stays() {
+        let mut screen = screen();
+        screen.lose("/run/http.sock: No such file".into());
+        let last = |screen: &Screen| drawn(screen, 90, 16).pop().unwrap();
+        assert_eq!(last(&screen), "/run/http.sock: No such file; waiting for a daemon, q quits");
+        screen.update(None);
+        assert_eq!(last(&screen), "counting, every 1s, q quits");
+        screen.update(Some(view()));
+        screen.lose("gone".into());
+        assert!(drawn(&screen, 90, 16).iter().any(|line| line.contains("RT requests/s 100.0")));
+        assert_eq!(last(&screen), "gone; waiting for a daemon, q quits");
+    }
+
+    #[test]
+    fn the_smallest_terminal_is_no_reason_to_panic() {
+        let mut screen = screen();
+        screen.update(Some(view()));
+        for (width, height) in [(1, 1), (3, 2), (10, 5), (400, 3), (500, 200)] {
+            drawn(&screen, width, height);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What happened between two looks at a daemon's numbers.
+
+use crate::results::date;
+use crate::scrape::{Labels, Scrape};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+/// Everything that is shown. Rates and times are of the interval, the rest is of its end; `None` is what
+/// the daemon doesn't say, or what didn't happen.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct View {
+    pub(super) date: String,
+    pub(super) seconds: f64,
+    pub(super) devices: Vec<Device>,
+    pub(super) clients: u64,
+    /// By the way in that they took, if the daemon says.
+    pub(super) clients_by_path: BTreeMap<String, u64>,
+    pub(super) open_requests: u64,
+    pub(super) models_loaded: u64,
+    pub(super) memory_bytes: u64,
+    pub(super) rt_per_second: f64,
+    pub(super) be_per_second: f64,
+    pub(super) failed_per_second: f64,
+    pub(super) queued: u64,
+    pub(super) preemptions_per_second: f64,
+    pub(super) padded_per_second: f64,
+    /// From the submission of real-time work until it could start: what a preemption takes.
+    pub(super) rt_start_p50_us: Option<f64>,
+    pub(super) rt_start_p99_us: Option<f64>,
+    pub(super) models: Vec<Model>,
+}
+
+/// One device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Device {
+    pub(super) name: String,
+    pub(super) units: Option<u64>,
+    pub(super) busy_percent: Option<f64>,
+}
+
+/// The requests of one version of a model in one class.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Model {
+    pub(super) model: String,
+    pub(super) version: String,
+    pub(super) class: String,
+    pub(super) per_second: f64,
+    pub(super) failed_per_second: f64,
+    pub(super) p50_ms: Option<f64>,
+    pub(super) p99_ms: Option<f64>,
+    pub(super) queued: u64,
+}
+
+/// Names of numbers that are a sum over time.
+const SERVED: &str = "reef_requests_served_total";
+const FAILED: &str = "reef_requests_failed_total";
+const BUSY: &str = "reef_device_busy_seconds_total";
+
+/// Two looks.
+pub(super) struct Between<'a> {
+    pub(super) before: &'a Scrape,
+    pub(super) after: &'a Scrape,
+    pub(super) time: Duration,
+}
+
+impl Between<'_> {
+    /// What happened between them.
+    pub(super) fn view(&self) -> View {
+        let class = |class: &'static str| move |of: &Labels| is(of, "class", class);
+        let [p50, p99] = self.quantiles("reef_rt_start_seconds", |_| true);
+        let micros = |seconds: f64| seconds * 1e6;
+        View {
+            date: date(SystemTime::now()),
+            seconds: self.time.as_secs_f64(),
+            devices: self.devices(),
+            clients: self.now("reef_clients", |_| true),
+            clients_by_path: self.clients_by_path(),
+            open_requests: self.now("reef_open_requests", |_| true),
+            models_loaded: self.now("reef_models", |_| true),
+            memory_bytes: self.now("reef_memory_bytes", |_| true),
+            rt_per_second: self.rate(SERVED, class("rt")),
+            be_per_second: self.rate(SERVED, class("be")),
+            failed_per_second: self.rate(FAILED, |_| true),
+            queued: self.now("reef_queue_depth", |_| true),
+            preemptions_per_second: self.rate("reef_preemptions", |_| true),
+            padded_per_second: self.rate("reef_padded_launches", |_| true),
+            rt_start_p50_us: p50.map(micros),
+            rt_start_p99_us: p99.map(micros),
+            models: self.models(),
+        }
+    }
+
+    fn models(&self) -> Vec<Model> {
+        let key = |of: &Labels| {
+            ["model", "version", "class"].map(|name| of.get(name).cloned().unwrap_or_default())
+        };
+        let named = [SERVED, FAILED, "reef_queue_depth"].into_iter();
+        let mut keys: Vec<_> =
+            named.flat_map(|name| self.after.all(name).iter().map(|(of, _)| key(of))).collect();
+        keys.sort();
+        keys.dedup();
+        keys.into_iter()
+            .map(|[model, version, class]| {
+                let mine = |of: &Labels| key(of) == [&*model, &*version, &*class];
+                let [p50, p99] = self.quantiles("reef_request_seconds", mine);
+                let millis = |seconds: f64| seconds * 1e3;
+                Model {
+                    per_second: self.rate(SERVED, mine),
+                    failed_per_second: self.rate(FAILED, mine),
+                    p50_ms: p50.map(millis),
+                    p99_ms: p99.map(millis),
+                    queued: self.now("reef_queue_depth", mine),
+                    model,
+                    version,
+                    class,
+                }
+            })
+            .collect()
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        let named = ["reef_device_units", BUSY].into_iter();
+        let mut names: Vec<_> = named
+            .flat_map(|name| self.after.all(name).iter().filter_map(|(of, _)| of.get("device")))
+            .cloned()
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+            .into_iter()
+            .map(|name| {
+                let mine = |of: &Labels| is(of, "device", &name);
+                let units = self.after.sum("reef_device_units", mine).map(|units| units as u64);
+                let known = self.after.sum(BUSY, mine).is_some();
+                let busy_percent = known.then(|| (100.0 * self.rate(BUSY, mine)).min(100.0));
+                Device { units, busy_percent, name }
+            })
+            .collect()
+    }
+
+    fn clients_by_path(&self) -> BTreeMap<String, u64> {
+        let of = self.after.all("reef_clients").iter();
+        of.filter_map(|(of, value)| Some((of.get("path")?.clone(), *value as u64))).collect()
+    }
+
+    /// What it is now.
+    fn now(&self, name: &str, of: impl Fn(&Labels) -> bool) -> u64 {
+        self.after.sum(name, of).unwrap_or(0.0) as u64
+    }
+
+    /// How much it grew in a second.
+    fn rate(&self, name: &str, of: impl Fn(&Labels) -> bool + Copy) -> f64 {
+        let before = self.before.sum(name, of);
+        grown(before, self.after.sum(name, of)) / self.time.as_secs_f64().max(1e-9)
+    }
+
+    /// p50 and p99 of what a histogram took up meanwhile.
+    fn quantiles(&self, name: &str, of: impl Fn(&Labels) -> bool + Copy) -> [Option<f64>; 2] {
+        let name = format!("{name}_bucket");
+        let mut limits: Vec<_> = self
+            .after
+            .all(&name)
+            .iter()
+            .filter(|(labels, _)| of(labels))
+            .filter_map(|(labels, _)| labels.get("le")?.parse::<f64>().ok())
+            .collect();
+        limits.sort_by(f64::total_cmp);
+        limits.dedup();
+        let below = |limit: f64| {
+            let at = |labels: &Labels| {
+                let le = labels.get("le").and_then(|le| le.parse::<f64>().ok());
+                of(labels) && le == Some(limit)
+            };
+            grown(self.before.sum(&name, at), self.after.sum(&name, at))
+        };
+        let buckets: Vec<_> = limits.into_iter().map(|limit| (limit, below(limit))).collect();
+        [0.5, 0.99].map(|q| quantile(&buckets, q))
+    }
+}
+
+fn is(of: &Labels, name: &str, value: &str) -> bool {
+    of.get(name).is_some_and(|have| have == value)
+}
+
+/// A sum that became less began anew: that is another daemon.
+fn grown(before: Option<f64>, after: Option<f64>) -> f64 {
+    let (before, after) = (before.unwrap_or(0.0), after.unwrap_or(0.0));
+    if after < before { after } else { after - before }
+}
+
+/// The value below which the share `q` lies, from upper limits and how many are below each: evenly
+/// spread in a bucket, as Prometheus' `histogram_quantile` has it.
+fn quantile(buckets: &[(f64, f64)], q: f64) -> Option<f64> {
+    let all = buckets.last()?.1;
+    if all <= 0.0 {
+        return None;
+    }
+    let index = buckets.iter().position(|&(_, below)| below >= q * all)?;
+    let (upper, below) = buckets[index];
+    let (lower, before) = if index == 0 { (0.0, 0.0) } else { buckets[index - 1] };
+    if upper.is_infinite() {
+        return Some(lower);
+    }
+    Some(lower + (upper - lower) * (q * all - before) / (below - before).max(f64::MIN_POSITIVE))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A daemon's numbers after `times` seconds of the same.
+    pub(crate) fn numbers(times: u64) -> String {
+        let of = "model=\"resnet18\",version=\"1\"";
+        format!(
+            "reef_requests_served_total{{{of},class=\"rt\"}} {}\n\
+             reef_requests_served_total{{{of},class=\"be\"}} {}\n\
+             reef_requests_failed_total{{{of},class=\"be\",reason=\"deadline\"}} {}\n\
+             reef_request_seconds_bucket{{{of},class=\"rt\",le=\"0.001\"}} 0\n\
+             reef_request_seconds_bucket{{{of},class=\"rt\",le=\"0.002\"}} {}\n\
+             reef_request_seconds_bucket{{{of},class=\"rt\",le=\"+Inf\"}} {}\n\
+             reef_rt_start_seconds_bucket{{{of},class=\"rt\",le=\"1e-05\"}} {}\n\
+             reef_rt_start_seconds_bucket{{{of},class=\"rt\",le=\"+Inf\"}} {}\n\
+             reef_queue_depth{{{of},class=\"be\"}} 5\n\
+             reef_preemptions {}\n\
+             reef_clients{{path=\"local\"}} 3\n\
+             reef_clients{{path=\"grpc\"}} 2\n\
+             reef_device_busy_seconds_total{{device=\"cpu:0\"}} {}\n\
+             reef_device_units{{device=\"cpu:0\"}} 8\n\
+             reef_memory_bytes 3145728\n",
+            100 * times,
+            40 * times,
+            2 * times,
+            100 * times,
+            100 * times,
+            100 * times,
+            100 * times,
+            90 * times,
+            0.25 * times as f64,
+        )
+    }
+
+    pub(crate) fn view() -> View {
+        let [before, after] = [2, 6].map(|times| Scrape::parse(&numbers(times)));
+        Between { before: &before, after: &after, time: Duration::from_secs(4) }.view()
+    }
+
+    #[test]
+    fn rates_and_times_are_those_of_the_interval() {
+        let view = view();
+        assert_eq!((view.rt_per_second, view.be_per_second), (100.0, 40.0));
+        assert_eq!((view.failed_per_second, view.preemptions_per_second), (2.0, 90.0));
+        assert_eq!((view.clients, view.clients_by_path["local"]), (5, 3));
+        assert_eq!(view.rt_start_p50_us, Some(5.0));
+        let device = &view.devices[0];
+        assert_eq!((&*device.name, device.units), ("cpu:0", Some(8)));
+        assert_eq!(device.busy_percent, Some(25.0));
+        let [be, rt] = &view.models[..] else { panic!("{:?}", view.models) };
+        assert_eq!((&*be.class, be.per_second, be.queued, be.p50_ms), ("be", 40.0, 5, None));
+        assert_eq!((&*rt.class, rt.failed_per_second), ("rt", 0.0));
+        assert!((rt.p50_ms.unwrap() - 1.5).abs() < 1e-9, "{rt:?}");
+        assert!((rt.p99_ms.unwrap() - 1.99).abs() < 1e-9, "{rt:?}");
+    }
+
+    #[test]
+    fn another_daemon_begins_at_zero() {
+        let [before, after] = [9, 1].map(|times| Scrape::parse(&numbers(times)));
+        let between = Between { before: &before, after: &after, time: Duration::from_secs(1) };
+        assert_eq!(between.view().rt_per_second, 100.0);
+    }
+
+    #[test]
+    fn an_old_daemon_says_less() {
+        let (before, after) = (Scrape::default(), Scrape::parse("reef_clients 4\n"));
+        let between = Between { before: &before, after: &after, time: Duration::from_secs(1) };
+        let view = between.view();
+        assert_eq!((view.clients, view.rt_start_p99_us), (4, None));
+        assert!(view.clients_by_path.is_empty() && view.devices.is_empty());
+    }
+
+    #[test]
+    fn quantiles_lie_within_their_bucket() {
+        let buckets = [(1.0, 10.0), (2.0, 10.0), (4.0, 20.0), (f64::INFINITY, 20.0)];
+        assert_eq!(quantile(&buckets, 0.25), Some(0.5));
+        assert_eq!(quantile(&buckets, 0.75), Some(3.0));
+        assert_eq!(quantile(&[(1.0, 0.0), (f64::INFINITY, 3.0)], 0.5), Some(1.0));
+        assert_eq!(quantile(&[(1.0, 0.0)], 0.5), None);
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+}

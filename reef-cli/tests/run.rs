@@ -1,0 +1,129 @@
+//! `reef run`: what a network sees in pictures, or what is wrong with them.
+
+mod common;
+
+use common::{Folder, reef, refuses, says, text};
+use serde_json::Value;
+use std::path::Path;
+
+/// A picture that comes with the tests.
+fn picture(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pictures");
+    folder.join(name).to_str().expect("UTF-8").into()
+}
+
+/// A small network in an ONNX file, of ten classes.
+fn onnx() -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests/onnx");
+    folder.join("resnet-13.onnx").to_str().expect("UTF-8").into()
+}
+
+#[test]
+fn each_picture_gets_its_best_classes_and_their_labels() {
+    let folder = Folder::new("run");
+    let names: Vec<_> = (0..10).map(|class| format!("kind {class}\n")).collect();
+    let labels = folder.file("labels.txt", names.concat());
+    let (one, other) = (picture("wide.png"), picture("photo.jpg"));
+    let run = ["run", &one, &other, "--model", &onnx(), "--labels", &labels, "--top", "3"];
+    let report: Value =
+        serde_json::from_str(&says(&[&run[..], &["--json"]].concat())).expect("JSON");
+    let pictures = report["pictures"].as_array().expect("pictures");
+    let files: Vec<_> = pictures.iter().map(|picture| picture["file"].as_str()).collect();
+    assert_eq!(files, [Some(&*one), Some(&*other)]);
+    assert_eq!(report["weights_made_up"], false);
+    for picture in pictures {
+        let top = picture["top"].as_array().expect("classes");
+        assert_eq!(top.len(), 3);
+        let number = |class: &Value, key: &str| class[key].as_f64().expect("a number");
+        let sum: f64 = top.iter().map(|class| number(class, "probability")).sum();
+        assert!(sum > 0.3 && sum <= 1.0, "the three best of ten: {picture}");
+        assert!(top.is_sorted_by(|a, b| number(a, "logit") >= number(b, "logit")), "{picture}");
+        for class in top {
+            assert_eq!(class["label"], format!("kind {}", class["class"]));
+        }
+    }
+    assert_ne!(pictures[0]["top"][0]["logit"], pictures[1]["top"][0]["logit"]);
+
+    let said = says(&run);
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines.len(), 2 * 4, "{said}");
+    let class = &pictures[0]["top"][0]["class"];
+    assert!(lines[0].starts_with(&one) && lines[0].ends_with(" ms"), "{said}");
+    assert!(lines[1].contains('%') && lines[1].ends_with(&format!("kind {class}")), "{said}");
+}
+
+/// What stands behind the normalisation reaches the network.
+#[test]
+fn another_normalisation_gives_other_logits() {
+    let logit = |more: &[&str]| {
+        let run = ["run", &picture("wide.png"), "--model", &onnx(), "--json"];
+        let report: Value = serde_json::from_str(&says(&[&run[..], more].concat())).expect("JSON");
+        report["pictures"][0]["top"][0]["logit"].as_f64().expect("a number")
+    };
+    let usual = ["--mean", "0.485,0.456,0.406", "--std", "0.229,0.224,0.225", "--resize", "37"];
+    assert_eq!(logit(&[]), logit(&usual), "a picture of 32 x 32 has a shorter side of 37");
+    assert_ne!(logit(&[]), logit(&["--mean", "0.5,0.5,0.5", "--std", "0.5,0.5,0.5"]));
+    assert_ne!(logit(&[]), logit(&["--resize", "32"]));
+}
+
+#[test]
+fn weights_that_are_made_up_are_said_to_be() {
+    let run = ["run", &picture("tall.png"), "--model", "resnet18", "--size", "32", "--top", "1"];
+    let said = says(&run);
+    assert!(said.starts_with("resnet18: weights are made up; --weights FILE has"), "{said}");
+}
+
+#[test]
+fn what_cannot_run_is_refused_in_one_line() {
+    let folder = Folder::new("bad-run");
+    let good = picture("wide.png");
+    let words = folder.file("words.jpg", "these are words\n");
+    let cut = std::fs::read(picture("photo.jpg")).expect("it is there");
+    let cut = folder.file("cut.png", &cut[..9]);
+    let missing = folder.path("missing.jpg");
+    let labels = folder.file("labels.txt", "one\ntwo\n");
+    let weights = folder.file("w.safetensors", [0; 4]);
+    let net = onnx();
+    let at = |name: &str, why: &str| format!("{name}: {why}");
+    let table: [(&[&str], String); 14] = [
+        (&[&words, "--model", &net], at(&words, "")),
+        (&[&good, &missing, "--model", &net], at(&missing, "No such file")),
+        (&[&cut, "--model", &net], at(&cut, "")),
+        (&[&good, "--model", "lenet"], "no network \"lenet\" (have: ".into()),
+        (&[&good, "--model", &net, "--device", "rocm"], "no backend \"rocm\"".into()),
+        (&[&good, "--model", &net, "--top", "11"], "--top must be in 1..=10, got 11".into()),
+        (&[&good, "--model", &net, "--top", "0"], "--top must be in 1..=10, got 0".into()),
+        (
+            &[&good, "--model", &net, "--labels", &labels],
+            format!("--labels {labels}: 2 lines, the network has 10 classes"),
+        ),
+        (
+            &[&good, "--model", &net, "--labels", &missing],
+            format!("--labels {missing}: No such file"),
+        ),
+        (
+            &[&good, "--model", &net, "--weights", &weights],
+            format!("--weights: {net} brings its own weights"),
+        ),
+        (
+            &[&good, "--model", "resnet18", "--weights", &weights],
+            at(&weights, "ends inside the header's length"),
+        ),
+        (
+            &[&good, "--model", "resnet18", "--weights", &words],
+            format!("--weights {words}: a file is .safetensors or .param"),
+        ),
+        (
+            &[&good, "--model", &net, "--resize", "31"],
+            "--resize must be in 32..=16384, got 31".into(),
+        ),
+        (&[&good, "--model", &net, "--std", "1,0,1"], "--std: nothing can be divided by 0".into()),
+    ];
+    for (args, want) in table {
+        let said = refuses(&[&["run"], args].concat());
+        assert!(said.starts_with(&want), "{args:?}: {said}");
+    }
+    let output = reef(&["run", "--model", &net]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("<IMAGES>"), "{}", text(&output.stderr));
+}

@@ -1,0 +1,55 @@
+//! Word of tuning, which takes a while, for whoever shows how far a program is.
+
+use std::sync::OnceLock;
+
+/// How far the measuring of one convolution is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuning<'a> {
+    /// The convolution: window, channels and picture.
+    pub shape: &'a str,
+    /// Plans that have been measured; in the end `plans`.
+    pub done: usize,
+    /// Plans that there are.
+    pub plans: usize,
+}
+
+/// Who wants to know.
+type Observer = Box<dyn Fn(&Tuning<'_>) + Send + Sync>;
+
+static OBSERVER: OnceLock<Observer> = OnceLock::new();
+
+/// Calls `observer` before each plan that any device of this process measures, and after the last one of a
+/// convolution. Only the first observer is taken; returns whether it was this one.
+///
+/// It is called by the thread that prepares a network, in the middle of that: it must not use the device.
+pub fn observe_tuning(observer: impl Fn(&Tuning<'_>) + Send + Sync + 'static) -> bool {
+    OBSERVER.set(Box::new(observer)).is_ok()
+}
+
+/// Tells the observer, if there is one.
+pub(crate) fn tell(tuning: Tuning<'_>) {
+    if let Some(observer) = OBSERVER.get() {
+        observer(&tuning);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    static HEARD: AtomicUsize = AtomicUsize::new(0);
+
+    #[test]
+    fn the_first_observer_hears_of_it() {
+        let word = Tuning { shape: "a shape of this test", done: 3, plans: 4 };
+        tell(word); // nobody listens
+        let is_ours = move |tuning: &Tuning<'_>| *tuning == word;
+        assert!(observe_tuning(move |tuning| {
+            HEARD.fetch_add(usize::from(is_ours(tuning)), Ordering::Relaxed);
+        }));
+        assert!(!observe_tuning(|_| unreachable!("it came second")));
+        tell(word);
+        assert_eq!(HEARD.load(Ordering::Relaxed), 1);
+    }
+}
