@@ -17,6 +17,14 @@ const MOST_NARROW: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct Wrong(PathBuf, String);
 
+impl Wrong {
+    /// In one line: decoders of pictures end theirs.
+    fn new(path: &Path, error: &dyn fmt::Display) -> Self {
+        let words = error.to_string();
+        Self(path.into(), words.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+}
+
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.0.display(), self.1)
@@ -60,7 +68,7 @@ impl Transform {
 
     /// Reads a JPEG or PNG file: three planes, row by row.
     pub(crate) fn read(&self, path: &Path) -> Result<Vec<f32>, Wrong> {
-        let wrong = |error: &dyn fmt::Display| Wrong(path.into(), error.to_string());
+        let wrong = |error: &dyn fmt::Display| Wrong::new(path, error);
         let reader = ImageReader::open(path).map_err(|e| wrong(&e))?;
         let reader = reader.with_guessed_format().map_err(|e| wrong(&e))?;
         let picture = reader.decode().map_err(|e| wrong(&e))?.into_rgb8();

@@ -53,7 +53,7 @@ fn top_prints_an_object_for_each_interval() {
             .collect::<Vec<_>>(),
     );
     assert_eq!(said.lines().count(), 1);
-    assert!(said.contains(" RT ") && said.contains("/s clients 3 preempted "), "{said}");
+    assert!(said.contains(" RT ") && said.contains(" clients 3 preempted "), "{said}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod common;
 #[path = "common/daemon.rs"]
 mod daemon;
 
-use common::{Folder, prints, refuses};
+use common::{Folder, json, prints, refuses};
 use daemon::Daemon;
 use std::process::Command;
 
@@ -26,8 +26,18 @@ fn a_client_prints_the_latency_of_each_inference() {
         }
     }
     let said = prints(&[&client[..], &["--json"]].concat());
-    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let said = json(&said);
     assert_eq!((&said["class"], &said["model"]), (&"be".into(), &"tiny".into()));
+    let top = ["top", "--folder", &folder.path(""), "--interval", "0.05", "--count", "1"];
+    let view = json(&prints(&[&top[..], &["--json"]].concat()));
+    assert_eq!((&view["models_loaded"], &view["queued"]), (&1.into(), &0.into()), "{view}");
+    let models = view["models"].as_array().expect("models");
+    let classes: Vec<_> = models.iter().map(|model| &model["class"]).collect();
+    assert_eq!(classes, ["be", "rt"], "what the daemon served before, by class: {view}");
+    assert!(models.iter().all(|model| model["model"] == "tiny"), "{view}");
+
+    let said = json(&prints(&[&client[..], &["--empty", "10", "--json"]].concat()));
+    assert!(said["p50_us"].as_f64() > Some(0.0), "{said}");
     let said = prints(&[&client[..], &["--empty", "100"]].concat());
     assert!(said.contains("100 empty round trips: p50 "), "{said}");
     let other = ["client", "--model", "nothing", "--folder", &folder.path(""), "--json"];
