@@ -2,8 +2,8 @@
 //!
 //! The two drift apart, and the host sees a stamp only some time after the device made it. The least
 //! difference that was seen is the best guess, and what is seen later may raise it by no more than the
-//! drift that clocks can have. It falls by no more than half of the time that passes, so that of two events
-//! the later one keeps the later place; only while the device is being opened may it jump.
+//! drift that clocks can have. It falls by no more than half of the time that passes; only while the device is
+//! being opened may it jump. Whatever becomes of the guess, of two events the later one has no earlier place.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,8 @@ const DRIFT: i128 = 50;
 pub(crate) struct Clock {
     start: Instant,
     guess: Mutex<Option<Guess>>,
+    /// The newest stamp that has a place, and the place. Locked after `guess`.
+    placed: Mutex<Option<(i128, i128)>>,
     opening: AtomicBool,
 }
 
@@ -30,7 +32,8 @@ struct Guess {
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), guess: Mutex::new(None), opening: AtomicBool::new(true) }
+        let (guess, placed) = (Mutex::new(None), Mutex::new(None));
+        Self { start: Instant::now(), guess, placed, opening: AtomicBool::new(true) }
     }
 
     pub(crate) fn now(&self) -> Duration {
@@ -66,8 +69,26 @@ impl Clock {
 
     /// When the device made `stamp`, on the host's clock.
     pub(crate) fn place(&self, stamp: u64) -> Duration {
-        let offset = self.guess.lock().map_or(0, |guess| guess.offset);
-        Duration::from_nanos((i128::from(stamp) + offset).max(0) as u64)
+        let guess = self.guess.lock();
+        let stamp = i128::from(stamp);
+        let place = stamp + guess.map_or(0, |guess| guess.offset);
+        Duration::from_nanos(self.in_order(stamp, place).max(0) as u64)
+    }
+
+    /// The place that is nearest to this one and leaves the newest stamp where it is.
+    fn in_order(&self, stamp: i128, place: i128) -> i128 {
+        if self.opening.load(Ordering::Acquire) {
+            return place;
+        }
+        let mut placed = self.placed.lock();
+        match *placed {
+            Some((newest, at)) if stamp < newest => place.min(at),
+            before => {
+                let place = before.map_or(place, |(_, at)| place.max(at));
+                *placed = Some((stamp, place));
+                place
+            }
+        }
     }
 }
 
@@ -94,6 +115,18 @@ mod tests {
         assert!(clock.place(1_100) > first);
         clock.observe_at(109_000, 101_000 + 7_000);
         assert_eq!(clock.place(101_000), Duration::from_nanos(102_000), "in the end it counts");
+    }
+
+    #[test]
+    fn events_between_two_looks_keep_their_order() {
+        let clock = Clock::new();
+        clock.observe_at(9_000, 1_000);
+        clock.open();
+        let first = clock.place(10_000); // has a place before it is looked at
+        clock.observe_at(11_000, 11_000); // much sooner than the guess
+        let (second, third) = (clock.place(10_500), clock.place(20_000));
+        assert!(first <= second && second <= third, "{first:?} {second:?} {third:?}");
+        assert!(clock.place(9_000) <= first);
     }
 
     #[test]

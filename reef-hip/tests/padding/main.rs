@@ -31,6 +31,10 @@ const RT_BLOCKS: [u32; 3] = [30, 120, 1200];
 /// Of best-effort kernels; at most 16 parts of 30.
 const BE_BLOCKS: u32 = 480;
 
+const HEAD: &str = "\
+| RT blocks | shared how | RT units | RT path | at worst | BE units | BE places: most, mean | BE blocks that shared a unit |
+|---|---|---|---|---|---|---|---|";
+
 /// The accounts of one kind of real-time task, by how the device is shared.
 struct Rows {
     rt_blocks: u32,
@@ -61,15 +65,15 @@ impl Rows {
     fn print(&self) {
         for (sharing, account) in &self.accounts {
             let (path, worst) = self.cost(*sharing);
-            println!(
-                "| {} | {sharing:?} | {} | {path:.2} | {worst:.2} | {} | {} | {:.0} | {} |",
-                self.rt_blocks,
-                account.rt_units.len(),
-                account.be_units.len(),
-                account.be_most,
-                account.be_places,
-                account.be_shared,
-            );
+            let be = match account.be_units.len() {
+                0 => "– | – | –".into(),
+                units => format!(
+                    "{units} | {}, {:.0} | {}",
+                    account.be_most, account.be_places, account.be_shared
+                ),
+            };
+            let (blocks, units) = (self.rt_blocks, account.rt_units.len());
+            println!("| {blocks} | {sharing} | {units} | {path:.2} | {worst:.2} | {be} |");
         }
     }
 }
@@ -79,9 +83,7 @@ fn table() -> Option<&'static [Rows]> {
     static TABLE: OnceLock<Option<Vec<Rows>>> = OnceLock::new();
     let measure = || {
         let table: Vec<Rows> = RT_BLOCKS.into_iter().map(Rows::measure).collect::<Option<_>>()?;
-        println!(
-            "| RT blocks | sharing | RT units | RT path | at worst | BE units | BE most | BE mean | BE shared |"
-        );
+        println!("{HEAD}");
         table.iter().for_each(Rows::print);
         Some(table)
     };

@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 use reef_core::{Args, Beside, Device, Error, Launch, PreemptLevel, Priority, Queue as _, Seq};
 use reef_gfx906::{Record, Settings, Software};
 use reef_hip::{Hip, Kernel, Queue};
+use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -42,6 +43,18 @@ pub(crate) enum Sharing {
     Masks(u32),
     /// The same, without best-effort work.
     MasksAlone(u32),
+}
+
+impl fmt::Display for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Alone => write!(f, "alone"),
+            Self::Streams => write!(f, "streams, as they like"),
+            Self::Narrow(blocks) => write!(f, "narrow, {blocks} blocks"),
+            Self::Masks(units) => write!(f, "masks, {units} units for RT"),
+            Self::MasksAlone(units) => write!(f, "masks, {units} units for RT, no BE"),
+        }
+    }
 }
 
 /// What was placed where, in order.
