@@ -3,7 +3,7 @@
 //! Dispatch is static: a device names its types, and everything above it is generic over the device.
 
 use crate::dkp::{Padding, Resources};
-use crate::{Command, Copy, Error, Fill, Launch, Result};
+use crate::{Command, Copy, Error, Fill, HostMemory, Launch, Result};
 use std::borrow::Cow;
 use std::fmt::{self, Debug};
 use std::thread::Thread;
@@ -148,6 +148,16 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
     ///
     /// `OutOfMemory`.
     fn alloc_host(&self, bytes: usize) -> Result<Self::Buffer>;
+
+    /// Makes a buffer of host memory that is there already, for [copies](Copy) to and from the device.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if this device copies only from and to host memory that it allocated.
+    fn adopt_host(&self, _memory: HostMemory) -> Result<Self::Buffer> {
+        let what = "copies from and to host memory of others".into();
+        Err(Error::Unsupported { backend: Self::NAME, what })
+    }
 
     /// Writes `data` into `buffer` from byte `offset` on. Blocks; unordered with queues.
     ///

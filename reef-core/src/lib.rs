@@ -30,6 +30,7 @@ mod error;
 #[cfg(test)]
 mod fake;
 mod group;
+mod host;
 mod lane;
 pub mod op;
 mod real_time;
@@ -55,6 +56,7 @@ pub use device::{
 pub use dispatcher::{Dispatcher, Stats};
 pub use error::{Error, Result};
 pub use group::Group;
+pub use host::HostMemory;
 pub use real_time::{RtClient, Task, Ticket, Timing};
 pub use stopwatch::Stopwatch;
 pub use submitter::Submitter;

@@ -42,7 +42,9 @@ pub use queue::Queue;
 pub use record::Record;
 
 use options::Options;
-use reef_core::{Device, DeviceInfo, Error, Launch, PreemptLevel, Priority, Result, Span};
+use reef_core::{
+    Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority, Result, Span,
+};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::thread::{self, JoinHandle};
@@ -134,6 +136,10 @@ impl Device for Cpu {
 
     fn alloc_host(&self, bytes: usize) -> Result<Buffer> {
         Buffer::zeroed(bytes)
+    }
+
+    fn adopt_host(&self, memory: HostMemory) -> Result<Buffer> {
+        Ok(Buffer::adopted(memory))
     }
 
     fn write(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<()> {

@@ -1,11 +1,11 @@
-//! Memory of the software device: host memory with bounds.
+//! Memory of the software device: host memory with bounds, ours or somebody else's.
 //!
 //! Kernels on several units write disjoint parts of a buffer at the same time, so a buffer hands out
 //! raw pointers and never references. Who may write what is the kernels' contract
 //! ([`Launch::new`](reef_core::Launch::new)); that nothing is touched outside the buffer is checked
 //! here for copies, fills, reads and writes.
 
-use reef_core::{Error, Result};
+use reef_core::{Error, HostMemory, Result};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -13,15 +13,23 @@ use std::sync::Arc;
 /// Cache lines, and the widest vector registers.
 const ALIGN: usize = 64;
 
-/// Zeroed memory, aligned to 64 bytes; freed when the last clone is dropped.
+/// Zeroed memory, aligned to 64 bytes; freed when the last clone is dropped. Or memory of somebody else, as it
+/// is, kept until then.
 #[derive(Debug, Clone)]
 pub struct Buffer(Arc<Allocation>);
 
 #[derive(Debug)]
 struct Allocation {
     start: NonNull<u8>,
-    layout: Layout,
+    owner: Owner,
     bytes: usize,
+}
+
+#[derive(Debug)]
+enum Owner {
+    Ours(Layout),
+    /// Held for as long as we may touch it.
+    Other(#[allow(dead_code)] HostMemory),
 }
 
 // SAFETY: the allocation is plain memory, and access to it goes through raw pointers whose users
@@ -32,8 +40,10 @@ unsafe impl Sync for Allocation {}
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: `start` came from `alloc_zeroed` with this layout and is freed once.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        if let Owner::Ours(layout) = self.owner {
+            // SAFETY: `start` came from `alloc_zeroed` with this layout and is freed once.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
+        }
     }
 }
 
@@ -43,7 +53,12 @@ impl Buffer {
         let layout = Layout::from_size_align(bytes.max(1), ALIGN).map_err(|_| oom())?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(oom)?;
-        Ok(Self(Arc::new(Allocation { start, layout, bytes })))
+        Ok(Self(Arc::new(Allocation { start, owner: Owner::Ours(layout), bytes })))
+    }
+
+    pub(crate) fn adopted(memory: HostMemory) -> Self {
+        let (start, bytes) = (memory.as_ptr(), memory.bytes());
+        Self(Arc::new(Allocation { start, owner: Owner::Other(memory), bytes }))
     }
 
     /// Length in bytes.
@@ -89,6 +104,19 @@ mod tests {
     fn is_aligned_and_may_be_empty() {
         assert_eq!(Buffer::zeroed(100).unwrap().as_ptr() as usize % 64, 0);
         assert_eq!(Buffer::zeroed(0).unwrap().bytes(), 0);
+    }
+
+    #[test]
+    fn memory_of_others_is_bounded_and_kept_but_not_freed() {
+        let other = Arc::new(std::sync::atomic::AtomicU64::new(7));
+        let start = NonNull::new(other.as_ptr().cast()).unwrap();
+        // SAFETY: the atomic's eight bytes live as long as the second argument keeps them.
+        let memory = unsafe { HostMemory::new(start, 8, other.clone()) };
+        let buffer = Buffer::adopted(memory);
+        assert!(buffer.range(0, 8).is_ok() && buffer.range(1, 8).is_err());
+        assert_eq!(Arc::strong_count(&other), 2);
+        drop(buffer);
+        assert_eq!(Arc::into_inner(other).unwrap().into_inner(), 7);
     }
 
     #[test]

@@ -138,12 +138,37 @@ impl<D: Operators> Network<D> {
     ///
     /// The device's.
     pub fn graphs(&self, most: usize) -> Result<Arc<[Command<D>]>> {
+        self.in_graphs(self.commands.clone(), most)
+    }
+
+    /// As [`graphs`](Self::graphs), but input and output are copied from and to `host`, from these bytes on.
+    ///
+    /// # Errors
+    ///
+    /// The device's, which are noted when a range is not inside of `host`.
+    pub fn graphs_on(
+        &self,
+        host: &D::Buffer,
+        (input, output): (usize, usize),
+        most: usize,
+    ) -> Result<Arc<[Command<D>]>> {
+        let mut commands = self.commands.to_vec();
+        if let Some(Command::Copy(copy)) = commands.first_mut() {
+            (copy.from, copy.from_offset) = (host.clone(), input);
+        }
+        if let Some(Command::Copy(copy)) = commands.last_mut() {
+            (copy.to, copy.to_offset) = (host.clone(), output);
+        }
+        self.in_graphs(commands.into(), most)
+    }
+
+    fn in_graphs(&self, commands: Arc<[Command<D>]>, most: usize) -> Result<Arc<[Command<D>]>> {
         let graph = |commands: &[Command<D>]| self.device.graph(commands).map(Command::Graph);
         if most <= 1 {
-            return Ok(self.commands.clone());
+            return Ok(commands);
         }
-        match self.commands.chunks(most).map(graph).collect() {
-            Err(reef_core::Error::Unsupported { .. }) => Ok(self.commands.clone()),
+        match commands.chunks(most).map(graph).collect() {
+            Err(reef_core::Error::Unsupported { .. }) => Ok(commands),
             graphs => Ok(graphs?),
         }
     }

@@ -13,8 +13,8 @@ mod lane;
 pub(crate) use device::start;
 
 use crate::{Class, Result};
-use reef::Span;
 use reef::models::{Model, Opened};
+use reef::{HostMemory, Span};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +87,15 @@ pub(crate) trait Lane: Debug + Send {
     /// `Invalid` if it doesn't fit; the device's.
     fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()>;
 
-    /// Runs the model on what was written. Blocks. Returns, for real-time work, how long it took until its
+    /// Prepares to take tensors from memory of others and to leave them there, at these bytes (input and
+    /// output of each slot), without a copy in between. `false`: the device can't.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    fn share(&mut self, memory: HostMemory, slots: &[(usize, usize)]) -> Result<bool>;
+
+    /// Runs the model on what was written, or on a slot of what is [shared](Self::share). Blocks. Returns, for real-time work, how long it took until its
     /// first command could start: the preemption, if there was one.
     ///
     /// `deadline` is for schedulers that go by it. Best-effort work is given up when `gone` says so.
@@ -97,6 +105,7 @@ pub(crate) trait Lane: Debug + Send {
     /// The device's, after which the lane can't be used any more; `Unavailable` if it was given up.
     fn run(
         &mut self,
+        slot: Option<usize>,
         deadline: Option<Duration>,
         gone: &dyn Fn() -> bool,
     ) -> Result<Option<Duration>>;

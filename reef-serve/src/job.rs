@@ -83,7 +83,7 @@ impl Job {
         self.input.write(lane)?;
         let written = Instant::now();
         phases.input = written - began;
-        phases.delay = lane.run(Some(left), &|| self.is_gone())?;
+        phases.delay = lane.run(None, Some(left), &|| self.is_gone())?;
         let ran = Instant::now();
         phases.infer = ran - written;
         let bytes = self.output.read(lane, output.bytes())?;

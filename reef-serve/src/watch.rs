@@ -5,6 +5,7 @@ use crate::engine::Lane;
 use crate::metrics::Metrics;
 use crate::trace::Tracer;
 use parking_lot::Mutex;
+use reef::HostMemory;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -69,13 +70,18 @@ impl Lane for Watched {
         self.lane.write(offset, bytes)
     }
 
+    fn share(&mut self, memory: HostMemory, slots: &[(usize, usize)]) -> Result<bool> {
+        self.lane.share(memory, slots)
+    }
+
     fn run(
         &mut self,
+        slot: Option<usize>,
         deadline: Option<Duration>,
         gone: &dyn Fn() -> bool,
     ) -> Result<Option<Duration>> {
         let _working = self.watch.busy.enter();
-        self.lane.run(deadline, gone)
+        self.lane.run(slot, deadline, gone)
     }
 
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()> {

@@ -103,8 +103,12 @@ impl<D: Operators> Loaded for LoadedOn<D> {
         let network = Network::new(&self.device, &self.model, &self.weights)?;
         let network = network.with_profiles(&self.profiles);
         Ok(match class {
-            Class::RealTime => Box::new(RealTimeLane::new(&self.dispatcher, network)?),
-            Class::BestEffort => Box::new(BestEffortLane::new(&self.dispatcher, network)?),
+            Class::RealTime => {
+                Box::new(RealTimeLane::new(&self.device, &self.dispatcher, network)?)
+            }
+            Class::BestEffort => {
+                Box::new(BestEffortLane::new(&self.device, &self.dispatcher, network)?)
+            }
         })
     }
 }

@@ -6,7 +6,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -29,19 +29,20 @@ pub(super) fn send(mut stream: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) 
     stream.write_all(&bytes[sent..]).map_err(|e| gone(&e))
 }
 
-/// Receives a message of this length, and the file descriptor that came with it.
+/// Receives a message of this length, and the file descriptor that came with it. The socket's time is for all
+/// of it: a message that comes byte by byte is cut off.
 ///
 /// # Errors
 ///
 /// As [`send`].
-pub(super) fn receive(mut stream: &UnixStream, bytes: &mut [u8]) -> Result<Option<OwnedFd>> {
+pub(super) fn receive(stream: &UnixStream, bytes: &mut [u8]) -> Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut along = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC;
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
     let got = recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut along, flags);
     let got = got.map_err(|e| gone(&e))?.bytes;
-    if got == 0 {
-        return Err(gone(&"closed"));
+    if got < bytes.len() {
+        return Err(gone(&format!("closed, or no more in time, after {got} bytes")));
     }
     let mut fd = None;
     for message in along.drain() {
@@ -49,7 +50,6 @@ pub(super) fn receive(mut stream: &UnixStream, bytes: &mut [u8]) -> Result<Optio
             fd = fds.last(); // others are closed
         }
     }
-    stream.read_exact(&mut bytes[got..]).map_err(|e| gone(&e))?;
     Ok(fd)
 }
 
@@ -73,6 +73,8 @@ fn gone(why: &dyn std::fmt::Display) -> Error {
 mod tests {
     use super::*;
     use std::fs::File;
+    use std::io::Read;
+    use std::time::Instant;
 
     #[test]
     fn a_file_goes_along_and_the_end_is_seen() {
@@ -90,5 +92,39 @@ mod tests {
         drop(a);
         assert!(is_over(&b));
         assert!(matches!(receive(&b, &mut bytes), Err(Error::Unavailable(_))));
+    }
+    #[test]
+    fn a_message_that_drips_is_cut_off_in_time() {
+        let (a, b) = UnixStream::pair().unwrap();
+        b.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // Until the other side has had enough.
+                while (&a).write_all(b"x").is_ok() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let said = receive(&b, &mut [0; 1000]);
+            assert!(matches!(said, Err(Error::Unavailable(_))), "{said:?}");
+            drop(b);
+        });
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn more_files_than_are_wanted_are_closed() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let fds = [writer.as_fd(); 8];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut along = SendAncillaryBuffer::new(&mut space);
+        assert!(along.push(SendAncillaryMessage::ScmRights(&fds)));
+        sendmsg(&a, &[IoSlice::new(b"hello")], &mut along, SendFlags::NOSIGNAL).unwrap();
+        drop(receive(&b, &mut [0; 5]).unwrap());
+        drop(writer);
+        let mut said = String::new();
+        File::from(OwnedFd::from(reader)).read_to_string(&mut said).unwrap();
+        assert_eq!(said, "", "nobody has the other end any more");
     }
 }

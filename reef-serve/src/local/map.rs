@@ -1,16 +1,19 @@
 //! Memory that two processes share.
 //!
 //! The other process may write any of it at any time, so nothing but atomics is ever read from it, and
-//! it hands out references only to types that are made of them ([`Shared`]).
+//! it hands out references only to types that are made of them ([`Shared`]). Devices copy tensors from and to
+//! it as raw bytes.
 
 #![allow(unsafe_code)] // mapping memory, and saying what lies in it
 
 use super::channel::Channel;
 use crate::{Error, Result};
+use reef::HostMemory;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Types made of atomics and nothing else.
@@ -103,6 +106,15 @@ impl Map {
     /// As [`slice`](Self::slice).
     pub(super) fn at<T: Shared>(&self, offset: usize) -> &T {
         &self.slice(offset, 1)[0]
+    }
+}
+
+impl Map {
+    /// All of it, for devices.
+    pub(super) fn host_memory(self: &Arc<Self>) -> HostMemory {
+        // SAFETY: the mapping is there for as long as its owner, can't shrink, and references into it are to
+        // atomics only.
+        unsafe { HostMemory::new(self.start, self.bytes, self.clone()) }
     }
 }
 

@@ -12,7 +12,9 @@
 use super::channel::Channel;
 use super::map::Map;
 use crate::{Error, Result};
+use reef::HostMemory;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Longest text of an error in bytes.
@@ -88,7 +90,7 @@ impl Layout {
 /// The memory, with names for its parts.
 #[derive(Debug)]
 pub(super) struct Room {
-    map: Map,
+    map: Arc<Map>,
     layout: Layout,
 }
 
@@ -101,7 +103,7 @@ impl Room {
     pub(super) fn create(layout: Layout) -> Result<(Self, OwnedFd)> {
         layout.check()?;
         let (map, fd) = Map::create(layout.bytes())?;
-        let room = Self { map, layout };
+        let room = Self { map: Arc::new(map), layout };
         room.requests().publish(FIRST);
         room.answers().publish(FIRST);
         Ok((room, fd))
@@ -114,11 +116,22 @@ impl Room {
     /// As [`Map::open`].
     pub(super) fn open(fd: impl AsFd, layout: Layout) -> Result<Self> {
         layout.check()?;
-        Ok(Self { map: Map::open(fd, layout.bytes())?, layout })
+        Ok(Self { map: Arc::new(Map::open(fd, layout.bytes())?), layout })
     }
 
     pub(super) fn layout(&self) -> Layout {
         self.layout
+    }
+
+    /// All of it, for devices to copy tensors from and to.
+    pub(super) fn host_memory(&self) -> HostMemory {
+        self.map.host_memory()
+    }
+
+    /// Where input and output of each slot begin.
+    pub(super) fn places(&self) -> Vec<(usize, usize)> {
+        let layout = self.layout;
+        (0..layout.slots).map(|slot| (layout.input(slot), layout.output(slot))).collect()
     }
 
     pub(super) fn requests(&self) -> &Channel {

@@ -33,7 +33,16 @@ impl Lane for FailingLane {
         Ok(())
     }
 
-    fn run(&mut self, _: Option<Duration>, _: &dyn Fn() -> bool) -> Result<Option<Duration>> {
+    fn share(&mut self, _: reef::HostMemory, _: &[(usize, usize)]) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn run(
+        &mut self,
+        _: Option<usize>,
+        _: Option<Duration>,
+        _: &dyn Fn() -> bool,
+    ) -> Result<Option<Duration>> {
         match self.0.fetch_add(1, Ordering::Relaxed) {
             0 => Err(Error::Failed("cuda: cuLaunchKernel: DeviceLost (code 719)".into())),
             1 => panic!("a lane that panics, as this test wants"),

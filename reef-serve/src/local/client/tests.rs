@@ -4,6 +4,7 @@ use super::{Client, FIRST, Options};
 use crate::config::{Config, Models};
 use crate::local::Local;
 use crate::server::Server;
+use crate::tensor::to_bytes;
 use crate::{Class, Error};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -148,4 +149,83 @@ fn a_model_that_is_unloaded_tells_its_clients() {
     assert!(matches!(client.infer(&input), Err(Error::Unavailable(_))));
     client.reconnect().unwrap(); // which loads it again
     client.infer(&input).unwrap();
+}
+
+/// Both ways compute the same; where the device can, nothing is copied between it and shared memory.
+#[test]
+fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
+    let fixture = Fixture::new("direct");
+    for class in Class::EACH {
+        let mut client = fixture.client(class);
+        let inputs = [0.25, 0.5, 0.75].map(|value| vec![value; client.input_len()]);
+        let model = fixture.server.catalogue.get("tiny", "").unwrap();
+        let mut staged = model.lane(class).unwrap();
+        for input in inputs.iter().cycle().take(10) {
+            staged.write(0, &to_bytes(input)).unwrap();
+            staged.run(None, None, &|| false).unwrap();
+            let mut want = vec![0; model.output.bytes()];
+            staged.read(0, &mut want).unwrap();
+            assert_eq!(to_bytes(&client.infer(input).unwrap()), want, "{class}");
+        }
+    }
+    let numbers = fixture.server.catalogue.get("tiny", "").unwrap().numbers();
+    assert_eq!(numbers.success.count, 20);
+    assert_eq!((numbers.input.time, numbers.output.time), Default::default());
+}
+
+/// A client that changes its input while it is read gets some numbers, and nobody else notices.
+#[test]
+fn tensors_that_change_meanwhile_harm_nobody() {
+    let fixture = Fixture::new("change");
+    let mut other = fixture.client(Class::BestEffort);
+    let input = vec![0.5; other.input_len()];
+    let want = other.infer(&input).unwrap();
+    let mut client = fixture.client(Class::RealTime);
+    let mine = client.infer(&input).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let (len, mut output) = (client.input_len(), vec![0.0; client.output_len()]);
+    for _ in 0..20 {
+        client.submit(&input).unwrap();
+        let n = client.received;
+        stop.store(false, Relaxed);
+        std::thread::scope(|scope| {
+            let room = &client.room;
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    room.input(n).write_floats(&vec![f32::NAN; len]);
+                    room.output(n).write_floats(&[7.0; 10]);
+                }
+            });
+            assert_eq!(other.infer(&input).unwrap(), want);
+            stop.store(true, Relaxed);
+        });
+        client.receive(&mut output).unwrap();
+    }
+    assert_eq!(client.infer(&input).unwrap(), mine);
+}
+
+/// A measurement: `cargo test -p reef-serve --lib -- --ignored --nocapture staging`.
+#[test]
+#[ignore = "a measurement"]
+fn how_long_staging_takes() {
+    use crate::job::chunks;
+    use crate::local::room::{Layout, Room};
+    let fixture = Fixture::new("staging");
+    let model = fixture.server.catalogue.get_or_load("resnet18").unwrap();
+    let (input, output) = (model.input.bytes(), model.output.bytes());
+    let (room, _fd) = Room::create(Layout { slots: 4, input, output }).unwrap();
+    let mut lane = model.lane(Class::BestEffort).unwrap();
+    let mut times: Vec<Duration> = (0..2000)
+        .map(|n| {
+            let begin = Instant::now();
+            let copy = |at, chunk: &mut [u8]| {
+                room.input(n).read(at, chunk);
+                lane.write(at, chunk)
+            };
+            chunks(input, copy).unwrap();
+            begin.elapsed()
+        })
+        .collect();
+    times.sort();
+    println!("{input} bytes through the daemon: p50 {:?}, p99 {:?}", times[1000], times[1980]);
 }
