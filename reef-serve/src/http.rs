@@ -21,6 +21,9 @@ use axum::routing::{get, post};
 use serde_json::json;
 use std::sync::Arc;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use infer::fuzz as fuzz_infer;
+
 /// What handlers know.
 type App = State<Arc<Server>>;
 /// What handlers give.

@@ -22,6 +22,9 @@ mod daemon;
 mod door;
 mod engine;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod grpc;
 mod http;
 mod job;

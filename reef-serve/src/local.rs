@@ -18,6 +18,8 @@
 
 mod channel;
 mod client;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod handover;
 mod hello;
 mod map;

@@ -42,6 +42,19 @@ pub(super) async fn version(
     Ok(write(answer, binary))
 }
 
+/// A request with this body and, perhaps, this length of its JSON; for fuzzers.
+#[cfg(feature = "fuzzing")]
+pub(crate) async fn fuzz(server: &Server, length: Option<u16>, body: &[u8]) {
+    let mut headers = HeaderMap::new();
+    headers.extend(length.map(|n| (header::HeaderName::from_static(JSON_LENGTH), n.into())));
+    if let Ok((mut ask, binary)) = read(server, &headers, Bytes::copy_from_slice(body)) {
+        ask.model = "tiny".into();
+        if let Ok(answer) = server.answer(Peer::STRANGER, ask).await {
+            let _ = write(answer, binary);
+        }
+    }
+}
+
 /// The request, and whether the output is wanted as binary data.
 fn read(server: &Server, headers: &HeaderMap, body: Bytes) -> Result<(Ask, bool)> {
     if headers.contains_key(header::CONTENT_ENCODING) {

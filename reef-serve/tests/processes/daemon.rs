@@ -140,6 +140,11 @@ impl Daemon {
         };
         (number("VmRSS:") * 1024, number("Threads:"))
     }
+
+    /// Files that it has open.
+    pub(crate) fn files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
 }
 
 impl Drop for Daemon {

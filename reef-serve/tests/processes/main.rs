@@ -2,9 +2,13 @@
 
 mod daemon;
 mod failure;
+mod load;
 mod local;
+mod malformed;
+mod soak;
 mod trace;
 mod triton;
+mod wire;
 
 use reef_serve::{Class, Client, Options};
 use std::path::{Path, PathBuf};
@@ -37,6 +41,7 @@ fn process() {
     let folder = PathBuf::from(std::env::var_os(FOLDER).expect("set with the role"));
     match role.as_str() {
         "daemon" => daemon::play(),
+        role if role.contains(' ') => soak::play(role, &folder),
         role => client(role.parse().expect("rt or be"), &folder),
     }
 }

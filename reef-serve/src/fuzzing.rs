@@ -1,0 +1,80 @@
+//! Ways in for fuzzers, past the sockets. Not part of the interface.
+
+use crate::config::{Config, Models};
+use crate::local::Local;
+use crate::server::Server;
+use crate::{Class, Client, Options};
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+/// A daemon with one small model, whose local path listens in `folder`.
+struct Daemon {
+    folder: PathBuf,
+    server: Arc<Server>,
+    runtime: tokio::runtime::Runtime,
+    /// Who must not notice anything.
+    witness: Mutex<Client>,
+    _local: Local,
+}
+
+static DAEMON: LazyLock<Daemon> = LazyLock::new(Daemon::start);
+
+impl Daemon {
+    fn start() -> Self {
+        let folder = std::env::temp_dir().join(format!("reef-fuzz-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("models/tiny/1")).expect("a temporary folder");
+        let text = "network = \"resnet18\"\nsize = 32\nseed = 1\n";
+        std::fs::write(folder.join("models/tiny/model.toml"), text).expect("as above");
+        let models = Models {
+            repository: Some(folder.join("models")),
+            load: vec!["tiny".into()],
+            builtin: false,
+            ..Models::default()
+        };
+        let device = "cpu:0?units=1".into();
+        let server = Server::open(Config { device, models, ..Config::default() });
+        let server = server.expect("a configuration that is right");
+        let local = Local::start(&server, &folder.join("local.sock")).expect("a free name");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let options = Options {
+            folder: Some(folder.clone()),
+            class: Some(Class::RealTime),
+            ..Options::default()
+        };
+        let witness = Mutex::new(Client::connect("tiny", &options).expect("it listens"));
+        let runtime = runtime.expect("a runtime");
+        Self { folder, server, runtime, witness, _local: local }
+    }
+
+    /// # Panics
+    ///
+    /// If the witness has noticed anything.
+    fn is_well(&self) {
+        let mut witness = self.witness.lock().unwrap_or_else(PoisonError::into_inner);
+        witness.ping().expect("the daemon answers others");
+    }
+}
+
+/// A client of the local path: a hello made of `bytes`, then as many writes into shared memory.
+///
+/// # Panics
+///
+/// If the daemon, or another client, is harmed.
+pub fn local(bytes: &[u8]) {
+    let daemon = &*DAEMON;
+    crate::local::fuzzing::messages(bytes);
+    crate::local::fuzzing::client(&daemon.folder.join("local.sock"), bytes);
+    daemon.is_well();
+}
+
+/// A request for an inference: whether there is a length of the JSON, two bytes of it, then the body.
+///
+/// # Panics
+///
+/// If the daemon is harmed.
+pub fn http(bytes: &[u8]) {
+    let daemon = &*DAEMON;
+    let &[with_length, low, high, ref body @ ..] = bytes else { return };
+    let length = (with_length & 1 == 1).then_some(u16::from_le_bytes([low, high]));
+    daemon.runtime.block_on(crate::http::fuzz_infer(&daemon.server, length, body));
+}

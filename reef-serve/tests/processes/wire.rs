@@ -1,0 +1,219 @@
+//! Clients of the standard protocol over Unix sockets, as small as they can be.
+
+use reef_serve::{Class, Client, Options};
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+use tonic::transport::{Channel, Endpoint};
+
+/// What `proto/inference.proto` says.
+#[allow(unreachable_pub, clippy::all)] // it is generated
+pub(crate) mod proto {
+    tonic::include_proto!("inference");
+}
+
+use proto::grpc_inference_service_client::GrpcInferenceServiceClient;
+use proto::model_infer_request::InferInputTensor;
+use proto::{InferParameter, ModelInferRequest, infer_parameter::ParameterChoice};
+
+/// Values of the input of `tiny`.
+pub(crate) const VALUES: usize = 3 * 32 * 32;
+/// How long an answer may take before it counts as none.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A way to a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Local,
+    Grpc,
+    Http,
+}
+
+impl Way {
+    pub(crate) const EACH: [Self; 3] = [Self::Local, Self::Grpc, Self::Http];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Grpc => "gRPC",
+            Self::Http => "HTTP",
+        }
+    }
+}
+
+/// Makes one round trip each time that it is called; panics if it fails.
+pub(crate) type Call = Box<dyn FnMut() + Send>;
+
+/// Inferences of `tiny` by a client of its own.
+pub(crate) fn inference(way: Way, class: Class, folder: &Path) -> Call {
+    match way {
+        Way::Local => {
+            let mut client = local(folder, class);
+            let (input, mut output) = (vec![0.5; VALUES], vec![0.0; client.output_len()]);
+            Box::new(move || {
+                let _times = client.infer_into(&input, &mut output).expect("an answer");
+            })
+        }
+        Way::Grpc => {
+            let (mut grpc, request) = (Grpc::connect(folder), infer_request("tiny", class));
+            Box::new(move || grpc.infer(request.clone()).expect("an answer"))
+        }
+        Way::Http => {
+            let (mut http, request) = (Http::connect(folder).expect("it listens"), post(class));
+            Box::new(move || assert_eq!(http.ask(&request).expect("an answer").0, 200))
+        }
+    }
+}
+
+/// Round trips without an inference, likewise.
+pub(crate) fn empty(way: Way, folder: &Path) -> Call {
+    match way {
+        Way::Local => {
+            let mut client = local(folder, Class::BestEffort);
+            Box::new(move || client.ping().expect("an answer"))
+        }
+        Way::Grpc => {
+            let mut grpc = Grpc::connect(folder);
+            Box::new(move || grpc.live().expect("an answer"))
+        }
+        Way::Http => {
+            let mut http = Http::connect(folder).expect("it listens");
+            let request = b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n";
+            Box::new(move || assert_eq!(http.ask(request).expect("an answer").0, 200))
+        }
+    }
+}
+
+fn local(folder: &Path, class: Class) -> Client {
+    let spin = Duration::from_micros(200);
+    let options = Options { folder: Some(folder.into()), class: Some(class), spin, timeout: None };
+    Client::connect("tiny", &options).expect("a daemon with the model")
+}
+
+/// 1 is real-time.
+fn priority(class: Class) -> i64 {
+    if class == Class::RealTime { 1 } else { 2 }
+}
+
+/// A gRPC client and the thread that it runs on.
+pub(crate) struct Grpc {
+    runtime: tokio::runtime::Runtime,
+    client: GrpcInferenceServiceClient<Channel>,
+}
+
+impl Grpc {
+    pub(crate) fn connect(folder: &Path) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let channel = runtime.block_on(channel(folder));
+        Self { runtime, client: GrpcInferenceServiceClient::new(channel) }
+    }
+
+    fn live(&mut self) -> Result<(), tonic::Status> {
+        self.runtime.block_on(self.client.server_live(proto::ServerLiveRequest {})).map(drop)
+    }
+
+    pub(crate) fn infer(&mut self, request: ModelInferRequest) -> Result<(), tonic::Status> {
+        self.runtime.block_on(self.client.model_infer(request)).map(drop)
+    }
+
+    /// Loads a model, or unloads it.
+    pub(crate) fn load(&mut self, name: &str, wanted: bool) -> Result<(), tonic::Status> {
+        let (client, model_name) = (&mut self.client, name.to_owned());
+        if wanted {
+            let request = proto::RepositoryModelLoadRequest { model_name, ..Default::default() };
+            return self.runtime.block_on(client.repository_model_load(request)).map(drop);
+        }
+        let request = proto::RepositoryModelUnloadRequest { model_name, ..Default::default() };
+        self.runtime.block_on(client.repository_model_unload(request)).map(drop)
+    }
+}
+
+/// A connection to `grpc.sock`.
+pub(crate) async fn channel(folder: &Path) -> Channel {
+    let uri = format!("unix:{}", folder.join("grpc.sock").display());
+    let endpoint = Endpoint::from_shared(uri).expect("a path").timeout(PATIENCE);
+    endpoint.connect().await.expect("it listens")
+}
+
+/// An inference with raw contents.
+pub(crate) fn infer_request(model: &str, class: Class) -> ModelInferRequest {
+    let choice = ParameterChoice::Int64Param(priority(class));
+    let input = InferInputTensor {
+        name: "input".into(),
+        datatype: "FP32".into(),
+        shape: vec![1, 3, 32, 32],
+        ..Default::default()
+    };
+    ModelInferRequest {
+        model_name: model.into(),
+        parameters: [("priority".to_owned(), InferParameter { parameter_choice: Some(choice) })]
+            .into(),
+        inputs: vec![input],
+        raw_input_contents: vec![vec![0x3f; 4 * VALUES].into()],
+        ..Default::default()
+    }
+}
+
+/// An HTTP client that keeps its connection.
+pub(crate) struct Http(BufReader<UnixStream>);
+
+impl Http {
+    pub(crate) fn connect(folder: &Path) -> std::io::Result<Self> {
+        let stream = UnixStream::connect(folder.join("http.sock"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    /// Sends a request; returns the status and the body.
+    pub(crate) fn ask(&mut self, request: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
+        self.0.get_mut().write_all(request)?;
+        let wrong = |what: &str| Error::new(ErrorKind::InvalidData, what.to_owned());
+        let (mut line, mut length) = (String::new(), 0);
+        self.0.read_line(&mut line)?;
+        let status = line.split(' ').nth(1).and_then(|code| code.parse().ok());
+        let status = status.ok_or_else(|| wrong(&line))?;
+        loop {
+            line.clear();
+            self.0.read_line(&mut line)?;
+            match line.trim_end().split_once(": ") {
+                Some((key, value)) if key.eq_ignore_ascii_case("content-length") => {
+                    length = value.parse().map_err(|_| wrong(value))?;
+                }
+                Some(_) => {}
+                None if line == "\r\n" => break,
+                None => return Err(wrong(&line)),
+            }
+        }
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body)?;
+        Ok((status, body))
+    }
+}
+
+/// The JSON of an inference whose tensor follows as `bytes` bytes.
+pub(crate) fn json(class: Class, bytes: usize) -> String {
+    serde_json::json!({
+        "parameters": { "priority": priority(class), "binary_data_output": true },
+        "inputs": [{
+            "name": "input", "datatype": "FP32", "shape": [1, 3, 32, 32],
+            "parameters": { "binary_data_size": bytes },
+        }],
+    })
+    .to_string()
+}
+
+/// An inference with binary data.
+fn post(class: Class) -> Vec<u8> {
+    let json = json(class, 4 * VALUES);
+    request(Some(json.len()), &[json.as_bytes(), &[0x3f; 4 * VALUES]].concat())
+}
+
+/// A request for an inference of `tiny`; with the length of the JSON if binary data follows.
+pub(crate) fn request(json: Option<usize>, body: &[u8]) -> Vec<u8> {
+    let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\n";
+    let json = json.map(|length| format!("inference-header-content-length: {length}\r\n"));
+    let length = format!("content-length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), json.unwrap_or_default().as_bytes(), length.as_bytes(), body].concat()
+}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Runs each fuzz target, or those that are named, for a while: tools/fuzz.sh [SECONDS [TARGET...]]
+# Needs a nightly toolchain; installs cargo-fuzz if it is not there. Begins with fuzz/seeds/TARGET, keeps what
+# it finds new in fuzz/corpus/TARGET, and what breaks something in fuzz/artifacts/TARGET.
+set -euo pipefail
+cd "$(dirname "$0")/../fuzz"
+
+seconds=${1:-60}
+shift || true
+models=(graph param onnx)
+serve=(config local http)
+(($#)) || set -- "${models[@]}" "${serve[@]}"
+
+if ! rustup run nightly rustc --version >/dev/null 2>&1; then
+    echo "skipped: no nightly toolchain"
+    exit 1
+fi
+cargo fuzz --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-fuzz
+
+for target in "$@"; do
+    features=()
+    [[ " ${models[*]} " == *" $target "* ]] && features=(--no-default-features)
+    mkdir -p "corpus/$target"
+    printf '\n== %s for %d s\n' "$target" "$seconds"
+    cargo +nightly fuzz run "${features[@]}" "$target" "corpus/$target" "seeds/$target" -- \
+        -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512 -print_final_stats=1
+done
