@@ -3,6 +3,8 @@
 mod daemon;
 mod failure;
 mod local;
+mod slow;
+mod tls;
 mod trace;
 mod triton;
 
