@@ -23,6 +23,8 @@ pub struct Config {
     pub scheduler: String,
     /// Where clients come in.
     pub listen: Listen,
+    /// What TCP is encrypted with.
+    pub tls: Tls,
     /// Which models there are.
     pub models: Models,
     /// How much memory they may take.
@@ -39,6 +41,7 @@ impl Default for Config {
             device: "cpu:0".into(),
             scheduler: "reef".into(),
             listen: Listen::default(),
+            tls: Tls::default(),
             models: Models::default(),
             memory: Memory::default(),
             limits: Limits::default(),
@@ -54,7 +57,8 @@ pub struct Listen {
     /// Folder of the sockets `grpc.sock`, `http.sock` and `local.sock`, which only their owner can
     /// open. Default: `$XDG_RUNTIME_DIR/reef`, or else `reef-UID` in the temporary folder.
     pub folder: Option<PathBuf>,
-    /// TCP address for gRPC, such as `127.0.0.1:8001`. Not loopback: only with a token.
+    /// TCP address for gRPC, such as `127.0.0.1:8001`. Not loopback: only with a token
+    /// or certificates of clients.
     pub grpc: Option<SocketAddr>,
     /// TCP address for HTTP, likewise.
     pub http: Option<SocketAddr>,
@@ -63,6 +67,18 @@ pub struct Listen {
     /// Lets TCP clients without a token register shared memory of the daemon's user. Any user of the
     /// machine can connect to a loopback address, so it is off.
     pub tcp_shared_memory: bool,
+}
+
+/// What TCP is encrypted with. Files are PEM.
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// The daemon's certificate and those that lead to its authority. None: TCP is not encrypted.
+    pub cert: Option<PathBuf>,
+    /// Its private key, which only its owner may read.
+    pub key: Option<PathBuf>,
+    /// Authorities of clients: whoever has no certificate of theirs is refused.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// Which models there are.
@@ -156,13 +172,16 @@ pub struct Times {
     pub request_ms: u64,
     /// How long open requests are waited for at the end, in milliseconds; default 30000.
     pub drain_ms: u64,
+    /// How long a handshake of TLS may take, and over HTTP the head of a request, with the wait for it, and
+    /// its body; in milliseconds, default 60000.
+    pub idle_ms: u64,
     /// How long a thread of the local path looks for news before it sleeps, in microseconds; default 50.
     pub spin_us: u64,
 }
 
 impl Default for Times {
     fn default() -> Self {
-        Self { request_ms: 60_000, drain_ms: 30_000, spin_us: 50 }
+        Self { request_ms: 60_000, drain_ms: 30_000, idle_ms: 60_000, spin_us: 50 }
     }
 }
 
@@ -175,6 +194,11 @@ impl Times {
     /// As a duration.
     pub fn drain(&self) -> Duration {
         Duration::from_millis(self.drain_ms)
+    }
+
+    /// As a duration.
+    pub fn idle(&self) -> Duration {
+        Duration::from_millis(self.idle_ms)
     }
 
     /// As a duration.
@@ -199,6 +223,7 @@ impl Config {
             ("limits.models", limits.models),
             ("limits.tensors", limits.tensors),
             ("times.request_ms", self.times.request_ms as usize),
+            ("times.idle_ms", self.times.idle_ms as usize),
         ] {
             in_range(key, value, 1, 1 << 30)?;
         }
@@ -213,19 +238,33 @@ impl Config {
             let asked = &self.scheduler;
             return Err(Error::Invalid(format!("scheduler: no {asked:?} (have: {have})")));
         }
-        self.listen.check()
+        self.tls.check()?;
+        self.listen.check(&self.tls)
+    }
+}
+
+impl Tls {
+    fn check(&self) -> Result<()> {
+        let wrong = |text: &str| Err(Error::Invalid(text.into()));
+        match (&self.cert, &self.key, &self.client_ca) {
+            (Some(_), None, _) => wrong("tls.cert: set tls.key as well"),
+            (None, Some(_), _) => wrong("tls.key: set tls.cert as well"),
+            (None, None, Some(_)) => wrong("tls.client_ca: set tls.cert and tls.key as well"),
+            (Some(_), Some(_), _) | (None, None, None) => Ok(()),
+        }
     }
 }
 
 impl Listen {
-    fn check(&self) -> Result<()> {
+    fn check(&self, tls: &Tls) -> Result<()> {
         for (key, address) in [("listen.grpc", self.grpc), ("listen.http", self.http)] {
             if let Some(address) = address
                 && !address.ip().is_loopback()
                 && self.token_file.is_none()
+                && tls.client_ca.is_none()
             {
-                let text = format!("{key}: {address} is not loopback: set listen.token_file");
-                return Err(Error::Invalid(text));
+                let wanted = "set listen.token_file or tls.client_ca";
+                return Err(Error::Invalid(format!("{key}: {address} is not loopback: {wanted}")));
             }
         }
         Ok(())
@@ -249,15 +288,25 @@ mod tests {
     }
 
     #[test]
-    fn tcp_beyond_loopback_needs_a_token() {
+    fn tcp_beyond_loopback_needs_a_token_or_certificates() {
         let mut config = Config::default();
         config.listen.http = Some("127.0.0.1:8000".parse().unwrap());
         config.check().unwrap();
         config.listen.grpc = Some("0.0.0.0:8001".parse().unwrap());
         let said = config.check().unwrap_err().to_string();
-        assert_eq!(said, "listen.grpc: 0.0.0.0:8001 is not loopback: set listen.token_file");
+        let want =
+            "listen.grpc: 0.0.0.0:8001 is not loopback: set listen.token_file or tls.client_ca";
+        assert_eq!(said, want);
         config.listen.token_file = Some("token".into());
         config.check().unwrap();
+        config.listen.token_file = None;
+        let file = || Some("file.pem".into());
+        config.tls = Tls { cert: file(), key: file(), client_ca: None };
+        assert!(config.check().is_err(), "encryption alone says nothing about who is there");
+        config.tls.client_ca = file();
+        config.check().unwrap();
+        config.tls.key = None;
+        assert_eq!(config.check().unwrap_err().to_string(), "tls.cert: set tls.key as well");
     }
 
     #[test]

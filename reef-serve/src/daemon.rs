@@ -10,6 +10,7 @@ use crate::door::Door;
 use crate::listen::{self, Listener};
 use crate::local::Local;
 use crate::server::Server;
+use crate::tls::Tls;
 use crate::{Error, Result, grpc, http};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,7 +70,8 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
     let tcp = [(config.grpc, Way::Grpc, &mut grpc), (config.http, Way::Http, &mut http)];
     for (address, way, listeners) in tcp {
         if let Some(address) = address {
-            listeners.push(Listener::tcp(address, way, &server.clients, may_share).await?);
+            let tls = Tls::load(&server.config.tls, way)?;
+            listeners.push(Listener::tcp(address, way, &server.clients, may_share, tls).await?);
         }
     }
     let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);
@@ -82,7 +84,11 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
         tasks.spawn(grpc::serve(server.clone(), token.clone(), listener, wait(ended.clone())));
     }
     for listener in http {
-        tasks.spawn(http::serve(server.clone(), token.clone(), listener, wait(ended.clone())));
+        let serve = http::serve(server.clone(), token.clone(), listener, wait(ended.clone()));
+        tasks.spawn(async move {
+            serve.await;
+            Ok(())
+        });
     }
     let signals = Signals::new()?;
     ready(&places);

@@ -3,6 +3,9 @@
 /// Shorthand for this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Longest text that a client is told, in bytes.
+const LONGEST: usize = 1024;
+
 /// Why a request, a connection or the daemon itself was refused or failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -83,6 +86,13 @@ impl Error {
         }
     }
 
+    /// What a client is told: a client's own words in it may be of any length.
+    pub(crate) fn said(&self) -> String {
+        let mut text = self.to_string();
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text
+    }
+
     /// A [`Failed`](Self::Failed) call of the operating system.
     pub(crate) fn system(what: &str, error: impl std::fmt::Display) -> Self {
         Self::Failed(format!("{what}: {error}"))
@@ -110,5 +120,18 @@ impl From<reef::models::Error> for Error {
             E::UnknownNetwork { .. } => Self::NotFound(error.to_string()),
             _ => Self::Invalid(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_own_words_do_not_come_back_without_end() {
+        let long = Error::Unimplemented("ä".repeat(1 << 20));
+        assert_eq!(long.said(), "ä".repeat(LONGEST / 2));
+        assert_eq!(Error::Invalid("short".into()).said(), "short");
+        assert_eq!(Error::Denied("no".into()).map(|text| format!("{text}!")).said(), "no!");
     }
 }

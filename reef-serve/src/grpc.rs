@@ -37,6 +37,7 @@ pub(crate) async fn serve(
     end: impl Future<Output = ()>,
 ) -> Result<()> {
     let Limits { message_mib, .. } = server.config.limits;
+    let idle = server.config.times.idle();
     let service = GrpcInferenceServiceServer::new(Service(server))
         .max_decoding_message_size(message_mib << 20)
         .max_encoding_message_size(message_mib << 20);
@@ -51,7 +52,7 @@ pub(crate) async fn serve(
         .max_concurrent_streams(MOST_STREAMS)
         .http2_keepalive_interval(Some(std::time::Duration::from_secs(30)))
         .add_service(service)
-        .serve_with_incoming_shutdown(listener.connections(), end);
+        .serve_with_incoming_shutdown(listener.connections(idle), end);
     transport.await.map_err(|e| Error::system("gRPC", e))
 }
 
@@ -62,7 +63,7 @@ fn peer<T>(request: &Request<T>) -> Peer {
 
 /// An error as gRPC says it.
 fn status(error: Error) -> Status {
-    let text = error.to_string();
+    let text = error.said();
     match error {
         Error::NotFound(_) => Status::not_found(text),
         Error::Invalid(_) => Status::invalid_argument(text),

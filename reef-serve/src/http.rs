@@ -12,14 +12,19 @@ use crate::auth::Token;
 use crate::listen::{Listener, Peer};
 use crate::server::Server;
 use crate::{Error, Result};
-use axum::Router;
+use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
 use serde_json::json;
 use std::sync::Arc;
+use tokio_stream::StreamExt;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use infer::fuzz as fuzz_infer;
@@ -31,18 +36,33 @@ type Reply<T> = Result<T, Failure>;
 
 /// Serves HTTP on `listener` until `end` comes; requests that are open then are still answered.
 ///
-/// # Errors
-///
-/// The transport's.
+/// A connection on which no whole head of a request comes in time is closed: clients that send a byte now and
+/// then would keep their place for ever.
 pub(crate) async fn serve(
     server: Arc<Server>,
     token: Option<Arc<Token>>,
     listener: Listener,
     end: impl Future<Output = ()> + Send + 'static,
-) -> Result<()> {
-    let router = router(server, token).into_make_service_with_connect_info::<Peer>();
-    let done = axum::serve(listener, router).with_graceful_shutdown(end).await;
-    done.map_err(|e| Error::system("HTTP", e))
+) {
+    let idle = server.config.times.idle();
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(idle);
+    let router = router(server, token);
+    let graceful = GracefulShutdown::new();
+    let mut connections = listener.connections(idle);
+    let mut end = std::pin::pin!(end);
+    loop {
+        let connection = tokio::select! {
+            Some(Ok(connection)) = connections.next() => connection,
+            () = &mut end => break,
+        };
+        let service = router.clone().layer(Extension(ConnectInfo(connection.peer)));
+        let service = TowerToHyperService::new(service);
+        let connection = http.serve_connection(TokioIo::new(connection), service);
+        tokio::spawn(graceful.watch(connection)); // what goes wrong there is the client's affair
+    }
+    drop(connections);
+    graceful.shutdown().await;
 }
 
 fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
@@ -50,17 +70,21 @@ fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
     let infer = Router::new()
         .route("/v2/models/{model}/infer", post(infer::newest))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer::version))
+        .route_layer(middleware::from_fn_with_state(server.clone(), whole))
         .route_layer(middleware::from_fn_with_state(server.clone(), open));
-    Router::new()
+    let others = Router::new()
         .route("/metrics", get(|State(server): App| async move { server.metrics() }))
         .route("/reef/trace", get(trace::trace))
-        .merge(infer)
         .merge(describe::routes())
         .merge(repository::routes())
         .merge(memory::routes())
         .route("/v2/trace/setting", get(missing).post(missing))
         .route("/v2/models/{model}/trace/setting", get(missing).post(missing))
         .route("/v2/logging", get(missing).post(missing))
+        .route_layer(middleware::from_fn_with_state(server.clone(), whole));
+    Router::new()
+        .merge(infer)
+        .merge(others)
         .fallback(|| async { Failure(Error::NotFound("no such path".into())) })
         .layer(DefaultBodyLimit::max(most))
         .layer(middleware::from_fn_with_state(token, check))
@@ -90,6 +114,18 @@ async fn open(State(server): App, request: Request, next: Next) -> Response {
     }
 }
 
+/// Reads all of the request before it is handled, and not for longer than clients may take.
+async fn whole(State(server): App, request: Request, next: Next) -> Response {
+    let (most, idle) = (server.config.limits.message_mib << 20, server.config.times.idle());
+    let (head, body) = request.into_parts();
+    let failure = match tokio::time::timeout(idle, to_bytes(body, most)).await {
+        Ok(Ok(body)) => return next.run(Request::from_parts(head, Body::from(body))).await,
+        Ok(Err(error)) => Error::Invalid(format!("body, at most {most} bytes: {error}")),
+        Err(_) => Error::Deadline(format!("the body took longer than {idle:?}")),
+    };
+    Failure(failure).into_response()
+}
+
 async fn missing() -> Failure {
     Failure(Error::Unimplemented("this setting".into()))
 }
@@ -117,6 +153,6 @@ impl IntoResponse for Failure {
             Error::Denied(_) => StatusCode::FORBIDDEN,
             Error::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        (status, axum::Json(json!({ "error": self.0.to_string() }))).into_response()
+        (status, axum::Json(json!({ "error": self.0.said() }))).into_response()
     }
 }

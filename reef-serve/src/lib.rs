@@ -40,6 +40,7 @@ mod repository;
 mod server;
 mod stats;
 mod tensor;
+mod tls;
 mod trace;
 mod v2;
 mod watch;

@@ -1,7 +1,8 @@
 //! Where connections come in: Unix sockets that only their owner can open, and TCP if it is asked for.
 //!
 //! Every connection has a ticket of the door that counts them; one too many is closed at once. Who is at
-//! the other end of a Unix socket is what the kernel says, never what a message says.
+//! the other end of a Unix socket is what the kernel says, never what a message says. Hands are shaken aside,
+//! so that one who takes his time keeps nobody waiting, and is sent away in the end.
 
 mod connection;
 
@@ -9,13 +10,16 @@ pub(crate) use connection::Connection;
 
 use crate::clients::{ClientId, Clients, Way};
 use crate::regions::Principal;
+use crate::tls::Tls;
 use crate::{Error, Result};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 /// Who is at the other end.
@@ -51,7 +55,7 @@ pub(crate) struct Listener {
 #[derive(Debug)]
 enum Socket {
     Unix(UnixListener),
-    Tcp { listener: TcpListener, may_share: bool },
+    Tcp { listener: TcpListener, may_share: bool, tls: Option<Tls> },
 }
 
 impl Listener {
@@ -78,10 +82,11 @@ impl Listener {
         way: Way,
         clients: &Arc<Clients>,
         may_share: bool,
+        tls: Option<Tls>,
     ) -> Result<Self> {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|e| Error::system(&address.to_string(), e))?;
-        Ok(Self { socket: Socket::Tcp { listener, may_share }, way, clients: clients.clone() })
+        Ok(Self { socket: Socket::Tcp { listener, may_share, tls }, way, clients: clients.clone() })
     }
 
     /// The TCP address that it has, with the port that the system chose for port 0.
@@ -92,11 +97,25 @@ impl Listener {
         }
     }
 
-    /// The next connection that may come in.
-    pub(crate) async fn next(&self) -> Connection {
+    /// All connections to come, until the stream is dropped. Whoever shakes no hands for `time` is
+    /// sent away.
+    pub(crate) fn connections(self, time: Duration) -> ReceiverStream<io::Result<Connection>> {
+        let (sender, receiver) = mpsc::channel(1);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = sender.closed() => {}
+                () = self.admit_all(time, &sender) => {}
+            }
+        });
+        ReceiverStream::new(receiver)
+    }
+
+    async fn admit_all(&self, time: Duration, to: &mpsc::Sender<io::Result<Connection>>) {
         loop {
             match self.accept().await {
-                Ok(connection) => return connection,
+                Ok((connection, tls)) => {
+                    tokio::spawn(greet(connection, tls, time, to.clone()));
+                }
                 Err(Error::Failed(why)) => {
                     tracing::warn!(%why, "accept");
                     tokio::time::sleep(Duration::from_millis(50)).await; // out of files, perhaps
@@ -106,7 +125,8 @@ impl Listener {
         }
     }
 
-    async fn accept(&self) -> Result<Connection> {
+    /// The next connection that may come in, and what is to be negotiated.
+    async fn accept(&self) -> Result<(Connection, Option<Tls>)> {
         let wrong = |e| Error::system("accept", e);
         match &self.socket {
             Socket::Unix(listener) => {
@@ -114,14 +134,15 @@ impl Listener {
                 let principal = user(&stream)?;
                 let ticket = self.clients.enter(self.way)?;
                 let peer = Peer { id: self.number(), principal, may_share: true };
-                Ok(Connection::unix(stream, peer, ticket))
+                Ok((Connection::unix(stream, peer, ticket), None))
             }
-            Socket::Tcp { listener, may_share } => {
+            Socket::Tcp { listener, may_share, tls } => {
                 let (stream, _) = listener.accept().await.map_err(wrong)?;
                 let _ = stream.set_nodelay(true); // slower without, and no worse
                 let ticket = self.clients.enter(self.way)?;
                 let (id, principal) = (self.number(), Principal::Tcp);
-                Ok(Connection::tcp(stream, Peer { id, principal, may_share: *may_share }, ticket))
+                let peer = Peer { id, principal, may_share: *may_share };
+                Ok((Connection::tcp(stream, peer, ticket), tls.clone()))
             }
         }
     }
@@ -129,23 +150,21 @@ impl Listener {
     fn number(&self) -> ClientId {
         self.clients.number(self.way)
     }
+}
 
-    /// All connections to come, until the stream is dropped.
-    pub(crate) fn connections(self) -> ReceiverStream<std::io::Result<Connection>> {
-        let (sender, receiver) = tokio::sync::mpsc::channel(1);
-        tokio::spawn(async move {
-            loop {
-                tokio::select! {
-                    () = sender.closed() => return,
-                    connection = self.next() => {
-                        if sender.send(Ok(connection)).await.is_err() {
-                            return;
-                        }
-                    }
-                }
-            }
-        });
-        ReceiverStream::new(receiver)
+/// Shakes hands with one that came in, if that is wanted, and hands it on.
+async fn greet(
+    connection: Connection,
+    tls: Option<Tls>,
+    time: Duration,
+    to: mpsc::Sender<io::Result<Connection>>,
+) {
+    match tokio::time::timeout(time, connection.greet(tls)).await {
+        Ok(Ok(connection)) => {
+            let _ = to.send(Ok(connection)).await; // or nobody wants any more
+        }
+        Ok(Err(refused)) => tracing::debug!(%refused, "connection"),
+        Err(_) => tracing::debug!(?time, "connection: no handshake in this time"),
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) async fn streamed(
             infer_response: Some(response),
         },
         Err(error) => ModelStreamInferResponse {
-            error_message: error.to_string(),
+            error_message: error.said(),
             infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
         },
     }

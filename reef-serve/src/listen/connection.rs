@@ -1,9 +1,9 @@
 //! One connection: bytes either way, who is at the other end, and its place at the door.
 
-use super::{Listener, Peer};
+use super::Peer;
+use crate::Result;
 use crate::clients::Ticket;
-use axum::extract::connect_info;
-use axum::serve::IncomingStream;
+use crate::tls::{self, Tls};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -22,6 +22,7 @@ pub(crate) struct Connection {
 enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
+    Tls(Box<tls::Stream>),
 }
 
 impl Connection {
@@ -32,6 +33,23 @@ impl Connection {
     pub(super) fn tcp(stream: TcpStream, peer: Peer, ticket: Ticket) -> Self {
         Self { stream: Stream::Tcp(stream), peer, _ticket: ticket }
     }
+
+    /// Shakes hands, if that is wanted of TCP.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tls::accept`].
+    pub(super) async fn greet(self, tls: Option<Tls>) -> Result<Self> {
+        let Self { stream, mut peer, _ticket } = self;
+        let stream = match (stream, tls) {
+            (Stream::Tcp(stream), Some(tls)) => {
+                peer.may_share |= tls.mutual; // it shows who it is
+                Stream::Tls(Box::new(tls.accept(stream).await?))
+            }
+            (stream, _) => stream,
+        };
+        Ok(Self { stream, peer, _ticket })
+    }
 }
 
 /// Calls a method of whichever stream it is.
@@ -40,6 +58,7 @@ macro_rules! either {
         match &mut $self.get_mut().stream {
             Stream::Unix($stream) => $call,
             Stream::Tcp($stream) => $call,
+            Stream::Tls($stream) => $call,
         }
     };
 }
@@ -80,7 +99,11 @@ impl AsyncWrite for Connection {
     }
 
     fn is_write_vectored(&self) -> bool {
-        true // both are
+        match &self.stream {
+            Stream::Unix(stream) => stream.is_write_vectored(),
+            Stream::Tcp(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 }
 
@@ -90,27 +113,5 @@ impl tonic::transport::server::Connected for Connection {
 
     fn connect_info(&self) -> Peer {
         self.peer
-    }
-}
-
-/// For HTTP.
-impl axum::serve::Listener for Listener {
-    type Io = Connection;
-    type Addr = Peer;
-
-    async fn accept(&mut self) -> (Connection, Peer) {
-        let connection = self.next().await;
-        let peer = connection.peer;
-        (connection, peer)
-    }
-
-    fn local_addr(&self) -> io::Result<Peer> {
-        Ok(Peer::STRANGER) // nobody asks
-    }
-}
-
-impl connect_info::Connected<IncomingStream<'_, Listener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Listener>) -> Self {
-        *stream.remote_addr()
     }
 }

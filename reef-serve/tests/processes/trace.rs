@@ -22,6 +22,21 @@ fn trace(daemon: &Daemon, seconds: &str) -> Vec<Value> {
     }
 }
 
+/// A connection on which a long trace is being taken. One that comes after another trace's begin is refused, so
+/// it is tried until a short one is.
+fn long(daemon: &Daemon) -> TcpStream {
+    let mut taken = None;
+    within(Duration::from_secs(20), "a trace", || {
+        let mut stream = TcpStream::connect(&daemon.http).unwrap();
+        stream.write_all(b"GET /reef/trace?seconds=60 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let refused = daemon.get("/reef/trace?seconds=0.01").starts_with("HTTP/1.1 409");
+        taken = refused.then_some(stream);
+        refused
+    });
+    taken.expect("within the time")
+}
+
 /// Who asked, how each request ran, what the units did, and when best-effort work was preempted.
 #[test]
 fn a_trace_shows_requests_blocks_and_preemptions() {
@@ -63,10 +78,7 @@ fn there_is_one_trace_at_a_time_and_who_goes_away_ends_it() {
         let said = daemon.get(&format!("/reef/trace{bad}"));
         assert!(said.starts_with("HTTP/1.1 400") && said.contains("at most 60"), "{bad}: {said}");
     }
-    let mut first = TcpStream::connect(&daemon.http).unwrap();
-    first.write_all(b"GET /reef/trace?seconds=60 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-    let refused = || daemon.get("/reef/trace?seconds=0.01").starts_with("HTTP/1.1 409");
-    within(Duration::from_secs(5), "the second to be refused", refused);
+    let first = long(&daemon);
     assert!(daemon.get("/reef/trace?seconds=0.01").contains("a trace is being taken already"));
     drop(first);
     let free = || daemon.get("/reef/trace?seconds=0.01").starts_with("HTTP/1.1 200");
@@ -77,11 +89,7 @@ fn there_is_one_trace_at_a_time_and_who_goes_away_ends_it() {
 #[test]
 fn the_end_of_the_daemon_ends_a_trace() {
     let mut daemon = Daemon::start("trace-end", &[]);
-    let request = b"GET /reef/trace?seconds=60 HTTP/1.1\r\nhost: x\r\n\r\n";
-    let mut stream = TcpStream::connect(&daemon.http).unwrap();
-    stream.write_all(request).unwrap();
-    let taken = || daemon.get("/reef/trace?seconds=0.01").starts_with("HTTP/1.1 409");
-    within(Duration::from_secs(5), "the trace", taken);
+    let mut stream = long(&daemon);
     daemon.terminate();
     let mut answer = String::new();
     std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
