@@ -48,7 +48,7 @@ fn malformed_input_ends_nothing_but_itself() {
     });
     println!("{count} frames in {:.1} s", begin.elapsed().as_secs_f64());
     good();
-    within(PATIENCE, "all are gone", || daemon.metric("reef_clients") == 1.0);
+    within(PATIENCE, "all are gone", || daemon.clients() == 1.0);
     within(PATIENCE, "their threads", || daemon.usage().1 <= before.1 + 2);
     assert_eq!(daemon.metric("reef_open_requests"), 0.0);
     let (memory, now) = (before.0 >> 20, daemon.usage().0 >> 20);

@@ -110,7 +110,7 @@ fn soak() {
     }
     println!("{} preemptions", daemon.metric("reef_preemptions"));
     drop(soakers);
-    within(Duration::from_secs(5), "all have gone", || daemon.metric("reef_clients") == 1.0);
+    within(Duration::from_secs(5), "all have gone", || daemon.clients() == 1.0);
     assert_eq!(daemon.metric("reef_memory_bytes"), memory, "all that clients reserved is back");
     judge("RSS KiB", &samples, |sample| sample.kib, SLACK_KIB);
     judge("threads", &samples, |sample| sample.threads, SLACK);

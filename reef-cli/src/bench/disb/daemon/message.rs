@@ -86,7 +86,7 @@ impl From<Played> for Requests {
         let Played { sum, latency: bars, skipped, unfinished } = played;
         let mut latency = histogram();
         for (nanos, count) in bars {
-            latency.saturating_record_n(nanos, count);
+            latency.record_n(nanos, count).expect("it grows");
         }
         Self { sum, latency, skipped, unfinished }
     }
@@ -111,7 +111,7 @@ mod tests {
         }
         let text = serde_json::to_string(&Played::from(requests.clone())).unwrap();
         let got = Requests::from(serde_json::from_str::<Played>(&text).unwrap());
-        assert_eq!(got.latency, requests.latency);
+        assert!(got.latency == requests.latency);
         assert_eq!(got.mean().total(), requests.mean().total());
         assert_eq!((got.skipped, got.unfinished), (3, 1));
     }
