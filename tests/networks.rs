@@ -76,9 +76,9 @@ fn full_pictures_give_torchs_logits<D: Operators>(device: &D, tolerance: f32) {
     agrees(device, tolerance, "inception_v3", 299);
 }
 
-/// REEF's toy network, whose kernels every backend can have.
-fn the_mocked_kernel_adds_then_multiplies<D: Operators>(device: &D) {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/networks/mocked_kernel.json");
+/// A network like the `mocked_kernel` of REEF: two kernels that every backend has.
+fn the_toy_adds_then_multiplies<D: Operators>(device: &D) {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/networks/toy.json");
     let graph = ScheduleGraph::load(file).unwrap();
     let n = graph.storages[0].elements;
     let same = toy(device, &graph, &[vec![3.0; n], vec![3.0; n], vec![3.0; n]]);
@@ -302,7 +302,7 @@ mod cpu {
         Cpu:
         small_pictures_give_torchs_logits("", 1e-3);
         full_pictures_give_torchs_logits("", 1e-3);
-        the_mocked_kernel_adds_then_multiplies("units=2");
+        the_toy_adds_then_multiplies("units=2");
         a_lost_launch_is_found("units=2");
         networks_can_be_preempted_at_every_launch("units=2");
         graphs_give_what_launches_give("units=2");
@@ -325,7 +325,7 @@ mod hip {
     on! {
         Hip:
         agrees("", 1e-5, "resnet18", 64);
-        the_mocked_kernel_adds_then_multiplies("");
+        the_toy_adds_then_multiplies("");
         replay("", "resnet18", 64, 7);
     }
 }
@@ -339,7 +339,7 @@ mod cuda {
         Cuda:
         small_pictures_give_torchs_logits("", 1e-2);
         full_pictures_give_torchs_logits("", 1e-2);
-        the_mocked_kernel_adds_then_multiplies("");
+        the_toy_adds_then_multiplies("");
         a_lost_launch_is_found("");
         networks_can_be_preempted_at_every_launch("");
         graphs_give_what_launches_give("");
