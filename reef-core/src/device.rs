@@ -149,7 +149,7 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
     /// `OutOfMemory`.
     fn alloc_host(&self, bytes: usize) -> Result<Self::Buffer>;
 
-    /// Makes a buffer of host memory that is there already, for [copies](Copy) to and from the device.
+    /// Makes a buffer of host memory that is there already, for [copies](struct@Copy) to and from the device.
     ///
     /// # Errors
     ///
