@@ -142,16 +142,17 @@ fn docs() -> Vec<Command> {
     vec![command]
 }
 
+/// In the profile of the tests, so that nothing is compiled twice.
 fn benches() -> Vec<Command> {
     let mut commands: Vec<Command> =
         ["submit -- --test", "preempt -- --quick", "inference -- --quick"]
-            .map(|bench| cargo(&format!("bench --bench {bench}")))
+            .map(|bench| cargo(&format!("bench --profile dev --bench {bench}")))
             .into();
     let examples = std::fs::read_dir("examples").into_iter().flatten().flatten();
     let mut names: Vec<_> = examples.filter_map(|e| e.path().file_stem().map(Into::into)).collect();
     names.sort();
     commands.extend(names.into_iter().map(|name: std::ffi::OsString| {
-        let mut command = cargo("run --quiet --release --example");
+        let mut command = cargo("run --quiet --example");
         command.arg(name);
         command
     }));
