@@ -1,5 +1,7 @@
 //! `cargo xtask ci` runs every check that CI runs; `cargo xtask CHECK` runs one.
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// A check: its name, whether `ci` runs it, what it is for, and its commands.
@@ -142,20 +144,19 @@ fn docs() -> Vec<Command> {
     vec![command]
 }
 
-/// In the profile of the tests, so that nothing is compiled twice.
+/// In the profile of the tests and with all packages in view, so that nothing is compiled twice.
 fn benches() -> Vec<Command> {
     let mut commands: Vec<Command> =
         ["submit -- --test", "preempt -- --quick", "inference -- --quick"]
-            .map(|bench| cargo(&format!("bench --profile dev --bench {bench}")))
+            .map(|bench| cargo(&format!("bench --workspace --profile dev --bench {bench}")))
             .into();
+    commands.push(cargo("build --workspace --examples"));
     let examples = std::fs::read_dir("examples").into_iter().flatten().flatten();
     let mut names: Vec<_> = examples.filter_map(|e| e.path().file_stem().map(Into::into)).collect();
     names.sort();
-    commands.extend(names.into_iter().map(|name: std::ffi::OsString| {
-        let mut command = cargo("run --quiet --example");
-        command.arg(name);
-        command
-    }));
+    let folder = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let folder = Path::new(&folder).join("debug/examples");
+    commands.extend(names.into_iter().map(|name: OsString| Command::new(folder.join(name))));
     commands
 }
 
@@ -178,7 +179,7 @@ fn tsan() -> Vec<Command> {
 /// five levels. What runs on the CPU is left to `test`.
 fn hip() -> Vec<Command> {
     const MANY: &str = "each_block_runs_once_in_order";
-    let suite = "test --features hip --test conformance";
+    let suite = "test --workspace --features reef/hip --test conformance";
     let mut all = cargo(&format!("{suite} --test networks hip -- --test-threads=1 --skip {MANY}"));
     all.env("REEF_CONFORMANCE_CYCLES", "200");
     let mut many = cargo(&format!("{suite} -- hip::{MANY} hip_gates::{MANY}"));

@@ -32,6 +32,7 @@ fn spawn(role: &str, folder: &Path, flags: &[String]) -> Child {
         .env(FOLDER, folder)
         .env(FLAGS, flags.join("\n"))
         .stdout(Stdio::piped())
+        .env("MALLOC_ARENA_MAX", "1") // so that what grows is not the allocator's choice of arenas
         .spawn()
         .expect("our own executable")
 }
