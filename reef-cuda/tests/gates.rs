@@ -6,22 +6,7 @@ use reef_cuda::Cuda;
 use std::time::Duration;
 
 /// Adds its second parameter, 4 bytes, to the word at its first; for any GPU since 2014.
-const PTX: &str = "//
-.version 6.0
-.target sm_50
-.address_size 64
-.visible .entry bump(.param .u64 word, .param .u32 by)
-{
-    .reg .u64 %rd<3>;
-    .reg .u32 %r<4>;
-    ld.param.u64 %rd1, [word];
-    ld.param.u32 %r1, [by];
-    ld.global.u32 %r2, [%rd1];
-    add.u32 %r3, %r1, %r2;
-    st.global.u32 [%rd1], %r3;
-    ret;
-}
-";
+const PTX: &str = include_str!("bump.ptx");
 
 #[test]
 fn gates_hold_back_kernels_without_a_guard() {
