@@ -70,6 +70,7 @@ every_backend! {
     preemption::a_dropped_queue_leaves_a_prefix => a_dropped_queue_leaves_a_prefix,
     preemption::wrong_states_are_errors => wrong_states_are_errors,
     order::copies_fills_and_host_code_keep_their_order => copies_fills_and_host_code_keep_their_order,
+    order::memory_of_others_is_copied_from_and_to => memory_of_others_is_copied_from_and_to,
     order::a_queue_waits_for_an_event_of_another => a_queue_waits_for_an_event_of_another,
     order::empty_work_completes => empty_work_completes,
     order::a_queue_counts_as_idle_after_its_timeout => a_queue_counts_as_idle_after_its_timeout,

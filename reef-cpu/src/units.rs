@@ -116,6 +116,7 @@ impl Shared {
                 hardware.finish(&task, ended);
                 hardware.pick(unit)
             });
+            drop(task); // a unit that waits owns nothing of others
             next = picked.or_else(|| self.next(unit));
         }
     }

@@ -108,6 +108,8 @@ table! {
         cuMemFree_v2(memory: CUdeviceptr);
         cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint);
         cuMemFreeHost(memory: *mut c_void);
+        cuMemHostRegister_v2(memory: *mut c_void, bytes: usize, flags: c_uint);
+        cuMemHostUnregister(memory: *mut c_void);
         cuMemHostGetDevicePointer_v2(device: *mut CUdeviceptr, host: *mut c_void, flags: c_uint);
         cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
         cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);

@@ -1,6 +1,7 @@
 //! Memory of the device, of the host, and the words that streams wait for.
 
 use crate::context::Context;
+use crate::driver::BACKEND;
 use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
 use reef_gpu::{GateWord, Memory};
@@ -71,6 +72,28 @@ impl Memory for Context {
         }
     }
 
+    unsafe fn register_host(&self, host: *mut u8, bytes: usize) -> Result<u64> {
+        /// `CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP`
+        const FLAGS: c_uint = 3;
+        self.bind()?;
+        let mut device = 0;
+        // SAFETY: the caller's promise; the pointer is valid for the call.
+        unsafe {
+            let done = self.driver.cuMemHostRegister_v2(host.cast(), bytes, FLAGS);
+            done.map_err(unpinned)?;
+            let mapped = self.driver.cuMemHostGetDevicePointer_v2(&mut device, host.cast(), 0);
+            mapped.inspect_err(|_| self.unregister_host(host))?;
+        }
+        Ok(device)
+    }
+
+    fn unregister_host(&self, host: *mut u8) {
+        if self.bind().is_ok() {
+            // SAFETY: it was registered, once.
+            let _ = unsafe { self.driver.cuMemHostUnregister(host.cast()) };
+        }
+    }
+
     fn alloc_gate(&self) -> Result<GateWord> {
         let (host, device) = self.alloc_host(size_of::<u32>())?;
         Ok((host.cast(), device))
@@ -124,6 +147,17 @@ impl Context {
             self.driver.cuDeviceGetDefaultMemPool(&mut pool, self.primary.device)?;
             let all: *mut c_void = (&raw mut all).cast();
             self.driver.cuMemPoolSetAttribute(pool, RELEASE_THRESHOLD, all)
+        }
+    }
+}
+
+/// Reasons not to pin memory are many (limits, memory that was pinned before, some kinds of files), and
+/// callers have another way.
+fn unpinned(error: Error) -> Error {
+    match error {
+        Error::DeviceLost { .. } => error,
+        other => {
+            Error::Unsupported { backend: BACKEND, what: format!("this host memory: {other}") }
         }
     }
 }

@@ -112,6 +112,14 @@ impl Memory for Fake {
 
     fn free_host(&self, _: *mut u8) {}
 
+    unsafe fn register_host(&self, host: *mut u8, _: usize) -> Result<u64> {
+        Ok(host as u64)
+    }
+
+    fn unregister_host(&self, host: *mut u8) {
+        self.freed.lock().push(host as u64);
+    }
+
     fn alloc_gate(&self) -> Result<GateWord> {
         let word = memory(8);
         Ok((word.cast(), word as u64))

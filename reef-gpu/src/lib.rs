@@ -62,7 +62,7 @@ use patience::Patience;
 use progress::Progress;
 use reef_core::dkp::Resources;
 use reef_core::{
-    Beside, Command, Device, DeviceInfo, Error, Launch, PreemptLevel, Priority, Result,
+    Beside, Command, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority, Result,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -247,6 +247,10 @@ impl<V: Vendor> Device for Gpu<V> {
 
     fn alloc_host(&self, bytes: usize) -> Result<Buffer<V>> {
         Buffer::host(self.context(), bytes)
+    }
+
+    fn adopt_host(&self, memory: HostMemory) -> Result<Buffer<V>> {
+        Buffer::adopted(self.context(), memory)
     }
 
     fn write(&self, buffer: &Buffer<V>, offset: usize, data: &[u8]) -> Result<()> {

@@ -104,6 +104,20 @@ pub trait Memory {
     /// Frees what [`alloc_host`](Self::alloc_host) gave.
     fn free_host(&self, host: *mut u8);
 
+    /// Pins host memory of somebody else so that the device can reach it: its address there.
+    ///
+    /// # Safety
+    ///
+    /// `bytes` bytes from `host` on are there until [`unregister_host`](Self::unregister_host).
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if this memory can't be pinned, with the driver's words; the driver's.
+    unsafe fn register_host(&self, host: *mut u8, bytes: usize) -> Result<u64>;
+
+    /// Ends what [`register_host`](Self::register_host) began; no work may use the memory any more.
+    fn unregister_host(&self, host: *mut u8);
+
     /// Allocates a zeroed word for [`wait_word`](Streams::wait_word).
     ///
     /// # Errors

@@ -140,6 +140,15 @@ impl Memory for Context {
         self.memory.give_back(Kind::Host, host as u64);
     }
 
+    /// Isn't done: where the device sees such memory at the host's address, `hipHostUnregister` of HIP 5.2
+    /// ends the process.
+    unsafe fn register_host(&self, _: *mut u8, _: usize) -> Result<u64> {
+        let what = "copies from and to host memory of others".into();
+        Err(Error::Unsupported { backend: BACKEND, what })
+    }
+
+    fn unregister_host(&self, _: *mut u8) {}
+
     /// The host's address and the device's are the same.
     fn alloc_gate(&self) -> Result<GateWord> {
         self.bind()?;

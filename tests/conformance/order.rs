@@ -2,9 +2,11 @@
 
 use crate::subject::{Cells, appended, cycles, doze, read, rng};
 use rand::RngExt;
-use reef::{Command, Config, Copy, Device, Fill, PreemptLevel, VirtualQueue};
+use reef::{Command, Config, Copy, Device, Error, Fill, HostMemory, PreemptLevel, VirtualQueue};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// After each kernel, one of: a copy to the host, a host function that notes it, a copy within the
 /// device, a fill of another buffer, an event.
@@ -57,6 +59,50 @@ pub(crate) fn copies_fills_and_host_code_keep_their_order<D: Device>(
         "each copy saw all kernels before it, no later one"
     );
     assert_eq!(*log.lock().unwrap(), noted);
+}
+
+/// A device copies from and to memory that it didn't allocate, and lets go of it with the buffer.
+pub(crate) fn memory_of_others_is_copied_from_and_to<D: Device>(device: &D, level: PreemptLevel) {
+    const WORDS: usize = 512;
+    let mut rng = rng();
+    let theirs: Arc<[AtomicU64]> = (0..2 * WORDS).map(|_| AtomicU64::new(0)).collect();
+    let buffer = match adopt(device, &theirs) {
+        Err(Error::Unsupported { what, .. }) => return println!("skipped: {what}"),
+        buffer => buffer.unwrap(),
+    };
+    let cells = Cells::new(device, WORDS as u32);
+    let (mut submitter, queue) =
+        VirtualQueue::enable(device, Config { level, ..Config::default() }).unwrap();
+    let copy = |from: &D::Buffer, to: &D::Buffer, to_offset, to_host| {
+        let (from, to, bytes) = (from.clone(), to.clone(), WORDS * 8);
+        Command::Copy(Copy { from, from_offset: 0, to, to_offset, bytes, to_host })
+    };
+    for round in 0..(cycles() / 20).max(1) {
+        theirs[..WORDS].iter().zip(round..).for_each(|(word, i)| word.store(i, Relaxed));
+        submitter.submit_blocking(copy(&buffer, cells.buffer(), 0, false)).unwrap();
+        submitter.submit_blocking(cells.append(round, rng.random_range(0..40))).unwrap();
+        let last =
+            submitter.submit_blocking(copy(cells.buffer(), &buffer, WORDS * 8, true)).unwrap();
+        doze(&mut rng, 50);
+        queue.preempt(rng.random()).unwrap();
+        doze(&mut rng, 40);
+        queue.restore().unwrap();
+        submitter.wait(last).unwrap();
+        let got = theirs[WORDS..].iter().map(|word| word.load(Relaxed));
+        assert!(got.eq((round..).take(WORDS).map(|i| i * 3 + round)), "round {round}");
+    }
+    drop((buffer, submitter, queue));
+    let until = Instant::now() + Duration::from_secs(5);
+    while Arc::strong_count(&theirs) > 1 && Instant::now() < until {
+        std::thread::yield_now();
+    }
+    assert_eq!(Arc::strong_count(&theirs), 1, "the device has let go of it");
+}
+
+fn adopt<D: Device>(device: &D, words: &Arc<[AtomicU64]>) -> reef::Result<D::Buffer> {
+    let start = NonNull::from(&words[0]).cast();
+    // SAFETY: the atomics live as long as the third argument keeps them.
+    device.adopt_host(unsafe { HostMemory::new(start, words.len() * 8, Arc::new(words.clone())) })
 }
 
 pub(crate) fn a_queue_waits_for_an_event_of_another<D: Device>(device: &D, level: PreemptLevel) {
