@@ -15,6 +15,6 @@ keep() {
 }
 
 cargo test --release --features cuda --test conformance --test networks --no-run 2>&1 | tee /dev/stderr | keep
-cargo test --release -p reef-cuda --test lost --test modules --test gates --no-run 2>&1 | tee /dev/stderr | keep
+cargo test --release -p reef-cuda --test lost --test modules --test gates --test given_up --no-run 2>&1 | tee /dev/stderr | keep
 cargo build --release -p reef-cli --features cuda
 strip -o "$folder/reef" target/release/reef

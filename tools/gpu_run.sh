@@ -27,6 +27,7 @@ run() { # NAME SECONDS COMMAND...
 
 tests() {
     run lost 60 "$folder/lost" --nocapture
+    run given_up 60 "$folder/given_up" --nocapture
     run modules 60 "$folder/modules"
     run foreign 60 "$folder/gates"
     REEF_CONFORMANCE_CYCLES=${REEF_CONFORMANCE_CYCLES:-100000} \

@@ -108,14 +108,16 @@ fn a_pair_is_measured_under_each_scheduler_and_arrival() {
     let folder = Folder::new("pair");
     let out = folder.path("out");
     let mut args = with(&PAIR, &["--rates", "50"]);
-    args.extend(["--closed", "--out", &out, "--json"]);
+    args.extend(["--closed", "--cold", "1", "--out", &out, "--json"]);
     let report = json(&prints(&args));
     check_files(&out, "pair", &report);
-    let each =
-        "rt-only (alone),sequential,streams,stream-priority,wait-based,reset,reef,HostQueue/2";
+    let each = "sequential,streams,stream-priority,wait-based,reset,reef,HostQueue/2";
     let mut want = vec![(None, "BE alone")];
-    for arrivals in ["50/s", "closed loop"] {
-        want.extend(each.split(',').map(|policy| (Some(arrivals), policy)));
+    for (arrivals, alone) in
+        [("50/s", "rt-only (alone)"), ("closed loop", "rt-only (alone),rt-only (caches emptied)")]
+    {
+        let policies = alone.split(',').chain(each.split(','));
+        want.extend(policies.map(|policy| (Some(arrivals), policy)));
     }
     let named = |row| {
         let row: &Value = row;

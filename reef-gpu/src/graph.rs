@@ -27,6 +27,8 @@ cloned!(Graph);
 struct Sequence<V: Vendor> {
     launches: Vec<Launch<Gpu<V>>>,
     blocks: u32,
+    /// Copies and fills, of whose buffers their launches know but the addresses.
+    _buffers: Vec<Command<Gpu<V>>>,
     /// For each queue that has run it and is still there; several, if it has several runs in flight.
     prepared: Mutex<Vec<Prepared<V>>>,
 }
@@ -44,7 +46,9 @@ impl<V: Vendor> Graph<V> {
             let text = format!("{}: a graph of no blocks, or of 2³² and more", V::NAME);
             return Err(Error::Invalid(text));
         };
-        Ok(Self(Arc::new(Sequence { launches, blocks, prepared: Mutex::default() })))
+        let has_buffers = |command: &&Command<_>| !matches!(command, Command::Launch(_));
+        let _buffers = commands.iter().filter(has_buffers).cloned().collect();
+        Ok(Self(Arc::new(Sequence { launches, blocks, _buffers, prepared: Mutex::default() })))
     }
 
     /// Its launches in order; none is empty.
@@ -175,5 +179,36 @@ impl<V: Vendor> Drop for Exec<V> {
         if let Some(call) = self.gpu.context().call_to_free() {
             call.free_exec(self.raw);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::fake::Fake;
+    use reef_core::{Device, Fill};
+
+    #[test]
+    fn buffers_of_copies_and_fills_live_as_long_as_the_graph() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let [first, second] = [8, 16].map(|bytes| gpu.alloc(bytes).unwrap());
+        let addresses = [first.address(), second.address()];
+        let copy = reef_core::Copy {
+            from: first,
+            from_offset: 0,
+            to: second.clone(),
+            to_offset: 8,
+            bytes: 8,
+            to_host: false,
+        };
+        let fill = Fill { buffer: second, offset: 0, bytes: 8, word: 7 };
+        let commands = [Command::Copy(copy), Command::Fill(fill)];
+        let graph = Graph::new(&gpu, &commands).unwrap();
+        drop(commands);
+        let freed = || addresses.map(|address| gpu.vendor().freed.lock().contains(&address));
+        assert_eq!(freed(), [false; 2]);
+        drop(graph);
+        assert_eq!(freed(), [true; 2]);
     }
 }

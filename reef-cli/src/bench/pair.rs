@@ -18,6 +18,7 @@ use std::time::Duration;
 /// Names of the rows that others are compared with.
 const RT_ALONE: &str = "rt-only (alone)";
 const BE_ALONE: &str = "BE alone";
+const RT_COLD: &str = "rt-only (caches emptied)";
 /// Most requests per second: more would be a typing error.
 const MOST_RATE: f64 = 100_000.0;
 
@@ -37,6 +38,10 @@ pub(crate) struct Args {
     /// Also the next real-time request as soon as one has finished.
     #[arg(long)]
     closed: bool,
+    /// Also real-time requests alone, this many MiB of memory filled before each: what it costs that others
+    /// have used the caches, whatever the scheduler does.
+    #[arg(long, value_name = "MIB", requires = "closed", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    cold: Option<u32>,
     /// Seconds for each measurement.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
@@ -71,7 +76,8 @@ impl reef::Visit for Pair<'_> {
         let policies = self.policies(deepest)?.len();
         args.common.make_folder()?;
         let arrivals = self.arrivals();
-        let progress = Progress::new(4 + arrivals.len() * (1 + policies), args.common.json);
+        let steps = 4 + usize::from(args.cold.is_some()) + arrivals.len() * (1 + policies);
+        let progress = Progress::new(steps, args.common.json);
         let networks = networks(&device, &args.rt, be, picture, &progress)?;
         progress.begin("measuring kernels");
         let Networks { rt, be } = networks.profiled(&device)?;
@@ -114,6 +120,10 @@ impl Pair<'_> {
             let alone = bench.rt_alone(arrivals)?;
             let times = Some(alone.quantiles());
             rows.push(alone.beside(times, kept));
+            if let (Arrivals::Closed, Some(mib)) = (arrivals, self.0.cold) {
+                progress.begin(RT_COLD);
+                rows.push(bench.rt_cold((mib as usize) << 20)?.beside(times, kept));
+            }
             for policy in self.policies(bench.device.info().level)? {
                 progress.begin(&format!("{arrivals}, {}", policy.name));
                 rows.push(bench.both(arrivals, policy)?.beside(times, kept));

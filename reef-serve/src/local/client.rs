@@ -78,9 +78,10 @@ impl Client {
         let stream = UnixStream::connect(&path)
             .map_err(|e| Error::Unavailable(format!("{}: {e}", path.display())))?;
         let hello = Hello { model: model.clone(), class: options.class };
-        send(&stream, &hello.to_bytes(), None)?;
+        let sent = send(&stream, &hello.to_bytes(), None);
         let mut bytes = [0; WELCOME];
-        let fd = receive(&stream, &mut bytes)?;
+        // A daemon that is full says so without hearing what the client wants.
+        let fd = receive(&stream, &mut bytes).map_err(|error| sent.err().unwrap_or(error))?;
         match (Welcome::from_bytes(&bytes)?, fd) {
             (Welcome::Refused(error), _) => Err(error),
             (Welcome::Come { .. }, None) => Err(Error::Invalid("welcome without memory".into())),
@@ -156,8 +157,23 @@ impl Client {
     /// `Unavailable` if the daemon is gone.
     pub fn submit(&mut self, input: &[f32]) -> Result<()> {
         length("input", input.len(), self.input_len())?;
+        self.submit_from(input.iter().copied())
+    }
+
+    /// The same of values that are made one by one: they are written where the device reads them, without a
+    /// copy in between.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Self::submit).
+    pub fn submit_from(&mut self, input: impl IntoIterator<Item = f32>) -> Result<()> {
         self.check_room()?;
-        self.room.input(self.submitted).write_floats(input);
+        let (mut input, want) = (input.into_iter(), self.input_len());
+        let given = self.room.input(self.submitted).write_floats(input.by_ref().take(want));
+        if input.next().is_some() {
+            return Err(Error::Invalid(format!("input: more than {want} values given")));
+        }
+        length("input", given, want)?;
         self.push(1);
         Ok(())
     }

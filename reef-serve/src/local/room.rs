@@ -201,14 +201,19 @@ impl Tensor<'_> {
         }
     }
 
-    /// Writes all of it.
-    pub(super) fn write_floats(&self, values: &[f32]) {
-        for (pair, word) in values.chunks(2).zip(self.0) {
+    /// Writes values from the first byte on, as many as there is room for. Returns how many.
+    pub(super) fn write_floats(&self, mut values: impl Iterator<Item = f32>) -> usize {
+        let mut written = 0;
+        for word in self.0 {
+            let Some(first) = values.next() else { break };
+            let second = values.next();
             let mut bytes = [0; 8];
-            let (halves, _) = bytes.as_chunks_mut::<4>();
-            pair.iter().zip(halves).for_each(|(value, half)| *half = value.to_ne_bytes());
+            bytes[..4].copy_from_slice(&first.to_ne_bytes());
+            bytes[4..].copy_from_slice(&second.unwrap_or(0.0).to_ne_bytes());
             word.store(u64::from_ne_bytes(bytes), Relaxed);
+            written += 1 + usize::from(second.is_some());
         }
+        written
     }
 
     /// Copies to byte `offset` on, a multiple of 8; zeros fill the last eight bytes.
@@ -274,7 +279,7 @@ mod tests {
         #[test]
         fn floats_are_read_as_they_are_written(values in prop::collection::vec(-1e9f32..1e9, 0..50)) {
             let (room, _fd) = Room::create(layout(1, values.len() * 4, values.len() * 4)).unwrap();
-            room.output(0).write_floats(&values);
+            prop_assert_eq!(room.output(0).write_floats(values.iter().copied()), values.len());
             let mut got = vec![0.0; values.len()];
             room.output(0).read_floats(&mut got);
             prop_assert_eq!(got, values);

@@ -1,7 +1,7 @@
 //! Runs both clients under a policy and notes what they experience.
 
 use super::arrivals::{Arrivals, poisson};
-use super::{BE_ALONE, RT_ALONE};
+use super::{BE_ALONE, RT_ALONE, RT_COLD};
 use crate::bench::policy::{Lengths, Policy};
 use crate::bench::time::{histogram, note, wait_until};
 use crate::clients::closed_loop;
@@ -9,7 +9,7 @@ use crate::networks::Named;
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
-use reef::{Beside, Command, Device, Dispatcher, Error, RtClient, Stats, Task, Ticket};
+use reef::{Beside, Command, Device, Dispatcher, Error, Fill, RtClient, Stats, Task, Ticket};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,6 +92,25 @@ impl<D: Operators> Bench<'_, D> {
         Ok(Row { policy: RT_ALONE.into(), ..row })
     }
 
+    /// Real-time work with the device to itself, one request after the other, `bytes` bytes of memory being
+    /// filled before each.
+    pub(in crate::bench) fn rt_cold(&self, bytes: usize) -> Result<Row> {
+        let policy = Policy::named("rt-only");
+        let task = Task::new(self.rt_commands(&policy)?)?;
+        let fill = Fill { buffer: self.device.alloc(bytes)?, offset: 0, bytes, word: 0 };
+        let fill = Task::new([Command::Fill(fill)])?;
+        let dispatcher = Dispatcher::start(self.device, policy.scheduler)?;
+        let mut client = dispatcher.real_time()?;
+        let mut requests = Requests::default();
+        let end = self.device.clock() + self.time;
+        while self.device.clock() < end {
+            client.run(&fill)?;
+            note(&mut requests.latency, client.run(&task)?.total);
+        }
+        let arrivals = Some(Arrivals::Closed);
+        Ok(requests.row(arrivals, RT_COLD.into(), 0.0, dispatcher.stats()))
+    }
+
     pub(in crate::bench) fn both(&self, arrivals: &Arrivals, policy: Policy) -> Result<Row> {
         self.measure(Some(arrivals), policy, true)
     }
@@ -115,17 +134,7 @@ impl<D: Operators> Bench<'_, D> {
                 joined.transpose().map_err(|_| anyhow!("the best-effort client panicked"))?;
             Ok::<_, anyhow::Error>((requests?, rate.transpose()?.unwrap_or(0.0)))
         })?;
-        Ok(Row {
-            arrivals: arrivals.copied(),
-            policy: policy.name,
-            latency: requests.latency,
-            late: requests.late,
-            dropped: requests.dropped,
-            be_rate,
-            stats: dispatcher.stats(),
-            alone: None,
-            alone_rate: be_rate,
-        })
+        Ok(requests.row(arrivals.copied(), policy.name, be_rate, dispatcher.stats()))
     }
 
     /// One graph; kernel by kernel where best-effort blocks are put beside each.
@@ -216,6 +225,13 @@ struct Open<D: Device> {
 }
 
 impl Requests {
+    /// With all else that is known; compared with nothing yet.
+    fn row(self, arrivals: Option<Arrivals>, policy: String, be_rate: f64, stats: Stats) -> Row {
+        let Self { latency, late, dropped } = self;
+        let (alone, alone_rate) = (None, be_rate);
+        Row { arrivals, policy, latency, late, dropped, be_rate, stats, alone, alone_rate }
+    }
+
     /// Takes out what has finished; requests do so in the order in which they came.
     fn note_finished<D: Device>(&mut self, open: &mut VecDeque<Open<D>>) -> Result<()> {
         while let Some(timing) = open.front().and_then(|request| request.ticket.poll()) {

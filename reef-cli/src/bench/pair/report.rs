@@ -1,7 +1,7 @@
 //! Table, files and plot of `reef bench pair`.
 
 use super::measure::Row;
-use super::{Args, RT_ALONE};
+use super::{Args, RT_ALONE, RT_COLD};
 use crate::columns::{Column, as_table};
 use crate::results::{Results, print_files};
 use crate::table::millis;
@@ -46,7 +46,8 @@ fn over_alone(row: &Row) -> Option<f64> {
 }
 
 fn kept(row: &Row) -> Option<f64> {
-    (row.policy != RT_ALONE).then(|| 100.0 * row.be_rate / row.alone_rate)
+    (![RT_ALONE, RT_COLD].contains(&row.policy.as_str()))
+        .then(|| 100.0 * row.be_rate / row.alone_rate)
 }
 
 /// All that is known so far.

@@ -1,6 +1,6 @@
 //! Clients that write into the shared memory what they like.
 
-use super::{Client, FIRST, Options};
+use super::{Client, FIRST, Options, Welcome, send};
 use crate::config::{Config, Models};
 use crate::local::Local;
 use crate::server::Server;
@@ -192,8 +192,8 @@ fn tensors_that_change_meanwhile_harm_nobody() {
             let room = &client.room;
             scope.spawn(|| {
                 while !stop.load(Relaxed) {
-                    room.input(n).write_floats(&vec![f32::NAN; len]);
-                    room.output(n).write_floats(&[7.0; 10]);
+                    room.input(n).write_floats(std::iter::repeat_n(f32::NAN, len));
+                    room.output(n).write_floats([7.0; 10].into_iter());
                 }
             });
             assert_eq!(other.infer(&input).unwrap(), want);
@@ -228,4 +228,45 @@ fn how_long_staging_takes() {
         .collect();
     times.sort();
     println!("{input} bytes through the daemon: p50 {:?}, p99 {:?}", times[1000], times[1980]);
+}
+
+#[test]
+fn values_made_one_by_one_do_what_a_slice_does() {
+    let fixture = Fixture::new("values");
+    let mut client = fixture.client(Class::RealTime);
+    let len = client.input_len();
+    let value = |i| (i % 17) as f32 / 17.0;
+    let want = client.infer(&(0..len).map(value).collect::<Vec<_>>()).unwrap();
+    let mut got = vec![0.0; client.output_len()];
+    client.submit_from((0..len).map(value)).unwrap();
+    client.receive(&mut got).unwrap();
+    assert_eq!(got, want);
+    for wrong in [0, 1, len - 1, len + 1] {
+        let error = client.submit_from((0..wrong).map(value)).unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{wrong}: {error}");
+    }
+    let endless = client.submit_from(std::iter::repeat(0.0)).unwrap_err();
+    assert_eq!(endless, Error::Invalid(format!("input: more than {len} values given")));
+    assert!(client.receive(&mut got).is_err(), "nothing was submitted");
+}
+
+#[test]
+fn a_refusal_is_heard_even_if_nobody_listens_to_the_client() {
+    let folder = std::env::temp_dir().join(format!("reef-refusal-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(folder.join("local.sock")).unwrap();
+    let refused = Error::Exhausted("full".into());
+    let options = Options { folder: Some(folder.clone()), ..Options::default() };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..500 {
+                let (stream, _) = listener.accept().unwrap();
+                send(&stream, &Welcome::Refused(refused.clone()).to_bytes(), None).unwrap();
+            }
+        });
+        for _ in 0..500 {
+            assert_eq!(Client::connect("tiny", &options).unwrap_err(), refused);
+        }
+    });
+    std::fs::remove_dir_all(&folder).unwrap();
 }
