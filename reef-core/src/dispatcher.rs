@@ -81,6 +81,8 @@ pub(crate) struct Core<D: Device> {
     closing: AtomicBool,
     /// The device doesn't wake us and has real-time work: look again at once.
     poll: AtomicBool,
+    /// The service thread makes one turn after the other.
+    polling: AtomicBool,
     /// When to look again, in nanoseconds on the device's clock; `u64::MAX` is never.
     alarm: AtomicU64,
     next_id: AtomicU64,
@@ -119,6 +121,11 @@ impl<D: Device> Core<D> {
     /// Changes the state between turns.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State<D>) -> R) -> R {
         self.turnstile.lock(f)
+    }
+
+    /// Whether somebody who waits can leave the turns to the service thread for now.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.polling.load(Ordering::Acquire)
     }
 
     /// The thread that makes turns when nobody else does.
@@ -208,7 +215,9 @@ impl<D: Device> Core<D> {
     fn serve(&self) {
         while !self.closing.load(Ordering::Acquire) {
             self.turn();
-            if self.poll.load(Ordering::Acquire) {
+            let poll = self.poll.load(Ordering::Acquire);
+            self.polling.store(poll, Ordering::Release);
+            if poll {
                 std::hint::spin_loop();
                 continue;
             }
@@ -217,6 +226,7 @@ impl<D: Device> Core<D> {
                 at => thread::park_timeout(Duration::from_nanos(at).saturating_sub(self.now())),
             }
         }
+        self.polling.store(false, Ordering::Release);
     }
 }
 
@@ -324,6 +334,7 @@ impl<D: Device> Dispatcher<D> {
             service: OnceLock::new(),
             closing: AtomicBool::new(false),
             poll: AtomicBool::new(false),
+            polling: AtomicBool::new(false),
             alarm: AtomicU64::new(u64::MAX),
             next_id: AtomicU64::new(0),
         });

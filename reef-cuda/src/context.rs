@@ -7,8 +7,9 @@ use crate::driver::{BACKEND, Driver};
 use crate::facts::{self, Own, find};
 use crate::split::Split;
 use cudarc::driver::sys::*;
+use parking_lot::Mutex;
 use reef_core::{Priority, Result};
-use reef_gpu::{Facts, Options, Streams, Vendor};
+use reef_gpu::{Facts, FreeList, Options, Streams, Vendor};
 use std::fmt;
 
 /// A retained primary context.
@@ -48,6 +49,8 @@ pub struct Context {
     pub(crate) split: Option<Split>,
     /// For allocation, and for reads and writes that block.
     pub(crate) housekeeping: CUstream,
+    /// Pinned memory of the host.
+    pub(crate) pinned: Mutex<FreeList>,
     pub(crate) primary: Primary,
 }
 
@@ -67,7 +70,8 @@ impl Context {
         let (facts, own) = facts::read(driver, primary.device)?;
         let split = rt_units.map(|units| Split::new(driver, primary.device, units)).transpose()?;
         let housekeeping = std::ptr::null_mut();
-        let mut context = Self { driver, facts, own, split, housekeeping, primary };
+        let pinned = Mutex::default();
+        let mut context = Self { driver, facts, own, split, housekeeping, pinned, primary };
         context.housekeeping = context.open_stream(Priority::RealTime)?.0;
         context.keep_freed_memory()?;
         Ok(context)
@@ -82,6 +86,7 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         if self.bind().is_ok() && !self.housekeeping.is_null() {
+            self.release_pinned();
             // SAFETY: nobody uses the stream any more.
             let _ = unsafe { self.driver.cuStreamDestroy_v2(self.housekeeping) };
         }

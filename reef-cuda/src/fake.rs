@@ -15,6 +15,8 @@ static QUERY: AtomicU32 = AtomicU32::new(0);
 static ALLOC: AtomicU32 = AtomicU32::new(0);
 /// Words that streams were asked to write.
 static WRITES: AtomicU32 = AtomicU32::new(0);
+/// Calls of `cuMemFreeHost`.
+static HOST_FREED: AtomicU32 = AtomicU32::new(0);
 /// 1: stamps, and words that streams write, don't arrive.
 static SLOW: AtomicU32 = AtomicU32::new(0);
 
@@ -110,6 +112,11 @@ extern "C" fn alloc_host(memory: *mut *mut c_void, bytes: usize, _: c_uint) -> u
     0
 }
 
+extern "C" fn free_host(_: *mut c_void) -> u32 {
+    HOST_FREED.fetch_add(1, Ordering::Relaxed);
+    0
+}
+
 extern "C" fn device_of(device: *mut u64, host: *mut c_void, _: c_uint) -> u32 {
     // SAFETY: as above.
     unsafe { *device = host as u64 };
@@ -172,6 +179,7 @@ fn symbol(name_: &str) -> *mut c_void {
         "cuMemAlloc_v2" => alloc as *mut c_void,
         "cuMemAllocAsync" => alloc_async as *mut c_void,
         "cuMemHostAlloc" => alloc_host as *mut c_void,
+        "cuMemFreeHost" => free_host as *mut c_void,
         "cuMemHostGetDevicePointer_v2" => device_of as *mut c_void,
         "cuLaunchKernel" => launch as *mut c_void,
         "cuStreamQuery" => query as *mut c_void,
@@ -273,6 +281,28 @@ mod tests {
         QUERY.store(700, Ordering::Relaxed);
         let error = (0..100_000).find_map(|_| queue.completed().err());
         assert!(matches!(error, Some(Error::DeviceLost { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn pinned_memory_is_used_again_and_freed_with_the_device() {
+        let _answers = Answers::take();
+        let device = device();
+        let freed = || HOST_FREED.load(Ordering::Relaxed);
+        let before = freed();
+        let [first, second] = [1, 2].map(|_| device.alloc_host(1000).unwrap());
+        device.write(&first, 0, &[7; 1000]).unwrap();
+        let address = first.address();
+        assert_ne!(address, second.address());
+        drop(first);
+        let again = device.alloc_host(1001).unwrap();
+        assert_eq!((again.address(), freed()), (address, before));
+        let mut bytes = [1; 1001];
+        device.read(&again, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 1001], "it is zeroed");
+        drop((again, second));
+        assert_eq!(freed(), before);
+        drop(device);
+        assert!(freed() >= before + 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::driver::BACKEND;
 use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
-use reef_gpu::{GateWord, Memory};
+use reef_gpu::{GateWord, Memory, place};
 use std::ffi::{c_uint, c_void};
 
 impl Memory for Context {
@@ -50,26 +50,21 @@ impl Memory for Context {
     }
 
     fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
-        /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`
-        const FLAGS: c_uint = 3;
         self.bind()?;
-        let (mut host, mut device) = (std::ptr::null_mut(), 0);
-        // SAFETY: the pointers are valid for the calls.
+        let host = self.pinned(bytes)?;
+        let mut device = 0;
+        // SAFETY: the memory is the host's and `bytes` long at least; the pointer is valid for the call.
         unsafe {
-            let done = self.driver.cuMemHostAlloc(&mut host, bytes, FLAGS);
-            done.map_err(|error| asked(error, bytes))?;
-            let mapped = self.driver.cuMemHostGetDevicePointer_v2(&mut device, host, 0);
-            mapped.inspect_err(|_| self.free_host(host.cast()))?;
-            std::ptr::write_bytes(host.cast::<u8>(), 0, bytes);
+            let mapped = self.driver.cuMemHostGetDevicePointer_v2(&mut device, host.cast(), 0);
+            mapped.inspect_err(|_| self.free_host(host))?;
+            std::ptr::write_bytes(host, 0, bytes);
         }
-        Ok((host.cast(), device))
+        Ok((host, device))
     }
 
+    /// `cuMemFreeHost` would wait for all work on the device.
     fn free_host(&self, host: *mut u8) {
-        if self.bind().is_ok() {
-            // SAFETY: it came from `alloc_host`, once.
-            let _ = unsafe { self.driver.cuMemFreeHost(host.cast()) };
-        }
+        self.pinned.lock().give_back(host as u64);
     }
 
     unsafe fn register_host(&self, host: *mut u8, bytes: usize) -> Result<u64> {
@@ -125,6 +120,33 @@ impl Memory for Context {
 }
 
 impl Context {
+    /// Pinned memory that was given back, or else new.
+    fn pinned(&self, bytes: usize) -> Result<*mut u8> {
+        /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`
+        const FLAGS: c_uint = 3;
+        if let Some(host) = self.pinned.lock().take(bytes) {
+            return Ok(host as *mut u8);
+        }
+        let mut host = std::ptr::null_mut();
+        // SAFETY: the pointer is valid for the calls.
+        let mut alloc = || unsafe { self.driver.cuMemHostAlloc(&mut host, place(bytes), FLAGS) };
+        let done = alloc().or_else(|_| {
+            self.release_pinned();
+            alloc()
+        });
+        done.map_err(|error| asked(error, bytes))?;
+        self.pinned.lock().add(host as u64, bytes);
+        Ok(host.cast())
+    }
+
+    /// Gives what is kept back to the driver, which waits for all work on the device.
+    pub(crate) fn release_pinned(&self) {
+        for host in self.pinned.lock().drain_free() {
+            // SAFETY: it came from `cuMemHostAlloc`, and nobody uses it.
+            let _ = unsafe { self.driver.cuMemFreeHost(host as *mut c_void) };
+        }
+    }
+
     /// Clears what was allocated just now.
     fn zero(&self, memory: CUdeviceptr, bytes: usize) -> Result<()> {
         // SAFETY: the fill stays inside what was allocated.

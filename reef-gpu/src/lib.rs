@@ -12,6 +12,7 @@ mod event;
 #[cfg(test)]
 mod fake;
 mod flag;
+mod freelist;
 mod gate;
 mod gated;
 mod gates;
@@ -39,6 +40,7 @@ mod word;
 
 pub use event::Event;
 pub use flag::Flag;
+pub use freelist::{FreeList, place};
 pub use graph::Graph;
 pub use image::{Build, unpack};
 pub use kernel::Kernel;

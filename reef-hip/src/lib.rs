@@ -14,7 +14,6 @@ mod elf;
 mod facts;
 #[cfg(test)]
 mod fake;
-mod freelist;
 mod graph;
 mod hiprtc;
 mod image;

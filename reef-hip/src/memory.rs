@@ -10,10 +10,9 @@
 
 use crate::context::Context;
 use crate::driver::{BACKEND, Driver};
-use crate::freelist::{FreeList, place};
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
-use reef_gpu::{GateWord, Memory};
+use reef_gpu::{FreeList, GateWord, Memory, place};
 use std::ffi::{c_uint, c_void};
 
 /// `hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent`

@@ -1,8 +1,7 @@
 //! Memory that was given back and is used again.
 //!
-//! The runtime's `hipFree` and `hipHostFree` wait until all work on the device has ended, and
-//! `hipMallocAsync`, which wouldn't, isn't usable on every runtime (5.2 has it, and hangs when a stream
-//! is destroyed afterwards). So what is freed stays here, by its size, until the device is closed or
+//! Calls that free memory (`hipFree`, `hipHostFree`, `cuMemFreeHost`) wait until all work on the device has
+//! ended, and others wait for them. So what is freed stays here, by its size, until the device is closed or
 //! there is no other memory. A place is as large as the least step that holds what was asked; steps are
 //! at most 1/8 apart.
 
@@ -13,14 +12,14 @@ const LEAST: usize = 256;
 
 /// Places by their size: those in use, and those that are free.
 #[derive(Debug, Default)]
-pub(crate) struct FreeList {
+pub struct FreeList {
     used: HashMap<u64, usize>,
     free: HashMap<usize, Vec<u64>>,
 }
 
 impl FreeList {
     /// A free place for `bytes` bytes.
-    pub(crate) fn take(&mut self, bytes: usize) -> Option<u64> {
+    pub fn take(&mut self, bytes: usize) -> Option<u64> {
         let size = place(bytes);
         let found = self.free.get_mut(&size)?.pop()?;
         self.used.insert(found, size);
@@ -28,25 +27,25 @@ impl FreeList {
     }
 
     /// A new place of `place(bytes)` bytes comes into use.
-    pub(crate) fn add(&mut self, address: u64, bytes: usize) {
+    pub fn add(&mut self, address: u64, bytes: usize) {
         self.used.insert(address, place(bytes));
     }
 
     /// A place isn't used any more.
-    pub(crate) fn give_back(&mut self, address: u64) {
+    pub fn give_back(&mut self, address: u64) {
         if let Some(size) = self.used.remove(&address) {
             self.free.entry(size).or_default().push(address);
         }
     }
 
     /// All free places, which are then no longer ours.
-    pub(crate) fn drain_free(&mut self) -> Vec<u64> {
+    pub fn drain_free(&mut self) -> Vec<u64> {
         self.free.drain().flat_map(|(_, places)| places).collect()
     }
 }
 
 /// Bytes of the place for `bytes` bytes: in binary, at most four digits that aren't zero.
-pub(crate) fn place(bytes: usize) -> usize {
+pub fn place(bytes: usize) -> usize {
     let bytes = bytes.max(LEAST);
     let step = 1 << (bytes.ilog2() - 3);
     bytes.checked_next_multiple_of(step).unwrap_or(bytes)
