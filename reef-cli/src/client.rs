@@ -1,11 +1,11 @@
 //! `reef client`: one process that runs one model on a daemon, as REEF's own examples do.
 
-use crate::picture::Transform;
 use crate::table::{micros, millis};
 use crate::{Usage, print};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use reef::models::Seeded;
+use reef::models::picture::Transform;
 use reef_serve::{Class, Client, Error, Options};
 use serde_json::{Value, json};
 use std::path::PathBuf;
