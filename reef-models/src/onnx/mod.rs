@@ -18,6 +18,7 @@
 //! ```
 
 mod constant;
+mod external;
 mod file;
 mod graph;
 mod node;
