@@ -13,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
@@ -59,8 +59,9 @@ impl Top {
 
     #[track_caller]
     fn waits_for(&mut self, what: &str) {
+        let begin = Instant::now(); // of all of it: a screen is drawn again and again
         while !self.said.contains(what) {
-            let more = self.bytes.recv_timeout(PATIENCE);
+            let more = self.bytes.recv_timeout(PATIENCE.saturating_sub(begin.elapsed()));
             let more = more.unwrap_or_else(|_| panic!("no {what:?} in {:?}", self.said));
             self.said.push_str(&String::from_utf8_lossy(&more));
         }
