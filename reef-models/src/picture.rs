@@ -153,7 +153,7 @@ mod tests {
             let Golden { file, network, size, resize, bytes, first } = want;
             let transform = Transform::of(&network, size);
             assert_eq!(transform.resize, resize, "{file}");
-            let planes = transform.read(&picture(&file)).unwrap();
+            let planes = transform.read(picture(&file)).unwrap();
             assert_eq!(planes.len(), bytes.len(), "{file}");
             let level = |index: usize| {
                 let plane = index / (size * size);
