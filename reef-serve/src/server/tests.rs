@@ -1,3 +1,4 @@
+mod limits;
 mod models;
 
 use super::*;
@@ -117,6 +118,9 @@ fn an_overloaded_model_refuses_at_once() {
         }
         assert!(served >= 2 && refused >= 10, "{served} served, {refused} refused");
         assert_eq!(served + refused, 20);
+        let of = "model=\"tiny\",version=\"1\",class=\"be\",reason=\"exhausted\"";
+        let counted = format!("reef_requests_failed_total{{{of}}} {refused}\n");
+        assert!(fixture.server.metrics().contains(&counted), "{}", fixture.server.metrics());
     });
 }
 

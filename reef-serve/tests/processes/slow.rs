@@ -1,11 +1,11 @@
 //! Clients that keep a place without using it, or say more than there is to say.
 
 use crate::daemon::Daemon;
-use crate::wire::{Grpc, Http};
-use crate::{Folder, within};
+use crate::wire::{Grpc, Http, infer_request, request};
+use crate::within;
+use reef_serve::Class;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -81,30 +81,6 @@ fn grpc_clients_that_ask_for_nothing_are_sent_away() {
     drop((tcp, unix, preface));
 }
 
-/// Requests without the token are answered and win no time.
-#[test]
-fn grpc_clients_without_the_token_are_sent_away() {
-    let files = Folder::new("slow-token-files");
-    let token = files.path().join("token");
-    std::fs::write(&token, "0123456789abcdef").unwrap();
-    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let daemon =
-        Daemon::start("slow-token", &[IDLE, &format!("listen.token_file={}", token.display())]);
-    let mut unix = Grpc::connect(daemon.folder());
-    unix.live().unwrap();
-    let mut tcp = Grpc::connect_to(&daemon.grpc);
-    let said = tcp.live().unwrap_err();
-    assert_eq!(said.code(), tonic::Code::PermissionDenied, "{said}");
-    let left = || {
-        tcp.rest(Duration::from_millis(20));
-        let mut http = Http::connect(daemon.folder()).unwrap(); // where no token is wanted
-        let (_, text) = http.ask(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-        String::from_utf8(text).unwrap().contains("reef_clients{path=\"grpc\"} 1\n")
-    };
-    within(TIME, "it is sent away", left);
-    unix.live().unwrap();
-}
-
 /// A client whose machine is gone says nothing for ever; one that answers pings is there.
 #[test]
 fn grpc_clients_that_answer_no_ping_are_sent_away() {
@@ -121,6 +97,23 @@ fn grpc_clients_that_answer_no_ping_are_sent_away() {
     within(TIME, "the dead one is sent away", left);
     alive.rest(Duration::from_secs(4));
     assert_eq!(daemon.clients(), 2.0);
+}
+
+/// A message that is too long is refused as soon as that is known.
+#[test]
+fn messages_have_a_largest_size() {
+    let daemon = Daemon::start("long-messages", &["limits.message_mib=1"]);
+    let mut grpc = Grpc::connect(daemon.folder());
+    let mut long = infer_request("tiny", Class::BestEffort);
+    grpc.infer(long.clone()).unwrap();
+    long.raw_input_contents.push(vec![0; 1 << 20].into());
+    let said = grpc.infer(long).unwrap_err();
+    assert_eq!(said.code(), tonic::Code::OutOfRange, "{said}");
+    let body = vec![b' '; (1 << 20) + 1];
+    let mut http = Http::connect(daemon.folder()).unwrap();
+    let (status, said) = http.ask(&request(None, &body)).unwrap();
+    let said = String::from_utf8_lossy(&said);
+    assert!(status == 400 && said.contains("at most 1048576 bytes"), "{status} {said}");
 }
 
 /// What a client says wrong comes back, but not all of it.

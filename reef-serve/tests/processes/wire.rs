@@ -133,6 +133,17 @@ impl Grpc {
         self.runtime.block_on(self.client.model_infer(request)).map(drop)
     }
 
+    /// An inference on a connection of this class.
+    pub(crate) fn infer_as(
+        &mut self,
+        class: &'static str,
+        request: ModelInferRequest,
+    ) -> Result<(), tonic::Status> {
+        let mut request = tonic::Request::new(request);
+        request.metadata_mut().insert("reef-class", class.parse().expect("ASCII"));
+        self.runtime.block_on(self.client.model_infer(request)).map(drop)
+    }
+
     /// Loads a model, or unloads it.
     pub(crate) fn load(&mut self, name: &str, wanted: bool) -> Result<(), tonic::Status> {
         let (client, model_name) = (&mut self.client, name.to_owned());

@@ -1,0 +1,101 @@
+//! How requests of the standard protocol are counted and classed, over both of its ways in.
+
+use crate::daemon::Daemon;
+use crate::wire::{Grpc, Http, infer_request, json, request};
+use crate::{options, within};
+use reef_serve::{Class, Client, Error};
+use std::path::Path;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+const TIME: Duration = Duration::from_secs(20);
+const VALUES: usize = crate::wire::VALUES;
+
+/// Some that ask at the same time; whether each was served.
+fn at_once(ask: impl Fn() -> bool + Sync) -> Vec<bool> {
+    const MANY: usize = 8;
+    let begin = Barrier::new(MANY);
+    thread::scope(|scope| {
+        let one = || {
+            begin.wait();
+            ask()
+        };
+        let all: Vec<_> = (0..MANY).map(|_| scope.spawn(one)).collect();
+        all.into_iter().map(|one| one.join().expect("an answer")).collect()
+    })
+}
+
+fn over_grpc(folder: &Path) -> bool {
+    match Grpc::connect(folder).infer(infer_request("tiny", Class::BestEffort)) {
+        Ok(()) => true,
+        Err(said) => {
+            assert_eq!(said.code(), tonic::Code::ResourceExhausted, "{said}");
+            assert_eq!(said.message(), "1 requests are open already");
+            false
+        }
+    }
+}
+
+fn over_http(folder: &Path) -> bool {
+    let text = json(Class::BestEffort, 4 * VALUES);
+    let body = [text.as_bytes(), &[0; 4 * VALUES]].concat();
+    let mut http = Http::connect(folder).expect("it listens");
+    let (status, said) = http.ask(&request(Some(text.len()), &body)).expect("an answer");
+    let said = String::from_utf8_lossy(&said);
+    assert!(status == 200 || said.contains("1 requests are open already"), "{status} {said}");
+    status == 200
+}
+
+#[test]
+fn an_open_request_keeps_its_place_until_it_is_answered() {
+    let daemon = Daemon::start("open", &["limits.open_requests=1"]);
+    for ask in [over_grpc, over_http] {
+        let mut served = 0;
+        within(TIME, "some are refused", || {
+            let all = at_once(|| ask(daemon.folder()));
+            served += all.iter().filter(|&&served| served).count();
+            all.contains(&false)
+        });
+        assert!(served > 0);
+        within(TIME, "a place", || ask(daemon.folder()));
+    }
+}
+
+/// The header says the class of requests that name no priority.
+#[test]
+fn a_connection_may_say_its_class() {
+    let daemon = Daemon::start("class", &[]);
+    let served = |class: &str| {
+        let name = "reef_requests_served_total";
+        let line = format!("{name}{{model=\"tiny\",version=\"1\",class=\"{class}\"}} ");
+        let text = daemon.get("/metrics");
+        text.lines().find_map(|l| l.strip_prefix(&line)?.parse().ok()).unwrap_or(0u64)
+    };
+    let mut grpc = Grpc::connect(daemon.folder());
+    let mut plain = infer_request("tiny", Class::BestEffort);
+    plain.parameters.clear();
+    grpc.infer_as("rt", plain.clone()).unwrap();
+    assert_eq!([served("rt"), served("be")], [1, 0], "gRPC");
+    grpc.infer(plain).unwrap();
+    assert_eq!([served("rt"), served("be")], [1, 1], "gRPC, by default");
+
+    let text = json(Class::BestEffort, 4 * VALUES).replace("\"priority\":2", "\"priority\":0");
+    let body = [text.as_bytes(), &[0; 4 * VALUES]].concat();
+    let plain = String::from_utf8(request(Some(text.len()), &body)).unwrap();
+    let classed = plain.replacen("host: x\r\n", "host: x\r\nreef-class: rt\r\n", 1);
+    let mut http = Http::connect(daemon.folder()).unwrap();
+    assert_eq!(http.ask(classed.as_bytes()).unwrap().0, 200);
+    assert_eq!([served("rt"), served("be")], [2, 1], "HTTP");
+    assert_eq!(http.ask(plain.as_bytes()).unwrap().0, 200);
+    assert_eq!([served("rt"), served("be")], [2, 2], "HTTP, by default");
+}
+
+#[test]
+fn clients_load_nothing_where_that_is_off() {
+    let daemon = Daemon::start("on-demand", &["models.on_demand=false"]);
+    let connect = |name: &str| Client::connect(name, &options(daemon.folder(), None));
+    let said = connect("other").unwrap_err();
+    assert_eq!(said, Error::NotFound("model other is not loaded".into()));
+    connect("tiny").unwrap().ping().unwrap();
+}
