@@ -1,64 +1,47 @@
 //! How requests of the standard protocol are counted and classed, over both of its ways in.
 
 use crate::daemon::Daemon;
-use crate::wire::{Grpc, Http, infer_request, json, request};
+use crate::wire::{Grpc, Http, VALUES, infer_request, json, request};
 use crate::{options, within};
 use reef_serve::{Class, Client, Error};
 use std::path::Path;
-use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
 const TIME: Duration = Duration::from_secs(20);
-const VALUES: usize = crate::wire::VALUES;
 
-/// Some that ask at the same time; whether each was served.
-fn at_once(ask: impl Fn() -> bool + Sync) -> Vec<bool> {
-    const MANY: usize = 8;
-    let begin = Barrier::new(MANY);
-    thread::scope(|scope| {
-        let one = || {
-            begin.wait();
-            ask()
-        };
-        let all: Vec<_> = (0..MANY).map(|_| scope.spawn(one)).collect();
-        all.into_iter().map(|one| one.join().expect("an answer")).collect()
-    })
+/// Why a request over gRPC is refused.
+fn refused_over_grpc(folder: &Path) -> String {
+    let said = Grpc::connect(folder).infer(infer_request("tiny", Class::BestEffort));
+    said.expect_err("no answer").message().into()
 }
 
-fn over_grpc(folder: &Path) -> bool {
-    match Grpc::connect(folder).infer(infer_request("tiny", Class::BestEffort)) {
-        Ok(()) => true,
-        Err(said) => {
-            assert_eq!(said.code(), tonic::Code::ResourceExhausted, "{said}");
-            assert_eq!(said.message(), "1 requests are open already");
-            false
-        }
-    }
-}
-
-fn over_http(folder: &Path) -> bool {
+/// The same over HTTP.
+fn refused_over_http(folder: &Path) -> String {
     let text = json(Class::BestEffort, 4 * VALUES);
     let body = [text.as_bytes(), &[0; 4 * VALUES]].concat();
     let mut http = Http::connect(folder).expect("it listens");
     let (status, said) = http.ask(&request(Some(text.len()), &body)).expect("an answer");
-    let said = String::from_utf8_lossy(&said);
-    assert!(status == 200 || said.contains("1 requests are open already"), "{status} {said}");
-    status == 200
+    assert_ne!(status, 200);
+    String::from_utf8(said).expect("JSON")
 }
 
 #[test]
 fn an_open_request_keeps_its_place_until_it_is_answered() {
-    let daemon = Daemon::start("open", &["limits.open_requests=1"]);
-    for ask in [over_grpc, over_http] {
-        let mut served = 0;
-        within(TIME, "some are refused", || {
-            let all = at_once(|| ask(daemon.folder()));
-            served += all.iter().filter(|&&served| served).count();
-            all.contains(&false)
+    let endless = "scheduler=rt-only"; // best-effort requests end with their time
+    let flags = ["limits.open_requests=1", endless, "times.request_ms=2000"];
+    let daemon = Daemon::start("open", &flags);
+    for ask in [refused_over_grpc, refused_over_http] {
+        let is_open = |count: f64| daemon.metric("reef_open_requests") == count;
+        thread::scope(|scope| {
+            let one = scope.spawn(|| ask(daemon.folder()));
+            within(TIME, "a request", || is_open(1.0));
+            let said = ask(daemon.folder());
+            assert!(said.contains("1 requests are open already"), "{said}");
+            let said = one.join().unwrap();
+            assert!(said.contains("timed out after 2s"), "{said}");
         });
-        assert!(served > 0);
-        within(TIME, "a place", || ask(daemon.folder()));
+        within(TIME, "a place", || is_open(0.0));
     }
 }
 
