@@ -1,25 +1,24 @@
-//! One inference, the five best classes: `cargo run --release --example infer [PICTURE [NETWORK]]`
+//! One inference, the five best classes:
+//! `cargo run --release --features pictures --example infer [PICTURE [NETWORK]]`
 //!
 //! The network is a name, a folder that `reef model import` made, an ONNX file, or weights for ResNet-50
 //! (.param or .safetensors). Without a picture (or for `-`) it looks at made-up pixels, and without a file
 //! its weights are made up too: then the classes are the same everywhere but mean nothing.
 
 use reef::cpu::Cpu;
+use reef::models::picture::Transform;
 use reef::models::{self, Network, Opened, Seeded, Tensors, Weights, param::Params, safetensors};
 use reef::{Config, Device, VirtualQueue};
 use std::error::Error;
-
-/// Means and deviations of the pictures that torchvision's networks were trained with.
-const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
-const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let device = Cpu::open(0, "")?;
     let picture_file = args.next().filter(|file| file != "-");
-    let Opened { model, tensors, .. } = open(&args.next().unwrap_or("resnet50".into()))?;
+    let what = args.next().unwrap_or("resnet50".into());
+    let Opened { model, tensors, .. } = open(&what)?;
     let input = match picture_file {
-        Some(file) => picture(&file, model.input().height as u32)?,
+        Some(file) => Transform::of_model(&what, &model)?.read(file)?,
         None => Seeded(1).input(model.input().elements()),
     };
     let weights = Weights::pack(&device, &model, &tensors)?;
@@ -53,14 +52,4 @@ fn open(what: &str) -> models::Result<Opened> {
         tensors: Tensors::Read(params),
         ..models::open("resnet50", None, Some(1), Seeded(1))?
     })
-}
-
-/// The middle square of a JPEG or PNG file, as three normalised planes.
-fn picture(file: &str, size: u32) -> Result<Vec<f32>, Box<dyn Error>> {
-    let picture = image::open(file).map_err(|error| format!("{file}: {error}"))?;
-    let picture = picture.resize_to_fill(size, size, image::imageops::FilterType::Triangle);
-    let pixels = picture.into_rgb8();
-    let plane =
-        |c: usize| pixels.pixels().map(move |p| (f32::from(p[c]) / 255.0 - MEAN[c]) / DEVIATION[c]);
-    Ok((0..3).flat_map(plane).collect())
 }

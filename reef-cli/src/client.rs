@@ -1,12 +1,13 @@
 //! `reef client`: one process that runs one model on a daemon, as REEF's own examples do.
 
-use crate::picture::Transform;
-use crate::table::micros;
+use crate::table::{micros, millis};
 use crate::{Usage, print};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use reef::models::Seeded;
+use reef::models::picture::Transform;
 use reef_serve::{Class, Client, Error, Options};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,7 +48,7 @@ pub(crate) struct Args {
     /// Measures this many round trips without an inference.
     #[arg(long, value_name = "COUNT")]
     empty: Option<u64>,
-    /// Prints JSON, a line for each inference.
+    /// Prints JSON, a line for each inference; with --empty, one for all round trips.
     #[arg(long)]
     json: bool,
 }
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let mut client = Client::connect(&args.model, &options)?;
     match args.empty {
-        Some(count) => empty(&mut client, count, args.json),
+        Some(count) => empty(args, &mut client, count),
         None => inferences(args, &mut client),
     }
 }
@@ -110,16 +111,30 @@ fn report(
 ) -> Result<()> {
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
     if args.json {
-        return print(serde_json::json!({
-            "client": client.id(),
-            "model": args.model,
-            "class": client.class().name(),
-            "latency_ms": millis(latency),
-            "infer_ms": millis(timing.infer),
-            "delay_ms": millis(timing.delay),
-        }));
+        return print_of(
+            args,
+            client,
+            json!({
+                "latency_ms": millis(latency),
+                "infer_ms": millis(timing.infer),
+                "delay_ms": millis(timing.delay),
+            }),
+        );
     }
     print(format_args!("client {} inference latency: {:.3} ms", client.id(), millis(latency)))
+}
+
+/// Prints who measured it, and what.
+fn print_of(args: &Args, client: &Client, measured: Value) -> Result<()> {
+    let mut line = json!({
+        "client": client.id(),
+        "model": args.model,
+        "class": client.class().name(),
+    });
+    if let (Value::Object(line), Value::Object(measured)) = (&mut line, measured) {
+        line.extend(measured);
+    }
+    print(line)
 }
 
 /// Tries until there is a daemon again.
@@ -131,7 +146,7 @@ fn reconnect(client: &mut Client, why: &str) {
 }
 
 /// Times round trips that do nothing.
-fn empty(client: &mut Client, count: u64, json: bool) -> Result<()> {
+fn empty(args: &Args, client: &mut Client, count: u64) -> Result<()> {
     let mut times = Histogram::<u64>::new(3)?;
     for _ in 0..count.div_ceil(10) {
         client.ping()?; // until both sides look for news
@@ -141,14 +156,21 @@ fn empty(client: &mut Client, count: u64, json: bool) -> Result<()> {
         client.ping()?;
         times.record(begin.elapsed().as_nanos() as u64)?;
     }
-    let at = |quantile| micros(&times, quantile);
-    let (p50, p90, p99, p999) = (at(0.5), at(0.9), at(0.99), at(0.999));
-    if json {
-        let [p50, p90, p99, p999] = [p50, p90, p99, p999].map(serde_json::Value::from);
-        return print(serde_json::json!({
-            "round_trips": count, "p50_us": p50, "p90_us": p90, "p99_us": p99, "p999_us": p999,
-        }));
+    if args.json {
+        let at = |quantile| millis(&times, quantile);
+        return print_of(
+            args,
+            client,
+            json!({
+                "round_trips": count,
+                "latency_p50_ms": at(0.5),
+                "latency_p90_ms": at(0.9),
+                "latency_p99_ms": at(0.99),
+                "latency_p999_ms": at(0.999),
+            }),
+        );
     }
+    let [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|quantile| micros(&times, quantile));
     print(format_args!(
         "{count} empty round trips: p50 {p50:.2}, p90 {p90:.2}, p99 {p99:.2}, p99.9 {p999:.2} µs"
     ))

@@ -13,7 +13,6 @@ mod demo;
 mod devices;
 mod model;
 mod networks;
-mod picture;
 mod profile;
 mod progress;
 mod results;
@@ -136,7 +135,6 @@ fn is_input(error: &anyhow::Error) -> bool {
                 _ => true,
             })
             || cause.downcast_ref::<reef_serve::Error>().is_some_and(is_refused)
-            || cause.is::<picture::Wrong>()
             || cause.is::<Usage>()
     })
 }

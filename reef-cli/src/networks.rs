@@ -1,9 +1,8 @@
 //! The networks that clients run.
 
-use crate::Usage;
-use crate::picture::Transform;
 use crate::progress::Progress;
 use anyhow::{Context, Result};
+use reef::models::picture::Transform;
 use reef::models::{self, Model, Network, Opened, Seeded, Weights, measured};
 use reef::op::Operators;
 use std::collections::BTreeMap;
@@ -65,20 +64,7 @@ pub(crate) fn check(rt: &str, be: &[String], picture: Picture<'_>) -> Result<()>
 
 /// A photo as the network wants it.
 fn look_at(network: &str, photo: &Path, model: &Model) -> Result<Vec<f32>> {
-    Ok(transform(network, model).context("--image")?.read(photo)?)
-}
-
-/// What becomes of photos on their way into `network`, as it was named.
-pub(crate) fn transform(network: &str, model: &Model) -> Result<Transform, Usage> {
-    let input = model.input();
-    if (input.channels, input.height) != (3, input.width) {
-        let shape = [input.channels, input.height, input.width];
-        return Err(Usage(format!("{network} looks at {shape:?}, no square picture")));
-    }
-    // An ONNX file has in it what torchvision does to pictures behind the transform.
-    let is_built = Path::new(network).extension().is_none_or(|extension| extension != "onnx");
-    let name = if is_built { model.graph().name.as_str() } else { "" };
-    Ok(Transform::of(name, input.height))
+    Ok(Transform::of_model(network, model).context("--image")?.read(photo)?)
 }
 
 /// Builds and loads them, a step of `progress` for each.

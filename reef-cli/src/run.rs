@@ -4,11 +4,11 @@ mod labels;
 mod report;
 
 use crate::Usage;
-use crate::networks::{self, transform};
-use crate::picture::Transform;
+use crate::networks;
 use crate::progress::Progress;
 use anyhow::Result;
 use labels::Labels;
+use reef::models::picture::Transform;
 use reef::models::{self, Model, Network, Opened, Tensors, Weights, param::Params, safetensors};
 use reef::op::Operators;
 use reef::{Config, Seq, VirtualQueue};
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let labels = args.labels.as_deref().map(|file| Labels::load(file, classes)).transpose()?;
     let transform = args.transform(&opened.model)?;
     let read = |image: &PathBuf| transform.read(image);
-    let pictures = args.images.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let pictures = args.images.iter().map(read).collect::<models::Result<Vec<_>>>()?;
     let seen = reef::with_device(&args.device, Run { args, opened, pictures: &pictures })??;
     report::show(args, &seen, labels.as_ref())
 }
@@ -109,7 +109,7 @@ impl Args {
 
     /// Torchvision's transform for the network, but for what the command line says.
     fn transform(&self, model: &Model) -> Result<Transform> {
-        let usual = transform(&self.model, model)?;
+        let usual = Transform::of_model(&self.model, model)?;
         let resize = self.resize.unwrap_or(usual.resize);
         if !(usual.crop..=LARGEST).contains(&resize) {
             let range = format!("{}..={LARGEST}", usual.crop);

@@ -25,9 +25,8 @@ fn a_client_prints_the_latency_of_each_inference() {
             assert!(number.is_ok() && millis.is_ok_and(|millis| millis > 0.0), "{line}");
         }
     }
-    let said = prints(&[&client[..], &["--json"]].concat());
-    let said = json(&said);
-    assert_eq!((&said["class"], &said["model"]), (&"be".into(), &"tiny".into()));
+    let inference = json(&prints(&[&client[..], &["--json"]].concat()));
+    assert_eq!((&inference["class"], &inference["model"]), (&"be".into(), &"tiny".into()));
     let top = ["top", "--folder", &folder.path(""), "--interval", "0.05", "--count", "1"];
     let view = json(&prints(&[&top[..], &["--json"]].concat()));
     assert_eq!((&view["models_loaded"], &view["queued"]), (&1.into(), &0.into()), "{view}");
@@ -36,8 +35,15 @@ fn a_client_prints_the_latency_of_each_inference() {
     assert_eq!(classes, ["be", "rt"], "what the daemon served before, by class: {view}");
     assert!(models.iter().all(|model| model["model"] == "tiny"), "{view}");
 
-    let said = json(&prints(&[&client[..], &["--empty", "10", "--json"]].concat()));
-    assert!(said["p50_us"].as_f64() > Some(0.0), "{said}");
+    let empty = json(&prints(&[&client[..], &["--empty", "10", "--json"]].concat()));
+    for key in ["class", "model"] {
+        assert_eq!(empty[key], inference[key], "{empty}");
+    }
+    assert!(empty["client"].as_u64() > inference["client"].as_u64(), "a later one: {empty}");
+    assert_eq!(empty["round_trips"], 10);
+    let latency = |of: &str| empty[format!("latency_{of}_ms")].as_f64().expect(of);
+    assert!(0.0 < latency("p50") && latency("p50") <= latency("p999"), "{empty}");
+    assert!(latency("p50") < inference["latency_ms"].as_f64().unwrap(), "{empty} {inference}");
     let said = prints(&[&client[..], &["--empty", "100"]].concat());
     assert!(said.contains("100 empty round trips: p50 "), "{said}");
     let other = ["client", "--model", "nothing", "--folder", &folder.path(""), "--json"];

@@ -61,6 +61,22 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A file that is no picture we can read.
+    #[error("{file}: {why}")]
+    Picture {
+        /// Path as given.
+        file: String,
+        /// The decoder's words, or the system's.
+        why: String,
+    },
+    /// A network that looks at something else than squares of three colours.
+    #[error("{network} looks at {shape:?}, no square picture")]
+    NoPicture {
+        /// As it was named.
+        network: String,
+        /// Channels, rows and columns of its input.
+        shape: [usize; 3],
+    },
     /// No network of this name can be built.
     #[error("no network \"{asked}\" (have: {have})")]
     UnknownNetwork {

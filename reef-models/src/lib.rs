@@ -48,6 +48,8 @@ pub mod onnx;
 mod op_json;
 mod open;
 pub mod param;
+#[cfg(feature = "pictures")]
+pub mod picture;
 mod plain;
 pub mod profile;
 pub mod reference;

@@ -173,15 +173,24 @@ pub struct Times {
     /// How long open requests are waited for at the end, in milliseconds; default 30000.
     pub drain_ms: u64,
     /// How long a handshake of TLS may take, and over HTTP the head of a request, with the wait for it, and
-    /// its body; in milliseconds, default 60000.
+    /// its body, and over gRPC the wait for the first request; in milliseconds, default 60000.
     pub idle_ms: u64,
+    /// After how long a silence a gRPC client is asked for a sign of life, and how long it may then take to
+    /// give one; in milliseconds, default 30000.
+    pub keepalive_ms: u64,
     /// How long a thread of the local path looks for news before it sleeps, in microseconds; default 50.
     pub spin_us: u64,
 }
 
 impl Default for Times {
     fn default() -> Self {
-        Self { request_ms: 60_000, drain_ms: 30_000, idle_ms: 60_000, spin_us: 50 }
+        Self {
+            request_ms: 60_000,
+            drain_ms: 30_000,
+            idle_ms: 60_000,
+            keepalive_ms: 30_000,
+            spin_us: 50,
+        }
     }
 }
 
@@ -199,6 +208,11 @@ impl Times {
     /// As a duration.
     pub fn idle(&self) -> Duration {
         Duration::from_millis(self.idle_ms)
+    }
+
+    /// As a duration.
+    pub fn keepalive(&self) -> Duration {
+        Duration::from_millis(self.keepalive_ms)
     }
 
     /// As a duration.
@@ -224,6 +238,7 @@ impl Config {
             ("limits.tensors", limits.tensors),
             ("times.request_ms", self.times.request_ms as usize),
             ("times.idle_ms", self.times.idle_ms as usize),
+            ("times.keepalive_ms", self.times.keepalive_ms as usize),
         ] {
             in_range(key, value, 1, 1 << 30)?;
         }

@@ -1,6 +1,7 @@
 //! The standard protocol over gRPC.
 
 mod describe;
+mod guest;
 mod infer;
 mod memory;
 mod repository;
@@ -17,15 +18,19 @@ use crate::config::Limits;
 use crate::listen::{Listener, Peer};
 use crate::server::Server;
 use crate::{Error, Result};
+use guest::{Card, Guest};
 use proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 use service::Service;
 use std::sync::Arc;
+use tokio_stream::StreamExt;
 use tonic::{Request, Status};
 
 /// Calls that one connection has open; others wait at the client.
 const MOST_STREAMS: u32 = 128;
 
 /// Serves gRPC on `listener` until `end` comes; requests that are open then are still answered.
+///
+/// A connection that asks for nothing in time is closed, and one that answers no ping.
 ///
 /// # Errors
 ///
@@ -37,28 +42,35 @@ pub(crate) async fn serve(
     end: impl Future<Output = ()>,
 ) -> Result<()> {
     let Limits { message_mib, .. } = server.config.limits;
-    let idle = server.config.times.idle();
+    let times = server.config.times.clone();
     let service = GrpcInferenceServiceServer::new(Service(server))
         .max_decoding_message_size(message_mib << 20)
         .max_encoding_message_size(message_mib << 20);
     let check = move |request: Request<()>| {
         let given = request.metadata().get("authorization").map(|value| value.as_bytes());
-        let peer = peer(&request);
-        crate::auth::check(token.as_deref(), peer, given).map_err(status)?;
+        crate::auth::check(token.as_deref(), peer(&request), given).map_err(status)?;
+        if let Some(card) = request.extensions().get::<Card>() {
+            card.note_request();
+        }
         Ok(request)
     };
     let service = tonic::service::interceptor::InterceptedService::new(service, check);
+    let idle = times.idle();
+    let guests = listener
+        .connections(idle)
+        .map(move |come| come.map(|connection| Guest::new(connection, idle)));
     let transport = tonic::transport::Server::builder()
         .max_concurrent_streams(MOST_STREAMS)
-        .http2_keepalive_interval(Some(std::time::Duration::from_secs(30)))
+        .http2_keepalive_interval(Some(times.keepalive()))
+        .http2_keepalive_timeout(Some(times.keepalive()))
         .add_service(service)
-        .serve_with_incoming_shutdown(listener.connections(idle), end);
+        .serve_with_incoming_shutdown(guests, end);
     transport.await.map_err(|e| Error::system("gRPC", e))
 }
 
 /// Who sent a request.
 fn peer<T>(request: &Request<T>) -> Peer {
-    request.extensions().get::<Peer>().copied().unwrap_or(Peer::STRANGER)
+    request.extensions().get::<Card>().map_or(Peer::STRANGER, |card| card.peer)
 }
 
 /// An error as gRPC says it.

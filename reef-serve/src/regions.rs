@@ -263,6 +263,24 @@ mod tests {
     }
 
     #[test]
+    fn a_slice_lies_where_region_and_request_say() {
+        let memory = Memory::new("place", 64);
+        let regions = Regions::new(8);
+        regions.register(me(), "r", &memory.0, 16, 32).unwrap();
+        let slice = regions.slice(me(), "r", 8, 4, 4).unwrap();
+        slice.write(1, &[7, 8]).unwrap();
+        let mut all = [0; 64];
+        memory.1.read_exact_at(&mut all, 0).unwrap();
+        assert_eq!(
+            (&all[16 + 8..][..4], all.iter().filter(|&&byte| byte != 0).count()),
+            (&[0, 7, 8, 0][..], 2)
+        );
+        let mut bytes = [0; 2];
+        slice.read(2, &mut bytes).unwrap();
+        assert_eq!(bytes, [8, 0]);
+    }
+
+    #[test]
     fn memory_that_shrinks_is_an_error_and_no_signal() {
         let memory = Memory::new("shrinks", 4096);
         let regions = Regions::new(8);

@@ -129,6 +129,7 @@ fn features() -> Vec<Command> {
         "cuda,hip",
         "cpu,cuda,hip",
         "cpu,cuda,hip,models",
+        "pictures",
     ]
     .map(|features| {
         let mut command = cargo("check --quiet --no-default-features --features");

@@ -1,10 +1,16 @@
 //! The screen of `reef top`: one thread looks at the daemon, this one draws and listens to keys.
+//!
+//! The terminal is given back as it was, however it ends: by a key, an error, a panic, or a signal that
+//! asks it to end. After such a signal the process dies of it, as if nobody had listened.
 
 use super::screen::Screen;
 use super::view::View;
 use super::{Error, Watch};
 use anyhow::{Context, Result};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,19 +20,47 @@ const TICK: Duration = Duration::from_millis(50);
 
 type News = Result<Option<View>, Error>;
 
-/// Shows the daemon until somebody presses `q`. The terminal is as before then, also after a panic.
+/// Shows the daemon until somebody presses `q` or a signal comes.
 pub(super) fn run(watch: Watch, interval: Duration) -> Result<()> {
+    let signals = Signals::listen().context("signals")?; // while the terminal is still as it was
     let mut screen = Screen::new(watch.daemon.name(), interval);
     let (sender, news) = channel();
     let (stop, stopped) = channel();
     let looker = thread::spawn(move || look(watch, interval, &sender, &stopped));
     let mut terminal = ratatui::try_init().context("the terminal")?;
-    let shown = show(&mut terminal, &mut screen, &news);
+    let shown = show(&mut terminal, &mut screen, &news, &signals);
+    drop(terminal); // it shows the cursor
     ratatui::restore();
     drop(stop); // so that the thread doesn't sleep the rest of its interval
     drop(news);
+    signals.obey()?; // without a wait for the thread, whose daemon may be silent
     let _ = looker.join(); // its panic would have been printed
     shown
+}
+
+/// The last signal that asked us to end; 0 before the first. Written by handlers only.
+struct Signals(Arc<AtomicUsize>);
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        let last = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            signal_hook::flag::register_usize(signal, last.clone(), signal as usize)?;
+        }
+        Ok(Self(last))
+    }
+
+    fn last(&self) -> Option<i32> {
+        match self.0.load(Ordering::SeqCst) {
+            0 => None,
+            signal => Some(signal as i32),
+        }
+    }
+
+    /// Does what the last signal does to whoever doesn't listen: dies of it. Returns if there was none.
+    fn obey(&self) -> std::io::Result<()> {
+        self.last().map_or(Ok(()), signal_hook::low_level::emulate_default_handler)
+    }
 }
 
 /// Looks once each interval until `stopped` hangs up.
@@ -45,10 +79,14 @@ fn show(
     terminal: &mut ratatui::DefaultTerminal,
     screen: &mut Screen,
     news: &Receiver<News>,
+    signals: &Signals,
 ) -> Result<()> {
     loop {
         terminal.draw(|frame| screen.draw(frame))?;
         while !event::poll(TICK)? {
+            if signals.last().is_some() {
+                return Ok(());
+            }
             let Ok(first) = news.try_recv() else { continue };
             match first {
                 Ok(view) => screen.update(view),

@@ -1,9 +1,8 @@
 //! Tensors whose values stand in the file, and what is computed from them alone.
 
+use super::external::External;
 use super::file::TensorFile;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::path::{Component, Path};
+use std::path::Path;
 
 /// `TensorProto.DataType` of the elements that networks are made of.
 const FLOAT: i64 = 1;
@@ -26,7 +25,7 @@ pub(super) enum Data {
     Ints(Vec<i64>),
 }
 
-type Result<T> = std::result::Result<T, String>;
+pub(super) type Result<T> = std::result::Result<T, String>;
 
 impl Constant {
     pub(super) fn floats(dims: Vec<usize>, values: Vec<f32>) -> Self {
@@ -42,7 +41,7 @@ impl Constant {
         let dims = dims(&tensor.dims)?;
         let external = match tensor.external.is_empty() {
             true => None,
-            false => Some(External::of(tensor)?.read(folder)?),
+            false => Some(External::of(tensor)?.read(folder, bytes(tensor, &dims)?)?),
         };
         let raw = external.as_deref().or(tensor.raw);
         let data = data(tensor, raw)?;
@@ -109,6 +108,22 @@ fn elements(dims: &[usize]) -> Result<usize> {
     product.ok_or_else(|| format!("a tensor of {dims:?}"))
 }
 
+/// Bytes that raw data of this tensor takes.
+fn bytes(tensor: &TensorFile<'_>, dims: &[usize]) -> Result<u64> {
+    let size = match tensor.element {
+        FLOAT | INT32 => 4,
+        INT64 | DOUBLE => 8,
+        BOOL => 1,
+        other => return Err(unknown(other)),
+    };
+    let bytes = elements(dims)?.checked_mul(size);
+    bytes.map(|bytes| bytes as u64).ok_or_else(|| format!("a tensor of {dims:?}"))
+}
+
+fn unknown(element: i64) -> String {
+    format!("elements of type {element} (have: 1, 6, 7, 9 and 11)")
+}
+
 fn data(tensor: &TensorFile<'_>, raw: Option<&[u8]>) -> Result<Data> {
     match (tensor.element, raw) {
         (FLOAT, Some(raw)) => Ok(Data::Floats(numbers(raw, f32::from_le_bytes)?)),
@@ -118,7 +133,7 @@ fn data(tensor: &TensorFile<'_>, raw: Option<&[u8]>) -> Result<Data> {
         (INT32, Some(raw)) => Ok(Data::Ints(numbers(raw, |b| i32::from_le_bytes(b).into())?)),
         (BOOL, Some(raw)) => Ok(Data::Ints(raw.iter().map(|&byte| byte.into()).collect())),
         (BOOL | INT32 | INT64, None) => Ok(Data::Ints(tensor.ints.clone())),
-        (other, _) => Err(format!("elements of type {other} (have: 1, 6, 7, 9 and 11)")),
+        (other, _) => Err(unknown(other)),
     }
 }
 
@@ -126,53 +141,5 @@ fn numbers<T, const N: usize>(raw: &[u8], number: impl Fn([u8; N]) -> T) -> Resu
     match raw.as_chunks::<N>() {
         (words, []) => Ok(words.iter().map(|&word| number(word)).collect()),
         _ => Err(format!("{} bytes of numbers that take {N}", raw.len())),
-    }
-}
-
-/// Data that another file keeps.
-struct External<'a> {
-    location: &'a str,
-    offset: u64,
-    length: Option<u64>,
-}
-
-impl<'a> External<'a> {
-    fn of(tensor: &TensorFile<'a>) -> Result<Self> {
-        let mut external = Self { location: "", offset: 0, length: None };
-        for &(key, value) in &tensor.external {
-            let number = || value.parse().map_err(|_| format!("external data: {key} {value:?}"));
-            match key {
-                "location" => external.location = value,
-                "offset" => external.offset = number()?,
-                "length" => external.length = Some(number()?),
-                _ => {}
-            }
-        }
-        Ok(external)
-    }
-
-    /// Reads it from a file in `folder` or below.
-    fn read(&self, folder: Option<&Path>) -> Result<Vec<u8>> {
-        let folder = folder.ok_or("its data is in another file")?;
-        let location = Path::new(self.location);
-        let inside = |part: Component<'_>| matches!(part, Component::Normal(_));
-        if self.location.is_empty() || !location.components().all(inside) {
-            return Err(format!("external data outside of the folder: {:?}", self.location));
-        }
-        self.read_from(&folder.join(location)).map_err(|why| format!("{}: {why}", self.location))
-    }
-
-    fn read_from(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
-        let rest = file.metadata()?.len().saturating_sub(self.offset);
-        let length = self.length.unwrap_or(rest);
-        if length > rest {
-            let why = "shorter than the model says";
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
-        }
-        let mut bytes = vec![0; length as usize];
-        file.seek(SeekFrom::Start(self.offset))?;
-        file.read_exact(&mut bytes)?;
-        Ok(bytes)
     }
 }

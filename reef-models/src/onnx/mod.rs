@@ -6,7 +6,7 @@
 //! normalisations go into weights, sums and ReLU into convolutions, concatenations cost nothing.
 //! What can't be expressed exactly is an error that names the node: means over windows of different sizes at
 //! the edge, pools whose padding differs between the sides so that it matters, products of two tensors, outputs
-//! with more than one row and column.
+//! with more than one row and column. MobileNet v3 is therefore not read: its gates are products.
 //!
 //! ReLU6 and other [bounds](https://onnx.ai/onnx/operators/onnx__Clip.html) become a step of their own, as
 //! `min(x, 6) = 6 - relu(6 - x)`: operations know ReLU only.
@@ -18,6 +18,7 @@
 //! ```
 
 mod constant;
+mod external;
 mod file;
 mod graph;
 mod node;

@@ -146,3 +146,23 @@ fn write(answer: Answer) -> ModelInferResponse {
         raw_output_contents: vec![answer.bytes],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_are_counted_before_they_are_read() {
+        let many = |inputs, outputs, contents| ModelInferRequest {
+            inputs: vec![InferInputTensor::default(); inputs],
+            outputs: vec![InferRequestedOutputTensor::default(); outputs],
+            raw_input_contents: vec![Bytes::new(); contents],
+            ..ModelInferRequest::default()
+        };
+        for request in [many(3, 0, 0), many(0, 3, 0), many(0, 0, 3)] {
+            let said = read(request, 2).unwrap_err().to_string();
+            assert_eq!(said, "3 tensors in a request, 2 are allowed");
+        }
+        assert!(read(many(2, 2, 2), 2).is_ok());
+    }
+}

@@ -106,12 +106,3 @@ impl AsyncWrite for Connection {
         }
     }
 }
-
-/// For gRPC.
-impl tonic::transport::server::Connected for Connection {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
-        self.peer
-    }
-}

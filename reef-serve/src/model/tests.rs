@@ -73,6 +73,10 @@ fn served(device: Arc<Device>) -> Arc<Served> {
 }
 
 fn ask(served: &Served) -> Result<Vec<u8>> {
+    ask_within(served, Duration::from_secs(10))
+}
+
+fn ask_within(served: &Served, time: Duration) -> Result<Vec<u8>> {
     let (reply, answer) = oneshot::channel();
     let now = Instant::now();
     served.submit(Job {
@@ -81,7 +85,7 @@ fn ask(served: &Served) -> Result<Vec<u8>> {
         input: Input::Bytes(vec![0; served.input.bytes()].into()),
         output: Output::Bytes,
         arrived: now,
-        deadline: now + Duration::from_secs(10),
+        deadline: now + time,
         reply,
     })?;
     answer.blocking_recv().expect("an answer, whatever happens")
@@ -103,4 +107,14 @@ fn an_error_of_the_device_fails_the_request_that_it_touched() {
     assert_eq!((numbers.success.count, numbers.fail.count), (3, 2));
     served.retire();
     assert!(matches!(ask(&served), Err(Error::Unavailable(_))));
+}
+
+#[test]
+fn what_is_too_late_never_reaches_the_device() {
+    let device = Arc::new(Device::default());
+    let served = served(device.clone());
+    let said = ask_within(&served, Duration::ZERO).unwrap_err();
+    assert!(matches!(&said, Error::Deadline(text) if text.ends_with("in the queue")), "{said}");
+    assert_eq!(device.runs.load(Ordering::Relaxed), 0);
+    served.retire();
 }

@@ -1,3 +1,4 @@
+mod limits;
 mod models;
 
 use super::*;
@@ -6,6 +7,7 @@ use crate::tensor::{to_bytes, to_floats};
 use crate::{Class, config};
 use reef::models::{Seeded, build, reference};
 use std::path::PathBuf;
+use std::sync::mpsc::channel;
 
 /// A repository with small networks, and a daemon without protocols on it.
 struct Fixture {
@@ -54,9 +56,17 @@ impl Fixture {
 }
 
 impl Drop for Fixture {
+    /// Fails if a lane works for ever.
     fn drop(&mut self) {
-        self.server.catalogue.clear();
+        let (sender, done) = channel();
+        let server = self.server.clone();
+        std::thread::spawn(move || {
+            server.catalogue.clear(); // waits for lanes
+            let _ = sender.send(()); // it took too long
+        });
+        let is_clear = done.recv_timeout(Duration::from_secs(20)).is_ok();
         let _ = std::fs::remove_dir_all(&self.folder);
+        assert!(is_clear || std::thread::panicking(), "a lane still works");
     }
 }
 
@@ -117,6 +127,9 @@ fn an_overloaded_model_refuses_at_once() {
         }
         assert!(served >= 2 && refused >= 10, "{served} served, {refused} refused");
         assert_eq!(served + refused, 20);
+        let of = "model=\"tiny\",version=\"1\",class=\"be\",reason=\"exhausted\"";
+        let counted = format!("reef_requests_failed_total{{{of}}} {refused}\n");
+        assert!(fixture.server.metrics().contains(&counted), "{}", fixture.server.metrics());
     });
 }
 

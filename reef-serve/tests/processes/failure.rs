@@ -1,6 +1,7 @@
 //! What happens when processes end, in order or not, and when there is too much.
 
 use crate::daemon::Daemon;
+use crate::wire::Http;
 use crate::{ClientProcess, options, within};
 use reef_serve::{Class, Client, Error};
 use std::thread;
@@ -187,6 +188,35 @@ fn requests_that_came_in_are_answered_at_the_end() {
     assert!(count("200") >= 2, "{codes:?}");
     assert_eq!(count("200") + count("503") + count("none"), 60, "{codes:?}");
     assert!(daemon.ends_within(Duration::from_secs(10)).success());
+}
+
+/// SIGTERM: a request that takes longer than connections get to close is waited for, and no other is begun;
+/// but not for longer than is configured.
+#[test]
+fn the_end_waits_for_requests_that_take_their_time() {
+    let endless = "scheduler=rt-only"; // best-effort requests end with their time
+    for (drain, code) in [("times.drain_ms=20000", "504"), ("times.drain_ms=100", "none")] {
+        let flags = [endless, "times.request_ms=4000", drain];
+        let mut daemon = Daemon::start("drain-long", &flags);
+        let request = http_request();
+        let mut other = Http::connect(daemon.folder()).unwrap();
+        let is_live = b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n";
+        assert_eq!(other.ask(is_live).unwrap().0, 200);
+        let said = thread::scope(|scope| {
+            let one = scope.spawn(|| daemon.say(request.as_bytes()));
+            let open = || daemon.metric("reef_open_requests") == 1.0;
+            within(SOON * 2, "a request", open);
+            daemon.terminate();
+            if code == "504" {
+                thread::sleep(SOON / 2);
+                let late = request.replace("connection: close\r\n", "");
+                assert_eq!(other.ask(late.as_bytes()).unwrap().0, 503);
+            }
+            one.join().unwrap()
+        });
+        assert_eq!(said.split(' ').nth(1).unwrap_or("none"), code, "{drain}: {said}");
+        assert!(daemon.ends_within(Duration::from_secs(10)).success());
+    }
 }
 
 /// More requests than may wait are refused at once; those that were taken are answered.

@@ -1,7 +1,9 @@
 //! Clients that keep a place without using it, or say more than there is to say.
 
 use crate::daemon::Daemon;
+use crate::wire::{Grpc, Http, infer_request, request};
 use crate::within;
+use reef_serve::Class;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -52,6 +54,66 @@ fn a_body_that_drips_is_cut_off_and_its_request_counts_no_more() {
     assert!(said.starts_with("HTTP/1.1 504") && said.contains("took longer"), "{said}");
     assert!(begin.elapsed() < TIME, "{:?}", begin.elapsed());
     within(TIME, "no open request", || daemon.metric("reef_open_requests") == 0.0);
+}
+
+/// The preface and empty settings, with which a client of HTTP/2 begins.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// One that has asked for something may rest; others lose their places, whatever they say beside that.
+#[test]
+fn grpc_clients_that_ask_for_nothing_are_sent_away() {
+    let daemon = Daemon::start("slow-grpc", &[IDLE]);
+    let tcp = TcpStream::connect(&daemon.grpc).unwrap();
+    let unix = UnixStream::connect(daemon.folder().join("grpc.sock")).unwrap();
+    let mut preface = TcpStream::connect(&daemon.grpc).unwrap();
+    preface.write_all(PREFACE).unwrap();
+    let silent = Grpc::connect(daemon.folder());
+    let mut asked = Grpc::connect(daemon.folder());
+    asked.live().unwrap();
+    let left = || {
+        silent.rest(Duration::from_millis(20));
+        asked.rest(Duration::from_millis(20));
+        daemon.clients() == 2.0 // the one that has asked, and the one that asks
+    };
+    within(TIME, "all others are sent away", left);
+    asked.rest(Duration::from_secs(3));
+    assert_eq!(daemon.clients(), 2.0);
+    drop((tcp, unix, preface));
+}
+
+/// A client whose machine is gone says nothing for ever; one that answers pings is there.
+#[test]
+fn grpc_clients_that_answer_no_ping_are_sent_away() {
+    let daemon = Daemon::start("dead-grpc", &["times.keepalive_ms=1000"]);
+    let mut alive = Grpc::connect(daemon.folder());
+    alive.live().unwrap();
+    let mut dead = TcpStream::connect(&daemon.grpc).unwrap();
+    dead.write_all(PREFACE).unwrap();
+    let left = || {
+        alive.rest(Duration::from_millis(20));
+        daemon.clients() == 2.0
+    };
+    assert!(!left(), "it has its place at first");
+    within(TIME, "the dead one is sent away", left);
+    alive.rest(Duration::from_secs(4));
+    assert_eq!(daemon.clients(), 2.0);
+}
+
+/// A message that is too long is refused as soon as that is known.
+#[test]
+fn messages_have_a_largest_size() {
+    let daemon = Daemon::start("long-messages", &["limits.message_mib=1"]);
+    let mut grpc = Grpc::connect(daemon.folder());
+    let mut long = infer_request("tiny", Class::BestEffort);
+    grpc.infer(long.clone()).unwrap();
+    long.raw_input_contents.push(vec![0; 1 << 20].into());
+    let said = grpc.infer(long).unwrap_err();
+    assert_eq!(said.code(), tonic::Code::OutOfRange, "{said}");
+    let body = vec![b' '; (1 << 20) + 1];
+    let mut http = Http::connect(daemon.folder()).unwrap();
+    let (status, said) = http.ask(&request(None, &body)).unwrap();
+    let said = String::from_utf8_lossy(&said);
+    assert!(status == 400 && said.contains("at most 1048576 bytes"), "{status} {said}");
 }
 
 /// What a client says wrong comes back, but not all of it.

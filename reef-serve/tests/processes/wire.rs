@@ -104,17 +104,43 @@ pub(crate) struct Grpc {
 
 impl Grpc {
     pub(crate) fn connect(folder: &Path) -> Self {
+        Self::over(channel(folder))
+    }
+
+    /// Over TCP.
+    pub(crate) fn connect_to(address: &str) -> Self {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+        Self::over(async move { endpoint.connect().await.expect("it listens") })
+    }
+
+    fn over(channel: impl Future<Output = Channel>) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let channel = runtime.block_on(channel(folder));
+        let channel = runtime.block_on(channel);
         Self { runtime, client: GrpcInferenceServiceClient::new(channel) }
     }
 
-    fn live(&mut self) -> Result<(), tonic::Status> {
+    /// Asks for nothing, but answers what HTTP/2 asks.
+    pub(crate) fn rest(&self, time: Duration) {
+        self.runtime.block_on(async { tokio::time::sleep(time).await });
+    }
+
+    pub(crate) fn live(&mut self) -> Result<(), tonic::Status> {
         self.runtime.block_on(self.client.server_live(proto::ServerLiveRequest {})).map(drop)
     }
 
     pub(crate) fn infer(&mut self, request: ModelInferRequest) -> Result<(), tonic::Status> {
+        self.runtime.block_on(self.client.model_infer(request)).map(drop)
+    }
+
+    /// An inference on a connection of this class.
+    pub(crate) fn infer_as(
+        &mut self,
+        class: &'static str,
+        request: ModelInferRequest,
+    ) -> Result<(), tonic::Status> {
+        let mut request = tonic::Request::new(request);
+        request.metadata_mut().insert("reef-class", class.parse().expect("ASCII"));
         self.runtime.block_on(self.client.model_infer(request)).map(drop)
     }
 

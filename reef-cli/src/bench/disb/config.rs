@@ -106,7 +106,7 @@ pub(super) fn load(path: &Path) -> Result<Workload, Usage> {
     parse(&text, &name).map_err(wrong)
 }
 
-fn parse(text: &str, name: &str) -> Result<Workload, String> {
+pub(super) fn parse(text: &str, name: &str) -> Result<Workload, String> {
     let json: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let mut tasks = match ["tasks", "rt", "be"].map(|list| json.get(list)) {
         [Some(tasks), None, None] => named(entries(tasks, "tasks")?)?,

@@ -87,22 +87,14 @@ impl<'a> Clients<'a> {
         let before = metrics::stats(&self.folder)?;
         let begun = SystemTime::now() + self.options.lead;
         let begin = clock() + self.options.lead;
-        let delays = self.workload.delays(alone);
-        let tasks = self.workload.tasks.iter().enumerate();
-        let players: Vec<usize> = tasks.filter(|(_, task)| who.has(task)).map(|(k, _)| k).collect();
-        for &k in &players {
-            self.processes.order(k, &Order::Play(self.part(k, delays[k], begin)))?;
+        let plays = plays(self.workload, self.options, who, alone, begin);
+        let players = plays.len();
+        for (k, play) in plays {
+            self.processes.order(k, &Order::Play(play))?;
         }
-        let requests = self.listen(players.len())?;
+        let requests = self.listen(players)?;
         let stats = metrics::since(before, metrics::stats(&self.folder)?);
         Ok(Run { policy: name.into(), begun, requests, stats })
-    }
-
-    fn part(&self, k: usize, delay: Duration, begin: Duration) -> Play {
-        let Options { time, seed, .. } = self.options;
-        let tells = !self.workload.dependents(k).is_empty();
-        let load = self.workload.tasks[k].load.clone();
-        Play { load, delay, time, seed: seed + k as u64, begin, tells }
     }
 
     /// Passes results on until so many clients are done.
@@ -133,5 +125,65 @@ impl<'a> Clients<'a> {
             News::Ready => Ok(()),
             news => bail!("{}: out of turn: {news:?}", self.workload.tasks[k].id),
         }
+    }
+}
+
+/// What each of the tasks in question does, with its number.
+fn plays(
+    workload: &Workload,
+    options: Options,
+    who: Who,
+    alone: &[Phases],
+    begin: Duration,
+) -> Vec<(usize, Play)> {
+    let Options { time, seed, .. } = options;
+    let tasks = workload.tasks.iter().zip(workload.delays(alone)).enumerate();
+    let players = tasks.filter(|(_, (task, _))| who.has(task));
+    let play = |(k, (task, delay)): (usize, (&Task, Duration))| {
+        let tells = !workload.dependents(k).is_empty();
+        (k, Play { load: task.load.clone(), delay, time, seed: seed + k as u64, begin, tells })
+    };
+    players.map(play).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::disb::config::parse;
+
+    /// Periodic loads of one frequency are spread out by what each takes alone; random ones differ.
+    #[test]
+    fn each_task_has_its_delay_and_its_seed_and_tells_whom_it_concerns() {
+        let load = |load: &str, id: &str| {
+            format!(r#"{{"id": "{id}", "load": {load}, "client": {{"model_name": "m"}}}}"#)
+        };
+        let steady = r#"{"type": "periodic", "priority": 0, "frequency": 50}"#;
+        let tasks = [
+            load(steady, "a_rt"),
+            load(steady, "b_be"),
+            load(r#"{"type": "dependent", "prev_task_ids": ["a_rt"]}"#, "c_rt"),
+            load(steady, "d_rt"),
+        ];
+        let text = format!(r#"{{"time": 60, "tasks": [{}]}}"#, tasks.join(", "));
+        let workload = parse(&text, "W").unwrap();
+        let ms = Duration::from_millis;
+        let options =
+            Options { time: ms(600), lead: ms(1), warm_ups: 1, alone: 1, window: 1, seed: 7 };
+        let alone = [3, 4, 9, 5].map(|n| Phases { infer: ms(n), ..Phases::default() });
+        let plays = |who| plays(&workload, options, who, &alone, ms(11));
+        let all = plays(Who::All);
+        let told: Vec<_> =
+            all.iter().map(|(k, play)| (*k, play.delay, play.seed, play.tells)).collect();
+        let want = [
+            (0, ms(0), 7, true),
+            (1, ms(3), 8, false),
+            (2, ms(0), 9, false),
+            (3, ms(7), 10, false),
+        ];
+        assert_eq!(told, want);
+        assert!(all.iter().all(|(_, play)| (play.time, play.begin) == (ms(600), ms(11))));
+        let numbers = |who| plays(who).into_iter().map(|(k, _)| k).collect::<Vec<_>>();
+        assert_eq!(numbers(Who::RealTime), [0, 2, 3]);
+        assert_eq!(numbers(Who::BestEffort), [1]);
     }
 }

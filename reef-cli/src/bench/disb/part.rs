@@ -102,3 +102,83 @@ impl Mail {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    const BEGIN: Duration = Duration::from_millis(5);
+    /// What a look at the clock takes.
+    const LOOK: Duration = Duration::from_micros(100);
+
+    /// Takes so long for its first requests, and no time for others; `None`: it doesn't finish.
+    #[derive(Default)]
+    struct Fake {
+        now: Cell<Duration>,
+        takes: Vec<Option<Duration>>,
+        starts: Vec<Duration>,
+    }
+
+    impl Launch for Fake {
+        fn clock(&self) -> Duration {
+            self.now.set(self.now.get() + LOOK);
+            self.now.get()
+        }
+
+        fn request(&mut self, _until: Duration) -> Result<Option<Phases>> {
+            let takes = self.takes.get(self.starts.len()).copied().unwrap_or(Some(Duration::ZERO));
+            self.starts.push(self.now.get());
+            let Some(infer) = takes else { return Ok(None) };
+            self.now.set(self.now.get() + infer);
+            Ok(Some(Phases { infer, ..Phases::default() }))
+        }
+    }
+
+    /// What a task does in ten milliseconds, and the numbers of its results.
+    fn play(fake: &mut Fake, load: &Load, mail: Option<&Mail>) -> (Requests, Vec<u64>) {
+        let time = Duration::from_millis(10);
+        let (delay, begin) = (Duration::ZERO, BEGIN);
+        let part = Part { load, delay, time, seed: 1, begin, mail };
+        let mut numbers = Vec::new();
+        let done = |number| {
+            numbers.push(number);
+            Ok(())
+        };
+        (part.play(fake, done).unwrap(), numbers)
+    }
+
+    /// The first request takes until after the beat at 3 ms, so those at 1 and 2 are missed.
+    #[test]
+    fn requests_begin_when_they_are_due_and_missed_ones_are_counted() {
+        let takes = vec![Some(Duration::from_micros(3500))];
+        let mut fake = Fake { takes, ..Fake::default() };
+        let every = Load::Periodic { frequency: 1000.0, priority: 0 };
+        let (requests, numbers) = play(&mut fake, &every, None);
+        assert_eq!((requests.latency.len(), requests.skipped), (8, 2));
+        assert_eq!(numbers, (0..8).collect::<Vec<_>>());
+        let beats = [0, 3, 4, 5, 6, 7, 8, 9].map(|n| BEGIN + Duration::from_millis(n));
+        for (&start, due) in fake.starts.iter().zip(beats) {
+            assert!(start >= due && start < due + Duration::from_millis(1), "{start:?} {due:?}");
+        }
+    }
+
+    #[test]
+    fn results_of_a_dependent_task_have_the_numbers_of_those_it_depends_on() {
+        let load = Load::Dependent { on: vec!["a".into(), "b".into()] };
+        let mail = Mail::new(2);
+        for (number, from) in [(3, 0), (4, 0), (7, 0), (7, 1), (3, 1)] {
+            mail.put(number, from);
+        }
+        let (requests, numbers) = play(&mut Fake::default(), &load, Some(&mail));
+        assert_eq!((requests.latency.len(), numbers), (2, vec![3, 7]));
+    }
+
+    #[test]
+    fn a_request_that_does_not_finish_is_the_last() {
+        let mut fake = Fake { takes: vec![Some(Duration::ZERO), None], ..Fake::default() };
+        let (requests, numbers) = play(&mut fake, &Load::Continuous, None);
+        assert_eq!((requests.latency.len(), requests.unfinished), (1, 1));
+        assert_eq!((numbers, fake.starts.len()), (vec![0], 2));
+    }
+}

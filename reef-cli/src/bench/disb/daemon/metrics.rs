@@ -35,3 +35,20 @@ pub(super) fn since(before: Stats, now: Stats) -> Stats {
         padded_blocks: now.padded_blocks.saturating_sub(before.padded_blocks),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_happened_since_counts() {
+        let stats = |n: u64| Stats {
+            preemptions: n,
+            rt_finished: 2 * n,
+            padded_launches: 3 * n,
+            padded_blocks: 4 * n,
+        };
+        assert_eq!(since(stats(5), stats(7)), stats(2));
+        assert_eq!(since(stats(5), stats(1)), stats(0), "that is another daemon");
+    }
+}

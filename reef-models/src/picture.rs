@@ -1,49 +1,30 @@
-//! Pictures as torchvision's networks want them.
+//! Pictures as torchvision's networks want them; needs the feature `pictures`.
 //!
 //! This is torchvision's transform for evaluation (`torchvision/transforms/_presets.py`,
 //! `ImageClassification`, with its defaults): the shorter side is resized, bilinear and antialiased; the
 //! middle square is cut out; pixels become three planes in 0..1, and those are normalised. Like there,
 //! an alpha channel is dropped and an EXIF orientation is not looked at.
 
+use crate::{Error, Model, Result};
 use image::imageops::{FilterType, crop_imm, resize};
 use image::{ImageReader, Rgb, RgbImage};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// How many times one side may be longer than the other: resized, a hair would fill the memory.
 const MOST_NARROW: u32 = 64;
 
-/// A file that is no picture we can read.
-#[derive(Debug)]
-pub(crate) struct Wrong(PathBuf, String);
-
-impl Wrong {
-    /// In one line: decoders of pictures end theirs.
-    fn new(path: &Path, error: &dyn fmt::Display) -> Self {
-        let words = error.to_string();
-        Self(path.into(), words.split_whitespace().collect::<Vec<_>>().join(" "))
-    }
-}
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.0.display(), self.1)
-    }
-}
-
-impl std::error::Error for Wrong {}
-
 /// What a picture becomes on its way into a network.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Transform {
+pub struct Transform {
     /// The shorter side after resizing.
-    pub(crate) resize: usize,
+    pub resize: usize,
     /// Rows and columns of the square that is cut out, at most `resize`.
-    pub(crate) crop: usize,
+    pub crop: usize,
     /// Subtracted from red, green and blue.
-    pub(crate) mean: [f32; 3],
+    pub mean: [f32; 3],
     /// What they are divided by then.
-    pub(crate) deviation: [f32; 3],
+    pub deviation: [f32; 3],
 }
 
 impl Transform {
@@ -52,7 +33,7 @@ impl Transform {
     /// The shorter side is 8/7 of the square, so 256 for 224 and 342 for 299. Inception v3, where it is
     /// built by name, leaves out `transform_input`, which maps ImageNet's normalisation to -1..1; so
     /// that is done here.
-    pub(crate) fn of(network: &str, size: usize) -> Self {
+    pub fn of(network: &str, size: usize) -> Self {
         let resize = (size * 8 + 3) / 7; // rounded
         let imagenet = Self {
             resize,
@@ -66,9 +47,31 @@ impl Transform {
         }
     }
 
+    /// That of a model that was [opened](crate::open()) as `what`.
+    ///
+    /// # Errors
+    ///
+    /// `NoPicture` if it doesn't look at squares of three colours.
+    pub fn of_model(what: &str, model: &Model) -> Result<Self> {
+        let input = model.input();
+        if (input.channels, input.height) != (3, input.width) {
+            let shape = [input.channels, input.height, input.width];
+            return Err(Error::NoPicture { network: what.into(), shape });
+        }
+        // An ONNX file has in it what torchvision does to pictures behind the transform.
+        let is_built = Path::new(what).extension().is_none_or(|extension| extension != "onnx");
+        let name = if is_built { model.graph().name.as_str() } else { "" };
+        Ok(Self::of(name, input.height))
+    }
+
     /// Reads a JPEG or PNG file: three planes, row by row.
-    pub(crate) fn read(&self, path: &Path) -> Result<Vec<f32>, Wrong> {
-        let wrong = |error: &dyn fmt::Display| Wrong::new(path, error);
+    ///
+    /// # Errors
+    ///
+    /// `Picture` if there is none that can be read.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<f32>> {
+        let path = path.as_ref();
+        let wrong = |error: &dyn fmt::Display| wrong(path, error);
         let reader = ImageReader::open(path).map_err(|e| wrong(&e))?;
         let reader = reader.with_guessed_format().map_err(|e| wrong(&e))?;
         let picture = reader.decode().map_err(|e| wrong(&e))?.into_rgb8();
@@ -103,6 +106,13 @@ impl Transform {
     }
 }
 
+/// In one line: decoders of pictures end theirs.
+fn wrong(path: &Path, error: &dyn fmt::Display) -> Error {
+    let words = error.to_string();
+    let why = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    Error::Picture { file: path.display().to_string(), why }
+}
+
 /// Half of it; the even neighbour where there are two, as Python rounds.
 fn half_to_even(number: usize) -> usize {
     let half = number / 2;
@@ -113,6 +123,7 @@ fn half_to_even(number: usize) -> usize {
 mod tests {
     use super::*;
     use serde::Deserialize;
+    use std::path::PathBuf;
 
     /// What PIL and torchvision's rules make of a picture: see `tests/pictures/make.py`.
     #[derive(Deserialize)]
@@ -142,7 +153,7 @@ mod tests {
             let Golden { file, network, size, resize, bytes, first } = want;
             let transform = Transform::of(&network, size);
             assert_eq!(transform.resize, resize, "{file}");
-            let planes = transform.read(&picture(&file)).unwrap();
+            let planes = transform.read(picture(&file)).unwrap();
             assert_eq!(planes.len(), bytes.len(), "{file}");
             let level = |index: usize| {
                 let plane = index / (size * size);

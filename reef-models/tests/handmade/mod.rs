@@ -1,0 +1,55 @@
+//! ONNX files made by hand, field by field.
+
+#![allow(dead_code)] // each test file uses some of it
+
+pub(crate) fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+pub(crate) fn number(field: u64, value: i64) -> Vec<u8> {
+    [varint(field << 3), varint(value as u64)].concat()
+}
+
+pub(crate) fn bytes(field: u64, value: impl AsRef<[u8]>) -> Vec<u8> {
+    let value = value.as_ref();
+    [varint(field << 3 | 2), varint(value.len() as u64), value.to_vec()].concat()
+}
+
+pub(crate) fn ints(name: &str, values: &[i64]) -> Vec<u8> {
+    let values: Vec<u8> = values.iter().flat_map(|&value| number(8, value)).collect();
+    bytes(5, [bytes(1, name), values].concat())
+}
+
+pub(crate) fn int(name: &str, value: i64) -> Vec<u8> {
+    bytes(5, [bytes(1, name), number(3, value)].concat())
+}
+
+/// A node called after what it makes.
+pub(crate) fn node(op: &str, inputs: &[&str], output: &str, attributes: &[Vec<u8>]) -> Vec<u8> {
+    let inputs: Vec<u8> = inputs.iter().flat_map(|input| bytes(1, input)).collect();
+    let named = [bytes(2, output), bytes(3, output), bytes(4, op)].concat();
+    bytes(1, [inputs, named, attributes.concat()].concat())
+}
+
+/// A tensor of ones.
+pub(crate) fn ones(name: &str, dims: &[i64]) -> Vec<u8> {
+    let raw = 1f32.to_le_bytes().repeat(dims.iter().product::<i64>() as usize);
+    let sizes: Vec<u8> = dims.iter().flat_map(|&size| number(1, size)).collect();
+    bytes(5, [sizes, number(2, 1), bytes(8, name), bytes(9, raw)].concat())
+}
+
+pub(crate) fn value(field: u64, name: &str, dims: &[i64]) -> Vec<u8> {
+    let sizes: Vec<u8> = dims.iter().flat_map(|&size| bytes(1, number(1, size))).collect();
+    let tensor = [number(1, 1), bytes(2, sizes)].concat();
+    bytes(field, [bytes(1, name), bytes(2, bytes(1, tensor))].concat())
+}
+
+pub(crate) fn file(opset: i64, graph: &[Vec<u8>]) -> Vec<u8> {
+    [bytes(8, number(2, opset)), bytes(7, graph.concat())].concat()
+}

@@ -1,0 +1,98 @@
+//! Limits of requests and memory, and what times mean.
+
+use super::*;
+use crate::v2::{Ask, AskInput, Given};
+
+impl Fixture {
+    /// An inference of `tiny` as the standard protocol asks for it.
+    fn ask(&self) -> Ask {
+        let model = self.server.catalogue.get("tiny", "").unwrap();
+        let input = AskInput {
+            name: "input".into(),
+            datatype: "FP32".into(),
+            shape: model.input.shape.clone(),
+            from: Given::Bytes(vec![0; model.input.bytes()].into()),
+        };
+        Ask { model: "tiny".into(), inputs: vec![input], ..Ask::default() }
+    }
+
+    /// How often requests of `tiny` were served in this class.
+    fn served(&self, class: &str) -> u64 {
+        let of = format!("model=\"tiny\",version=\"1\",class=\"{class}\"");
+        let name = format!("reef_requests_served_total{{{of}}} ");
+        let text = self.server.metrics();
+        text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or(0)
+    }
+}
+
+#[test]
+fn open_requests_are_limited() {
+    let fixture = Fixture::new("open", |config| config.limits.open_requests = 1);
+    let one = fixture.server.request().unwrap();
+    let said = fixture.server.request().unwrap_err();
+    assert_eq!(said, Error::Exhausted("1 requests are open already".into()));
+    drop(one);
+    fixture.server.request().unwrap();
+}
+
+/// Lanes of both classes have memory of their own.
+#[test]
+fn instances_take_memory() {
+    let fixture = Fixture::new("instances", |_| ());
+    let text = "network = \"resnet18\"\nsize = 32\nseed = 1\ninstances = { rt = 2, be = 3 }\n";
+    std::fs::write(fixture.folder.join("other/model.toml"), text).unwrap();
+    fixture.server.catalogue.load(&ModelName::new("other").unwrap()).unwrap();
+    for (name, instances) in [("tiny", 2), ("other", 5)] {
+        let model = fixture.server.catalogue.get(name, "").unwrap();
+        let sizes = model.sizes;
+        assert!(sizes.instance > 0 && sizes.weights > 0, "{sizes:?}");
+        assert_eq!(model.bytes(), sizes.weights + instances * sizes.instance, "{name}");
+    }
+}
+
+/// The request's priority, or else the connection's class, or else the configured one.
+#[test]
+fn who_says_no_priority_has_the_default_class() {
+    let fixture = Fixture::new("class", |config| config.models.class = Class::RealTime);
+    let answer = |ask| block_on(fixture.server.answer(Peer::STRANGER, ask)).map(drop).unwrap();
+    let served = || [fixture.served("rt"), fixture.served("be")];
+    answer(fixture.ask());
+    assert_eq!(served(), [1, 0]);
+    answer(Ask { class: Some(Class::BestEffort), ..fixture.ask() });
+    assert_eq!(served(), [1, 1]);
+    answer(Ask { class: Some(Class::BestEffort), priority: 1, ..fixture.ask() });
+    assert_eq!(served(), [2, 1]);
+}
+
+#[test]
+fn timeouts_are_microseconds_and_no_longer_than_is_allowed() {
+    let fixture = Fixture::new("times", |config| {
+        config.scheduler = "rt-only".into(); // so that best-effort requests never end
+        config.times.request_ms = 200;
+    });
+    let said = |timeout| {
+        let ask = Ask { timeout, priority: 2, ..fixture.ask() };
+        block_on(fixture.server.answer(Peer::STRANGER, ask)).map(drop).unwrap_err()
+    };
+    for (timeout, text) in [(1500, "1.5ms"), (0, "200ms"), (5_000_000, "200ms")] {
+        assert_eq!(said(timeout), Error::Deadline(format!("timed out after {text}")));
+    }
+}
+
+/// Best-effort work that never ends is given up with its request, so that its lane goes on.
+#[test]
+fn a_lane_is_free_when_nobody_waits_for_its_request() {
+    let fixture = Fixture::new("given-up", |config| config.scheduler = "rt-only".into());
+    let timeout = Some(Duration::from_millis(100));
+    let inference = Inference { timeout, ..fixture.inference(2) };
+    assert!(matches!(block_on(fixture.server.infer(inference)), Err(Error::Deadline(_))));
+    drop(fixture); // waits for the lane
+}
+
+#[test]
+fn the_device_is_busy_while_something_runs() {
+    let fixture = Fixture::new("busy", |_| ());
+    assert_eq!(fixture.server.watch.busy.time(), Duration::ZERO);
+    block_on(fixture.server.infer(fixture.inference(1))).unwrap();
+    assert!(fixture.server.watch.busy.time() > Duration::ZERO);
+}

@@ -1,0 +1,84 @@
+//! How requests of the standard protocol are counted and classed, over both of its ways in.
+
+use crate::daemon::Daemon;
+use crate::wire::{Grpc, Http, VALUES, infer_request, json, request};
+use crate::{options, within};
+use reef_serve::{Class, Client, Error};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+const TIME: Duration = Duration::from_secs(20);
+
+/// Why a request over gRPC is refused.
+fn refused_over_grpc(folder: &Path) -> String {
+    let said = Grpc::connect(folder).infer(infer_request("tiny", Class::BestEffort));
+    said.expect_err("no answer").message().into()
+}
+
+/// The same over HTTP.
+fn refused_over_http(folder: &Path) -> String {
+    let text = json(Class::BestEffort, 4 * VALUES);
+    let body = [text.as_bytes(), &[0; 4 * VALUES]].concat();
+    let mut http = Http::connect(folder).expect("it listens");
+    let (status, said) = http.ask(&request(Some(text.len()), &body)).expect("an answer");
+    assert_ne!(status, 200);
+    String::from_utf8(said).expect("JSON")
+}
+
+#[test]
+fn an_open_request_keeps_its_place_until_it_is_answered() {
+    let endless = "scheduler=rt-only"; // best-effort requests end with their time
+    let flags = ["limits.open_requests=1", endless, "times.request_ms=2000"];
+    let daemon = Daemon::start("open", &flags);
+    for ask in [refused_over_grpc, refused_over_http] {
+        let is_open = |count: f64| daemon.metric("reef_open_requests") == count;
+        thread::scope(|scope| {
+            let one = scope.spawn(|| ask(daemon.folder()));
+            within(TIME, "a request", || is_open(1.0));
+            let said = ask(daemon.folder());
+            assert!(said.contains("1 requests are open already"), "{said}");
+            let said = one.join().unwrap();
+            assert!(said.contains("timed out after 2s"), "{said}");
+        });
+        within(TIME, "a place", || is_open(0.0));
+    }
+}
+
+/// The header says the class of requests that name no priority.
+#[test]
+fn a_connection_may_say_its_class() {
+    let daemon = Daemon::start("class", &[]);
+    let served = |class: &str| {
+        let name = "reef_requests_served_total";
+        let line = format!("{name}{{model=\"tiny\",version=\"1\",class=\"{class}\"}} ");
+        let text = daemon.get("/metrics");
+        text.lines().find_map(|l| l.strip_prefix(&line)?.parse().ok()).unwrap_or(0u64)
+    };
+    let mut grpc = Grpc::connect(daemon.folder());
+    let mut plain = infer_request("tiny", Class::BestEffort);
+    plain.parameters.clear();
+    grpc.infer_as("rt", plain.clone()).unwrap();
+    assert_eq!([served("rt"), served("be")], [1, 0], "gRPC");
+    grpc.infer(plain).unwrap();
+    assert_eq!([served("rt"), served("be")], [1, 1], "gRPC, by default");
+
+    let text = json(Class::BestEffort, 4 * VALUES).replace("\"priority\":2", "\"priority\":0");
+    let body = [text.as_bytes(), &[0; 4 * VALUES]].concat();
+    let plain = String::from_utf8(request(Some(text.len()), &body)).unwrap();
+    let classed = plain.replacen("host: x\r\n", "host: x\r\nreef-class: rt\r\n", 1);
+    let mut http = Http::connect(daemon.folder()).unwrap();
+    assert_eq!(http.ask(classed.as_bytes()).unwrap().0, 200);
+    assert_eq!([served("rt"), served("be")], [2, 1], "HTTP");
+    assert_eq!(http.ask(plain.as_bytes()).unwrap().0, 200);
+    assert_eq!([served("rt"), served("be")], [2, 2], "HTTP, by default");
+}
+
+#[test]
+fn clients_load_nothing_where_that_is_off() {
+    let daemon = Daemon::start("on-demand", &["models.on_demand=false"]);
+    let connect = |name: &str| Client::connect(name, &options(daemon.folder(), None));
+    let said = connect("other").unwrap_err();
+    assert_eq!(said, Error::NotFound("model other is not loaded".into()));
+    connect("tiny").unwrap().ping().unwrap();
+}

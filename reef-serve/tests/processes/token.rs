@@ -1,0 +1,62 @@
+//! The token that clients over TCP have to show.
+
+use crate::daemon::Daemon;
+use crate::wire::{Grpc, Http};
+use crate::{Folder, within};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+/// A daemon that wants a token, and the folder that has it.
+fn daemon(test: &str, flags: &[&str]) -> (Daemon, Folder) {
+    let files = Folder::new(&format!("{test}-files"));
+    let token = files.path().join("token");
+    std::fs::write(&token, "0123456789abcdef").unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let token = format!("listen.token_file={}", token.display());
+    (Daemon::start(test, &[flags, &[&token]].concat()), files)
+}
+
+#[test]
+fn http_over_tcp_wants_the_token_on_each_path() {
+    let (daemon, _files) = daemon("token-http", &[]);
+    let say = |method: &str, path: &str, authorization: &str| {
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+        daemon.say(format!("{head}{authorization}content-length: 0\r\n\r\n").as_bytes())
+    };
+    let right = "authorization: Bearer 0123456789abcdef\r\n";
+    for (method, path) in [
+        ("GET", "/v2"),
+        ("GET", "/metrics"),
+        ("GET", "/reef/trace?seconds=0.01"),
+        ("POST", "/v2/models/tiny/infer"),
+        ("POST", "/v2/repository/models/tiny/unload"),
+    ] {
+        for wrong in ["", "authorization: Bearer 0123456789abcdeF\r\n"] {
+            let said = say(method, path, wrong);
+            assert!(said.starts_with("HTTP/1.1 403"), "{path}, {wrong:?}: {said}");
+        }
+        let said = say(method, path, right);
+        assert!(!said.starts_with("HTTP/1.1 403") && said.starts_with("HTTP"), "{path}: {said}");
+    }
+    let mut unix = Http::connect(daemon.folder()).unwrap();
+    assert_eq!(unix.ask(b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap().0, 200);
+}
+
+/// Requests without the token are answered and win no time.
+#[test]
+fn grpc_clients_without_the_token_are_sent_away() {
+    let (daemon, _files) = daemon("token-grpc", &["times.idle_ms=1000"]);
+    let mut unix = Grpc::connect(daemon.folder());
+    unix.live().unwrap();
+    let mut tcp = Grpc::connect_to(&daemon.grpc);
+    let said = tcp.live().unwrap_err();
+    assert_eq!(said.code(), tonic::Code::PermissionDenied, "{said}");
+    let left = || {
+        tcp.rest(Duration::from_millis(20));
+        let mut http = Http::connect(daemon.folder()).unwrap(); // where no token is wanted
+        let (_, text) = http.ask(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        String::from_utf8(text).unwrap().contains("reef_clients{path=\"grpc\"} 1\n")
+    };
+    within(Duration::from_secs(20), "it is sent away", left);
+    unix.live().unwrap();
+}
