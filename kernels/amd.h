@@ -61,6 +61,7 @@ __device__ inline unsigned atomicAdd(unsigned *to, unsigned value) {
 template <class T> __device__ inline T min(T a, T b) { return b < a ? b : a; }
 template <class T> __device__ inline T max(T a, T b) { return a < b ? b : a; }
 __device__ inline float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
+__device__ inline float fminf(float a, float b) { return __builtin_fminf(a, b); }
 __device__ inline float __int_as_float(int bits) { return __builtin_bit_cast(float, bits); }
 
 struct alignas(8) float2 {

@@ -6,6 +6,7 @@
 
 #include "conv.h"
 #include "conv_any.h"
+#include "pointwise.h"
 #include "pool.h"
 
 // A convolution with this tile of pixels and outputs, warps, and slabs under way.
@@ -51,6 +52,8 @@ BOTH(conv_any, ConvAny, convolve_any<Element>)
 BOTH(pool_any, Pool, pool_windows<Element, One>)
 BOTH(pool_fours, Pool, pool_windows<Element, Four>)
 BOTH(pool_picture, Pool, pool_picture<Element>)
+BOTH(pointwise_any, Pointwise, pointwise_all<Element, One>)
+BOTH(pointwise_fours, Pointwise, pointwise_all<Element, Four>)
 
 // `MapParams` in operators/params.rs.
 struct Map {

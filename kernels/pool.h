@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "element.h"
+#include "lanes.h"
 
 // `PoolParams` in operators/params.rs.
 struct Pool {
@@ -14,41 +14,6 @@ struct Pool {
     u32 stride_down, stride_right, pad_up, pad_left;
     u32 average;
     float scale; // of an average: 1 / (rows * columns)
-};
-
-// One number, or four adjoining channels.
-struct One {
-    float value;
-    __device__ One(float v) : value(v) {}
-    __device__ void add(One other) { value += other.value; }
-    __device__ void raise(One other) { value = fmaxf(value, other.value); }
-    __device__ void times(float factor) { value *= factor; }
-    template <class Element> __device__ static One load(const View &view, u64 at) {
-        return view.load<Element>(at);
-    }
-    template <class Element> __device__ void store(const View &view, u64 at) const {
-        view.store<Element>(at, value);
-    }
-    static constexpr u32 CHANNELS = 1;
-};
-
-struct Four {
-    float4 value;
-    __device__ Four(float v) : value(make_float4(v, v, v, v)) {}
-    __device__ Four(float4 v) : value(v) {}
-    __device__ void add(Four other) { value = value + other.value; }
-    __device__ void raise(Four other) {
-        value.x = fmaxf(value.x, other.value.x), value.y = fmaxf(value.y, other.value.y);
-        value.z = fmaxf(value.z, other.value.z), value.w = fmaxf(value.w, other.value.w);
-    }
-    __device__ void times(float f) { value.x *= f, value.y *= f, value.z *= f, value.w *= f; }
-    template <class Element> __device__ static Four load(const View &view, u64 at) {
-        return load4((const Element *)view.data + at);
-    }
-    template <class Element> __device__ void store(const View &view, u64 at) const {
-        store4((Element *)view.data + at, value);
-    }
-    static constexpr u32 CHANNELS = 4;
 };
 
 // A window of SIZE x SIZE, or of any size if that is 0. Loads outside go to the nearest pixel and

@@ -145,6 +145,52 @@ pub struct Linear {
     pub relu: bool,
 }
 
+/// What becomes of each value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Function {
+    /// `max(0, min(6, x))`, called ReLU6.
+    Clamp,
+    /// `max(0, min(1, x / 6 + 1/2))`, as torch defines it and ONNX does with alpha = 1/6.
+    HardSigmoid,
+    /// `x * hard_sigmoid(x)`.
+    HardSwish,
+}
+
+impl Function {
+    /// What becomes of `x`.
+    #[inline]
+    pub fn of(self, x: f64) -> f64 {
+        match self {
+            Self::Clamp => x.clamp(0.0, 6.0),
+            Self::HardSigmoid => (x / 6.0 + 0.5).clamp(0.0, 1.0),
+            Self::HardSwish => x * Self::HardSigmoid.of(x),
+        }
+    }
+}
+
+/// `output = function(input)`, value by value: an activation that no other op takes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Activate {
+    /// What is read.
+    pub input: Tensor,
+    /// What is written.
+    pub output: Tensor,
+    /// What becomes of each value.
+    pub function: Function,
+}
+
+/// `output = input * factor`, value by value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Multiply {
+    /// What is read.
+    pub input: Tensor,
+    /// As large as the input, or one value for each channel of each image (one row and column).
+    /// Its storage is where a residual would be, in [`Operands::residual`].
+    pub factor: Tensor,
+    /// What is written.
+    pub output: Tensor,
+}
+
 /// What one step of a network computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
@@ -156,16 +202,22 @@ pub enum Op {
     ScaleShift(ScaleShift),
     /// A fully connected layer.
     Linear(Linear),
+    /// A function of each value.
+    Activate(Activate),
+    /// A product of two tensors.
+    Multiply(Multiply),
 }
 
 impl Op {
-    /// What is read, residual aside.
+    /// What is read, residual and factor aside.
     pub fn input(&self) -> &Tensor {
         match self {
             Self::Conv2d(op) => &op.input,
             Self::Pool2d(op) => &op.input,
             Self::ScaleShift(op) => &op.input,
             Self::Linear(op) => &op.input,
+            Self::Activate(op) => &op.input,
+            Self::Multiply(op) => &op.input,
         }
     }
 
@@ -176,6 +228,17 @@ impl Op {
             Self::Pool2d(op) => &op.output,
             Self::ScaleShift(op) => &op.output,
             Self::Linear(op) => &op.output,
+            Self::Activate(op) => &op.output,
+            Self::Multiply(op) => &op.output,
+        }
+    }
+
+    /// What is read beside the input, if anything: a residual or a factor.
+    pub fn second(&self) -> Option<&Tensor> {
+        match self {
+            Self::Conv2d(op) => op.residual.then_some(&op.output),
+            Self::Multiply(op) => Some(&op.factor),
+            _ => None,
         }
     }
 
@@ -187,7 +250,7 @@ impl Op {
                     op.input.channels / op.groups * op.window.size.iter().product::<usize>();
                 [op.output.channels * per_output, op.output.channels]
             }
-            Self::Pool2d(_) => [0, 0],
+            Self::Pool2d(_) | Self::Activate(_) | Self::Multiply(_) => [0, 0],
             Self::ScaleShift(op) => [op.input.channels; 2],
             Self::Linear(op) => [op.input.channels * op.output.channels, op.output.channels],
         }
@@ -225,7 +288,7 @@ impl Scratch {
 pub struct Operands<'a, D: Device> {
     /// Holds [`Op::input`].
     pub input: Storage<'a, D>,
-    /// Holds the residual, shaped and laid out like the output, if the op has one.
+    /// Holds [`Op::second`], if the op has one: a residual, shaped and laid out like the output, or a factor.
     pub residual: Option<Storage<'a, D>>,
     /// Holds [`Op::output`]. Doesn't overlap the others.
     pub output: Storage<'a, D>,

@@ -10,6 +10,7 @@ mod map;
 mod operand;
 mod pack;
 mod params;
+mod pointwise;
 mod pool;
 mod tile;
 mod tune;
@@ -48,6 +49,8 @@ impl<V: Vendor> Operators for Gpu<V> {
             Op::Pool2d(op) => pool::build(&site, op),
             Op::ScaleShift(op) => map::scale_shift(&site, op),
             Op::Linear(op) => map::linear(&site, op),
+            Op::Activate(op) => pointwise::activate(&site, op),
+            Op::Multiply(op) => pointwise::multiply(&site, op),
         }
     }
 }
@@ -58,7 +61,8 @@ struct Site<'a, V: Vendor> {
     gpu: &'a Gpu<V>,
     element: Element,
     input: Operand,
-    residual: Option<Operand>,
+    /// A residual or factor.
+    second: Option<Operand>,
     output: Operand,
     weights: u64,
     bias: u64,
@@ -72,6 +76,7 @@ impl<'a, V: Vendor> Site<'a, V> {
         let element = Element::of(gpu);
         let operand = |storage, tensor: &_| Operand::new(storage, *tensor, element);
         let scratch = operands.scratch.as_ref();
+        let second = op.second().unwrap_or(op.output());
         let storages =
             [Some(&operands.input), operands.residual.as_ref(), Some(&operands.output), scratch];
         let mut buffers: Vec<_> =
@@ -82,7 +87,7 @@ impl<'a, V: Vendor> Site<'a, V> {
             gpu,
             element,
             input: operand(&operands.input, op.input())?,
-            residual: operands.residual.as_ref().map(|s| operand(s, op.output())).transpose()?,
+            second: operands.residual.as_ref().map(|s| operand(s, second)).transpose()?,
             output: operand(&operands.output, op.output())?,
             weights,
             bias,

@@ -7,7 +7,7 @@ use crate::model::{Layer, Model};
 use crate::schedule::Step;
 use crate::schedule_json::Fault;
 use crate::validate::Problem;
-use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, ScaleShift, Tensor, Window};
+use reef_core::op::{Conv2d, Layout, Op, Pool2d, Tensor, Window};
 use std::ops::Range;
 
 /// Elements of the largest storage: kernels count in 31 bits.
@@ -37,11 +37,10 @@ impl Model {
     fn check_step(&self, step: &Step, layer: &Layer) -> Check {
         let op = &layer.op;
         let operands = [(step.reads[0], op.input()), (step.writes, op.output())];
-        for (storage, tensor) in operands.into_iter().chain(residual(step, op)) {
+        for (storage, tensor) in operands.into_iter().chain(second(step, op)) {
             self.check_tensor(storage, tensor)?;
         }
-        let has_residual = matches!(op, Op::Conv2d(conv) if conv.residual);
-        ensure(step.reads.len() == 1 + usize::from(has_residual), || {
+        ensure(step.reads.len() == 1 + usize::from(op.second().is_some()), || {
             format!("{} storages are read", step.reads.len())
         })?;
         check_op(op)
@@ -68,9 +67,12 @@ impl Model {
         let first = inputs.next().filter(reads_input);
         let dense = |tensor: &Tensor| tensor.layout == Layout::Nchw && tensor.channels == tensor.of;
         let others = inputs.filter(reads_input).all(|(_, layer)| layer.op.input() == self.input());
+        let mut seconds =
+            graph.steps.iter().zip(self.layers()).filter_map(|(s, l)| second(s, &l.op));
+        let seconds = seconds.all(|(at, tensor)| at != graph.given[0] || tensor == self.input());
         let last = graph.steps.len() - 1;
         let fault = |k: usize, what: &str| (format!("kernels[{k}].op"), Problem::Op(what.into()));
-        if first.is_none() || !others || !dense(self.input()) {
+        if first.is_none() || !others || !seconds || !dense(self.input()) {
             return Err(fault(0, "the first step reads the whole input, which is row-major"));
         }
         match dense(self.output()) {
@@ -80,8 +82,9 @@ impl Model {
     }
 }
 
-fn residual<'a>(step: &Step, op: &'a Op) -> Option<(usize, &'a Tensor)> {
-    step.reads.get(1).map(|&storage| (storage, op.output()))
+/// The residual or factor of a step, and its storage.
+fn second<'a>(step: &Step, op: &'a Op) -> Option<(usize, &'a Tensor)> {
+    step.reads.get(1).copied().zip(op.second())
 }
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Check {
@@ -106,13 +109,13 @@ fn check_op(op: &Op) -> Check {
             ensure(covers, || format!("{window:?} sees nothing but padding"))?;
             check_window(window, from, to)
         }
-        Op::ScaleShift(ScaleShift { .. }) => {
-            same_channels(from, to)?;
-            ensure([from.height, from.width] == [to.height, to.width], || {
-                format!("{from:?} becomes {to:?}")
-            })
+        Op::ScaleShift(_) | Op::Activate(_) => same_shape(from, to),
+        Op::Multiply(op) => {
+            same_shape(from, to)?;
+            let (of, by) = (sizes(from), sizes(&op.factor));
+            ensure(by == of || by == [of[0], of[1], 1, 1], || format!("{of:?} times {by:?}"))
         }
-        Op::Linear(Linear { .. }) => {
+        Op::Linear(_) => {
             let pixels = [from.height, from.width, to.height, to.width];
             ensure(pixels == [1; 4], || format!("rows and columns {pixels:?} of a linear layer"))?;
             check_weights([to.channels, from.channels, 1, 1])
@@ -128,6 +131,15 @@ fn check_weights(sizes: [usize; 4]) -> Check {
 fn same_channels(from: &Tensor, to: &Tensor) -> Check {
     let [from, to] = [from.channels, to.channels];
     ensure(from == to, || format!("{from} channels become {to}"))
+}
+
+fn same_shape(from: &Tensor, to: &Tensor) -> Check {
+    same_channels(from, to)?;
+    ensure(sizes(from) == sizes(to), || format!("{from:?} becomes {to:?}"))
+}
+
+fn sizes(tensor: &Tensor) -> [usize; 4] {
+    [tensor.batch, tensor.channels, tensor.height, tensor.width]
 }
 
 fn check_window(window: &Window, from: &Tensor, to: &Tensor) -> Check {
@@ -157,7 +169,7 @@ impl Written {
 
     fn step(&mut self, step: &Step, op: &Op) -> Check {
         let input = (step.reads[0], op.input());
-        for (storage, tensor) in [input].into_iter().chain(residual(step, op)) {
+        for (storage, tensor) in [input].into_iter().chain(second(step, op)) {
             let wanted = tensor.first..tensor.first + tensor.channels;
             let holds = |part: &Range<usize>| part.start <= wanted.start && wanted.end <= part.end;
             ensure(self.channels[storage].iter().any(holds), || {

@@ -8,7 +8,7 @@
 //!  "constants": {"conv": {"name": "conv1", "norm": {"name": "bn1", "epsilon": 1e-5, "ends_branch": false}}}}
 //! ```
 //!
-//! The arguments are the input, the residual if there is one, and the storage that is written.
+//! The arguments are the input, the residual or factor if there is one, and the storage that is written.
 
 use crate::model::{Layer, Model};
 use crate::schedule::{Storage, Work};
@@ -63,7 +63,7 @@ impl Model {
         let layer = |(k, constants): (usize, Option<Constants>)| match graph.steps[k].work {
             Work::Op(op) => {
                 let constants = constants.unwrap_or(Constants::None);
-                let wants = !matches!(op, reef_core::op::Op::Pool2d(_));
+                let wants = op.constants() != [0, 0];
                 let layer = Layer { op, constants };
                 match wants == (layer.constants != Constants::None) && layer.constants.fit(&op) {
                     true => Ok(layer),

@@ -8,10 +8,14 @@
 //!     "groups": 1, "residual": false, "relu": true}}
 //! ```
 //!
-//! The others are `pool2d` (with a `kind`: `max` or `average`), `scale_shift` and `linear`. These types
-//! only mirror those of [`reef_core::op`], field by field.
+//! The others are `pool2d` (with a `kind`: `max` or `average`), `scale_shift`, `linear`, `activate` (with a
+//! `function`: `clamp`, `hard_sigmoid` or `hard_swish`) and `multiply` (with a `factor`, which is a tensor).
+//! These types only mirror those of [`reef_core::op`], field by field.
 
-use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
+use reef_core::op::{
+    Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor,
+    Window,
+};
 use serde::{Deserialize, Serialize};
 
 /// An operation as it stands in a file.
@@ -25,6 +29,8 @@ enum OpForm {
     Pool2d(#[serde(with = "Pool2dForm")] Pool2d),
     ScaleShift(#[serde(with = "ScaleShiftForm")] ScaleShift),
     Linear(#[serde(with = "LinearForm")] Linear),
+    Activate(#[serde(with = "ActivateForm")] Activate),
+    Multiply(#[serde(with = "MultiplyForm")] Multiply),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -72,6 +78,36 @@ struct LinearForm {
     #[serde(with = "TensorForm")]
     output: Tensor,
     relu: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Activate", deny_unknown_fields)]
+struct ActivateForm {
+    #[serde(with = "TensorForm")]
+    input: Tensor,
+    #[serde(with = "TensorForm")]
+    output: Tensor,
+    #[serde(with = "FunctionForm")]
+    function: Function,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Multiply", deny_unknown_fields)]
+struct MultiplyForm {
+    #[serde(with = "TensorForm")]
+    input: Tensor,
+    #[serde(with = "TensorForm")]
+    factor: Tensor,
+    #[serde(with = "TensorForm")]
+    output: Tensor,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Function", rename_all = "snake_case")]
+enum FunctionForm {
+    Clamp,
+    HardSigmoid,
+    HardSwish,
 }
 
 #[derive(Serialize, Deserialize)]

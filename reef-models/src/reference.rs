@@ -6,7 +6,9 @@
 use crate::model::Model;
 use crate::tensor::Source;
 use crate::{Error, Result};
-use reef_core::op::{Conv2d, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
+use reef_core::op::{
+    Activate, Conv2d, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window,
+};
 use std::ops::Range;
 
 /// What one operation reads: whole storages, and its folded constants.
@@ -14,7 +16,7 @@ use std::ops::Range;
 pub struct Inputs<'a> {
     /// The storage of [`Op::input`].
     pub input: &'a [f32],
-    /// A storage shaped like the output's, if a convolution has a residual.
+    /// The storage of [`Op::second`], if there is one.
     pub residual: Option<&'a [f32]>,
     /// As [`Op::constants`] orders them.
     pub weights: &'a [f32],
@@ -26,13 +28,15 @@ pub struct Inputs<'a> {
 ///
 /// # Panics
 ///
-/// If a slice is shorter than its tensor or the shapes contradict each other.
+/// If a slice is shorter than its tensor, a factor is missing, or the shapes contradict each other.
 pub fn apply(op: &Op, inputs: Inputs<'_>, output: &mut [f32]) {
     match op {
         Op::Conv2d(op) => conv2d(op, inputs, output),
         Op::Pool2d(op) => pool2d(op, inputs.input, output),
         Op::ScaleShift(op) => scale_shift(op, inputs, output),
         Op::Linear(op) => linear(op, inputs, output),
+        Op::Activate(op) => function(op, inputs.input, output),
+        Op::Multiply(op) => multiply(op, inputs, output),
     }
 }
 
@@ -184,5 +188,24 @@ fn linear(op: &Linear, inputs: Inputs<'_>, output: &mut [f32]) {
         let products = from.iter().zip(weights).map(|(&v, &w)| f64::from(v) * f64::from(w));
         let sum = products.sum::<f64>() + f64::from(inputs.bias[channel]);
         output[plane(&op.output, image, channel).start] = activate(sum, op.relu);
+    }
+}
+
+fn function(op: &Activate, input: &[f32], output: &mut [f32]) {
+    for (image, channel) in planes(&op.output) {
+        let from = &input[plane(&op.input, image, channel)];
+        let to = &mut output[plane(&op.output, image, channel)];
+        to.iter_mut().zip(from).for_each(|(to, &x)| *to = op.function.of(x.into()) as f32);
+    }
+}
+
+fn multiply(op: &Multiply, inputs: Inputs<'_>, output: &mut [f32]) {
+    let factors = inputs.residual.expect("a product has a factor, which Op::second says");
+    for (image, channel) in planes(&op.output) {
+        let from = &inputs.input[plane(&op.input, image, channel)];
+        let factors = &factors[plane(&op.factor, image, channel)];
+        let to = &mut output[plane(&op.output, image, channel)];
+        let pairs = from.iter().zip(factors.iter().cycle()); // one factor, or as many as values
+        to.iter_mut().zip(pairs).for_each(|(to, (x, factor))| *to = x * factor);
     }
 }

@@ -61,7 +61,8 @@ impl Operators for Bench {
             let constants = constants.as_ref().map(|c| floats(c, 0, weights + bias));
             let constants = constants.unwrap_or_default();
             let mut result = read(&output, op.output().storage_elements());
-            let residual = residual.as_ref().map(|r| read(r, op.output().storage_elements()));
+            let second = residual.as_ref().zip(op.second());
+            let residual = second.map(|(r, tensor)| read(r, tensor.storage_elements()));
             let inputs = reference::Inputs {
                 input: &read(&input, op.input().storage_elements()),
                 residual: residual.as_deref(),

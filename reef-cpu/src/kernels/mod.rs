@@ -19,6 +19,7 @@ mod linear;
 mod operand;
 mod pack;
 mod plan;
+mod pointwise;
 mod pool;
 mod scale_shift;
 mod simd;
@@ -70,6 +71,8 @@ pub(crate) fn build(
         Op::Linear(op) => linear::build(op, &input, &output, constants),
         Op::Pool2d(op) => pool::build(op, &input, &output),
         Op::ScaleShift(op) => scale_shift::build(op, &input, &output, constants),
+        Op::Activate(op) => pointwise::activate(op, &input, &output),
+        Op::Multiply(op) => pointwise::multiply(op, &input, residual.as_ref(), &output),
     }?;
     Ok(vec![launch])
 }

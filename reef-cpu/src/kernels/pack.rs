@@ -43,7 +43,7 @@ pub(crate) fn pack(op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
             to[..bias.len()].copy_from_slice(bias);
             to[bias.len()..].copy_from_slice(weights);
         }
-        Op::Pool2d(_) => {}
+        Op::Pool2d(_) | Op::Activate(_) | Op::Multiply(_) => {}
     }
     Ok(buffer)
 }
@@ -59,7 +59,7 @@ pub(super) fn packed_len(op: &Op) -> Result<usize> {
         Op::Conv2d(op) => op.groups * GroupShape::of(op).packed(),
         Op::Linear(op) => GroupShape::of(&as_conv(op)).packed(),
         Op::ScaleShift(op) => 2 * op.input.channels,
-        Op::Pool2d(_) => 0,
+        Op::Pool2d(_) | Op::Activate(_) | Op::Multiply(_) => 0,
     })
 }
 

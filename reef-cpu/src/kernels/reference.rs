@@ -1,6 +1,8 @@
 //! The operators as their definitions say, in `f64` and dense NCHW, and a small random generator.
 
-use reef_core::op::{Conv2d, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
+use reef_core::op::{
+    Activate, Conv2d, Function, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window,
+};
 
 /// What an operator gives. Tensors are dense, without the other channels of their storage.
 pub(super) fn compute(
@@ -14,6 +16,8 @@ pub(super) fn compute(
         Op::Pool2d(op) => pool(op, input),
         Op::ScaleShift(op) => scale_shift(op, input, constants),
         Op::Linear(op) => linear(op, input, constants),
+        Op::Activate(op) => activate(op, input),
+        Op::Multiply(op) => multiply(op, input, residual),
     }
 }
 
@@ -106,6 +110,24 @@ fn linear(op: &Linear, input: &[f32], [weights, bias]: [&[f32]; 2]) -> Vec<f64> 
         relu(op.relu, f64::from(bias[o]) + terms.sum::<f64>())
     };
     indices(&op.output).map(value).collect()
+}
+
+fn activate(op: &Activate, input: &[f32]) -> Vec<f64> {
+    let gate = |x: f64| ((x + 3.0) / 6.0).clamp(0.0, 1.0);
+    let value = |&x: &f32| match (op.function, f64::from(x)) {
+        (Function::Clamp, x) => x.clamp(0.0, 6.0),
+        (Function::HardSigmoid, x) => gate(x),
+        (Function::HardSwish, x) => x * gate(x),
+    };
+    input.iter().map(value).collect()
+}
+
+fn multiply(op: &Multiply, input: &[f32], factor: &[f32]) -> Vec<f64> {
+    let value = |(i, [n, c, y, x]): (usize, [usize; 4])| {
+        let [y, x] = if op.factor.height * op.factor.width == 1 { [0, 0] } else { [y, x] };
+        f64::from(input[i]) * f64::from(factor[at(&op.factor, [n, c, y, x])])
+    };
+    indices(&op.input).enumerate().map(value).collect()
 }
 
 /// Marsaglia's xorshift: the same numbers from the same seed.

@@ -6,7 +6,10 @@ use super::reference::{Random, compute, indices};
 use super::{Place, build, pack};
 use crate::kernel::{Block, EVICT, RESET, RUN};
 use crate::{Buffer, Kernel, Outcome};
-use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
+use reef_core::op::{
+    Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor,
+    Window,
+};
 use reef_core::{Args, Error};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
@@ -51,15 +54,18 @@ fn position(of: &Tensor, [n, c, y, x]: [usize; 4]) -> usize {
 
 impl Case {
     fn new(op: Op, random: &mut Random) -> Self {
-        let input = random.floats(op.input().elements());
+        let mut input = random.floats(op.input().elements());
+        if matches!(op, Op::Activate(_)) {
+            input.iter_mut().for_each(|x| *x *= 9.0); // beyond both bounds
+        }
         let [weights, bias] = op.constants().map(|len| random.floats(len));
-        let residual = matches!(&op, Op::Conv2d(op) if op.residual);
-        let residual = if residual { random.floats(op.output().elements()) } else { Vec::new() };
+        let second = op.second().copied();
+        let residual = second.map(|tensor| random.floats(tensor.elements())).unwrap_or_default();
         let want = compute(&op, &input, &residual, [&weights, &bias]);
 
         let output = store(op.output(), &[]);
         let constants = (!bias.is_empty()).then(|| pack(&op, &weights, &bias).unwrap());
-        let place = (!residual.is_empty()).then(|| store(op.output(), &residual));
+        let place = second.map(|tensor| store(&tensor, &residual));
         let input = store(op.input(), &input);
         let kernels = build(&op, input, place, output.clone(), constants);
         Self { kernels: kernels.unwrap_or_else(|why| panic!("{op:?}: {why}")), op, output, want }
@@ -124,6 +130,7 @@ fn table() -> Vec<Op> {
     let mut ops = convolutions();
     ops.extend(grouped_convolutions());
     ops.extend(others());
+    ops.extend(pointwise());
     ops
 }
 
@@ -207,6 +214,38 @@ fn others() -> Vec<Op> {
     ]
 }
 
+fn activate(input: Tensor, output: Tensor, function: Function) -> Op {
+    Op::Activate(Activate { input, output, function })
+}
+
+fn multiply(input: Tensor, factor: Tensor, output: Tensor) -> Op {
+    Op::Multiply(Multiply { input, factor, output })
+}
+
+const FUNCTIONS: [Function; 3] = [Function::Clamp, Function::HardSigmoid, Function::HardSwish];
+
+fn pointwise() -> Vec<Op> {
+    let (tensor, gate) = (native([2, 19, 5, 4]), native([2, 19, 1, 1]));
+    let large = native([1, 256, 14, 14]);
+    let logits = Tensor::new(Layout::Nchw, [2, 10, 1, 1]);
+    let mut ops = vec![
+        multiply(tensor, tensor, tensor),
+        multiply(tensor, gate, tensor),
+        multiply(widened(tensor, 3, 1), widened(tensor, 0, 7), widened(tensor, 2, 2)),
+        multiply(widened(tensor, 3, 1), widened(gate, 5, 6), widened(tensor, 2, 2)),
+        multiply(large, native([1, 256, 1, 1]), widened(large, 16, 0)),
+        multiply(gate, widened(gate, 1, 1), gate),
+        multiply(native([2, 10, 1, 1]), logits, logits),
+    ];
+    for function in FUNCTIONS {
+        ops.push(activate(tensor, tensor, function));
+        ops.push(activate(widened(tensor, 3, 1), widened(tensor, 2, 5), function));
+        ops.push(activate(large, large, function));
+        ops.push(activate(native([2, 10, 1, 1]), logits, function));
+    }
+    ops
+}
+
 #[test]
 fn odd_shapes_give_what_the_definition_says() {
     for (i, op) in table().into_iter().enumerate() {
@@ -246,12 +285,29 @@ fn random_pool(random: &mut Random) -> Op {
     Op::Pool2d(pool(kind, input, window(size, stride, padding)))
 }
 
+fn random_pointwise(random: &mut Random) -> Op {
+    let channels = 1 + random.below(90);
+    let shape = [1 + random.below(3), channels, 1 + random.below(13), 1 + random.below(13)];
+    let mut slice = |shape| widened(native(shape), random.below(9), random.below(9));
+    let (input, output) = (slice(shape), slice(shape));
+    let (same, gate) = (slice(shape), slice([shape[0], channels, 1, 1]));
+    match random.below(5) {
+        0 => multiply(input, same, output),
+        1 => multiply(input, gate, output),
+        i => activate(input, output, FUNCTIONS[i - 2]),
+    }
+}
+
 #[test]
 fn random_shapes_give_what_the_definition_says() {
-    for seed in 0..150 {
+    for seed in 0..200 {
         println!("seed {seed}");
         let mut random = Random::new(seed);
-        let op = if seed % 4 == 0 { random_pool(&mut random) } else { random_conv(&mut random) };
+        let op = match seed % 4 {
+            0 => random_pool(&mut random),
+            1 => random_pointwise(&mut random),
+            _ => random_conv(&mut random),
+        };
         let case = Case::new(op, &mut random);
         case.run();
         case.check();
@@ -378,7 +434,7 @@ fn refusal(op: Op, bytes: usize) -> Error {
 #[test]
 fn a_storage_that_is_too_small_is_invalid() {
     for op in table() {
-        if !matches!(op, Op::Conv2d(Conv2d { residual: true, .. })) {
+        if op.second().is_none() {
             assert!(matches!(refusal(op, 8), Error::Invalid(_)), "{op:?}");
         }
     }
@@ -408,9 +464,27 @@ fn shapes_that_contradict_each_other_are_invalid() {
         }),
         Op::ScaleShift(ScaleShift { input: image, output: other, relu: false }),
         Op::Linear(Linear { input: image, output: image, relu: false }),
+        activate(image, other, Function::HardSwish),
+        multiply(image, image, other),
+        multiply(image, image, image), // whose factor is missing
     ] {
         assert!(matches!(refusal(op, 1 << 16), Error::Invalid(_)), "{op:?}");
     }
+}
+
+#[test]
+fn factors_that_fit_no_picture_are_invalid() {
+    let image = native([2, 8, 6, 6]);
+    let place = || Place { buffer: Buffer::zeroed(1 << 16).unwrap(), offset: 0 };
+    for shape in [[1, 8, 1, 1], [2, 7, 1, 1], [2, 1, 6, 6], [2, 8, 6, 1], [2, 8, 6, 5]] {
+        let op = multiply(image, native(shape), image);
+        let error = build(&op, place(), Some(place()), place(), None).unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{shape:?}: {error}");
+    }
+    let small = Place { buffer: Buffer::zeroed(8).unwrap(), offset: 0 };
+    let op = multiply(image, native([2, 8, 1, 1]), image);
+    let error = build(&op, place(), Some(small), place(), None).unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
 }
 
 #[test]
@@ -422,6 +496,7 @@ fn planar_tensors_without_a_kernel_are_unsupported() {
         Op::Conv2d(into_planes),
         Op::Pool2d(pool(PoolKind::Max, planar, window([1, 1], [1, 1], [0, 0]))),
         Op::ScaleShift(ScaleShift { input: planar, output: image, relu: false }),
+        activate(planar, image, Function::Clamp),
     ] {
         assert!(matches!(refusal(op, 1 << 16), Error::Unsupported { .. }), "{op:?}");
     }

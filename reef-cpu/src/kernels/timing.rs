@@ -48,7 +48,7 @@ impl Layer {
                 op.input.channels / op.groups * op.window.size.iter().product::<usize>()
             }
             Op::Linear(op) => op.input.channels,
-            Op::Pool2d(_) | Op::ScaleShift(_) => 0,
+            Op::Pool2d(_) | Op::ScaleShift(_) | Op::Activate(_) | Op::Multiply(_) => 0,
         };
         2.0 * terms as f64 * self.op.output().elements() as f64
     }
@@ -58,7 +58,7 @@ impl Layer {
         let size = match &self.op {
             Op::Conv2d(op) => op.window.size,
             Op::Pool2d(op) => op.window.size,
-            Op::ScaleShift(_) | Op::Linear(_) => [1, 1],
+            _ => [1, 1],
         };
         let kind = self.kernels[0].0.name();
         let ([rows, columns], height) = (size, output.height);

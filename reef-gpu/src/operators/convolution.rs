@@ -95,7 +95,7 @@ fn partials_end(plan: &Plan, shape: &Shape) -> usize {
 
 pub(super) fn build<V: Vendor>(site: &Site<'_, V>, op: &Conv2d) -> Result<Vec<Launch<Gpu<V>>>> {
     check_window(&op.window, &op.input, &op.output)?;
-    if op.residual != site.residual.is_some() {
+    if op.residual != site.second.is_some() {
         return Err(invalid("a residual is asked for or given, but not both"));
     }
     match Gathered::new(op, site.element) {
@@ -163,7 +163,7 @@ fn tile_params<V: Vendor>(
         input: input.first(),
         weights: site.weights,
         bias: site.bias,
-        residual: site.residual.map_or(0, |residual| residual.first()),
+        residual: site.second.map_or(0, |residual| residual.first()),
         output: site.output.first(),
         partials: memory + COUNTS as u64,
         arrivals: memory,
@@ -212,7 +212,7 @@ fn one_by_one<V: Vendor>(site: &Site<'_, V>, op: &Conv2d) -> Result<Launch<Gpu<V
     let params = ConvAnyParams {
         input: site.input.view(),
         output: site.output.view(),
-        residual: site.residual.map_or(View::default(), |residual| residual.view()),
+        residual: site.second.map_or(View::default(), |residual| residual.view()),
         weights: site.weights,
         bias: site.bias,
         count,

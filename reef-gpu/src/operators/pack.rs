@@ -22,7 +22,7 @@ use reef_core::op::{Conv2d, Op};
 pub(super) fn layout(op: &Op, element: Element) -> Result<[usize; 2]> {
     let [weights, biases] = op.constants();
     let bytes = match op {
-        Op::Pool2d(_) => return Ok([0; 2]),
+        Op::Pool2d(_) | Op::Activate(_) | Op::Multiply(_) => return Ok([0; 2]),
         Op::ScaleShift(_) => weights * size_of::<f32>(),
         Op::Linear(op) => op.output.channels * row(op.input.channels) * element.bytes(),
         Op::Conv2d(op) => match tiles(op, element)? {

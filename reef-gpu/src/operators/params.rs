@@ -148,6 +148,22 @@ pub(super) struct MapParams {
     pub(super) by_channels: Divisor,
 }
 
+/// `Pointwise` in kernels/pointwise.h.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PointwiseParams {
+    pub(super) input: View,
+    pub(super) factor: View,
+    pub(super) output: View,
+    pub(super) count: u64,
+    pub(super) blocks: u32,
+    pub(super) channels: u32,
+    pub(super) pixels: u32,
+    pub(super) work: u32,
+    pub(super) by_channels: Divisor,
+    pub(super) by_pixels: Divisor,
+}
+
 /// `Linear` in kernels/network.cu.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -173,6 +189,8 @@ unsafe impl Params for PoolParams {}
 // SAFETY: as above.
 unsafe impl Params for MapParams {}
 // SAFETY: as above.
+unsafe impl Params for PointwiseParams {}
+// SAFETY: as above.
 unsafe impl Params for LinearParams {}
 
 #[cfg(test)]
@@ -187,9 +205,10 @@ mod tests {
             size_of::<ConvAnyParams>(),
             size_of::<PoolParams>(),
             size_of::<MapParams>(),
+            size_of::<PointwiseParams>(),
             size_of::<LinearParams>(),
         ];
-        assert_eq!(sizes, [40, 200, 192, 128, 128, 120]);
+        assert_eq!(sizes, [40, 200, 192, 128, 128, 160, 120]);
     }
 
     #[test]

@@ -1,0 +1,135 @@
+//! What treats each value by itself: activations, and products of two tensors.
+//!
+//! Bound by memory, as [`scale_shift`](super::scale_shift) is: a block is one short commit, and looks at
+//! the stop word before.
+
+use super::operand::Operand;
+use super::plan::Plan;
+use super::simd::widest;
+use super::stop::Stop;
+use super::{Place, grid};
+use crate::{Block, Kernel, Outcome};
+use reef_core::op::{Activate, Function, Multiply, Tensor};
+use reef_core::{Error, Result};
+
+/// Floats of a block.
+const FLOATS: usize = 12 * 1024;
+
+pub(super) fn activate(op: &Activate, input: &Place, output: &Place) -> Result<(Kernel, u32)> {
+    let map = Pointwise::new((input, op.input), (output, op.output), "activation")?;
+    Ok(match op.function {
+        Function::Clamp => map.each("clamp", |x| x.clamp(0.0, 6.0)),
+        Function::HardSigmoid => map.each("hard_sigmoid", hard_sigmoid),
+        Function::HardSwish => map.each("hard_swish", |x| x * hard_sigmoid(x)),
+    })
+}
+
+#[inline(always)]
+fn hard_sigmoid(x: f32) -> f32 {
+    (x * (1.0 / 6.0) + 0.5).clamp(0.0, 1.0)
+}
+
+pub(super) fn multiply(
+    op: &Multiply,
+    input: &Place,
+    factor: Option<&Place>,
+    output: &Place,
+) -> Result<(Kernel, u32)> {
+    let map = Pointwise::new((input, op.input), (output, op.output), "product")?;
+    let place = factor.ok_or_else(|| Error::Invalid("cpu: a product without a factor".into()))?;
+    let factor = Operand::native(place, op.factor, "product factor")?;
+    let pixels = pixels_of_a_factor(op)?;
+    Ok(map.rows("multiply", move |pixel, first, to, from| {
+        // SAFETY: launches don't overlap with writers of what they read.
+        let factors = unsafe { factor.read(pixel / pixels, first, to.len()) };
+        for ((to, x), factor) in to.iter_mut().zip(from).zip(factors) {
+            *to = x * factor;
+        }
+    }))
+}
+
+/// How many pixels of the input have the same factors.
+fn pixels_of_a_factor(op: &Multiply) -> Result<usize> {
+    let (wanted, have) = (shape(&op.input), shape(&op.factor));
+    let [batch, channels, height, width] = wanted;
+    match have {
+        _ if have == wanted => Ok(1),
+        _ if have == [batch, channels, 1, 1] => Ok(height * width),
+        _ => Err(Error::Invalid(format!("cpu: a product of {wanted:?} and {have:?}"))),
+    }
+}
+
+fn shape(tensor: &Tensor) -> [usize; 4] {
+    [tensor.batch, tensor.channels, tensor.height, tensor.width]
+}
+
+#[derive(Debug)]
+struct Pointwise {
+    input: Operand,
+    output: Operand,
+    plan: Plan,
+    blocks: u32,
+}
+
+impl Pointwise {
+    fn new(input: (&Place, Tensor), output: (&Place, Tensor), what: &str) -> Result<Self> {
+        let (from, to) = (shape(&input.1), shape(&output.1));
+        if from != to {
+            return Err(Error::Invalid(format!("cpu: {what} from {from:?} to {to:?}")));
+        }
+        let input = Operand::native(input.0, input.1, &format!("{what} input"))?;
+        let output = Operand::native(output.0, output.1, &format!("{what} output"))?;
+        let plan = Plan::rows(output.pixels(), output.tensor.channels, FLOATS);
+        Ok(Self { input, output, plan, blocks: grid(plan.blocks())? })
+    }
+
+    /// The kernel that puts `function` of each input into the output.
+    fn each(
+        self,
+        name: &'static str,
+        function: impl Fn(f32) -> f32 + Send + Sync + 'static,
+    ) -> (Kernel, u32) {
+        self.rows(
+            name,
+            #[inline(always)]
+            move |_, _, to, from| {
+                to.iter_mut().zip(from).for_each(|(to, &x)| *to = function(x));
+            },
+        )
+    }
+
+    /// The kernel that calls `row(pixel, first channel, outputs, inputs)` for each row of channels.
+    fn rows(
+        self,
+        name: &'static str,
+        row: impl Fn(usize, usize, &mut [f32], &[f32]) + Send + Sync + 'static,
+    ) -> (Kernel, u32) {
+        let blocks = self.blocks;
+        (Kernel::new(name, move |block, _| self.run(block, &row)), blocks)
+    }
+
+    fn run(
+        &self,
+        block: &mut Block<'_>,
+        row: &impl Fn(usize, usize, &mut [f32], &[f32]),
+    ) -> Outcome {
+        if Stop::of(block).seen() {
+            return Outcome::Stopped;
+        }
+        let share = self.plan.share(block.index as usize);
+        let (first, len) = (share.outputs.start, share.outputs.len());
+        widest(
+            #[inline(always)]
+            || {
+                for pixel in share.pixels {
+                    // SAFETY: launches don't overlap with writers of their input.
+                    let from = unsafe { self.input.read(pixel, first, len) };
+                    // SAFETY: shares are disjoint.
+                    let to = unsafe { self.output.write(pixel, first, len) };
+                    row(pixel, first, to, from);
+                }
+            },
+        );
+        Outcome::Done
+    }
+}

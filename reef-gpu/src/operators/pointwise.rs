@@ -1,0 +1,81 @@
+//! Activations, and products of two tensors.
+
+use super::operand::{Operand, check_same};
+use super::params::{Divisor, PointwiseParams, View};
+use super::{Site, blocks, invalid};
+use crate::{Gpu, Vendor};
+use reef_core::op::{Activate, Function, Multiply};
+use reef_core::{Launch, Result};
+
+const THREADS: u32 = 256;
+
+/// What becomes of a value; `Work` in kernels/pointwise.h.
+#[derive(Debug, Clone, Copy)]
+#[repr(u32)]
+enum Work {
+    Clamp = 0,
+    HardSigmoid = 1,
+    HardSwish = 2,
+    Product = 3,
+}
+
+pub(super) fn activate<V: Vendor>(
+    site: &Site<'_, V>,
+    op: &Activate,
+) -> Result<Vec<Launch<Gpu<V>>>> {
+    check_same(&op.input, &op.output)?;
+    let work = match op.function {
+        Function::Clamp => Work::Clamp,
+        Function::HardSigmoid => Work::HardSigmoid,
+        Function::HardSwish => Work::HardSwish,
+    };
+    launch(site, work, None)
+}
+
+pub(super) fn multiply<V: Vendor>(
+    site: &Site<'_, V>,
+    op: &Multiply,
+) -> Result<Vec<Launch<Gpu<V>>>> {
+    check_same(&op.input, &op.output)?;
+    let factor = site.second.ok_or_else(|| invalid("a product without a factor"))?;
+    let view = if is_gate(op) {
+        View { pixel: 0, ..factor.view() }
+    } else {
+        check_same(&op.input, &op.factor)?;
+        factor.view()
+    };
+    launch(site, Work::Product, Some((factor, view)))
+}
+
+/// Whether each channel of each image has one factor.
+fn is_gate(op: &Multiply) -> bool {
+    let shape = [op.factor.batch, op.factor.channels, op.factor.height, op.factor.width];
+    shape == [op.input.batch, op.input.channels, 1, 1]
+}
+
+fn launch<V: Vendor>(
+    site: &Site<'_, V>,
+    work: Work,
+    factor: Option<(Operand, View)>,
+) -> Result<Vec<Launch<Gpu<V>>>> {
+    let operands = [Some(&site.input), Some(&site.output), factor.as_ref().map(|(of, _)| of)];
+    let fours = operands.into_iter().flatten().all(Operand::is_in_fours);
+    let tensor = site.output.tensor;
+    let channels = tensor.channels / if fours { 4 } else { 1 };
+    let count = (site.output.pixels() * channels) as u64;
+    let pixels = (tensor.height * tensor.width) as u32;
+    let params = PointwiseParams {
+        input: site.input.view(),
+        factor: factor.map_or(View::default(), |(_, view)| view),
+        output: site.output.view(),
+        count,
+        blocks: blocks(count, THREADS),
+        channels: channels as u32,
+        pixels,
+        work: work as u32,
+        by_channels: Divisor::new(channels as u32),
+        by_pixels: Divisor::new(pixels),
+    };
+    let name = if fours { "pointwise_fours" } else { "pointwise_any" };
+    Ok(vec![site.launch(name, params.blocks, THREADS, &params)?])
+}
