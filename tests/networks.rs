@@ -8,7 +8,10 @@ mod subject;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use reef::models::{Network, ScheduleGraph, Seeded, Weights, Work, build, measure};
+use reef::models::onnx::{self, Imported};
+use reef::models::{
+    Model, Network, ScheduleGraph, Seeded, Source, Weights, Work, build, measure, reference,
+};
 use reef::op::Operators;
 use reef::scheduler::{self, Reef, Scheduler};
 use reef::{
@@ -49,17 +52,43 @@ fn agrees<D: Operators>(device: &D, tolerance: f32, name: &str, size: usize) {
     let weights = Seeded(golden["seed"].as_u64().unwrap());
 
     let model = build(name, Some(size), 1).unwrap();
-    let packed = Weights::pack(device, &model, &weights).unwrap();
-    let network = Network::new(device, &model, &packed).unwrap();
-    network.stage_input(&weights.input(network.input_len())).unwrap();
-    run_alone(device, &network.inference());
+    let have = logits(device, &model, &weights, &weights);
+    are_close(&have, &want.collect::<Vec<_>>(), tolerance, &format!("{name} at {size}"));
+}
 
-    let have = network.staged_output().unwrap();
+/// What a network gives for the picture of `seed`.
+fn logits<D: Operators>(
+    device: &D,
+    model: &Model,
+    weights: &impl Source,
+    seed: &Seeded,
+) -> Vec<f32> {
+    let packed = Weights::pack(device, model, weights).unwrap();
+    let network = Network::new(device, model, &packed).unwrap();
+    network.stage_input(&seed.input(network.input_len())).unwrap();
+    run_alone(device, &network.inference());
+    network.staged_output().unwrap()
+}
+
+#[track_caller]
+fn are_close(have: &[f32], want: &[f32], tolerance: f32, what: &str) {
     assert_eq!(have.len(), want.len());
-    let largest = want.clone().fold(0f32, |max, logit| max.max(logit.abs()));
+    let largest = want.iter().fold(0f32, |max, logit| max.max(logit.abs()));
     let worst = have.iter().zip(want).fold(0f32, |max, (a, b)| max.max((a - b).abs()));
-    println!("{name} at {size}: off by {:.1e} of the largest logit", worst / largest);
-    assert!(worst <= tolerance * largest, "{name} at {size}: off by {worst} of {largest}");
+    println!("{what}: off by {:.1e} of the largest logit", worst / largest);
+    assert!(worst <= tolerance * largest, "{what}: off by {worst} of {largest}");
+}
+
+/// Networks with gates, hard swishes and ReLU6, from ONNX files, give what the reference gives.
+fn gates_and_activations_agree<D: Operators>(device: &D, tolerance: f32) {
+    for name in ["mobilenet3-18", "mobilenet-13"] {
+        let file = format!("reef-models/tests/onnx/{name}.onnx");
+        let Imported { model, params } = onnx::load(file, &onnx::Options::default()).unwrap();
+        let seed = Seeded(1);
+        let input = seed.input(model.input().elements());
+        let want = reference::execute(&model, &params, &input).unwrap();
+        are_close(&logits(device, &model, &params, &seed), &want, tolerance, name);
+    }
 }
 
 fn small_pictures_give_torchs_logits<D: Operators>(device: &D, tolerance: f32) {
@@ -302,6 +331,7 @@ mod cpu {
         Cpu:
         small_pictures_give_torchs_logits("", 1e-3);
         full_pictures_give_torchs_logits("", 1e-3);
+        gates_and_activations_agree("", 1e-5);
         the_toy_adds_then_multiplies("units=2");
         a_lost_launch_is_found("units=2");
         networks_can_be_preempted_at_every_launch("units=2");
@@ -325,6 +355,7 @@ mod hip {
     on! {
         Hip:
         agrees("", 1e-5, "resnet18", 64);
+        gates_and_activations_agree("", 1e-5);
         the_toy_adds_then_multiplies("");
         replay("", "resnet18", 64, 7);
     }
@@ -339,6 +370,7 @@ mod cuda {
         Cuda:
         small_pictures_give_torchs_logits("", 1e-2);
         full_pictures_give_torchs_logits("", 1e-2);
+        gates_and_activations_agree("", 1e-2);
         the_toy_adds_then_multiplies("");
         a_lost_launch_is_found("");
         networks_can_be_preempted_at_every_launch("");
@@ -355,6 +387,7 @@ mod cuda {
             Cuda:
             small_pictures_give_torchs_logits("precision=fp16", 1e-2);
             full_pictures_give_torchs_logits("precision=fp16", 1e-2);
+            gates_and_activations_agree("precision=fp16", 1e-2);
             networks_can_be_preempted_at_every_launch("precision=fp16");
         }
     }
@@ -367,6 +400,7 @@ mod cuda {
             Cuda:
             small_pictures_give_torchs_logits("precision=fp32", 1e-4);
             full_pictures_give_torchs_logits("precision=fp32", 1e-4);
+            gates_and_activations_agree("precision=fp32", 1e-4);
         }
     }
 

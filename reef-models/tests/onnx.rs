@@ -53,7 +53,7 @@ fn agree(folder: &Path) -> usize {
 
 #[test]
 fn imported_networks_give_onnx_runtimes_logits() {
-    assert_eq!(agree(&folder()), 15);
+    assert_eq!(agree(&folder()), 17);
 }
 
 #[test]
@@ -63,15 +63,17 @@ fn imported_networks_give_torchs_logits() {
     }
 }
 
-/// How many steps of each kind: convolution, linear layer, pool, scale and shift.
-fn kinds(name: &str) -> [usize; 4] {
-    let mut kinds = [0; 4];
+/// How many steps of each kind: convolution, linear layer, pool, scale and shift, activation, product.
+fn kinds(name: &str) -> [usize; 6] {
+    let mut kinds = [0; 6];
     for layer in import(name).model.layers() {
         let kind = match layer.op {
             Op::Conv2d(_) => 0,
             Op::Linear(_) => 1,
             Op::Pool2d(_) => 2,
             Op::ScaleShift(_) => 3,
+            Op::Activate(_) => 4,
+            Op::Multiply(_) => 5,
         };
         kinds[kind] += 1;
     }
@@ -80,13 +82,12 @@ fn kinds(name: &str) -> [usize; 4] {
 
 #[test]
 fn normalisations_sums_and_concatenations_cost_no_step() {
-    assert_eq!(kinds("resnet-13"), [7, 1, 2, 0]);
+    assert_eq!(kinds("resnet-13"), [7, 1, 2, 0, 0, 0]);
     // Ten convolutions, three pools; one map before each layer and after each block.
-    assert_eq!(kinds("densenet-13"), [1 + 2 * 5 + 1, 1, 3, 5 + 2]);
-    assert_eq!(kinds("vgg-13"), [3 + 1, 2, 2, 0], "the first linear layer sees a picture");
-    let [convs, linears, pools, maps] = kinds("mobilenet-13");
-    assert_eq!([convs, linears, pools], [3 + 3 * 3 + 1, 1, 1]);
-    assert_eq!(maps, 2 + 3 * 2 + 1, "one for each ReLU6");
+    assert_eq!(kinds("densenet-13"), [1 + 2 * 5 + 1, 1, 3, 5 + 2, 0, 0]);
+    assert_eq!(kinds("vgg-13"), [3 + 1, 2, 2, 0, 0, 0], "the first linear layer sees a picture");
+    // One activation for each ReLU6.
+    assert_eq!(kinds("mobilenet-13"), [3 + 3 * 3 + 1, 1, 1, 0, 2 + 3 * 2 + 1, 0]);
 }
 
 #[test]

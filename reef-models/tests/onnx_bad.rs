@@ -4,7 +4,7 @@
 
 mod handmade;
 
-use handmade::{bytes, file, int, ints, node, number, ones, value};
+use handmade::{bytes, file, float, int, ints, node, number, ones, value};
 use proptest::prelude::*;
 use reef_models::onnx::{self, Options};
 use reef_models::{Seeded, reference};
@@ -69,18 +69,59 @@ fn operators_and_attributes_that_are_not_supported_are_named_with_their_node() {
     );
 }
 
-/// What MobileNet v3 wants and nothing here computes.
+/// A hard sigmoid with these attributes.
+fn hard_sigmoid(attributes: &[Vec<u8>]) -> String {
+    say(&[node("HardSigmoid", &["x"], "a", attributes), pooled("a")])
+}
+
 #[test]
-fn gates_are_named_with_their_node() {
-    for op in ["HardSwish", "HardSigmoid"] {
-        let error = say(&[node(op, &["x"], "a", &[]), pooled("a")]);
-        let start =
-            format!("bad.onnx: node \"a\" ({op}): the operator is not supported (have: Add");
-        assert!(error.starts_with(&start), "{error}");
-    }
-    let gate = [node("GlobalAveragePool", &["x"], "g", &[]), node("Mul", &["x", "g"], "a", &[])];
-    let error = say(&[gate.to_vec(), vec![pooled("a")]].concat());
-    assert_eq!(error, "bad.onnx: node \"a\" (Mul): only sums of two tensors are supported");
+fn a_hard_sigmoid_that_is_not_torchs_is_named_with_its_values() {
+    let alpha = float("alpha", 1.0 / 6.0);
+    assert_eq!(hard_sigmoid(std::slice::from_ref(&alpha)), "fine");
+    assert_eq!(hard_sigmoid(&[alpha.clone(), float("beta", 0.5)]), "fine");
+    let at = "bad.onnx: node \"a\" (HardSigmoid): attribute";
+    assert_eq!(hard_sigmoid(&[]), format!("{at} alpha = 0.2, 0.16666667 is wanted"));
+    assert_eq!(
+        hard_sigmoid(&[float("alpha", 0.25)]),
+        format!("{at} alpha = 0.25, 0.16666667 is wanted")
+    );
+    assert_eq!(
+        hard_sigmoid(&[alpha, float("beta", 0.4)]),
+        format!("{at} beta = 0.4, 0.5 is wanted")
+    );
+    assert_eq!(say(&[node("HardSwish", &["x"], "a", &[]), pooled("a")]), "fine");
+    let error = say(&[node("HardSwish", &["x"], "a", &[float("alpha", 1.0)]), pooled("a")]);
+    assert_eq!(error, "bad.onnx: node \"a\" (HardSwish): attribute alpha is not supported");
+}
+
+#[test]
+fn a_product_of_tensors_that_do_not_fit_is_named_with_both_shapes() {
+    let gate = node("GlobalAveragePool", &["x"], "g", &[]);
+    let product = |nodes: &[Vec<u8>], operands: &[&str]| {
+        say(&[nodes, &[node("Mul", operands, "a", &[]), pooled("a")]].concat())
+    };
+    assert_eq!(product(std::slice::from_ref(&gate), &["x", "g"]), "fine");
+    assert_eq!(product(std::slice::from_ref(&gate), &["g", "x"]), "fine");
+    assert_eq!(product(&[], &["x", "x"]), "fine");
+    let at = "bad.onnx: node \"a\" (Mul): tensors of";
+    let wanted = "the same shape or one value for each channel wanted";
+    assert_eq!(
+        product(&[node("Conv", &["x", "w"], "c", &[])], &["x", "c"]),
+        format!("{at} [1, 2, 4, 4] and [1, 3, 2, 2], {wanted}")
+    );
+    let flat = node("Flatten", &["g"], "f", &[]);
+    assert_eq!(
+        product(&[gate.clone(), flat], &["x", "f"]),
+        format!("{at} [1, 2, 4, 4] and [1, 2], {wanted}")
+    );
+    let three = [node("Conv", &["x", "w"], "c", &[]), node("GlobalMaxPool", &["c"], "g", &[])];
+    assert_eq!(
+        product(&three, &["g", "x"]),
+        format!("{at} [1, 3, 1, 1] and [1, 2, 4, 4], {wanted}")
+    );
+    let error = say(&[gate, node("Div", &["x", "g"], "a", &[]), pooled("a")]);
+    let words = "only sums and products of two tensors are supported";
+    assert_eq!(error, format!("bad.onnx: node \"a\" (Div): {words}"));
 }
 
 #[test]
@@ -219,7 +260,7 @@ fn survive(bytes: &[u8]) {
 
 fn cases() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx");
-    let names = ["odd-13", "skip-17", "inception-13", "mobilenet-18"];
+    let names = ["odd-13", "skip-17", "inception-13", "mobilenet3-18"];
     names.map(|name| std::fs::read(folder.join(format!("{name}.onnx"))).unwrap()).into()
 }
 

@@ -205,6 +205,39 @@ def mobilenet(opset):
     return n, n.gemm(n.node("Dropout", x), 20, 10)
 
 
+def mobilenet3(opset):
+    """Squeeze-and-excitation, HardSwish as the exporters write it at each operator set, products."""
+    n = Net(f"mobilenet3-{opset}", opset, [2, 3, 33, 31])
+    gate = lambda x: n.node("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+    if opset >= 14:
+        swish = lambda x: n.node("HardSwish", x)
+    else:
+        swish = lambda x: n.node("Mul", x, gate(x))
+    number = lambda value: n.constant(np.float32(value))
+
+    def taken_apart(x):
+        y = n.clip(n.node("Add", x, number(3.0)), 0.0, 6.0)
+        return n.node("Div", n.node("Mul", x, y), number(6.0))
+
+    def squeeze(x, channels):
+        y = n.node("GlobalAveragePool", x)
+        y = n.node("Relu", n.conv(y, channels, 4, 1, bias=True))
+        return n.node("Mul", gate(n.conv(y, 4, channels, 1, bias=True)), x)
+
+    x = swish(n.norm(n.conv("input", 3, 7, 3, 2), 7))
+    for inputs, wide, outputs, stride in (7, 7, 6, 2), (6, 25, 9, 1), (9, 20, 9, 1):
+        y = swish(n.norm(n.conv(x, inputs, wide, 1), wide))
+        y = n.norm(n.conv(y, wide, wide, 5, stride, groups=wide), wide)
+        y = squeeze(n.node("Relu", y) if wide == 7 else swish(y), wide)
+        y = n.norm(n.conv(y, wide, outputs, 1), outputs)
+        x = n.node("Add", x, y) if inputs == outputs else y
+    x = taken_apart(n.norm(n.conv(x, 9, 24, 1), 24))
+    x = n.node("Concat", x, n.node("Mul", x, x), gate(x), axis=1)
+    x = n.norm(n.node("Mul", x, n.node("Relu", x)), 72)  # not a convolution's
+    x = n.node("Flatten", n.node("GlobalAveragePool", x), axis=1)
+    return n, n.gemm(n.node("Dropout", swish(n.gemm(x, 72, 30))), 30, 10)
+
+
 def odd(opset):
     """What other exporters write, and what nothing can be fused into."""
     n = Net(f"odd-{opset}", opset, [2, 3, 17, 15])
@@ -237,7 +270,7 @@ def skip(opset):
 CASES = [
     (resnet, 13), (resnet, 21), (densenet, 13), (densenet, 18), (inception, 13), (inception, 20),
     (vgg, 13), (vgg, 19), (alexnet, 14), (mobilenet, 13), (mobilenet, 18), (mobilenet, 21),
-    (odd, 13), (odd, 21), (skip, 17),
+    (mobilenet3, 13), (mobilenet3, 18), (odd, 13), (odd, 21), (skip, 17),
 ]
 
 

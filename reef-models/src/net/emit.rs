@@ -10,7 +10,9 @@ use crate::layers::{self, Builder};
 use crate::model::Model;
 use crate::param::Params;
 use crate::tensor::Constants;
-use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Window};
+use reef_core::op::{
+    Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Window,
+};
 use std::collections::HashMap;
 
 /// What storages and REEF's files call something else.
@@ -77,6 +79,8 @@ impl Emitter<'_> {
                 self.pool(name, input, *kind, *window, output)
             }
             Make::Concat { parts } => self.concat(id, parts),
+            Make::Activate { x, function } => self.activate(id, *x, *function),
+            Make::Multiply { x, factor } => self.multiply(id, *x, *factor),
             Make::Relu { .. } | Make::Add { .. } => unreachable!("fused before"),
         }
     }
@@ -112,6 +116,21 @@ impl Emitter<'_> {
         let floats = |values: &[f64]| values.iter().map(|&value| value as f32).collect();
         let constants = self.keep(&name, floats(&affine.scale), floats(&affine.shift));
         self.builder.step(name, &[input], output, Op::ScaleShift(op), constants)
+    }
+
+    fn activate(&mut self, id: Id, x: Id, function: Function) -> layers::Value {
+        let (input, name) = (self.native(x), self.name(&self.net.values[id].name));
+        let output = self.target(id, &name);
+        let op = Activate { input: input.tensor, output: output.tensor, function };
+        self.builder.step(name, &[input], output, Op::Activate(op), Constants::None)
+    }
+
+    fn multiply(&mut self, id: Id, x: Id, factor: Id) -> layers::Value {
+        let (input, factor) = (self.native(x), self.native(factor));
+        let name = self.name(&self.net.values[id].name);
+        let output = self.target(id, &name);
+        let op = Multiply { input: input.tensor, factor: factor.tensor, output: output.tensor };
+        self.builder.step(name, &[input, factor], output, Op::Multiply(op), Constants::None)
     }
 
     /// Copies those parts that are not where this concatenation wants them.

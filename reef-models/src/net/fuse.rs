@@ -43,6 +43,12 @@ impl Fused {
             Make::Pool { x, kind, window } => {
                 self.push(new(Make::Pool { x: now[x], kind, window }), uses)
             }
+            Make::Activate { x, function } => {
+                self.push(new(Make::Activate { x: now[x], function }), uses)
+            }
+            Make::Multiply { x, factor } => {
+                self.push(new(Make::Multiply { x: now[x], factor: now[factor] }), uses)
+            }
             Make::Concat { parts } => {
                 let parts = parts.into_iter().map(|id| now[id]).collect();
                 self.push(new(Make::Concat { parts }), uses)
@@ -141,8 +147,13 @@ impl Make {
         match self {
             Self::Input => {}
             Self::Conv(conv) => [&mut conv.x].into_iter().chain(&mut conv.residual).for_each(go),
-            Self::Affine(Affine { x, .. }) | Self::Pool { x, .. } | Self::Relu { x } => go(x),
-            Self::Add { a, b } => [a, b].into_iter().for_each(go),
+            Self::Affine(Affine { x, .. })
+            | Self::Pool { x, .. }
+            | Self::Relu { x }
+            | Self::Activate { x, .. } => go(x),
+            Self::Add { a, b } | Self::Multiply { x: a, factor: b } => {
+                [a, b].into_iter().for_each(go);
+            }
             Self::Concat { parts } => parts.iter_mut().for_each(go),
         }
     }

@@ -13,7 +13,7 @@ mod place;
 #[cfg(test)]
 mod tests;
 
-use reef_core::op::{PoolKind, Window};
+use reef_core::op::{Function, PoolKind, Window};
 
 /// A value's position in its network.
 pub(crate) type Id = usize;
@@ -57,6 +57,16 @@ pub(crate) enum Make {
         a: Id,
         b: Id,
     },
+    /// A function of each value.
+    Activate {
+        x: Id,
+        function: Function,
+    },
+    /// The factor is as large as `x`, or has one row and column.
+    Multiply {
+        x: Id,
+        factor: Id,
+    },
     /// Channels of all, one after the other.
     Concat {
         parts: Vec<Id>,
@@ -93,8 +103,11 @@ impl Make {
         match self {
             Self::Input => Vec::new(),
             Self::Conv(conv) => [conv.x].into_iter().chain(conv.residual).collect(),
-            Self::Affine(Affine { x, .. }) | Self::Pool { x, .. } | Self::Relu { x } => vec![*x],
-            Self::Add { a, b } => vec![*a, *b],
+            Self::Affine(Affine { x, .. })
+            | Self::Pool { x, .. }
+            | Self::Relu { x }
+            | Self::Activate { x, .. } => vec![*x],
+            Self::Add { a, b } | Self::Multiply { x: a, factor: b } => vec![*a, *b],
             Self::Concat { parts } => parts.clone(),
         }
     }

@@ -3,9 +3,9 @@
 use super::*;
 use crate::{Seeded, reference};
 use proptest::prelude::*;
-use reef_core::op::{Conv2d, Layout, Op, Pool2d, ScaleShift, Tensor};
+use reef_core::op::{Activate, Conv2d, Function, Layout, Multiply, Op, Pool2d, ScaleShift, Tensor};
 
-/// Rows and columns of all values but the output.
+/// Rows and columns of all values but gates and the output.
 const SIZE: usize = 4;
 /// Channels of the widest value that is made on purpose.
 const WIDEST: usize = 16;
@@ -20,7 +20,8 @@ fn numbers(seed: usize, n: usize) -> Vec<f32> {
 }
 
 fn make(net: &Net, (kind, a, b): Instruction) -> (usize, Make) {
-    let [x, y] = [a, b].map(|index| index.index(net.values.len()));
+    let pictures: Vec<Id> = (0..net.values.len()).filter(|&id| is_picture(net, id)).collect();
+    let [x, y] = [a, b].map(|index| *index.get(&pictures));
     let (channels, seed) = (net.values[x].shape[1], net.values.len());
     let window = if y % 2 == 0 { POINT } else { THREE };
     let pool = |kind| (channels, Make::Pool { x, kind, window: THREE });
@@ -41,15 +42,35 @@ fn make(net: &Net, (kind, a, b): Instruction) -> (usize, Make) {
         2 => (channels, Make::Relu { x }),
         3 => pool(PoolKind::Max),
         4 => pool(PoolKind::Average),
-        5 => {
-            let alike = (0..=y).rev().find(|&y| net.values[y].shape == net.values[x].shape);
-            (channels, Make::Add { a: x, b: alike.unwrap_or(x) })
+        5 => (channels, Make::Add { a: x, b: alike(net, x, y) }),
+        6 => (channels, Make::Multiply { x, factor: alike(net, x, y) }),
+        7 => {
+            let functions = [Function::Clamp, Function::HardSigmoid, Function::HardSwish];
+            (channels, Make::Activate { x, function: functions[y % 3] })
+        }
+        8 if net.values.last().is_some_and(|gate| gate.shape == [1, channels, 1, 1]) => {
+            (channels, Make::Multiply { x, factor: net.values.len() - 1 })
         }
         _ if channels + net.values[y].shape[1] <= WIDEST => {
             (channels + net.values[y].shape[1], Make::Concat { parts: vec![x, y] })
         }
         _ => (channels, Make::Relu { x }),
     }
+}
+
+fn is_picture(net: &Net, id: Id) -> bool {
+    net.values[id].shape[2] == SIZE
+}
+
+/// A value of the shape of `x`, `y` or one before it if there is any.
+fn alike(net: &Net, x: Id, y: Id) -> Id {
+    (0..=y).rev().find(|&y| net.values[y].shape == net.values[x].shape).unwrap_or(x)
+}
+
+/// The mean of a picture, which only the product that comes next is made from.
+fn gate(net: &Net, x: Id) -> (usize, Make) {
+    let window = Window { size: [SIZE; 2], ..POINT };
+    (net.values[x].shape[1], Make::Pool { x, kind: PoolKind::Average, window })
 }
 
 /// A network that uses all of its values, and its output.
@@ -61,6 +82,12 @@ fn network(channels: usize, instructions: &[Instruction]) -> (Net, Id) {
     };
     push(&mut net, channels, SIZE, Make::Input);
     for &instruction in instructions {
+        if let (8, x, _) = instruction {
+            let pictures: Vec<Id> =
+                (0..net.values.len()).filter(|&id| is_picture(&net, id)).collect();
+            let (channels, make) = gate(&net, *x.get(&pictures));
+            push(&mut net, channels, 1, make);
+        }
         let (channels, make) = make(&net, instruction);
         push(&mut net, channels, SIZE, make);
     }
@@ -104,6 +131,22 @@ fn one_by_one(net: &Net, input: &[f32]) -> Vec<f32> {
             }
             Make::Relu { x } => values[*x].iter().map(|v| v.max(0.0)).collect(),
             Make::Add { a, b } => values[*a].iter().zip(&values[*b]).map(|(a, b)| a + b).collect(),
+            Make::Activate { x, function } => {
+                let op = Activate { input: tensor(*x), output, function: *function };
+                apply(Op::Activate(op), *x, &[], &[])
+            }
+            Make::Multiply { x, factor } => {
+                let mut result = vec![0.0; output.elements()];
+                let op = Multiply { input: tensor(*x), factor: tensor(*factor), output };
+                let inputs = reference::Inputs {
+                    input: &values[*x],
+                    residual: Some(&values[*factor]),
+                    weights: &[],
+                    bias: &[],
+                };
+                reference::apply(&Op::Multiply(op), inputs, &mut result);
+                result
+            }
             Make::Concat { parts } => parts.iter().flat_map(|&id| values[id].clone()).collect(),
         };
         values.push(made);
@@ -117,7 +160,7 @@ proptest! {
     #[test]
     fn fused_and_placed_networks_compute_the_same(
         channels in 1..5usize,
-        instructions in prop::collection::vec((0..8u8, any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..14),
+        instructions in prop::collection::vec((0..11u8, any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..14),
     ) {
         let (net, output) = network(channels, &instructions);
         let input = numbers(7, channels * SIZE * SIZE);

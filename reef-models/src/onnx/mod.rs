@@ -1,15 +1,18 @@
 //! Reads networks from ONNX files.
 //!
 //! Operators are those that convolutional networks for pictures are made of, at operator sets 13 to 21
-//! (see [`OPERATORS`]). Each is taken apart into convolutions, channel-wise affine maps, pools, sums and
-//! concatenations, and these are put together again as few operations of [`reef_core::op`]:
+//! (see [`OPERATORS`]). Each is taken apart into convolutions, channel-wise affine maps, pools, activations, sums,
+//! products and concatenations, and these are put together again as few operations of [`reef_core::op`]:
 //! normalisations go into weights, sums and ReLU into convolutions, concatenations cost nothing.
 //! What can't be expressed exactly is an error that names the node: means over windows of different sizes at
-//! the edge, pools whose padding differs between the sides so that it matters, products of two tensors, outputs
-//! with more than one row and column. MobileNet v3 is therefore not read: its gates are products.
+//! the edge, pools whose padding differs between the sides so that it matters, outputs with more than one row
+//! and column.
 //!
-//! ReLU6 and other [bounds](https://onnx.ai/onnx/operators/onnx__Clip.html) become a step of their own, as
-//! `min(x, 6) = 6 - relu(6 - x)`: operations know ReLU only.
+//! | ONNX | operation |
+//! |---|---|
+//! | `HardSwish`, `HardSigmoid` with torch's alpha = 1/6 and beta = 0.5, `Clip` from 0 to 6 (ReLU6) | `Activate`, a step of its own |
+//! | `Mul` of two tensors of one shape, or with one value for each channel of each image (a gate) | `Multiply`, a step of its own |
+//! | `Clip` to other bounds | steps of ReLU: `min(x, high) = high - relu(high - x)` |
 //!
 //! ```no_run
 //! let network = reef_models::onnx::load("resnet18.onnx", &Default::default())?;

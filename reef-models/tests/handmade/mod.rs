@@ -30,6 +30,11 @@ pub(crate) fn int(name: &str, value: i64) -> Vec<u8> {
     bytes(5, [bytes(1, name), number(3, value)].concat())
 }
 
+pub(crate) fn float(name: &str, value: f32) -> Vec<u8> {
+    let value = [varint(2 << 3 | 5), value.to_le_bytes().to_vec()].concat();
+    bytes(5, [bytes(1, name), value].concat())
+}
+
 /// A node called after what it makes.
 pub(crate) fn node(op: &str, inputs: &[&str], output: &str, attributes: &[Vec<u8>]) -> Vec<u8> {
     let inputs: Vec<u8> = inputs.iter().flat_map(|input| bytes(1, input)).collect();

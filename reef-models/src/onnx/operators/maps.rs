@@ -6,6 +6,7 @@ use crate::net::{Affine, Make};
 use crate::onnx::constant::Constant;
 use crate::onnx::graph::{Form, Known, Reader, Tensor};
 use crate::onnx::node::{Node, Result};
+use reef_core::op::Function;
 
 pub(super) fn batch_norm<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
     let x = reader.tensor(node, 0)?;
@@ -43,7 +44,24 @@ pub(super) fn relu<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tenso
     map(reader, node.name(), x, Make::Relu { x: x.id })
 }
 
-/// Between bounds, each of which is a ReLU: `min(x, high) = high - relu(high - x)`.
+pub(super) fn hard_swish<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
+    let x = reader.tensor(node, 0)?;
+    map(reader, node.name(), x, Make::Activate { x: x.id, function: Function::HardSwish })
+}
+
+/// As torch defines it; ONNX's own default for alpha is 0.2.
+pub(super) fn hard_sigmoid<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
+    let x = reader.tensor(node, 0)?;
+    for (name, default, wanted) in [("alpha", 0.2, 1.0 / 6.0), ("beta", 0.5, 0.5)] {
+        let given = node.float(name).unwrap_or(default);
+        if (given - wanted).abs() > 1e-6 {
+            return Err(format!("attribute {name} = {given}, {wanted} is wanted"));
+        }
+    }
+    map(reader, node.name(), x, Make::Activate { x: x.id, function: Function::HardSigmoid })
+}
+
+/// Between bounds, each of which is a ReLU: `min(x, high) = high - relu(high - x)`. ReLU6 is an operation.
 pub(super) fn clip<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
     let mut x = reader.tensor(node, 0)?;
     let low = bound(reader, node, 1)?.filter(|&low| low > f64::from(f32::MIN));
@@ -53,6 +71,9 @@ pub(super) fn clip<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tenso
     }
     let base = low.unwrap_or(0.0);
     let name = node.name();
+    if (low, high) == (Some(0.0), Some(6.0)) {
+        return map(reader, name, x, Make::Activate { x: x.id, function: Function::Clamp });
+    }
     if let Some(high) = high {
         x = affine(reader, name, x, -1.0, high)?;
         x = map(reader, name, x, Make::Relu { x: x.id })?;
@@ -84,7 +105,7 @@ pub(super) fn arithmetic<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result
         |index| reader.operand(node, index).map(|known| matches!(known, Known::Tensor(_)));
     let op = node.file.op;
     let (x, by) = match [is_tensor(0)?, is_tensor(1)?] {
-        [true, true] => return add(reader, node),
+        [true, true] => return of_two(reader, node),
         [true, false] => (0, 1),
         _ if op == "Div" => return Err("a constant divided by a tensor is not supported".into()),
         _ => (1, 0),
@@ -121,16 +142,37 @@ fn per_channel(reader: &Reader<'_>, x: Tensor, constant: Constant) -> Result<Vec
     }
 }
 
-fn add<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
-    if node.file.op != "Add" {
-        return Err("only sums of two tensors are supported".into());
-    }
+/// A sum of two tensors of one shape, or their product, of which one may be a gate.
+fn of_two<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
     let (a, b) = (reader.tensor(node, 0)?, reader.tensor(node, 1)?);
-    if a.form != b.form || reader.shape(a.id) != reader.shape(b.id) {
-        let (a, b) = (reader.dims(a), reader.dims(b));
-        return Err(format!("tensors of {a:?} and {b:?}, the same shape wanted"));
+    let alike = a.form == b.form && reader.shape(a.id) == reader.shape(b.id);
+    match node.file.op {
+        "Add" if alike => map(reader, node.name(), a, Make::Add { a: a.id, b: b.id }),
+        "Mul" if alike || is_gate_of(reader, b, a) => product(reader, node, a, b),
+        "Mul" if is_gate_of(reader, a, b) => product(reader, node, b, a),
+        "Add" | "Mul" => {
+            let (a, b) = (reader.dims(a), reader.dims(b));
+            let or = if node.file.op == "Mul" { " or one value for each channel" } else { "" };
+            Err(format!("tensors of {a:?} and {b:?}, the same shape{or} wanted"))
+        }
+        _ => Err("only sums and products of two tensors are supported".into()),
     }
-    map(reader, node.name(), a, Make::Add { a: a.id, b: b.id })
+}
+
+/// Whether `gate` has one value for each channel of each image of `x`.
+fn is_gate_of(reader: &Reader<'_>, gate: Tensor, x: Tensor) -> bool {
+    let [batch, channels, ..] = reader.shape(x.id);
+    let pictures = [gate, x].iter().all(|tensor| tensor.form == Form::Picture);
+    pictures && reader.shape(gate.id) == [batch, channels, 1, 1]
+}
+
+fn product<'a>(
+    reader: &mut Reader<'a>,
+    node: &Node<'a>,
+    x: Tensor,
+    factor: Tensor,
+) -> Result<Tensor> {
+    map(reader, node.name(), x, Make::Multiply { x: x.id, factor: factor.id })
 }
 
 /// Does nothing in inference.

@@ -10,7 +10,7 @@ use super::graph::{Known, Reader};
 use super::node::{Node, Result};
 use constants::of_constants;
 use linear::{conv, gemm, matmul};
-use maps::{arithmetic, batch_norm, cast, clip, dropout, relu};
+use maps::{arithmetic, batch_norm, cast, clip, dropout, hard_sigmoid, hard_swish, relu};
 use pools::{global_pool, pool, reduce_mean};
 use reef_core::op::PoolKind;
 use shapes::{concat, flatten, gather, reshape, squeeze, transpose, unsqueeze};
@@ -32,6 +32,8 @@ pub const OPERATORS: &[&str] = &[
     "Gemm",
     "GlobalAveragePool",
     "GlobalMaxPool",
+    "HardSigmoid",
+    "HardSwish",
     "Identity",
     "MatMul",
     "MaxPool",
@@ -58,6 +60,8 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Known
         "BatchNormalization" => batch_norm(reader, node),
         "Relu" => relu(reader, node),
         "Clip" => clip(reader, node),
+        "HardSigmoid" => hard_sigmoid(reader, node),
+        "HardSwish" => hard_swish(reader, node),
         "MaxPool" | "AveragePool" => pool(reader, node),
         "GlobalAveragePool" => global_pool(reader, node, PoolKind::Average),
         "GlobalMaxPool" => global_pool(reader, node, PoolKind::Max),
