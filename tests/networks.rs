@@ -52,21 +52,25 @@ fn agrees<D: Operators>(device: &D, tolerance: f32, name: &str, size: usize) {
     let weights = Seeded(golden["seed"].as_u64().unwrap());
 
     let model = build(name, Some(size), 1).unwrap();
-    let have = logits(device, &model, &weights, &weights);
+    let have = logits(device, &model, &weights, &weights, PreemptLevel::HostQueue);
     are_close(&have, &want.collect::<Vec<_>>(), tolerance, &format!("{name} at {size}"));
 }
 
-/// What a network gives for the picture of `seed`.
+/// What a network gives for the picture of `seed`, on a queue that can be preempted like this.
 fn logits<D: Operators>(
     device: &D,
     model: &Model,
     weights: &impl Source,
     seed: &Seeded,
+    level: PreemptLevel,
 ) -> Vec<f32> {
     let packed = Weights::pack(device, model, weights).unwrap();
     let network = Network::new(device, model, &packed).unwrap();
     network.stage_input(&seed.input(network.input_len())).unwrap();
-    run_alone(device, &network.inference());
+    let config = Config { level, ..Config::default() };
+    let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
+    submit(&mut submitter, &network.inference());
+    queue.finish().unwrap();
     network.staged_output().unwrap()
 }
 
@@ -79,7 +83,8 @@ fn are_close(have: &[f32], want: &[f32], tolerance: f32, what: &str) {
     assert!(worst <= tolerance * largest, "{what}: off by {worst} of {largest}");
 }
 
-/// Networks with gates, hard swishes and ReLU6, from ONNX files, give what the reference gives.
+/// Networks with gates, hard swishes and ReLU6, from ONNX files, give what the reference gives, with
+/// kernels that can be stopped and with those that can't.
 fn gates_and_activations_agree<D: Operators>(device: &D, tolerance: f32) {
     for name in ["mobilenet3-18", "mobilenet-13"] {
         let file = format!("reef-models/tests/onnx/{name}.onnx");
@@ -87,7 +92,10 @@ fn gates_and_activations_agree<D: Operators>(device: &D, tolerance: f32) {
         let seed = Seeded(1);
         let input = seed.input(model.input().elements());
         let want = reference::execute(&model, &params, &input).unwrap();
-        are_close(&logits(device, &model, &params, &seed), &want, tolerance, name);
+        for level in [PreemptLevel::HostQueue, PreemptLevel::All] {
+            let have = logits(device, &model, &params, &seed, level);
+            are_close(&have, &want, tolerance, &format!("{name}, {level:?}"));
+        }
     }
 }
 
