@@ -367,6 +367,16 @@ mod hip {
         the_toy_adds_then_multiplies("");
         replay("", "resnet18", 64, 7);
     }
+
+    /// 16-bit values.
+    mod fp16 {
+        use super::Hip;
+
+        on! {
+            Hip:
+            gates_and_activations_agree("precision=fp16", 1e-2);
+        }
+    }
 }
 
 /// Networks are computed with 10 bits of mantissa unless the options say otherwise.

@@ -4,7 +4,7 @@
 
 use reef_core::op::Op;
 use reef_models::onnx::{self, Imported, Options};
-use reef_models::{Seeded, reference};
+use reef_models::{Model, Seeded, reference};
 use std::path::{Path, PathBuf};
 
 /// As `tools/onnx_cases.py` and `tools/make_onnx.py` write it.
@@ -88,6 +88,21 @@ fn normalisations_sums_and_concatenations_cost_no_step() {
     assert_eq!(kinds("vgg-13"), [3 + 1, 2, 2, 0, 0, 0], "the first linear layer sees a picture");
     // One activation for each ReLU6.
     assert_eq!(kinds("mobilenet-13"), [3 + 3 * 3 + 1, 1, 1, 0, 2 + 3 * 2 + 1, 0]);
+}
+
+#[test]
+fn activations_and_products_come_back_from_their_text() {
+    let model = import("mobilenet3-18").model;
+    let text = model.to_json().unwrap();
+    assert_eq!(Model::from_json(&text, model.graph().name.as_str()).unwrap(), model);
+    let read = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        Model::from_json(&text.replacen(from, to, 1), "bad.json").unwrap_err().to_string()
+    };
+    let error = read("\"function\":\"hard_swish\"", "\"function\":\"swish\"");
+    assert!(error.contains("unknown variant `swish`"), "{error}");
+    let error = read("\"factor\":{\"batch\":2,", "\"factor\":{\"batch\":1,");
+    assert!(error.contains("is in it"), "{error}");
 }
 
 #[test]
