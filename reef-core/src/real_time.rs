@@ -111,14 +111,21 @@ impl<D: Device> Ticket<D> {
     }
 }
 
+/// Looks at a ticket, one after the other, before who waits does something else.
+const LOOKS: u32 = 64;
+
 impl<D: Device> Ticket<D> {
     /// Waits where the device wakes nobody.
     fn spin(&self) -> Result<Timing> {
         loop {
-            if let Some(how) = self.poll() {
-                return how;
+            for _ in 0..LOOKS {
+                if let Some(how) = self.poll() {
+                    return how;
+                }
+                std::hint::spin_loop();
             }
-            if self.core.is_polled() { std::hint::spin_loop() } else { self.core.turn() }
+            // The service thread may want this core.
+            if self.core.is_polled() { thread::yield_now() } else { self.core.turn() }
         }
     }
 }
