@@ -70,9 +70,14 @@ fn timeouts_are_microseconds_and_no_longer_than_is_allowed() {
         config.scheduler = "rt-only".into(); // so that best-effort requests never end
         config.times.request_ms = 200;
     });
-    let said = |timeout| {
+    let say = |timeout| {
         let ask = Ask { timeout, priority: 2, ..fixture.ask() };
         block_on(fixture.server.answer(Peer::STRANGER, ask)).map(drop).unwrap_err()
+    };
+    // On a busy machine time may be over before a lane has begun, which is said otherwise.
+    let said = |timeout| {
+        let mut tries = (0..20).map(|_| say(timeout));
+        tries.find(|error| !error.text().ends_with("in the queue")).expect("a lane begins")
     };
     for (timeout, text) in [(1500, "1.5ms"), (0, "200ms"), (5_000_000, "200ms")] {
         assert_eq!(said(timeout), Error::Deadline(format!("timed out after {text}")));
