@@ -49,6 +49,11 @@ impl Tensor {
         Self { first, channels, of, ..self }
     }
 
+    /// Batch, channels, rows and columns.
+    pub fn shape(&self) -> [usize; 4] {
+        [self.batch, self.channels, self.height, self.width]
+    }
+
     /// Elements of the tensor itself.
     pub fn elements(&self) -> usize {
         self.batch * self.channels * self.height * self.width
@@ -242,7 +247,12 @@ impl Op {
         }
     }
 
-    /// Lengths of the weights and the bias that it takes; 0 and 0 if it has none.
+    /// Whether it takes weights and a bias, whatever its shapes are.
+    pub fn has_constants(&self) -> bool {
+        matches!(self, Self::Conv2d(_) | Self::ScaleShift(_) | Self::Linear(_))
+    }
+
+    /// Lengths of the weights and the bias that it takes; 0 and 0 if it has none. Its shapes have been checked.
     pub fn constants(&self) -> [usize; 2] {
         match self {
             Self::Conv2d(op) => {

@@ -63,7 +63,7 @@ impl Model {
         let layer = |(k, constants): (usize, Option<Constants>)| match graph.steps[k].work {
             Work::Op(op) => {
                 let constants = constants.unwrap_or(Constants::None);
-                let wants = op.constants() != [0, 0];
+                let wants = op.has_constants(); // its shapes are not checked yet
                 let layer = Layer { op, constants };
                 match wants == (layer.constants != Constants::None) && layer.constants.fit(&op) {
                     true => Ok(layer),
