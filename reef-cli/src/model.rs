@@ -8,7 +8,6 @@ mod verify;
 use crate::print;
 use anyhow::Result;
 use reef::models::{self, Model};
-use reef::op::Tensor;
 use std::fmt::Display;
 
 #[derive(clap::Subcommand)]
@@ -77,13 +76,12 @@ struct Facts {
 
 impl Facts {
     fn of(name: impl Display, model: &Model) -> Self {
-        let shape = |tensor: &Tensor| [tensor.batch, tensor.channels, tensor.height, tensor.width];
         Self {
             name: name.to_string(),
             steps: model.layers().len(),
             parameters: model.parameters(),
-            input: shape(model.input()),
-            output: shape(model.output()),
+            input: model.input().shape(),
+            output: model.output().shape(),
         }
     }
 }

@@ -112,7 +112,7 @@ fn check_op(op: &Op) -> Check {
         Op::ScaleShift(_) | Op::Activate(_) => same_shape(from, to),
         Op::Multiply(op) => {
             same_shape(from, to)?;
-            let (of, by) = (sizes(from), sizes(&op.factor));
+            let (of, by) = (from.shape(), op.factor.shape());
             ensure(by == of || by == [of[0], of[1], 1, 1], || format!("{of:?} times {by:?}"))
         }
         Op::Linear(_) => {
@@ -135,11 +135,7 @@ fn same_channels(from: &Tensor, to: &Tensor) -> Check {
 
 fn same_shape(from: &Tensor, to: &Tensor) -> Check {
     same_channels(from, to)?;
-    ensure(sizes(from) == sizes(to), || format!("{from:?} becomes {to:?}"))
-}
-
-fn sizes(tensor: &Tensor) -> [usize; 4] {
-    [tensor.batch, tensor.channels, tensor.height, tensor.width]
+    ensure(from.shape() == to.shape(), || format!("{from:?} becomes {to:?}"))
 }
 
 fn check_window(window: &Window, from: &Tensor, to: &Tensor) -> Check {

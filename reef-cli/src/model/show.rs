@@ -55,12 +55,11 @@ fn as_table(model: &Model) -> Table {
 }
 
 fn step(name: &str, layer: &Layer) -> Value {
-    let shape = |tensor: &Tensor| [tensor.batch, tensor.channels, tensor.height, tensor.width];
     json!({
         "name": name,
         "operation": operation(&layer.op),
-        "input": shape(layer.op.input()),
-        "output": shape(layer.op.output()),
+        "input": layer.op.input().shape(),
+        "output": layer.op.output().shape(),
         "parameters": parameters(layer),
     })
 }

@@ -50,17 +50,13 @@ pub(super) fn multiply(
 
 /// How many pixels of the input have the same factors.
 fn pixels_of_a_factor(op: &Multiply) -> Result<usize> {
-    let (wanted, have) = (shape(&op.input), shape(&op.factor));
+    let (wanted, have) = (op.input.shape(), op.factor.shape());
     let [batch, channels, height, width] = wanted;
     match have {
         _ if have == wanted => Ok(1),
         _ if have == [batch, channels, 1, 1] => Ok(height * width),
         _ => Err(Error::Invalid(format!("cpu: a product of {wanted:?} and {have:?}"))),
     }
-}
-
-fn shape(tensor: &Tensor) -> [usize; 4] {
-    [tensor.batch, tensor.channels, tensor.height, tensor.width]
 }
 
 #[derive(Debug)]
@@ -73,7 +69,7 @@ struct Pointwise {
 
 impl Pointwise {
     fn new(input: (&Place, Tensor), output: (&Place, Tensor), what: &str) -> Result<Self> {
-        let (from, to) = (shape(&input.1), shape(&output.1));
+        let (from, to) = (input.1.shape(), output.1.shape());
         if from != to {
             return Err(Error::Invalid(format!("cpu: {what} from {from:?} to {to:?}")));
         }

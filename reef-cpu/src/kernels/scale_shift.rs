@@ -21,10 +21,7 @@ pub(super) fn build(
     output: &Place,
     constants: Buffer,
 ) -> Result<(Kernel, u32)> {
-    let shape = |tensor: &reef_core::op::Tensor| {
-        [tensor.batch, tensor.channels, tensor.height, tensor.width]
-    };
-    let (from, to) = (shape(&op.input), shape(&op.output));
+    let (from, to) = (op.input.shape(), op.output.shape());
     if from != to {
         return Err(Error::Invalid(format!("cpu: scale and shift from {from:?} to {to:?}")));
     }

@@ -119,9 +119,8 @@ pub(super) fn check_window(window: &Window, input: &Tensor, output: &Tensor) -> 
 
 /// Checks that both have the same shape.
 pub(super) fn check_same(input: &Tensor, output: &Tensor) -> Result<()> {
-    let shape = |t: &Tensor| [t.batch, t.channels, t.height, t.width];
-    if shape(input) != shape(output) {
-        return Err(invalid(format!("{:?} becomes {:?}", shape(input), shape(output))));
+    if input.shape() != output.shape() {
+        return Err(invalid(format!("{:?} becomes {:?}", input.shape(), output.shape())));
     }
     Ok(())
 }

@@ -49,8 +49,7 @@ pub(super) fn multiply<V: Vendor>(
 
 /// Whether each channel of each image has one factor.
 fn is_gate(op: &Multiply) -> bool {
-    let shape = [op.factor.batch, op.factor.channels, op.factor.height, op.factor.width];
-    shape == [op.input.batch, op.input.channels, 1, 1]
+    op.factor.shape() == [op.input.batch, op.input.channels, 1, 1]
 }
 
 fn launch<V: Vendor>(
