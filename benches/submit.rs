@@ -54,7 +54,7 @@ fn decide(c: &mut Criterion) {
                     rt_running: 0,
                     rt_next,
                     preempted: false,
-                    settled: false,
+                    quiesced: false,
                     queues: black_box(&queues),
                 };
                 plan.open(queues.len());

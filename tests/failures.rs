@@ -196,7 +196,7 @@ fn a_late_panic_in_padding_ends_the_best_effort_queue() {
             }
             Outcome::Done
         });
-        let record = device.record(&best_effort).unwrap();
+        let record = device.checkpoint(&best_effort).unwrap();
         let mut rt = device.queue(Priority::RealTime, None).unwrap();
         let mut be = device.queue(Priority::BestEffort, None).unwrap();
         let padding = Padding { rt_units: 1, be_per_unit: 1, be_blocks: 1 };
@@ -237,7 +237,7 @@ fn padding_of_a_failed_kernel_stops() {
             }
             panic!("on purpose")
         });
-        let record = device.record(&best_effort).unwrap();
+        let record = device.checkpoint(&best_effort).unwrap();
         let mut rt = device.queue(Priority::RealTime, None).unwrap();
         let padding = Padding { rt_units: 1, be_per_unit: 1, be_blocks: 1 };
         rt.launch_padded(Seq(0), &real_time, &padding, &best_effort, &record).unwrap();
@@ -380,7 +380,7 @@ fn a_record_of_another_launch() {
                 Outcome::Done
             }
         };
-        let record = device.record(&launch(100, body(most.clone()))).unwrap();
+        let record = device.checkpoint(&launch(100, body(most.clone()))).unwrap();
         let mut queue = device.queue(Priority::BestEffort, None).unwrap();
         if queue.launch(Seq(0), &launch(1, body(most.clone())), Some(&record)).is_ok() {
             while queue.completed().unwrap() < Seq(1) {}

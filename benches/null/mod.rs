@@ -1,7 +1,7 @@
 //! A device that does nothing, at once: what is left is the cost of the queue itself.
 
 use reef::dkp::Padding;
-use reef::{Copy, Device, DeviceInfo, Fill, Launch, PreemptLevel, Priority, Result, Seq, Stopped};
+use reef::{Copy, Device, DeviceInfo, Drained, Fill, Launch, PreemptLevel, Priority, Result, Seq};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
@@ -45,7 +45,7 @@ impl reef::Event for Nothing {
     }
 }
 
-impl reef::Record for Nothing {
+impl reef::Checkpoint for Nothing {
     fn remaining(&self) -> u32 {
         0
     }
@@ -64,7 +64,7 @@ impl reef::Preemptor for NullPreemptor {
         Ok(())
     }
 
-    fn reinstate(&self) -> Result<()> {
+    fn reactivate(&self) -> Result<()> {
         Ok(())
     }
 }
@@ -111,8 +111,8 @@ impl reef::Queue for NullQueue {
         Ok(self.done)
     }
 
-    fn try_drain(&mut self) -> Result<Option<Stopped<Null>>> {
-        Ok(Some(Stopped { next: self.done, partial: None, kept: false }))
+    fn try_drain(&mut self) -> Result<Option<Drained<Null>>> {
+        Ok(Some(Drained { resume_at: self.done, partial: None, held: false }))
     }
 
     fn wake(&mut self, _: Thread) -> bool {
@@ -125,7 +125,7 @@ impl Device for Null {
     type Buffer = ();
     type Kernel = ();
     type Event = Nothing;
-    type Record = Nothing;
+    type Checkpoint = Nothing;
     type Graph = reef::NoGraph;
     type Queue = NullQueue;
     type Preemptor = NullPreemptor;
@@ -179,7 +179,7 @@ impl Device for Null {
         Ok(Nothing)
     }
 
-    fn record(&self, _: &Launch<Self>) -> Result<Nothing> {
+    fn checkpoint(&self, _: &Launch<Self>) -> Result<Nothing> {
         Ok(Nothing)
     }
 

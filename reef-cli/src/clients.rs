@@ -1,7 +1,7 @@
 //! Best-effort clients of networks.
 
 use anyhow::Result;
-use reef::{BestEffort, ClientConfig, Command, Device, Dispatcher, Seq};
+use reef::{BeClient, ClientConfig, Command, Device, Dispatcher, Seq};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub(crate) fn closed_loop<D: Device>(
 }
 
 /// Waits for `last`, but not for longer than the measurement: under some schedulers it never comes.
-fn wait_or_stop<D: Device>(client: &BestEffort<D>, last: Seq, stop: &AtomicBool) -> Result<bool> {
+fn wait_or_stop<D: Device>(client: &BeClient<D>, last: Seq, stop: &AtomicBool) -> Result<bool> {
     while !client.wait_for(last, Duration::from_millis(20))? {
         if stop.load(Ordering::Acquire) {
             return Ok(false);

@@ -7,7 +7,7 @@ use crate::rt_lane::Chosen;
 use crate::scheduler::{QueueView, TaskView};
 use crate::submitter::Submitter;
 use crate::vqueue::VirtualQueue;
-use crate::{Command, Device, DeviceInfo, Launch, Record, Result, Seq};
+use crate::{Checkpoint, Command, Device, DeviceInfo, Launch, Result, Seq};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl<D: Device> Member<D> {
         }
     }
 
-    /// Blocks of this client's next kernel that fit beside `rt`. Only while it is settled.
+    /// Blocks of this client's next kernel that fit beside `rt`. Only while it is quiesced.
     pub(crate) fn padding(
         &mut self,
         device: &D,
@@ -95,14 +95,14 @@ impl<D: Device> Member<D> {
 ///
 /// Dropping it cancels what has not been launched and waits for what has.
 #[derive(Debug)]
-pub struct BestEffort<D: Device> {
+pub struct BeClient<D: Device> {
     core: Arc<Core<D>>,
     id: u64,
     tasks: Tasks,
     submitter: Submitter<D>,
 }
 
-impl<D: Device> BestEffort<D> {
+impl<D: Device> BeClient<D> {
     pub(crate) fn new(core: Arc<Core<D>>, config: ClientConfig) -> Result<Self> {
         let (submitter, queue) = core.group.enable_watched(config.queue, core.service().clone())?;
         let id = core.new_id();
@@ -187,7 +187,7 @@ impl<D: Device> BestEffort<D> {
     }
 }
 
-impl<D: Device> Drop for BestEffort<D> {
+impl<D: Device> Drop for BeClient<D> {
     fn drop(&mut self) {
         let member = self.core.with(|state| {
             let index = state.members.iter().position(|member| member.id == self.id)?;

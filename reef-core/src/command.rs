@@ -186,7 +186,7 @@ impl<D: Device> Command<D> {
     pub(crate) fn issue(
         &self,
         seq: Seq,
-        resume: Option<&D::Record>,
+        resume: Option<&D::Checkpoint>,
         queue: &mut D::Queue,
     ) -> Result<bool> {
         match self {

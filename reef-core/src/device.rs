@@ -1,4 +1,4 @@
-//! What a backend implements: [`Device`], [`Queue`], [`Preemptor`], [`Record`], [`Event`].
+//! What a backend implements: [`Device`], [`Queue`], [`Preemptor`], [`Checkpoint`], [`Event`].
 //!
 //! Dispatch is static: a device names its types, and everything above it is generic over the device.
 
@@ -69,23 +69,23 @@ pub struct DeviceInfo {
 
 /// What became of the work that a stopped queue had on the device.
 #[derive(Debug)]
-pub struct Stopped<D: Device> {
+pub struct Drained<D: Device> {
     /// Every command before this one has finished; no later one has started.
-    pub next: Seq,
-    /// What is left of `next`, if some of it has run. Launch it again with this.
-    pub partial: Option<D::Record>,
-    /// `next` and what was launched after it stay with the device, which holds them back: they go on by
+    pub resume_at: Seq,
+    /// What is left of `resume_at`, if some of it has run. Launch it again with this.
+    pub partial: Option<D::Checkpoint>,
+    /// `resume_at` and what was launched after it stay with the device, which holds them back: they go on by
     /// themselves when the queue may run again. Otherwise they are to be launched again.
-    pub kept: bool,
+    pub held: bool,
 }
 
 /// How best-effort blocks come to run beside real-time work on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beside {
+pub enum Colocation {
     /// Each real-time kernel is padded by itself ([`Queue::launch_padded`]).
     Padded,
-    /// Queues are restored narrow, so many blocks each ([`Queue::narrow`]).
-    Narrow(u32),
+    /// Queues are restored narrow, so many blocks each ([`Queue::cap_blocks`]).
+    Capped(u32),
     /// Not at all.
     Never,
 }
@@ -104,7 +104,7 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
     /// A point in a queue that is reached once.
     type Event: Event;
     /// Which blocks of a launch have run.
-    type Record: Record;
+    type Checkpoint: Checkpoint;
     /// Commands that the device takes at once; [`NoGraph`] if it can't.
     type Graph: Clone + Debug + Send + Sync;
     /// One hardware queue.
@@ -194,8 +194,8 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
     }
 
     /// How it runs best-effort blocks beside real-time work.
-    fn beside(&self) -> Beside {
-        Beside::Padded
+    fn colocation(&self) -> Colocation {
+        Colocation::Padded
     }
 
     /// Creates an event that has not been reached.
@@ -210,7 +210,7 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// The driver's.
-    fn record(&self, launch: &Launch<Self>) -> Result<Self::Record>;
+    fn checkpoint(&self, launch: &Launch<Self>) -> Result<Self::Checkpoint>;
 
     /// Makes one command of several launches, copies and fills, to be submitted any number of times at
     /// the cost of one. It is preempted inside like the commands that it is made of.
@@ -258,14 +258,14 @@ pub trait Queue: Debug + Send + 'static {
         &mut self,
         seq: Seq,
         launch: &Launch<Self::Device>,
-        resume: Option<&<Self::Device as Device>::Record>,
+        resume: Option<&<Self::Device as Device>::Checkpoint>,
     ) -> Result<()>;
 
     /// Launches `rt` with blocks of `be` beside it, as [`Padding`] says.
     ///
     /// `be` runs only on units that `rt` leaves free and never delays its completion: blocks that
     /// are late are stopped. Which of its blocks have run stands in `record`. Only called where
-    /// [`Device::beside`] is [`Beside::Padded`].
+    /// [`Device::colocation`] is [`Colocation::Padded`].
     ///
     /// # Errors
     ///
@@ -276,7 +276,7 @@ pub trait Queue: Debug + Send + 'static {
         _rt: &Launch<Self::Device>,
         _padding: &Padding,
         _be: &Launch<Self::Device>,
-        _record: &<Self::Device as Device>::Record,
+        _record: &<Self::Device as Device>::Checkpoint,
     ) -> Result<()> {
         let what = "padding kernel by kernel".into();
         Err(Error::Unsupported { backend: Self::Device::NAME, what })
@@ -291,7 +291,7 @@ pub trait Queue: Debug + Send + 'static {
         &mut self,
         _seq: Seq,
         _graph: &<Self::Device as Device>::Graph,
-        _resume: Option<&<Self::Device as Device>::Record>,
+        _resume: Option<&<Self::Device as Device>::Checkpoint>,
     ) -> Result<()> {
         Err(Error::Unsupported { backend: Self::Device::NAME, what: "graphs".into() })
     }
@@ -332,15 +332,15 @@ pub trait Queue: Debug + Send + 'static {
     /// # Errors
     ///
     /// As [`completed`](Self::completed).
-    fn try_drain(&mut self) -> Result<Option<Stopped<Self::Device>>>;
+    fn try_drain(&mut self) -> Result<Option<Drained<Self::Device>>>;
 
-    /// What the evicted queue keeps on the device ([`Stopped::kept`]) goes on at once, beside real-time
+    /// What the evicted queue keeps on the device ([`Drained::held`]) goes on at once, beside real-time
     /// work: nobody will restore the queue.
-    fn let_go(&mut self) {}
+    fn release_held(&mut self) {}
 
     /// From now on at most `blocks` blocks of this queue run at a time, so that real-time kernels find
-    /// room beside them; `None`: as many as there are. Only where [`Device::beside`] says so.
-    fn narrow(&mut self, _blocks: Option<u32>) {}
+    /// room beside them; `None`: as many as there are. Only where [`Device::colocation`] says so.
+    fn cap_blocks(&mut self, _blocks: Option<u32>) {}
 
     /// Names the thread that the device unparks when [`completed`](Self::completed) reaches what
     /// [`wake_at`](Self::wake_at) asked for, or when a [`try_drain`](Self::try_drain) that gave
@@ -380,11 +380,11 @@ pub trait Preemptor: Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// The driver's.
-    fn reinstate(&self) -> Result<()>;
+    fn reactivate(&self) -> Result<()>;
 }
 
 /// Which blocks of a launch have run; shared between the device and whoever holds a clone.
-pub trait Record: Clone + Debug + Send + Sync + 'static {
+pub trait Checkpoint: Clone + Debug + Send + Sync + 'static {
     /// Blocks that have not finished, as last reported by the device.
     fn remaining(&self) -> u32;
 }

@@ -11,12 +11,12 @@
 //! queues (a flag, no waiting, nobody is woken), launch real-time work, take back what was stopped if
 //! somebody needs that, or restore; then set the gates.
 
-use crate::best_effort::{BestEffort, ClientConfig, Member};
+use crate::best_effort::{BeClient, ClientConfig, Member};
 use crate::real_time::{Request, RtClient};
 use crate::rt_lane::RtLane;
-use crate::scheduler::{Gate, Plan, QueueView, Scheduler, View};
+use crate::scheduler::{LaunchLimit, Plan, QueueView, Scheduler, View};
 use crate::turnstile::Turnstile;
-use crate::{Beside, Device, Error, Group, Result, Seq};
+use crate::{Colocation, Device, Error, Group, Result, Seq};
 use crossbeam_queue::ArrayQueue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -160,16 +160,16 @@ impl<D: Device> Core<D> {
     }
 
     fn apply(&self, state: &mut State<D>) -> Result<bool> {
-        let (held, narrow) = (self.group.is_preempted(), self.group.is_narrow());
-        if !held && state.plan.preempt != narrow {
+        let (held, capped) = (self.group.is_preempted(), self.group.is_capped());
+        if !held && state.plan.preempt != capped {
             self.group.stop()?; // for real-time work, or a narrow group to be widened
             state.stopped = state.last_turn; // which is this one
             if state.plan.preempt {
                 state.note_preemption();
             }
         }
-        let beside = self.group.beside();
-        let pads = state.plan.pad && self.device.beside() == Beside::Padded;
+        let beside = self.group.capped_blocks();
+        let pads = state.plan.pad && self.device.colocation() == Colocation::Padded;
         let beside = beside.filter(|_| state.is_long_stopped() && state.plan.pad);
         let fed = state.rt.feed(self, state.plan.start, pads.then_some(&mut state.members));
         state.stats.padded_launches += fed.padded;
@@ -178,23 +178,23 @@ impl<D: Device> Core<D> {
         let mut again = fed.again;
         let wanted = fed.held_back || !state.plan.start || !state.plan.preempt || beside.is_some();
         if wanted && self.group.is_preempted() {
-            let before = self.group.is_settled();
-            again |= self.group.try_settle() && !before; // schedulers wait for this
+            let before = self.group.is_quiesced();
+            again |= self.group.try_quiesce() && !before; // schedulers wait for this
         }
         self.restore(state, beside)?;
-        state.set_gates();
+        state.set_limits();
         Ok(again)
     }
 
     /// Lets a held group go on, if the plan says so and it has stopped; if it is too early, a worker
-    /// that settles makes a turn.
+    /// that quiesces makes a turn.
     fn restore(&self, state: &mut State<D>, beside: Option<u32>) -> Result<()> {
         if !self.group.is_preempted() {
             return Ok(());
         }
         if !state.plan.preempt {
             self.group.try_restore()?;
-        } else if beside.is_some() && self.group.is_settled() {
+        } else if beside.is_some() && self.group.is_quiesced() {
             self.group.try_restore_as(beside)?;
             state.stats.padded_launches += 1;
         }
@@ -250,13 +250,13 @@ impl<D: Device> State<D> {
         self.views.clear();
         self.views.extend(self.members.iter_mut().map(Member::view));
         self.plan.open(self.views.len());
-        let preempted = group.is_preempted() || group.is_narrow();
+        let preempted = group.is_preempted() || group.is_capped();
         let view = View {
             rt_waiting: self.rt.waiting(),
             rt_running: self.rt.running(),
             rt_next: self.rt.next_task(),
             preempted,
-            settled: preempted && group.is_settled(),
+            quiesced: preempted && group.is_quiesced(),
             queues: &self.views,
         };
         if self.closed.is_none() {
@@ -275,8 +275,10 @@ impl<D: Device> State<D> {
         if self.plan.preempt {
             return;
         }
-        let open = |(q, gate): &(&QueueView, &Gate)| q.is_ready() && **gate != Gate::Closed;
-        let running = self.views.iter().zip(&self.plan.gates).filter(open);
+        let open = |(q, limit): &(&QueueView, &LaunchLimit)| {
+            q.is_ready() && **limit != LaunchLimit::Closed
+        };
+        let running = self.views.iter().zip(&self.plan.limits).filter(open);
         let ids: Vec<u64> = running.map(|(q, _)| q.id).collect();
         let share = now.saturating_sub(self.last_turn) / ids.len().max(1) as u32;
         for member in self.members.iter_mut().filter(|m| ids.contains(&m.id)) {
@@ -284,12 +286,12 @@ impl<D: Device> State<D> {
         }
     }
 
-    fn set_gates(&self) {
-        for (member, gate) in self.members.iter().zip(&self.plan.gates) {
+    fn set_limits(&self) {
+        for (member, gate) in self.members.iter().zip(&self.plan.limits) {
             member.queue.shared().set_limit(match gate {
-                Gate::Closed => 0,
-                Gate::Until(Seq(end)) => *end,
-                Gate::Open => u64::MAX,
+                LaunchLimit::Closed => 0,
+                LaunchLimit::Until(Seq(end)) => *end,
+                LaunchLimit::Open => u64::MAX,
             });
         }
     }
@@ -357,8 +359,8 @@ impl<D: Device> Dispatcher<D> {
     /// # Errors
     ///
     /// Those of [`VirtualQueue::enable`](crate::VirtualQueue::enable).
-    pub fn best_effort(&self, config: ClientConfig) -> Result<BestEffort<D>> {
-        BestEffort::new(self.core.clone(), config)
+    pub fn best_effort(&self, config: ClientConfig) -> Result<BeClient<D>> {
+        BeClient::new(self.core.clone(), config)
     }
 
     /// What happened so far.

@@ -2,7 +2,7 @@
 
 use crate::dkp::Padding;
 use crate::{
-    Copy, Device, DeviceInfo, Error, Fill, Launch, PreemptLevel, Priority, Result, Seq, Stopped,
+    Copy, Device, DeviceInfo, Drained, Error, Fill, Launch, PreemptLevel, Priority, Result, Seq,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ pub(crate) struct Left(pub(crate) u32);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flag(pub(crate) Arc<AtomicBool>);
 
-impl crate::Record for Left {
+impl crate::Checkpoint for Left {
     fn remaining(&self) -> u32 {
         self.0
     }
@@ -58,7 +58,7 @@ impl crate::Preemptor for PreemptLevel {
         Ok(())
     }
 
-    fn reinstate(&self) -> Result<()> {
+    fn reactivate(&self) -> Result<()> {
         Ok(())
     }
 }
@@ -104,11 +104,11 @@ impl crate::Queue for FakeQueue {
         Ok(Seq(self.done))
     }
 
-    fn try_drain(&mut self) -> Result<Option<Stopped<Fake>>> {
-        let stopped = |(next, left): (u64, Option<u32>)| Stopped {
-            next: Seq(next),
+    fn try_drain(&mut self) -> Result<Option<Drained<Fake>>> {
+        let stopped = |(next, left): (u64, Option<u32>)| Drained {
+            resume_at: Seq(next),
             partial: left.map(Left),
-            kept: false,
+            held: false,
         };
         Ok(self.drain.take().map(stopped))
     }
@@ -127,7 +127,7 @@ impl Device for Fake {
     type Buffer = ();
     type Kernel = ();
     type Event = Flag;
-    type Record = Left;
+    type Checkpoint = Left;
     type Graph = crate::NoGraph;
     type Queue = FakeQueue;
     type Preemptor = PreemptLevel;
@@ -181,7 +181,7 @@ impl Device for Fake {
         Ok(Flag::default())
     }
 
-    fn record(&self, launch: &Launch<Self>) -> Result<Left> {
+    fn checkpoint(&self, launch: &Launch<Self>) -> Result<Left> {
         Ok(Left(launch.blocks()))
     }
 

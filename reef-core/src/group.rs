@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::submitter::Submitter;
 use crate::vqueue::{Shared, VirtualQueue};
-use crate::{Beside, Device, Error, PreemptLevel, Preemptor, Queue, Result};
+use crate::{Colocation, Device, Error, PreemptLevel, Preemptor, Queue, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::Thread;
@@ -16,7 +16,7 @@ use std::thread::Thread;
 /// 2. Gates close. A worker may be in the middle of one launch, which step 1 has made harmless.
 /// 3. `reset`: running blocks stop at their next look.
 /// 4. Real-time work may go to the device: nothing above waits for it.
-/// 5. What the device lets go of is taken back. When all of it is, the group is *settled*.
+/// 5. What the device lets go of is taken back. When all of it is, the group is *quiesced*.
 ///
 /// Restoring waits for step 5, then lowers the flag, then opens the gates. A group may be restored
 /// *narrow*, to run beside real-time work, and is stopped again before it runs as wide as it can.
@@ -31,7 +31,7 @@ pub struct Group<D: Device> {
 struct Members<D: Device> {
     held: bool,
     /// Blocks that run at a time, beside real-time work.
-    narrow: Option<u32>,
+    capped: Option<u32>,
     queues: Vec<Arc<Shared<D>>>,
 }
 
@@ -43,7 +43,7 @@ impl<D: Device> Group<D> {
     /// `Level` if the device is not that deep; the driver's.
     pub fn open(device: &D, level: PreemptLevel) -> Result<Arc<Self>> {
         let preemptor = device.preemptor(level)?;
-        let members = Mutex::new(Members { held: false, narrow: None, queues: Vec::new() });
+        let members = Mutex::new(Members { held: false, capped: None, queues: Vec::new() });
         Ok(Arc::new(Self { device: device.clone(), preemptor, members }))
     }
 
@@ -89,7 +89,7 @@ impl<D: Device> Group<D> {
         if members.held {
             queue.hold();
         }
-        queue.lane.lock().queue.narrow(members.narrow);
+        queue.lane.lock().queue.cap_blocks(members.capped);
         members.queues.push(queue.clone());
     }
 
@@ -126,13 +126,13 @@ impl<D: Device> Group<D> {
     }
 
     /// Step 5 on this thread, without waking workers; they do the rest when the device lets go.
-    /// Returns whether the group is settled.
-    pub(crate) fn try_settle(&self) -> bool {
+    /// Returns whether the group is quiesced.
+    pub(crate) fn try_quiesce(&self) -> bool {
         let members = self.members.lock();
         if members.held {
-            members.queues.iter().for_each(|queue| queue.try_settle());
+            members.queues.iter().for_each(|queue| queue.try_quiesce());
         }
-        members.held && members.queues.iter().all(|queue| queue.is_settled())
+        members.held && members.queues.iter().all(|queue| queue.is_quiesced())
     }
 
     /// Whether the group is preempted, or on the way to be.
@@ -142,22 +142,22 @@ impl<D: Device> Group<D> {
 
     /// How many blocks of each queue may run at a time beside real-time work, if the group can be stopped
     /// while it does.
-    pub(crate) fn beside(&self) -> Option<u32> {
-        match self.device.beside() {
-            Beside::Narrow(blocks) if self.level() >= PreemptLevel::DeviceQueue => Some(blocks),
+    pub(crate) fn capped_blocks(&self) -> Option<u32> {
+        match self.device.colocation() {
+            Colocation::Capped(blocks) if self.level() >= PreemptLevel::DeviceQueue => Some(blocks),
             _ => None,
         }
     }
 
     /// Whether the group runs beside real-time work, or did when it was stopped.
-    pub(crate) fn is_narrow(&self) -> bool {
-        self.members.lock().narrow.is_some()
+    pub(crate) fn is_capped(&self) -> bool {
+        self.members.lock().capped.is_some()
     }
 
     /// Whether the device has confirmed that nothing of the group runs.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_quiesced(&self) -> bool {
         let members = self.members.lock();
-        members.held && members.queues.iter().all(|queue| queue.is_settled())
+        members.held && members.queues.iter().all(|queue| queue.is_quiesced())
     }
 
     /// Stops all queues; later commands wait until [`restore`](Self::restore).
@@ -171,14 +171,14 @@ impl<D: Device> Group<D> {
         self.stop()?;
         self.collect();
         if sync {
-            self.wait_settled();
+            self.wait_quiesced();
         }
         Ok(())
     }
 
-    fn wait_settled(&self) {
+    fn wait_quiesced(&self) {
         let queues = self.members.lock().queues.clone();
-        queues.iter().for_each(|queue| queue.wait_settled());
+        queues.iter().for_each(|queue| queue.wait_quiesced());
     }
 
     /// Lets all queues go on where they were stopped. Blocks until they have stopped.
@@ -188,7 +188,7 @@ impl<D: Device> Group<D> {
     /// `State` if the group is not preempted; the device's.
     pub fn restore(&self) -> Result<()> {
         while !self.try_restore()? {
-            self.wait_settled();
+            self.wait_quiesced();
         }
         Ok(())
     }
@@ -213,14 +213,14 @@ impl<D: Device> Group<D> {
             return Err(Error::State("restoring what is not preempted"));
         }
         if self.level() >= PreemptLevel::DeviceQueue {
-            if !members.queues.iter().all(|queue| queue.is_settled()) {
+            if !members.queues.iter().all(|queue| queue.is_quiesced()) {
                 return Ok(false);
             }
-            self.preemptor.reinstate()?; // before gates open, or launches would be no-ops
+            self.preemptor.reactivate()?; // before gates open, or launches would be no-ops
         }
-        if members.narrow != width {
-            members.narrow = width;
-            members.queues.iter().for_each(|queue| queue.lane.lock().queue.narrow(width));
+        if members.capped != width {
+            members.capped = width;
+            members.queues.iter().for_each(|queue| queue.lane.lock().queue.cap_blocks(width));
         }
         members.held = false;
         members.queues.iter().for_each(|queue| queue.release());

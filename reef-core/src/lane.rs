@@ -1,7 +1,7 @@
 //! The launching end of a virtual queue: a hardware queue and the ring that feeds it.
 
 use crate::ring::Consumer;
-use crate::{Command, Device, Event, Launch, Queue, Record, Result, Seq};
+use crate::{Checkpoint, Command, Device, Event, Launch, Queue, Result, Seq};
 
 /// What launching needs. Held by the worker, and by the dispatcher while the queue is preempted.
 #[derive(Debug)]
@@ -9,7 +9,7 @@ pub(crate) struct Lane<D: Device> {
     pub(crate) queue: D::Queue,
     pub(crate) commands: Consumer<Command<D>>,
     /// What is left of the next command, if some of it has run.
-    partial: Option<D::Record>,
+    partial: Option<D::Checkpoint>,
     /// The newest launched command is a barrier that has not completed.
     barrier: bool,
     window: u64,
@@ -48,18 +48,18 @@ impl<D: Device> Lane<D> {
         Self { queue, commands, partial: None, barrier: false, window, batch }
     }
 
-    /// One pass: notes what finished, then launches commands before `gate()` while the window lasts.
-    pub(crate) fn step(&mut self, gate: impl Fn() -> u64) -> Result<Step> {
+    /// One pass: notes what finished, then launches commands before `limit()` while the window lasts.
+    pub(crate) fn step(&mut self, limit: impl Fn() -> u64) -> Result<Step> {
         let mut completed = self.note_completed()?;
         for _ in 0..self.room() {
-            match self.blocked(&gate) {
+            match self.blocked(&limit) {
                 None => completed |= self.launch_next()?,
                 Some(waits) => return self.step_ends(completed, waits),
             }
         }
         // With room left, what was launched is complete already: host code, say.
         let full = if self.room() > 0 { Waits::Nothing } else { Waits::Device };
-        let waits = self.blocked(&gate).unwrap_or(full);
+        let waits = self.blocked(&limit).unwrap_or(full);
         self.step_ends(completed, waits)
     }
 
@@ -81,10 +81,10 @@ impl<D: Device> Lane<D> {
     }
 
     /// What the next command waits for, if it can't be launched now. Doesn't look at the window.
-    fn blocked(&mut self, gate: impl Fn() -> u64) -> Option<Waits> {
+    fn blocked(&mut self, limit: impl Fn() -> u64) -> Option<Waits> {
         let (in_flight, barrier) = (self.commands.in_flight(), self.barrier);
         match self.commands.next() {
-            Some((at, command)) if at < gate() => blocked(command, in_flight, barrier),
+            Some((at, command)) if at < limit() => blocked(command, in_flight, barrier),
             _ if in_flight > 0 => Some(Waits::Either),
             _ => Some(Waits::Commands),
         }
@@ -118,9 +118,9 @@ impl<D: Device> Lane<D> {
     }
 
     /// Lets what a held queue keeps on the device run to its end; returns whether it has.
-    pub(crate) fn let_go(&mut self) -> Result<bool> {
+    pub(crate) fn release_held(&mut self) -> Result<bool> {
         if self.commands.in_flight() > 0 {
-            self.queue.let_go();
+            self.queue.release_held();
         }
         self.is_quiet()
     }
@@ -139,8 +139,8 @@ impl<D: Device> Lane<D> {
         let Some(stopped) = self.queue.try_drain()? else {
             return Ok(None);
         };
-        self.commands.complete_to(stopped.next.0.min(self.commands.launched()));
-        if stopped.kept {
+        self.commands.complete_to(stopped.resume_at.0.min(self.commands.launched()));
+        if stopped.held {
             return Ok(Some(0));
         }
         let undone = self.commands.rewind();
@@ -154,13 +154,13 @@ impl<D: Device> Lane<D> {
     /// The kernel that is next, with the record of its blocks: what padding draws from.
     ///
     /// Only while nothing is in flight.
-    pub(crate) fn head(&mut self, device: &D) -> Result<Option<(&Launch<D>, D::Record)>> {
+    pub(crate) fn head(&mut self, device: &D) -> Result<Option<(&Launch<D>, D::Checkpoint)>> {
         let Some((_, Command::Launch(launch))) = self.commands.next() else {
             return Ok(None);
         };
         let record = match &self.partial {
             Some(record) => record.clone(),
-            None => device.record(launch)?,
+            None => device.checkpoint(launch)?,
         };
         self.partial = Some(record.clone());
         // Asked again because the borrow checker doesn't see that `partial` is another field.

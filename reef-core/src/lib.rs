@@ -46,12 +46,12 @@ mod vqueue;
 mod wake;
 mod worker;
 
-pub use best_effort::{BestEffort, ClientConfig};
+pub use best_effort::{BeClient, ClientConfig};
 pub use command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch};
 pub use config::Config;
 pub use device::{
-    Beside, Device, DeviceInfo, Event, NoGraph, PreemptLevel, Preemptor, Priority, Queue, Record,
-    Seq, Span, Stopped,
+    Checkpoint, Colocation, Device, DeviceInfo, Drained, Event, NoGraph, PreemptLevel, Preemptor,
+    Priority, Queue, Seq, Span,
 };
 pub use dispatcher::{Dispatcher, Stats};
 pub use error::{Error, Result};

@@ -276,7 +276,7 @@ impl<D: Device> RtLane<D> {
                 return Ok(None);
             }
             self.paddable.push_back(self.next + 1);
-            if core.group.is_settled() {
+            if core.group.is_quiesced() {
                 let blocks = self.launch_padded(core, rt, members)?;
                 if blocks > 0 {
                     return Ok(Some(blocks));
@@ -325,4 +325,4 @@ pub(crate) struct Fed {
 }
 
 /// A padding with the kernel that it takes blocks from.
-pub(crate) type Chosen<D> = (Padding, Launch<D>, <D as Device>::Record);
+pub(crate) type Chosen<D> = (Padding, Launch<D>, <D as Device>::Checkpoint);

@@ -63,7 +63,7 @@ pub struct View<'a> {
     /// Best-effort queues are preempted, or on the way to be.
     pub preempted: bool,
     /// They are, and the device has confirmed that nothing of them runs.
-    pub settled: bool,
+    pub quiesced: bool,
     /// Best-effort queues in the order in which their clients came.
     pub queues: &'a [QueueView],
 }
@@ -116,7 +116,7 @@ impl QueueView {
 
 /// How far a best-effort queue may launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gate {
+pub enum LaunchLimit {
     /// Nothing.
     Closed,
     /// Commands before this position.
@@ -135,7 +135,7 @@ pub struct Plan {
     /// Real-time kernels are padded with best-effort blocks.
     pub pad: bool,
     /// One for each of [`View::queues`].
-    pub gates: Vec<Gate>,
+    pub limits: Vec<LaunchLimit>,
     /// Decide again at this time, even if nothing happens.
     pub wake: Option<Duration>,
 }
@@ -146,21 +146,21 @@ impl Plan {
         self.preempt = false;
         self.start = true;
         self.pad = false;
-        self.gates.clear();
-        self.gates.resize(queues, Gate::Open);
+        self.limits.clear();
+        self.limits.resize(queues, LaunchLimit::Open);
         self.wake = None;
     }
 
     /// Opens one queue and closes the others.
     pub fn only(&mut self, index: usize) {
-        self.gates.fill(Gate::Closed);
-        self.gates[index] = Gate::Open;
+        self.limits.fill(LaunchLimit::Closed);
+        self.limits[index] = LaunchLimit::Open;
     }
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { preempt: false, start: true, pad: false, gates: Vec::new(), wake: None }
+        Self { preempt: false, start: true, pad: false, limits: Vec::new(), wake: None }
     }
 }
 
@@ -223,14 +223,14 @@ pub(crate) mod tests {
             deadline: None,
             end: Seq(0),
         });
-        View { rt_waiting, rt_running, rt_next, preempted: false, settled: false, queues }
+        View { rt_waiting, rt_running, rt_next, preempted: false, quiesced: false, queues }
     }
 
     pub(crate) fn decide(s: &mut dyn Scheduler, now: Duration, view: &View<'_>) -> Plan {
         let mut plan = Plan::default();
         plan.open(view.queues.len());
         s.decide(now, view, &mut plan);
-        assert_eq!(plan.gates.len(), view.queues.len());
+        assert_eq!(plan.limits.len(), view.queues.len());
         plan
     }
 
@@ -249,7 +249,7 @@ pub(crate) mod tests {
             let mut scheduler = by_name(name).expect(name);
             let queues = [queue(0, 5, 5), queue(1, 0, 3)];
             let plan = decide(&mut *scheduler, ms(1), &view(0, 0, &queues));
-            assert!(!plan.preempt && plan.gates[1] != Gate::Closed, "{name}: {plan:?}");
+            assert!(!plan.preempt && plan.limits[1] != LaunchLimit::Closed, "{name}: {plan:?}");
         }
     }
 
@@ -259,7 +259,7 @@ pub(crate) mod tests {
         for name in NAMES {
             let mut scheduler = by_name(name).expect(name);
             let queues = [queue(0, 5, 5)];
-            let idle = View { settled: true, preempted: true, ..view(1, 0, &queues) };
+            let idle = View { quiesced: true, preempted: true, ..view(1, 0, &queues) };
             let plan = decide(&mut *scheduler, ms(1), &idle);
             assert!(plan.start, "{name}: {plan:?}");
         }

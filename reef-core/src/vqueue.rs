@@ -5,7 +5,7 @@
 //! The submitter writes into the ring and, if the worker sleeps, wakes it. The worker launches while
 //! the gate is open and fewer than [`Config::window`] commands are with the hardware. Preempting
 //! raises the device's flag and closes the gate; then the worker, or whoever preempts, takes back
-//! what the device lets go of and notes that the queue is *settled*. Only the worker launches, and
+//! what the device lets go of and notes that the queue is *quiesced*. Only the worker launches, and
 //! not while the gate is closed, so after that nothing of the queue runs until it is restored.
 //!
 //! # States
@@ -14,7 +14,7 @@
 //! |---|---|---|---|
 //! | running | open | has up to `window` commands | `preempt` |
 //! | preempting | closed | running blocks end | taking back, when the device has let go |
-//! | preempted (settled) | closed | has nothing | `restore` |
+//! | preempted (quiesced) | closed | has nothing | `restore` |
 
 use crate::config::Config;
 use crate::group::Group;
@@ -39,7 +39,7 @@ pub(crate) struct Shared<D: Device> {
     /// The queue is being preempted or is. Written by its group.
     pub(crate) held: AtomicBool,
     /// The device has nothing of the queue. Written under the lane's lock, cleared by the group.
-    pub(crate) settled: AtomicBool,
+    pub(crate) quiesced: AtomicBool,
     /// Commands that are launched again because of preemptions. Written under the lane's lock.
     pub(crate) rerun: AtomicU64,
     pub(crate) idle: AtomicBool,
@@ -47,7 +47,7 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) sleeper: Sleeper,
     pub(crate) worker: OnceLock<Thread>,
     pub(crate) waiters: Waiters,
-    /// Unparked when the queue settles, runs out of work, or gets work again.
+    /// Unparked when the queue quiesces, runs out of work, or gets work again.
     pub(crate) listener: OnceLock<Thread>,
     /// The listener wants to hear of the next submission.
     pub(crate) watch: AtomicBool,
@@ -56,19 +56,19 @@ pub(crate) struct Shared<D: Device> {
 }
 
 impl<D: Device> Shared<D> {
-    pub(crate) fn gate(&self) -> u64 {
+    pub(crate) fn launch_limit(&self) -> u64 {
         if self.held.load(Ordering::Acquire) { 0 } else { self.limit.load(Ordering::Acquire) }
     }
 
     /// Closes the gate because of a preemption. The worker is not woken: see [`Self::nudge`].
     pub(crate) fn hold(&self) {
-        self.settled.store(false, Ordering::Relaxed);
+        self.quiesced.store(false, Ordering::Relaxed);
         self.held.store(true, Ordering::SeqCst);
     }
 
     /// Opens the gate again, and wakes the worker if it has work.
     pub(crate) fn release(&self) {
-        self.settled.store(false, Ordering::Relaxed);
+        self.quiesced.store(false, Ordering::Relaxed);
         self.held.store(false, Ordering::SeqCst);
         self.waiters.notify();
         fence(Ordering::SeqCst); // a submission that we don't see finds the worker at the open gate
@@ -81,8 +81,8 @@ impl<D: Device> Shared<D> {
     /// Takes back what the held queue has on the device, if nobody else is at it, on this thread.
     ///
     /// Otherwise the worker does so when the device lets go, and tells the listener.
-    pub(crate) fn try_settle(&self) {
-        if self.settled.load(Ordering::Acquire) {
+    pub(crate) fn try_quiesce(&self) {
+        if self.quiesced.load(Ordering::Acquire) {
             return;
         }
         // The worker may have looked at the gate before it closed, and be about to wait for a device
@@ -94,20 +94,20 @@ impl<D: Device> Shared<D> {
         }
     }
 
-    /// Takes back what the held queue has on the device, once. Returns whether it is settled.
+    /// Takes back what the held queue has on the device, once. Returns whether it is quiesced.
     pub(crate) fn reclaim(&self, lane: &mut Lane<D>) -> Result<bool> {
-        if self.settled.load(Ordering::Acquire) {
+        if self.quiesced.load(Ordering::Acquire) {
             return Ok(true); // by somebody who had the lane before
         }
         let Some(rerun) = lane.try_reclaim()? else { return Ok(false) };
-        self.note_settled(rerun);
+        self.note_quiesced(rerun);
         Ok(true)
     }
 
     /// Call with the lane locked, so that nothing is launched between the look and the note.
-    pub(crate) fn note_settled(&self, rerun: u64) {
+    pub(crate) fn note_quiesced(&self, rerun: u64) {
         self.rerun.fetch_add(rerun, Ordering::Relaxed);
-        self.settled.store(true, Ordering::Release);
+        self.quiesced.store(true, Ordering::Release);
         self.waiters.notify();
     }
 
@@ -119,13 +119,13 @@ impl<D: Device> Shared<D> {
     }
 
     /// Nothing of the held queue is on the device. A queue that ended has nothing either.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire) || self.failed.get().is_some()
+    pub(crate) fn is_quiesced(&self) -> bool {
+        self.quiesced.load(Ordering::Acquire) || self.failed.get().is_some()
     }
 
-    /// Blocks until the held queue is settled.
-    pub(crate) fn wait_settled(&self) {
-        self.waiters.wait_until(|| self.is_settled() || !self.held.load(Ordering::Acquire));
+    /// Blocks until the held queue is quiesced.
+    pub(crate) fn wait_quiesced(&self) {
+        self.waiters.wait_until(|| self.is_quiesced() || !self.held.load(Ordering::Acquire));
     }
 
     /// Sets how far commands may be launched, and wakes the worker if that opens the gate.
@@ -212,7 +212,7 @@ impl<D: Device> VirtualQueue<D> {
             // A dispatcher opens the gate in its next turn.
             limit: AtomicU64::new(if listener.is_some() { 0 } else { u64::MAX }),
             held: AtomicBool::new(false),
-            settled: AtomicBool::new(false),
+            quiesced: AtomicBool::new(false),
             rerun: AtomicU64::new(0),
             idle: AtomicBool::new(false),
             stop: AtomicU8::new(GO_ON),

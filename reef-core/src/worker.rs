@@ -93,7 +93,7 @@ fn let_device_finish<D: Device>(shared: &Shared<D>) {
         let mut lane = shared.lane.lock();
         let quiet = if shared.held.load(Ordering::Acquire) {
             lane.try_reclaim()
-                .and_then(|done| if done.is_some() { lane.let_go() } else { Ok(false) })
+                .and_then(|done| if done.is_some() { lane.release_held() } else { Ok(false) })
         } else {
             lane.is_quiet()
         };
@@ -109,7 +109,7 @@ fn let_device_finish<D: Device>(shared: &Shared<D>) {
 fn pass<D: Device>(shared: &Shared<D>) -> Result<Waits> {
     let cancelled = is_cancelled(shared);
     let Step { completed, waits } =
-        shared.lane.lock().step(|| if cancelled { 0 } else { shared.gate() })?;
+        shared.lane.lock().step(|| if cancelled { 0 } else { shared.launch_limit() })?;
     if completed {
         shared.waiters.notify();
     }
@@ -118,8 +118,8 @@ fn pass<D: Device>(shared: &Shared<D>) -> Result<Waits> {
 
 /// Takes back what a held queue has on the device.
 fn settle<D: Device>(shared: &Shared<D>) -> Result<Waits> {
-    if shared.settled.load(Ordering::Acquire) {
-        return if is_cancelled(shared) { let_go(shared) } else { Ok(Waits::Commands) };
+    if shared.quiesced.load(Ordering::Acquire) {
+        return if is_cancelled(shared) { release_held(shared) } else { Ok(Waits::Commands) };
     }
     if !shared.reclaim(&mut shared.lane.lock())? {
         return Ok(Waits::Device);
@@ -130,8 +130,8 @@ fn settle<D: Device>(shared: &Shared<D>) -> Result<Waits> {
 
 /// What a cancelled queue keeps on the device must end before it.
 #[cold]
-fn let_go<D: Device>(shared: &Shared<D>) -> Result<Waits> {
-    let quiet = shared.lane.lock().let_go()?;
+fn release_held<D: Device>(shared: &Shared<D>) -> Result<Waits> {
+    let quiet = shared.lane.lock().release_held()?;
     shared.waiters.notify();
     Ok(if quiet { Waits::Commands } else { Waits::Device })
 }
@@ -169,7 +169,8 @@ fn sleep<D: Device>(shared: &Shared<D>, config: &Config) {
 fn has_work<D: Device>(shared: &Shared<D>) -> bool {
     let stop = shared.stop.load(Ordering::Acquire);
     if shared.held.load(Ordering::Acquire) {
-        return stop == CANCEL || !shared.settled.load(Ordering::Acquire);
+        return stop == CANCEL || !shared.quiesced.load(Ordering::Acquire);
     }
-    stop != GO_ON || shared.lane.lock().commands.next().is_some_and(|(at, _)| at < shared.gate())
+    stop != GO_ON
+        || shared.lane.lock().commands.next().is_some_and(|(at, _)| at < shared.launch_limit())
 }

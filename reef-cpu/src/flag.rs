@@ -39,7 +39,7 @@ impl Preemptor for Flag {
         self.raise(PreemptLevel::All, RESET)
     }
 
-    fn reinstate(&self) -> Result<()> {
+    fn reactivate(&self) -> Result<()> {
         self.word.store(RUN, Ordering::SeqCst);
         Ok(())
     }

@@ -9,9 +9,9 @@
 
 use crate::event::Event;
 use crate::kernel::{RESET, RUN};
-use crate::record::{Claim, Record};
+use crate::record::{Checkpoint, Claim};
 use crate::{Buffer, Cpu};
-use reef_core::{Copy, Error, Fill, Launch, Priority, Record as _, Result, Seq, Stopped};
+use reef_core::{Checkpoint as _, Copy, Drained, Error, Fill, Launch, Priority, Result, Seq};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -55,7 +55,7 @@ impl Work {
 pub(crate) struct Item {
     pub(crate) seq: Seq,
     pub(crate) work: Arc<Work>,
-    pub(crate) record: Record,
+    pub(crate) record: Checkpoint,
     pub(crate) pad: Option<Pad>,
 }
 
@@ -72,7 +72,7 @@ impl Item {
 #[derive(Debug)]
 pub(crate) struct Pad {
     pub(crate) work: Arc<Work>,
-    pub(crate) record: Record,
+    pub(crate) record: Checkpoint,
     /// Blocks that may still be started.
     pub(crate) quota: u32,
     /// Units from here on are free for padding.
@@ -89,7 +89,7 @@ pub(crate) struct Task {
     pub(crate) padding: bool,
     pub(crate) seq: Seq,
     pub(crate) work: Arc<Work>,
-    pub(crate) record: Record,
+    pub(crate) record: Checkpoint,
     pub(crate) claim: Claim,
     pub(crate) stop: Arc<AtomicU8>,
 }
@@ -237,7 +237,7 @@ impl HwQueue {
         Ok(())
     }
 
-    fn try_drain(&mut self, buried: &mut Vec<Item>) -> Result<Option<Stopped<Cpu>>> {
+    fn try_drain(&mut self, buried: &mut Vec<Item>) -> Result<Option<Drained<Cpu>>> {
         if self.running > 0 || (!self.items.is_empty() && !self.is_stopped()) {
             self.drain_wanted = true;
             return Ok(None);
@@ -245,11 +245,11 @@ impl HwQueue {
         self.check()?;
         let next = Seq(self.done.load(Ordering::Acquire));
         let Some(first) = self.items.front() else {
-            return Ok(Some(Stopped { next, partial: None, kept: false }));
+            return Ok(Some(Drained { resume_at: next, partial: None, held: false }));
         };
         let partial = matches!(*first.work, Work::Kernel(_)) && first.record.is_touched();
         let partial = partial.then(|| first.record.clone());
-        let stopped = Stopped { next: first.seq, partial, kept: false };
+        let stopped = Drained { resume_at: first.seq, partial, held: false };
         self.bury_all(buried);
         Ok(Some(stopped))
     }
@@ -338,7 +338,7 @@ impl Hardware {
     }
 
     /// See [`reef_core::Queue::try_drain`].
-    pub(crate) fn try_drain(&mut self, id: u64) -> Result<Option<Stopped<Cpu>>> {
+    pub(crate) fn try_drain(&mut self, id: u64) -> Result<Option<Drained<Cpu>>> {
         let (queue, buried) = self.find(id);
         queue.try_drain(buried)
     }

@@ -39,7 +39,7 @@ pub use flag::Flag;
 pub use kernel::{Block, Kernel, Outcome};
 pub use memory::Buffer;
 pub use queue::Queue;
-pub use record::Record;
+pub use record::Checkpoint;
 
 use options::Options;
 use reef_core::{
@@ -86,7 +86,7 @@ impl Device for Cpu {
     type Buffer = Buffer;
     type Kernel = Kernel;
     type Event = Event;
-    type Record = Record;
+    type Checkpoint = Checkpoint;
     type Graph = reef_core::NoGraph;
     type Queue = Queue;
     type Preemptor = Flag;
@@ -168,8 +168,8 @@ impl Device for Cpu {
         Ok(Event::default())
     }
 
-    fn record(&self, launch: &Launch<Self>) -> Result<Record> {
-        Ok(Record::new(launch.blocks()))
+    fn checkpoint(&self, launch: &Launch<Self>) -> Result<Checkpoint> {
+        Ok(Checkpoint::new(launch.blocks()))
     }
 
     fn preemptor(&self, level: PreemptLevel) -> Result<Flag> {

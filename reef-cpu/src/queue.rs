@@ -4,9 +4,9 @@ use crate::Cpu;
 use crate::event::Event;
 use crate::hardware::{FAILED, Handle, Item, Pad, Work};
 use crate::kernel::RUN;
-use crate::record::Record;
+use crate::record::Checkpoint;
 use reef_core::dkp::Padding;
-use reef_core::{Copy, Error, Fill, Launch, Result, Seq, Stopped};
+use reef_core::{Copy, Drained, Error, Fill, Launch, Result, Seq};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, Thread};
@@ -19,11 +19,17 @@ pub struct Queue {
 }
 
 impl Queue {
-    fn push(&self, seq: Seq, work: Work, record: Option<&Record>, pad: Option<Pad>) -> Result<()> {
+    fn push(
+        &self,
+        seq: Seq,
+        work: Work,
+        record: Option<&Checkpoint>,
+        pad: Option<Pad>,
+    ) -> Result<()> {
         for (buffer, offset, bytes) in work.ranges().into_iter().flatten() {
             buffer.range(offset, bytes)?;
         }
-        let record = record.cloned().unwrap_or_else(|| Record::new(work.blocks()));
+        let record = record.cloned().unwrap_or_else(|| Checkpoint::new(work.blocks()));
         check_record(&record, &work)?;
         if let Some(pad) = &pad {
             check_record(&pad.record, &pad.work)?;
@@ -34,7 +40,7 @@ impl Queue {
 }
 
 /// A block outside its kernel's grid must never run.
-fn check_record(record: &Record, work: &Work) -> Result<()> {
+fn check_record(record: &Checkpoint, work: &Work) -> Result<()> {
     let (have, want) = (record.total(), work.blocks());
     if have == want {
         return Ok(());
@@ -45,7 +51,12 @@ fn check_record(record: &Record, work: &Work) -> Result<()> {
 impl reef_core::Queue for Queue {
     type Device = Cpu;
 
-    fn launch(&mut self, seq: Seq, launch: &Launch<Cpu>, resume: Option<&Record>) -> Result<()> {
+    fn launch(
+        &mut self,
+        seq: Seq,
+        launch: &Launch<Cpu>,
+        resume: Option<&Checkpoint>,
+    ) -> Result<()> {
         self.push(seq, Work::Kernel(launch.clone()), resume, None)
     }
 
@@ -55,7 +66,7 @@ impl reef_core::Queue for Queue {
         rt: &Launch<Cpu>,
         padding: &Padding,
         be: &Launch<Cpu>,
-        record: &Record,
+        record: &Checkpoint,
     ) -> Result<()> {
         let pad = Pad {
             work: Arc::new(Work::Kernel(be.clone())),
@@ -91,7 +102,7 @@ impl reef_core::Queue for Queue {
         Ok(Seq(done))
     }
 
-    fn try_drain(&mut self) -> Result<Option<Stopped<Cpu>>> {
+    fn try_drain(&mut self) -> Result<Option<Drained<Cpu>>> {
         self.device.shared().change(|hardware| hardware.try_drain(self.handle.id))
     }
 

@@ -12,7 +12,7 @@ const PATIENCE: u8 = 2;
 
 /// The blocks of one launch: given out, given back, finished.
 #[derive(Debug, Clone)]
-pub struct Record(Arc<Blocks>);
+pub struct Checkpoint(Arc<Blocks>);
 
 #[derive(Debug)]
 struct Blocks {
@@ -45,7 +45,7 @@ impl Claim {
     }
 }
 
-impl Record {
+impl Checkpoint {
     pub(crate) fn new(total: u32) -> Self {
         let claims = Claims { next: 0, total, back: Vec::new(), failed: None };
         Self(Arc::new(Blocks { remaining: AtomicU32::new(total), claims: Mutex::new(claims) }))
@@ -94,7 +94,7 @@ impl Record {
     }
 }
 
-impl reef_core::Record for Record {
+impl reef_core::Checkpoint for Checkpoint {
     fn remaining(&self) -> u32 {
         self.0.remaining.load(Ordering::Acquire)
     }
@@ -103,11 +103,11 @@ impl reef_core::Record for Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::Record as _;
+    use reef_core::Checkpoint as _;
 
     #[test]
     fn each_block_is_given_out_once_unless_it_comes_back() {
-        let record = Record::new(3);
+        let record = Checkpoint::new(3);
         let [a, b, c] = std::array::from_fn(|_| record.claim().unwrap());
         assert_eq!(record.claim(), None);
         record.finish(a);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_block_that_is_stopped_again_and_again_runs_through() {
-        let record = Record::new(1);
+        let record = Checkpoint::new(1);
         for _ in 0..PATIENCE {
             let claim = record.claim().unwrap();
             assert!(claim.may_stop());

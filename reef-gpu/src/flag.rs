@@ -27,7 +27,7 @@ cloned!(Flag);
 #[derive(Debug)]
 struct State<V: Vendor> {
     level: PreemptLevel,
-    /// Of launches made from now on. Written by `reinstate`.
+    /// Of launches made from now on. Written by `reactivate`.
     epoch: AtomicU32,
     /// Launches of `epoch` are void, or may be any moment; or gates are closed.
     evicted: AtomicBool,
@@ -127,7 +127,7 @@ impl<V: Vendor> Preemptor for Flag<V> {
         self.evict()
     }
 
-    fn reinstate(&self) -> Result<()> {
+    fn reactivate(&self) -> Result<()> {
         if self.is_evicted() {
             self.0.epoch.fetch_add(1, Ordering::AcqRel);
             self.0.evicted.store(false, Ordering::SeqCst);

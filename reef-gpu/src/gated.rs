@@ -106,7 +106,7 @@ impl<V: Vendor> Gated<V> {
     }
 
     /// Nobody will open the gate of this stream.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release_held(&self) {
         self.gate.open();
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     /// Drains an evicted queue, when a batch that was about to run would have said so.
     fn drain(queue: &mut crate::Queue<Fake>) -> Option<(Seq, bool)> {
         std::thread::sleep(Duration::from_millis(1));
-        queue.try_drain().unwrap().map(|stopped| (stopped.next, stopped.kept))
+        queue.try_drain().unwrap().map(|stopped| (stopped.resume_at, stopped.held))
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(drain(&mut queue), None, "the second batch runs");
         gpu.vendor().proceed(2);
         assert_eq!(drain(&mut queue), Some((Seq(4), true)));
-        flag.reinstate().unwrap();
+        flag.reactivate().unwrap();
         assert!(queue.try_drain().unwrap().is_none(), "it goes on");
         gpu.vendor().proceed(2);
         assert_eq!(queue.completed().unwrap(), Seq(5));
@@ -193,7 +193,7 @@ mod tests {
         // SAFETY: the word of a gate that is there.
         let value = || unsafe { std::ptr::read_volatile(gate.unwrap() as *const u32) };
         assert_ne!(value(), super::OPEN);
-        late.let_go();
+        late.release_held();
         assert_eq!(value(), super::OPEN);
     }
 

@@ -9,7 +9,7 @@ use crate::Gpu;
 use crate::guarded::{Epoch, Guarded, launch_plain};
 use crate::handles::cloned;
 use crate::own::{copy_launch, fill_launch};
-use crate::record::{Record, whole};
+use crate::record::{Checkpoint, whole};
 use crate::slots::Slot;
 use crate::stream::Stream;
 use crate::vendor::Vendor;
@@ -62,9 +62,9 @@ impl<V: Vendor> Graph<V> {
     }
 
     /// A record in which nothing has run.
-    pub(crate) fn all(&self) -> Record<V> {
+    pub(crate) fn all(&self) -> Checkpoint<V> {
         let first = self.launches()[0].blocks();
-        Record::of(self.blocks(), 0, vec![whole(first)], self.blocks() - first)
+        Checkpoint::of(self.blocks(), 0, vec![whole(first)], self.blocks() - first)
     }
 
     /// The graph for a queue that nobody stops.

@@ -1,7 +1,7 @@
 //! Guarded launches on their way, and what is left of them when they were stopped.
 
 use crate::graph::Exec;
-use crate::record::{Record, Segment};
+use crate::record::{Checkpoint, Segment};
 use crate::slots::Slot;
 use crate::vendor::Vendor;
 use reef_core::{Error, Result};
@@ -20,7 +20,7 @@ pub(crate) struct InFlight<V: Vendor> {
     /// What must outlive it.
     pub(crate) source: Source<V>,
     /// What it resumes.
-    pub(crate) record: Option<Record<V>>,
+    pub(crate) record: Option<Checkpoint<V>>,
 }
 
 /// Where a launch comes from.
@@ -84,8 +84,9 @@ impl<V: Vendor> Stop<V> {
     }
 
     /// What is left of it, unless that is all.
-    pub(crate) fn partial(self) -> Option<Record<V>> {
+    pub(crate) fn partial(self) -> Option<Checkpoint<V>> {
         let left = self.left + self.later;
-        (left < self.total).then(|| Record::of(self.total, self.node, self.segments, self.later))
+        (left < self.total)
+            .then(|| Checkpoint::of(self.total, self.node, self.segments, self.later))
     }
 }

@@ -48,7 +48,7 @@ pub use memory::Buffer;
 pub use module::Module;
 pub use options::{Options, Precision};
 pub use queue::Queue;
-pub use record::Record;
+pub use record::Checkpoint;
 pub use tuning::{Tuning, observe_tuning};
 pub use vendor::{Facts, FunctionFacts, GateWord, Graphs, Memory, Modules, Streams, Vendor};
 
@@ -64,7 +64,8 @@ use patience::Patience;
 use progress::Progress;
 use reef_core::dkp::Resources;
 use reef_core::{
-    Beside, Command, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority, Result,
+    Colocation, Command, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority,
+    Result,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -215,7 +216,7 @@ impl<V: Vendor> Device for Gpu<V> {
     type Buffer = Buffer<V>;
     type Kernel = Kernel<V>;
     type Event = Event<V>;
-    type Record = Record<V>;
+    type Checkpoint = Checkpoint<V>;
     type Graph = Graph<V>;
     type Queue = Queue<V>;
     type Preemptor = Flag<V>;
@@ -277,10 +278,10 @@ impl<V: Vendor> Device for Gpu<V> {
         Resources { threads, registers: threads * kernel.registers(), shared: kernel.shared() }
     }
 
-    fn beside(&self) -> Beside {
+    fn colocation(&self) -> Colocation {
         match self.0.options.gates {
-            Some(_) => Beside::Never, // grids that nobody can cut
-            None => Beside::Narrow(self.0.options.beside.unwrap_or(self.facts().units / 2)),
+            Some(_) => Colocation::Never, // grids that nobody can cut
+            None => Colocation::Capped(self.0.options.beside.unwrap_or(self.facts().units / 2)),
         }
     }
 
@@ -288,8 +289,8 @@ impl<V: Vendor> Device for Gpu<V> {
         Event::new(self.context(), &self.0.clock)
     }
 
-    fn record(&self, launch: &Launch<Self>) -> Result<Record<V>> {
-        Ok(Record::new(launch.blocks()))
+    fn checkpoint(&self, launch: &Launch<Self>) -> Result<Checkpoint<V>> {
+        Ok(Checkpoint::new(launch.blocks()))
     }
 
     fn graph(&self, commands: &[Command<Self>]) -> Result<Graph<V>> {

@@ -14,12 +14,12 @@ use crate::in_flight::{InFlight, Source, Stop};
 use crate::own::{copy_launch, fill_launch};
 use crate::patience::Patience;
 use crate::progress::Progress;
-use crate::record::{Record, Segment, whole};
+use crate::record::{Checkpoint, Segment, whole};
 use crate::stream::Stream;
 use crate::vendor::Vendor;
 use crate::word::DeviceWord;
 use reef_core::{
-    Copy, Error, Fill, Launch, PreemptLevel, Preemptor, Priority, Result, Seq, Stopped,
+    Copy, Drained, Error, Fill, Launch, PreemptLevel, Preemptor, Priority, Result, Seq,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl<V: Vendor> Queue<V> {
         (seq, node, total): (Seq, usize, u32),
         launch: &Launch<Gpu<V>>,
         segment: &Segment<V>,
-        record: Option<&Record<V>>,
+        record: Option<&Checkpoint<V>>,
     ) -> Result<()> {
         let seq = seq.0;
         let width = self.width.map_or(u32::MAX, |w| w.max(segment.count.div_ceil(MOST_PARTS)));
@@ -147,7 +147,7 @@ impl<V: Vendor> Queue<V> {
         &mut self,
         at: (Seq, usize, u32),
         launch: &Launch<Gpu<V>>,
-        record: &Record<V>,
+        record: &Checkpoint<V>,
     ) -> Result<()> {
         for segment in record.segments() {
             self.launch_segment(at, launch, segment, Some(record))?;
@@ -171,7 +171,7 @@ impl<V: Vendor> Queue<V> {
     }
 
     /// What became of everything that was in flight, now that the device has reported.
-    fn settle(&mut self) -> Result<Stopped<Gpu<V>>> {
+    fn settle(&mut self) -> Result<Drained<Gpu<V>>> {
         let mut stop: Option<Stop<V>> = None;
         for launch in std::mem::take(&mut self.in_flight) {
             let count = self.guarded.stopped(&launch.slot)?;
@@ -185,7 +185,7 @@ impl<V: Vendor> Queue<V> {
         }
         let next = stop.as_ref().map_or(self.progress.launched(), |stop| stop.seq);
         self.progress.rewind(next);
-        Ok(Stopped { next: Seq(next), partial: stop.and_then(Stop::partial), kept: false })
+        Ok(Drained { resume_at: Seq(next), partial: stop.and_then(Stop::partial), held: false })
     }
 }
 
@@ -196,7 +196,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         &mut self,
         seq: Seq,
         launch: &Launch<Gpu<V>>,
-        resume: Option<&Record<V>>,
+        resume: Option<&Checkpoint<V>>,
     ) -> Result<()> {
         let total = launch.blocks();
         match resume {
@@ -216,7 +216,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         &mut self,
         seq: Seq,
         graph: &Graph<V>,
-        resume: Option<&Record<V>>,
+        resume: Option<&Checkpoint<V>>,
     ) -> Result<()> {
         match resume {
             Some(record) => self.resume_graph(seq, graph, record)?,
@@ -287,7 +287,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         Ok(Seq(position))
     }
 
-    fn try_drain(&mut self) -> Result<Option<Stopped<Gpu<V>>>> {
+    fn try_drain(&mut self) -> Result<Option<Drained<Gpu<V>>>> {
         if !self.is_void() {
             return self.drain_whole();
         }
@@ -306,13 +306,13 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         self.settle().map(Some)
     }
 
-    fn let_go(&mut self) {
+    fn release_held(&mut self) {
         if let Some(gated) = &self.gated {
-            gated.let_go();
+            gated.release_held();
         }
     }
 
-    fn narrow(&mut self, blocks: Option<u32>) {
+    fn cap_blocks(&mut self, blocks: Option<u32>) {
         self.width = blocks.filter(|_| self.is_stoppable());
     }
 
@@ -353,15 +353,15 @@ impl<V: Vendor> Queue<V> {
     }
 
     /// Where no launch is void: what has not ended is running, or is held back by the gate.
-    fn drain_whole(&mut self) -> Result<Option<Stopped<Gpu<V>>>> {
+    fn drain_whole(&mut self) -> Result<Option<Drained<Gpu<V>>>> {
         let next = reef_core::Queue::completed(self)?;
         let is_done = next.0 == self.progress.launched();
         let kept = self.gated.as_mut().is_some_and(|gated| gated.stands(next.0));
-        Ok((is_done || kept).then_some(Stopped { next, partial: None, kept: !is_done }))
+        Ok((is_done || kept).then_some(Drained { resume_at: next, partial: None, held: !is_done }))
     }
 
     /// What remains of a graph is launched one by one.
-    fn resume_graph(&mut self, seq: Seq, graph: &Graph<V>, record: &Record<V>) -> Result<()> {
+    fn resume_graph(&mut self, seq: Seq, graph: &Graph<V>, record: &Checkpoint<V>) -> Result<()> {
         let total = graph.blocks();
         check_record(record, total)?;
         let first = record.node();
@@ -387,13 +387,13 @@ impl<V: Vendor> Queue<V> {
 
 impl<V: Vendor> Drop for Queue<V> {
     fn drop(&mut self) {
-        reef_core::Queue::let_go(self);
+        reef_core::Queue::release_held(self);
         let _ = self.stream.wait_or_give_up(&mut self.patience); // then its memory may be freed
     }
 }
 
 /// A block outside its kernel's grid must never run.
-fn check_record<V: Vendor>(record: &Record<V>, want: u32) -> Result<()> {
+fn check_record<V: Vendor>(record: &Checkpoint<V>, want: u32) -> Result<()> {
     let have = record.total();
     if have == want {
         return Ok(());

@@ -29,9 +29,9 @@ impl<V: Vendor> Segment<V> {
 
 /// The blocks of one launch, or of a graph, that have not taken effect.
 #[derive(Debug)]
-pub struct Record<V: Vendor>(Arc<Left<V>>);
+pub struct Checkpoint<V: Vendor>(Arc<Left<V>>);
 
-cloned!(Record);
+cloned!(Checkpoint);
 
 #[derive(Debug)]
 struct Left<V: Vendor> {
@@ -46,7 +46,7 @@ struct Left<V: Vendor> {
     settled: AtomicU32,
 }
 
-impl<V: Vendor> Record<V> {
+impl<V: Vendor> Checkpoint<V> {
     /// All of `total` blocks.
     pub(crate) fn new(total: u32) -> Self {
         Self::of(total, 0, vec![whole(total)], 0)
@@ -85,7 +85,7 @@ pub(crate) fn whole<V: Vendor>(total: u32) -> Segment<V> {
     Segment { list: None, first: 0, count: total }
 }
 
-impl<V: Vendor> reef_core::Record for Record<V> {
+impl<V: Vendor> reef_core::Checkpoint for Checkpoint<V> {
     fn remaining(&self) -> u32 {
         self.0.left - self.0.settled.load(Ordering::Acquire)
     }
@@ -95,7 +95,7 @@ impl<V: Vendor> reef_core::Record for Record<V> {
 mod tests {
     use super::*;
     use crate::fake::Fake;
-    use reef_core::Record as _;
+    use reef_core::Checkpoint as _;
 
     #[test]
     fn a_narrow_queue_runs_a_few_blocks_at_a_time() {
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn what_has_run_since_does_not_remain() {
         let segment = |count| Segment::<Fake> { list: None, first: 0, count };
-        let record = Record::of(20, 2, vec![segment(3), segment(4)], 5);
+        let record = Checkpoint::of(20, 2, vec![segment(3), segment(4)], 5);
         assert_eq!(record.remaining(), 12);
         record.settle(4);
         assert_eq!((record.remaining(), record.total()), (8, 20));

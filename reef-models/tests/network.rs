@@ -3,8 +3,8 @@
 use reef_core::dkp::{self, Padding};
 use reef_core::op::{Op, Operands, Operators, Storage};
 use reef_core::{
-    Args, Command, Copy, Device, DeviceInfo, Event, Fill, Launch, PreemptLevel, Preemptor,
-    Priority, Queue, Record, Result, Seq, Stopped,
+    Args, Checkpoint, Command, Copy, Device, DeviceInfo, Drained, Event, Fill, Launch,
+    PreemptLevel, Preemptor, Priority, Queue, Result, Seq,
 };
 use reef_models::profile::Profiles;
 use reef_models::{Error, Model, Network, Seeded, Weights, build, reference};
@@ -172,7 +172,7 @@ impl Device for Bench {
     type Buffer = Bytes;
     type Kernel = Kernel;
     type Event = Absent;
-    type Record = Absent;
+    type Checkpoint = Absent;
     type Graph = reef_core::NoGraph;
     type Queue = Absent;
     type Preemptor = Absent;
@@ -209,7 +209,7 @@ impl Device for Bench {
     fn event(&self) -> Result<Absent> {
         unimplemented!()
     }
-    fn record(&self, _: &Launch<Self>) -> Result<Absent> {
+    fn checkpoint(&self, _: &Launch<Self>) -> Result<Absent> {
         unimplemented!()
     }
     fn preemptor(&self, _: PreemptLevel) -> Result<Absent> {
@@ -220,7 +220,7 @@ impl Device for Bench {
     }
 }
 
-impl Record for Absent {
+impl Checkpoint for Absent {
     fn remaining(&self) -> u32 {
         match *self {}
     }
@@ -242,7 +242,7 @@ impl Preemptor for Absent {
     fn reset(&self) -> Result<()> {
         match *self {}
     }
-    fn reinstate(&self) -> Result<()> {
+    fn reactivate(&self) -> Result<()> {
         match *self {}
     }
 }
@@ -275,7 +275,7 @@ impl Queue for Absent {
     fn completed(&mut self) -> Result<Seq> {
         match *self {}
     }
-    fn try_drain(&mut self) -> Result<Option<Stopped<Bench>>> {
+    fn try_drain(&mut self) -> Result<Option<Drained<Bench>>> {
         match *self {}
     }
     fn wake(&mut self, _: Thread) -> bool {

@@ -11,7 +11,7 @@
 //!         2/ ...
 //! ```
 //!
-//! Beside them stand the networks that can be built by name, with weights made up from a seed; an entry of
+//! Colocation them stand the networks that can be built by name, with weights made up from a seed; an entry of
 //! the same name goes first.
 
 mod origin;

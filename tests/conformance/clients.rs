@@ -5,7 +5,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reef::dkp::Profile;
 use reef::scheduler::{self, Reef};
-use reef::{Beside, ClientConfig, Command, Config, Device, Dispatcher, Error, PreemptLevel, Task};
+use reef::{
+    ClientConfig, Colocation, Command, Config, Device, Dispatcher, Error, PreemptLevel, Task,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -114,10 +116,10 @@ pub(crate) fn clients_pad_real_time_kernels<D: Device>(device: &D, level: Preemp
     let task = task(&rt_cells, long_enough(device, |cells, spin| rt.run(&task(cells, spin))));
     // When a client has stopped in time for a kernel to be padded is the machine's affair: go on until
     // one has.
-    let pads = match device.beside() {
-        Beside::Padded => true,
-        Beside::Narrow(_) => level >= PreemptLevel::DeviceQueue,
-        Beside::Never => false,
+    let pads = match device.colocation() {
+        Colocation::Padded => true,
+        Colocation::Capped(_) => level >= PreemptLevel::DeviceQueue,
+        Colocation::Never => false,
     };
     let spare = device.info().units > 1 && pads;
     let end = Instant::now() + Duration::from_secs(20);
@@ -151,7 +153,7 @@ fn long_enough<D: Device>(
     mut run: impl FnMut(&Cells<D>, u64) -> reef::Result<reef::Timing>,
 ) -> u64 {
     let (cells, mut spin) = (Cells::new(device, 1), 100);
-    let is_narrow = matches!(device.beside(), Beside::Narrow(_));
+    let is_narrow = matches!(device.colocation(), Colocation::Capped(_));
     while is_narrow && run(&cells, spin).unwrap().total < Duration::from_millis(30) {
         spin *= 2;
     }

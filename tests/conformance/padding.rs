@@ -3,13 +3,13 @@
 use crate::subject::{Cells, cycles, rng};
 use rand::RngExt;
 use reef::dkp::Padding;
-use reef::{Beside, Device, PreemptLevel, Priority, Queue, Record, Seq};
+use reef::{Checkpoint, Colocation, Device, PreemptLevel, Priority, Queue, Seq};
 
 /// Whether the device runs best-effort blocks beside each real-time kernel by itself; aloud if not.
 fn pads<D: Device>(device: &D) -> bool {
-    let pads = device.beside() == Beside::Padded;
+    let pads = device.colocation() == Colocation::Padded;
     if !pads {
-        println!("skipped: {} doesn't pad kernel by kernel: {:?}", D::NAME, device.beside());
+        println!("skipped: {} doesn't pad kernel by kernel: {:?}", D::NAME, device.colocation());
     }
     pads
 }
@@ -34,7 +34,7 @@ pub(crate) fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
     for _ in 0..cycles() / 20 {
         let be_cells = Cells::new(device, rng.random_range(1..40));
         let launch = be_cells.launch(5, rng.random_range(0..20));
-        let record = device.record(&launch).unwrap();
+        let record = device.checkpoint(&launch).unwrap();
         for _ in 0..rng.random_range(1..6) {
             let rt_units = rng.random_range(0..=units);
             let be_blocks = rng.random_range(1..20);
@@ -65,7 +65,7 @@ pub(crate) fn padding_never_outlasts_its_kernel<D: Device>(device: &D, _: Preemp
     let rt_cells = Cells::new(device, 1);
     let be_cells = Cells::new(device, 4);
     let endless = be_cells.launch(5, 1 << 40);
-    let record = device.record(&endless).unwrap();
+    let record = device.checkpoint(&endless).unwrap();
     let padding = Padding { rt_units: 1, be_per_unit: 1, be_blocks: 4 };
     for i in 0..2 {
         rt.launch_padded(Seq(i), &rt_cells.launch(1, 100), &padding, &endless, &record).unwrap();

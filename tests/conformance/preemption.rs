@@ -2,7 +2,7 @@
 
 use crate::subject::{Cells, appended, cycles, doze, rng};
 use rand::RngExt;
-use reef::{Beside, Config, Device, Error, Group, PreemptLevel, VirtualQueue};
+use reef::{Colocation, Config, Device, Error, Group, PreemptLevel, VirtualQueue};
 use std::time::Duration;
 
 fn config(level: PreemptLevel, rng: &mut impl rand::Rng) -> Config {
@@ -42,7 +42,7 @@ pub(crate) fn each_block_runs_once_in_order<D: Device>(device: &D, level: Preemp
 }
 
 pub(crate) fn nothing_runs_while_a_queue_is_held<D: Device>(device: &D, level: PreemptLevel) {
-    if device.beside() == Beside::Never && level == PreemptLevel::DeviceQueue {
+    if device.colocation() == Colocation::Never && level == PreemptLevel::DeviceQueue {
         println!(
             "skipped: gates open when a call of the driver hangs, as those of other tests may"
         );
@@ -95,7 +95,7 @@ pub(crate) fn a_group_is_preempted_by_one_flag<D: Device>(device: &D, level: Pre
 pub(crate) fn a_newcomer_of_a_held_group_is_held<D: Device>(device: &D, level: PreemptLevel) {
     // Gates open when a call of the driver hangs, and on a busy machine one seems to whose thread has to
     // wait for a processor.
-    let gates = device.beside() == Beside::Never && level == PreemptLevel::DeviceQueue;
+    let gates = device.colocation() == Colocation::Never && level == PreemptLevel::DeviceQueue;
     let times = if gates { 20 } else { 1 };
     assert!((0..times).any(|_| newcomer_is_held(device, level)), "level {level}");
 }

@@ -12,7 +12,7 @@ use crate::progress::Progress;
 use crate::results;
 use anyhow::Result;
 use reef::op::Operators;
-use reef::{Beside, Device, DeviceName};
+use reef::{Colocation, Device, DeviceName};
 use std::time::Duration;
 
 /// Names of the rows that others are compared with.
@@ -108,10 +108,10 @@ impl reef::Visit for Pad<'_> {
 fn policies<D: Device>(device: &D) -> Vec<Policy> {
     let level = device.info().level;
     let named = |name: String, pad| Policy { name, ..Policy::reef(level, pad) };
-    let own = match device.beside() {
-        Beside::Padded => Some("padded".into()),
-        Beside::Narrow(blocks) => Some(format!("narrow {blocks}")),
-        Beside::Never => None,
+    let own = match device.colocation() {
+        Colocation::Padded => Some("padded".into()),
+        Colocation::Capped(blocks) => Some(format!("narrow {blocks}")),
+        Colocation::Never => None,
     };
     let own = own.map(|name| named(name, true));
     let none = named("none".into(), false);

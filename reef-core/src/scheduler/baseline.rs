@@ -1,6 +1,6 @@
 //! REEF's baselines, so that they can be compared under the same load.
 
-use super::{Gate, Plan, Scheduler, View};
+use super::{LaunchLimit, Plan, Scheduler, View};
 use crate::{PreemptLevel, Priority, Seq};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl Scheduler for RtOnly {
     }
 
     fn decide(&mut self, _: Duration, _: &View<'_>, plan: &mut Plan) {
-        plan.gates.fill(Gate::Closed);
+        plan.limits.fill(LaunchLimit::Closed);
     }
 }
 
@@ -76,7 +76,7 @@ impl Scheduler for WaitBased {
 
     fn decide(&mut self, _: Duration, view: &View<'_>, plan: &mut Plan) {
         plan.preempt = view.rt() > 0;
-        self.confirmed = plan.preempt && view.preempted && (self.confirmed || view.settled);
+        self.confirmed = plan.preempt && view.preempted && (self.confirmed || view.quiesced);
         plan.start = self.confirmed || view.queues.is_empty();
     }
 }
@@ -117,9 +117,9 @@ impl Scheduler for Sequential {
         let running = self.still_running(view);
         let chosen = if view.rt() > 0 { running } else { running.or_else(|| Self::next(view)) };
         plan.start = chosen.is_none();
-        plan.gates.fill(Gate::Closed);
+        plan.limits.fill(LaunchLimit::Closed);
         if let Some((index, end)) = chosen {
-            plan.gates[index] = Gate::Until(end);
+            plan.limits[index] = LaunchLimit::Until(end);
         }
         self.running = chosen.map(|(index, end)| (view.queues[index].id, end));
     }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn rt_only_runs_nothing_else() {
         let queues = [queue(0, 0, 9)];
-        assert_eq!(decide(&mut RtOnly, ms(0), &view(0, 0, &queues)).gates, [Gate::Closed]);
+        assert_eq!(decide(&mut RtOnly, ms(0), &view(0, 0, &queues)).limits, [LaunchLimit::Closed]);
     }
 
     #[test]
@@ -147,7 +147,10 @@ mod tests {
         let queues = [queue(0, 0, 9)];
         for (mut streams, priority) in both_streams() {
             let plan = decide(&mut *streams, ms(0), &view(3, 1, &queues));
-            assert_eq!((plan.preempt, plan.start, plan.gates), (false, true, vec![Gate::Open]));
+            assert_eq!(
+                (plan.preempt, plan.start, plan.limits),
+                (false, true, vec![LaunchLimit::Open])
+            );
             assert_eq!(streams.rt_priority(), priority);
         }
     }
@@ -160,10 +163,10 @@ mod tests {
     fn wait_based_starts_when_the_device_has_confirmed() {
         let queues = [queue(0, 0, 9)];
         let mut wait = WaitBased::default();
-        for (preempted, settled, start) in
+        for (preempted, quiesced, start) in
             [(false, false, false), (true, false, false), (true, true, true)]
         {
-            let v = View { preempted, settled, ..view(1, 0, &queues) };
+            let v = View { preempted, quiesced, ..view(1, 0, &queues) };
             let plan = decide(&mut wait, ms(0), &v);
             assert_eq!((plan.preempt, plan.start), (true, start));
         }
@@ -175,19 +178,27 @@ mod tests {
         let mut seq = Sequential::default();
         let first = [task(queue(7, 0, 20), 2, 10), task(queue(8, 0, 20), 1, 12)];
         let plan = decide(&mut seq, ms(3), &view(0, 0, &first));
-        assert_eq!(plan.gates, [Gate::Closed, Gate::Until(Seq(12))], "the older task");
+        assert_eq!(
+            plan.limits,
+            [LaunchLimit::Closed, LaunchLimit::Until(Seq(12))],
+            "the older task"
+        );
 
         let plan = decide(&mut seq, ms(4), &view(1, 0, &first));
-        assert_eq!(plan.gates, [Gate::Closed, Gate::Until(Seq(12))], "it is not interrupted");
+        assert_eq!(
+            plan.limits,
+            [LaunchLimit::Closed, LaunchLimit::Until(Seq(12))],
+            "it is not interrupted"
+        );
         assert!(!plan.start);
 
         let done = [first[0], task(queue(8, 12, 20), 3, 20)];
         let plan = decide(&mut seq, ms(5), &view(1, 0, &done));
-        assert_eq!(plan.gates, [Gate::Closed; 2], "real-time work is next in line");
+        assert_eq!(plan.limits, [LaunchLimit::Closed; 2], "real-time work is next in line");
         assert!(plan.start);
 
         let plan = decide(&mut seq, ms(6), &view(0, 0, &done));
-        assert_eq!(plan.gates, [Gate::Until(Seq(10)), Gate::Closed]);
+        assert_eq!(plan.limits, [LaunchLimit::Until(Seq(10)), LaunchLimit::Closed]);
     }
 
     #[test]
@@ -195,6 +206,6 @@ mod tests {
         let mut seq = Sequential::default();
         decide(&mut seq, ms(0), &view(0, 0, &[task(queue(7, 0, 20), 0, 10)]));
         let plan = decide(&mut seq, ms(1), &view(0, 0, &[task(queue(9, 0, 5), 1, 5)]));
-        assert_eq!(plan.gates, [Gate::Until(Seq(5))]);
+        assert_eq!(plan.limits, [LaunchLimit::Until(Seq(5))]);
     }
 }

@@ -1,6 +1,6 @@
 //! Earliest deadline first, real-time and best-effort tasks alike.
 
-use super::{Gate, Plan, Scheduler, TaskView, View};
+use super::{LaunchLimit, Plan, Scheduler, TaskView, View};
 use std::time::Duration;
 
 /// The task with the earliest deadline runs, alone.
@@ -50,8 +50,8 @@ impl Scheduler for EarliestDeadline {
         if let Some((_, index)) = first {
             // Behind its first task comes another deadline.
             let end = view.queues[index].task.map(|task| task.end);
-            plan.gates.fill(Gate::Closed);
-            plan.gates[index] = end.map_or(Gate::Open, Gate::Until);
+            plan.limits.fill(LaunchLimit::Closed);
+            plan.limits[index] = end.map_or(LaunchLimit::Open, LaunchLimit::Until);
         }
     }
 }
@@ -73,11 +73,14 @@ mod tests {
         let mut edf = EarliestDeadline::default_deadline(ms(50));
         let queues = [due(0, 0, Some(90)), due(1, 0, Some(30)), due(2, 0, None)];
         let plan = decide(&mut edf, ms(0), &view(0, 0, &queues));
-        assert_eq!(plan.gates, [Gate::Closed, Gate::Until(Seq(1)), Gate::Closed]);
+        assert_eq!(
+            plan.limits,
+            [LaunchLimit::Closed, LaunchLimit::Until(Seq(1)), LaunchLimit::Closed]
+        );
         let plan = decide(&mut edf, ms(0), &view(0, 0, &[queues[0], queues[2]]));
         assert_eq!(
-            plan.gates,
-            [Gate::Closed, Gate::Until(Seq(1))],
+            plan.limits,
+            [LaunchLimit::Closed, LaunchLimit::Until(Seq(1))],
             "due 50 ms after its submission"
         );
     }
@@ -88,7 +91,7 @@ mod tests {
         let mut edf = EarliestDeadline::default_deadline(ms(200));
         let runs = (0..200).map(|i| i * 10).find(|&now| {
             let queues = [due(0, 0, None), due(1 + now, now, Some(now + 20))];
-            decide(&mut edf, ms(now), &view(0, 0, &queues)).gates[0] != Gate::Closed
+            decide(&mut edf, ms(now), &view(0, 0, &queues)).limits[0] != LaunchLimit::Closed
         });
         assert_eq!(runs, Some(180), "when 200 ms are nearer than the newcomer's deadline");
     }

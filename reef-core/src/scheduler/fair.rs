@@ -95,7 +95,7 @@ impl Scheduler for FairShare {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Gate;
+    use super::super::LaunchLimit;
     use super::super::tests::{decide, ms, queue, view};
     use super::*;
     use proptest::prelude::*;
@@ -116,7 +116,7 @@ mod tests {
                 })
                 .collect();
             let plan = decide(&mut fair, ms(now), &view(0, 0, &queues));
-            if let Some(open) = plan.gates.iter().position(|&gate| gate == Gate::Open)
+            if let Some(open) = plan.limits.iter().position(|&limit| limit == LaunchLimit::Open)
                 && !queues.is_empty()
             {
                 ran[here[open]].push(now);

@@ -1,6 +1,6 @@
 //! Fixed priority with ageing.
 
-use super::{Gate, Plan, QueueView, Scheduler, View};
+use super::{LaunchLimit, Plan, QueueView, Scheduler, View};
 use std::time::Duration;
 
 /// The ready best-effort queues of the highest priority run; equals run together.
@@ -39,9 +39,9 @@ impl Scheduler for FixedPriority {
         plan.preempt = view.rt() > 0;
         let ready = view.queues.iter().filter(|q| q.is_ready());
         let Some(highest) = ready.map(|q| self.effective(now, q)).max() else { return };
-        for (gate, queue) in plan.gates.iter_mut().zip(view.queues) {
+        for (limit, queue) in plan.limits.iter_mut().zip(view.queues) {
             if queue.is_ready() && self.effective(now, queue) < highest {
-                *gate = Gate::Closed;
+                *limit = LaunchLimit::Closed;
                 plan.wake = Some(now.saturating_add(self.ageing));
             }
         }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_highest_ready_priority_runs_and_equals_run_together() {
-        use Gate::{Closed, Open};
+        use LaunchLimit::{Closed, Open};
         let table = [
             (vec![waiting(0, 1, 0), waiting(1, 2, 0)], vec![Closed, Open]),
             (vec![waiting(0, 2, 0), waiting(1, 2, 0), waiting(2, 0, 0)], vec![Open, Open, Closed]),
@@ -70,7 +70,7 @@ mod tests {
         ];
         for (queues, gates) in table {
             let plan = decide(&mut FixedPriority::default(), ms(0), &view(0, 0, &queues));
-            assert_eq!(plan.gates, gates, "{queues:?}");
+            assert_eq!(plan.limits, gates, "{queues:?}");
         }
     }
 
@@ -80,7 +80,7 @@ mod tests {
         let mut scheduler = FixedPriority::ageing(ms(100));
         let runs = (0..200).map(|i| i * 10).find(|&now| {
             let queues = [waiting(0, 0, 0), waiting(1 + now, 5, now)];
-            decide(&mut scheduler, ms(now), &view(0, 0, &queues)).gates[0] == Gate::Open
+            decide(&mut scheduler, ms(now), &view(0, 0, &queues)).limits[0] == LaunchLimit::Open
         });
         assert_eq!(runs, Some(500));
     }

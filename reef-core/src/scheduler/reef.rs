@@ -91,7 +91,7 @@ mod tests {
         let queues = [queue(0, 0, 9)];
         let mut reef = Reef::default().hysteresis(ms(2));
         decide(&mut reef, ms(10), &view(1, 0, &queues));
-        let idle = View { preempted: true, settled: true, ..view(0, 0, &queues) };
+        let idle = View { preempted: true, quiesced: true, ..view(0, 0, &queues) };
         for (now, preempt, wake) in [(10, true, Some(12)), (11, true, Some(12)), (12, false, None)]
         {
             let plan = decide(&mut reef, ms(now), &idle);

@@ -1,7 +1,7 @@
 //! A real-time task beside best-effort work on a software gfx906 whose seed decides the order.
 
 use parking_lot::Mutex;
-use reef_core::{Args, Beside, Device, Error, Launch, PreemptLevel, Priority, Queue as _, Seq};
+use reef_core::{Args, Colocation, Device, Error, Launch, PreemptLevel, Priority, Queue as _, Seq};
 use reef_gfx906::{Record, Settings, Software};
 use reef_hip::{Hip, Kernel, Queue};
 use std::fmt;
@@ -83,8 +83,8 @@ impl Sharing {
 
     /// How many blocks a best-effort queue runs at a time while real-time work runs.
     fn width(self, device: &Hip) -> Option<u32> {
-        match (self, device.beside()) {
-            (Self::Narrow(_), Beside::Narrow(blocks)) => Some(blocks),
+        match (self, device.colocation()) {
+            (Self::Narrow(_), Colocation::Capped(blocks)) => Some(blocks),
             _ => None,
         }
     }
@@ -104,7 +104,7 @@ impl Sharing {
         let queue = device.queue(Priority::RealTime, None).unwrap();
         let mut rt = Client::new(&device, queue, rt_blocks);
         let mut queue = device.queue(Priority::BestEffort, Some(&flag)).unwrap();
-        queue.narrow(self.width(&device));
+        queue.cap_blocks(self.width(&device));
         let mut be = Client::new(&device, queue, be_blocks);
         be.launch(self.be_kernels(), 0); // allocates what launches need: while held, that would wait
         be.wait();
@@ -149,7 +149,7 @@ impl Client {
         client.launch(1, 0);
         client.wait();
         let trace = software().trace();
-        // Beside it run kernels of one block, which write words.
+        // Colocation it run kernels of one block, which write words.
         let own = trace.iter().find(|record| record.groups != [1, 1, 1]);
         client.code = own.expect("it ran").kernel;
         client

@@ -4,7 +4,7 @@ use super::Lane;
 use crate::{Error, Result};
 use reef::models::Network;
 use reef::op::Operators;
-use reef::{BestEffort, ClientConfig, Command, Dispatcher, HostMemory, RtClient, Task};
+use reef::{BeClient, ClientConfig, Command, Dispatcher, HostMemory, RtClient, Task};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl<D: Operators> Lane for RealTimeLane<D> {
 #[derive(Debug)]
 pub(super) struct BestEffortLane<D: Operators> {
     // Before the network, whose memory its commands work on.
-    client: BestEffort<D>,
+    client: BeClient<D>,
     device: D,
     network: Network<D>,
     commands: Arc<[Command<D>]>,

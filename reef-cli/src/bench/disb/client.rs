@@ -9,7 +9,7 @@ use crate::networks::Named;
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use reef::op::Operators;
-use reef::{BestEffort, ClientConfig, Command, Device, Dispatcher, RtClient, Task};
+use reef::{BeClient, ClientConfig, Command, Device, Dispatcher, RtClient, Task};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +102,7 @@ pub(super) struct Client<'a, D: Operators> {
 
 enum Seat<D: Device> {
     RealTime(RtClient<D>, Task<D>),
-    BestEffort(BestEffort<D>, Arc<[Command<D>]>),
+    BestEffort(BeClient<D>, Arc<[Command<D>]>),
 }
 
 impl<'a, D: Operators> Client<'a, D> {

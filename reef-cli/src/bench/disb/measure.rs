@@ -7,7 +7,7 @@ use crate::bench::policy::Policy;
 use crate::clients::BE_GRAPH;
 use anyhow::{Result, anyhow};
 use reef::op::Operators;
-use reef::{Beside, Dispatcher, Stats};
+use reef::{Colocation, Dispatcher, Stats};
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -146,7 +146,7 @@ struct Seats<'a, D: Operators> {
 
 impl<'a, D: Operators> Seats<'a, D> {
     fn new(bench: &'a Bench<'a, D>, policy: Policy) -> Result<Self> {
-        let one_by_one = policy.pads && bench.device.beside() == Beside::Padded;
+        let one_by_one = policy.pads && bench.device.colocation() == Colocation::Padded;
         let config = policy.client(bench.options.window);
         let dispatcher = Dispatcher::start(bench.device, policy.scheduler)?;
         let graphs = [if one_by_one { 1 } else { usize::MAX }, BE_GRAPH];

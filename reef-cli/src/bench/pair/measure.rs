@@ -9,7 +9,7 @@ use crate::networks::Named;
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
-use reef::{Beside, Command, Device, Dispatcher, Error, Fill, RtClient, Stats, Task, Ticket};
+use reef::{Colocation, Command, Device, Dispatcher, Error, Fill, RtClient, Stats, Task, Ticket};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -139,7 +139,7 @@ impl<D: Operators> Bench<'_, D> {
 
     /// One graph; kernel by kernel where best-effort blocks are put beside each.
     fn rt_commands(&self, policy: &Policy) -> Result<Arc<[Command<D>]>> {
-        let one_by_one = policy.pads && self.device.beside() == Beside::Padded;
+        let one_by_one = policy.pads && self.device.colocation() == Colocation::Padded;
         Ok(self.rt.network.graphs(if one_by_one { 1 } else { usize::MAX })?)
     }
 

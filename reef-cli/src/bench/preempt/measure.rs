@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reef::op::Operators;
 use reef::scheduler::Reef;
-use reef::{BestEffort, Cells, Dispatcher, RtClient, Task, appended};
+use reef::{BeClient, Cells, Dispatcher, RtClient, Task, appended};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -142,7 +142,7 @@ pub(super) fn row<D: Operators>(
 
 /// Keeps the best-effort queue full until told to stop; then finishes and checks.
 fn fill<D: Operators>(
-    client: &mut BestEffort<D>,
+    client: &mut BeClient<D>,
     load: &Load<D>,
     queued: u64,
     full: &AtomicBool,
