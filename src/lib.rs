@@ -49,7 +49,7 @@ pub trait Visit {
 macro_rules! backends {
     ($($(#[$on:meta])* $device:ty),+ $(,)?) => {
         /// Names of the backends compiled in.
-        pub const BACKENDS: &[&str] = &[$($(#[$on])* <$device as Device>::NAME),+];
+        pub const BACKENDS: &[&str] = &[$($(#[$on])* <$device as Backend>::NAME),+];
 
         /// Opens a device by its name, such as `cpu`, `cuda:1` or `cpu:0?units=4`, and hands it to
         /// `visit`.
@@ -63,7 +63,7 @@ macro_rules! backends {
             let name = DeviceName::parse(name)?;
             $(
                 $(#[$on])*
-                if name.backend == <$device as Device>::NAME {
+                if name.backend == <$device as Backend>::NAME {
                     return Ok(visit.visit(<$device as Device>::open(name.ordinal, name.options)?));
                 }
             )+

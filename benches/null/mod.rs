@@ -1,7 +1,9 @@
 //! A device that does nothing, at once: what is left is the cost of the queue itself.
 
 use reef::dkp::Padding;
-use reef::{Copy, Device, DeviceInfo, Drained, Fill, Launch, PreemptLevel, Priority, Result, Seq};
+use reef::{
+    Backend, Copy, Device, DeviceInfo, Drained, Fill, Launch, PreemptLevel, Priority, Result, Seq,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
@@ -78,7 +80,7 @@ impl NullQueue {
 }
 
 impl reef::Queue for NullQueue {
-    type Device = Null;
+    type Backend = Null;
 
     fn launch(&mut self, seq: Seq, _: &Launch<Null>, _: Option<&Nothing>) -> Result<()> {
         self.finish(seq)
@@ -120,13 +122,16 @@ impl reef::Queue for NullQueue {
     }
 }
 
-impl Device for Null {
+impl Backend for Null {
     const NAME: &'static str = "null";
     type Buffer = ();
     type Kernel = ();
     type Event = Nothing;
     type Checkpoint = Nothing;
     type Graph = reef::NoGraph;
+}
+
+impl Device for Null {
     type Queue = NullQueue;
     type Preemptor = NullPreemptor;
 

@@ -1,7 +1,7 @@
 //! What travels through a virtual queue.
 
 use crate::dkp::Profile;
-use crate::{Device, Error, Queue, Result, Seq};
+use crate::{Backend, Error, Queue, Result, Seq};
 use std::fmt;
 use std::sync::Arc;
 
@@ -39,17 +39,17 @@ impl Args {
 
 /// A kernel with its grid and arguments, ready to run any number of times.
 #[derive(Debug, Clone)]
-pub struct Launch<D: Device> {
-    kernel: D::Kernel,
+pub struct Launch<B: Backend> {
+    kernel: B::Kernel,
     grid: Dim3,
     block: Dim3,
     args: Args,
     /// Memory that the arguments point to; kept until the last copy of this launch is gone.
-    keep: Option<Arc<Vec<D::Buffer>>>,
+    keep: Option<Arc<Vec<B::Buffer>>>,
     profile: Option<Arc<Profile>>,
 }
 
-impl<D: Device> Launch<D> {
+impl<B: Backend> Launch<B> {
     /// Binds a kernel to its arguments.
     ///
     /// This is where trust is stated once; submitting and scheduling a `Launch` is safe.
@@ -65,7 +65,7 @@ impl<D: Device> Launch<D> {
     ///
     /// If the grid has 2³² blocks or more.
     #[allow(unsafe_code)]
-    pub unsafe fn new(kernel: D::Kernel, grid: Dim3, block: Dim3, args: Args) -> Self {
+    pub unsafe fn new(kernel: B::Kernel, grid: Dim3, block: Dim3, args: Args) -> Self {
         let blocks: u128 = grid.iter().map(|&n| u128::from(n)).product();
         assert!(blocks <= u128::from(u32::MAX), "a grid of {blocks} blocks, most is {}", u32::MAX);
         Self { kernel, grid, block, args, keep: None, profile: None }
@@ -73,7 +73,7 @@ impl<D: Device> Launch<D> {
 
     /// Ties the life of `buffers` to this launch and its copies.
     #[must_use]
-    pub fn keep(mut self, buffers: Vec<D::Buffer>) -> Self {
+    pub fn keep(mut self, buffers: Vec<B::Buffer>) -> Self {
         self.keep = Some(Arc::new(buffers));
         self
     }
@@ -86,7 +86,7 @@ impl<D: Device> Launch<D> {
     }
 
     /// The kernel.
-    pub fn kernel(&self) -> &D::Kernel {
+    pub fn kernel(&self) -> &B::Kernel {
         &self.kernel
     }
 
@@ -118,13 +118,13 @@ impl<D: Device> Launch<D> {
 
 /// A copy between two buffers of one device, each in device or pinned host memory.
 #[derive(Debug, Clone)]
-pub struct Copy<D: Device> {
+pub struct Copy<B: Backend> {
     /// Source.
-    pub from: D::Buffer,
+    pub from: B::Buffer,
     /// First byte in the source.
     pub from_offset: usize,
     /// Destination.
-    pub to: D::Buffer,
+    pub to: B::Buffer,
     /// First byte in the destination.
     pub to_offset: usize,
     /// How many bytes.
@@ -135,9 +135,9 @@ pub struct Copy<D: Device> {
 
 /// Setting each 32-bit word of a part of a buffer.
 #[derive(Debug, Clone)]
-pub struct Fill<D: Device> {
+pub struct Fill<B: Backend> {
     /// Destination.
-    pub buffer: D::Buffer,
+    pub buffer: B::Buffer,
     /// First byte.
     pub offset: usize,
     /// How many bytes, a multiple of 4.
@@ -151,24 +151,24 @@ pub type HostFn = Arc<dyn Fn() + Send + Sync>;
 
 /// One entry of a queue.
 #[derive(Clone)]
-pub enum Command<D: Device> {
+pub enum Command<B: Backend> {
     /// Run a kernel.
-    Launch(Launch<D>),
+    Launch(Launch<B>),
     /// Run several commands at once.
-    Graph(D::Graph),
+    Graph(B::Graph),
     /// Copy memory.
-    Copy(Copy<D>),
+    Copy(Copy<B>),
     /// Fill memory.
-    Fill(Fill<D>),
+    Fill(Fill<B>),
     /// Let an event be reached after all earlier commands have finished.
-    Record(D::Event),
+    Record(B::Event),
     /// Run nothing later until an event has been reached.
-    Wait(D::Event),
+    Wait(B::Event),
     /// Run host code after all earlier commands have finished.
     Host(HostFn),
 }
 
-impl<D: Device> Command<D> {
+impl<B: Backend> Command<B> {
     /// Whether it can't be undone: it starts after all earlier commands have finished, and later
     /// ones start after it has.
     pub(crate) fn is_barrier(&self) -> bool {
@@ -178,31 +178,31 @@ impl<D: Device> Command<D> {
             Self::Record(_) | Self::Wait(_) | Self::Host(_) => true,
         }
     }
+}
 
-    /// Hands the command to the hardware: the one place that maps commands to queue calls.
-    ///
-    /// Returns whether it is already complete, as what happens on the host is.
-    #[inline]
-    pub(crate) fn issue(
-        &self,
-        seq: Seq,
-        resume: Option<&D::Checkpoint>,
-        queue: &mut D::Queue,
-    ) -> Result<bool> {
-        match self {
-            Self::Launch(launch) => queue.launch(seq, launch, resume)?,
-            Self::Graph(graph) => queue.launch_graph(seq, graph, resume)?,
-            Self::Copy(copy) => queue.copy(seq, copy)?,
-            Self::Fill(fill) => queue.fill(seq, fill)?,
-            Self::Record(event) => queue.record(seq, event)?,
-            Self::Wait(_) => return Ok(true),
-            Self::Host(f) => {
-                call(f)?;
-                return Ok(true);
-            }
+/// Hands the command to the hardware: the one place that maps commands to queue calls.
+///
+/// Returns whether it is already complete, as what happens on the host is.
+#[inline]
+pub(crate) fn issue<Q: Queue>(
+    command: &Command<Q::Backend>,
+    seq: Seq,
+    resume: Option<&<Q::Backend as Backend>::Checkpoint>,
+    queue: &mut Q,
+) -> Result<bool> {
+    match command {
+        Command::Launch(launch) => queue.launch(seq, launch, resume)?,
+        Command::Graph(graph) => queue.launch_graph(seq, graph, resume)?,
+        Command::Copy(copy) => queue.copy(seq, copy)?,
+        Command::Fill(fill) => queue.fill(seq, fill)?,
+        Command::Record(event) => queue.record(seq, event)?,
+        Command::Wait(_) => return Ok(true),
+        Command::Host(f) => {
+            call(f)?;
+            return Ok(true);
         }
-        Ok(false)
     }
+    Ok(false)
 }
 
 /// Runs host code; a panic in it becomes the error that ends the queue.
@@ -211,7 +211,7 @@ fn call(f: &HostFn) -> Result<()> {
         .map_err(|_| Error::State("a host function panicked"))
 }
 
-impl<D: Device> fmt::Debug for Command<D> {
+impl<B: Backend> fmt::Debug for Command<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Launch(launch) => f.debug_tuple("Launch").field(launch).finish(),

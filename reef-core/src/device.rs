@@ -1,4 +1,4 @@
-//! What a backend implements: [`Device`], [`Queue`], [`Preemptor`], [`Checkpoint`], [`Event`].
+//! What a backend implements: [`Backend`], [`Device`], [`Queue`], [`Preemptor`], [`Checkpoint`], [`Event`].
 //!
 //! Dispatch is static: a device names its types, and everything above it is generic over the device.
 
@@ -69,11 +69,11 @@ pub struct DeviceInfo {
 
 /// What became of the work that a stopped queue had on the device.
 #[derive(Debug)]
-pub struct Drained<D: Device> {
+pub struct Drained<B: Backend> {
     /// Every command before this one has finished; no later one has started.
     pub resume_at: Seq,
     /// What is left of `resume_at`, if some of it has run. Launch it again with this.
-    pub partial: Option<D::Checkpoint>,
+    pub partial: Option<B::Checkpoint>,
     /// `resume_at` and what was launched after it stay with the device, which holds them back: they go on by
     /// themselves when the queue may run again. Otherwise they are to be launched again.
     pub held: bool,
@@ -90,10 +90,10 @@ pub enum Colocation {
     Never,
 }
 
-/// An open accelerator: names the backend's types and creates them.
+/// Names a backend's types, and does nothing.
 ///
-/// Cloning is cheap (a handle), and all methods may be called from any thread.
-pub trait Device: Clone + Debug + Send + Sync + 'static {
+/// Commands are generic over it, so that they know what they are made of and not who runs them.
+pub trait Backend: Clone + Debug + Send + Sync + 'static {
     /// The name users type: `"cuda"`, `"hip"`, `"cpu"`.
     const NAME: &'static str;
 
@@ -107,8 +107,14 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
     type Checkpoint: Checkpoint;
     /// Commands that the device takes at once; [`NoGraph`] if it can't.
     type Graph: Clone + Debug + Send + Sync;
+}
+
+/// An open accelerator: makes what its [`Backend`] names, and the queues that run it.
+///
+/// Cloning is cheap (a handle), and all methods may be called from any thread.
+pub trait Device: Backend {
     /// One hardware queue.
-    type Queue: Queue<Device = Self>;
+    type Queue: Queue<Backend = Self>;
     /// Stops work on a set of queues.
     type Preemptor: Preemptor;
 
@@ -246,8 +252,8 @@ pub trait Device: Clone + Debug + Send + Sync + 'static {
 /// them waits for the device. `seq` only grows, but not by one each time. Dropping a queue waits
 /// for what runs; what has not started may be stopped.
 pub trait Queue: Debug + Send + 'static {
-    /// The device it belongs to.
-    type Device: Device<Queue = Self>;
+    /// Whose commands it runs.
+    type Backend: Backend;
 
     /// Hands a kernel to the hardware. With `resume`, only the blocks that remain run.
     ///
@@ -257,8 +263,8 @@ pub trait Queue: Debug + Send + 'static {
     fn launch(
         &mut self,
         seq: Seq,
-        launch: &Launch<Self::Device>,
-        resume: Option<&<Self::Device as Device>::Checkpoint>,
+        launch: &Launch<Self::Backend>,
+        resume: Option<&<Self::Backend as Backend>::Checkpoint>,
     ) -> Result<()>;
 
     /// Launches `rt` with blocks of `be` beside it, as [`Padding`] says.
@@ -273,13 +279,13 @@ pub trait Queue: Debug + Send + 'static {
     fn launch_padded(
         &mut self,
         _seq: Seq,
-        _rt: &Launch<Self::Device>,
+        _rt: &Launch<Self::Backend>,
         _padding: &Padding,
-        _be: &Launch<Self::Device>,
-        _record: &<Self::Device as Device>::Checkpoint,
+        _be: &Launch<Self::Backend>,
+        _record: &<Self::Backend as Backend>::Checkpoint,
     ) -> Result<()> {
         let what = "padding kernel by kernel".into();
-        Err(Error::Unsupported { backend: Self::Device::NAME, what })
+        Err(Error::Unsupported { backend: Self::Backend::NAME, what })
     }
 
     /// Hands a graph to the hardware. With `resume`, only what remains runs.
@@ -290,10 +296,10 @@ pub trait Queue: Debug + Send + 'static {
     fn launch_graph(
         &mut self,
         _seq: Seq,
-        _graph: &<Self::Device as Device>::Graph,
-        _resume: Option<&<Self::Device as Device>::Checkpoint>,
+        _graph: &<Self::Backend as Backend>::Graph,
+        _resume: Option<&<Self::Backend as Backend>::Checkpoint>,
     ) -> Result<()> {
-        Err(Error::Unsupported { backend: Self::Device::NAME, what: "graphs".into() })
+        Err(Error::Unsupported { backend: Self::Backend::NAME, what: "graphs".into() })
     }
 
     /// Copies between buffers.
@@ -301,21 +307,21 @@ pub trait Queue: Debug + Send + 'static {
     /// # Errors
     ///
     /// As [`launch`](Self::launch).
-    fn copy(&mut self, seq: Seq, copy: &Copy<Self::Device>) -> Result<()>;
+    fn copy(&mut self, seq: Seq, copy: &Copy<Self::Backend>) -> Result<()>;
 
     /// Fills a part of a buffer.
     ///
     /// # Errors
     ///
     /// As [`launch`](Self::launch).
-    fn fill(&mut self, seq: Seq, fill: &Fill<Self::Device>) -> Result<()>;
+    fn fill(&mut self, seq: Seq, fill: &Fill<Self::Backend>) -> Result<()>;
 
     /// Lets `event` be reached when all earlier commands have finished.
     ///
     /// # Errors
     ///
     /// As [`launch`](Self::launch).
-    fn record(&mut self, seq: Seq, event: &<Self::Device as Device>::Event) -> Result<()>;
+    fn record(&mut self, seq: Seq, event: &<Self::Backend as Backend>::Event) -> Result<()>;
 
     /// All commands before the returned position have finished. Doesn't block.
     ///
@@ -332,7 +338,7 @@ pub trait Queue: Debug + Send + 'static {
     /// # Errors
     ///
     /// As [`completed`](Self::completed).
-    fn try_drain(&mut self) -> Result<Option<Drained<Self::Device>>>;
+    fn try_drain(&mut self) -> Result<Option<Drained<Self::Backend>>>;
 
     /// What the evicted queue keeps on the device ([`Drained::held`]) goes on at once, beside real-time
     /// work: nobody will restore the queue.

@@ -71,7 +71,7 @@ impl FakeQueue {
 }
 
 impl crate::Queue for FakeQueue {
-    type Device = Fake;
+    type Backend = Fake;
 
     fn launch(&mut self, seq: Seq, _: &Launch<Fake>, resume: Option<&Left>) -> Result<()> {
         self.note(seq, resume.map(|left| left.0))
@@ -122,13 +122,16 @@ impl crate::Queue for FakeQueue {
     }
 }
 
-impl Device for Fake {
+impl crate::Backend for Fake {
     const NAME: &'static str = "fake";
     type Buffer = ();
     type Kernel = ();
     type Event = Flag;
     type Checkpoint = Left;
     type Graph = crate::NoGraph;
+}
+
+impl Device for Fake {
     type Queue = FakeQueue;
     type Preemptor = PreemptLevel;
 

@@ -1,5 +1,6 @@
 //! The launching end of a virtual queue: a hardware queue and the ring that feeds it.
 
+use crate::command::issue;
 use crate::ring::Consumer;
 use crate::{Checkpoint, Command, Device, Event, Launch, Queue, Result, Seq};
 
@@ -107,7 +108,7 @@ impl<D: Device> Lane<D> {
     fn launch_next(&mut self) -> Result<bool> {
         let (at, command) = self.commands.next().expect("the caller saw it");
         self.barrier = command.is_barrier();
-        let complete = command.issue(Seq(at), self.partial.as_ref(), &mut self.queue)?;
+        let complete = issue(command, Seq(at), self.partial.as_ref(), &mut self.queue)?;
         self.partial = None;
         self.commands.launch();
         if complete {

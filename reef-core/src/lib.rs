@@ -9,7 +9,8 @@
 //!               └────────── Queue::completed ──────────┘
 //! ```
 //!
-//! * [`Device`] opens an accelerator and names its types. It is the only generic parameter.
+//! * [`Backend`] names the types of an accelerator; [`Device`], which opens one, is the only generic
+//!   parameter.
 //! * [`Queue`] is one hardware queue (a stream). It is owned by one thread at a time.
 //! * [`Preemptor`] stops work that the hardware already holds.
 //! * [`VirtualQueue`] keeps the hardware queue short, so that stopping is quick.
@@ -50,8 +51,8 @@ pub use best_effort::{BeClient, ClientConfig};
 pub use command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch};
 pub use config::Config;
 pub use device::{
-    Checkpoint, Colocation, Device, DeviceInfo, Drained, Event, NoGraph, PreemptLevel, Preemptor,
-    Priority, Queue, Seq, Span,
+    Backend, Checkpoint, Colocation, Device, DeviceInfo, Drained, Event, NoGraph, PreemptLevel,
+    Preemptor, Priority, Queue, Seq, Span,
 };
 pub use dispatcher::{Dispatcher, Stats};
 pub use error::{Error, Result};

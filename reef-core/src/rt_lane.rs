@@ -1,11 +1,12 @@
 //! The lane on which real-time tasks run: they skip the virtual queues.
 
 use crate::best_effort::Member;
+use crate::command::issue;
 use crate::dispatcher::Core;
 use crate::dkp::{self, Padding};
 use crate::real_time::Request;
 use crate::scheduler::TaskView;
-use crate::{Command, Device, DeviceInfo, Error, Launch, Priority, Queue, Result, Seq};
+use crate::{Backend, Command, Device, DeviceInfo, Error, Launch, Priority, Queue, Result, Seq};
 use std::collections::VecDeque;
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -284,7 +285,7 @@ impl<D: Device> RtLane<D> {
             }
         }
         let seq = self.take_seq();
-        command.issue(seq, None, &mut self.queue)?;
+        issue(command, seq, None, &mut self.queue)?;
         Ok(Some(0))
     }
 
@@ -325,4 +326,4 @@ pub(crate) struct Fed {
 }
 
 /// A padding with the kernel that it takes blocks from.
-pub(crate) type Chosen<D> = (Padding, Launch<D>, <D as Device>::Checkpoint);
+pub(crate) type Chosen<D> = (Padding, Launch<D>, <D as Backend>::Checkpoint);

@@ -43,7 +43,7 @@ pub use record::Checkpoint;
 
 use options::Options;
 use reef_core::{
-    Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority, Result, Span,
+    Backend, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority, Result, Span,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
@@ -81,13 +81,16 @@ impl Cpu {
     }
 }
 
-impl Device for Cpu {
+impl Backend for Cpu {
     const NAME: &'static str = "cpu";
     type Buffer = Buffer;
     type Kernel = Kernel;
     type Event = Event;
     type Checkpoint = Checkpoint;
     type Graph = reef_core::NoGraph;
+}
+
+impl Device for Cpu {
     type Queue = Queue;
     type Preemptor = Flag;
 

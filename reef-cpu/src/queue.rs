@@ -49,7 +49,7 @@ fn check_record(record: &Checkpoint, work: &Work) -> Result<()> {
 }
 
 impl reef_core::Queue for Queue {
-    type Device = Cpu;
+    type Backend = Cpu;
 
     fn launch(
         &mut self,

@@ -64,8 +64,8 @@ use patience::Patience;
 use progress::Progress;
 use reef_core::dkp::Resources;
 use reef_core::{
-    Colocation, Command, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority,
-    Result,
+    Backend, Colocation, Command, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel,
+    Priority, Result,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -211,13 +211,16 @@ impl<V: Vendor> Gpu<V> {
     }
 }
 
-impl<V: Vendor> Device for Gpu<V> {
+impl<V: Vendor> Backend for Gpu<V> {
     const NAME: &'static str = V::NAME;
     type Buffer = Buffer<V>;
     type Kernel = Kernel<V>;
     type Event = Event<V>;
     type Checkpoint = Checkpoint<V>;
     type Graph = Graph<V>;
+}
+
+impl<V: Vendor> Device for Gpu<V> {
     type Queue = Queue<V>;
     type Preemptor = Flag<V>;
 

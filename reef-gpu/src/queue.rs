@@ -190,7 +190,7 @@ impl<V: Vendor> Queue<V> {
 }
 
 impl<V: Vendor> reef_core::Queue for Queue<V> {
-    type Device = Gpu<V>;
+    type Backend = Gpu<V>;
 
     fn launch(
         &mut self,

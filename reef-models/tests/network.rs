@@ -3,7 +3,7 @@
 use reef_core::dkp::{self, Padding};
 use reef_core::op::{Op, Operands, Operators, Storage};
 use reef_core::{
-    Args, Checkpoint, Command, Copy, Device, DeviceInfo, Drained, Event, Fill, Launch,
+    Args, Backend, Checkpoint, Command, Copy, Device, DeviceInfo, Drained, Event, Fill, Launch,
     PreemptLevel, Preemptor, Priority, Queue, Result, Seq,
 };
 use reef_models::profile::Profiles;
@@ -167,13 +167,16 @@ fn what_does_not_fit_is_said_with_both_numbers() {
     assert!(matches!(error, Error::Length { .. }), "{error}");
 }
 
-impl Device for Bench {
+impl Backend for Bench {
     const NAME: &'static str = "bench";
     type Buffer = Bytes;
     type Kernel = Kernel;
     type Event = Absent;
     type Checkpoint = Absent;
     type Graph = reef_core::NoGraph;
+}
+
+impl Device for Bench {
     type Queue = Absent;
     type Preemptor = Absent;
 
@@ -248,7 +251,7 @@ impl Preemptor for Absent {
 }
 
 impl Queue for Absent {
-    type Device = Bench;
+    type Backend = Bench;
 
     fn launch(&mut self, _: Seq, _: &Launch<Bench>, _: Option<&Absent>) -> Result<()> {
         match *self {}
