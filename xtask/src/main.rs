@@ -1,5 +1,7 @@
 //! `cargo xtask ci` runs every check that CI runs; `cargo xtask CHECK` runs one.
 
+mod tables;
+
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -60,6 +62,12 @@ const CHECKS: &[Check] = &[
         commands: kernels,
     },
     Check {
+        name: "tables --check",
+        in_ci: true,
+        what: "docs/measured.md is what docs/results say; without --check: makes it",
+        commands: tables_check,
+    },
+    Check {
         name: "deny",
         in_ci: true,
         what: "licences and sources of dependencies",
@@ -75,6 +83,17 @@ const CHECKS: &[Check] = &[
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
+    if let ["tables"] | ["tables", "--check"] =
+        asked.iter().map(String::as_str).collect::<Vec<_>>()[..]
+    {
+        return match tables::run(asked.len() == 2) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("xtask: tables: {why}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let chosen: Vec<&Check> = match asked.join(" ").as_str() {
         "ci" => CHECKS.iter().filter(|check| check.in_ci).collect(),
         name => CHECKS.iter().filter(|check| check.name == name).collect(),
@@ -194,6 +213,10 @@ fn kernels() -> Vec<Command> {
 
 fn kernels_check() -> Vec<Command> {
     vec![cargo("run --quiet --package reef-kernels -- --check")]
+}
+
+fn tables_check() -> Vec<Command> {
+    vec![cargo("run --quiet --package xtask -- tables --check")]
 }
 
 fn deny() -> Vec<Command> {

@@ -1,0 +1,176 @@
+//! Renders `docs/measured.md` from the JSON that `reef bench … --out` wrote.
+//!
+//! In: `docs/results/published.txt`, a line for each result: its file, then a heading. Out: a section for each
+//! with device, date, command and a table. A bench has the columns that [`columns`] names; a column that is empty
+//! in every row is left out.
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+const RESULTS: &str = "docs/results";
+const PAGE: &str = "docs/measured.md";
+const HEAD: &str = "# Measured
+
+Made by `cargo xtask tables` from the files under [results/](results/); don't edit. What the columns mean stands in
+[benchmarks.md](benchmarks.md), what was tried and dropped in [lab/](lab/).
+";
+
+/// Writes the page, or with `check` says whether it is what would be written.
+///
+/// # Errors
+///
+/// What is wrong with a file, or that the page is out of date.
+pub(crate) fn run(check: bool) -> Result<(), String> {
+    let page = page(Path::new(RESULTS))?;
+    if !check {
+        return fs::write(PAGE, page).map_err(|error| format!("{PAGE}: {error}"));
+    }
+    match fs::read_to_string(PAGE) {
+        Ok(found) if found == page => Ok(()),
+        _ => Err(format!("{PAGE} is not what `cargo xtask tables` makes of {RESULTS}")),
+    }
+}
+
+fn page(folder: &Path) -> Result<String, String> {
+    let list = read(&folder.join("published.txt"))?;
+    let lines = list.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    let mut page = HEAD.to_owned();
+    for line in lines {
+        let (file, heading) = line.split_once(' ').ok_or(format!("no heading: {line}"))?;
+        let text = read(&folder.join(file))?;
+        let result: Value = serde_json::from_str(&text).map_err(|e| format!("{file}: {e}"))?;
+        page += &section(file, heading.trim(), &result).ok_or(format!("{file}: not a result"))?;
+    }
+    Ok(page)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// One result; `None` if it is not of the form that `reef bench` writes.
+fn section(file: &str, heading: &str, result: &Value) -> Option<String> {
+    let columns = columns(result["bench"].as_str()?)?;
+    let rows = result["rows"].as_array()?;
+    let shown: Vec<_> =
+        columns.iter().filter(|c| rows.iter().any(|row| !row[c.0].is_null())).collect();
+    let (name, date) = (result["device"]["name"].as_str()?, result["date"].as_str()?.get(..10)?);
+    let command = result["command"].as_str()?;
+    let mut text =
+        format!("\n## {heading}\n\n{name}, {date}, `{command}` ([file](results/{file}))\n\n");
+    let titles: Vec<_> = shown.iter().map(|column| column.1).collect();
+    let _ = writeln!(text, "| {} |\n|{}", titles.join(" | "), "---|".repeat(titles.len()));
+    for row in rows {
+        let cells: Vec<_> = shown.iter().map(|column| cell(&row[column.0], column.2)).collect();
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+    Some(text)
+}
+
+fn cell(value: &Value, digits: usize) -> String {
+    match value {
+        Value::Null => "–".into(),
+        Value::String(text) => text.clone(),
+        Value::Bool(yes) => if *yes { "yes" } else { "no" }.into(),
+        Value::Number(n) if n.is_f64() => format!("{:.digits$}", n.as_f64().unwrap_or(f64::NAN)),
+        other => other.to_string(),
+    }
+}
+
+/// Key in the JSON, title, digits behind the point.
+type Column = (&'static str, &'static str, usize);
+
+/// What is shown of a bench.
+fn columns(bench: &str) -> Option<&'static [Column]> {
+    Some(match bench {
+        "preempt" => &[
+            ("load", "best-effort load", 0),
+            ("queued", "queued", 0),
+            ("scheduler", "scheduler", 0),
+            ("ran_p50_us", "ran p50 µs", 1),
+            ("ran_p99_us", "p99", 1),
+            ("over_idle_p50_us", "− idle p50", 1),
+            ("over_idle_p99_us", "p99", 1),
+            ("settled_p50_us", "quiesced p50 µs", 1),
+            ("resumed_p50_us", "resumed p50 µs", 1),
+            ("requests", "requests", 0),
+            ("be_right", "BE right", 0),
+        ],
+        "pair" => &[
+            ("arrivals", "RT arrivals", 0),
+            ("scheduler", "scheduler", 0),
+            ("rt_p50_ms", "RT p50 ms", 3),
+            ("rt_p99_ms", "p99", 3),
+            ("rt_p99_over_alone", "p99 ÷ alone", 2),
+            ("be_kept_percent", "BE kept %", 1),
+            ("requests", "requests", 0),
+        ],
+        "pad" => &[
+            ("policy", "beside", 0),
+            ("rt_p50_ms", "RT p50 ms", 3),
+            ("rt_p99_ms", "p99", 3),
+            ("rt_p99_over_alone", "p99 ÷ alone", 2),
+            ("be_kept_percent", "BE kept %", 1),
+            ("padded_launches", "padded", 0),
+            ("requests", "requests", 0),
+        ],
+        "disb" => &[
+            ("scheduler", "scheduler", 0),
+            ("client", "client", 0),
+            ("mean_ms", "mean ms", 3),
+            ("mean_over_alone", "mean ÷ alone", 2),
+            ("p99_ms", "p99 ms", 3),
+            ("requests_per_second", "requests/s", 1),
+            ("be_kept_percent", "BE kept %", 1),
+        ],
+        "networks" => &[
+            ("network", "network", 0),
+            ("launches", "launches", 0),
+            ("total_p50_ms", "p50 ms, copies included", 3),
+            ("total_p99_ms", "p99", 3),
+            ("device_p50_ms", "on the device p50 ms", 3),
+            ("stoppable_ratio", "stoppable ÷ plain", 3),
+        ],
+        "launch" => &[
+            ("way", "way", 0),
+            ("call_p50_us", "call p50 µs", 2),
+            ("each_p50_us", "each p50 µs", 2),
+            ("each_p99_us", "p99", 2),
+            ("alone_p50_us", "alone p50 µs", 2),
+            ("guarded_over_plain", "guarded ÷ plain", 3),
+        ],
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_result_becomes_a_table_without_its_empty_columns() {
+        let rows =
+            json!([{ "policy": "none", "rt_p50_ms": 0.39, "requests": 7 }, { "policy": "x" }]);
+        let result = json!({ "bench": "pad", "command": "reef bench pad", "date": "2026-11-21T20:00:00Z",
+            "device": { "name": "H200" }, "rows": rows });
+        let text = section("a/pad.json", "Padding", &result).unwrap();
+        let table = text.lines().skip(5).collect::<Vec<_>>();
+        let want = [
+            "| beside | RT p50 ms | requests |",
+            "|---|---|---|",
+            "| none | 0.390 | 7 |",
+            "| x | – | – |",
+        ];
+        assert_eq!(table, want);
+        assert!(text.contains("H200, 2026-11-21, `reef bench pad`"));
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused() {
+        assert!(section("a", "b", &json!({ "bench": "pad" })).is_none());
+        assert!(section("a", "b", &json!({ "bench": "none", "rows": [] })).is_none());
+    }
+}
