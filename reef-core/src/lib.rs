@@ -21,44 +21,26 @@
 
 #![deny(unsafe_code)]
 
-mod best_effort;
-mod command;
-mod config;
-mod device;
-mod dispatcher;
+mod backend;
+mod dispatch;
 pub mod dkp;
-mod error;
-#[cfg(test)]
-mod fake;
-mod group;
-mod host;
-mod lane;
 pub mod op;
-mod real_time;
-#[allow(unsafe_code)] // see its module docs
-mod ring;
-mod rt_lane;
 pub mod scheduler;
-mod stopwatch;
-mod submitter;
 mod sync;
-mod turnstile;
 mod vqueue;
-mod wake;
-mod worker;
 
-pub use best_effort::{BeClient, ClientConfig};
-pub use command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch};
-pub use config::Config;
-pub use device::{
+pub use backend::command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch};
+pub use backend::device::{
     Backend, Checkpoint, Colocation, Device, DeviceInfo, Drained, Event, NoGraph, PreemptLevel,
     Preemptor, Priority, Queue, Seq, Span,
 };
-pub use dispatcher::{Dispatcher, Stats};
-pub use error::{Error, Result};
-pub use group::Group;
-pub use host::HostMemory;
-pub use real_time::{RtClient, Task, Ticket, Timing};
-pub use stopwatch::Stopwatch;
-pub use submitter::Submitter;
-pub use vqueue::VirtualQueue;
+pub use backend::error::{Error, Result};
+pub use backend::host_memory::HostMemory;
+pub use backend::stopwatch::Stopwatch;
+pub use dispatch::be_client::{BeClient, ClientConfig};
+pub use dispatch::dispatcher::{Dispatcher, Stats};
+pub use dispatch::rt_client::{RtClient, Task, Ticket, Timing};
+pub use vqueue::config::Config;
+pub use vqueue::group::Group;
+pub use vqueue::submitter::Submitter;
+pub use vqueue::virtual_queue::VirtualQueue;

@@ -4,11 +4,5 @@
 
 #![allow(dead_code, unused_imports)] // the models use a part of each file
 
-#[path = "../../src/ring.rs"]
-mod ring;
-#[path = "../../src/sync.rs"]
+#[path = "../../src/sync/mod.rs"]
 mod sync;
-#[path = "../../src/turnstile.rs"]
-mod turnstile;
-#[path = "../../src/wake.rs"]
-mod wake;

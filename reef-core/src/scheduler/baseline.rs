@@ -1,6 +1,6 @@
 //! REEF's baselines, so that they can be compared under the same load.
 
-use super::{LaunchLimit, Plan, Scheduler, View};
+use crate::scheduler::policy::{LaunchLimit, Plan, Scheduler, View};
 use crate::{PreemptLevel, Priority, Seq};
 use std::time::Duration;
 
@@ -127,9 +127,9 @@ impl Scheduler for Sequential {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{decide, ms, queue, view};
-    use super::super::{QueueView, TaskView};
     use super::*;
+    use crate::scheduler::policy::tests::{decide, ms, queue, view};
+    use crate::scheduler::policy::{QueueView, TaskView};
 
     fn task(queue: QueueView, since: u64, end: u64) -> QueueView {
         let task = TaskView { since: ms(since), deadline: None, end: Seq(end) };

@@ -1,6 +1,6 @@
 //! Earliest deadline first, real-time and best-effort tasks alike.
 
-use super::{LaunchLimit, Plan, Scheduler, TaskView, View};
+use crate::scheduler::policy::{LaunchLimit, Plan, Scheduler, TaskView, View};
 use std::time::Duration;
 
 /// The task with the earliest deadline runs, alone.
@@ -58,10 +58,10 @@ impl Scheduler for EarliestDeadline {
 
 #[cfg(test)]
 mod tests {
-    use super::super::QueueView;
-    use super::super::tests::{decide, ms, queue, view};
     use super::*;
     use crate::Seq;
+    use crate::scheduler::policy::QueueView;
+    use crate::scheduler::policy::tests::{decide, ms, queue, view};
 
     fn due(id: u64, since: u64, deadline: Option<u64>) -> QueueView {
         let task = TaskView { since: ms(since), deadline: deadline.map(ms), end: Seq(1) };

@@ -1,6 +1,6 @@
 //! Weighted fair share of device time.
 
-use super::{Plan, QueueView, Scheduler, View};
+use crate::scheduler::policy::{Plan, QueueView, Scheduler, View};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -95,9 +95,9 @@ impl Scheduler for FairShare {
 
 #[cfg(test)]
 mod tests {
-    use super::super::LaunchLimit;
-    use super::super::tests::{decide, ms, queue, view};
     use super::*;
+    use crate::scheduler::policy::LaunchLimit;
+    use crate::scheduler::policy::tests::{decide, ms, queue, view};
     use proptest::prelude::*;
 
     /// Runs queues that always want more, one quantum of 1 ms after the other; `arrivals[i]` is when

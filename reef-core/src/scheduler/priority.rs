@@ -1,6 +1,6 @@
 //! Fixed priority with ageing.
 
-use super::{LaunchLimit, Plan, QueueView, Scheduler, View};
+use crate::scheduler::policy::{LaunchLimit, Plan, QueueView, Scheduler, View};
 use std::time::Duration;
 
 /// The ready best-effort queues of the highest priority run; equals run together.
@@ -50,10 +50,10 @@ impl Scheduler for FixedPriority {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TaskView;
-    use super::super::tests::{decide, ms, queue, view};
     use super::*;
     use crate::Seq;
+    use crate::scheduler::policy::TaskView;
+    use crate::scheduler::policy::tests::{decide, ms, queue, view};
 
     fn waiting(id: u64, priority: i32, since: u64) -> QueueView {
         let task = TaskView { since: ms(since), deadline: None, end: Seq(1) };

@@ -1,7 +1,7 @@
 //! REEF: real-time work at once, best-effort work out of its way but not idle.
 
-use super::{Plan, Scheduler, View};
 use crate::PreemptLevel;
+use crate::scheduler::policy::{Plan, Scheduler, View};
 use std::time::Duration;
 
 /// Preempts best-effort work while real-time work is there, and pads real-time kernels with it.
@@ -69,8 +69,8 @@ impl Scheduler for Reef {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{decide, ms, queue, view};
     use super::*;
+    use crate::scheduler::policy::tests::{decide, ms, queue, view};
 
     #[test]
     fn preempts_while_there_is_real_time_work() {

@@ -1,7 +1,7 @@
 //! The launching end of a virtual queue: a hardware queue and the ring that feeds it.
 
-use crate::command::issue;
-use crate::ring::Consumer;
+use crate::backend::command::issue;
+use crate::sync::ring::Consumer;
 use crate::{Checkpoint, Command, Device, Event, Launch, Queue, Result, Seq};
 
 /// What launching needs. Held by the worker, and by the dispatcher while the queue is preempted.
@@ -195,8 +195,8 @@ fn blocked<D: Device>(command: &Command<D>, in_flight: u64, behind_barrier: bool
 mod tests {
     use super::*;
     use crate::Args;
-    use crate::fake::{Fake, FakeQueue, Flag};
-    use crate::ring::{Producer, ring};
+    use crate::backend::fake::{Fake, FakeQueue, Flag};
+    use crate::sync::ring::{Producer, ring};
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 

@@ -4,7 +4,7 @@
 //! thread that submits it makes the decision itself, unless another is deciding already; then that
 //! one looks again before it leaves. Nobody ever waits for the turnstile.
 
-use crate::sync::{AtomicUsize, Mutex, Ordering};
+use crate::sync::primitives::{AtomicUsize, Mutex, Ordering};
 
 /// Guards `T`, which only the thread that passes may touch.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl<T> Turnstile<T> {
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
-    use crate::sync::{Arc, AtomicBool, thread};
+    use crate::sync::primitives::{Arc, AtomicBool, thread};
 
     /// Two threads each leave a message and visit; both messages are taken by some turn.
     #[test]

@@ -1,8 +1,8 @@
 //! Queues that are preempted together, by one flag of the device.
 
-use crate::config::Config;
-use crate::submitter::Submitter;
-use crate::vqueue::{Shared, VirtualQueue};
+use crate::vqueue::config::Config;
+use crate::vqueue::submitter::Submitter;
+use crate::vqueue::virtual_queue::{Shared, VirtualQueue};
 use crate::{Colocation, Device, Error, PreemptLevel, Preemptor, Queue, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;

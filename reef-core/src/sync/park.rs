@@ -5,7 +5,9 @@
 //! and 2 and between 3 and 4, so at least one of them sees the other's store: no wake-up is lost,
 //! and a waker pays one load while nobody sleeps. The models below show what happens without.
 
-use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, Thread, fence};
+use crate::sync::primitives::{
+    AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, Thread, fence,
+};
 use std::time::Instant;
 
 /// Says whether one thread sleeps.
@@ -99,7 +101,7 @@ impl Waiters {
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
-    use crate::sync::{Arc, thread};
+    use crate::sync::primitives::{Arc, thread};
 
     #[test]
     fn no_wake_up_is_lost() {

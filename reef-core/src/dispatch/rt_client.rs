@@ -1,6 +1,6 @@
 //! Real-time tasks: what clients hold.
 
-use crate::dispatcher::Core;
+use crate::dispatch::dispatcher::Core;
 use crate::{Command, Device, Error, Event, Result};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};

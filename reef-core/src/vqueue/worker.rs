@@ -1,9 +1,9 @@
 //! The thread of a virtual queue: launch what fits, note what finished, take back what was preempted,
 //! else sleep.
 
-use crate::config::Config;
-use crate::lane::{Step, Waits};
-use crate::vqueue::Shared;
+use crate::vqueue::config::Config;
+use crate::vqueue::launcher::{Step, Waits};
+use crate::vqueue::virtual_queue::Shared;
 use crate::{Device, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -11,11 +11,11 @@
 //! queues (a flag, no waiting, nobody is woken), launch real-time work, take back what was stopped if
 //! somebody needs that, or restore; then set the gates.
 
-use crate::best_effort::{BeClient, ClientConfig, Member};
-use crate::real_time::{Request, RtClient};
-use crate::rt_lane::RtLane;
+use crate::dispatch::be_client::{BeClient, ClientConfig, Member};
+use crate::dispatch::rt_client::{Request, RtClient};
+use crate::dispatch::rt_queue::RtLane;
 use crate::scheduler::{LaunchLimit, Plan, QueueView, Scheduler, View};
-use crate::turnstile::Turnstile;
+use crate::sync::combiner::Turnstile;
 use crate::{Colocation, Device, Error, Group, Result, Seq};
 use crossbeam_queue::ArrayQueue;
 use std::panic::{AssertUnwindSafe, catch_unwind};

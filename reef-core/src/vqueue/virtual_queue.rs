@@ -16,13 +16,13 @@
 //! | preempting | closed | running blocks end | taking back, when the device has let go |
 //! | preempted (quiesced) | closed | has nothing | `restore` |
 
-use crate::config::Config;
-use crate::group::Group;
-use crate::lane::Lane;
-use crate::ring::{Cursors, ring};
-use crate::submitter::Submitter;
-use crate::wake::{Sleeper, Waiters};
-use crate::worker::{CANCEL, FINISH, GO_ON, Pace, spawn};
+use crate::sync::park::{Sleeper, Waiters};
+use crate::sync::ring::{Cursors, ring};
+use crate::vqueue::config::Config;
+use crate::vqueue::group::Group;
+use crate::vqueue::launcher::Lane;
+use crate::vqueue::submitter::Submitter;
+use crate::vqueue::worker::{CANCEL, FINISH, GO_ON, Pace, spawn};
 use crate::{Command, Device, Error, Priority, Queue, Result};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};

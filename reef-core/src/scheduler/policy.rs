@@ -1,32 +1,4 @@
-//! Who may run: a [`Scheduler`] decides, the [`Dispatcher`](crate::Dispatcher) applies.
-//!
-//! A scheduler sees numbers and gives numbers: no callbacks, no clock of its own, no I/O. So each is
-//! tested with tables, simulated, and replaced without touching what moves the work.
-//!
-//! | scheduler | real-time work | best-effort work meanwhile | source |
-//! |---|---|---|---|
-//! | [`Reef`] | at once | evicted and reset; pads real-time kernels | REEF, section 4 and 5 |
-//! | [`Reef::without_padding`] | at once | evicted and reset | REEF's RESET |
-//! | [`WaitBased`] | when running blocks have ended | evicted | REEF's WAIT |
-//! | [`Streams`] | at once, same priority | runs on | REEF's STREAM |
-//! | [`StreamPriority`] | at once, higher priority | runs on | CUDA's stream priorities |
-//! | [`Sequential`] | when the running task has ended | one task at a time | REEF's SEQ |
-//! | [`RtOnly`] | at once | never runs | REEF's RT |
-//! | [`FixedPriority`] | at once | highest priority first, ageing | |
-//! | [`EarliestDeadline`] | by deadline | by deadline | |
-//! | [`FairShare`] | at once | by weight | |
-
-mod baseline;
-mod deadline;
-mod fair;
-mod priority;
-mod reef;
-
-pub use baseline::{RtOnly, Sequential, StreamPriority, Streams, WaitBased};
-pub use deadline::EarliestDeadline;
-pub use fair::FairShare;
-pub use priority::FixedPriority;
-pub use reef::Reef;
+//! What a scheduler sees and what it says.
 
 use crate::{PreemptLevel, Priority, Seq};
 use std::fmt::Debug;
@@ -164,37 +136,6 @@ impl Default for Plan {
     }
 }
 
-/// A scheduler by the name that [`Scheduler::name`] gives, with its defaults.
-pub fn by_name(name: &str) -> Option<Box<dyn Scheduler>> {
-    let all: [Box<dyn Scheduler>; 10] = [
-        Box::new(RtOnly),
-        Box::new(Sequential::default()),
-        Box::new(Streams),
-        Box::new(StreamPriority),
-        Box::new(WaitBased::default()),
-        Box::new(Reef::without_padding()),
-        Box::new(Reef::default()),
-        Box::new(FixedPriority::default()),
-        Box::new(EarliestDeadline::default()),
-        Box::new(FairShare::default()),
-    ];
-    all.into_iter().find(|scheduler| scheduler.name() == name)
-}
-
-/// Names that [`by_name`] knows: REEF's baselines, REEF, the others.
-pub const NAMES: [&str; 10] = [
-    "rt-only",
-    "sequential",
-    "streams",
-    "stream-priority",
-    "wait-based",
-    "reset",
-    "reef",
-    "priority",
-    "deadline",
-    "fair-share",
-];
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -232,36 +173,5 @@ pub(crate) mod tests {
         s.decide(now, view, &mut plan);
         assert_eq!(plan.limits.len(), view.queues.len());
         plan
-    }
-
-    #[test]
-    fn every_name_is_known_and_its_own() {
-        for name in NAMES {
-            assert_eq!(by_name(name).expect(name).name(), name);
-        }
-        assert!(by_name("reaf").is_none());
-    }
-
-    /// Whatever the scheduler: with one ready queue and no real-time work, that queue runs.
-    #[test]
-    fn work_is_conserved() {
-        for name in NAMES.into_iter().filter(|&name| name != "rt-only") {
-            let mut scheduler = by_name(name).expect(name);
-            let queues = [queue(0, 5, 5), queue(1, 0, 3)];
-            let plan = decide(&mut *scheduler, ms(1), &view(0, 0, &queues));
-            assert!(!plan.preempt && plan.limits[1] != LaunchLimit::Closed, "{name}: {plan:?}");
-        }
-    }
-
-    /// Whatever the scheduler: a real-time task on an otherwise idle device starts.
-    #[test]
-    fn real_time_work_starts_on_an_idle_device() {
-        for name in NAMES {
-            let mut scheduler = by_name(name).expect(name);
-            let queues = [queue(0, 5, 5)];
-            let idle = View { quiesced: true, preempted: true, ..view(1, 0, &queues) };
-            let plan = decide(&mut *scheduler, ms(1), &idle);
-            assert!(plan.start, "{name}: {plan:?}");
-        }
     }
 }

@@ -13,7 +13,7 @@
 //! `submitted` is stored with `Release` by the producer and loaded with `Acquire` by the consumer;
 //! `completed` the other way round. `launched` is private to the consumer.
 
-use crate::sync::{Arc, AtomicU64, Cell, Ordering};
+use crate::sync::primitives::{Arc, AtomicU64, Cell, Ordering};
 use std::mem::MaybeUninit;
 
 /// Keeps a cursor on a cache line of its own (two lines: adjacent lines are fetched together).

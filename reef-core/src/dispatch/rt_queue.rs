@@ -1,10 +1,10 @@
 //! The lane on which real-time tasks run: they skip the virtual queues.
 
-use crate::best_effort::Member;
-use crate::command::issue;
-use crate::dispatcher::Core;
+use crate::backend::command::issue;
+use crate::dispatch::be_client::Member;
+use crate::dispatch::dispatcher::Core;
+use crate::dispatch::rt_client::Request;
 use crate::dkp::{self, Padding};
-use crate::real_time::Request;
 use crate::scheduler::TaskView;
 use crate::{Backend, Command, Device, DeviceInfo, Error, Launch, Priority, Queue, Result, Seq};
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! Where commands enter a virtual queue.
 
-use crate::ring::Producer;
-use crate::vqueue::Shared;
+use crate::sync::ring::Producer;
+use crate::vqueue::virtual_queue::Shared;
 use crate::{Command, Device, Error, Result, Seq};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

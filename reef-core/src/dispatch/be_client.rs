@@ -1,12 +1,12 @@
 //! Best-effort clients: what they hold, and what the dispatcher keeps of them.
 
-use crate::config::Config;
-use crate::dispatcher::Core;
+use crate::dispatch::dispatcher::Core;
+use crate::dispatch::rt_queue::Chosen;
 use crate::dkp;
-use crate::rt_lane::Chosen;
 use crate::scheduler::{QueueView, TaskView};
-use crate::submitter::Submitter;
-use crate::vqueue::VirtualQueue;
+use crate::vqueue::config::Config;
+use crate::vqueue::submitter::Submitter;
+use crate::vqueue::virtual_queue::VirtualQueue;
 use crate::{Checkpoint, Command, Device, DeviceInfo, Launch, Result, Seq};
 use parking_lot::Mutex;
 use std::collections::VecDeque;

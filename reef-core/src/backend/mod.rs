@@ -1,0 +1,13 @@
+//! What a backend implements, and what it is told.
+//!
+//! *In*: [commands](command), which only name a backend's types. *Out*: positions that have finished, and
+//! after a preemption what is left. *Invariant*: a queue runs its commands in order, and each block takes
+//! effect once, whoever launches it with the same checkpoint.
+
+pub(crate) mod command;
+pub(crate) mod device;
+pub(crate) mod error;
+#[cfg(test)]
+pub(crate) mod fake;
+pub(crate) mod host_memory;
+pub(crate) mod stopwatch;

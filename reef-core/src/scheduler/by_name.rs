@@ -1,0 +1,77 @@
+//! Schedulers by name.
+
+use crate::scheduler::baseline::{RtOnly, Sequential, StreamPriority, Streams, WaitBased};
+use crate::scheduler::deadline::EarliestDeadline;
+use crate::scheduler::fair::FairShare;
+use crate::scheduler::policy::Scheduler;
+use crate::scheduler::priority::FixedPriority;
+use crate::scheduler::reef::Reef;
+
+/// A scheduler by the name that [`Scheduler::name`] gives, with its defaults.
+pub fn by_name(name: &str) -> Option<Box<dyn Scheduler>> {
+    let all: [Box<dyn Scheduler>; 10] = [
+        Box::new(RtOnly),
+        Box::new(Sequential::default()),
+        Box::new(Streams),
+        Box::new(StreamPriority),
+        Box::new(WaitBased::default()),
+        Box::new(Reef::without_padding()),
+        Box::new(Reef::default()),
+        Box::new(FixedPriority::default()),
+        Box::new(EarliestDeadline::default()),
+        Box::new(FairShare::default()),
+    ];
+    all.into_iter().find(|scheduler| scheduler.name() == name)
+}
+
+/// Names that [`by_name`] knows: REEF's baselines, REEF, the others.
+pub const NAMES: [&str; 10] = [
+    "rt-only",
+    "sequential",
+    "streams",
+    "stream-priority",
+    "wait-based",
+    "reset",
+    "reef",
+    "priority",
+    "deadline",
+    "fair-share",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::policy::tests::{decide, ms, queue, view};
+    use crate::scheduler::policy::{LaunchLimit, View};
+
+    #[test]
+    fn every_name_is_known_and_its_own() {
+        for name in NAMES {
+            assert_eq!(by_name(name).expect(name).name(), name);
+        }
+        assert!(by_name("reaf").is_none());
+    }
+
+    /// Whatever the scheduler: with one ready queue and no real-time work, that queue runs.
+    #[test]
+    fn work_is_conserved() {
+        for name in NAMES.into_iter().filter(|&name| name != "rt-only") {
+            let mut scheduler = by_name(name).expect(name);
+            let queues = [queue(0, 5, 5), queue(1, 0, 3)];
+            let plan = decide(&mut *scheduler, ms(1), &view(0, 0, &queues));
+            assert!(!plan.preempt && plan.limits[1] != LaunchLimit::Closed, "{name}: {plan:?}");
+        }
+    }
+
+    /// Whatever the scheduler: a real-time task on an otherwise idle device starts.
+    #[test]
+    fn real_time_work_starts_on_an_idle_device() {
+        for name in NAMES {
+            let mut scheduler = by_name(name).expect(name);
+            let queues = [queue(0, 5, 5)];
+            let idle = View { quiesced: true, preempted: true, ..view(1, 0, &queues) };
+            let plan = decide(&mut *scheduler, ms(1), &idle);
+            assert!(plan.start, "{name}: {plan:?}");
+        }
+    }
+}
