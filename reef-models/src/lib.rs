@@ -27,49 +27,26 @@
 
 #![forbid(unsafe_code)]
 
-pub mod arena;
-mod check;
-mod densenet;
-mod error;
-mod fold;
-mod folder;
-mod hazard;
-mod inception;
-mod json;
-mod layers;
-mod measure;
-mod model;
-mod model_json;
+mod errors;
+mod files;
+mod graph;
 #[cfg(feature = "onnx")]
-mod net;
-mod network;
+mod ir;
+mod model;
 #[cfg(feature = "onnx")]
 pub mod onnx;
-mod op_json;
 mod open;
-pub mod param;
-#[cfg(feature = "pictures")]
-pub mod picture;
-mod plain;
-pub mod profile;
-pub mod reference;
-mod resnet;
-pub mod safetensors;
-mod schedule;
-mod schedule_json;
-mod tensor;
-mod validate;
-mod weights;
+mod run;
+mod zoo;
 
-pub use error::{Error, Result};
-pub use fold::Folded;
-pub use folder::Folder;
-pub use hazard::hazards;
-pub use measure::{measure, measure_with, measured};
-pub use model::{Layer, Model, NAMES, build};
-pub use network::{LaunchName, Network, Weights};
+pub use errors::{Error, Result};
+pub use files::{Folder, param, profile, safetensors};
+pub use graph::{
+    ElementType, KernelCall, Problem, ScheduleGraph, Step, Storage, Work, arena, hazards,
+};
+pub use model::{Constants, Folded, Kind, Layer, Model, Norm, Source, TensorSpec};
 pub use open::{Opened, Tensors, open, open_weights};
-pub use schedule::{ElementType, KernelCall, ScheduleGraph, Step, Storage, Work};
-pub use tensor::{Constants, Kind, Norm, Source, TensorSpec};
-pub use validate::Problem;
-pub use weights::Seeded;
+#[cfg(feature = "pictures")]
+pub use run::picture;
+pub use run::{LaunchName, Network, Seeded, Weights, measure, measure_with, measured, reference};
+pub use zoo::{NAMES, build};

@@ -1,12 +1,14 @@
 //! Networks by whatever names them: a name, a folder, an ONNX file, a file of weights.
 
-use crate::folder::Folder;
-use crate::model::{Model, NAMES, build};
-use crate::param::Params;
-use crate::profile::Latencies;
-use crate::tensor::{Source, TensorSpec};
-use crate::weights::Seeded;
-use crate::{Error, Result, safetensors};
+use crate::errors::error::{Error, Result};
+use crate::files::folder::Folder;
+use crate::files::profile::Latencies;
+use crate::files::safetensors;
+use crate::model::network_model::Model;
+use crate::model::params::Params;
+use crate::model::tensor::{Source, TensorSpec};
+use crate::run::seeded::Seeded;
+use crate::zoo::by_name::{NAMES, build};
 use std::path::Path;
 
 /// A network and where its tensors come from.
@@ -62,8 +64,9 @@ pub fn open(what: &str, size: Option<usize>, batch: Option<usize>, seed: Seeded)
     }
     #[cfg(feature = "onnx")]
     if path.extension().is_some_and(|extension| extension == "onnx") {
-        let options = crate::onnx::Options { batch, size };
-        let crate::onnx::Imported { model, params } = crate::onnx::load(path, &options)?;
+        let options = crate::onnx::walk::Options { batch, size };
+        let crate::onnx::load::Imported { model, params } =
+            crate::onnx::load::load(path, &options)?;
         return Ok(Opened { model, tensors: Tensors::Read(params), latencies: None });
     }
     if let Some(network) = named_by(path) {

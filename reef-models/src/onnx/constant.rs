@@ -1,6 +1,7 @@
 //! Tensors whose values stand in the file, and what is computed from them alone.
 
 use super::external::External;
+use super::fault::Result;
 use super::file::TensorFile;
 use std::path::Path;
 
@@ -24,8 +25,6 @@ pub(super) enum Data {
     Floats(Vec<f32>),
     Ints(Vec<i64>),
 }
-
-pub(super) type Result<T> = std::result::Result<T, String>;
 
 impl Constant {
     pub(super) fn floats(dims: Vec<usize>, values: Vec<f32>) -> Self {

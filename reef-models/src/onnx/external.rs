@@ -4,7 +4,7 @@
 //! model's folder or below, links resolved, and nothing is allocated before all that is wanted is known to be
 //! there.
 
-use super::constant::Result;
+use super::fault::Result;
 use super::file::TensorFile;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

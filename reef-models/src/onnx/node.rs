@@ -1,12 +1,10 @@
 //! One node of a graph: its operands and attributes, each checked when it is asked for.
 
 use super::constant::Constant;
+use super::fault::Result;
 use super::file::{AttributeFile, NodeFile};
 use std::cell::RefCell;
 use std::path::Path;
-
-/// What is wrong with a node, in words that follow its name.
-pub(super) type Result<T> = std::result::Result<T, String>;
 
 /// A node that is being read.
 pub(super) struct Node<'a> {

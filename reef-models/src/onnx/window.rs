@@ -1,6 +1,7 @@
 //! Windows of ONNX, which have a padding for each side and may be dilated, as windows that have neither.
 
-use super::node::{Node, Result, size};
+use super::fault::Result;
+use super::node::{Node, size};
 use reef_core::op::Window;
 
 /// Taps of the largest window after its gaps were filled.

@@ -2,8 +2,9 @@
 
 use super::shapes::target;
 use crate::onnx::constant::{Constant, Data};
-use crate::onnx::graph::{Known, Reader, axis};
-use crate::onnx::node::{Node, Result};
+use crate::onnx::fault::Result;
+use crate::onnx::node::Node;
+use crate::onnx::scope::{Known, Reader, axis};
 
 /// The result if it doesn't depend on the input.
 pub(super) fn of_constants<'a>(reader: &Reader<'a>, node: &Node<'a>) -> Result<Option<Constant>> {

@@ -1,10 +1,11 @@
 //! Convolutions and fully connected layers, with weights that stand in the file.
 
 use super::shapes::picture;
-use crate::net::{Conv, Make, POINT};
+use crate::ir::value::{Conv, Make, POINT};
 use crate::onnx::constant::{Constant, Data};
-use crate::onnx::graph::{Form, Reader, Tensor};
-use crate::onnx::node::{Node, Result, size};
+use crate::onnx::fault::Result;
+use crate::onnx::node::{Node, size};
+use crate::onnx::scope::{Form, Reader, Tensor};
 use crate::onnx::window::Sliding;
 use reef_core::op::Window;
 

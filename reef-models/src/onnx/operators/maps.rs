@@ -2,10 +2,11 @@
 
 use super::linear::module;
 use super::shapes::channels;
-use crate::net::{Affine, Make};
+use crate::ir::value::{Affine, Make};
 use crate::onnx::constant::Constant;
-use crate::onnx::graph::{Form, Known, Reader, Tensor};
-use crate::onnx::node::{Node, Result};
+use crate::onnx::fault::Result;
+use crate::onnx::node::Node;
+use crate::onnx::scope::{Form, Known, Reader, Tensor};
 use reef_core::op::Function;
 
 pub(super) fn batch_norm<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {

@@ -1,9 +1,10 @@
 //! Maxima and means over rows and columns.
 
 use super::shapes::{all_axes, picture};
-use crate::net::{Make, POINT};
-use crate::onnx::graph::{Form, Reader, Tensor};
-use crate::onnx::node::{Node, Result};
+use crate::ir::value::{Make, POINT};
+use crate::onnx::fault::Result;
+use crate::onnx::node::Node;
+use crate::onnx::scope::{Form, Reader, Tensor};
 use crate::onnx::window::Sliding;
 use reef_core::op::{PoolKind, Window};
 

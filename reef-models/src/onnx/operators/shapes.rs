@@ -1,8 +1,9 @@
 //! What moves elements or only sees them differently.
 
-use crate::net::{Conv, Id, Make, POINT};
-use crate::onnx::graph::{Form, Reader, Tensor, axes, axis};
-use crate::onnx::node::{Node, Result};
+use crate::ir::value::{Conv, Id, Make, POINT};
+use crate::onnx::fault::Result;
+use crate::onnx::node::Node;
+use crate::onnx::scope::{Form, Reader, Tensor, axes, axis};
 use std::collections::HashSet;
 
 pub(super) fn picture(id: Id) -> Result<Tensor> {

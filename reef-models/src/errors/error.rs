@@ -1,0 +1,122 @@
+//! What can be wrong with a file, a graph or a call; each error names the place and the value.
+
+use super::param_problem;
+use crate::graph::problem::Problem;
+
+/// Shorthand used by every fallible function of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system could not read or write the file.
+    #[error("{file}: {why}")]
+    Io {
+        /// Path as given.
+        file: String,
+        /// The system's words.
+        why: String,
+    },
+    /// Not JSON, cut short, or a value of the wrong type.
+    #[error("{file}: {why}")]
+    Json {
+        /// Path or name as given.
+        file: String,
+        /// Where in the JSON, as `kernels[3].args[1]`, and the reader's words with line and column.
+        why: String,
+    },
+    /// Well-formed JSON that is no schedule graph.
+    #[error("{file}: {at}: {problem}")]
+    Graph {
+        /// Path or name as given.
+        file: String,
+        /// Where in the JSON: `kernels[3].args[1]`.
+        at: String,
+        /// What is wrong there.
+        problem: Problem,
+    },
+    /// A parameter file that is broken or belongs to another network.
+    #[error("{file}: {problem}")]
+    Param {
+        /// Path or name as given.
+        file: String,
+        /// What is wrong with it.
+        problem: param_problem::Problem,
+    },
+    /// No ONNX file, or one that holds what can't be expressed.
+    #[error("{file}: {at}: {why}")]
+    Onnx {
+        /// Path or name as given.
+        file: String,
+        /// Where: `node "conv1" (Conv)`, `input "x"`, `graph`.
+        at: String,
+        /// What is wrong there.
+        why: String,
+    },
+    /// A file of tensors that is broken.
+    #[error("{file}: {why}")]
+    Safetensors {
+        /// Path or name as given.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file that is no picture we can read.
+    #[error("{file}: {why}")]
+    Picture {
+        /// Path as given.
+        file: String,
+        /// The decoder's words, or the system's.
+        why: String,
+    },
+    /// A network that looks at something else than squares of three colours.
+    #[error("{network} looks at {shape:?}, no square picture")]
+    NoPicture {
+        /// As it was named.
+        network: String,
+        /// Channels, rows and columns of its input.
+        shape: [usize; 3],
+    },
+    /// No network of this name can be built.
+    #[error("no network \"{asked}\" (have: {have})")]
+    UnknownNetwork {
+        /// The name asked for.
+        asked: String,
+        /// The names there are, joined by commas.
+        have: String,
+    },
+    /// A picture too small to reach the network's end, or a batch or picture out of all reason.
+    #[error("{network}: {what} {asked}, possible are {least} to {most}")]
+    OutOfRange {
+        /// Which network.
+        network: String,
+        /// `input size` or `batch`.
+        what: &'static str,
+        /// What was asked.
+        asked: usize,
+        /// The least that works.
+        least: usize,
+        /// The most that works.
+        most: usize,
+    },
+    /// A source of weights has no tensor of this name.
+    #[error("no tensor \"{name}\"")]
+    MissingTensor {
+        /// torchvision's name of it.
+        name: String,
+    },
+    /// A slice of the wrong length.
+    #[error("{what}: {given} values given, {want} wanted")]
+    Length {
+        /// Which tensor.
+        what: String,
+        /// Values given.
+        given: usize,
+        /// Values wanted.
+        want: usize,
+    },
+    /// The device refused.
+    #[error(transparent)]
+    Device(#[from] reef_core::Error),
+}

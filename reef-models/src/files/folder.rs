@@ -1,0 +1,126 @@
+//! A network in a folder of its own: what can be loaded without knowing who made it.
+//!
+//! ```text
+//! DIR/model.json            the schedule, see Model::to_json
+//! DIR/model.param           all tensors that it names
+//! DIR/model.profile.json    how long its launches take on some device; may be missing
+//! ```
+
+use super::profile::Latencies;
+use crate::errors::error::{Error, Result};
+use crate::model::network_model::Model;
+use crate::model::params::Params;
+use std::path::Path;
+
+const MODEL: &str = "model.json";
+const PARAM: &str = "model.param";
+const PROFILE: &str = "model.profile.json";
+
+/// A network with all that belongs to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Folder {
+    /// The schedule.
+    pub model: Model,
+    /// All tensors that it names.
+    pub params: Params,
+    /// How long launches take, if that was measured.
+    pub latencies: Option<Latencies>,
+}
+
+impl Folder {
+    /// Reads a folder; the network is named after it.
+    ///
+    /// # Errors
+    ///
+    /// `Io`, `Json`, `Graph` or `Param` for the file that is wrong; `MissingTensor` or `Length` if the
+    /// parameters are not those of the network.
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self> {
+        let folder = folder.as_ref();
+        let path = folder.join(MODEL);
+        let text = std::fs::read_to_string(&path).map_err(|error| io(&path, &error))?;
+        let mut model = Model::from_json(&text, &path.display().to_string())?;
+        let full = folder.canonicalize().map_err(|error| io(folder, &error))?;
+        model.rename(&full.file_name().unwrap_or_default().to_string_lossy());
+        let params = model.params(&Params::load(folder.join(PARAM))?)?;
+        let profile = folder.join(PROFILE);
+        let latencies = profile.exists().then(|| Latencies::load(&profile)).transpose()?;
+        Ok(Self { model, params, latencies })
+    }
+
+    /// Writes the folder, which is made if it isn't there.
+    ///
+    /// # Errors
+    ///
+    /// `Param` if the parameter file can't hold a tensor, `Io`.
+    pub fn save(&self, folder: impl AsRef<Path>) -> Result<()> {
+        let folder = folder.as_ref();
+        std::fs::create_dir_all(folder).map_err(|error| io(folder, &error))?;
+        let write = |name: &str, text: String| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map_err(|error| io(&path, &error))
+        };
+        self.params.save(folder.join(PARAM))?;
+        if let Some(latencies) = &self.latencies {
+            write(PROFILE, latencies.to_json()?)?;
+        }
+        write(MODEL, self.model.to_json()?)
+    }
+}
+
+fn io(path: &Path, error: &std::io::Error) -> Error {
+    Error::Io { file: path.display().to_string(), why: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Seeded, build};
+    use std::path::PathBuf;
+
+    /// A folder that goes when the test ends.
+    struct Temporary(PathBuf);
+
+    impl Temporary {
+        fn new(name: &str) -> Self {
+            let folder = format!("reef-folder-{name}-{}", std::process::id());
+            Self(std::env::temp_dir().join(folder))
+        }
+    }
+
+    impl Drop for Temporary {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn resnet() -> Folder {
+        let model = build("resnet18", Some(32), 1).unwrap();
+        let params = model.params(&Seeded(1)).unwrap();
+        Folder { model, params, latencies: Some(Latencies { micros: 5, ..Latencies::default() }) }
+    }
+
+    #[test]
+    fn a_network_comes_back_from_its_folder_under_its_name() {
+        let at = Temporary::new("round");
+        let folder = resnet();
+        folder.save(&at.0).unwrap();
+        let mut again = Folder::load(&at.0).unwrap();
+        assert_eq!(again.model.graph().name, at.0.file_name().unwrap().to_str().unwrap());
+        again.model.rename("resnet18");
+        assert_eq!(again, folder);
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_folder_is_named_with_its_file() {
+        let at = Temporary::new("bad");
+        let say = || Folder::load(&at.0).unwrap_err().to_string();
+        assert!(say().contains("model.json: No such file"));
+        resnet().save(&at.0).unwrap();
+        let mut params = resnet().params;
+        params.tensors.remove("fc.bias");
+        params.save(at.0.join(PARAM)).unwrap();
+        assert_eq!(say(), "no tensor \"fc.bias\"");
+        std::fs::write(at.0.join(PARAM), "TVM").unwrap();
+        assert!(say().ends_with("model.param: no parameter file: begins with \"TVM\""));
+    }
+}

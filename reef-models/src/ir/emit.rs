@@ -1,0 +1,281 @@
+//! Makes a schedule of a network whose operations have been fused.
+//!
+//! Devices take the input as it comes (plane after plane) in dense convolutions alone, and want the
+//! residual of a convolution laid out like its output. Where a network wants something else, a copy is
+//! put in between: a mean over windows of one pixel.
+
+use super::place::Homes;
+use super::value::{Affine, Conv, Id, Make, Net, POINT, Value};
+use crate::model::builder::{self, Builder};
+use crate::model::network_model::Model;
+use crate::model::params::Params;
+use crate::model::tensor::Constants;
+use reef_core::op::{
+    Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Window,
+};
+use std::collections::HashMap;
+
+/// What storages and REEF's files call something else.
+const RESERVED: [&str; 5] = ["data", "output", "null", "temp", "temp_arg"];
+/// Bytes of the longest name, so that a parameter's fits its file.
+const LONGEST_NAME: usize = 240;
+
+impl Net {
+    /// The schedule up to `output`, which has one row and one column, and the weights of its steps.
+    pub(crate) fn emit(self, name: &str, output: Id) -> (Model, Params) {
+        let homes = self.homes(output);
+        let batch = self.values[output].shape[0];
+        let mut emitter = Emitter {
+            builder: Builder::new(name, batch),
+            net: &self,
+            output,
+            homes,
+            storages: HashMap::new(),
+            made: Vec::new(),
+            native: HashMap::new(),
+            whole: HashMap::new(),
+            names: RESERVED.into_iter().map(|name| (name.to_owned(), 1)).collect(),
+            params: Params::default(),
+        };
+        for id in 0..=output {
+            let made = emitter.value(id);
+            emitter.made.push(made);
+        }
+        emitter.finish()
+    }
+}
+
+struct Emitter<'a> {
+    builder: Builder,
+    net: &'a Net,
+    output: Id,
+    homes: Homes,
+    /// Of concatenations.
+    storages: HashMap<Id, builder::Value>,
+    /// Where each value so far is.
+    made: Vec<builder::Value>,
+    /// Copies of the input in the native layout.
+    native: HashMap<Id, builder::Value>,
+    /// Copies of values that are part of a wider storage.
+    whole: HashMap<Id, builder::Value>,
+    /// Names that are taken, and how often each was wanted.
+    names: HashMap<String, usize>,
+    params: Params,
+}
+
+impl Emitter<'_> {
+    fn value(&mut self, id: Id) -> builder::Value {
+        let net = self.net;
+        match &net.values[id].make {
+            Make::Input => {
+                let [_, channels, height, width] = net.values[id].shape;
+                self.builder.given(channels, [height, width])
+            }
+            Make::Conv(conv) => self.conv(id, conv),
+            Make::Affine(affine) => self.affine(id, affine),
+            Make::Pool { x, kind, window } => {
+                let (input, name) = (self.native(*x), self.name(&net.values[id].name));
+                let output = self.target(id, &name);
+                self.pool(name, input, *kind, *window, output)
+            }
+            Make::Concat { parts } => self.concat(id, parts),
+            Make::Activate { x, function } => self.activate(id, *x, *function),
+            Make::Multiply { x, factor } => self.multiply(id, *x, *factor),
+            Make::Relu { .. } | Make::Add { .. } => unreachable!("fused before"),
+        }
+    }
+
+    fn conv(&mut self, id: Id, conv: &Conv) -> builder::Value {
+        let input = if conv.groups == 1 { self.made[conv.x] } else { self.native(conv.x) };
+        let residual = conv.residual.map(|id| self.whole(id));
+        let name = self.name(&self.net.values[id].name);
+        let output = self.target(id, &name);
+        let (from, to) = (input.tensor, output.tensor);
+        let one_pixel = [from.height, from.width] == [1, 1] && conv.window == POINT;
+        let op = if one_pixel && conv.groups == 1 && residual.is_none() {
+            Op::Linear(Linear { input: from, output: to, relu: conv.relu })
+        } else {
+            Op::Conv2d(Conv2d {
+                input: from,
+                output: to,
+                window: conv.window,
+                groups: conv.groups,
+                residual: residual.is_some(),
+                relu: conv.relu,
+            })
+        };
+        let constants = self.keep(&name, conv.weights.clone(), conv.bias.clone());
+        let reads: Vec<_> = [input].into_iter().chain(residual).collect();
+        self.builder.step(name, &reads, output, op, constants)
+    }
+
+    fn affine(&mut self, id: Id, affine: &Affine) -> builder::Value {
+        let (input, name) = (self.native(affine.x), self.name(&self.net.values[id].name));
+        let output = self.target(id, &name);
+        let op = ScaleShift { input: input.tensor, output: output.tensor, relu: affine.relu };
+        let floats = |values: &[f64]| values.iter().map(|&value| value as f32).collect();
+        let constants = self.keep(&name, floats(&affine.scale), floats(&affine.shift));
+        self.builder.step(name, &[input], output, Op::ScaleShift(op), constants)
+    }
+
+    fn activate(&mut self, id: Id, x: Id, function: Function) -> builder::Value {
+        let (input, name) = (self.native(x), self.name(&self.net.values[id].name));
+        let output = self.target(id, &name);
+        let op = Activate { input: input.tensor, output: output.tensor, function };
+        self.builder.step(name, &[input], output, Op::Activate(op), Constants::None)
+    }
+
+    fn multiply(&mut self, id: Id, x: Id, factor: Id) -> builder::Value {
+        let (input, factor) = (self.native(x), self.native(factor));
+        let name = self.name(&self.net.values[id].name);
+        let output = self.target(id, &name);
+        let op = Multiply { input: input.tensor, factor: factor.tensor, output: output.tensor };
+        self.builder.step(name, &[input, factor], output, Op::Multiply(op), Constants::None)
+    }
+
+    /// Copies those parts that are not where this concatenation wants them.
+    fn concat(&mut self, id: Id, parts: &[Id]) -> builder::Value {
+        let net = self.net;
+        let at = self.home(id);
+        let mut first = 0;
+        for &part in parts {
+            let Value { name, shape: [_, channels, ..], .. } = &net.values[part];
+            let wanted = at.part(first, *channels);
+            if self.made[part] != wanted {
+                let beside = self.made[part].is_in_storage_of(&wanted);
+                let input = if beside { self.whole(part) } else { self.native(part) };
+                self.copy(&format!("{name}/copy"), input, wanted);
+            }
+            first += channels;
+        }
+        at
+    }
+
+    /// Where value `id` belongs.
+    fn target(&mut self, id: Id, name: &str) -> builder::Value {
+        let [_, channels, height, width] = self.net.values[id].shape;
+        if self.homes[id].is_some() {
+            return self.home(id);
+        }
+        if self.is_output_itself(id) {
+            return self.builder.storage("output", Layout::Nchw, channels, [height, width]);
+        }
+        self.builder.storage(name, Layout::Native, channels, [height, width])
+    }
+
+    /// The place of `id` in the storage of a concatenation.
+    fn home(&mut self, id: Id) -> builder::Value {
+        let net = self.net;
+        let Some(home) = self.homes[id] else { unreachable!("asked for values that have one") };
+        let storage = match self.storages.get(&home.concat) {
+            Some(storage) => *storage,
+            None => {
+                let Value { name, shape: [_, channels, height, width], .. } =
+                    &net.values[home.concat];
+                let name = self.name(name);
+                let size = [*height, *width];
+                let storage = self.builder.storage(&name, Layout::Native, *channels, size);
+                self.storages.insert(home.concat, storage);
+                storage
+            }
+        };
+        storage.part(home.first, net.values[id].shape[1])
+    }
+
+    /// Whether the step that makes `id` can write the output: a residual would have to lie like it.
+    fn is_output_itself(&self, id: Id) -> bool {
+        let has_residual =
+            matches!(&self.net.values[id].make, Make::Conv(conv) if conv.residual.is_some());
+        id == self.output && !has_residual
+    }
+
+    /// Value `id`, pixel after pixel if it has several.
+    fn native(&mut self, id: Id) -> builder::Value {
+        let value = self.made[id];
+        let [_, channels, height, width] = self.net.values[id].shape;
+        if value.tensor.layout == Layout::Native || height * width == 1 {
+            return value;
+        }
+        if let Some(&native) = self.native.get(&id) {
+            return native;
+        }
+        let name = self.name("data/native");
+        let to = self.builder.storage(&name, Layout::Native, channels, [height, width]);
+        let Conv { weights, bias, window, groups, .. } = Conv::identity(id, channels);
+        let (input, output) = (value.tensor, to.tensor);
+        let op = Conv2d { input, output, window, groups, residual: false, relu: false };
+        let constants = self.keep(&name, weights, bias);
+        self.builder.step(name, &[value], to, Op::Conv2d(op), constants);
+        self.native.insert(id, to);
+        to
+    }
+
+    /// Value `id` in a native storage of its own.
+    fn whole(&mut self, id: Id) -> builder::Value {
+        let value = self.native(id);
+        if value.is_whole() && value.tensor.layout == Layout::Native {
+            return value;
+        }
+        if let Some(&whole) = self.whole.get(&id) {
+            return whole;
+        }
+        let Value { name, shape: [_, channels, height, width], .. } = &self.net.values[id];
+        let storage = self.name(&format!("{name}/whole"));
+        let to = self.builder.storage(&storage, Layout::Native, *channels, [*height, *width]);
+        self.copy(&format!("{name}/copy"), value, to);
+        self.whole.insert(id, to);
+        to
+    }
+
+    fn copy(&mut self, name: &str, from: builder::Value, to: builder::Value) -> builder::Value {
+        let name = self.name(name);
+        self.pool(name, from, PoolKind::Average, POINT, to)
+    }
+
+    fn pool(
+        &mut self,
+        name: String,
+        from: builder::Value,
+        kind: PoolKind,
+        window: Window,
+        to: builder::Value,
+    ) -> builder::Value {
+        let op = Pool2d { kind, input: from.tensor, output: to.tensor, window };
+        self.builder.step(name, &[from], to, Op::Pool2d(op), Constants::None)
+    }
+
+    /// Keeps the constants of step `name`.
+    fn keep(&mut self, name: &str, weights: Vec<f32>, bias: Vec<f32>) -> Constants {
+        self.params.tensors.insert(format!("{name}.weight"), weights);
+        self.params.tensors.insert(format!("{name}.bias"), bias);
+        Constants::Biased { name: name.into() }
+    }
+
+    /// A name like `wanted` that nothing else has.
+    fn name(&mut self, wanted: &str) -> String {
+        let mut end = wanted.len().min(LONGEST_NAME);
+        while !wanted.is_char_boundary(end) {
+            end -= 1;
+        }
+        let wanted = wanted[..end].replace('\0', "0");
+        let wanted = if wanted.is_empty() { "step".to_owned() } else { wanted };
+        let mut name = wanted.clone();
+        while self.names.contains_key(&name) {
+            let times = self.names.entry(wanted.clone()).or_default();
+            *times += 1;
+            name = format!("{wanted}#{times}");
+        }
+        self.names.insert(name.clone(), 1);
+        name
+    }
+
+    fn finish(mut self) -> (Model, Params) {
+        let made = self.made[self.output];
+        if !self.builder.ends_with_output() {
+            let [_, channels, ..] = self.net.values[self.output].shape;
+            let to = self.builder.storage("output", Layout::Nchw, channels, [1; 2]);
+            self.copy("output/copy", made, to);
+        }
+        (self.builder.done(), self.params)
+    }
+}

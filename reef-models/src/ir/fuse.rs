@@ -1,0 +1,160 @@
+//! Puts normalisation, residual and ReLU into the operation before them, where nobody else sees what
+//! is in between; what isn't needed for the output goes.
+
+use super::value::{Affine, Conv, Id, Make, Net, Value};
+
+/// What a value was fused into, or became by itself.
+struct Fused {
+    /// `None` where a convolution has moved behind what it adds.
+    values: Vec<Option<Value>>,
+    /// How often each is still to be used.
+    uses: Vec<usize>,
+}
+
+impl Net {
+    /// The network up to `output` with fewer, larger operations, and where `output` is in it.
+    ///
+    /// No [`Make::Relu`] and no [`Make::Add`] is left.
+    pub(crate) fn fuse(self, output: Id) -> (Self, Id) {
+        let uses = self.uses(output);
+        let mut fused = Fused { values: Vec::new(), uses: Vec::new() };
+        let mut now: Vec<Id> = Vec::new();
+        for (value, uses) in self.values.into_iter().zip(uses) {
+            let id = if uses == 0 { Id::MAX } else { fused.append(value, uses, &now) };
+            now.push(id);
+        }
+        fused.without_gaps(now[output])
+    }
+}
+
+impl Fused {
+    /// Takes over a value that is used so often; `now` says where earlier ones are.
+    fn append(&mut self, value: Value, uses: usize, now: &[Id]) -> Id {
+        let Value { name, shape, make } = value;
+        let new = |make| Value { name: name.clone(), shape, make };
+        match make {
+            Make::Relu { x } => self.relu(now[x], uses, new),
+            Make::Affine(affine) => self.affine(Affine { x: now[affine.x], ..affine }, uses, new),
+            Make::Add { a, b } => self.add([now[a], now[b]], uses, new),
+            Make::Conv(conv) => {
+                let residual = conv.residual.map(|id| now[id]);
+                self.push(new(Make::Conv(Conv { x: now[conv.x], residual, ..conv })), uses)
+            }
+            Make::Pool { x, kind, window } => {
+                self.push(new(Make::Pool { x: now[x], kind, window }), uses)
+            }
+            Make::Activate { x, function } => {
+                self.push(new(Make::Activate { x: now[x], function }), uses)
+            }
+            Make::Multiply { x, factor } => {
+                self.push(new(Make::Multiply { x: now[x], factor: now[factor] }), uses)
+            }
+            Make::Concat { parts } => {
+                let parts = parts.into_iter().map(|id| now[id]).collect();
+                self.push(new(Make::Concat { parts }), uses)
+            }
+            Make::Input => self.push(new(Make::Input), uses),
+        }
+    }
+
+    fn push(&mut self, value: Value, uses: usize) -> Id {
+        self.values.push(Some(value));
+        self.uses.push(uses);
+        self.values.len() - 1
+    }
+
+    /// The value at `x`, if its next use is its only one.
+    fn only_used_next(&mut self, x: Id) -> Option<&mut Make> {
+        if self.uses[x] > 1 {
+            return None;
+        }
+        self.values[x].as_mut().map(|value| &mut value.make)
+    }
+
+    fn affine(&mut self, affine: Affine, uses: usize, new: impl Fn(Make) -> Value) -> Id {
+        let x = affine.x;
+        match self.only_used_next(x) {
+            Some(Make::Conv(conv)) if conv.is_plain() => conv.then(&affine),
+            Some(Make::Affine(before)) if !before.relu => before.then(&affine),
+            _ => return self.push(new(Make::Affine(affine)), uses),
+        }
+        self.uses[x] = uses;
+        x
+    }
+
+    fn relu(&mut self, x: Id, uses: usize, new: impl Fn(Make) -> Value) -> Id {
+        match self.only_used_next(x) {
+            Some(Make::Conv(Conv { relu, .. }) | Make::Affine(Affine { relu, .. })) => *relu = true,
+            _ => {
+                let value = new(Make::Input);
+                let affine = Affine { relu: true, ..Affine::uniform(x, value.shape[1], 1.0, 0.0) };
+                return self.push(Value { make: Make::Affine(affine), ..value }, uses);
+            }
+        }
+        self.uses[x] = uses;
+        x
+    }
+
+    /// The later of the two that is a convolution takes the other as its residual.
+    fn add(&mut self, operands: [Id; 2], uses: usize, new: impl Fn(Make) -> Value) -> Id {
+        let [a, b] = operands;
+        let (late, early) = (a.max(b), a.min(b));
+        for (conv, residual) in [(late, early), (early, late)] {
+            if let Some((name, shape, conv)) = self.take_plain_conv(conv) {
+                let make = Make::Conv(Conv { residual: Some(residual), ..conv });
+                return self.push(Value { name, shape, make }, uses);
+            }
+        }
+        let value = new(Make::Input);
+        let conv = Conv { residual: Some(early), ..Conv::identity(late, value.shape[1]) };
+        self.push(Value { make: Make::Conv(conv), ..value }, uses)
+    }
+
+    /// Takes out a convolution that is only used next, and has neither residual nor ReLU.
+    fn take_plain_conv(&mut self, id: Id) -> Option<(String, [usize; 4], Conv)> {
+        if self.uses[id] > 1 {
+            return None;
+        }
+        match self.values[id].take() {
+            Some(Value { name, shape, make: Make::Conv(conv) }) if conv.is_plain() => {
+                Some((name, shape, conv))
+            }
+            other => {
+                self.values[id] = other;
+                None
+            }
+        }
+    }
+
+    fn without_gaps(self, output: Id) -> (Net, Id) {
+        let mut net = Net::default();
+        let mut now = Vec::new();
+        for value in self.values {
+            let Some(Value { name, shape, mut make }) = value else {
+                now.push(Id::MAX);
+                continue;
+            };
+            make.renumber(&now);
+            now.push(net.push(Value { name, shape, make }));
+        }
+        (net, now[output])
+    }
+}
+
+impl Make {
+    fn renumber(&mut self, now: &[Id]) {
+        let go = |id: &mut Id| *id = now[*id];
+        match self {
+            Self::Input => {}
+            Self::Conv(conv) => [&mut conv.x].into_iter().chain(&mut conv.residual).for_each(go),
+            Self::Affine(Affine { x, .. })
+            | Self::Pool { x, .. }
+            | Self::Relu { x }
+            | Self::Activate { x, .. } => go(x),
+            Self::Add { a, b } | Self::Multiply { x: a, factor: b } => {
+                [a, b].into_iter().for_each(go);
+            }
+            Self::Concat { parts } => parts.iter_mut().for_each(go),
+        }
+    }
+}

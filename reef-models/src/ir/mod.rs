@@ -1,0 +1,17 @@
+//! A network as values that are made from each other, on its way to a schedule.
+//!
+//! ```text
+//! file ──► Net, one value per operator ──► fuse ──► place ──► emit ──► Model and Params
+//! ```
+//!
+//! In: values, each made by one operator of a file. Out: a model with few operations, and its tensors.
+//!
+//! Invariant: values stand in the order in which they can be made, a value's operands stand before it. Weights are
+//! held by the values themselves until [`emit`](Net::emit) hands them over by name.
+
+pub(crate) mod emit;
+pub(crate) mod fuse;
+pub(crate) mod place;
+#[cfg(test)]
+mod tests;
+pub(crate) mod value;

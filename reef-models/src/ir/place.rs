@@ -1,0 +1,94 @@
+//! Which values are made right where a concatenation wants them.
+//!
+//! A concatenation is a storage, and each of its parts a range of channels in it. DenseNet's grow: each
+//! one is the one before and some more, so the last and longest gets the storage and the others are the
+//! beginning of it. A value has one place; where it can't be the wanted one, it is copied there.
+
+use super::value::{Id, Make, Net};
+
+/// A range of channels in the storage of a concatenation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Home {
+    /// The concatenation whose storage it is.
+    pub(super) concat: Id,
+    /// The first channel.
+    pub(super) first: usize,
+}
+
+/// Where each value lives, if in a concatenation's storage.
+pub(super) type Homes = Vec<Option<Home>>;
+
+impl Net {
+    /// Finds the homes of all values on the way to `output`.
+    pub(super) fn homes(&self, output: Id) -> Homes {
+        let mut homes = vec![None; self.values.len()];
+        let free = self.may_live_anywhere(output);
+        for concat in (0..self.values.len()).rev() {
+            if matches!(self.values[concat].make, Make::Concat { .. }) && homes[concat].is_none() {
+                let home = self.as_a_beginning(concat, &homes);
+                self.settle(concat, home.unwrap_or(Home { concat, first: 0 }), &free, &mut homes);
+            }
+        }
+        self.evict_those_that_read_beside(&mut homes);
+        homes
+    }
+
+    /// No step reads and writes one storage: a value made from one that lives there lives elsewhere.
+    fn evict_those_that_read_beside(&self, homes: &mut Homes) {
+        for (id, value) in self.values.iter().enumerate() {
+            let lives_there = |&operand: &Id| homes[operand].map(|home| home.concat);
+            let concats: Vec<_> = value.make.operands().iter().map(lives_there).collect();
+            let beside = homes[id].is_some_and(|home| concats.contains(&Some(home.concat)));
+            if beside && !matches!(value.make, Make::Concat { .. }) {
+                homes[id] = None;
+            }
+        }
+    }
+
+    /// Whether a value may be made among channels of others. One that is added, or that something is
+    /// added to, needs a storage of its own, as both must lie alike.
+    fn may_live_anywhere(&self, output: Id) -> Vec<bool> {
+        let mut free: Vec<bool> =
+            self.values.iter().map(|value| !matches!(value.make, Make::Input)).collect();
+        free[output] = false;
+        for (id, value) in self.values.iter().enumerate() {
+            if let Make::Conv(conv) = &value.make
+                && let Some(residual) = conv.residual
+            {
+                (free[id], free[residual]) = (false, false);
+            }
+        }
+        free
+    }
+
+    /// The home of a concatenation whose parts already lie one behind the other.
+    fn as_a_beginning(&self, concat: Id, homes: &Homes) -> Option<Home> {
+        let Make::Concat { parts } = &self.values[concat].make else { return None };
+        let home = homes[*parts.first()?]?;
+        let mut next = home.first;
+        for &part in parts {
+            if homes[part] != Some(Home { first: next, ..home }) {
+                return None;
+            }
+            next += self.values[part].shape[1];
+        }
+        Some(home)
+    }
+
+    /// Gives `concat` its home, and its parts theirs in it, as far as they are free.
+    fn settle(&self, concat: Id, home: Home, free: &[bool], homes: &mut Homes) {
+        homes[concat] = Some(home);
+        let mut open = vec![(concat, home)];
+        while let Some((id, home)) = open.pop() {
+            let Make::Concat { parts } = &self.values[id].make else { continue };
+            let mut first = home.first;
+            for &part in parts {
+                if homes[part].is_none() && free[part] {
+                    homes[part] = Some(Home { first, ..home });
+                    open.push((part, Home { first, ..home }));
+                }
+                first += self.values[part].shape[1];
+            }
+        }
+    }
+}

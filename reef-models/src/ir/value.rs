@@ -1,0 +1,174 @@
+//! Values of a network, and how each is made.
+
+use reef_core::op::{Function, PoolKind, Window};
+
+/// A value's position in its network.
+pub(crate) type Id = usize;
+
+/// A window over one pixel.
+pub(crate) const POINT: Window = Window { size: [1; 2], stride: [1; 2], padding: [0; 2] };
+
+/// Values in the order in which they are made.
+#[derive(Debug, Default)]
+pub(crate) struct Net {
+    pub(super) values: Vec<Value>,
+}
+
+/// One tensor.
+#[derive(Debug, Clone)]
+pub(crate) struct Value {
+    /// What to call the step that makes it; need not be unique.
+    pub(crate) name: String,
+    /// Batch, channels, rows and columns.
+    pub(crate) shape: [usize; 4],
+    pub(crate) make: Make,
+}
+
+/// How a value is made.
+#[derive(Debug, Clone)]
+pub(crate) enum Make {
+    /// It is given: the network's input.
+    Input,
+    Conv(Conv),
+    Affine(Affine),
+    Pool {
+        x: Id,
+        kind: PoolKind,
+        window: Window,
+    },
+    /// Negative values become zero.
+    Relu {
+        x: Id,
+    },
+    Add {
+        a: Id,
+        b: Id,
+    },
+    /// A function of each value.
+    Activate {
+        x: Id,
+        function: Function,
+    },
+    /// The factor is as large as `x`, or has one row and column.
+    Multiply {
+        x: Id,
+        factor: Id,
+    },
+    /// Channels of all, one after the other.
+    Concat {
+        parts: Vec<Id>,
+    },
+}
+
+/// A convolution; a fully connected layer is one whose window is the whole picture.
+#[derive(Debug, Clone)]
+pub(crate) struct Conv {
+    pub(crate) x: Id,
+    pub(crate) window: Window,
+    pub(crate) groups: usize,
+    /// As `reef_core::op::Conv2d` orders them.
+    pub(crate) weights: Vec<f32>,
+    /// One for each output channel.
+    pub(crate) bias: Vec<f32>,
+    /// Added before ReLU.
+    pub(crate) residual: Option<Id>,
+    pub(crate) relu: bool,
+}
+
+/// A factor and a summand for each channel.
+#[derive(Debug, Clone)]
+pub(crate) struct Affine {
+    pub(crate) x: Id,
+    pub(crate) scale: Vec<f64>,
+    pub(crate) shift: Vec<f64>,
+    pub(crate) relu: bool,
+}
+
+impl Make {
+    /// What it is made from.
+    pub(super) fn operands(&self) -> Vec<Id> {
+        match self {
+            Self::Input => Vec::new(),
+            Self::Conv(conv) => [conv.x].into_iter().chain(conv.residual).collect(),
+            Self::Affine(Affine { x, .. })
+            | Self::Pool { x, .. }
+            | Self::Relu { x }
+            | Self::Activate { x, .. } => vec![*x],
+            Self::Add { a, b } | Self::Multiply { x: a, factor: b } => vec![*a, *b],
+            Self::Concat { parts } => parts.clone(),
+        }
+    }
+}
+
+impl Net {
+    /// Appends a value, whose operands are there already.
+    pub(crate) fn push(&mut self, value: Value) -> Id {
+        debug_assert!(value.make.operands().iter().all(|&operand| operand < self.values.len()));
+        self.values.push(value);
+        self.values.len() - 1
+    }
+
+    pub(crate) fn value(&self, id: Id) -> &Value {
+        &self.values[id]
+    }
+
+    /// How often each value is used on the way to `output`, which counts as a use itself; 0: never.
+    pub(super) fn uses(&self, output: Id) -> Vec<usize> {
+        let mut uses = vec![0; self.values.len()];
+        uses[output] = 1;
+        for id in (0..=output).rev() {
+            if uses[id] > 0 {
+                self.values[id].make.operands().into_iter().for_each(|operand| uses[operand] += 1);
+            }
+        }
+        uses
+    }
+}
+
+impl Affine {
+    /// The same for all channels.
+    pub(crate) fn uniform(x: Id, channels: usize, scale: f64, shift: f64) -> Self {
+        Self { x, scale: vec![scale; channels], shift: vec![shift; channels], relu: false }
+    }
+
+    /// First this, then `next`.
+    pub(super) fn then(&mut self, next: &Self) {
+        for (i, (scale, shift)) in self.scale.iter_mut().zip(&mut self.shift).enumerate() {
+            *scale *= next.scale[i];
+            *shift = *shift * next.scale[i] + next.shift[i];
+        }
+        self.relu = next.relu;
+    }
+}
+
+impl Conv {
+    /// A convolution that changes nothing, for what only convolutions can do.
+    pub(super) fn identity(x: Id, channels: usize) -> Self {
+        Self {
+            x,
+            window: POINT,
+            groups: channels,
+            weights: vec![1.0; channels],
+            bias: vec![0.0; channels],
+            residual: None,
+            relu: false,
+        }
+    }
+
+    /// Whether it has neither residual nor ReLU.
+    pub(super) fn is_plain(&self) -> bool {
+        self.residual.is_none() && !self.relu
+    }
+
+    /// First this, which is plain, then `next`.
+    pub(super) fn then(&mut self, next: &Affine) {
+        let per_output = self.weights.len() / self.bias.len();
+        let rows = self.weights.chunks_exact_mut(per_output).zip(&mut self.bias);
+        for (i, (row, bias)) in rows.enumerate() {
+            let (scale, shift) = (next.scale[i], next.shift[i]);
+            row.iter_mut().for_each(|weight| *weight = (f64::from(*weight) * scale) as f32);
+            *bias = (f64::from(*bias) * scale + shift) as f32;
+        }
+        self.relu = next.relu;
+    }
+}

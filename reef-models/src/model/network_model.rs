@@ -1,0 +1,90 @@
+//! A network: its schedule and what each step computes.
+
+use super::fold::Folded;
+use super::params::Params;
+use super::tensor::{Constants, Source, TensorSpec};
+use crate::errors::error::Result;
+use crate::graph::schedule::ScheduleGraph;
+use reef_core::op::{Op, Tensor};
+
+/// What one step of a network computes, and from which tensors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layer {
+    /// The operation.
+    pub op: Op,
+    /// Where its weights and bias come from.
+    pub constants: Constants,
+}
+
+/// A network: its schedule graph, and the layer behind each step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    graph: ScheduleGraph,
+    layers: Vec<Layer>,
+}
+
+impl Model {
+    /// One layer for each step of `graph`, at least one.
+    pub(crate) fn new(graph: ScheduleGraph, layers: Vec<Layer>) -> Self {
+        debug_assert_eq!(graph.steps.len(), layers.len());
+        Self { graph, layers }
+    }
+
+    /// Calls it something else when talking to people.
+    pub(crate) fn rename(&mut self, name: &str) {
+        self.graph.name = name.into();
+    }
+
+    /// Storages and steps.
+    pub fn graph(&self) -> &ScheduleGraph {
+        &self.graph
+    }
+
+    /// The layers, one for each step.
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// The picture, dense and row-major.
+    pub fn input(&self) -> &Tensor {
+        self.layers[0].op.input()
+    }
+
+    /// The logits, dense and row-major.
+    pub fn output(&self) -> &Tensor {
+        self.layers[self.layers.len() - 1].op.output()
+    }
+
+    /// All tensors that the network is made of, in the order of its steps.
+    pub fn tensors(&self) -> Vec<TensorSpec> {
+        self.layers.iter().flat_map(|layer| layer.constants.tensors(&layer.op)).collect()
+    }
+
+    /// Values that training changes, as torchvision counts them.
+    pub fn parameters(&self) -> usize {
+        let count = |tensor: &TensorSpec| tensor.kind.is_parameter().then_some(tensor.elements);
+        self.tensors().iter().filter_map(count).sum()
+    }
+
+    /// Everything that the network takes from `source`, to be kept in a file.
+    ///
+    /// # Errors
+    ///
+    /// Those of `source`.
+    pub fn params(&self, source: &impl Source) -> Result<Params> {
+        let named = |tensor: TensorSpec| Ok((tensor.name.clone(), source.tensor(&tensor)?));
+        let tensors = self.tensors().into_iter().map(named).collect::<Result<_>>()?;
+        Ok(Params { tensors })
+    }
+}
+
+impl Layer {
+    /// Its weights and bias, normalisation folded in.
+    ///
+    /// # Errors
+    ///
+    /// Those of `source`.
+    pub fn fold(&self, source: &impl Source) -> Result<Folded> {
+        self.constants.fold(&self.op, source)
+    }
+}

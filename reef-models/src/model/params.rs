@@ -1,0 +1,24 @@
+//! Tensors that are held in memory.
+
+use super::tensor::{Source, TensorSpec};
+use crate::errors::error::{Error, Result};
+use std::collections::BTreeMap;
+
+/// Tensors by name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Params {
+    /// The values of each tensor.
+    pub tensors: BTreeMap<String, Vec<f32>>,
+}
+
+impl Source for Params {
+    fn tensor(&self, tensor: &TensorSpec) -> Result<Vec<f32>> {
+        let missing = || Error::MissingTensor { name: tensor.name.clone() };
+        let values = self.tensors.get(&tensor.name).ok_or_else(missing)?;
+        if values.len() != tensor.elements {
+            let (given, want) = (values.len(), tensor.elements);
+            return Err(Error::Length { what: tensor.name.clone(), given, want });
+        }
+        Ok(values.clone())
+    }
+}

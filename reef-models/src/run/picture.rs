@@ -1,0 +1,200 @@
+//! Pictures as torchvision's networks want them; needs the feature `pictures`.
+//!
+//! This is torchvision's transform for evaluation (`torchvision/transforms/_presets.py`,
+//! `ImageClassification`, with its defaults): the shorter side is resized, bilinear and antialiased; the
+//! middle square is cut out; pixels become three planes in 0..1, and those are normalised. Like there,
+//! an alpha channel is dropped and an EXIF orientation is not looked at.
+
+use crate::errors::error::{Error, Result};
+use crate::model::network_model::Model;
+use image::imageops::{FilterType, crop_imm, resize};
+use image::{ImageReader, Rgb, RgbImage};
+use std::fmt;
+use std::path::Path;
+
+/// How many times one side may be longer than the other: resized, a hair would fill the memory.
+const MOST_NARROW: u32 = 64;
+
+/// What a picture becomes on its way into a network.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Transform {
+    /// The shorter side after resizing.
+    pub resize: usize,
+    /// Rows and columns of the square that is cut out, at most `resize`.
+    pub crop: usize,
+    /// Subtracted from red, green and blue.
+    pub mean: [f32; 3],
+    /// What they are divided by then.
+    pub deviation: [f32; 3],
+}
+
+impl Transform {
+    /// That of `network` for pictures of `size`.
+    ///
+    /// The shorter side is 8/7 of the square, so 256 for 224 and 342 for 299. Inception v3, where it is
+    /// built by name, leaves out `transform_input`, which maps ImageNet's normalisation to -1..1; so
+    /// that is done here.
+    pub fn of(network: &str, size: usize) -> Self {
+        let resize = (size * 8 + 3) / 7; // rounded
+        let imagenet = Self {
+            resize,
+            crop: size,
+            mean: [0.485, 0.456, 0.406],
+            deviation: [0.229, 0.224, 0.225],
+        };
+        match network {
+            "inception_v3" => Self { mean: [0.5; 3], deviation: [0.5; 3], ..imagenet },
+            _ => imagenet,
+        }
+    }
+
+    /// That of a model that was [opened](crate::open()) as `what`.
+    ///
+    /// # Errors
+    ///
+    /// `NoPicture` if it doesn't look at squares of three colours.
+    pub fn of_model(what: &str, model: &Model) -> Result<Self> {
+        let input = model.input();
+        if (input.channels, input.height) != (3, input.width) {
+            let shape = [input.channels, input.height, input.width];
+            return Err(Error::NoPicture { network: what.into(), shape });
+        }
+        // An ONNX file has in it what torchvision does to pictures behind the transform.
+        let is_built = Path::new(what).extension().is_none_or(|extension| extension != "onnx");
+        let name = if is_built { model.graph().name.as_str() } else { "" };
+        Ok(Self::of(name, input.height))
+    }
+
+    /// Reads a JPEG or PNG file: three planes, row by row.
+    ///
+    /// # Errors
+    ///
+    /// `Picture` if there is none that can be read.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<f32>> {
+        let path = path.as_ref();
+        let wrong = |error: &dyn fmt::Display| wrong(path, error);
+        let reader = ImageReader::open(path).map_err(|e| wrong(&e))?;
+        let reader = reader.with_guessed_format().map_err(|e| wrong(&e))?;
+        let picture = reader.decode().map_err(|e| wrong(&e))?.into_rgb8();
+        let (width, height) = picture.dimensions();
+        if width.max(height) > MOST_NARROW * width.min(height) {
+            let shape = format!("{width} x {height} pixels");
+            return Err(wrong(&format!("{shape}: one side is over {MOST_NARROW} times the other")));
+        }
+        Ok(self.planes(&self.square(&picture)))
+    }
+
+    /// Resizes the shorter side and cuts out the middle.
+    fn square(&self, picture: &RgbImage) -> RgbImage {
+        let (width, height) = picture.dimensions();
+        let short = width.min(height) as usize;
+        let [columns, rows] = [width, height].map(|side| self.resize * side as usize / short);
+        let resized = match short == self.resize {
+            true => picture.clone(),
+            false => resize(picture, columns as u32, rows as u32, FilterType::Triangle),
+        };
+        let [left, top] = [columns, rows].map(|side| half_to_even(side - self.crop) as u32);
+        crop_imm(&resized, left, top, self.crop as u32, self.crop as u32).to_image()
+    }
+
+    fn planes(&self, square: &RgbImage) -> Vec<f32> {
+        let plane = |c: usize| {
+            let normal =
+                move |p: &Rgb<u8>| (f32::from(p.0[c]) / 255.0 - self.mean[c]) / self.deviation[c];
+            square.pixels().map(normal)
+        };
+        (0..3).flat_map(plane).collect()
+    }
+}
+
+/// In one line: decoders of pictures end theirs.
+fn wrong(path: &Path, error: &dyn fmt::Display) -> Error {
+    let words = error.to_string();
+    let why = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    Error::Picture { file: path.display().to_string(), why }
+}
+
+/// Half of it; the even neighbour where there are two, as Python rounds.
+fn half_to_even(number: usize) -> usize {
+    let half = number / 2;
+    if number.is_multiple_of(2) { half } else { half + half % 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use std::path::PathBuf;
+
+    /// What PIL and torchvision's rules make of a picture: see `tests/pictures/make.py`.
+    #[derive(Deserialize)]
+    struct Golden {
+        file: String,
+        network: String,
+        size: usize,
+        resize: usize,
+        /// Planes of bytes, before they are normalised.
+        bytes: Vec<u8>,
+        /// The first value of each plane, normalised.
+        first: [f32; 3],
+    }
+
+    fn golden() -> Vec<Golden> {
+        serde_json::from_str(include_str!("../../tests/pictures/golden.json"))
+            .expect("our own file")
+    }
+
+    fn picture(file: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pictures").join(file)
+    }
+
+    /// PIL rounds between rows and columns, we don't; and decoders of JPEG differ by a little.
+    #[test]
+    fn pictures_are_what_torchvision_makes_of_them() {
+        for want in golden() {
+            let Golden { file, network, size, resize, bytes, first } = want;
+            let transform = Transform::of(&network, size);
+            assert_eq!(transform.resize, resize, "{file}");
+            let planes = transform.read(picture(&file)).unwrap();
+            assert_eq!(planes.len(), bytes.len(), "{file}");
+            let level = |index: usize| {
+                let plane = index / (size * size);
+                (planes[index] * transform.deviation[plane] + transform.mean[plane]) * 255.0
+            };
+            let off = |index: usize| (level(index) - f32::from(bytes[index])).abs();
+            let (most, mean) = (0..bytes.len())
+                .map(off)
+                .fold((0f32, 0f32), |(most, sum), off| (most.max(off), sum + off));
+            let (allowed, mean) = match file.ends_with(".jpg") {
+                true => (4.0, mean / 2.0),
+                false => (1.01, mean),
+            };
+            assert!(most <= allowed, "{file} at {size}: a pixel is off by {most} of 255");
+            let mean = mean / bytes.len() as f32;
+            assert!(mean < 0.3, "{file} at {size}: pixels are off by {mean} of 255");
+            for (plane, first) in first.into_iter().enumerate() {
+                let allowed = (allowed + 0.01) / 255.0 / transform.deviation[plane];
+                let have = planes[plane * size * size];
+                assert!((have - first).abs() <= allowed, "{file}: {have} {first}");
+            }
+        }
+    }
+
+    #[test]
+    fn halves_are_rounded_as_python_does() {
+        assert_eq!([0, 1, 2, 3, 4, 5, 7].map(half_to_even), [0, 0, 1, 2, 2, 2, 4]);
+    }
+
+    #[test]
+    fn what_is_no_picture_is_named() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let wrong = |path: &Path| Transform::of("", 8).read(path).unwrap_err().to_string();
+        assert!(wrong(&here.join("Cargo.toml")).contains("Cargo.toml: "));
+        assert!(wrong(&here.join("missing.jpg")).contains("missing.jpg: No such file"));
+        let hair = std::env::temp_dir().join(format!("reef-hair-{}.png", std::process::id()));
+        RgbImage::new(2, 129).save(&hair).unwrap();
+        let said = wrong(&hair);
+        std::fs::remove_file(&hair).unwrap();
+        assert!(said.ends_with("2 x 129 pixels: one side is over 64 times the other"), "{said}");
+    }
+}
