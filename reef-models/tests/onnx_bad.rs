@@ -216,7 +216,7 @@ fn what_is_no_onnx_file_is_said() {
     assert!(say(&file(17, &huge)).contains("is out of range"));
 }
 
-/// A graph within an attribute within a graph, and so on: nobody follows.
+/// A graph within an attribute within a graph, and so on: none of them is read.
 #[test]
 fn deep_nesting_does_no_harm() {
     let mut graph = Vec::new();

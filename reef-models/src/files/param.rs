@@ -23,7 +23,7 @@ use std::path::Path;
 const MAGIC: &[u8; 17] = b"TVM_MODEL_PARAMS\0";
 
 /// Longest name in bytes, so that REEF's own reader has room for it and its 0.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_LEN: usize = 255;
 
 impl Params {
     /// Reads a parameter file.
@@ -125,7 +125,7 @@ impl Params {
 }
 
 fn check_name(name: &str, at: usize) -> Result<(), Problem> {
-    if name.len() > LONGEST_NAME {
+    if name.len() > MAX_NAME_LEN {
         return Err(Problem::NameTooLong { at, length: name.len() });
     }
     if name.is_empty() || name.contains('\0') {
@@ -181,9 +181,9 @@ impl<'a> Reader<'a> {
 
     fn name(&mut self) -> Result<String, Problem> {
         let (at, rest) = (self.at, &self.bytes[self.at..]);
-        let window = &rest[..rest.len().min(LONGEST_NAME + 1)];
+        let window = &rest[..rest.len().min(MAX_NAME_LEN + 1)];
         let Some(length) = window.iter().position(|&byte| byte == 0) else {
-            return Err(match rest.len() > LONGEST_NAME {
+            return Err(match rest.len() > MAX_NAME_LEN {
                 true => Problem::NameTooLong { at, length: window.len() },
                 false => Problem::Truncated {
                     inside: "a name".into(),

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Longest header: that of a network with ten thousand tensors takes a megabyte.
-const LONGEST_HEADER: u64 = 100 << 20;
+const MAX_HEADER_LEN: u64 = 100 << 20;
 
 /// One entry of the header.
 #[derive(Deserialize)]
@@ -65,7 +65,7 @@ fn read(bytes: &[u8]) -> Result<Params, String> {
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), String> {
     let (length, rest) = bytes.split_first_chunk().ok_or("ends inside the header's length")?;
     let length = u64::from_le_bytes(*length);
-    if length > LONGEST_HEADER || length > rest.len() as u64 {
+    if length > MAX_HEADER_LEN || length > rest.len() as u64 {
         return Err(format!("header of {length} bytes, {} there", rest.len()));
     }
     Ok(rest.split_at(length as usize))

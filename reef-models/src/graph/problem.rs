@@ -15,7 +15,7 @@ pub enum Problem {
     /// A storage of no elements, or of more bytes than memory has addresses.
     #[error("size {0} is out of range")]
     Size(usize),
-    /// An element type that nobody knows.
+    /// An unknown element type.
     #[error("unknown element type \"{0}\"")]
     ElementType(String),
     /// Two storages of one name that isn't one of those that may repeat.

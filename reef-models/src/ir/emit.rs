@@ -18,7 +18,7 @@ use std::collections::HashMap;
 /// What storages and REEF's files call something else.
 const RESERVED: [&str; 5] = ["data", "output", "null", "temp", "temp_arg"];
 /// Bytes of the longest name, so that a parameter's fits its file.
-const LONGEST_NAME: usize = 240;
+const MAX_NAME_LEN: usize = 240;
 
 impl Net {
     /// The schedule up to `output`, which has one row and one column, and the weights of its steps.
@@ -253,7 +253,7 @@ impl Emitter<'_> {
 
     /// A name like `wanted` that nothing else has.
     fn name(&mut self, wanted: &str) -> String {
-        let mut end = wanted.len().min(LONGEST_NAME);
+        let mut end = wanted.len().min(MAX_NAME_LEN);
         while !wanted.is_char_boundary(end) {
             end -= 1;
         }

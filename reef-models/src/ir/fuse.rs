@@ -1,4 +1,4 @@
-//! Puts normalisation, residual and ReLU into the operation before them, where nobody else sees what
+//! Puts normalisation, residual and ReLU into the operation before them, where no other value is made from what
 //! is in between; what isn't needed for the output goes.
 
 use super::value::{Affine, Conv, Id, Make, Net, Value};

@@ -26,15 +26,15 @@ impl Net {
         for concat in (0..self.values.len()).rev() {
             if matches!(self.values[concat].make, Make::Concat { .. }) && homes[concat].is_none() {
                 let home = self.as_a_beginning(concat, &homes);
-                self.settle(concat, home.unwrap_or(Home { concat, first: 0 }), &free, &mut homes);
+                self.assign(concat, home.unwrap_or(Home { concat, first: 0 }), &free, &mut homes);
             }
         }
-        self.evict_those_that_read_beside(&mut homes);
+        self.move_out_of_operands_storage(&mut homes);
         homes
     }
 
     /// No step reads and writes one storage: a value made from one that lives there lives elsewhere.
-    fn evict_those_that_read_beside(&self, homes: &mut Homes) {
+    fn move_out_of_operands_storage(&self, homes: &mut Homes) {
         for (id, value) in self.values.iter().enumerate() {
             let lives_there = |&operand: &Id| homes[operand].map(|home| home.concat);
             let concats: Vec<_> = value.make.operands().iter().map(lives_there).collect();
@@ -76,7 +76,7 @@ impl Net {
     }
 
     /// Gives `concat` its home, and its parts theirs in it, as far as they are free.
-    fn settle(&self, concat: Id, home: Home, free: &[bool], homes: &mut Homes) {
+    fn assign(&self, concat: Id, home: Home, free: &[bool], homes: &mut Homes) {
         homes[concat] = Some(home);
         let mut open = vec![(concat, home)];
         while let Some((id, home)) = open.pop() {

@@ -11,10 +11,10 @@ use reef_core::op::{Conv2d, Layout, Op, Pool2d, Tensor, Window};
 use std::ops::Range;
 
 /// Elements of the largest storage: kernels count in 31 bits.
-const MOST_ELEMENTS: usize = 1 << 31;
+const MAX_ELEMENTS: usize = 1 << 31;
 
 /// Rows and columns of the largest window.
-const MOST_WINDOW: usize = 1 << 16;
+const MAX_WINDOW: usize = 1 << 16;
 
 type Check = Result<(), Problem>;
 
@@ -49,7 +49,7 @@ impl Model {
     fn check_tensor(&self, storage: usize, tensor: &Tensor) -> Check {
         let Tensor { batch, channels, height, width, first, of, .. } = *tensor;
         let all = [batch, of, height, width].into_iter().try_fold(1usize, usize::checked_mul);
-        let fits = all.is_some_and(|all| all > 0 && all < MOST_ELEMENTS) && channels > 0;
+        let fits = all.is_some_and(|all| all > 0 && all < MAX_ELEMENTS) && channels > 0;
         ensure(fits && first.checked_add(channels).is_some_and(|end| end <= of), || {
             format!("{tensor:?} is out of range")
         })?;
@@ -125,7 +125,7 @@ fn check_op(op: &Op) -> Check {
 
 fn check_weights(sizes: [usize; 4]) -> Check {
     let all = sizes.into_iter().try_fold(1usize, usize::checked_mul);
-    ensure(all.is_some_and(|all| all < MOST_ELEMENTS), || format!("weights of {sizes:?}"))
+    ensure(all.is_some_and(|all| all < MAX_ELEMENTS), || format!("weights of {sizes:?}"))
 }
 
 fn same_channels(from: &Tensor, to: &Tensor) -> Check {
@@ -142,7 +142,7 @@ fn check_window(window: &Window, from: &Tensor, to: &Tensor) -> Check {
     let over = [from.height, from.width];
     let sane = |i: usize| {
         let Window { size, stride, padding } = window;
-        let bounded = [size[i], stride[i], padding[i]].into_iter().all(|n| n <= MOST_WINDOW);
+        let bounded = [size[i], stride[i], padding[i]].into_iter().all(|n| n <= MAX_WINDOW);
         bounded && size[i] > 0 && stride[i] > 0 && size[i] <= over[i] + 2 * padding[i]
     };
     ensure(sane(0) && sane(1), || format!("{window:?} over {over:?}"))?;

@@ -89,7 +89,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Refuses attributes that nobody has asked for.
+    /// Refuses attributes that the operator does not read.
     pub(super) fn ensure_all_known(&self) -> Result<()> {
         let known = self.known.borrow();
         match self.file.attributes.iter().find(|attribute| !known.contains(&attribute.name)) {

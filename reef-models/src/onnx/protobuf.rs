@@ -1,7 +1,7 @@
 //! The wire format of protocol buffers, read in place.
 //!
 //! Nothing is allocated for what a file merely claims to hold, and messages are opened one level at a
-//! time by whoever wants them, so neither a wrong length nor deep nesting does any harm. (The crates
+//! time by the caller, so neither a wrong length nor deep nesting does any harm. (The crates
 //! that read ONNX allocate what a length says and recurse into subgraphs.)
 
 /// Why bytes are no message.

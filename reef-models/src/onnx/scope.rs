@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// Elements of the largest tensor, and the largest size of one: no network comes near.
-const MOST_ELEMENTS: usize = 1 << 31;
-const MOST_SIZE: usize = 1 << 20;
+const MAX_ELEMENTS: usize = 1 << 31;
+const MAX_SIZE: usize = 1 << 20;
 /// What a name stands for.
 #[derive(Debug, Clone)]
 pub(super) enum Known<'a> {
@@ -63,8 +63,8 @@ impl<'a> Reader<'a> {
     /// Appends a value to the network.
     pub(super) fn push(&mut self, name: &str, shape: [usize; 4], make: Make) -> Result<Id> {
         let elements = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
-        let fits = elements.is_some_and(|n| (1..MOST_ELEMENTS).contains(&n));
-        if !fits || shape.iter().any(|&size| size > MOST_SIZE) {
+        let fits = elements.is_some_and(|n| (1..MAX_ELEMENTS).contains(&n));
+        if !fits || shape.iter().any(|&size| size > MAX_SIZE) {
             return Err(format!("a tensor of {shape:?} is out of range"));
         }
         Ok(self.net.push(Value { name: name.into(), shape, make }))

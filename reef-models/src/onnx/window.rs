@@ -5,7 +5,7 @@ use super::node::{Node, size};
 use reef_core::op::Window;
 
 /// Taps of the largest window after its gaps were filled.
-const MOST_TAPS: usize = 1 << 12;
+const MAX_TAPS: usize = 1 << 12;
 
 /// A window as a node describes it, rows first.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +25,7 @@ impl Sliding {
         let dilation = node.pair("dilations", 1)?;
         let round_up = node.int("ceil_mode", 0)? != 0;
         let zero = [size, stride, dilation].into_iter().flatten().any(|n| n == 0);
-        if zero || size.iter().zip(dilation).any(|(&n, d)| n.saturating_mul(d) > MOST_TAPS) {
+        if zero || size.iter().zip(dilation).any(|(&n, d)| n.saturating_mul(d) > MAX_TAPS) {
             return Err(format!("window {size:?}, strides {stride:?}, dilations {dilation:?}"));
         }
         let window = Self { size, stride, dilation, before: [0; 2], after: [0; 2], round_up };
@@ -132,7 +132,7 @@ impl Sliding {
         let taps = self.size[0] * self.size[1];
         let filters = weights.len() / taps;
         let [rows, columns] = window.size;
-        let all = rows.checked_mul(columns).filter(|&n| n <= MOST_TAPS);
+        let all = rows.checked_mul(columns).filter(|&n| n <= MAX_TAPS);
         let all = all.ok_or_else(|| format!("a window of {:?} with gaps", window.size))?;
         let skipped = [0, 1].map(|i| self.after[i].saturating_sub(self.before[i]));
         let mut spread = vec![0.0; filters * all];

@@ -20,7 +20,7 @@ pub const NAMES: &[&str] = &[
 ];
 
 /// Largest picture and batch, so that no shape overflows.
-const MOST: usize = 8192;
+const MAX_SIZE: usize = 8192;
 
 /// Builds the network called `name`, one of [`NAMES`], for `batch` square pictures at a time.
 ///
@@ -32,12 +32,12 @@ const MOST: usize = 8192;
 /// `UnknownNetwork`, or `OutOfRange` for the size or the batch.
 pub fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<Model> {
     let (usual, sizes) = match name {
-        "inception_v3" => (299, 75..=MOST),
+        "inception_v3" => (299, 75..=MAX_SIZE),
         "vgg19" | "alexnet" => (plain::SIZE, plain::SIZE..=plain::SIZE),
-        _ => (224, 32..=MOST),
+        _ => (224, 32..=MAX_SIZE),
     };
     let size = input_size.unwrap_or(usual);
-    in_range(name, "batch", batch, 1..=MOST)?;
+    in_range(name, "batch", batch, 1..=MAX_SIZE)?;
     in_range(name, "input size", size, sizes)?;
     let b = Builder::new(name, batch);
     Ok(match name {
