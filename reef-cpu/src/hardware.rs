@@ -5,12 +5,13 @@
 //!
 //! A unit takes, in this order: blocks of real-time queues; padding of the real-time kernel that
 //! runs, on the units which that kernel leaves free; blocks of best-effort queues in turn, unless
-//! their flag is up. Of each queue only the first kernel gives blocks: queues are in order.
+//! their preemptor is up. Of each queue only the first kernel gives blocks: queues are in order.
 
+use crate::Cpu;
+use crate::checkpoint::{Checkpoint, Claim};
 use crate::event::Event;
 use crate::kernel::{RESET, RUN};
-use crate::record::{Checkpoint, Claim};
-use crate::{Buffer, Cpu};
+use crate::memory::Buffer;
 use reef_core::{Checkpoint as _, Copy, Drained, Error, Fill, Launch, Priority, Result, Seq};
 use std::collections::VecDeque;
 use std::sync::Arc;

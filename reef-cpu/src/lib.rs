@@ -21,25 +21,25 @@
 //! ```
 
 mod builtin;
+mod checkpoint;
 mod event;
-mod flag;
 mod hardware;
 mod kernel;
 mod kernels;
 mod memory;
 mod operators;
 mod options;
+mod preemptor;
 mod queue;
-mod record;
 mod trace;
 mod units;
 
+pub use checkpoint::Checkpoint;
 pub use event::Event;
-pub use flag::Flag;
 pub use kernel::{Block, Kernel, Outcome};
 pub use memory::Buffer;
+pub use preemptor::Preemptor;
 pub use queue::Queue;
-pub use record::Checkpoint;
 
 use options::Options;
 use reef_core::{
@@ -92,7 +92,7 @@ impl Backend for Cpu {
 
 impl Device for Cpu {
     type Queue = Queue;
-    type Preemptor = Flag;
+    type Preemptor = Preemptor;
 
     fn open(ordinal: usize, options: &str) -> Result<Self> {
         if ordinal >= DEVICES {
@@ -175,11 +175,11 @@ impl Device for Cpu {
         Ok(Checkpoint::new(launch.blocks()))
     }
 
-    fn preemptor(&self, level: PreemptLevel) -> Result<Flag> {
-        Ok(Flag::new(level))
+    fn preemptor(&self, level: PreemptLevel) -> Result<Preemptor> {
+        Ok(Preemptor::new(level))
     }
 
-    fn queue(&self, priority: Priority, preemptor: Option<&Flag>) -> Result<Queue> {
+    fn queue(&self, priority: Priority, preemptor: Option<&Preemptor>) -> Result<Queue> {
         let stop =
             preemptor.map_or_else(|| Arc::new(AtomicU8::new(kernel::RUN)), |p| p.word.clone());
         let handle = self.shared().lock().open(priority, stop);

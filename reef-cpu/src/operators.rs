@@ -1,17 +1,21 @@
 //! Turns operations of networks into launches.
 
-use crate::kernels::{self, Place};
-use crate::{Buffer, Cpu, Kernel};
+use crate::Cpu;
+use crate::kernel::Kernel;
+use crate::kernels::build::build;
+use crate::kernels::pack::pack;
+use crate::kernels::place::Place;
+use crate::memory::Buffer;
 use reef_core::op::{Op, Operands, Operators, Storage};
 use reef_core::{Args, Launch, Result};
 
 impl Operators for Cpu {
     fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
-        kernels::pack(op, weights, bias)
+        pack(op, weights, bias)
     }
 
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {
-        let made = kernels::build(
+        let made = build(
             op,
             place(&operands.input),
             operands.residual.as_ref().map(place),

@@ -1,10 +1,10 @@
 //! The submitting end of a hardware queue.
 
 use crate::Cpu;
+use crate::checkpoint::Checkpoint;
 use crate::event::Event;
 use crate::hardware::{FAILED, Handle, Item, Pad, Work};
 use crate::kernel::RUN;
-use crate::record::Checkpoint;
 use reef_core::dkp::Padding;
 use reef_core::{Copy, Drained, Error, Fill, Launch, Result, Seq};
 use std::sync::Arc;

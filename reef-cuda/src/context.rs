@@ -3,13 +3,13 @@
 //! The context is the device's primary one, which other libraries in the process use as well, so
 //! buffers and kernels of theirs can be mixed with ours.
 
-use crate::driver::{BACKEND, Driver};
-use crate::facts::{self, Own, find};
+use crate::driver::Driver;
+use crate::facts::Own;
 use crate::split::Split;
 use cudarc::driver::sys::*;
 use parking_lot::Mutex;
-use reef_core::{Priority, Result};
-use reef_gpu::{Facts, FreeList, Options, Streams, Vendor};
+use reef_core::Result;
+use reef_gpu::{Facts, FreeList};
 use std::fmt;
 
 /// A retained primary context.
@@ -20,14 +20,14 @@ pub(crate) struct Primary {
 }
 
 impl Primary {
-    fn retain(driver: &'static Driver, device: CUdevice) -> Result<Self> {
+    pub(crate) fn retain(driver: &'static Driver, device: CUdevice) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the device is one that the driver gave; released when this is dropped.
         unsafe { driver.cuDevicePrimaryCtxRetain(&mut raw, device) }?;
         Ok(Self { driver, device, raw })
     }
 
-    fn bind(&self) -> Result<()> {
+    pub(crate) fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained.
         unsafe { self.driver.cuCtxSetCurrent(self.raw) }
     }
@@ -43,7 +43,7 @@ impl Drop for Primary {
 /// An open device.
 pub struct Context {
     pub(crate) driver: &'static Driver,
-    facts: Facts,
+    pub(crate) facts: Facts,
     pub(crate) own: Own,
     /// Where streams are opened, if the device is in two parts.
     pub(crate) split: Option<Split>,
@@ -60,53 +60,14 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    pub(crate) fn open_with(
-        driver: &'static Driver,
-        ordinal: usize,
-        rt_units: Option<u32>,
-    ) -> Result<Self> {
-        let primary = Primary::retain(driver, find(driver, ordinal)?)?;
-        primary.bind()?;
-        let (facts, own) = facts::read(driver, primary.device)?;
-        let split = rt_units.map(|units| Split::new(driver, primary.device, units)).transpose()?;
-        let housekeeping = std::ptr::null_mut();
-        let pinned = Mutex::default();
-        let mut context = Self { driver, facts, own, split, housekeeping, pinned, primary };
-        context.housekeeping = context.open_stream(Priority::RealTime)?.0;
-        context.keep_freed_memory()?;
-        Ok(context)
-    }
-
     /// Makes this the thread's current context, as every call of the driver wants.
     pub(crate) fn bind(&self) -> Result<()> {
         self.primary.bind()
     }
 }
 
-impl Drop for Context {
-    fn drop(&mut self) {
-        if self.bind().is_ok() && !self.housekeeping.is_null() {
-            self.release_pinned();
-            // SAFETY: nobody uses the stream any more.
-            let _ = unsafe { self.driver.cuStreamDestroy_v2(self.housekeeping) };
-        }
-    }
-}
-
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context").field("facts", &self.facts).finish_non_exhaustive()
-    }
-}
-
-impl Vendor for Context {
-    const NAME: &'static str = BACKEND;
-
-    fn open(ordinal: usize, options: &Options) -> Result<Self> {
-        Self::open_with(Driver::get()?, ordinal, options.split)
-    }
-
-    fn facts(&self) -> &Facts {
-        &self.facts
     }
 }

@@ -1,23 +1,13 @@
 //! Several launches that the driver takes at once.
 
 use crate::context::Context;
-use crate::stream::Stream;
-use cudarc::driver::sys::*;
+use crate::handles::{Exec, Stream};
 use reef_core::Result;
 use reef_gpu::Graphs;
 use std::ffi::c_uint;
 
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`: other threads, and allocations of ours, are not disturbed.
 const RELAXED: c_uint = 2;
-
-/// Launches that the device takes at once.
-#[derive(Debug, Clone, Copy)]
-pub struct Exec(CUgraphExec);
-
-// SAFETY: a handle that the driver lets any thread use, one at a time; queues take turns on the device.
-unsafe impl Send for Exec {}
-// SAFETY: as above.
-unsafe impl Sync for Exec {}
 
 impl Graphs for Context {
     type Exec = Exec;

@@ -4,17 +4,17 @@
 //! device there is an error that says what was tried. Device code ships with the crate. What all GPU
 //! backends do alike is in `reef-gpu`; here is what the driver does for an open device.
 
+mod code;
 mod context;
 mod driver;
 mod facts;
 #[cfg(test)]
 mod fake;
 mod graph;
-mod image;
+mod handles;
 mod memory;
 mod module;
-mod nvrtc;
-mod source;
+mod open;
 mod split;
 mod stream;
 

@@ -1,10 +1,9 @@
 //! Code on the device: what ships with the crate, and what users bring.
 
+use crate::code::image;
+use crate::code::source::compile_user;
 use crate::context::Context;
-use crate::image;
-use crate::source::compile_user;
-use crate::stream::Stream;
-use cudarc::driver::sys::*;
+use crate::handles::{Code, Function, Stream};
 use reef_core::{Dim3, Result};
 use reef_gpu::{Build, FunctionFacts, Modules};
 use std::ffi::{CString, c_int, c_uint, c_void};
@@ -17,24 +16,6 @@ const REGISTERS: c_uint = 4;
 const DYNAMIC_SHARED: c_uint = 8;
 /// `CUDA_ERROR_NOT_FOUND`
 const NO_SUCH_NAME: u32 = 500;
-
-/// Loaded code.
-#[derive(Debug, Clone, Copy)]
-pub struct Code(CUmodule);
-
-// SAFETY: a handle that the driver lets any thread use.
-unsafe impl Send for Code {}
-// SAFETY: as above.
-unsafe impl Sync for Code {}
-
-/// A function of loaded code.
-#[derive(Debug, Clone, Copy)]
-pub struct Function(CUfunction);
-
-// SAFETY: as above.
-unsafe impl Send for Function {}
-// SAFETY: as above.
-unsafe impl Sync for Function {}
 
 impl Modules for Context {
     type Code = Code;

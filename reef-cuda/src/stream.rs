@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::driver::NOT_READY;
-use cudarc::driver::sys::*;
+use crate::handles::Stream;
 use reef_core::{Priority, Result};
 use reef_gpu::Streams;
 use std::ffi::c_uint;
@@ -11,15 +11,6 @@ use std::ffi::c_uint;
 const NON_BLOCKING: c_uint = 1;
 /// `CU_STREAM_WAIT_VALUE_EQ`
 const EQUAL: c_uint = 1;
-
-/// A stream.
-#[derive(Debug, Clone, Copy)]
-pub struct Stream(pub(crate) CUstream);
-
-// SAFETY: a handle that the driver lets any thread use.
-unsafe impl Send for Stream {}
-// SAFETY: as above.
-unsafe impl Sync for Stream {}
 
 impl Streams for Context {
     type Stream = Stream;

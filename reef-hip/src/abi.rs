@@ -100,7 +100,7 @@ fn codes_have_the_names_that_we_take_them_for() {
 #[test]
 fn constants_and_layouts_are_those_of_hip_sys() {
     use crate::facts::{self, attribute};
-    use crate::{graph, memory, stream};
+    use crate::{graph, pools, stream};
     use hip_sys::hiprt::*;
     use hipDeviceAttribute_t as Attribute;
     let attributes = [
@@ -122,8 +122,8 @@ fn constants_and_layouts_are_those_of_hip_sys() {
         assert_eq!(ours, theirs as u32, "{theirs:?}");
     }
     let flags = hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent;
-    assert_eq!(memory::PINNED, flags);
-    assert_eq!(memory::SIGNALS, hipMallocSignalMemory);
+    assert_eq!(pools::PINNED, flags);
+    assert_eq!(pools::SIGNALS, hipMallocSignalMemory);
     assert_eq!(stream::NON_BLOCKING, hipStreamNonBlocking);
     assert_eq!(stream::EQUAL, hipStreamWaitValueEq);
     let relaxed = hipStreamCaptureMode::hipStreamCaptureModeRelaxed;

@@ -1,7 +1,7 @@
 //! What devices there are, and what one can do.
 
+use crate::code::target::Target;
 use crate::driver::{BACKEND, Driver, Version};
-use crate::target::Target;
 use reef_core::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::time::Duration;

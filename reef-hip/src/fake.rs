@@ -280,7 +280,7 @@ mod tests {
         let answers = Answers::take();
         let device = answers.device();
         let stream = device.open_stream(Priority::RealTime).unwrap();
-        let code = device.load_code(&crate::elf::tests::code_object(4, 0x52f)).unwrap();
+        let code = device.load_code(&crate::code::elf::tests::code_object(4, 0x52f)).unwrap();
         let function = device.function(code, "bump").unwrap().unwrap();
         let answer = |code| {
             LAUNCH.store(code, Relaxed);

@@ -7,9 +7,7 @@
 //! differs between versions. So it is put off until each stream was seen idle or closed.
 
 use crate::context::Context;
-use crate::driver::Handle;
-use crate::module::Code;
-use crate::stream::Stream;
+use crate::handles::{Code, Exec, Stream};
 use reef_core::{Priority, Result};
 use reef_gpu::{Build, Graphs, Memory, Modules, Streams};
 use std::ffi::c_uint;
@@ -17,52 +15,12 @@ use std::ffi::c_uint;
 /// `hipStreamCaptureModeRelaxed`: other threads, and allocations of ours, are not disturbed.
 pub(crate) const RELAXED: c_uint = 2;
 
-/// Launches that the device takes at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exec(Handle);
-
-// SAFETY: a handle that the runtime lets any thread use.
-unsafe impl Send for Exec {}
-// SAFETY: as above.
-unsafe impl Sync for Exec {}
-
-/// Graphs that were given back, and the streams in which they may still run.
-#[derive(Debug, Default)]
-pub(crate) struct Retired {
-    execs: Vec<(Exec, Vec<Stream>)>,
-    /// Nobody may ask whether these are idle, and nothing runs in them.
-    capturing: Vec<Stream>,
-}
-
-impl Retired {
-    fn add(&mut self, exec: Exec, open: impl Iterator<Item = Stream>) {
-        let may_run_in = open.filter(|stream| !self.capturing.contains(stream)).collect();
-        self.execs.push((exec, may_run_in));
-    }
-
-    /// Nothing runs in this stream at the moment.
-    pub(crate) fn is_idle(&mut self, stream: Stream) {
-        self.execs.iter_mut().for_each(|(_, streams)| streams.retain(|s| *s != stream));
-    }
-
-    /// Those that run nowhere any more.
-    fn take_ended(&mut self, is_idle: impl Fn(Stream) -> bool) -> Vec<Exec> {
-        self.execs.iter_mut().for_each(|(_, streams)| streams.retain(|s| !is_idle(*s)));
-        let ended = self.execs.extract_if(.., |(_, streams)| streams.is_empty());
-        ended.map(|(exec, _)| exec).collect()
-    }
-}
-
 impl Graphs for Context {
     type Exec = Exec;
 
     fn begin_capture(&self, stream: Stream) -> Result<()> {
         self.bind()?;
-        {
-            let mut retired = self.retired.lock();
-            retired.is_idle(stream);
-            retired.capturing.push(stream);
-        }
+        self.retired.lock().begin_capture(stream);
         // SAFETY: the stream is open and empty.
         let begun = unsafe { self.driver.hipStreamBeginCapture(stream.0, RELAXED) };
         begun.inspect_err(|_| self.no_longer_captures(stream))
@@ -102,17 +60,7 @@ impl Graphs for Context {
 
 impl Context {
     fn no_longer_captures(&self, stream: Stream) {
-        self.retired.lock().capturing.retain(|s| *s != stream);
-    }
-
-    /// Destroys graphs that don't run any more.
-    pub(crate) fn destroy_retired(&self) {
-        // Of a lost device nothing runs.
-        let ended = self.retired.lock().take_ended(|stream| self.is_idle(stream).unwrap_or(true));
-        for exec in ended {
-            // SAFETY: made once, and given back.
-            let _ = unsafe { self.driver.hipGraphExecDestroy(exec.0) };
-        }
+        self.retired.lock().end_capture(stream);
     }
 
     /// Whether a graph of two launches does both each time, with a kernel that ships.

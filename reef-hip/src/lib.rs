@@ -7,28 +7,24 @@
 
 #[cfg(test)]
 mod abi;
-mod bundle;
+mod code;
 mod context;
 mod driver;
-mod elf;
 mod facts;
 #[cfg(test)]
 mod fake;
 mod graph;
-mod hiprtc;
-mod image;
+mod handles;
 mod memory;
 mod module;
-mod source;
+mod open;
+mod pools;
 mod split;
 mod stream;
-mod target;
 
 pub use context::Context;
-pub use graph::Exec;
-pub use module::{Code, Function};
+pub use handles::{Code, Exec, Function, Stream};
 pub use reef_gpu::{Build, Precision, Tuning, observe_tuning};
-pub use stream::Stream;
 
 use driver::Driver;
 use reef_core::Result;

@@ -9,97 +9,11 @@
 //! Copies go through a stream of ours, never through the null stream, which would wait for others.
 
 use crate::context::Context;
-use crate::driver::{BACKEND, Driver};
-use parking_lot::Mutex;
+use crate::driver::BACKEND;
+use crate::pools::{Kind, SIGNAL};
 use reef_core::{Error, Result};
-use reef_gpu::{FreeList, GateWord, Memory, place};
-use std::ffi::{c_uint, c_void};
-
-/// `hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent`
-pub(crate) const PINNED: c_uint = 1 | 2 | 0x4000_0000;
-/// `hipMallocSignalMemory`
-pub(crate) const SIGNALS: c_uint = 2;
-/// Bytes of signal memory: the runtime takes no other number.
-const SIGNAL: usize = 8;
-
-/// Where memory comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Device,
-    Host,
-    Signal,
-}
-
-impl Kind {
-    const EACH: [Self; 3] = [Self::Device, Self::Host, Self::Signal];
-
-    fn alloc(self, driver: &Driver, bytes: usize) -> Result<u64> {
-        let mut memory = std::ptr::null_mut();
-        // SAFETY: the pointer is valid for the call.
-        unsafe {
-            match self {
-                Self::Device => driver.hipMalloc(&mut memory, place(bytes)),
-                Self::Host => driver.hipHostMalloc(&mut memory, place(bytes), PINNED),
-                Self::Signal => driver.hipExtMallocWithFlags(&mut memory, SIGNAL, SIGNALS),
-            }
-        }?;
-        Ok(memory as u64)
-    }
-
-    /// Waits for all work on the device.
-    fn free(self, driver: &Driver, memory: u64) {
-        let memory = memory as *mut c_void;
-        // SAFETY: it came from `alloc`, once. Of a lost device there is nothing to free.
-        let _ = unsafe {
-            match self {
-                Self::Host => driver.hipHostFree(memory),
-                Self::Device | Self::Signal => driver.hipFree(memory),
-            }
-        };
-    }
-}
-
-/// What is in use and what is kept, of each kind.
-#[derive(Debug, Default)]
-pub(crate) struct Places([Mutex<FreeList>; 3]);
-
-impl Places {
-    fn take(&self, driver: &Driver, kind: Kind, bytes: usize) -> Result<u64> {
-        let list = &self.0[kind as usize];
-        if let Some(memory) = list.lock().take(bytes) {
-            return Ok(memory);
-        }
-        let memory = match kind.alloc(driver, bytes) {
-            Err(Error::OutOfMemory { .. }) => {
-                self.release(driver);
-                kind.alloc(driver, bytes).map_err(|error| asked(error, bytes))?
-            }
-            other => other?,
-        };
-        list.lock().add(memory, bytes);
-        Ok(memory)
-    }
-
-    fn give_back(&self, kind: Kind, memory: u64) {
-        self.0[kind as usize].lock().give_back(memory);
-    }
-
-    /// Gives all that is kept back to the driver, which waits for all work on the device.
-    pub(crate) fn release(&self, driver: &Driver) {
-        for kind in Kind::EACH {
-            let kept = self.0[kind as usize].lock().drain_free();
-            kept.into_iter().for_each(|memory| kind.free(driver, memory));
-        }
-    }
-}
-
-/// The driver doesn't say how much was asked for.
-fn asked(error: Error, bytes: usize) -> Error {
-    match error {
-        Error::OutOfMemory { .. } => Error::OutOfMemory { backend: BACKEND, asked: bytes },
-        other => other,
-    }
-}
+use reef_gpu::{GateWord, Memory};
+use std::ffi::c_void;
 
 impl Memory for Context {
     /// Waits for other work only if there is no memory left otherwise.

@@ -1,12 +1,12 @@
 //! Code on the device: what ships with the crate, and what users bring.
 
-use crate::bundle::unbundle;
+use crate::code::bundle::unbundle;
+use crate::code::elf::CodeObject;
+use crate::code::image;
+use crate::code::source::compile_user;
 use crate::context::Context;
-use crate::driver::{BACKEND, Handle};
-use crate::elf::CodeObject;
-use crate::image;
-use crate::source::compile_user;
-use crate::stream::Stream;
+use crate::driver::BACKEND;
+use crate::handles::{Code, Function, Stream};
 use reef_core::{Dim3, Error, Result};
 use reef_gpu::{Build, FunctionFacts, Modules};
 use std::ffi::{CString, c_uint, c_void};
@@ -17,29 +17,6 @@ pub(crate) const STATIC_SHARED: c_uint = 1;
 pub(crate) const REGISTERS: c_uint = 4;
 /// `hipErrorNotFound`
 pub(crate) const NO_SUCH_NAME: u32 = 500;
-
-/// Loaded code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Code(Handle);
-
-// SAFETY: a handle that the runtime lets any thread use.
-unsafe impl Send for Code {}
-// SAFETY: as above.
-unsafe impl Sync for Code {}
-
-/// A function of loaded code.
-#[derive(Debug, Clone, Copy)]
-pub struct Function {
-    raw: Handle,
-    code: Code,
-    /// Its place in what the code says of its kernels.
-    kernel: Option<usize>,
-}
-
-// SAFETY: as above.
-unsafe impl Send for Function {}
-// SAFETY: as above.
-unsafe impl Sync for Function {}
 
 impl Modules for Context {
     type Code = Code;

@@ -16,7 +16,8 @@
 //! as long as it looks.
 
 use crate::context::Context;
-use crate::driver::{Handle, NOT_READY};
+use crate::driver::NOT_READY;
+use crate::handles::Stream;
 use reef_core::{Priority, Result};
 use reef_gpu::Streams;
 use std::ffi::{c_int, c_uint, c_void};
@@ -29,47 +30,6 @@ pub(crate) const EQUAL: c_uint = 1;
 /// Whoever waits looks this often before sleeping between looks.
 const SPINS: u32 = 1000;
 const NAP: Duration = Duration::from_micros(50);
-
-/// A stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stream(pub(crate) Handle);
-
-// SAFETY: a handle that the runtime lets any thread use.
-unsafe impl Send for Stream {}
-// SAFETY: as above.
-unsafe impl Sync for Stream {}
-
-/// All streams of a device.
-#[derive(Debug, Default)]
-pub(crate) struct StreamPool {
-    open: Vec<(Stream, Priority)>,
-    kept: Vec<(Stream, Priority)>,
-}
-
-impl StreamPool {
-    fn take(&mut self, class: Priority) -> Option<Stream> {
-        let at = self.kept.iter().position(|(_, of)| *of == class)?;
-        let found = self.kept.swap_remove(at);
-        self.open.push(found);
-        Some(found.0)
-    }
-
-    fn keep(&mut self, stream: Stream) {
-        if let Some(at) = self.open.iter().position(|(open, _)| *open == stream) {
-            self.kept.push(self.open.swap_remove(at));
-        }
-    }
-
-    /// Those that somebody has.
-    pub(crate) fn open(&self) -> impl Iterator<Item = Stream> {
-        self.open.iter().map(|(stream, _)| *stream)
-    }
-
-    /// Those that somebody has and those that are kept.
-    pub(crate) fn all(&self) -> impl Iterator<Item = Stream> {
-        self.open.iter().chain(&self.kept).map(|(stream, _)| *stream)
-    }
-}
 
 impl Streams for Context {
     type Stream = Stream;
@@ -85,7 +45,7 @@ impl Streams for Context {
             Some(split) => Stream(split.stream(self.driver, class)?),
             None => self.create_stream(priority)?,
         };
-        self.streams.lock().open.push((stream, class));
+        self.streams.lock().add(stream, class);
         Ok(stream)
     }
 
@@ -140,5 +100,15 @@ impl Context {
         // SAFETY: the pointer is valid for the call.
         unsafe { self.driver.hipStreamCreateWithPriority(&mut stream, NON_BLOCKING, priority) }?;
         Ok(Stream(stream))
+    }
+
+    /// Destroys graphs that don't run any more.
+    pub(crate) fn destroy_retired(&self) {
+        // Of a lost device nothing runs.
+        let ended = self.retired.lock().take_ended(|stream| self.is_idle(stream).unwrap_or(true));
+        for exec in ended {
+            // SAFETY: made once, and given back.
+            let _ = unsafe { self.driver.hipGraphExecDestroy(exec.0) };
+        }
     }
 }

@@ -7,7 +7,7 @@
 mod amd;
 mod folder;
 mod nvidia;
-#[path = "../../../reef-cuda/src/nvrtc.rs"]
+#[path = "../../../reef-cuda/src/code/nvrtc.rs"]
 #[allow(dead_code)] // reef-cuda searches for the library; here its path is known
 mod nvrtc;
 mod sources;

@@ -18,7 +18,7 @@ const SHORTEST: usize = 2 * ROWS;
 
 /// # Safety
 ///
-/// As [`Tile::multiply`].
+/// As [`product::multiply`](super::product::multiply).
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn multiply(tile: &Tile) {
     if tile.columns > LANES && tile.rows == ROWS && tile.depth >= SHORTEST {

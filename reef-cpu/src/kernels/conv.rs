@@ -13,14 +13,16 @@
 
 use super::epilogue::{Epilogue, Sums};
 use super::gather::{Columns, Gather, SLACK, first_element};
-use super::operand::{Constants, Operand, is_planar};
-use super::pack::GroupShape;
+use super::operand::{Constants, Operand, check_window, is_planar};
+use super::pack::{GroupShape, packed_len};
+use super::place::{Place, grid};
 use super::plan::{Plan, Share};
-use super::stop::Stop;
+use super::product;
+use super::stop_token::StopToken;
 use super::tile::{COLUMNS, Hints, ROWS, Tile};
-use super::{Place, grid};
-use crate::{Block, Buffer, Kernel, Outcome};
-use reef_core::op::Conv2d;
+use crate::kernel::{Block, Kernel, Outcome};
+use crate::memory::Buffer;
+use reef_core::op::{Conv2d, Op};
 use reef_core::{Error, Result};
 
 /// Terms of the inner sum that are done at a time: 32 KiB of a panel.
@@ -93,7 +95,7 @@ impl Conv {
 
     fn run(&self, block: &mut Block<'_>) -> Outcome {
         let share = self.plan.share(block.index as usize);
-        let stop = Stop::of(block);
+        let stop = StopToken::of(block);
         let scratch = self.scratch(block);
         let mut first_term = 0;
         for chunk in &self.chunks {
@@ -124,7 +126,13 @@ impl Conv {
     }
 
     /// Gathers a share's windows. Gives `false` if the block should stop.
-    fn gather(&self, chunk: &Columns, share: &Share, scratch: &Scratch, stop: Stop<'_>) -> bool {
+    fn gather(
+        &self,
+        chunk: &Columns,
+        share: &Share,
+        scratch: &Scratch,
+        stop: StopToken<'_>,
+    ) -> bool {
         if self.gathered_pitch == 0 {
             return true;
         }
@@ -150,7 +158,7 @@ impl Conv {
         first_term: usize,
         share: &Share,
         scratch: &Scratch,
-        stop: Stop<'_>,
+        stop: StopToken<'_>,
     ) -> bool {
         let last = first_term + chunk.depth == self.shape.depth;
         let (a, a_pitch) = self.rows(first_term, share, scratch);
@@ -178,7 +186,7 @@ impl Conv {
                 assert!(b.len() >= chunk.depth * COLUMNS);
                 // SAFETY: `rows` gives a row per pixel, the panel was measured, and the sums have
                 // `block_pixels` rows of `block_outputs`, which is whole panels.
-                unsafe { tile.multiply() };
+                unsafe { product::multiply(&tile) };
             }
         }
         true
@@ -277,6 +285,6 @@ pub(super) fn epilogue(op: &Conv2d, residual: Option<&Place>, output: &Place) ->
 
 /// The output is what the window makes of the input.
 pub(super) fn check(op: &Conv2d) -> Result<()> {
-    super::pack::packed_len(&reef_core::op::Op::Conv2d(*op))?;
-    super::operand::check_window(&op.window, &op.input, &op.output)
+    packed_len(&Op::Conv2d(*op))?;
+    check_window(&op.window, &op.input, &op.output)
 }

@@ -1,13 +1,15 @@
 //! Convolutions with one filter per channel: multiply-adds along the channels.
 
+use super::conv;
 use super::epilogue::{Epilogue, Sums};
 use super::operand::{Constants, Operand};
+use super::place::{Place, grid};
 use super::plan::{Plan, Share};
 use super::simd::widest;
-use super::stop::Stop;
+use super::stop_token::StopToken;
 use super::taps::Taps;
-use super::{Place, conv, grid};
-use crate::{Block, Buffer, Kernel, Outcome};
+use crate::kernel::{Block, Kernel, Outcome};
+use crate::memory::Buffer;
 use reef_core::Result;
 use reef_core::op::Conv2d;
 
@@ -54,7 +56,7 @@ impl Depthwise {
 
     fn run(&self, block: &mut Block<'_>) -> Outcome {
         let share = self.plan.share(block.index as usize);
-        let stop = Stop::of(block);
+        let stop = StopToken::of(block);
         let pitch = share.outputs.len();
         let sums = &mut block.scratch(self.plan.sums())[..pitch * share.pixels.len()];
         for (pixel, sums) in share.pixels.clone().zip(sums.chunks_exact_mut(pitch)) {
@@ -81,7 +83,7 @@ impl Depthwise {
 
     /// Sums up one pixel. Gives `false` if the block should stop.
     #[inline(always)]
-    fn pixel(&self, pixel: usize, share: &Share, sums: &mut [f32], stop: Stop<'_>) -> bool {
+    fn pixel(&self, pixel: usize, share: &Share, sums: &mut [f32], stop: StopToken<'_>) -> bool {
         sums.fill(0.0);
         let all = self.input.tensor.channels;
         self.taps.visit(

@@ -1,8 +1,11 @@
 //! Fully connected layers: a convolution over one pixel, bound by the memory that holds the weights.
 
+use super::conv;
 use super::operand::Operand;
-use super::{Place, conv, pack};
-use crate::{Buffer, Kernel};
+use super::pack::as_conv;
+use super::place::Place;
+use crate::kernel::Kernel;
+use crate::memory::Buffer;
 use reef_core::op::{Linear, Tensor};
 use reef_core::{Error, Result};
 
@@ -20,5 +23,5 @@ pub(super) fn build(
         }
     }
     Operand::new(input, op.input)?;
-    conv::build(&pack::as_conv(op), input, None, output, constants)
+    conv::build(&as_conv(op), input, None, output, constants)
 }

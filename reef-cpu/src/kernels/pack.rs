@@ -13,7 +13,7 @@
 
 use super::operand::is_planar;
 use super::tile::COLUMNS;
-use crate::Buffer;
+use crate::memory::Buffer;
 use reef_core::op::{Conv2d, Linear, Op, Tensor, Window};
 use reef_core::{Error, Result};
 

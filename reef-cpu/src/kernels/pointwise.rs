@@ -4,11 +4,11 @@
 //! the stop word before.
 
 use super::operand::Operand;
+use super::place::{Place, grid};
 use super::plan::Plan;
 use super::simd::widest;
-use super::stop::Stop;
-use super::{Place, grid};
-use crate::{Block, Kernel, Outcome};
+use super::stop_token::StopToken;
+use crate::kernel::{Block, Kernel, Outcome};
 use reef_core::op::{Activate, Function, Multiply, Tensor};
 use reef_core::{Error, Result};
 
@@ -109,7 +109,7 @@ impl Pointwise {
         block: &mut Block<'_>,
         row: &impl Fn(usize, usize, &mut [f32], &[f32]),
     ) -> Outcome {
-        if Stop::of(block).seen() {
+        if StopToken::of(block).seen() {
             return Outcome::Stopped;
         }
         let share = self.plan.share(block.index as usize);

@@ -2,12 +2,12 @@
 
 use super::epilogue::{Epilogue, Sums};
 use super::operand::{Operand, check_window};
+use super::place::{Place, grid};
 use super::plan::{Plan, Share};
 use super::simd::widest;
-use super::stop::Stop;
+use super::stop_token::StopToken;
 use super::taps::Taps;
-use super::{Place, grid};
-use crate::{Block, Kernel, Outcome};
+use crate::kernel::{Block, Kernel, Outcome};
 use reef_core::op::{Pool2d, PoolKind};
 use reef_core::{Error, Result};
 
@@ -105,7 +105,7 @@ impl Pool {
 
     fn run(&self, block: &mut Block<'_>, fold: impl Fold) -> Outcome {
         let share = self.plan.share(block.index as usize);
-        let stop = Stop::of(block);
+        let stop = StopToken::of(block);
         let pitch = share.outputs.len();
         let sums = &mut block.scratch(self.plan.sums())[..pitch * share.pixels.len()];
         for (pixel, sums) in share.pixels.clone().zip(sums.chunks_exact_mut(pitch)) {
@@ -138,7 +138,7 @@ impl Pool {
         share: &Share,
         sums: &mut [f32],
         fold: impl Fold,
-        stop: Stop<'_>,
+        stop: StopToken<'_>,
     ) -> bool {
         sums.fill(fold.empty());
         let going = self.taps.visit(

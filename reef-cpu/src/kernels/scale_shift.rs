@@ -4,11 +4,12 @@
 //! microseconds) to be one commit, and looks at the stop word before.
 
 use super::operand::{Constants, Operand};
+use super::place::{Place, grid};
 use super::plan::{Plan, Share};
 use super::simd::widest;
-use super::stop::Stop;
-use super::{Place, grid};
-use crate::{Block, Buffer, Kernel, Outcome};
+use super::stop_token::StopToken;
+use crate::kernel::{Block, Kernel, Outcome};
+use crate::memory::Buffer;
 use reef_core::op::ScaleShift;
 use reef_core::{Error, Result};
 
@@ -48,7 +49,7 @@ struct Map {
 
 impl Map {
     fn run(&self, block: &mut Block<'_>) -> Outcome {
-        if Stop::of(block).seen() {
+        if StopToken::of(block).seen() {
             return Outcome::Stopped;
         }
         let share = self.plan.share(block.index as usize);

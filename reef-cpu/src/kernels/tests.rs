@@ -1,11 +1,14 @@
 //! Every operator against its definition, over odd shapes and random ones, and its blocks against
 //! the contract of preemption.
 
+use super::build::build;
 use super::operand::is_planar;
+use super::pack::pack;
+use super::place::Place;
 use super::reference::{Random, compute, indices};
-use super::{Place, build, pack};
 use crate::kernel::{Block, EVICT, RESET, RUN};
-use crate::{Buffer, Kernel, Outcome};
+use crate::kernel::{Kernel, Outcome};
+use crate::memory::Buffer;
 use reef_core::op::{
     Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor,
     Window,
@@ -353,7 +356,7 @@ fn interrupt_everywhere(case: &Case, kernel: &Kernel, index: u32) {
     let mut scratch = Vec::new();
     for looks in 1.. {
         let before = floats(&case.output.buffer).map_bits();
-        let outcome = super::stop::after(looks, || {
+        let outcome = super::stop_token::after(looks, || {
             run_block(kernel, index, &AtomicU8::new(RUN), &mut scratch)
         });
         if outcome == Outcome::Done {

@@ -4,11 +4,15 @@
 //! REEF_TIME=2 cargo test --release -p reef-cpu --lib timing -- --nocapture --test-threads=1
 //! ```
 
+use super::build::build;
+use super::pack::pack;
+use super::place::Place;
+use super::product::{multiply, multiply_portably};
 use super::reference::Random;
 use super::tile::{COLUMNS, Hints, ROWS, Tile};
-use super::{Place, build, pack};
 use crate::kernel::{Block, RUN};
-use crate::{Buffer, Kernel, Outcome};
+use crate::kernel::{Kernel, Outcome};
+use crate::memory::Buffer;
 use reef_core::Args;
 use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
 use std::cell::Cell;
@@ -309,7 +313,7 @@ fn timing_of_a_tile() {
             let start = Instant::now();
             for _ in 0..10 {
                 // SAFETY: the three vectors are as large as the tile says.
-                unsafe { if portable { tile.multiply_portably() } else { tile.multiply() } };
+                unsafe { if portable { multiply_portably(&tile) } else { multiply(&tile) } };
             }
             best = best.min(start.elapsed() / 10);
         }

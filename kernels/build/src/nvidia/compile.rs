@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
-/// Machine code for these, PTX for the last: `reef-cuda/src/image.rs` has the same.
+/// Machine code for these, PTX for the last: `reef-cuda/src/code/image.rs` has the same.
 const TARGETS: [Target; 4] =
     [Target::Cubin(70), Target::Cubin(86), Target::Cubin(90), Target::Ptx(80)];
 

@@ -1,14 +1,14 @@
 //! Kernels that users bring: CUDA C++ that includes `reef.h`, compiled for the device at hand when it is
 //! opened, and kept on disk.
 
+use crate::code::nvrtc::{Nvrtc, Program, Target, options};
 use crate::driver::BACKEND;
-use crate::nvrtc::{Nvrtc, Program, Target, options};
 use reef_core::{Error, Result};
 use reef_gpu::Build;
 use reef_gpu::cache::{self, Cache, Key};
 
 /// What `#include "reef.h"` finds.
-const HEADERS: [(&str, &str); 1] = [("reef.h", include_str!("../../kernels/reef.h"))];
+const HEADERS: [(&str, &str); 1] = [("reef.h", include_str!("../../../kernels/reef.h"))];
 
 /// How the compiler's messages name the source.
 const NAME: &str = "kernel.cu";

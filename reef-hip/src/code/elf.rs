@@ -3,8 +3,8 @@
 //! `hipModuleLoadData` takes no length and trusts what it gets, so everything that a file says of itself
 //! is checked before. And the runtime can't tell what a kernel's parameters are; the file can.
 
+use crate::code::target::Target;
 use crate::driver::{BACKEND, Version};
-use crate::target::Target;
 use object::LittleEndian as Little;
 use object::elf::{EM_AMDGPU, FileHeader64, PT_NOTE, SHT_NOBITS};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Tells whether to give up. Copied out of a block, because scratch memory borrows the block.
 #[derive(Clone, Copy)]
-pub(super) struct Stop<'a>(&'a AtomicU8);
+pub(super) struct StopToken<'a>(&'a AtomicU8);
 
-impl<'a> Stop<'a> {
+impl<'a> StopToken<'a> {
     pub(super) fn of(block: &Block<'a>) -> Self {
         Self(block.stop)
     }

@@ -4,8 +4,8 @@
 //! version 4, which every runtime from HIP 5.2 on loads, for the processor that REEF is meant for, with any
 //! setting of its memory. They are packed with zlib.
 
+use crate::code::target::Target;
 use crate::driver::BACKEND;
-use crate::target::Target;
 use reef_core::{Error, Result};
 use reef_gpu::{Build, unpack};
 
@@ -22,7 +22,7 @@ struct Source {
 
 macro_rules! packed {
     ($name:literal, $build:literal) => {
-        include_bytes!(concat!("../images/", $name, "-", $build, "-gfx906.z"))
+        include_bytes!(concat!("../../images/", $name, "-", $build, "-gfx906.z"))
     };
 }
 
@@ -58,8 +58,8 @@ pub(crate) fn find(name: &str, build: Build, device: &Target) -> Result<Vec<u8>>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::elf::CodeObject;
     use crate::driver::Version;
-    use crate::elf::CodeObject;
 
     fn mi50() -> Target {
         Target::parse("gfx906:sramecc+:xnack-").unwrap()

@@ -1,15 +1,15 @@
 //! Kernels that users bring: HIP or CUDA C++ that includes `reef.h`, compiled for the device at hand when
 //! it is opened, and kept on disk.
 
+use crate::code::hiprtc::Hiprtc;
+use crate::code::target::Target;
 use crate::driver::Version;
-use crate::hiprtc::Hiprtc;
-use crate::target::Target;
 use reef_core::Result;
 use reef_gpu::Build;
 use reef_gpu::cache::{Cache, Key, Program};
 
 /// What `#include "reef.h"` finds.
-const HEADERS: [(&str, &str); 1] = [("reef.h", include_str!("../../kernels/reef.h"))];
+const HEADERS: [(&str, &str); 1] = [("reef.h", include_str!("../../../kernels/reef.h"))];
 
 /// How the compiler's messages name the source.
 const NAME: &str = "kernel.hip";
@@ -48,7 +48,7 @@ fn compile(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::CodeObject;
+    use crate::code::elf::CodeObject;
     use reef_core::Error;
 
     #[test]

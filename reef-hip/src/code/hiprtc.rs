@@ -223,7 +223,7 @@ unsafe fn symbol<T: Copy>(library: &Library, name: &'static str) -> Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::CodeObject;
+    use crate::code::elf::CodeObject;
 
     const STEP: &str = "#include \"three.h\"\n\
         extern \"C\" __global__ void step(int *cell) { *cell = *cell * THREE + ADD; }\n";

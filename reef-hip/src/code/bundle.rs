@@ -6,8 +6,8 @@
 //!
 //! All numbers are little-endian and 8 bytes long. A name is `hipv4-amdgcn-amd-amdhsa--gfx906:xnack-`.
 
+use crate::code::target::Target;
 use crate::driver::BACKEND;
-use crate::target::Target;
 use reef_core::{Error, Result};
 
 const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";

@@ -1,18 +1,18 @@
 //! The preemptor of the software device: one word that units look at.
 
 use crate::kernel::{EVICT, RESET, RUN};
-use reef_core::{Error, PreemptLevel, Preemptor, Result};
+use reef_core::{Error, PreemptLevel, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A flag that units look at before each block and, to reset, that blocks look at while they run.
+/// A word that units look at before each block and, to reset, that blocks look at while they run.
 #[derive(Debug, Clone)]
-pub struct Flag {
+pub struct Preemptor {
     pub(crate) word: Arc<AtomicU8>,
     level: PreemptLevel,
 }
 
-impl Flag {
+impl Preemptor {
     pub(crate) fn new(level: PreemptLevel) -> Self {
         Self { word: Arc::new(AtomicU8::new(RUN)), level }
     }
@@ -26,7 +26,7 @@ impl Flag {
     }
 }
 
-impl Preemptor for Flag {
+impl reef_core::Preemptor for Preemptor {
     fn level(&self) -> PreemptLevel {
         self.level
     }

@@ -29,7 +29,7 @@ struct Images {
 
 macro_rules! packed {
     ($name:literal, $build:literal, $target:literal) => {
-        include_bytes!(concat!("../images/", $name, "-", $build, "-", $target, ".z"))
+        include_bytes!(concat!("../../images/", $name, "-", $build, "-", $target, ".z"))
     };
 }
 

@@ -1,0 +1,23 @@
+//! Where operands lie, and what all kernels say when something doesn't fit.
+
+use crate::memory::Buffer;
+use reef_core::{Error, Result};
+
+/// Where a storage starts.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// Holds the storage.
+    pub buffer: Buffer,
+    /// Its first byte, a multiple of 64.
+    pub offset: usize,
+}
+
+/// Blocks fit a launch.
+pub(super) fn grid(blocks: usize) -> Result<u32> {
+    u32::try_from(blocks).map_err(|_| Error::Invalid(format!("cpu: {blocks} blocks in one launch")))
+}
+
+/// Says that `what` has no kernel.
+pub(super) fn unsupported(what: impl Into<String>) -> Error {
+    Error::Unsupported { backend: "cpu", what: what.into() }
+}

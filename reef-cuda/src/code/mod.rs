@@ -1,0 +1,7 @@
+//! Device code: what ships with the crate, what users bring as a file, and what they bring as a source.
+//!
+//! In goes an image or a source; out comes code that the driver can load for the device at hand.
+
+pub(crate) mod image;
+pub(crate) mod nvrtc;
+pub(crate) mod source;

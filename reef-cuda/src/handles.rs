@@ -1,0 +1,40 @@
+//! What the driver calls by a handle: streams, loaded code and its functions, graphs. Plain numbers: who
+//! holds one answers for what is behind it.
+
+use cudarc::driver::sys::{CUfunction, CUgraphExec, CUmodule, CUstream};
+
+/// A stream.
+#[derive(Debug, Clone, Copy)]
+pub struct Stream(pub(crate) CUstream);
+
+// SAFETY: a handle that the driver lets any thread use.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+/// Loaded code.
+#[derive(Debug, Clone, Copy)]
+pub struct Code(pub(crate) CUmodule);
+
+// SAFETY: a handle that the driver lets any thread use.
+unsafe impl Send for Code {}
+// SAFETY: as above.
+unsafe impl Sync for Code {}
+
+/// A function of loaded code.
+#[derive(Debug, Clone, Copy)]
+pub struct Function(pub(crate) CUfunction);
+
+// SAFETY: as above.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// Launches that the device takes at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Exec(pub(crate) CUgraphExec);
+
+// SAFETY: a handle that the driver lets any thread use, one at a time; queues take turns on the device.
+unsafe impl Send for Exec {}
+// SAFETY: as above.
+unsafe impl Sync for Exec {}

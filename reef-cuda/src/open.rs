@@ -1,0 +1,50 @@
+//! A device is opened and closed.
+
+use crate::context::{Context, Primary};
+use crate::driver::{BACKEND, Driver};
+use crate::facts::{self, find};
+use crate::split::Split;
+use parking_lot::Mutex;
+use reef_core::{Priority, Result};
+use reef_gpu::{Facts, Options, Streams, Vendor};
+
+impl Vendor for Context {
+    const NAME: &'static str = BACKEND;
+
+    fn open(ordinal: usize, options: &Options) -> Result<Self> {
+        Self::open_with(Driver::get()?, ordinal, options.split)
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+impl Context {
+    pub(crate) fn open_with(
+        driver: &'static Driver,
+        ordinal: usize,
+        rt_units: Option<u32>,
+    ) -> Result<Self> {
+        let primary = Primary::retain(driver, find(driver, ordinal)?)?;
+        primary.bind()?;
+        let (facts, own) = facts::read(driver, primary.device)?;
+        let split = rt_units.map(|units| Split::new(driver, primary.device, units)).transpose()?;
+        let housekeeping = std::ptr::null_mut();
+        let pinned = Mutex::default();
+        let mut context = Self { driver, facts, own, split, housekeeping, pinned, primary };
+        context.housekeeping = context.open_stream(Priority::RealTime)?.0;
+        context.keep_freed_memory()?;
+        Ok(context)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if self.bind().is_ok() && !self.housekeeping.is_null() {
+            self.release_pinned();
+            // SAFETY: nobody uses the stream any more.
+            let _ = unsafe { self.driver.cuStreamDestroy_v2(self.housekeeping) };
+        }
+    }
+}

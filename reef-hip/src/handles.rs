@@ -1,0 +1,45 @@
+//! What the runtime calls by a handle: streams, loaded code and its functions, graphs. Plain numbers: who
+//! holds one answers for what is behind it.
+
+use crate::driver::Handle;
+
+/// A stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream(pub(crate) Handle);
+
+// SAFETY: a handle that the runtime lets any thread use.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+/// Loaded code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Code(pub(crate) Handle);
+
+// SAFETY: a handle that the runtime lets any thread use.
+unsafe impl Send for Code {}
+// SAFETY: as above.
+unsafe impl Sync for Code {}
+
+/// A function of loaded code.
+#[derive(Debug, Clone, Copy)]
+pub struct Function {
+    pub(crate) raw: Handle,
+    pub(crate) code: Code,
+    /// Its place in what the code says of its kernels.
+    pub(crate) kernel: Option<usize>,
+}
+
+// SAFETY: as above.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// Launches that the device takes at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exec(pub(crate) Handle);
+
+// SAFETY: a handle that the runtime lets any thread use.
+unsafe impl Send for Exec {}
+// SAFETY: as above.
+unsafe impl Sync for Exec {}

@@ -1,0 +1,71 @@
+//! A device is opened and closed.
+
+use crate::context::Context;
+use crate::driver::{BACKEND, Driver};
+use crate::facts::{self, Device};
+use crate::handles::Stream;
+use crate::pools::Places;
+use crate::split::Split;
+use parking_lot::Mutex;
+use reef_core::{Error, Result};
+use reef_gpu::{Facts, Options, Precision, Streams, Vendor};
+
+impl Vendor for Context {
+    const NAME: &'static str = BACKEND;
+
+    fn open(ordinal: usize, options: &Options) -> Result<Self> {
+        Self::open_with(Driver::get()?, ordinal, options)
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+impl Context {
+    pub(crate) fn open_with(
+        driver: &'static Driver,
+        ordinal: usize,
+        options: &Options,
+    ) -> Result<Self> {
+        if options.precision == Some(Precision::Tf32) {
+            let what = "precision=tf32, which needs tensor cores".into();
+            return Err(Error::Unsupported { backend: BACKEND, what });
+        }
+        let device = Device::find(driver, ordinal)?;
+        let facts = facts::read(driver, &device, false)?;
+        let mut context = Self {
+            split: options.split.map(|part| Split::new(facts.units, part)).transpose()?,
+            driver,
+            device,
+            facts,
+            housekeeping: Stream(std::ptr::null_mut()),
+            streams: Mutex::default(),
+            retired: Mutex::default(),
+            memory: Places::default(),
+            loaded: Mutex::default(),
+        };
+        let (lowest, highest) = context.device.priorities;
+        context.housekeeping = context.create_stream((lowest + highest) / 2)?;
+        let graphs = context.graphs_work()?;
+        context.facts = facts::read(driver, &context.device, graphs)?;
+        Ok(context)
+    }
+}
+
+impl Drop for Context {
+    /// If a kernel never ends, all is left to the end of the process: each of these calls would wait.
+    fn drop(&mut self) {
+        let streams = std::mem::take(&mut *self.streams.lock());
+        let all = || streams.all().chain([self.housekeeping]).filter(|stream| !stream.0.is_null());
+        if !all().all(|stream| self.is_idle(stream).is_ok_and(|idle| idle)) {
+            return;
+        }
+        self.destroy_retired();
+        for stream in all() {
+            // SAFETY: nobody uses it any more.
+            let _ = unsafe { self.driver.hipStreamDestroy(stream.0) };
+        }
+        self.memory.release(self.driver);
+    }
+}
