@@ -7,8 +7,8 @@
 //! runs, on the units which that kernel leaves free; blocks of best-effort queues in turn, unless
 //! their preemptor is up. Of each queue only the first kernel gives blocks: queues are in order.
 
-use crate::Cpu;
 use crate::checkpoint::{Checkpoint, Claim};
+use crate::device::Cpu;
 use crate::event::Event;
 use crate::kernel::{RESET, RUN};
 use crate::memory::Buffer;

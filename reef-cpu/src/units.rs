@@ -1,5 +1,6 @@
 //! The threads that units are.
 
+use crate::device::Cpu;
 use crate::hardware::{Ended, Hardware, Task, Work};
 use crate::kernel::{Block, Outcome, RUN};
 use crate::trace::{Trace, span};
@@ -159,13 +160,13 @@ fn lost(kernel: &str, panic: &(dyn std::any::Any + Send)) -> Error {
     Error::DeviceLost { backend: "cpu", why: format!("kernel {kernel} panicked: {text}") }
 }
 
-fn run_copy(copy: &Copy<crate::Cpu>) {
+fn run_copy(copy: &Copy<Cpu>) {
     let (from, to) = (copy.from.as_ptr(), copy.to.as_ptr());
     // SAFETY: both ranges were checked when the copy was queued; `copy` allows them to overlap.
     unsafe { std::ptr::copy(from.add(copy.from_offset), to.add(copy.to_offset), copy.bytes) };
 }
 
-fn run_fill(fill: &Fill<crate::Cpu>) {
+fn run_fill(fill: &Fill<Cpu>) {
     let start = fill.buffer.as_ptr().wrapping_add(fill.offset);
     for word in 0..fill.bytes / 4 {
         // SAFETY: the range was checked when the fill was queued; the write needs no alignment.

@@ -1,0 +1,183 @@
+//! Opens a software device, and what it gives: memory, kernels, queues.
+
+use crate::builtin;
+use crate::checkpoint::Checkpoint;
+use crate::event::Event;
+use crate::kernel::{Kernel, RUN};
+use crate::memory::Buffer;
+use crate::options::Options;
+use crate::preemptor::Preemptor;
+use crate::queue::Queue;
+use crate::units::Shared;
+use reef_core::{
+    Backend, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority, Result, Span,
+};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Software devices in one process; they share the cores.
+const DEVICES: usize = 8;
+
+/// An open software device. Its threads end with the last clone and the last queue.
+#[derive(Debug, Clone)]
+pub struct Cpu(Arc<Open>);
+
+#[derive(Debug)]
+struct Open {
+    shared: Arc<Shared>,
+    units: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.shared.close();
+        for unit in self.units.drain(..) {
+            if unit.thread().id() != thread::current().id() {
+                let _ = unit.join(); // kernels' panics are caught, so there is nothing to learn
+            }
+        }
+    }
+}
+
+impl Cpu {
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0.shared
+    }
+}
+
+impl Backend for Cpu {
+    const NAME: &'static str = "cpu";
+    type Buffer = Buffer;
+    type Kernel = Kernel;
+    type Event = Event;
+    type Checkpoint = Checkpoint;
+    type Graph = reef_core::NoGraph;
+}
+
+impl Device for Cpu {
+    type Queue = Queue;
+    type Preemptor = Preemptor;
+
+    fn open(ordinal: usize, options: &str) -> Result<Self> {
+        if ordinal >= DEVICES {
+            return Err(Error::NotFound(format!("no device cpu:{ordinal} (have: 0..{DEVICES})")));
+        }
+        let options = Options::parse(options)?;
+        let shared = Arc::new(Shared::new(options.units, options.spin));
+        let mut open = Open { shared: shared.clone(), units: Vec::new() };
+        for unit in 0..options.units {
+            open.units.push(start(ordinal, unit, options, shared.clone())?);
+        }
+        Ok(Self(Arc::new(open)))
+    }
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            name: format!("software device, {} units", self.0.units.len()),
+            units: self.0.units.len() as u32,
+            blocks_per_unit: 1,
+            threads_per_unit: 1,
+            registers_per_unit: u32::MAX,
+            shared_per_unit: u32::MAX,
+            level: PreemptLevel::All,
+            features: Vec::new(),
+        }
+    }
+
+    fn clock(&self) -> Duration {
+        self.shared().now()
+    }
+
+    fn set_trace(&self, on: bool) -> bool {
+        self.shared().trace.set(on);
+        true
+    }
+
+    fn take_trace(&self) -> Vec<Span> {
+        self.shared().trace.take()
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Buffer> {
+        Buffer::zeroed(bytes)
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<Buffer> {
+        Buffer::zeroed(bytes)
+    }
+
+    fn adopt_host(&self, memory: HostMemory) -> Result<Buffer> {
+        Ok(Buffer::adopted(memory))
+    }
+
+    fn write(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<()> {
+        let to = buffer.range(offset, data.len())?;
+        // SAFETY: the range is inside the buffer, which nothing else refers to by reference.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+        Ok(())
+    }
+
+    fn read(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<()> {
+        let from = buffer.range(offset, data.len())?;
+        // SAFETY: the range is inside the buffer, and `data` is not part of it.
+        unsafe { std::ptr::copy_nonoverlapping(from, data.as_mut_ptr(), data.len()) };
+        Ok(())
+    }
+
+    fn kernel(&self, name: &str) -> Result<Kernel> {
+        builtin::kernel(name)
+    }
+
+    fn address(&self, buffer: &Buffer) -> u64 {
+        buffer.as_ptr() as u64
+    }
+
+    fn event(&self) -> Result<Event> {
+        Ok(Event::default())
+    }
+
+    fn checkpoint(&self, launch: &Launch<Self>) -> Result<Checkpoint> {
+        Ok(Checkpoint::new(launch.blocks()))
+    }
+
+    fn preemptor(&self, level: PreemptLevel) -> Result<Preemptor> {
+        Ok(Preemptor::new(level))
+    }
+
+    fn queue(&self, priority: Priority, preemptor: Option<&Preemptor>) -> Result<Queue> {
+        let stop = preemptor.map_or_else(|| Arc::new(AtomicU8::new(RUN)), |p| p.word.clone());
+        let handle = self.shared().lock().open(priority, stop);
+        Ok(Queue { device: self.clone(), handle })
+    }
+}
+
+fn start(
+    ordinal: usize,
+    unit: u32,
+    options: Options,
+    shared: Arc<Shared>,
+) -> Result<JoinHandle<()>> {
+    let work = move || {
+        // Devices with few units start at different cores.
+        settle_down(ordinal * options.units as usize + unit as usize, options);
+        shared.work(unit);
+    };
+    thread::Builder::new()
+        .name(format!("reef-unit-{unit}"))
+        .spawn(work)
+        .map_err(|e| Error::Invalid(format!("cpu: no thread for unit {unit}: {e}")))
+}
+
+/// Gives the unit's thread its core and niceness, as far as the system allows.
+fn settle_down(place: usize, options: Options) {
+    let _ = rustix::process::nice(options.nice);
+    let allowed = rustix::thread::sched_getaffinity(None);
+    if let (true, Ok(allowed)) = (options.pin, allowed) {
+        let cores: Vec<usize> =
+            (0..rustix::thread::CpuSet::MAX_CPU).filter(|&c| allowed.is_set(c)).collect();
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(cores[place % cores.len()]);
+        let _ = rustix::thread::sched_setaffinity(None, &one);
+    }
+}
