@@ -1,6 +1,34 @@
-//! Word of tuning, which takes a while, for whoever shows how far a program is.
+//! Plans that were measured, and word of measuring, which takes a while, for whoever shows how far a program
+//! is.
 
+use parking_lot::Mutex;
+use reef_core::Result;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
+
+/// Index of the tile, and splits.
+pub(crate) type Choice = (u8, u8);
+
+/// What has been chosen since the device was opened, by the convolution's shape.
+#[derive(Debug, Default)]
+pub(crate) struct TunedPlans(Mutex<BTreeMap<String, Choice>>);
+
+impl TunedPlans {
+    /// What was chosen for `shape`, or what `measure` finds now; only one thread measures at a time.
+    pub(crate) fn get_or_measure(
+        &self,
+        shape: &str,
+        measure: impl FnOnce() -> Result<Choice>,
+    ) -> Result<Choice> {
+        let mut plans = self.0.lock();
+        if let Some(&choice) = plans.get(shape) {
+            return Ok(choice);
+        }
+        let choice = measure()?;
+        plans.insert(shape.into(), choice);
+        Ok(choice)
+    }
+}
 
 /// How far the measuring of one convolution is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! How numbers are stored, and rounded on the way there.
 
-use crate::{Gpu, Precision, Vendor};
+use crate::gpu::Gpu;
+use crate::vendor::calls::Vendor;
+use crate::vendor::options::Precision;
 
 /// What native tensors and packed weights are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

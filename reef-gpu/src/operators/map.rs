@@ -2,17 +2,18 @@
 
 use super::operand::{Operand, check_same};
 use super::params::{Divisor, LinearParams, MapParams};
-use super::{Site, blocks, invalid};
-use crate::{Gpu, Vendor};
+use super::site::{BoundOp, blocks};
+use crate::gpu::Gpu;
+use crate::vendor::calls::Vendor;
 use reef_core::op::{Linear, ScaleShift};
-use reef_core::{Launch, Result};
+use reef_core::{Error, Launch, Result};
 
 const THREADS: u32 = 256;
 /// Outputs of a block of the linear kernel: one for each warp.
 const OUTPUTS: usize = THREADS as usize / 32;
 
 pub(super) fn scale_shift<V: Vendor>(
-    site: &Site<'_, V>,
+    site: &BoundOp<'_, V>,
     op: &ScaleShift,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     check_same(&op.input, &op.output)?;
@@ -29,7 +30,7 @@ pub(super) fn scale_shift<V: Vendor>(
 
 /// Copies `from` to `to`, which may have more channels: those become zero.
 pub(super) fn convert<V: Vendor>(
-    site: &Site<'_, V>,
+    site: &BoundOp<'_, V>,
     from: &Operand,
     to: &Operand,
 ) -> Result<Launch<Gpu<V>>> {
@@ -55,9 +56,12 @@ fn params(input: &Operand, output: &Operand, at_once: usize) -> MapParams {
     }
 }
 
-pub(super) fn linear<V: Vendor>(site: &Site<'_, V>, op: &Linear) -> Result<Vec<Launch<Gpu<V>>>> {
+pub(super) fn linear<V: Vendor>(site: &BoundOp<'_, V>, op: &Linear) -> Result<Vec<Launch<Gpu<V>>>> {
     if site.input.pixels() != op.input.batch || site.output.pixels() != op.input.batch {
-        return Err(invalid(format!("a linear layer from {:?} to {:?}", op.input, op.output)));
+        return Err(Error::invalid(format!(
+            "a linear layer from {:?} to {:?}",
+            op.input, op.output
+        )));
     }
     let params = LinearParams {
         input: site.input.view(),

@@ -1,11 +1,11 @@
 //! A tensor in the device's memory.
 
 use super::element::Element;
-use super::invalid;
 use super::params::View;
-use crate::{Gpu, Vendor};
-use reef_core::Result;
+use crate::gpu::Gpu;
+use crate::vendor::calls::Vendor;
 use reef_core::op::{Layout, Storage, Tensor, Window};
+use reef_core::{Error, Result};
 
 /// Elements of one storage, so that kernels can count in 31 bits.
 const MOST_ELEMENTS: usize = 1 << 31;
@@ -29,7 +29,7 @@ impl Operand {
     ) -> Result<Self> {
         check(&tensor)?;
         if !storage.offset.is_multiple_of(64) {
-            return Err(invalid(format!("offset {} is no multiple of 64", storage.offset)));
+            return Err(Error::invalid(format!("offset {} is no multiple of 64", storage.offset)));
         }
         let room = tensor.storage_elements() * size_of::<f32>();
         let operand = Self::at(storage.buffer.range(storage.offset, room)?, tensor, element);
@@ -92,11 +92,11 @@ pub(super) fn is_planar(tensor: &Tensor) -> bool {
 
 fn check(tensor: &Tensor) -> Result<()> {
     if tensor.elements() == 0 || tensor.storage_elements() >= MOST_ELEMENTS {
-        return Err(invalid(format!("a tensor of {} elements", tensor.storage_elements())));
+        return Err(Error::invalid(format!("a tensor of {} elements", tensor.storage_elements())));
     }
     if tensor.first + tensor.channels > tensor.of {
         let Tensor { first, channels, of, .. } = tensor;
-        return Err(invalid(format!("channels {first} to {} of {of}", first + channels)));
+        return Err(Error::invalid(format!("channels {first} to {} of {of}", first + channels)));
     }
     Ok(())
 }
@@ -106,11 +106,11 @@ pub(super) fn check_window(window: &Window, input: &Tensor, output: &Tensor) -> 
     let picture = [input.height, input.width];
     let too_large = (0..2).any(|i| window.size[i] > picture[i] + 2 * window.padding[i]);
     if window.stride.contains(&0) || window.size.contains(&0) || too_large {
-        return Err(invalid(format!("{window:?} over {picture:?}")));
+        return Err(Error::invalid(format!("{window:?} over {picture:?}")));
     }
     let [height, width] = window.over(picture);
     if [input.batch, height, width] != [output.batch, output.height, output.width] {
-        return Err(invalid(format!(
+        return Err(Error::invalid(format!(
             "{window:?} makes {height}x{width} of {input:?}, not {output:?}"
         )));
     }
@@ -120,7 +120,7 @@ pub(super) fn check_window(window: &Window, input: &Tensor, output: &Tensor) -> 
 /// Checks that both have the same shape.
 pub(super) fn check_same(input: &Tensor, output: &Tensor) -> Result<()> {
     if input.shape() != output.shape() {
-        return Err(invalid(format!("{:?} becomes {:?}", input.shape(), output.shape())));
+        return Err(Error::invalid(format!("{:?} becomes {:?}", input.shape(), output.shape())));
     }
     Ok(())
 }

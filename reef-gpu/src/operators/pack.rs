@@ -7,12 +7,10 @@
 //! scale and shift        as given, 32-bit
 //! ```
 
-use super::convolution::Gathered;
 use super::element::Element;
-use super::invalid;
-use super::tile::SLAB;
-use reef_core::Result;
+use super::slabs::{Gathered, SLAB};
 use reef_core::op::{Conv2d, Op};
+use reef_core::{Error, Result};
 
 /// Where the biases start, and all bytes.
 ///
@@ -43,7 +41,7 @@ pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> 
     let [start, bytes] = layout(op, element)?;
     let (have, want) = ([weights.len(), bias.len()], op.constants());
     if have != want {
-        return Err(invalid(format!("{have:?} weights and biases, {want:?} needed")));
+        return Err(Error::invalid(format!("{have:?} weights and biases, {want:?} needed")));
     }
     let mut packed = vec![0; bytes];
     let (to, biases) = packed.split_at_mut(start);
@@ -72,7 +70,7 @@ fn tiles(op: &Conv2d, element: Element) -> Result<Option<Gathered>> {
     let groups = op.groups;
     let divides = |channels: usize| groups > 0 && channels.is_multiple_of(groups);
     if !divides(op.input.channels) || !divides(op.output.channels) {
-        return Err(invalid(format!("{groups} groups of {op:?}")));
+        return Err(Error::invalid(format!("{groups} groups of {op:?}")));
     }
     Ok(Gathered::new(op, element))
 }

@@ -1,5 +1,7 @@
 //! What kernels of kernels/network.cu take behind the guard, field by field.
 
+use reef_core::op::Window;
+
 /// A struct that a kernel takes by value.
 ///
 /// # Safety
@@ -192,6 +194,18 @@ unsafe impl Params for MapParams {}
 unsafe impl Params for PointwiseParams {}
 // SAFETY: as above.
 unsafe impl Params for LinearParams {}
+
+pub(super) fn window(window: &Window) -> WindowParams {
+    let Window { size, stride, padding } = window;
+    WindowParams {
+        height: size[0] as u32,
+        width: size[1] as u32,
+        stride_down: stride[0] as u32,
+        stride_right: stride[1] as u32,
+        pad_up: padding[0] as u32,
+        pad_left: padding[1] as u32,
+    }
+}
 
 #[cfg(test)]
 mod tests {

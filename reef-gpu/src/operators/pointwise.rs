@@ -2,10 +2,11 @@
 
 use super::operand::{Operand, check_same};
 use super::params::{Divisor, PointwiseParams, View};
-use super::{Site, blocks, invalid};
-use crate::{Gpu, Vendor};
+use super::site::{BoundOp, blocks};
+use crate::gpu::Gpu;
+use crate::vendor::calls::Vendor;
 use reef_core::op::{Activate, Function, Multiply};
-use reef_core::{Launch, Result};
+use reef_core::{Error, Launch, Result};
 
 const THREADS: u32 = 256;
 
@@ -20,7 +21,7 @@ enum Work {
 }
 
 pub(super) fn activate<V: Vendor>(
-    site: &Site<'_, V>,
+    site: &BoundOp<'_, V>,
     op: &Activate,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     check_same(&op.input, &op.output)?;
@@ -33,11 +34,11 @@ pub(super) fn activate<V: Vendor>(
 }
 
 pub(super) fn multiply<V: Vendor>(
-    site: &Site<'_, V>,
+    site: &BoundOp<'_, V>,
     op: &Multiply,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     check_same(&op.input, &op.output)?;
-    let factor = site.second.ok_or_else(|| invalid("a product without a factor"))?;
+    let factor = site.second.ok_or_else(|| Error::invalid("a product without a factor"))?;
     let view = if is_gate(op) {
         View { pixel: 0, ..factor.view() }
     } else {
@@ -53,7 +54,7 @@ fn is_gate(op: &Multiply) -> bool {
 }
 
 fn launch<V: Vendor>(
-    site: &Site<'_, V>,
+    site: &BoundOp<'_, V>,
     work: Work,
     factor: Option<(Operand, View)>,
 ) -> Result<Vec<Launch<Gpu<V>>>> {

@@ -1,19 +1,19 @@
 //! Pooling.
 
-use super::convolution::window;
 use super::operand::check_window;
-use super::params::PoolParams;
-use super::{Site, blocks, invalid};
-use crate::{Gpu, Vendor};
+use super::params::{PoolParams, window};
+use super::site::{BoundOp, blocks};
+use crate::gpu::Gpu;
+use crate::vendor::calls::Vendor;
 use reef_core::op::{Pool2d, PoolKind};
-use reef_core::{Launch, Result};
+use reef_core::{Error, Launch, Result};
 
 const THREADS: u32 = 256;
 
-pub(super) fn build<V: Vendor>(site: &Site<'_, V>, op: &Pool2d) -> Result<Vec<Launch<Gpu<V>>>> {
+pub(super) fn build<V: Vendor>(site: &BoundOp<'_, V>, op: &Pool2d) -> Result<Vec<Launch<Gpu<V>>>> {
     check_window(&op.window, &op.input, &op.output)?;
     if op.input.channels != op.output.channels {
-        return Err(invalid(format!("pool of {:?} to {:?}", op.input, op.output)));
+        return Err(Error::invalid(format!("pool of {:?} to {:?}", op.input, op.output)));
     }
     let fours = site.input.is_in_fours() && site.output.is_in_fours();
     let channels = op.output.channels / if fours { 4 } else { 1 };

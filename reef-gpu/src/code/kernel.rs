@@ -1,0 +1,142 @@
+//! Kernels: functions of loaded code, with or without a guard.
+
+use crate::code::guard::Guard;
+use crate::code::loaded::{Builds, Code};
+use crate::driver::handles::cloned;
+use crate::vendor::calls::Vendor;
+use reef_core::{Error, Result};
+use std::sync::Arc;
+
+/// Shared memory that a block gets without asking.
+const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
+
+/// A kernel ready to launch.
+#[derive(Debug)]
+pub struct Kernel<V: Vendor>(Arc<Loaded<V>>);
+
+cloned!(Kernel);
+
+#[derive(Debug)]
+struct Loaded<V: Vendor> {
+    name: String,
+    plain: V::Function,
+    guarded: Option<V::Function>,
+    /// Bytes of shared memory that each launch asks for.
+    shared: u32,
+    /// A parameter behind the guard that is passed by value, the same at every launch.
+    bound: Box<[u64]>,
+    /// How many words a launch passes, where the driver can tell.
+    words: Option<usize>,
+    registers: u32,
+    static_shared: u32,
+    _code: [Arc<Code<V>>; 2],
+}
+
+impl<V: Vendor> Kernel<V> {
+    /// A kernel that nobody can stop midway: somebody else's, without a guard.
+    pub(crate) fn foreign(code: &Arc<Code<V>>, name: &str) -> Result<Self> {
+        let plain = code.function(name)?;
+        Self::load(name, [code, code], plain, None, 0, &[])
+    }
+
+    /// A preemptible kernel, with `shared` bytes of dynamic shared memory and a bound parameter.
+    pub(crate) fn preemptible(
+        builds: &Builds<V>,
+        name: &str,
+        shared: u32,
+        bound: &[u64],
+    ) -> Result<Self> {
+        let plain = builds.plain.function(name)?;
+        let guarded = builds.guarded.function(name)?;
+        Self::load(name, [&builds.plain, &builds.guarded], plain, Some(guarded), shared, bound)
+    }
+
+    fn load(
+        name: &str,
+        modules: [&Arc<Code<V>>; 2],
+        plain: V::Function,
+        guarded: Option<V::Function>,
+        shared: u32,
+        bound: &[u64],
+    ) -> Result<Self> {
+        let vendor = modules[0].context().call();
+        for function in [Some(plain), guarded].into_iter().flatten() {
+            reserve_shared::<V>(&vendor, function, shared)?;
+        }
+        let own = usize::from(guarded.is_some()) + usize::from(!bound.is_empty());
+        let facts = vendor.function_facts(plain)?;
+        let sizes = facts.parameters;
+        let starts_with_guard =
+            |sizes: &Vec<usize>| sizes.len() >= own && sizes[0] == size_of::<Guard>();
+        if guarded.is_some() && sizes.as_ref().is_some_and(|sizes| !starts_with_guard(sizes)) {
+            let text =
+                format!("{}: the first parameter of kernel {name} is not a reef::Guard", V::NAME);
+            return Err(Error::Invalid(text));
+        }
+        let registers = match guarded {
+            Some(guarded) => vendor.function_facts(guarded)?.registers,
+            None => facts.registers,
+        };
+        Ok(Self(Arc::new(Loaded {
+            name: name.into(),
+            plain,
+            guarded,
+            shared,
+            bound: bound.into(),
+            words: sizes.map(|sizes| sizes.len() - own),
+            registers,
+            static_shared: facts.shared,
+            _code: modules.map(Arc::clone),
+        })))
+    }
+
+    /// Its name in the source.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// 32-bit registers of one thread.
+    pub fn registers(&self) -> u32 {
+        self.0.registers
+    }
+
+    /// Bytes of shared memory of one block.
+    pub fn shared(&self) -> u32 {
+        self.0.shared + self.0.static_shared
+    }
+
+    pub(crate) fn plain(&self) -> V::Function {
+        self.0.plain
+    }
+
+    pub(crate) fn guarded(&self) -> Option<V::Function> {
+        self.0.guarded
+    }
+
+    pub(crate) fn dynamic_shared(&self) -> u32 {
+        self.0.shared
+    }
+
+    pub(crate) fn bound(&self) -> &[u64] {
+        &self.0.bound
+    }
+
+    /// Checks the number of words that a launch passes.
+    pub(crate) fn check_words(&self, given: usize) -> Result<()> {
+        match self.0.words {
+            Some(want) if want != given => Err(Error::Invalid(format!(
+                "{}: kernel {} takes {want} arguments, got {given}",
+                V::NAME,
+                self.0.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn reserve_shared<V: Vendor>(vendor: &V, function: V::Function, bytes: u32) -> Result<()> {
+    if bytes <= SHARED_WITHOUT_ASKING {
+        return Ok(());
+    }
+    vendor.reserve_shared(function, bytes)
+}

@@ -1,0 +1,36 @@
+//! Kernels that users bring.
+
+use crate::code::kernel::Kernel;
+use crate::code::loaded::{Builds, Code};
+use crate::driver::handles::cloned;
+use crate::vendor::calls::Vendor;
+use reef_core::Result;
+use std::sync::Arc;
+
+/// Kernels that a user brings.
+#[derive(Debug)]
+pub struct Module<V: Vendor>(pub(crate) Arc<Brought<V>>);
+
+cloned!(Module);
+
+/// How they came.
+#[derive(Debug)]
+pub(crate) enum Brought<V: Vendor> {
+    /// As they are, without a guard.
+    Foreign(Arc<Code<V>>),
+    Preemptible(Builds<V>),
+}
+
+impl<V: Vendor> Module<V> {
+    /// The kernel of this name, as it stands in the code (`extern "C"`, or mangled).
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is none.
+    pub fn kernel(&self, name: &str) -> Result<Kernel<V>> {
+        match &*self.0 {
+            Brought::Foreign(code) => Kernel::foreign(code, name),
+            Brought::Preemptible(builds) => Kernel::preemptible(builds, name, 0, &[]),
+        }
+    }
+}

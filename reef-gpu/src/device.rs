@@ -1,0 +1,253 @@
+//! Opening a device, and what `reef_core` asks of one.
+
+use crate::code::builtin::Builtin;
+use crate::code::kernel::Kernel;
+use crate::code::loaded::{Builds, Code};
+use crate::code::module::{Brought, Module};
+use crate::driver::buffer::Buffer;
+use crate::driver::clock::Clock;
+use crate::driver::context::Context;
+use crate::driver::event::Event;
+use crate::driver::stream::{Stream, Writer};
+use crate::driver::timeout::Patience;
+use crate::gpu::{Gpu, Open};
+use crate::launch::checkpoint::Checkpoint;
+use crate::launch::gated::Gated;
+use crate::launch::graph::Graph;
+use crate::launch::guarded::Guarded;
+use crate::launch::queue::Queue;
+use crate::launch::timeline::Progress;
+use crate::preempt::gate::Gate;
+use crate::preempt::preemptor::Flag;
+use crate::tuning::TunedPlans;
+use crate::vendor::calls::Vendor;
+use crate::vendor::options::Options;
+use reef_core::dkp::Resources;
+use reef_core::{
+    Backend, Colocation, Command, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel,
+    Priority, Result,
+};
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+impl<V: Vendor> Gpu<V> {
+    /// The device that `vendor` has opened.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn new(vendor: V, options: Options) -> Result<Self> {
+        if options.gates.is_some() && !vendor.facts().waits_words {
+            let what = "gates: this driver's streams can't wait for words".into();
+            return Err(Error::Unsupported { backend: V::NAME, what });
+        }
+        let context = Arc::new(Context::new(vendor));
+        let builtin = Builtin::load(&Builds::shipped(&context, "builtin")?)?;
+        let writer =
+            Writer { by_stream: context.vendor.facts().writes_words, store: builtin.store };
+        let never = Flag::new(&context, PreemptLevel::HostQueue, writer, false)?;
+        let clock = Arc::new(Clock::new());
+        let gpu = Self(Arc::new(Open {
+            builtin,
+            network: OnceLock::new(),
+            writer,
+            clock,
+            options,
+            chosen: TunedPlans::default(),
+            never,
+            context,
+        }));
+        gpu.set_clock()?;
+        Ok(gpu)
+    }
+
+    /// Loads somebody's kernels as they are: a CUBIN, a fatbin or PTX on NVIDIA devices, a code object or
+    /// a bundle of some on AMD's.
+    ///
+    /// They have no guard, so they can't be stopped once they are launched: queues at a level deeper
+    /// than `HostQueue` refuse them, unless the device was opened with `gates=N`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if it is none of these; the driver's.
+    pub fn load(&self, image: &[u8]) -> Result<Module<V>> {
+        let image = self.context().vendor.check_image(image)?;
+        Ok(Module(Arc::new(Brought::Foreign(Code::load(self.context(), &image)?))))
+    }
+
+    /// Compiles a source whose kernels follow the contract of kernels/README.md, so that they can be
+    /// stopped. Needs the vendor's run-time compiler the first time; what it made is kept on disk.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` without the compiler, `Invalid` with its messages.
+    pub fn compile(&self, source: &str) -> Result<Module<V>> {
+        let builds = Builds::compiled(self.context(), source)?;
+        Ok(Module(Arc::new(Brought::Preemptible(builds))))
+    }
+
+    /// The deepest level: gates hold back what has not started, and nothing more.
+    fn level(&self) -> PreemptLevel {
+        match self.options().gates {
+            Some(_) => PreemptLevel::DeviceQueue,
+            None => PreemptLevel::All,
+        }
+    }
+
+    /// How long queues of this class may be silent.
+    fn patience(&self, class: Priority) -> Patience {
+        Patience::new(self.options().patience.filter(|_| class == Priority::BestEffort))
+    }
+
+    fn patience_feature(&self) -> Option<String> {
+        let time = self.options().patience?;
+        Some(format!("gives up on best-effort queues that are silent for {time:?}"))
+    }
+
+    /// The gate of a queue that this flag stops, if it does so by gates.
+    fn gated(&self, flag: &Flag<V>) -> Result<Option<Gated<V>>> {
+        let Some(size) = self.options().gates.filter(|_| flag.is_gated()) else { return Ok(None) };
+        let gate = Arc::new(Gate::new(self.context())?);
+        flag.join(&gate);
+        Gated::new(self.context(), gate, self.writer(), size).map(Some)
+    }
+
+    /// Lets the clock meet the device's once, so that the first event has its place.
+    fn set_clock(&self) -> Result<()> {
+        let mut queue = self.queue(Priority::RealTime, None)?;
+        for seq in 0..8 {
+            let event = self.event()?;
+            reef_core::Queue::record(&mut queue, reef_core::Seq(seq), &event)?;
+            while reef_core::Queue::completed(&mut queue)? <= reef_core::Seq(seq) {
+                std::hint::spin_loop();
+            }
+        }
+        self.clock().open();
+        Ok(())
+    }
+}
+
+impl<V: Vendor> Backend for Gpu<V> {
+    const NAME: &'static str = V::NAME;
+    type Buffer = Buffer<V>;
+    type Kernel = Kernel<V>;
+    type Event = Event<V>;
+    type Checkpoint = Checkpoint<V>;
+    type Graph = Graph<V>;
+}
+
+impl<V: Vendor> Device for Gpu<V> {
+    type Queue = Queue<V>;
+    type Preemptor = Flag<V>;
+
+    fn open(ordinal: usize, options: &str) -> Result<Self> {
+        let options = Options::parse(V::NAME, options)?;
+        Self::new(V::open(ordinal, &options)?, options)
+    }
+
+    fn info(&self) -> DeviceInfo {
+        let facts = self.facts().clone();
+        DeviceInfo {
+            name: facts.name,
+            units: facts.units,
+            blocks_per_unit: facts.blocks_per_unit,
+            threads_per_unit: facts.threads_per_unit,
+            registers_per_unit: facts.registers_per_unit,
+            shared_per_unit: facts.shared_per_unit,
+            level: self.level(),
+            features: facts.features.into_iter().chain(self.patience_feature()).collect(),
+        }
+    }
+
+    fn clock(&self) -> Duration {
+        Gpu::clock(self).now()
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Buffer<V>> {
+        Buffer::device(self.context(), bytes)
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<Buffer<V>> {
+        Buffer::host(self.context(), bytes)
+    }
+
+    fn adopt_host(&self, memory: HostMemory) -> Result<Buffer<V>> {
+        Buffer::adopted(self.context(), memory)
+    }
+
+    fn write(&self, buffer: &Buffer<V>, offset: usize, data: &[u8]) -> Result<()> {
+        buffer.write(offset, data)
+    }
+
+    fn read(&self, buffer: &Buffer<V>, offset: usize, data: &mut [u8]) -> Result<()> {
+        buffer.read(offset, data)
+    }
+
+    fn kernel(&self, name: &str) -> Result<Kernel<V>> {
+        self.builtin().kernel(name)
+    }
+
+    fn address(&self, buffer: &Buffer<V>) -> u64 {
+        buffer.address()
+    }
+
+    fn resources(&self, launch: &Launch<Self>) -> Resources {
+        let threads = launch.block().iter().product();
+        let kernel = launch.kernel();
+        Resources { threads, registers: threads * kernel.registers(), shared: kernel.shared() }
+    }
+
+    fn colocation(&self) -> Colocation {
+        match self.options().gates {
+            Some(_) => Colocation::Never, // grids that nobody can cut
+            None => Colocation::Capped(self.options().beside.unwrap_or(self.facts().units / 2)),
+        }
+    }
+
+    fn event(&self) -> Result<Event<V>> {
+        Event::new(self.context(), &self.0.clock)
+    }
+
+    fn checkpoint(&self, launch: &Launch<Self>) -> Result<Checkpoint<V>> {
+        Ok(Checkpoint::new(launch.blocks()))
+    }
+
+    fn graph(&self, commands: &[Command<Self>]) -> Result<Graph<V>> {
+        if !self.facts().graphs {
+            return Err(Error::Unsupported { backend: V::NAME, what: "graphs".into() });
+        }
+        Graph::new(self, commands)
+    }
+
+    fn preemptor(&self, level: PreemptLevel) -> Result<Flag<V>> {
+        let (asked, have) = (level, self.level());
+        if asked > have {
+            return Err(Error::Level { backend: V::NAME, asked, have });
+        }
+        let gated = self.options().gates.is_some() && level == PreemptLevel::DeviceQueue;
+        Flag::new(self.context(), level, self.writer(), gated)
+    }
+
+    fn queue(&self, priority: Priority, preemptor: Option<&Flag<V>>) -> Result<Queue<V>> {
+        let builtin = self.builtin();
+        let flag = preemptor.unwrap_or(&self.never()).clone();
+        Ok(Queue {
+            stream: Stream::open(self.context(), priority)?,
+            gated: self.gated(&flag)?,
+            flag,
+            progress: Progress::new(self.context(), self.writer())?,
+            guarded: Guarded::new(self.context(), builtin.report)?,
+            in_flight: VecDeque::new(),
+            draining: None,
+            patience: self.patience(priority),
+            priority,
+            width: None,
+            epoch_word: None,
+            epoch_written: None,
+            token: Arc::new(()),
+            newest_event: None,
+            gpu: self.clone(),
+        })
+    }
+}

@@ -1,0 +1,172 @@
+//! Memory of the device, and of the host pinned for it.
+
+use crate::driver::context::Context;
+use crate::driver::handles::cloned;
+use crate::vendor::calls::Vendor;
+use reef_core::{Error, HostMemory, Result};
+use std::sync::Arc;
+
+/// Zeroed memory, freed when the last clone is dropped.
+#[derive(Debug)]
+pub struct Buffer<V: Vendor>(Arc<Allocation<V>>);
+
+cloned!(Buffer);
+
+#[derive(Debug)]
+struct Allocation<V: Vendor> {
+    /// As kernels see it.
+    device: u64,
+    owner: Owner,
+    bytes: usize,
+    context: Arc<Context<V>>,
+}
+
+/// Whose memory it is; of the host's, where the host sees it.
+#[derive(Debug)]
+enum Owner {
+    Device,
+    Host(*mut u8),
+    Other(HostMemory),
+}
+
+impl Owner {
+    fn host(&self) -> Option<*mut u8> {
+        match self {
+            Self::Device => None,
+            Self::Host(host) => Some(*host),
+            Self::Other(memory) => Some(memory.as_ptr().as_ptr()),
+        }
+    }
+}
+
+// SAFETY: access goes through the driver, or through raw pointers whose users answer for races.
+unsafe impl<V: Vendor> Send for Allocation<V> {}
+// SAFETY: as above.
+unsafe impl<V: Vendor> Sync for Allocation<V> {}
+
+impl<V: Vendor> Drop for Allocation<V> {
+    fn drop(&mut self) {
+        match (self.context.call_to_free(), &self.owner) {
+            (Some(call), Owner::Device) => call.free(self.device),
+            (Some(call), Owner::Host(host)) => call.free_host(*host),
+            (Some(call), Owner::Other(memory)) => call.unregister_host(memory.as_ptr().as_ptr()),
+            (None, Owner::Other(memory)) => std::mem::forget(memory.clone()), // may still be in use
+            (None, _) => {}
+        }
+    }
+}
+
+impl<V: Vendor> Buffer<V> {
+    pub(crate) fn device(context: &Arc<Context<V>>, bytes: usize) -> Result<Self> {
+        let device = context.call().alloc(bytes.max(1))?;
+        Ok(Self::new(context, device, Owner::Device, bytes))
+    }
+
+    pub(crate) fn host(context: &Arc<Context<V>>, bytes: usize) -> Result<Self> {
+        let (host, device) = context.call().alloc_host(bytes.max(1))?;
+        Ok(Self::new(context, device, Owner::Host(host), bytes))
+    }
+
+    pub(crate) fn adopted(context: &Arc<Context<V>>, memory: HostMemory) -> Result<Self> {
+        let (host, bytes) = (memory.as_ptr().as_ptr(), memory.bytes());
+        // SAFETY: the allocation holds `memory` until it has unregistered it.
+        let device = unsafe { context.call().register_host(host, bytes) }?;
+        Ok(Self::new(context, device, Owner::Other(memory), bytes))
+    }
+
+    fn new(context: &Arc<Context<V>>, device: u64, owner: Owner, bytes: usize) -> Self {
+        Self(Arc::new(Allocation { device, owner, bytes, context: context.clone() }))
+    }
+
+    /// Its first byte, as kernels see it.
+    pub fn address(&self) -> u64 {
+        self.0.device
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+
+    /// The address of `bytes` bytes from `offset` on, which must be inside.
+    pub(crate) fn range(&self, offset: usize, bytes: usize) -> Result<u64> {
+        let end = offset.checked_add(bytes);
+        if end.is_none_or(|end| end > self.0.bytes) {
+            return Err(Error::Invalid(format!(
+                "{}: {bytes} bytes from {offset} on are not inside a buffer of {}",
+                V::NAME,
+                self.0.bytes
+            )));
+        }
+        Ok(self.0.device + offset as u64)
+    }
+
+    pub(crate) fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
+        let to = self.range(offset, data.len())?;
+        match self.0.owner.host() {
+            // SAFETY: the range is inside, and `data` is not part of it.
+            Some(host) => unsafe {
+                std::ptr::copy_nonoverlapping(data.as_ptr(), host.add(offset), data.len());
+            },
+            None if data.is_empty() => {}
+            None => self.0.context.call().write(to, data)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read(&self, offset: usize, data: &mut [u8]) -> Result<()> {
+        let from = self.range(offset, data.len())?;
+        match self.0.owner.host() {
+            // SAFETY: the range is inside, and `data` is not part of it.
+            Some(host) => unsafe {
+                std::ptr::copy_nonoverlapping(host.add(offset), data.as_mut_ptr(), data.len());
+            },
+            None if data.is_empty() => {}
+            None => self.0.context.call().read(from, data)?,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::gpu::Gpu;
+    use crate::vendor::fake::Fake;
+    use crate::vendor::options::Options;
+    use reef_core::{Device, HostMemory};
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    fn adopt(gpu: &Gpu<Fake>, theirs: &Arc<AtomicU64>) -> crate::driver::buffer::Buffer<Fake> {
+        let start = NonNull::new(theirs.as_ptr().cast()).unwrap();
+        // SAFETY: the atomic's eight bytes live as long as the third argument keeps them.
+        gpu.adopt_host(unsafe { HostMemory::new(start, 8, theirs.clone()) }).unwrap()
+    }
+
+    #[test]
+    fn memory_of_others_is_reached_in_place_and_let_go_of() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let theirs = Arc::new(AtomicU64::new(7));
+        let buffer = adopt(&gpu, &theirs);
+        gpu.write(&buffer, 4, &[1, 0, 0, 0]).unwrap();
+        assert_eq!(theirs.load(std::sync::atomic::Ordering::Relaxed), 7 + (1 << 32));
+        assert!(gpu.write(&buffer, 5, &[0; 4]).is_err());
+        let address = buffer.address();
+        drop(buffer);
+        assert_eq!(gpu.vendor().freed.lock().last(), Some(&address), "it is unpinned");
+        assert_eq!(Arc::strong_count(&theirs), 1);
+    }
+
+    #[test]
+    fn memory_of_others_stays_while_work_that_was_given_up_may_use_it() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let theirs = Arc::new(AtomicU64::new(7));
+        let buffer = adopt(&gpu, &theirs);
+        let address = buffer.address();
+        gpu.context().give_up();
+        drop(buffer);
+        assert_eq!(Arc::strong_count(&theirs), 2);
+        assert!(!gpu.vendor().freed.lock().contains(&address));
+    }
+}

@@ -1,0 +1,69 @@
+//! What everything of one open device shares: the vendor's part, and words that host and device both see.
+
+use crate::driver::call_tracker::{Call, Calls};
+use crate::driver::signal_pool::Words;
+use crate::vendor::calls::Vendor;
+use parking_lot::{Mutex, MutexGuard};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An open device.
+#[derive(Debug)]
+pub(crate) struct Context<V: Vendor> {
+    pub(crate) words: Mutex<Words>,
+    pub(crate) calls: Calls,
+    /// A stream was given up with what is in it.
+    lost: AtomicBool,
+    pub(crate) vendor: V,
+}
+
+/// The vendor's part while it is called.
+pub(crate) struct Calling<'a, V> {
+    vendor: &'a V,
+    _call: Call<'a>,
+}
+
+impl<V> Deref for Calling<'_, V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        self.vendor
+    }
+}
+
+impl<V: Vendor> Context<V> {
+    /// For one call of the driver: see `calls.rs`.
+    pub(crate) fn call(&self) -> Calling<'_, V> {
+        Calling { vendor: &self.vendor, _call: self.calls.enter() }
+    }
+
+    pub(crate) fn new(vendor: V) -> Self {
+        let (words, calls, lost) = (Mutex::default(), Calls::default(), AtomicBool::new(false));
+        Self { words, calls, lost, vendor }
+    }
+
+    /// A stream is left alone with what is in it. That may still use anything, so from now on nothing is
+    /// given back to the driver or used again, and the device stays open.
+    pub(crate) fn give_up(self: &Arc<Self>) {
+        if !self.lost.swap(true, Ordering::SeqCst) {
+            std::mem::forget(self.clone());
+        }
+    }
+
+    /// The vendor's part to give something back, unless that may still be in use.
+    pub(crate) fn call_to_free(&self) -> Option<Calling<'_, V>> {
+        (!self.lost.load(Ordering::SeqCst)).then(|| self.call())
+    }
+
+    /// The words to give one back, unless that may still be in use.
+    pub(crate) fn words_to_free(&self) -> Option<MutexGuard<'_, Words>> {
+        (!self.lost.load(Ordering::SeqCst)).then(|| self.words.lock())
+    }
+}
+
+impl<V: Vendor> Drop for Context<V> {
+    fn drop(&mut self) {
+        std::mem::take(self.words.get_mut()).free(&self.vendor);
+    }
+}

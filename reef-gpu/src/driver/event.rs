@@ -1,0 +1,48 @@
+//! A point in a queue, with the time at which the device came to it.
+
+use crate::driver::clock::Clock;
+use crate::driver::context::Context;
+use crate::driver::handles::cloned;
+use crate::driver::signal::Word;
+use crate::vendor::calls::Vendor;
+use reef_core::Result;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A word that a kernel of one thread sets to the device's time.
+#[derive(Debug)]
+pub struct Event<V: Vendor>(Arc<Stamp<V>>);
+
+cloned!(Event);
+
+#[derive(Debug)]
+struct Stamp<V: Vendor> {
+    word: Word<V>,
+    clock: Arc<Clock>,
+}
+
+impl<V: Vendor> Event<V> {
+    pub(crate) fn new(context: &Arc<Context<V>>, clock: &Arc<Clock>) -> Result<Self> {
+        Ok(Self(Arc::new(Stamp { word: Word::new(context)?, clock: clock.clone() })))
+    }
+
+    /// Where the device writes its time; not reached from now on.
+    pub(crate) fn arm(&self) -> u64 {
+        self.0.word.set(0);
+        self.0.word.address()
+    }
+
+    /// The device's own time.
+    pub(crate) fn stamp(&self) -> Option<u64> {
+        match self.0.word.get() {
+            0 => None,
+            stamp => Some(stamp),
+        }
+    }
+}
+
+impl<V: Vendor> reef_core::Event for Event<V> {
+    fn reached(&self) -> Option<Duration> {
+        self.stamp().map(|stamp| self.0.clock.place(stamp))
+    }
+}

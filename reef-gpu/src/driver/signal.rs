@@ -1,0 +1,95 @@
+//! Words of the host that the device writes and the host polls: events and progress. And words of the
+//! device that its streams write and kernels look at.
+//!
+//! The device writing to the host is cheap; the host asking the driver, or the device polling the host,
+//! is not. Each word has a cache line of its own.
+
+use crate::driver::context::Context;
+use crate::vendor::calls::Vendor;
+use reef_core::Result;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A word in the device's memory, zero at first.
+///
+/// Not of the memory of buffers, where not every driver's streams can write words.
+#[derive(Debug)]
+pub(crate) struct DeviceWord<V: Vendor> {
+    address: u64,
+    context: Arc<Context<V>>,
+}
+
+impl<V: Vendor> DeviceWord<V> {
+    pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
+        let alloc = |bytes| context.call().alloc_words(bytes);
+        let address = context.words.lock().take_device(alloc)?;
+        let word = Self { address, context: context.clone() };
+        context.call().write(address, &0u32.to_ne_bytes())?;
+        Ok(word)
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl<V: Vendor> Drop for DeviceWord<V> {
+    fn drop(&mut self) {
+        if let Some(mut words) = self.context.words_to_free() {
+            words.give_back_device(self.address);
+        }
+    }
+}
+
+/// A word in the host's memory, zero at first.
+#[derive(Debug)]
+pub(crate) struct Word<V: Vendor> {
+    host: *mut u8,
+    device: u64,
+    context: Arc<Context<V>>,
+}
+
+// SAFETY: the memory is the context's, and all access is atomic.
+unsafe impl<V: Vendor> Send for Word<V> {}
+// SAFETY: as above.
+unsafe impl<V: Vendor> Sync for Word<V> {}
+
+impl<V: Vendor> Word<V> {
+    pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
+        let alloc = |bytes| context.call().alloc_host(bytes);
+        let (host, device) = context.words.lock().take_host(alloc)?;
+        let word = Self { host, device, context: context.clone() };
+        word.set(0);
+        Ok(word)
+    }
+
+    /// Where the device writes.
+    pub(crate) fn address(&self) -> u64 {
+        self.device
+    }
+
+    /// The 32-bit value. What the device wrote before it is seen as well.
+    pub(crate) fn get32(&self) -> u32 {
+        // SAFETY: the place is ours, aligned, and written by the device in one piece.
+        unsafe { AtomicU32::from_ptr(self.host.cast()) }.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(self.host.cast()) }.load(Ordering::Acquire)
+    }
+
+    /// Only while nothing on the device writes it.
+    pub(crate) fn set(&self, value: u64) {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(self.host.cast()) }.store(value, Ordering::Release);
+    }
+}
+
+impl<V: Vendor> Drop for Word<V> {
+    fn drop(&mut self) {
+        if let Some(mut words) = self.context.words_to_free() {
+            words.give_back_host((self.host, self.device));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A stream of the driver, and what can be put into one.
+
+use crate::driver::context::Context;
+use crate::driver::timeout::Patience;
+use crate::vendor::calls::Vendor;
+use reef_core::{Dim3, Priority, Result};
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How words of ours are set: by streams themselves, or by a kernel where they can't.
+#[derive(Debug)]
+pub(crate) struct Writer<V: Vendor> {
+    pub(crate) by_stream: bool,
+    /// Sets one word.
+    pub(crate) store: V::Function,
+}
+
+impl<V: Vendor> Clone for Writer<V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V: Vendor> Copy for Writer<V> {}
+
+impl<V: Vendor> Writer<V> {
+    /// Sets a word of ours when all that is in `stream` has ended.
+    pub(crate) fn write(self, stream: &Stream<V>, address: u64, value: u32) -> Result<()> {
+        // SAFETY: callers give words of ours, which nobody refers to.
+        unsafe {
+            match self.by_stream {
+                true => stream.context.call().write_word(stream.raw, address, value),
+                false => stream.launch_one(self.store, 1, [address, value.into()]),
+            }
+        }
+    }
+}
+
+/// Who waits patiently looks this often.
+const NAP: Duration = Duration::from_micros(50);
+
+/// A stream. Dropping it waits for what is in it, unless it was given up.
+#[derive(Debug)]
+pub(crate) struct Stream<V: Vendor> {
+    raw: V::Stream,
+    given_up: bool,
+    context: Arc<Context<V>>,
+}
+
+impl<V: Vendor> Stream<V> {
+    pub(crate) fn open(context: &Arc<Context<V>>, priority: Priority) -> Result<Self> {
+        Ok(Self {
+            raw: context.call().open_stream(priority)?,
+            given_up: false,
+            context: context.clone(),
+        })
+    }
+
+    pub(crate) fn raw(&self) -> V::Stream {
+        self.raw
+    }
+
+    /// Launches a kernel; `params` point to its parameters.
+    ///
+    /// # Safety
+    ///
+    /// The parameters are the function's, and what they point to on the device outlives the run.
+    pub(crate) unsafe fn launch(
+        &self,
+        function: V::Function,
+        grid: Dim3,
+        block: Dim3,
+        shared: u32,
+        params: &mut [*mut c_void],
+    ) -> Result<()> {
+        let call = self.context.call();
+        // SAFETY: the caller's promise.
+        unsafe { call.launch(self.raw, function, grid, block, shared, params) }
+    }
+
+    /// Launches one block of a kernel whose parameters are words.
+    ///
+    /// # Safety
+    ///
+    /// As [`launch`](Self::launch).
+    pub(crate) unsafe fn launch_one<const N: usize>(
+        &self,
+        function: V::Function,
+        threads: u32,
+        mut words: [u64; N],
+    ) -> Result<()> {
+        let mut params = words.each_mut().map(|word| (word as *mut u64).cast());
+        // SAFETY: the caller's promise.
+        unsafe { self.launch(function, [1; 3], [threads, 1, 1], 0, &mut params) }
+    }
+
+    /// Holds what follows until a word has this value.
+    ///
+    /// # Safety
+    ///
+    /// As [`crate::vendor::calls::Streams::wait_word`].
+    pub(crate) unsafe fn wait_word(&self, address: u64, value: u32) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.context.call().wait_word(self.raw, address, value) }
+    }
+
+    /// Whether all in it has ended.
+    pub(crate) fn is_idle(&self) -> Result<bool> {
+        self.context.call().is_idle(self.raw)
+    }
+
+    /// Blocks until all in it has ended.
+    pub(crate) fn wait(&self) -> Result<()> {
+        self.context.call().wait(self.raw)
+    }
+
+    /// Blocks until all in it has ended, or until that has taken too long: then it is given up.
+    pub(crate) fn wait_or_give_up(&mut self, patience: &mut Patience) -> Result<()> {
+        if !patience.has_limit() {
+            return self.wait();
+        }
+        while !self.given_up && !self.is_idle()? {
+            if patience.is_over().is_some() {
+                self.give_up();
+            }
+            std::thread::sleep(NAP);
+        }
+        Ok(())
+    }
+
+    /// Nobody waits for what is in it any more, and nobody else gets it.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up = true;
+        self.context.give_up();
+    }
+}
+
+impl<V: Vendor> Drop for Stream<V> {
+    fn drop(&mut self) {
+        if self.given_up {
+            return;
+        }
+        let _ = self.wait(); // of a lost device nothing is left to wait for
+        self.context.call().close_stream(self.raw);
+    }
+}

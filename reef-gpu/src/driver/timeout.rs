@@ -1,0 +1,109 @@
+//! How long a best-effort queue may be silent before it is given up: the last resort against a kernel that
+//! never ends.
+//!
+//! Drivers have no call that removes such a kernel. With `patience=N` its queue ends with an error, and its
+//! stream is left alone with what is in it; nobody waits for it. Memory, code and words that are freed from
+//! then on are not used again, because what is in the stream may still write to them.
+
+use std::time::{Duration, Instant};
+
+/// How long a queue has been silent.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    /// `None`: for ever.
+    limit: Option<Duration>,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    pub(crate) fn new(limit: Option<Duration>) -> Self {
+        Self { limit, since: None }
+    }
+
+    /// Whether it is ever over.
+    pub(crate) fn has_limit(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// Something has ended, or nothing is to be expected.
+    pub(crate) fn begin_anew(&mut self) {
+        self.since = None;
+    }
+
+    /// Nothing has ended. Returns after how long that was too often.
+    pub(crate) fn is_over(&mut self) -> Option<Duration> {
+        let limit = self.limit?;
+        let since = self.since.get_or_insert_with(Instant::now);
+        (since.elapsed() >= limit).then_some(limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::Gpu;
+    use crate::vendor::fake::Fake;
+    use crate::vendor::options::Options;
+    use reef_core::{Args, Device, Error, Launch, Priority, Queue, Seq};
+
+    const LIMIT: Duration = Duration::from_millis(20);
+
+    /// A device whose words don't arrive, and a queue of this class with a launch.
+    fn silent(class: Priority) -> (Gpu<Fake>, crate::launch::queue::Queue<Fake>) {
+        let options = Options { patience: Some(LIMIT), ..Options::default() };
+        let gpu = Gpu::new(Fake::default(), options).unwrap();
+        gpu.vendor().slow_down();
+        let mut queue = gpu.queue(class, None).unwrap();
+        let kernel = gpu.kernel("append").unwrap();
+        // SAFETY: nothing runs.
+        let launch = unsafe { Launch::new(kernel, [1; 3], [32, 1, 1], Args::new(&[0; 3])) };
+        queue.launch(Seq(0), &launch, None).unwrap();
+        (gpu, queue)
+    }
+
+    #[test]
+    fn a_queue_that_is_given_up_takes_its_memory_along() {
+        let (gpu, mut queue) = silent(Priority::BestEffort);
+        let before = gpu.alloc(8).unwrap();
+        assert_eq!(queue.completed(), Ok(Seq(0)));
+        let freed = || gpu.vendor().freed.lock().clone();
+        let address = before.address();
+        drop(before);
+        assert_eq!(freed().last(), Some(&address));
+        let (until_now, after) = (freed(), gpu.alloc(8).unwrap());
+        std::thread::sleep(LIMIT);
+        for _ in 0..2 {
+            let error = queue.completed().unwrap_err();
+            assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+        }
+        drop((queue, after));
+        assert_eq!(freed(), until_now);
+    }
+
+    #[test]
+    fn real_time_work_may_take_as_long_as_it_likes() {
+        let (gpu, mut queue) = silent(Priority::RealTime);
+        assert_eq!(queue.completed(), Ok(Seq(0)));
+        std::thread::sleep(2 * LIMIT);
+        assert_eq!(queue.completed(), Ok(Seq(0)));
+        gpu.vendor().proceed(1);
+        assert_eq!(queue.completed(), Ok(Seq(1)));
+    }
+
+    #[test]
+    fn it_is_over_after_so_much_silence() {
+        let mut patience = Patience::new(Some(LIMIT));
+        assert_eq!(patience.is_over(), None, "it has just begun");
+        std::thread::sleep(Duration::from_millis(30));
+        patience.begin_anew();
+        assert_eq!(patience.is_over(), None, "there was news");
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(patience.is_over(), Some(LIMIT));
+    }
+
+    #[test]
+    fn without_a_limit_it_never_is() {
+        let mut patience = Patience::new(None);
+        assert_eq!((patience.is_over(), patience.since), (None, None));
+    }
+}

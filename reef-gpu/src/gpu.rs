@@ -1,0 +1,96 @@
+//! The handle of an open device and what stands in it. No driver call is made here but to load the kernels of
+//! networks.
+
+use crate::code::builtin::Builtin;
+use crate::code::loaded::Builds;
+use crate::driver::clock::Clock;
+use crate::driver::context::Context;
+use crate::driver::handles::cloned;
+use crate::driver::stream::Writer;
+use crate::preempt::preemptor::Flag;
+use crate::tuning::TunedPlans;
+use crate::vendor::calls::Vendor;
+use crate::vendor::facts::Facts;
+use crate::vendor::options::{Options, Precision};
+use reef_core::Result;
+use std::sync::{Arc, OnceLock};
+
+/// An open device.
+#[derive(Debug)]
+pub struct Gpu<V: Vendor>(pub(crate) Arc<Open<V>>);
+
+cloned!(Gpu);
+
+/// What the handles of one open device share.
+#[derive(Debug)]
+pub(crate) struct Open<V: Vendor> {
+    pub(crate) builtin: Builtin<V>,
+    /// kernels/network.cu, loaded when a network first wants it.
+    pub(crate) network: OnceLock<Builds<V>>,
+    pub(crate) writer: Writer<V>,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) options: Options,
+    /// Plans of convolutions that were measured.
+    pub(crate) chosen: TunedPlans,
+    /// Of queues that nobody stops.
+    pub(crate) never: Flag<V>,
+    pub(crate) context: Arc<Context<V>>,
+}
+
+impl<V: Vendor> Gpu<V> {
+    /// What is the vendor's of it.
+    pub fn vendor(&self) -> &V {
+        &self.0.context.vendor
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context<V>> {
+        &self.0.context
+    }
+
+    pub(crate) fn facts(&self) -> &Facts {
+        self.0.context.vendor.facts()
+    }
+
+    pub(crate) fn builtin(&self) -> &Builtin<V> {
+        &self.0.builtin
+    }
+
+    /// Kernels of networks.
+    pub(crate) fn network(&self) -> Result<&Builds<V>> {
+        let network = &self.0.network;
+        if let Some(loaded) = network.get() {
+            return Ok(loaded);
+        }
+        let loaded = Builds::shipped(self.context(), "network")?;
+        Ok(network.get_or_init(|| loaded)) // of two that load at once one is kept
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// How networks are computed on this device.
+    pub fn precision(&self) -> Precision {
+        let own = if self.facts().tensor_cores { Precision::Tf32 } else { Precision::Fp32 };
+        self.0.options.precision.unwrap_or(own)
+    }
+
+    /// Plans of convolutions, if they are to be measured.
+    pub(crate) fn tuned(&self) -> Option<&TunedPlans> {
+        self.0.options.tune.then_some(&self.0.chosen)
+    }
+
+    pub(crate) fn writer(&self) -> Writer<V> {
+        self.0.writer
+    }
+
+    /// What it was opened with.
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// Of queues that nobody stops.
+    pub(crate) fn never(&self) -> &Flag<V> {
+        &self.0.never
+    }
+}

@@ -1,0 +1,116 @@
+//! Which blocks of a launch remain: ranges, and lists that the device wrote when it stopped them.
+
+use crate::driver::handles::cloned;
+use crate::launch::stop_lists::Slot;
+use crate::vendor::calls::Vendor;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Blocks that run with one launch.
+#[derive(Debug)]
+pub(crate) struct Segment<V: Vendor> {
+    /// Holds their numbers, from entry `first` on; or they are `first` and on.
+    pub(crate) list: Option<Arc<Slot<V>>>,
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
+impl<V: Vendor> Segment<V> {
+    /// The same blocks, at most `most` of them in each part.
+    pub(crate) fn parts(&self, most: u32) -> impl Iterator<Item = Self> + '_ {
+        let starts = (0..self.count).step_by(most.max(1) as usize);
+        starts.map(move |start| Self {
+            list: self.list.clone(),
+            first: self.first + start,
+            count: most.min(self.count - start),
+        })
+    }
+}
+
+/// The blocks of one launch, or of a graph, that have not taken effect.
+#[derive(Debug)]
+pub struct Checkpoint<V: Vendor>(Arc<Left<V>>);
+
+cloned!(Checkpoint);
+
+#[derive(Debug)]
+struct Left<V: Vendor> {
+    total: u32,
+    /// Of a graph: which of its launches is the first that has something left.
+    node: usize,
+    /// What that launch has left.
+    segments: Vec<Segment<V>>,
+    /// Blocks that were left when this was made.
+    left: u32,
+    /// Of these, blocks that have run since, or whose rest is in a newer record.
+    settled: AtomicU32,
+}
+
+impl<V: Vendor> Checkpoint<V> {
+    /// All of `total` blocks.
+    pub(crate) fn new(total: u32) -> Self {
+        Self::of(total, 0, vec![whole(total)], 0)
+    }
+
+    /// What `segments` hold of launch `node`, and `later` blocks of launches after it.
+    pub(crate) fn of(total: u32, node: usize, segments: Vec<Segment<V>>, later: u32) -> Self {
+        let left = later + segments.iter().map(|segment| segment.count).sum::<u32>();
+        let settled = AtomicU32::new(0);
+        Self(Arc::new(Left { total, node, segments, left, settled }))
+    }
+
+    /// Blocks of the launch that it is for.
+    pub(crate) fn total(&self) -> u32 {
+        self.0.total
+    }
+
+    /// The first launch of the graph that has something left.
+    pub(crate) fn node(&self) -> usize {
+        self.0.node
+    }
+
+    /// What that launch has left.
+    pub(crate) fn segments(&self) -> &[Segment<V>] {
+        &self.0.segments
+    }
+
+    /// `count` blocks have run, or are in a newer record.
+    pub(crate) fn settle(&self, count: u32) {
+        self.0.settled.fetch_add(count, Ordering::AcqRel);
+    }
+}
+
+/// All blocks of a launch.
+pub(crate) fn whole<V: Vendor>(total: u32) -> Segment<V> {
+    Segment { list: None, first: 0, count: total }
+}
+
+impl<V: Vendor> reef_core::Checkpoint for Checkpoint<V> {
+    fn remaining(&self) -> u32 {
+        self.0.left - self.0.settled.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::fake::Fake;
+    use reef_core::Checkpoint as _;
+
+    #[test]
+    fn a_narrow_queue_runs_a_few_blocks_at_a_time() {
+        let segment = Segment::<Fake> { list: None, first: 5, count: 10 };
+        let parts: Vec<_> = segment.parts(4).map(|part| (part.first, part.count)).collect();
+        assert_eq!(parts, [(5, 4), (9, 4), (13, 2)]);
+        assert_eq!(segment.parts(u32::MAX).count(), 1);
+    }
+
+    #[test]
+    fn what_has_run_since_does_not_remain() {
+        let segment = |count| Segment::<Fake> { list: None, first: 0, count };
+        let record = Checkpoint::of(20, 2, vec![segment(3), segment(4)], 5);
+        assert_eq!(record.remaining(), 12);
+        record.settle(4);
+        assert_eq!((record.remaining(), record.total()), (8, 20));
+    }
+}

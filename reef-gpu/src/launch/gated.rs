@@ -1,0 +1,209 @@
+//! Launches of a stream in batches behind a gate: how work is held back whose kernels have no guard.
+//!
+//! ```text
+//! … wait for the gate │ started = batch │ launch │ progress = position │ launch … │ wait for the gate │ …
+//! ```
+//!
+//! Behind each launch of a batch the position is written. While the gate is closed the batch that runs goes on
+//! to its end, and what is behind it stays in the stream: nothing is taken back, and nothing is launched twice.
+
+use crate::driver::context::Context;
+use crate::driver::signal::Word;
+use crate::driver::stream::{Stream, Writer};
+use crate::launch::timeline::Progress;
+use crate::preempt::gate::{Gate, OPEN};
+use crate::vendor::calls::Vendor;
+use reef_core::Result;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The batches of one stream.
+#[derive(Debug)]
+pub(crate) struct Gated<V: Vendor> {
+    gate: Arc<Gate<V>>,
+    writer: Writer<V>,
+    /// A batch that has seen the gate open just before it closed has said so by then.
+    grace: Duration,
+    /// Most launches of a batch.
+    size: u32,
+    /// Number of the batch that the device has begun.
+    started: Word<V>,
+    /// Of the newest batch.
+    number: u32,
+    /// Launches that it has; 0: the next launch begins another.
+    filled: u32,
+    /// Number of each batch that may not have ended, and the position behind it.
+    batches: VecDeque<(u32, u64)>,
+    /// Commands before this position wait for no gate.
+    free: u64,
+}
+
+impl<V: Vendor> Gated<V> {
+    pub(crate) fn new(
+        context: &Arc<Context<V>>,
+        gate: Arc<Gate<V>>,
+        writer: Writer<V>,
+        size: u32,
+    ) -> Result<Self> {
+        let started = Word::new(context)?;
+        let (number, filled, batches, free) = (0, 0, VecDeque::new(), 0);
+        let grace = context.vendor.facts().grace;
+        Ok(Self { grace, gate, writer, size, started, number, filled, batches, free })
+    }
+
+    /// Puts a launch, which brings the stream to `position`, into a batch.
+    pub(crate) fn launch(
+        &mut self,
+        stream: &Stream<V>,
+        progress: &mut Progress<V>,
+        position: u64,
+        launch: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        if self.filled == 0 || self.gate.closed_for().is_some() {
+            self.begin(stream, progress)?;
+        }
+        launch()?;
+        progress.launch(position);
+        self.filled += 1;
+        self.batches.back_mut().expect("one has begun").1 = position;
+        self.filled %= self.size;
+        // Here and not when somebody asks: while the gate is closed no call of the driver may be needed
+        // to know where the stream stands, because others may hang in one.
+        progress.mark(stream)
+    }
+
+    fn begin(&mut self, stream: &Stream<V>, progress: &mut Progress<V>) -> Result<()> {
+        // SAFETY: the gate outlives the stream's work.
+        unsafe { stream.wait_word(self.gate.address(), OPEN) }?;
+        self.number = self.number.wrapping_add(1);
+        self.writer.write(stream, self.started.address(), self.number)?;
+        self.filled = 0;
+        self.batches.push_back((self.number, progress.launched()));
+        Ok(())
+    }
+
+    /// A command has been launched that nothing holds back: the stream was empty.
+    pub(crate) fn launch_free(&mut self, position: u64) {
+        self.free = position;
+        self.filled = 0;
+    }
+
+    /// The device has come to position `done`. Returns whether it stands at the closed gate, or has
+    /// nothing to do.
+    pub(crate) fn stands(&mut self, done: u64) -> bool {
+        let running = self.started.get32();
+        let ended = |&mut (_, end): &mut (u32, u64)| end <= done;
+        while self.batches.len() > 1 && self.batches.pop_front_if(ended).is_some() {}
+        let ran = |(number, end): &(u32, u64)| *number != running || *end <= done;
+        let settled = self.gate.closed_for().is_some_and(|time| time >= self.grace);
+        settled && self.free <= done && self.batches.iter().all(ran)
+    }
+
+    /// For how long the gate has been closed.
+    pub(crate) fn closed_for(&self) -> Option<Duration> {
+        self.gate.closed_for()
+    }
+
+    /// Nobody will open the gate of this stream.
+    pub(crate) fn release_held(&self) {
+        self.gate.open();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::gpu::Gpu;
+    use crate::vendor::fake::{Fake, Put};
+    use crate::vendor::options::Options;
+    use reef_core::{Args, Device, Error, Launch, PreemptLevel, Preemptor, Priority, Queue, Seq};
+    use std::time::Duration;
+
+    /// A queue of a device with two launches behind each gate, and what stops it.
+    fn open()
+    -> (Gpu<Fake>, crate::preempt::preemptor::Flag<Fake>, crate::launch::queue::Queue<Fake>) {
+        let options = Options { gates: Some(2), ..Options::default() };
+        let gpu = Gpu::new(Fake::default(), options).unwrap();
+        let flag = gpu.preemptor(PreemptLevel::DeviceQueue).unwrap();
+        let queue = gpu.queue(Priority::BestEffort, Some(&flag)).unwrap();
+        gpu.vendor().puts.lock().clear();
+        gpu.vendor().slow_down();
+        (gpu, flag, queue)
+    }
+
+    fn launch(gpu: &Gpu<Fake>, queue: &mut crate::launch::queue::Queue<Fake>, count: u64) {
+        let kernel = gpu.kernel("append").unwrap();
+        // SAFETY: nothing runs.
+        let launch = unsafe { Launch::new(kernel, [1; 3], [32, 1, 1], Args::new(&[0; 3])) };
+        (0..count).for_each(|seq| queue.launch(Seq(seq), &launch, None).unwrap());
+    }
+
+    /// Drains an evicted queue, when a batch that was about to run would have said so.
+    fn drain(queue: &mut crate::launch::queue::Queue<Fake>) -> Option<(Seq, bool)> {
+        std::thread::sleep(Duration::from_millis(1));
+        queue.try_drain().unwrap().map(|stopped| (stopped.resume_at, stopped.held))
+    }
+
+    #[test]
+    fn each_batch_waits_for_the_gate_and_says_when_it_begins_and_ends() {
+        let (gpu, _flag, mut queue) = open();
+        launch(&gpu, &mut queue, 3);
+        let puts: Vec<_> = gpu.vendor().puts.lock().iter().map(std::mem::discriminant).collect();
+        let [wait, write, launch] = [Put::Wait(0, 0), Put::Write(0, 0), Put::Launch(0, 0)]
+            .map(|put| std::mem::discriminant(&put));
+        let full = [wait, write, launch, write, launch, write];
+        assert_eq!(puts, [&full[..], &[wait, write, launch, write]].concat());
+    }
+
+    #[test]
+    fn an_evicted_queue_keeps_what_has_not_begun() {
+        let (gpu, flag, mut queue) = open();
+        launch(&gpu, &mut queue, 5);
+        assert_eq!(queue.completed().unwrap(), Seq(0));
+        gpu.vendor().proceed(3); // the first batch has begun and ended
+        flag.evict().unwrap();
+        assert_eq!(drain(&mut queue), Some((Seq(2), true)), "two of five");
+        gpu.vendor().proceed(1); // the gate was open a moment longer
+        assert_eq!(drain(&mut queue), None, "the second batch runs");
+        gpu.vendor().proceed(2);
+        assert_eq!(drain(&mut queue), Some((Seq(4), true)));
+        flag.reactivate().unwrap();
+        assert!(queue.try_drain().unwrap().is_none(), "it goes on");
+        gpu.vendor().proceed(2);
+        assert_eq!(queue.completed().unwrap(), Seq(5));
+    }
+
+    #[test]
+    fn a_queue_without_work_is_drained_and_keeps_nothing() {
+        let (gpu, flag, mut queue) = open();
+        launch(&gpu, &mut queue, 2);
+        gpu.vendor().proceed(3);
+        flag.evict().unwrap();
+        assert_eq!(drain(&mut queue), Some((Seq(2), false)));
+    }
+
+    #[test]
+    fn a_newcomer_of_an_evicted_flag_finds_its_gate_closed_until_it_lets_go() {
+        let (gpu, flag, _queue) = open();
+        flag.evict().unwrap();
+        let mut late = gpu.queue(Priority::BestEffort, Some(&flag)).unwrap();
+        launch(&gpu, &mut late, 1);
+        let gate = gpu.vendor().puts.lock().iter().find_map(|put| match put {
+            Put::Wait(address, _) => Some(*address),
+            _ => None,
+        });
+        // SAFETY: the word of a gate that is there.
+        let value = || unsafe { std::ptr::read_volatile(gate.unwrap() as *const u32) };
+        assert_ne!(value(), super::OPEN);
+        late.release_held();
+        assert_eq!(value(), super::OPEN);
+    }
+
+    #[test]
+    fn running_blocks_are_not_stopped_by_gates() {
+        let (gpu, ..) = open();
+        let error = gpu.preemptor(PreemptLevel::All).unwrap_err();
+        assert!(matches!(error, Error::Level { have: PreemptLevel::DeviceQueue, .. }), "{error}");
+        assert_eq!(gpu.info().level, PreemptLevel::DeviceQueue);
+    }
+}

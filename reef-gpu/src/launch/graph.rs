@@ -1,0 +1,214 @@
+//! Several launches that the driver takes at once.
+//!
+//! A graph is prepared for each queue that runs it, at its first run there: launches that can be stopped
+//! have the addresses of the queue's flag and lists baked in. Addresses never change, and only stopped
+//! blocks write to lists, so running it again needs no preparation. Its epoch stands in a word that is
+//! written in front of the first run of each epoch.
+
+use crate::driver::handles::cloned;
+use crate::driver::stream::Stream;
+use crate::gpu::Gpu;
+use crate::launch::blit::{copy_launch, fill_launch};
+use crate::launch::checkpoint::{Checkpoint, whole};
+use crate::launch::guarded::{Epoch, Guarded, launch_plain};
+use crate::launch::stop_lists::Slot;
+use crate::vendor::calls::Vendor;
+use parking_lot::Mutex;
+use reef_core::{Command, Error, Launch, Priority, Result};
+use std::sync::{Arc, Weak};
+
+/// A sequence of launches, ready to run as often as wanted.
+#[derive(Debug)]
+pub struct Graph<V: Vendor>(Arc<Sequence<V>>);
+
+cloned!(Graph);
+
+#[derive(Debug)]
+struct Sequence<V: Vendor> {
+    launches: Vec<Launch<Gpu<V>>>,
+    blocks: u32,
+    /// Copies and fills, of whose buffers their launches know but the addresses.
+    _buffers: Vec<Command<Gpu<V>>>,
+    /// For each queue that has run it and is still there; several, if it has several runs in flight.
+    prepared: Mutex<Vec<Prepared<V>>>,
+}
+
+/// The queue that it is for, and what that runs.
+type Prepared<V> = (Weak<()>, Arc<Exec<V>>);
+
+impl<V: Vendor> Graph<V> {
+    pub(crate) fn new(gpu: &Gpu<V>, commands: &[Command<Gpu<V>>]) -> Result<Self> {
+        let mut launches: Vec<_> =
+            commands.iter().map(|command| launch_of(gpu, command)).collect::<Result<_>>()?;
+        launches.retain(|launch| launch.blocks() > 0);
+        let blocks = launches.iter().try_fold(0u32, |sum, l| sum.checked_add(l.blocks()));
+        let Some(blocks) = blocks.filter(|&blocks| blocks > 0) else {
+            let text = format!("{}: a graph of no blocks, or of 2³² and more", V::NAME);
+            return Err(Error::Invalid(text));
+        };
+        let has_buffers = |command: &&Command<_>| !matches!(command, Command::Launch(_));
+        let _buffers = commands.iter().filter(has_buffers).cloned().collect();
+        Ok(Self(Arc::new(Sequence { launches, blocks, _buffers, prepared: Mutex::default() })))
+    }
+
+    /// Its launches in order; none is empty.
+    pub(crate) fn launches(&self) -> &[Launch<Gpu<V>>] {
+        &self.0.launches
+    }
+
+    /// Blocks of all launches.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.0.blocks
+    }
+
+    /// A record in which nothing has run.
+    pub(crate) fn all(&self) -> Checkpoint<V> {
+        let first = self.launches()[0].blocks();
+        Checkpoint::of(self.blocks(), 0, vec![whole(first)], self.blocks() - first)
+    }
+
+    /// The graph for a queue that nobody stops.
+    pub(crate) fn plain(
+        &self,
+        gpu: &Gpu<V>,
+        queue: &Arc<()>,
+        priority: Priority,
+    ) -> Result<Arc<Exec<V>>> {
+        self.prepared(
+            queue,
+            |_| true,
+            || {
+                let stream = Stream::open(gpu.context(), priority)?;
+                Exec::capture(&stream, gpu, || {
+                    self.launches().iter().try_for_each(|launch| launch_plain(&stream, launch))?;
+                    Ok(Vec::new())
+                })
+            },
+        )
+    }
+
+    /// The graph for a queue that can be stopped.
+    pub(crate) fn guarded(
+        &self,
+        gpu: &Gpu<V>,
+        queue: &Arc<()>,
+        priority: Priority,
+        guarded: &mut Guarded<V>,
+        epoch: Epoch,
+    ) -> Result<Arc<Exec<V>>> {
+        let is_free = |exec: &Arc<Exec<V>>| Arc::strong_count(exec) == 1; // launches in flight have it
+        self.prepared(queue, is_free, || {
+            let stream = Stream::open(gpu.context(), priority)?;
+            Exec::capture(&stream, gpu, || {
+                let mut launch_one = |launch: &Launch<Gpu<V>>| {
+                    guarded.launch(&stream, launch, &whole(launch.blocks()), epoch)
+                };
+                self.launches().iter().map(&mut launch_one).collect()
+            })
+        })
+    }
+
+    /// One that `queue` has run before and that `may_run` now, or a new one.
+    fn prepared(
+        &self,
+        queue: &Arc<()>,
+        may_run: impl Fn(&Arc<Exec<V>>) -> bool,
+        make: impl FnOnce() -> Result<Exec<V>>,
+    ) -> Result<Arc<Exec<V>>> {
+        let mut prepared = self.0.prepared.lock();
+        let mine = |owner: &Weak<()>| owner.as_ptr() == Arc::as_ptr(queue);
+        let found = prepared.iter().find(|(owner, exec)| mine(owner) && may_run(exec));
+        if let Some((_, exec)) = found {
+            return Ok(exec.clone());
+        }
+        prepared.retain(|(owner, _)| owner.strong_count() > 0);
+        let exec = Arc::new(make()?);
+        prepared.push((Arc::downgrade(queue), exec.clone()));
+        Ok(exec)
+    }
+}
+
+/// The launch that does the same.
+fn launch_of<V: Vendor>(gpu: &Gpu<V>, command: &Command<Gpu<V>>) -> Result<Launch<Gpu<V>>> {
+    match command {
+        Command::Launch(launch) => Ok(launch.clone()),
+        Command::Copy(copy) => copy_launch(gpu, copy),
+        Command::Fill(fill) => fill_launch(gpu, fill),
+        other => Err(Error::Invalid(format!("{}: a graph can't hold {other:?}", V::NAME))),
+    }
+}
+
+/// A graph as the driver runs it.
+#[derive(Debug)]
+pub(crate) struct Exec<V: Vendor> {
+    raw: V::Exec,
+    /// Of each launch, if they can be stopped.
+    slots: Vec<Arc<Slot<V>>>,
+    gpu: Gpu<V>,
+}
+
+impl<V: Vendor> Exec<V> {
+    /// Turns what `fill` launches on `stream` into a graph; it gives the slots of the launches.
+    fn capture(
+        stream: &Stream<V>,
+        gpu: &Gpu<V>,
+        fill: impl FnOnce() -> Result<Vec<Arc<Slot<V>>>>,
+    ) -> Result<Self> {
+        let vendor = gpu.context().call();
+        vendor.begin_capture(stream.raw())?;
+        let slots = fill();
+        let raw = vendor.end_capture(stream.raw())?; // in any case
+        let mut made = Self { raw, slots: Vec::new(), gpu: gpu.clone() };
+        made.slots = slots?;
+        Ok(made)
+    }
+
+    pub(crate) fn slots(&self) -> &[Arc<Slot<V>>] {
+        &self.slots
+    }
+
+    pub(crate) fn launch(&self, stream: &Stream<V>) -> Result<()> {
+        let context = self.gpu.context();
+        // SAFETY: what the launches refer to is kept by the graph, and by whoever waits for its end.
+        unsafe { context.call().launch_exec(self.raw, stream.raw()) }
+    }
+}
+
+impl<V: Vendor> Drop for Exec<V> {
+    fn drop(&mut self) {
+        if let Some(call) = self.gpu.context().call_to_free() {
+            call.free_exec(self.raw);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::fake::Fake;
+    use crate::vendor::options::Options;
+    use reef_core::{Device, Fill};
+
+    #[test]
+    fn buffers_of_copies_and_fills_live_as_long_as_the_graph() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let [first, second] = [8, 16].map(|bytes| gpu.alloc(bytes).unwrap());
+        let addresses = [first.address(), second.address()];
+        let copy = reef_core::Copy {
+            from: first,
+            from_offset: 0,
+            to: second.clone(),
+            to_offset: 8,
+            bytes: 8,
+            to_host: false,
+        };
+        let fill = Fill { buffer: second, offset: 0, bytes: 8, word: 7 };
+        let commands = [Command::Copy(copy), Command::Fill(fill)];
+        let graph = Graph::new(&gpu, &commands).unwrap();
+        drop(commands);
+        let freed = || addresses.map(|address| gpu.vendor().freed.lock().contains(&address));
+        assert_eq!(freed(), [false; 2]);
+        drop(graph);
+        assert_eq!(freed(), [true; 2]);
+    }
+}

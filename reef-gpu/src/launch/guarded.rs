@@ -1,0 +1,166 @@
+//! Launches that can be stopped: what they are given, and what the device tells of them afterwards.
+
+use crate::code::guard::{Guard, MOST_BLOCKS};
+use crate::code::kernel::Kernel;
+use crate::driver::buffer::Buffer;
+use crate::driver::context::Context;
+use crate::driver::signal::Word;
+use crate::driver::stream::Stream;
+use crate::gpu::Gpu;
+use crate::launch::checkpoint::Segment;
+use crate::launch::stop_lists::{SLOTS, Slot, Slots};
+use crate::vendor::calls::Vendor;
+use reef_core::{Args, Dim3, Error, Launch, PreemptLevel, Result};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Threads of the kernel that reports.
+const REPORT_THREADS: u32 = 256;
+/// Parameters beside the words: guard and bound value.
+const OWN_PARAMS: usize = 2;
+
+/// Which launches may run: those whose epoch is at least the word at `live`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Epoch {
+    pub(crate) live: u64,
+    pub(crate) value: u32,
+    /// The address of the epoch, if a graph reads it when it runs; or 0: it is `value`.
+    pub(crate) word: u64,
+    /// Whether running blocks stop as well.
+    pub(crate) may_stop: bool,
+}
+
+/// The guarded launches of one stream.
+#[derive(Debug)]
+pub(crate) struct Guarded<V: Vendor> {
+    slots: Slots<V>,
+    /// The counters as the device last reported them; the host's memory.
+    counts: Buffer<V>,
+    /// The device has reported this often, of `asked`.
+    reported: Word<V>,
+    asked: u32,
+    report: V::Function,
+}
+
+impl<V: Vendor> Guarded<V> {
+    pub(crate) fn new(context: &Arc<Context<V>>, report: V::Function) -> Result<Self> {
+        Ok(Self {
+            slots: Slots::new(context)?,
+            counts: Buffer::host(context, SLOTS * size_of::<u32>())?,
+            reported: Word::new(context)?,
+            asked: 0,
+            report,
+        })
+    }
+
+    /// Launches the blocks of `segment`. The slot is to be given back when they have ended.
+    pub(crate) fn launch(
+        &mut self,
+        stream: &Stream<V>,
+        launch: &Launch<Gpu<V>>,
+        segment: &Segment<V>,
+        epoch: Epoch,
+    ) -> Result<Arc<Slot<V>>> {
+        let Some(function) = launch.kernel().guarded() else {
+            let (asked, have) = (PreemptLevel::DeviceQueue, PreemptLevel::HostQueue);
+            return Err(Error::Level { backend: "a kernel without guard", asked, have });
+        };
+        if launch.blocks() > MOST_BLOCKS {
+            let text = format!(
+                "{}: a preemptible grid of {} blocks, most is {MOST_BLOCKS}",
+                V::NAME,
+                launch.blocks()
+            );
+            return Err(Error::Invalid(text));
+        }
+        let slot = self.slots.take(segment.count)?;
+        let (list_in, first) = match &segment.list {
+            Some(list) => (list.list.address() + u64::from(segment.first) * 4, 0),
+            None => (0, segment.first),
+        };
+        let guard = Guard {
+            live: epoch.live,
+            epoch_word: epoch.word,
+            stopped: self.slots.counter(&slot),
+            list_out: slot.list.address(),
+            list_in,
+            first,
+            epoch: epoch.value,
+            grid: launch.grid(),
+            may_stop: epoch.may_stop.into(),
+        };
+        let grid = [segment.count, 1, 1];
+        if let Err(error) =
+            run(stream, launch.kernel(), function, &guard, launch.args(), grid, launch.block())
+        {
+            self.slots.give_back(slot);
+            return Err(error);
+        }
+        Ok(slot)
+    }
+
+    /// Asks how many blocks of each launch have stopped, behind all that was launched.
+    pub(crate) fn ask(&mut self, stream: &Stream<V>) -> Result<()> {
+        self.asked = self.asked.wrapping_add(1);
+        let words = [
+            self.slots.counters.address(),
+            self.counts.address(),
+            self.slots.made() as u64,
+            self.reported.address(),
+            self.asked.into(),
+        ];
+        // SAFETY: the kernel's parameters; the memory is ours and outlives the stream's work.
+        unsafe { stream.launch_one(self.report, REPORT_THREADS, words) }
+    }
+
+    /// Whether the answer to the last [`ask`](Self::ask) is there.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.reported.get32() == self.asked
+    }
+
+    /// Blocks of a launch that were stopped, as of the last answer.
+    pub(crate) fn stopped(&self, slot: &Slot<V>) -> Result<u32> {
+        let mut count = [0; 4];
+        self.counts.read(slot.index * size_of::<u32>(), &mut count)?;
+        Ok(u32::from_ne_bytes(count))
+    }
+
+    /// The launch has ended.
+    pub(crate) fn give_back(&mut self, slot: Arc<Slot<V>>) {
+        self.slots.give_back(slot);
+    }
+}
+
+/// Launches the build that nobody stops.
+pub(crate) fn launch_plain<V: Vendor>(stream: &Stream<V>, launch: &Launch<Gpu<V>>) -> Result<()> {
+    let kernel = launch.kernel();
+    // The plain build of a preemptible kernel has the parameter, but doesn't look at it.
+    let guard = Guard::default();
+    run(stream, kernel, kernel.plain(), &guard, launch.args(), launch.grid(), launch.block())
+}
+
+/// Hands a kernel to the driver.
+fn run<V: Vendor>(
+    stream: &Stream<V>,
+    kernel: &Kernel<V>,
+    function: V::Function,
+    guard: &Guard,
+    args: &Args,
+    grid: Dim3,
+    block: Dim3,
+) -> Result<()> {
+    kernel.check_words(args.words().len())?;
+    let mut params = [std::ptr::null_mut(); OWN_PARAMS + Args::MAX];
+    let guard = kernel.guarded().map(|_| (&raw const *guard).cast());
+    let bound = Some(kernel.bound()).filter(|words| !words.is_empty()).map(|w| w.as_ptr().cast());
+    let words = args.words().iter().map(|word| (&raw const *word).cast());
+    let mut count = 0;
+    for param in guard.into_iter().chain(bound).chain(words) {
+        let param: *const c_void = param;
+        params[count] = param.cast_mut(); // the driver only reads them
+        count += 1;
+    }
+    // SAFETY: `Launch::new` promises that the words are the kernel's; guard and bound value are what
+    // its source begins with.
+    unsafe { stream.launch(function, grid, block, kernel.dynamic_shared(), &mut params[..count]) }
+}

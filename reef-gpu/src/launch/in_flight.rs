@@ -1,0 +1,92 @@
+//! Guarded launches on their way, and what is left of them when they were stopped.
+
+use crate::launch::checkpoint::{Checkpoint, Segment};
+use crate::launch::graph::Exec;
+use crate::launch::stop_lists::Slot;
+use crate::vendor::calls::Vendor;
+use reef_core::{Error, Result};
+use std::sync::Arc;
+
+/// A guarded launch, or a part of one that resumes.
+#[derive(Debug)]
+pub(crate) struct InFlight<V: Vendor> {
+    pub(crate) seq: u64,
+    /// Which launch of a graph; 0 if it is none.
+    pub(crate) node: usize,
+    /// Blocks of the whole command, and of this launch.
+    pub(crate) total: u32,
+    pub(crate) blocks: u32,
+    pub(crate) slot: Arc<Slot<V>>,
+    /// What must outlive it.
+    pub(crate) source: Source<V>,
+    /// What it resumes.
+    pub(crate) record: Option<Checkpoint<V>>,
+}
+
+/// Where a launch comes from.
+#[derive(Debug)]
+pub(crate) enum Source<V: Vendor> {
+    /// It reads this list, and has a slot of its own.
+    Segment(#[allow(dead_code)] Segment<V>),
+    /// It is part of a graph, whose slot it uses: the graph must not run again meanwhile.
+    Graph(#[allow(dead_code)] Arc<Exec<V>>),
+}
+
+impl<V: Vendor> InFlight<V> {
+    /// Its blocks have run, or have been stopped and are in another record now.
+    pub(crate) fn settle(&self) {
+        if let Some(record) = &self.record {
+            record.settle(self.blocks);
+        }
+    }
+}
+
+/// The first command of which something was stopped.
+pub(crate) struct Stop<V: Vendor> {
+    pub(crate) seq: u64,
+    pub(crate) node: usize,
+    pub(crate) total: u32,
+    /// Of its launch `node`.
+    segments: Vec<Segment<V>>,
+    left: u32,
+    /// Of its launches after that.
+    later: u32,
+}
+
+impl<V: Vendor> Stop<V> {
+    pub(crate) fn new(first: &InFlight<V>, count: u32) -> Self {
+        let &InFlight { seq, node, total, .. } = first;
+        let mut stop = Self { seq, node, total, segments: Vec::new(), left: 0, later: 0 };
+        stop.stopped(first, count);
+        stop
+    }
+
+    pub(crate) fn stopped(&mut self, launch: &InFlight<V>, count: u32) {
+        self.left += count;
+        if count > 0 {
+            self.segments.push(Segment { list: Some(launch.slot.clone()), first: 0, count });
+        }
+    }
+
+    /// Notes a launch behind the first.
+    pub(crate) fn add(&mut self, launch: &InFlight<V>, count: u32) -> Result<()> {
+        if (launch.seq, launch.node) == (self.seq, self.node) {
+            self.stopped(launch, count); // another part of the same
+            return Ok(());
+        }
+        if launch.seq == self.seq {
+            self.later += count;
+        }
+        if count < launch.blocks {
+            return Err(Error::State("a kernel ran behind one that was stopped"));
+        }
+        Ok(())
+    }
+
+    /// What is left of it, unless that is all.
+    pub(crate) fn partial(self) -> Option<Checkpoint<V>> {
+        let left = self.left + self.later;
+        (left < self.total)
+            .then(|| Checkpoint::of(self.total, self.node, self.segments, self.later))
+    }
+}

@@ -1,0 +1,162 @@
+//! What `reef_core` asks of a queue.
+
+use crate::driver::event::Event;
+use crate::gpu::Gpu;
+use crate::launch::blit::{copy_launch, fill_launch};
+use crate::launch::checkpoint::Checkpoint;
+use crate::launch::graph::Graph;
+use crate::launch::guarded::launch_plain;
+use crate::launch::queue::{Queue, check_record};
+use crate::vendor::calls::Vendor;
+use reef_core::{Copy, Drained, Fill, Launch, Result, Seq};
+use std::thread::Thread;
+
+impl<V: Vendor> reef_core::Queue for Queue<V> {
+    type Backend = Gpu<V>;
+
+    fn launch(
+        &mut self,
+        seq: Seq,
+        launch: &Launch<Gpu<V>>,
+        resume: Option<&Checkpoint<V>>,
+    ) -> Result<()> {
+        let total = launch.blocks();
+        match resume {
+            Some(record) => {
+                check_record(record, total)?;
+                self.launch_rest((seq, 0, total), launch, record)?;
+            }
+            None if total == 0 => {}
+            None if self.is_stoppable() => self.launch_whole(seq, launch)?,
+            None => self.launch_open(seq, |stream| launch_plain(stream, launch))?,
+        }
+        self.progress.launch(seq.0 + 1);
+        Ok(())
+    }
+
+    fn launch_graph(
+        &mut self,
+        seq: Seq,
+        graph: &Graph<V>,
+        resume: Option<&Checkpoint<V>>,
+    ) -> Result<()> {
+        match resume {
+            Some(record) => self.resume_graph(seq, graph, record)?,
+            None if self.width.is_some() => {
+                self.resume_graph(seq, graph, &graph.all())?; // launch by launch
+            }
+            None if self.is_stoppable() => self.launch_guarded_graph(seq, graph)?,
+            None => {
+                let exec = graph.plain(&self.gpu, &self.token, self.priority)?;
+                self.launch_open(seq, |stream| exec.launch(stream))?;
+            }
+        }
+        self.progress.launch(seq.0 + 1);
+        Ok(())
+    }
+
+    fn copy(&mut self, seq: Seq, copy: &Copy<Gpu<V>>) -> Result<()> {
+        let launch = copy_launch(&self.gpu, copy)?;
+        if !copy.to_host {
+            return self.launch(seq, &launch, None);
+        }
+        // What the host has read can't be undone: this one is never stopped.
+        if launch.blocks() > 0 {
+            launch_plain(&self.stream, &launch)?;
+        }
+        self.launched_free(seq);
+        self.progress.launch(seq.0 + 1);
+        Ok(())
+    }
+
+    fn fill(&mut self, seq: Seq, fill: &Fill<Gpu<V>>) -> Result<()> {
+        let launch = fill_launch(&self.gpu, fill)?;
+        self.launch(seq, &launch, None)
+    }
+
+    fn record(&mut self, seq: Seq, event: &Event<V>) -> Result<()> {
+        let words = [event.arm(), self.progress.address(), seq.0 + 1];
+        // SAFETY: the kernel's parameters; event and mark outlive the stream's work.
+        unsafe { self.stream.launch_one(self.gpu.builtin().stamp, 1, words) }?;
+        self.launched_free(seq);
+        self.progress.launch_marked(seq.0 + 1);
+        self.newest_event = Some(event.clone());
+        Ok(())
+    }
+
+    fn completed(&mut self) -> Result<Seq> {
+        if self.is_void() {
+            return Ok(Seq(self.progress.done()));
+        }
+        self.progress.mark(&self.stream)?;
+        let position = self.progress.look();
+        if self.is_void() {
+            return Ok(Seq(self.progress.done())); // what was seen may be a void launch's end
+        }
+        let news = self.progress.note(position);
+        if news {
+            self.retire();
+            self.observe_event();
+        }
+        let idle = position == self.progress.launched();
+        if news || idle || self.gated.as_ref().is_some_and(|gated| gated.closed_for().is_some()) {
+            self.patience.begin_anew();
+        } else {
+            self.bear()?;
+        }
+        let calm = news || idle || self.is_behind_gate();
+        self.progress.check(&self.stream, calm)?;
+        Ok(Seq(position))
+    }
+
+    fn try_drain(&mut self) -> Result<Option<Drained<Gpu<V>>>> {
+        if !self.is_void() {
+            return self.drain_whole();
+        }
+        let epoch = Some(self.flag.epoch());
+        if self.draining != epoch {
+            self.guarded.ask(&self.stream)?;
+            self.draining = epoch;
+        }
+        if !self.guarded.is_answered() {
+            self.bear()?;
+            self.progress.check(&self.stream, false)?;
+            return Ok(None);
+        }
+        self.patience.begin_anew();
+        self.draining = None;
+        self.settle().map(Some)
+    }
+
+    fn release_held(&mut self) {
+        if let Some(gated) = &self.gated {
+            gated.release_held();
+        }
+    }
+
+    fn cap_blocks(&mut self, blocks: Option<u32>) {
+        self.width = blocks.filter(|_| self.is_stoppable());
+    }
+
+    /// The device writes words that threads poll; it wakes nobody.
+    fn wake(&mut self, _: Thread) -> bool {
+        false
+    }
+}
+
+impl<V: Vendor> Queue<V> {
+    /// Where no launch is void: what has not ended is running, or is held back by the gate.
+    fn drain_whole(&mut self) -> Result<Option<Drained<Gpu<V>>>> {
+        let next = reef_core::Queue::completed(self)?;
+        let is_done = next.0 == self.progress.launched();
+        let kept = self.gated.as_mut().is_some_and(|gated| gated.stands(next.0));
+        Ok((is_done || kept).then_some(Drained { resume_at: next, partial: None, held: !is_done }))
+    }
+}
+
+impl<V: Vendor> Drop for Queue<V> {
+    fn drop(&mut self) {
+        reef_core::Queue::release_held(self);
+        let _ = self.stream.wait_or_give_up(&mut self.patience); // then its memory may be freed
+    }
+}

@@ -1,0 +1,128 @@
+//! The launches of a convolution by a given plan, with the input brought into the native layout first where
+//! it isn't, and the scratch memory that they need.
+
+use super::tile::{Plan, Tile};
+use crate::gpu::Gpu;
+use crate::operators::element::{Element, has_tensor_cores};
+use crate::operators::map;
+use crate::operators::operand::Operand;
+use crate::operators::params::{ConvParams, Divisor, window};
+use crate::operators::site::BoundOp;
+use crate::operators::slabs::{Gathered, SLAB, Shape};
+use crate::vendor::calls::Vendor;
+use reef_core::op::{Conv2d, Scratch};
+use reef_core::{Error, Launch, Result};
+
+/// Bytes at the start of the scratch memory that are zero between launches: a count for each tile of a
+/// split sum. There are fewer tiles, as two parts of each are blocks.
+const COUNTS: usize = 4096;
+
+/// Counts, partial sums, the converted input.
+pub(super) fn scratch_of<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &Conv2d,
+    gathered: &Gathered,
+    plan: &Plan,
+) -> Scratch {
+    let converted = gathered.converted_bytes(op, Element::of(gpu));
+    match partials_end(plan, &gathered.shape(op)) + converted {
+        COUNTS => Scratch::default(),
+        bytes => Scratch { zeroed: if plan.splits > 1 { COUNTS } else { 0 }, bytes },
+    }
+}
+
+/// Where the converted input starts.
+fn partials_end(plan: &Plan, shape: &Shape) -> usize {
+    COUNTS + shape.partials(plan.splits).next_multiple_of(64)
+}
+
+/// The launches of a convolution that tiles fit.
+pub(super) fn by_tiles<V: Vendor>(
+    site: &BoundOp<'_, V>,
+    op: &Conv2d,
+    gathered: &Gathered,
+    plan: &Plan,
+) -> Result<Vec<Launch<Gpu<V>>>> {
+    let shape = gathered.shape(op);
+    let need = scratch_of(site.gpu, op, gathered, plan).bytes;
+    let memory = match site.scratch {
+        _ if need == 0 => 0,
+        Some(storage) => storage.buffer.range(storage.offset, need)?,
+        None => return Err(Error::invalid(format!("{need} bytes of scratch memory needed"))),
+    };
+    let mut launches = Vec::new();
+    let mut input = site.input;
+    if gathered.converts {
+        let at = memory + partials_end(plan, &shape) as u64;
+        input = Operand::at(at, gathered.tensor(&op.input), site.element);
+        launches.push(map::convert(site, &site.input, &input)?);
+    }
+    let params = tile_params(site, op, &input, plan, &shape, memory);
+    let Tile { pixels, outputs, threads, .. } = plan.tile;
+    let name = format!("conv_{}_{pixels}x{outputs}", family(site));
+    let count = params.pixel_tiles * params.output_tiles * params.splits;
+    launches.push(site.launch_exactly(&name, count, threads, plan.tile.shared(), &params)?);
+    Ok(launches)
+}
+
+/// How the kernels are called that multiply as this device does.
+fn family<V: Vendor>(site: &BoundOp<'_, V>) -> &'static str {
+    match site.element {
+        Element::Tf32 => "tf32",
+        Element::F32 => "fp32",
+        Element::F16 if has_tensor_cores(site.gpu) => "f16",
+        Element::F16 => "fp16",
+    }
+}
+
+fn tile_params<V: Vendor>(
+    site: &BoundOp<'_, V>,
+    op: &Conv2d,
+    input: &Operand,
+    plan: &Plan,
+    shape: &Shape,
+    memory: u64,
+) -> ConvParams {
+    let output_tiles = shape.outputs.div_ceil(plan.tile.outputs) as u32;
+    let pixel_tiles = shape.pixels.div_ceil(plan.tile.pixels) as u32;
+    let (line, image) = (op.output.width as u32, (op.output.height * op.output.width) as u32);
+    let channels = input.tensor.channels;
+    // How much further the next slab is, counted in channels, then columns, then rows.
+    let step = SLAB / site.element.bytes();
+    let (taps, columns) = (step / channels, op.window.size[1]);
+    let fours = site.output.is_in_fours() && op.output.channels.is_multiple_of(4);
+    ConvParams {
+        input: input.first(),
+        weights: site.weights,
+        bias: site.bias,
+        residual: site.second.map_or(0, |residual| residual.first()),
+        output: site.output.first(),
+        partials: memory + COUNTS as u64,
+        arrivals: memory,
+        pixels: shape.pixels as u32,
+        outputs: shape.outputs as u32,
+        slabs: shape.slabs as u32,
+        splits: plan.splits as u32,
+        by_output_tiles: Divisor::new(output_tiles),
+        by_pixel_tiles: Divisor::new(pixel_tiles),
+        output_tiles,
+        pixel_tiles,
+        by_image: Divisor::new(image),
+        by_line: Divisor::new(line),
+        image,
+        line,
+        height: op.input.height as u32,
+        width: op.input.width as u32,
+        channels: channels as u32,
+        input_pitch: input.tensor.of as u32,
+        output_pitch: op.output.of as u32,
+        window: window(&op.window),
+        by_channels: Divisor::new(channels as u32),
+        by_window_width: Divisor::new(columns as u32),
+        slab_rows: (taps / columns) as u32,
+        slab_columns: (taps % columns) as u32,
+        slab_channels: (step % channels) as u32,
+        relu: op.relu.into(),
+        fours: fours.into(),
+    }
+}

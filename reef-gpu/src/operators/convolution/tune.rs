@@ -1,0 +1,169 @@
+//! Which plan is the fastest for a convolution, measured on the device when it was opened with
+//! `tune=on`, and kept on disk.
+//!
+//! The model in `tile.rs` was fitted to one GPU. Measuring takes some milliseconds for each shape, the
+//! first time that a network has it.
+
+use super::tile::{Plan, Tile};
+use super::tiled::{by_tiles, scratch_of};
+use crate::driver::buffer::Buffer;
+use crate::gpu::Gpu;
+use crate::launch::queue::Queue;
+use crate::operators::element::Element;
+use crate::operators::pack;
+use crate::operators::site::BoundOp;
+use crate::operators::slabs::{Gathered, Shape};
+use crate::tuning::{Choice, TunedPlans, Tuning, tell};
+use crate::vendor::cache::{Cache, Key};
+use crate::vendor::calls::Vendor;
+use reef_core::op::{Conv2d, Op, Operands, Storage, Tensor};
+use reef_core::{Command, Device, Event, Launch, Priority, Queue as _, Result, Seq};
+use std::time::Duration;
+
+/// Runs of a candidate in one measurement; launched one by one, short ones would wait for the host.
+const RUNS: usize = 16;
+/// Measurements of a candidate, of which the shortest counts; the first one loads code.
+const ROUNDS: usize = 4;
+
+/// The fastest plan, from memory, from disk or measured now.
+///
+/// # Errors
+///
+/// The device's, while measuring.
+pub(super) fn tuned_plan<V: Vendor>(
+    plans: &TunedPlans,
+    gpu: &Gpu<V>,
+    op: &Conv2d,
+    gathered: &Gathered,
+    tiles: &[Tile],
+) -> Result<Plan> {
+    let shape = gathered.shape(op);
+    let text = format!("{:?} {op:?}", Element::of(gpu));
+    let choice = plans
+        .get_or_measure(&text, || kept(gpu, &text, || measure(gpu, op, gathered, tiles, &shape)))?;
+    let candidate = |plan: &Plan| name(plan, tiles) == choice;
+    let found = Plan::candidates(tiles, &shape, gpu.facts()).find(candidate);
+    Ok(found.unwrap_or_else(|| Plan::new(tiles, &shape, gpu.facts())))
+}
+
+fn name(plan: &Plan, tiles: &[Tile]) -> Choice {
+    let tile = tiles.iter().position(|tile| *tile == plan.tile);
+    (tile.unwrap_or(0) as u8, plan.splits as u8)
+}
+
+/// The choice on disk, or what `make` gives.
+fn kept<V: Vendor>(
+    gpu: &Gpu<V>,
+    shape: &str,
+    make: impl FnOnce() -> Result<Choice>,
+) -> Result<Choice> {
+    let key = Key::of(["tune", env!("CARGO_PKG_VERSION"), V::NAME, &gpu.facts().name, shape]);
+    let bytes =
+        Cache::of_user().get_or_make(key, || make().map(|(tile, splits)| vec![tile, splits]))?;
+    Ok((bytes.first().copied().unwrap_or(0), bytes.get(1).copied().unwrap_or(1)))
+}
+
+/// Tries every candidate.
+fn measure<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &Conv2d,
+    gathered: &Gathered,
+    tiles: &[Tile],
+    shape: &Shape,
+) -> Result<Choice> {
+    let bench = Bench::new(gpu, op)?;
+    let mut best = (Duration::MAX, (0, 1));
+    let plans: Vec<_> = Plan::candidates(tiles, shape, gpu.facts()).collect();
+    let text = in_words(op);
+    let tell = |done| tell(Tuning { shape: &text, done, plans: plans.len() });
+    for (done, plan) in plans.iter().enumerate() {
+        tell(done);
+        let time = bench.time(gathered, plan)?;
+        best = best.min((time, name(plan, tiles)));
+    }
+    tell(plans.len());
+    Ok(best.1)
+}
+
+/// What is convolved: `3x3, 64 channels of 56x56 to 128`.
+fn in_words(op: &Conv2d) -> String {
+    let ([rows, columns], Tensor { channels, height, width, .. }) = (op.window.size, op.input);
+    format!("{rows}x{columns}, {channels} channels of {height}x{width} to {}", op.output.channels)
+}
+
+/// One convolution with memory of its own.
+struct Bench<'a, V: Vendor> {
+    gpu: &'a Gpu<V>,
+    op: Op,
+    conv: &'a Conv2d,
+    input: Buffer<V>,
+    residual: Option<Buffer<V>>,
+    output: Buffer<V>,
+    constants: Buffer<V>,
+}
+
+impl<'a, V: Vendor> Bench<'a, V> {
+    fn new(gpu: &'a Gpu<V>, conv: &'a Conv2d) -> Result<Self> {
+        let op = Op::Conv2d(*conv);
+        let room = |tensor: &Tensor| gpu.alloc(tensor.storage_elements() * size_of::<f32>());
+        let [_, bytes] = pack::layout(&op, Element::of(gpu))?;
+        Ok(Self {
+            gpu,
+            op,
+            conv,
+            input: room(&conv.input)?,
+            residual: conv.residual.then(|| room(&conv.output)).transpose()?,
+            output: room(&conv.output)?,
+            constants: gpu.alloc(bytes)?,
+        })
+    }
+
+    /// Time of one run.
+    fn time(&self, gathered: &Gathered, plan: &Plan) -> Result<Duration> {
+        let scratch = scratch_of(self.gpu, self.conv, gathered, plan);
+        let memory = self.gpu.alloc(scratch.bytes)?;
+        let launches = self.launches(gathered, plan, &memory)?;
+        let commands: Vec<_> = std::iter::repeat_n(launches, RUNS).flatten().collect();
+        let mut queue = self.gpu.queue(Priority::RealTime, None)?;
+        let mut best = Duration::MAX;
+        for round in 0..ROUNDS {
+            best = best.min(self.run(&mut queue, 3 * round as u64, &commands)?);
+        }
+        Ok(best / RUNS as u32)
+    }
+
+    fn launches(
+        &self,
+        gathered: &Gathered,
+        plan: &Plan,
+        memory: &Buffer<V>,
+    ) -> Result<Vec<Launch<Gpu<V>>>> {
+        let storage = |buffer| Storage { buffer, offset: 0 };
+        let operands = Operands {
+            input: storage(&self.input),
+            residual: self.residual.as_ref().map(storage),
+            output: storage(&self.output),
+            constants: Some(&self.constants),
+            scratch: Some(storage(memory)),
+        };
+        by_tiles(&BoundOp::new(self.gpu, &self.op, &operands)?, self.conv, gathered, plan)
+    }
+
+    /// Runs the launches between two events, as one graph where there are some.
+    fn run(&self, queue: &mut Queue<V>, seq: u64, launches: &[Launch<Gpu<V>>]) -> Result<Duration> {
+        let events = [self.gpu.event()?, self.gpu.event()?];
+        let commands: Vec<_> = launches.iter().cloned().map(Command::Launch).collect();
+        let graph = self.gpu.facts().graphs.then(|| self.gpu.graph(&commands)).transpose()?;
+        queue.record(Seq(seq), &events[0])?;
+        match &graph {
+            Some(graph) => queue.launch_graph(Seq(seq + 1), graph, None)?,
+            None => launches.iter().try_for_each(|l| queue.launch(Seq(seq + 1), l, None))?,
+        }
+        queue.record(Seq(seq + 2), &events[1])?;
+        while queue.completed()? < Seq(seq + 3) {
+            std::hint::spin_loop();
+        }
+        let [begin, end] = events.map(|event| event.reached().unwrap_or_default());
+        Ok(end.saturating_sub(begin))
+    }
+}

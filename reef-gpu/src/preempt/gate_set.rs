@@ -1,0 +1,149 @@
+//! The gates that one flag closes and opens together.
+//!
+//! While they are closed, a thread of its own looks whether a call of the driver hangs because of them, and
+//! opens them if so. What then runs beside real-time work is what was launched before, no more.
+
+use crate::driver::context::Context;
+use crate::preempt::gate::Gate;
+use crate::vendor::calls::Vendor;
+use parking_lot::Mutex;
+use reef_core::{Error, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// A call that takes longer than one to two of these while gates are closed is taken to hang. Others take
+/// microseconds.
+const PATIENCE: Duration = Duration::from_millis(2);
+
+#[derive(Debug)]
+pub(crate) struct Gates<V: Vendor> {
+    shared: Arc<Shared<V>>,
+    keeper: Thread,
+}
+
+#[derive(Debug)]
+struct Shared<V: Vendor> {
+    gates: Mutex<Vec<Weak<Gate<V>>>>,
+    closed: AtomicBool,
+    context: Arc<Context<V>>,
+}
+
+impl<V: Vendor> Gates<V> {
+    pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
+        let shared = Shared {
+            gates: Mutex::default(),
+            closed: AtomicBool::new(false),
+            context: context.clone(),
+        };
+        let shared = Arc::new(shared);
+        let kept = Arc::downgrade(&shared);
+        let keeper = thread::Builder::new().name(format!("reef-{}-gates", V::NAME));
+        let keeper = keeper.spawn(move || keep(&kept));
+        let keeper = keeper.map_err(|e| Error::Invalid(format!("no thread for gates: {e}")))?;
+        Ok(Self { shared, keeper: keeper.thread().clone() })
+    }
+
+    /// Closes and opens this one, too, from now on.
+    pub(crate) fn join(&self, gate: &Arc<Gate<V>>) {
+        let mut gates = self.shared.gates.lock();
+        gates.retain(|gate| gate.strong_count() > 0);
+        gates.push(Arc::downgrade(gate));
+        if self.shared.closed.load(Ordering::Acquire) {
+            gate.close();
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.each(Gate::close);
+        self.keeper.unpark();
+    }
+
+    pub(crate) fn open(&self) {
+        self.shared.closed.store(false, Ordering::Release);
+        self.shared.each(Gate::open);
+    }
+}
+
+impl<V: Vendor> Drop for Gates<V> {
+    fn drop(&mut self) {
+        self.shared.closed.store(false, Ordering::Release);
+        self.keeper.unpark(); // it finds nobody to keep
+    }
+}
+
+impl<V: Vendor> Shared<V> {
+    fn each(&self, act: impl Fn(&Gate<V>)) {
+        self.gates.lock().iter().filter_map(Weak::upgrade).for_each(|gate| act(&gate));
+    }
+
+    /// Opens the gates if a call hangs while they are closed. Returns when they are open.
+    fn keep(&self) {
+        while self.closed.load(Ordering::Acquire) {
+            let before = self.context.calls.look();
+            thread::sleep(PATIENCE);
+            if self.closed.load(Ordering::Acquire) && self.context.calls.hangs_since(before) {
+                return self.each(Gate::open);
+            }
+        }
+    }
+}
+
+/// The keeper: looks after gates while they are closed, for as long as somebody has them.
+fn keep<V: Vendor>(gates: &Weak<Shared<V>>) {
+    while let Some(gates) = gates.upgrade() {
+        gates.keep();
+        drop(gates);
+        thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::fake::Fake;
+
+    fn gates() -> (Arc<Context<Fake>>, Gates<Fake>, Arc<Gate<Fake>>) {
+        let context = Arc::new(Context::new(Fake::default()));
+        let gates = Gates::new(&context).unwrap();
+        let gate = Arc::new(Gate::new(&context).unwrap());
+        gates.join(&gate);
+        (context, gates, gate)
+    }
+
+    #[test]
+    fn a_call_that_hangs_opens_the_gates() {
+        let (context, gates, gate) = gates();
+        let call = context.calls.enter();
+        gates.close();
+        thread::sleep(20 * PATIENCE);
+        assert_eq!(gate.closed_for(), None);
+        drop(call);
+        gates.close();
+        assert!(gate.closed_for().is_some(), "the next time they close as ever");
+    }
+
+    #[test]
+    fn calls_that_return_leave_them_closed() {
+        let (context, gates, gate) = gates();
+        gates.close();
+        for _ in 0..2000 {
+            drop(context.calls.enter());
+            thread::sleep(Duration::from_micros(10));
+        }
+        assert!(gate.closed_for().is_some());
+        gates.open();
+        assert_eq!(gate.closed_for(), None);
+    }
+
+    #[test]
+    fn who_joins_closed_gates_is_closed() {
+        let (context, gates, _gate) = gates();
+        gates.close();
+        let late = Arc::new(Gate::new(&context).unwrap());
+        gates.join(&late);
+        assert!(late.closed_for().is_some());
+    }
+}

@@ -1,0 +1,140 @@
+//! The preemptor: a word in the device's memory that only grows.
+//!
+//! `live` is the lowest epoch that may run. Each launch carries the epoch in which it was made; evicting
+//! writes the next one, which voids all launches made before for ever. Nothing is ever cleared, so
+//! nothing has to be waited for. What is launched again carries the new epoch.
+//!
+//! On a device that was opened with `gates=N`, kernels have no guard that could look at the word; there it
+//! closes and opens the gates of its queues.
+
+use crate::driver::context::Context;
+use crate::driver::handles::cloned;
+use crate::driver::signal::DeviceWord;
+use crate::driver::stream::{Stream, Writer};
+use crate::preempt::gate::Gate;
+use crate::preempt::gate_set::Gates;
+use crate::vendor::calls::Vendor;
+use reef_core::{Error, PreemptLevel, Preemptor, Priority, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Stops the queues that were opened with it.
+#[derive(Debug)]
+pub struct Flag<V: Vendor>(Arc<State<V>>);
+
+cloned!(Flag);
+
+#[derive(Debug)]
+struct State<V: Vendor> {
+    level: PreemptLevel,
+    /// Of launches made from now on. Written by `reactivate`.
+    epoch: AtomicU32,
+    /// Launches of `epoch` are void, or may be any moment; or gates are closed.
+    evicted: AtomicBool,
+    /// Of queues whose kernels have no guards; that they are is the device's choice.
+    gates: Option<Gates<V>>,
+    /// Carries the word to the device, past everything else.
+    stream: Stream<V>,
+    /// What blocks look at. Below `stream`, so that it is given back after the last write.
+    live: DeviceWord<V>,
+    writer: Writer<V>,
+}
+
+impl<V: Vendor> Flag<V> {
+    pub(crate) fn new(
+        context: &Arc<Context<V>>,
+        level: PreemptLevel,
+        writer: Writer<V>,
+        gated: bool,
+    ) -> Result<Self> {
+        let live = DeviceWord::new(context)?;
+        Ok(Self(Arc::new(State {
+            level,
+            live,
+            epoch: AtomicU32::new(0),
+            evicted: AtomicBool::new(false),
+            gates: gated.then(|| Gates::new(context)).transpose()?,
+            stream: Stream::open(context, Priority::RealTime)?,
+            writer,
+        })))
+    }
+
+    /// The address of the lowest epoch that may run.
+    pub(crate) fn live(&self) -> u64 {
+        self.0.live.address()
+    }
+
+    /// The epoch of launches made now.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.0.epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether queues have gates instead of guarded kernels.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.0.gates.is_some()
+    }
+
+    /// Closes and opens this gate, too, from now on.
+    pub(crate) fn join(&self, gate: &Arc<Gate<V>>) {
+        if let Some(gates) = &self.0.gates {
+            gates.join(gate);
+        }
+    }
+
+    /// Whether launches of this epoch may be void: what the device says of their ends is worth nothing.
+    ///
+    /// Read it after the device's word: the device hears of the eviction later than this does.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.0.evicted.load(Ordering::Acquire)
+    }
+
+    fn deep_enough(&self, asked: PreemptLevel) -> Result<()> {
+        if self.0.level < asked {
+            return Err(Error::Level { backend: "this preemptor", asked, have: self.0.level });
+        }
+        Ok(())
+    }
+
+    /// Closes the gates, or makes launches of this epoch void.
+    fn stop(&self) -> Result<()> {
+        match &self.0.gates {
+            Some(gates) => gates.close(),
+            None => {
+                let next = self.epoch().wrapping_add(1);
+                self.0.writer.write(&self.0.stream, self.live(), next)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<V: Vendor> Preemptor for Flag<V> {
+    fn level(&self) -> PreemptLevel {
+        self.0.level
+    }
+
+    /// One write does for both levels: at level All, running blocks look at the same word.
+    fn evict(&self) -> Result<()> {
+        self.deep_enough(PreemptLevel::DeviceQueue)?;
+        if self.0.evicted.swap(true, Ordering::SeqCst) {
+            return Ok(()); // it is on its way
+        }
+        self.stop().inspect_err(|_| self.0.evicted.store(false, Ordering::SeqCst))
+    }
+
+    fn reset(&self) -> Result<()> {
+        self.deep_enough(PreemptLevel::All)?;
+        self.evict()
+    }
+
+    fn reactivate(&self) -> Result<()> {
+        if self.is_evicted() {
+            self.0.epoch.fetch_add(1, Ordering::AcqRel);
+            self.0.evicted.store(false, Ordering::SeqCst);
+            if let Some(gates) = &self.0.gates {
+                gates.open();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,263 @@
+//! What a vendor's driver does for an open device: all that the backends don't share.
+
+use crate::vendor::facts::{Facts, FunctionFacts, GateWord};
+use crate::vendor::image::Build;
+use crate::vendor::options::Options;
+use reef_core::{Dim3, Priority, Result};
+use std::ffi::c_void;
+use std::fmt::Debug;
+
+/// An open device, as its vendor's driver runs it. Handles are plain values: whoever gets one gives it
+/// back once, and not before the last use. Any method may be called from any thread.
+pub trait Vendor: Memory + Modules + Graphs + Debug + Send + Sync + Sized + 'static {
+    /// The name users type: `"cuda"`, `"hip"`.
+    const NAME: &'static str;
+
+    /// Opens device number `ordinal`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the library is not installed or has no such device; `Invalid` or `Unsupported` for
+    /// an option that this device can't do; the driver's.
+    fn open(ordinal: usize, options: &Options) -> Result<Self>;
+
+    /// What it can do.
+    fn facts(&self) -> &Facts;
+}
+
+/// Memory of a device, and of the host as far as the device reaches it.
+pub trait Memory {
+    /// Allocates zeroed device memory. Blocks for as long as that takes, not for other work.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, with the bytes asked for.
+    fn alloc(&self, bytes: usize) -> Result<u64>;
+
+    /// Frees what [`alloc`](Self::alloc) gave and no work uses any more.
+    fn free(&self, memory: u64);
+
+    /// As [`alloc`](Self::alloc), where streams can write words; freeing it may wait for all work.
+    ///
+    /// # Errors
+    ///
+    /// As [`alloc`](Self::alloc).
+    fn alloc_words(&self, bytes: usize) -> Result<u64>;
+
+    /// Frees what [`alloc_words`](Self::alloc_words) gave.
+    fn free_words(&self, memory: u64);
+
+    /// Allocates zeroed host memory that the device can reach: its address here and there.
+    ///
+    /// # Errors
+    ///
+    /// As [`alloc`](Self::alloc).
+    fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)>;
+
+    /// Frees what [`alloc_host`](Self::alloc_host) gave.
+    fn free_host(&self, host: *mut u8);
+
+    /// Pins host memory of somebody else so that the device can reach it: its address there.
+    ///
+    /// # Safety
+    ///
+    /// `bytes` bytes from `host` on are there until [`unregister_host`](Self::unregister_host).
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if this memory can't be pinned, with the driver's words; the driver's.
+    unsafe fn register_host(&self, host: *mut u8, bytes: usize) -> Result<u64>;
+
+    /// Ends what [`register_host`](Self::register_host) began; no work may use the memory any more.
+    fn unregister_host(&self, host: *mut u8);
+
+    /// Allocates a zeroed word for [`wait_word`](Streams::wait_word).
+    ///
+    /// # Errors
+    ///
+    /// As [`alloc`](Self::alloc).
+    fn alloc_gate(&self) -> Result<GateWord>;
+
+    /// Frees what [`alloc_gate`](Memory::alloc_gate) gave.
+    fn free_gate(&self, word: GateWord);
+
+    /// Copies to the device. Blocks, unordered with streams; the caller has checked the range.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn write(&self, to: u64, data: &[u8]) -> Result<()>;
+
+    /// Copies from the device. Blocks, unordered with streams; the caller has checked the range.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn read(&self, from: u64, data: &mut [u8]) -> Result<()>;
+}
+
+/// Streams of a device, and the words that they set and wait for.
+pub trait Streams {
+    /// A stream.
+    type Stream: Copy + Debug + Send + Sync;
+
+    /// Opens a stream of the lowest or the highest priority, unordered with all others.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn open_stream(&self, class: Priority) -> Result<Self::Stream>;
+
+    /// Closes a stream that is idle, or whose device is lost.
+    fn close_stream(&self, stream: Self::Stream);
+
+    /// Whether all in the stream has ended. Doesn't block.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceLost`; the driver's.
+    fn is_idle(&self, stream: Self::Stream) -> Result<bool>;
+
+    /// Blocks until all in the stream has ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_idle`](Self::is_idle).
+    fn wait(&self, stream: Self::Stream) -> Result<()>;
+
+    /// Sets a word when all before it in the stream has ended. Only where [`Facts::writes_words`].
+    ///
+    /// # Safety
+    ///
+    /// The word is memory that the device can write and nobody refers to.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    unsafe fn write_word(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
+
+    /// Holds what follows in the stream until the word is `value`. Only where [`Facts::waits_words`].
+    ///
+    /// # Safety
+    ///
+    /// The word came from [`alloc_gate`](Memory::alloc_gate) and is there until it was passed.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    unsafe fn wait_word(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
+}
+
+/// Code on a device, and its kernels.
+pub trait Modules: Streams {
+    /// Loaded code.
+    type Code: Copy + Debug + Send + Sync;
+
+    /// A function of loaded code.
+    type Function: Copy + Debug + Send + Sync;
+
+    /// Device code that ships with the backend, from the source kernels/`name`.cu.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if there is none for this device.
+    fn shipped(&self, name: &str, build: Build) -> Result<Vec<u8>>;
+
+    /// Compiles a user's source, which may include `reef.h`, for this device.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` with the compiler's messages; `NotFound` without a compiler.
+    fn compile(&self, source: &str, build: Build) -> Result<Vec<u8>>;
+
+    /// Makes a user's image one that [`load_code`](Self::load_code) takes.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if it isn't of a kind that the driver knows, whole as far as its own headers tell.
+    fn check_image(&self, image: &[u8]) -> Result<Vec<u8>>;
+
+    /// Loads an image: one that ships, was compiled, or was checked.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn load_code(&self, image: &[u8]) -> Result<Self::Code>;
+
+    /// Unloads code that no work uses any more.
+    fn unload_code(&self, code: Self::Code);
+
+    /// The function of this name; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn function(&self, code: Self::Code, name: &str) -> Result<Option<Self::Function>>;
+
+    /// What is known of a function.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn function_facts(&self, function: Self::Function) -> Result<FunctionFacts>;
+
+    /// Lets launches of a function ask for up to `bytes` of dynamic shared memory.
+    ///
+    /// # Errors
+    ///
+    /// The driver's, if that is more than a block can have.
+    fn reserve_shared(&self, function: Self::Function, bytes: u32) -> Result<()>;
+
+    /// Launches a kernel, its grid in blocks; `params` point to its parameters, which are copied.
+    ///
+    /// # Safety
+    ///
+    /// The parameters are the function's, and what they point to on the device outlives the run.
+    ///
+    /// # Errors
+    ///
+    /// The driver's. The kernel has then not been queued.
+    unsafe fn launch(
+        &self,
+        stream: Self::Stream,
+        function: Self::Function,
+        grid: Dim3,
+        block: Dim3,
+        shared: u32,
+        params: &mut [*mut c_void],
+    ) -> Result<()>;
+}
+
+/// Launches that a device takes at once.
+pub trait Graphs: Streams {
+    /// Launches that the device takes at once.
+    type Exec: Copy + Debug + Send + Sync;
+
+    /// From now on what is launched on the stream becomes part of an [`Exec`](Self::Exec).
+    ///
+    /// # Errors
+    ///
+    /// The driver's. Nothing is captured then.
+    fn begin_capture(&self, stream: Self::Stream) -> Result<()>;
+
+    /// Ends the capture in any case, and prepares what was captured.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn end_capture(&self, stream: Self::Stream) -> Result<Self::Exec>;
+
+    /// Launches what was captured.
+    ///
+    /// # Safety
+    ///
+    /// What its launches refer to outlives the run.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    unsafe fn launch_exec(&self, exec: Self::Exec, stream: Self::Stream) -> Result<()>;
+
+    /// Frees what was captured; its last run may not have ended.
+    fn free_exec(&self, exec: Self::Exec);
+}

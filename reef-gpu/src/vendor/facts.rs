@@ -1,0 +1,50 @@
+//! What a vendor tells of its devices and functions.
+
+use std::time::Duration;
+
+/// What a device can do and how large it is; fixed while it is open.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// What to call it when talking to people.
+    pub name: String,
+    /// Streaming multiprocessors, or compute units.
+    pub units: u32,
+    /// Most blocks resident on one unit.
+    pub blocks_per_unit: u32,
+    /// Most threads resident on one unit.
+    pub threads_per_unit: u32,
+    /// Registers of one unit, in 32-bit words.
+    pub registers_per_unit: u32,
+    /// Shared memory of one unit, in bytes.
+    pub shared_per_unit: u32,
+    /// Most dynamic shared memory that one block can ask for, in bytes.
+    pub shared_per_block: u32,
+    /// Threads that execute one instruction together: 32 or 64.
+    pub wave: u32,
+    /// Whether kernels/network.cu has products of tiles in tensor cores for it.
+    pub tensor_cores: bool,
+    /// Streams can set words by themselves ([`Streams::write_word`]).
+    pub writes_words: bool,
+    /// Streams can wait for words by themselves ([`Streams::wait_word`]).
+    pub waits_words: bool,
+    /// How long after a gate has closed a stream that saw it open may still say so.
+    pub grace: Duration,
+    /// Several launches can be taken at once ([`Graphs::begin_capture`]).
+    pub graphs: bool,
+    /// What else is there or isn't, for people to read.
+    pub features: Vec<String>,
+}
+
+/// What the driver tells of a loaded function.
+#[derive(Debug, Clone)]
+pub struct FunctionFacts {
+    /// 32-bit registers of one thread.
+    pub registers: u32,
+    /// Bytes of shared memory that a block has without asking.
+    pub shared: u32,
+    /// Bytes of each parameter; `None`: this driver can't tell.
+    pub parameters: Option<Vec<usize>>,
+}
+
+/// A word of the host that streams wait for: where the host sees it, and where the device does.
+pub type GateWord = (*mut u32, u64);

@@ -1,0 +1,13 @@
+//! What a backend writes against.
+//!
+//! In: a vendor's driver, as an implementation of [`calls::Vendor`]. Out: facts, options, images, and helpers
+//! that both vendors need. Invariant: nothing here knows of queues, networks or preemption.
+
+pub mod cache;
+pub(crate) mod calls;
+pub(crate) mod facts;
+#[cfg(test)]
+pub(crate) mod fake;
+pub(crate) mod free_list;
+pub(crate) mod image;
+pub(crate) mod options;
