@@ -16,7 +16,6 @@
 //! # Ok::<(), reef::Error>(())
 //! ```
 
-mod cells;
 mod name;
 
 /// The example in the README is a test.
@@ -24,7 +23,6 @@ mod name;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use cells::{Cells, appended};
 pub use name::DeviceName;
 pub use reef_core::*;
 

@@ -1,7 +1,6 @@
 //! Real networks on every backend: right, and the same bit for bit whatever disturbs them.
 
 #[cfg(feature = "hip")]
-#[path = "conformance/software.rs"]
 mod software;
 #[path = "networks/subject.rs"]
 mod subject;
@@ -31,13 +30,7 @@ fn open<D: Device>(ordinal: usize, options: &str) -> Option<D> {
     if D::NAME == "hip" {
         software::load();
     }
-    match D::open(ordinal, options) {
-        Ok(device) => Some(device),
-        Err(error) => {
-            eprintln!("skipped: {}: {error}", D::NAME);
-            None
-        }
-    }
+    reef_conformance::open(ordinal, options)
 }
 
 // --- Right -----------------------------------------------------------------------------------------

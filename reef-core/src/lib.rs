@@ -29,6 +29,7 @@ pub mod scheduler;
 mod sync;
 mod vqueue;
 
+pub use backend::cells::{Cells, appended};
 pub use backend::command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch};
 pub use backend::device::{
     Backend, Checkpoint, Colocation, Device, DeviceInfo, Drained, Event, NoGraph, PreemptLevel,

@@ -4,6 +4,7 @@
 //! after a preemption what is left. *Invariant*: a queue runs its commands in order, and each block takes
 //! effect once, whoever launches it with the same checkpoint.
 
+pub(crate) mod cells;
 pub(crate) mod command;
 pub(crate) mod device;
 pub(crate) mod error;

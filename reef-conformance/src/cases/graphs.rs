@@ -1,9 +1,10 @@
 //! Several commands that the device takes at once.
 
+use crate::skip;
 use crate::subject::{Cells, appended, cycles, doze, read, rng};
 use rand::RngExt;
-use reef::scheduler::Reef;
-use reef::{
+use reef_core::scheduler::Reef;
+use reef_core::{
     ClientConfig, Command, Config, Copy, Device, Dispatcher, Error, Fill, PreemptLevel, Task,
     VirtualQueue,
 };
@@ -13,7 +14,7 @@ fn graph<D: Device>(device: &D, commands: &[Command<D>]) -> Option<Command<D>> {
     match device.graph(commands) {
         Ok(graph) => Some(Command::Graph(graph)),
         Err(Error::Unsupported { .. }) => {
-            println!("skipped: {} has no graphs", D::NAME);
+            skip(&format!("{} has no graphs", D::NAME));
             None
         }
         Err(error) => panic!("{error}"),
@@ -33,7 +34,7 @@ fn copy<D: Device>(cells: &Cells<D>, to: &D::Buffer) -> Command<D> {
 }
 
 /// A graph that is preempted anywhere inside, again and again, does what it does undisturbed.
-pub(crate) fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptLevel) {
+pub fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     for _ in 0..cycles().div_ceil(100) {
         let cells = Cells::new(device, rng.random_range(1..12));
@@ -67,7 +68,7 @@ pub(crate) fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptL
 }
 
 /// Real-time graphs beside best-effort graphs, each of which may run on several queues.
-pub(crate) fn clients_run_graphs<D: Device>(device: &D, level: PreemptLevel) {
+pub fn clients_run_graphs<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let rt_cells = Cells::new(device, 4);
     let be_cells = Cells::new(device, 30);
@@ -92,7 +93,7 @@ pub(crate) fn clients_run_graphs<D: Device>(device: &D, level: PreemptLevel) {
 }
 
 /// What can't be in a graph is refused when it is made.
-pub(crate) fn a_graph_holds_launches_copies_and_fills<D: Device>(device: &D, level: PreemptLevel) {
+pub fn a_graph_holds_launches_copies_and_fills<D: Device>(device: &D, level: PreemptLevel) {
     let cells = Cells::new(device, 4);
     let fill = Fill { buffer: cells.buffer().clone(), offset: 0, bytes: 32, word: 0 };
     let commands = [

@@ -1,8 +1,11 @@
 //! Copies, fills, events and host code among kernels.
 
+use crate::skip;
 use crate::subject::{Cells, appended, cycles, doze, read, rng};
 use rand::RngExt;
-use reef::{Command, Config, Copy, Device, Error, Fill, HostMemory, PreemptLevel, VirtualQueue};
+use reef_core::{
+    Command, Config, Copy, Device, Error, Fill, HostMemory, PreemptLevel, VirtualQueue,
+};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -10,10 +13,7 @@ use std::time::{Duration, Instant};
 
 /// After each kernel, one of: a copy to the host, a host function that notes it, a copy within the
 /// device, a fill of another buffer, an event.
-pub(crate) fn copies_fills_and_host_code_keep_their_order<D: Device>(
-    device: &D,
-    level: PreemptLevel,
-) {
+pub fn copies_fills_and_host_code_keep_their_order<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let rounds = (cycles() / 20).max(1) as usize;
     let cells = Cells::new(device, 4);
@@ -62,12 +62,12 @@ pub(crate) fn copies_fills_and_host_code_keep_their_order<D: Device>(
 }
 
 /// A device copies from and to memory that it didn't allocate, and lets go of it with the buffer.
-pub(crate) fn memory_of_others_is_copied_from_and_to<D: Device>(device: &D, level: PreemptLevel) {
+pub fn memory_of_others_is_copied_from_and_to<D: Device>(device: &D, level: PreemptLevel) {
     const WORDS: usize = 512;
     let mut rng = rng();
     let theirs: Arc<[AtomicU64]> = (0..2 * WORDS).map(|_| AtomicU64::new(0)).collect();
     let buffer = match adopt(device, &theirs) {
-        Err(Error::Unsupported { what, .. }) => return println!("skipped: {what}"),
+        Err(Error::Unsupported { what, .. }) => return skip(&format!("{}: {what}", D::NAME)),
         buffer => buffer.unwrap(),
     };
     let cells = Cells::new(device, WORDS as u32);
@@ -99,13 +99,13 @@ pub(crate) fn memory_of_others_is_copied_from_and_to<D: Device>(device: &D, leve
     assert_eq!(Arc::strong_count(&theirs), 1, "the device has let go of it");
 }
 
-fn adopt<D: Device>(device: &D, words: &Arc<[AtomicU64]>) -> reef::Result<D::Buffer> {
+fn adopt<D: Device>(device: &D, words: &Arc<[AtomicU64]>) -> reef_core::Result<D::Buffer> {
     let start = NonNull::from(&words[0]).cast();
     // SAFETY: the atomics live as long as the third argument keeps them.
     device.adopt_host(unsafe { HostMemory::new(start, words.len() * 8, Arc::new(words.clone())) })
 }
 
-pub(crate) fn a_queue_waits_for_an_event_of_another<D: Device>(device: &D, level: PreemptLevel) {
+pub fn a_queue_waits_for_an_event_of_another<D: Device>(device: &D, level: PreemptLevel) {
     let config = Config { level, ..Config::default() };
     let [(mut first, a), (mut second, b)] =
         [0, 1].map(|_| VirtualQueue::enable(device, config).unwrap());
@@ -130,10 +130,10 @@ pub(crate) fn a_queue_waits_for_an_event_of_another<D: Device>(device: &D, level
     let (mut third, c) = VirtualQueue::enable(device, config).unwrap();
     third.submit(Command::Wait(device.event().unwrap())).unwrap();
     drop(c);
-    assert!(third.wait(reef::Seq(0)).is_err());
+    assert!(third.wait(reef_core::Seq(0)).is_err());
 }
 
-pub(crate) fn empty_work_completes<D: Device>(device: &D, level: PreemptLevel) {
+pub fn empty_work_completes<D: Device>(device: &D, level: PreemptLevel) {
     let (mut submitter, queue) =
         VirtualQueue::enable(device, Config { level, ..Config::default() }).unwrap();
     let none = Cells::new(device, 0);
@@ -145,7 +145,7 @@ pub(crate) fn empty_work_completes<D: Device>(device: &D, level: PreemptLevel) {
     queue.disable().map_err(|(error, _)| error).unwrap();
 }
 
-pub(crate) fn a_queue_counts_as_idle_after_its_timeout<D: Device>(device: &D, level: PreemptLevel) {
+pub fn a_queue_counts_as_idle_after_its_timeout<D: Device>(device: &D, level: PreemptLevel) {
     let idle_timeout = Some(Duration::from_millis(5));
     let config = Config { level, idle_timeout, ..Config::default() };
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();

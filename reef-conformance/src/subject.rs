@@ -2,28 +2,9 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-pub(crate) use reef::appended;
-use reef::{Command, Device, Launch, PreemptLevel};
+pub(crate) use reef_core::appended;
+use reef_core::{Command, Device, Launch};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Opens the device, or says aloud why its tests are skipped.
-pub(crate) fn open<D: Device>(name: &str, options: &str) -> Option<D> {
-    #[cfg(feature = "hip")]
-    if D::NAME == "hip" {
-        crate::software::load();
-    }
-    match D::open(0, options) {
-        Ok(device) => Some(device),
-        Err(error) => {
-            eprintln!("skipped: {name}: {error}");
-            None
-        }
-    }
-}
-
-pub(crate) fn level<D: Device>(device: &D) -> PreemptLevel {
-    device.info().level
-}
 
 /// Preemptions per level and test.
 pub(crate) fn cycles() -> u64 {
@@ -44,11 +25,11 @@ pub(crate) fn doze(rng: &mut ChaCha8Rng, micros: u64) {
 }
 
 /// Cells on a device; what goes wrong ends the test.
-pub(crate) struct Cells<D: Device>(reef::Cells<D>, u32);
+pub(crate) struct Cells<D: Device>(reef_core::Cells<D>, u32);
 
 impl<D: Device> Cells<D> {
     pub(crate) fn new(device: &D, len: u32) -> Self {
-        Self(reef::Cells::new(device, len).unwrap(), len)
+        Self(reef_core::Cells::new(device, len).unwrap(), len)
     }
 
     pub(crate) fn buffer(&self) -> &D::Buffer {

@@ -1,15 +1,20 @@
 //! Bad input gives an error to the one who gave it, and to nobody else.
 
 use crate::subject::Cells;
-use reef::scheduler::Reef;
-use reef::{Command, Config, Copy, Device, Dispatcher, Error, PreemptLevel, Task, VirtualQueue};
+use reef_core::scheduler::Reef;
+use reef_core::{
+    Command, Config, Copy, Device, Dispatcher, Error, PreemptLevel, Task, VirtualQueue,
+};
 use std::sync::Arc;
 
-fn enable<D: Device>(device: &D, level: PreemptLevel) -> (reef::Submitter<D>, VirtualQueue<D>) {
+fn enable<D: Device>(
+    device: &D,
+    level: PreemptLevel,
+) -> (reef_core::Submitter<D>, VirtualQueue<D>) {
     VirtualQueue::enable(device, Config { level, capacity: 8, ..Config::default() }).unwrap()
 }
 
-pub(crate) fn a_full_queue_gives_the_command_back<D: Device>(device: &D, level: PreemptLevel) {
+pub fn a_full_queue_gives_the_command_back<D: Device>(device: &D, level: PreemptLevel) {
     let (mut submitter, queue) = enable(device, level);
     let cells = Cells::new(device, 2);
     queue.preempt(true).unwrap();
@@ -23,10 +28,7 @@ pub(crate) fn a_full_queue_gives_the_command_back<D: Device>(device: &D, level: 
     cells.expect(0..9);
 }
 
-pub(crate) fn a_copy_out_of_bounds_ends_its_queue_alone<D: Device>(
-    device: &D,
-    level: PreemptLevel,
-) {
+pub fn a_copy_out_of_bounds_ends_its_queue_alone<D: Device>(device: &D, level: PreemptLevel) {
     let (mut bad, bad_queue) = enable(device, level);
     let (mut good, good_queue) = enable(device, level);
     let cells = Cells::new(device, 2);
@@ -48,7 +50,7 @@ pub(crate) fn a_copy_out_of_bounds_ends_its_queue_alone<D: Device>(
 
 /// A real-time task of which one command is refused fails when those before it have ended, not earlier:
 /// its memory is in use until then. The next one runs.
-pub(crate) fn a_task_refused_midway_ends_first<D: Device>(device: &D, level: PreemptLevel) {
+pub fn a_task_refused_midway_ends_first<D: Device>(device: &D, level: PreemptLevel) {
     let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
     let mut client = dispatcher.real_time().unwrap();
     let cells = Cells::new(device, 2);
@@ -65,10 +67,7 @@ pub(crate) fn a_task_refused_midway_ends_first<D: Device>(device: &D, level: Pre
     assert_eq!(dispatcher.stats().rt_finished, 1);
 }
 
-pub(crate) fn a_failing_host_function_ends_its_queue_alone<D: Device>(
-    device: &D,
-    level: PreemptLevel,
-) {
+pub fn a_failing_host_function_ends_its_queue_alone<D: Device>(device: &D, level: PreemptLevel) {
     let (mut submitter, queue) = enable(device, level);
     let bad = submitter.submit(Command::Host(Arc::new(|| panic!("on purpose")))).unwrap();
     assert!(matches!(submitter.wait(bad), Err(Error::State(_))));
@@ -77,7 +76,7 @@ pub(crate) fn a_failing_host_function_ends_its_queue_alone<D: Device>(
     assert!(queue.finish().is_err());
 }
 
-pub(crate) fn sizes_that_contradict_are_refused<D: Device>(device: &D, level: PreemptLevel) {
+pub fn sizes_that_contradict_are_refused<D: Device>(device: &D, level: PreemptLevel) {
     let good = Config { level, ..Config::default() };
     let table = [
         Config { capacity: 0, ..good },

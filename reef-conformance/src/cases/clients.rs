@@ -3,16 +3,16 @@
 use crate::subject::{Cells, cycles, doze, rng};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use reef::dkp::Profile;
-use reef::scheduler::{self, Reef};
-use reef::{
+use reef_core::dkp::Profile;
+use reef_core::scheduler::{self, Reef};
+use reef_core::{
     ClientConfig, Colocation, Command, Config, Device, Dispatcher, Error, PreemptLevel, Task,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Under each scheduler, each client's work is done once and in order.
-pub(crate) fn everybody_gets_their_work_done<D: Device>(device: &D, level: PreemptLevel) {
+pub fn everybody_gets_their_work_done<D: Device>(device: &D, level: PreemptLevel) {
     for name in scheduler::NAMES.into_iter().filter(|&name| name != "rt-only") {
         let scheduler = scheduler::by_name(name).unwrap();
         if scheduler.level() != level {
@@ -49,7 +49,7 @@ fn best_effort<D: Device>(device: &D, dispatcher: &Dispatcher<D>, client: i32) {
 }
 
 /// Clients appear, work, and vanish in the middle of their work while real-time requests come in.
-pub(crate) fn clients_come_and_go<D: Device>(device: &D, level: PreemptLevel) {
+pub fn clients_come_and_go<D: Device>(device: &D, level: PreemptLevel) {
     let seed = u64::from(rng().random::<u32>());
     let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
     let freed = Arc::new(());
@@ -99,7 +99,7 @@ fn come_and_go<D: Device>(
 }
 
 /// Real-time kernels that leave units free are padded with blocks of clients that are preempted.
-pub(crate) fn clients_pad_real_time_kernels<D: Device>(device: &D, level: PreemptLevel) {
+pub fn clients_pad_real_time_kernels<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let profile = |micros, round| {
         let round_micros = vec![round; 4];
@@ -138,7 +138,7 @@ pub(crate) fn clients_pad_real_time_kernels<D: Device>(device: &D, level: Preemp
     }
     for (client, cells) in clients.iter_mut().zip(&be_cells) {
         let last = client.submitter().submitted().0 - 1;
-        client.wait(reef::Seq(last)).unwrap();
+        client.wait(reef_core::Seq(last)).unwrap();
         cells.expect((0..4 * rounds).map(|n| n / 4));
     }
     rt_cells.expect((0..20 * rounds).map(|_| 1));
@@ -150,7 +150,7 @@ pub(crate) fn clients_pad_real_time_kernels<D: Device>(device: &D, level: Preemp
 /// Rounds after which queues go on narrow beside `run`, where the device does that; else a few.
 fn long_enough<D: Device>(
     device: &D,
-    mut run: impl FnMut(&Cells<D>, u64) -> reef::Result<reef::Timing>,
+    mut run: impl FnMut(&Cells<D>, u64) -> reef_core::Result<reef_core::Timing>,
 ) -> u64 {
     let (cells, mut spin) = (Cells::new(device, 1), 100);
     let is_narrow = matches!(device.colocation(), Colocation::Capped(_));
@@ -160,7 +160,7 @@ fn long_enough<D: Device>(
     spin
 }
 
-pub(crate) fn a_burst_preempts_once<D: Device>(device: &D, level: PreemptLevel) {
+pub fn a_burst_preempts_once<D: Device>(device: &D, level: PreemptLevel) {
     // On a busy machine whoever submits may pause for longer than best-effort work is kept waiting: that
     // is no burst.
     assert!((0..20).any(|_| burst(device, level)), "no burst without a pause in 20");
@@ -193,7 +193,7 @@ fn burst<D: Device>(device: &D, level: PreemptLevel) -> bool {
     !paused
 }
 
-pub(crate) fn a_dropped_dispatcher_answers_everybody<D: Device>(device: &D, level: PreemptLevel) {
+pub fn a_dropped_dispatcher_answers_everybody<D: Device>(device: &D, level: PreemptLevel) {
     let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
     let cells = Cells::new(device, 2);
     let mut rt = dispatcher.real_time().unwrap();

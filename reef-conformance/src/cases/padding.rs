@@ -1,15 +1,16 @@
 //! Best-effort blocks beside real-time kernels.
 
+use crate::skip;
 use crate::subject::{Cells, cycles, rng};
 use rand::RngExt;
-use reef::dkp::Padding;
-use reef::{Checkpoint, Colocation, Device, PreemptLevel, Priority, Queue, Seq};
+use reef_core::dkp::Padding;
+use reef_core::{Checkpoint, Colocation, Device, PreemptLevel, Priority, Queue, Seq};
 
 /// Whether the device runs best-effort blocks beside each real-time kernel by itself; aloud if not.
 fn pads<D: Device>(device: &D) -> bool {
     let pads = device.colocation() == Colocation::Padded;
     if !pads {
-        println!("skipped: {} doesn't pad kernel by kernel: {:?}", D::NAME, device.colocation());
+        skip(&format!("{} doesn't pad kernel by kernel", D::NAME));
     }
     pads
 }
@@ -21,7 +22,7 @@ fn wait<Q: Queue>(queue: &mut Q, end: u64) {
 }
 
 /// A best-effort kernel runs bit by bit: some blocks as padding, some on its own queue, in any mix.
-pub(crate) fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
+pub fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
     if !pads(device) {
         return;
     }
@@ -57,7 +58,7 @@ pub(crate) fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
 }
 
 /// Long best-effort blocks beside a short kernel are stopped, not waited for.
-pub(crate) fn padding_never_outlasts_its_kernel<D: Device>(device: &D, _: PreemptLevel) {
+pub fn padding_never_outlasts_its_kernel<D: Device>(device: &D, _: PreemptLevel) {
     if !pads(device) {
         return;
     }

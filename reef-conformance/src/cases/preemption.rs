@@ -1,8 +1,9 @@
 //! Exactly once, in order, whatever is preempted when.
 
+use crate::skip;
 use crate::subject::{Cells, appended, cycles, doze, rng};
 use rand::RngExt;
-use reef::{Colocation, Config, Device, Error, Group, PreemptLevel, VirtualQueue};
+use reef_core::{Colocation, Config, Device, Error, Group, PreemptLevel, VirtualQueue};
 use std::time::Duration;
 
 fn config(level: PreemptLevel, rng: &mut impl rand::Rng) -> Config {
@@ -11,7 +12,7 @@ fn config(level: PreemptLevel, rng: &mut impl rand::Rng) -> Config {
     Config { level, window, batch, ..Config::default() }
 }
 
-pub(crate) fn each_block_runs_once_in_order<D: Device>(device: &D, level: PreemptLevel) {
+pub fn each_block_runs_once_in_order<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let mut left = cycles();
     while left > 0 {
@@ -41,11 +42,9 @@ pub(crate) fn each_block_runs_once_in_order<D: Device>(device: &D, level: Preemp
     }
 }
 
-pub(crate) fn nothing_runs_while_a_queue_is_held<D: Device>(device: &D, level: PreemptLevel) {
+pub fn nothing_runs_while_a_queue_is_held<D: Device>(device: &D, level: PreemptLevel) {
     if device.colocation() == Colocation::Never && level == PreemptLevel::DeviceQueue {
-        println!(
-            "skipped: gates open when a call of the driver hangs, as those of other tests may"
-        );
+        skip("gates open when a call of the driver hangs, as those of other tests may");
         return;
     }
     let mut rng = rng();
@@ -68,7 +67,7 @@ pub(crate) fn nothing_runs_while_a_queue_is_held<D: Device>(device: &D, level: P
     cells.expect(0..submitted);
 }
 
-pub(crate) fn a_group_is_preempted_by_one_flag<D: Device>(device: &D, level: PreemptLevel) {
+pub fn a_group_is_preempted_by_one_flag<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let group = Group::open(device, level).unwrap();
     let cells: Vec<_> = (0..4).map(|_| Cells::new(device, 4)).collect();
@@ -92,7 +91,7 @@ pub(crate) fn a_group_is_preempted_by_one_flag<D: Device>(device: &D, level: Pre
 }
 
 /// Who joins a group that is preempted waits like the others.
-pub(crate) fn a_newcomer_of_a_held_group_is_held<D: Device>(device: &D, level: PreemptLevel) {
+pub fn a_newcomer_of_a_held_group_is_held<D: Device>(device: &D, level: PreemptLevel) {
     // Gates open when a call of the driver hangs, and on a busy machine one seems to whose thread has to
     // wait for a processor.
     let gates = device.colocation() == Colocation::Never && level == PreemptLevel::DeviceQueue;
@@ -117,7 +116,7 @@ fn newcomer_is_held<D: Device>(device: &D, level: PreemptLevel) -> bool {
 
 /// Dropping cancels: what is left is the effect of the first commands, and of some blocks of the next
 /// one if it was stopped in its middle.
-pub(crate) fn a_dropped_queue_leaves_a_prefix<D: Device>(device: &D, level: PreemptLevel) {
+pub fn a_dropped_queue_leaves_a_prefix<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     for _ in 0..cycles() / 10 {
         let cells = Cells::new(device, 6);
@@ -135,11 +134,11 @@ pub(crate) fn a_dropped_queue_leaves_a_prefix<D: Device>(device: &D, level: Pree
         let done: Vec<_> = cells.read().iter().map(|c| done(c).expect("a prefix")).collect();
         let (least, most) = (done.iter().min().unwrap(), done.iter().max().unwrap());
         assert!(most - least <= 1, "level {level}: {done:?}");
-        assert_eq!(submitter.wait(reef::Seq(19)).is_ok(), *least == 20);
+        assert_eq!(submitter.wait(reef_core::Seq(19)).is_ok(), *least == 20);
     }
 }
 
-pub(crate) fn wrong_states_are_errors<D: Device>(device: &D, level: PreemptLevel) {
+pub fn wrong_states_are_errors<D: Device>(device: &D, level: PreemptLevel) {
     let config = Config { level, ..Config::default() };
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
     assert!(matches!(queue.restore(), Err(Error::State(_))), "restoring what runs");
@@ -155,7 +154,7 @@ pub(crate) fn wrong_states_are_errors<D: Device>(device: &D, level: PreemptLevel
     assert!(matches!(error, Error::Busy { .. }), "disabling with work left: {error}");
     submitter.wait(last).unwrap();
     queue.disable().map_err(|(error, _)| error).unwrap();
-    assert!(matches!(submitter.wait(reef::Seq(2)), Err(Error::Invalid(_))), "never submitted");
+    assert!(matches!(submitter.wait(reef_core::Seq(2)), Err(Error::Invalid(_))), "never submitted");
 
     let group = Group::open(device, level).unwrap();
     let (_a, first) = group.enable(config).unwrap();

@@ -2,7 +2,9 @@
 //!
 //! The kernel is `append`, which every device has: see [`Device::kernel`].
 
-use crate::{Args, Command, Device, Launch, Result};
+use crate::backend::command::{Args, Command, Launch};
+use crate::backend::device::Device;
+use crate::backend::error::Result;
 
 /// An array of cells on a device, one for each block of the launches that write them.
 ///
@@ -46,6 +48,7 @@ impl<D: Device> Cells<D> {
     }
 
     /// Appends `value` to each cell, after a number of rounds of waiting.
+    #[allow(unsafe_code)]
     pub fn launch(&self, value: u64, rounds: u64) -> Launch<D> {
         let args = Args::new(&[self.device.address(&self.buffer), value, rounds]);
         let (grid, block) = ([self.len, 1, 1], [self.threads, 1, 1]);
