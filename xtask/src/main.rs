@@ -1,5 +1,6 @@
 //! `cargo xtask ci` runs every check that CI runs; `cargo xtask CHECK` runs one.
 
+mod layers;
 mod tables;
 
 use std::ffi::OsString;
@@ -17,6 +18,12 @@ struct Check {
 const CHECKS: &[Check] = &[
     Check { name: "fmt", in_ci: true, what: "formatting", commands: fmt },
     Check { name: "clippy", in_ci: true, what: "lints, on everything", commands: clippy },
+    Check {
+        name: "layers",
+        in_ci: false,
+        what: "imports inside of a crate run down; `layers --crate NAME` checks one crate",
+        commands: layers,
+    },
     Check {
         name: "test",
         in_ci: true,
@@ -83,16 +90,12 @@ const CHECKS: &[Check] = &[
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
-    if let ["tables"] | ["tables", "--check"] =
-        asked.iter().map(String::as_str).collect::<Vec<_>>()[..]
-    {
-        return match tables::run(asked.len() == 2) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
-                eprintln!("xtask: tables: {why}");
-                ExitCode::FAILURE
-            }
-        };
+    match asked.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["layers"] => return check_layers(None),
+        ["layers", "--crate", name] => return check_layers(Some(name)),
+        ["tables"] => return tables(false),
+        ["tables", "--check"] => return tables(true),
+        _ => {}
     }
     let chosen: Vec<&Check> = match asked.join(" ").as_str() {
         "ci" => CHECKS.iter().filter(|check| check.in_ci).collect(),
@@ -117,6 +120,27 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+fn tables(is_check: bool) -> ExitCode {
+    match tables::run(is_check) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: tables: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check_layers(only: Option<&str>) -> ExitCode {
+    match layers::check::run(only) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
 fn cargo(args: &str) -> Command {
     let mut command = Command::new("cargo");
     command.args(args.split_whitespace());
@@ -131,6 +155,10 @@ fn fmt() -> Vec<Command> {
 
 fn clippy() -> Vec<Command> {
     vec![cargo("clippy --workspace --all-targets --features cuda,hip -- -D warnings")]
+}
+
+fn layers() -> Vec<Command> {
+    vec![cargo("xtask layers")]
 }
 
 fn test() -> Vec<Command> {

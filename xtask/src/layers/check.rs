@@ -1,0 +1,200 @@
+//! Checks crates and prints what is wrong.
+
+use super::circles::{Circle, circles};
+use super::resolve::arrows;
+use super::source::{Files, read};
+use std::path::{Path, PathBuf};
+
+/// A circle that stays: opening it would cost more than it gives.
+struct Left {
+    folder: &'static str,
+    entries: &'static [&'static str],
+}
+
+const LEFT_ON_PURPOSE: &[Left] = &[
+    // The table of opcodes points to the functions that run them: together they are the interpreter.
+    Left {
+        folder: "reef-gfx906/src/isa",
+        entries: &[
+            "code.rs",
+            "decode.rs",
+            "float.rs",
+            "inst.rs",
+            "ops",
+            "registers.rs",
+            "space.rs",
+            "table.rs",
+            "wave.rs",
+        ],
+    },
+    // The device holds its units, they its queues, and those launches of the device: types alone.
+    Left { folder: "reef-cpu/src", entries: &["cpu.rs", "hardware.rs", "trace.rs", "units.rs"] },
+];
+
+/// Checks the crates of the workspace, or the one that is named `only`: whether all is well.
+pub(crate) fn run(only: Option<&str>) -> Result<bool, String> {
+    let roots = roots()?;
+    let chosen: Vec<_> =
+        roots.iter().filter(|(name, _)| only.is_none_or(|only| only == name)).collect();
+    if chosen.is_empty() {
+        return Err(format!("no crate {:?}", only.unwrap_or_default()));
+    }
+    let mut is_well = true;
+    for (name, root) in chosen {
+        let faults = faults(root, &|file| std::fs::read_to_string(file).ok())?;
+        println!("{name}: {}", if faults.is_empty() { "ok" } else { "imports that run up" });
+        faults.iter().for_each(|fault| println!("  {fault}"));
+        is_well &= faults.is_empty();
+    }
+    Ok(is_well)
+}
+
+/// Names and root files of the workspace's crates, those that borrow another's sources left out.
+fn roots() -> Result<Vec<(String, PathBuf)>, String> {
+    let folders = std::fs::read_dir(".").map_err(|error| error.to_string())?;
+    let names = folders.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut roots: Vec<_> = names
+        .filter(|name| Path::new(name).join("Cargo.toml").is_file())
+        .filter_map(|name| root_of(Path::new(&name)).map(|root| (name, root)))
+        .collect();
+    roots.extend(root_of(Path::new("")).map(|root| ("reef".to_owned(), root)));
+    roots.sort();
+    Ok(roots)
+}
+
+fn root_of(folder: &Path) -> Option<PathBuf> {
+    let files = ["src/lib.rs", "src/main.rs"].map(|file| folder.join(file));
+    files.into_iter().find(|file| file.is_file())
+}
+
+/// What is wrong in the crate of this root file, a line each.
+fn faults(root: &Path, files: Files<'_>) -> Result<Vec<String>, String> {
+    let src = root.parent().unwrap_or(root);
+    let modules = read(root, files)?;
+    let arrows = arrows(&modules);
+    let mut faults = Vec::new();
+    for arrow in &arrows {
+        if let Some(face) = arrow.through {
+            let (from, line) = (src.join(arrow.from), arrow.line);
+            let (name, face, to) = (&arrow.name, face.display(), arrow.to.display());
+            let from = from.display();
+            faults.push(format!("{from}:{line}: {name} through {face}; it is defined in {to}"));
+        }
+    }
+    for circle in circles(&arrows).iter().filter(|circle| !is_left(src, circle)) {
+        let entries: Vec<_> = circle.entries.iter().map(|e| e.display().to_string()).collect();
+        let folder = src.join(&circle.folder);
+        faults.push(format!("{}: a circle of {}", folder.display(), entries.join(", ")));
+        let mut arrows = circle.arrows.clone();
+        arrows.dedup_by_key(|arrow| (arrow.from, arrow.to));
+        faults.extend(arrows.iter().map(|arrow| {
+            let (from, to) = (arrow.from.display(), arrow.to.display());
+            format!("  {from}:{}: {} in {to}", arrow.line, arrow.name)
+        }));
+    }
+    Ok(faults)
+}
+
+/// Whether all of the circle belongs to one that stays.
+fn is_left(src: &Path, circle: &Circle<'_>) -> bool {
+    let folder = src.join(&circle.folder);
+    LEFT_ON_PURPOSE.iter().any(|left| {
+        let has = |entry: &PathBuf| left.entries.iter().any(|name| entry == Path::new(name));
+        folder.ends_with(left.folder) && circle.entries.iter().all(has)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The faults of a crate of these files, each a path below `src` and its text.
+    fn faults_of(files: &[(&str, &str)]) -> Vec<String> {
+        let text = |path: &Path| {
+            let file = files.iter().find(|(name, _)| path == Path::new("src").join(name));
+            file.map(|(_, text)| (*text).to_owned())
+        };
+        faults(Path::new("src/lib.rs"), &text).unwrap()
+    }
+
+    #[test]
+    fn a_crate_whose_imports_run_down_has_no_faults() {
+        let files = [
+            ("lib.rs", "mod top; mod low; pub use top::Top;"),
+            ("top.rs", "use crate::low::ground::Ground; pub struct Top(Ground);"),
+            ("low/mod.rs", "pub(crate) mod ground; mod above; pub(crate) use above::Above;"),
+            ("low/ground.rs", "pub struct Ground;"),
+            ("low/above.rs", "use super::ground::Ground; pub struct Above(Ground);"),
+        ];
+        assert_eq!(faults_of(&files), [""; 0]);
+    }
+
+    #[test]
+    fn two_files_that_need_each_other_are_a_circle() {
+        let files = [
+            ("lib.rs", "mod a; mod b; mod c;"),
+            ("a.rs", "use crate::b::B; pub struct A(B); impl A { fn f() {} }"),
+            ("b.rs", "pub struct B; fn f() { super::a::A::f() }"),
+            ("c.rs", "use crate::a::A; pub struct C(A);"),
+        ];
+        assert_eq!(
+            faults_of(&files),
+            [
+                "src/: a circle of a.rs, b.rs",
+                "  a.rs:1: crate::b::B in b.rs",
+                "  b.rs:1: super::a::A::f in a.rs"
+            ]
+        );
+    }
+
+    #[test]
+    fn two_folders_that_need_each_other_are_a_circle_though_their_files_are_none() {
+        let files = [
+            ("lib.rs", "mod x; mod y;"),
+            ("x/mod.rs", "pub(crate) mod a; pub(crate) mod b;"),
+            ("x/a.rs", "use crate::y::c::C; pub struct A(C);"),
+            ("x/b.rs", "pub struct B;"),
+            ("y/mod.rs", "pub(crate) mod c; pub(crate) mod d;"),
+            ("y/c.rs", "pub struct C;"),
+            ("y/d.rs", "use crate::{x, y}; pub struct D(x::b::B, y::c::C);"),
+        ];
+        assert_eq!(
+            faults_of(&files),
+            [
+                "src/: a circle of x, y",
+                "  x/a.rs:1: crate::y::c::C in y/c.rs",
+                "  y/d.rs:1: x::b::B in x/b.rs"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_name_taken_through_a_face_is_a_fault_and_its_circle_is_seen() {
+        let files = [
+            ("lib.rs", "mod a; mod b; pub use a::A; pub use other::*;"),
+            ("a.rs", "use crate::b::B; pub struct A(B);"),
+            ("b.rs", "use crate::{A, Error}; pub struct B; fn f(_: Box<A>) {}"),
+        ];
+        assert_eq!(
+            faults_of(&files),
+            [
+                "src/b.rs:1: crate::A through lib.rs; it is defined in a.rs",
+                "src/b.rs:1: crate::Error through lib.rs; it is defined in lib.rs",
+                "src/: a circle of a.rs, b.rs",
+                "  a.rs:1: crate::b::B in b.rs",
+                "  b.rs:1: crate::A in a.rs"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_face_gives_nothing_that_it_defines_either() {
+        let files = [
+            ("lib.rs", "mod x;"),
+            ("x/mod.rs", "mod a; pub(crate) struct Own;"),
+            ("x/a.rs", "use super::Own; pub struct A(Own);"),
+        ];
+        let [fault] = faults_of(&files).try_into().unwrap();
+        assert_eq!(fault, "src/x/a.rs:1: super::Own through x/mod.rs; it is defined in x/mod.rs");
+    }
+}
