@@ -5,63 +5,9 @@
 //! kernel's occupancy, and its best-effort part must not run longer. Unlike REEF it counts shared
 //! memory and registers by what a block needs, and it never plans a padding of no blocks.
 
-use crate::DeviceInfo;
+use crate::backend::info::DeviceInfo;
 
-/// What one block of a kernel takes of a unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Resources {
-    /// Threads.
-    pub threads: u32,
-    /// 32-bit registers, of all threads together.
-    pub registers: u32,
-    /// Bytes of shared memory.
-    pub shared: u32,
-}
-
-impl Resources {
-    /// Enough for a block of either: what one launch of both must reserve for each block.
-    #[must_use]
-    pub fn either(self, other: Self) -> Self {
-        Self {
-            threads: self.threads.max(other.threads),
-            registers: self.registers.max(other.registers),
-            shared: self.shared.max(other.shared),
-        }
-    }
-
-    /// Blocks that fit on one unit at a time; 0 if a single one doesn't.
-    pub fn per_unit(&self, info: &DeviceInfo) -> u32 {
-        let fit = |have: u32, need: u32| have.checked_div(need).unwrap_or(u32::MAX);
-        info.blocks_per_unit
-            .min(fit(info.threads_per_unit, self.threads))
-            .min(fit(info.registers_per_unit, self.registers))
-            .min(fit(info.shared_per_unit, self.shared))
-    }
-}
-
-/// What is known of a launch, measured once on the device that it runs on.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Profile {
-    /// Blocks in the grid.
-    pub blocks: u32,
-    /// What one block takes.
-    pub resources: Resources,
-    /// Duration of the whole kernel alone, in microseconds.
-    pub micros: u32,
-    /// Duration of one round of blocks with `i + 1` blocks on each unit, in microseconds.
-    pub round_micros: Vec<u32>,
-}
-
-/// The chosen padding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Padding {
-    /// Units given to the real-time kernel; the rest run best-effort blocks.
-    pub rt_units: u32,
-    /// Best-effort blocks on one unit at a time.
-    pub be_per_unit: u32,
-    /// Best-effort blocks in all, at least one.
-    pub be_blocks: u32,
-}
+pub use crate::backend::resources::{Padding, Profile, Resources};
 
 /// Units that `rt` needs so as to take no more rounds than it takes on all of them.
 pub fn rt_units(blocks: u32, info: &DeviceInfo) -> u32 {
@@ -91,7 +37,7 @@ pub fn plan(rt: &Profile, be: &Profile, remaining: u32, info: &DeviceInfo) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PreemptLevel;
+    use crate::backend::info::PreemptLevel;
 
     /// 60 compute units, limits wide enough that only the profile's length bounds the occupancy.
     fn mi50() -> DeviceInfo {

@@ -31,16 +31,19 @@ mod vqueue;
 
 pub use backend::cells::{Cells, appended};
 pub use backend::command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch};
-pub use backend::device::{
-    Backend, Checkpoint, Colocation, Device, DeviceInfo, Drained, Event, NoGraph, PreemptLevel,
-    Preemptor, Priority, Queue, Seq, Span,
-};
+pub use backend::device::Device;
 pub use backend::error::{Error, Result};
 pub use backend::host_memory::HostMemory;
+pub use backend::info::{Colocation, DeviceInfo, PreemptLevel, Priority, Seq, Span};
+pub use backend::preemptor::Preemptor;
+pub use backend::queue::{Drained, Queue};
 pub use backend::stopwatch::Stopwatch;
+pub use backend::types::{Backend, Checkpoint, Event, NoGraph};
 pub use dispatch::be_client::{BeClient, ClientConfig};
-pub use dispatch::dispatcher::{Dispatcher, Stats};
-pub use dispatch::rt_client::{RtClient, Task, Ticket, Timing};
+pub use dispatch::dispatcher::Dispatcher;
+pub use dispatch::rt_client::{RtClient, Ticket};
+pub use dispatch::state::Stats;
+pub use dispatch::task::{Task, Timing};
 pub use vqueue::config::Config;
 pub use vqueue::group::Group;
 pub use vqueue::submitter::Submitter;

@@ -7,7 +7,9 @@
 //! backend's own business ([`Layout::Native`]) except for a network's inputs and outputs, which are
 //! dense row-major `f32` ([`Layout::Nchw`]). A native tensor takes as many elements as its shape has.
 
-use crate::{Device, Launch, Result};
+use crate::backend::command::Launch;
+use crate::backend::device::Device;
+use crate::backend::error::Result;
 
 /// How a tensor lies in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! What travels through a virtual queue.
 
-use crate::dkp::Profile;
-use crate::{Backend, Error, Queue, Result, Seq};
+use crate::backend::resources::Profile;
+use crate::backend::types::Backend;
 use std::fmt;
 use std::sync::Arc;
 
@@ -178,37 +178,6 @@ impl<B: Backend> Command<B> {
             Self::Record(_) | Self::Wait(_) | Self::Host(_) => true,
         }
     }
-}
-
-/// Hands the command to the hardware: the one place that maps commands to queue calls.
-///
-/// Returns whether it is already complete, as what happens on the host is.
-#[inline]
-pub(crate) fn issue<Q: Queue>(
-    command: &Command<Q::Backend>,
-    seq: Seq,
-    resume: Option<&<Q::Backend as Backend>::Checkpoint>,
-    queue: &mut Q,
-) -> Result<bool> {
-    match command {
-        Command::Launch(launch) => queue.launch(seq, launch, resume)?,
-        Command::Graph(graph) => queue.launch_graph(seq, graph, resume)?,
-        Command::Copy(copy) => queue.copy(seq, copy)?,
-        Command::Fill(fill) => queue.fill(seq, fill)?,
-        Command::Record(event) => queue.record(seq, event)?,
-        Command::Wait(_) => return Ok(true),
-        Command::Host(f) => {
-            call(f)?;
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Runs host code; a panic in it becomes the error that ends the queue.
-fn call(f: &HostFn) -> Result<()> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f()))
-        .map_err(|_| Error::State("a host function panicked"))
 }
 
 impl<B: Backend> fmt::Debug for Command<B> {

@@ -1,6 +1,6 @@
 //! One error type for all backends: a kind to react to, and what to tell a person.
 
-use crate::PreemptLevel;
+use crate::backend::info::PreemptLevel;
 
 /// Shorthand used by every fallible function of the workspace.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,9 +1,13 @@
 //! A device for tests: it finishes what the test says, when the test says so.
 
-use crate::dkp::Padding;
-use crate::{
-    Copy, Device, DeviceInfo, Drained, Error, Fill, Launch, PreemptLevel, Priority, Result, Seq,
-};
+use crate::backend::command::{Copy, Fill, Launch};
+use crate::backend::device::Device;
+use crate::backend::error::{Error, Result};
+use crate::backend::info::{DeviceInfo, PreemptLevel, Priority, Seq};
+use crate::backend::preemptor::Preemptor;
+use crate::backend::queue::{Drained, Queue};
+use crate::backend::resources::Padding;
+use crate::backend::types::{Backend, Checkpoint, Event, NoGraph};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
@@ -31,21 +35,21 @@ pub(crate) struct Left(pub(crate) u32);
 
 /// Reached when the test says so.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Flag(pub(crate) Arc<AtomicBool>);
+pub(crate) struct FakeEvent(pub(crate) Arc<AtomicBool>);
 
-impl crate::Checkpoint for Left {
+impl Checkpoint for Left {
     fn remaining(&self) -> u32 {
         self.0
     }
 }
 
-impl crate::Event for Flag {
+impl Event for FakeEvent {
     fn reached(&self) -> Option<Duration> {
         self.0.load(Ordering::Relaxed).then_some(Duration::ZERO)
     }
 }
 
-impl crate::Preemptor for PreemptLevel {
+impl Preemptor for PreemptLevel {
     fn level(&self) -> PreemptLevel {
         *self
     }
@@ -70,7 +74,7 @@ impl FakeQueue {
     }
 }
 
-impl crate::Queue for FakeQueue {
+impl Queue for FakeQueue {
     type Backend = Fake;
 
     fn launch(&mut self, seq: Seq, _: &Launch<Fake>, resume: Option<&Left>) -> Result<()> {
@@ -96,7 +100,7 @@ impl crate::Queue for FakeQueue {
         self.note(seq, None)
     }
 
-    fn record(&mut self, seq: Seq, _: &Flag) -> Result<()> {
+    fn record(&mut self, seq: Seq, _: &FakeEvent) -> Result<()> {
         self.note(seq, None)
     }
 
@@ -122,13 +126,13 @@ impl crate::Queue for FakeQueue {
     }
 }
 
-impl crate::Backend for Fake {
+impl Backend for Fake {
     const NAME: &'static str = "fake";
     type Buffer = ();
     type Kernel = ();
-    type Event = Flag;
+    type Event = FakeEvent;
     type Checkpoint = Left;
-    type Graph = crate::NoGraph;
+    type Graph = NoGraph;
 }
 
 impl Device for Fake {
@@ -180,8 +184,8 @@ impl Device for Fake {
         0
     }
 
-    fn event(&self) -> Result<Flag> {
-        Ok(Flag::default())
+    fn event(&self) -> Result<FakeEvent> {
+        Ok(FakeEvent::default())
     }
 
     fn checkpoint(&self, launch: &Launch<Self>) -> Result<Left> {

@@ -1,4 +1,4 @@
-//! Host memory that belongs to somebody else, for devices to copy from and to.
+//! Host memory that belongs to others, for devices to copy from and to.
 
 use std::any::Any;
 use std::fmt::{self, Debug};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// A part of the host's memory, with what keeps it there.
 ///
-/// Somebody else may change its bytes at any time, even another process. Devices copy them through raw
+/// Others may change its bytes at any time, even another process. Devices copy them through raw
 /// pointers and never make references of them.
 #[derive(Clone)]
 pub struct HostMemory {

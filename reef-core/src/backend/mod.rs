@@ -11,4 +11,9 @@ pub(crate) mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod host_memory;
+pub(crate) mod info;
+pub(crate) mod preemptor;
+pub(crate) mod queue;
+pub(crate) mod resources;
 pub(crate) mod stopwatch;
+pub(crate) mod types;

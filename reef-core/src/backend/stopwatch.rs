@@ -1,6 +1,11 @@
 //! Device time of launches, by the device's own clock.
 
-use crate::{Device, Event, Launch, Queue, Result, Seq};
+use crate::backend::command::Launch;
+use crate::backend::device::Device;
+use crate::backend::error::Result;
+use crate::backend::info::Seq;
+use crate::backend::queue::Queue;
+use crate::backend::types::Event;
 use std::time::Duration;
 
 /// A queue with an event on each side of what is timed.

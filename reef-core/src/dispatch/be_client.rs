@@ -1,15 +1,14 @@
-//! Best-effort clients: what they hold, and what the dispatcher keeps of them.
+//! What best-effort clients hold.
 
-use crate::dispatch::dispatcher::Core;
-use crate::dispatch::rt_queue::Chosen;
-use crate::dkp;
-use crate::scheduler::{QueueView, TaskView};
+use crate::backend::command::Command;
+use crate::backend::device::Device;
+use crate::backend::error::{Error, Result};
+use crate::backend::info::Seq;
+use crate::dispatch::be_queue::{BeQueue, Tasks};
+use crate::dispatch::core::Core;
+use crate::scheduler::policy::TaskView;
 use crate::vqueue::config::Config;
 use crate::vqueue::submitter::Submitter;
-use crate::vqueue::virtual_queue::VirtualQueue;
-use crate::{Checkpoint, Command, Device, DeviceInfo, Launch, Result, Seq};
-use parking_lot::Mutex;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,67 +29,6 @@ impl Default for ClientConfig {
     }
 }
 
-/// Tasks of a client that have not finished, oldest first.
-type Tasks = Arc<Mutex<VecDeque<TaskView>>>;
-
-/// What the dispatcher keeps of a client.
-#[derive(Debug)]
-pub(crate) struct Member<D: Device> {
-    pub(crate) id: u64,
-    pub(crate) queue: VirtualQueue<D>,
-    tasks: Tasks,
-    weight: u32,
-    priority: i32,
-    pub(crate) served: Duration,
-}
-
-impl<D: Device> Member<D> {
-    /// What a scheduler sees of it.
-    pub(crate) fn view(&mut self) -> QueueView {
-        let shared = self.queue.shared();
-        shared.watch(); // before the look, or a submission between them would go unheard
-        let (mut completed, mut submitted) = shared.cursors();
-        let mut tasks = self.tasks.lock();
-        if shared.failed().is_some() {
-            // Nothing of it will run: all of it counts as finished, half submitted tasks as well.
-            submitted = tasks.back().map_or(submitted, |task| task.end.0.max(submitted));
-            completed = submitted;
-        }
-        while tasks.pop_front_if(|task| task.end.0 <= completed).is_some() {}
-        QueueView {
-            id: self.id,
-            completed: Seq(completed),
-            submitted: Seq(submitted),
-            task: tasks.front().copied(),
-            weight: self.weight,
-            priority: self.priority,
-            served: self.served,
-            idle: shared.is_idle(),
-        }
-    }
-
-    /// Blocks of this client's next kernel that fit beside `rt`. Only while it is quiesced.
-    pub(crate) fn padding(
-        &mut self,
-        device: &D,
-        rt: &Launch<D>,
-        info: &DeviceInfo,
-    ) -> Result<Option<Chosen<D>>> {
-        let shared = self.queue.shared();
-        if shared.failed().is_some() {
-            return Ok(None);
-        }
-        let Some(mut lane) = shared.lane.try_lock() else { return Ok(None) };
-        if lane.finish_padded() {
-            shared.notify();
-        }
-        let Some((be, record)) = lane.head(device)? else { return Ok(None) };
-        let profiles = rt.profile().zip(be.profile());
-        let padding = profiles.and_then(|(rt, be)| dkp::plan(rt, be, record.remaining(), info));
-        Ok(padding.map(|padding| (padding, be.clone(), record)))
-    }
-}
-
 /// A client with a queue of its own for best-effort work.
 ///
 /// Dropping it cancels what has not been launched and waits for what has.
@@ -107,7 +45,7 @@ impl<D: Device> BeClient<D> {
         let (submitter, queue) = core.group.enable_watched(config.queue, core.service().clone())?;
         let id = core.new_id();
         let tasks = Tasks::default();
-        let member = Member {
+        let kept = BeQueue {
             id,
             queue,
             tasks: tasks.clone(),
@@ -115,8 +53,8 @@ impl<D: Device> BeClient<D> {
             priority: config.priority,
             served: Duration::ZERO,
         };
-        core.with(|state| state.members.push(member));
-        core.turn();
+        core.with(|state| state.queues.push(kept));
+        core.pass();
         Ok(Self { core, id, tasks, submitter })
     }
 
@@ -146,7 +84,7 @@ impl<D: Device> BeClient<D> {
         deadline: Option<Duration>,
     ) -> Result<Seq> {
         let Some((last, first)) = commands.split_last() else {
-            return Err(crate::Error::invalid("a task without commands"));
+            return Err(Error::invalid("a task without commands"));
         };
         let end = Seq(self.submitter.submitted().0 + commands.len() as u64);
         let since = self.core.now();
@@ -189,10 +127,10 @@ impl<D: Device> BeClient<D> {
 
 impl<D: Device> Drop for BeClient<D> {
     fn drop(&mut self) {
-        let member = self.core.with(|state| {
-            let index = state.members.iter().position(|member| member.id == self.id)?;
-            Some(state.members.remove(index))
+        let kept = self.core.with(|state| {
+            let index = state.queues.iter().position(|queue| queue.id == self.id)?;
+            Some(state.queues.remove(index))
         });
-        drop(member); // on this thread, which alone waits for what runs
+        drop(kept); // on this thread, which alone waits for what runs
     }
 }

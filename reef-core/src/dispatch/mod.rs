@@ -6,6 +6,12 @@
 //! ticket completes.
 
 pub(crate) mod be_client;
+pub(crate) mod be_queue;
+pub(crate) mod core;
 pub(crate) mod dispatcher;
+pub(crate) mod padding;
 pub(crate) mod rt_client;
+pub(crate) mod rt_feed;
 pub(crate) mod rt_queue;
+pub(crate) mod state;
+pub(crate) mod task;

@@ -1,7 +1,7 @@
 //! REEF's baselines, so that they can be compared under the same load.
 
+use crate::backend::info::{PreemptLevel, Priority, Seq};
 use crate::scheduler::policy::{LaunchLimit, Plan, Scheduler, View};
-use crate::{PreemptLevel, Priority, Seq};
 use std::time::Duration;
 
 /// Best-effort work never runs: the lower bound of real-time latency.

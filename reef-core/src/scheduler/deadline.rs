@@ -59,7 +59,7 @@ impl Scheduler for EarliestDeadline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Seq;
+    use crate::backend::info::Seq;
     use crate::scheduler::policy::QueueView;
     use crate::scheduler::policy::tests::{decide, ms, queue, view};
 

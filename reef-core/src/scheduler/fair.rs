@@ -58,7 +58,7 @@ impl FairShare {
         }
     }
 
-    /// When nobody is ready, newcomers start level with the one that has had most.
+    /// When no queue is ready, newcomers start level with the one that has had most.
     fn most(&self) -> Duration {
         self.accounts.values().map(|a| a.virtual_time).max().unwrap_or_default()
     }
@@ -141,7 +141,7 @@ mod tests {
     proptest! {
         /// No ready queue waits longer than all others need for one more unit of virtual time.
         #[test]
-        fn nobody_starves(
+        fn no_queue_starves(
             weights in prop::collection::vec(1u32..8, 1..9),
             seed in prop::collection::vec(0u64..300, 9),
         ) {

@@ -1,6 +1,6 @@
 //! What a scheduler sees and what it says.
 
-use crate::{PreemptLevel, Priority, Seq};
+use crate::backend::info::{PreemptLevel, Priority, Seq};
 use std::fmt::Debug;
 use std::time::Duration;
 

@@ -51,7 +51,7 @@ impl Scheduler for FixedPriority {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Seq;
+    use crate::backend::info::Seq;
     use crate::scheduler::policy::TaskView;
     use crate::scheduler::policy::tests::{decide, ms, queue, view};
 

@@ -1,6 +1,6 @@
 //! REEF: real-time work at once, best-effort work out of its way but not idle.
 
-use crate::PreemptLevel;
+use crate::backend::info::PreemptLevel;
 use crate::scheduler::policy::{Plan, Scheduler, View};
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! Both rest on the same four steps. Sleeper: (1) say that you sleep, (2) look once more. Waker: (3)
 //! make what the sleeper looks for, (4) look whether it sleeps. A `SeqCst` fence stands between 1
 //! and 2 and between 3 and 4, so at least one of them sees the other's store: no wake-up is lost,
-//! and a waker pays one load while nobody sleeps. The models below show what happens without.
+//! and a waker pays one load while no thread sleeps. The models below show what happens without.
 
 use crate::sync::primitives::{
     AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, Thread, fence,
@@ -12,12 +12,12 @@ use std::time::Instant;
 
 /// Says whether one thread sleeps.
 #[derive(Debug, Default)]
-pub(crate) struct Sleeper {
+pub(crate) struct Parker {
     /// Written by the sleeping thread, read by wakers.
     asleep: AtomicBool,
 }
 
-impl Sleeper {
+impl Parker {
     /// Sleeps by `park` unless `ready` holds; what made it hold may have come since the last look.
     pub(crate) fn sleep_unless(&self, ready: impl FnOnce() -> bool, park: impl FnOnce()) {
         self.asleep.store(true, Ordering::Relaxed); // 1
@@ -40,14 +40,14 @@ impl Sleeper {
 
 /// Lets threads wait until a condition that others make true.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters {
+pub(crate) struct EventCount {
     /// Written by waiting threads, read by notifiers.
     count: AtomicUsize,
     lock: Mutex<()>,
     changed: Condvar,
 }
 
-impl Waiters {
+impl EventCount {
     /// Blocks until `ready` holds.
     pub(crate) fn wait_until(&self, ready: impl Fn() -> bool) {
         self.wait(|guard| {
@@ -98,6 +98,22 @@ impl Waiters {
     }
 }
 
+/// Looks for up to `time`, and keeps the core; returns whether `over` came to hold.
+pub(crate) fn spin_until(time: std::time::Duration, over: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        for _ in 0..32 {
+            if over() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        if start.elapsed() >= time {
+            return over();
+        }
+    }
+}
+
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
@@ -106,7 +122,7 @@ mod models {
     #[test]
     fn no_wake_up_is_lost() {
         loom::model(|| {
-            let shared = Arc::new((AtomicUsize::new(0), Sleeper::default()));
+            let shared = Arc::new((AtomicUsize::new(0), Parker::default()));
             let sleeper = thread::spawn({
                 let shared = shared.clone();
                 move || {
@@ -128,7 +144,7 @@ mod models {
     #[test]
     fn every_waiter_sees_the_change() {
         loom::model(|| {
-            let shared = Arc::new((AtomicBool::new(false), Waiters::default()));
+            let shared = Arc::new((AtomicBool::new(false), EventCount::default()));
             let waiter = thread::spawn({
                 let shared = shared.clone();
                 move || shared.1.wait_until(|| shared.0.load(Ordering::Acquire))

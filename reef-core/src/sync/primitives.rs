@@ -86,7 +86,7 @@ mod model {
             self.0.wait(guard).unwrap()
         }
 
-        /// Models have no time: nobody may rely on it.
+        /// Models have no time: nothing may rely on it.
         pub(crate) fn wait_for<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,

@@ -1,6 +1,7 @@
 //! Sizes and times of a virtual queue.
 
-use crate::{Error, PreemptLevel, Result};
+use crate::backend::error::{Error, Result};
+use crate::backend::info::PreemptLevel;
 use std::time::Duration;
 
 /// Sizes and times of a virtual queue.
@@ -47,8 +48,8 @@ impl Config {
             let text = format!("batch must be in 1..=window, got batch {batch}, window {window}");
             return Err(Error::Invalid(text));
         }
-        if self.window > MOST_WINDOW {
-            let text = format!("window must be at most {MOST_WINDOW}, got {}", self.window);
+        if self.window > MAX_WINDOW {
+            let text = format!("window must be at most {MAX_WINDOW}, got {}", self.window);
             return Err(Error::Invalid(text));
         }
         Ok(())
@@ -56,4 +57,4 @@ impl Config {
 }
 
 /// Far more than any device takes, and sums of two don't overflow.
-const MOST_WINDOW: u64 = 1 << 32;
+const MAX_WINDOW: u64 = 1 << 32;

@@ -1,24 +1,25 @@
 //! Queues that are preempted together, by one flag of the device.
 
-use crate::vqueue::config::Config;
-use crate::vqueue::submitter::Submitter;
-use crate::vqueue::virtual_queue::{Shared, VirtualQueue};
-use crate::{Colocation, Device, Error, PreemptLevel, Preemptor, Queue, Result};
+use crate::backend::device::Device;
+use crate::backend::error::{Error, Result};
+use crate::backend::info::{Colocation, PreemptLevel};
+use crate::backend::preemptor::Preemptor;
+use crate::backend::queue::Queue;
+use crate::vqueue::shared::Shared;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::thread::Thread;
 
 /// A preemptor and the queues opened with it. Preempting eight queues costs what preempting one does.
 ///
 /// The steps of a preemption, in this order:
 ///
 /// 1. `evict`: the device's flag is raised; what is launched from now on is a no-op.
-/// 2. Gates close. A worker may be in the middle of one launch, which step 1 has made harmless.
+/// 2. The queues are held. A worker may be in the middle of one launch, which step 1 has made harmless.
 /// 3. `reset`: running blocks stop at their next look.
 /// 4. Real-time work may go to the device: nothing above waits for it.
-/// 5. What the device lets go of is taken back. When all of it is, the group is *quiesced*.
+/// 5. What the device has stopped is taken back. When all of it is, the group is *quiesced*.
 ///
-/// Restoring waits for step 5, then lowers the flag, then opens the gates. A group may be restored
+/// Restoring waits for step 5, then lowers the flag, then lets workers launch. A group may be restored
 /// *narrow*, to run beside real-time work, and is stopped again before it runs as wide as it can.
 #[derive(Debug)]
 pub struct Group<D: Device> {
@@ -47,31 +48,13 @@ impl<D: Device> Group<D> {
         Ok(Arc::new(Self { device: device.clone(), preemptor, members }))
     }
 
-    /// Makes a queue in this group. `config.level` is the group's and is not looked at.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`VirtualQueue::enable`].
-    pub fn enable(self: &Arc<Self>, config: Config) -> Result<(Submitter<D>, VirtualQueue<D>)> {
-        VirtualQueue::enable_in(self, config, None)
-    }
-
-    /// As [`enable`](Self::enable), with a thread that hears of the queue's changes.
-    pub(crate) fn enable_watched(
-        self: &Arc<Self>,
-        config: Config,
-        listener: Thread,
-    ) -> Result<(Submitter<D>, VirtualQueue<D>)> {
-        VirtualQueue::enable_in(self, config, Some(listener))
-    }
-
     /// How deep a preemption of this group reaches.
     pub fn level(&self) -> PreemptLevel {
         self.preemptor.level()
     }
 
     /// Queues in the group.
-    #[allow(clippy::len_without_is_empty)] // nobody asks
+    #[allow(clippy::len_without_is_empty)] // it has no other
     pub fn len(&self) -> usize {
         self.members.lock().queues.len()
     }
@@ -89,7 +72,7 @@ impl<D: Device> Group<D> {
         if members.held {
             queue.hold();
         }
-        queue.lane.lock().queue.cap_blocks(members.capped);
+        queue.launcher().queue.cap_blocks(members.capped);
         members.queues.push(queue.clone());
     }
 
@@ -99,7 +82,7 @@ impl<D: Device> Group<D> {
 
     /// Steps 1 to 3: afterwards nothing of the group starts, and running blocks are told to stop.
     ///
-    /// Doesn't wait for anything and wakes nobody, so real-time work can go first.
+    /// Doesn't wait for anything and wakes no thread, so real-time work can go first.
     ///
     /// # Errors
     ///
@@ -122,7 +105,7 @@ impl<D: Device> Group<D> {
 
     /// Starts step 5: workers take back what the device has.
     fn collect(&self) {
-        self.members.lock().queues.iter().for_each(|queue| queue.nudge());
+        self.members.lock().queues.iter().for_each(|queue| queue.wake_worker());
     }
 
     /// Step 5 on this thread, without waking workers; they do the rest when the device lets go.
@@ -216,11 +199,11 @@ impl<D: Device> Group<D> {
             if !members.queues.iter().all(|queue| queue.is_quiesced()) {
                 return Ok(false);
             }
-            self.preemptor.reactivate()?; // before gates open, or launches would be no-ops
+            self.preemptor.reactivate()?; // before queues are released, or launches would be no-ops
         }
         if members.capped != width {
             members.capped = width;
-            members.queues.iter().for_each(|queue| queue.lane.lock().queue.cap_blocks(width));
+            members.queues.iter().for_each(|queue| queue.launcher().queue.cap_blocks(width));
         }
         members.held = false;
         members.queues.iter().for_each(|queue| queue.release());

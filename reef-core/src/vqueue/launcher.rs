@@ -1,12 +1,16 @@
 //! The launching end of a virtual queue: a hardware queue and the ring that feeds it.
 
-use crate::backend::command::issue;
+use crate::backend::command::{Command, Launch};
+use crate::backend::device::Device;
+use crate::backend::error::Result;
+use crate::backend::info::Seq;
+use crate::backend::queue::{Queue, issue};
+use crate::backend::types::{Checkpoint, Event};
 use crate::sync::ring::Consumer;
-use crate::{Checkpoint, Command, Device, Event, Launch, Queue, Result, Seq};
 
 /// What launching needs. Held by the worker, and by the dispatcher while the queue is preempted.
 #[derive(Debug)]
-pub(crate) struct Lane<D: Device> {
+pub(crate) struct Launcher<D: Device> {
     pub(crate) queue: D::Queue,
     pub(crate) commands: Consumer<Command<D>>,
     /// What is left of the next command, if some of it has run.
@@ -17,10 +21,10 @@ pub(crate) struct Lane<D: Device> {
     batch: u64,
 }
 
-/// What a lane waits for after a [`Lane::step`].
+/// What a launcher waits for after a [`Launcher::step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// For commands, or for the gate to open; nothing is with the device.
+    /// For commands, or for the limit to rise; nothing is with the device.
     Commands,
     /// For the device alone: the window is full, or a barrier is in the way.
     Device,
@@ -32,14 +36,14 @@ pub(crate) enum Waits {
     Nothing,
 }
 
-/// What a [`Lane::step`] did.
+/// What a [`Launcher::step`] did.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) completed: bool,
     pub(crate) waits: Waits,
 }
 
-impl<D: Device> Lane<D> {
+impl<D: Device> Launcher<D> {
     pub(crate) fn new(
         queue: D::Queue,
         commands: Consumer<Command<D>>,
@@ -132,7 +136,7 @@ impl<D: Device> Lane<D> {
         Ok(self.commands.in_flight() == 0)
     }
 
-    /// Takes back what the device has, if it lets go: launches that didn't finish run again later,
+    /// Takes back what the device has, if it has stopped: launches that didn't finish run again later,
     /// unless the device keeps them.
     ///
     /// `None` means not yet; otherwise how many commands will be launched again.
@@ -194,17 +198,17 @@ fn blocked<D: Device>(command: &Command<D>, in_flight: u64, behind_barrier: bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Args;
-    use crate::backend::fake::{Fake, FakeQueue, Flag};
+    use crate::backend::command::Args;
+    use crate::backend::fake::{Fake, FakeEvent, FakeQueue};
     use crate::sync::ring::{Producer, ring};
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
     const OPEN: fn() -> u64 = || u64::MAX;
 
-    fn lane(window: u64, batch: u64) -> (Producer<Command<Fake>>, Lane<Fake>) {
+    fn launcher(window: u64, batch: u64) -> (Producer<Command<Fake>>, Launcher<Fake>) {
         let (producer, consumer) = ring(64);
-        (producer, Lane::new(FakeQueue::default(), consumer, window, batch))
+        (producer, Launcher::new(FakeQueue::default(), consumer, window, batch))
     }
 
     #[allow(unsafe_code)]
@@ -223,104 +227,104 @@ mod tests {
     }
 
     /// Positions that were launched since the last look.
-    fn launched(lane: &mut Lane<Fake>) -> Vec<u64> {
-        std::mem::take(&mut lane.queue.launched).into_iter().map(|(at, _)| at).collect()
+    fn launched(launcher: &mut Launcher<Fake>) -> Vec<u64> {
+        std::mem::take(&mut launcher.queue.launched).into_iter().map(|(at, _)| at).collect()
     }
 
-    fn step(lane: &mut Lane<Fake>) -> (Vec<u64>, Waits) {
-        let step = lane.step(OPEN).expect("the fake has no errors");
-        (launched(lane), step.waits)
+    fn step(launcher: &mut Launcher<Fake>) -> (Vec<u64>, Waits) {
+        let step = launcher.step(OPEN).expect("the fake has no errors");
+        (launched(launcher), step.waits)
     }
 
     #[test]
     fn the_window_is_filled_a_batch_at_a_time() {
-        let (mut producer, mut lane) = lane(4, 2);
+        let (mut producer, mut launcher) = launcher(4, 2);
         push(&mut producer, (0..9).map(|_| kernel()));
-        assert_eq!(step(&mut lane), (vec![0, 1, 2, 3], Waits::Device));
-        assert_eq!(lane.queue.wake_at, Some(2), "when a batch has room");
-        lane.queue.done = 1;
-        assert_eq!(step(&mut lane), (vec![], Waits::Device));
-        lane.queue.done = 2;
-        assert_eq!(step(&mut lane), (vec![4, 5], Waits::Device));
+        assert_eq!(step(&mut launcher), (vec![0, 1, 2, 3], Waits::Device));
+        assert_eq!(launcher.queue.wake_at, Some(2), "when a batch has room");
+        launcher.queue.done = 1;
+        assert_eq!(step(&mut launcher), (vec![], Waits::Device));
+        launcher.queue.done = 2;
+        assert_eq!(step(&mut launcher), (vec![4, 5], Waits::Device));
     }
 
     #[test]
-    fn the_gate_bounds_what_is_launched() {
-        let (mut producer, mut lane) = lane(4, 1);
+    fn the_limit_bounds_what_is_launched() {
+        let (mut producer, mut launcher) = launcher(4, 1);
         push(&mut producer, (0..4).map(|_| kernel()));
-        lane.step(|| 2).unwrap();
-        assert_eq!(launched(&mut lane), [0, 1]);
+        launcher.step(|| 2).unwrap();
+        assert_eq!(launched(&mut launcher), [0, 1]);
     }
 
     #[test]
     fn a_barrier_runs_alone() {
-        let (mut producer, mut lane) = lane(8, 1);
-        let event = Flag::default();
+        let (mut producer, mut launcher) = launcher(8, 1);
+        let event = FakeEvent::default();
         push(&mut producer, [kernel(), Command::Record(event), kernel(), kernel()]);
-        assert_eq!(step(&mut lane), (vec![0], Waits::Device));
-        lane.queue.done = 1;
-        assert_eq!(step(&mut lane), (vec![1], Waits::Device));
-        assert_eq!(step(&mut lane), (vec![], Waits::Device), "nothing beside it");
-        lane.queue.done = 2;
-        assert_eq!(step(&mut lane).0, [2, 3]);
+        assert_eq!(step(&mut launcher), (vec![0], Waits::Device));
+        launcher.queue.done = 1;
+        assert_eq!(step(&mut launcher), (vec![1], Waits::Device));
+        assert_eq!(step(&mut launcher), (vec![], Waits::Device), "nothing beside it");
+        launcher.queue.done = 2;
+        assert_eq!(step(&mut launcher).0, [2, 3]);
     }
 
     #[test]
     fn a_wait_needs_its_event() {
-        let (mut producer, mut lane) = lane(8, 1);
-        let event = Flag::default();
+        let (mut producer, mut launcher) = launcher(8, 1);
+        let event = FakeEvent::default();
         push(&mut producer, [Command::Wait(event.clone()), kernel()]);
-        assert_eq!(step(&mut lane), (vec![], Waits::Event));
+        assert_eq!(step(&mut launcher), (vec![], Waits::Event));
         event.0.store(true, Ordering::Relaxed);
-        assert_eq!(step(&mut lane).0, [1]);
+        assert_eq!(step(&mut launcher).0, [1]);
     }
 
     #[test]
     fn host_code_beyond_the_window_is_not_waited_for() {
-        let (mut producer, mut lane) = lane(2, 1);
+        let (mut producer, mut launcher) = launcher(2, 1);
         push(&mut producer, (0..5).map(|_| Command::Host(Arc::new(|| ()))));
-        assert_eq!(step(&mut lane).1, Waits::Nothing);
+        assert_eq!(step(&mut launcher).1, Waits::Nothing);
     }
 
     #[test]
     fn what_was_taken_back_resumes_where_it_stopped() {
-        let (mut producer, mut lane) = lane(4, 1);
-        push(&mut producer, [kernel(), kernel(), Command::Record(Flag::default())]);
-        step(&mut lane);
-        assert_eq!(lane.try_reclaim().unwrap(), None, "the device is not done");
-        lane.queue.drain = Some((1, Some(3)));
-        assert_eq!(lane.try_reclaim().unwrap(), Some(1), "one of two finished");
-        lane.step(OPEN).unwrap();
-        assert_eq!(lane.queue.launched, [(1, Some(3))]);
+        let (mut producer, mut launcher) = launcher(4, 1);
+        push(&mut producer, [kernel(), kernel(), Command::Record(FakeEvent::default())]);
+        step(&mut launcher);
+        assert_eq!(launcher.try_reclaim().unwrap(), None, "the device is not done");
+        launcher.queue.drain = Some((1, Some(3)));
+        assert_eq!(launcher.try_reclaim().unwrap(), Some(1), "one of two finished");
+        launcher.step(OPEN).unwrap();
+        assert_eq!(launcher.queue.launched, [(1, Some(3))]);
     }
 
     #[test]
-    fn a_barrier_that_was_taken_back_blocks_nobody() {
-        let (mut producer, mut lane) = lane(4, 1);
-        push(&mut producer, [Command::Record(Flag::default()), kernel()]);
-        assert_eq!(step(&mut lane).0, [0]);
-        lane.queue.drain = Some((0, None));
-        lane.try_reclaim().unwrap();
-        assert_eq!(step(&mut lane).0, [0], "it is launched again");
-        lane.queue.done = 1;
-        assert_eq!(step(&mut lane).0, [1]);
+    fn a_barrier_that_was_taken_back_blocks_nothing() {
+        let (mut producer, mut launcher) = launcher(4, 1);
+        push(&mut producer, [Command::Record(FakeEvent::default()), kernel()]);
+        assert_eq!(step(&mut launcher).0, [0]);
+        launcher.queue.drain = Some((0, None));
+        launcher.try_reclaim().unwrap();
+        assert_eq!(step(&mut launcher).0, [0], "it is launched again");
+        launcher.queue.done = 1;
+        assert_eq!(step(&mut launcher).0, [1]);
     }
 
     #[test]
     fn padding_draws_from_the_next_kernel_and_completes_it() {
-        let (mut producer, mut lane) = lane(4, 1);
+        let (mut producer, mut launcher) = launcher(4, 1);
         push(&mut producer, [kernel(), kernel()]);
-        lane.queue.drain = Some((0, None));
-        step(&mut lane);
-        lane.queue.drain = Some((0, Some(0)));
-        lane.try_reclaim().unwrap();
-        let (_, left) = lane.head(&Fake).unwrap().expect("a kernel is next");
+        launcher.queue.drain = Some((0, None));
+        step(&mut launcher);
+        launcher.queue.drain = Some((0, Some(0)));
+        launcher.try_reclaim().unwrap();
+        let (_, left) = launcher.head(&Fake).unwrap().expect("a kernel is next");
         assert_eq!(left.remaining(), 0, "the record that was taken back, not a fresh one");
-        assert!(lane.finish_padded());
-        let (_, left) = lane.head(&Fake).unwrap().expect("a kernel is next");
+        assert!(launcher.finish_padded());
+        let (_, left) = launcher.head(&Fake).unwrap().expect("a kernel is next");
         assert_eq!(left.remaining(), 8, "a fresh one for the second kernel");
-        assert!(!lane.finish_padded());
-        lane.step(OPEN).unwrap();
-        assert_eq!(lane.queue.launched.last(), Some(&(1, Some(8))));
+        assert!(!launcher.finish_padded());
+        launcher.step(OPEN).unwrap();
+        assert_eq!(launcher.queue.launched.last(), Some(&(1, Some(8))));
     }
 }

@@ -6,7 +6,9 @@
 
 pub(crate) mod config;
 pub(crate) mod group;
+pub(crate) mod hold;
 pub(crate) mod launcher;
+pub(crate) mod shared;
 pub(crate) mod submitter;
 pub(crate) mod virtual_queue;
 pub(crate) mod worker;

@@ -1,10 +1,13 @@
 //! Where commands enter a virtual queue.
 
+use crate::backend::command::Command;
+use crate::backend::device::Device;
+use crate::backend::error::{Error, Result};
+use crate::backend::info::Seq;
+use crate::sync::park::spin_until;
 use crate::sync::ring::Producer;
-use crate::vqueue::virtual_queue::Shared;
-use crate::{Command, Device, Error, Result, Seq};
+use crate::vqueue::shared::Shared;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Where commands enter a virtual queue. One thread submits; another may preempt meanwhile.
@@ -28,20 +31,9 @@ impl<D: Device> Submitter<D> {
     #[allow(clippy::result_large_err)] // the command comes back by value, that is the point
     pub fn submit(&mut self, command: Command<D>) -> Result<Seq, Command<D>> {
         let at = self.commands.push(command)?;
-        if let Some(worker) = self.shared.worker.get() {
-            self.shared.sleeper.wake(worker);
-        }
-        if self.shared.watch.load(Ordering::Relaxed) {
-            self.watched();
-        }
+        self.shared.wake_sleeping_worker();
+        self.shared.notify_watching();
         Ok(Seq(at))
-    }
-
-    #[cold]
-    fn watched(&self) {
-        if self.shared.watch.swap(false, Ordering::AcqRel) {
-            self.shared.tell_listener();
-        }
     }
 
     /// Adds a command, waiting for room if the queue is full.
@@ -52,7 +44,7 @@ impl<D: Device> Submitter<D> {
     pub fn submit_blocking(&mut self, command: Command<D>) -> Result<Seq> {
         let mut command = command;
         loop {
-            if let Some(error) = self.shared.failed.get() {
+            if let Some(error) = self.shared.failed() {
                 return Err(error.clone());
             }
             match self.submit(command) {
@@ -81,7 +73,7 @@ impl<D: Device> Submitter<D> {
     pub fn wait(&self, seq: Seq) -> Result<()> {
         self.check_submitted(seq)?;
         if !spin_until(self.spin, || self.is_over(seq)) {
-            self.shared.waiters.wait_until(|| self.is_over(seq));
+            self.shared.waiters().wait_until(|| self.is_over(seq));
         }
         self.how(seq)
     }
@@ -96,7 +88,7 @@ impl<D: Device> Submitter<D> {
         let Some(end) = Instant::now().checked_add(time) else {
             return self.wait(seq).map(|()| true);
         };
-        let over = self.shared.waiters.wait_until_or(end, || self.is_over(seq));
+        let over = self.shared.waiters().wait_until_or(end, || self.is_over(seq));
         self.how(seq).map(|()| over)
     }
 
@@ -110,29 +102,13 @@ impl<D: Device> Submitter<D> {
 
     /// Whether the command has finished or never will.
     fn is_over(&self, Seq(at): Seq) -> bool {
-        self.commands.completed() > at || self.shared.failed.get().is_some()
+        self.commands.completed() > at || self.shared.failed().is_some()
     }
 
     fn how(&self, Seq(at): Seq) -> Result<()> {
-        match self.shared.failed.get() {
+        match self.shared.failed() {
             Some(error) if self.commands.completed() <= at => Err(error.clone()),
             _ => Ok(()),
-        }
-    }
-}
-
-/// Looks for up to `time`, and keeps the core; returns whether `over` came to hold.
-pub(crate) fn spin_until(time: Duration, over: impl Fn() -> bool) -> bool {
-    let start = Instant::now();
-    loop {
-        for _ in 0..32 {
-            if over() {
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        if start.elapsed() >= time {
-            return over();
         }
     }
 }

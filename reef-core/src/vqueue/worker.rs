@@ -1,22 +1,15 @@
 //! The thread of a virtual queue: launch what fits, note what finished, take back what was preempted,
 //! else sleep.
 
+use crate::backend::device::Device;
+use crate::backend::error::{Error, Result};
 use crate::vqueue::config::Config;
 use crate::vqueue::launcher::{Step, Waits};
-use crate::vqueue::virtual_queue::Shared;
-use crate::{Device, Error, Result};
+use crate::vqueue::shared::{Shared, Shutdown};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-/// Values of [`Shared::stop`].
-pub(crate) const GO_ON: u8 = 0;
-/// Finish all commands, then end.
-pub(crate) const FINISH: u8 = 1;
-/// Let the device finish what it has, then end.
-pub(crate) const CANCEL: u8 = 2;
 
 /// How a worker waits.
 #[derive(Debug, Clone, Copy)]
@@ -61,22 +54,20 @@ pub(crate) fn spawn<D: Device>() -> Result<(JoinHandle<()>, Start<D>)> {
 fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
     let mut spinning_since = None;
     loop {
-        let waits =
-            if shared.held.load(Ordering::Acquire) { settle(shared)? } else { pass(shared)? };
-        let stop = shared.stop.load(Ordering::Acquire);
-        if stop != GO_ON && is_over(shared, stop) {
+        let waits = if shared.is_held() { quiesce(shared)? } else { pass(shared)? };
+        if is_over(shared) {
             return Ok(());
         }
         match waits {
             Waits::Device if pace.wakes => thread::park(),
             Waits::Either if pace.wakes => {
-                shared.sleeper.sleep_unless(|| has_work(shared), thread::park);
+                shared.sleep_unless(|| has_work(shared), thread::park);
             }
             Waits::Device | Waits::Either | Waits::Nothing => std::hint::spin_loop(),
             Waits::Event => thread::park_timeout(Duration::from_micros(20)),
             Waits::Commands => {
                 let since = *spinning_since.get_or_insert_with(Instant::now);
-                if since.elapsed() < pace.spin(shared.held.load(Ordering::Acquire)) {
+                if since.elapsed() < pace.spin(shared.is_held()) {
                     std::hint::spin_loop();
                     continue;
                 }
@@ -90,15 +81,16 @@ fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
 /// After an error nothing more is launched, but what the device has must not outlive the queue.
 fn let_device_finish<D: Device>(shared: &Shared<D>) {
     loop {
-        let mut lane = shared.lane.lock();
-        let quiet = if shared.held.load(Ordering::Acquire) {
-            lane.try_reclaim()
-                .and_then(|done| if done.is_some() { lane.release_held() } else { Ok(false) })
+        let mut launcher = shared.launcher();
+        let quiet = if shared.is_held() {
+            launcher
+                .try_reclaim()
+                .and_then(|done| if done.is_some() { launcher.release_held() } else { Ok(false) })
         } else {
-            lane.is_quiet()
+            launcher.is_quiet()
         };
         match quiet {
-            Ok(false) => drop(lane),
+            Ok(false) => drop(launcher),
             Ok(true) | Err(_) => return, // a queue that says so again has nothing running
         }
         thread::park_timeout(Duration::from_micros(50));
@@ -109,68 +101,73 @@ fn let_device_finish<D: Device>(shared: &Shared<D>) {
 fn pass<D: Device>(shared: &Shared<D>) -> Result<Waits> {
     let cancelled = is_cancelled(shared);
     let Step { completed, waits } =
-        shared.lane.lock().step(|| if cancelled { 0 } else { shared.launch_limit() })?;
+        shared.launcher().step(|| if cancelled { 0 } else { shared.launch_limit() })?;
     if completed {
-        shared.waiters.notify();
+        shared.waiters().notify();
     }
     Ok(waits)
 }
 
 /// Takes back what a held queue has on the device.
-fn settle<D: Device>(shared: &Shared<D>) -> Result<Waits> {
-    if shared.quiesced.load(Ordering::Acquire) {
+fn quiesce<D: Device>(shared: &Shared<D>) -> Result<Waits> {
+    if shared.is_quiesced() {
         return if is_cancelled(shared) { release_held(shared) } else { Ok(Waits::Commands) };
     }
-    if !shared.reclaim(&mut shared.lane.lock())? {
+    if !shared.reclaim(&mut shared.launcher())? {
         return Ok(Waits::Device);
     }
-    shared.tell_listener();
+    shared.notify_listener();
     Ok(Waits::Commands)
 }
 
 /// What a cancelled queue keeps on the device must end before it.
 #[cold]
 fn release_held<D: Device>(shared: &Shared<D>) -> Result<Waits> {
-    let quiet = shared.lane.lock().release_held()?;
-    shared.waiters.notify();
+    let quiet = shared.launcher().release_held()?;
+    shared.waiters().notify();
     Ok(if quiet { Waits::Commands } else { Waits::Device })
 }
 
 fn is_cancelled<D: Device>(shared: &Shared<D>) -> bool {
-    shared.stop.load(Ordering::Acquire) == CANCEL
+    shared.shutdown() == Shutdown::Cancel
 }
 
-/// Whether a worker that was told to stop has nothing left to do.
-fn is_over<D: Device>(shared: &Shared<D>, stop: u8) -> bool {
-    let mut lane = shared.lane.lock();
-    lane.commands.in_flight() == 0 && (stop == CANCEL || lane.commands.next().is_none())
+/// Whether a worker that was told to end has nothing left to do.
+fn is_over<D: Device>(shared: &Shared<D>) -> bool {
+    let all = match shared.shutdown() {
+        Shutdown::None => return false,
+        Shutdown::Drain => true,
+        Shutdown::Cancel => false,
+    };
+    let mut launcher = shared.launcher();
+    launcher.commands.in_flight() == 0 && !(all && launcher.commands.next().is_some())
 }
 
 #[cold]
 fn sleep<D: Device>(shared: &Shared<D>, config: &Config) {
-    shared.tell_listener();
+    shared.notify_listener();
     let ready = || has_work(shared);
     match config.idle_timeout {
-        None => shared.sleeper.sleep_unless(ready, thread::park),
+        None => shared.sleep_unless(ready, thread::park),
         Some(time) => {
             let start = Instant::now();
-            shared.sleeper.sleep_unless(ready, || thread::park_timeout(time));
+            shared.sleep_unless(ready, || thread::park_timeout(time));
             if start.elapsed() >= time && !has_work(shared) {
-                shared.idle.store(true, Ordering::Release);
-                shared.tell_listener();
-                shared.sleeper.sleep_unless(ready, thread::park);
+                shared.set_idle(true);
+                shared.notify_listener();
+                shared.sleep_unless(ready, thread::park);
             }
-            shared.idle.store(false, Ordering::Release);
+            shared.set_idle(false);
         }
     }
 }
 
 /// Whether there is something that a worker can do now.
 fn has_work<D: Device>(shared: &Shared<D>) -> bool {
-    let stop = shared.stop.load(Ordering::Acquire);
-    if shared.held.load(Ordering::Acquire) {
-        return stop == CANCEL || !shared.quiesced.load(Ordering::Acquire);
+    let shutdown = shared.shutdown();
+    if shared.is_held() {
+        return shutdown == Shutdown::Cancel || !shared.is_quiesced();
     }
-    stop != GO_ON
-        || shared.lane.lock().commands.next().is_some_and(|(at, _)| at < shared.launch_limit())
+    shutdown != Shutdown::None
+        || shared.launcher().commands.next().is_some_and(|(at, _)| at < shared.launch_limit())
 }

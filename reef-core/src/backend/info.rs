@@ -1,0 +1,99 @@
+//! Plain facts: positions, levels, classes, what a device is.
+
+use std::borrow::Cow;
+use std::fmt::{self, Debug};
+use std::time::Duration;
+
+/// Position of a command in its queue, counted from 0.
+///
+/// It is the command's name, its completion fence and its place to resume from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Seq(pub u64);
+
+/// How deep a preemption reaches. Each level includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PreemptLevel {
+    /// Commands not yet launched stay in the virtual queue. Every backend can do this.
+    HostQueue,
+    /// Commands launched but not started become no-ops, and so do blocks that have not started.
+    DeviceQueue,
+    /// Running blocks stop as well, unless they have passed their commit point.
+    All,
+}
+
+impl PreemptLevel {
+    /// All levels, shallow to deep.
+    pub const EACH: [Self; 3] = [Self::HostQueue, Self::DeviceQueue, Self::All];
+}
+
+impl fmt::Display for PreemptLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Debug::fmt(self, f)
+    }
+}
+
+/// Which hardware queues are served first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Served when no real-time block waits.
+    BestEffort,
+    /// Served first.
+    RealTime,
+}
+
+/// Facts about a device that scheduling and padding need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// What to call it when talking to people.
+    pub name: String,
+    /// Streaming multiprocessors, compute units, or CPU threads.
+    pub units: u32,
+    /// Most blocks resident on one unit.
+    pub blocks_per_unit: u32,
+    /// Most threads resident on one unit.
+    pub threads_per_unit: u32,
+    /// Registers of one unit, in 32-bit words.
+    pub registers_per_unit: u32,
+    /// Shared memory of one unit, in bytes.
+    pub shared_per_unit: u32,
+    /// Deepest level that this device supports.
+    pub level: PreemptLevel,
+    /// What else is there or isn't, for people to read, such as `graphs` or `driver 13.0`.
+    pub features: Vec<String>,
+}
+
+/// How best-effort blocks come to run beside real-time work on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colocation {
+    /// Each real-time kernel is padded by itself ([`launch_padded`](crate::Queue::launch_padded)).
+    Padded,
+    /// Queues are restored narrow, so many blocks each ([`cap_blocks`](crate::Queue::cap_blocks)).
+    Capped(u32),
+    /// Not at all.
+    Never,
+}
+
+/// One block on one unit, for people to look at. Times are on the [device's clock](crate::Device::clock).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// Which unit.
+    pub unit: u32,
+    /// Which hardware queue, numbered in the order in which they were opened.
+    pub queue: u64,
+    /// Of which class; padding is best-effort work on a real-time queue.
+    pub priority: Priority,
+    /// Whether it ran as padding.
+    pub padding: bool,
+    /// Position of the command in its queue.
+    pub seq: Seq,
+    /// The kernel's name, `copy`, `fill` or `event`.
+    pub name: Cow<'static, str>,
+    /// Which block of the kernel.
+    pub block: u32,
+    /// When it began.
+    pub begin: Duration,
+    /// When it ended.
+    pub end: Duration,
+    /// Whether it was stopped before it took effect.
+    pub stopped: bool,
+}

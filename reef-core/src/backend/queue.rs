@@ -1,0 +1,164 @@
+//! One hardware queue, and the one place from commands to its calls.
+
+use crate::backend::command::{Command, Copy, Fill, HostFn, Launch};
+use crate::backend::error::{Error, Result};
+use crate::backend::info::Seq;
+use crate::backend::resources::Padding;
+use crate::backend::types::Backend;
+use std::fmt::Debug;
+use std::thread::Thread;
+
+/// What became of the work that a stopped queue had on the device.
+#[derive(Debug)]
+pub struct Drained<B: Backend> {
+    /// Every command before this one has finished; no later one has started.
+    pub resume_at: Seq,
+    /// What is left of `resume_at`, if some of it has run. Launch it again with this.
+    pub partial: Option<B::Checkpoint>,
+    /// `resume_at` and what was launched after it stay with the device, which holds them back: they go on by
+    /// themselves when the queue may run again. Otherwise they are to be launched again.
+    pub held: bool,
+}
+
+/// One hardware queue: commands run in the order given, one after the other.
+///
+/// Methods take `&mut self`, so whoever holds the queue is the only one launching on it. None of
+/// them waits for the device. `seq` only grows, but not by one each time. Dropping a queue waits
+/// for what runs; what has not started may be stopped.
+pub trait Queue: Debug + Send + 'static {
+    /// Whose commands it runs.
+    type Backend: Backend;
+
+    /// Hands a kernel to the hardware. With `resume`, only the blocks that remain run.
+    ///
+    /// # Errors
+    ///
+    /// The driver's. The kernel has then not been queued.
+    fn launch(
+        &mut self,
+        seq: Seq,
+        launch: &Launch<Self::Backend>,
+        resume: Option<&<Self::Backend as Backend>::Checkpoint>,
+    ) -> Result<()>;
+
+    /// Launches `rt` with blocks of `be` beside it, as [`Padding`] says.
+    ///
+    /// `be` runs only on units that `rt` leaves free and never delays its completion: blocks that
+    /// are late are stopped. Which of its blocks have run stands in `record`. Only called where
+    /// [`Device::colocation`](crate::Device::colocation) is [`Colocation::Padded`].
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch).
+    fn launch_padded(
+        &mut self,
+        _seq: Seq,
+        _rt: &Launch<Self::Backend>,
+        _padding: &Padding,
+        _be: &Launch<Self::Backend>,
+        _record: &<Self::Backend as Backend>::Checkpoint,
+    ) -> Result<()> {
+        let what = "padding kernel by kernel".into();
+        Err(Error::Unsupported { backend: Self::Backend::NAME, what })
+    }
+
+    /// Hands a graph to the hardware. With `resume`, only what remains runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch).
+    fn launch_graph(
+        &mut self,
+        _seq: Seq,
+        _graph: &<Self::Backend as Backend>::Graph,
+        _resume: Option<&<Self::Backend as Backend>::Checkpoint>,
+    ) -> Result<()> {
+        Err(Error::Unsupported { backend: Self::Backend::NAME, what: "graphs".into() })
+    }
+
+    /// Copies between buffers.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch).
+    fn copy(&mut self, seq: Seq, copy: &Copy<Self::Backend>) -> Result<()>;
+
+    /// Fills a part of a buffer.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch).
+    fn fill(&mut self, seq: Seq, fill: &Fill<Self::Backend>) -> Result<()>;
+
+    /// Lets `event` be reached when all earlier commands have finished.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch).
+    fn record(&mut self, seq: Seq, event: &<Self::Backend as Backend>::Event) -> Result<()>;
+
+    /// All commands before the returned position have finished. Doesn't block.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceLost`, or the error of a kernel that failed.
+    fn completed(&mut self) -> Result<Seq>;
+
+    /// If nothing of this queue runs or will run by itself: takes back what it still has.
+    ///
+    /// `None` means that the device is not done yet. Without an eviction it is when all commands
+    /// have finished; during one, when all running blocks have ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`completed`](Self::completed).
+    fn try_drain(&mut self) -> Result<Option<Drained<Self::Backend>>>;
+
+    /// What the evicted queue keeps on the device ([`Drained::held`]) goes on at once, beside real-time
+    /// work: it will not be restored.
+    fn release_held(&mut self) {}
+
+    /// From now on at most `blocks` blocks of this queue run at a time, so that real-time kernels find
+    /// room beside them; `None`: as many as there are. Only where [`Device::colocation`](crate::Device::colocation) says so.
+    fn cap_blocks(&mut self, _blocks: Option<u32>) {}
+
+    /// Names the thread that the device unparks when [`completed`](Self::completed) reaches what
+    /// [`wake_at`](Self::wake_at) asked for, or when a [`try_drain`](Self::try_drain) that gave
+    /// `None` would give more. `false`: this device wakes no thread, poll instead.
+    fn wake(&mut self, thread: Thread) -> bool;
+
+    /// Asks for the thread to be unparked when all commands before `seq` have finished. The newest
+    /// call counts. If they have already, no thread is unparked: look again after calling.
+    fn wake_at(&mut self, _seq: Seq) {}
+}
+
+/// Hands the command to the hardware: the one place that maps commands to queue calls.
+///
+/// Returns whether it is already complete, as what happens on the host is.
+#[inline]
+pub(crate) fn issue<Q: Queue>(
+    command: &Command<Q::Backend>,
+    seq: Seq,
+    resume: Option<&<Q::Backend as Backend>::Checkpoint>,
+    queue: &mut Q,
+) -> Result<bool> {
+    match command {
+        Command::Launch(launch) => queue.launch(seq, launch, resume)?,
+        Command::Graph(graph) => queue.launch_graph(seq, graph, resume)?,
+        Command::Copy(copy) => queue.copy(seq, copy)?,
+        Command::Fill(fill) => queue.fill(seq, fill)?,
+        Command::Record(event) => queue.record(seq, event)?,
+        Command::Wait(_) => return Ok(true),
+        Command::Host(f) => {
+            call(f)?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Runs host code; a panic in it becomes the error that ends the queue.
+fn call(f: &HostFn) -> Result<()> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f()))
+        .map_err(|_| Error::State("a host function panicked"))
+}

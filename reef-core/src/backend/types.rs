@@ -1,0 +1,39 @@
+//! The types that a backend names; commands are made of them.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// Names a backend's types, and does nothing.
+///
+/// Commands are generic over it, so that they know what they are made of and not who runs them.
+pub trait Backend: Clone + Debug + Send + Sync + 'static {
+    /// The name users type: `"cuda"`, `"hip"`, `"cpu"`.
+    const NAME: &'static str;
+
+    /// Memory of the device, or of the host pinned for it; freed when the last clone is dropped.
+    type Buffer: Clone + Debug + Send + Sync;
+    /// A function ready to launch.
+    type Kernel: Clone + Debug + Send + Sync;
+    /// A point in a queue that is reached once.
+    type Event: Event;
+    /// Which blocks of a launch have run.
+    type Checkpoint: Checkpoint;
+    /// Commands that the device takes at once; [`NoGraph`] if it can't.
+    type Graph: Clone + Debug + Send + Sync;
+}
+
+/// Which blocks of a launch have run; shared between the device and whoever holds a clone.
+pub trait Checkpoint: Clone + Debug + Send + Sync + 'static {
+    /// Blocks that have not finished, as last reported by the device.
+    fn remaining(&self) -> u32;
+}
+
+/// A point in a queue that is reached once.
+pub trait Event: Clone + Debug + Send + Sync + 'static {
+    /// When it was reached, on the [device's clock](crate::Device::clock); `None` if it was not yet.
+    fn reached(&self) -> Option<Duration>;
+}
+
+/// The graph of a device that has none; there is no value of it.
+#[derive(Debug, Clone, Copy)]
+pub enum NoGraph {}

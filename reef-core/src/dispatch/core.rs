@@ -1,0 +1,210 @@
+//! A pass: what came in, what the scheduler says to it, and the doing.
+//!
+//! # Who does what
+//!
+//! Whoever brings news makes the pass: a client that submits a real-time task preempts and launches
+//! on its own thread, so no thread has to wake up first. The service thread makes the passes for news
+//! that come from the device and for times that have come. The [`Combiner`] has one thread at a time do it.
+//!
+//! A pass: note what finished → view → decide → apply. Applying, in this order: stop best-effort
+//! queues (a flag, no waiting, no thread is woken), launch real-time work, take back what was stopped if
+//! that is needed now, or restore; then set the launch limits.
+
+use crate::backend::device::Device;
+use crate::backend::error::{Error, Result};
+use crate::backend::info::Colocation;
+use crate::dispatch::state::{Donors, PassState};
+use crate::dispatch::task::Request;
+use crate::sync::combiner::Combiner;
+use crate::vqueue::group::Group;
+use crossbeam_queue::ArrayQueue;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// Real-time requests that can wait to be seen by a pass.
+const INBOX: usize = 1024;
+
+/// What the dispatcher, its thread and its clients share.
+#[derive(Debug)]
+pub(crate) struct Core<D: Device> {
+    pub(crate) device: D,
+    pub(crate) group: Arc<Group<D>>,
+    combiner: Combiner<PassState<D>>,
+    pub(super) inbox: ArrayQueue<Request<D>>,
+    service: OnceLock<Thread>,
+    pub(super) closing: AtomicBool,
+    /// The device doesn't wake us and has real-time work: look again at once.
+    poll: AtomicBool,
+    /// The service thread makes one pass after the other.
+    polling: AtomicBool,
+    /// When to look again, in nanoseconds on the device's clock; `u64::MAX` is never.
+    alarm: AtomicU64,
+    next_id: AtomicU64,
+}
+
+impl<D: Device> Core<D> {
+    pub(super) fn new(device: &D, group: Arc<Group<D>>, state: PassState<D>) -> Self {
+        Self {
+            device: device.clone(),
+            group,
+            combiner: Combiner::new(state),
+            inbox: ArrayQueue::new(INBOX),
+            service: OnceLock::new(),
+            closing: AtomicBool::new(false),
+            poll: AtomicBool::new(false),
+            polling: AtomicBool::new(false),
+            alarm: AtomicU64::new(u64::MAX),
+            next_id: AtomicU64::new(0),
+        }
+    }
+
+    /// Names the service thread, once.
+    pub(super) fn served_by(&self, thread: Thread) {
+        let _ = self.service.set(thread);
+    }
+
+    /// The device's clock serves for everything, so that its events can be compared with ours.
+    pub(crate) fn now(&self) -> Duration {
+        self.device.clock()
+    }
+
+    /// Queues a real-time request and makes the pass that starts it.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled` if the dispatcher is gone; `State` if too many requests wait.
+    pub(crate) fn request(&self, request: Request<D>) -> Result<()> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::Cancelled);
+        }
+        self.inbox.push(request).map_err(|_| Error::State("too many real-time requests wait"))?;
+        self.pass();
+        Ok(())
+    }
+
+    /// Makes a pass, or has the thread that makes one make another.
+    pub(crate) fn pass(&self) {
+        self.combiner.combine(|state| {
+            let pass = AssertUnwindSafe(|| self.pass_inside(state));
+            if catch_unwind(pass).is_err() {
+                state.close(Error::State("the scheduler panicked"));
+            }
+        });
+    }
+
+    /// Changes the state between passes.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut PassState<D>) -> R) -> R {
+        self.combiner.lock(f)
+    }
+
+    /// Whether a waiting client can leave the passes to the service thread for now.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.polling.load(Ordering::Acquire)
+    }
+
+    /// The thread that makes passes when no client does.
+    pub(crate) fn service(&self) -> &Thread {
+        self.service.get().expect("set before the core is handed out")
+    }
+
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn pass_inside(&self, state: &mut PassState<D>) {
+        while let Some(request) = self.inbox.pop() {
+            match &state.closed {
+                Some(error) => request.ticket.fail(error.clone()),
+                None => state.rt.enqueue(request),
+            }
+        }
+        while self.decide_and_apply(state) {}
+        self.set_alarm(state);
+    }
+
+    /// Returns whether there are news already.
+    fn decide_and_apply(&self, state: &mut PassState<D>) -> bool {
+        let now = self.now();
+        state.stats.rt_finished += state.rt.note_finished(now);
+        state.look(now, &self.group);
+        self.apply(state).unwrap_or_else(|error| {
+            state.close(error);
+            false
+        })
+    }
+
+    fn apply(&self, state: &mut PassState<D>) -> Result<bool> {
+        let (held, capped) = (self.group.is_preempted(), self.group.is_capped());
+        if !held && state.plan.preempt != capped {
+            self.group.stop()?; // for real-time work, or a narrow group to be widened
+            state.stopped = state.last_pass; // which is this one
+            if state.plan.preempt {
+                state.note_preemption();
+            }
+        }
+        let beside = self.group.capped_blocks();
+        let pads = state.plan.pad && self.device.colocation() == Colocation::Padded;
+        let beside = beside.filter(|_| state.is_long_stopped() && state.plan.pad);
+        let queues = &mut state.queues;
+        let mut donors = Donors { group: &self.group, queues, device: &self.device };
+        let fed = state.rt.feed(state.plan.start, pads.then_some(&mut donors));
+        state.stats.padded_launches += fed.padded;
+        state.stats.padded_blocks += fed.padded_blocks;
+        // Taking back costs time on the cores that real-time work wants: only if it is needed.
+        let mut again = fed.again;
+        let wanted = fed.held_back || !state.plan.start || !state.plan.preempt || beside.is_some();
+        if wanted && self.group.is_preempted() {
+            let before = self.group.is_quiesced();
+            again |= self.group.try_quiesce() && !before; // schedulers wait for this
+        }
+        self.restore(state, beside)?;
+        state.set_limits();
+        Ok(again)
+    }
+
+    /// Lets a held group go on, if the plan says so and it has stopped; if it is too early, a worker
+    /// that quiesces causes a pass.
+    fn restore(&self, state: &mut PassState<D>, beside: Option<u32>) -> Result<()> {
+        if !self.group.is_preempted() {
+            return Ok(());
+        }
+        if !state.plan.preempt {
+            self.group.try_restore()?;
+        } else if beside.is_some() && self.group.is_quiesced() {
+            self.group.try_restore_as(beside)?;
+            state.stats.padded_launches += 1;
+        }
+        Ok(())
+    }
+
+    fn set_alarm(&self, state: &PassState<D>) {
+        self.poll.store(state.rt.needs_polling(), Ordering::Release);
+        let alarm =
+            state.plan.wake.map_or(u64::MAX, |at| at.as_nanos().try_into().unwrap_or(u64::MAX));
+        let before = self.alarm.swap(alarm, Ordering::AcqRel);
+        if alarm < before || state.rt.needs_polling() {
+            self.service().unpark();
+        }
+    }
+
+    /// The service thread.
+    pub(super) fn serve(&self) {
+        while !self.closing.load(Ordering::Acquire) {
+            self.pass();
+            let poll = self.poll.load(Ordering::Acquire);
+            self.polling.store(poll, Ordering::Release);
+            if poll {
+                std::hint::spin_loop();
+                continue;
+            }
+            match self.alarm.load(Ordering::Acquire) {
+                u64::MAX => thread::park(),
+                at => thread::park_timeout(Duration::from_nanos(at).saturating_sub(self.now())),
+            }
+        }
+        self.polling.store(false, Ordering::Release);
+    }
+}

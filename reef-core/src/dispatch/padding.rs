@@ -1,0 +1,25 @@
+//! Where blocks beside a real-time kernel come from.
+
+use crate::backend::command::Launch;
+use crate::backend::error::Result;
+use crate::backend::info::DeviceInfo;
+use crate::backend::resources::Padding;
+use crate::backend::types::Backend;
+
+/// Best-effort kernels that may run beside real-time ones.
+pub(crate) trait PaddingSource<B: Backend> {
+    /// Nothing will come from here.
+    fn is_empty(&self) -> bool;
+
+    /// A padding of `rt`, if some kernel has blocks that fit.
+    fn pad(&mut self, rt: &Launch<B>, info: &DeviceInfo) -> Result<Option<Padded<B>>>;
+}
+
+/// A padding, with the kernel that it takes blocks from.
+#[derive(Debug)]
+pub(crate) struct Padded<B: Backend> {
+    pub(crate) padding: Padding,
+    pub(crate) be: Launch<B>,
+    /// Which blocks of `be` are left.
+    pub(crate) record: B::Checkpoint,
+}

@@ -1,0 +1,164 @@
+//! What a pass works on: the scheduler and its plan, the real-time queue, the best-effort queues.
+
+use crate::backend::command::Launch;
+use crate::backend::device::Device;
+use crate::backend::error::{Error, Result};
+use crate::backend::info::{DeviceInfo, Seq};
+use crate::dispatch::be_queue::BeQueue;
+use crate::dispatch::padding::{Padded, PaddingSource};
+use crate::dispatch::rt_queue::RtQueue;
+use crate::scheduler::policy::{LaunchLimit, Plan, QueueView, Scheduler, View};
+use crate::vqueue::group::Group;
+use std::time::Duration;
+
+/// How long real-time work has kept best-effort work off the device before that runs narrow beside it.
+///
+/// It is stopped twice more for that, and slows the rest of the burst: on an H200, beside five real-time
+/// clients whose requests come together, 1 ms made these 1.5 times as slow and gave best-effort work nothing
+/// (docs/cuda.md). It is for real-time work that doesn't end.
+const BESIDE_AFTER: Duration = Duration::from_millis(10);
+
+/// Preemptions that are noted before they are taken; later ones are not.
+const MAX_NOTED: usize = 1 << 16;
+
+/// How often what happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Preemptions of the best-effort queues.
+    pub preemptions: u64,
+    /// Real-time tasks that finished.
+    pub rt_finished: u64,
+    /// Real-time kernels that were launched with best-effort blocks beside them; on a device that
+    /// narrows queues, how often that was done.
+    pub padded_launches: u64,
+    /// Best-effort blocks that were launched beside real-time kernels; some came too late to run there. 0 on a
+    /// device that narrows queues.
+    pub padded_blocks: u64,
+}
+
+/// What a pass works on.
+#[derive(Debug)]
+pub(crate) struct PassState<D: Device> {
+    pub(super) scheduler: Box<dyn Scheduler>,
+    pub(crate) rt: RtQueue<D>,
+    pub(crate) queues: Vec<BeQueue<D>>,
+    pub(super) views: Vec<QueueView>,
+    pub(super) plan: Plan,
+    pub(super) last_pass: Duration,
+    /// When best-effort work was last stopped.
+    pub(super) stopped: Duration,
+    pub(crate) stats: Stats,
+    /// When best-effort work was preempted, while a caller traces it.
+    pub(super) preempted: Option<Vec<Duration>>,
+    /// Why no real-time work runs any more.
+    pub(super) closed: Option<Error>,
+}
+
+impl<D: Device> PassState<D> {
+    pub(super) fn new(scheduler: Box<dyn Scheduler>, rt: RtQueue<D>) -> Self {
+        Self {
+            scheduler,
+            rt,
+            queues: Vec::new(),
+            views: Vec::new(),
+            plan: Plan::default(),
+            last_pass: Duration::ZERO,
+            stopped: Duration::ZERO,
+            stats: Stats::default(),
+            preempted: None,
+            closed: None,
+        }
+    }
+
+    /// Ends real-time work for good. Best-effort work goes on, as an open plan lets it.
+    pub(super) fn close(&mut self, error: Error) {
+        self.rt.close(&error);
+        self.closed.get_or_insert(error);
+    }
+
+    pub(super) fn note_preemption(&mut self) {
+        self.stats.preemptions += 1;
+        if let Some(times) = self.preempted.as_mut().filter(|times| times.len() < MAX_NOTED) {
+            times.push(self.stopped);
+        }
+    }
+
+    /// Makes the view and lets the scheduler fill the plan.
+    pub(super) fn look(&mut self, now: Duration, group: &Group<D>) {
+        self.account(now);
+        self.views.clear();
+        self.views.extend(self.queues.iter_mut().map(BeQueue::view));
+        self.plan.open(self.views.len());
+        let preempted = group.is_preempted() || group.is_capped();
+        let view = View {
+            rt_waiting: self.rt.waiting(),
+            rt_running: self.rt.running(),
+            rt_next: self.rt.next_task(),
+            preempted,
+            quiesced: preempted && group.is_quiesced(),
+            queues: &self.views,
+        };
+        if self.closed.is_none() {
+            self.scheduler.decide(now, &view, &mut self.plan);
+        }
+        self.last_pass = now;
+    }
+
+    /// Whether it is worth running best-effort work beside what stopped it.
+    pub(super) fn is_long_stopped(&self) -> bool {
+        self.last_pass.saturating_sub(self.stopped) >= BESIDE_AFTER
+    }
+
+    /// Books the time since the last pass to the queues that could run in it, in equal parts.
+    fn account(&mut self, now: Duration) {
+        if self.plan.preempt {
+            return;
+        }
+        let open = |(q, limit): &(&QueueView, &LaunchLimit)| {
+            q.is_ready() && **limit != LaunchLimit::Closed
+        };
+        let running = self.views.iter().zip(&self.plan.limits).filter(open);
+        let ids: Vec<u64> = running.map(|(q, _)| q.id).collect();
+        let share = now.saturating_sub(self.last_pass) / ids.len().max(1) as u32;
+        for queue in self.queues.iter_mut().filter(|queue| ids.contains(&queue.id)) {
+            queue.served += share;
+        }
+    }
+
+    pub(super) fn set_limits(&self) {
+        for (kept, limit) in self.queues.iter().zip(&self.plan.limits) {
+            kept.queue.shared().set_limit(match limit {
+                LaunchLimit::Closed => 0,
+                LaunchLimit::Until(Seq(end)) => *end,
+                LaunchLimit::Open => u64::MAX,
+            });
+        }
+    }
+}
+
+/// The best-effort queues as a source of padding, once none of their kernels runs.
+#[derive(Debug)]
+pub(super) struct Donors<'a, D: Device> {
+    pub(super) group: &'a Group<D>,
+    pub(super) queues: &'a mut [BeQueue<D>],
+    pub(super) device: &'a D,
+}
+
+impl<D: Device> PaddingSource<D> for Donors<'_, D> {
+    fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// Takes blocks of the first queue that has some that fit.
+    fn pad(&mut self, rt: &Launch<D>, info: &DeviceInfo) -> Result<Option<Padded<D>>> {
+        if !self.group.is_quiesced() {
+            return Ok(None);
+        }
+        for queue in &mut *self.queues {
+            if let Some(padded) = queue.padding(self.device, rt, info)? {
+                return Ok(Some(padded));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,96 @@
+//! Whether a queue is held, and whether what it had on the device has been taken back.
+//!
+//! Two numbers with one writer each, so that nothing is noted of one preemption that belongs to another:
+//! a hold has a number, and taking back notes the number of the hold that it was done for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts holds and releases: odd while the queue is held. Written by the group.
+#[derive(Debug, Default)]
+pub(crate) struct Hold(AtomicU64);
+
+impl Hold {
+    /// Nothing is launched from now on.
+    pub(crate) fn begin(&self) {
+        if !self.is_held() {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Launches go on.
+    pub(crate) fn end(&self) {
+        if self.is_held() {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.number() % 2 == 1
+    }
+
+    /// Names the present hold, if it is odd.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// For which hold the device's work was taken back, and how much. Written under the launcher's lock.
+#[derive(Debug, Default)]
+pub(crate) struct Quiesced {
+    hold: AtomicU64,
+    rerun: AtomicU64,
+}
+
+impl Quiesced {
+    /// The device has nothing of the queue for as long as the hold `number` lasts; `rerun` commands
+    /// will be launched again.
+    pub(crate) fn note(&self, number: u64, rerun: u64) {
+        self.rerun.fetch_add(rerun, Ordering::Relaxed);
+        self.hold.store(number, Ordering::Release);
+    }
+
+    /// Whether it was noted for the hold that lasts now.
+    pub(crate) fn is_noted(&self, hold: &Hold) -> bool {
+        let number = hold.number();
+        number % 2 == 1 && self.hold.load(Ordering::Acquire) == number
+    }
+
+    /// Commands that are launched again, of all holds together.
+    pub(crate) fn rerun(&self) -> u64 {
+        self.rerun.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_taken_back_for_one_hold_says_nothing_of_the_next() {
+        let (hold, quiesced) = (Hold::default(), Quiesced::default());
+        assert!(!quiesced.is_noted(&hold), "not even held");
+        hold.begin();
+        let first = hold.number();
+        hold.end();
+        hold.begin();
+        quiesced.note(first, 2); // by a worker that was late
+        assert!(!quiesced.is_noted(&hold));
+        quiesced.note(hold.number(), 1);
+        assert!(quiesced.is_noted(&hold));
+        hold.end();
+        assert!(!quiesced.is_noted(&hold));
+        assert_eq!(quiesced.rerun(), 3);
+    }
+
+    #[test]
+    fn holding_twice_is_holding_once() {
+        let hold = Hold::default();
+        hold.begin();
+        hold.begin();
+        assert!(hold.is_held());
+        hold.end();
+        assert!(!hold.is_held());
+        hold.end();
+        assert!(!hold.is_held());
+    }
+}

@@ -1,0 +1,274 @@
+//! What submitter, worker, group and scheduler of a queue all see. Each field is a type of its own with
+//! one writer, or says who its writers are.
+
+use crate::backend::command::Command;
+use crate::backend::device::Device;
+use crate::backend::error::{Error, Result};
+use crate::sync::park::{EventCount, Parker};
+use crate::sync::ring::Cursors;
+use crate::vqueue::hold::{Hold, Quiesced};
+use crate::vqueue::launcher::Launcher;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use std::thread::Thread;
+
+/// How a queue ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shutdown {
+    /// It doesn't.
+    None,
+    /// Finish all commands, then end.
+    Drain,
+    /// Let the device finish what it has, then end.
+    Cancel,
+}
+
+/// What the submitter, the worker and the scheduler share.
+#[derive(Debug)]
+pub(crate) struct Shared<D: Device> {
+    launcher: Mutex<Launcher<D>>,
+    cursors: Cursors<Command<D>>,
+    /// Commands before this position may be launched. Written by the scheduler.
+    limit: AtomicU64,
+    /// Written by the group.
+    hold: Hold,
+    /// Written under the launcher's lock.
+    quiesced: Quiesced,
+    /// It had no work for its timeout. Written by the worker.
+    idle: AtomicBool,
+    /// A [`Shutdown`]. Written by the owner of the queue.
+    shutdown: AtomicU8,
+    /// The error that ended the queue: the worker's, or else the owner's. Written once.
+    failed: OnceLock<Error>,
+    worker: Thread,
+    parker: Parker,
+    waiters: EventCount,
+    listener: Option<Listener>,
+}
+
+/// Who is unparked when the queue quiesces, runs out of work, or gets work again.
+#[derive(Debug)]
+struct Listener {
+    thread: Thread,
+    /// It wants to hear of the next submission. Set by the listener, taken by the submitter.
+    watching: AtomicBool,
+}
+
+impl<D: Device> Shared<D> {
+    /// Of a queue whose `worker` is about to start. With a listener, nothing is launched before it
+    /// [sets a limit](Self::set_limit).
+    pub(crate) fn new(
+        launcher: Launcher<D>,
+        cursors: Cursors<Command<D>>,
+        worker: Thread,
+        listener: Option<Thread>,
+    ) -> Self {
+        Self {
+            launcher: Mutex::new(launcher),
+            cursors,
+            limit: AtomicU64::new(if listener.is_some() { 0 } else { u64::MAX }),
+            hold: Hold::default(),
+            quiesced: Quiesced::default(),
+            idle: AtomicBool::new(false),
+            shutdown: AtomicU8::new(Shutdown::None as u8),
+            failed: OnceLock::new(),
+            worker,
+            parker: Parker::default(),
+            waiters: EventCount::default(),
+            listener: listener.map(|thread| Listener { thread, watching: AtomicBool::new(false) }),
+        }
+    }
+
+    /// The launching end. Held by the worker while it launches.
+    pub(crate) fn launcher(&self) -> MutexGuard<'_, Launcher<D>> {
+        self.launcher.lock()
+    }
+
+    /// As [`launcher`](Self::launcher), if no other thread is at it.
+    pub(crate) fn try_launcher(&self) -> Option<MutexGuard<'_, Launcher<D>>> {
+        self.launcher.try_lock()
+    }
+
+    /// How far commands have completed and been submitted.
+    pub(crate) fn cursors(&self) -> (u64, u64) {
+        self.cursors.read()
+    }
+
+    /// Commands before this position may be launched now.
+    pub(crate) fn launch_limit(&self) -> u64 {
+        if self.hold.is_held() { 0 } else { self.limit.load(Ordering::Acquire) }
+    }
+
+    /// Sets how far commands may be launched, and wakes the worker if that is farther than before.
+    pub(crate) fn set_limit(&self, limit: u64) {
+        if self.limit.swap(limit, Ordering::AcqRel) < limit {
+            self.wake_worker();
+        }
+    }
+}
+
+/// Preemption: the group holds and releases, whoever has the launcher takes back.
+impl<D: Device> Shared<D> {
+    /// The queue is being preempted, or is.
+    pub(crate) fn is_held(&self) -> bool {
+        self.hold.is_held()
+    }
+
+    /// Launches nothing from now on. The worker is not woken: see [`Self::wake_worker`].
+    pub(crate) fn hold(&self) {
+        self.hold.begin();
+    }
+
+    /// Launches again, and wakes the worker if it has work.
+    pub(crate) fn release(&self) {
+        self.hold.end();
+        self.waiters.notify();
+        fence(Ordering::SeqCst); // a submission that we don't see finds the worker released
+        let (completed, submitted) = self.cursors();
+        if completed < submitted {
+            self.wake_worker();
+        }
+    }
+
+    /// Takes back what the held queue has on the device, if no other thread is at it, on this thread.
+    ///
+    /// Otherwise the worker does so when the device is done, and notifies the listener.
+    pub(crate) fn try_quiesce(&self) {
+        if self.quiesced.is_noted(&self.hold) {
+            return;
+        }
+        // The worker may have looked before the queue was held, and be about to wait for a device
+        // that does nothing any more.
+        let Some(mut launcher) = self.try_launcher() else { return self.wake_worker() };
+        if !self.reclaim(&mut launcher).unwrap_or(false) {
+            drop(launcher);
+            self.wake_worker(); // it may sleep: the rest, and an error, are its to find
+        }
+    }
+
+    /// Takes back what the held queue has on the device, once. Returns whether it is quiesced.
+    pub(crate) fn reclaim(&self, launcher: &mut Launcher<D>) -> Result<bool> {
+        let hold = self.hold.number();
+        if self.quiesced.is_noted(&self.hold) {
+            return Ok(true); // by another thread that had the launcher before
+        }
+        let Some(rerun) = launcher.try_reclaim()? else { return Ok(false) };
+        self.quiesced.note(hold, rerun); // still locked: nothing was launched since the look
+        self.waiters.notify();
+        Ok(true)
+    }
+
+    /// Nothing of the held queue is on the device. A queue that ended has nothing either.
+    pub(crate) fn is_quiesced(&self) -> bool {
+        self.quiesced.is_noted(&self.hold) || self.failed.get().is_some()
+    }
+
+    /// Blocks until the held queue is quiesced.
+    pub(crate) fn wait_quiesced(&self) {
+        self.waiters.wait_until(|| self.is_quiesced() || !self.hold.is_held());
+    }
+
+    /// Commands that were launched again because of preemptions.
+    pub(crate) fn rerun(&self) -> u64 {
+        self.quiesced.rerun()
+    }
+}
+
+/// The worker's sleep, and its end.
+impl<D: Device> Shared<D> {
+    /// Makes the worker look again.
+    pub(crate) fn wake_worker(&self) {
+        self.worker.unpark();
+    }
+
+    /// Wakes the worker if it sleeps. Call after a submission.
+    #[inline]
+    pub(crate) fn wake_sleeping_worker(&self) {
+        self.parker.wake(&self.worker);
+    }
+
+    /// Sleeps by `park` on the worker's thread unless there is something to do.
+    pub(crate) fn sleep_unless(&self, ready: impl FnOnce() -> bool, park: impl FnOnce()) {
+        self.parker.sleep_unless(ready, park);
+    }
+
+    /// Whether the queue had no work for its timeout.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::Acquire)
+    }
+
+    /// By the worker alone.
+    pub(crate) fn set_idle(&self, idle: bool) {
+        self.idle.store(idle, Ordering::Release);
+    }
+
+    /// How the queue is to end.
+    pub(crate) fn shutdown(&self) -> Shutdown {
+        match self.shutdown.load(Ordering::Acquire) {
+            how if how == Shutdown::Drain as u8 => Shutdown::Drain,
+            how if how == Shutdown::Cancel as u8 => Shutdown::Cancel,
+            _ => Shutdown::None,
+        }
+    }
+
+    /// Makes the worker end.
+    pub(crate) fn shut_down(&self, how: Shutdown) {
+        self.shutdown.store(how as u8, Ordering::SeqCst);
+        self.wake_worker();
+    }
+
+    /// The error that ended the queue.
+    pub(crate) fn failed(&self) -> Option<&Error> {
+        self.failed.get()
+    }
+
+    /// Nothing of the queue runs any more, because of `error`.
+    pub(crate) fn end(&self, error: Error) {
+        let _ = self.failed.set(error); // the first error stays
+        self.waiters.notify();
+        self.notify_listener();
+    }
+}
+
+/// Who waits for the queue.
+impl<D: Device> Shared<D> {
+    /// Threads that wait for commands to complete, or for the queue to quiesce.
+    pub(crate) fn waiters(&self) -> &EventCount {
+        &self.waiters
+    }
+
+    /// Asks for the listener to be told of the next submission.
+    pub(crate) fn watch(&self) {
+        if let Some(listener) = &self.listener {
+            listener.watching.store(true, Ordering::SeqCst);
+            fence(Ordering::SeqCst); // steps 1 and 2 of `park.rs`; the submitter's are 3 and 4
+        }
+    }
+
+    /// Tells the listener of a submission, if it asked to hear of it.
+    #[inline]
+    pub(crate) fn notify_watching(&self) {
+        if let Some(listener) = &self.listener
+            && listener.watching.load(Ordering::Relaxed)
+        {
+            listener.take_watch();
+        }
+    }
+
+    /// Unparks the listener.
+    pub(crate) fn notify_listener(&self) {
+        if let Some(listener) = &self.listener {
+            listener.thread.unpark();
+        }
+    }
+}
+
+impl Listener {
+    #[cold]
+    fn take_watch(&self) {
+        if self.watching.swap(false, Ordering::AcqRel) {
+            self.thread.unpark();
+        }
+    }
+}
