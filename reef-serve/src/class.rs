@@ -1,6 +1,6 @@
 //! Real-time or best-effort, and how the standard protocol's `priority` says which.
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;

@@ -3,15 +3,17 @@
 //! On SIGTERM or SIGINT it takes no more connections and requests, answers those that it has for as long
 //! as [`Times::drain_ms`](crate::config::Times) says, unloads everything and returns.
 
-use crate::auth::Token;
-use crate::clients::Way;
-use crate::config::Config;
-use crate::door::Door;
-use crate::listen::{self, Listener};
-use crate::local::Local;
+use crate::config::settings::Config;
+use crate::error::{Error, Result};
+use crate::kserve::grpc::serve as grpc;
+use crate::kserve::http::serve as http;
+use crate::local::session::Local;
+use crate::net::admission::Door;
+use crate::net::auth::Token;
+use crate::net::clients::Way;
+use crate::net::listener::{Listener, folder, make_folder};
+use crate::net::tls::Tls;
 use crate::server::Server;
-use crate::tls::Tls;
-use crate::{Error, Result, grpc, http};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,8 +60,8 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
     let config = &server.config.listen;
     let token = config.token_file.as_deref().map(Token::read).transpose()?.map(Arc::new);
     let may_share = token.is_some() || config.tcp_shared_memory;
-    let folder = listen::folder(config.folder.as_deref());
-    listen::make_folder(&folder)?;
+    let folder = folder(config.folder.as_deref());
+    make_folder(&folder)?;
     let mut sockets = Sockets::default();
     let mut grpc = vec![Listener::unix(&folder.join("grpc.sock"), Way::Grpc, &server.clients)?];
     sockets.0.push(folder.join("grpc.sock"));

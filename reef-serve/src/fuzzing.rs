@@ -1,9 +1,10 @@
 //! Ways in for fuzzers, past the sockets. Not part of the interface.
 
-use crate::config::{Config, Models};
-use crate::local::Local;
+use crate::class::Class;
+use crate::config::settings::{Config, Models};
+use crate::local::client::{Client, Options};
+use crate::local::session::Local;
 use crate::server::Server;
-use crate::{Class, Client, Options};
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -76,5 +77,5 @@ pub fn http(bytes: &[u8]) {
     let daemon = &*DAEMON;
     let &[with_length, low, high, ref body @ ..] = bytes else { return };
     let length = (with_length & 1 == 1).then_some(u16::from_le_bytes([low, high]));
-    daemon.runtime.block_on(crate::http::fuzz_infer(&daemon.server, length, body));
+    daemon.runtime.block_on(crate::kserve::http::infer::fuzz(&daemon.server, length, body));
 }

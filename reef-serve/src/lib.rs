@@ -1,54 +1,56 @@
 //! A daemon that owns a device and serves real-time and best-effort inference to many processes.
 //!
 //! ```text
-//! gRPC ──┐                        ┌─► Queue RT ─► lane ─┐
-//!        ├─► v2 ─► Server ─► model┤                     ├─► Dispatcher ─► device
-//! HTTP ──┘                        └─► Queue BE ─► lane ─┘
+//! gRPC ──┐                                  ┌─► Queue RT ─► Instance ─┐
+//!        ├─► InferRequest ─► LoadedModel ───┤                         ├─► Dispatcher ─► device
+//! HTTP ──┘                                  └─► Queue BE ─► Instance ─┤
+//! shared memory ─► Session ─► an Instance of its own ─────────────────┘
 //! ```
 //!
 //! The standard protocol is that of KServe v2 with Triton's extensions, over gRPC and HTTP. Connections
-//! are asynchronous; from the queue of a model on, everything is a plain thread, and who runs when is the
-//! [`Dispatcher`](reef::Dispatcher)'s to decide.
+//! are asynchronous; from the queue of a model on, everything is a plain thread, and the
+//! [`Dispatcher`](reef::Dispatcher) decides who runs when.
+//!
+//! Folders, from the top: a file imports from those below.
+//!
+//! | folder | what it holds |
+//! |---|---|
+//! | `daemon` | sockets, signals, the drain at the end |
+//! | `kserve` | the standard protocol: one request type, HTTP and gRPC on top of it |
+//! | `local` | the protocol in shared memory, and its client |
+//! | `server` | what all protocols share |
+//! | `models` | which models there are, which are loaded, what they cost |
+//! | `observe` | metrics, statistics, traces |
+//! | `requests` | one inference, its queue, its shared memory |
+//! | `net` | sockets, peers, tokens, TLS, admission |
+//! | `engine` | the device |
+//! | `config` | what the daemon can be told |
 
 #![deny(unsafe_code)]
 
-mod auth;
-mod budget;
-mod catalogue;
 mod class;
-mod clients;
 pub mod config;
 mod daemon;
-mod door;
 mod engine;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod grpc;
-mod http;
-mod job;
-mod listen;
+mod kserve;
 mod local;
-mod metrics;
-mod model;
+mod models;
 mod name;
-pub mod perfetto;
-mod queue;
-mod regions;
-mod repository;
+mod net;
+mod observe;
+mod requests;
 mod server;
-mod stats;
 mod tensor;
-mod tls;
-mod trace;
-mod v2;
-mod watch;
 
 pub use class::Class;
-pub use config::Config;
+pub use config::settings::Config;
 pub use daemon::{Places, run};
 pub use error::{Error, Result};
-pub use listen::folder;
-pub use local::{Client, Options, Timing};
+pub use local::client::{Client, Options, Timing};
 pub use name::ModelName;
+pub use net::listener::folder;
+pub use observe::perfetto;

@@ -1,6 +1,6 @@
 //! Names that come from clients and end up in paths.
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use std::fmt;
 
 /// Longest name in bytes.

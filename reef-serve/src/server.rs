@@ -1,20 +1,21 @@
 //! The daemon without its protocols: what all of them lead to.
 
-use crate::catalogue::Catalogue;
 use crate::class::Priority;
-use crate::clients::{ClientId, Clients};
-use crate::config::Config;
-use crate::door::{Door, Inside};
-use crate::engine::{self, Engine};
-use crate::job::{Input, Job, Output};
-use crate::listen::Peer;
-use crate::metrics::Look;
-use crate::model::Served;
+use crate::config::settings::Config;
+use crate::engine::api::Engine;
+use crate::engine::device;
+use crate::error::{Error, Result};
+use crate::models::loaded_model::Served;
+use crate::models::registry::Catalogue;
+use crate::models::repository::Repository;
 use crate::name::ModelName;
-use crate::regions::Regions;
-use crate::repository::Repository;
-use crate::watch::Watch;
-use crate::{Error, Result};
+use crate::net::admission::{Door, Inside};
+use crate::net::clients::{ClientId, Clients};
+use crate::net::peer::Peer;
+use crate::observe::metrics::Look;
+use crate::observe::observer::Watch;
+use crate::requests::job::{Input, Job, Output};
+use crate::requests::regions::Regions;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -51,7 +52,7 @@ impl Server {
     /// What is wrong with the configuration or the models; the device's.
     pub(crate) fn open(config: Config) -> Result<Arc<Self>> {
         config.check()?;
-        let engine = engine::start(&config.device, &config.scheduler)?;
+        let engine = device::start(&config.device, &config.scheduler)?;
         let repository =
             Repository::open(config.models.repository.as_deref(), config.models.builtin)?;
         let watch = Arc::new(Watch::default());

@@ -1,6 +1,6 @@
 //! What a model takes and gives, and checking what a client says about it.
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use reef::models::Model;
 use reef::op::Tensor;
 

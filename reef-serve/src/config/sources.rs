@@ -2,8 +2,8 @@
 //!
 //! The environment's names are those of the keys: `REEF_SERVE__LISTEN__GRPC` is `listen.grpc`.
 
-use super::Config;
-use crate::{Error, Result};
+use super::settings::Config;
+use crate::error::{Error, Result};
 use std::path::Path;
 use toml::{Table, Value};
 

@@ -1,8 +1,9 @@
 //! An [`Engine`] for any device of the facade.
 
-use super::lane::{BestEffortLane, RealTimeLane};
-use super::{Engine, Lane, Loaded, Noted, Sizes};
-use crate::{Class, Error, Result};
+use super::api::{Engine, Lane, Loaded, Noted, Sizes};
+use super::instance::{BestEffortLane, RealTimeLane};
+use crate::class::Class;
+use crate::error::{Error, Result};
 use reef::models::profile::Profiles;
 use reef::models::{self, Model, Network, Opened, Weights, arena};
 use reef::op::{Operators, Scratch};

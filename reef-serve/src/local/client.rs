@@ -1,12 +1,12 @@
 //! The client's side.
 
-use super::LOOK;
-use super::handover::{is_over, receive, send};
-use super::hello::{Hello, WELCOME, Welcome, error};
-use super::room::{FIRST, Room};
-use crate::listen::folder;
+use super::fd_passing::{LOOK, is_over, receive, send};
+use super::handshake::{Hello, WELCOME, Welcome, error};
+use super::segment::{FIRST, Room};
+use crate::class::Class;
+use crate::error::{Error, Result};
 use crate::name::ModelName;
-use crate::{Class, Error, Result};
+use crate::net::listener::folder;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;

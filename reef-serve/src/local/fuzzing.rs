@@ -1,8 +1,8 @@
 //! Clients that say and write what a fuzzer likes.
 
-use super::handover::{receive, send};
-use super::hello::{HELLO, Hello, WELCOME, Welcome};
-use super::room::{FIRST, Room};
+use super::fd_passing::{receive, send};
+use super::handshake::{HELLO, Hello, WELCOME, Welcome};
+use super::segment::{FIRST, Room};
 use crate::name::ModelName;
 use std::os::unix::net::UnixStream;
 use std::path::Path;

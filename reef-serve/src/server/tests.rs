@@ -2,9 +2,10 @@ mod limits;
 mod models;
 
 use super::*;
+use crate::class::Class;
+use crate::config::settings::Models;
 use crate::name::ModelName;
 use crate::tensor::{to_bytes, to_floats};
-use crate::{Class, config};
 use reef::models::{Seeded, build, reference};
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -26,10 +27,10 @@ impl Fixture {
         }
         let mut config = Config {
             device: "cpu:0?units=1".into(),
-            models: config::Models {
+            models: Models {
                 repository: Some(folder.clone()),
                 load: vec!["tiny".into()],
-                ..config::Models::default()
+                ..Models::default()
             },
             ..Config::default()
         };

@@ -1,11 +1,12 @@
 //! Clients that write into the shared memory what they like.
 
 use super::{Client, FIRST, Options, Welcome, send};
-use crate::config::{Config, Models};
-use crate::local::Local;
+use crate::class::Class;
+use crate::config::settings::{Config, Models};
+use crate::error::Error;
+use crate::local::session::Local;
 use crate::server::Server;
 use crate::tensor::to_bytes;
-use crate::{Class, Error};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::path::PathBuf;
@@ -208,8 +209,8 @@ fn tensors_that_change_meanwhile_harm_nobody() {
 #[test]
 #[ignore = "a measurement"]
 fn how_long_staging_takes() {
-    use crate::job::chunks;
-    use crate::local::room::{Layout, Room};
+    use crate::local::segment::{Layout, Room};
+    use crate::requests::job::chunks;
     let fixture = Fixture::new("staging");
     let model = fixture.server.catalogue.get_or_load("resnet18").unwrap();
     let (input, output) = (model.input.bytes(), model.output.bytes());

@@ -1,7 +1,7 @@
 //! Limits of requests and memory, and what times mean.
 
 use super::*;
-use crate::v2::{Ask, AskInput, Given};
+use crate::kserve::request::{Ask, AskInput, Given};
 
 impl Fixture {
     /// An inference of `tiny` as the standard protocol asks for it.

@@ -1,0 +1,335 @@
+//! Every key of the configuration, its default, and what is refused.
+
+use crate::class::Class;
+use crate::error::{Error, Result};
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The whole configuration.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The device that everything runs on, such as `cpu:0`, `cpu:0?units=4` or `cuda:1`.
+    pub device: String,
+    /// Who runs when: `reef`, or one of the other schedulers that `reef demo` compares.
+    pub scheduler: String,
+    /// Where clients come in.
+    pub listen: Listen,
+    /// What TCP is encrypted with.
+    pub tls: Tls,
+    /// Which models there are.
+    pub models: Models,
+    /// How much memory they may take.
+    pub memory: Memory,
+    /// How much of everything clients may have.
+    pub limits: Limits,
+    /// How long things may take.
+    pub times: Times,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            device: "cpu:0".into(),
+            scheduler: "reef".into(),
+            listen: Listen::default(),
+            tls: Tls::default(),
+            models: Models::default(),
+            memory: Memory::default(),
+            limits: Limits::default(),
+            times: Times::default(),
+        }
+    }
+}
+
+/// Where clients come in.
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Listen {
+    /// Folder of the sockets `grpc.sock`, `http.sock` and `local.sock`, which only their owner can
+    /// open. Default: `$XDG_RUNTIME_DIR/reef`, or else `reef-UID` in the temporary folder.
+    pub folder: Option<PathBuf>,
+    /// TCP address for gRPC, such as `127.0.0.1:8001`. Not loopback: only with a token
+    /// or certificates of clients.
+    pub grpc: Option<SocketAddr>,
+    /// TCP address for HTTP, likewise.
+    pub http: Option<SocketAddr>,
+    /// A file whose first line every TCP client must send: `authorization: Bearer TOKEN`.
+    pub token_file: Option<PathBuf>,
+    /// Lets TCP clients without a token register shared memory of the daemon's user. Any user of the
+    /// machine can connect to a loopback address, so it is off.
+    pub tcp_shared_memory: bool,
+}
+
+/// What TCP is encrypted with. Files are PEM.
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// The daemon's certificate and those that lead to its authority. None: TCP is not encrypted.
+    pub cert: Option<PathBuf>,
+    /// Its private key, which only its owner may read.
+    pub key: Option<PathBuf>,
+    /// Authorities of clients: whoever has no certificate of theirs is refused.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// Which models there are.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Models {
+    /// Folder with a folder for each model; none by default.
+    pub repository: Option<PathBuf>,
+    /// Models that are loaded at the start; `*` is all of the repository.
+    pub load: Vec<String>,
+    /// The networks that can be built by name are there as well, with made-up weights.
+    pub builtin: bool,
+    /// A client of the local path may name a model that is not loaded; it is loaded then.
+    pub on_demand: bool,
+    /// Class of requests that name no priority.
+    pub class: Class,
+}
+
+impl Default for Models {
+    fn default() -> Self {
+        Self {
+            repository: None,
+            load: Vec::new(),
+            builtin: true,
+            on_demand: true,
+            class: Class::BestEffort,
+        }
+    }
+}
+
+/// How much memory models and clients may take, in MiB; 0 is no limit.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Memory {
+    /// All models and clients together; default 4096.
+    pub total_mib: u64,
+    /// One version of a model, weights and instances; default 2048.
+    pub model_mib: u64,
+    /// One client of the local path: its instance and its shared memory; default 512.
+    pub client_mib: u64,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { total_mib: 4096, model_mib: 2048, client_mib: 512 }
+    }
+}
+
+/// How much of everything clients may have. Whatever is above is refused at once.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections at a time, of all protocols together; default 256.
+    pub clients: usize,
+    /// Requests of gRPC and HTTP that are open at a time; default 256.
+    pub open_requests: usize,
+    /// Requests that wait for one model in one class; default 64.
+    pub queue: usize,
+    /// Largest message in MiB; default 16.
+    pub message_mib: usize,
+    /// Versions of models that are loaded at a time; default 64.
+    pub models: usize,
+    /// Inputs or outputs that a request may name; default 16.
+    pub tensors: usize,
+    /// Regions of shared memory that are registered at a time; default 256.
+    pub regions: usize,
+    /// Requests that one client of the local path has open, a power of two up to 64; default 4.
+    pub ring: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients: 256,
+            open_requests: 256,
+            queue: 64,
+            message_mib: 16,
+            models: 64,
+            tensors: 16,
+            regions: 256,
+            ring: 4,
+        }
+    }
+}
+
+/// How long things may take.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Times {
+    /// Longest time of a request in milliseconds, whatever it asks for; default 60000.
+    pub request_ms: u64,
+    /// How long open requests are waited for at the end, in milliseconds; default 30000.
+    pub drain_ms: u64,
+    /// How long a handshake of TLS may take, and over HTTP the head of a request, with the wait for it, and
+    /// its body, and over gRPC the wait for the first request; in milliseconds, default 60000.
+    pub idle_ms: u64,
+    /// After how long a silence a gRPC client is asked for a sign of life, and how long it may then take to
+    /// give one; in milliseconds, default 30000.
+    pub keepalive_ms: u64,
+    /// How long a thread of the local path looks for news before it sleeps, in microseconds; default 50.
+    pub spin_us: u64,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            request_ms: 60_000,
+            drain_ms: 30_000,
+            idle_ms: 60_000,
+            keepalive_ms: 30_000,
+            spin_us: 50,
+        }
+    }
+}
+
+impl Times {
+    /// As a duration.
+    pub fn request(&self) -> Duration {
+        Duration::from_millis(self.request_ms)
+    }
+
+    /// As a duration.
+    pub fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms)
+    }
+
+    /// As a duration.
+    pub fn idle(&self) -> Duration {
+        Duration::from_millis(self.idle_ms)
+    }
+
+    /// As a duration.
+    pub fn keepalive(&self) -> Duration {
+        Duration::from_millis(self.keepalive_ms)
+    }
+
+    /// As a duration.
+    pub fn spin(&self) -> Duration {
+        Duration::from_micros(self.spin_us)
+    }
+}
+
+impl Config {
+    /// Refuses what contradicts itself or would be unsafe.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` with the key.
+    pub fn check(&self) -> Result<()> {
+        let limits = &self.limits;
+        for (key, value) in [
+            ("limits.clients", limits.clients),
+            ("limits.open_requests", limits.open_requests),
+            ("limits.queue", limits.queue),
+            ("limits.message_mib", limits.message_mib),
+            ("limits.models", limits.models),
+            ("limits.tensors", limits.tensors),
+            ("times.request_ms", self.times.request_ms as usize),
+            ("times.idle_ms", self.times.idle_ms as usize),
+            ("times.keepalive_ms", self.times.keepalive_ms as usize),
+        ] {
+            in_range(key, value, 1, 1 << 30)?;
+        }
+        in_range("limits.message_mib", limits.message_mib, 1, 2048)?;
+        in_range("limits.ring", limits.ring, 1, 64)?;
+        in_range("times.spin_us", self.times.spin_us as usize, 0, 1_000_000)?;
+        if !limits.ring.is_power_of_two() {
+            return Err(Error::Invalid(format!("limits.ring: {} is no power of two", limits.ring)));
+        }
+        if reef::scheduler::by_name(&self.scheduler).is_none() {
+            let have = reef::scheduler::NAMES.join(", ");
+            let asked = &self.scheduler;
+            return Err(Error::Invalid(format!("scheduler: no {asked:?} (have: {have})")));
+        }
+        self.tls.check()?;
+        self.listen.check(&self.tls)
+    }
+}
+
+impl Tls {
+    fn check(&self) -> Result<()> {
+        let wrong = |text: &str| Err(Error::Invalid(text.into()));
+        match (&self.cert, &self.key, &self.client_ca) {
+            (Some(_), None, _) => wrong("tls.cert: set tls.key as well"),
+            (None, Some(_), _) => wrong("tls.key: set tls.cert as well"),
+            (None, None, Some(_)) => wrong("tls.client_ca: set tls.cert and tls.key as well"),
+            (Some(_), Some(_), _) | (None, None, None) => Ok(()),
+        }
+    }
+}
+
+impl Listen {
+    fn check(&self, tls: &Tls) -> Result<()> {
+        for (key, address) in [("listen.grpc", self.grpc), ("listen.http", self.http)] {
+            if let Some(address) = address
+                && !address.ip().is_loopback()
+                && self.token_file.is_none()
+                && tls.client_ca.is_none()
+            {
+                let wanted = "set listen.token_file or tls.client_ca";
+                return Err(Error::Invalid(format!("{key}: {address} is not loopback: {wanted}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn in_range(key: &str, value: usize, least: usize, most: usize) -> Result<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("{key}: {value}, possible are {least} to {most}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_a_configuration() {
+        Config::default().check().unwrap();
+    }
+
+    #[test]
+    fn tcp_beyond_loopback_needs_a_token_or_certificates() {
+        let mut config = Config::default();
+        config.listen.http = Some("127.0.0.1:8000".parse().unwrap());
+        config.check().unwrap();
+        config.listen.grpc = Some("0.0.0.0:8001".parse().unwrap());
+        let said = config.check().unwrap_err().to_string();
+        let want =
+            "listen.grpc: 0.0.0.0:8001 is not loopback: set listen.token_file or tls.client_ca";
+        assert_eq!(said, want);
+        config.listen.token_file = Some("token".into());
+        config.check().unwrap();
+        config.listen.token_file = None;
+        let file = || Some("file.pem".into());
+        config.tls = Tls { cert: file(), key: file(), client_ca: None };
+        assert!(config.check().is_err(), "encryption alone says nothing about who is there");
+        config.tls.client_ca = file();
+        config.check().unwrap();
+        config.tls.key = None;
+        assert_eq!(config.check().unwrap_err().to_string(), "tls.cert: set tls.key as well");
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        let broken = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            config.check().unwrap_err().to_string()
+        };
+        assert_eq!(broken(|c| c.limits.ring = 3), "limits.ring: 3 is no power of two");
+        assert_eq!(broken(|c| c.limits.ring = 128), "limits.ring: 128, possible are 1 to 64");
+        assert!(broken(|c| c.limits.queue = 0).starts_with("limits.queue: 0, "));
+        assert!(
+            broken(|c| c.scheduler = "reaf".into()).starts_with("scheduler: no \"reaf\" (have")
+        );
+    }
+}

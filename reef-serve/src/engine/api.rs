@@ -1,0 +1,108 @@
+//! What the daemon asks of a device: everything above is the same for every backend.
+
+use crate::class::Class;
+use crate::error::Result;
+use reef::models::{Model, Opened};
+use reef::{HostMemory, Span};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An open device with its dispatcher.
+pub(crate) trait Engine: Debug + Send + Sync {
+    /// The device's name for people.
+    fn name(&self) -> String;
+
+    /// Memory that `model` takes there.
+    fn sizes(&self, model: &Model) -> Sizes;
+
+    /// Brings a model's weights onto the device. Blocks, for seconds if it is large. If `measure`, kernels
+    /// whose latencies are not known are measured.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the weights; the device's.
+    fn load(&self, opened: Opened, measure: bool) -> Result<Arc<dyn Loaded>>;
+
+    /// What the dispatcher has done so far.
+    fn stats(&self) -> reef::Stats;
+
+    /// What there is to run on: multiprocessors, compute units or threads.
+    fn units(&self) -> u32;
+
+    /// The device's clock, which traces go by.
+    fn clock(&self) -> Duration;
+
+    /// Starts to note what happens on the device, or stops.
+    fn set_trace(&self, on: bool);
+
+    /// Takes what has been noted so far.
+    fn take_trace(&self) -> Noted;
+}
+
+/// What happened on a device while somebody traced it.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    /// Blocks, if the device knows about them.
+    pub(crate) spans: Vec<Span>,
+    /// When best-effort work was preempted.
+    pub(crate) preemptions: Vec<Duration>,
+}
+
+/// Bytes of a model on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) weights: u64,
+    /// Of each instance: activations, input and output, those again for the host, scratch memory.
+    pub(crate) instance: u64,
+}
+
+/// A model with its weights on the device.
+pub(crate) trait Loaded: Debug + Send + Sync {
+    /// Makes an instance that runs requests of one class.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    fn lane(&self, class: Class) -> Result<Box<dyn Lane>>;
+}
+
+/// An instance of a model: runs one request at a time.
+pub(crate) trait Lane: Debug + Send {
+    /// Writes a part of the input, from byte `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if it doesn't fit; the device's.
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()>;
+
+    /// Prepares to take tensors from memory of others and to leave them there, at these bytes (input and
+    /// output of each slot), without a copy in between. `false`: the device can't.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    fn share(&mut self, memory: HostMemory, slots: &[(usize, usize)]) -> Result<bool>;
+
+    /// Runs the model on what was written, or on a slot of what is [shared](Self::share). Blocks. Returns, for real-time work, how long it took until its
+    /// first command could start: the preemption, if there was one.
+    ///
+    /// `deadline` is for schedulers that go by it. Best-effort work is given up when `gone` says so.
+    ///
+    /// # Errors
+    ///
+    /// The device's, after which the lane can't be used any more; `Unavailable` if it was given up.
+    fn run(
+        &mut self,
+        slot: Option<usize>,
+        deadline: Option<Duration>,
+        gone: &dyn Fn() -> bool,
+    ) -> Result<Option<Duration>>;
+
+    /// Reads a part of the output, from byte `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()>;
+}

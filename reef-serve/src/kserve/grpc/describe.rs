@@ -1,0 +1,114 @@
+//! What there is, and what it has done.
+
+use super::proto::model_metadata_response::TensorMetadata;
+use super::proto::*;
+use crate::error::Result;
+use crate::kserve::request::{EXTENSIONS, NAME};
+use crate::models::loaded_model::Served;
+use crate::models::registry::Catalogue;
+use crate::observe::stats::Sum;
+use crate::tensor::{FP32, TensorInfo};
+
+pub(super) fn server() -> ServerMetadataResponse {
+    ServerMetadataResponse {
+        name: NAME.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        extensions: EXTENSIONS.map(Into::into).into(),
+    }
+}
+
+pub(super) fn model(
+    catalogue: &Catalogue,
+    request: &ModelMetadataRequest,
+) -> Result<ModelMetadataResponse> {
+    let model = catalogue.get(&request.name, &request.version)?;
+    let tensor = |info: &TensorInfo| TensorMetadata {
+        name: info.name.into(),
+        datatype: FP32.into(),
+        shape: info.shape.clone(),
+    };
+    let versions = catalogue.versions(&model.recipe.name);
+    Ok(ModelMetadataResponse {
+        name: model.recipe.name.to_string(),
+        versions: versions.iter().map(u32::to_string).collect(),
+        platform: NAME.into(),
+        inputs: vec![tensor(&model.input)],
+        outputs: vec![tensor(&model.output)],
+    })
+}
+
+pub(super) fn config(
+    catalogue: &Catalogue,
+    request: &ModelConfigRequest,
+) -> Result<ModelConfigResponse> {
+    let model = catalogue.get(&request.name, &request.version)?;
+    let (input, output) = (&model.input, &model.output);
+    let instances = model.recipe.instances;
+    let group = |class: &str, count: usize| ModelInstanceGroup {
+        name: format!("{}_{class}", model.recipe.name),
+        count: count as i32,
+        kind: model_instance_group::Kind::Model.into(),
+    };
+    let config = ModelConfig {
+        name: model.recipe.name.to_string(),
+        platform: NAME.into(),
+        backend: NAME.into(),
+        max_batch_size: 0, // the batch is part of the shape
+        input: vec![ModelInput {
+            name: input.name.into(),
+            data_type: DataType::TypeFp32.into(),
+            format: model_input::Format::None.into(), // NCHW, with the batch
+            dims: input.shape.clone(),
+        }],
+        output: vec![ModelOutput {
+            name: output.name.into(),
+            data_type: DataType::TypeFp32.into(),
+            dims: output.shape.clone(),
+        }],
+        instance_group: vec![group("rt", instances.rt), group("be", instances.be)],
+    };
+    Ok(ModelConfigResponse { config: Some(config) })
+}
+
+pub(super) fn statistics(
+    catalogue: &Catalogue,
+    request: &ModelStatisticsRequest,
+) -> Result<ModelStatisticsResponse> {
+    let models = catalogue.select(&request.name, &request.version)?;
+    Ok(ModelStatisticsResponse { model_stats: models.iter().map(|m| statistics_of(m)).collect() })
+}
+
+fn statistics_of(model: &Served) -> ModelStatistics {
+    let numbers = model.numbers();
+    let duration =
+        |sum: Sum| Some(StatisticDuration { count: sum.count, ns: sum.time.as_nanos() as u64 });
+    let batch = model.batch();
+    ModelStatistics {
+        name: model.recipe.name.to_string(),
+        version: model.recipe.version.to_string(),
+        last_inference: numbers.last,
+        inference_count: numbers.success.count * batch,
+        execution_count: numbers.success.count,
+        inference_stats: Some(InferStatistics {
+            success: duration(numbers.success),
+            fail: duration(numbers.fail),
+            queue: duration(numbers.queue),
+            compute_input: duration(numbers.input),
+            compute_infer: duration(numbers.infer),
+            compute_output: duration(numbers.output),
+            cache_hit: duration(Sum::default()),
+            cache_miss: duration(Sum::default()),
+        }),
+        batch_stats: vec![InferBatchStatistics {
+            batch_size: batch,
+            compute_input: duration(numbers.input),
+            compute_infer: duration(numbers.infer),
+            compute_output: duration(numbers.output),
+        }],
+        memory_usage: vec![MemoryUsage {
+            r#type: "device".into(),
+            id: 0,
+            byte_size: model.bytes(),
+        }],
+    }
+}

@@ -1,0 +1,171 @@
+//! Inferences.
+
+use super::proto::infer_parameter::ParameterChoice;
+use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use super::proto::model_infer_response::InferOutputTensor;
+use super::proto::*;
+use crate::class::Class;
+use crate::error::{Error, Result};
+use crate::kserve::request::{
+    Answer, Ask, AskInput, AskOutput, CLASS_HEADER, Given, Parameter, place,
+};
+use crate::net::peer::Peer;
+use crate::server::Server;
+use crate::tensor::{FP32, short, to_bytes};
+use bytes::Bytes;
+use std::collections::HashMap;
+use tonic::metadata::MetadataMap;
+
+/// The client's default class, if it says one.
+///
+/// # Errors
+///
+/// `Invalid`.
+pub(super) fn class(metadata: &MetadataMap) -> Result<Option<Class>> {
+    let given = metadata.get(CLASS_HEADER);
+    given.map(|value| value.to_str().unwrap_or_default().parse()).transpose()
+}
+
+pub(super) async fn infer(
+    server: &Server,
+    peer: Peer,
+    class: Option<Class>,
+    request: ModelInferRequest,
+) -> Result<ModelInferResponse> {
+    let _open = server.request()?;
+    let mut ask = read(request, server.config.limits.tensors)?;
+    ask.class = class;
+    Ok(write(server.answer(peer, ask).await?))
+}
+
+/// As [`infer`], with an error as part of the stream, so that it goes on.
+pub(super) async fn streamed(
+    server: &Server,
+    peer: Peer,
+    class: Option<Class>,
+    request: ModelInferRequest,
+) -> ModelStreamInferResponse {
+    let id = request.id.clone();
+    match infer(server, peer, class, request).await {
+        Ok(response) => ModelStreamInferResponse {
+            error_message: String::new(),
+            infer_response: Some(response),
+        },
+        Err(error) => ModelStreamInferResponse {
+            error_message: error.said(),
+            infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
+        },
+    }
+}
+
+fn read(request: ModelInferRequest, most: usize) -> Result<Ask> {
+    let given =
+        request.inputs.len().max(request.outputs.len()).max(request.raw_input_contents.len());
+    if given > most {
+        return Err(Error::Invalid(format!("{given} tensors in a request, {most} are allowed")));
+    }
+    let mut ask = Ask {
+        model: request.model_name,
+        version: request.model_version,
+        id: request.id,
+        ..Ask::default()
+    };
+    for (key, value) in parameters(&request.parameters) {
+        ask.parameter(key, &value)?;
+    }
+    let mut raw = request.raw_input_contents.into_iter();
+    let inputs = request.inputs.into_iter().map(|tensor| input(tensor, &mut raw));
+    ask.inputs = inputs.collect::<Result<_>>()?;
+    if raw.next().is_some() {
+        return Err(Error::Invalid("more raw contents than inputs without a region".into()));
+    }
+    let outputs =
+        request.outputs.into_iter().map(|InferRequestedOutputTensor { name, parameters: p }| {
+            Ok(AskOutput { name, to: place(parameters(&p))? })
+        });
+    ask.outputs = outputs.collect::<Result<_>>()?;
+    Ok(ask)
+}
+
+fn input(tensor: InferInputTensor, raw: &mut impl Iterator<Item = Bytes>) -> Result<AskInput> {
+    let InferInputTensor { name, datatype, shape, parameters: p, contents } = tensor;
+    let from = match (place(parameters(&p))?, contents) {
+        (Some(place), None) => Given::Region(place),
+        (None, Some(contents)) => Given::Bytes(to_bytes(&contents.fp32_contents).into()),
+        (None, None) => Given::Bytes(
+            raw.next()
+                .ok_or_else(|| Error::Invalid(format!("tensor {:?}: no contents", short(&name))))?,
+        ),
+        (Some(_), Some(_)) => {
+            let name = short(&name);
+            return Err(Error::Invalid(format!("tensor {name:?}: both contents and a region")));
+        }
+    };
+    Ok(AskInput { name, datatype, shape, from })
+}
+
+fn parameters(map: &HashMap<String, InferParameter>) -> impl Iterator<Item = (&str, Parameter)> {
+    map.iter().map(|(key, value)| (key.as_str(), parameter(value)))
+}
+
+fn parameter(value: &InferParameter) -> Parameter {
+    match &value.parameter_choice {
+        Some(ParameterChoice::Uint64Param(n)) => Parameter::Number(*n),
+        Some(ParameterChoice::Int64Param(n)) => {
+            u64::try_from(*n).map_or(Parameter::Other, Parameter::Number)
+        }
+        Some(ParameterChoice::StringParam(text)) => Parameter::Text(text.clone()),
+        _ => Parameter::Other,
+    }
+}
+
+fn write(answer: Answer) -> ModelInferResponse {
+    let output = answer.output();
+    let text = |text: &str| ParameterChoice::StringParam(text.into());
+    let number = |n: u64| ParameterChoice::Int64Param(n as i64);
+    let place = answer.to.iter().flat_map(|place| {
+        [
+            ("shared_memory_region", text(&place.region)),
+            ("shared_memory_byte_size", number(place.bytes)),
+            ("shared_memory_offset", number(place.offset)),
+        ]
+    });
+    let parameters = place
+        .map(|(key, value)| (key.to_owned(), InferParameter { parameter_choice: Some(value) }));
+    let outputs = vec![InferOutputTensor {
+        name: output.name.into(),
+        datatype: FP32.into(),
+        shape: output.shape.clone(),
+        parameters: parameters.collect(),
+        contents: None,
+    }];
+    ModelInferResponse {
+        model_name: answer.model.recipe.name.to_string(),
+        model_version: answer.model.recipe.version.to_string(),
+        id: answer.id,
+        parameters: HashMap::new(),
+        outputs,
+        // One for each output, empty where it went to a region.
+        raw_output_contents: vec![answer.bytes],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_are_counted_before_they_are_read() {
+        let many = |inputs, outputs, contents| ModelInferRequest {
+            inputs: vec![InferInputTensor::default(); inputs],
+            outputs: vec![InferRequestedOutputTensor::default(); outputs],
+            raw_input_contents: vec![Bytes::new(); contents],
+            ..ModelInferRequest::default()
+        };
+        for request in [many(3, 0, 0), many(0, 3, 0), many(0, 0, 3)] {
+            let said = read(request, 2).unwrap_err().to_string();
+            assert_eq!(said, "3 tensors in a request, 2 are allowed");
+        }
+        assert!(read(many(2, 2, 2), 2).is_ok());
+    }
+}

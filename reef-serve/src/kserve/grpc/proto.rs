@@ -1,0 +1,5 @@
+//! What `proto/inference.proto` says.
+
+#![allow(missing_docs, unreachable_pub, clippy::all)] // it is generated
+
+tonic::include_proto!("inference");

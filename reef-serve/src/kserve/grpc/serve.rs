@@ -1,0 +1,57 @@
+//! gRPC connections.
+
+use super::first_request::{Card, Guest, peer};
+use super::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
+use super::service::Service;
+use super::status::status;
+use crate::config::settings::Limits;
+use crate::error::{Error, Result};
+use crate::net::auth::{self, Token};
+use crate::net::listener::Listener;
+use crate::server::Server;
+use std::sync::Arc;
+use tokio_stream::StreamExt;
+use tonic::Request;
+
+/// Calls that one connection has open; others wait at the client.
+const MOST_STREAMS: u32 = 128;
+
+/// Serves gRPC on `listener` until `end` comes; requests that are open then are still answered.
+///
+/// A connection that asks for nothing in time is closed, and one that answers no ping.
+///
+/// # Errors
+///
+/// The transport's.
+pub(crate) async fn serve(
+    server: Arc<Server>,
+    token: Option<Arc<Token>>,
+    listener: Listener,
+    end: impl Future<Output = ()>,
+) -> Result<()> {
+    let Limits { message_mib, .. } = server.config.limits;
+    let times = server.config.times.clone();
+    let service = GrpcInferenceServiceServer::new(Service(server))
+        .max_decoding_message_size(message_mib << 20)
+        .max_encoding_message_size(message_mib << 20);
+    let check = move |request: Request<()>| {
+        let given = request.metadata().get("authorization").map(|value| value.as_bytes());
+        auth::check(token.as_deref(), peer(&request), given).map_err(status)?;
+        if let Some(card) = request.extensions().get::<Card>() {
+            card.note_request();
+        }
+        Ok(request)
+    };
+    let service = tonic::service::interceptor::InterceptedService::new(service, check);
+    let idle = times.idle();
+    let guests = listener
+        .connections(idle)
+        .map(move |come| come.map(|connection| Guest::new(connection, idle)));
+    let transport = tonic::transport::Server::builder()
+        .max_concurrent_streams(MOST_STREAMS)
+        .http2_keepalive_interval(Some(times.keepalive()))
+        .http2_keepalive_timeout(Some(times.keepalive()))
+        .add_service(service)
+        .serve_with_incoming_shutdown(guests, end);
+    transport.await.map_err(|e| Error::system("gRPC", e))
+}

@@ -1,0 +1,155 @@
+//! The protocol's calls: each leads to one function.
+
+use super::first_request::peer;
+use super::proto::grpc_inference_service_server::GrpcInferenceService;
+use super::proto::*;
+use super::status::status;
+use super::{describe, infer, memory, repository};
+use crate::error::{Error, Result};
+use crate::server::Server;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+
+/// The daemon as gRPC sees it.
+#[derive(Debug)]
+pub(super) struct Service(pub(super) Arc<Server>);
+
+type Reply<T> = Result<Response<T>, Status>;
+
+fn reply<T>(how: Result<T>) -> Reply<T> {
+    how.map(Response::new).map_err(status)
+}
+
+fn missing<T>(what: &str) -> Reply<T> {
+    reply(Err(Error::Unimplemented(what.into())))
+}
+
+#[tonic::async_trait]
+impl GrpcInferenceService for Service {
+    async fn server_live(&self, _: Request<ServerLiveRequest>) -> Reply<ServerLiveResponse> {
+        reply(Ok(ServerLiveResponse { live: true }))
+    }
+
+    async fn server_ready(&self, _: Request<ServerReadyRequest>) -> Reply<ServerReadyResponse> {
+        reply(Ok(ServerReadyResponse { ready: !self.0.requests.is_closed() }))
+    }
+
+    async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Reply<ModelReadyResponse> {
+        let ModelReadyRequest { name, version } = request.into_inner();
+        reply(Ok(ModelReadyResponse { ready: self.0.catalogue.get(&name, &version).is_ok() }))
+    }
+
+    async fn server_metadata(
+        &self,
+        _: Request<ServerMetadataRequest>,
+    ) -> Reply<ServerMetadataResponse> {
+        reply(Ok(describe::server()))
+    }
+
+    async fn model_metadata(
+        &self,
+        request: Request<ModelMetadataRequest>,
+    ) -> Reply<ModelMetadataResponse> {
+        reply(describe::model(&self.0.catalogue, &request.into_inner()))
+    }
+
+    async fn model_config(
+        &self,
+        request: Request<ModelConfigRequest>,
+    ) -> Reply<ModelConfigResponse> {
+        reply(describe::config(&self.0.catalogue, &request.into_inner()))
+    }
+
+    async fn model_statistics(
+        &self,
+        request: Request<ModelStatisticsRequest>,
+    ) -> Reply<ModelStatisticsResponse> {
+        reply(describe::statistics(&self.0.catalogue, &request.into_inner()))
+    }
+
+    async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
+        let (peer, class) = (peer(&request), infer::class(request.metadata()).map_err(status)?);
+        reply(infer::infer(&self.0, peer, class, request.into_inner()).await)
+    }
+
+    type ModelStreamInferStream =
+        Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
+
+    /// Requests of one stream are answered in their order, one at a time.
+    async fn model_stream_infer(
+        &self,
+        request: Request<Streaming<ModelInferRequest>>,
+    ) -> Reply<Self::ModelStreamInferStream> {
+        let (peer, class) = (peer(&request), infer::class(request.metadata()).map_err(status)?);
+        let server = self.0.clone();
+        let answers = request.into_inner().then(move |request| {
+            let server = server.clone();
+            async move { Ok(infer::streamed(&server, peer, class, request?).await) }
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn repository_index(
+        &self,
+        request: Request<RepositoryIndexRequest>,
+    ) -> Reply<RepositoryIndexResponse> {
+        reply(repository::index(&self.0.catalogue, &request.into_inner()))
+    }
+
+    async fn repository_model_load(
+        &self,
+        request: Request<RepositoryModelLoadRequest>,
+    ) -> Reply<RepositoryModelLoadResponse> {
+        reply(repository::load(self.0.clone(), request.into_inner()).await)
+    }
+
+    async fn repository_model_unload(
+        &self,
+        request: Request<RepositoryModelUnloadRequest>,
+    ) -> Reply<RepositoryModelUnloadResponse> {
+        reply(repository::unload(self.0.clone(), request.into_inner()).await)
+    }
+
+    async fn system_shared_memory_status(
+        &self,
+        request: Request<SystemSharedMemoryStatusRequest>,
+    ) -> Reply<SystemSharedMemoryStatusResponse> {
+        reply(memory::status(&self.0, peer(&request), &request.into_inner()))
+    }
+
+    async fn system_shared_memory_register(
+        &self,
+        request: Request<SystemSharedMemoryRegisterRequest>,
+    ) -> Reply<SystemSharedMemoryRegisterResponse> {
+        reply(memory::register(&self.0, peer(&request), &request.into_inner()))
+    }
+
+    async fn system_shared_memory_unregister(
+        &self,
+        request: Request<SystemSharedMemoryUnregisterRequest>,
+    ) -> Reply<SystemSharedMemoryUnregisterResponse> {
+        reply(memory::unregister(&self.0, peer(&request), &request.into_inner()))
+    }
+
+    async fn cuda_shared_memory_status(&self, _: Request<Nothing>) -> Reply<Nothing> {
+        missing("CUDA shared memory")
+    }
+
+    async fn cuda_shared_memory_register(&self, _: Request<Nothing>) -> Reply<Nothing> {
+        missing("CUDA shared memory")
+    }
+
+    async fn cuda_shared_memory_unregister(&self, _: Request<Nothing>) -> Reply<Nothing> {
+        missing("CUDA shared memory")
+    }
+
+    async fn trace_setting(&self, _: Request<Nothing>) -> Reply<Nothing> {
+        missing("the trace setting")
+    }
+
+    async fn log_settings(&self, _: Request<Nothing>) -> Reply<Nothing> {
+        missing("the log setting")
+    }
+}

@@ -1,0 +1,129 @@
+//! What there is, and what it has done.
+
+use super::reply::{App, Reply};
+use crate::error::{Error, Result};
+use crate::kserve::request::{EXTENSIONS, NAME};
+use crate::models::loaded_model::Served;
+use crate::observe::stats::Sum;
+use crate::server::Server;
+use crate::tensor::{FP32, TensorInfo};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub(super) fn routes() -> Router<Arc<Server>> {
+    Router::new()
+        .route("/v2", get(server))
+        .route("/v2/health/live", get(|| async {}))
+        .route("/v2/health/ready", get(ready))
+        .route("/v2/models/stats", get(all_statistics))
+        .route("/v2/models/{model}", get(model))
+        .route("/v2/models/{model}/ready", get(model_ready))
+        .route("/v2/models/{model}/config", get(config))
+        .route("/v2/models/{model}/stats", get(statistics))
+        .route("/v2/models/{model}/versions/{version}", get(model))
+        .route("/v2/models/{model}/versions/{version}/ready", get(model_ready))
+        .route("/v2/models/{model}/versions/{version}/config", get(config))
+        .route("/v2/models/{model}/versions/{version}/stats", get(statistics))
+}
+
+/// The model and, if the path has it, the version.
+#[derive(Debug, serde::Deserialize)]
+pub(super) struct Which {
+    model: String,
+    #[serde(default)]
+    version: String,
+}
+
+async fn server() -> Json<Value> {
+    let version = env!("CARGO_PKG_VERSION");
+    Json(json!({ "name": NAME, "version": version, "extensions": EXTENSIONS }))
+}
+
+async fn ready(State(server): App) -> StatusCode {
+    if server.requests.is_closed() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
+}
+
+async fn model_ready(State(server): App, Path(which): Path<Which>) -> StatusCode {
+    match server.catalogue.get(&which.model, &which.version) {
+        Ok(_) => StatusCode::OK,
+        Err(_) => StatusCode::NOT_FOUND,
+    }
+}
+
+async fn model(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {
+    let model = server.catalogue.get(&which.model, &which.version)?;
+    let versions = server.catalogue.versions(&model.recipe.name);
+    Ok(Json(json!({
+        "name": model.recipe.name.as_str(),
+        "versions": versions.iter().map(u32::to_string).collect::<Vec<_>>(),
+        "platform": NAME,
+        "inputs": [tensor(&model.input)],
+        "outputs": [tensor(&model.output)],
+    })))
+}
+
+fn tensor(info: &TensorInfo) -> Value {
+    json!({ "name": info.name, "datatype": FP32, "shape": info.shape })
+}
+
+async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {
+    let model = server.catalogue.get(&which.model, &which.version)?;
+    let (name, instances) = (model.recipe.name.as_str(), model.recipe.instances);
+    let tensor = |info: &TensorInfo| json!({ "name": info.name, "data_type": "TYPE_FP32", "dims": info.shape });
+    let group = |class: &str, count: usize| json!({ "name": format!("{name}_{class}"), "kind": "KIND_MODEL", "count": count });
+    Ok(Json(json!({
+        "name": name,
+        "platform": NAME,
+        "backend": NAME,
+        "max_batch_size": 0,
+        "input": [tensor(&model.input)],
+        "output": [tensor(&model.output)],
+        "instance_group": [group("rt", instances.rt), group("be", instances.be)],
+    })))
+}
+
+async fn all_statistics(State(server): App) -> Reply<Json<Value>> {
+    Ok(statistics_of(server.catalogue.select("", ""))?)
+}
+
+async fn statistics(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {
+    Ok(statistics_of(server.catalogue.select(&which.model, &which.version))?)
+}
+
+fn statistics_of(models: Result<Vec<Arc<Served>>>) -> Result<Json<Value>, Error> {
+    let models: Vec<Value> = models?.iter().map(|model| one(model)).collect();
+    Ok(Json(json!({ "model_stats": models })))
+}
+
+fn one(model: &Served) -> Value {
+    let numbers = model.numbers();
+    let sum = |sum: Sum| json!({ "count": sum.count, "ns": sum.time.as_nanos() as u64 });
+    json!({
+        "name": model.recipe.name.as_str(),
+        "version": model.recipe.version.to_string(),
+        "last_inference": numbers.last,
+        "inference_count": numbers.success.count * model.batch(),
+        "execution_count": numbers.success.count,
+        "inference_stats": {
+            "success": sum(numbers.success),
+            "fail": sum(numbers.fail),
+            "queue": sum(numbers.queue),
+            "compute_input": sum(numbers.input),
+            "compute_infer": sum(numbers.infer),
+            "compute_output": sum(numbers.output),
+            "cache_hit": sum(Sum::default()),
+            "cache_miss": sum(Sum::default()),
+        },
+        "batch_stats": [{
+            "batch_size": model.batch(),
+            "compute_input": sum(numbers.input),
+            "compute_infer": sum(numbers.infer),
+            "compute_output": sum(numbers.output),
+        }],
+        "memory_usage": [{ "type": "device", "id": 0, "byte_size": model.bytes() }],
+    })
+}

@@ -1,0 +1,165 @@
+//! Inferences.
+//!
+//! With the header below, the body is JSON of that length and then the raw bytes of those inputs that
+//! say `binary_data_size`, one after the other. Answers likewise.
+
+use super::json::{InferRequest, InferResponse, Input, Output, OutputTensor, parameters};
+use super::reply::{App, Reply};
+use crate::class::Class;
+use crate::error::{Error, Result};
+use crate::kserve::request::{Answer, Ask, AskInput, AskOutput, CLASS_HEADER, Given, place};
+use crate::net::peer::Peer;
+use crate::server::Server;
+use crate::tensor::{FP32, short, to_floats};
+use axum::body::Bytes;
+use axum::extract::{ConnectInfo, Path, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value};
+
+/// The length of the JSON, if binary data follows it.
+const JSON_LENGTH: &str = "inference-header-content-length";
+
+pub(super) async fn newest(
+    state: App,
+    peer: ConnectInfo<Peer>,
+    Path(model): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Reply<Response> {
+    version(state, peer, Path((model, String::new())), headers, body).await
+}
+
+pub(super) async fn version(
+    State(server): App,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Path((model, version)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Reply<Response> {
+    let (mut ask, binary) = read(&server, &headers, body)?;
+    (ask.model, ask.version) = (model, version);
+    let answer = server.answer(peer, ask).await?;
+    Ok(write(answer, binary))
+}
+
+/// A request with this body and, perhaps, this length of its JSON; for fuzzers.
+#[cfg(feature = "fuzzing")]
+pub(crate) async fn fuzz(server: &Server, length: Option<u16>, body: &[u8]) {
+    let mut headers = HeaderMap::new();
+    headers.extend(length.map(|n| (header::HeaderName::from_static(JSON_LENGTH), n.into())));
+    if let Ok((mut ask, binary)) = read(server, &headers, Bytes::copy_from_slice(body)) {
+        ask.model = "tiny".into();
+        if let Ok(answer) = server.answer(Peer::STRANGER, ask).await {
+            let _ = write(answer, binary);
+        }
+    }
+}
+
+/// The request, and whether the output is wanted as binary data.
+fn read(server: &Server, headers: &HeaderMap, body: Bytes) -> Result<(Ask, bool)> {
+    if headers.contains_key(header::CONTENT_ENCODING) {
+        return Err(Error::Unimplemented("a compressed body".into()));
+    }
+    let (json, mut binary) = split(headers, body)?;
+    let request: InferRequest =
+        serde_json::from_slice(&json).map_err(|e| Error::Invalid(format!("JSON: {e}")))?;
+    let (given, most) =
+        (request.inputs.len().max(request.outputs.len()), server.config.limits.tensors);
+    if given > most {
+        return Err(Error::Invalid(format!("{given} tensors in a request, {most} are allowed")));
+    }
+    let mut ask = Ask { id: request.id, class: class(headers)?, ..Ask::default() };
+    for (key, value) in parameters(&request.parameters) {
+        ask.parameter(key, &value)?;
+    }
+    let inputs = request.inputs.into_iter().map(|tensor| input(tensor, &mut binary));
+    ask.inputs = inputs.collect::<Result<_>>()?;
+    if !binary.is_empty() {
+        return Err(Error::Invalid(format!("{} bytes behind the last tensor", binary.len())));
+    }
+    let said = |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_bool);
+    let each = request.outputs.first().and_then(|o| said(&o.parameters, "binary_data"));
+    let all = said(&request.parameters, "binary_data_output");
+    let outputs = request
+        .outputs
+        .into_iter()
+        .map(|Output { name, parameters: p }| Ok(AskOutput { name, to: place(parameters(&p))? }));
+    ask.outputs = outputs.collect::<Result<_>>()?;
+    Ok((ask, each.or(all).unwrap_or(false)))
+}
+
+/// The JSON, and what follows it.
+fn split(headers: &HeaderMap, mut body: Bytes) -> Result<(Bytes, Bytes)> {
+    let Some(length) = headers.get(JSON_LENGTH) else { return Ok((body, Bytes::new())) };
+    let length = length.to_str().ok().and_then(|text| text.parse().ok());
+    let length = length.filter(|&length: &usize| length <= body.len()).ok_or_else(|| {
+        Error::Invalid(format!("{JSON_LENGTH}: no length of a part of {} bytes", body.len()))
+    })?;
+    let binary = body.split_off(length);
+    Ok((body, binary))
+}
+
+fn class(headers: &HeaderMap) -> Result<Option<Class>> {
+    let given = headers.get(CLASS_HEADER);
+    given.map(|value| value.to_str().unwrap_or_default().parse()).transpose()
+}
+
+fn input(tensor: Input, binary: &mut Bytes) -> Result<AskInput> {
+    let Input { name, datatype, shape, parameters: p, data } = tensor;
+    let size = p.get("binary_data_size").and_then(Value::as_u64);
+    let from = match (place(parameters(&p))?, size, data) {
+        (Some(place), None, None) => Given::Region(place),
+        (None, Some(size), None) if size <= binary.len() as u64 => {
+            Given::Bytes(binary.split_to(size as usize))
+        }
+        (None, Some(size), None) => {
+            let (name, left) = (short(&name), binary.len());
+            let text = format!("tensor {name:?}: {size} bytes of binary data, {left} are there");
+            return Err(Error::Invalid(text));
+        }
+        (None, None, Some(data)) => Given::Bytes(data.bytes().into()),
+        _ => {
+            let name = short(&name);
+            let text = format!("tensor {name:?}: one of data, binary data and a region is wanted");
+            return Err(Error::Invalid(text));
+        }
+    };
+    Ok(AskInput { name, datatype, shape, from })
+}
+
+fn write(answer: Answer, binary: bool) -> Response {
+    let (mut said, mut data) = (Map::new(), None);
+    match &answer.to {
+        Some(place) => {
+            said.insert("shared_memory_region".into(), place.region.as_str().into());
+            said.insert("shared_memory_offset".into(), place.offset.into());
+            said.insert("shared_memory_byte_size".into(), place.bytes.into());
+        }
+        None if binary => {
+            said.insert("binary_data_size".into(), answer.bytes.len().into());
+        }
+        None => data = Some(to_floats(&answer.bytes).collect()),
+    }
+    let output = answer.output();
+    let response = InferResponse {
+        model_name: answer.model.recipe.name.to_string(),
+        model_version: answer.model.recipe.version.to_string(),
+        outputs: [OutputTensor {
+            name: output.name,
+            datatype: FP32,
+            shape: output.shape.clone(),
+            parameters: said,
+            data,
+        }],
+        id: answer.id,
+    };
+    if !binary || answer.to.is_some() {
+        return axum::Json(response).into_response();
+    }
+    let mut body = serde_json::to_vec(&response).expect("strings and numbers");
+    let length = HeaderValue::from(body.len());
+    body.extend_from_slice(&answer.bytes);
+    let kind = HeaderValue::from_static("application/octet-stream");
+    ([(JSON_LENGTH, length), (header::CONTENT_TYPE.as_str(), kind)], body).into_response()
+}

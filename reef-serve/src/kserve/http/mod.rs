@@ -1,0 +1,11 @@
+//! The standard protocol over HTTP, with tensors as JSON or as binary data behind it; and `/metrics` and
+//! `/reef/trace`.
+
+mod describe;
+pub(crate) mod infer;
+mod json;
+mod memory;
+mod reply;
+mod repository;
+pub(crate) mod serve;
+mod trace;

@@ -1,0 +1,117 @@
+//! HTTP connections, and which path leads to which handler.
+
+use super::reply::{App, Failure};
+use super::{describe, infer, memory, repository, trace};
+use crate::error::Error;
+use crate::net::auth::{self, Token};
+use crate::net::listener::Listener;
+use crate::net::peer::Peer;
+use crate::server::Server;
+use axum::body::{Body, to_bytes};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::sync::Arc;
+use tokio_stream::StreamExt;
+
+/// Serves HTTP on `listener` until `end` comes; requests that are open then are still answered.
+///
+/// A connection on which no whole head of a request comes in time is closed: clients that send a byte now and
+/// then would keep their place for ever.
+pub(crate) async fn serve(
+    server: Arc<Server>,
+    token: Option<Arc<Token>>,
+    listener: Listener,
+    end: impl Future<Output = ()> + Send + 'static,
+) {
+    let idle = server.config.times.idle();
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(idle);
+    let router = router(server, token);
+    let graceful = GracefulShutdown::new();
+    let mut connections = listener.connections(idle);
+    let mut end = std::pin::pin!(end);
+    loop {
+        let connection = tokio::select! {
+            Some(Ok(connection)) = connections.next() => connection,
+            () = &mut end => break,
+        };
+        let service = router.clone().layer(Extension(ConnectInfo(connection.peer)));
+        let service = TowerToHyperService::new(service);
+        let connection = http.serve_connection(TokioIo::new(connection), service);
+        tokio::spawn(graceful.watch(connection)); // what goes wrong there is the client's affair
+    }
+    drop(connections);
+    graceful.shutdown().await;
+}
+
+fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
+    let most = server.config.limits.message_mib << 20;
+    let infer = Router::new()
+        .route("/v2/models/{model}/infer", post(infer::newest))
+        .route("/v2/models/{model}/versions/{version}/infer", post(infer::version))
+        .route_layer(middleware::from_fn_with_state(server.clone(), whole))
+        .route_layer(middleware::from_fn_with_state(server.clone(), open));
+    let others = Router::new()
+        .route("/metrics", get(|State(server): App| async move { server.metrics() }))
+        .route("/reef/trace", get(trace::trace))
+        .merge(describe::routes())
+        .merge(repository::routes())
+        .merge(memory::routes())
+        .route("/v2/trace/setting", get(missing).post(missing))
+        .route("/v2/models/{model}/trace/setting", get(missing).post(missing))
+        .route("/v2/logging", get(missing).post(missing))
+        .route_layer(middleware::from_fn_with_state(server.clone(), whole));
+    Router::new()
+        .merge(infer)
+        .merge(others)
+        .fallback(|| async { Failure(Error::NotFound("no such path".into())) })
+        .layer(DefaultBodyLimit::max(most))
+        .layer(middleware::from_fn_with_state(token, check))
+        .with_state(server)
+}
+
+/// Shows the token.
+async fn check(
+    State(token): State<Option<Arc<Token>>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    headers: HeaderMap,
+    request: Request,
+    next: Next,
+) -> Response {
+    let given = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    match auth::check(token.as_deref(), peer, given) {
+        Ok(()) => next.run(request).await,
+        Err(error) => Failure(error).into_response(),
+    }
+}
+
+/// Takes a place for the request before its body is read.
+async fn open(State(server): App, request: Request, next: Next) -> Response {
+    match server.request() {
+        Ok(_open) => next.run(request).await,
+        Err(error) => Failure(error).into_response(),
+    }
+}
+
+/// Reads all of the request before it is handled, and not for longer than clients may take.
+async fn whole(State(server): App, request: Request, next: Next) -> Response {
+    let (most, idle) = (server.config.limits.message_mib << 20, server.config.times.idle());
+    let (head, body) = request.into_parts();
+    let failure = match tokio::time::timeout(idle, to_bytes(body, most)).await {
+        Ok(Ok(body)) => return next.run(Request::from_parts(head, Body::from(body))).await,
+        Ok(Err(error)) => Error::Invalid(format!("body, at most {most} bytes: {error}")),
+        Err(_) => Error::Deadline(format!("the body took longer than {idle:?}")),
+    };
+    Failure(failure).into_response()
+}
+
+async fn missing() -> Failure {
+    Failure(Error::Unimplemented("this setting".into()))
+}

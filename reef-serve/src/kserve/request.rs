@@ -1,0 +1,259 @@
+//! What gRPC and HTTP have in common: an inference as the standard protocol asks for it.
+//!
+//! A request is checked whole before it is queued, so that what is wrong with it is said at once.
+
+use crate::class::Class;
+use crate::class::Priority;
+use crate::error::{Error, Result};
+use crate::models::loaded_model::Served;
+use crate::net::peer::Peer;
+use crate::requests::job::{Input, Output};
+use crate::requests::regions::Slice;
+use crate::server::{Inference, Server};
+use crate::tensor::TensorInfo;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the server calls itself.
+pub(crate) const NAME: &str = "reef";
+
+/// Extensions of the protocol that are there.
+pub(crate) const EXTENSIONS: [&str; 6] = [
+    "binary_tensor_data",
+    "model_configuration",
+    "model_repository",
+    "schedule_policy",
+    "statistics",
+    "system_shared_memory",
+];
+
+/// The header with which a client says the class of its requests that name no priority.
+pub(crate) const CLASS_HEADER: &str = "reef-class";
+
+/// An inference that is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Ask {
+    pub(crate) model: String,
+    pub(crate) version: String,
+    pub(crate) id: String,
+    pub(crate) priority: u64,
+    /// Microseconds; 0 is no timeout.
+    pub(crate) timeout: u64,
+    /// The client's default class.
+    pub(crate) class: Option<Class>,
+    pub(crate) inputs: Vec<AskInput>,
+    pub(crate) outputs: Vec<AskOutput>,
+}
+
+/// A tensor that is given.
+#[derive(Debug)]
+pub(crate) struct AskInput {
+    pub(crate) name: String,
+    pub(crate) datatype: String,
+    pub(crate) shape: Vec<i64>,
+    pub(crate) from: Given,
+}
+
+/// How a tensor is given.
+#[derive(Debug)]
+pub(crate) enum Given {
+    Bytes(Bytes),
+    Region(Place),
+}
+
+/// A tensor that is wanted.
+#[derive(Debug)]
+pub(crate) struct AskOutput {
+    pub(crate) name: String,
+    pub(crate) to: Option<Place>,
+}
+
+/// A part of a region.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) region: String,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) model: Arc<Served>,
+    pub(crate) id: String,
+    /// The output, unless it went to a region.
+    pub(crate) bytes: Bytes,
+    pub(crate) to: Option<Place>,
+}
+
+impl Answer {
+    pub(crate) fn output(&self) -> &TensorInfo {
+        &self.model.output
+    }
+}
+
+/// A parameter of a request or tensor, of whatever type it came.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Parameter {
+    Number(u64),
+    Text(String),
+    Other,
+}
+
+impl Parameter {
+    pub(crate) fn number(&self, key: &str) -> Result<u64> {
+        match self {
+            Self::Number(n) => Ok(*n),
+            other => Err(Error::Invalid(format!("parameter {key}: no number from 0: {other:?}"))),
+        }
+    }
+
+    fn text(&self, key: &str) -> Result<String> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            other => Err(Error::Invalid(format!("parameter {key}: no text: {other:?}"))),
+        }
+    }
+}
+
+impl Ask {
+    /// Notes a parameter of the request. Those that are not known are the client's own.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`; `Unimplemented` for sequences.
+    pub(crate) fn parameter(&mut self, key: &str, value: &Parameter) -> Result<()> {
+        match key {
+            "priority" => self.priority = value.number(key)?,
+            "timeout" => self.timeout = value.number(key)?,
+            "sequence_id" if *value != Parameter::Number(0) => {
+                return Err(Error::Unimplemented("parameter sequence_id: sequences".into()));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The part of a region that the parameters of a tensor name, if they do.
+///
+/// # Errors
+///
+/// `Invalid`; `Unimplemented` for outputs as classes.
+pub(crate) fn place<'a>(
+    parameters: impl IntoIterator<Item = (&'a str, Parameter)>,
+) -> Result<Option<Place>> {
+    let (mut region, mut offset, mut bytes) = (None, 0, None);
+    for (key, value) in parameters {
+        match key {
+            "shared_memory_region" => region = Some(value.text(key)?),
+            "shared_memory_offset" => offset = value.number(key)?,
+            "shared_memory_byte_size" => bytes = Some(value.number(key)?),
+            "classification" if value != Parameter::Number(0) => {
+                return Err(Error::Unimplemented("parameter classification".into()));
+            }
+            _ => {}
+        }
+    }
+    match (region, bytes) {
+        (None, None) => Ok(None),
+        (Some(region), Some(bytes)) => Ok(Some(Place { region, offset, bytes })),
+        _ => Err(Error::Invalid("shared memory: a region and a byte size belong together".into())),
+    }
+}
+
+impl Server {
+    /// Checks an inference, runs it in its turn, and gives the answer.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it; those of [`Server::infer`].
+    pub(crate) async fn answer(&self, peer: Peer, ask: Ask) -> Result<Answer> {
+        let model = self.catalogue.get(&ask.model, &ask.version)?;
+        let default = ask.class.unwrap_or(self.config.models.class);
+        let input = self.input(peer, &model, ask.inputs)?;
+        let to = self.wanted(&model, ask.outputs)?;
+        let output = match &to {
+            None => Output::Bytes,
+            Some(place) => Output::Region(self.slice(peer, place, model.output.bytes())?),
+        };
+        let inference = Inference {
+            client: peer.id,
+            model: model.clone(),
+            priority: Priority::new(ask.priority, default),
+            timeout: (ask.timeout > 0).then(|| Duration::from_micros(ask.timeout)),
+            input,
+            output,
+        };
+        let bytes = self.infer(inference).await?.into();
+        Ok(Answer { model, id: ask.id, bytes, to })
+    }
+
+    fn input(&self, peer: Peer, model: &Served, inputs: Vec<AskInput>) -> Result<Input> {
+        let given = inputs.len();
+        let Ok([input]) = <[AskInput; 1]>::try_from(inputs) else {
+            let name = model.input.name;
+            return Err(Error::Invalid(format!("{given} inputs given, 1 wanted: {name}")));
+        };
+        model.input.check(&input.name, &input.datatype, &input.shape)?;
+        match input.from {
+            Given::Bytes(bytes) => {
+                model.input.check_bytes(bytes.len())?;
+                Ok(Input::Bytes(bytes))
+            }
+            Given::Region(place) => {
+                Ok(Input::Region(self.slice(peer, &place, model.input.bytes())?))
+            }
+        }
+    }
+
+    fn wanted(&self, model: &Served, mut outputs: Vec<AskOutput>) -> Result<Option<Place>> {
+        if outputs.len() > 1 {
+            let text = format!("{} outputs wanted, there is 1", outputs.len());
+            return Err(Error::Invalid(text));
+        }
+        let Some(output) = outputs.pop() else { return Ok(None) };
+        model.output.check_name(&output.name)?;
+        Ok(output.to)
+    }
+
+    fn slice(&self, peer: Peer, place: &Place, want: usize) -> Result<Slice> {
+        let Place { region, offset, bytes } = place;
+        self.regions.slice(peer.principal, region, *offset, *bytes, want)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_needs_its_size() {
+        let text = |text: &str| Parameter::Text(text.into());
+        let all = [
+            ("shared_memory_region", text("r")),
+            ("shared_memory_byte_size", Parameter::Number(8)),
+            ("shared_memory_offset", Parameter::Number(4)),
+        ];
+        let want = Place { region: "r".into(), offset: 4, bytes: 8 };
+        assert_eq!(place(all.clone()), Ok(Some(want)));
+        assert!(place(all[..1].to_vec()).is_err() && place(all[1..].to_vec()).is_err());
+        assert_eq!(place([("mine", Parameter::Other)]), Ok(None));
+        assert!(place([("shared_memory_region", Parameter::Number(1))]).is_err());
+        let classes = place([("classification", Parameter::Number(3))]);
+        assert!(matches!(classes, Err(Error::Unimplemented(_))));
+    }
+
+    #[test]
+    fn parameters_have_their_types() {
+        let mut ask = Ask::default();
+        ask.parameter("priority", &Parameter::Number(1)).unwrap();
+        ask.parameter("timeout", &Parameter::Number(5000)).unwrap();
+        ask.parameter("my own", &Parameter::Other).unwrap();
+        assert_eq!((ask.priority, ask.timeout), (1, 5000));
+        assert!(ask.parameter("priority", &Parameter::Text("1".into())).is_err());
+        let sequence = ask.parameter("sequence_id", &Parameter::Number(7));
+        assert!(matches!(sequence, Err(Error::Unimplemented(_))));
+    }
+}

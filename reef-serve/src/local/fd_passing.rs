@@ -1,0 +1,133 @@
+//! Messages over the Unix socket, one of them with a file descriptor.
+
+use crate::error::{Error, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::io::{IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// How often a side that sleeps looks whether the other is still there.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+
+/// Sends a message, and a file descriptor with its first byte.
+///
+/// # Errors
+///
+/// `Unavailable` if the other side is gone.
+pub(super) fn send(mut stream: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) -> Result<()> {
+    let fds = fd.map(AsFd::as_fd);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut along = SendAncillaryBuffer::new(&mut space);
+    if let Some(fd) = &fds {
+        along.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(fd)));
+    }
+    let sent = sendmsg(stream, &[IoSlice::new(bytes)], &mut along, SendFlags::NOSIGNAL);
+    let sent = sent.map_err(|e| gone(&e))?;
+    stream.write_all(&bytes[sent..]).map_err(|e| gone(&e))
+}
+
+/// Receives a message of this length, and the file descriptor that came with it. The socket's time is for all
+/// of it: a message that comes byte by byte is cut off.
+///
+/// # Errors
+///
+/// As [`send`].
+pub(super) fn receive(stream: &UnixStream, bytes: &mut [u8]) -> Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut along = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+    let got = recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut along, flags);
+    let got = got.map_err(|e| gone(&e))?.bytes;
+    if got < bytes.len() {
+        return Err(gone(&format!("closed, or no more in time, after {got} bytes")));
+    }
+    let mut fd = None;
+    for message in along.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            fd = fds.last(); // others are closed
+        }
+    }
+    Ok(fd)
+}
+
+/// Whether the other side has closed its end, or says what it shouldn't.
+pub(super) fn is_over(stream: &UnixStream) -> bool {
+    is_ready(stream, Duration::ZERO)
+}
+
+/// Whether there is something to receive or accept, or the end, within `time`.
+pub(super) fn is_ready(socket: &impl AsFd, time: Duration) -> bool {
+    let mut fds = [PollFd::new(socket, PollFlags::IN | PollFlags::RDHUP)];
+    let time = Timespec::try_from(time).ok();
+    !matches!(poll(&mut fds, time.as_ref()), Ok(0) | Err(rustix::io::Errno::INTR))
+}
+
+fn gone(why: &dyn std::fmt::Display) -> Error {
+    Error::Unavailable(format!("the other side is gone: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Read;
+    use std::time::Instant;
+
+    #[test]
+    fn a_file_goes_along_and_the_end_is_seen() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        send(&a, b"hello", Some(&writer.into())).unwrap();
+        let mut bytes = [0; 5];
+        let fd = receive(&b, &mut bytes).unwrap().unwrap();
+        assert_eq!(&bytes, b"hello");
+        File::from(fd).write_all(b"!").unwrap();
+        let mut said = String::new();
+        File::from(OwnedFd::from(reader)).read_to_string(&mut said).unwrap();
+        assert_eq!(said, "!");
+        assert!(!is_over(&b));
+        drop(a);
+        assert!(is_over(&b));
+        assert!(matches!(receive(&b, &mut bytes), Err(Error::Unavailable(_))));
+    }
+    #[test]
+    fn a_message_that_drips_is_cut_off_in_time() {
+        let (a, b) = UnixStream::pair().unwrap();
+        b.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // Until the other side has had enough.
+                while (&a).write_all(b"x").is_ok() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let said = receive(&b, &mut [0; 1000]);
+            assert!(matches!(said, Err(Error::Unavailable(_))), "{said:?}");
+            drop(b);
+        });
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn more_files_than_are_wanted_are_closed() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let fds = [writer.as_fd(); 8];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut along = SendAncillaryBuffer::new(&mut space);
+        assert!(along.push(SendAncillaryMessage::ScmRights(&fds)));
+        sendmsg(&a, &[IoSlice::new(b"hello")], &mut along, SendFlags::NOSIGNAL).unwrap();
+        drop(receive(&b, &mut [0; 5]).unwrap());
+        drop(writer);
+        let mut said = String::new();
+        File::from(OwnedFd::from(reader)).read_to_string(&mut said).unwrap();
+        assert_eq!(said, "", "nobody has the other end any more");
+    }
+}

@@ -1,0 +1,191 @@
+//! What is said over the socket before all else goes through shared memory.
+//!
+//! Fixed lengths, little-endian, no pointers; anything else than what is expected ends the connection.
+
+use super::segment::Layout;
+use crate::class::Class;
+use crate::error::{Error, Result};
+use crate::name::ModelName;
+
+/// The first bytes of both messages, with the version of the protocol.
+const MAGIC: [u8; 8] = *b"reeflcl1";
+
+/// Bytes of a [`Hello`].
+pub(super) const HELLO: usize = 80;
+
+/// Bytes of a [`Welcome`].
+pub(super) const WELCOME: usize = 256;
+
+/// A client says what it wants to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) model: ModelName,
+    /// `None`: the daemon's default.
+    pub(super) class: Option<Class>,
+}
+
+impl Hello {
+    pub(super) fn to_bytes(&self) -> [u8; HELLO] {
+        let mut bytes = [0; HELLO];
+        let name = self.model.as_str().as_bytes();
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8] = match self.class {
+            None => 0,
+            Some(Class::RealTime) => 1,
+            Some(Class::BestEffort) => 2,
+        };
+        bytes[9] = name.len() as u8;
+        bytes[16..16 + name.len()].copy_from_slice(name);
+        bytes
+    }
+
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub(super) fn from_bytes(bytes: &[u8; HELLO]) -> Result<Self> {
+        check_magic(bytes)?;
+        let class = match bytes[8] {
+            0 => None,
+            1 => Some(Class::RealTime),
+            2 => Some(Class::BestEffort),
+            n => return Err(Error::Invalid(format!("class {n} (have: 0 to 2)"))),
+        };
+        let name = bytes[16..].get(..bytes[9] as usize);
+        let name = name.and_then(|name| std::str::from_utf8(name).ok());
+        let name = name.ok_or_else(|| Error::Invalid("no model name".into()))?;
+        Ok(Self { model: ModelName::new(name)?, class })
+    }
+}
+
+/// The daemon's answer; with the first, a file descriptor comes along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Welcome {
+    /// The client's number, and what lies in the memory.
+    Come { id: u32, class: Class, layout: Layout },
+    /// It may not come in.
+    Refused(Error),
+}
+
+impl Welcome {
+    pub(super) fn to_bytes(&self) -> [u8; WELCOME] {
+        let mut bytes = [0; WELCOME];
+        bytes[..8].copy_from_slice(&MAGIC);
+        match self {
+            Self::Come { id, class, layout } => {
+                bytes[12..16].copy_from_slice(&id.to_le_bytes());
+                bytes[16..20].copy_from_slice(&layout.slots.to_le_bytes());
+                bytes[20] = *class as u8;
+                bytes[24..32].copy_from_slice(&(layout.input as u64).to_le_bytes());
+                bytes[32..40].copy_from_slice(&(layout.output as u64).to_le_bytes());
+            }
+            Self::Refused(error) => {
+                let text = error.text();
+                let length = text.floor_char_boundary(WELCOME - 16);
+                bytes[8..10].copy_from_slice(&(code(error) as u16).to_le_bytes());
+                bytes[10..12].copy_from_slice(&(length as u16).to_le_bytes());
+                bytes[16..16 + length].copy_from_slice(&text.as_bytes()[..length]);
+            }
+        }
+        bytes
+    }
+
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub(super) fn from_bytes(bytes: &[u8; WELCOME]) -> Result<Self> {
+        check_magic(bytes)?;
+        let u16 = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let refused = u32::from(u16(8));
+        if refused != 0 {
+            let text = bytes[16..].get(..u16(10) as usize).unwrap_or_default();
+            return Ok(Self::Refused(error(refused, String::from_utf8_lossy(text).into_owned())));
+        }
+        let u32 = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
+        let u64 = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
+        let size = |at| usize::try_from(u64(at)).unwrap_or(usize::MAX);
+        let layout = Layout { slots: u32(16), input: size(24), output: size(32) };
+        layout.check()?;
+        let class = if bytes[20] == 0 { Class::RealTime } else { Class::BestEffort };
+        Ok(Self::Come { id: u32(12), class, layout })
+    }
+}
+
+fn check_magic(bytes: &[u8]) -> Result<()> {
+    if bytes[..8] == MAGIC {
+        return Ok(());
+    }
+    Err(Error::Invalid("not the local protocol, or another version of it".into()))
+}
+
+/// An error's number, from 1.
+pub(super) fn code(error: &Error) -> u32 {
+    match error {
+        Error::NotFound(_) => 1,
+        Error::Invalid(_) => 2,
+        Error::Exists(_) => 3,
+        Error::Exhausted(_) => 4,
+        Error::Deadline(_) => 5,
+        Error::Unavailable(_) => 6,
+        Error::Unimplemented(_) => 7,
+        Error::Denied(_) => 8,
+        Error::Failed(_) => 9,
+    }
+}
+
+/// The error with this number and text.
+pub(super) fn error(code: u32, text: String) -> Error {
+    match code {
+        1 => Error::NotFound(text),
+        2 => Error::Invalid(text),
+        3 => Error::Exists(text),
+        4 => Error::Exhausted(text),
+        5 => Error::Deadline(text),
+        6 => Error::Unavailable(text),
+        7 => Error::Unimplemented(text),
+        8 => Error::Denied(text),
+        _ => Error::Failed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_are_read_as_they_are_written() {
+        for class in [None, Some(Class::RealTime), Some(Class::BestEffort)] {
+            let hello = Hello { model: ModelName::new(&"x".repeat(64)).unwrap(), class };
+            assert_eq!(Hello::from_bytes(&hello.to_bytes()), Ok(hello));
+        }
+        let layout = Layout { slots: 4, input: 602_112, output: 4000 };
+        for class in Class::EACH {
+            let come = Welcome::Come { id: 7, class, layout };
+            assert_eq!(Welcome::from_bytes(&come.to_bytes()), Ok(come));
+        }
+        for n in 1..10 {
+            let refused = Welcome::Refused(error(n, "no".into()));
+            assert_eq!(Welcome::from_bytes(&refused.to_bytes()), Ok(refused));
+        }
+        let long = Welcome::Refused(Error::Failed("ä".repeat(500)));
+        assert!(Welcome::from_bytes(&long.to_bytes()).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(
+            mut hello in prop::collection::vec(any::<u8>(), HELLO),
+            mut welcome in prop::collection::vec(any::<u8>(), WELCOME),
+            magic: bool,
+        ) {
+            if magic {
+                hello[..8].copy_from_slice(&MAGIC);
+                welcome[..8].copy_from_slice(&MAGIC);
+            }
+            if let Ok(read) = Hello::from_bytes(hello[..].try_into().unwrap()) {
+                prop_assert_eq!(Hello::from_bytes(&read.to_bytes()), Ok(read));
+            }
+            let _ = Welcome::from_bytes(welcome[..].try_into().unwrap());
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The fast path for clients on the same machine: requests through shared memory.
+//!
+//! ```text
+//! client                         one memfd, sealed                    daemon: a thread per client
+//!   │  input ──► slot i ── kind, time ──► [requests: cursor, asleep] ──►  lane.write, run, read │
+//!   │  output ◄─ slot i ◄─ code, times ◄─ [answers:  cursor, asleep] ◄──                        │
+//!   └──────────── Unix socket: hello, memfd, and nothing but the end after that ────────────────┘
+//!
+//!     answered ≤ submitted ≤ answered + slots
+//! ```
+//!
+//! The daemon makes the memory and seals its size, so touching it can't fail. Whatever a client writes
+//! there is a number that is checked, or an element of its own tensors. The daemon keeps its own cursor
+//! and never reads one back.
+//!
+//! Either side looks for news for a while, then sleeps on the other's cursor ([`channel`]), and looks at
+//! the socket now and then: the end of a process closes it.
+
+pub(crate) mod channel;
+pub(crate) mod client;
+pub(crate) mod fd_passing;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+pub(crate) mod handshake;
+pub(crate) mod mmap;
+pub(crate) mod segment;
+pub(crate) mod session;
+pub(crate) mod slot;
+pub(crate) mod sync;

@@ -1,0 +1,204 @@
+//! What lies where in the memory that a client shares with the daemon.
+//!
+//! ```text
+//! 0       requests: Channel       moved by the client
+//! 128     answers: Channel        moved by the daemon
+//! 256     Slot × slots
+//! then    (input, output) × slots, each at a multiple of 64
+//! ```
+//!
+//! Request number n, from [`FIRST`] and wrapping, uses slot n modulo the number of slots, a power of two.
+
+use super::channel::Channel;
+use super::mmap::Map;
+use super::slot::{Slot, Tensor};
+use crate::error::{Error, Result};
+use reef::HostMemory;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Number of the first request: so near the end that wrapping is nothing rare.
+pub(super) const FIRST: u32 = u32::MAX - 7;
+
+/// Sizes of the memory, from which all offsets follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) slots: u32,
+    pub(super) input: usize,
+    pub(super) output: usize,
+}
+
+/// Most bytes of a tensor, so that no offset overflows.
+const MOST: usize = 1 << 32;
+
+impl Layout {
+    /// Refuses what no daemon says.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub(super) fn check(&self) -> Result<()> {
+        let Self { slots, input, output } = *self;
+        if slots.is_power_of_two() && slots <= 64 && input <= MOST && output <= MOST {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("layout: {slots} slots of {input} and {output} bytes")))
+    }
+
+    fn slot(&self, index: u32) -> usize {
+        2 * size_of::<Channel>() + index as usize * size_of::<Slot>()
+    }
+
+    fn input(&self, index: u32) -> usize {
+        let each = self.input.next_multiple_of(64) + self.output.next_multiple_of(64);
+        self.slot(self.slots) + index as usize * each
+    }
+
+    fn output(&self, index: u32) -> usize {
+        self.input(index) + self.input.next_multiple_of(64)
+    }
+
+    /// All of it.
+    pub(super) fn bytes(&self) -> usize {
+        self.input(self.slots)
+    }
+}
+
+/// The memory, with names for its parts.
+#[derive(Debug)]
+pub(super) struct Room {
+    map: Arc<Map>,
+    layout: Layout,
+}
+
+impl Room {
+    /// Makes one, and what gives it to the client.
+    ///
+    /// # Errors
+    ///
+    /// As [`Map::create`].
+    pub(super) fn create(layout: Layout) -> Result<(Self, OwnedFd)> {
+        layout.check()?;
+        let (map, fd) = Map::create(layout.bytes())?;
+        let room = Self { map: Arc::new(map), layout };
+        room.requests().publish(FIRST);
+        room.answers().publish(FIRST);
+        Ok((room, fd))
+    }
+
+    /// Maps the one that a daemon gave.
+    ///
+    /// # Errors
+    ///
+    /// As [`Map::open`].
+    pub(super) fn open(fd: impl AsFd, layout: Layout) -> Result<Self> {
+        layout.check()?;
+        Ok(Self { map: Arc::new(Map::open(fd, layout.bytes())?), layout })
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// All of it, for devices to copy tensors from and to.
+    pub(super) fn host_memory(&self) -> HostMemory {
+        self.map.host_memory()
+    }
+
+    /// Where input and output of each slot begin.
+    pub(super) fn places(&self) -> Vec<(usize, usize)> {
+        let layout = self.layout;
+        (0..layout.slots).map(|slot| (layout.input(slot), layout.output(slot))).collect()
+    }
+
+    pub(super) fn requests(&self) -> &Channel {
+        self.map.at(0)
+    }
+
+    pub(super) fn answers(&self) -> &Channel {
+        self.map.at(size_of::<Channel>())
+    }
+
+    /// The slot of request number `n`.
+    pub(super) fn slot(&self, n: u32) -> &Slot {
+        self.map.at(self.layout.slot(n % self.layout.slots))
+    }
+
+    /// The input of request number `n`.
+    pub(super) fn input(&self, n: u32) -> Tensor<'_> {
+        let words = self.layout.input.div_ceil(8);
+        Tensor::new(self.map.slice(self.layout.input(n % self.layout.slots), words))
+    }
+
+    /// The output of request number `n`.
+    pub(super) fn output(&self, n: u32) -> Tensor<'_> {
+        let words = self.layout.output.div_ceil(8);
+        Tensor::new(self.map.slice(self.layout.output(n % self.layout.slots), words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::slot::TEXT;
+    use proptest::prelude::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    fn layout(slots: u32, input: usize, output: usize) -> Layout {
+        Layout { slots, input, output }
+    }
+
+    #[test]
+    fn parts_of_the_memory_do_not_overlap() {
+        for layout in [layout(1, 4, 4), layout(4, 12_288, 4000), layout(64, 100, 0)] {
+            let mut parts: Vec<(usize, usize)> = vec![(0, 2 * size_of::<Channel>())];
+            for i in 0..layout.slots {
+                parts.push((layout.slot(i), size_of::<Slot>()));
+                parts.push((layout.input(i), layout.input));
+                parts.push((layout.output(i), layout.output));
+            }
+            parts.sort();
+            assert!(parts.is_sorted_by(|a, b| a.0 + a.1 <= b.0), "{layout:?}");
+            assert!(parts.iter().all(|(at, size)| at + size <= layout.bytes()));
+            assert!(parts.iter().all(|(at, _)| at % 64 == 0));
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_where_a_character_ends() {
+        let (room, _fd) = Room::create(layout(1, 8, 8)).unwrap();
+        let slot = room.slot(0);
+        slot.set_text(&"ä".repeat(100));
+        assert_eq!(slot.text(), "ä".repeat(TEXT / 2));
+        slot.length.store(u32::MAX, Relaxed);
+        assert_eq!(slot.text().len(), TEXT);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(bytes in prop::collection::vec(any::<u8>(), 0..100), skip in 0usize..4) {
+            let (room, _fd) = Room::create(layout(2, skip * 8 + bytes.len(), 8)).unwrap();
+            room.input(3).write(skip * 8, &bytes);
+            let mut got = vec![0; bytes.len()];
+            room.input(1).read(skip * 8, &mut got);
+            prop_assert_eq!(got, bytes);
+        }
+
+        #[test]
+        fn floats_are_read_as_they_are_written(values in prop::collection::vec(-1e9f32..1e9, 0..50)) {
+            let (room, _fd) = Room::create(layout(1, values.len() * 4, values.len() * 4)).unwrap();
+            prop_assert_eq!(room.output(0).write_floats(values.iter().copied()), values.len());
+            let mut got = vec![0.0; values.len()];
+            room.output(0).read_floats(&mut got);
+            prop_assert_eq!(got, values);
+        }
+
+        #[test]
+        fn any_layout_is_made_or_refused(slots: u32, input: usize, output: usize) {
+            let layout = layout(slots, input, output);
+            if layout.check().is_ok() {
+                prop_assert!(layout.bytes() >= 2 * size_of::<Channel>());
+            }
+        }
+    }
+}

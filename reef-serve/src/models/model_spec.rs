@@ -1,0 +1,81 @@
+//! What one version of a model is made of.
+
+use super::description::{Description, Instances};
+use super::source::Origin;
+use crate::error::{Error, Result};
+use crate::name::ModelName;
+use reef::models::Opened;
+use reef::models::profile::Latencies;
+use std::path::{Path, PathBuf};
+
+/// Seed of the weights of networks that are built by name, as in the other commands.
+const SEED: u64 = 2022;
+
+/// What one version of a model is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Recipe {
+    pub(crate) name: ModelName,
+    pub(crate) version: u32,
+    pub(crate) origin: Origin,
+    size: Option<usize>,
+    batch: Option<usize>,
+    /// Latencies of its kernels, if they lie beside it.
+    profile: Option<PathBuf>,
+    /// Whether kernels are measured if no latencies are there.
+    pub(crate) measure: bool,
+    pub(crate) instances: Instances,
+}
+
+impl Recipe {
+    /// Version `version` of a model whose files lie in `place`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the place, with the model.
+    pub(super) fn new(
+        description: &Description,
+        name: &ModelName,
+        version: u32,
+        place: &Path,
+    ) -> Result<Self> {
+        let origin = Origin::find(place, description).map_err(|error| of(name, version, error))?;
+        let profile = Some(place.join("profile.json")).filter(|profile| profile.is_file());
+        let Description { size, batch, measure, instances, .. } = *description;
+        Ok(Self { name: name.clone(), version, origin, size, batch, profile, measure, instances })
+    }
+
+    /// A network by name with made-up weights.
+    pub(super) fn builtin(name: &ModelName) -> Self {
+        Self {
+            name: name.clone(),
+            version: 1,
+            origin: Origin::Seeded { network: name.as_str().into(), seed: SEED },
+            size: None,
+            batch: None,
+            profile: None,
+            measure: false,
+            instances: Instances::default(),
+        }
+    }
+
+    /// Reads everything; files of more than `most` bytes are refused before, 0 is no limit.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, with the model and the file; `Exhausted`.
+    pub(crate) fn open(&self, most: u64) -> Result<Opened> {
+        let open = || {
+            let mut opened = self.origin.open(self.size, self.batch, most)?;
+            if let Some(profile) = &self.profile {
+                opened.latencies = Some(Latencies::load(profile)?);
+            }
+            Ok(opened)
+        };
+        open().map_err(|error| of(&self.name, self.version, error))
+    }
+}
+
+/// The error, with whose it is.
+fn of(name: &ModelName, version: u32, error: Error) -> Error {
+    error.map(|text| format!("model {name}/{version}: {text}"))
+}

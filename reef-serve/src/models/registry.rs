@@ -1,0 +1,252 @@
+//! The models that are loaded, and how they come and go while the daemon runs.
+
+use crate::config::settings::{Limits, Memory};
+use crate::engine::api::Engine;
+use crate::error::{Error, Result};
+use crate::models::budget::{Budget, within};
+use crate::models::loaded_model::{Parts, Served};
+use crate::models::model_spec::Recipe;
+use crate::models::repository::Repository;
+use crate::name::{self, ModelName};
+use crate::observe::metrics::{Of, Which};
+use crate::observe::observer::Watch;
+use crate::tensor::TensorInfo;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Loaded versions, by name and number.
+type Loaded = BTreeMap<ModelName, BTreeMap<u32, Arc<Served>>>;
+
+/// The models that are loaded, and those that could be.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    engine: Arc<dyn Engine>,
+    repository: Repository,
+    budget: Arc<Budget>,
+    memory: Memory,
+    limits: Limits,
+    watch: Arc<Watch>,
+    loaded: RwLock<Loaded>,
+    /// Held while models are loaded or unloaded: one change at a time.
+    change: Mutex<()>,
+}
+
+/// A version in the repository's index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Indexed {
+    pub(crate) name: ModelName,
+    pub(crate) version: Option<u32>,
+    pub(crate) ready: bool,
+}
+
+impl Indexed {
+    /// The protocol's word for it.
+    pub(crate) fn state(&self) -> &'static str {
+        if self.ready { "READY" } else { "UNAVAILABLE" }
+    }
+}
+
+impl Catalogue {
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        repository: Repository,
+        memory: Memory,
+        limits: Limits,
+        watch: Arc<Watch>,
+    ) -> Self {
+        let budget = Budget::new(memory.total_mib << 20);
+        let (loaded, change) = (RwLock::default(), Mutex::default());
+        Self { engine, repository, budget, memory, limits, watch, loaded, change }
+    }
+
+    /// Loads what configurations name: `*` is all of the repository.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub(crate) fn load_named(&self, name: &str) -> Result<()> {
+        if name != "*" {
+            return self.load(&ModelName::new(name)?);
+        }
+        self.repository.list()?.iter().try_for_each(|listed| self.load(&listed.name))
+    }
+
+    /// Loads the versions of a model that its description chooses, anew if they are loaded. Blocks.
+    ///
+    /// Requests go to the old ones until the new ones are there, if the budget has room for both.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`; `Invalid` if its files are wrong; `Exhausted`; the device's.
+    pub(crate) fn load(&self, name: &ModelName) -> Result<()> {
+        let _change = self.change.lock();
+        self.load_now(name)
+    }
+
+    /// As [`load`](Self::load), by whoever holds `change`.
+    fn load_now(&self, name: &ModelName) -> Result<()> {
+        let recipes = self.repository.recipes(name, None)?;
+        let made = recipes.into_iter().map(|r| self.make(r)).collect::<Result<Vec<_>>>();
+        let made = made.inspect_err(|error| tracing::warn!(model = %name, %error, "not loaded"))?;
+        for served in &made {
+            tracing::info!(model = %served.title(), bytes = served.bytes(), "loaded");
+        }
+        let new = made.into_iter().map(|served| (served.recipe.version, served)).collect();
+        let old = self.loaded.write().insert(name.clone(), new);
+        old.into_iter().flatten().for_each(|(_, served)| served.retire());
+        Ok(())
+    }
+
+    /// Unloads all versions of a model. Blocks until their requests are done and their memory is free.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub(crate) fn unload(&self, name: &ModelName) -> Result<()> {
+        let _change = self.change.lock();
+        let versions = self.loaded.write().remove(name);
+        let versions = versions.ok_or_else(|| Error::NotFound(format!("{name} is not loaded")))?;
+        versions.into_values().for_each(|served| {
+            served.retire();
+            tracing::info!(model = %served.title(), "unloaded");
+        });
+        Ok(())
+    }
+
+    /// Unloads everything. Blocks.
+    pub(crate) fn clear(&self) {
+        let _change = self.change.lock();
+        let all = std::mem::take(&mut *self.loaded.write());
+        all.into_values().flatten().for_each(|(_, served)| served.retire());
+    }
+
+    /// A loaded version of a model, the newest if none is named.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub(crate) fn get(&self, name: &str, version: &str) -> Result<Arc<Served>> {
+        let (name, version) = (ModelName::new(name)?, name::version(version)?);
+        let loaded = self.loaded.read();
+        let versions = loaded.get(&name);
+        let found = versions.and_then(|versions| match version {
+            Some(version) => versions.get(&version),
+            None => versions.values().next_back(),
+        });
+        let version = version.map(|v| format!(" version {v}")).unwrap_or_default();
+        found
+            .cloned()
+            .ok_or_else(|| Error::NotFound(format!("model {name}{version} is not loaded")))
+    }
+
+    /// As [`get`](Self::get) without a version, loading it if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub(crate) fn get_or_load(&self, name: &str) -> Result<Arc<Served>> {
+        if let Ok(served) = self.get(name, "") {
+            return Ok(served);
+        }
+        let _change = self.change.lock();
+        if let Err(Error::NotFound(_)) = self.get(name, "") {
+            self.load_now(&ModelName::new(name)?)?; // nobody else did meanwhile
+        }
+        self.get(name, "")
+    }
+
+    /// All loaded versions; of `name` and `version` unless they are empty.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is a name that is not loaded.
+    pub(crate) fn select(&self, name: &str, version: &str) -> Result<Vec<Arc<Served>>> {
+        if !version.is_empty() {
+            return Ok(vec![self.get(name, version)?]);
+        }
+        if !name.is_empty() {
+            self.get(name, "")?;
+        }
+        let loaded = self.loaded.read();
+        let chosen = loaded.iter().filter(|(n, _)| name.is_empty() || n.as_str() == name);
+        Ok(chosen.flat_map(|(_, versions)| versions.values().cloned()).collect())
+    }
+
+    /// Versions of a model that are loaded.
+    pub(crate) fn versions(&self, name: &ModelName) -> Vec<u32> {
+        let loaded = self.loaded.read();
+        loaded.get(name).into_iter().flat_map(|versions| versions.keys().copied()).collect()
+    }
+
+    /// What is loaded and what could be.
+    ///
+    /// # Errors
+    ///
+    /// `Failed` if the repository can't be read.
+    pub(crate) fn index(&self) -> Result<Vec<Indexed>> {
+        let builtin = self.repository.builtin().into_iter().map(|name| (name, vec![1]));
+        let listed = self.repository.list()?.into_iter().map(|l| (l.name, l.versions));
+        let mut all: BTreeMap<ModelName, Vec<u32>> = builtin.chain(listed).collect();
+        for (name, versions) in &*self.loaded.read() {
+            let known = all.entry(name.clone()).or_default();
+            known.extend(versions.keys());
+            known.sort_unstable();
+            known.dedup();
+        }
+        let indexed = |(name, versions): (ModelName, Vec<u32>)| {
+            let ready = self.versions(&name);
+            let versions: Vec<_> = match versions.is_empty() {
+                true => vec![None],
+                false => versions.into_iter().map(Some).collect(),
+            };
+            versions.into_iter().map(move |version| Indexed {
+                name: name.clone(),
+                version,
+                ready: version.is_some_and(|version| ready.contains(&version)),
+            })
+        };
+        Ok(all.into_iter().flat_map(indexed).collect())
+    }
+
+    /// Bytes that are reserved, and the pot that clients reserve theirs from.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Versions that are loaded.
+    pub(crate) fn len(&self) -> usize {
+        self.loaded.read().values().map(BTreeMap::len).sum()
+    }
+
+    /// Bytes that each version has reserved.
+    pub(crate) fn memory(&self) -> Vec<(Which, u64)> {
+        let loaded = self.loaded.read();
+        loaded.values().flatten().map(|(_, served)| (served.which(), served.bytes())).collect()
+    }
+
+    /// Requests that wait, by model and class.
+    pub(crate) fn depths(&self) -> Vec<(Of, usize)> {
+        self.loaded.read().values().flatten().flat_map(|(_, served)| served.depths()).collect()
+    }
+
+    fn make(&self, recipe: Recipe) -> Result<Arc<Served>> {
+        if self.len() >= self.limits.models {
+            let text = format!("{} models are loaded already", self.limits.models);
+            return Err(Error::Exhausted(text));
+        }
+        let most = self.memory.model_mib << 20;
+        let opened = recipe.open(most)?;
+        let sizes = self.engine.sizes(&opened.model);
+        let instances = (recipe.instances.rt + recipe.instances.be) as u64;
+        let bytes = sizes.weights.saturating_add(instances.saturating_mul(sizes.instance));
+        let what = format!("model {}/{}", recipe.name, recipe.version);
+        within(&what, bytes, most)?;
+        let memory = self.budget.reserve(&what, bytes)?;
+        let (input, output) = (TensorInfo::input(&opened.model), TensorInfo::output(&opened.model));
+        let loaded = self.engine.load(opened, recipe.measure)?;
+        let watch = self.watch.clone();
+        let parts = Parts { recipe, input, output, sizes, loaded, watch, memory };
+        Served::start(parts, self.limits.queue)
+    }
+}

@@ -1,0 +1,121 @@
+//! Where a version's network and its weights come from, and opening them.
+
+use super::description::Description;
+use crate::error::{Error, Result};
+use crate::models::budget::within;
+use reef::models::{self, Opened, Seeded, Tensors};
+use std::path::{Path, PathBuf};
+
+/// The file that makes a folder a network's.
+pub(super) const MODEL: &str = "model.json";
+
+/// Files that a version is made of; there is one of them.
+const EXTENSIONS: [&str; 3] = ["onnx", "safetensors", "param"];
+
+/// Where a network and its weights come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A network that is built, with made-up weights.
+    Seeded { network: String, seed: u64 },
+    /// A network that is built, with weights of a `.param` or `.safetensors` file.
+    Weights { network: String, file: PathBuf },
+    /// A network's folder, an ONNX file, or weights whose file says whose they are.
+    Whole(PathBuf),
+}
+
+impl Origin {
+    /// What `place` holds, a file or a folder, as far as that can be said without reading it.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if it holds nothing; `Invalid` if it contradicts the description.
+    pub(super) fn find(place: &Path, description: &Description) -> Result<Self> {
+        let network = description.network.clone();
+        if let (Some(network), Some(seed)) = (&network, description.seed) {
+            return Ok(Self::Seeded { network: network.clone(), seed });
+        }
+        let file = match place.is_dir() && !place.join(MODEL).is_file() {
+            true => only_file(place)?,
+            false => place.to_path_buf(),
+        };
+        let wrong = |why: &str| Err(Error::Invalid(format!("{}: {why}", file.display())));
+        let is = |extension| file.extension().is_some_and(|e| e == extension);
+        match network {
+            Some(network) if is("param") || is("safetensors") => {
+                Ok(Self::Weights { network, file })
+            }
+            Some(_) => wrong("it says itself what it is, model.toml names a network"),
+            None if description.seed.is_some() => wrong("a seed makes weights of a network"),
+            None if is("param") => wrong("model.toml names no network"),
+            None => Ok(Self::Whole(file)),
+        }
+    }
+
+    /// Reads it; files of more than `most` bytes are refused before, 0 is no limit.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, with the file; `Exhausted`.
+    pub(crate) fn open(
+        &self,
+        size: Option<usize>,
+        batch: Option<usize>,
+        most: u64,
+    ) -> Result<Opened> {
+        let (opened, path) = match self {
+            Self::Seeded { network, seed } => {
+                let model = models::build(network, size, batch.unwrap_or(1))?;
+                let tensors = Tensors::Seeded(Seeded(*seed));
+                return Ok(Opened { model, tensors, latencies: None });
+            }
+            Self::Weights { network, file } => {
+                fits(file, most)?;
+                (models::open_weights(network, file, size, batch), file)
+            }
+            Self::Whole(path) => {
+                fits(path, most)?;
+                let what = path.to_str().ok_or_else(|| named(path, &"no UTF-8"))?;
+                (models::open(what, size, batch, Seeded(0)), path)
+            }
+        };
+        opened.map_err(|error| named(path, &error))
+    }
+}
+
+/// The only file of a folder from which a model can be made.
+fn only_file(place: &Path) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(place).map_err(|e| named(place, &e))?;
+    let usable = |path: &PathBuf| {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        path.is_file() && extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
+    };
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(usable).collect();
+    files.sort();
+    match <[PathBuf; 1]>::try_from(files) {
+        Ok([file]) => Ok(file),
+        Err(files) if files.is_empty() => {
+            let text =
+                "holds no network: no model.json, .onnx, .safetensors or .param, and no seed";
+            Err(Error::NotFound(format!("{}: {text}", place.display())))
+        }
+        Err(files) => {
+            let names = files[..2].iter().map(|file| file.file_name().unwrap_or_default());
+            let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+            Err(named(place, &format!("both {}", names.join(" and "))))
+        }
+    }
+}
+
+/// Refuses what can't be a model within the budget, before it is read.
+fn fits(path: &Path, most: u64) -> Result<()> {
+    let file = if path.is_dir() { path.join("model.param") } else { path.to_path_buf() };
+    let bytes = file.metadata().map_err(|e| named(&file, &e))?.len();
+    within(&file.display().to_string(), bytes, most)
+}
+
+/// An error that names the file, unless it does already.
+fn named(path: &Path, error: &dyn std::fmt::Display) -> Error {
+    let (path, error) = (path.display().to_string(), error.to_string());
+    let error = if error.starts_with(&path) { error } else { format!("{path}: {error}") };
+    Error::Invalid(error.trim().replace('\n', " "))
+}

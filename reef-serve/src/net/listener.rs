@@ -1,0 +1,231 @@
+//! Where connections come in: Unix sockets that only their owner can open, and TCP if it is asked for.
+//!
+//! Every connection has a ticket of the door that counts them; one too many is closed at once. Who is at
+//! the other end of a Unix socket is what the kernel says, never what a message says. Hands are shaken aside,
+//! so that one who takes his time keeps nobody waiting, and is sent away in the end.
+
+use crate::error::{Error, Result};
+use crate::net::clients::{ClientId, Clients, Way};
+use crate::net::connection::Connection;
+use crate::net::peer::{Peer, Principal};
+use crate::net::tls::Tls;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+/// A place where connections come in.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: Socket,
+    way: Way,
+    clients: Arc<Clients>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Unix(UnixListener),
+    Tcp { listener: TcpListener, may_share: bool, tls: Option<Tls> },
+}
+
+impl Listener {
+    /// Listens on a Unix socket that only its owner can open.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`].
+    pub(crate) fn unix(path: &Path, way: Way, clients: &Arc<Clients>) -> Result<Self> {
+        let listener = bind(path)?;
+        let wrong = |e| Error::system(&path.display().to_string(), e);
+        listener.set_nonblocking(true).map_err(wrong)?;
+        let socket = Socket::Unix(UnixListener::from_std(listener).map_err(wrong)?);
+        Ok(Self { socket, way, clients: clients.clone() })
+    }
+
+    /// Listens on a TCP address.
+    ///
+    /// # Errors
+    ///
+    /// `Failed` with the address.
+    pub(crate) async fn tcp(
+        address: SocketAddr,
+        way: Way,
+        clients: &Arc<Clients>,
+        may_share: bool,
+        tls: Option<Tls>,
+    ) -> Result<Self> {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|e| Error::system(&address.to_string(), e))?;
+        Ok(Self { socket: Socket::Tcp { listener, may_share, tls }, way, clients: clients.clone() })
+    }
+
+    /// The TCP address that it has, with the port that the system chose for port 0.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Socket::Unix(_) => None,
+            Socket::Tcp { listener, .. } => listener.local_addr().ok(),
+        }
+    }
+
+    /// All connections to come, until the stream is dropped. Whoever shakes no hands for `time` is
+    /// sent away.
+    pub(crate) fn connections(self, time: Duration) -> ReceiverStream<io::Result<Connection>> {
+        let (sender, receiver) = mpsc::channel(1);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = sender.closed() => {}
+                () = self.admit_all(time, &sender) => {}
+            }
+        });
+        ReceiverStream::new(receiver)
+    }
+
+    async fn admit_all(&self, time: Duration, to: &mpsc::Sender<io::Result<Connection>>) {
+        loop {
+            match self.accept().await {
+                Ok((connection, tls)) => {
+                    tokio::spawn(greet(connection, tls, time, to.clone()));
+                }
+                Err(Error::Failed(why)) => {
+                    tracing::warn!(%why, "accept");
+                    tokio::time::sleep(Duration::from_millis(50)).await; // out of files, perhaps
+                }
+                Err(refused) => tracing::debug!(%refused, "connection"),
+            }
+        }
+    }
+
+    /// The next connection that may come in, and what is to be negotiated.
+    async fn accept(&self) -> Result<(Connection, Option<Tls>)> {
+        let wrong = |e| Error::system("accept", e);
+        match &self.socket {
+            Socket::Unix(listener) => {
+                let (stream, _) = listener.accept().await.map_err(wrong)?;
+                let principal = user(&stream)?;
+                let ticket = self.clients.enter(self.way)?;
+                let peer = Peer { id: self.number(), principal, may_share: true };
+                Ok((Connection::unix(stream, peer, ticket), None))
+            }
+            Socket::Tcp { listener, may_share, tls } => {
+                let (stream, _) = listener.accept().await.map_err(wrong)?;
+                let _ = stream.set_nodelay(true); // slower without, and no worse
+                let ticket = self.clients.enter(self.way)?;
+                let (id, principal) = (self.number(), Principal::Tcp);
+                let peer = Peer { id, principal, may_share: *may_share };
+                Ok((Connection::tcp(stream, peer, ticket), tls.clone()))
+            }
+        }
+    }
+
+    fn number(&self) -> ClientId {
+        self.clients.number(self.way)
+    }
+}
+
+/// Shakes hands with one that came in, if that is wanted, and hands it on.
+async fn greet(
+    connection: Connection,
+    tls: Option<Tls>,
+    time: Duration,
+    to: mpsc::Sender<io::Result<Connection>>,
+) {
+    match tokio::time::timeout(time, connection.greet(tls)).await {
+        Ok(Ok(connection)) => {
+            let _ = to.send(Ok(connection)).await; // or nobody wants any more
+        }
+        Ok(Err(refused)) => tracing::debug!(%refused, "connection"),
+        Err(_) => tracing::debug!(?time, "connection: no handshake in this time"),
+    }
+}
+
+/// The user at the other end, as the kernel says: ourselves or root.
+fn user(stream: &UnixStream) -> Result<Principal> {
+    let uid = stream.peer_cred().map_err(|e| Error::system("SO_PEERCRED", e))?.uid();
+    admit(uid)?;
+    Ok(Principal::User(uid))
+}
+
+/// Refuses other users than our own and root.
+///
+/// # Errors
+///
+/// `Denied`.
+pub(crate) fn admit(uid: u32) -> Result<()> {
+    if uid == 0 || uid == rustix::process::getuid().as_raw() {
+        return Ok(());
+    }
+    Err(Error::Denied(format!("user {uid} is not the daemon's")))
+}
+
+/// The folder of a daemon's sockets: the configured one, or the user's own.
+pub fn folder(configured: Option<&Path>) -> PathBuf {
+    let uid = rustix::process::getuid().as_raw();
+    let runtime = || std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("reef"));
+    let default = || runtime().unwrap_or_else(|| std::env::temp_dir().join(format!("reef-{uid}")));
+    configured.map_or_else(default, Path::to_path_buf)
+}
+
+/// Makes the folder of the sockets, which has to be ours.
+///
+/// # Errors
+///
+/// `Failed`; `Denied` if it belongs to another user.
+pub(crate) fn make_folder(folder: &Path) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let wrong = |e| Error::system(&folder.display().to_string(), e);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
+    let owner = folder.metadata().map_err(wrong)?.uid();
+    if owner != rustix::process::getuid().as_raw() {
+        return Err(Error::Denied(format!("{} belongs to user {owner}", folder.display())));
+    }
+    Ok(())
+}
+
+/// Binds a Unix socket that only its owner can open, in the place of one that nobody listens on.
+///
+/// # Errors
+///
+/// `Exists` if somebody listens there; `Failed`.
+pub(crate) fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener> {
+    let wrong = |e| Error::system(&path.display().to_string(), e);
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(Error::Exists(format!("{}: a daemon listens there", path.display())));
+    }
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(wrong(e)),
+        _ => {}
+    }
+    let listener = std::os::unix::net::UnixListener::bind(path).map_err(wrong)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(wrong)?;
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_its_owners_and_a_dead_one_is_replaced() {
+        let folder = std::env::temp_dir().join(format!("reef-listen-{}", std::process::id()));
+        make_folder(&folder).unwrap();
+        let path = folder.join("x.sock");
+        let first = bind(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(matches!(bind(&path), Err(Error::Exists(_))));
+        drop(first);
+        bind(&path).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn other_users_stay_outside() {
+        let me = rustix::process::getuid().as_raw();
+        assert!(admit(me).is_ok() && admit(0).is_ok());
+        assert!(matches!(admit(me + 1), Err(Error::Denied(_))));
+    }
+}

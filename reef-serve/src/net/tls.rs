@@ -1,0 +1,155 @@
+//! TLS for what comes over TCP, and certificates of clients.
+//!
+//! One acceptor serves gRPC and HTTP alike; what is negotiated differs. Unix sockets have no use for it: the
+//! kernel says who is there.
+
+use crate::config::settings;
+use crate::error::{Error, Result};
+use crate::net::clients::Way;
+use std::fmt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+
+/// What makes TLS connections of TCP connections.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    acceptor: TlsAcceptor,
+    /// Whether clients have to show a certificate.
+    pub(crate) mutual: bool,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("mutual", &self.mutual).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Reads the files that the configuration names; `None` if it names none.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` with key and file if one is missing or broken, or others can read the private key.
+    pub(crate) fn load(config: &settings::Tls, way: Way) -> Result<Option<Self>> {
+        let (Some(cert), Some(key)) = (&config.cert, &config.key) else { return Ok(None) };
+        let chain = certificates("tls.cert", cert)?;
+        let wrong = |why: &dyn fmt::Display| wrong("tls.key", key, why);
+        let mode = key.metadata().map_err(|e| wrong(&e))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(wrong(&format!("mode {:o}, only its owner may read it", mode & 0o777)));
+        }
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(&e))?;
+        let provider = Arc::new(default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .expect("the provider has what it defaults to");
+        let builder = match &config.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let roots = Arc::new(roots(path)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let verifier = verifier.build().map_err(|e| self::wrong("tls.client_ca", path, &e));
+                builder.with_client_cert_verifier(verifier?)
+            }
+        };
+        let mut server = builder.with_single_cert(chain, private).map_err(|e| wrong(&e))?;
+        server.alpn_protocols = match way {
+            Way::Grpc => vec![b"h2".to_vec()],
+            Way::Http | Way::Local => vec![b"http/1.1".to_vec()],
+        };
+        let acceptor = TlsAcceptor::from(Arc::new(server));
+        Ok(Some(Self { acceptor, mutual: config.client_ca.is_some() }))
+    }
+
+    /// Shakes hands.
+    ///
+    /// # Errors
+    ///
+    /// `Denied` if the client does not, or shows no certificate that is wanted.
+    pub(crate) async fn accept(&self, stream: tokio::net::TcpStream) -> Result<Stream> {
+        let accepted = self.acceptor.accept(stream).await;
+        accepted.map_err(|e| Error::Denied(format!("TLS: {e}")))
+    }
+}
+
+/// A connection with TLS.
+pub(crate) type Stream = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
+
+fn roots(path: &Path) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("tls.client_ca", path)? {
+        roots.add(certificate).map_err(|e| wrong("tls.client_ca", path, &e))?;
+    }
+    Ok(roots)
+}
+
+fn certificates(key: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let read: Vec<_> = read.map_err(|e| wrong(key, path, &e))?;
+    if read.is_empty() {
+        return Err(wrong(key, path, &"no certificate (PEM) in it"));
+    }
+    Ok(read)
+}
+
+fn wrong(key: &str, path: &Path, why: &dyn fmt::Display) -> Error {
+    Error::Invalid(format!("{key} {}: {why}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{Permissions, set_permissions, write};
+    use std::path::PathBuf;
+
+    #[test]
+    fn what_is_missing_or_broken_is_named_with_its_key() {
+        let folder = std::env::temp_dir().join(format!("reef-tls-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = |name: &str| folder.join(name);
+        let pair = rcgen::generate_simple_self_signed(["localhost".into()]).unwrap();
+        let other = rcgen::KeyPair::generate().unwrap();
+        for (name, text) in [
+            ("cert.pem", pair.cert.pem()),
+            ("key.pem", pair.signing_key.serialize_pem()),
+            ("other.pem", other.serialize_pem()),
+            ("broken.pem", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n".into()),
+            ("empty.pem", String::new()),
+        ] {
+            write(file(name), text).unwrap();
+            set_permissions(file(name), Permissions::from_mode(0o600)).unwrap();
+        }
+        let load = |cert: &str, key: &str, ca: Option<&str>| {
+            let path = |name: &str| -> Option<PathBuf> { Some(file(name)) };
+            let config =
+                settings::Tls { cert: path(cert), key: path(key), client_ca: ca.and_then(path) };
+            Tls::load(&config, Way::Grpc)
+        };
+        assert!(!load("cert.pem", "key.pem", None).unwrap().unwrap().mutual);
+        assert!(load("cert.pem", "key.pem", Some("cert.pem")).unwrap().unwrap().mutual);
+        assert!(Tls::load(&settings::Tls::default(), Way::Http).unwrap().is_none());
+        for (cert, key, ca, begin, has) in [
+            ("none.pem", "key.pem", None, "tls.cert ", "none.pem"),
+            ("broken.pem", "key.pem", None, "tls.cert ", "broken.pem"),
+            ("empty.pem", "key.pem", None, "tls.cert ", "no certificate"),
+            ("cert.pem", "none.pem", None, "tls.key ", "none.pem"),
+            ("cert.pem", "cert.pem", None, "tls.key ", "cert.pem"),
+            ("cert.pem", "other.pem", None, "tls.key ", "other.pem"),
+            ("cert.pem", "key.pem", Some("empty.pem"), "tls.client_ca ", "no certificate"),
+        ] {
+            let said = load(cert, key, ca).unwrap_err().to_string();
+            assert!(said.starts_with(begin) && said.contains(has), "{said}");
+        }
+        set_permissions(file("key.pem"), Permissions::from_mode(0o644)).unwrap();
+        let said = load("cert.pem", "key.pem", None).unwrap_err().to_string();
+        assert!(said.ends_with("mode 644, only its owner may read it"), "{said}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,284 @@
+//! Numbers for Prometheus.
+//!
+//! Requests count themselves as they end; what is a state and no event, such as the length of a queue,
+//! is looked up when somebody asks.
+
+use crate::error::Error;
+use crate::net::clients::Way;
+use crate::requests::job::Phases;
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// Of which model and in which class.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Of {
+    pub(crate) model: String,
+    pub(crate) version: u32,
+    pub(crate) class: &'static str,
+}
+
+/// Of which model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Which {
+    pub(crate) model: String,
+    pub(crate) version: u32,
+}
+
+/// Of which device.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct On {
+    device: String,
+}
+
+/// By which way in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct By {
+    path: &'static str,
+}
+
+/// The same, and why a request was not served.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Why {
+    model: String,
+    version: u32,
+    class: &'static str,
+    reason: &'static str,
+}
+
+type Times = Family<Of, Histogram, fn() -> Histogram>;
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Mutex<Registry>,
+    served: Family<Of, Counter>,
+    failed: Family<Why, Counter>,
+    total: Times,
+    queued: Times,
+    inferred: Times,
+    delay: Times,
+    depth: Family<Of, Gauge>,
+    state: State,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What is looked up when somebody asks.
+#[derive(Debug, Default)]
+struct State {
+    busy: Family<On, Counter<f64, AtomicU64>>,
+    units: Family<On, Gauge>,
+    clients: Family<By, Gauge>,
+    sizes: Family<Which, Gauge>,
+    memory: Gauge,
+    open: Gauge,
+    models: Gauge,
+    preemptions: Gauge,
+    padded: Gauge,
+    blocks: Gauge,
+    rt_finished: Gauge,
+}
+
+/// A look at the daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    /// The device's name.
+    pub(crate) device: String,
+    pub(crate) units: u32,
+    /// How long at least one inference was on the device.
+    pub(crate) busy: Duration,
+    pub(crate) stats: reef::Stats,
+    pub(crate) memory: u64,
+    /// Bytes of each model.
+    pub(crate) sizes: Vec<(Which, u64)>,
+    /// As [`Way::EACH`].
+    pub(crate) clients: [usize; 3],
+    pub(crate) open: usize,
+    pub(crate) models: usize,
+    pub(crate) depths: Vec<(Of, usize)>,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let metrics = Self {
+            registry: Mutex::default(),
+            served: Family::default(),
+            failed: Family::default(),
+            total: Family::new_with_constructor(times),
+            queued: Family::new_with_constructor(times),
+            inferred: Family::new_with_constructor(times),
+            delay: Family::new_with_constructor(times),
+            depth: Family::default(),
+            state: State::default(),
+        };
+        metrics.register(&mut metrics.registry.lock());
+        metrics
+    }
+
+    fn register(&self, all: &mut Registry) {
+        let reef = all.sub_registry_with_prefix("reef");
+        reef.register("requests_served", "Requests that were answered", self.served.clone());
+        reef.register("requests_failed", "Requests that were not", self.failed.clone());
+        for (name, help, times) in [
+            ("request", "From arrival until the output was there", &self.total),
+            ("request_queue", "From arrival until the request began", &self.queued),
+            ("request_infer", "On the device, with the wait for it", &self.inferred),
+            ("rt_start", "From submission until real-time work could start", &self.delay),
+        ] {
+            reef.register_with_unit(name, help, Unit::Seconds, times.clone());
+        }
+        reef.register("queue_depth", "Requests that wait", self.depth.clone());
+        let State { busy, units, clients, sizes, .. } = &self.state;
+        let help = "Time in which at least one inference was on the device";
+        reef.register_with_unit("device_busy", help, Unit::Seconds, busy.clone());
+        reef.register("device_units", "Multiprocessors, compute units or threads", units.clone());
+        reef.register("clients", "Connections", clients.clone());
+        reef.register("model_memory_bytes", "Memory that a model has reserved", sizes.clone());
+        let State { memory, open, models, preemptions, padded, blocks, rt_finished, .. } =
+            &self.state;
+        for (name, help, gauge) in [
+            ("memory_bytes", "Memory that models and clients have reserved", memory),
+            ("open_requests", "Requests of gRPC and HTTP that are open", open),
+            ("models", "Versions of models that are loaded", models),
+            ("preemptions", "Preemptions of best-effort work", preemptions),
+            ("padded_launches", "Real-time work with best-effort blocks beside it", padded),
+            ("padded_blocks", "Best-effort blocks launched beside real-time work", blocks),
+            ("rt_finished", "Real-time tasks that the device finished", rt_finished),
+        ] {
+            reef.register(name, help, gauge.clone());
+        }
+    }
+
+    /// Counts a request that has ended.
+    pub(crate) fn note(&self, of: &Of, phases: &Phases, how: Result<(), &Error>) {
+        match how {
+            Ok(()) => {
+                self.served.get_or_create(of).inc();
+                self.total.get_or_create(of).observe(phases.total().as_secs_f64());
+            }
+            Err(error) => self.note_refused(of, error),
+        }
+        self.queued.get_or_create(of).observe(phases.queue.as_secs_f64());
+        if !phases.infer.is_zero() {
+            self.inferred.get_or_create(of).observe(phases.infer.as_secs_f64());
+        }
+        if let Some(delay) = phases.delay {
+            self.delay.get_or_create(of).observe(delay.as_secs_f64());
+        }
+    }
+
+    /// Counts a request that was refused before it was queued.
+    pub(crate) fn note_refused(&self, of: &Of, error: &Error) {
+        let Of { model, version, class } = of.clone();
+        self.failed.get_or_create(&Why { model, version, class, reason: error.kind() }).inc();
+    }
+
+    /// The text that Prometheus reads.
+    pub(crate) fn text(&self, look: &Look) -> String {
+        let registry = self.registry.lock(); // one look at a time
+        self.state.set(look);
+        self.depth.clear(); // of models that are gone
+        for (of, depth) in &look.depths {
+            self.depth.get_or_create(of).set(*depth as i64);
+        }
+        let mut text = String::new();
+        encode(&mut text, &registry).expect("a string takes any text");
+        text
+    }
+}
+
+impl State {
+    fn set(&self, look: &Look) {
+        let on = On { device: look.device.clone() };
+        let busy = self.busy.get_or_create(&on);
+        busy.inc_by((look.busy.as_secs_f64() - busy.get()).max(0.0)); // up to what it is now
+        drop(busy);
+        self.units.get_or_create(&on).set(look.units.into());
+        for (way, clients) in Way::EACH.into_iter().zip(look.clients) {
+            self.clients.get_or_create(&By { path: way.name() }).set(clients as i64);
+        }
+        self.sizes.clear(); // of models that are gone
+        for (which, bytes) in &look.sizes {
+            self.sizes.get_or_create(which).set(*bytes as i64);
+        }
+        for (gauge, value) in [
+            (&self.memory, look.memory),
+            (&self.open, look.open as u64),
+            (&self.models, look.models as u64),
+            (&self.preemptions, look.stats.preemptions),
+            (&self.padded, look.stats.padded_launches),
+            (&self.blocks, look.stats.padded_blocks),
+            (&self.rt_finished, look.stats.rt_finished),
+        ] {
+            gauge.set(value as i64);
+        }
+    }
+}
+
+/// From a microsecond to half a minute.
+fn times() -> Histogram {
+    Histogram::new(exponential_buckets(Duration::from_micros(1).as_secs_f64(), 2.0, 25))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happened_can_be_read() {
+        let metrics = Metrics::new();
+        let of = Of { model: "resnet18".into(), version: 1, class: "rt" };
+        let phases = Phases {
+            infer: Duration::from_millis(3),
+            delay: Some(Duration::from_micros(5)),
+            ..Phases::default()
+        };
+        metrics.note(&of, &phases, Ok(()));
+        metrics.note(&of, &phases, Err(&Error::Deadline(String::new())));
+        let look = Look {
+            device: "cpu:0".into(),
+            units: 2,
+            busy: Duration::from_millis(500),
+            stats: reef::Stats { preemptions: 7, padded_blocks: 9, ..reef::Stats::default() },
+            memory: 42,
+            sizes: vec![(Which { model: "resnet18".into(), version: 1 }, 40)],
+            clients: [3, 0, 1],
+            depths: vec![(of, 2)],
+            ..Look::default()
+        };
+        metrics.text(&look);
+        let text = metrics.text(&Look { busy: Duration::from_millis(750), ..look });
+        let of = "model=\"resnet18\",version=\"1\",class=\"rt\"";
+        for line in [
+            format!("reef_requests_served_total{{{of}}} 1"),
+            format!("reef_requests_failed_total{{{of},reason=\"deadline\"}} 1"),
+            format!("reef_request_seconds_count{{{of}}} 1"),
+            format!("reef_rt_start_seconds_count{{{of}}} 2"),
+            format!("reef_queue_depth{{{of}}} 2"),
+            format!("reef_request_infer_seconds_count{{{of}}} 2"),
+            "reef_device_busy_seconds_total{device=\"cpu:0\"} 0.75".into(),
+            "reef_device_units{device=\"cpu:0\"} 2".into(),
+            "reef_clients{path=\"local\"} 3".into(),
+            "reef_clients{path=\"grpc\"} 0".into(),
+            "reef_clients{path=\"http\"} 1".into(),
+            "reef_model_memory_bytes{model=\"resnet18\",version=\"1\"} 40".into(),
+            "reef_padded_blocks 9".into(),
+            "reef_memory_bytes 42".into(),
+            "reef_preemptions 7".into(),
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+    }
+}

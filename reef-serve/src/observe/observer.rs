@@ -1,0 +1,111 @@
+//! Everything that looks at requests without changing them.
+
+use crate::engine::api::Lane;
+use crate::error::Result;
+use crate::observe::metrics::Metrics;
+use crate::observe::tracer::Tracer;
+use parking_lot::Mutex;
+use reef::HostMemory;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Numbers, traces, and how busy the device is.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    pub(crate) metrics: Metrics,
+    pub(crate) tracer: Tracer,
+    pub(crate) busy: Busy,
+}
+
+/// How long at least one inference was on the device: it runs there, waits its turn, or is preempted.
+#[derive(Debug, Default)]
+pub(crate) struct Busy(Mutex<Work>);
+
+#[derive(Debug, Default)]
+struct Work {
+    now: usize,
+    since: Option<Instant>,
+    before: Duration,
+}
+
+impl Busy {
+    /// One more is on the device until the guard is dropped.
+    fn enter(&self) -> Working<'_> {
+        let mut work = self.0.lock();
+        work.now += 1;
+        work.since.get_or_insert_with(Instant::now);
+        Working(self)
+    }
+
+    /// The sum so far.
+    pub(crate) fn time(&self) -> Duration {
+        let work = self.0.lock();
+        work.before + work.since.map(|since| since.elapsed()).unwrap_or_default()
+    }
+}
+
+/// An inference on the device.
+struct Working<'a>(&'a Busy);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        let mut work = self.0.0.lock();
+        work.now -= 1;
+        if work.now == 0 {
+            let time = work.since.take().map(|since| since.elapsed()).unwrap_or_default();
+            work.before += time;
+        }
+    }
+}
+
+/// A lane that says when it works.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) lane: Box<dyn Lane>,
+    pub(crate) watch: Arc<Watch>,
+}
+
+impl Lane for Watched {
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.lane.write(offset, bytes)
+    }
+
+    fn share(&mut self, memory: HostMemory, slots: &[(usize, usize)]) -> Result<bool> {
+        self.lane.share(memory, slots)
+    }
+
+    fn run(
+        &mut self,
+        slot: Option<usize>,
+        deadline: Option<Duration>,
+        gone: &dyn Fn() -> bool,
+    ) -> Result<Option<Duration>> {
+        let _working = self.watch.busy.enter();
+        self.lane.run(slot, deadline, gone)
+    }
+
+    fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        self.lane.read(offset, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_two_share_counts_once() {
+        let busy = Busy::default();
+        let begin = Instant::now();
+        let first = busy.enter();
+        let second = busy.enter();
+        std::thread::sleep(Duration::from_millis(20));
+        drop(first);
+        assert!(busy.time() >= Duration::from_millis(20), "one is still there");
+        drop(second);
+        let (time, most) = (busy.time(), begin.elapsed());
+        assert!(time <= most, "{time:?} of {most:?}");
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(busy.time(), time, "nobody is there");
+    }
+}

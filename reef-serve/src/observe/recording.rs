@@ -1,0 +1,148 @@
+//! One trace, from its begin to the events that show it.
+
+use super::tracer::{MOST, Request};
+use crate::class::Class;
+use crate::engine::api::Engine;
+use crate::error::Result;
+use crate::observe::observer::Watch;
+use crate::observe::perfetto::{self, Track};
+use reef::Span;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The group of tracks that shows the device.
+const DEVICE: u32 = 1;
+/// The group that shows the lanes.
+const LANES: u32 = 2;
+/// The track of the device that shows preemptions; units come behind it.
+const PREEMPTIONS: Track = Track { process: DEVICE, thread: u32::MAX };
+
+/// A trace that is being taken; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    watch: Arc<Watch>,
+    engine: Arc<dyn Engine>,
+    begin: Instant,
+    /// The device's clock then.
+    clock: Duration,
+    spans: Vec<Span>,
+    preemptions: Vec<Duration>,
+}
+
+impl Recording {
+    /// Begins.
+    ///
+    /// # Errors
+    ///
+    /// `Exists` if there is one already.
+    pub(crate) fn start(watch: &Arc<Watch>, engine: &Arc<dyn Engine>) -> Result<Self> {
+        watch.tracer.begin()?;
+        engine.set_trace(true);
+        let (watch, engine) = (watch.clone(), engine.clone());
+        let (begin, clock) = (Instant::now(), engine.clock());
+        Ok(Self { watch, engine, begin, clock, spans: Vec::new(), preemptions: Vec::new() })
+    }
+
+    /// Takes what the device has noted meanwhile; when that is enough it notes no more.
+    pub(crate) fn collect(&mut self) {
+        let noted = self.engine.take_trace();
+        let room = MOST.saturating_sub(self.spans.len());
+        if noted.spans.len() > room {
+            self.engine.set_trace(false);
+        }
+        self.spans.extend(noted.spans.into_iter().take(room));
+        self.preemptions.extend(noted.preemptions);
+    }
+
+    /// Ends it, and writes what happened as JSON.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        let requests = self.watch.tracer.stop();
+        self.collect();
+        let mut text = Vec::new();
+        let events = self.device().chain(lanes(&requests, self.begin));
+        perfetto::write(&mut text, events).expect("a vector takes any bytes");
+        text
+    }
+
+    fn device(&self) -> impl Iterator<Item = Value> {
+        let names = [
+            perfetto::process(DEVICE, &self.engine.name()),
+            perfetto::thread(PREEMPTIONS, "preemptions"),
+        ];
+        let preemptions = self.preemptions.iter();
+        let preemptions = preemptions.map(|&at| at.saturating_sub(self.clock));
+        let preemptions = preemptions.map(|at| perfetto::instant(PREEMPTIONS, "preemption", at));
+        let blocks = perfetto::blocks(DEVICE, &self.spans, self.clock);
+        names.into_iter().chain(preemptions).chain(blocks)
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.engine.set_trace(false);
+        drop(self.engine.take_trace()); // nobody wants it
+        self.watch.tracer.end();
+    }
+}
+
+/// A track for each lane.
+fn lanes(requests: &[Request], begin: Instant) -> impl Iterator<Item = Value> {
+    let lanes: BTreeMap<u32, &str> =
+        requests.iter().map(|request| (request.lane.number, &*request.lane.name)).collect();
+    let names = lanes.into_iter().map(|(lane, name)| perfetto::thread(track(lane), name));
+    let events = requests.iter().enumerate();
+    let events = events.flat_map(move |(id, request)| shown(request, id, begin));
+    [perfetto::process(LANES, "lanes")].into_iter().chain(names).chain(events)
+}
+
+fn track(lane: u32) -> Track {
+    Track { process: LANES, thread: lane }
+}
+
+/// A request: how long it waited, how long it ran, and with what it spent that time.
+pub(super) fn shown(request: &Request, id: usize, begin: Instant) -> Vec<Value> {
+    let Request { lane, model, class, client, phases, outcome, end } = request;
+    let track = track(lane.number);
+    // What began before the trace did is shown from there on.
+    let since = |before: Duration| {
+        end.checked_sub(before).map_or(Duration::ZERO, |at| at.saturating_duration_since(begin))
+    };
+    let running = phases.total() - phases.queue;
+    let [arrived, started, infer, output, ended] =
+        [phases.total(), running, phases.infer + phases.output, phases.output, Duration::ZERO]
+            .map(since);
+    let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
+    let args = json!({
+        "class": class.name(),
+        "client": client.to_string(),
+        "queue_us": micros(phases.queue),
+        "run_us": micros(running),
+        "start_us": phases.delay.map(micros),
+        "outcome": outcome,
+    });
+    let colour = match (*outcome, class) {
+        ("ok", Class::RealTime) => "good",
+        ("ok", Class::BestEffort) => "generic_work",
+        _ => "terrible",
+    };
+    let mut whole =
+        perfetto::slice(track, (class.name(), model), (started, ended - started), &args);
+    whole["cname"] = colour.into();
+    let mut events: Vec<Value> = if phases.queue.is_zero() {
+        Vec::new()
+    } else {
+        perfetto::overlapping(track, "queue", id, arrived, started).into()
+    };
+    events.push(whole);
+    for (name, from, to) in
+        [("input", started, infer), ("infer", infer, output), ("output", output, ended)]
+    {
+        if to > from {
+            let part = (class.name(), name);
+            events.push(perfetto::slice(track, part, (from, to - from), &Value::Null));
+        }
+    }
+    events
+}

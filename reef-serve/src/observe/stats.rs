@@ -1,0 +1,55 @@
+//! How often and how long, for the standard protocol's statistics.
+
+use crate::requests::job::Phases;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often, and how long in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    pub(crate) count: u64,
+    pub(crate) time: Duration,
+}
+
+impl Sum {
+    fn add(&mut self, time: Duration) {
+        self.count += 1;
+        self.time += time;
+    }
+}
+
+/// What a model has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(crate) success: Sum,
+    pub(crate) fail: Sum,
+    pub(crate) queue: Sum,
+    pub(crate) input: Sum,
+    pub(crate) infer: Sum,
+    pub(crate) output: Sum,
+    /// Milliseconds since 1970 of the last request.
+    pub(crate) last: u64,
+}
+
+/// Sums them up.
+#[derive(Debug, Default)]
+pub(crate) struct Stats(Numbers);
+
+impl Stats {
+    pub(crate) fn note(&mut self, phases: &Phases, served: bool) {
+        let numbers = &mut self.0;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        numbers.last = now.as_millis() as u64;
+        if !served {
+            return numbers.fail.add(phases.total());
+        }
+        numbers.success.add(phases.total());
+        numbers.queue.add(phases.queue);
+        numbers.input.add(phases.input);
+        numbers.infer.add(phases.infer);
+        numbers.output.add(phases.output);
+    }
+
+    pub(crate) fn numbers(&self) -> Numbers {
+        self.0
+    }
+}

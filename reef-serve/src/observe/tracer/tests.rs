@@ -1,0 +1,84 @@
+use super::*;
+use crate::net::clients::Way;
+use std::time::Duration;
+
+fn request(tracer: &Tracer) -> Request {
+    Request {
+        lane: tracer.lane("tiny/1 rt 0"),
+        model: "tiny/1".into(),
+        class: Class::RealTime,
+        client: ClientId { way: Way::Local, number: 7 },
+        phases: Phases {
+            queue: Duration::from_micros(10),
+            input: Duration::from_micros(20),
+            infer: Duration::from_micros(30),
+            output: Duration::from_micros(40),
+            delay: Some(Duration::from_micros(5)),
+        },
+        outcome: "ok",
+        end: Instant::now(),
+    }
+}
+
+#[test]
+fn nothing_is_made_of_a_request_while_nobody_records() {
+    let tracer = Tracer::default();
+    tracer.note(|| panic!("nobody records"));
+    tracer.begin().unwrap();
+    tracer.note(|| request(&tracer));
+    assert_eq!(tracer.stop().len(), 1);
+    tracer.note(|| panic!("nobody records any more"));
+}
+
+#[test]
+fn there_is_one_recording_at_a_time_and_each_begins_empty() {
+    let tracer = Tracer::default();
+    tracer.begin().unwrap();
+    tracer.note(|| request(&tracer));
+    assert!(matches!(tracer.begin(), Err(Error::Exists(_))));
+    tracer.end();
+    tracer.begin().unwrap();
+    assert!(tracer.stop().is_empty());
+}
+
+#[test]
+fn a_recording_is_bounded() {
+    let tracer = Tracer::default();
+    tracer.begin().unwrap();
+    let one = request(&tracer);
+    (0..MOST + 3).for_each(|_| tracer.note(|| one.clone()));
+    assert_eq!(tracer.stop().len(), MOST);
+}
+
+#[test]
+fn the_parts_of_a_request_follow_each_other_to_its_end() {
+    let tracer = Tracer::default();
+    let begin = Instant::now();
+    let one = Request { end: begin + Duration::from_micros(500), ..request(&tracer) };
+    let events = crate::observe::recording::shown(&one, 3, begin);
+    let of = |name: &str, key: &str| {
+        let event = events.iter().find(|event| event["name"] == name).unwrap();
+        event[key].as_f64().unwrap()
+    };
+    assert_eq!((of("queue", "ts"), of("queue", "id")), (400.0, 3.0));
+    assert_eq!((of("tiny/1", "ts"), of("tiny/1", "dur")), (410.0, 90.0));
+    assert_eq!((of("input", "ts"), of("input", "dur")), (410.0, 20.0));
+    assert_eq!((of("infer", "ts"), of("infer", "dur")), (430.0, 30.0));
+    assert_eq!((of("output", "ts"), of("output", "dur")), (460.0, 40.0));
+    let args = &events.iter().find(|event| event["name"] == "tiny/1").unwrap()["args"];
+    assert_eq!((&args["client"], &args["outcome"]), (&"local 7".into(), &"ok".into()));
+    assert_eq!((args["start_us"].as_f64(), args["queue_us"].as_f64()), (Some(5.0), Some(10.0)));
+}
+
+#[test]
+fn what_began_before_the_trace_is_shown_from_its_begin() {
+    let tracer = Tracer::default();
+    let begin = Instant::now();
+    let one = Request { end: begin + Duration::from_micros(50), ..request(&tracer) };
+    let events = crate::observe::recording::shown(&one, 0, begin);
+    let times: Vec<_> = events.iter().filter_map(|event| event["ts"].as_f64()).collect();
+    assert!(times.iter().all(|&ts| (0.0..=50.0).contains(&ts)), "{times:?}");
+    let whole = events.iter().find(|event| event["name"] == "tiny/1").unwrap();
+    assert_eq!((whole["ts"].as_f64(), whole["dur"].as_f64()), (Some(0.0), Some(50.0)));
+    assert!(!events.iter().any(|event| event["name"] == "input"), "it was over");
+}

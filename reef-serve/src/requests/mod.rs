@@ -1,0 +1,10 @@
+//! One inference on its way: where its tensors are, and where it waits.
+//!
+//! - **In**: inferences that have been checked against their model.
+//! - **Out**: each of them once, to an instance of its class, the most urgent first.
+//! - **Invariant**: a queue holds at most as many requests as the configuration says, and memory of a client
+//!   is read and written with calls that fail, never mapped.
+
+pub(crate) mod job;
+pub(crate) mod queue;
+pub(crate) mod regions;
