@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::kserve::grpc::serve as grpc;
 use crate::kserve::http::serve as http;
 use crate::local::session::Local;
-use crate::net::admission::Door;
+use crate::net::admission::Admission;
 use crate::net::auth::Token;
-use crate::net::clients::Way;
+use crate::net::clients::Protocol;
 use crate::net::listener::{Listener, folder, make_folder};
 use crate::net::tls::Tls;
 use crate::server::Server;
@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// How long connections may take to close when no request is open any more.
-const CLOSING: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs the daemon until a signal ends it. `ready` is told where it listens, once it does.
 ///
@@ -38,8 +38,8 @@ pub fn run(config: Config, ready: impl FnOnce(&Places)) -> Result<()> {
         .build()
         .map_err(|e| Error::system("no threads for connections", e))?;
     let done = runtime.block_on(serve(&server, ready));
-    runtime.shutdown_timeout(CLOSING);
-    server.catalogue.clear();
+    runtime.shutdown_timeout(CLOSE_TIMEOUT);
+    server.registry.clear();
     done
 }
 
@@ -63,17 +63,20 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
     let folder = folder(config.folder.as_deref());
     make_folder(&folder)?;
     let mut sockets = Sockets::default();
-    let mut grpc = vec![Listener::unix(&folder.join("grpc.sock"), Way::Grpc, &server.clients)?];
+    let mut grpc =
+        vec![Listener::unix(&folder.join("grpc.sock"), Protocol::Grpc, &server.clients)?];
     sockets.0.push(folder.join("grpc.sock"));
-    let mut http = vec![Listener::unix(&folder.join("http.sock"), Way::Http, &server.clients)?];
+    let mut http =
+        vec![Listener::unix(&folder.join("http.sock"), Protocol::Http, &server.clients)?];
     sockets.0.push(folder.join("http.sock"));
     let local = Local::start(server, &folder.join("local.sock"))?;
     sockets.0.push(folder.join("local.sock"));
-    let tcp = [(config.grpc, Way::Grpc, &mut grpc), (config.http, Way::Http, &mut http)];
-    for (address, way, listeners) in tcp {
+    let tcp = [(config.grpc, Protocol::Grpc, &mut grpc), (config.http, Protocol::Http, &mut http)];
+    for (address, protocol, listeners) in tcp {
         if let Some(address) = address {
-            let tls = Tls::load(&server.config.tls, way)?;
-            listeners.push(Listener::tcp(address, way, &server.clients, may_share, tls).await?);
+            let tls = Tls::load(&server.config.tls, protocol)?;
+            listeners
+                .push(Listener::tcp(address, protocol, &server.clients, may_share, tls).await?);
         }
     }
     let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);
@@ -105,19 +108,19 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
     let _ = local.await; // a panic has already been printed
     let _ = end.send(true);
     let closed = async { while tasks.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(CLOSING, closed).await; // whoever is idle is cut off
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await; // idle connections are cut off
     failed.map_or(Ok(()), |done| done.unwrap_or_else(|e| Err(Error::system("a listener", e))))
 }
 
-/// Lets nobody in, and waits until nobody is inside.
-async fn drain(requests: &Door, most: Duration) {
+/// Refuses new requests and waits until those that are open have ended.
+async fn drain(requests: &Admission, max: Duration) {
     requests.close();
     let begin = Instant::now();
-    tracing::info!(open = requests.inside(), "draining");
-    while requests.inside() > 0 && begin.elapsed() < most {
+    tracing::info!(open = requests.in_use(), "draining");
+    while requests.in_use() > 0 && begin.elapsed() < max {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    match requests.inside() {
+    match requests.in_use() {
         0 => tracing::info!(time = ?begin.elapsed(), "drained"),
         open => tracing::warn!(open, "given up"),
     }
@@ -151,7 +154,7 @@ struct Sockets(Vec<PathBuf>);
 impl Drop for Sockets {
     fn drop(&mut self) {
         for path in &self.0 {
-            let _ = std::fs::remove_file(path); // somebody may have
+            let _ = std::fs::remove_file(path); // it may be gone already
         }
     }
 }

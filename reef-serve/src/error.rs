@@ -4,7 +4,7 @@
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Longest text that a client is told, in bytes.
-const LONGEST: usize = 1024;
+const MAX_TEXT_LEN: usize = 1024;
 
 /// Why a request, a connection or the daemon itself was refused or failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -89,7 +89,7 @@ impl Error {
     /// What a client is told: a client's own words in it may be of any length.
     pub(crate) fn said(&self) -> String {
         let mut text = self.to_string();
-        text.truncate(text.floor_char_boundary(LONGEST));
+        text.truncate(text.floor_char_boundary(MAX_TEXT_LEN));
         text
     }
 
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_clients_own_words_do_not_come_back_without_end() {
         let long = Error::Unimplemented("ä".repeat(1 << 20));
-        assert_eq!(long.said(), "ä".repeat(LONGEST / 2));
+        assert_eq!(long.said(), "ä".repeat(MAX_TEXT_LEN / 2));
         assert_eq!(Error::Invalid("short".into()).said(), "short");
         assert_eq!(Error::Denied("no".into()).map(|text| format!("{text}!")).said(), "no!");
     }

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use std::fmt;
 
 /// Longest name in bytes.
-const LONGEST: usize = 64;
+const MAX_LEN: usize = 64;
 
 /// A model's name: letters, digits, `_`, `-` and `.`, not first a dot. So it is one part of a path,
 /// and never `..`.
@@ -20,15 +20,15 @@ impl ModelName {
     pub fn new(name: &str) -> Result<Self> {
         let fits = |c: u8| c.is_ascii_alphanumeric() || b"_-.".contains(&c);
         if !name.is_empty()
-            && name.len() <= LONGEST
+            && name.len() <= MAX_LEN
             && !name.starts_with('.')
             && name.bytes().all(fits)
         {
             return Ok(Self(name.into()));
         }
-        let shown: String = name.chars().take(LONGEST).collect();
+        let shown: String = name.chars().take(MAX_LEN).collect();
         Err(Error::Invalid(format!(
-            "model name {shown:?}: 1 to {LONGEST} letters, digits, _, - and ., not first a dot"
+            "model name {shown:?}: 1 to {MAX_LEN} letters, digits, _, - and ., not first a dot"
         )))
     }
 
@@ -54,7 +54,7 @@ pub(crate) fn version(text: &str) -> Result<Option<u32>> {
         Ok(n) if n > 0 => Ok(Some(n)),
         Err(_) if text.is_empty() => Ok(None),
         _ => {
-            let shown: String = text.chars().take(LONGEST).collect();
+            let shown: String = text.chars().take(MAX_LEN).collect();
             Err(Error::Invalid(format!("model version {shown:?}: a number from 1, or nothing")))
         }
     }
@@ -67,11 +67,11 @@ mod tests {
 
     #[test]
     fn names_that_leave_the_folder_are_refused() {
-        let longest = "x".repeat(LONGEST);
+        let longest = "x".repeat(MAX_LEN);
         for good in ["resnet18", "a", "inception_v3", "bert-480.onnx", &longest] {
             assert_eq!(ModelName::new(good).unwrap().as_str(), good);
         }
-        let long = "x".repeat(LONGEST + 1);
+        let long = "x".repeat(MAX_LEN + 1);
         for bad in ["", ".", "..", ".x", "a/b", "/etc", "a\\b", "a\0", "ä", "a b", &long] {
             assert!(ModelName::new(bad).is_err(), "{bad:?}");
         }

@@ -5,15 +5,15 @@ use crate::config::settings::Config;
 use crate::engine::api::Engine;
 use crate::engine::device;
 use crate::error::{Error, Result};
-use crate::models::loaded_model::Served;
-use crate::models::registry::Catalogue;
+use crate::models::loaded_model::LoadedModel;
+use crate::models::registry::Registry;
 use crate::models::repository::Repository;
 use crate::name::ModelName;
-use crate::net::admission::{Door, Inside};
+use crate::net::admission::{Admission, Permit};
 use crate::net::clients::{ClientId, Clients};
 use crate::net::peer::Peer;
-use crate::observe::metrics::Look;
-use crate::observe::observer::Watch;
+use crate::observe::metrics::Snapshot;
+use crate::observe::observer::Observer;
 use crate::requests::job::{Input, Job, Output};
 use crate::requests::regions::Regions;
 use std::sync::Arc;
@@ -25,19 +25,19 @@ use tokio::sync::oneshot;
 pub(crate) struct Server {
     pub(crate) config: Config,
     pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) catalogue: Catalogue,
+    pub(crate) registry: Registry,
     pub(crate) regions: Regions,
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) observer: Arc<Observer>,
     /// Connections of all protocols.
     pub(crate) clients: Arc<Clients>,
     /// Requests of gRPC and HTTP.
-    pub(crate) requests: Arc<Door>,
+    pub(crate) requests: Arc<Admission>,
 }
 
 /// One inference, as the standard protocol asks for it.
 pub(crate) struct Inference {
     pub(crate) client: ClientId,
-    pub(crate) model: Arc<Served>,
+    pub(crate) model: Arc<LoadedModel>,
     pub(crate) priority: Priority,
     pub(crate) timeout: Option<Duration>,
     pub(crate) input: Input,
@@ -55,18 +55,18 @@ impl Server {
         let engine = device::start(&config.device, &config.scheduler)?;
         let repository =
             Repository::open(config.models.repository.as_deref(), config.models.builtin)?;
-        let watch = Arc::new(Watch::default());
+        let observer = Arc::new(Observer::default());
         let (memory, limits) = (config.memory.clone(), config.limits.clone());
-        let catalogue = Catalogue::new(engine.clone(), repository, memory, limits, watch.clone());
-        config.models.load.iter().try_for_each(|name| catalogue.load_named(name))?;
+        let registry = Registry::new(engine.clone(), repository, memory, limits, observer.clone());
+        config.models.load.iter().try_for_each(|name| registry.load_named(name))?;
         Ok(Arc::new(Self {
             regions: Regions::new(config.limits.regions),
             clients: Clients::new(config.limits.clients),
-            requests: Door::new("requests", config.limits.open_requests),
+            requests: Admission::new("requests", config.limits.open_requests),
             config,
             engine,
-            catalogue,
-            watch,
+            registry,
+            observer,
         }))
     }
 
@@ -74,31 +74,31 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`Door::enter`].
-    pub(crate) fn request(&self) -> Result<Inside> {
-        self.requests.enter()
+    /// As [`Admission::enter`].
+    pub(crate) fn request(&self) -> Result<Permit> {
+        self.requests.try_acquire()
     }
 
     /// Loads a model, on a thread that may block.
     ///
     /// # Errors
     ///
-    /// As [`Catalogue::load`].
+    /// As [`Registry::load`].
     pub(crate) async fn load(self: &Arc<Self>, name: ModelName) -> Result<()> {
         let _open = self.request()?;
         let server = self.clone();
-        aside(move || server.catalogue.load(&name)).await
+        aside(move || server.registry.load(&name)).await
     }
 
     /// Unloads a model, likewise.
     ///
     /// # Errors
     ///
-    /// As [`Catalogue::unload`].
+    /// As [`Registry::unload`].
     pub(crate) async fn unload(self: &Arc<Self>, name: ModelName) -> Result<()> {
         let _open = self.request()?;
         let server = self.clone();
-        aside(move || server.catalogue.unload(&name)).await
+        aside(move || server.registry.unload(&name)).await
     }
 
     /// Registers shared memory of `peer`.
@@ -128,8 +128,8 @@ impl Server {
     /// `Exhausted` at once if its queue is full; `Deadline` when its time is over; the device's.
     pub(crate) async fn infer(&self, inference: Inference) -> Result<Vec<u8>> {
         let Inference { client, model, priority, timeout, input, output } = inference;
-        let most = self.config.times.request();
-        let time = timeout.map_or(most, |timeout| timeout.min(most));
+        let max = self.config.times.request();
+        let time = timeout.map_or(max, |timeout| timeout.min(max));
         let arrived = Instant::now();
         let deadline = arrived + time;
         let (reply, answer) = oneshot::channel();
@@ -145,17 +145,17 @@ impl Server {
     pub(crate) fn metrics(&self) -> String {
         let stats = self.engine.stats();
         let name = self.config.device.split('?').next().unwrap_or_default();
-        self.watch.metrics.text(&Look {
+        self.observer.metrics.text(&Snapshot {
             device: name.into(),
             units: self.engine.units(),
-            busy: self.watch.busy.time(),
+            busy: self.observer.busy.time(),
             stats,
-            sizes: self.catalogue.memory(),
-            memory: self.catalogue.budget().used(),
-            clients: self.clients.inside(),
-            open: self.requests.inside(),
-            models: self.catalogue.len(),
-            depths: self.catalogue.depths(),
+            sizes: self.registry.memory(),
+            memory: self.registry.budget().used(),
+            clients: self.clients.in_use(),
+            open: self.requests.in_use(),
+            models: self.registry.len(),
+            depths: self.registry.depths(),
         })
     }
 }

@@ -1,7 +1,9 @@
 //! What the daemon can be told: one TOML file, overridden by the environment and by flags.
 //!
-//! Every key has a default, so an empty file is a whole configuration. A key that there is not is an
-//! error that names it, wherever it came from.
+//! - **In**: a file, variables of the environment, pairs of key and value.
+//! - **Out**: a [`Config`] that has been checked.
+//! - **Invariant**: every key has a default, so an empty file is a whole configuration; an unknown key is an
+//!   error that names it, wherever it came from.
 
 pub(crate) mod settings;
 pub(crate) mod sources;

@@ -71,7 +71,7 @@ pub struct Tls {
     pub cert: Option<PathBuf>,
     /// Its private key, which only its owner may read.
     pub key: Option<PathBuf>,
-    /// Authorities of clients: whoever has no certificate of theirs is refused.
+    /// Authorities of clients: a client without a certificate of theirs is refused.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -172,7 +172,7 @@ pub struct Times {
     /// After how long a silence a gRPC client is asked for a sign of life, and how long it may then take to
     /// give one; in milliseconds, default 30000.
     pub keepalive_ms: u64,
-    /// How long a thread of the local path looks for news before it sleeps, in microseconds; default 50.
+    /// How long a thread of the local path polls before it sleeps, in microseconds; default 50.
     pub spin_us: u64,
 }
 
@@ -280,11 +280,11 @@ impl Listen {
     }
 }
 
-fn in_range(key: &str, value: usize, least: usize, most: usize) -> Result<()> {
-    if (least..=most).contains(&value) {
+fn in_range(key: &str, value: usize, min: usize, max: usize) -> Result<()> {
+    if (min..=max).contains(&value) {
         return Ok(());
     }
-    Err(Error::Invalid(format!("{key}: {value}, possible are {least} to {most}")))
+    Err(Error::Invalid(format!("{key}: {value}, possible are {min} to {max}")))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// # Errors
     ///
     /// What is wrong with the weights; the device's.
-    fn load(&self, opened: Opened, measure: bool) -> Result<Arc<dyn Loaded>>;
+    fn load(&self, opened: Opened, measure: bool) -> Result<Arc<dyn DeviceModel>>;
 
     /// What the dispatcher has done so far.
     fn stats(&self) -> reef::Stats;
@@ -37,12 +37,12 @@ pub(crate) trait Engine: Debug + Send + Sync {
     fn set_trace(&self, on: bool);
 
     /// Takes what has been noted so far.
-    fn take_trace(&self) -> Noted;
+    fn take_trace(&self) -> DeviceTrace;
 }
 
-/// What happened on a device while somebody traced it.
+/// What happened on a device while it was traced.
 #[derive(Debug, Default)]
-pub(crate) struct Noted {
+pub(crate) struct DeviceTrace {
     /// Blocks, if the device knows about them.
     pub(crate) spans: Vec<Span>,
     /// When best-effort work was preempted.
@@ -58,17 +58,17 @@ pub(crate) struct Sizes {
 }
 
 /// A model with its weights on the device.
-pub(crate) trait Loaded: Debug + Send + Sync {
+pub(crate) trait DeviceModel: Debug + Send + Sync {
     /// Makes an instance that runs requests of one class.
     ///
     /// # Errors
     ///
     /// The device's.
-    fn lane(&self, class: Class) -> Result<Box<dyn Lane>>;
+    fn instance(&self, class: Class) -> Result<Box<dyn Instance>>;
 }
 
 /// An instance of a model: runs one request at a time.
-pub(crate) trait Lane: Debug + Send {
+pub(crate) trait Instance: Debug + Send {
     /// Writes a part of the input, from byte `offset` on.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ pub(crate) trait Lane: Debug + Send {
     ///
     /// # Errors
     ///
-    /// The device's, after which the lane can't be used any more; `Unavailable` if it was given up.
+    /// The device's, after which the instance can't be used any more; `Unavailable` if it was given up.
     fn run(
         &mut self,
         slot: Option<usize>,

@@ -1,7 +1,7 @@
 //! An [`Engine`] for any device of the facade.
 
-use super::api::{Engine, Lane, Loaded, Noted, Sizes};
-use super::instance::{BestEffortLane, RealTimeLane};
+use super::api::{DeviceModel, DeviceTrace, Engine, Instance, Sizes};
+use super::instance::{BestEffortInstance, RealTimeInstance};
 use crate::class::Class;
 use crate::error::{Error, Result};
 use reef::models::profile::Profiles;
@@ -55,7 +55,7 @@ impl<D: Operators> Engine for OnDevice<D> {
         Sizes { weights: (constants * size_of::<f32>()) as u64, instance: instance as u64 }
     }
 
-    fn load(&self, opened: Opened, measure: bool) -> Result<Arc<dyn Loaded>> {
+    fn load(&self, opened: Opened, measure: bool) -> Result<Arc<dyn DeviceModel>> {
         let Opened { model, tensors, latencies } = opened;
         let device = &self.device;
         let weights = Weights::pack(device, &model, &tensors)?;
@@ -65,7 +65,7 @@ impl<D: Operators> Engine for OnDevice<D> {
             None => Profiles::default(),
         };
         let (device, dispatcher) = (device.clone(), self.dispatcher.clone());
-        Ok(Arc::new(LoadedOn { device, dispatcher, model, weights, profiles }))
+        Ok(Arc::new(ModelOnDevice { device, dispatcher, model, weights, profiles }))
     }
 
     fn stats(&self) -> Stats {
@@ -85,13 +85,13 @@ impl<D: Operators> Engine for OnDevice<D> {
         self.dispatcher.set_trace(on);
     }
 
-    fn take_trace(&self) -> Noted {
-        Noted { spans: self.device.take_trace(), preemptions: self.dispatcher.take_trace() }
+    fn take_trace(&self) -> DeviceTrace {
+        DeviceTrace { spans: self.device.take_trace(), preemptions: self.dispatcher.take_trace() }
     }
 }
 
 #[derive(Debug)]
-struct LoadedOn<D: Operators> {
+struct ModelOnDevice<D: Operators> {
     device: D,
     dispatcher: Arc<Dispatcher<D>>,
     model: Model,
@@ -99,16 +99,16 @@ struct LoadedOn<D: Operators> {
     profiles: Profiles,
 }
 
-impl<D: Operators> Loaded for LoadedOn<D> {
-    fn lane(&self, class: Class) -> Result<Box<dyn Lane>> {
+impl<D: Operators> DeviceModel for ModelOnDevice<D> {
+    fn instance(&self, class: Class) -> Result<Box<dyn Instance>> {
         let network = Network::new(&self.device, &self.model, &self.weights)?;
         let network = network.with_profiles(&self.profiles);
         Ok(match class {
             Class::RealTime => {
-                Box::new(RealTimeLane::new(&self.device, &self.dispatcher, network)?)
+                Box::new(RealTimeInstance::new(&self.device, &self.dispatcher, network)?)
             }
             Class::BestEffort => {
-                Box::new(BestEffortLane::new(&self.device, &self.dispatcher, network)?)
+                Box::new(BestEffortInstance::new(&self.device, &self.dispatcher, network)?)
             }
         })
     }

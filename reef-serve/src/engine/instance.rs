@@ -1,6 +1,6 @@
-//! Lanes of both classes.
+//! Instances of both classes.
 
-use super::api::Lane;
+use super::api::Instance;
 use crate::error::{Error, Result};
 use reef::models::Network;
 use reef::op::Operators;
@@ -8,30 +8,30 @@ use reef::{BeClient, ClientConfig, Command, Dispatcher, HostMemory, RtClient, Ta
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Launches that best-effort work hands over at once, where the device has graphs: few, because what was
+/// Launches that best-effort work submits at once, where the device has graphs: few, because what was
 /// launched when it is preempted comes to nothing kernel by kernel.
 const BE_GRAPH: usize = 8;
 
-/// How often best-effort work that waits looks whether it is still wanted.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often best-effort work that waits checks whether it is still wanted.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Commands on the slots of shared memory; none if the device can't copy from there.
 fn slots<D: Operators>(
     (device, network): (&D, &Network<D>),
     memory: HostMemory,
     slots: &[(usize, usize)],
-    most: usize,
+    max: usize,
 ) -> Result<Vec<Arc<[Command<D>]>>> {
     let host = match device.adopt_host(memory) {
         Err(reef::Error::Unsupported { .. }) => return Ok(Vec::new()),
         host => host?,
     };
-    slots.iter().map(|&slot| Ok(network.graphs_on(&host, slot, most)?)).collect()
+    slots.iter().map(|&slot| Ok(network.graphs_on(&host, slot, max)?)).collect()
 }
 
 /// Runs each request as one real-time task.
 #[derive(Debug)]
-pub(super) struct RealTimeLane<D: Operators> {
+pub(super) struct RealTimeInstance<D: Operators> {
     device: D,
     network: Network<D>,
     task: Task<D>,
@@ -40,7 +40,7 @@ pub(super) struct RealTimeLane<D: Operators> {
     client: RtClient<D>,
 }
 
-impl<D: Operators> RealTimeLane<D> {
+impl<D: Operators> RealTimeInstance<D> {
     pub(super) fn new(device: &D, dispatcher: &Dispatcher<D>, network: Network<D>) -> Result<Self> {
         let task = Task::new(network.graphs(usize::MAX)?)?;
         let (device, client) = (device.clone(), dispatcher.real_time()?);
@@ -48,7 +48,7 @@ impl<D: Operators> RealTimeLane<D> {
     }
 }
 
-impl<D: Operators> Lane for RealTimeLane<D> {
+impl<D: Operators> Instance for RealTimeInstance<D> {
     fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
         Ok(self.network.stage_bytes(offset, bytes)?)
     }
@@ -74,9 +74,9 @@ impl<D: Operators> Lane for RealTimeLane<D> {
     }
 }
 
-/// Runs requests on a best-effort queue of its own, so that lanes share the device.
+/// Runs requests on a best-effort queue of its own, so that instances share the device.
 #[derive(Debug)]
-pub(super) struct BestEffortLane<D: Operators> {
+pub(super) struct BestEffortInstance<D: Operators> {
     // Before the network, whose memory its commands work on.
     client: BeClient<D>,
     device: D,
@@ -86,7 +86,7 @@ pub(super) struct BestEffortLane<D: Operators> {
     slots: Vec<Arc<[Command<D>]>>,
 }
 
-impl<D: Operators> BestEffortLane<D> {
+impl<D: Operators> BestEffortInstance<D> {
     pub(super) fn new(device: &D, dispatcher: &Dispatcher<D>, network: Network<D>) -> Result<Self> {
         let commands = network.graphs(BE_GRAPH)?;
         let mut config = ClientConfig::default();
@@ -98,7 +98,7 @@ impl<D: Operators> BestEffortLane<D> {
     }
 }
 
-impl<D: Operators> Lane for BestEffortLane<D> {
+impl<D: Operators> Instance for BestEffortInstance<D> {
     fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
         Ok(self.network.stage_bytes(offset, bytes)?)
     }
@@ -116,7 +116,7 @@ impl<D: Operators> Lane for BestEffortLane<D> {
     ) -> Result<Option<Duration>> {
         let commands = slot.map_or(&self.commands, |slot| &self.slots[slot]);
         let last = self.client.submit_before(commands, deadline)?;
-        while !self.client.wait_for(last, LOOK)? {
+        while !self.client.wait_for(last, POLL_INTERVAL)? {
             if gone() {
                 return Err(Error::Unavailable("given up: nobody waits for it".into()));
             }

@@ -1,11 +1,13 @@
-//! The device, as the daemon sees it: models are loaded on it, lanes run their requests.
-//!
-//! Everything above is the same for every backend; one virtual call per request leads from here to code
-//! that is compiled for the device. All scheduling is the [`Dispatcher`](reef::Dispatcher)'s.
+//! The device, as the daemon sees it: models are loaded on it, instances run their requests.
 //!
 //! ```text
-//! Engine ── load ──► Loaded (weights) ── lane(class) ──► Lane (an instance and a queue of its own)
+//! Engine ── load ──► DeviceModel (weights) ── instance(class) ──► Instance (activations and a queue of its own)
 //! ```
+//!
+//! - **In**: models with their weights, tensors of one request at a time for each instance.
+//! - **Out**: outputs, and what the dispatcher counted and traced.
+//! - **Invariant**: one virtual call per request leads from here to code that is compiled for the device;
+//!   all scheduling is the [`Dispatcher`](reef::Dispatcher)'s.
 
 pub(crate) mod api;
 pub(crate) mod device;

@@ -5,7 +5,7 @@
 use crate::class::Class;
 use crate::class::Priority;
 use crate::error::{Error, Result};
-use crate::models::loaded_model::Served;
+use crate::models::loaded_model::LoadedModel;
 use crate::net::peer::Peer;
 use crate::requests::job::{Input, Output};
 use crate::requests::regions::Slice;
@@ -31,9 +31,9 @@ pub(crate) const EXTENSIONS: [&str; 6] = [
 /// The header with which a client says the class of its requests that name no priority.
 pub(crate) const CLASS_HEADER: &str = "reef-class";
 
-/// An inference that is asked for.
+/// A request for an inference, as both protocols read it.
 #[derive(Debug, Default)]
-pub(crate) struct Ask {
+pub(crate) struct InferRequest {
     pub(crate) model: String,
     pub(crate) version: String,
     pub(crate) id: String,
@@ -42,29 +42,29 @@ pub(crate) struct Ask {
     pub(crate) timeout: u64,
     /// The client's default class.
     pub(crate) class: Option<Class>,
-    pub(crate) inputs: Vec<AskInput>,
-    pub(crate) outputs: Vec<AskOutput>,
+    pub(crate) inputs: Vec<InputTensor>,
+    pub(crate) outputs: Vec<RequestedOutput>,
 }
 
-/// A tensor that is given.
+/// An input tensor of a request.
 #[derive(Debug)]
-pub(crate) struct AskInput {
+pub(crate) struct InputTensor {
     pub(crate) name: String,
     pub(crate) datatype: String,
     pub(crate) shape: Vec<i64>,
-    pub(crate) from: Given,
+    pub(crate) from: TensorData,
 }
 
-/// How a tensor is given.
+/// Where the data of an input tensor is.
 #[derive(Debug)]
-pub(crate) enum Given {
+pub(crate) enum TensorData {
     Bytes(Bytes),
     Region(Place),
 }
 
-/// A tensor that is wanted.
+/// An output tensor that the request names.
 #[derive(Debug)]
-pub(crate) struct AskOutput {
+pub(crate) struct RequestedOutput {
     pub(crate) name: String,
     pub(crate) to: Option<Place>,
 }
@@ -79,15 +79,15 @@ pub(crate) struct Place {
 
 /// The answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) model: Arc<Served>,
+pub(crate) struct InferResponse {
+    pub(crate) model: Arc<LoadedModel>,
     pub(crate) id: String,
     /// The output, unless it went to a region.
     pub(crate) bytes: Bytes,
     pub(crate) to: Option<Place>,
 }
 
-impl Answer {
+impl InferResponse {
     pub(crate) fn output(&self) -> &TensorInfo {
         &self.model.output
     }
@@ -117,7 +117,7 @@ impl Parameter {
     }
 }
 
-impl Ask {
+impl InferRequest {
     /// Notes a parameter of the request. Those that are not known are the client's own.
     ///
     /// # Errors
@@ -169,11 +169,11 @@ impl Server {
     /// # Errors
     ///
     /// What is wrong with it; those of [`Server::infer`].
-    pub(crate) async fn answer(&self, peer: Peer, ask: Ask) -> Result<Answer> {
-        let model = self.catalogue.get(&ask.model, &ask.version)?;
-        let default = ask.class.unwrap_or(self.config.models.class);
-        let input = self.input(peer, &model, ask.inputs)?;
-        let to = self.wanted(&model, ask.outputs)?;
+    pub(crate) async fn answer(&self, peer: Peer, request: InferRequest) -> Result<InferResponse> {
+        let model = self.registry.get(&request.model, &request.version)?;
+        let default = request.class.unwrap_or(self.config.models.class);
+        let input = self.input(peer, &model, request.inputs)?;
+        let to = self.wanted(&model, request.outputs)?;
         let output = match &to {
             None => Output::Bytes,
             Some(place) => Output::Region(self.slice(peer, place, model.output.bytes())?),
@@ -181,34 +181,38 @@ impl Server {
         let inference = Inference {
             client: peer.id,
             model: model.clone(),
-            priority: Priority::new(ask.priority, default),
-            timeout: (ask.timeout > 0).then(|| Duration::from_micros(ask.timeout)),
+            priority: Priority::new(request.priority, default),
+            timeout: (request.timeout > 0).then(|| Duration::from_micros(request.timeout)),
             input,
             output,
         };
         let bytes = self.infer(inference).await?.into();
-        Ok(Answer { model, id: ask.id, bytes, to })
+        Ok(InferResponse { model, id: request.id, bytes, to })
     }
 
-    fn input(&self, peer: Peer, model: &Served, inputs: Vec<AskInput>) -> Result<Input> {
+    fn input(&self, peer: Peer, model: &LoadedModel, inputs: Vec<InputTensor>) -> Result<Input> {
         let given = inputs.len();
-        let Ok([input]) = <[AskInput; 1]>::try_from(inputs) else {
+        let Ok([input]) = <[InputTensor; 1]>::try_from(inputs) else {
             let name = model.input.name;
             return Err(Error::Invalid(format!("{given} inputs given, 1 wanted: {name}")));
         };
         model.input.check(&input.name, &input.datatype, &input.shape)?;
         match input.from {
-            Given::Bytes(bytes) => {
+            TensorData::Bytes(bytes) => {
                 model.input.check_bytes(bytes.len())?;
                 Ok(Input::Bytes(bytes))
             }
-            Given::Region(place) => {
+            TensorData::Region(place) => {
                 Ok(Input::Region(self.slice(peer, &place, model.input.bytes())?))
             }
         }
     }
 
-    fn wanted(&self, model: &Served, mut outputs: Vec<AskOutput>) -> Result<Option<Place>> {
+    fn wanted(
+        &self,
+        model: &LoadedModel,
+        mut outputs: Vec<RequestedOutput>,
+    ) -> Result<Option<Place>> {
         if outputs.len() > 1 {
             let text = format!("{} outputs wanted, there is 1", outputs.len());
             return Err(Error::Invalid(text));
@@ -247,13 +251,13 @@ mod tests {
 
     #[test]
     fn parameters_have_their_types() {
-        let mut ask = Ask::default();
-        ask.parameter("priority", &Parameter::Number(1)).unwrap();
-        ask.parameter("timeout", &Parameter::Number(5000)).unwrap();
-        ask.parameter("my own", &Parameter::Other).unwrap();
-        assert_eq!((ask.priority, ask.timeout), (1, 5000));
-        assert!(ask.parameter("priority", &Parameter::Text("1".into())).is_err());
-        let sequence = ask.parameter("sequence_id", &Parameter::Number(7));
+        let mut request = InferRequest::default();
+        request.parameter("priority", &Parameter::Number(1)).unwrap();
+        request.parameter("timeout", &Parameter::Number(5000)).unwrap();
+        request.parameter("my own", &Parameter::Other).unwrap();
+        assert_eq!((request.priority, request.timeout), (1, 5000));
+        assert!(request.parameter("priority", &Parameter::Text("1".into())).is_err());
+        let sequence = request.parameter("sequence_id", &Parameter::Number(7));
         assert!(matches!(sequence, Err(Error::Unimplemented(_))));
     }
 }

@@ -1,16 +1,16 @@
 //! A cursor that one side moves and the other waits for.
 //!
-//! The writer must not call the kernel for a reader that looks anyway, and a reader must not sleep
-//! through news. The steps:
+//! The writer must not call the kernel for a reader that polls anyway, and a reader must not sleep
+//! through a move of the cursor. The steps:
 //!
 //! | writer | reader |
 //! |---|---|
 //! | 1. moves the cursor | 3. notes that it is asleep |
 //! | fence | fence |
-//! | 2. wakes the reader if it is asleep | 4. looks at the cursor again, then sleeps while it is unchanged |
+//! | 2. wakes the reader if it is asleep | 4. reads the cursor again, then sleeps while it is unchanged |
 //!
 //! By the fences, step 2 sees step 3 or step 4 sees step 1. A side that lies about any of this makes only
-//! itself wait: the other looks again every now and then.
+//! itself wait: the other polls at an interval.
 
 use super::sync::{Ordering, Word, fence};
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Channel {
     }
 
     /// Where the cursor is now.
-    pub(crate) fn look(&self) -> u32 {
+    pub(crate) fn cursor(&self) -> u32 {
         self.cursor.0.load(Ordering::Acquire)
     }
 
@@ -48,7 +48,7 @@ impl Channel {
     pub(crate) fn sleep(&self, seen: u32, time: Duration) {
         self.asleep.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst); // between steps 3 and 4
-        if self.look() == seen {
+        if self.cursor() == seen {
             self.cursor.0.sleep(seen, time);
         }
         self.asleep.0.store(0, Ordering::Relaxed);
@@ -65,7 +65,7 @@ mod models {
     /// Waits as both sides do, without a time.
     fn wait(channel: &Channel, seen: u32) -> u32 {
         loop {
-            let now = channel.look();
+            let now = channel.cursor();
             if now != seen {
                 return now;
             }
@@ -97,20 +97,20 @@ mod models {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
-            let room = Arc::new((Channel::default(), Channel::default(), AtomicU32::new(0)));
+            let segment = Arc::new((Channel::default(), Channel::default(), AtomicU32::new(0)));
             let daemon = thread::spawn({
-                let room = room.clone();
+                let segment = segment.clone();
                 move || {
-                    let submitted = wait(&room.0, 0);
-                    let request = room.2.load(Ordering::Relaxed);
-                    room.2.store(request + 1, Ordering::Relaxed);
-                    room.1.publish(submitted);
+                    let submitted = wait(&segment.0, 0);
+                    let request = segment.2.load(Ordering::Relaxed);
+                    segment.2.store(request + 1, Ordering::Relaxed);
+                    segment.1.publish(submitted);
                 }
             });
-            room.2.store(41, Ordering::Relaxed);
-            room.0.publish(1);
-            assert_eq!(wait(&room.1, 0), 1);
-            assert_eq!(room.2.load(Ordering::Relaxed), 42);
+            segment.2.store(41, Ordering::Relaxed);
+            segment.0.publish(1);
+            assert_eq!(wait(&segment.1, 0), 1);
+            assert_eq!(segment.2.load(Ordering::Relaxed), 42);
             daemon.join().unwrap();
         });
     }
@@ -127,7 +127,7 @@ mod tests {
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let begin = Instant::now();
-                while channel.look() == 0 {
+                while channel.cursor() == 0 {
                     channel.sleep(0, Duration::from_secs(10));
                 }
                 begin.elapsed()

@@ -1,8 +1,8 @@
 //! The client's side.
 
-use super::fd_passing::{LOOK, is_over, receive, send};
-use super::handshake::{Hello, WELCOME, Welcome, error};
-use super::segment::{FIRST, Room};
+use super::fd_passing::{POLL_INTERVAL, is_over, receive, send};
+use super::handshake::{ClientHello, SERVER_HELLO_LEN, ServerHello, error};
+use super::segment::{FIRST, Segment};
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
@@ -19,7 +19,7 @@ pub struct Options {
     pub folder: Option<PathBuf>,
     /// Class of all its requests; `None`: the daemon's default.
     pub class: Option<Class>,
-    /// How long it looks for an answer before it sleeps.
+    /// How long it polls for an answer before it sleeps.
     pub spin: Duration,
     /// Longest time of a request; `None`: the daemon's.
     pub timeout: Option<Duration>,
@@ -41,7 +41,7 @@ pub struct Timing {
     pub delay: Duration,
 }
 
-/// A connection to a daemon, for one model: an instance of it that nobody else uses.
+/// A connection to a daemon, for one model: an instance of it for this client alone.
 ///
 /// ```no_run
 /// use reef_serve::{Class, Client, Options};
@@ -60,7 +60,7 @@ pub struct Client {
     model: ModelName,
     options: Options,
     stream: UnixStream,
-    room: Room,
+    segment: Segment,
     submitted: u32,
     received: u32,
 }
@@ -77,21 +77,23 @@ impl Client {
         let path = folder(options.folder.as_deref()).join("local.sock");
         let stream = UnixStream::connect(&path)
             .map_err(|e| Error::Unavailable(format!("{}: {e}", path.display())))?;
-        let hello = Hello { model: model.clone(), class: options.class };
+        let hello = ClientHello { model: model.clone(), class: options.class };
         let sent = send(&stream, &hello.to_bytes(), None);
-        let mut bytes = [0; WELCOME];
+        let mut bytes = [0; SERVER_HELLO_LEN];
         // A daemon that is full says so without hearing what the client wants.
         let fd = receive(&stream, &mut bytes).map_err(|error| sent.err().unwrap_or(error))?;
-        match (Welcome::from_bytes(&bytes)?, fd) {
-            (Welcome::Refused(error), _) => Err(error),
-            (Welcome::Come { .. }, None) => Err(Error::Invalid("welcome without memory".into())),
-            (Welcome::Come { id, class, layout }, Some(fd)) => Ok(Self {
+        match (ServerHello::from_bytes(&bytes)?, fd) {
+            (ServerHello::Refused(error), _) => Err(error),
+            (ServerHello::Accepted { .. }, None) => {
+                Err(Error::Invalid("welcome without memory".into()))
+            }
+            (ServerHello::Accepted { id, class, layout }, Some(fd)) => Ok(Self {
                 id,
                 class,
                 model,
                 options: options.clone(),
                 stream,
-                room: Room::open(fd, layout)?,
+                segment: Segment::open(fd, layout)?,
                 submitted: FIRST,
                 received: FIRST,
             }),
@@ -120,12 +122,12 @@ impl Client {
 
     /// Values of the input.
     pub fn input_len(&self) -> usize {
-        self.room.layout().input / size_of::<f32>()
+        self.segment.layout().input / size_of::<f32>()
     }
 
     /// Values of the output.
     pub fn output_len(&self) -> usize {
-        self.room.layout().output / size_of::<f32>()
+        self.segment.layout().output / size_of::<f32>()
     }
 
     /// Runs the model and returns its output. Blocks.
@@ -169,7 +171,7 @@ impl Client {
     pub fn submit_from(&mut self, input: impl IntoIterator<Item = f32>) -> Result<()> {
         self.check_room()?;
         let (mut input, want) = (input.into_iter(), self.input_len());
-        let given = self.room.input(self.submitted).write_floats(input.by_ref().take(want));
+        let given = self.segment.input(self.submitted).write_floats(input.by_ref().take(want));
         if input.next().is_some() {
             return Err(Error::Invalid(format!("input: more than {want} values given")));
         }
@@ -187,8 +189,8 @@ impl Client {
     pub fn receive(&mut self, output: &mut [f32]) -> Result<Timing> {
         length("output", output.len(), self.output_len())?;
         let n = self.pop()?;
-        self.room.output(n).read_floats(output);
-        let slot = self.room.slot(n);
+        self.segment.output(n).read_floats(output);
+        let slot = self.segment.slot(n);
         let nanos = Duration::from_nanos;
         Ok(Timing {
             infer: nanos(slot.infer.load(Relaxed)),
@@ -209,19 +211,19 @@ impl Client {
 
     fn check_room(&self) -> Result<()> {
         let open = self.submitted.wrapping_sub(self.received);
-        if open < self.room.layout().slots {
+        if open < self.segment.layout().slots {
             return Ok(());
         }
         Err(Error::Exhausted(format!("{open} requests are open already")))
     }
 
     fn push(&mut self, kind: u32) {
-        let slot = self.room.slot(self.submitted);
+        let slot = self.segment.slot(self.submitted);
         let micros = self.options.timeout.map_or(0, |time| time.as_micros().max(1));
         slot.timeout.store(u64::try_from(micros).unwrap_or(u64::MAX), Relaxed);
         slot.kind.store(kind, Relaxed);
         self.submitted = self.submitted.wrapping_add(1);
-        self.room.requests().publish(self.submitted);
+        self.segment.requests().publish(self.submitted);
     }
 
     /// Waits for the oldest request and returns its number.
@@ -232,29 +234,29 @@ impl Client {
         }
         self.wait(n)?;
         self.received = n.wrapping_add(1);
-        let slot = self.room.slot(n);
+        let slot = self.segment.slot(n);
         match slot.code.load(Relaxed) {
             0 => Ok(n),
             code => Err(error(code, slot.text())),
         }
     }
 
-    /// Looks for a while, then sleeps, until request `n` is answered.
+    /// Polls for a while, then sleeps, until request `n` is answered.
     fn wait(&self, n: u32) -> Result<()> {
-        let answers = self.room.answers();
+        let answers = self.segment.answers();
         let begin = Instant::now();
         while begin.elapsed() < self.options.spin {
             for _ in 0..64 {
-                if answers.look() != n {
+                if answers.cursor() != n {
                     return Ok(());
                 }
                 std::hint::spin_loop();
             }
         }
-        while answers.look() == n {
-            answers.sleep(n, LOOK);
+        while answers.cursor() == n {
+            answers.sleep(n, POLL_INTERVAL);
             // In this order: what was answered before the end counts.
-            if is_over(&self.stream) && answers.look() == n {
+            if is_over(&self.stream) && answers.cursor() == n {
                 return Err(Error::Unavailable("the daemon is gone".into()));
             }
         }

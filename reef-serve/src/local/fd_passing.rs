@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How often a side that sleeps looks whether the other is still there.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// How often a side that sleeps checks whether the other is still there.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Sends a message, and a file descriptor with its first byte.
 ///

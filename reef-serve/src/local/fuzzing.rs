@@ -1,8 +1,8 @@
 //! Clients that say and write what a fuzzer likes.
 
 use super::fd_passing::{receive, send};
-use super::handshake::{HELLO, Hello, WELCOME, Welcome};
-use super::segment::{FIRST, Room};
+use super::handshake::{CLIENT_HELLO_LEN, ClientHello, SERVER_HELLO_LEN, ServerHello};
+use super::segment::{FIRST, Segment};
 use crate::name::ModelName;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,53 +11,58 @@ use std::time::Duration;
 
 /// Reads both messages from `bytes`, as they are and after a right beginning.
 pub(crate) fn messages(bytes: &[u8]) {
-    let hello = Hello { model: ModelName::new("tiny").expect("a name"), class: None }.to_bytes();
+    let hello =
+        ClientHello { model: ModelName::new("tiny").expect("a name"), class: None }.to_bytes();
     for begin in [0, 8, 16] {
-        let mut ours = [0; HELLO];
+        let mut ours = [0; CLIENT_HELLO_LEN];
         ours[..begin].copy_from_slice(&hello[..begin]);
         fill(&mut ours[begin..], bytes);
-        if let Ok(read) = Hello::from_bytes(&ours) {
-            assert_eq!(Hello::from_bytes(&read.to_bytes()), Ok(read), "written as it was read");
+        if let Ok(read) = ClientHello::from_bytes(&ours) {
+            assert_eq!(
+                ClientHello::from_bytes(&read.to_bytes()),
+                Ok(read),
+                "written as it was read"
+            );
         }
-        let mut theirs = [0; WELCOME];
+        let mut theirs = [0; SERVER_HELLO_LEN];
         theirs[..begin.min(8)].copy_from_slice(&hello[..begin.min(8)]);
         fill(&mut theirs[begin.min(8)..], bytes);
-        let _ = Welcome::from_bytes(&theirs); // or an error
+        let _ = ServerHello::from_bytes(&theirs); // or an error
     }
 }
 
-/// Comes in, and writes where the fuzzer likes. With an odd first byte the hello is the fuzzer's too.
+/// Connects, and writes where the fuzzer likes. With an odd first byte the hello is the fuzzer's too.
 pub(crate) fn client(socket: &Path, bytes: &[u8]) {
     let Some((&first, rest)) = bytes.split_first() else { return };
     let Ok(stream) = UnixStream::connect(socket) else { return };
     let mut hello =
-        Hello { model: ModelName::new("tiny").expect("a name"), class: None }.to_bytes();
+        ClientHello { model: ModelName::new("tiny").expect("a name"), class: None }.to_bytes();
     if first & 1 == 1 {
         fill(&mut hello, rest);
     }
-    let mut welcome = [0; WELCOME];
+    let mut answer = [0; SERVER_HELLO_LEN];
     if send(&stream, &hello, None).is_err() {
         return;
     }
-    let Ok(Some(fd)) = receive(&stream, &mut welcome) else { return };
-    let Ok(Welcome::Come { layout, .. }) = Welcome::from_bytes(&welcome) else { return };
-    let room = Room::open(fd, layout).expect("a daemon's memory is whole");
-    rest.chunks_exact(6).take(64).for_each(|write| scribble(&room, write));
-    room.answers().sleep(FIRST, Duration::from_micros(200)); // so that it is looked at
+    let Ok(Some(fd)) = receive(&stream, &mut answer) else { return };
+    let Ok(ServerHello::Accepted { layout, .. }) = ServerHello::from_bytes(&answer) else { return };
+    let segment = Segment::open(fd, layout).expect("a daemon's memory is whole");
+    rest.chunks_exact(6).take(64).for_each(|write| scribble(&segment, write));
+    segment.answers().sleep(FIRST, Duration::from_micros(200)); // so that it is looked at
 }
 
 /// One write: where, and a number.
-fn scribble(room: &Room, write: &[u8]) {
+fn scribble(segment: &Segment, write: &[u8]) {
     let number = u32::from_le_bytes([write[2], write[3], write[4], write[5]]);
-    let slot = room.slot(u32::from(write[1]));
+    let slot = segment.slot(u32::from(write[1]));
     match write[0] % 7 {
         0 => slot.kind.store(number, Relaxed),
         1 => slot.timeout.store(u64::from(number) << (write[1] % 33), Relaxed),
         2 => slot.code.store(number, Relaxed),
         3 => slot.length.store(number, Relaxed),
-        4 => room.requests().publish(FIRST.wrapping_add(u32::from(write[1]))),
-        5 => room.requests().publish(number),
-        _ => room.answers().publish(number),
+        4 => segment.requests().publish(FIRST.wrapping_add(u32::from(write[1]))),
+        5 => segment.requests().publish(number),
+        _ => segment.answers().publish(number),
     }
 }
 

@@ -10,23 +10,23 @@ use crate::name::ModelName;
 /// The first bytes of both messages, with the version of the protocol.
 const MAGIC: [u8; 8] = *b"reeflcl1";
 
-/// Bytes of a [`Hello`].
-pub(super) const HELLO: usize = 80;
+/// Bytes of a [`ClientHello`].
+pub(super) const CLIENT_HELLO_LEN: usize = 80;
 
-/// Bytes of a [`Welcome`].
-pub(super) const WELCOME: usize = 256;
+/// Bytes of a [`ServerHello`].
+pub(super) const SERVER_HELLO_LEN: usize = 256;
 
 /// A client says what it wants to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Hello {
+pub(super) struct ClientHello {
     pub(super) model: ModelName,
     /// `None`: the daemon's default.
     pub(super) class: Option<Class>,
 }
 
-impl Hello {
-    pub(super) fn to_bytes(&self) -> [u8; HELLO] {
-        let mut bytes = [0; HELLO];
+impl ClientHello {
+    pub(super) fn to_bytes(&self) -> [u8; CLIENT_HELLO_LEN] {
+        let mut bytes = [0; CLIENT_HELLO_LEN];
         let name = self.model.as_str().as_bytes();
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8] = match self.class {
@@ -42,7 +42,7 @@ impl Hello {
     /// # Errors
     ///
     /// `Invalid`.
-    pub(super) fn from_bytes(bytes: &[u8; HELLO]) -> Result<Self> {
+    pub(super) fn from_bytes(bytes: &[u8; CLIENT_HELLO_LEN]) -> Result<Self> {
         check_magic(bytes)?;
         let class = match bytes[8] {
             0 => None,
@@ -59,19 +59,19 @@ impl Hello {
 
 /// The daemon's answer; with the first, a file descriptor comes along.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Welcome {
+pub(super) enum ServerHello {
     /// The client's number, and what lies in the memory.
-    Come { id: u32, class: Class, layout: Layout },
+    Accepted { id: u32, class: Class, layout: Layout },
     /// It may not come in.
     Refused(Error),
 }
 
-impl Welcome {
-    pub(super) fn to_bytes(&self) -> [u8; WELCOME] {
-        let mut bytes = [0; WELCOME];
+impl ServerHello {
+    pub(super) fn to_bytes(&self) -> [u8; SERVER_HELLO_LEN] {
+        let mut bytes = [0; SERVER_HELLO_LEN];
         bytes[..8].copy_from_slice(&MAGIC);
         match self {
-            Self::Come { id, class, layout } => {
+            Self::Accepted { id, class, layout } => {
                 bytes[12..16].copy_from_slice(&id.to_le_bytes());
                 bytes[16..20].copy_from_slice(&layout.slots.to_le_bytes());
                 bytes[20] = *class as u8;
@@ -80,7 +80,7 @@ impl Welcome {
             }
             Self::Refused(error) => {
                 let text = error.text();
-                let length = text.floor_char_boundary(WELCOME - 16);
+                let length = text.floor_char_boundary(SERVER_HELLO_LEN - 16);
                 bytes[8..10].copy_from_slice(&(code(error) as u16).to_le_bytes());
                 bytes[10..12].copy_from_slice(&(length as u16).to_le_bytes());
                 bytes[16..16 + length].copy_from_slice(&text.as_bytes()[..length]);
@@ -92,7 +92,7 @@ impl Welcome {
     /// # Errors
     ///
     /// `Invalid`.
-    pub(super) fn from_bytes(bytes: &[u8; WELCOME]) -> Result<Self> {
+    pub(super) fn from_bytes(bytes: &[u8; SERVER_HELLO_LEN]) -> Result<Self> {
         check_magic(bytes)?;
         let u16 = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let refused = u32::from(u16(8));
@@ -106,7 +106,7 @@ impl Welcome {
         let layout = Layout { slots: u32(16), input: size(24), output: size(32) };
         layout.check()?;
         let class = if bytes[20] == 0 { Class::RealTime } else { Class::BestEffort };
-        Ok(Self::Come { id: u32(12), class, layout })
+        Ok(Self::Accepted { id: u32(12), class, layout })
     }
 }
 
@@ -155,37 +155,37 @@ mod tests {
     #[test]
     fn messages_are_read_as_they_are_written() {
         for class in [None, Some(Class::RealTime), Some(Class::BestEffort)] {
-            let hello = Hello { model: ModelName::new(&"x".repeat(64)).unwrap(), class };
-            assert_eq!(Hello::from_bytes(&hello.to_bytes()), Ok(hello));
+            let hello = ClientHello { model: ModelName::new(&"x".repeat(64)).unwrap(), class };
+            assert_eq!(ClientHello::from_bytes(&hello.to_bytes()), Ok(hello));
         }
         let layout = Layout { slots: 4, input: 602_112, output: 4000 };
         for class in Class::EACH {
-            let come = Welcome::Come { id: 7, class, layout };
-            assert_eq!(Welcome::from_bytes(&come.to_bytes()), Ok(come));
+            let accepted = ServerHello::Accepted { id: 7, class, layout };
+            assert_eq!(ServerHello::from_bytes(&accepted.to_bytes()), Ok(accepted));
         }
         for n in 1..10 {
-            let refused = Welcome::Refused(error(n, "no".into()));
-            assert_eq!(Welcome::from_bytes(&refused.to_bytes()), Ok(refused));
+            let refused = ServerHello::Refused(error(n, "no".into()));
+            assert_eq!(ServerHello::from_bytes(&refused.to_bytes()), Ok(refused));
         }
-        let long = Welcome::Refused(Error::Failed("ä".repeat(500)));
-        assert!(Welcome::from_bytes(&long.to_bytes()).is_ok());
+        let long = ServerHello::Refused(Error::Failed("ä".repeat(500)));
+        assert!(ServerHello::from_bytes(&long.to_bytes()).is_ok());
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_a_message_or_an_error(
-            mut hello in prop::collection::vec(any::<u8>(), HELLO),
-            mut welcome in prop::collection::vec(any::<u8>(), WELCOME),
+            mut hello in prop::collection::vec(any::<u8>(), CLIENT_HELLO_LEN),
+            mut answer in prop::collection::vec(any::<u8>(), SERVER_HELLO_LEN),
             magic: bool,
         ) {
             if magic {
                 hello[..8].copy_from_slice(&MAGIC);
-                welcome[..8].copy_from_slice(&MAGIC);
+                answer[..8].copy_from_slice(&MAGIC);
             }
-            if let Ok(read) = Hello::from_bytes(hello[..].try_into().unwrap()) {
-                prop_assert_eq!(Hello::from_bytes(&read.to_bytes()), Ok(read));
+            if let Ok(read) = ClientHello::from_bytes(hello[..].try_into().unwrap()) {
+                prop_assert_eq!(ClientHello::from_bytes(&read.to_bytes()), Ok(read));
             }
-            let _ = Welcome::from_bytes(welcome[..].try_into().unwrap());
+            let _ = ServerHello::from_bytes(answer[..].try_into().unwrap());
         }
     }
 }

@@ -33,22 +33,22 @@ unsafe impl Shared for Channel {}
 // SAFETY: see its fields, all of which are atomics or arrays of them.
 unsafe impl Shared for Slot {}
 
-/// Mapped shared memory of a size that nobody can change.
+/// Mapped shared memory of a size that no process can change.
 #[derive(Debug)]
-pub(super) struct Map {
+pub(super) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
 }
 
 // SAFETY: all access is atomic.
-unsafe impl Send for Map {}
+unsafe impl Send for Mapping {}
 // SAFETY: as above.
-unsafe impl Sync for Map {}
+unsafe impl Sync for Mapping {}
 
 /// What keeps the size as it is.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-impl Map {
+impl Mapping {
     /// Makes `bytes` bytes of zeroed memory, seals their number and maps them.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl Map {
     }
 }
 
-impl Map {
+impl Mapping {
     /// All of it, for devices.
     pub(super) fn host_memory(self: &Arc<Self>) -> HostMemory {
         // SAFETY: the mapping is there for as long as its owner, can't shrink, and references into it are to
@@ -119,7 +119,7 @@ impl Map {
     }
 }
 
-impl Drop for Map {
+impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this size, and references into it borrow `self`.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
@@ -134,25 +134,25 @@ mod tests {
 
     #[test]
     fn two_mappings_share_memory_whose_size_is_sealed() {
-        let (first, fd) = Map::create(8192).unwrap();
-        let second = Map::open(&fd, 8192).unwrap();
+        let (first, fd) = Mapping::create(8192).unwrap();
+        let second = Mapping::open(&fd, 8192).unwrap();
         first.at::<AtomicU64>(4096).store(7, Ordering::Relaxed);
         assert_eq!(second.slice::<AtomicU64>(4096, 512)[0].load(Ordering::Relaxed), 7);
         let file = File::from(fd);
         assert!(file.set_len(100).is_err() && file.set_len(100_000).is_err());
-        assert!(Map::open(&file, 8193).is_err());
+        assert!(Mapping::open(&file, 8193).is_err());
     }
 
     #[test]
     fn memory_that_is_not_sealed_is_refused() {
         let fd = rustix::fs::memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&fd, 4096).unwrap();
-        assert!(matches!(Map::open(&fd, 4096), Err(Error::Invalid(_))));
+        assert!(matches!(Mapping::open(&fd, 4096), Err(Error::Invalid(_))));
     }
 
     #[test]
     #[should_panic(expected = "8200 is outside of 8192 bytes")]
     fn what_is_outside_is_never_reached() {
-        Map::create(8192).unwrap().0.at::<AtomicU64>(8192);
+        Mapping::create(8192).unwrap().0.at::<AtomicU64>(8192);
     }
 }

@@ -2,19 +2,21 @@
 //!
 //! ```text
 //! client                         one memfd, sealed                    daemon: a thread per client
-//!   │  input ──► slot i ── kind, time ──► [requests: cursor, asleep] ──►  lane.write, run, read │
+//!   │  input ──► slot i ── kind, time ──► [requests: cursor, asleep] ──►  write, run, read       │
 //!   │  output ◄─ slot i ◄─ code, times ◄─ [answers:  cursor, asleep] ◄──                        │
-//!   └──────────── Unix socket: hello, memfd, and nothing but the end after that ────────────────┘
+//!   └──────────── Unix socket: hellos, memfd, and nothing but the end after that ────────────────┘
 //!
 //!     answered ≤ submitted ≤ answered + slots
 //! ```
 //!
-//! The daemon makes the memory and seals its size, so touching it can't fail. Whatever a client writes
-//! there is a number that is checked, or an element of its own tensors. The daemon keeps its own cursor
-//! and never reads one back.
+//! - **In**: clients of the same user, over a Unix socket; requests, through memory that both map.
+//! - **Out**: answers in the order of the requests, in the same memory.
+//! - **Invariant**: the daemon makes the memory and seals its size, so touching it can't fail. What a client
+//!   writes there is a number that is checked, or an element of its own tensors. The daemon keeps its own
+//!   cursor and never reads one back.
 //!
-//! Either side looks for news for a while, then sleeps on the other's cursor ([`channel`]), and looks at
-//! the socket now and then: the end of a process closes it.
+//! Either side polls for a while, then sleeps on the other's cursor ([`channel`]), and polls the socket at an
+//! interval: the end of a process closes it.
 
 pub(crate) mod channel;
 pub(crate) mod client;

@@ -10,7 +10,7 @@
 //! Request number n, from [`FIRST`] and wrapping, uses slot n modulo the number of slots, a power of two.
 
 use super::channel::Channel;
-use super::mmap::Map;
+use super::mmap::Mapping;
 use super::slot::{Slot, Tensor};
 use crate::error::{Error, Result};
 use reef::HostMemory;
@@ -29,7 +29,7 @@ pub(super) struct Layout {
 }
 
 /// Most bytes of a tensor, so that no offset overflows.
-const MOST: usize = 1 << 32;
+const MAX_TENSOR_BYTES: usize = 1 << 32;
 
 impl Layout {
     /// Refuses what no daemon says.
@@ -39,7 +39,11 @@ impl Layout {
     /// `Invalid`.
     pub(super) fn check(&self) -> Result<()> {
         let Self { slots, input, output } = *self;
-        if slots.is_power_of_two() && slots <= 64 && input <= MOST && output <= MOST {
+        if slots.is_power_of_two()
+            && slots <= 64
+            && input <= MAX_TENSOR_BYTES
+            && output <= MAX_TENSOR_BYTES
+        {
             return Ok(());
         }
         Err(Error::Invalid(format!("layout: {slots} slots of {input} and {output} bytes")))
@@ -66,34 +70,34 @@ impl Layout {
 
 /// The memory, with names for its parts.
 #[derive(Debug)]
-pub(super) struct Room {
-    map: Arc<Map>,
+pub(super) struct Segment {
+    mapping: Arc<Mapping>,
     layout: Layout,
 }
 
-impl Room {
+impl Segment {
     /// Makes one, and what gives it to the client.
     ///
     /// # Errors
     ///
-    /// As [`Map::create`].
+    /// As [`Mapping::create`].
     pub(super) fn create(layout: Layout) -> Result<(Self, OwnedFd)> {
         layout.check()?;
-        let (map, fd) = Map::create(layout.bytes())?;
-        let room = Self { map: Arc::new(map), layout };
-        room.requests().publish(FIRST);
-        room.answers().publish(FIRST);
-        Ok((room, fd))
+        let (mapping, fd) = Mapping::create(layout.bytes())?;
+        let segment = Self { mapping: Arc::new(mapping), layout };
+        segment.requests().publish(FIRST);
+        segment.answers().publish(FIRST);
+        Ok((segment, fd))
     }
 
     /// Maps the one that a daemon gave.
     ///
     /// # Errors
     ///
-    /// As [`Map::open`].
+    /// As [`Mapping::open`].
     pub(super) fn open(fd: impl AsFd, layout: Layout) -> Result<Self> {
         layout.check()?;
-        Ok(Self { map: Arc::new(Map::open(fd, layout.bytes())?), layout })
+        Ok(Self { mapping: Arc::new(Mapping::open(fd, layout.bytes())?), layout })
     }
 
     pub(super) fn layout(&self) -> Layout {
@@ -102,7 +106,7 @@ impl Room {
 
     /// All of it, for devices to copy tensors from and to.
     pub(super) fn host_memory(&self) -> HostMemory {
-        self.map.host_memory()
+        self.mapping.host_memory()
     }
 
     /// Where input and output of each slot begin.
@@ -112,35 +116,35 @@ impl Room {
     }
 
     pub(super) fn requests(&self) -> &Channel {
-        self.map.at(0)
+        self.mapping.at(0)
     }
 
     pub(super) fn answers(&self) -> &Channel {
-        self.map.at(size_of::<Channel>())
+        self.mapping.at(size_of::<Channel>())
     }
 
     /// The slot of request number `n`.
     pub(super) fn slot(&self, n: u32) -> &Slot {
-        self.map.at(self.layout.slot(n % self.layout.slots))
+        self.mapping.at(self.layout.slot(n % self.layout.slots))
     }
 
     /// The input of request number `n`.
     pub(super) fn input(&self, n: u32) -> Tensor<'_> {
         let words = self.layout.input.div_ceil(8);
-        Tensor::new(self.map.slice(self.layout.input(n % self.layout.slots), words))
+        Tensor::new(self.mapping.slice(self.layout.input(n % self.layout.slots), words))
     }
 
     /// The output of request number `n`.
     pub(super) fn output(&self, n: u32) -> Tensor<'_> {
         let words = self.layout.output.div_ceil(8);
-        Tensor::new(self.map.slice(self.layout.output(n % self.layout.slots), words))
+        Tensor::new(self.mapping.slice(self.layout.output(n % self.layout.slots), words))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::local::slot::TEXT;
+    use crate::local::slot::MAX_TEXT_LEN;
     use proptest::prelude::*;
     use std::sync::atomic::Ordering::Relaxed;
 
@@ -166,30 +170,30 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_where_a_character_ends() {
-        let (room, _fd) = Room::create(layout(1, 8, 8)).unwrap();
-        let slot = room.slot(0);
+        let (segment, _fd) = Segment::create(layout(1, 8, 8)).unwrap();
+        let slot = segment.slot(0);
         slot.set_text(&"ä".repeat(100));
-        assert_eq!(slot.text(), "ä".repeat(TEXT / 2));
+        assert_eq!(slot.text(), "ä".repeat(MAX_TEXT_LEN / 2));
         slot.length.store(u32::MAX, Relaxed);
-        assert_eq!(slot.text().len(), TEXT);
+        assert_eq!(slot.text().len(), MAX_TEXT_LEN);
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read(bytes in prop::collection::vec(any::<u8>(), 0..100), skip in 0usize..4) {
-            let (room, _fd) = Room::create(layout(2, skip * 8 + bytes.len(), 8)).unwrap();
-            room.input(3).write(skip * 8, &bytes);
+            let (segment, _fd) = Segment::create(layout(2, skip * 8 + bytes.len(), 8)).unwrap();
+            segment.input(3).write(skip * 8, &bytes);
             let mut got = vec![0; bytes.len()];
-            room.input(1).read(skip * 8, &mut got);
+            segment.input(1).read(skip * 8, &mut got);
             prop_assert_eq!(got, bytes);
         }
 
         #[test]
         fn floats_are_read_as_they_are_written(values in prop::collection::vec(-1e9f32..1e9, 0..50)) {
-            let (room, _fd) = Room::create(layout(1, values.len() * 4, values.len() * 4)).unwrap();
-            prop_assert_eq!(room.output(0).write_floats(values.iter().copied()), values.len());
+            let (segment, _fd) = Segment::create(layout(1, values.len() * 4, values.len() * 4)).unwrap();
+            prop_assert_eq!(segment.output(0).write_floats(values.iter().copied()), values.len());
             let mut got = vec![0.0; values.len()];
-            room.output(0).read_floats(&mut got);
+            segment.output(0).read_floats(&mut got);
             prop_assert_eq!(got, values);
         }
 

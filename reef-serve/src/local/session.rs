@@ -1,16 +1,16 @@
-//! The daemon's side: a thread for each client, which is its lane.
+//! The daemon's side: a thread for each client, which is its instance.
 
-use super::fd_passing::{LOOK, is_over, is_ready, receive, send};
-use super::handshake::{HELLO, Hello, Welcome, code};
-use super::segment::{FIRST, Layout, Room};
+use super::fd_passing::{POLL_INTERVAL, is_over, is_ready, receive, send};
+use super::handshake::{CLIENT_HELLO_LEN, ClientHello, ServerHello, code};
+use super::segment::{FIRST, Layout, Segment};
 use crate::class::Class;
-use crate::engine::api::Lane;
+use crate::engine::api::Instance;
 use crate::error::{Error, Result};
 use crate::models::budget::{Reservation, within};
-use crate::models::loaded_model::{Served, is_sound};
-use crate::net::clients::{ClientId, Way};
+use crate::models::loaded_model::{LoadedModel, is_sound};
+use crate::net::clients::{ClientId, Protocol};
 use crate::net::listener::{admit, bind};
-use crate::observe::tracer::LaneId;
+use crate::observe::tracer::InstanceId;
 use crate::requests::job::{Phases, chunks};
 use crate::server::Server;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -21,7 +21,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long a client may take to say what it wants.
-const GREETING: Duration = Duration::from_secs(1);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Listens for clients of the local path.
 #[derive(Debug)]
@@ -58,14 +58,15 @@ fn listen(server: &Arc<Server>, listener: &UnixListener, stop: &Arc<AtomicBool>)
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     while !stop.load(Ordering::Acquire) {
         threads.retain(|thread| !thread.is_finished());
-        if !is_ready(listener, LOOK) {
+        if !is_ready(listener, POLL_INTERVAL) {
             continue;
         }
         let Ok((stream, _)) = listener.accept() else {
-            thread::sleep(LOOK / 10); // it went again, or there are no more files
+            thread::sleep(POLL_INTERVAL / 10); // it went again, or there are no more files
             continue;
         };
-        let (server, stop, id) = (server.clone(), stop.clone(), server.clients.number(Way::Local));
+        let (server, stop, id) =
+            (server.clone(), stop.clone(), server.clients.number(Protocol::Local));
         let thread = thread::Builder::new().name(format!("reef-client-{}", id.number));
         threads.extend(thread.spawn(move || attend(&server, &stream, id, &stop)));
     }
@@ -76,19 +77,19 @@ fn listen(server: &Arc<Server>, listener: &UnixListener, stop: &Arc<AtomicBool>)
 
 /// The thread of one client.
 fn attend(server: &Server, stream: &UnixStream, id: ClientId, stop: &AtomicBool) {
-    let met = server.clients.enter(Way::Local).and_then(|ticket| {
-        let mut session = Session::greet(server, stream, id, stop)?;
+    let met = server.clients.try_acquire(Protocol::Local).and_then(|permit| {
+        let mut session = Session::handshake(server, stream, id, stop)?;
         tracing::info!(%id, model = %session.model.title(), class = %session.class, "client");
         let how = session.serve();
         drop(session); // queue, memory and model, before the place is free again
-        drop(ticket);
+        drop(permit);
         how
     });
     match met {
         Ok(()) => tracing::info!(%id, "client ended"),
         Err(error) => {
             tracing::warn!(%id, %error, "client refused");
-            let _ = send(stream, &Welcome::Refused(error).to_bytes(), None); // it may be gone
+            let _ = send(stream, &ServerHello::Refused(error).to_bytes(), None); // it may be gone
         }
     }
 }
@@ -98,46 +99,46 @@ struct Session<'a> {
     stream: &'a UnixStream,
     stop: &'a AtomicBool,
     id: ClientId,
-    lane_id: LaneId,
+    instance_id: InstanceId,
     class: Class,
     spin: Duration,
-    most: Duration,
+    max_time: Duration,
     /// Requests that were answered: the daemon's own cursor.
     answered: u32,
-    lane: Option<Shared>,
-    model: Arc<Served>,
-    room: Room,
+    instance: Option<Shared>,
+    model: Arc<LoadedModel>,
+    segment: Segment,
     _memory: Reservation,
 }
 
-/// A lane, and whether it takes tensors from the client's memory by itself.
+/// An instance, and whether it takes tensors from the client's memory by itself.
 struct Shared {
-    lane: Box<dyn Lane>,
+    instance: Box<dyn Instance>,
     direct: bool,
 }
 
 impl Shared {
-    fn new(model: &Served, class: Class, room: &Room) -> Result<Self> {
-        let mut lane = model.lane(class)?;
-        let direct = lane.share(room.host_memory(), &room.places())?;
-        Ok(Self { lane, direct })
+    fn new(model: &LoadedModel, class: Class, segment: &Segment) -> Result<Self> {
+        let mut instance = model.instance(class)?;
+        let direct = instance.share(segment.host_memory(), &segment.places())?;
+        Ok(Self { instance, direct })
     }
 }
 
 impl<'a> Session<'a> {
     /// Hears what the client wants and gives it its memory.
-    fn greet(
+    fn handshake(
         server: &Server,
         stream: &'a UnixStream,
         id: ClientId,
         stop: &'a AtomicBool,
     ) -> Result<Self> {
-        let hello = hear(stream)?;
+        let hello = receive_hello(stream)?;
         let name = hello.model.as_str();
         let config = &server.config;
         let model = match config.models.on_demand {
-            true => server.catalogue.get_or_load(name)?,
-            false => server.catalogue.get(name, "")?,
+            true => server.registry.get_or_load(name)?,
+            false => server.registry.get(name, "")?,
         };
         let class = hello.class.unwrap_or(config.models.class);
         let layout = Layout {
@@ -148,25 +149,26 @@ impl<'a> Session<'a> {
         let bytes = model.sizes.instance + layout.bytes() as u64;
         let what = format!("a client of {}", model.title());
         within(&what, bytes, config.memory.client_mib << 20)?;
-        let memory = server.catalogue.budget().reserve(&what, bytes)?;
-        let (room, fd) = Room::create(layout)?;
-        let lane = Some(Shared::new(&model, class, &room)?);
-        let come = Welcome::Come { id: id.number, class, layout };
-        send(stream, &come.to_bytes(), Some(&fd))?;
-        let lane_id = server.watch.tracer.lane(&format!("{} {class}, {id}", model.title()));
-        let (spin, most) = (config.times.spin(), config.times.request());
+        let memory = server.registry.budget().reserve(&what, bytes)?;
+        let (segment, fd) = Segment::create(layout)?;
+        let instance = Some(Shared::new(&model, class, &segment)?);
+        let accepted = ServerHello::Accepted { id: id.number, class, layout };
+        send(stream, &accepted.to_bytes(), Some(&fd))?;
+        let instance_id =
+            server.observer.tracer.instance(&format!("{} {class}, {id}", model.title()));
+        let (spin, max_time) = (config.times.spin(), config.times.request());
         Ok(Self {
             stream,
             stop,
             id,
-            lane_id,
+            instance_id,
             class,
             spin,
-            most,
+            max_time,
             answered: FIRST,
-            lane,
+            instance,
             model,
-            room,
+            segment,
             _memory: memory,
         })
     }
@@ -174,10 +176,10 @@ impl<'a> Session<'a> {
     /// Answers requests in their order until the client goes, or has to.
     fn serve(&mut self) -> Result<()> {
         loop {
-            let last = self.has_to_go(); // before the look: what came before is answered
-            let submitted = self.room.requests().look();
+            let last = self.is_ending(); // read first: what was submitted before is answered
+            let submitted = self.segment.requests().cursor();
             let open = submitted.wrapping_sub(self.answered);
-            if open > self.room.layout().slots {
+            if open > self.segment.layout().slots {
                 return Err(Error::Invalid(format!("{open} requests in a smaller ring")));
             }
             (0..open).for_each(|_| self.answer());
@@ -188,7 +190,7 @@ impl<'a> Session<'a> {
     }
 
     /// Whether the daemon ends, or the model.
-    fn has_to_go(&self) -> bool {
+    fn is_ending(&self) -> bool {
         self.stop.load(Ordering::Acquire) || self.model.is_retired()
     }
 
@@ -197,14 +199,14 @@ impl<'a> Session<'a> {
         let begin = Instant::now();
         while begin.elapsed() < self.spin {
             for _ in 0..64 {
-                if self.room.requests().look() != seen {
+                if self.segment.requests().cursor() != seen {
                     return false;
                 }
                 std::hint::spin_loop();
             }
         }
-        self.room.requests().sleep(seen, LOOK);
-        self.room.requests().look() == seen && self.is_gone()
+        self.segment.requests().sleep(seen, POLL_INTERVAL);
+        self.segment.requests().cursor() == seen && self.is_gone()
     }
 
     fn is_gone(&self) -> bool {
@@ -214,7 +216,7 @@ impl<'a> Session<'a> {
     fn answer(&mut self) {
         let n = self.answered;
         let (kind, timeout) = {
-            let slot = self.room.slot(n);
+            let slot = self.segment.slot(n);
             (slot.kind.load(Ordering::Relaxed), slot.timeout.load(Ordering::Relaxed))
         };
         let mut phases = Phases::default();
@@ -223,7 +225,7 @@ impl<'a> Session<'a> {
             1 => self.infer(n, timeout, &mut phases),
             _ => Err(Error::Invalid(format!("request of kind {kind} (have: 0, 1)"))),
         };
-        let slot = self.room.slot(n);
+        let slot = self.segment.slot(n);
         if let Err(error) = &how {
             slot.set_text(error.text());
         }
@@ -232,19 +234,19 @@ impl<'a> Session<'a> {
         slot.infer.store(nanos(phases.infer), Ordering::Relaxed);
         slot.delay.store(nanos(phases.delay.unwrap_or_default()), Ordering::Relaxed);
         self.answered = n.wrapping_add(1);
-        self.room.answers().publish(self.answered);
+        self.segment.answers().publish(self.answered);
     }
 
     fn infer(&mut self, n: u32, timeout: u64, phases: &mut Phases) -> Result<()> {
         let asked = Duration::from_micros(if timeout == 0 { u64::MAX } else { timeout });
-        let made = || Shared::new(&self.model, self.class, &self.room);
-        let how = match self.lane.take().map_or_else(made, Ok) {
+        let made = || Shared::new(&self.model, self.class, &self.segment);
+        let how = match self.instance.take().map_or_else(made, Ok) {
             Err(error) => Err(error),
-            Ok(mut lane) => {
-                let time = asked.min(self.most);
-                let how = self.run(&mut lane, n, time, phases);
+            Ok(mut instance) => {
+                let time = asked.min(self.max_time);
+                let how = self.run(&mut instance, n, time, phases);
                 // Before it is said that time was over: the device still has what was given up.
-                self.lane = is_sound(&how).then_some(lane);
+                self.instance = is_sound(&how).then_some(instance);
                 match how {
                     Err(Error::Unavailable(_)) | Ok(()) if phases.total() > time => {
                         Err(Error::Deadline(format!("timed out after {time:?}")))
@@ -253,25 +255,25 @@ impl<'a> Session<'a> {
                 }
             }
         };
-        self.model.note(&self.lane_id, self.class, self.id, phases, how.as_ref().map(drop));
+        self.model.note(&self.instance_id, self.class, self.id, phases, how.as_ref().map(drop));
         how
     }
 
     fn run(&self, shared: &mut Shared, n: u32, time: Duration, phases: &mut Phases) -> Result<()> {
-        let Shared { lane, direct } = shared;
-        let layout = self.room.layout();
-        let (input, output) = (self.room.input(n), self.room.output(n));
+        let Shared { instance, direct } = shared;
+        let layout = self.segment.layout();
+        let (input, output) = (self.segment.input(n), self.segment.output(n));
         let began = Instant::now();
         if !*direct {
             chunks(layout.input, |at, chunk| {
                 input.read(at, chunk);
-                lane.write(at, chunk)
+                instance.write(at, chunk)
             })?;
             phases.input = began.elapsed();
         }
         let begin = Instant::now();
         let slot = direct.then_some((n % layout.slots) as usize);
-        let ran = lane.run(slot, Some(time), &|| began.elapsed() > time || self.is_gone());
+        let ran = instance.run(slot, Some(time), &|| began.elapsed() > time || self.is_gone());
         phases.infer = begin.elapsed();
         phases.delay = ran?;
         if *direct || phases.total() > time {
@@ -279,7 +281,7 @@ impl<'a> Session<'a> {
         }
         let begin = Instant::now();
         chunks(layout.output, |at, chunk| {
-            lane.read(at, chunk)?;
+            instance.read(at, chunk)?;
             output.write(at, chunk);
             Ok(())
         })?;
@@ -289,14 +291,14 @@ impl<'a> Session<'a> {
 }
 
 /// What a client wants, once it is known to be one of ours.
-fn hear(stream: &UnixStream) -> Result<Hello> {
+fn receive_hello(stream: &UnixStream) -> Result<ClientHello> {
     let wrong = |e: &dyn std::fmt::Display| Error::system("socket", e);
     let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|e| wrong(&e))?;
     admit(peer.uid.as_raw())?;
     stream.set_nonblocking(false).map_err(|e| wrong(&e))?;
-    stream.set_read_timeout(Some(GREETING)).map_err(|e| wrong(&e))?;
-    stream.set_write_timeout(Some(GREETING)).map_err(|e| wrong(&e))?;
-    let mut bytes = [0; HELLO];
+    stream.set_read_timeout(Some(HANDSHAKE_TIMEOUT)).map_err(|e| wrong(&e))?;
+    stream.set_write_timeout(Some(HANDSHAKE_TIMEOUT)).map_err(|e| wrong(&e))?;
+    let mut bytes = [0; CLIENT_HELLO_LEN];
     receive(stream, &mut bytes)?;
-    Hello::from_bytes(&bytes)
+    ClientHello::from_bytes(&bytes)
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Longest text of an error in bytes.
-pub(super) const TEXT: usize = 160;
+pub(super) const MAX_TEXT_LEN: usize = 160;
 
 /// One request and its answer.
 #[derive(Debug)]
@@ -22,20 +22,20 @@ pub(super) struct Slot {
     /// Length of the text. Written by the daemon.
     pub(super) length: AtomicU32,
     /// An error's text, eight bytes a word. Written by the daemon.
-    pub(super) text: [AtomicU64; TEXT / 8],
+    pub(super) text: [AtomicU64; MAX_TEXT_LEN / 8],
 }
 
 impl Slot {
     /// Notes an error's text, as much of it as there is room for.
     pub(super) fn set_text(&self, text: &str) {
-        let length = text.floor_char_boundary(TEXT);
+        let length = text.floor_char_boundary(MAX_TEXT_LEN);
         Tensor(&self.text).write(0, &text.as_bytes()[..length]);
         self.length.store(length as u32, Relaxed);
     }
 
     /// An error's text, whatever the other side wrote there.
     pub(super) fn text(&self) -> String {
-        let mut bytes = vec![0; (self.length.load(Relaxed) as usize).min(TEXT)];
+        let mut bytes = vec![0; (self.length.load(Relaxed) as usize).min(MAX_TEXT_LEN)];
         Tensor(&self.text).read(0, &mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     }

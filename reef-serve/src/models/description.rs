@@ -39,7 +39,7 @@ impl Default for Instances {
 }
 
 /// Most instances of one class.
-const MOST_INSTANCES: usize = 16;
+const MAX_INSTANCES: usize = 16;
 
 impl Description {
     pub(super) fn read(path: &Path) -> Result<Self> {
@@ -50,8 +50,8 @@ impl Description {
         let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
         let description: Self = toml::from_str(&text).map_err(|e| wrong(&e))?;
         for count in [description.instances.rt, description.instances.be] {
-            if !(1..=MOST_INSTANCES).contains(&count) {
-                let text = format!("instances: {count}, possible are 1 to {MOST_INSTANCES}");
+            if !(1..=MAX_INSTANCES).contains(&count) {
+                let text = format!("instances: {count}, possible are 1 to {MAX_INSTANCES}");
                 return Err(wrong(&text));
             }
         }

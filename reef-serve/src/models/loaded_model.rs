@@ -1,21 +1,21 @@
-//! A loaded version of a model: its weights, the lanes that serve the standard protocol, its numbers.
+//! A loaded version of a model: its weights, the instances that serve the standard protocol, its numbers.
 //!
-//! Each class has a queue and lanes of its own, so that a real-time request never waits for an instance
-//! that a best-effort one works on. Clients of the local path bring lanes of their own.
+//! Each class has a queue and instances of its own, so that a real-time request never waits for an instance
+//! that a best-effort one works on. Clients of the local path bring instances of their own.
 //!
 //! A model that is unloaded takes no more requests and finishes those that it has. Its memory is given
-//! back when the last lane is gone.
+//! back when the last instance is gone.
 
 use crate::class::Class;
-use crate::engine::api::{Lane, Loaded, Sizes};
+use crate::engine::api::{DeviceModel, Instance, Sizes};
 use crate::error::{Error, Result};
 use crate::models::budget::Reservation;
-use crate::models::model_spec::Recipe;
+use crate::models::model_spec::ModelSpec;
 use crate::net::clients::ClientId;
-use crate::observe::metrics::{Of, Which};
-use crate::observe::observer::{Watch, Watched};
+use crate::observe::metrics::{ClassLabels, ModelLabels};
+use crate::observe::observer::{Observed, Observer};
 use crate::observe::stats::{Numbers, Stats};
-use crate::observe::tracer::{LaneId, Request};
+use crate::observe::tracer::{InstanceId, Request};
 use crate::requests::job::{Job, Phases};
 use crate::requests::queue::Queue;
 use crate::tensor::TensorInfo;
@@ -28,46 +28,46 @@ use std::time::Instant;
 
 /// A loaded version of a model.
 #[derive(Debug)]
-pub(crate) struct Served {
-    pub(crate) recipe: Recipe,
+pub(crate) struct LoadedModel {
+    pub(crate) spec: ModelSpec,
     pub(crate) input: TensorInfo,
     pub(crate) output: TensorInfo,
     pub(crate) sizes: Sizes,
-    loaded: Arc<dyn Loaded>,
+    loaded: Arc<dyn DeviceModel>,
     /// As [`Class::EACH`].
     queues: [Arc<Queue>; 2],
     threads: Mutex<Vec<JoinHandle<()>>>,
     retired: AtomicBool,
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) observer: Arc<Observer>,
     title: Arc<str>,
     /// As [`Class::EACH`].
-    of: [Of; 2],
+    of: [ClassLabels; 2],
     stats: Mutex<Stats>,
     memory: Reservation,
 }
 
 /// What a model is made of, once it is loaded.
 pub(crate) struct Parts {
-    pub(crate) recipe: Recipe,
+    pub(crate) spec: ModelSpec,
     pub(crate) input: TensorInfo,
     pub(crate) output: TensorInfo,
     pub(crate) sizes: Sizes,
-    pub(crate) loaded: Arc<dyn Loaded>,
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) loaded: Arc<dyn DeviceModel>,
+    pub(crate) observer: Arc<Observer>,
     pub(crate) memory: Reservation,
 }
 
-impl Served {
-    /// Makes its lanes and starts their threads.
+impl LoadedModel {
+    /// Makes its instances and starts their threads.
     ///
     /// # Errors
     ///
     /// The device's.
     pub(crate) fn start(parts: Parts, queue: usize) -> Result<Arc<Self>> {
-        let Parts { recipe, input, output, sizes, loaded, watch, memory } = parts;
-        let of = Class::EACH.map(|class| Of {
-            model: recipe.name.to_string(),
-            version: recipe.version,
+        let Parts { spec, input, output, sizes, loaded, observer, memory } = parts;
+        let of = Class::EACH.map(|class| ClassLabels {
+            model: spec.name.to_string(),
+            version: spec.version,
             class: class.name(),
         });
         let served = Arc::new(Self {
@@ -75,12 +75,12 @@ impl Served {
             output,
             sizes,
             loaded,
-            queues: [queue; 2].map(|most| Arc::new(Queue::new(most))),
+            queues: [queue; 2].map(|max| Arc::new(Queue::new(max))),
             threads: Mutex::default(),
             retired: AtomicBool::new(false),
-            watch,
-            title: format!("{}/{}", recipe.name, recipe.version).into(),
-            recipe,
+            observer,
+            title: format!("{}/{}", spec.name, spec.version).into(),
+            spec,
             of,
             stats: Mutex::default(),
             memory,
@@ -90,14 +90,14 @@ impl Served {
     }
 
     fn spawn(self: &Arc<Self>) -> Result<()> {
-        let instances = [self.recipe.instances.rt, self.recipe.instances.be];
+        let instances = [self.spec.instances.rt, self.spec.instances.be];
         for (class, instances) in Class::EACH.into_iter().zip(instances) {
             for number in 0..instances {
-                let lane = self.lane(class)?;
-                let id = self.watch.tracer.lane(&format!("{} {class} {number}", self.title));
+                let instance = self.instance(class)?;
+                let id = self.observer.tracer.instance(&format!("{} {class} {number}", self.title));
                 let served = self.clone();
                 let thread = thread::Builder::new().name(format!("reef-{class}-lane"));
-                let thread = thread.spawn(move || served.serve(class, &id, lane));
+                let thread = thread.spawn(move || served.serve(class, &id, instance));
                 let thread = thread.map_err(|e| Error::system("no thread for a lane", e))?;
                 self.threads.lock().push(thread);
             }
@@ -111,8 +111,8 @@ impl Served {
     }
 
     /// Name and version, for metrics.
-    pub(crate) fn which(&self) -> Which {
-        Which { model: self.recipe.name.to_string(), version: self.recipe.version }
+    pub(crate) fn which(&self) -> ModelLabels {
+        ModelLabels { model: self.spec.name.to_string(), version: self.spec.version }
     }
 
     /// Pictures at a time.
@@ -120,14 +120,14 @@ impl Served {
         self.input.shape[0] as u64
     }
 
-    /// Makes a lane for one client of its own.
+    /// Makes an instance for one client of its own.
     ///
     /// # Errors
     ///
     /// The device's.
-    pub(crate) fn lane(&self, class: Class) -> Result<Box<dyn Lane>> {
-        let lane = self.loaded.lane(class)?;
-        Ok(Box::new(Watched { lane, watch: self.watch.clone() }))
+    pub(crate) fn instance(&self, class: Class) -> Result<Box<dyn Instance>> {
+        let instance = self.loaded.instance(class)?;
+        Ok(Box::new(Observed { instance, observer: self.observer.clone() }))
     }
 
     /// Queues a request in its class.
@@ -138,43 +138,43 @@ impl Served {
     pub(crate) fn submit(&self, job: Job) -> Result<()> {
         let class = job.priority.class();
         let pushed = self.queue(class).push(job);
-        pushed.inspect_err(|error| self.watch.metrics.note_refused(self.of(class), error))
+        pushed.inspect_err(|error| self.observer.metrics.note_refused(self.of(class), error))
     }
 
-    /// The thread of a lane.
-    fn serve(&self, class: Class, id: &LaneId, lane: Box<dyn Lane>) {
-        let mut lane = Some(lane);
+    /// The thread of an instance.
+    fn serve(&self, class: Class, id: &InstanceId, instance: Box<dyn Instance>) {
+        let mut instance = Some(instance);
         while let Some(job) = self.queue(class).pop() {
             let mut phases = Phases::default();
-            let how = match lane.take().map_or_else(|| self.lane(class), Ok) {
+            let how = match instance.take().map_or_else(|| self.instance(class), Ok) {
                 Err(error) => Err(error),
                 Ok(mut made) => {
                     let run = || job.run(&mut *made, &self.output, &mut phases);
                     let how = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
                         Err(Error::Failed("the lane panicked".into())) // and has printed why
                     });
-                    lane = is_sound(&how).then_some(made);
+                    instance = is_sound(&how).then_some(made);
                     how
                 }
             };
             self.note(id, class, job.client, &phases, how.as_ref().map(drop));
-            let _ = job.reply.send(how); // nobody may wait any more
+            let _ = job.reply.send(how); // the client may be gone
         }
     }
 
     /// Counts a request that has ended.
     pub(crate) fn note(
         &self,
-        lane: &LaneId,
+        instance: &InstanceId,
         class: Class,
         client: ClientId,
         phases: &Phases,
         how: Result<(), &Error>,
     ) {
-        self.watch.metrics.note(self.of(class), phases, how);
+        self.observer.metrics.note(self.of(class), phases, how);
         self.stats.lock().note(phases, how.is_ok());
-        self.watch.tracer.note(|| Request {
-            lane: lane.clone(),
+        self.observer.tracer.note(|| Request {
+            instance: instance.clone(),
             model: self.title.clone(),
             class,
             client,
@@ -195,7 +195,7 @@ impl Served {
     }
 
     /// Requests that wait, by class.
-    pub(crate) fn depths(&self) -> impl Iterator<Item = (Of, usize)> {
+    pub(crate) fn depths(&self) -> impl Iterator<Item = (ClassLabels, usize)> {
         self.of.iter().cloned().zip(self.queues.iter().map(|queue| queue.len()))
     }
 
@@ -217,12 +217,12 @@ impl Served {
         &self.queues[class as usize]
     }
 
-    fn of(&self, class: Class) -> &Of {
+    fn of(&self, class: Class) -> &ClassLabels {
         &self.of[class as usize]
     }
 }
 
-/// Whether the lane can be used again: errors of the client leave it whole.
+/// Whether the instance can be used again: errors of the client leave it usable.
 pub(crate) fn is_sound<T>(how: &Result<T>) -> bool {
     !matches!(how, Err(Error::Failed(_) | Error::Unavailable(_) | Error::Exhausted(_)))
 }

@@ -1,7 +1,7 @@
 //! What one version of a model is made of.
 
 use super::description::{Description, Instances};
-use super::source::Origin;
+use super::source::ModelSource;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
 use reef::models::Opened;
@@ -13,10 +13,10 @@ const SEED: u64 = 2022;
 
 /// What one version of a model is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Recipe {
+pub(crate) struct ModelSpec {
     pub(crate) name: ModelName,
     pub(crate) version: u32,
-    pub(crate) origin: Origin,
+    pub(crate) source: ModelSource,
     size: Option<usize>,
     batch: Option<usize>,
     /// Latencies of its kernels, if they lie beside it.
@@ -26,7 +26,7 @@ pub(crate) struct Recipe {
     pub(crate) instances: Instances,
 }
 
-impl Recipe {
+impl ModelSpec {
     /// Version `version` of a model whose files lie in `place`.
     ///
     /// # Errors
@@ -38,10 +38,11 @@ impl Recipe {
         version: u32,
         place: &Path,
     ) -> Result<Self> {
-        let origin = Origin::find(place, description).map_err(|error| of(name, version, error))?;
+        let source =
+            ModelSource::find(place, description).map_err(|error| of(name, version, error))?;
         let profile = Some(place.join("profile.json")).filter(|profile| profile.is_file());
         let Description { size, batch, measure, instances, .. } = *description;
-        Ok(Self { name: name.clone(), version, origin, size, batch, profile, measure, instances })
+        Ok(Self { name: name.clone(), version, source, size, batch, profile, measure, instances })
     }
 
     /// A network by name with made-up weights.
@@ -49,7 +50,7 @@ impl Recipe {
         Self {
             name: name.clone(),
             version: 1,
-            origin: Origin::Seeded { network: name.as_str().into(), seed: SEED },
+            source: ModelSource::Seeded { network: name.as_str().into(), seed: SEED },
             size: None,
             batch: None,
             profile: None,
@@ -58,14 +59,14 @@ impl Recipe {
         }
     }
 
-    /// Reads everything; files of more than `most` bytes are refused before, 0 is no limit.
+    /// Reads everything; files of more than `max` bytes are refused before, 0 is no limit.
     ///
     /// # Errors
     ///
     /// What is wrong, with the model and the file; `Exhausted`.
-    pub(crate) fn open(&self, most: u64) -> Result<Opened> {
+    pub(crate) fn open(&self, max: u64) -> Result<Opened> {
         let open = || {
-            let mut opened = self.origin.open(self.size, self.batch, most)?;
+            let mut opened = self.source.open(self.size, self.batch, max)?;
             if let Some(profile) = &self.profile {
                 opened.latencies = Some(Latencies::load(profile)?);
             }

@@ -4,29 +4,29 @@ use crate::config::settings::{Limits, Memory};
 use crate::engine::api::Engine;
 use crate::error::{Error, Result};
 use crate::models::budget::{Budget, within};
-use crate::models::loaded_model::{Parts, Served};
-use crate::models::model_spec::Recipe;
+use crate::models::loaded_model::{LoadedModel, Parts};
+use crate::models::model_spec::ModelSpec;
 use crate::models::repository::Repository;
 use crate::name::{self, ModelName};
-use crate::observe::metrics::{Of, Which};
-use crate::observe::observer::Watch;
+use crate::observe::metrics::{ClassLabels, ModelLabels};
+use crate::observe::observer::Observer;
 use crate::tensor::TensorInfo;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Loaded versions, by name and number.
-type Loaded = BTreeMap<ModelName, BTreeMap<u32, Arc<Served>>>;
+type Loaded = BTreeMap<ModelName, BTreeMap<u32, Arc<LoadedModel>>>;
 
 /// The models that are loaded, and those that could be.
 #[derive(Debug)]
-pub(crate) struct Catalogue {
+pub(crate) struct Registry {
     engine: Arc<dyn Engine>,
     repository: Repository,
     budget: Arc<Budget>,
     memory: Memory,
     limits: Limits,
-    watch: Arc<Watch>,
+    observer: Arc<Observer>,
     loaded: RwLock<Loaded>,
     /// Held while models are loaded or unloaded: one change at a time.
     change: Mutex<()>,
@@ -47,17 +47,17 @@ impl Indexed {
     }
 }
 
-impl Catalogue {
+impl Registry {
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
         repository: Repository,
         memory: Memory,
         limits: Limits,
-        watch: Arc<Watch>,
+        observer: Arc<Observer>,
     ) -> Self {
         let budget = Budget::new(memory.total_mib << 20);
         let (loaded, change) = (RwLock::default(), Mutex::default());
-        Self { engine, repository, budget, memory, limits, watch, loaded, change }
+        Self { engine, repository, budget, memory, limits, observer, loaded, change }
     }
 
     /// Loads what configurations name: `*` is all of the repository.
@@ -84,15 +84,15 @@ impl Catalogue {
         self.load_now(name)
     }
 
-    /// As [`load`](Self::load), by whoever holds `change`.
+    /// As [`load`](Self::load), for a caller that holds `change`.
     fn load_now(&self, name: &ModelName) -> Result<()> {
-        let recipes = self.repository.recipes(name, None)?;
-        let made = recipes.into_iter().map(|r| self.make(r)).collect::<Result<Vec<_>>>();
+        let specs = self.repository.specs(name, None)?;
+        let made = specs.into_iter().map(|r| self.make(r)).collect::<Result<Vec<_>>>();
         let made = made.inspect_err(|error| tracing::warn!(model = %name, %error, "not loaded"))?;
         for served in &made {
             tracing::info!(model = %served.title(), bytes = served.bytes(), "loaded");
         }
-        let new = made.into_iter().map(|served| (served.recipe.version, served)).collect();
+        let new = made.into_iter().map(|served| (served.spec.version, served)).collect();
         let old = self.loaded.write().insert(name.clone(), new);
         old.into_iter().flatten().for_each(|(_, served)| served.retire());
         Ok(())
@@ -126,7 +126,7 @@ impl Catalogue {
     /// # Errors
     ///
     /// `NotFound`.
-    pub(crate) fn get(&self, name: &str, version: &str) -> Result<Arc<Served>> {
+    pub(crate) fn get(&self, name: &str, version: &str) -> Result<Arc<LoadedModel>> {
         let (name, version) = (ModelName::new(name)?, name::version(version)?);
         let loaded = self.loaded.read();
         let versions = loaded.get(&name);
@@ -145,13 +145,13 @@ impl Catalogue {
     /// # Errors
     ///
     /// As [`load`](Self::load).
-    pub(crate) fn get_or_load(&self, name: &str) -> Result<Arc<Served>> {
+    pub(crate) fn get_or_load(&self, name: &str) -> Result<Arc<LoadedModel>> {
         if let Ok(served) = self.get(name, "") {
             return Ok(served);
         }
         let _change = self.change.lock();
         if let Err(Error::NotFound(_)) = self.get(name, "") {
-            self.load_now(&ModelName::new(name)?)?; // nobody else did meanwhile
+            self.load_now(&ModelName::new(name)?)?; // no other thread has meanwhile
         }
         self.get(name, "")
     }
@@ -161,7 +161,7 @@ impl Catalogue {
     /// # Errors
     ///
     /// `NotFound` if there is a name that is not loaded.
-    pub(crate) fn select(&self, name: &str, version: &str) -> Result<Vec<Arc<Served>>> {
+    pub(crate) fn select(&self, name: &str, version: &str) -> Result<Vec<Arc<LoadedModel>>> {
         if !version.is_empty() {
             return Ok(vec![self.get(name, version)?]);
         }
@@ -220,33 +220,33 @@ impl Catalogue {
     }
 
     /// Bytes that each version has reserved.
-    pub(crate) fn memory(&self) -> Vec<(Which, u64)> {
+    pub(crate) fn memory(&self) -> Vec<(ModelLabels, u64)> {
         let loaded = self.loaded.read();
         loaded.values().flatten().map(|(_, served)| (served.which(), served.bytes())).collect()
     }
 
     /// Requests that wait, by model and class.
-    pub(crate) fn depths(&self) -> Vec<(Of, usize)> {
+    pub(crate) fn depths(&self) -> Vec<(ClassLabels, usize)> {
         self.loaded.read().values().flatten().flat_map(|(_, served)| served.depths()).collect()
     }
 
-    fn make(&self, recipe: Recipe) -> Result<Arc<Served>> {
+    fn make(&self, spec: ModelSpec) -> Result<Arc<LoadedModel>> {
         if self.len() >= self.limits.models {
             let text = format!("{} models are loaded already", self.limits.models);
             return Err(Error::Exhausted(text));
         }
-        let most = self.memory.model_mib << 20;
-        let opened = recipe.open(most)?;
+        let max = self.memory.model_mib << 20;
+        let opened = spec.open(max)?;
         let sizes = self.engine.sizes(&opened.model);
-        let instances = (recipe.instances.rt + recipe.instances.be) as u64;
+        let instances = (spec.instances.rt + spec.instances.be) as u64;
         let bytes = sizes.weights.saturating_add(instances.saturating_mul(sizes.instance));
-        let what = format!("model {}/{}", recipe.name, recipe.version);
-        within(&what, bytes, most)?;
+        let what = format!("model {}/{}", spec.name, spec.version);
+        within(&what, bytes, max)?;
         let memory = self.budget.reserve(&what, bytes)?;
         let (input, output) = (TensorInfo::input(&opened.model), TensorInfo::output(&opened.model));
-        let loaded = self.engine.load(opened, recipe.measure)?;
-        let watch = self.watch.clone();
-        let parts = Parts { recipe, input, output, sizes, loaded, watch, memory };
-        Served::start(parts, self.limits.queue)
+        let loaded = self.engine.load(opened, spec.measure)?;
+        let observer = self.observer.clone();
+        let parts = Parts { spec, input, output, sizes, loaded, observer, memory };
+        LoadedModel::start(parts, self.limits.queue)
     }
 }

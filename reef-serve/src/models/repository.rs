@@ -7,7 +7,7 @@
 //!     NAME/                a network's folder (model.json, model.param), likewise
 //!     NAME/
 //!         model.toml       optional: what Description has
-//!         1/               a version, which holds what Origin finds
+//!         1/               a version, which holds what ModelSource finds
 //!         2/ ...
 //! ```
 //!
@@ -16,7 +16,7 @@
 
 use crate::error::{Error, Result};
 use crate::models::description::Description;
-use crate::models::model_spec::Recipe;
+use crate::models::model_spec::ModelSpec;
 use crate::models::source::MODEL;
 use crate::name::{self, ModelName};
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ impl Repository {
     /// # Errors
     ///
     /// `NotFound`; `Invalid` with file and key if its description is wrong.
-    pub(crate) fn recipes(&self, name: &ModelName, version: Option<u32>) -> Result<Vec<Recipe>> {
+    pub(crate) fn specs(&self, name: &ModelName, version: Option<u32>) -> Result<Vec<ModelSpec>> {
         let Some(entry) = self.entry(name) else { return self.built(name, version) };
         let description = entry.description()?;
         let have = entry.versions()?;
@@ -110,13 +110,13 @@ impl Repository {
                 "model {name} has no version: no numbered folder"
             )));
         }
-        wanted.into_iter().map(|v| Recipe::new(&description, name, v, &entry.place(v))).collect()
+        wanted.into_iter().map(|v| ModelSpec::new(&description, name, v, &entry.place(v))).collect()
     }
 
-    fn built(&self, name: &ModelName, version: Option<u32>) -> Result<Vec<Recipe>> {
+    fn built(&self, name: &ModelName, version: Option<u32>) -> Result<Vec<ModelSpec>> {
         if self.builtin && reef::models::NAMES.contains(&name.as_str()) {
             if version.is_none_or(|version| version == 1) {
-                return Ok(vec![Recipe::builtin(name)]);
+                return Ok(vec![ModelSpec::builtin(name)]);
             }
             return Err(Error::NotFound(format!("model {name} has only version 1")));
         }
@@ -194,7 +194,7 @@ fn numbered(place: &Path) -> Result<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::source::Origin;
+    use crate::models::source::ModelSource;
 
     struct Folder(PathBuf);
 
@@ -240,14 +240,14 @@ mod tests {
         folder.file("b/2/note", "");
         let repository = folder.open();
         let versions = |n: &str, v| -> Vec<u32> {
-            repository.recipes(&name(n), v).unwrap().iter().map(|r| r.version).collect()
+            repository.specs(&name(n), v).unwrap().iter().map(|r| r.version).collect()
         };
         assert_eq!(versions("a", None), [10]);
         assert_eq!(versions("a", Some(2)), [2]);
         assert_eq!(versions("b", None), [1, 2]);
         let listed = repository.list().unwrap();
         assert_eq!(listed[0], Listed { name: name("a"), versions: vec![1, 2, 10] });
-        let missing = repository.recipes(&name("a"), Some(3)).unwrap_err();
+        let missing = repository.specs(&name("a"), Some(3)).unwrap_err();
         assert_eq!(missing, Error::NotFound("model a has no version 3".into()));
     }
 
@@ -258,12 +258,12 @@ mod tests {
         folder.file("resnet18/4/note", "");
         let repository = folder.open();
         assert!(!repository.builtin().contains(&name("resnet18")));
-        let recipes = repository.recipes(&name("resnet18"), None).unwrap();
-        assert_eq!(recipes[0].origin, Origin::Seeded { network: "resnet50".into(), seed: 1 });
-        assert_eq!(repository.recipes(&name("resnet152"), None).unwrap()[0].version, 1);
-        assert!(repository.recipes(&name("lenet"), None).is_err());
+        let specs = repository.specs(&name("resnet18"), None).unwrap();
+        assert_eq!(specs[0].source, ModelSource::Seeded { network: "resnet50".into(), seed: 1 });
+        assert_eq!(repository.specs(&name("resnet152"), None).unwrap()[0].version, 1);
+        assert!(repository.specs(&name("lenet"), None).is_err());
         let none = Repository::open(None, false).unwrap();
-        assert!(none.recipes(&name("resnet152"), None).is_err());
+        assert!(none.specs(&name("resnet152"), None).is_err());
     }
 
     #[test]
@@ -274,8 +274,8 @@ mod tests {
         folder.file("typo/model.toml", "network = \"resnet18\"\nsede = 1\n");
         folder.file("typo/1/note", "");
         let repository = folder.open();
-        assert!(matches!(repository.recipes(&name("m"), None), Err(Error::NotFound(_))));
-        let said = repository.recipes(&name("typo"), None).unwrap_err().to_string();
+        assert!(matches!(repository.specs(&name("m"), None), Err(Error::NotFound(_))));
+        let said = repository.specs(&name("typo"), None).unwrap_err().to_string();
         assert!(said.contains("model.toml") && said.contains("sede"), "{said}");
         assert!(Repository::open(Some(Path::new("/nowhere")), true).is_err());
     }
@@ -295,15 +295,15 @@ mod tests {
         let listed: Vec<_> = listed.iter().map(|l| (l.name.as_str(), l.versions.len())).collect();
         assert_eq!(listed, [("a", 1), ("b", 1), ("c", 2), ("d", 1), ("resnet18", 1)]);
         let place = folder.0.canonicalize().unwrap();
-        let origin = |n: &str, v| repository.recipes(&name(n), v).map(|mut r| r.remove(0).origin);
-        let whole = |path: &str| Ok(Origin::Whole(place.join(path)));
-        assert_eq!(origin("a", None), whole("a.onnx"));
-        assert_eq!(origin("b", None), whole("b"));
-        assert_eq!(origin("c", Some(1)), whole("c/1"));
-        assert_eq!(origin("c", None), whole("c/2/x.onnx"));
-        assert_eq!(origin("resnet18", None), whole("resnet18.safetensors"));
-        assert!(matches!(origin("a", Some(2)), Err(Error::NotFound(_))));
-        let said = origin("d", None).unwrap_err().to_string();
+        let source = |n: &str, v| repository.specs(&name(n), v).map(|mut r| r.remove(0).source);
+        let whole = |path: &str| Ok(ModelSource::Whole(place.join(path)));
+        assert_eq!(source("a", None), whole("a.onnx"));
+        assert_eq!(source("b", None), whole("b"));
+        assert_eq!(source("c", Some(1)), whole("c/1"));
+        assert_eq!(source("c", None), whole("c/2/x.onnx"));
+        assert_eq!(source("resnet18", None), whole("resnet18.safetensors"));
+        assert!(matches!(source("a", Some(2)), Err(Error::NotFound(_))));
+        let said = source("d", None).unwrap_err().to_string();
         assert!(said.starts_with("model d/1: ") && said.contains("holds no network"), "{said}");
     }
 
@@ -318,12 +318,12 @@ mod tests {
         folder.file("d/1/a.onnx", "");
         folder.file("d/1/b.onnx", "");
         let repository = folder.open();
-        let origin = |n: &str| repository.recipes(&name(n), None).map(|mut r| r.remove(0).origin);
-        let said = |n: &str| origin(n).unwrap_err().to_string();
+        let source = |n: &str| repository.specs(&name(n), None).map(|mut r| r.remove(0).source);
+        let said = |n: &str| source(n).unwrap_err().to_string();
         assert!(said("a").contains("weights.param: model.toml names no network"), "{}", said("a"));
         let place = folder.0.canonicalize().unwrap();
         let (network, file) = ("resnet50".into(), place.join("b/1/any.safetensors"));
-        assert_eq!(origin("b"), Ok(Origin::Weights { network, file }));
+        assert_eq!(source("b"), Ok(ModelSource::Weights { network, file }));
         assert!(said("c").contains("model.onnx: it says itself what it is"), "{}", said("c"));
         assert!(said("d").contains("both a.onnx and b.onnx"), "{}", said("d"));
     }

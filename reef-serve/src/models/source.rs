@@ -14,7 +14,7 @@ const EXTENSIONS: [&str; 3] = ["onnx", "safetensors", "param"];
 
 /// Where a network and its weights come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ModelSource {
     /// A network that is built, with made-up weights.
     Seeded { network: String, seed: u64 },
     /// A network that is built, with weights of a `.param` or `.safetensors` file.
@@ -23,7 +23,7 @@ pub(crate) enum Origin {
     Whole(PathBuf),
 }
 
-impl Origin {
+impl ModelSource {
     /// What `place` holds, a file or a folder, as far as that can be said without reading it.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Origin {
         }
     }
 
-    /// Reads it; files of more than `most` bytes are refused before, 0 is no limit.
+    /// Reads it; files of more than `max` bytes are refused before, 0 is no limit.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Origin {
         &self,
         size: Option<usize>,
         batch: Option<usize>,
-        most: u64,
+        max: u64,
     ) -> Result<Opened> {
         let (opened, path) = match self {
             Self::Seeded { network, seed } => {
@@ -69,11 +69,11 @@ impl Origin {
                 return Ok(Opened { model, tensors, latencies: None });
             }
             Self::Weights { network, file } => {
-                fits(file, most)?;
+                fits(file, max)?;
                 (models::open_weights(network, file, size, batch), file)
             }
             Self::Whole(path) => {
-                fits(path, most)?;
+                fits(path, max)?;
                 let what = path.to_str().ok_or_else(|| named(path, &"no UTF-8"))?;
                 (models::open(what, size, batch, Seeded(0)), path)
             }
@@ -107,10 +107,10 @@ fn only_file(place: &Path) -> Result<PathBuf> {
 }
 
 /// Refuses what can't be a model within the budget, before it is read.
-fn fits(path: &Path, most: u64) -> Result<()> {
+fn fits(path: &Path, max: u64) -> Result<()> {
     let file = if path.is_dir() { path.join("model.param") } else { path.to_path_buf() };
     let bytes = file.metadata().map_err(|e| named(&file, &e))?.len();
-    within(&file.display().to_string(), bytes, most)
+    within(&file.display().to_string(), bytes, max)
 }
 
 /// An error that names the file, unless it does already.

@@ -1,43 +1,43 @@
-//! Counts who is inside, lets in as many as are allowed, and closes.
+//! Permits for connections and open requests: as many as are allowed, and none after the end has begun.
 
 use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Counts who is inside: connections, or open requests.
+/// Counts the permits in use.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Admission {
     what: &'static str,
-    most: usize,
-    inside: AtomicUsize,
+    max: usize,
+    in_use: AtomicUsize,
     closed: AtomicBool,
 }
 
-impl Door {
-    pub(crate) fn new(what: &'static str, most: usize) -> Arc<Self> {
-        let (inside, closed) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Arc::new(Self { what, most, inside, closed })
+impl Admission {
+    pub(crate) fn new(what: &'static str, max: usize) -> Arc<Self> {
+        let (in_use, closed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Arc::new(Self { what, max, in_use, closed })
     }
 
-    /// Lets one in, until the ticket is dropped.
+    /// Admits one until its permit is dropped.
     ///
     /// # Errors
     ///
-    /// `Exhausted` if all places are taken; `Unavailable` if the door is closed.
-    pub(crate) fn enter(self: &Arc<Self>) -> Result<Inside> {
-        let before = self.inside.fetch_add(1, Ordering::SeqCst);
-        let ticket = Inside(self.clone()); // counts back if it is dropped below
+    /// `Exhausted` if all permits are taken; `Unavailable` after [`close`](Self::close).
+    pub(crate) fn try_acquire(self: &Arc<Self>) -> Result<Permit> {
+        let before = self.in_use.fetch_add(1, Ordering::SeqCst);
+        let permit = Permit(self.clone()); // counts back if it is dropped below
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::Unavailable("the daemon is shutting down".into()));
         }
-        if before >= self.most {
-            let text = format!("{} {} are open already", self.most, self.what);
+        if before >= self.max {
+            let text = format!("{} {} are open already", self.max, self.what);
             return Err(Error::Exhausted(text));
         }
-        Ok(ticket)
+        Ok(permit)
     }
 
-    /// Lets nobody in any more.
+    /// Refuses all that come from now on.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
@@ -46,19 +46,19 @@ impl Door {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// How many are inside.
-    pub(crate) fn inside(&self) -> usize {
-        self.inside.load(Ordering::SeqCst)
+    /// Permits in use.
+    pub(crate) fn in_use(&self) -> usize {
+        self.in_use.load(Ordering::SeqCst)
     }
 }
 
-/// Somebody inside.
+/// One that was admitted, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Inside(Arc<Door>);
+pub(crate) struct Permit(Arc<Admission>);
 
-impl Drop for Inside {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.inside.fetch_sub(1, Ordering::SeqCst);
+        self.0.in_use.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -68,15 +68,15 @@ mod tests {
 
     #[test]
     fn places_are_counted_and_given_back() {
-        let door = Door::new("requests", 2);
-        let (a, _b) = (door.enter().unwrap(), door.enter().unwrap());
-        let said = door.enter().unwrap_err();
+        let admission = Admission::new("requests", 2);
+        let (a, _b) = (admission.try_acquire().unwrap(), admission.try_acquire().unwrap());
+        let said = admission.try_acquire().unwrap_err();
         assert_eq!(said, Error::Exhausted("2 requests are open already".into()));
-        assert_eq!(door.inside(), 2);
+        assert_eq!(admission.in_use(), 2);
         drop(a);
-        let _c = door.enter().unwrap();
-        door.close();
-        assert!(matches!(door.enter(), Err(Error::Unavailable(_))));
-        assert_eq!(door.inside(), 2);
+        let _c = admission.try_acquire().unwrap();
+        admission.close();
+        assert!(matches!(admission.try_acquire(), Err(Error::Unavailable(_))));
+        assert_eq!(admission.in_use(), 2);
     }
 }

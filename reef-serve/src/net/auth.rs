@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Least length in bytes.
-const LEAST: usize = 16;
+const MIN_LEN: usize = 16;
 
 /// What a client must know.
 pub(crate) struct Token(Vec<u8>);
@@ -19,7 +19,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads the first line of a file that nobody but its owner can read.
+    /// Reads the first line of a file that only its owner can read.
     ///
     /// # Errors
     ///
@@ -34,8 +34,8 @@ impl Token {
         }
         let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
         let token = text.lines().next().unwrap_or_default().trim();
-        if token.len() < LEAST {
-            return Err(wrong(&format!("{} bytes, at least {LEAST} are wanted", token.len())));
+        if token.len() < MIN_LEN {
+            return Err(wrong(&format!("{} bytes, at least {MIN_LEN} are wanted", token.len())));
         }
         Ok(Self(token.into()))
     }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn only_the_token_opens() {
         let token = Token(b"0123456789abcdef".into());
-        let tcp = Peer { may_share: true, ..Peer::STRANGER };
+        let tcp = Peer { may_share: true, ..Peer::UNKNOWN };
         let unix = Peer { principal: Principal::User(0), ..tcp };
         let opens = |peer, given: Option<&[u8]>| check(Some(&token), peer, given).is_ok();
         assert!(opens(tcp, Some(b"Bearer 0123456789abcdef")));

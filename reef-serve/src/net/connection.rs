@@ -1,7 +1,7 @@
-//! One connection: bytes either way, who is at the other end, and its place at the door.
+//! One connection: bytes either way, who is at the other end, and its permit.
 
 use crate::error::Result;
-use crate::net::clients::Ticket;
+use crate::net::clients::ConnectionPermit;
 use crate::net::peer::Peer;
 use crate::net::tls::{self, Tls};
 use std::io;
@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, UnixStream};
 pub(crate) struct Connection {
     stream: Stream,
     pub(crate) peer: Peer,
-    _ticket: Ticket,
+    _ticket: ConnectionPermit,
 }
 
 #[derive(Debug)]
@@ -26,15 +26,15 @@ enum Stream {
 }
 
 impl Connection {
-    pub(super) fn unix(stream: UnixStream, peer: Peer, ticket: Ticket) -> Self {
-        Self { stream: Stream::Unix(stream), peer, _ticket: ticket }
+    pub(super) fn unix(stream: UnixStream, peer: Peer, permit: ConnectionPermit) -> Self {
+        Self { stream: Stream::Unix(stream), peer, _ticket: permit }
     }
 
-    pub(super) fn tcp(stream: TcpStream, peer: Peer, ticket: Ticket) -> Self {
-        Self { stream: Stream::Tcp(stream), peer, _ticket: ticket }
+    pub(super) fn tcp(stream: TcpStream, peer: Peer, permit: ConnectionPermit) -> Self {
+        Self { stream: Stream::Tcp(stream), peer, _ticket: permit }
     }
 
-    /// Shakes hands, if that is wanted of TCP.
+    /// Completes the handshake of TLS, where TCP has one.
     ///
     /// # Errors
     ///

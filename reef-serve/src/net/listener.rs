@@ -1,11 +1,11 @@
 //! Where connections come in: Unix sockets that only their owner can open, and TCP if it is asked for.
 //!
-//! Every connection has a ticket of the door that counts them; one too many is closed at once. Who is at
-//! the other end of a Unix socket is what the kernel says, never what a message says. Hands are shaken aside,
-//! so that one who takes his time keeps nobody waiting, and is sent away in the end.
+//! Every connection holds a permit; one too many is closed at once. The kernel says who is at the other end of
+//! a Unix socket, never a message. Each handshake runs on a task of its own, so that a slow client delays no
+//! other, and is cut off when its time is over.
 
 use crate::error::{Error, Result};
-use crate::net::clients::{ClientId, Clients, Way};
+use crate::net::clients::{ClientId, Clients, Protocol};
 use crate::net::connection::Connection;
 use crate::net::peer::{Peer, Principal};
 use crate::net::tls::Tls;
@@ -23,7 +23,7 @@ use tokio_stream::wrappers::ReceiverStream;
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: Socket,
-    way: Way,
+    protocol: Protocol,
     clients: Arc<Clients>,
 }
 
@@ -39,12 +39,12 @@ impl Listener {
     /// # Errors
     ///
     /// As [`bind`].
-    pub(crate) fn unix(path: &Path, way: Way, clients: &Arc<Clients>) -> Result<Self> {
+    pub(crate) fn unix(path: &Path, protocol: Protocol, clients: &Arc<Clients>) -> Result<Self> {
         let listener = bind(path)?;
         let wrong = |e| Error::system(&path.display().to_string(), e);
         listener.set_nonblocking(true).map_err(wrong)?;
         let socket = Socket::Unix(UnixListener::from_std(listener).map_err(wrong)?);
-        Ok(Self { socket, way, clients: clients.clone() })
+        Ok(Self { socket, protocol, clients: clients.clone() })
     }
 
     /// Listens on a TCP address.
@@ -54,14 +54,18 @@ impl Listener {
     /// `Failed` with the address.
     pub(crate) async fn tcp(
         address: SocketAddr,
-        way: Way,
+        protocol: Protocol,
         clients: &Arc<Clients>,
         may_share: bool,
         tls: Option<Tls>,
     ) -> Result<Self> {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|e| Error::system(&address.to_string(), e))?;
-        Ok(Self { socket: Socket::Tcp { listener, may_share, tls }, way, clients: clients.clone() })
+        Ok(Self {
+            socket: Socket::Tcp { listener, may_share, tls },
+            protocol,
+            clients: clients.clone(),
+        })
     }
 
     /// The TCP address that it has, with the port that the system chose for port 0.
@@ -72,8 +76,8 @@ impl Listener {
         }
     }
 
-    /// All connections to come, until the stream is dropped. Whoever shakes no hands for `time` is
-    /// sent away.
+    /// All connections to come, until the stream is dropped. A client that completes no handshake
+    /// within `time` is cut off.
     pub(crate) fn connections(self, time: Duration) -> ReceiverStream<io::Result<Connection>> {
         let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(async move {
@@ -107,27 +111,27 @@ impl Listener {
             Socket::Unix(listener) => {
                 let (stream, _) = listener.accept().await.map_err(wrong)?;
                 let principal = user(&stream)?;
-                let ticket = self.clients.enter(self.way)?;
+                let permit = self.clients.try_acquire(self.protocol)?;
                 let peer = Peer { id: self.number(), principal, may_share: true };
-                Ok((Connection::unix(stream, peer, ticket), None))
+                Ok((Connection::unix(stream, peer, permit), None))
             }
             Socket::Tcp { listener, may_share, tls } => {
                 let (stream, _) = listener.accept().await.map_err(wrong)?;
                 let _ = stream.set_nodelay(true); // slower without, and no worse
-                let ticket = self.clients.enter(self.way)?;
+                let permit = self.clients.try_acquire(self.protocol)?;
                 let (id, principal) = (self.number(), Principal::Tcp);
                 let peer = Peer { id, principal, may_share: *may_share };
-                Ok((Connection::tcp(stream, peer, ticket), tls.clone()))
+                Ok((Connection::tcp(stream, peer, permit), tls.clone()))
             }
         }
     }
 
     fn number(&self) -> ClientId {
-        self.clients.number(self.way)
+        self.clients.number(self.protocol)
     }
 }
 
-/// Shakes hands with one that came in, if that is wanted, and hands it on.
+/// Completes the handshake of a new connection, if there is one, and passes the connection on.
 async fn greet(
     connection: Connection,
     tls: Option<Tls>,
@@ -136,7 +140,7 @@ async fn greet(
 ) {
     match tokio::time::timeout(time, connection.greet(tls)).await {
         Ok(Ok(connection)) => {
-            let _ = to.send(Ok(connection)).await; // or nobody wants any more
+            let _ = to.send(Ok(connection)).await; // or the receiver is gone
         }
         Ok(Err(refused)) => tracing::debug!(%refused, "connection"),
         Err(_) => tracing::debug!(?time, "connection: no handshake in this time"),
@@ -186,11 +190,11 @@ pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Binds a Unix socket that only its owner can open, in the place of one that nobody listens on.
+/// Binds a Unix socket that only its owner can open, in the place of one without a listener.
 ///
 /// # Errors
 ///
-/// `Exists` if somebody listens there; `Failed`.
+/// `Exists` if a daemon listens there; `Failed`.
 pub(crate) fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener> {
     let wrong = |e| Error::system(&path.display().to_string(), e);
     if std::os::unix::net::UnixStream::connect(path).is_ok() {

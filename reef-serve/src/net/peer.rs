@@ -1,13 +1,13 @@
 //! Who is at the other end of a connection, as the kernel says.
 
-use crate::net::clients::{ClientId, Way};
+use crate::net::clients::{ClientId, Protocol};
 
 /// Who speaks: regions of one are not another's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Principal {
     /// A process of this user, over a Unix socket.
     User(u32),
-    /// Somebody over TCP.
+    /// A client over TCP.
     Tcp,
 }
 
@@ -21,9 +21,9 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Somebody about whom nothing is known.
-    pub(crate) const STRANGER: Self = Self {
-        id: ClientId { way: Way::Http, number: 0 },
+    /// A client about which nothing is known.
+    pub(crate) const UNKNOWN: Self = Self {
+        id: ClientId { protocol: Protocol::Http, number: 0 },
         principal: Principal::Tcp,
         may_share: false,
     };

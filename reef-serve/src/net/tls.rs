@@ -5,7 +5,7 @@
 
 use crate::config::settings;
 use crate::error::{Error, Result};
-use crate::net::clients::Way;
+use crate::net::clients::Protocol;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -37,7 +37,7 @@ impl Tls {
     /// # Errors
     ///
     /// `Invalid` with key and file if one is missing or broken, or others can read the private key.
-    pub(crate) fn load(config: &settings::Tls, way: Way) -> Result<Option<Self>> {
+    pub(crate) fn load(config: &settings::Tls, protocol: Protocol) -> Result<Option<Self>> {
         let (Some(cert), Some(key)) = (&config.cert, &config.key) else { return Ok(None) };
         let chain = certificates("tls.cert", cert)?;
         let wrong = |why: &dyn fmt::Display| wrong("tls.key", key, why);
@@ -60,15 +60,15 @@ impl Tls {
             }
         };
         let mut server = builder.with_single_cert(chain, private).map_err(|e| wrong(&e))?;
-        server.alpn_protocols = match way {
-            Way::Grpc => vec![b"h2".to_vec()],
-            Way::Http | Way::Local => vec![b"http/1.1".to_vec()],
+        server.alpn_protocols = match protocol {
+            Protocol::Grpc => vec![b"h2".to_vec()],
+            Protocol::Http | Protocol::Local => vec![b"http/1.1".to_vec()],
         };
         let acceptor = TlsAcceptor::from(Arc::new(server));
         Ok(Some(Self { acceptor, mutual: config.client_ca.is_some() }))
     }
 
-    /// Shakes hands.
+    /// Completes the handshake.
     ///
     /// # Errors
     ///
@@ -130,11 +130,11 @@ mod tests {
             let path = |name: &str| -> Option<PathBuf> { Some(file(name)) };
             let config =
                 settings::Tls { cert: path(cert), key: path(key), client_ca: ca.and_then(path) };
-            Tls::load(&config, Way::Grpc)
+            Tls::load(&config, Protocol::Grpc)
         };
         assert!(!load("cert.pem", "key.pem", None).unwrap().unwrap().mutual);
         assert!(load("cert.pem", "key.pem", Some("cert.pem")).unwrap().unwrap().mutual);
-        assert!(Tls::load(&settings::Tls::default(), Way::Http).unwrap().is_none());
+        assert!(Tls::load(&settings::Tls::default(), Protocol::Http).unwrap().is_none());
         for (cert, key, ca, begin, has) in [
             ("none.pem", "key.pem", None, "tls.cert ", "none.pem"),
             ("broken.pem", "key.pem", None, "tls.cert ", "broken.pem"),

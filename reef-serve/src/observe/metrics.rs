@@ -1,10 +1,10 @@
 //! Numbers for Prometheus.
 //!
 //! Requests count themselves as they end; what is a state and no event, such as the length of a queue,
-//! is looked up when somebody asks.
+//! is read when the metrics are scraped.
 
 use crate::error::Error;
-use crate::net::clients::Way;
+use crate::net::clients::Protocol;
 use crate::requests::job::Phases;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Of which model and in which class.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Of {
+pub(crate) struct ClassLabels {
     pub(crate) model: String,
     pub(crate) version: u32,
     pub(crate) class: &'static str,
@@ -27,45 +27,45 @@ pub(crate) struct Of {
 
 /// Of which model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Which {
+pub(crate) struct ModelLabels {
     pub(crate) model: String,
     pub(crate) version: u32,
 }
 
 /// Of which device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct On {
+struct DeviceLabels {
     device: String,
 }
 
 /// By which way in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct By {
+struct ProtocolLabels {
     path: &'static str,
 }
 
 /// The same, and why a request was not served.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Why {
+struct FailureLabels {
     model: String,
     version: u32,
     class: &'static str,
     reason: &'static str,
 }
 
-type Times = Family<Of, Histogram, fn() -> Histogram>;
+type Times = Family<ClassLabels, Histogram, fn() -> Histogram>;
 
 /// Everything that is counted.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Mutex<Registry>,
-    served: Family<Of, Counter>,
-    failed: Family<Why, Counter>,
+    served: Family<ClassLabels, Counter>,
+    failed: Family<FailureLabels, Counter>,
     total: Times,
     queued: Times,
     inferred: Times,
     delay: Times,
-    depth: Family<Of, Gauge>,
+    depth: Family<ClassLabels, Gauge>,
     state: State,
 }
 
@@ -75,13 +75,13 @@ impl Default for Metrics {
     }
 }
 
-/// What is looked up when somebody asks.
+/// What is read when the metrics are scraped.
 #[derive(Debug, Default)]
 struct State {
-    busy: Family<On, Counter<f64, AtomicU64>>,
-    units: Family<On, Gauge>,
-    clients: Family<By, Gauge>,
-    sizes: Family<Which, Gauge>,
+    busy: Family<DeviceLabels, Counter<f64, AtomicU64>>,
+    units: Family<DeviceLabels, Gauge>,
+    clients: Family<ProtocolLabels, Gauge>,
+    sizes: Family<ModelLabels, Gauge>,
     memory: Gauge,
     open: Gauge,
     models: Gauge,
@@ -91,9 +91,9 @@ struct State {
     rt_finished: Gauge,
 }
 
-/// A look at the daemon.
+/// The state of the daemon at one moment.
 #[derive(Debug, Default)]
-pub(crate) struct Look {
+pub(crate) struct Snapshot {
     /// The device's name.
     pub(crate) device: String,
     pub(crate) units: u32,
@@ -102,12 +102,12 @@ pub(crate) struct Look {
     pub(crate) stats: reef::Stats,
     pub(crate) memory: u64,
     /// Bytes of each model.
-    pub(crate) sizes: Vec<(Which, u64)>,
-    /// As [`Way::EACH`].
+    pub(crate) sizes: Vec<(ModelLabels, u64)>,
+    /// As [`Protocol::EACH`].
     pub(crate) clients: [usize; 3],
     pub(crate) open: usize,
     pub(crate) models: usize,
-    pub(crate) depths: Vec<(Of, usize)>,
+    pub(crate) depths: Vec<(ClassLabels, usize)>,
 }
 
 impl Metrics {
@@ -162,7 +162,7 @@ impl Metrics {
     }
 
     /// Counts a request that has ended.
-    pub(crate) fn note(&self, of: &Of, phases: &Phases, how: Result<(), &Error>) {
+    pub(crate) fn note(&self, of: &ClassLabels, phases: &Phases, how: Result<(), &Error>) {
         match how {
             Ok(()) => {
                 self.served.get_or_create(of).inc();
@@ -180,14 +180,16 @@ impl Metrics {
     }
 
     /// Counts a request that was refused before it was queued.
-    pub(crate) fn note_refused(&self, of: &Of, error: &Error) {
-        let Of { model, version, class } = of.clone();
-        self.failed.get_or_create(&Why { model, version, class, reason: error.kind() }).inc();
+    pub(crate) fn note_refused(&self, of: &ClassLabels, error: &Error) {
+        let ClassLabels { model, version, class } = of.clone();
+        self.failed
+            .get_or_create(&FailureLabels { model, version, class, reason: error.kind() })
+            .inc();
     }
 
     /// The text that Prometheus reads.
-    pub(crate) fn text(&self, look: &Look) -> String {
-        let registry = self.registry.lock(); // one look at a time
+    pub(crate) fn text(&self, look: &Snapshot) -> String {
+        let registry = self.registry.lock(); // one scrape at a time
         self.state.set(look);
         self.depth.clear(); // of models that are gone
         for (of, depth) in &look.depths {
@@ -200,14 +202,16 @@ impl Metrics {
 }
 
 impl State {
-    fn set(&self, look: &Look) {
-        let on = On { device: look.device.clone() };
+    fn set(&self, look: &Snapshot) {
+        let on = DeviceLabels { device: look.device.clone() };
         let busy = self.busy.get_or_create(&on);
         busy.inc_by((look.busy.as_secs_f64() - busy.get()).max(0.0)); // up to what it is now
         drop(busy);
         self.units.get_or_create(&on).set(look.units.into());
-        for (way, clients) in Way::EACH.into_iter().zip(look.clients) {
-            self.clients.get_or_create(&By { path: way.name() }).set(clients as i64);
+        for (protocol, clients) in Protocol::EACH.into_iter().zip(look.clients) {
+            self.clients
+                .get_or_create(&ProtocolLabels { path: protocol.name() })
+                .set(clients as i64);
         }
         self.sizes.clear(); // of models that are gone
         for (which, bytes) in &look.sizes {
@@ -239,7 +243,7 @@ mod tests {
     #[test]
     fn what_happened_can_be_read() {
         let metrics = Metrics::new();
-        let of = Of { model: "resnet18".into(), version: 1, class: "rt" };
+        let of = ClassLabels { model: "resnet18".into(), version: 1, class: "rt" };
         let phases = Phases {
             infer: Duration::from_millis(3),
             delay: Some(Duration::from_micros(5)),
@@ -247,19 +251,19 @@ mod tests {
         };
         metrics.note(&of, &phases, Ok(()));
         metrics.note(&of, &phases, Err(&Error::Deadline(String::new())));
-        let look = Look {
+        let look = Snapshot {
             device: "cpu:0".into(),
             units: 2,
             busy: Duration::from_millis(500),
             stats: reef::Stats { preemptions: 7, padded_blocks: 9, ..reef::Stats::default() },
             memory: 42,
-            sizes: vec![(Which { model: "resnet18".into(), version: 1 }, 40)],
+            sizes: vec![(ModelLabels { model: "resnet18".into(), version: 1 }, 40)],
             clients: [3, 0, 1],
             depths: vec![(of, 2)],
-            ..Look::default()
+            ..Snapshot::default()
         };
         metrics.text(&look);
-        let text = metrics.text(&Look { busy: Duration::from_millis(750), ..look });
+        let text = metrics.text(&Snapshot { busy: Duration::from_millis(750), ..look });
         let of = "model=\"resnet18\",version=\"1\",class=\"rt\"";
         for line in [
             format!("reef_requests_served_total{{{of}}} 1"),

@@ -1,6 +1,6 @@
-//! Everything that looks at requests without changing them.
+//! Observes requests without changing them.
 
-use crate::engine::api::Lane;
+use crate::engine::api::Instance;
 use crate::error::Result;
 use crate::observe::metrics::Metrics;
 use crate::observe::tracer::Tracer;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Numbers, traces, and how busy the device is.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct Observer {
     pub(crate) metrics: Metrics,
     pub(crate) tracer: Tracer,
     pub(crate) busy: Busy,
@@ -30,7 +30,7 @@ struct Work {
 
 impl Busy {
     /// One more is on the device until the guard is dropped.
-    fn enter(&self) -> Working<'_> {
+    fn try_acquire(&self) -> Working<'_> {
         let mut work = self.0.lock();
         work.now += 1;
         work.since.get_or_insert_with(Instant::now);
@@ -58,20 +58,20 @@ impl Drop for Working<'_> {
     }
 }
 
-/// A lane that says when it works.
+/// An instance whose busy time is counted.
 #[derive(Debug)]
-pub(crate) struct Watched {
-    pub(crate) lane: Box<dyn Lane>,
-    pub(crate) watch: Arc<Watch>,
+pub(crate) struct Observed {
+    pub(crate) instance: Box<dyn Instance>,
+    pub(crate) observer: Arc<Observer>,
 }
 
-impl Lane for Watched {
+impl Instance for Observed {
     fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.lane.write(offset, bytes)
+        self.instance.write(offset, bytes)
     }
 
     fn share(&mut self, memory: HostMemory, slots: &[(usize, usize)]) -> Result<bool> {
-        self.lane.share(memory, slots)
+        self.instance.share(memory, slots)
     }
 
     fn run(
@@ -80,12 +80,12 @@ impl Lane for Watched {
         deadline: Option<Duration>,
         gone: &dyn Fn() -> bool,
     ) -> Result<Option<Duration>> {
-        let _working = self.watch.busy.enter();
-        self.lane.run(slot, deadline, gone)
+        let _working = self.observer.busy.try_acquire();
+        self.instance.run(slot, deadline, gone)
     }
 
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        self.lane.read(offset, bytes)
+        self.instance.read(offset, bytes)
     }
 }
 
@@ -97,8 +97,8 @@ mod tests {
     fn time_that_two_share_counts_once() {
         let busy = Busy::default();
         let begin = Instant::now();
-        let first = busy.enter();
-        let second = busy.enter();
+        let first = busy.try_acquire();
+        let second = busy.try_acquire();
         std::thread::sleep(Duration::from_millis(20));
         drop(first);
         assert!(busy.time() >= Duration::from_millis(20), "one is still there");

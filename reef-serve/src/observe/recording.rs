@@ -1,10 +1,10 @@
 //! One trace, from its begin to the events that show it.
 
-use super::tracer::{MOST, Request};
+use super::tracer::{MAX_NOTED, Request};
 use crate::class::Class;
 use crate::engine::api::Engine;
 use crate::error::Result;
-use crate::observe::observer::Watch;
+use crate::observe::observer::Observer;
 use crate::observe::perfetto::{self, Track};
 use reef::Span;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// The group of tracks that shows the device.
 const DEVICE: u32 = 1;
-/// The group that shows the lanes.
+/// The group that shows the instances.
 const LANES: u32 = 2;
 /// The track of the device that shows preemptions; units come behind it.
 const PREEMPTIONS: Track = Track { process: DEVICE, thread: u32::MAX };
@@ -22,7 +22,7 @@ const PREEMPTIONS: Track = Track { process: DEVICE, thread: u32::MAX };
 /// A trace that is being taken; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Recording {
-    watch: Arc<Watch>,
+    observer: Arc<Observer>,
     engine: Arc<dyn Engine>,
     begin: Instant,
     /// The device's clock then.
@@ -37,18 +37,18 @@ impl Recording {
     /// # Errors
     ///
     /// `Exists` if there is one already.
-    pub(crate) fn start(watch: &Arc<Watch>, engine: &Arc<dyn Engine>) -> Result<Self> {
-        watch.tracer.begin()?;
+    pub(crate) fn start(observer: &Arc<Observer>, engine: &Arc<dyn Engine>) -> Result<Self> {
+        observer.tracer.begin()?;
         engine.set_trace(true);
-        let (watch, engine) = (watch.clone(), engine.clone());
+        let (observer, engine) = (observer.clone(), engine.clone());
         let (begin, clock) = (Instant::now(), engine.clock());
-        Ok(Self { watch, engine, begin, clock, spans: Vec::new(), preemptions: Vec::new() })
+        Ok(Self { observer, engine, begin, clock, spans: Vec::new(), preemptions: Vec::new() })
     }
 
     /// Takes what the device has noted meanwhile; when that is enough it notes no more.
     pub(crate) fn collect(&mut self) {
         let noted = self.engine.take_trace();
-        let room = MOST.saturating_sub(self.spans.len());
+        let room = MAX_NOTED.saturating_sub(self.spans.len());
         if noted.spans.len() > room {
             self.engine.set_trace(false);
         }
@@ -58,10 +58,10 @@ impl Recording {
 
     /// Ends it, and writes what happened as JSON.
     pub(crate) fn finish(mut self) -> Vec<u8> {
-        let requests = self.watch.tracer.stop();
+        let requests = self.observer.tracer.stop();
         self.collect();
         let mut text = Vec::new();
-        let events = self.device().chain(lanes(&requests, self.begin));
+        let events = self.device().chain(instances(&requests, self.begin));
         perfetto::write(&mut text, events).expect("a vector takes any bytes");
         text
     }
@@ -82,29 +82,30 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         self.engine.set_trace(false);
-        drop(self.engine.take_trace()); // nobody wants it
-        self.watch.tracer.end();
+        drop(self.engine.take_trace()); // the trace has ended
+        self.observer.tracer.end();
     }
 }
 
-/// A track for each lane.
-fn lanes(requests: &[Request], begin: Instant) -> impl Iterator<Item = Value> {
-    let lanes: BTreeMap<u32, &str> =
-        requests.iter().map(|request| (request.lane.number, &*request.lane.name)).collect();
-    let names = lanes.into_iter().map(|(lane, name)| perfetto::thread(track(lane), name));
+/// A track for each instance.
+fn instances(requests: &[Request], begin: Instant) -> impl Iterator<Item = Value> {
+    let instances: BTreeMap<u32, &str> =
+        requests.iter().map(|request| (request.instance.number, &*request.instance.name)).collect();
+    let names =
+        instances.into_iter().map(|(instance, name)| perfetto::thread(track(instance), name));
     let events = requests.iter().enumerate();
     let events = events.flat_map(move |(id, request)| shown(request, id, begin));
     [perfetto::process(LANES, "lanes")].into_iter().chain(names).chain(events)
 }
 
-fn track(lane: u32) -> Track {
-    Track { process: LANES, thread: lane }
+fn track(instance: u32) -> Track {
+    Track { process: LANES, thread: instance }
 }
 
 /// A request: how long it waited, how long it ran, and with what it spent that time.
 pub(super) fn shown(request: &Request, id: usize, begin: Instant) -> Vec<Value> {
-    let Request { lane, model, class, client, phases, outcome, end } = request;
-    let track = track(lane.number);
+    let Request { instance, model, class, client, phases, outcome, end } = request;
+    let track = track(instance.number);
     // What began before the trace did is shown from there on.
     let since = |before: Duration| {
         end.checked_sub(before).map_or(Duration::ZERO, |at| at.saturating_duration_since(begin))

@@ -1,11 +1,11 @@
-//! Traces of requests, on demand: while nobody traces, a request costs one relaxed load for it.
+//! Traces of requests, on demand: while no trace is taken, a request costs one relaxed load for it.
 //!
 //! ```text
-//! lanes ── note ──► Tracer ──┐
+//! instances ── note ──► Tracer ──┐
 //! dispatcher, units ─────────┴─► Recording ──► trace events, see perfetto
 //! ```
 //!
-//! There is one recording at a time. It notes no more when it is dropped, whoever wanted it.
+//! There is one recording at a time. It notes no more when it is dropped.
 
 use crate::class::Class;
 use crate::error::{Error, Result};
@@ -17,22 +17,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 /// Requests of one trace; later ones are dropped.
-pub(super) const MOST: usize = 100_000;
+pub(super) const MAX_NOTED: usize = 100_000;
 
-/// Where requests are noted while somebody traces.
+/// Where requests are noted while a trace is taken.
 #[derive(Debug, Default)]
 pub(crate) struct Tracer {
-    /// Written by whoever records, read by lanes.
+    /// Written by the recording, read by instances.
     on: AtomicBool,
-    /// Whether somebody records.
+    /// Whether there is a recording.
     taken: AtomicBool,
     requests: Mutex<Vec<Request>>,
-    lanes: AtomicU32,
+    instances: AtomicU32,
 }
 
-/// A lane, as traces show it.
+/// An instance, as traces show it.
 #[derive(Debug, Clone)]
-pub(crate) struct LaneId {
+pub(crate) struct InstanceId {
     pub(crate) number: u32,
     pub(crate) name: Arc<str>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct LaneId {
 /// A request that has ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
-    pub(crate) lane: LaneId,
+    pub(crate) instance: InstanceId,
     pub(crate) model: Arc<str>,
     pub(crate) class: Class,
     pub(crate) client: ClientId,
@@ -51,12 +51,12 @@ pub(crate) struct Request {
 }
 
 impl Tracer {
-    /// A number and a name for a lane.
-    pub(crate) fn lane(&self, name: &str) -> LaneId {
-        LaneId { number: self.lanes.fetch_add(1, Ordering::Relaxed), name: name.into() }
+    /// A number and a name for an instance.
+    pub(crate) fn instance(&self, name: &str) -> InstanceId {
+        InstanceId { number: self.instances.fetch_add(1, Ordering::Relaxed), name: name.into() }
     }
 
-    /// Notes a request if somebody records.
+    /// Notes a request if there is a recording.
     pub(crate) fn note(&self, request: impl FnOnce() -> Request) {
         if self.on.load(Ordering::Relaxed) {
             self.push(request());
@@ -66,7 +66,7 @@ impl Tracer {
     #[cold]
     fn push(&self, request: Request) {
         let mut requests = self.requests.lock();
-        if requests.len() < MOST {
+        if requests.len() < MAX_NOTED {
             requests.push(request);
         }
     }
@@ -75,7 +75,7 @@ impl Tracer {
     ///
     /// # Errors
     ///
-    /// `Exists` if somebody records already.
+    /// `Exists` if there is a recording already.
     pub(super) fn begin(&self) -> Result<()> {
         if self.taken.swap(true, Ordering::Acquire) {
             return Err(Error::Exists("a trace is being taken already: one at a time".into()));
@@ -91,7 +91,7 @@ impl Tracer {
         std::mem::take(&mut *self.requests.lock())
     }
 
-    /// Somebody else may record.
+    /// The next recording may begin.
     pub(super) fn end(&self) {
         self.stop();
         self.taken.store(false, Ordering::Release);

@@ -1,7 +1,7 @@
 //! One inference on its way through the daemon.
 
 use crate::class::Priority;
-use crate::engine::api::Lane;
+use crate::engine::api::Instance;
 use crate::error::{Error, Result};
 use crate::net::clients::ClientId;
 use crate::requests::regions::Slice;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Bytes that are copied at a time between a region and a lane; they stay in the cache.
+/// Bytes that are copied at a time between a region and an instance; they stay in the cache.
 const CHUNK: usize = 64 << 10;
 
 /// Where the input comes from.
@@ -44,7 +44,7 @@ impl Phases {
     }
 }
 
-/// A request that waits for a lane. Whoever waits for the answer holds the other end of `reply`.
+/// A request that waits for an instance. The client that waits for the answer holds the other end of `reply`.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) client: ClientId,
@@ -57,19 +57,19 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Whether nobody waits for it any more.
+    /// Whether its client has gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.reply.is_closed()
     }
 
-    /// Runs it on `lane`. Returns the output, empty if that went to a region.
+    /// Runs it on `instance`. Returns the output, empty if that went to a region.
     ///
     /// # Errors
     ///
     /// `Deadline` if its time was over before it began; the region's; the device's.
     pub(crate) fn run(
         &self,
-        lane: &mut dyn Lane,
+        instance: &mut dyn Instance,
         output: &TensorInfo,
         phases: &mut Phases,
     ) -> Result<Vec<u8>> {
@@ -80,41 +80,41 @@ impl Job {
             let text = format!("timed out after {:?} in the queue", phases.queue);
             return Err(Error::Deadline(text));
         }
-        self.input.write(lane)?;
+        self.input.write(instance)?;
         let written = Instant::now();
         phases.input = written - began;
-        phases.delay = lane.run(None, Some(left), &|| self.is_gone())?;
+        phases.delay = instance.run(None, Some(left), &|| self.is_gone())?;
         let ran = Instant::now();
         phases.infer = ran - written;
-        let bytes = self.output.read(lane, output.bytes())?;
+        let bytes = self.output.read(instance, output.bytes())?;
         phases.output = ran.elapsed();
         Ok(bytes)
     }
 }
 
 impl Input {
-    fn write(&self, lane: &mut dyn Lane) -> Result<()> {
+    fn write(&self, instance: &mut dyn Instance) -> Result<()> {
         match self {
-            Self::Bytes(bytes) => lane.write(0, bytes),
+            Self::Bytes(bytes) => instance.write(0, bytes),
             Self::Region(slice) => chunks(slice.bytes(), |at, chunk| {
                 slice.read(at, chunk)?;
-                lane.write(at, chunk)
+                instance.write(at, chunk)
             }),
         }
     }
 }
 
 impl Output {
-    fn read(&self, lane: &mut dyn Lane, bytes: usize) -> Result<Vec<u8>> {
+    fn read(&self, instance: &mut dyn Instance, bytes: usize) -> Result<Vec<u8>> {
         match self {
             Self::Bytes => {
                 let mut data = vec![0; bytes];
-                lane.read(0, &mut data)?;
+                instance.read(0, &mut data)?;
                 Ok(data)
             }
             Self::Region(slice) => {
                 chunks(slice.bytes(), |at, chunk| {
-                    lane.read(at, chunk)?;
+                    instance.read(at, chunk)?;
                     slice.write(at, chunk)
                 })?;
                 Ok(Vec::new())
@@ -123,7 +123,7 @@ impl Output {
     }
 }
 
-/// Goes over `bytes` bytes in pieces: their place, and room for them.
+/// Goes over `bytes` bytes in pieces: their offset, and a buffer for them.
 pub(crate) fn chunks(
     bytes: usize,
     mut each: impl FnMut(usize, &mut [u8]) -> Result<()>,

@@ -1,4 +1,4 @@
-//! Requests that wait for a lane: as many as are allowed, the most urgent first.
+//! Requests that wait for an instance: as many as are allowed, the most urgent first.
 
 use crate::error::{Error, Result};
 use crate::requests::job::Job;
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 /// A bounded queue of requests of one model in one class.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    most: usize,
+    max: usize,
     state: Mutex<State>,
     news: Condvar,
 }
@@ -20,8 +20,8 @@ struct State {
 }
 
 impl Queue {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most, state: Mutex::default(), news: Condvar::new() }
+    pub(crate) fn new(max: usize) -> Self {
+        Self { max, state: Mutex::default(), news: Condvar::new() }
     }
 
     /// Adds a request behind those of the same priority. Never waits.
@@ -34,11 +34,11 @@ impl Queue {
         if state.closed {
             return Err(Error::Unavailable("the model is being unloaded".into()));
         }
-        if state.jobs.len() >= self.most {
+        if state.jobs.len() >= self.max {
             state.jobs.retain(|job| !job.is_gone());
         }
-        if state.jobs.len() >= self.most {
-            return Err(Error::Exhausted(format!("queue full: {} requests wait", self.most)));
+        if state.jobs.len() >= self.max {
+            return Err(Error::Exhausted(format!("queue full: {} requests wait", self.max)));
         }
         let at = state.jobs.partition_point(|other| other.priority <= job.priority);
         state.jobs.insert(at, job);
@@ -46,7 +46,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the next request that somebody waits for; blocks until there is one. `None`: the queue was
+    /// Takes the next request whose client still waits; blocks until there is one. `None`: the queue was
     /// closed and is empty.
     pub(crate) fn pop(&self) -> Option<Job> {
         let mut state = self.state.lock();
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::class::Class;
     use crate::class::Priority;
-    use crate::net::clients::{ClientId, Way};
+    use crate::net::clients::{ClientId, Protocol};
     use crate::requests::job::{Input, Output};
     use std::time::{Duration, Instant};
     use tokio::sync::oneshot;
@@ -88,7 +88,7 @@ mod tests {
         let (reply, answer) = oneshot::channel();
         let now = Instant::now();
         let job = Job {
-            client: ClientId { way: Way::Grpc, number: 1 },
+            client: ClientId { protocol: Protocol::Grpc, number: 1 },
             priority: Priority::new(priority, Class::BestEffort),
             input: Input::Bytes(vec![priority as u8].into()),
             output: Output::Bytes,

@@ -4,7 +4,7 @@
 //! daemon with a bus error. So regions are never mapped here: they are read and written with `pread` and
 //! `pwrite`, which give an error instead, and cost the same one copy.
 //!
-//! A region belongs to whoever registered it: nobody else sees it, or can name it in a request.
+//! A region belongs to the client that registered it: no other sees it, or can name it in a request.
 
 use crate::error::{Error, Result};
 use crate::net::peer::Principal;
@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Longest name of a region and of a key.
-const LONGEST: usize = 128;
+const MAX_NAME_LEN: usize = 128;
 
 /// A part of a client's shared memory.
 #[derive(Debug, Clone)]
@@ -42,13 +42,13 @@ pub(crate) struct Slice {
 /// Regions by owner and name.
 #[derive(Debug)]
 pub(crate) struct Regions {
-    most: usize,
+    max: usize,
     regions: Mutex<BTreeMap<(Principal, String), Region>>,
 }
 
 impl Regions {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most, regions: Mutex::default() }
+    pub(crate) fn new(max: usize) -> Self {
+        Self { max, regions: Mutex::default() }
     }
 
     /// Registers `bytes` bytes from `offset` on of the shared memory that `key` names.
@@ -65,8 +65,11 @@ impl Regions {
         offset: u64,
         bytes: u64,
     ) -> Result<()> {
-        if name.is_empty() || name.len() > LONGEST {
-            return Err(Error::Invalid(format!("region {:?}: 1 to {LONGEST} bytes", short(name))));
+        if name.is_empty() || name.len() > MAX_NAME_LEN {
+            return Err(Error::Invalid(format!(
+                "region {:?}: 1 to {MAX_NAME_LEN} bytes",
+                short(name)
+            )));
         }
         let file = Arc::new(open(key, who)?);
         let region = Region { key: key.into(), offset, bytes, file };
@@ -75,8 +78,8 @@ impl Regions {
         if regions.contains_key(&(who, name.into())) {
             return Err(Error::Exists(format!("shared memory region {name:?} is registered")));
         }
-        if regions.len() >= self.most {
-            let text = format!("{} shared memory regions are registered already", self.most);
+        if regions.len() >= self.max {
+            let text = format!("{} shared memory regions are registered already", self.max);
             return Err(Error::Exhausted(text));
         }
         regions.insert((who, name.into()), region);
@@ -188,7 +191,11 @@ fn missing(name: &str) -> Error {
 /// Opens POSIX shared memory by its key, which has to be the client's own.
 fn open(key: &str, who: Principal) -> Result<File> {
     let plain = key.strip_prefix('/').unwrap_or(key);
-    if plain.is_empty() || plain.len() > LONGEST || plain.contains(['/', '\0']) || plain == ".." {
+    if plain.is_empty()
+        || plain.len() > MAX_NAME_LEN
+        || plain.contains(['/', '\0'])
+        || plain == ".."
+    {
         return Err(Error::Invalid(format!("shared memory key {:?}: no plain name", short(key))));
     }
     let fd = shm::open(plain, shm::OFlags::RDWR, Mode::empty()).map_err(|e| match e {

@@ -43,10 +43,10 @@ impl Fixture {
     }
 
     fn inference_of(&self, name: &str, priority: u64) -> Inference {
-        let model = self.server.catalogue.get(name, "").unwrap();
+        let model = self.server.registry.get(name, "").unwrap();
         let input = Seeded(1).input(model.input.elements());
         Inference {
-            client: Peer::STRANGER.id,
+            client: Peer::UNKNOWN.id,
             model,
             priority: Priority::new(priority, Class::BestEffort),
             timeout: None,
@@ -57,12 +57,12 @@ impl Fixture {
 }
 
 impl Drop for Fixture {
-    /// Fails if a lane works for ever.
+    /// Fails if an instance works for ever.
     fn drop(&mut self) {
         let (sender, done) = channel();
         let server = self.server.clone();
         std::thread::spawn(move || {
-            server.catalogue.clear(); // waits for lanes
+            server.registry.clear(); // waits for instances
             let _ = sender.send(()); // it took too long
         });
         let is_clear = done.recv_timeout(Duration::from_secs(20)).is_ok();
@@ -89,7 +89,7 @@ fn both_classes_compute_what_the_reference_does() {
         let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(worst < 1e-3, "priority {priority}: {worst}");
     }
-    let numbers = fixture.server.catalogue.get("tiny", "1").unwrap().numbers();
+    let numbers = fixture.server.registry.get("tiny", "1").unwrap().numbers();
     assert_eq!((numbers.success.count, numbers.fail.count), (2, 0));
     let text = fixture.server.metrics();
     for class in ["rt", "be"] {
@@ -149,11 +149,11 @@ fn a_request_ends_when_its_time_is_over() {
 #[test]
 fn models_come_and_go_and_their_memory_with_them() {
     let fixture = Fixture::new("unload", |_| ());
-    let catalogue = &fixture.server.catalogue;
+    let registry = &fixture.server.registry;
     let (tiny, other) = (ModelName::new("tiny").unwrap(), ModelName::new("other").unwrap());
-    let one = catalogue.budget().used();
-    catalogue.load(&other).unwrap();
-    assert_eq!(catalogue.budget().used(), 2 * one);
+    let one = registry.budget().used();
+    registry.load(&other).unwrap();
+    assert_eq!(registry.budget().used(), 2 * one);
     let pending = fixture.inference(2);
     let answer = block_on(async {
         let answer = fixture.server.infer(pending);
@@ -163,38 +163,38 @@ fn models_come_and_go_and_their_memory_with_them() {
             std::task::Poll::Ready(())
         })
         .await;
-        catalogue.unload(&tiny).unwrap(); // what was queued is still served
+        registry.unload(&tiny).unwrap(); // what was queued is still served
         answer.await
     });
     assert_eq!(answer.unwrap().len(), 4000);
-    assert_eq!(catalogue.budget().used(), one);
-    assert!(matches!(catalogue.get("tiny", ""), Err(Error::NotFound(_))));
-    assert!(matches!(catalogue.unload(&tiny), Err(Error::NotFound(_))));
-    catalogue.load(&tiny).unwrap();
-    catalogue.load(&tiny).unwrap(); // anew
-    assert_eq!(catalogue.budget().used(), 2 * one);
+    assert_eq!(registry.budget().used(), one);
+    assert!(matches!(registry.get("tiny", ""), Err(Error::NotFound(_))));
+    assert!(matches!(registry.unload(&tiny), Err(Error::NotFound(_))));
+    registry.load(&tiny).unwrap();
+    registry.load(&tiny).unwrap(); // anew
+    assert_eq!(registry.budget().used(), 2 * one);
     block_on(fixture.server.infer(fixture.inference(1))).unwrap();
 }
 
 #[test]
 fn what_is_over_budget_is_refused_before_anything_is_allocated() {
     let fixture = Fixture::new("budget", |config| config.memory.model_mib = 50);
-    let catalogue = &fixture.server.catalogue;
-    let before = catalogue.budget().used();
-    let said = catalogue.load(&ModelName::new("resnet50").unwrap()).unwrap_err();
+    let registry = &fixture.server.registry;
+    let before = registry.budget().used();
+    let said = registry.load(&ModelName::new("resnet50").unwrap()).unwrap_err();
     let Error::Exhausted(text) = &said else { panic!("{said}") };
     assert!(text.starts_with("memory budget: model resnet50/1 needs "), "{text}");
     assert!(text.ends_with("bytes, 52428800 are allowed"), "{text}");
-    assert_eq!(catalogue.budget().used(), before);
+    assert_eq!(registry.budget().used(), before);
     let limits = Fixture::new("models", |config| config.limits.models = 1);
-    let said = limits.server.catalogue.load(&ModelName::new("other").unwrap());
+    let said = limits.server.registry.load(&ModelName::new("other").unwrap());
     assert_eq!(said, Err(Error::Exhausted("1 models are loaded already".into())));
 }
 
 #[test]
 fn the_index_has_what_is_loaded_and_what_could_be() {
     let fixture = Fixture::new("index", |_| ());
-    let index = fixture.server.catalogue.index().unwrap();
+    let index = fixture.server.registry.index().unwrap();
     let state =
         |name: &str| index.iter().find(|i| i.name.as_str() == name).map(|i| (i.version, i.ready));
     assert_eq!(state("tiny"), Some((Some(1), true)));
@@ -206,10 +206,10 @@ fn the_index_has_what_is_loaded_and_what_could_be() {
 #[test]
 fn a_model_that_many_want_is_loaded_once() {
     let fixture = Fixture::new("once", |_| ());
-    let catalogue = &fixture.server.catalogue;
+    let registry = &fixture.server.registry;
     let models: Vec<_> = std::thread::scope(|scope| {
         let all: Vec<_> =
-            (0..5).map(|_| scope.spawn(|| catalogue.get_or_load("other").unwrap())).collect();
+            (0..5).map(|_| scope.spawn(|| registry.get_or_load("other").unwrap())).collect();
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
     assert!(models.iter().all(|model| Arc::ptr_eq(model, &models[0]) && !model.is_retired()));
@@ -219,6 +219,6 @@ fn a_model_that_many_want_is_loaded_once() {
 #[test]
 fn strangers_over_tcp_register_no_memory() {
     let fixture = Fixture::new("strangers", |_| ());
-    let said = fixture.server.register(Peer::STRANGER, "r", "/reef-there-is-none", 0, 4);
+    let said = fixture.server.register(Peer::UNKNOWN, "r", "/reef-there-is-none", 0, 4);
     assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
 }

@@ -4,8 +4,8 @@ use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::*;
 use crate::error::Result;
 use crate::kserve::request::{EXTENSIONS, NAME};
-use crate::models::loaded_model::Served;
-use crate::models::registry::Catalogue;
+use crate::models::loaded_model::LoadedModel;
+use crate::models::registry::Registry;
 use crate::observe::stats::Sum;
 use crate::tensor::{FP32, TensorInfo};
 
@@ -18,18 +18,18 @@ pub(super) fn server() -> ServerMetadataResponse {
 }
 
 pub(super) fn model(
-    catalogue: &Catalogue,
+    registry: &Registry,
     request: &ModelMetadataRequest,
 ) -> Result<ModelMetadataResponse> {
-    let model = catalogue.get(&request.name, &request.version)?;
+    let model = registry.get(&request.name, &request.version)?;
     let tensor = |info: &TensorInfo| TensorMetadata {
         name: info.name.into(),
         datatype: FP32.into(),
         shape: info.shape.clone(),
     };
-    let versions = catalogue.versions(&model.recipe.name);
+    let versions = registry.versions(&model.spec.name);
     Ok(ModelMetadataResponse {
-        name: model.recipe.name.to_string(),
+        name: model.spec.name.to_string(),
         versions: versions.iter().map(u32::to_string).collect(),
         platform: NAME.into(),
         inputs: vec![tensor(&model.input)],
@@ -38,19 +38,19 @@ pub(super) fn model(
 }
 
 pub(super) fn config(
-    catalogue: &Catalogue,
+    registry: &Registry,
     request: &ModelConfigRequest,
 ) -> Result<ModelConfigResponse> {
-    let model = catalogue.get(&request.name, &request.version)?;
+    let model = registry.get(&request.name, &request.version)?;
     let (input, output) = (&model.input, &model.output);
-    let instances = model.recipe.instances;
+    let instances = model.spec.instances;
     let group = |class: &str, count: usize| ModelInstanceGroup {
-        name: format!("{}_{class}", model.recipe.name),
+        name: format!("{}_{class}", model.spec.name),
         count: count as i32,
         kind: model_instance_group::Kind::Model.into(),
     };
     let config = ModelConfig {
-        name: model.recipe.name.to_string(),
+        name: model.spec.name.to_string(),
         platform: NAME.into(),
         backend: NAME.into(),
         max_batch_size: 0, // the batch is part of the shape
@@ -71,21 +71,21 @@ pub(super) fn config(
 }
 
 pub(super) fn statistics(
-    catalogue: &Catalogue,
+    registry: &Registry,
     request: &ModelStatisticsRequest,
 ) -> Result<ModelStatisticsResponse> {
-    let models = catalogue.select(&request.name, &request.version)?;
+    let models = registry.select(&request.name, &request.version)?;
     Ok(ModelStatisticsResponse { model_stats: models.iter().map(|m| statistics_of(m)).collect() })
 }
 
-fn statistics_of(model: &Served) -> ModelStatistics {
+fn statistics_of(model: &LoadedModel) -> ModelStatistics {
     let numbers = model.numbers();
     let duration =
         |sum: Sum| Some(StatisticDuration { count: sum.count, ns: sum.time.as_nanos() as u64 });
     let batch = model.batch();
     ModelStatistics {
-        name: model.recipe.name.to_string(),
-        version: model.recipe.version.to_string(),
+        name: model.spec.name.to_string(),
+        version: model.spec.version.to_string(),
         last_inference: numbers.last,
         inference_count: numbers.success.count * batch,
         execution_count: numbers.success.count,

@@ -1,8 +1,8 @@
-//! A connection that has to ask for something in time, or loses its place.
+//! A connection that has to send a request in time, or is closed.
 //!
-//! The first request that is let in counts. Whoever says nothing until then, speaks HTTP/2 without asking for
-//! anything, or doesn't know the token, is sent away. Afterwards it may be silent for as long as it likes, as
-//! clients keep their channels: whether it is still there, HTTP/2's own pings find out.
+//! The first request that is admitted counts. A client that sends none until then, speaks HTTP/2 without a
+//! request, or doesn't know the token, is cut off. Afterwards it may be silent for as long as it likes, as
+//! clients keep their channels: HTTP/2's own pings find out whether it is still there.
 
 use crate::net::connection::Connection;
 use crate::net::peer::Peer;
@@ -16,39 +16,39 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 use tonic::Request;
 
-/// Who it is, and whether it has asked for something; its requests carry this along.
+/// Who the client is, and whether it has sent a request; its requests carry this along.
 #[derive(Debug, Clone)]
-pub(super) struct Card {
+pub(super) struct ConnectionInfo {
     pub(super) peer: Peer,
     asked: Arc<AtomicBool>,
 }
 
-impl Card {
-    /// It has asked for something, and may.
+impl ConnectionInfo {
+    /// A request of the client was admitted.
     pub(super) fn note_request(&self) {
-        self.asked.store(true, Ordering::Relaxed); // read when the connection is looked at next
+        self.asked.store(true, Ordering::Relaxed); // read at the next poll of the connection
     }
 }
 
 /// A connection and the end of its time.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct FirstRequestTimeout {
     connection: Connection,
-    card: Card,
-    /// `None` once it has asked for something.
+    info: ConnectionInfo,
+    /// `None` once it has sent a request.
     end: Option<Pin<Box<Sleep>>>,
 }
 
-impl Guest {
-    /// Has to ask for something within `time` from now on.
+impl FirstRequestTimeout {
+    /// Has to send a request within `time` from now on.
     pub(super) fn new(connection: Connection, time: Duration) -> Self {
-        let card = Card { peer: connection.peer, asked: Arc::default() };
-        Self { connection, card, end: Some(Box::pin(tokio::time::sleep(time))) }
+        let info = ConnectionInfo { peer: connection.peer, asked: Arc::default() };
+        Self { connection, info, end: Some(Box::pin(tokio::time::sleep(time))) }
     }
 
-    /// The connection, as long as it has time; if it has not, whatever is tried with it is an error.
+    /// The connection while it has time; afterwards an error.
     fn in_time(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut Connection>> {
-        if self.card.asked.load(Ordering::Relaxed) {
+        if self.info.asked.load(Ordering::Relaxed) {
             self.end = None;
         }
         let over = self.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready());
@@ -61,10 +61,10 @@ impl Guest {
 
 /// Who sent a request.
 pub(super) fn peer<T>(request: &Request<T>) -> Peer {
-    request.extensions().get::<Card>().map_or(Peer::STRANGER, |card| card.peer)
+    request.extensions().get::<ConnectionInfo>().map_or(Peer::UNKNOWN, |info| info.peer)
 }
 
-impl AsyncRead for Guest {
+impl AsyncRead for FirstRequestTimeout {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -74,7 +74,7 @@ impl AsyncRead for Guest {
     }
 }
 
-impl AsyncWrite for Guest {
+impl AsyncWrite for FirstRequestTimeout {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -104,10 +104,10 @@ impl AsyncWrite for Guest {
     }
 }
 
-impl tonic::transport::server::Connected for Guest {
-    type ConnectInfo = Card;
+impl tonic::transport::server::Connected for FirstRequestTimeout {
+    type ConnectInfo = ConnectionInfo;
 
-    fn connect_info(&self) -> Card {
-        self.card.clone()
+    fn connect_info(&self) -> ConnectionInfo {
+        self.info.clone()
     }
 }

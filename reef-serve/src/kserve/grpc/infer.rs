@@ -7,7 +7,8 @@ use super::proto::*;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::kserve::request::{
-    Answer, Ask, AskInput, AskOutput, CLASS_HEADER, Given, Parameter, place,
+    CLASS_HEADER, InferRequest, InferResponse, InputTensor, Parameter, RequestedOutput, TensorData,
+    place,
 };
 use crate::net::peer::Peer;
 use crate::server::Server;
@@ -33,9 +34,9 @@ pub(super) async fn infer(
     request: ModelInferRequest,
 ) -> Result<ModelInferResponse> {
     let _open = server.request()?;
-    let mut ask = read(request, server.config.limits.tensors)?;
-    ask.class = class;
-    Ok(write(server.answer(peer, ask).await?))
+    let mut request = read(request, server.config.limits.tensors)?;
+    request.class = class;
+    Ok(write(server.answer(peer, request).await?))
 }
 
 /// As [`infer`], with an error as part of the stream, so that it goes on.
@@ -58,41 +59,41 @@ pub(super) async fn streamed(
     }
 }
 
-fn read(request: ModelInferRequest, most: usize) -> Result<Ask> {
+fn read(request: ModelInferRequest, max: usize) -> Result<InferRequest> {
     let given =
         request.inputs.len().max(request.outputs.len()).max(request.raw_input_contents.len());
-    if given > most {
-        return Err(Error::Invalid(format!("{given} tensors in a request, {most} are allowed")));
+    if given > max {
+        return Err(Error::Invalid(format!("{given} tensors in a request, {max} are allowed")));
     }
-    let mut ask = Ask {
+    let mut infer = InferRequest {
         model: request.model_name,
         version: request.model_version,
         id: request.id,
-        ..Ask::default()
+        ..InferRequest::default()
     };
     for (key, value) in parameters(&request.parameters) {
-        ask.parameter(key, &value)?;
+        infer.parameter(key, &value)?;
     }
     let mut raw = request.raw_input_contents.into_iter();
     let inputs = request.inputs.into_iter().map(|tensor| input(tensor, &mut raw));
-    ask.inputs = inputs.collect::<Result<_>>()?;
+    infer.inputs = inputs.collect::<Result<_>>()?;
     if raw.next().is_some() {
         return Err(Error::Invalid("more raw contents than inputs without a region".into()));
     }
     let outputs =
         request.outputs.into_iter().map(|InferRequestedOutputTensor { name, parameters: p }| {
-            Ok(AskOutput { name, to: place(parameters(&p))? })
+            Ok(RequestedOutput { name, to: place(parameters(&p))? })
         });
-    ask.outputs = outputs.collect::<Result<_>>()?;
-    Ok(ask)
+    infer.outputs = outputs.collect::<Result<_>>()?;
+    Ok(infer)
 }
 
-fn input(tensor: InferInputTensor, raw: &mut impl Iterator<Item = Bytes>) -> Result<AskInput> {
+fn input(tensor: InferInputTensor, raw: &mut impl Iterator<Item = Bytes>) -> Result<InputTensor> {
     let InferInputTensor { name, datatype, shape, parameters: p, contents } = tensor;
     let from = match (place(parameters(&p))?, contents) {
-        (Some(place), None) => Given::Region(place),
-        (None, Some(contents)) => Given::Bytes(to_bytes(&contents.fp32_contents).into()),
-        (None, None) => Given::Bytes(
+        (Some(place), None) => TensorData::Region(place),
+        (None, Some(contents)) => TensorData::Bytes(to_bytes(&contents.fp32_contents).into()),
+        (None, None) => TensorData::Bytes(
             raw.next()
                 .ok_or_else(|| Error::Invalid(format!("tensor {:?}: no contents", short(&name))))?,
         ),
@@ -101,7 +102,7 @@ fn input(tensor: InferInputTensor, raw: &mut impl Iterator<Item = Bytes>) -> Res
             return Err(Error::Invalid(format!("tensor {name:?}: both contents and a region")));
         }
     };
-    Ok(AskInput { name, datatype, shape, from })
+    Ok(InputTensor { name, datatype, shape, from })
 }
 
 fn parameters(map: &HashMap<String, InferParameter>) -> impl Iterator<Item = (&str, Parameter)> {
@@ -119,7 +120,7 @@ fn parameter(value: &InferParameter) -> Parameter {
     }
 }
 
-fn write(answer: Answer) -> ModelInferResponse {
+fn write(answer: InferResponse) -> ModelInferResponse {
     let output = answer.output();
     let text = |text: &str| ParameterChoice::StringParam(text.into());
     let number = |n: u64| ParameterChoice::Int64Param(n as i64);
@@ -140,8 +141,8 @@ fn write(answer: Answer) -> ModelInferResponse {
         contents: None,
     }];
     ModelInferResponse {
-        model_name: answer.model.recipe.name.to_string(),
-        model_version: answer.model.recipe.version.to_string(),
+        model_name: answer.model.spec.name.to_string(),
+        model_version: answer.model.spec.version.to_string(),
         id: answer.id,
         parameters: HashMap::new(),
         outputs,

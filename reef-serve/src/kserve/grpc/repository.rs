@@ -3,13 +3,13 @@
 use super::proto::repository_index_response::ModelIndex;
 use super::proto::*;
 use crate::error::{Error, Result};
-use crate::models::registry::{Catalogue, Indexed};
+use crate::models::registry::{Indexed, Registry};
 use crate::name::ModelName;
 use crate::server::Server;
 use std::sync::Arc;
 
 pub(super) fn index(
-    catalogue: &Catalogue,
+    registry: &Registry,
     request: &RepositoryIndexRequest,
 ) -> Result<RepositoryIndexResponse> {
     let entry = |indexed: Indexed| ModelIndex {
@@ -18,7 +18,7 @@ pub(super) fn index(
         state: indexed.state().into(),
         reason: String::new(),
     };
-    let listed = catalogue.index()?.into_iter().filter(|i| i.ready || !request.ready);
+    let listed = registry.index()?.into_iter().filter(|i| i.ready || !request.ready);
     Ok(RepositoryIndexResponse { models: listed.map(entry).collect() })
 }
 

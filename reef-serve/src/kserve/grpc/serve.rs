@@ -1,6 +1,6 @@
 //! gRPC connections.
 
-use super::first_request::{Card, Guest, peer};
+use super::first_request::{ConnectionInfo, FirstRequestTimeout, peer};
 use super::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 use super::service::Service;
 use super::status::status;
@@ -14,7 +14,7 @@ use tokio_stream::StreamExt;
 use tonic::Request;
 
 /// Calls that one connection has open; others wait at the client.
-const MOST_STREAMS: u32 = 128;
+const MAX_STREAMS: u32 = 128;
 
 /// Serves gRPC on `listener` until `end` comes; requests that are open then are still answered.
 ///
@@ -37,21 +37,21 @@ pub(crate) async fn serve(
     let check = move |request: Request<()>| {
         let given = request.metadata().get("authorization").map(|value| value.as_bytes());
         auth::check(token.as_deref(), peer(&request), given).map_err(status)?;
-        if let Some(card) = request.extensions().get::<Card>() {
-            card.note_request();
+        if let Some(info) = request.extensions().get::<ConnectionInfo>() {
+            info.note_request();
         }
         Ok(request)
     };
     let service = tonic::service::interceptor::InterceptedService::new(service, check);
     let idle = times.idle();
-    let guests = listener
+    let connections = listener
         .connections(idle)
-        .map(move |come| come.map(|connection| Guest::new(connection, idle)));
+        .map(move |come| come.map(|connection| FirstRequestTimeout::new(connection, idle)));
     let transport = tonic::transport::Server::builder()
-        .max_concurrent_streams(MOST_STREAMS)
+        .max_concurrent_streams(MAX_STREAMS)
         .http2_keepalive_interval(Some(times.keepalive()))
         .http2_keepalive_timeout(Some(times.keepalive()))
         .add_service(service)
-        .serve_with_incoming_shutdown(guests, end);
+        .serve_with_incoming_shutdown(connections, end);
     transport.await.map_err(|e| Error::system("gRPC", e))
 }

@@ -38,7 +38,7 @@ impl GrpcInferenceService for Service {
 
     async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Reply<ModelReadyResponse> {
         let ModelReadyRequest { name, version } = request.into_inner();
-        reply(Ok(ModelReadyResponse { ready: self.0.catalogue.get(&name, &version).is_ok() }))
+        reply(Ok(ModelReadyResponse { ready: self.0.registry.get(&name, &version).is_ok() }))
     }
 
     async fn server_metadata(
@@ -52,21 +52,21 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<ModelMetadataRequest>,
     ) -> Reply<ModelMetadataResponse> {
-        reply(describe::model(&self.0.catalogue, &request.into_inner()))
+        reply(describe::model(&self.0.registry, &request.into_inner()))
     }
 
     async fn model_config(
         &self,
         request: Request<ModelConfigRequest>,
     ) -> Reply<ModelConfigResponse> {
-        reply(describe::config(&self.0.catalogue, &request.into_inner()))
+        reply(describe::config(&self.0.registry, &request.into_inner()))
     }
 
     async fn model_statistics(
         &self,
         request: Request<ModelStatisticsRequest>,
     ) -> Reply<ModelStatisticsResponse> {
-        reply(describe::statistics(&self.0.catalogue, &request.into_inner()))
+        reply(describe::statistics(&self.0.registry, &request.into_inner()))
     }
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
@@ -95,7 +95,7 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<RepositoryIndexRequest>,
     ) -> Reply<RepositoryIndexResponse> {
-        reply(repository::index(&self.0.catalogue, &request.into_inner()))
+        reply(repository::index(&self.0.registry, &request.into_inner()))
     }
 
     async fn repository_model_load(

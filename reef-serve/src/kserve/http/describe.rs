@@ -3,7 +3,7 @@
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
 use crate::kserve::request::{EXTENSIONS, NAME};
-use crate::models::loaded_model::Served;
+use crate::models::loaded_model::LoadedModel;
 use crate::observe::stats::Sum;
 use crate::server::Server;
 use crate::tensor::{FP32, TensorInfo};
@@ -48,17 +48,17 @@ async fn ready(State(server): App) -> StatusCode {
 }
 
 async fn model_ready(State(server): App, Path(which): Path<Which>) -> StatusCode {
-    match server.catalogue.get(&which.model, &which.version) {
+    match server.registry.get(&which.model, &which.version) {
         Ok(_) => StatusCode::OK,
         Err(_) => StatusCode::NOT_FOUND,
     }
 }
 
 async fn model(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {
-    let model = server.catalogue.get(&which.model, &which.version)?;
-    let versions = server.catalogue.versions(&model.recipe.name);
+    let model = server.registry.get(&which.model, &which.version)?;
+    let versions = server.registry.versions(&model.spec.name);
     Ok(Json(json!({
-        "name": model.recipe.name.as_str(),
+        "name": model.spec.name.as_str(),
         "versions": versions.iter().map(u32::to_string).collect::<Vec<_>>(),
         "platform": NAME,
         "inputs": [tensor(&model.input)],
@@ -71,8 +71,8 @@ fn tensor(info: &TensorInfo) -> Value {
 }
 
 async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {
-    let model = server.catalogue.get(&which.model, &which.version)?;
-    let (name, instances) = (model.recipe.name.as_str(), model.recipe.instances);
+    let model = server.registry.get(&which.model, &which.version)?;
+    let (name, instances) = (model.spec.name.as_str(), model.spec.instances);
     let tensor = |info: &TensorInfo| json!({ "name": info.name, "data_type": "TYPE_FP32", "dims": info.shape });
     let group = |class: &str, count: usize| json!({ "name": format!("{name}_{class}"), "kind": "KIND_MODEL", "count": count });
     Ok(Json(json!({
@@ -87,24 +87,24 @@ async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Valu
 }
 
 async fn all_statistics(State(server): App) -> Reply<Json<Value>> {
-    Ok(statistics_of(server.catalogue.select("", ""))?)
+    Ok(statistics_of(server.registry.select("", ""))?)
 }
 
 async fn statistics(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {
-    Ok(statistics_of(server.catalogue.select(&which.model, &which.version))?)
+    Ok(statistics_of(server.registry.select(&which.model, &which.version))?)
 }
 
-fn statistics_of(models: Result<Vec<Arc<Served>>>) -> Result<Json<Value>, Error> {
+fn statistics_of(models: Result<Vec<Arc<LoadedModel>>>) -> Result<Json<Value>, Error> {
     let models: Vec<Value> = models?.iter().map(|model| one(model)).collect();
     Ok(Json(json!({ "model_stats": models })))
 }
 
-fn one(model: &Served) -> Value {
+fn one(model: &LoadedModel) -> Value {
     let numbers = model.numbers();
     let sum = |sum: Sum| json!({ "count": sum.count, "ns": sum.time.as_nanos() as u64 });
     json!({
-        "name": model.recipe.name.as_str(),
-        "version": model.recipe.version.to_string(),
+        "name": model.spec.name.as_str(),
+        "version": model.spec.version.to_string(),
         "last_inference": numbers.last,
         "inference_count": numbers.success.count * model.batch(),
         "execution_count": numbers.success.count,

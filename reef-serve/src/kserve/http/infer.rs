@@ -3,11 +3,15 @@
 //! With the header below, the body is JSON of that length and then the raw bytes of those inputs that
 //! say `binary_data_size`, one after the other. Answers likewise.
 
-use super::json::{InferRequest, InferResponse, Input, Output, OutputTensor, parameters};
+use super::json::{
+    InferRequestJson, InferResponseJson, InputJson, OutputJson, OutputTensorJson, parameters,
+};
 use super::reply::{App, Reply};
 use crate::class::Class;
 use crate::error::{Error, Result};
-use crate::kserve::request::{Answer, Ask, AskInput, AskOutput, CLASS_HEADER, Given, place};
+use crate::kserve::request::{
+    CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput, TensorData, place,
+};
 use crate::net::peer::Peer;
 use crate::server::Server;
 use crate::tensor::{FP32, short, to_floats};
@@ -37,9 +41,9 @@ pub(super) async fn version(
     headers: HeaderMap,
     body: Bytes,
 ) -> Reply<Response> {
-    let (mut ask, binary) = read(&server, &headers, body)?;
-    (ask.model, ask.version) = (model, version);
-    let answer = server.answer(peer, ask).await?;
+    let (mut request, binary) = read(&server, &headers, body)?;
+    (request.model, request.version) = (model, version);
+    let answer = server.answer(peer, request).await?;
     Ok(write(answer, binary))
 }
 
@@ -48,45 +52,45 @@ pub(super) async fn version(
 pub(crate) async fn fuzz(server: &Server, length: Option<u16>, body: &[u8]) {
     let mut headers = HeaderMap::new();
     headers.extend(length.map(|n| (header::HeaderName::from_static(JSON_LENGTH), n.into())));
-    if let Ok((mut ask, binary)) = read(server, &headers, Bytes::copy_from_slice(body)) {
-        ask.model = "tiny".into();
-        if let Ok(answer) = server.answer(Peer::STRANGER, ask).await {
+    if let Ok((mut request, binary)) = read(server, &headers, Bytes::copy_from_slice(body)) {
+        request.model = "tiny".into();
+        if let Ok(answer) = server.answer(Peer::UNKNOWN, request).await {
             let _ = write(answer, binary);
         }
     }
 }
 
 /// The request, and whether the output is wanted as binary data.
-fn read(server: &Server, headers: &HeaderMap, body: Bytes) -> Result<(Ask, bool)> {
+fn read(server: &Server, headers: &HeaderMap, body: Bytes) -> Result<(InferRequest, bool)> {
     if headers.contains_key(header::CONTENT_ENCODING) {
         return Err(Error::Unimplemented("a compressed body".into()));
     }
     let (json, mut binary) = split(headers, body)?;
-    let request: InferRequest =
+    let request: InferRequestJson =
         serde_json::from_slice(&json).map_err(|e| Error::Invalid(format!("JSON: {e}")))?;
-    let (given, most) =
+    let (given, max) =
         (request.inputs.len().max(request.outputs.len()), server.config.limits.tensors);
-    if given > most {
-        return Err(Error::Invalid(format!("{given} tensors in a request, {most} are allowed")));
+    if given > max {
+        return Err(Error::Invalid(format!("{given} tensors in a request, {max} are allowed")));
     }
-    let mut ask = Ask { id: request.id, class: class(headers)?, ..Ask::default() };
+    let mut infer =
+        InferRequest { id: request.id, class: class(headers)?, ..InferRequest::default() };
     for (key, value) in parameters(&request.parameters) {
-        ask.parameter(key, &value)?;
+        infer.parameter(key, &value)?;
     }
     let inputs = request.inputs.into_iter().map(|tensor| input(tensor, &mut binary));
-    ask.inputs = inputs.collect::<Result<_>>()?;
+    infer.inputs = inputs.collect::<Result<_>>()?;
     if !binary.is_empty() {
         return Err(Error::Invalid(format!("{} bytes behind the last tensor", binary.len())));
     }
     let said = |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_bool);
     let each = request.outputs.first().and_then(|o| said(&o.parameters, "binary_data"));
     let all = said(&request.parameters, "binary_data_output");
-    let outputs = request
-        .outputs
-        .into_iter()
-        .map(|Output { name, parameters: p }| Ok(AskOutput { name, to: place(parameters(&p))? }));
-    ask.outputs = outputs.collect::<Result<_>>()?;
-    Ok((ask, each.or(all).unwrap_or(false)))
+    let outputs = request.outputs.into_iter().map(|OutputJson { name, parameters: p }| {
+        Ok(RequestedOutput { name, to: place(parameters(&p))? })
+    });
+    infer.outputs = outputs.collect::<Result<_>>()?;
+    Ok((infer, each.or(all).unwrap_or(false)))
 }
 
 /// The JSON, and what follows it.
@@ -105,30 +109,30 @@ fn class(headers: &HeaderMap) -> Result<Option<Class>> {
     given.map(|value| value.to_str().unwrap_or_default().parse()).transpose()
 }
 
-fn input(tensor: Input, binary: &mut Bytes) -> Result<AskInput> {
-    let Input { name, datatype, shape, parameters: p, data } = tensor;
+fn input(tensor: InputJson, binary: &mut Bytes) -> Result<InputTensor> {
+    let InputJson { name, datatype, shape, parameters: p, data } = tensor;
     let size = p.get("binary_data_size").and_then(Value::as_u64);
     let from = match (place(parameters(&p))?, size, data) {
-        (Some(place), None, None) => Given::Region(place),
+        (Some(place), None, None) => TensorData::Region(place),
         (None, Some(size), None) if size <= binary.len() as u64 => {
-            Given::Bytes(binary.split_to(size as usize))
+            TensorData::Bytes(binary.split_to(size as usize))
         }
         (None, Some(size), None) => {
             let (name, left) = (short(&name), binary.len());
             let text = format!("tensor {name:?}: {size} bytes of binary data, {left} are there");
             return Err(Error::Invalid(text));
         }
-        (None, None, Some(data)) => Given::Bytes(data.bytes().into()),
+        (None, None, Some(data)) => TensorData::Bytes(data.bytes().into()),
         _ => {
             let name = short(&name);
             let text = format!("tensor {name:?}: one of data, binary data and a region is wanted");
             return Err(Error::Invalid(text));
         }
     };
-    Ok(AskInput { name, datatype, shape, from })
+    Ok(InputTensor { name, datatype, shape, from })
 }
 
-fn write(answer: Answer, binary: bool) -> Response {
+fn write(answer: InferResponse, binary: bool) -> Response {
     let (mut said, mut data) = (Map::new(), None);
     match &answer.to {
         Some(place) => {
@@ -142,10 +146,10 @@ fn write(answer: Answer, binary: bool) -> Response {
         None => data = Some(to_floats(&answer.bytes).collect()),
     }
     let output = answer.output();
-    let response = InferResponse {
-        model_name: answer.model.recipe.name.to_string(),
-        model_version: answer.model.recipe.version.to_string(),
-        outputs: [OutputTensor {
+    let response = InferResponseJson {
+        model_name: answer.model.spec.name.to_string(),
+        model_version: answer.model.spec.version.to_string(),
+        outputs: [OutputTensorJson {
             name: output.name,
             datatype: FP32,
             shape: output.shape.clone(),

@@ -10,18 +10,18 @@ use std::fmt;
 
 /// The JSON part of a request.
 #[derive(Debug, Deserialize)]
-pub(super) struct InferRequest {
+pub(super) struct InferRequestJson {
     #[serde(default)]
     pub(super) id: String,
     #[serde(default)]
     pub(super) parameters: Map<String, Value>,
-    pub(super) inputs: Vec<Input>,
+    pub(super) inputs: Vec<InputJson>,
     #[serde(default)]
-    pub(super) outputs: Vec<Output>,
+    pub(super) outputs: Vec<OutputJson>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Input {
+pub(super) struct InputJson {
     pub(super) name: String,
     pub(super) datatype: String,
     pub(super) shape: Vec<i64>,
@@ -31,7 +31,7 @@ pub(super) struct Input {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Output {
+pub(super) struct OutputJson {
     pub(super) name: String,
     #[serde(default)]
     pub(super) parameters: Map<String, Value>,
@@ -39,16 +39,16 @@ pub(super) struct Output {
 
 /// The JSON part of an answer.
 #[derive(Debug, Serialize)]
-pub(super) struct InferResponse {
+pub(super) struct InferResponseJson {
     pub(super) model_name: String,
     pub(super) model_version: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) id: String,
-    pub(super) outputs: [OutputTensor; 1],
+    pub(super) outputs: [OutputTensorJson; 1],
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct OutputTensor {
+pub(super) struct OutputTensorJson {
     pub(super) name: &'static str,
     pub(super) datatype: &'static str,
     pub(super) shape: Vec<i64>,

@@ -22,7 +22,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
 
 async fn index(State(server): App, body: Bytes) -> Reply<Json<Value>> {
     let ready = object(&body)?.get("ready").and_then(Value::as_bool).unwrap_or(false);
-    let listed = server.catalogue.index()?.into_iter().filter(|i| i.ready || !ready);
+    let listed = server.registry.index()?.into_iter().filter(|i| i.ready || !ready);
     let entry = |i: Indexed| {
         let version = i.version.map(|v| v.to_string()).unwrap_or_default();
         json!({ "name": i.name.as_str(), "version": version, "state": i.state(), "reason": "" })

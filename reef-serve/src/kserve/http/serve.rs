@@ -52,7 +52,7 @@ pub(crate) async fn serve(
 }
 
 fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
-    let most = server.config.limits.message_mib << 20;
+    let max = server.config.limits.message_mib << 20;
     let infer = Router::new()
         .route("/v2/models/{model}/infer", post(infer::newest))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer::version))
@@ -72,7 +72,7 @@ fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
         .merge(infer)
         .merge(others)
         .fallback(|| async { Failure(Error::NotFound("no such path".into())) })
-        .layer(DefaultBodyLimit::max(most))
+        .layer(DefaultBodyLimit::max(max))
         .layer(middleware::from_fn_with_state(token, check))
         .with_state(server)
 }
@@ -102,11 +102,11 @@ async fn open(State(server): App, request: Request, next: Next) -> Response {
 
 /// Reads all of the request before it is handled, and not for longer than clients may take.
 async fn whole(State(server): App, request: Request, next: Next) -> Response {
-    let (most, idle) = (server.config.limits.message_mib << 20, server.config.times.idle());
+    let (max, idle) = (server.config.limits.message_mib << 20, server.config.times.idle());
     let (head, body) = request.into_parts();
-    let failure = match tokio::time::timeout(idle, to_bytes(body, most)).await {
+    let failure = match tokio::time::timeout(idle, to_bytes(body, max)).await {
         Ok(Ok(body)) => return next.run(Request::from_parts(head, Body::from(body))).await,
-        Ok(Err(error)) => Error::Invalid(format!("body, at most {most} bytes: {error}")),
+        Ok(Err(error)) => Error::Invalid(format!("body, at most {max} bytes: {error}")),
         Err(_) => Error::Deadline(format!("the body took longer than {idle:?}")),
     };
     Failure(failure).into_response()

@@ -10,15 +10,15 @@ use axum::response::{IntoResponse, Response};
 use std::time::{Duration, Instant};
 
 /// Longest trace.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// How often what the device has noted is taken from it, and the daemon's end looked for.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Records and answers. A client that goes away drops this, which ends the recording.
 pub(super) async fn trace(State(server): App, uri: Uri) -> Reply<Response> {
     let time = asked(uri.query().unwrap_or_default())?;
-    let mut recording = Recording::start(&server.watch, &server.engine)?;
+    let mut recording = Recording::start(&server.observer, &server.engine)?;
     record(&server, &mut recording, time).await;
     let written = tokio::task::spawn_blocking(move || recording.finish()).await;
     let text = written.map_err(|e| Error::system("a thread of the daemon", e))?;
@@ -32,7 +32,7 @@ async fn record(server: &Server, recording: &mut Recording, time: Duration) {
         if left.is_zero() {
             return;
         }
-        tokio::time::sleep(left.min(LOOK)).await;
+        tokio::time::sleep(left.min(POLL_INTERVAL)).await;
         recording.collect();
     }
 }
@@ -40,12 +40,12 @@ async fn record(server: &Server, recording: &mut Recording, time: Duration) {
 /// The time that a query asks for.
 fn asked(query: &str) -> Result<Duration> {
     let wrong = || {
-        let most = LONGEST.as_secs();
-        Error::Invalid(format!("trace: ?seconds=N is wanted, more than 0 and at most {most}"))
+        let max = MAX_TIME.as_secs();
+        Error::Invalid(format!("trace: ?seconds=N is wanted, more than 0 and at most {max}"))
     };
     let seconds = query.strip_prefix("seconds=").and_then(|n| n.parse().ok()).ok_or_else(wrong)?;
     let time = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
-    if time.is_zero() || time > LONGEST { Err(wrong()) } else { Ok(time) }
+    if time.is_zero() || time > MAX_TIME { Err(wrong()) } else { Ok(time) }
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_trace_has_a_length() {
-        assert_eq!(asked("seconds=60"), Ok(LONGEST));
+        assert_eq!(asked("seconds=60"), Ok(MAX_TIME));
         assert_eq!(asked("seconds=0.25"), Ok(Duration::from_millis(250)));
         for bad in ["", "seconds", "seconds=", "seconds=0", "seconds=-1", "seconds=60.1"] {
             assert!(asked(bad).is_err(), "{bad:?}");

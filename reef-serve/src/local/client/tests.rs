@@ -1,6 +1,6 @@
 //! Clients that write into the shared memory what they like.
 
-use super::{Client, FIRST, Options, Welcome, send};
+use super::{Client, FIRST, Options, ServerHello, send};
 use crate::class::Class;
 use crate::config::settings::{Config, Models};
 use crate::error::Error;
@@ -41,8 +41,8 @@ impl Fixture {
 
     fn empties_within(&self, time: Duration) {
         let begin = Instant::now();
-        while self.server.clients.inside() != [0; 3] {
-            assert!(begin.elapsed() < time, "{:?} are inside", self.server.clients.inside());
+        while self.server.clients.in_use() != [0; 3] {
+            assert!(begin.elapsed() < time, "{:?} are inside", self.server.clients.in_use());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -51,8 +51,8 @@ impl Fixture {
 impl Drop for Fixture {
     fn drop(&mut self) {
         self.local.take().expect("once").stop();
-        self.server.catalogue.clear();
-        assert_eq!(self.server.catalogue.budget().used(), 0, "all memory is back");
+        self.server.registry.clear();
+        assert_eq!(self.server.registry.budget().used(), 0, "all memory is back");
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -88,16 +88,16 @@ fn scribble() -> impl Strategy<Value = Scribble> {
 impl Scribble {
     /// Does it; a client that confuses itself may get any error, or wait for what never comes.
     fn on(&self, client: &mut Client) {
-        let room = &client.room;
+        let segment = &client.segment;
         match *self {
-            Self::Kind(n, kind) => room.slot(n).kind.store(kind, Relaxed),
-            Self::Timeout(n, time) => room.slot(n).timeout.store(time, Relaxed),
+            Self::Kind(n, kind) => segment.slot(n).kind.store(kind, Relaxed),
+            Self::Timeout(n, time) => segment.slot(n).timeout.store(time, Relaxed),
             Self::Answer(n, code, length) => {
-                room.slot(n).code.store(code, Relaxed);
-                room.slot(n).length.store(length, Relaxed);
+                segment.slot(n).code.store(code, Relaxed);
+                segment.slot(n).length.store(length, Relaxed);
             }
-            Self::Requests(cursor) => room.requests().publish(cursor),
-            Self::Answers(cursor) => room.answers().publish(cursor),
+            Self::Requests(cursor) => segment.requests().publish(cursor),
+            Self::Answers(cursor) => segment.answers().publish(cursor),
             Self::Ping => client.push(0),
             Self::Infer => client.push(1),
         }
@@ -132,7 +132,7 @@ fn a_cursor_too_far_ahead_ends_the_client() {
     let fixture = Fixture::new("ahead");
     let mut client = fixture.client(Class::BestEffort);
     client.ping().unwrap();
-    client.room.requests().publish(FIRST.wrapping_add(1000));
+    client.segment.requests().publish(FIRST.wrapping_add(1000));
     fixture.empties_within(Duration::from_secs(1));
     client.submitted = FIRST.wrapping_add(1); // as if nothing had happened
     client.push(0);
@@ -145,7 +145,7 @@ fn a_model_that_is_unloaded_tells_its_clients() {
     let mut client = fixture.client(Class::RealTime);
     let input = vec![0.5; client.input_len()];
     client.infer(&input).unwrap();
-    fixture.server.catalogue.unload(&crate::ModelName::new("tiny").unwrap()).unwrap();
+    fixture.server.registry.unload(&crate::ModelName::new("tiny").unwrap()).unwrap();
     fixture.empties_within(Duration::from_secs(1));
     assert!(matches!(client.infer(&input), Err(Error::Unavailable(_))));
     client.reconnect().unwrap(); // which loads it again
@@ -159,8 +159,8 @@ fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
     for class in Class::EACH {
         let mut client = fixture.client(class);
         let inputs = [0.25, 0.5, 0.75].map(|value| vec![value; client.input_len()]);
-        let model = fixture.server.catalogue.get("tiny", "").unwrap();
-        let mut staged = model.lane(class).unwrap();
+        let model = fixture.server.registry.get("tiny", "").unwrap();
+        let mut staged = model.instance(class).unwrap();
         for input in inputs.iter().cycle().take(10) {
             staged.write(0, &to_bytes(input)).unwrap();
             staged.run(None, None, &|| false).unwrap();
@@ -169,7 +169,7 @@ fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
             assert_eq!(to_bytes(&client.infer(input).unwrap()), want, "{class}");
         }
     }
-    let numbers = fixture.server.catalogue.get("tiny", "").unwrap().numbers();
+    let numbers = fixture.server.registry.get("tiny", "").unwrap().numbers();
     assert_eq!(numbers.success.count, 20);
     assert_eq!((numbers.input.time, numbers.output.time), Default::default());
 }
@@ -190,11 +190,11 @@ fn tensors_that_change_meanwhile_harm_nobody() {
         let n = client.received;
         stop.store(false, Relaxed);
         std::thread::scope(|scope| {
-            let room = &client.room;
+            let segment = &client.segment;
             scope.spawn(|| {
                 while !stop.load(Relaxed) {
-                    room.input(n).write_floats(std::iter::repeat_n(f32::NAN, len));
-                    room.output(n).write_floats([7.0; 10].into_iter());
+                    segment.input(n).write_floats(std::iter::repeat_n(f32::NAN, len));
+                    segment.output(n).write_floats([7.0; 10].into_iter());
                 }
             });
             assert_eq!(other.infer(&input).unwrap(), want);
@@ -209,19 +209,19 @@ fn tensors_that_change_meanwhile_harm_nobody() {
 #[test]
 #[ignore = "a measurement"]
 fn how_long_staging_takes() {
-    use crate::local::segment::{Layout, Room};
+    use crate::local::segment::{Layout, Segment};
     use crate::requests::job::chunks;
     let fixture = Fixture::new("staging");
-    let model = fixture.server.catalogue.get_or_load("resnet18").unwrap();
+    let model = fixture.server.registry.get_or_load("resnet18").unwrap();
     let (input, output) = (model.input.bytes(), model.output.bytes());
-    let (room, _fd) = Room::create(Layout { slots: 4, input, output }).unwrap();
-    let mut lane = model.lane(Class::BestEffort).unwrap();
+    let (segment, _fd) = Segment::create(Layout { slots: 4, input, output }).unwrap();
+    let mut instance = model.instance(Class::BestEffort).unwrap();
     let mut times: Vec<Duration> = (0..2000)
         .map(|n| {
             let begin = Instant::now();
             let copy = |at, chunk: &mut [u8]| {
-                room.input(n).read(at, chunk);
-                lane.write(at, chunk)
+                segment.input(n).read(at, chunk);
+                instance.write(at, chunk)
             };
             chunks(input, copy).unwrap();
             begin.elapsed()
@@ -262,7 +262,7 @@ fn a_refusal_is_heard_even_if_nobody_listens_to_the_client() {
         scope.spawn(|| {
             for _ in 0..500 {
                 let (stream, _) = listener.accept().unwrap();
-                send(&stream, &Welcome::Refused(refused.clone()).to_bytes(), None).unwrap();
+                send(&stream, &ServerHello::Refused(refused.clone()).to_bytes(), None).unwrap();
             }
         });
         (0..500).map(|_| Client::connect("tiny", &options).map(|client| client.id())).collect()

@@ -1,34 +1,34 @@
-//! Lanes that fail, on a device that there is not.
+//! Instances that fail, on a device that there is not.
 
 use super::*;
 use crate::class::Priority;
 use crate::models::budget::Budget;
 use crate::models::repository::Repository;
 use crate::name::ModelName;
-use crate::net::clients::Way;
+use crate::net::clients::Protocol;
 use crate::requests::job::{Input, Output};
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Its lanes fail, panic, and then do as they should, counted over all of them.
+/// Its instances fail, panic, and then do as they should, counted over all of them.
 #[derive(Debug, Default)]
 struct Device {
-    lanes: AtomicUsize,
+    instances: AtomicUsize,
     runs: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
 struct FailingLane(Arc<AtomicUsize>);
 
-impl Loaded for Device {
-    fn lane(&self, _: Class) -> Result<Box<dyn Lane>> {
-        self.lanes.fetch_add(1, Ordering::Relaxed);
+impl DeviceModel for Device {
+    fn instance(&self, _: Class) -> Result<Box<dyn Instance>> {
+        self.instances.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(FailingLane(self.runs.clone())))
     }
 }
 
-impl Lane for FailingLane {
+impl Instance for FailingLane {
     fn write(&mut self, _: usize, _: &[u8]) -> Result<()> {
         Ok(())
     }
@@ -56,31 +56,31 @@ impl Lane for FailingLane {
     }
 }
 
-fn served(device: Arc<Device>) -> Arc<Served> {
+fn served(device: Arc<Device>) -> Arc<LoadedModel> {
     let name = ModelName::new("resnet18").unwrap();
-    let recipe = Repository::open(None, true).unwrap().recipes(&name, None).unwrap().remove(0);
+    let spec = Repository::open(None, true).unwrap().specs(&name, None).unwrap().remove(0);
     let model = reef::models::build("resnet18", Some(32), 1).unwrap();
     let parts = Parts {
-        recipe,
+        spec,
         input: TensorInfo::input(&model),
         output: TensorInfo::output(&model),
         sizes: Sizes { weights: 0, instance: 0 },
         loaded: device,
-        watch: Arc::default(),
+        observer: Arc::default(),
         memory: Budget::new(0).reserve("a model", 1).unwrap(),
     };
-    Served::start(parts, 8).unwrap()
+    LoadedModel::start(parts, 8).unwrap()
 }
 
-fn ask(served: &Served) -> Result<Vec<u8>> {
+fn ask(served: &LoadedModel) -> Result<Vec<u8>> {
     ask_within(served, Duration::from_secs(10))
 }
 
-fn ask_within(served: &Served, time: Duration) -> Result<Vec<u8>> {
+fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<u8>> {
     let (reply, answer) = oneshot::channel();
     let now = Instant::now();
     served.submit(Job {
-        client: ClientId { way: Way::Grpc, number: 1 },
+        client: ClientId { protocol: Protocol::Grpc, number: 1 },
         priority: Priority::new(2, Class::BestEffort),
         input: Input::Bytes(vec![0; served.input.bytes()].into()),
         output: Output::Bytes,
@@ -95,14 +95,14 @@ fn ask_within(served: &Served, time: Duration) -> Result<Vec<u8>> {
 fn an_error_of_the_device_fails_the_request_that_it_touched() {
     let device = Arc::new(Device::default());
     let served = served(device.clone());
-    assert_eq!(device.lanes.load(Ordering::Relaxed), 2, "one for each class");
+    assert_eq!(device.instances.load(Ordering::Relaxed), 2, "one for each class");
     let lost = "cuda: cuLaunchKernel: DeviceLost (code 719)";
     assert_eq!(ask(&served), Err(Error::Failed(lost.into())));
     assert_eq!(ask(&served), Err(Error::Failed("the lane panicked".into())));
     for _ in 0..3 {
         assert_eq!(ask(&served), Ok(vec![7; 4000]));
     }
-    assert_eq!(device.lanes.load(Ordering::Relaxed), 4, "a new one after each failure");
+    assert_eq!(device.instances.load(Ordering::Relaxed), 4, "a new one after each failure");
     let numbers = served.numbers();
     assert_eq!((numbers.success.count, numbers.fail.count), (3, 2));
     served.retire();

@@ -1,13 +1,13 @@
 use super::*;
-use crate::net::clients::Way;
+use crate::net::clients::Protocol;
 use std::time::Duration;
 
 fn request(tracer: &Tracer) -> Request {
     Request {
-        lane: tracer.lane("tiny/1 rt 0"),
+        instance: tracer.instance("tiny/1 rt 0"),
         model: "tiny/1".into(),
         class: Class::RealTime,
-        client: ClientId { way: Way::Local, number: 7 },
+        client: ClientId { protocol: Protocol::Local, number: 7 },
         phases: Phases {
             queue: Duration::from_micros(10),
             input: Duration::from_micros(20),
@@ -46,8 +46,8 @@ fn a_recording_is_bounded() {
     let tracer = Tracer::default();
     tracer.begin().unwrap();
     let one = request(&tracer);
-    (0..MOST + 3).for_each(|_| tracer.note(|| one.clone()));
-    assert_eq!(tracer.stop().len(), MOST);
+    (0..MAX_NOTED + 3).for_each(|_| tracer.note(|| one.clone()));
+    assert_eq!(tracer.stop().len(), MAX_NOTED);
 }
 
 #[test]

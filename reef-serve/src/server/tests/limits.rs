@@ -1,19 +1,19 @@
 //! Limits of requests and memory, and what times mean.
 
 use super::*;
-use crate::kserve::request::{Ask, AskInput, Given};
+use crate::kserve::request::{InferRequest, InputTensor, TensorData};
 
 impl Fixture {
     /// An inference of `tiny` as the standard protocol asks for it.
-    fn ask(&self) -> Ask {
-        let model = self.server.catalogue.get("tiny", "").unwrap();
-        let input = AskInput {
+    fn ask(&self) -> InferRequest {
+        let model = self.server.registry.get("tiny", "").unwrap();
+        let input = InputTensor {
             name: "input".into(),
             datatype: "FP32".into(),
             shape: model.input.shape.clone(),
-            from: Given::Bytes(vec![0; model.input.bytes()].into()),
+            from: TensorData::Bytes(vec![0; model.input.bytes()].into()),
         };
-        Ask { model: "tiny".into(), inputs: vec![input], ..Ask::default() }
+        InferRequest { model: "tiny".into(), inputs: vec![input], ..InferRequest::default() }
     }
 
     /// How often requests of `tiny` were served in this class.
@@ -35,15 +35,15 @@ fn open_requests_are_limited() {
     fixture.server.request().unwrap();
 }
 
-/// Lanes of both classes have memory of their own.
+/// Instances of both classes have memory of their own.
 #[test]
 fn instances_take_memory() {
     let fixture = Fixture::new("instances", |_| ());
     let text = "network = \"resnet18\"\nsize = 32\nseed = 1\ninstances = { rt = 2, be = 3 }\n";
     std::fs::write(fixture.folder.join("other/model.toml"), text).unwrap();
-    fixture.server.catalogue.load(&ModelName::new("other").unwrap()).unwrap();
+    fixture.server.registry.load(&ModelName::new("other").unwrap()).unwrap();
     for (name, instances) in [("tiny", 2), ("other", 5)] {
-        let model = fixture.server.catalogue.get(name, "").unwrap();
+        let model = fixture.server.registry.get(name, "").unwrap();
         let sizes = model.sizes;
         assert!(sizes.instance > 0 && sizes.weights > 0, "{sizes:?}");
         assert_eq!(model.bytes(), sizes.weights + instances * sizes.instance, "{name}");
@@ -54,13 +54,13 @@ fn instances_take_memory() {
 #[test]
 fn who_says_no_priority_has_the_default_class() {
     let fixture = Fixture::new("class", |config| config.models.class = Class::RealTime);
-    let answer = |ask| block_on(fixture.server.answer(Peer::STRANGER, ask)).map(drop).unwrap();
+    let answer = |ask| block_on(fixture.server.answer(Peer::UNKNOWN, ask)).map(drop).unwrap();
     let served = || [fixture.served("rt"), fixture.served("be")];
     answer(fixture.ask());
     assert_eq!(served(), [1, 0]);
-    answer(Ask { class: Some(Class::BestEffort), ..fixture.ask() });
+    answer(InferRequest { class: Some(Class::BestEffort), ..fixture.ask() });
     assert_eq!(served(), [1, 1]);
-    answer(Ask { class: Some(Class::BestEffort), priority: 1, ..fixture.ask() });
+    answer(InferRequest { class: Some(Class::BestEffort), priority: 1, ..fixture.ask() });
     assert_eq!(served(), [2, 1]);
 }
 
@@ -71,10 +71,10 @@ fn timeouts_are_microseconds_and_no_longer_than_is_allowed() {
         config.times.request_ms = 200;
     });
     let say = |timeout| {
-        let ask = Ask { timeout, priority: 2, ..fixture.ask() };
-        block_on(fixture.server.answer(Peer::STRANGER, ask)).map(drop).unwrap_err()
+        let ask = InferRequest { timeout, priority: 2, ..fixture.ask() };
+        block_on(fixture.server.answer(Peer::UNKNOWN, ask)).map(drop).unwrap_err()
     };
-    // On a busy machine time may be over before a lane has begun, which is said otherwise.
+    // On a busy machine time may be over before an instance has begun, which is said otherwise.
     let said = |timeout| {
         let mut tries = (0..20).map(|_| say(timeout));
         tries.find(|error| !error.text().ends_with("in the queue")).expect("a lane begins")
@@ -84,20 +84,20 @@ fn timeouts_are_microseconds_and_no_longer_than_is_allowed() {
     }
 }
 
-/// Best-effort work that never ends is given up with its request, so that its lane goes on.
+/// Best-effort work that never ends is given up with its request, so that its instance goes on.
 #[test]
 fn a_lane_is_free_when_nobody_waits_for_its_request() {
     let fixture = Fixture::new("given-up", |config| config.scheduler = "rt-only".into());
     let timeout = Some(Duration::from_millis(100));
     let inference = Inference { timeout, ..fixture.inference(2) };
     assert!(matches!(block_on(fixture.server.infer(inference)), Err(Error::Deadline(_))));
-    drop(fixture); // waits for the lane
+    drop(fixture); // waits for the instance
 }
 
 #[test]
 fn the_device_is_busy_while_something_runs() {
     let fixture = Fixture::new("busy", |_| ());
-    assert_eq!(fixture.server.watch.busy.time(), Duration::ZERO);
+    assert_eq!(fixture.server.observer.busy.time(), Duration::ZERO);
     block_on(fixture.server.infer(fixture.inference(1))).unwrap();
-    assert!(fixture.server.watch.busy.time() > Duration::ZERO);
+    assert!(fixture.server.observer.busy.time() > Duration::ZERO);
 }

@@ -40,7 +40,7 @@ impl Fixture {
     }
 
     fn load(&self, name: &str) -> Result<()> {
-        self.server.catalogue.load(&ModelName::new(name)?)
+        self.server.registry.load(&ModelName::new(name)?)
     }
 
     /// Both classes give these logits.
@@ -59,7 +59,7 @@ impl Fixture {
 #[test]
 fn files_and_folders_give_what_they_must() {
     let fixture = Fixture::new("forms", |_| ());
-    let before = fixture.server.catalogue.budget().used();
+    let before = fixture.server.registry.budget().used();
     let (resnet, logits) = case("resnet-13");
     let (mobilenet, others) = case("mobilenet-18");
     let imported = onnx::load(&mobilenet, &onnx::Options::default()).unwrap();
@@ -70,17 +70,17 @@ fn files_and_folders_give_what_they_must() {
     fixture.file("versions/1/model.onnx", std::fs::read(&resnet).unwrap());
     network.save(fixture.folder.join("versions/2")).unwrap();
     fixture.file("versions/model.toml", "versions = [1, 2]\ninstances = { rt = 1, be = 2 }\n");
-    fixture.server.catalogue.load_named("*").unwrap();
+    fixture.server.registry.load_named("*").unwrap();
     fixture.gives("file", &logits);
     fixture.gives("whole", &others);
     fixture.gives("versions", &others);
-    let first = fixture.server.catalogue.get("versions", "1").unwrap();
+    let first = fixture.server.registry.get("versions", "1").unwrap();
     assert_eq!(first.output.elements(), logits.len());
     for name in ["file", "whole", "versions", "other"] {
-        fixture.server.catalogue.unload(&ModelName::new(name).unwrap()).unwrap();
+        fixture.server.registry.unload(&ModelName::new(name).unwrap()).unwrap();
     }
     drop(first);
-    assert_eq!(fixture.server.catalogue.budget().used(), before, "all memory is back");
+    assert_eq!(fixture.server.registry.budget().used(), before, "all memory is back");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn weights_of_built_in_networks_are_read_by_torchvisions_names() {
 #[test]
 fn a_broken_file_is_named_and_takes_nothing() {
     let fixture = Fixture::new("broken", |_| ());
-    let before = fixture.server.catalogue.budget().used();
+    let before = fixture.server.registry.budget().used();
     let (good, _) = case("resnet-13");
     let mut cut = std::fs::read(&good).unwrap();
     cut.truncate(cut.len() / 2);
@@ -136,7 +136,7 @@ fn a_broken_file_is_named_and_takes_nothing() {
         assert!(text.starts_with(&format!("model {name}/1: ")), "{text}");
         assert!(text.contains(file) && !text.contains('\n'), "{text}");
     }
-    assert_eq!(fixture.server.catalogue.budget().used(), before);
+    assert_eq!(fixture.server.registry.budget().used(), before);
 }
 
 /// Before it is read, so that no file fills the memory of the host.
