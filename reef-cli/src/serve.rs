@@ -6,7 +6,9 @@ use reef_serve::config::{SET, from_sources};
 use reef_serve::{Config, Places};
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
 
 /// Serves inference to other processes, over the protocol of KServe v2 and Triton.
 #[derive(clap::Args)]
@@ -106,14 +108,13 @@ fn announce(places: &Places) -> Result<()> {
 
 fn start_log(log: Log) -> Result<()> {
     let wanted = std::env::var("REEF_LOG").unwrap_or_else(|_| "info".into());
-    let filter = EnvFilter::try_new(&wanted).with_context(|| format!("REEF_LOG={wanted}"))?;
-    let log_to = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+    let targets: Targets = wanted.parse().with_context(|| format!("REEF_LOG={wanted}"))?;
+    let ansi = std::io::stderr().is_terminal();
+    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(ansi);
+    let filtered = tracing_subscriber::registry().with(targets);
     match log {
-        Log::Text => log_to.init(),
-        Log::Json => log_to.json().init(),
+        Log::Text => filtered.with(lines).init(),
+        Log::Json => filtered.with(lines.json()).init(),
     }
     Ok(())
 }

@@ -141,15 +141,23 @@ fn usage_errors_name_what_is_possible() {
     }
 }
 
+/// A PNG file with more red to the right and more green further down.
+fn write_photo(path: &str) {
+    let file = std::fs::File::create(path).unwrap();
+    let mut encoder = png::Encoder::new(file, 90, 70);
+    encoder.set_color(png::ColorType::Rgb);
+    let rows = (0..70).flat_map(|y| (0..90).flat_map(move |x| [x, y, 99]));
+    let bytes: Vec<u8> = rows.collect();
+    encoder.write_header().unwrap().write_image_data(&bytes).unwrap();
+}
+
 #[test]
 fn the_demo_measures_and_leaves_a_plot_and_a_trace() {
     let folder = Folder::new("demo");
     let out = folder.path("new/out");
     let be = "resnet18,densenet121";
     let photo = folder.path("photo.png");
-    image::RgbImage::from_fn(90, 70, |x, y| image::Rgb([x as u8, y as u8, 99]))
-        .save(&photo)
-        .unwrap();
+    write_photo(&photo);
     let said = prints(&[
         "demo",
         "--image",

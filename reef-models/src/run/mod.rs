@@ -10,6 +10,8 @@ pub(crate) mod measure;
 pub(crate) mod network;
 #[cfg(feature = "pictures")]
 pub mod picture;
+#[cfg(feature = "pictures")]
+mod pixels;
 pub mod reference;
 pub(crate) mod seeded;
 

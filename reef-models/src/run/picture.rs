@@ -5,15 +5,14 @@
 //! middle square is cut out; pixels become three planes in 0..1, and those are normalised. Like there,
 //! an alpha channel is dropped and an EXIF orientation is not looked at.
 
+use super::pixels::{Pixels, Rgb8};
 use crate::errors::error::{Error, Result};
 use crate::model::network_model::Model;
-use image::imageops::{FilterType, crop_imm, resize};
-use image::{ImageReader, Rgb, RgbImage};
 use std::fmt;
 use std::path::Path;
 
 /// How many times one side may be longer than the other: resized, a hair would fill the memory.
-const MOST_NARROW: u32 = 64;
+const MOST_NARROW: usize = 64;
 
 /// What a picture becomes on its way into a network.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,37 +72,36 @@ impl Transform {
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<f32>> {
         let path = path.as_ref();
         let wrong = |error: &dyn fmt::Display| wrong(path, error);
-        let reader = ImageReader::open(path).map_err(|e| wrong(&e))?;
-        let reader = reader.with_guessed_format().map_err(|e| wrong(&e))?;
-        let picture = reader.decode().map_err(|e| wrong(&e))?.into_rgb8();
-        let (width, height) = picture.dimensions();
+        let picture = Pixels::read(path).map_err(|e| wrong(&e))?;
+        let (width, height) = (picture.width, picture.height);
         if width.max(height) > MOST_NARROW * width.min(height) {
             let shape = format!("{width} x {height} pixels");
             return Err(wrong(&format!("{shape}: one side is over {MOST_NARROW} times the other")));
         }
-        Ok(self.planes(&self.square(&picture)))
+        let resized = self.resized(picture).map_err(|e| wrong(&e))?;
+        Ok(self.planes(&resized))
     }
 
-    /// Resizes the shorter side and cuts out the middle.
-    fn square(&self, picture: &RgbImage) -> RgbImage {
-        let (width, height) = picture.dimensions();
-        let short = width.min(height) as usize;
-        let [columns, rows] = [width, height].map(|side| self.resize * side as usize / short);
-        let resized = match short == self.resize {
-            true => picture.clone(),
-            false => resize(picture, columns as u32, rows as u32, FilterType::Triangle),
-        };
-        let [left, top] = [columns, rows].map(|side| half_to_even(side - self.crop) as u32);
-        crop_imm(&resized, left, top, self.crop as u32, self.crop as u32).to_image()
+    /// With a shorter side of `resize`.
+    fn resized(&self, picture: Pixels) -> std::result::Result<Pixels, Box<dyn std::error::Error>> {
+        let short = picture.width.min(picture.height);
+        if short == self.resize {
+            return Ok(picture);
+        }
+        let [width, height] =
+            [picture.width, picture.height].map(|side| self.resize * side / short);
+        picture.resized(width, height)
     }
 
-    fn planes(&self, square: &RgbImage) -> Vec<f32> {
-        let plane = |c: usize| {
-            let normal =
-                move |p: &Rgb<u8>| (f32::from(p.0[c]) / 255.0 - self.mean[c]) / self.deviation[c];
-            square.pixels().map(normal)
+    /// The middle square, normalised.
+    fn planes(&self, resized: &Pixels) -> Vec<f32> {
+        let corner = [resized.width, resized.height].map(|side| half_to_even(side - self.crop));
+        let square = resized.cropped(corner, [self.crop; 2]);
+        let plane = |c: usize, color: fn(Rgb8) -> u8| {
+            let normal = move |p| (f32::from(color(p)) / 255.0 - self.mean[c]) / self.deviation[c];
+            square.clone().map(normal)
         };
-        (0..3).flat_map(plane).collect()
+        plane(0, |p| p.r).chain(plane(1, |p| p.g)).chain(plane(2, |p| p.b)).collect()
     }
 }
 
@@ -192,7 +190,10 @@ mod tests {
         assert!(wrong(&here.join("Cargo.toml")).contains("Cargo.toml: "));
         assert!(wrong(&here.join("missing.jpg")).contains("missing.jpg: No such file"));
         let hair = std::env::temp_dir().join(format!("reef-hair-{}.png", std::process::id()));
-        RgbImage::new(2, 129).save(&hair).unwrap();
+        let file = std::fs::File::create(&hair).unwrap();
+        let mut writer = png::Encoder::new(file, 2, 129).write_header().unwrap();
+        writer.write_image_data(&[0; 2 * 129]).unwrap();
+        writer.finish().unwrap();
         let said = wrong(&hair);
         std::fs::remove_file(&hair).unwrap();
         assert!(said.ends_with("2 x 129 pixels: one side is over 64 times the other"), "{said}");
