@@ -155,7 +155,7 @@ extern "C" fn query(_: *mut c_void) -> u32 {
     QUERY.load(Ordering::Relaxed)
 }
 
-extern "C" fn write_word(_: *mut c_void, address: u64, value: u32, _: c_uint) -> u32 {
+extern "C" fn write_value(_: *mut c_void, address: u64, value: u32, _: c_uint) -> u32 {
     WRITES.fetch_add(1, Ordering::Relaxed);
     if SLOW.load(Ordering::Relaxed) == 0 && !(1 << 40..1 << 44).contains(&address) {
         // SAFETY: an address outside the range of `alloc` is one of `alloc_host`.
@@ -183,7 +183,7 @@ fn symbol(name_: &str) -> *mut c_void {
         "cuMemHostGetDevicePointer_v2" => device_of as *mut c_void,
         "cuLaunchKernel" => launch as *mut c_void,
         "cuStreamQuery" => query as *mut c_void,
-        "cuStreamWriteValue32_v2" => write_word as *mut c_void,
+        "cuStreamWriteValue32_v2" => write_value as *mut c_void,
         "cuFuncGetParamInfo" => std::ptr::null_mut(),
         _ => fine as *mut c_void,
     }

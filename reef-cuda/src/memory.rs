@@ -4,13 +4,13 @@ use crate::context::Context;
 use crate::driver::BACKEND;
 use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
-use reef_gpu::{GateWord, Memory, place};
+use reef_gpu::{GateSignal, Memory, place};
 use std::ffi::{c_uint, c_void};
 
 impl Memory for Context {
     fn alloc(&self, bytes: usize) -> Result<u64> {
         if !self.own.pools {
-            return self.alloc_words(bytes);
+            return self.alloc_signals(bytes);
         }
         self.bind()?;
         let mut memory = 0;
@@ -23,7 +23,7 @@ impl Memory for Context {
 
     fn free(&self, memory: u64) {
         if !self.own.pools {
-            return self.free_words(memory);
+            return self.free_signals(memory);
         }
         if self.bind().is_ok() {
             // SAFETY: it came from the pool, once. Of a lost device there is nothing to free.
@@ -32,19 +32,19 @@ impl Memory for Context {
     }
 
     /// Not from the driver's pool, whose memory streams can't write words in.
-    fn alloc_words(&self, bytes: usize) -> Result<u64> {
+    fn alloc_signals(&self, bytes: usize) -> Result<u64> {
         self.bind()?;
         let mut memory = 0;
         // SAFETY: the pointer is valid for the call.
         let done = unsafe { self.driver.cuMemAlloc_v2(&mut memory, bytes) };
         done.map_err(|error| asked(error, bytes))?;
-        self.zero(memory, bytes).inspect_err(|_| self.free_words(memory))?;
+        self.zero(memory, bytes).inspect_err(|_| self.free_signals(memory))?;
         Ok(memory)
     }
 
-    fn free_words(&self, memory: u64) {
+    fn free_signals(&self, memory: u64) {
         if self.bind().is_ok() {
-            // SAFETY: it came from `alloc_words`, once.
+            // SAFETY: it came from `alloc_signals`, once.
             let _ = unsafe { self.driver.cuMemFree_v2(memory) };
         }
     }
@@ -89,12 +89,12 @@ impl Memory for Context {
         }
     }
 
-    fn alloc_gate(&self) -> Result<GateWord> {
+    fn alloc_gate(&self) -> Result<GateSignal> {
         let (host, device) = self.alloc_host(size_of::<u32>())?;
         Ok((host.cast(), device))
     }
 
-    fn free_gate(&self, (host, _): GateWord) {
+    fn free_gate(&self, (host, _): GateSignal) {
         self.free_host(host.cast());
     }
 

@@ -32,7 +32,7 @@ fn count(device: &Cuda, class: Priority) -> u64 {
 
 #[test]
 fn a_queue_that_never_answers_is_given_up_and_others_live() {
-    let device = match Cuda::open(0, "patience=1") {
+    let device = match Cuda::open(0, "timeout=1") {
         Ok(device) => device,
         Err(error) => return eprintln!("skipped: {error}"),
     };

@@ -3,22 +3,22 @@
 use crate::code::builtin::Builtin;
 use crate::code::kernel::Kernel;
 use crate::code::loaded::{Builds, Code};
-use crate::code::module::{Brought, Module};
+use crate::code::module::{Module, ModuleKind};
 use crate::driver::buffer::Buffer;
 use crate::driver::clock::Clock;
 use crate::driver::context::Context;
 use crate::driver::event::Event;
 use crate::driver::stream::{Stream, Writer};
-use crate::driver::timeout::Patience;
+use crate::driver::timeout::Timeout;
 use crate::gpu::{Gpu, Open};
 use crate::launch::checkpoint::Checkpoint;
 use crate::launch::gated::Gated;
 use crate::launch::graph::Graph;
 use crate::launch::guarded::Guarded;
 use crate::launch::queue::Queue;
-use crate::launch::timeline::Progress;
+use crate::launch::timeline::Timeline;
 use crate::preempt::gate::Gate;
-use crate::preempt::preemptor::Flag;
+use crate::preempt::preemptor::Preemptor;
 use crate::tuning::TunedPlans;
 use crate::vendor::calls::Vendor;
 use crate::vendor::options::Options;
@@ -38,15 +38,15 @@ impl<V: Vendor> Gpu<V> {
     ///
     /// The driver's.
     pub fn new(vendor: V, options: Options) -> Result<Self> {
-        if options.gates.is_some() && !vendor.facts().waits_words {
-            let what = "gates: this driver's streams can't wait for words".into();
+        if options.gates.is_some() && !vendor.facts().waits_values {
+            let what = "gates: this driver's streams can't wait for values".into();
             return Err(Error::Unsupported { backend: V::NAME, what });
         }
         let context = Arc::new(Context::new(vendor));
         let builtin = Builtin::load(&Builds::shipped(&context, "builtin")?)?;
         let writer =
-            Writer { by_stream: context.vendor.facts().writes_words, store: builtin.store };
-        let never = Flag::new(&context, PreemptLevel::HostQueue, writer, false)?;
+            Writer { by_stream: context.vendor.facts().writes_values, store: builtin.store };
+        let never = Preemptor::new(&context, PreemptLevel::HostQueue, writer, false)?;
         let clock = Arc::new(Clock::new());
         let gpu = Self(Arc::new(Open {
             builtin,
@@ -62,7 +62,7 @@ impl<V: Vendor> Gpu<V> {
         Ok(gpu)
     }
 
-    /// Loads somebody's kernels as they are: a CUBIN, a fatbin or PTX on NVIDIA devices, a code object or
+    /// Loads kernels as they are: a CUBIN, a fatbin or PTX on NVIDIA devices, a code object or
     /// a bundle of some on AMD's.
     ///
     /// They have no guard, so they can't be stopped once they are launched: queues at a level deeper
@@ -73,7 +73,7 @@ impl<V: Vendor> Gpu<V> {
     /// `Invalid` if it is none of these; the driver's.
     pub fn load(&self, image: &[u8]) -> Result<Module<V>> {
         let image = self.context().vendor.check_image(image)?;
-        Ok(Module(Arc::new(Brought::Foreign(Code::load(self.context(), &image)?))))
+        Ok(Module(Arc::new(ModuleKind::Opaque(Code::load(self.context(), &image)?))))
     }
 
     /// Compiles a source whose kernels follow the contract of kernels/README.md, so that they can be
@@ -84,7 +84,7 @@ impl<V: Vendor> Gpu<V> {
     /// `NotFound` without the compiler, `Invalid` with its messages.
     pub fn compile(&self, source: &str) -> Result<Module<V>> {
         let builds = Builds::compiled(self.context(), source)?;
-        Ok(Module(Arc::new(Brought::Preemptible(builds))))
+        Ok(Module(Arc::new(ModuleKind::Preemptible(builds))))
     }
 
     /// The deepest level: gates hold back what has not started, and nothing more.
@@ -96,20 +96,22 @@ impl<V: Vendor> Gpu<V> {
     }
 
     /// How long queues of this class may be silent.
-    fn patience(&self, class: Priority) -> Patience {
-        Patience::new(self.options().patience.filter(|_| class == Priority::BestEffort))
+    fn timeout(&self, class: Priority) -> Timeout {
+        Timeout::new(self.options().timeout.filter(|_| class == Priority::BestEffort))
     }
 
-    fn patience_feature(&self) -> Option<String> {
-        let time = self.options().patience?;
+    fn timeout_feature(&self) -> Option<String> {
+        let time = self.options().timeout?;
         Some(format!("gives up on best-effort queues that are silent for {time:?}"))
     }
 
-    /// The gate of a queue that this flag stops, if it does so by gates.
-    fn gated(&self, flag: &Flag<V>) -> Result<Option<Gated<V>>> {
-        let Some(size) = self.options().gates.filter(|_| flag.is_gated()) else { return Ok(None) };
+    /// The gate of a queue that this preemptor stops, if it does so by gates.
+    fn gated(&self, preemptor: &Preemptor<V>) -> Result<Option<Gated<V>>> {
+        let Some(size) = self.options().gates.filter(|_| preemptor.is_gated()) else {
+            return Ok(None);
+        };
         let gate = Arc::new(Gate::new(self.context())?);
-        flag.join(&gate);
+        preemptor.join(&gate);
         Gated::new(self.context(), gate, self.writer(), size).map(Some)
     }
 
@@ -139,7 +141,7 @@ impl<V: Vendor> Backend for Gpu<V> {
 
 impl<V: Vendor> Device for Gpu<V> {
     type Queue = Queue<V>;
-    type Preemptor = Flag<V>;
+    type Preemptor = Preemptor<V>;
 
     fn open(ordinal: usize, options: &str) -> Result<Self> {
         let options = Options::parse(V::NAME, options)?;
@@ -156,7 +158,7 @@ impl<V: Vendor> Device for Gpu<V> {
             registers_per_unit: facts.registers_per_unit,
             shared_per_unit: facts.shared_per_unit,
             level: self.level(),
-            features: facts.features.into_iter().chain(self.patience_feature()).collect(),
+            features: facts.features.into_iter().chain(self.timeout_feature()).collect(),
         }
     }
 
@@ -200,7 +202,7 @@ impl<V: Vendor> Device for Gpu<V> {
 
     fn colocation(&self) -> Colocation {
         match self.options().gates {
-            Some(_) => Colocation::Never, // grids that nobody can cut
+            Some(_) => Colocation::Never, // grids that can't be cut
             None => Colocation::Capped(self.options().beside.unwrap_or(self.facts().units / 2)),
         }
     }
@@ -220,30 +222,30 @@ impl<V: Vendor> Device for Gpu<V> {
         Graph::new(self, commands)
     }
 
-    fn preemptor(&self, level: PreemptLevel) -> Result<Flag<V>> {
+    fn preemptor(&self, level: PreemptLevel) -> Result<Preemptor<V>> {
         let (asked, have) = (level, self.level());
         if asked > have {
             return Err(Error::Level { backend: V::NAME, asked, have });
         }
         let gated = self.options().gates.is_some() && level == PreemptLevel::DeviceQueue;
-        Flag::new(self.context(), level, self.writer(), gated)
+        Preemptor::new(self.context(), level, self.writer(), gated)
     }
 
-    fn queue(&self, priority: Priority, preemptor: Option<&Flag<V>>) -> Result<Queue<V>> {
+    fn queue(&self, priority: Priority, preemptor: Option<&Preemptor<V>>) -> Result<Queue<V>> {
         let builtin = self.builtin();
-        let flag = preemptor.unwrap_or(&self.never()).clone();
+        let preemptor = preemptor.unwrap_or(&self.never()).clone();
         Ok(Queue {
             stream: Stream::open(self.context(), priority)?,
-            gated: self.gated(&flag)?,
-            flag,
-            progress: Progress::new(self.context(), self.writer())?,
+            gated: self.gated(&preemptor)?,
+            preemptor,
+            timeline: Timeline::new(self.context(), self.writer())?,
             guarded: Guarded::new(self.context(), builtin.report)?,
             in_flight: VecDeque::new(),
             draining: None,
-            patience: self.patience(priority),
+            timeout: self.timeout(priority),
             priority,
-            width: None,
-            epoch_word: None,
+            block_cap: None,
+            epoch_signal: None,
             epoch_written: None,
             token: Arc::new(()),
             newest_event: None,

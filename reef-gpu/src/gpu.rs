@@ -7,7 +7,7 @@ use crate::driver::clock::Clock;
 use crate::driver::context::Context;
 use crate::driver::handles::cloned;
 use crate::driver::stream::Writer;
-use crate::preempt::preemptor::Flag;
+use crate::preempt::preemptor::Preemptor;
 use crate::tuning::TunedPlans;
 use crate::vendor::calls::Vendor;
 use crate::vendor::facts::Facts;
@@ -32,8 +32,8 @@ pub(crate) struct Open<V: Vendor> {
     pub(crate) options: Options,
     /// Plans of convolutions that were measured.
     pub(crate) chosen: TunedPlans,
-    /// Of queues that nobody stops.
-    pub(crate) never: Flag<V>,
+    /// The preemptor of queues that are never stopped.
+    pub(crate) never: Preemptor<V>,
     pub(crate) context: Arc<Context<V>>,
 }
 
@@ -89,8 +89,8 @@ impl<V: Vendor> Gpu<V> {
         &self.0.options
     }
 
-    /// Of queues that nobody stops.
-    pub(crate) fn never(&self) -> &Flag<V> {
+    /// The preemptor of queues that are never stopped.
+    pub(crate) fn never(&self) -> &Preemptor<V> {
         &self.0.never
     }
 }

@@ -1,5 +1,4 @@
-//! Plans that were measured, and word of measuring, which takes a while, for whoever shows how far a program
-//! is.
+//! Plans of convolutions that were measured, and the observer that hears how far measuring is.
 
 use parking_lot::Mutex;
 use reef_core::Result;
@@ -46,7 +45,7 @@ type Observer = Box<dyn Fn(&Tuning<'_>) + Send + Sync>;
 
 static OBSERVER: OnceLock<Observer> = OnceLock::new();
 
-/// Calls `observer` before each plan that any device of this process measures, and after the last one of a
+/// CallTracker `observer` before each plan that any device of this process measures, and after the last one of a
 /// convolution. Only the first observer is taken; returns whether it was this one.
 ///
 /// It is called by the thread that prepares a network, in the middle of that: it must not use the device.
@@ -71,7 +70,7 @@ mod tests {
     #[test]
     fn the_first_observer_hears_of_it() {
         let word = Tuning { shape: "a shape of this test", done: 3, plans: 4 };
-        tell(word); // nobody listens
+        tell(word); // there is no observer yet
         let is_ours = move |tuning: &Tuning<'_>| *tuning == word;
         assert!(observe_tuning(move |tuning| {
             HEARD.fetch_add(usize::from(is_ours(tuning)), Ordering::Relaxed);

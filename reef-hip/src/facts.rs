@@ -82,8 +82,8 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
         wave: 64,
         tensor_cores: false,
         // The attribute that should say so reads 0 in HIP 5.2, where both work.
-        writes_words: true,
-        waits_words: true,
+        writes_values: true,
+        waits_values: true,
         // Streams write words by kernels here, which wait for their turn.
         grace: Duration::from_millis(2),
         graphs,

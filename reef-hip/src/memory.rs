@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::driver::BACKEND;
 use crate::pools::{Kind, SIGNAL};
 use reef_core::{Error, Result};
-use reef_gpu::{GateWord, Memory};
+use reef_gpu::{GateSignal, Memory};
 use std::ffi::c_void;
 
 impl Memory for Context {
@@ -28,11 +28,11 @@ impl Memory for Context {
         self.memory.give_back(Kind::Device, memory);
     }
 
-    fn alloc_words(&self, bytes: usize) -> Result<u64> {
+    fn alloc_signals(&self, bytes: usize) -> Result<u64> {
         self.alloc(bytes)
     }
 
-    fn free_words(&self, memory: u64) {
+    fn free_signals(&self, memory: u64) {
         self.free(memory);
     }
 
@@ -63,7 +63,7 @@ impl Memory for Context {
     fn unregister_host(&self, _: *mut u8) {}
 
     /// The host's address and the device's are the same.
-    fn alloc_gate(&self) -> Result<GateWord> {
+    fn alloc_gate(&self) -> Result<GateSignal> {
         self.bind()?;
         let address = self.memory.take(self.driver, Kind::Signal, SIGNAL)?;
         // SAFETY: signal memory is the host's, 8 bytes, and nobody waits for it yet.
@@ -71,7 +71,7 @@ impl Memory for Context {
         Ok((address as *mut u32, address))
     }
 
-    fn free_gate(&self, (_, address): GateWord) {
+    fn free_gate(&self, (_, address): GateSignal) {
         self.memory.give_back(Kind::Signal, address);
     }
 

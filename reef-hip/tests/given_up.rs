@@ -29,7 +29,7 @@ impl Bench {
     fn open() -> Option<Self> {
         let software = Software::load().expect("cargo builds the library before its tests");
         assert!(software.configure(&Settings::default()));
-        let device = match Hip::open(0, "patience=1") {
+        let device = match Hip::open(0, "timeout=1") {
             Ok(device) => device,
             Err(Error::NotFound(why)) => {
                 eprintln!("skipped: {why}");

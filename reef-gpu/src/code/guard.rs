@@ -21,7 +21,7 @@ pub(crate) struct Guard {
 }
 
 /// Blocks of a kernel that can be told from each other in a list entry.
-pub(crate) const MOST_BLOCKS: u32 = (1 << 30) - 1;
+pub(crate) const MAX_BLOCKS: u32 = (1 << 30) - 1;
 
 #[cfg(test)]
 mod tests {

@@ -33,8 +33,8 @@ struct Loaded<V: Vendor> {
 }
 
 impl<V: Vendor> Kernel<V> {
-    /// A kernel that nobody can stop midway: somebody else's, without a guard.
-    pub(crate) fn foreign(code: &Arc<Code<V>>, name: &str) -> Result<Self> {
+    /// A kernel without a guard, which can't be stopped midway.
+    pub(crate) fn opaque(code: &Arc<Code<V>>, name: &str) -> Result<Self> {
         let plain = code.function(name)?;
         Self::load(name, [code, code], plain, None, 0, &[])
     }

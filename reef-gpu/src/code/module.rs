@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 /// Kernels that a user brings.
 #[derive(Debug)]
-pub struct Module<V: Vendor>(pub(crate) Arc<Brought<V>>);
+pub struct Module<V: Vendor>(pub(crate) Arc<ModuleKind<V>>);
 
 cloned!(Module);
 
 /// How they came.
 #[derive(Debug)]
-pub(crate) enum Brought<V: Vendor> {
+pub(crate) enum ModuleKind<V: Vendor> {
     /// As they are, without a guard.
-    Foreign(Arc<Code<V>>),
+    Opaque(Arc<Code<V>>),
     Preemptible(Builds<V>),
 }
 
@@ -29,8 +29,8 @@ impl<V: Vendor> Module<V> {
     /// `NotFound` if there is none.
     pub fn kernel(&self, name: &str) -> Result<Kernel<V>> {
         match &*self.0 {
-            Brought::Foreign(code) => Kernel::foreign(code, name),
-            Brought::Preemptible(builds) => Kernel::preemptible(builds, name, 0, &[]),
+            ModuleKind::Opaque(code) => Kernel::opaque(code, name),
+            ModuleKind::Preemptible(builds) => Kernel::preemptible(builds, name, 0, &[]),
         }
     }
 }

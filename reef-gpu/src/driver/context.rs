@@ -1,7 +1,7 @@
 //! What everything of one open device shares: the vendor's part, and words that host and device both see.
 
-use crate::driver::call_tracker::{Call, Calls};
-use crate::driver::signal_pool::Words;
+use crate::driver::call_tracker::{CallGuard, CallTracker};
+use crate::driver::signal_pool::SignalPool;
 use crate::vendor::calls::Vendor;
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::Deref;
@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// An open device.
 #[derive(Debug)]
 pub(crate) struct Context<V: Vendor> {
-    pub(crate) words: Mutex<Words>,
-    pub(crate) calls: Calls,
+    pub(crate) words: Mutex<SignalPool>,
+    pub(crate) calls: CallTracker,
     /// A stream was given up with what is in it.
     lost: AtomicBool,
     pub(crate) vendor: V,
 }
 
 /// The vendor's part while it is called.
-pub(crate) struct Calling<'a, V> {
+pub(crate) struct Driver<'a, V> {
     vendor: &'a V,
-    _call: Call<'a>,
+    _call: CallGuard<'a>,
 }
 
-impl<V> Deref for Calling<'_, V> {
+impl<V> Deref for Driver<'_, V> {
     type Target = V;
 
     fn deref(&self) -> &V {
@@ -34,12 +34,13 @@ impl<V> Deref for Calling<'_, V> {
 
 impl<V: Vendor> Context<V> {
     /// For one call of the driver: see `calls.rs`.
-    pub(crate) fn call(&self) -> Calling<'_, V> {
-        Calling { vendor: &self.vendor, _call: self.calls.enter() }
+    pub(crate) fn call(&self) -> Driver<'_, V> {
+        Driver { vendor: &self.vendor, _call: self.calls.enter() }
     }
 
     pub(crate) fn new(vendor: V) -> Self {
-        let (words, calls, lost) = (Mutex::default(), Calls::default(), AtomicBool::new(false));
+        let (words, calls, lost) =
+            (Mutex::default(), CallTracker::default(), AtomicBool::new(false));
         Self { words, calls, lost, vendor }
     }
 
@@ -52,12 +53,12 @@ impl<V: Vendor> Context<V> {
     }
 
     /// The vendor's part to give something back, unless that may still be in use.
-    pub(crate) fn call_to_free(&self) -> Option<Calling<'_, V>> {
+    pub(crate) fn call_to_free(&self) -> Option<Driver<'_, V>> {
         (!self.lost.load(Ordering::SeqCst)).then(|| self.call())
     }
 
     /// The words to give one back, unless that may still be in use.
-    pub(crate) fn words_to_free(&self) -> Option<MutexGuard<'_, Words>> {
+    pub(crate) fn signals_to_free(&self) -> Option<MutexGuard<'_, SignalPool>> {
         (!self.lost.load(Ordering::SeqCst)).then(|| self.words.lock())
     }
 }

@@ -3,7 +3,7 @@
 use crate::driver::clock::Clock;
 use crate::driver::context::Context;
 use crate::driver::handles::cloned;
-use crate::driver::signal::Word;
+use crate::driver::signal::HostSignal;
 use crate::vendor::calls::Vendor;
 use reef_core::Result;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ cloned!(Event);
 
 #[derive(Debug)]
 struct Stamp<V: Vendor> {
-    word: Word<V>,
+    word: HostSignal<V>,
     clock: Arc<Clock>,
 }
 
 impl<V: Vendor> Event<V> {
     pub(crate) fn new(context: &Arc<Context<V>>, clock: &Arc<Clock>) -> Result<Self> {
-        Ok(Self(Arc::new(Stamp { word: Word::new(context)?, clock: clock.clone() })))
+        Ok(Self(Arc::new(Stamp { word: HostSignal::new(context)?, clock: clock.clone() })))
     }
 
     /// Where the device writes its time; not reached from now on.

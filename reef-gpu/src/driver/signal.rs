@@ -1,4 +1,4 @@
-//! Words of the host that the device writes and the host polls: events and progress. And words of the
+//! SignalPool of the host that the device writes and the host polls: events and timeline. And words of the
 //! device that its streams write and kernels look at.
 //!
 //! The device writing to the host is cheap; the host asking the driver, or the device polling the host,
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 ///
 /// Not of the memory of buffers, where not every driver's streams can write words.
 #[derive(Debug)]
-pub(crate) struct DeviceWord<V: Vendor> {
+pub(crate) struct DeviceSignal<V: Vendor> {
     address: u64,
     context: Arc<Context<V>>,
 }
 
-impl<V: Vendor> DeviceWord<V> {
+impl<V: Vendor> DeviceSignal<V> {
     pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
-        let alloc = |bytes| context.call().alloc_words(bytes);
+        let alloc = |bytes| context.call().alloc_signals(bytes);
         let address = context.words.lock().take_device(alloc)?;
         let word = Self { address, context: context.clone() };
         context.call().write(address, &0u32.to_ne_bytes())?;
@@ -33,9 +33,9 @@ impl<V: Vendor> DeviceWord<V> {
     }
 }
 
-impl<V: Vendor> Drop for DeviceWord<V> {
+impl<V: Vendor> Drop for DeviceSignal<V> {
     fn drop(&mut self) {
-        if let Some(mut words) = self.context.words_to_free() {
+        if let Some(mut words) = self.context.signals_to_free() {
             words.give_back_device(self.address);
         }
     }
@@ -43,18 +43,18 @@ impl<V: Vendor> Drop for DeviceWord<V> {
 
 /// A word in the host's memory, zero at first.
 #[derive(Debug)]
-pub(crate) struct Word<V: Vendor> {
+pub(crate) struct HostSignal<V: Vendor> {
     host: *mut u8,
     device: u64,
     context: Arc<Context<V>>,
 }
 
 // SAFETY: the memory is the context's, and all access is atomic.
-unsafe impl<V: Vendor> Send for Word<V> {}
+unsafe impl<V: Vendor> Send for HostSignal<V> {}
 // SAFETY: as above.
-unsafe impl<V: Vendor> Sync for Word<V> {}
+unsafe impl<V: Vendor> Sync for HostSignal<V> {}
 
-impl<V: Vendor> Word<V> {
+impl<V: Vendor> HostSignal<V> {
     pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
         let alloc = |bytes| context.call().alloc_host(bytes);
         let (host, device) = context.words.lock().take_host(alloc)?;
@@ -86,9 +86,9 @@ impl<V: Vendor> Word<V> {
     }
 }
 
-impl<V: Vendor> Drop for Word<V> {
+impl<V: Vendor> Drop for HostSignal<V> {
     fn drop(&mut self) {
-        if let Some(mut words) = self.context.words_to_free() {
+        if let Some(mut words) = self.context.signals_to_free() {
             words.give_back_host((self.host, self.device));
         }
     }

@@ -1,19 +1,19 @@
-//! Places of words that nobody uses, and the pages that they are part of.
+//! Places of signals that are not in use, and the pages that they are part of.
 
 use crate::vendor::calls::Vendor;
 use reef_core::Result;
 
-/// Bytes of one word's place.
+/// Bytes of one host signal's place.
 const PLACE: usize = 64;
 /// Places that are allocated together.
 const PAGE: usize = 64;
 
-/// Bytes of a device word's place: its cache line and those that are fetched with it.
+/// Bytes of a device signal's place: its cache line and those that are fetched with it.
 const DEVICE_PLACE: usize = 256;
 
-/// Places that nobody uses, and the pages that they are part of.
+/// Places that are not in use, and the pages that they are part of.
 #[derive(Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct SignalPool {
     free: Vec<(*mut u8, u64)>,
     pages: Vec<*mut u8>,
     device_free: Vec<u64>,
@@ -21,9 +21,9 @@ pub(crate) struct Words {
 }
 
 // SAFETY: what the pointers are to is used only by who has taken them out.
-unsafe impl Send for Words {}
+unsafe impl Send for SignalPool {}
 
-impl Words {
+impl SignalPool {
     /// A place of the host's memory, where the host sees it and where the device does; `alloc` makes more.
     pub(crate) fn take_host(
         &mut self,
@@ -61,6 +61,6 @@ impl Words {
     /// Gives the pages back.
     pub(crate) fn free(self, vendor: &impl Vendor) {
         self.pages.into_iter().for_each(|page| vendor.free_host(page));
-        self.device_pages.into_iter().for_each(|page| vendor.free_words(page));
+        self.device_pages.into_iter().for_each(|page| vendor.free_signals(page));
     }
 }

@@ -1,18 +1,18 @@
 //! A stream of the driver, and what can be put into one.
 
 use crate::driver::context::Context;
-use crate::driver::timeout::Patience;
+use crate::driver::timeout::Timeout;
 use crate::vendor::calls::Vendor;
 use reef_core::{Dim3, Priority, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How words of ours are set: by streams themselves, or by a kernel where they can't.
+/// How signals are set: by streams themselves, or by a kernel where they can't.
 #[derive(Debug)]
 pub(crate) struct Writer<V: Vendor> {
     pub(crate) by_stream: bool,
-    /// Sets one word.
+    /// Sets one signal.
     pub(crate) store: V::Function,
 }
 
@@ -25,20 +25,20 @@ impl<V: Vendor> Clone for Writer<V> {
 impl<V: Vendor> Copy for Writer<V> {}
 
 impl<V: Vendor> Writer<V> {
-    /// Sets a word of ours when all that is in `stream` has ended.
+    /// Sets a signal when all that is in `stream` has ended.
     pub(crate) fn write(self, stream: &Stream<V>, address: u64, value: u32) -> Result<()> {
-        // SAFETY: callers give words of ours, which nobody refers to.
+        // SAFETY: callers give signals of ours, to which there are no references.
         unsafe {
             match self.by_stream {
-                true => stream.context.call().write_word(stream.raw, address, value),
+                true => stream.context.call().write_value(stream.raw, address, value),
                 false => stream.launch_one(self.store, 1, [address, value.into()]),
             }
         }
     }
 }
 
-/// Who waits patiently looks this often.
-const NAP: Duration = Duration::from_micros(50);
+/// How often a wait with a timeout asks.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A stream. Dropping it waits for what is in it, unless it was given up.
 #[derive(Debug)]
@@ -99,10 +99,10 @@ impl<V: Vendor> Stream<V> {
     ///
     /// # Safety
     ///
-    /// As [`crate::vendor::calls::Streams::wait_word`].
-    pub(crate) unsafe fn wait_word(&self, address: u64, value: u32) -> Result<()> {
+    /// As [`crate::vendor::calls::Streams::wait_value`].
+    pub(crate) unsafe fn wait_value(&self, address: u64, value: u32) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.context.call().wait_word(self.raw, address, value) }
+        unsafe { self.context.call().wait_value(self.raw, address, value) }
     }
 
     /// Whether all in it has ended.
@@ -116,20 +116,20 @@ impl<V: Vendor> Stream<V> {
     }
 
     /// Blocks until all in it has ended, or until that has taken too long: then it is given up.
-    pub(crate) fn wait_or_give_up(&mut self, patience: &mut Patience) -> Result<()> {
-        if !patience.has_limit() {
+    pub(crate) fn wait_or_give_up(&mut self, timeout: &mut Timeout) -> Result<()> {
+        if !timeout.is_set() {
             return self.wait();
         }
         while !self.given_up && !self.is_idle()? {
-            if patience.is_over().is_some() {
+            if timeout.expired().is_some() {
                 self.give_up();
             }
-            std::thread::sleep(NAP);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// Nobody waits for what is in it any more, and nobody else gets it.
+    /// No thread waits for what is in it any more, and it is not used again.
     pub(crate) fn give_up(&mut self) {
         self.given_up = true;
         self.context.give_up();

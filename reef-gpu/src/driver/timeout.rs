@@ -1,37 +1,37 @@
 //! How long a best-effort queue may be silent before it is given up: the last resort against a kernel that
 //! never ends.
 //!
-//! Drivers have no call that removes such a kernel. With `patience=N` its queue ends with an error, and its
-//! stream is left alone with what is in it; nobody waits for it. Memory, code and words that are freed from
+//! Drivers have no call that removes such a kernel. With `timeout=N` its queue ends with an error, and its
+//! stream is left alone with what is in it; no thread waits for it. Memory, code and signals that are freed from
 //! then on are not used again, because what is in the stream may still write to them.
 
 use std::time::{Duration, Instant};
 
 /// How long a queue has been silent.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Timeout {
     /// `None`: for ever.
     limit: Option<Duration>,
     since: Option<Instant>,
 }
 
-impl Patience {
+impl Timeout {
     pub(crate) fn new(limit: Option<Duration>) -> Self {
         Self { limit, since: None }
     }
 
     /// Whether it is ever over.
-    pub(crate) fn has_limit(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.limit.is_some()
     }
 
     /// Something has ended, or nothing is to be expected.
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.since = None;
     }
 
     /// Nothing has ended. Returns after how long that was too often.
-    pub(crate) fn is_over(&mut self) -> Option<Duration> {
+    pub(crate) fn expired(&mut self) -> Option<Duration> {
         let limit = self.limit?;
         let since = self.since.get_or_insert_with(Instant::now);
         (since.elapsed() >= limit).then_some(limit)
@@ -50,7 +50,7 @@ mod tests {
 
     /// A device whose words don't arrive, and a queue of this class with a launch.
     fn silent(class: Priority) -> (Gpu<Fake>, crate::launch::queue::Queue<Fake>) {
-        let options = Options { patience: Some(LIMIT), ..Options::default() };
+        let options = Options { timeout: Some(LIMIT), ..Options::default() };
         let gpu = Gpu::new(Fake::default(), options).unwrap();
         gpu.vendor().slow_down();
         let mut queue = gpu.queue(class, None).unwrap();
@@ -92,18 +92,18 @@ mod tests {
 
     #[test]
     fn it_is_over_after_so_much_silence() {
-        let mut patience = Patience::new(Some(LIMIT));
-        assert_eq!(patience.is_over(), None, "it has just begun");
+        let mut timeout = Timeout::new(Some(LIMIT));
+        assert_eq!(timeout.expired(), None, "it has just begun");
         std::thread::sleep(Duration::from_millis(30));
-        patience.begin_anew();
-        assert_eq!(patience.is_over(), None, "there was news");
+        timeout.restart();
+        assert_eq!(timeout.expired(), None, "there was news");
         std::thread::sleep(Duration::from_millis(30));
-        assert_eq!(patience.is_over(), Some(LIMIT));
+        assert_eq!(timeout.expired(), Some(LIMIT));
     }
 
     #[test]
     fn without_a_limit_it_never_is() {
-        let mut patience = Patience::new(None);
-        assert_eq!((patience.is_over(), patience.since), (None, None));
+        let mut timeout = Timeout::new(None);
+        assert_eq!((timeout.expired(), timeout.since), (None, None));
     }
 }

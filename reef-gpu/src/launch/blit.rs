@@ -5,16 +5,16 @@ use crate::vendor::calls::Vendor;
 use reef_core::{Args, Copy, Error, Fill, Launch, Result};
 
 /// Threads of a block of the two kernels below.
-const OWN_BLOCK: u32 = 256;
+const BLIT_BLOCK: u32 = 256;
 /// Least bytes that one block copies or fills.
-const LEAST_CHUNK: usize = 4096;
+const MIN_CHUNK: usize = 4096;
 /// Most blocks of a kernel of ours that can choose: about as many as a large device runs at a time. An
 /// eviction takes 10 ns for each.
 pub(crate) const MAX_CHOSEN_BLOCKS: u32 = 1056;
 
 /// Bytes for each block and how many blocks, so that blocks begin at multiples of 16 bytes.
 fn divide(bytes: usize) -> (usize, u32) {
-    let chunk = bytes.div_ceil(MAX_CHOSEN_BLOCKS as usize).next_multiple_of(16).max(LEAST_CHUNK);
+    let chunk = bytes.div_ceil(MAX_CHOSEN_BLOCKS as usize).next_multiple_of(16).max(MIN_CHUNK);
     (chunk, bytes.div_ceil(chunk) as u32)
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn copy_launch<V: Vendor>(gpu: &Gpu<V>, copy: &Copy<Gpu<V>>) -> Resul
     let kernel = gpu.builtin().copy.clone();
     // SAFETY: the kernel's parameters; the ranges are inside the buffers, and blocks write disjoint
     // parts.
-    Ok(unsafe { Launch::new(kernel, [blocks, 1, 1], [OWN_BLOCK, 1, 1], args) })
+    Ok(unsafe { Launch::new(kernel, [blocks, 1, 1], [BLIT_BLOCK, 1, 1], args) })
 }
 
 /// The launch that does a fill.
@@ -43,5 +43,5 @@ pub(crate) fn fill_launch<V: Vendor>(gpu: &Gpu<V>, fill: &Fill<Gpu<V>>) -> Resul
     let args = Args::new(&[to, fill.bytes as u64 / 4, fill.word.into(), chunk as u64 / 4]);
     let kernel = gpu.builtin().fill.clone();
     // SAFETY: the kernel's parameters; the range is inside the buffer, and blocks write disjoint parts.
-    Ok(unsafe { Launch::new(kernel, [blocks, 1, 1], [OWN_BLOCK, 1, 1], args) })
+    Ok(unsafe { Launch::new(kernel, [blocks, 1, 1], [BLIT_BLOCK, 1, 1], args) })
 }

@@ -1,7 +1,7 @@
 //! Which blocks of a launch remain: ranges, and lists that the device wrote when it stopped them.
 
 use crate::driver::handles::cloned;
-use crate::launch::stop_lists::Slot;
+use crate::launch::stop_lists::StopList;
 use crate::vendor::calls::Vendor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug)]
 pub(crate) struct Segment<V: Vendor> {
     /// Holds their numbers, from entry `first` on; or they are `first` and on.
-    pub(crate) list: Option<Arc<Slot<V>>>,
+    pub(crate) list: Option<Arc<StopList<V>>>,
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
@@ -42,8 +42,8 @@ struct Left<V: Vendor> {
     segments: Vec<Segment<V>>,
     /// Blocks that were left when this was made.
     left: u32,
-    /// Of these, blocks that have run since, or whose rest is in a newer record.
-    settled: AtomicU32,
+    /// Of these, blocks that have run since, or whose rest is in a newer checkpoint.
+    retired: AtomicU32,
 }
 
 impl<V: Vendor> Checkpoint<V> {
@@ -55,8 +55,8 @@ impl<V: Vendor> Checkpoint<V> {
     /// What `segments` hold of launch `node`, and `later` blocks of launches after it.
     pub(crate) fn of(total: u32, node: usize, segments: Vec<Segment<V>>, later: u32) -> Self {
         let left = later + segments.iter().map(|segment| segment.count).sum::<u32>();
-        let settled = AtomicU32::new(0);
-        Self(Arc::new(Left { total, node, segments, left, settled }))
+        let retired = AtomicU32::new(0);
+        Self(Arc::new(Left { total, node, segments, left, retired }))
     }
 
     /// Blocks of the launch that it is for.
@@ -74,9 +74,9 @@ impl<V: Vendor> Checkpoint<V> {
         &self.0.segments
     }
 
-    /// `count` blocks have run, or are in a newer record.
-    pub(crate) fn settle(&self, count: u32) {
-        self.0.settled.fetch_add(count, Ordering::AcqRel);
+    /// `count` blocks have run, or are in a newer checkpoint.
+    pub(crate) fn retire(&self, count: u32) {
+        self.0.retired.fetch_add(count, Ordering::AcqRel);
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn whole<V: Vendor>(total: u32) -> Segment<V> {
 
 impl<V: Vendor> reef_core::Checkpoint for Checkpoint<V> {
     fn remaining(&self) -> u32 {
-        self.0.left - self.0.settled.load(Ordering::Acquire)
+        self.0.left - self.0.retired.load(Ordering::Acquire)
     }
 }
 
@@ -108,9 +108,9 @@ mod tests {
     #[test]
     fn what_has_run_since_does_not_remain() {
         let segment = |count| Segment::<Fake> { list: None, first: 0, count };
-        let record = Checkpoint::of(20, 2, vec![segment(3), segment(4)], 5);
-        assert_eq!(record.remaining(), 12);
-        record.settle(4);
-        assert_eq!((record.remaining(), record.total()), (8, 20));
+        let checkpoint = Checkpoint::of(20, 2, vec![segment(3), segment(4)], 5);
+        assert_eq!(checkpoint.remaining(), 12);
+        checkpoint.retire(4);
+        assert_eq!((checkpoint.remaining(), checkpoint.total()), (8, 20));
     }
 }

@@ -1,16 +1,16 @@
 //! Launches of a stream in batches behind a gate: how work is held back whose kernels have no guard.
 //!
 //! ```text
-//! … wait for the gate │ started = batch │ launch │ progress = position │ launch … │ wait for the gate │ …
+//! … wait for the gate │ started = batch │ launch │ timeline = position │ launch … │ wait for the gate │ …
 //! ```
 //!
 //! Behind each launch of a batch the position is written. While the gate is closed the batch that runs goes on
 //! to its end, and what is behind it stays in the stream: nothing is taken back, and nothing is launched twice.
 
 use crate::driver::context::Context;
-use crate::driver::signal::Word;
+use crate::driver::signal::HostSignal;
 use crate::driver::stream::{Stream, Writer};
-use crate::launch::timeline::Progress;
+use crate::launch::timeline::Timeline;
 use crate::preempt::gate::{Gate, OPEN};
 use crate::vendor::calls::Vendor;
 use reef_core::Result;
@@ -28,7 +28,7 @@ pub(crate) struct Gated<V: Vendor> {
     /// Most launches of a batch.
     size: u32,
     /// Number of the batch that the device has begun.
-    started: Word<V>,
+    started: HostSignal<V>,
     /// Of the newest batch.
     number: u32,
     /// Launches that it has; 0: the next launch begins another.
@@ -46,7 +46,7 @@ impl<V: Vendor> Gated<V> {
         writer: Writer<V>,
         size: u32,
     ) -> Result<Self> {
-        let started = Word::new(context)?;
+        let started = HostSignal::new(context)?;
         let (number, filled, batches, free) = (0, 0, VecDeque::new(), 0);
         let grace = context.vendor.facts().grace;
         Ok(Self { grace, gate, writer, size, started, number, filled, batches, free })
@@ -56,30 +56,30 @@ impl<V: Vendor> Gated<V> {
     pub(crate) fn launch(
         &mut self,
         stream: &Stream<V>,
-        progress: &mut Progress<V>,
+        timeline: &mut Timeline<V>,
         position: u64,
         launch: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         if self.filled == 0 || self.gate.closed_for().is_some() {
-            self.begin(stream, progress)?;
+            self.begin(stream, timeline)?;
         }
         launch()?;
-        progress.launch(position);
+        timeline.launch(position);
         self.filled += 1;
         self.batches.back_mut().expect("one has begun").1 = position;
         self.filled %= self.size;
-        // Here and not when somebody asks: while the gate is closed no call of the driver may be needed
+        // Here and not in `completed`: while the gate is closed no call of the driver may be needed
         // to know where the stream stands, because others may hang in one.
-        progress.mark(stream)
+        timeline.mark(stream)
     }
 
-    fn begin(&mut self, stream: &Stream<V>, progress: &mut Progress<V>) -> Result<()> {
+    fn begin(&mut self, stream: &Stream<V>, timeline: &mut Timeline<V>) -> Result<()> {
         // SAFETY: the gate outlives the stream's work.
-        unsafe { stream.wait_word(self.gate.address(), OPEN) }?;
+        unsafe { stream.wait_value(self.gate.address(), OPEN) }?;
         self.number = self.number.wrapping_add(1);
         self.writer.write(stream, self.started.address(), self.number)?;
         self.filled = 0;
-        self.batches.push_back((self.number, progress.launched()));
+        self.batches.push_back((self.number, timeline.launched()));
         Ok(())
     }
 
@@ -116,19 +116,22 @@ mod tests {
     use crate::gpu::Gpu;
     use crate::vendor::fake::{Fake, Put};
     use crate::vendor::options::Options;
-    use reef_core::{Args, Device, Error, Launch, PreemptLevel, Preemptor, Priority, Queue, Seq};
+    use reef_core::{
+        Args, Device, Error, Launch, PreemptLevel, Preemptor as _, Priority, Queue, Seq,
+    };
     use std::time::Duration;
 
     /// A queue of a device with two launches behind each gate, and what stops it.
     fn open()
-    -> (Gpu<Fake>, crate::preempt::preemptor::Flag<Fake>, crate::launch::queue::Queue<Fake>) {
+    -> (Gpu<Fake>, crate::preempt::preemptor::Preemptor<Fake>, crate::launch::queue::Queue<Fake>)
+    {
         let options = Options { gates: Some(2), ..Options::default() };
         let gpu = Gpu::new(Fake::default(), options).unwrap();
-        let flag = gpu.preemptor(PreemptLevel::DeviceQueue).unwrap();
-        let queue = gpu.queue(Priority::BestEffort, Some(&flag)).unwrap();
+        let preemptor = gpu.preemptor(PreemptLevel::DeviceQueue).unwrap();
+        let queue = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
         gpu.vendor().puts.lock().clear();
         gpu.vendor().slow_down();
-        (gpu, flag, queue)
+        (gpu, preemptor, queue)
     }
 
     fn launch(gpu: &Gpu<Fake>, queue: &mut crate::launch::queue::Queue<Fake>, count: u64) {
@@ -157,17 +160,17 @@ mod tests {
 
     #[test]
     fn an_evicted_queue_keeps_what_has_not_begun() {
-        let (gpu, flag, mut queue) = open();
+        let (gpu, preemptor, mut queue) = open();
         launch(&gpu, &mut queue, 5);
         assert_eq!(queue.completed().unwrap(), Seq(0));
         gpu.vendor().proceed(3); // the first batch has begun and ended
-        flag.evict().unwrap();
+        preemptor.evict().unwrap();
         assert_eq!(drain(&mut queue), Some((Seq(2), true)), "two of five");
         gpu.vendor().proceed(1); // the gate was open a moment longer
         assert_eq!(drain(&mut queue), None, "the second batch runs");
         gpu.vendor().proceed(2);
         assert_eq!(drain(&mut queue), Some((Seq(4), true)));
-        flag.reactivate().unwrap();
+        preemptor.reactivate().unwrap();
         assert!(queue.try_drain().unwrap().is_none(), "it goes on");
         gpu.vendor().proceed(2);
         assert_eq!(queue.completed().unwrap(), Seq(5));
@@ -175,18 +178,18 @@ mod tests {
 
     #[test]
     fn a_queue_without_work_is_drained_and_keeps_nothing() {
-        let (gpu, flag, mut queue) = open();
+        let (gpu, preemptor, mut queue) = open();
         launch(&gpu, &mut queue, 2);
         gpu.vendor().proceed(3);
-        flag.evict().unwrap();
+        preemptor.evict().unwrap();
         assert_eq!(drain(&mut queue), Some((Seq(2), false)));
     }
 
     #[test]
     fn a_newcomer_of_an_evicted_flag_finds_its_gate_closed_until_it_lets_go() {
-        let (gpu, flag, _queue) = open();
-        flag.evict().unwrap();
-        let mut late = gpu.queue(Priority::BestEffort, Some(&flag)).unwrap();
+        let (gpu, preemptor, _queue) = open();
+        preemptor.evict().unwrap();
+        let mut late = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
         launch(&gpu, &mut late, 1);
         let gate = gpu.vendor().puts.lock().iter().find_map(|put| match put {
             Put::Wait(address, _) => Some(*address),

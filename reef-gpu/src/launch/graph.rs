@@ -1,8 +1,8 @@
 //! Several launches that the driver takes at once.
 //!
 //! A graph is prepared for each queue that runs it, at its first run there: launches that can be stopped
-//! have the addresses of the queue's flag and lists baked in. Addresses never change, and only stopped
-//! blocks write to lists, so running it again needs no preparation. Its epoch stands in a word that is
+//! have the addresses of the queue's preemptor and lists baked in. Addresses never change, and only stopped
+//! blocks write to lists, so running it again needs no preparation. Its epoch stands in a signal that is
 //! written in front of the first run of each epoch.
 
 use crate::driver::handles::cloned;
@@ -11,7 +11,7 @@ use crate::gpu::Gpu;
 use crate::launch::blit::{copy_launch, fill_launch};
 use crate::launch::checkpoint::{Checkpoint, whole};
 use crate::launch::guarded::{Epoch, Guarded, launch_plain};
-use crate::launch::stop_lists::Slot;
+use crate::launch::stop_lists::StopList;
 use crate::vendor::calls::Vendor;
 use parking_lot::Mutex;
 use reef_core::{Command, Error, Launch, Priority, Result};
@@ -67,7 +67,7 @@ impl<V: Vendor> Graph<V> {
         Checkpoint::of(self.blocks(), 0, vec![whole(first)], self.blocks() - first)
     }
 
-    /// The graph for a queue that nobody stops.
+    /// The graph for a queue that is never stopped.
     pub(crate) fn plain(
         &self,
         gpu: &Gpu<V>,
@@ -143,33 +143,33 @@ fn launch_of<V: Vendor>(gpu: &Gpu<V>, command: &Command<Gpu<V>>) -> Result<Launc
 pub(crate) struct Exec<V: Vendor> {
     raw: V::Exec,
     /// Of each launch, if they can be stopped.
-    slots: Vec<Arc<Slot<V>>>,
+    stop_lists: Vec<Arc<StopList<V>>>,
     gpu: Gpu<V>,
 }
 
 impl<V: Vendor> Exec<V> {
-    /// Turns what `fill` launches on `stream` into a graph; it gives the slots of the launches.
+    /// Turns what `fill` launches on `stream` into a graph; it gives the stop_lists of the launches.
     fn capture(
         stream: &Stream<V>,
         gpu: &Gpu<V>,
-        fill: impl FnOnce() -> Result<Vec<Arc<Slot<V>>>>,
+        fill: impl FnOnce() -> Result<Vec<Arc<StopList<V>>>>,
     ) -> Result<Self> {
         let vendor = gpu.context().call();
         vendor.begin_capture(stream.raw())?;
-        let slots = fill();
+        let stop_lists = fill();
         let raw = vendor.end_capture(stream.raw())?; // in any case
-        let mut made = Self { raw, slots: Vec::new(), gpu: gpu.clone() };
-        made.slots = slots?;
+        let mut made = Self { raw, stop_lists: Vec::new(), gpu: gpu.clone() };
+        made.stop_lists = stop_lists?;
         Ok(made)
     }
 
-    pub(crate) fn slots(&self) -> &[Arc<Slot<V>>] {
-        &self.slots
+    pub(crate) fn stop_lists(&self) -> &[Arc<StopList<V>>] {
+        &self.stop_lists
     }
 
     pub(crate) fn launch(&self, stream: &Stream<V>) -> Result<()> {
         let context = self.gpu.context();
-        // SAFETY: what the launches refer to is kept by the graph, and by whoever waits for its end.
+        // SAFETY: what the launches refer to is kept by the graph, and by the queue until it has ended.
         unsafe { context.call().launch_exec(self.raw, stream.raw()) }
     }
 }

@@ -1,14 +1,14 @@
 //! Launches that can be stopped: what they are given, and what the device tells of them afterwards.
 
-use crate::code::guard::{Guard, MOST_BLOCKS};
+use crate::code::guard::{Guard, MAX_BLOCKS};
 use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;
 use crate::driver::context::Context;
-use crate::driver::signal::Word;
+use crate::driver::signal::HostSignal;
 use crate::driver::stream::Stream;
 use crate::gpu::Gpu;
 use crate::launch::checkpoint::Segment;
-use crate::launch::stop_lists::{SLOTS, Slot, Slots};
+use crate::launch::stop_lists::{MAX_STOP_LISTS, StopList, StopLists};
 use crate::vendor::calls::Vendor;
 use reef_core::{Args, Dim3, Error, Launch, PreemptLevel, Result};
 use std::ffi::c_void;
@@ -33,11 +33,11 @@ pub(crate) struct Epoch {
 /// The guarded launches of one stream.
 #[derive(Debug)]
 pub(crate) struct Guarded<V: Vendor> {
-    slots: Slots<V>,
+    stop_lists: StopLists<V>,
     /// The counters as the device last reported them; the host's memory.
     counts: Buffer<V>,
     /// The device has reported this often, of `asked`.
-    reported: Word<V>,
+    reported: HostSignal<V>,
     asked: u32,
     report: V::Function,
 }
@@ -45,35 +45,35 @@ pub(crate) struct Guarded<V: Vendor> {
 impl<V: Vendor> Guarded<V> {
     pub(crate) fn new(context: &Arc<Context<V>>, report: V::Function) -> Result<Self> {
         Ok(Self {
-            slots: Slots::new(context)?,
-            counts: Buffer::host(context, SLOTS * size_of::<u32>())?,
-            reported: Word::new(context)?,
+            stop_lists: StopLists::new(context)?,
+            counts: Buffer::host(context, MAX_STOP_LISTS * size_of::<u32>())?,
+            reported: HostSignal::new(context)?,
             asked: 0,
             report,
         })
     }
 
-    /// Launches the blocks of `segment`. The slot is to be given back when they have ended.
+    /// Launches the blocks of `segment`. The stop_list is to be given back when they have ended.
     pub(crate) fn launch(
         &mut self,
         stream: &Stream<V>,
         launch: &Launch<Gpu<V>>,
         segment: &Segment<V>,
         epoch: Epoch,
-    ) -> Result<Arc<Slot<V>>> {
+    ) -> Result<Arc<StopList<V>>> {
         let Some(function) = launch.kernel().guarded() else {
             let (asked, have) = (PreemptLevel::DeviceQueue, PreemptLevel::HostQueue);
             return Err(Error::Level { backend: "a kernel without guard", asked, have });
         };
-        if launch.blocks() > MOST_BLOCKS {
+        if launch.blocks() > MAX_BLOCKS {
             let text = format!(
-                "{}: a preemptible grid of {} blocks, most is {MOST_BLOCKS}",
+                "{}: a preemptible grid of {} blocks, most is {MAX_BLOCKS}",
                 V::NAME,
                 launch.blocks()
             );
             return Err(Error::Invalid(text));
         }
-        let slot = self.slots.take(segment.count)?;
+        let stop_list = self.stop_lists.take(segment.count)?;
         let (list_in, first) = match &segment.list {
             Some(list) => (list.list.address() + u64::from(segment.first) * 4, 0),
             None => (0, segment.first),
@@ -81,8 +81,8 @@ impl<V: Vendor> Guarded<V> {
         let guard = Guard {
             live: epoch.live,
             epoch_word: epoch.word,
-            stopped: self.slots.counter(&slot),
-            list_out: slot.list.address(),
+            stopped: self.stop_lists.counter(&stop_list),
+            list_out: stop_list.list.address(),
             list_in,
             first,
             epoch: epoch.value,
@@ -93,19 +93,19 @@ impl<V: Vendor> Guarded<V> {
         if let Err(error) =
             run(stream, launch.kernel(), function, &guard, launch.args(), grid, launch.block())
         {
-            self.slots.give_back(slot);
+            self.stop_lists.give_back(stop_list);
             return Err(error);
         }
-        Ok(slot)
+        Ok(stop_list)
     }
 
     /// Asks how many blocks of each launch have stopped, behind all that was launched.
     pub(crate) fn ask(&mut self, stream: &Stream<V>) -> Result<()> {
         self.asked = self.asked.wrapping_add(1);
         let words = [
-            self.slots.counters.address(),
+            self.stop_lists.counters.address(),
             self.counts.address(),
-            self.slots.made() as u64,
+            self.stop_lists.made() as u64,
             self.reported.address(),
             self.asked.into(),
         ];
@@ -119,19 +119,19 @@ impl<V: Vendor> Guarded<V> {
     }
 
     /// Blocks of a launch that were stopped, as of the last answer.
-    pub(crate) fn stopped(&self, slot: &Slot<V>) -> Result<u32> {
+    pub(crate) fn stopped(&self, stop_list: &StopList<V>) -> Result<u32> {
         let mut count = [0; 4];
-        self.counts.read(slot.index * size_of::<u32>(), &mut count)?;
+        self.counts.read(stop_list.index * size_of::<u32>(), &mut count)?;
         Ok(u32::from_ne_bytes(count))
     }
 
     /// The launch has ended.
-    pub(crate) fn give_back(&mut self, slot: Arc<Slot<V>>) {
-        self.slots.give_back(slot);
+    pub(crate) fn give_back(&mut self, stop_list: Arc<StopList<V>>) {
+        self.stop_lists.give_back(stop_list);
     }
 }
 
-/// Launches the build that nobody stops.
+/// Launches the build that is never stopped.
 pub(crate) fn launch_plain<V: Vendor>(stream: &Stream<V>, launch: &Launch<Gpu<V>>) -> Result<()> {
     let kernel = launch.kernel();
     // The plain build of a preemptible kernel has the parameter, but doesn't look at it.

@@ -2,7 +2,7 @@
 
 use crate::launch::checkpoint::{Checkpoint, Segment};
 use crate::launch::graph::Exec;
-use crate::launch::stop_lists::Slot;
+use crate::launch::stop_lists::StopList;
 use crate::vendor::calls::Vendor;
 use reef_core::{Error, Result};
 use std::sync::Arc;
@@ -16,33 +16,33 @@ pub(crate) struct InFlight<V: Vendor> {
     /// Blocks of the whole command, and of this launch.
     pub(crate) total: u32,
     pub(crate) blocks: u32,
-    pub(crate) slot: Arc<Slot<V>>,
+    pub(crate) stop_list: Arc<StopList<V>>,
     /// What must outlive it.
     pub(crate) source: Source<V>,
     /// What it resumes.
-    pub(crate) record: Option<Checkpoint<V>>,
+    pub(crate) checkpoint: Option<Checkpoint<V>>,
 }
 
 /// Where a launch comes from.
 #[derive(Debug)]
 pub(crate) enum Source<V: Vendor> {
-    /// It reads this list, and has a slot of its own.
+    /// It reads this list, and has a stop list of its own.
     Segment(#[allow(dead_code)] Segment<V>),
-    /// It is part of a graph, whose slot it uses: the graph must not run again meanwhile.
+    /// It is part of a graph, whose stop list it uses: the graph must not run again meanwhile.
     Graph(#[allow(dead_code)] Arc<Exec<V>>),
 }
 
 impl<V: Vendor> InFlight<V> {
-    /// Its blocks have run, or have been stopped and are in another record now.
-    pub(crate) fn settle(&self) {
-        if let Some(record) = &self.record {
-            record.settle(self.blocks);
+    /// Its blocks have run, or have been stopped and are in another checkpoint now.
+    pub(crate) fn retire(&self) {
+        if let Some(checkpoint) = &self.checkpoint {
+            checkpoint.retire(self.blocks);
         }
     }
 }
 
 /// The first command of which something was stopped.
-pub(crate) struct Stop<V: Vendor> {
+pub(crate) struct Remainder<V: Vendor> {
     pub(crate) seq: u64,
     pub(crate) node: usize,
     pub(crate) total: u32,
@@ -53,18 +53,18 @@ pub(crate) struct Stop<V: Vendor> {
     later: u32,
 }
 
-impl<V: Vendor> Stop<V> {
+impl<V: Vendor> Remainder<V> {
     pub(crate) fn new(first: &InFlight<V>, count: u32) -> Self {
         let &InFlight { seq, node, total, .. } = first;
-        let mut stop = Self { seq, node, total, segments: Vec::new(), left: 0, later: 0 };
-        stop.stopped(first, count);
-        stop
+        let mut remainder = Self { seq, node, total, segments: Vec::new(), left: 0, later: 0 };
+        remainder.stopped(first, count);
+        remainder
     }
 
-    pub(crate) fn stopped(&mut self, launch: &InFlight<V>, count: u32) {
+    fn stopped(&mut self, launch: &InFlight<V>, count: u32) {
         self.left += count;
         if count > 0 {
-            self.segments.push(Segment { list: Some(launch.slot.clone()), first: 0, count });
+            self.segments.push(Segment { list: Some(launch.stop_list.clone()), first: 0, count });
         }
     }
 

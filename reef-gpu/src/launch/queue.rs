@@ -1,52 +1,52 @@
-//! A stream, which a flag can stop.
+//! A stream, which a preemptor can stop.
 //!
-//! A queue that can be stopped launches the guarded build of kernels. While its flag is up, what the
-//! stream says of its progress is worth nothing, because void launches end as well; then a report of the
-//! device tells which blocks have stopped.
+//! A queue that can be stopped launches the guarded build of kernels. While it is evicted, the
+//! stream's timeline is worth nothing, because void launches end as well; then a report of the device tells
+//! which blocks have stopped.
 
 use crate::driver::event::Event;
-use crate::driver::signal::DeviceWord;
+use crate::driver::signal::DeviceSignal;
 use crate::driver::stream::Stream;
-use crate::driver::timeout::Patience;
+use crate::driver::timeout::Timeout;
 use crate::gpu::Gpu;
 use crate::launch::checkpoint::{Checkpoint, Segment, whole};
 use crate::launch::gated::Gated;
 use crate::launch::graph::Graph;
 use crate::launch::guarded::{Epoch, Guarded};
-use crate::launch::in_flight::{InFlight, Source, Stop};
-use crate::launch::timeline::Progress;
-use crate::preempt::preemptor::Flag;
+use crate::launch::in_flight::{InFlight, Remainder, Source};
+use crate::launch::timeline::Timeline;
+use crate::preempt::preemptor::Preemptor;
 use crate::vendor::calls::Vendor;
-use reef_core::{Drained, Error, Launch, PreemptLevel, Preemptor, Priority, Result, Seq};
+use reef_core::{Drained, Error, Launch, PreemptLevel, Preemptor as _, Priority, Result, Seq};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most launches that one launch becomes on a narrow queue; larger grids run wider.
-const MOST_PARTS: u32 = 16;
+/// Most launches that one launch becomes on a capped queue; larger grids run wider.
+const MAX_PARTS: u32 = 16;
 /// Longest that a batch runs behind a closed gate before the driver is asked whether the device is there.
-const SILENCE: Duration = Duration::from_secs(5);
+const MAX_SILENCE: Duration = Duration::from_secs(5);
 
 /// A hardware queue.
 #[derive(Debug)]
 pub struct Queue<V: Vendor> {
     pub(crate) gpu: Gpu<V>,
     pub(crate) stream: Stream<V>,
-    pub(crate) flag: Flag<V>,
+    pub(crate) preemptor: Preemptor<V>,
     /// Its launches go through a gate, because kernels have no guards.
     pub(crate) gated: Option<Gated<V>>,
-    pub(crate) progress: Progress<V>,
+    pub(crate) timeline: Timeline<V>,
     pub(crate) guarded: Guarded<V>,
     /// Guarded launches that have not ended, in order.
     pub(crate) in_flight: VecDeque<InFlight<V>>,
-    /// The epoch whose end the report on its way is about.
+    /// The epoch that the report on its way is about.
     pub(crate) draining: Option<u32>,
-    pub(crate) patience: Patience,
+    pub(crate) timeout: Timeout,
     pub(crate) priority: Priority,
     /// Most blocks at a time.
-    pub(crate) width: Option<u32>,
+    pub(crate) block_cap: Option<u32>,
     /// Holds the epoch of graphs, and which one was written last.
-    pub(crate) epoch_word: Option<DeviceWord<V>>,
+    pub(crate) epoch_signal: Option<DeviceSignal<V>>,
     pub(crate) epoch_written: Option<u32>,
     /// Dropped with the queue, so that graphs know.
     pub(crate) token: Arc<()>,
@@ -57,22 +57,22 @@ pub struct Queue<V: Vendor> {
 impl<V: Vendor> Queue<V> {
     /// Whether it launches guarded kernels.
     pub(super) fn is_stoppable(&self) -> bool {
-        self.flag.level() >= PreemptLevel::DeviceQueue && self.gated.is_none()
+        self.preemptor.level() >= PreemptLevel::DeviceQueue && self.gated.is_none()
     }
 
     /// Whether what the device says of the ends of launches is worth nothing.
     pub(super) fn is_void(&self) -> bool {
-        self.gated.is_none() && self.flag.is_evicted()
+        self.gated.is_none() && self.preemptor.is_evicted()
     }
 
     /// Whether a gate has been closed so short a time that the driver must not be asked: it may hang in a
     /// call that waits for the gate.
     pub(super) fn is_behind_gate(&self) -> bool {
         let closed = self.gated.as_ref().and_then(Gated::closed_for);
-        closed.is_some_and(|time| time < SILENCE)
+        closed.is_some_and(|time| time < MAX_SILENCE)
     }
 
-    /// Launches what nobody stops midway, behind the gate if there is one.
+    /// Launches what is never stopped midway, behind the gate if there is one.
     pub(super) fn launch_open(
         &mut self,
         seq: Seq,
@@ -81,7 +81,7 @@ impl<V: Vendor> Queue<V> {
         let stream = &self.stream;
         match &mut self.gated {
             None => launch(stream),
-            Some(gated) => gated.launch(stream, &mut self.progress, seq.0 + 1, || launch(stream)),
+            Some(gated) => gated.launch(stream, &mut self.timeline, seq.0 + 1, || launch(stream)),
         }
     }
 
@@ -93,8 +93,8 @@ impl<V: Vendor> Queue<V> {
     }
 
     /// Nothing has ended; the queue is given up if that has been so for too long.
-    pub(super) fn bear(&mut self) -> Result<()> {
-        let Some(time) = self.patience.is_over() else { return Ok(()) };
+    pub(super) fn check_timeout(&mut self) -> Result<()> {
+        let Some(time) = self.timeout.expired() else { return Ok(()) };
         self.stream.give_up();
         let why = format!("nothing in a queue has ended for {time:?}; it is given up");
         Err(Error::DeviceLost { backend: V::NAME, why })
@@ -102,32 +102,40 @@ impl<V: Vendor> Queue<V> {
 
     pub(super) fn epoch(&self) -> Epoch {
         Epoch {
-            live: self.flag.live(),
-            value: self.flag.epoch(),
+            live: self.preemptor.live(),
+            value: self.preemptor.epoch(),
             word: 0,
-            may_stop: self.flag.level() >= PreemptLevel::All,
+            may_stop: self.preemptor.level() >= PreemptLevel::All,
         }
     }
 
-    /// Launches some blocks of a kernel, which is launch `node` of a command of `total` blocks; a narrow
+    /// Launches some blocks of a kernel, which is launch `node` of a command of `total` blocks; a capped
     /// queue launches them a few at a time.
     pub(super) fn launch_segment(
         &mut self,
         (seq, node, total): (Seq, usize, u32),
         launch: &Launch<Gpu<V>>,
         segment: &Segment<V>,
-        record: Option<&Checkpoint<V>>,
+        checkpoint: Option<&Checkpoint<V>>,
     ) -> Result<()> {
         let seq = seq.0;
-        let width = self.width.map_or(u32::MAX, |w| w.max(segment.count.div_ceil(MOST_PARTS)));
-        for part in segment.parts(width) {
-            let slot = self.guarded.launch(&self.stream, launch, &part, self.epoch());
-            let slot = slot.inspect_err(|_| {
-                let _ = self.stream.wait(); // earlier parts may run, and nobody will ask for them
+        let cap = self.block_cap.map_or(u32::MAX, |w| w.max(segment.count.div_ceil(MAX_PARTS)));
+        for part in segment.parts(cap) {
+            let stop_list = self.guarded.launch(&self.stream, launch, &part, self.epoch());
+            let stop_list = stop_list.inspect_err(|_| {
+                let _ = self.stream.wait(); // earlier parts may run, and have no entry in `in_flight`
             })?;
-            let (blocks, record) = (part.count, record.cloned());
+            let (blocks, checkpoint) = (part.count, checkpoint.cloned());
             let source = Source::Segment(part);
-            self.in_flight.push_back(InFlight { seq, node, total, blocks, slot, source, record });
+            self.in_flight.push_back(InFlight {
+                seq,
+                node,
+                total,
+                blocks,
+                stop_list,
+                source,
+                checkpoint,
+            });
         }
         Ok(())
     }
@@ -143,45 +151,49 @@ impl<V: Vendor> Queue<V> {
         &mut self,
         at: (Seq, usize, u32),
         launch: &Launch<Gpu<V>>,
-        record: &Checkpoint<V>,
+        checkpoint: &Checkpoint<V>,
     ) -> Result<()> {
-        for segment in record.segments() {
-            self.launch_segment(at, launch, segment, Some(record))?;
+        for segment in checkpoint.segments() {
+            self.launch_segment(at, launch, segment, Some(checkpoint))?;
         }
         Ok(())
     }
 
     /// Forgets guarded launches that have ended without being stopped.
     pub(super) fn retire(&mut self) {
-        let done = self.progress.done();
+        let done = self.timeline.done();
         while let Some(ended) = self.in_flight.pop_front_if(|launch| launch.seq < done) {
-            ended.settle();
+            ended.retire();
             self.give_back(ended);
         }
     }
 
     pub(super) fn give_back(&mut self, launch: InFlight<V>) {
         if matches!(launch.source, Source::Segment(_)) {
-            self.guarded.give_back(launch.slot);
+            self.guarded.give_back(launch.stop_list);
         }
     }
 
     /// What became of everything that was in flight, now that the device has reported.
-    pub(super) fn settle(&mut self) -> Result<Drained<Gpu<V>>> {
-        let mut stop: Option<Stop<V>> = None;
+    pub(super) fn reap(&mut self) -> Result<Drained<Gpu<V>>> {
+        let mut remainder: Option<Remainder<V>> = None;
         for launch in std::mem::take(&mut self.in_flight) {
-            let count = self.guarded.stopped(&launch.slot)?;
-            launch.settle();
-            match &mut stop {
+            let count = self.guarded.stopped(&launch.stop_list)?;
+            launch.retire();
+            match &mut remainder {
                 None if count == 0 => {}
-                None => stop = Some(Stop::new(&launch, count)),
-                Some(stop) => stop.add(&launch, count)?,
+                None => remainder = Some(Remainder::new(&launch, count)),
+                Some(remainder) => remainder.add(&launch, count)?,
             }
             self.give_back(launch);
         }
-        let next = stop.as_ref().map_or(self.progress.launched(), |stop| stop.seq);
-        self.progress.rewind(next);
-        Ok(Drained { resume_at: Seq(next), partial: stop.and_then(Stop::partial), held: false })
+        let next = remainder.as_ref().map_or(self.timeline.launched(), |remainder| remainder.seq);
+        self.timeline.rewind(next);
+        Ok(Drained {
+            resume_at: Seq(next),
+            partial: remainder.and_then(Remainder::partial),
+            held: false,
+        })
     }
 }
 
@@ -189,9 +201,9 @@ impl<V: Vendor> Queue<V> {
     /// Each launch of a guarded graph reads the epoch from a word, which is set in front where it isn't the
     /// one that was set there before: graphs of earlier epochs are ahead in the stream, and void.
     pub(super) fn launch_guarded_graph(&mut self, seq: Seq, graph: &Graph<V>) -> Result<()> {
-        let word = match &self.epoch_word {
+        let word = match &self.epoch_signal {
             Some(word) => word.address(),
-            None => self.epoch_word.insert(DeviceWord::new(self.gpu.context())?).address(),
+            None => self.epoch_signal.insert(DeviceSignal::new(self.gpu.context())?).address(),
         };
         let epoch = Epoch { word, ..self.epoch() };
         let exec =
@@ -201,15 +213,17 @@ impl<V: Vendor> Queue<V> {
             self.epoch_written = Some(epoch.value);
         }
         exec.launch(&self.stream)?;
-        for (node, (launch, slot)) in graph.launches().iter().zip(exec.slots()).enumerate() {
+        for (node, (launch, stop_list)) in
+            graph.launches().iter().zip(exec.stop_lists()).enumerate()
+        {
             self.in_flight.push_back(InFlight {
                 seq: seq.0,
                 node,
                 total: graph.blocks(),
                 blocks: launch.blocks(),
-                slot: slot.clone(),
+                stop_list: stop_list.clone(),
                 source: Source::Graph(exec.clone()),
-                record: None,
+                checkpoint: None,
             });
         }
         Ok(())
@@ -220,15 +234,15 @@ impl<V: Vendor> Queue<V> {
         &mut self,
         seq: Seq,
         graph: &Graph<V>,
-        record: &Checkpoint<V>,
+        checkpoint: &Checkpoint<V>,
     ) -> Result<()> {
         let total = graph.blocks();
-        check_record(record, total)?;
-        let first = record.node();
+        check_total(checkpoint, total)?;
+        let first = checkpoint.node();
         for (node, launch) in graph.launches().iter().enumerate().skip(first) {
             let at = (seq, node, total);
             if node == first {
-                self.launch_rest(at, launch, record)?;
+                self.launch_rest(at, launch, checkpoint)?;
             } else {
                 self.launch_segment(at, launch, &whole(launch.blocks()), None)?;
             }
@@ -246,11 +260,11 @@ impl<V: Vendor> Queue<V> {
 }
 
 /// A block outside its kernel's grid must never run.
-pub(super) fn check_record<V: Vendor>(record: &Checkpoint<V>, want: u32) -> Result<()> {
-    let have = record.total();
+pub(super) fn check_total<V: Vendor>(checkpoint: &Checkpoint<V>, want: u32) -> Result<()> {
+    let have = checkpoint.total();
     if have == want {
         return Ok(());
     }
-    let text = format!("{}: a record of {have} blocks for a launch of {want}", V::NAME);
+    let text = format!("{}: a checkpoint of {have} blocks for a launch of {want}", V::NAME);
     Err(Error::Invalid(text))
 }

@@ -6,7 +6,7 @@ use crate::launch::blit::{copy_launch, fill_launch};
 use crate::launch::checkpoint::Checkpoint;
 use crate::launch::graph::Graph;
 use crate::launch::guarded::launch_plain;
-use crate::launch::queue::{Queue, check_record};
+use crate::launch::queue::{Queue, check_total};
 use crate::vendor::calls::Vendor;
 use reef_core::{Copy, Drained, Fill, Launch, Result, Seq};
 use std::thread::Thread;
@@ -22,15 +22,15 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
     ) -> Result<()> {
         let total = launch.blocks();
         match resume {
-            Some(record) => {
-                check_record(record, total)?;
-                self.launch_rest((seq, 0, total), launch, record)?;
+            Some(checkpoint) => {
+                check_total(checkpoint, total)?;
+                self.launch_rest((seq, 0, total), launch, checkpoint)?;
             }
             None if total == 0 => {}
             None if self.is_stoppable() => self.launch_whole(seq, launch)?,
             None => self.launch_open(seq, |stream| launch_plain(stream, launch))?,
         }
-        self.progress.launch(seq.0 + 1);
+        self.timeline.launch(seq.0 + 1);
         Ok(())
     }
 
@@ -41,8 +41,8 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         resume: Option<&Checkpoint<V>>,
     ) -> Result<()> {
         match resume {
-            Some(record) => self.resume_graph(seq, graph, record)?,
-            None if self.width.is_some() => {
+            Some(checkpoint) => self.resume_graph(seq, graph, checkpoint)?,
+            None if self.block_cap.is_some() => {
                 self.resume_graph(seq, graph, &graph.all())?; // launch by launch
             }
             None if self.is_stoppable() => self.launch_guarded_graph(seq, graph)?,
@@ -51,7 +51,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
                 self.launch_open(seq, |stream| exec.launch(stream))?;
             }
         }
-        self.progress.launch(seq.0 + 1);
+        self.timeline.launch(seq.0 + 1);
         Ok(())
     }
 
@@ -65,7 +65,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
             launch_plain(&self.stream, &launch)?;
         }
         self.launched_free(seq);
-        self.progress.launch(seq.0 + 1);
+        self.timeline.launch(seq.0 + 1);
         Ok(())
     }
 
@@ -75,37 +75,37 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
     }
 
     fn record(&mut self, seq: Seq, event: &Event<V>) -> Result<()> {
-        let words = [event.arm(), self.progress.address(), seq.0 + 1];
+        let words = [event.arm(), self.timeline.address(), seq.0 + 1];
         // SAFETY: the kernel's parameters; event and mark outlive the stream's work.
         unsafe { self.stream.launch_one(self.gpu.builtin().stamp, 1, words) }?;
         self.launched_free(seq);
-        self.progress.launch_marked(seq.0 + 1);
+        self.timeline.launch_marked(seq.0 + 1);
         self.newest_event = Some(event.clone());
         Ok(())
     }
 
     fn completed(&mut self) -> Result<Seq> {
         if self.is_void() {
-            return Ok(Seq(self.progress.done()));
+            return Ok(Seq(self.timeline.done()));
         }
-        self.progress.mark(&self.stream)?;
-        let position = self.progress.look();
+        self.timeline.mark(&self.stream)?;
+        let position = self.timeline.look();
         if self.is_void() {
-            return Ok(Seq(self.progress.done())); // what was seen may be a void launch's end
+            return Ok(Seq(self.timeline.done())); // what was seen may be a void launch's end
         }
-        let news = self.progress.note(position);
+        let news = self.timeline.note(position);
         if news {
             self.retire();
             self.observe_event();
         }
-        let idle = position == self.progress.launched();
+        let idle = position == self.timeline.launched();
         if news || idle || self.gated.as_ref().is_some_and(|gated| gated.closed_for().is_some()) {
-            self.patience.begin_anew();
+            self.timeout.restart();
         } else {
-            self.bear()?;
+            self.check_timeout()?;
         }
         let calm = news || idle || self.is_behind_gate();
-        self.progress.check(&self.stream, calm)?;
+        self.timeline.check(&self.stream, calm)?;
         Ok(Seq(position))
     }
 
@@ -113,19 +113,19 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         if !self.is_void() {
             return self.drain_whole();
         }
-        let epoch = Some(self.flag.epoch());
+        let epoch = Some(self.preemptor.epoch());
         if self.draining != epoch {
             self.guarded.ask(&self.stream)?;
             self.draining = epoch;
         }
         if !self.guarded.is_answered() {
-            self.bear()?;
-            self.progress.check(&self.stream, false)?;
+            self.check_timeout()?;
+            self.timeline.check(&self.stream, false)?;
             return Ok(None);
         }
-        self.patience.begin_anew();
+        self.timeout.restart();
         self.draining = None;
-        self.settle().map(Some)
+        self.reap().map(Some)
     }
 
     fn release_held(&mut self) {
@@ -135,10 +135,10 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
     }
 
     fn cap_blocks(&mut self, blocks: Option<u32>) {
-        self.width = blocks.filter(|_| self.is_stoppable());
+        self.block_cap = blocks.filter(|_| self.is_stoppable());
     }
 
-    /// The device writes words that threads poll; it wakes nobody.
+    /// The device writes signals that threads poll; it wakes no thread.
     fn wake(&mut self, _: Thread) -> bool {
         false
     }
@@ -148,15 +148,15 @@ impl<V: Vendor> Queue<V> {
     /// Where no launch is void: what has not ended is running, or is held back by the gate.
     fn drain_whole(&mut self) -> Result<Option<Drained<Gpu<V>>>> {
         let next = reef_core::Queue::completed(self)?;
-        let is_done = next.0 == self.progress.launched();
-        let kept = self.gated.as_mut().is_some_and(|gated| gated.stands(next.0));
-        Ok((is_done || kept).then_some(Drained { resume_at: next, partial: None, held: !is_done }))
+        let is_done = next.0 == self.timeline.launched();
+        let held = self.gated.as_mut().is_some_and(|gated| gated.stands(next.0));
+        Ok((is_done || held).then_some(Drained { resume_at: next, partial: None, held: !is_done }))
     }
 }
 
 impl<V: Vendor> Drop for Queue<V> {
     fn drop(&mut self) {
         reef_core::Queue::release_held(self);
-        let _ = self.stream.wait_or_give_up(&mut self.patience); // then its memory may be freed
+        let _ = self.stream.wait_or_give_up(&mut self.timeout); // then its memory may be freed
     }
 }

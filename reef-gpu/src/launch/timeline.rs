@@ -1,21 +1,21 @@
-//! How far a queue has come: a word that the stream writes and the host reads.
+//! How far a queue has come: a signal that the stream writes and the host reads.
 //!
-//! A mark costs the device a microsecond or two, so it is put behind what was launched when somebody
-//! asks, and one mark serves all that was launched until then.
+//! A mark costs the device a microsecond or two, so it is put behind what was launched by
+//! `completed`, and one mark serves all that was launched until then.
 
 use crate::driver::context::Context;
-use crate::driver::signal::Word;
+use crate::driver::signal::HostSignal;
 use crate::driver::stream::{Stream, Writer};
 use crate::vendor::calls::Vendor;
 use reef_core::Result;
 use std::sync::Arc;
 
-/// After this many looks without news the driver is asked whether the device is still there.
-const PATIENCE: u32 = 4096;
+/// After this many polls without news the driver is asked whether the device is still there.
+const POLLS_PER_CHECK: u32 = 4096;
 
 #[derive(Debug)]
-pub(crate) struct Progress<V: Vendor> {
-    word: Word<V>,
+pub(crate) struct Timeline<V: Vendor> {
+    word: HostSignal<V>,
     writer: Writer<V>,
     /// Position behind the newest command.
     launched: u64,
@@ -23,12 +23,19 @@ pub(crate) struct Progress<V: Vendor> {
     marked: u64,
     /// The word came to this.
     done: u64,
-    looks: u32,
+    polls: u32,
 }
 
-impl<V: Vendor> Progress<V> {
+impl<V: Vendor> Timeline<V> {
     pub(crate) fn new(context: &Arc<Context<V>>, writer: Writer<V>) -> Result<Self> {
-        Ok(Self { word: Word::new(context)?, writer, launched: 0, marked: 0, done: 0, looks: 0 })
+        Ok(Self {
+            word: HostSignal::new(context)?,
+            writer,
+            launched: 0,
+            marked: 0,
+            done: 0,
+            polls: 0,
+        })
     }
 
     /// Commands before `position` have been launched.
@@ -80,11 +87,11 @@ impl<V: Vendor> Progress<V> {
 
     /// Now and then asks the driver whether the device is still there.
     pub(crate) fn check(&mut self, stream: &Stream<V>, news: bool) -> Result<()> {
-        self.looks = if news { 0 } else { self.looks + 1 };
-        if self.looks < PATIENCE {
+        self.polls = if news { 0 } else { self.polls + 1 };
+        if self.polls < POLLS_PER_CHECK {
             return Ok(());
         }
-        self.looks = 0;
+        self.polls = 0;
         stream.is_idle().map(|_| ())
     }
 

@@ -30,14 +30,14 @@ impl<V: Vendor> Operators for Gpu<V> {
     }
 
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {
-        let site = BoundOp::new(self, op, operands)?;
+        let bound = BoundOp::new(self, op, operands)?;
         match op {
-            Op::Conv2d(op) => convolution::build(&site, op),
-            Op::Pool2d(op) => pool::build(&site, op),
-            Op::ScaleShift(op) => map::scale_shift(&site, op),
-            Op::Linear(op) => map::linear(&site, op),
-            Op::Activate(op) => pointwise::activate(&site, op),
-            Op::Multiply(op) => pointwise::multiply(&site, op),
+            Op::Conv2d(op) => convolution::build(&bound, op),
+            Op::Pool2d(op) => pool::build(&bound, op),
+            Op::ScaleShift(op) => map::scale_shift(&bound, op),
+            Op::Linear(op) => map::linear(&bound, op),
+            Op::Activate(op) => pointwise::activate(&bound, op),
+            Op::Multiply(op) => pointwise::multiply(&bound, op),
         }
     }
 }

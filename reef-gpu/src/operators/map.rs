@@ -13,29 +13,29 @@ const THREADS: u32 = 256;
 const OUTPUTS: usize = THREADS as usize / 32;
 
 pub(super) fn scale_shift<V: Vendor>(
-    site: &BoundOp<'_, V>,
+    bound: &BoundOp<'_, V>,
     op: &ScaleShift,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     check_same(&op.input, &op.output)?;
-    let fours = site.input.is_in_fours() && site.output.is_in_fours();
+    let fours = bound.input.is_in_fours() && bound.output.is_in_fours();
     let params = MapParams {
-        weights: site.weights,
-        bias: site.bias,
+        weights: bound.weights,
+        bias: bound.bias,
         relu: op.relu.into(),
-        ..params(&site.input, &site.output, if fours { 4 } else { 1 })
+        ..params(&bound.input, &bound.output, if fours { 4 } else { 1 })
     };
     let name = if fours { "map_fours" } else { "map_any" };
-    Ok(vec![site.launch(name, params.blocks, THREADS, &params)?])
+    Ok(vec![bound.launch(name, params.blocks, THREADS, &params)?])
 }
 
 /// Copies `from` to `to`, which may have more channels: those become zero.
 pub(super) fn convert<V: Vendor>(
-    site: &BoundOp<'_, V>,
+    bound: &BoundOp<'_, V>,
     from: &Operand,
     to: &Operand,
 ) -> Result<Launch<Gpu<V>>> {
     let params = params(from, to, 1);
-    site.launch("map_any", params.blocks, THREADS, &params)
+    bound.launch("map_any", params.blocks, THREADS, &params)
 }
 
 /// A copy, `at_once` channels at a time.
@@ -56,25 +56,28 @@ fn params(input: &Operand, output: &Operand, at_once: usize) -> MapParams {
     }
 }
 
-pub(super) fn linear<V: Vendor>(site: &BoundOp<'_, V>, op: &Linear) -> Result<Vec<Launch<Gpu<V>>>> {
-    if site.input.pixels() != op.input.batch || site.output.pixels() != op.input.batch {
+pub(super) fn linear<V: Vendor>(
+    bound: &BoundOp<'_, V>,
+    op: &Linear,
+) -> Result<Vec<Launch<Gpu<V>>>> {
+    if bound.input.pixels() != op.input.batch || bound.output.pixels() != op.input.batch {
         return Err(Error::invalid(format!(
             "a linear layer from {:?} to {:?}",
             op.input, op.output
         )));
     }
     let params = LinearParams {
-        input: site.input.view(),
-        output: site.output.view(),
-        weights: site.weights,
-        bias: site.bias,
+        input: bound.input.view(),
+        output: bound.output.view(),
+        weights: bound.weights,
+        bias: bound.bias,
         images: op.input.batch as u32,
         inputs: op.input.channels as u32,
         outputs: op.output.channels as u32,
         relu: op.relu.into(),
-        fours: site.input.is_in_fours().into(),
+        fours: bound.input.is_in_fours().into(),
         unused: 0,
     };
     let count = op.output.channels.div_ceil(OUTPUTS) as u32;
-    Ok(vec![site.launch("linear", count, THREADS, &params)?])
+    Ok(vec![bound.launch("linear", count, THREADS, &params)?])
 }

@@ -8,7 +8,7 @@ use reef_core::op::{Layout, Storage, Tensor, Window};
 use reef_core::{Error, Result};
 
 /// Elements of one storage, so that kernels can count in 31 bits.
-const MOST_ELEMENTS: usize = 1 << 31;
+const MAX_ELEMENTS: usize = 1 << 31;
 
 /// A tensor whose storage lies inside its buffer.
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +91,7 @@ pub(super) fn is_planar(tensor: &Tensor) -> bool {
 }
 
 fn check(tensor: &Tensor) -> Result<()> {
-    if tensor.elements() == 0 || tensor.storage_elements() >= MOST_ELEMENTS {
+    if tensor.elements() == 0 || tensor.storage_elements() >= MAX_ELEMENTS {
         return Err(Error::invalid(format!("a tensor of {} elements", tensor.storage_elements())));
     }
     if tensor.first + tensor.channels > tensor.of {

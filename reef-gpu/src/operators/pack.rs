@@ -8,7 +8,7 @@
 //! ```
 
 use super::element::Element;
-use super::slabs::{Gathered, SLAB};
+use super::slabs::{ImplicitGemm, SLAB};
 use reef_core::op::{Conv2d, Op};
 use reef_core::{Error, Result};
 
@@ -24,7 +24,7 @@ pub(super) fn layout(op: &Op, element: Element) -> Result<[usize; 2]> {
         Op::ScaleShift(_) => weights * size_of::<f32>(),
         Op::Linear(op) => op.output.channels * row(op.input.channels) * element.bytes(),
         Op::Conv2d(op) => match tiles(op, element)? {
-            Some(gathered) => op.output.channels * gathered.slabs * SLAB,
+            Some(gemm) => op.output.channels * gemm.slabs * SLAB,
             None => weights * size_of::<f32>(),
         },
     };
@@ -48,7 +48,7 @@ pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> 
     write_all(Element::F32, biases, bias);
     match op {
         Op::Conv2d(op) => match tiles(op, element)? {
-            Some(gathered) => write_slabs(op, &gathered, element, to, weights),
+            Some(gemm) => write_slabs(op, &gemm, element, to, weights),
             None => write_all(Element::F32, to, weights),
         },
         Op::Linear(op) => {
@@ -66,13 +66,13 @@ fn linear(element: Element) -> Element {
     if element == Element::Tf32 { Element::F32 } else { element }
 }
 
-fn tiles(op: &Conv2d, element: Element) -> Result<Option<Gathered>> {
+fn tiles(op: &Conv2d, element: Element) -> Result<Option<ImplicitGemm>> {
     let groups = op.groups;
     let divides = |channels: usize| groups > 0 && channels.is_multiple_of(groups);
     if !divides(op.input.channels) || !divides(op.output.channels) {
         return Err(Error::invalid(format!("{groups} groups of {op:?}")));
     }
-    Ok(Gathered::new(op, element))
+    Ok(ImplicitGemm::new(op, element))
 }
 
 /// Inputs of a linear layer in the kernels' count.
@@ -85,13 +85,12 @@ fn write_all(element: Element, to: &mut [u8], values: &[f32]) {
     places.zip(values).for_each(|(to, &value)| element.write(to, value));
 }
 
-fn write_slabs(op: &Conv2d, gathered: &Gathered, element: Element, to: &mut [u8], weights: &[f32]) {
+fn write_slabs(op: &Conv2d, gemm: &ImplicitGemm, element: Element, to: &mut [u8], weights: &[f32]) {
     let (channels, taps) = (op.input.channels, op.window.size.iter().product::<usize>());
-    let outputs =
-        to.chunks_exact_mut(gathered.slabs * SLAB).zip(weights.chunks_exact(channels * taps));
+    let outputs = to.chunks_exact_mut(gemm.slabs * SLAB).zip(weights.chunks_exact(channels * taps));
     for (to, weights) in outputs {
         for (i, &weight) in weights.iter().enumerate() {
-            let at = (i % taps * gathered.channels + i / taps) * element.bytes();
+            let at = (i % taps * gemm.channels + i / taps) * element.bytes();
             element.write(&mut to[at..at + element.bytes()], weight);
         }
     }

@@ -21,7 +21,7 @@ enum Work {
 }
 
 pub(super) fn activate<V: Vendor>(
-    site: &BoundOp<'_, V>,
+    bound: &BoundOp<'_, V>,
     op: &Activate,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     check_same(&op.input, &op.output)?;
@@ -30,22 +30,22 @@ pub(super) fn activate<V: Vendor>(
         Function::HardSigmoid => Work::HardSigmoid,
         Function::HardSwish => Work::HardSwish,
     };
-    launch(site, work, None)
+    launch(bound, work, None)
 }
 
 pub(super) fn multiply<V: Vendor>(
-    site: &BoundOp<'_, V>,
+    bound: &BoundOp<'_, V>,
     op: &Multiply,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     check_same(&op.input, &op.output)?;
-    let factor = site.second.ok_or_else(|| Error::invalid("a product without a factor"))?;
+    let factor = bound.second.ok_or_else(|| Error::invalid("a product without a factor"))?;
     let view = if is_gate(op) {
         View { pixel: 0, ..factor.view() }
     } else {
         check_same(&op.input, &op.factor)?;
         factor.view()
     };
-    launch(site, Work::Product, Some((factor, view)))
+    launch(bound, Work::Product, Some((factor, view)))
 }
 
 /// Whether each channel of each image has one factor.
@@ -54,20 +54,20 @@ fn is_gate(op: &Multiply) -> bool {
 }
 
 fn launch<V: Vendor>(
-    site: &BoundOp<'_, V>,
+    bound: &BoundOp<'_, V>,
     work: Work,
     factor: Option<(Operand, View)>,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
-    let operands = [Some(&site.input), Some(&site.output), factor.as_ref().map(|(of, _)| of)];
+    let operands = [Some(&bound.input), Some(&bound.output), factor.as_ref().map(|(of, _)| of)];
     let fours = operands.into_iter().flatten().all(Operand::is_in_fours);
-    let tensor = site.output.tensor;
+    let tensor = bound.output.tensor;
     let channels = tensor.channels / if fours { 4 } else { 1 };
-    let count = (site.output.pixels() * channels) as u64;
+    let count = (bound.output.pixels() * channels) as u64;
     let pixels = (tensor.height * tensor.width) as u32;
     let params = PointwiseParams {
-        input: site.input.view(),
+        input: bound.input.view(),
         factor: factor.map_or(View::default(), |(_, view)| view),
-        output: site.output.view(),
+        output: bound.output.view(),
         count,
         blocks: blocks(count, THREADS),
         channels: channels as u32,
@@ -77,5 +77,5 @@ fn launch<V: Vendor>(
         by_pixels: Divisor::new(pixels),
     };
     let name = if fours { "pointwise_fours" } else { "pointwise_any" };
-    Ok(vec![site.launch(name, params.blocks, THREADS, &params)?])
+    Ok(vec![bound.launch(name, params.blocks, THREADS, &params)?])
 }

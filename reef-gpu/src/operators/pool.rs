@@ -10,17 +10,17 @@ use reef_core::{Error, Launch, Result};
 
 const THREADS: u32 = 256;
 
-pub(super) fn build<V: Vendor>(site: &BoundOp<'_, V>, op: &Pool2d) -> Result<Vec<Launch<Gpu<V>>>> {
+pub(super) fn build<V: Vendor>(bound: &BoundOp<'_, V>, op: &Pool2d) -> Result<Vec<Launch<Gpu<V>>>> {
     check_window(&op.window, &op.input, &op.output)?;
     if op.input.channels != op.output.channels {
         return Err(Error::invalid(format!("pool of {:?} to {:?}", op.input, op.output)));
     }
-    let fours = site.input.is_in_fours() && site.output.is_in_fours();
+    let fours = bound.input.is_in_fours() && bound.output.is_in_fours();
     let channels = op.output.channels / if fours { 4 } else { 1 };
-    let count = (site.output.pixels() * channels) as u64;
+    let count = (bound.output.pixels() * channels) as u64;
     let params = PoolParams {
-        input: site.input.view(),
-        output: site.output.view(),
+        input: bound.input.view(),
+        output: bound.output.view(),
         count,
         blocks: blocks(count, THREADS),
         channels: channels as u32,
@@ -29,14 +29,14 @@ pub(super) fn build<V: Vendor>(site: &BoundOp<'_, V>, op: &Pool2d) -> Result<Vec
         scale: 1.0 / op.window.size.iter().product::<usize>() as f32,
     };
     let launch = if fours && is_of_whole_pictures(op) {
-        site.launch(
+        bound.launch(
             "pool_picture",
             (op.input.batch * channels.div_ceil(8)) as u32,
             THREADS,
             &params,
         )
     } else {
-        site.launch(if fours { "pool_fours" } else { "pool_any" }, params.blocks, THREADS, &params)
+        bound.launch(if fours { "pool_fours" } else { "pool_any" }, params.blocks, THREADS, &params)
     };
     Ok(vec![launch?])
 }

@@ -26,7 +26,7 @@ impl Shape {
 
 /// What tiles make of the input.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Gathered {
+pub(super) struct ImplicitGemm {
     /// Of the input, filled up to whole chunks.
     pub(super) channels: usize,
     /// Slabs of the sum for one output.
@@ -35,7 +35,7 @@ pub(super) struct Gathered {
     pub(super) converts: bool,
 }
 
-impl Gathered {
+impl ImplicitGemm {
     /// `None` if tiles don't fit.
     pub(super) fn new(op: &Conv2d, element: Element) -> Option<Self> {
         if op.groups != 1 || is_planar(&op.output) {

@@ -5,7 +5,7 @@
 
 use crate::driver::context::Context;
 use crate::vendor::calls::Vendor;
-use crate::vendor::facts::GateWord;
+use crate::vendor::facts::GateSignal;
 use parking_lot::Mutex;
 use reef_core::Result;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const CLOSED: u32 = 1;
 /// The gate of one stream.
 #[derive(Debug)]
 pub(crate) struct Gate<V: Vendor> {
-    word: GateWord,
+    word: GateSignal,
     closed: Mutex<Option<Instant>>,
     context: Arc<Context<V>>,
 }

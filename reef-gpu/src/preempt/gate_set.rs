@@ -1,4 +1,4 @@
-//! The gates that one flag closes and opens together.
+//! The gates that one preemptor closes and opens together.
 //!
 //! While they are closed, a thread of its own looks whether a call of the driver hangs because of them, and
 //! opens them if so. What then runs beside real-time work is what was launched before, no more.
@@ -15,12 +15,12 @@ use std::time::Duration;
 
 /// A call that takes longer than one to two of these while gates are closed is taken to hang. Others take
 /// microseconds.
-const PATIENCE: Duration = Duration::from_millis(2);
+const HANG_AFTER: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
-pub(crate) struct Gates<V: Vendor> {
+pub(crate) struct GateSet<V: Vendor> {
     shared: Arc<Shared<V>>,
-    keeper: Thread,
+    watchdog: Thread,
 }
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ struct Shared<V: Vendor> {
     context: Arc<Context<V>>,
 }
 
-impl<V: Vendor> Gates<V> {
+impl<V: Vendor> GateSet<V> {
     pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
         let shared = Shared {
             gates: Mutex::default(),
@@ -38,11 +38,11 @@ impl<V: Vendor> Gates<V> {
             context: context.clone(),
         };
         let shared = Arc::new(shared);
-        let kept = Arc::downgrade(&shared);
-        let keeper = thread::Builder::new().name(format!("reef-{}-gates", V::NAME));
-        let keeper = keeper.spawn(move || keep(&kept));
-        let keeper = keeper.map_err(|e| Error::Invalid(format!("no thread for gates: {e}")))?;
-        Ok(Self { shared, keeper: keeper.thread().clone() })
+        let watched = Arc::downgrade(&shared);
+        let watchdog = thread::Builder::new().name(format!("reef-{}-gates", V::NAME));
+        let watchdog = watchdog.spawn(move || watch(&watched));
+        let watchdog = watchdog.map_err(|e| Error::Invalid(format!("no thread for gates: {e}")))?;
+        Ok(Self { shared, watchdog: watchdog.thread().clone() })
     }
 
     /// Closes and opens this one, too, from now on.
@@ -58,7 +58,7 @@ impl<V: Vendor> Gates<V> {
     pub(crate) fn close(&self) {
         self.shared.closed.store(true, Ordering::Release);
         self.shared.each(Gate::close);
-        self.keeper.unpark();
+        self.watchdog.unpark();
     }
 
     pub(crate) fn open(&self) {
@@ -67,10 +67,10 @@ impl<V: Vendor> Gates<V> {
     }
 }
 
-impl<V: Vendor> Drop for Gates<V> {
+impl<V: Vendor> Drop for GateSet<V> {
     fn drop(&mut self) {
         self.shared.closed.store(false, Ordering::Release);
-        self.keeper.unpark(); // it finds nobody to keep
+        self.watchdog.unpark(); // it finds the set gone
     }
 }
 
@@ -80,10 +80,10 @@ impl<V: Vendor> Shared<V> {
     }
 
     /// Opens the gates if a call hangs while they are closed. Returns when they are open.
-    fn keep(&self) {
+    fn watch(&self) {
         while self.closed.load(Ordering::Acquire) {
-            let before = self.context.calls.look();
-            thread::sleep(PATIENCE);
+            let before = self.context.calls.snapshot();
+            thread::sleep(HANG_AFTER);
             if self.closed.load(Ordering::Acquire) && self.context.calls.hangs_since(before) {
                 return self.each(Gate::open);
             }
@@ -91,10 +91,10 @@ impl<V: Vendor> Shared<V> {
     }
 }
 
-/// The keeper: looks after gates while they are closed, for as long as somebody has them.
-fn keep<V: Vendor>(gates: &Weak<Shared<V>>) {
+/// The watchdog: watches gates while they are closed, for as long as the set is there.
+fn watch<V: Vendor>(gates: &Weak<Shared<V>>) {
     while let Some(gates) = gates.upgrade() {
-        gates.keep();
+        gates.watch();
         drop(gates);
         thread::park();
     }
@@ -105,9 +105,9 @@ mod tests {
     use super::*;
     use crate::vendor::fake::Fake;
 
-    fn gates() -> (Arc<Context<Fake>>, Gates<Fake>, Arc<Gate<Fake>>) {
+    fn gates() -> (Arc<Context<Fake>>, GateSet<Fake>, Arc<Gate<Fake>>) {
         let context = Arc::new(Context::new(Fake::default()));
-        let gates = Gates::new(&context).unwrap();
+        let gates = GateSet::new(&context).unwrap();
         let gate = Arc::new(Gate::new(&context).unwrap());
         gates.join(&gate);
         (context, gates, gate)
@@ -118,7 +118,7 @@ mod tests {
         let (context, gates, gate) = gates();
         let call = context.calls.enter();
         gates.close();
-        thread::sleep(20 * PATIENCE);
+        thread::sleep(20 * HANG_AFTER);
         assert_eq!(gate.closed_for(), None);
         drop(call);
         gates.close();

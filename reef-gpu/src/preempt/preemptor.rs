@@ -9,20 +9,20 @@
 
 use crate::driver::context::Context;
 use crate::driver::handles::cloned;
-use crate::driver::signal::DeviceWord;
+use crate::driver::signal::DeviceSignal;
 use crate::driver::stream::{Stream, Writer};
 use crate::preempt::gate::Gate;
-use crate::preempt::gate_set::Gates;
+use crate::preempt::gate_set::GateSet;
 use crate::vendor::calls::Vendor;
-use reef_core::{Error, PreemptLevel, Preemptor, Priority, Result};
+use reef_core::{Error, PreemptLevel, Priority, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Stops the queues that were opened with it.
 #[derive(Debug)]
-pub struct Flag<V: Vendor>(Arc<State<V>>);
+pub struct Preemptor<V: Vendor>(Arc<State<V>>);
 
-cloned!(Flag);
+cloned!(Preemptor);
 
 #[derive(Debug)]
 struct State<V: Vendor> {
@@ -32,28 +32,28 @@ struct State<V: Vendor> {
     /// Launches of `epoch` are void, or may be any moment; or gates are closed.
     evicted: AtomicBool,
     /// Of queues whose kernels have no guards; that they are is the device's choice.
-    gates: Option<Gates<V>>,
+    gates: Option<GateSet<V>>,
     /// Carries the word to the device, past everything else.
     stream: Stream<V>,
     /// What blocks look at. Below `stream`, so that it is given back after the last write.
-    live: DeviceWord<V>,
+    live: DeviceSignal<V>,
     writer: Writer<V>,
 }
 
-impl<V: Vendor> Flag<V> {
+impl<V: Vendor> Preemptor<V> {
     pub(crate) fn new(
         context: &Arc<Context<V>>,
         level: PreemptLevel,
         writer: Writer<V>,
         gated: bool,
     ) -> Result<Self> {
-        let live = DeviceWord::new(context)?;
+        let live = DeviceSignal::new(context)?;
         Ok(Self(Arc::new(State {
             level,
             live,
             epoch: AtomicU32::new(0),
             evicted: AtomicBool::new(false),
-            gates: gated.then(|| Gates::new(context)).transpose()?,
+            gates: gated.then(|| GateSet::new(context)).transpose()?,
             stream: Stream::open(context, Priority::RealTime)?,
             writer,
         })))
@@ -108,7 +108,7 @@ impl<V: Vendor> Flag<V> {
     }
 }
 
-impl<V: Vendor> Preemptor for Flag<V> {
+impl<V: Vendor> reef_core::Preemptor for Preemptor<V> {
     fn level(&self) -> PreemptLevel {
         self.0.level
     }

@@ -1,14 +1,13 @@
 //! What a vendor's driver does for an open device: all that the backends don't share.
 
-use crate::vendor::facts::{Facts, FunctionFacts, GateWord};
+use crate::vendor::facts::{Facts, FunctionFacts, GateSignal};
 use crate::vendor::image::Build;
 use crate::vendor::options::Options;
 use reef_core::{Dim3, Priority, Result};
 use std::ffi::c_void;
 use std::fmt::Debug;
 
-/// An open device, as its vendor's driver runs it. Handles are plain values: whoever gets one gives it
-/// back once, and not before the last use. Any method may be called from any thread.
+/// An open device, as its vendor's driver runs it. Handles are plain values: each is given back once, and not before the last use. Any method may be called from any thread.
 pub trait Vendor: Memory + Modules + Graphs + Debug + Send + Sync + Sized + 'static {
     /// The name users type: `"cuda"`, `"hip"`.
     const NAME: &'static str;
@@ -42,10 +41,10 @@ pub trait Memory {
     /// # Errors
     ///
     /// As [`alloc`](Self::alloc).
-    fn alloc_words(&self, bytes: usize) -> Result<u64>;
+    fn alloc_signals(&self, bytes: usize) -> Result<u64>;
 
-    /// Frees what [`alloc_words`](Self::alloc_words) gave.
-    fn free_words(&self, memory: u64);
+    /// Frees what [`alloc_signals`](Self::alloc_signals) gave.
+    fn free_signals(&self, memory: u64);
 
     /// Allocates zeroed host memory that the device can reach: its address here and there.
     ///
@@ -57,7 +56,7 @@ pub trait Memory {
     /// Frees what [`alloc_host`](Self::alloc_host) gave.
     fn free_host(&self, host: *mut u8);
 
-    /// Pins host memory of somebody else so that the device can reach it: its address there.
+    /// Pins host memory that others allocated so that the device can reach it: its address there.
     ///
     /// # Safety
     ///
@@ -71,15 +70,15 @@ pub trait Memory {
     /// Ends what [`register_host`](Self::register_host) began; no work may use the memory any more.
     fn unregister_host(&self, host: *mut u8);
 
-    /// Allocates a zeroed word for [`wait_word`](Streams::wait_word).
+    /// Allocates a zeroed word for [`wait_value`](Streams::wait_value).
     ///
     /// # Errors
     ///
     /// As [`alloc`](Self::alloc).
-    fn alloc_gate(&self) -> Result<GateWord>;
+    fn alloc_gate(&self) -> Result<GateSignal>;
 
     /// Frees what [`alloc_gate`](Memory::alloc_gate) gave.
-    fn free_gate(&self, word: GateWord);
+    fn free_gate(&self, word: GateSignal);
 
     /// Copies to the device. Blocks, unordered with streams; the caller has checked the range.
     ///
@@ -125,18 +124,18 @@ pub trait Streams {
     /// As [`is_idle`](Self::is_idle).
     fn wait(&self, stream: Self::Stream) -> Result<()>;
 
-    /// Sets a word when all before it in the stream has ended. Only where [`Facts::writes_words`].
+    /// Sets a word when all before it in the stream has ended. Only where [`Facts::writes_values`].
     ///
     /// # Safety
     ///
-    /// The word is memory that the device can write and nobody refers to.
+    /// The word is memory that the device can write and to which there are no references.
     ///
     /// # Errors
     ///
     /// The driver's.
-    unsafe fn write_word(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
+    unsafe fn write_value(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
 
-    /// Holds what follows in the stream until the word is `value`. Only where [`Facts::waits_words`].
+    /// Holds what follows in the stream until the word is `value`. Only where [`Facts::waits_values`].
     ///
     /// # Safety
     ///
@@ -145,7 +144,7 @@ pub trait Streams {
     /// # Errors
     ///
     /// The driver's.
-    unsafe fn wait_word(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
+    unsafe fn wait_value(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
 }
 
 /// Code on a device, and its kernels.

@@ -23,10 +23,10 @@ pub struct Facts {
     pub wave: u32,
     /// Whether kernels/network.cu has products of tiles in tensor cores for it.
     pub tensor_cores: bool,
-    /// Streams can set words by themselves ([`Streams::write_word`]).
-    pub writes_words: bool,
-    /// Streams can wait for words by themselves ([`Streams::wait_word`]).
-    pub waits_words: bool,
+    /// Streams can set words by themselves ([`Streams::write_value`]).
+    pub writes_values: bool,
+    /// Streams can wait for words by themselves ([`Streams::wait_value`]).
+    pub waits_values: bool,
     /// How long after a gate has closed a stream that saw it open may still say so.
     pub grace: Duration,
     /// Several launches can be taken at once ([`Graphs::begin_capture`]).
@@ -47,4 +47,4 @@ pub struct FunctionFacts {
 }
 
 /// A word of the host that streams wait for: where the host sees it, and where the device does.
-pub type GateWord = (*mut u32, u64);
+pub type GateSignal = (*mut u32, u64);

@@ -2,7 +2,7 @@
 //! write arrives at once, and what is launched does nothing.
 
 use crate::vendor::calls::{Graphs, Memory, Modules, Streams, Vendor};
-use crate::vendor::facts::{Facts, FunctionFacts, GateWord};
+use crate::vendor::facts::{Facts, FunctionFacts, GateSignal};
 use crate::vendor::image::Build;
 use crate::vendor::options::Options;
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ pub(crate) enum Put {
 pub(crate) struct Fake {
     facts: Facts,
     pub(crate) puts: Mutex<Vec<Put>>,
-    /// Words that streams have to write, if they don't arrive at once.
+    /// SignalPool that streams have to write, if they don't arrive at once.
     slow: Mutex<Option<VecDeque<(u64, u32)>>>,
     /// Device memory that was given back.
     pub(crate) freed: Mutex<Vec<u64>>,
@@ -65,8 +65,8 @@ impl Default for Fake {
             shared_per_block: 65536,
             wave: 32,
             tensor_cores: false,
-            writes_words: true,
-            waits_words: true,
+            writes_values: true,
+            waits_values: true,
             grace: Duration::from_micros(20),
             graphs: false,
             features: Vec::new(),
@@ -100,11 +100,11 @@ impl Memory for Fake {
         self.freed.lock().push(memory);
     }
 
-    fn alloc_words(&self, bytes: usize) -> Result<u64> {
+    fn alloc_signals(&self, bytes: usize) -> Result<u64> {
         self.alloc(bytes)
     }
 
-    fn free_words(&self, _: u64) {}
+    fn free_signals(&self, _: u64) {}
 
     fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
         let memory = memory(bytes);
@@ -121,12 +121,12 @@ impl Memory for Fake {
         self.freed.lock().push(host as u64);
     }
 
-    fn alloc_gate(&self) -> Result<GateWord> {
+    fn alloc_gate(&self) -> Result<GateSignal> {
         let word = memory(8);
         Ok((word.cast(), word as u64))
     }
 
-    fn free_gate(&self, _: GateWord) {}
+    fn free_gate(&self, _: GateSignal) {}
 
     fn write(&self, to: u64, data: &[u8]) -> Result<()> {
         // SAFETY: addresses are those of `memory`, and the caller has checked the range.
@@ -158,7 +158,7 @@ impl Streams for Fake {
         Ok(())
     }
 
-    unsafe fn write_word(&self, _: u32, address: u64, value: u32) -> Result<()> {
+    unsafe fn write_value(&self, _: u32, address: u64, value: u32) -> Result<()> {
         self.puts.lock().push(Put::Write(address, value));
         match &mut *self.slow.lock() {
             None => set((address, value)),
@@ -167,7 +167,7 @@ impl Streams for Fake {
         Ok(())
     }
 
-    unsafe fn wait_word(&self, _: u32, address: u64, value: u32) -> Result<()> {
+    unsafe fn wait_value(&self, _: u32, address: u64, value: u32) -> Result<()> {
         self.puts.lock().push(Put::Wait(address, value));
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Modules for Fake {
                 // SAFETY: its three parameters are words.
                 unsafe { *params[i].cast::<u64>() }
             };
-            // SAFETY: they are an event's address, a progress word's and its value.
+            // SAFETY: they are an event's address, a timeline word's and its value.
             unsafe {
                 *(word(0) as *mut u64) = 1;
                 *(word(1) as *mut u32) = word(2) as u32;

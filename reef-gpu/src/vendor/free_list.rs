@@ -1,6 +1,6 @@
 //! Memory that was given back and is used again.
 //!
-//! Calls that free memory (`hipFree`, `hipHostFree`, `cuMemFreeHost`) wait until all work on the device has
+//! CallTracker that free memory (`hipFree`, `hipHostFree`, `cuMemFreeHost`) wait until all work on the device has
 //! ended, and others wait for them. So what is freed stays here, by its size, until the device is closed or
 //! there is no other memory. A place is as large as the least step that holds what was asked; steps are
 //! at most 1/8 apart.
@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 /// Least bytes of a place.
-const LEAST: usize = 256;
+const MIN_BYTES: usize = 256;
 
 /// Places by their size: those in use, and those that are free.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl FreeList {
 
 /// Bytes of the place for `bytes` bytes: in binary, at most four digits that aren't zero.
 pub fn place(bytes: usize) -> usize {
-    let bytes = bytes.max(LEAST);
+    let bytes = bytes.max(MIN_BYTES);
     let step = 1 << (bytes.ilog2() - 3);
     bytes.checked_next_multiple_of(step).unwrap_or(bytes)
 }
@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_place_is_large_enough_and_wastes_an_eighth_at_most(bytes in LEAST..1usize << 40) {
+        fn a_place_is_large_enough_and_wastes_an_eighth_at_most(bytes in MIN_BYTES..1usize << 40) {
             let size = place(bytes);
             prop_assert!(size >= bytes && size - bytes <= bytes / 8);
             prop_assert_eq!(place(size), size);

@@ -26,9 +26,9 @@ pub struct Options {
     pub split: Option<u32>,
     /// Best-effort launches behind one gate, `gates=N`; default none: kernels are stopped by their guards.
     pub gates: Option<u32>,
-    /// How long a best-effort queue may have work and be silent before it is given up, `patience=SECONDS`;
-    /// default for ever.
-    pub patience: Option<Duration>,
+    /// How long a best-effort queue may have work in flight of which nothing ends, before it is given up,
+    /// `timeout=SECONDS`; default for ever. `patience=SECONDS` is the same until the next release.
+    pub timeout: Option<Duration>,
     /// Whether the fastest tiles of convolutions are measured, `tune=on`; default off: a model picks them.
     pub tune: bool,
 }
@@ -66,15 +66,15 @@ impl Options {
                 Ok(n) if n > 0 => self.gates = Some(n),
                 _ => return Err(bad(backend, key, "a number of launches", value)),
             },
-            ("patience", seconds) => match seconds.parse() {
-                Ok(n) if n > 0 => self.patience = Some(Duration::from_secs(n)),
+            ("timeout" | "patience", seconds) => match seconds.parse() {
+                Ok(n) if n > 0 => self.timeout = Some(Duration::from_secs(n)),
                 _ => return Err(bad(backend, key, "a number of seconds", value)),
             },
             ("tune", "on") => self.tune = true,
             ("tune", "off") => self.tune = false,
             ("tune", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
-                let have = "(have: precision, beside, split, gates, patience, tune)";
+                let have = "(have: precision, beside, split, gates, timeout, tune)";
                 return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
             }
         }
@@ -92,14 +92,14 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = "precision=fp16&beside=20&split=64&gates=4&patience=9&tune=on";
+        let options = "precision=fp16&beside=20&split=64&gates=4&timeout=9&tune=on";
         let options = Options::parse("cuda", options).unwrap();
         let want = Options {
             precision: Some(Precision::Fp16),
             beside: Some(20),
             split: Some(64),
             gates: Some(4),
-            patience: Some(Duration::from_secs(9)),
+            timeout: Some(Duration::from_secs(9)),
             tune: true,
         };
         assert_eq!(options, want);
@@ -107,8 +107,8 @@ mod tests {
             "beside=0",
             "tune=yes",
             "gates=0",
-            "patience=0",
-            "patience=1.5",
+            "timeout=0",
+            "timeout=1.5",
             "tune=yes",
             "beside",
             "precision=int8",

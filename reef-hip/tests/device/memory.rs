@@ -52,11 +52,11 @@ fn the_host_sees_what_kernels_write_to_its_memory() {
 fn streams_write_words_after_the_kernels_before() {
     let Some(bench) = Bench::open() else { return };
     let stream = bench.stream(Priority::RealTime);
-    let words = bench.context.alloc_words(1024).unwrap();
+    let words = bench.context.alloc_signals(1024).unwrap();
     let spinning = bench.spin(stream);
     for place in [0, 64, 260] {
         // SAFETY: the words are ours.
-        unsafe { bench.context.write_word(stream, words + place, 7 + place as u32) }.unwrap();
+        unsafe { bench.context.write_value(stream, words + place, 7 + place as u32) }.unwrap();
     }
     bench.launch(stream, "bump", vec![words + 64, 100]);
     std::thread::sleep(std::time::Duration::from_millis(20));
@@ -80,7 +80,7 @@ fn a_gate_holds_its_stream_until_the_host_opens_it() {
     for round in 1..4 {
         set(1);
         // SAFETY: the gate is there until the end of this function, and the stream gets past it.
-        unsafe { bench.context.wait_word(stream, gate.1, 0) }.unwrap();
+        unsafe { bench.context.wait_value(stream, gate.1, 0) }.unwrap();
         bench.launch(stream, "bump", vec![word, 1]);
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!bench.is_idle(stream));
@@ -104,7 +104,7 @@ fn nothing_that_a_context_is_asked_for_waits_for_a_kernel_that_runs() {
     context.write(memory, &[1; 5000]).unwrap();
     context.read(memory, &mut [0; 5000]).unwrap();
     context.free(memory);
-    context.free_words(context.alloc_words(100).unwrap());
+    context.free_signals(context.alloc_signals(100).unwrap());
     let (host, _) = context.alloc_host(1 << 16).unwrap();
     context.free_host(host);
     context.free_gate(context.alloc_gate().unwrap());

@@ -8,7 +8,7 @@ use crate::operators::element::Element;
 use crate::operators::operand::check_window;
 use crate::operators::params::{ConvAnyParams, View, window};
 use crate::operators::site::{BoundOp, blocks};
-use crate::operators::slabs::Gathered;
+use crate::operators::slabs::ImplicitGemm;
 use crate::vendor::calls::Vendor;
 use crate::vendor::facts::Facts;
 use reef_core::op::{Conv2d, Scratch};
@@ -17,44 +17,44 @@ use reef_core::{Error, Launch, Result};
 /// The scratch memory of the plan that [`build`] will choose.
 pub(in crate::operators) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d) -> Scratch {
     let element = Element::of(gpu);
-    let Some(gathered) = Gathered::new(op, element) else { return Scratch::default() };
-    scratch_of(gpu, op, &gathered, &plan(gpu, op, &gathered))
+    let Some(gemm) = ImplicitGemm::new(op, element) else { return Scratch::default() };
+    scratch_of(gpu, op, &gemm, &plan(gpu, op, &gemm))
 }
 
 /// The launches of a convolution.
 pub(in crate::operators) fn build<V: Vendor>(
-    site: &BoundOp<'_, V>,
+    bound: &BoundOp<'_, V>,
     op: &Conv2d,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     check_window(&op.window, &op.input, &op.output)?;
-    if op.residual != site.second.is_some() {
+    if op.residual != bound.second.is_some() {
         return Err(Error::invalid("a residual is asked for or given, but not both"));
     }
-    match Gathered::new(op, site.element) {
-        Some(gathered) => by_tiles(site, op, &gathered, &plan(site.gpu, op, &gathered)),
-        None => one_by_one(site, op).map(|launch| vec![launch]),
+    match ImplicitGemm::new(op, bound.element) {
+        Some(gemm) => by_tiles(bound, op, &gemm, &plan(bound.gpu, op, &gemm)),
+        None => one_by_one(bound, op).map(|launch| vec![launch]),
     }
 }
 
 /// As measured if the device was asked to, and could; else as modelled.
-fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gathered: &Gathered) -> Plan {
+fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gemm: &ImplicitGemm) -> Plan {
     let tiles: &[Tile] = match gpu.facts() {
         facts if facts.tensor_cores && Element::of(gpu) != Element::F32 => &WARPS,
         Facts { wave: 64, .. } => &WAVES,
         _ => &THREADS,
     };
-    let tuned = gpu.tuned().and_then(|plans| tuned_plan(plans, gpu, op, gathered, tiles).ok());
-    tuned.unwrap_or_else(|| Plan::new(tiles, &gathered.shape(op), gpu.facts()))
+    let tuned = gpu.tuned().and_then(|plans| tuned_plan(plans, gpu, op, gemm, tiles).ok());
+    tuned.unwrap_or_else(|| Plan::new(tiles, &gemm.shape(op), gpu.facts()))
 }
 
-fn one_by_one<V: Vendor>(site: &BoundOp<'_, V>, op: &Conv2d) -> Result<Launch<Gpu<V>>> {
-    let count = (site.output.pixels() * op.output.channels) as u64;
+fn one_by_one<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d) -> Result<Launch<Gpu<V>>> {
+    let count = (bound.output.pixels() * op.output.channels) as u64;
     let params = ConvAnyParams {
-        input: site.input.view(),
-        output: site.output.view(),
-        residual: site.second.map_or(View::default(), |residual| residual.view()),
-        weights: site.weights,
-        bias: site.bias,
+        input: bound.input.view(),
+        output: bound.output.view(),
+        residual: bound.second.map_or(View::default(), |residual| residual.view()),
+        weights: bound.weights,
+        bias: bound.bias,
         count,
         blocks: blocks(count, 256),
         outputs: (op.output.channels / op.groups) as u32,
@@ -64,5 +64,5 @@ fn one_by_one<V: Vendor>(site: &BoundOp<'_, V>, op: &Conv2d) -> Result<Launch<Gp
         relu: op.relu.into(),
         unused: 0,
     };
-    site.launch("conv_any", params.blocks, 256, &params)
+    bound.launch("conv_any", params.blocks, 256, &params)
 }

@@ -68,9 +68,9 @@ const AROUND: f64 = 1.3;
 const SPLIT: [f64; 2] = [0.66, 0.1];
 const SPLITS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 /// Most blocks of a unit if sums are split.
-const MOST_SPLIT: usize = 4;
+const MAX_SPLIT_BLOCKS: usize = 4;
 /// Most bytes of partial sums.
-const MOST_PARTIALS: usize = 32 << 20;
+const MAX_PARTIALS: usize = 32 << 20;
 
 /// How a convolution is cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -103,8 +103,8 @@ impl Plan {
     fn fits(&self, shape: &Shape, units: usize) -> bool {
         self.splits == 1
             || self.splits * 2 <= shape.slabs
-                && self.splits * self.tile.count(shape) <= MOST_SPLIT * units
-                && shape.partials(self.splits) <= MOST_PARTIALS
+                && self.splits * self.tile.count(shape) <= MAX_SPLIT_BLOCKS * units
+                && shape.partials(self.splits) <= MAX_PARTIALS
     }
 
     fn micros(&self, shape: &Shape, units: usize) -> f64 {

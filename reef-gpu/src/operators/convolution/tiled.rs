@@ -8,7 +8,7 @@ use crate::operators::map;
 use crate::operators::operand::Operand;
 use crate::operators::params::{ConvParams, Divisor, window};
 use crate::operators::site::BoundOp;
-use crate::operators::slabs::{Gathered, SLAB, Shape};
+use crate::operators::slabs::{ImplicitGemm, SLAB, Shape};
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Conv2d, Scratch};
 use reef_core::{Error, Launch, Result};
@@ -21,11 +21,11 @@ const COUNTS: usize = 4096;
 pub(super) fn scratch_of<V: Vendor>(
     gpu: &Gpu<V>,
     op: &Conv2d,
-    gathered: &Gathered,
+    gemm: &ImplicitGemm,
     plan: &Plan,
 ) -> Scratch {
-    let converted = gathered.converted_bytes(op, Element::of(gpu));
-    match partials_end(plan, &gathered.shape(op)) + converted {
+    let converted = gemm.converted_bytes(op, Element::of(gpu));
+    match partials_end(plan, &gemm.shape(op)) + converted {
         COUNTS => Scratch::default(),
         bytes => Scratch { zeroed: if plan.splits > 1 { COUNTS } else { 0 }, bytes },
     }
@@ -38,45 +38,45 @@ fn partials_end(plan: &Plan, shape: &Shape) -> usize {
 
 /// The launches of a convolution that tiles fit.
 pub(super) fn by_tiles<V: Vendor>(
-    site: &BoundOp<'_, V>,
+    bound: &BoundOp<'_, V>,
     op: &Conv2d,
-    gathered: &Gathered,
+    gemm: &ImplicitGemm,
     plan: &Plan,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
-    let shape = gathered.shape(op);
-    let need = scratch_of(site.gpu, op, gathered, plan).bytes;
-    let memory = match site.scratch {
+    let shape = gemm.shape(op);
+    let need = scratch_of(bound.gpu, op, gemm, plan).bytes;
+    let memory = match bound.scratch {
         _ if need == 0 => 0,
         Some(storage) => storage.buffer.range(storage.offset, need)?,
         None => return Err(Error::invalid(format!("{need} bytes of scratch memory needed"))),
     };
     let mut launches = Vec::new();
-    let mut input = site.input;
-    if gathered.converts {
+    let mut input = bound.input;
+    if gemm.converts {
         let at = memory + partials_end(plan, &shape) as u64;
-        input = Operand::at(at, gathered.tensor(&op.input), site.element);
-        launches.push(map::convert(site, &site.input, &input)?);
+        input = Operand::at(at, gemm.tensor(&op.input), bound.element);
+        launches.push(map::convert(bound, &bound.input, &input)?);
     }
-    let params = tile_params(site, op, &input, plan, &shape, memory);
+    let params = tile_params(bound, op, &input, plan, &shape, memory);
     let Tile { pixels, outputs, threads, .. } = plan.tile;
-    let name = format!("conv_{}_{pixels}x{outputs}", family(site));
+    let name = format!("conv_{}_{pixels}x{outputs}", family(bound));
     let count = params.pixel_tiles * params.output_tiles * params.splits;
-    launches.push(site.launch_exactly(&name, count, threads, plan.tile.shared(), &params)?);
+    launches.push(bound.launch_exactly(&name, count, threads, plan.tile.shared(), &params)?);
     Ok(launches)
 }
 
 /// How the kernels are called that multiply as this device does.
-fn family<V: Vendor>(site: &BoundOp<'_, V>) -> &'static str {
-    match site.element {
+fn family<V: Vendor>(bound: &BoundOp<'_, V>) -> &'static str {
+    match bound.element {
         Element::Tf32 => "tf32",
         Element::F32 => "fp32",
-        Element::F16 if has_tensor_cores(site.gpu) => "f16",
+        Element::F16 if has_tensor_cores(bound.gpu) => "f16",
         Element::F16 => "fp16",
     }
 }
 
 fn tile_params<V: Vendor>(
-    site: &BoundOp<'_, V>,
+    bound: &BoundOp<'_, V>,
     op: &Conv2d,
     input: &Operand,
     plan: &Plan,
@@ -88,15 +88,15 @@ fn tile_params<V: Vendor>(
     let (line, image) = (op.output.width as u32, (op.output.height * op.output.width) as u32);
     let channels = input.tensor.channels;
     // How much further the next slab is, counted in channels, then columns, then rows.
-    let step = SLAB / site.element.bytes();
+    let step = SLAB / bound.element.bytes();
     let (taps, columns) = (step / channels, op.window.size[1]);
-    let fours = site.output.is_in_fours() && op.output.channels.is_multiple_of(4);
+    let fours = bound.output.is_in_fours() && op.output.channels.is_multiple_of(4);
     ConvParams {
         input: input.first(),
-        weights: site.weights,
-        bias: site.bias,
-        residual: site.second.map_or(0, |residual| residual.first()),
-        output: site.output.first(),
+        weights: bound.weights,
+        bias: bound.bias,
+        residual: bound.second.map_or(0, |residual| residual.first()),
+        output: bound.output.first(),
         partials: memory + COUNTS as u64,
         arrivals: memory,
         pixels: shape.pixels as u32,

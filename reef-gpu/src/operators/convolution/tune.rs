@@ -12,7 +12,7 @@ use crate::launch::queue::Queue;
 use crate::operators::element::Element;
 use crate::operators::pack;
 use crate::operators::site::BoundOp;
-use crate::operators::slabs::{Gathered, Shape};
+use crate::operators::slabs::{ImplicitGemm, Shape};
 use crate::tuning::{Choice, TunedPlans, Tuning, tell};
 use crate::vendor::cache::{Cache, Key};
 use crate::vendor::calls::Vendor;
@@ -34,13 +34,13 @@ pub(super) fn tuned_plan<V: Vendor>(
     plans: &TunedPlans,
     gpu: &Gpu<V>,
     op: &Conv2d,
-    gathered: &Gathered,
+    gemm: &ImplicitGemm,
     tiles: &[Tile],
 ) -> Result<Plan> {
-    let shape = gathered.shape(op);
+    let shape = gemm.shape(op);
     let text = format!("{:?} {op:?}", Element::of(gpu));
     let choice = plans
-        .get_or_measure(&text, || kept(gpu, &text, || measure(gpu, op, gathered, tiles, &shape)))?;
+        .get_or_measure(&text, || kept(gpu, &text, || measure(gpu, op, gemm, tiles, &shape)))?;
     let candidate = |plan: &Plan| name(plan, tiles) == choice;
     let found = Plan::candidates(tiles, &shape, gpu.facts()).find(candidate);
     Ok(found.unwrap_or_else(|| Plan::new(tiles, &shape, gpu.facts())))
@@ -67,7 +67,7 @@ fn kept<V: Vendor>(
 fn measure<V: Vendor>(
     gpu: &Gpu<V>,
     op: &Conv2d,
-    gathered: &Gathered,
+    gemm: &ImplicitGemm,
     tiles: &[Tile],
     shape: &Shape,
 ) -> Result<Choice> {
@@ -78,7 +78,7 @@ fn measure<V: Vendor>(
     let tell = |done| tell(Tuning { shape: &text, done, plans: plans.len() });
     for (done, plan) in plans.iter().enumerate() {
         tell(done);
-        let time = bench.time(gathered, plan)?;
+        let time = bench.time(gemm, plan)?;
         best = best.min((time, name(plan, tiles)));
     }
     tell(plans.len());
@@ -119,10 +119,10 @@ impl<'a, V: Vendor> Bench<'a, V> {
     }
 
     /// Time of one run.
-    fn time(&self, gathered: &Gathered, plan: &Plan) -> Result<Duration> {
-        let scratch = scratch_of(self.gpu, self.conv, gathered, plan);
+    fn time(&self, gemm: &ImplicitGemm, plan: &Plan) -> Result<Duration> {
+        let scratch = scratch_of(self.gpu, self.conv, gemm, plan);
         let memory = self.gpu.alloc(scratch.bytes)?;
-        let launches = self.launches(gathered, plan, &memory)?;
+        let launches = self.launches(gemm, plan, &memory)?;
         let commands: Vec<_> = std::iter::repeat_n(launches, RUNS).flatten().collect();
         let mut queue = self.gpu.queue(Priority::RealTime, None)?;
         let mut best = Duration::MAX;
@@ -134,7 +134,7 @@ impl<'a, V: Vendor> Bench<'a, V> {
 
     fn launches(
         &self,
-        gathered: &Gathered,
+        gemm: &ImplicitGemm,
         plan: &Plan,
         memory: &Buffer<V>,
     ) -> Result<Vec<Launch<Gpu<V>>>> {
@@ -146,7 +146,7 @@ impl<'a, V: Vendor> Bench<'a, V> {
             constants: Some(&self.constants),
             scratch: Some(storage(memory)),
         };
-        by_tiles(&BoundOp::new(self.gpu, &self.op, &operands)?, self.conv, gathered, plan)
+        by_tiles(&BoundOp::new(self.gpu, &self.op, &operands)?, self.conv, gemm, plan)
     }
 
     /// Runs the launches between two events, as one graph where there are some.
