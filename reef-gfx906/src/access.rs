@@ -1,6 +1,6 @@
 //! How the queues touch memory: like waves, only where it is mapped.
 
-use crate::isa::Memory as _;
+use crate::isa::wave::Memory as _;
 use crate::memory::View;
 use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};

@@ -14,12 +14,14 @@ mod access;
 mod clock;
 mod control;
 mod device;
+mod dispatch;
 mod events;
 pub mod isa;
 mod memory;
 mod queue;
+mod settings;
 mod software;
 mod thunk;
 
-pub use control::{Counters, Outcome, Record, Settings};
+pub use settings::{Counters, Outcome, Record, Settings};
 pub use software::{Software, library};

@@ -6,7 +6,8 @@
 
 use crate::abi::MemoryFlags;
 use crate::clock::Clock;
-use crate::isa::{self, Code};
+use crate::isa::code::Code;
+use crate::isa::wave;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::collections::BTreeMap;
@@ -264,7 +265,7 @@ impl View<'_> {
     }
 }
 
-impl isa::Memory for View<'_> {
+impl wave::Memory for View<'_> {
     fn is_mapped(&self, address: u64, bytes: usize) -> bool {
         self.mapped_around(address, bytes).is_some()
     }
@@ -284,7 +285,7 @@ impl isa::Memory for View<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::Memory as _;
+    use crate::isa::wave::Memory as _;
 
     fn mapped(memory: &Memory, address: u64, bytes: usize) -> bool {
         memory.view(Clock::Host).is_mapped(address, bytes)

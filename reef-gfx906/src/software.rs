@@ -1,6 +1,6 @@
 //! How a test gets the device: find the library, load it before AMD's runtime, set it, look at it.
 
-use crate::control::{Counters, Record, Settings};
+use crate::settings::{Counters, Record, Settings};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::io;
 use std::mem::ManuallyDrop;

@@ -1,7 +1,7 @@
 //! A workgroup on a compute unit.
 
-use super::unit::Seat;
-use crate::isa::{Fault, Memory, Pause, Wave};
+use crate::dispatch::unit::Seat;
+use crate::isa::wave::{Fault, Memory, Pause, Wave};
 
 /// What a sleep counts for, in instructions: without it a launch that waits would never use up its budget.
 const SLEEP: u64 = 64;

@@ -1,6 +1,8 @@
 //! A hardware queue: what the host has asked of it, and its packet processor.
 
-use crate::queue::{Aql, Ring, Sdma};
+use crate::queue::aql::Aql;
+use crate::queue::ring::Ring;
+use crate::queue::sdma::Sdma;
 
 /// All units.
 pub(crate) const EVERY_UNIT: u64 = u64::MAX;

@@ -1,7 +1,7 @@
 //! Workgroups that are on units and wait for their turn.
 
 use super::group::{Group, Turn};
-use crate::control::Settings;
+use crate::settings::Settings;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::cmp::Reverse;

@@ -6,15 +6,15 @@
 
 use super::group::{Group, Ran, Turn};
 use super::hardware_queue::{HardwareQueue, Processor};
-use super::launch::Launch;
 use super::residents::{Order, Residents};
 use super::trace::Trace;
-use super::unit::Unit;
 use crate::clock::Clock;
-use crate::control::{Counters, Outcome, Record, Settings};
+use crate::dispatch::launch::Launch;
+use crate::dispatch::unit::Unit;
 use crate::events::Events;
 use crate::memory::Memory;
-use crate::queue::Taken;
+use crate::queue::aql::Taken;
+use crate::settings::{Counters, Outcome, Record, Settings};
 use std::collections::BTreeMap;
 
 /// A launch that is not over.
@@ -186,7 +186,12 @@ impl State {
         true
     }
 
-    fn settle_in(&mut self, id: u64, (unit, seat): (usize, super::unit::Seat), memory: &Memory) {
+    fn settle_in(
+        &mut self,
+        id: u64,
+        (unit, seat): (usize, crate::dispatch::unit::Seat),
+        memory: &Memory,
+    ) {
         let running = self.launches.get_mut(&id).expect("it was chosen by its number");
         let priority = self.queues[&running.queue].priority;
         let index = running.next;

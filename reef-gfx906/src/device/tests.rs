@@ -3,10 +3,10 @@
 use super::hardware_queue::HardwareQueue;
 use super::state::State;
 use crate::abi::MemoryFlags;
-use crate::control::{Outcome, Record, Settings};
 use crate::events::Events;
 use crate::memory::{DEVICE_NODE, Memory};
-use crate::queue::Ring;
+use crate::queue::ring::Ring;
+use crate::settings::{Outcome, Record, Settings};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU16, AtomicU64};
 
@@ -353,9 +353,10 @@ fn the_seed_decides_the_order() {
 }
 
 /// A device with its threads, and a queue on it that runs `code` in `groups` workgroups; the signal.
-fn running(code: &[u32], groups: u32) -> (&'static super::Device, u32, u64, Rig) {
+fn running(code: &[u32], groups: u32) -> (&'static super::machine::Device, u32, u64, Rig) {
     let settings = Settings { units: 2, ..Settings::default() };
-    let device: &'static super::Device = Box::leak(Box::new(super::Device::new(settings)));
+    let device: &'static super::machine::Device =
+        Box::leak(Box::new(super::machine::Device::new(settings)));
     let mut rig = Rig::new(settings);
     device.memory.register(rig.page, 1 << 20, MemoryFlags(0));
     assert!(device.memory.map(rig.page));

@@ -1,6 +1,6 @@
 //! Which workgroup ran where and when.
 
-use crate::control::{Outcome, Record};
+use crate::settings::{Outcome, Record};
 use std::collections::VecDeque;
 
 /// The last workgroups that were placed, in that order.

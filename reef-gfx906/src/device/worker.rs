@@ -3,9 +3,9 @@
 //! Nothing tells the device that the host has written a packet, so one thread at least looks. It looks
 //! often while there is work and rarely when there has been none for long.
 
-use super::Device;
 use super::group::{Group, Ran, Turn};
-use crate::isa::Fault;
+use super::machine::Device;
+use crate::isa::wave::{Fault, Memory};
 use parking_lot::MutexGuard;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -90,7 +90,7 @@ impl Worker {
 }
 
 /// Lets a workgroup run. A panic in the interpreter is a fault of the device, not of the host's.
-fn run(mut group: Group, turn: Turn, memory: &dyn crate::isa::Memory) -> (Group, Ran) {
+fn run(mut group: Group, turn: Turn, memory: &dyn Memory) -> (Group, Ran) {
     let ran = catch_unwind(AssertUnwindSafe(|| group.run(turn, memory)));
     let ran =
         ran.unwrap_or_else(|panic| Ran { fault: Some(fault(&group, &*panic)), ..Ran::default() });

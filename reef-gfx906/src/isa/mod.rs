@@ -4,10 +4,14 @@
 //! keeps what was decoded, so a loop decodes nothing. A vector register is an array of 64 lanes, and an
 //! operation is a loop over it that the compiler turns into vector instructions of the host.
 //!
+//! - **In**: code in mapped memory, a wave's registers, shared memory of its workgroup.
+//! - **Out**: the same after so many steps, and why the wave has paused.
+//! - **Invariant**: memory is touched only where it is mapped; what can't be executed is a fault that names it.
+//!
 //! Two things are simpler than on the chip: rounding is to nearest with denormals, whatever the mode
 //! register says, and results of approximate instructions (`v_rcp_f32`, `v_exp_f32`, …) are exact ones.
 
-mod code;
+pub(crate) mod code;
 mod decode;
 mod dpp;
 mod float;
@@ -21,7 +25,7 @@ mod registers;
 mod sdwa;
 mod space;
 mod table;
-mod wave;
+pub(crate) mod wave;
 
 pub use code::Code;
 pub use wave::{Fault, Memory, Pause, Wave};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::golden::{Case, Golden};
 use super::inst::{Inst, Op, Run};
-use super::ops;
+use super::ops::opcodes;
 
 /// Opcodes that do the same here, so that no vector could tell them apart.
 const ALIKE: &[&[&str]] = &[
@@ -96,7 +96,8 @@ impl Subject<'_> {
 
     /// What it can't tell from the right operation, and should.
     fn survivors(&self) -> Vec<String> {
-        let others = ops::all().filter(|op| op.format == self.op.format && op.name != self.op.name);
+        let others =
+            opcodes::all().filter(|op| op.format == self.op.format && op.name != self.op.name);
         let mut out: Vec<_> = others
             .filter(|other| !alike(self.op.name, other.name) && !self.notices(other.run))
             .map(|other| format!("{} passes as {}", other.name, self.op.name))
@@ -115,7 +116,7 @@ fn a_wrong_operation_is_noticed_for_every_opcode() {
     for case in &golden.cases {
         cases.entry(case.name).or_default().push(case);
     }
-    let subjects: Vec<_> = ops::all()
+    let subjects: Vec<_> = opcodes::all()
         .map(|op| Subject { golden: &golden, op, cases: cases.remove(op.name).unwrap_or_default() })
         .collect();
     let half = subjects.len() / 2;
@@ -135,6 +136,6 @@ fn every_opcode_has_cases() {
     let golden = Golden::read();
     let named: BTreeSet<_> = golden.cases.iter().map(|case| case.name).collect();
     let lacking: Vec<_> =
-        ops::all().map(|op| op.name).filter(|name| !named.contains(name)).collect();
+        opcodes::all().map(|op| op.name).filter(|name| !named.contains(name)).collect();
     assert!(lacking.is_empty(), "{lacking:?}");
 }

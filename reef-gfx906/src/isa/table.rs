@@ -3,12 +3,12 @@
 use std::sync::LazyLock;
 
 use super::inst::{Format, Op};
-use super::ops;
+use super::ops::opcodes;
 
 /// Lines of all formats; a line's place is its format's first place plus its number.
 static TABLE: LazyLock<Vec<Option<&'static Op>>> = LazyLock::new(|| {
     let mut table = vec![None; place(Format::Mubuf, 0) + 0x400];
-    for op in ops::all() {
+    for op in opcodes::all() {
         table[place(op.format, op.code)] = Some(op);
     }
     table
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn no_two_lines_have_the_same_number_or_name() {
-        let ops: Vec<_> = ops::all().collect();
+        let ops: Vec<_> = opcodes::all().collect();
         for (at, op) in ops.iter().enumerate() {
             let same = |other: &&&Op| {
                 other.format == op.format && (other.code == op.code || other.name == op.name)

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Code;
+use super::code::Code;
 use super::inst::{Inst, Run};
 use super::registers::Registers;
 use super::space::Env;

@@ -7,7 +7,7 @@ use super::ring::Ring;
 use super::signal;
 use crate::access::{u32_at, u64_at};
 use crate::clock::Clock;
-use crate::device::Launch;
+use crate::dispatch::launch::Launch;
 use crate::events::Events;
 use crate::memory::View;
 use std::collections::VecDeque;

@@ -1,6 +1,7 @@
 //! Copy queues: packets by hand.
 
-use super::{Ring, Sdma};
+use super::ring::Ring;
+use super::sdma::Sdma;
 use crate::abi::{EventDescriptor, MemoryFlags, SyncVariable};
 use crate::clock::Clock;
 use crate::events::Events;

@@ -1,7 +1,7 @@
 //! Events of the kernel driver.
 
 use crate::abi::{Event, EventDescriptor, Status, put};
-use crate::device::device;
+use crate::device::machine::device;
 
 /// The number of an event that the caller holds.
 fn id(event: *const Event) -> u32 {

@@ -1,7 +1,7 @@
 //! Allocating, registering and mapping memory.
 
 use crate::abi::{MemoryFlags, PointerInfo, Status, put};
-use crate::device::device;
+use crate::device::machine::device;
 use crate::memory::{DEVICE_NODE, Region};
 
 const ALLOCATED: u32 = 1;

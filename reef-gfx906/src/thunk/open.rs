@@ -1,7 +1,7 @@
 //! Opening the driver, and its version.
 
 use crate::abi::{Status, Version, put};
-use crate::device::device;
+use crate::device::machine::device;
 
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtOpenKFD() -> Status {

@@ -1,8 +1,8 @@
 //! Creating and changing hardware queues.
 
 use crate::abi::{QueueResource, Status, put};
-use crate::device::{Words, device};
-use crate::queue::Ring;
+use crate::device::machine::{Words, device};
+use crate::queue::ring::Ring;
 
 const SDMA: u32 = 2;
 const SDMA_XGMI: u32 = 5;

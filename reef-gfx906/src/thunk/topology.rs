@@ -1,7 +1,7 @@
 //! The machine as the runtime sees it: node 0 is the host, node 1 an MI50.
 
 use crate::abi::{Cache, Link, MemoryBank, Node, Status, System, TileConfig, put, put_each};
-use crate::device::device;
+use crate::device::machine::device;
 use crate::memory::{DEVICE_BYTES, DEVICE_NODE};
 
 const NAME: &str = "AMD Instinct MI50 (software)";

@@ -1,6 +1,6 @@
 //! Operations on the four bytes of a register.
 
-use super::{ops, u3};
+use super::lanes::{ops, u3};
 use crate::isa::inst::Op;
 
 pub(super) const OPS: &[Op] = ops![

@@ -1,6 +1,7 @@
 //! Conversions. Floats become integers as Rust's `as` does it: towards zero, saturating, NaN to 0.
 
-use super::{double, float, half, ops};
+use super::lanes::ops;
+use super::{double, float, half};
 use crate::isa::float::{from_half, to_half, to_half_toward_zero};
 use crate::isa::inst::{Inst, Op, Run};
 use crate::isa::registers::Lanes;
@@ -109,7 +110,7 @@ pub(super) const OPS: &[Op] = ops![
     Vop1 60 "v_cvt_i16_f16" => Run::Alu(|w, i| to_short(w, i, |a| a as i16 as u16)),
     Vop1 77 "v_cvt_norm_i16_f16" => Run::Alu(|w, i| to_short(w, i, |a| signed_norm(a) as u16)),
     Vop1 78 "v_cvt_norm_u16_f16" => Run::Alu(|w, i| to_short(w, i, |a| unsigned_norm(a) as u16)),
-    Vop1 79 "v_sat_pk_u8_i16" => super::u1!(|a| saturated_byte(a) | saturated_byte(a >> 16) << 8),
+    Vop1 79 "v_sat_pk_u8_i16" => super::lanes::u1!(|a| saturated_byte(a) | saturated_byte(a >> 16) << 8),
     Vop3 0x1dd "v_cvt_pk_u8_f32" => Run::Alu(pack_byte),
     Vop3 0x294 "v_cvt_pknorm_i16_f32" => pair!(signed_norm),
     Vop3 0x295 "v_cvt_pknorm_u16_f32" => pair!(unsigned_norm),

@@ -1,6 +1,6 @@
 //! Between lanes, and between lanes and scalar registers.
 
-use super::ops;
+use super::lanes::ops;
 use crate::isa::inst::{Inst, Op, Run, Src};
 use crate::isa::wave::Wave;
 

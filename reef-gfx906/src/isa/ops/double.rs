@@ -1,6 +1,6 @@
 //! Double precision.
 
-use super::ops;
+use super::lanes::ops;
 use crate::isa::float::{finish64, max64, min64, scale};
 use crate::isa::inst::{Inst, Op, Run};
 use crate::isa::registers::Lanes;

@@ -2,7 +2,7 @@
 
 use std::f64::consts::TAU;
 
-use super::{modify, ops};
+use super::lanes::{modify, ops};
 use crate::isa::float::{finish32, max32, med32, min32, scale};
 use crate::isa::inst::{Inst, Op, Run};
 use crate::isa::registers::Lanes;

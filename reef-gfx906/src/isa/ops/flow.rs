@@ -1,6 +1,6 @@
 //! Branches, barriers, and what a wave says about itself.
 
-use super::ops;
+use super::lanes::ops;
 use crate::isa::inst::{Inst, Op, Run};
 use crate::isa::registers::M0;
 use crate::isa::space::{Bad, Env};

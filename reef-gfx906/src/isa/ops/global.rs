@@ -1,7 +1,7 @@
 //! Memory by address: the segments flat, global and scratch, which share their numbers.
 
 use super::access::{self, Part, Pointers, each};
-use super::{dec, inc, ops};
+use super::lanes::{dec, inc, ops};
 use crate::isa::inst::{Inst, Op, Run, Src};
 use crate::isa::registers::{PRIVATE_APERTURE, SHARED_APERTURE};
 use crate::isa::space::{Bad, Env};

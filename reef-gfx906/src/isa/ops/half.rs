@@ -2,7 +2,7 @@
 
 use std::f64::consts::TAU;
 
-use super::{modify, ops};
+use super::lanes::{modify, ops};
 use crate::isa::float::{
     factor, from_half, max32, med32, min32, to_half, to_half_from_double, unit,
 };

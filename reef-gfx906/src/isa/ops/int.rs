@@ -1,6 +1,6 @@
 //! Integers of 32 bits, and carries.
 
-use super::{ops, u1, u2, u3};
+use super::lanes::{ops, u1, u2, u3};
 use crate::isa::inst::{Inst, Op, Run};
 use crate::isa::wave::Wave;
 
@@ -8,8 +8,8 @@ use crate::isa::wave::Wave;
 macro_rules! sat {
     ($wrapping:expr, $saturating:expr) => {
         Run::Alu(|w, i| match i.clamp {
-            false => super::binary(w, i, $wrapping),
-            true => super::binary(w, i, $saturating),
+            false => super::lanes::binary(w, i, $wrapping),
+            true => super::lanes::binary(w, i, $saturating),
         })
     };
 }

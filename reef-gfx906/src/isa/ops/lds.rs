@@ -1,7 +1,7 @@
 //! The workgroup's shared memory, and permutations of lanes that go through its hardware.
 
 use super::access::{self, Part, Pointers, each};
-use super::{dec, inc, ops};
+use super::lanes::{dec, inc, ops};
 use crate::isa::inst::{Inst, Op, Run, Src};
 use crate::isa::registers::Lanes;
 use crate::isa::space::{Bad, Env};

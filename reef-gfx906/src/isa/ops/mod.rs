@@ -1,7 +1,8 @@
 //! What each opcode does: one line each, grouped by kind.
 //!
-//! The macros make a line's operation into a loop over lanes. `u1` to `u3` work on 32 bits, `f` on
-//! floats, `h` on halves, `d` on doubles, `w` on 64-bit integers; the number is how many operands are read.
+//! - **In**: a wave and a decoded instruction.
+//! - **Out**: the wave after it.
+//! - **Invariant**: an operation changes active lanes only.
 
 mod access;
 mod bytes;
@@ -14,117 +15,12 @@ mod flow;
 mod global;
 mod half;
 mod int;
+mod lanes;
 mod lds;
+pub(super) mod opcodes;
 mod packed;
 mod scalar;
 mod scalar_memory;
 mod scratch;
 mod short;
 mod wide;
-
-use super::inst::{Inst, Op};
-use super::registers::Lanes;
-use super::wave::Wave;
-
-/// All lines.
-pub(super) fn all() -> impl Iterator<Item = &'static Op> {
-    let tables: [&'static [Op]; 16] = [
-        bytes::OPS,
-        convert::OPS,
-        cross::OPS,
-        double::OPS,
-        float::OPS,
-        flow::OPS,
-        global::OPS,
-        half::OPS,
-        int::OPS,
-        lds::OPS,
-        packed::OPS,
-        scalar::OPS,
-        scalar_memory::OPS,
-        scratch::OPS,
-        short::OPS,
-        wide::OPS,
-    ];
-    tables.into_iter().chain(compare::TABLES).flatten()
-}
-
-/// `Format number "name" => operation,` for each line.
-macro_rules! ops {
-    ($($format:ident $code:literal $name:expr => $run:expr,)*) => {
-        &[$(crate::isa::inst::Op {
-            format: crate::isa::inst::Format::$format,
-            code: $code,
-            name: $name,
-            run: $run,
-        },)*]
-    };
-}
-
-macro_rules! u1 {
-    ($f:expr) => {
-        crate::isa::inst::Run::Alu(|w, i| crate::isa::ops::unary(w, i, $f))
-    };
-}
-
-macro_rules! u2 {
-    ($f:expr) => {
-        crate::isa::inst::Run::Alu(|w, i| crate::isa::ops::binary(w, i, $f))
-    };
-}
-
-macro_rules! u3 {
-    ($f:expr) => {
-        crate::isa::inst::Run::Alu(|w, i| crate::isa::ops::ternary(w, i, $f))
-    };
-}
-
-use {ops, u1, u2, u3};
-
-#[inline(always)]
-fn unary(w: &mut Wave, i: &Inst, f: impl Fn(u32) -> u32) {
-    let mut a = w.regs.lanes(i, 0);
-    for lane in &mut a {
-        *lane = f(*lane);
-    }
-    w.regs.write(i, &a);
-}
-
-#[inline(always)]
-fn binary(w: &mut Wave, i: &Inst, f: impl Fn(u32, u32) -> u32) {
-    let (mut a, b) = (w.regs.lanes(i, 0), w.regs.lanes(i, 1));
-    for lane in 0..64 {
-        a[lane] = f(a[lane], b[lane]);
-    }
-    w.regs.write(i, &a);
-}
-
-#[inline(always)]
-fn ternary(w: &mut Wave, i: &Inst, f: impl Fn(u32, u32, u32) -> u32) {
-    let (mut a, b, c) = (w.regs.lanes(i, 0), w.regs.lanes(i, 1), w.regs.lanes(i, 2));
-    for lane in 0..64 {
-        a[lane] = f(a[lane], b[lane], c[lane]);
-    }
-    w.regs.write(i, &a);
-}
-
-/// Applies `abs` and `neg` of operand `k`, at the bit that is the sign.
-#[inline(always)]
-fn modify(i: &Inst, k: usize, lanes: &mut Lanes<u32>, sign: u32) {
-    if i.abs >> k & 1 != 0 {
-        lanes.iter_mut().for_each(|lane| *lane &= !sign);
-    }
-    if i.neg >> k & 1 != 0 {
-        lanes.iter_mut().for_each(|lane| *lane ^= sign);
-    }
-}
-
-/// Counts up to a limit and starts again (`atomic_inc`).
-fn inc(value: u64, limit: u64) -> u64 {
-    if value >= limit { 0 } else { value + 1 }
-}
-
-/// Counts down and starts again at a limit (`atomic_dec`).
-fn dec(value: u64, limit: u64) -> u64 {
-    if value == 0 || value > limit { limit } else { value - 1 }
-}

@@ -1,6 +1,7 @@
 //! Two halves in a register, mixed precision, and dot products (VOP3P).
 
-use super::{float, half, ops};
+use super::lanes::ops;
+use super::{float, half};
 use crate::isa::float::{from_half, max32, min32, to_half, unit};
 use crate::isa::inst::{Inst, Op, Run, Src};
 use crate::isa::registers::{Lanes, inline_f16};

@@ -1,7 +1,7 @@
 //! Scalar integers. An operation gives its result and the condition bit.
 
 use super::int::sign_bits;
-use super::ops;
+use super::lanes::ops;
 use crate::isa::inst::{Inst, Op, Run, Src};
 use crate::isa::registers::{EXEC, M0};
 use crate::isa::wave::Wave;

@@ -1,6 +1,6 @@
 //! Loads to and stores from scalar registers, and clocks.
 
-use super::ops;
+use super::lanes::ops;
 use crate::isa::inst::{Inst, Op, Run, Src};
 use crate::isa::space::{Bad, Env, load32, store32};
 use crate::isa::wave::Wave;

@@ -2,7 +2,7 @@
 //! part: the runtime's words for that are not looked at, a lane's part is the wave's private memory.
 
 use super::access::{self, Part, Pointers, each};
-use super::ops;
+use super::lanes::ops;
 use crate::isa::inst::{Inst, Op, Run, Src};
 use crate::isa::space::{Bad, Env};
 use crate::isa::wave::Wave;

@@ -1,7 +1,8 @@
 //! Integers of 16 bits.
 
+use super::half;
 use super::int::med;
-use super::{half, ops};
+use super::lanes::ops;
 use crate::isa::inst::{Inst, Op, Run};
 use crate::isa::wave::Wave;
 

@@ -1,6 +1,6 @@
 //! Integers of 64 bits in vector registers.
 
-use super::ops;
+use super::lanes::ops;
 use crate::isa::inst::{Inst, Op, Run};
 use crate::isa::registers::Lanes;
 use crate::isa::wave::Wave;

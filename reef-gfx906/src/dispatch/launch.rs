@@ -2,13 +2,14 @@
 
 use super::unit::{Need, Unit};
 use crate::access::{Unmapped, u16_at, u32_at, u64_at};
-use crate::isa::{Code, Wave};
+use crate::isa::code::Code;
+use crate::isa::wave::Wave;
 use crate::memory::View;
 use std::sync::Arc;
 
 const LANES: u32 = 64;
 /// A workgroup has at most 1024 work-items.
-const MOST_ITEMS: u64 = 1024;
+const MAX_ITEMS: u64 = 1024;
 
 /// Bits of the descriptor that say which registers a wave finds filled.
 mod properties {
@@ -67,7 +68,7 @@ impl Launch {
 
     fn check(self) -> Result<Self, String> {
         let items: u64 = self.group.iter().map(|&items| u64::from(items)).product();
-        if items == 0 || items > MOST_ITEMS || self.grid.contains(&0) {
+        if items == 0 || items > MAX_ITEMS || self.grid.contains(&0) {
             return Err(format!("a grid of {:?} in groups of {:?}", self.grid, self.group));
         }
         let groups: u64 = self.groups().iter().map(|&groups| u64::from(groups)).product();
