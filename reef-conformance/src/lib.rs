@@ -16,6 +16,8 @@
 //! do). Schedules are random, from a seed that is printed and can be set with `REEF_CONFORMANCE_SEED`;
 //! `REEF_CONFORMANCE_CYCLES` (default 1000) is the number of preemptions per level and test.
 //!
+//! [`Null`] is a device that needs no hardware, for benches and tests of what stands above a device.
+//!
 //! `before:` names a function that is called before the device is opened, `after:` one that is called after each
 //! level, for checks of the backend's own:
 //!
@@ -26,10 +28,12 @@
 //! ```
 
 pub mod cases;
+pub mod null;
 mod run;
 mod skip;
 mod subject;
 
+pub use null::Null;
 pub use run::{open, run};
 pub use skip::skip;
 

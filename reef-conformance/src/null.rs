@@ -1,0 +1,347 @@
+//! A device without hardware: what it is given is done when the call returns, on the caller's thread.
+//!
+//! Copies and fills happen. Kernels do nothing, or call a function. What is left is the cost of the queues above
+//! it, for benches; and memory and commands that fit together, for tests of whatever makes commands. It passes
+//! no suite: nothing on it can be stopped, because nothing is ever under way.
+
+use reef_core::dkp::Padding;
+use reef_core::op::{Op, Operands, Operators, Storage};
+use reef_core::{
+    Args, Backend, Copy, Device, DeviceInfo, Drained, Error, Event, Fill, Launch, NoGraph,
+    PreemptLevel, Preemptor, Priority, Queue, Result, Seq,
+};
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// The device.
+#[derive(Debug, Clone)]
+pub struct Null(Arc<Open>);
+
+#[derive(Debug)]
+struct Open {
+    opened: Instant,
+    /// Nanoseconds after `opened`. Written by queues.
+    launched_at: AtomicU64,
+    compute: Compute,
+}
+
+/// What one operation of a network reads.
+#[derive(Debug)]
+pub struct Inputs {
+    /// The storage of [`Op::input`].
+    pub input: Vec<f32>,
+    /// The storage of [`Op::second`], if there is one.
+    pub second: Option<Vec<f32>>,
+    /// As [`Op::constants`] orders them.
+    pub weights: Vec<f32>,
+    /// One value per output channel.
+    pub bias: Vec<f32>,
+}
+
+type ComputeFn = dyn Fn(&Op, &Inputs, &mut [f32]) + Send + Sync;
+
+/// Computes operations of networks; `None`: they do nothing.
+#[derive(Clone)]
+struct Compute(Option<Arc<ComputeFn>>);
+
+impl fmt::Debug for Compute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Compute")
+    }
+}
+
+impl Null {
+    /// A device on which operations of networks do what `compute` does: it reads the inputs, and writes the
+    /// storage of [`Op::output`].
+    pub fn computing(compute: impl Fn(&Op, &Inputs, &mut [f32]) + Send + Sync + 'static) -> Self {
+        Self::with(Compute(Some(Arc::new(compute))))
+    }
+
+    fn with(compute: Compute) -> Self {
+        let launched_at = AtomicU64::new(0);
+        Self(Arc::new(Open { opened: Instant::now(), launched_at, compute }))
+    }
+
+    /// When the newest command came, on the [clock](Device::clock) of the device.
+    pub fn launched_at(&self) -> Duration {
+        Duration::from_nanos(self.0.launched_at.load(Ordering::Acquire))
+    }
+
+    /// A launch with a full set of arguments that does nothing.
+    pub fn launch() -> Launch<Self> {
+        let args = Args::new(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        // SAFETY: the kernel does nothing.
+        unsafe { Launch::new(Kernel(None), [64, 1, 1], [256, 1, 1], args) }
+    }
+}
+
+/// Bytes of the host.
+#[derive(Debug, Clone)]
+pub struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Buffer {
+    fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn range(&self, offset: usize, bytes: usize) -> Result<Range<usize>> {
+        let have = self.bytes().len();
+        match offset.checked_add(bytes) {
+            Some(end) if end <= have => Ok(offset..end),
+            _ => Err(Error::Invalid(format!("{bytes} bytes at {offset} of a buffer of {have}"))),
+        }
+    }
+
+    fn floats(&self, offset: usize, elements: usize) -> Vec<f32> {
+        let bytes = self.bytes();
+        let (words, _) = bytes[offset..offset + elements * 4].as_chunks();
+        words.iter().map(|&word| f32::from_ne_bytes(word)).collect()
+    }
+
+    fn put(&self, offset: usize, values: &[f32]) {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        self.bytes()[offset..offset + bytes.len()].copy_from_slice(&bytes);
+    }
+}
+
+/// A function that a launch calls once, or nothing.
+#[derive(Clone)]
+pub struct Kernel(Option<Arc<dyn Fn() + Send + Sync>>);
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kernel")
+    }
+}
+
+/// Events are reached and checkpoints are complete from the beginning.
+#[derive(Debug, Clone)]
+pub struct Done;
+
+impl Event for Done {
+    fn reached(&self) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+}
+
+impl reef_core::Checkpoint for Done {
+    fn remaining(&self) -> u32 {
+        0
+    }
+}
+
+/// Has nothing to stop.
+#[derive(Debug)]
+pub struct NullPreemptor(PreemptLevel);
+
+impl Preemptor for NullPreemptor {
+    fn level(&self) -> PreemptLevel {
+        self.0
+    }
+
+    fn evict(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reactivate(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A queue that is always empty.
+#[derive(Debug)]
+pub struct NullQueue {
+    device: Null,
+    done: Seq,
+}
+
+impl NullQueue {
+    fn finish(&mut self, Seq(at): Seq) -> Result<()> {
+        self.done = Seq(at + 1);
+        let now = self.device.clock().as_nanos() as u64;
+        self.device.0.launched_at.store(now, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Queue for NullQueue {
+    type Backend = Null;
+
+    fn launch(&mut self, seq: Seq, launch: &Launch<Null>, _: Option<&Done>) -> Result<()> {
+        if let Kernel(Some(run)) = launch.kernel() {
+            run();
+        }
+        self.finish(seq)
+    }
+
+    fn launch_padded(
+        &mut self,
+        seq: Seq,
+        rt: &Launch<Null>,
+        _: &Padding,
+        _: &Launch<Null>,
+        _: &Done,
+    ) -> Result<()> {
+        self.launch(seq, rt, None)
+    }
+
+    fn copy(&mut self, seq: Seq, copy: &Copy<Null>) -> Result<()> {
+        let from = copy.from.range(copy.from_offset, copy.bytes)?;
+        let to = copy.to.range(copy.to_offset, copy.bytes)?;
+        let bytes = copy.from.bytes()[from].to_vec();
+        copy.to.bytes()[to].copy_from_slice(&bytes);
+        self.finish(seq)
+    }
+
+    fn fill(&mut self, seq: Seq, fill: &Fill<Null>) -> Result<()> {
+        let range = fill.buffer.range(fill.offset, fill.bytes)?;
+        let mut bytes = fill.buffer.bytes();
+        let (words, _) = bytes[range].as_chunks_mut();
+        words.fill(fill.word.to_ne_bytes());
+        drop(bytes);
+        self.finish(seq)
+    }
+
+    fn record(&mut self, seq: Seq, _: &Done) -> Result<()> {
+        self.finish(seq)
+    }
+
+    fn completed(&mut self) -> Result<Seq> {
+        Ok(self.done)
+    }
+
+    fn try_drain(&mut self) -> Result<Option<Drained<Null>>> {
+        Ok(Some(Drained { resume_at: self.done, partial: None, held: false }))
+    }
+
+    fn wake(&mut self, _: Thread) -> bool {
+        false
+    }
+}
+
+impl Backend for Null {
+    const NAME: &'static str = "null";
+    type Buffer = Buffer;
+    type Kernel = Kernel;
+    type Event = Done;
+    type Checkpoint = Done;
+    type Graph = NoGraph;
+}
+
+impl Device for Null {
+    type Queue = NullQueue;
+    type Preemptor = NullPreemptor;
+
+    fn open(_: usize, _: &str) -> Result<Self> {
+        Ok(Self::with(Compute(None)))
+    }
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            name: "nothing".into(),
+            units: 1,
+            blocks_per_unit: 1,
+            threads_per_unit: 1,
+            registers_per_unit: 1,
+            shared_per_unit: 1,
+            level: PreemptLevel::All,
+            features: Vec::new(),
+        }
+    }
+
+    fn clock(&self) -> Duration {
+        self.0.opened.elapsed()
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Buffer> {
+        Ok(Buffer(Arc::new(Mutex::new(vec![0; bytes]))))
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<Buffer> {
+        self.alloc(bytes)
+    }
+
+    fn write(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<()> {
+        let range = buffer.range(offset, data.len())?;
+        buffer.bytes()[range].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn read(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<()> {
+        let range = buffer.range(offset, data.len())?;
+        data.copy_from_slice(&buffer.bytes()[range]);
+        Ok(())
+    }
+
+    fn kernel(&self, _: &str) -> Result<Kernel> {
+        Ok(Kernel(None))
+    }
+
+    fn address(&self, buffer: &Buffer) -> u64 {
+        buffer.bytes().as_ptr() as u64
+    }
+
+    fn event(&self) -> Result<Done> {
+        Ok(Done)
+    }
+
+    fn checkpoint(&self, _: &Launch<Self>) -> Result<Done> {
+        Ok(Done)
+    }
+
+    fn preemptor(&self, level: PreemptLevel) -> Result<NullPreemptor> {
+        Ok(NullPreemptor(level))
+    }
+
+    fn queue(&self, _: Priority, _: Option<&NullPreemptor>) -> Result<NullQueue> {
+        Ok(NullQueue { device: self.clone(), done: Seq(0) })
+    }
+}
+
+impl Operators for Null {
+    fn pack(&self, _: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
+        let buffer = self.alloc((weights.len() + bias.len()) * 4)?;
+        buffer.put(0, &[weights, bias].concat());
+        Ok(buffer)
+    }
+
+    fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {
+        let kernel = self.0.compute.0.clone().map(|compute| kernel(compute, *op, operands));
+        // SAFETY: the kernel takes no arguments and holds its memory.
+        Ok(vec![unsafe { Launch::new(Kernel(kernel), [1; 3], [1; 3], Args::new(&[])) }])
+    }
+}
+
+/// A kernel that calls `compute` with what `operands` hold when it runs.
+fn kernel(
+    compute: Arc<ComputeFn>,
+    op: Op,
+    operands: &Operands<'_, Null>,
+) -> Arc<dyn Fn() + Send + Sync> {
+    let own = |storage: &Storage<'_, Null>| (storage.buffer.clone(), storage.offset);
+    let (input, output) = (own(&operands.input), own(&operands.output));
+    let second = operands.residual.as_ref().map(own);
+    let constants = operands.constants.cloned();
+    Arc::new(move || {
+        let read = |(buffer, offset): &(Buffer, usize), elements| buffer.floats(*offset, elements);
+        let [weights, bias] = op.constants();
+        let constant = |at: usize, n| constants.as_ref().map(|c| c.floats(at * 4, n));
+        let inputs = Inputs {
+            input: read(&input, op.input().storage_elements()),
+            second: second.as_ref().zip(op.second()).map(|(s, t)| read(s, t.storage_elements())),
+            weights: constant(0, weights).unwrap_or_default(),
+            bias: constant(weights, bias).unwrap_or_default(),
+        };
+        let mut result = read(&output, op.output().storage_elements());
+        compute(&op, &inputs, &mut result);
+        output.0.put(output.1, &result);
+    })
+}

@@ -1,0 +1,50 @@
+//! The suite finds what is wrong with a broken device.
+
+use crate::toy::{Fault, Toy};
+use reef_conformance::cases::{errors, order, preemption};
+use reef_core::PreemptLevel;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+type Case = fn(&Toy, PreemptLevel);
+
+/// Longer than a case takes, and shorter than for ever: that is how some faults show.
+const HANG_AFTER: Duration = Duration::from_secs(60);
+
+/// Checks that `case` fails on a device with `fault`, and passes on one without.
+fn finds(fault: Fault, level: PreemptLevel, case: Case) {
+    case(&Toy::broken(Fault::None), level);
+    let (done, result) = mpsc::channel();
+    thread::spawn(move || {
+        let device = Toy::broken(fault);
+        let found = catch_unwind(AssertUnwindSafe(|| case(&device, level)));
+        let _ = done.send(found.is_err());
+    });
+    let found = result.recv_timeout(HANG_AFTER).unwrap_or(true);
+    assert!(found, "a device that {fault:?} passes at level {level}");
+}
+
+macro_rules! found {
+    ($($fault:ident at $level:ident by $($case:path),+;)+) => {
+        $(#[test]
+        #[allow(non_snake_case)] // the fault's name
+        fn $fault() {
+            $(finds(Fault::$fault, PreemptLevel::$level, $case);)+
+        })+
+    };
+}
+
+found! {
+    LosesStopped at All by preemption::each_block_runs_once_in_order;
+    CommitsStopped at All by preemption::each_block_runs_once_in_order;
+    ForgetsCheckpoint at DeviceQueue by preemption::each_block_runs_once_in_order;
+    LosesQueued at DeviceQueue by preemption::each_block_runs_once_in_order;
+    DrainsEarly at All by preemption::nothing_runs_while_a_queue_is_held;
+    CompletesEarly at HostQueue by order::copies_fills_and_host_code_keep_their_order;
+    RunsUnordered at HostQueue by preemption::each_block_runs_once_in_order;
+    SkipsCopies at HostQueue by order::copies_fills_and_host_code_keep_their_order;
+    ReachesEventsEarly at HostQueue by order::a_queue_waits_for_an_event_of_another;
+    ChecksNoBounds at HostQueue by errors::a_copy_out_of_bounds_ends_its_queue_alone;
+}

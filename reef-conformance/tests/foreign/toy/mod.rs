@@ -1,0 +1,340 @@
+//! A backend of somebody else's, as small as one can be: one thread runs blocks, one after the other.
+//!
+//! It has nothing but the kernel `append`, and no unsafe code. Opened with a [`Fault`] it is broken in one way,
+//! which the suite must find.
+
+mod hardware;
+
+use hardware::{Left, Line, Shared, Stop, Work};
+use reef_core::{
+    Backend, Colocation, Copy, Device, DeviceInfo, Drained, Error, Fill, Launch, NoGraph,
+    PreemptLevel, Preemptor, Priority, Queue, Result, Seq,
+};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// What is wrong with a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    None,
+    /// `evict` and `reset` do nothing.
+    EvictsNothing,
+    /// `reset` leaves running blocks alone.
+    ResetsNothing,
+    /// Blocks that are stopped are never run again.
+    LosesStopped,
+    /// Blocks that are stopped have taken effect.
+    CommitsStopped,
+    /// Blocks are stopped however often.
+    StopsForever,
+    /// What is drained is resumed from its first block.
+    ForgetsCheckpoint,
+    /// What is drained is taken for finished.
+    LosesQueued,
+    /// A queue counts as drained while its block runs.
+    DrainsEarly,
+    /// A command counts as completed when its last block begins.
+    CompletesEarly,
+    /// The second command of a queue runs before the first.
+    RunsUnordered,
+    /// Copies do nothing.
+    SkipsCopies,
+    /// Fills do nothing.
+    SkipsFills,
+    /// All events have been reached.
+    ReachesEventsEarly,
+    /// Copies beyond the end of a buffer are no error.
+    ChecksNoBounds,
+}
+
+pub(crate) type Buffer = Arc<Mutex<Vec<u8>>>;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Toy(Arc<Open>);
+
+#[derive(Debug)]
+struct Open {
+    fault: Fault,
+    opened: Instant,
+    shared: Arc<Shared>,
+    unit: Option<JoinHandle<()>>,
+    /// By their addresses, which are made up.
+    buffers: Mutex<HashMap<u64, Weak<Mutex<Vec<u8>>>>>,
+    next_address: AtomicU64,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.shared.close();
+        if let Some(unit) = self.unit.take() {
+            let _ = unit.join();
+        }
+    }
+}
+
+impl Toy {
+    pub(crate) fn broken(fault: Fault) -> Self {
+        let shared = Arc::new(Shared::new(fault));
+        let unit = Some(std::thread::spawn({
+            let shared = shared.clone();
+            move || shared.work()
+        }));
+        let buffers = Mutex::default();
+        let (opened, next_address) = (Instant::now(), AtomicU64::new(64));
+        Self(Arc::new(Open { fault, opened, shared, unit, buffers, next_address }))
+    }
+
+    fn buffer_at(&self, address: u64) -> Result<Buffer> {
+        let buffers = self.0.buffers.lock().unwrap();
+        let found = buffers.get(&address).and_then(Weak::upgrade);
+        found.ok_or_else(|| Error::Invalid(format!("toy: no buffer at {address}")))
+    }
+
+    fn appends(&self, launch: &Launch<Self>) -> Result<Work> {
+        let &[address, value, rounds] = launch.args().words() else {
+            return Err(Error::Invalid("toy: append takes three words".into()));
+        };
+        Ok(Work::Append { cells: self.buffer_at(address)?, value, rounds })
+    }
+}
+
+fn check(buffer: &Buffer, offset: usize, bytes: usize) -> Result<()> {
+    let have = buffer.lock().unwrap().len();
+    match offset.checked_add(bytes) {
+        Some(end) if end <= have => Ok(()),
+        _ => Err(Error::Invalid(format!("toy: {bytes} bytes at {offset} of {have}"))),
+    }
+}
+
+/// Nanoseconds after the device was opened; 0: not reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Event(Arc<AtomicU64>);
+
+impl Event {
+    fn reach(&self, now: Duration) {
+        self.0.store(now.as_nanos() as u64, Ordering::Release);
+    }
+}
+
+impl reef_core::Event for Event {
+    fn reached(&self) -> Option<Duration> {
+        let nanos = self.0.load(Ordering::Acquire);
+        (nanos > 0).then(|| Duration::from_nanos(nanos))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ToyPreemptor {
+    level: PreemptLevel,
+    stop: Arc<AtomicU8>,
+    shared: Arc<Shared>,
+}
+
+impl ToyPreemptor {
+    fn raise(&self, level: PreemptLevel, stop: Stop) -> Result<()> {
+        if self.level < level {
+            return Err(Error::Level { backend: "toy", asked: level, have: self.level });
+        }
+        let stop = match self.shared.fault {
+            Fault::EvictsNothing => Stop::Run,
+            Fault::ResetsNothing => stop.min(Stop::Evict),
+            _ => stop,
+        };
+        self.stop.store(stop as u8, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+impl Preemptor for ToyPreemptor {
+    fn level(&self) -> PreemptLevel {
+        self.level
+    }
+
+    fn evict(&self) -> Result<()> {
+        self.raise(PreemptLevel::DeviceQueue, Stop::Evict)
+    }
+
+    fn reset(&self) -> Result<()> {
+        self.raise(PreemptLevel::All, Stop::Reset)
+    }
+
+    fn reactivate(&self) -> Result<()> {
+        self.stop.store(Stop::Run as u8, Ordering::SeqCst);
+        self.shared.announce();
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ToyQueue {
+    device: Toy,
+    id: u64,
+}
+
+impl ToyQueue {
+    fn push(&mut self, seq: Seq, work: Work, left: Left) -> Result<()> {
+        self.device.0.shared.change(self.id, |line| line.push(seq, work, left));
+        Ok(())
+    }
+
+    fn is(&self, fault: Fault) -> bool {
+        self.device.0.fault == fault
+    }
+}
+
+impl Queue for ToyQueue {
+    type Backend = Toy;
+
+    fn launch(&mut self, seq: Seq, launch: &Launch<Toy>, resume: Option<&Left>) -> Result<()> {
+        let left = resume.cloned().unwrap_or_else(|| Left::new(launch.blocks()));
+        let work = self.device.appends(launch)?;
+        self.push(seq, work, left)
+    }
+
+    fn copy(&mut self, seq: Seq, copy: &Copy<Toy>) -> Result<()> {
+        let checked = check(&copy.from, copy.from_offset, copy.bytes)
+            .and_then(|()| check(&copy.to, copy.to_offset, copy.bytes));
+        match checked {
+            Ok(()) => self.push(seq, Work::Copy(copy.clone()), Left::new(1)),
+            Err(_) if self.is(Fault::ChecksNoBounds) => self.push(seq, Work::Nothing, Left::new(1)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn fill(&mut self, seq: Seq, fill: &Fill<Toy>) -> Result<()> {
+        check(&fill.buffer, fill.offset, fill.bytes)?;
+        self.push(seq, Work::Fill(fill.clone()), Left::new(1))
+    }
+
+    fn record(&mut self, seq: Seq, event: &Event) -> Result<()> {
+        self.push(seq, Work::Record(event.clone(), self.device.0.opened), Left::new(1))
+    }
+
+    fn completed(&mut self) -> Result<Seq> {
+        Ok(Seq(self.device.0.shared.change(self.id, |line| line.completed())))
+    }
+
+    fn try_drain(&mut self) -> Result<Option<Drained<Toy>>> {
+        Ok(self.device.0.shared.change(self.id, Line::try_drain))
+    }
+
+    fn wake(&mut self, thread: Thread) -> bool {
+        self.device.0.shared.change(self.id, |line| line.waker = Some(thread));
+        true
+    }
+
+    fn wake_at(&mut self, Seq(at): Seq) {
+        self.device.0.shared.change(self.id, |line| line.wake_at = at);
+    }
+}
+
+impl Drop for ToyQueue {
+    fn drop(&mut self) {
+        while !self.device.0.shared.change(self.id, Line::abandon) {
+            std::thread::yield_now();
+        }
+        self.device.0.shared.remove(self.id);
+    }
+}
+
+impl Backend for Toy {
+    const NAME: &'static str = "toy";
+    type Buffer = Buffer;
+    type Kernel = ();
+    type Event = Event;
+    type Checkpoint = Left;
+    type Graph = NoGraph;
+}
+
+impl Device for Toy {
+    type Queue = ToyQueue;
+    type Preemptor = ToyPreemptor;
+
+    fn open(_: usize, _: &str) -> Result<Self> {
+        Ok(Self::broken(Fault::None))
+    }
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            name: "a toy".into(),
+            units: 1,
+            blocks_per_unit: 1,
+            threads_per_unit: 32,
+            registers_per_unit: 1,
+            shared_per_unit: 1,
+            level: PreemptLevel::All,
+            features: Vec::new(),
+        }
+    }
+
+    fn clock(&self) -> Duration {
+        self.0.opened.elapsed()
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Buffer> {
+        let buffer = Arc::new(Mutex::new(vec![0; bytes]));
+        let address = self.0.next_address.fetch_add(64, Ordering::Relaxed);
+        let mut buffers = self.0.buffers.lock().unwrap();
+        buffers.retain(|_, buffer| buffer.strong_count() > 0);
+        buffers.insert(address, Arc::downgrade(&buffer));
+        Ok(buffer)
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<Buffer> {
+        self.alloc(bytes)
+    }
+
+    fn write(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<()> {
+        check(buffer, offset, data.len())?;
+        buffer.lock().unwrap()[offset..][..data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn read(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<()> {
+        check(buffer, offset, data.len())?;
+        data.copy_from_slice(&buffer.lock().unwrap()[offset..][..data.len()]);
+        Ok(())
+    }
+
+    fn kernel(&self, name: &str) -> Result<()> {
+        match name {
+            "append" => Ok(()),
+            _ => Err(Error::NotFound(format!("toy: no kernel {name:?} (have: append)"))),
+        }
+    }
+
+    fn address(&self, buffer: &Buffer) -> u64 {
+        let buffers = self.0.buffers.lock().unwrap();
+        let is_it = |have: &Weak<_>| std::ptr::eq(have.as_ptr(), Arc::as_ptr(buffer));
+        buffers.iter().find(|(_, have)| is_it(have)).map_or(0, |(&address, _)| address)
+    }
+
+    fn colocation(&self) -> Colocation {
+        Colocation::Never
+    }
+
+    fn event(&self) -> Result<Event> {
+        let event = Event(Arc::default());
+        if self.0.fault == Fault::ReachesEventsEarly {
+            event.reach(self.clock());
+        }
+        Ok(event)
+    }
+
+    fn checkpoint(&self, launch: &Launch<Self>) -> Result<Left> {
+        Ok(Left::new(launch.blocks()))
+    }
+
+    fn preemptor(&self, level: PreemptLevel) -> Result<ToyPreemptor> {
+        Ok(ToyPreemptor { level, stop: Arc::default(), shared: self.0.shared.clone() })
+    }
+
+    fn queue(&self, priority: Priority, preemptor: Option<&ToyPreemptor>) -> Result<ToyQueue> {
+        let stop = preemptor.map_or_else(Arc::default, |preemptor| preemptor.stop.clone());
+        Ok(ToyQueue { device: self.clone(), id: self.0.shared.add(priority, stop) })
+    }
+}
