@@ -10,10 +10,7 @@
 
 #![allow(missing_docs)]
 
-mod null;
-
 use hdrhistogram::Histogram;
-use null::Null;
 use reef::cpu::{Cpu, Kernel, Outcome};
 use reef::models::{Network, Seeded, Weights, build};
 use reef::scheduler::Reef;
@@ -21,6 +18,7 @@ use reef::{
     Args, ClientConfig, Command, Config, Device, Dispatcher, Launch, PreemptLevel, RtClient, Task,
     VirtualQueue,
 };
+use reef_conformance::Null;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -65,14 +63,14 @@ fn queue_alone(samples: u64) {
     let device = Null::open(0, "").expect("nothing");
     let config = Config { spin: Duration::from_secs(1), ..Config::default() };
     let (mut submitter, _queue) = VirtualQueue::enable(&device, config).expect("a queue");
-    let launch = null::launch::<Null>();
+    let launch = Null::launch();
     let (mut launched, mut waited) = (histogram(), histogram());
     for _ in 0..samples {
-        let begin = device.now();
+        let begin = device.clock();
         let seq = submitter.submit(Command::Launch(launch.clone())).expect("room");
         submitter.wait(seq).expect("no error");
-        waited += device.now() - begin;
-        launched += device.launched_at().saturating_sub(begin);
+        waited += (device.clock() - begin).as_nanos() as u64;
+        launched += device.launched_at().saturating_sub(begin).as_nanos() as u64;
     }
     row("submit → launch, spinning worker, no device", &launched);
     row("submit + wait, spinning worker, no device", &waited);

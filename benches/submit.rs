@@ -4,13 +4,11 @@
 
 #![allow(missing_docs)]
 
-mod null;
-
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use null::Null;
 use reef::dkp::{Profile, Resources, plan};
 use reef::scheduler::{self, Plan, QueueView, TaskView, View};
 use reef::{Command, Config, Device, Seq, VirtualQueue};
+use reef_conformance::Null;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -20,7 +18,7 @@ const BURST: u64 = 512;
 fn submit(c: &mut Criterion) {
     let device = Null::open(0, "").unwrap();
     let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default()).unwrap();
-    let launch = null::launch::<Null>();
+    let launch = Null::launch();
     c.bench_function("submit", |b| {
         b.iter_custom(|bursts| {
             let mut time = Duration::ZERO;

@@ -1,4 +1,7 @@
-//! A device for tests: it finishes what the test says, when the test says so.
+//! A device for tests of this crate: it finishes what the test says, when the test says so.
+//!
+//! Others have `reef_conformance::Null`, which stands above this crate: its device is one of the finished crate,
+//! and unit tests need one of the crate under test.
 
 use crate::backend::command::{Copy, Fill, Launch};
 use crate::backend::device::Device;
