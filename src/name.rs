@@ -1,6 +1,6 @@
 //! How people name a device: `backend[:ordinal][?options]`.
 
-use crate::{Error, Result};
+use reef_core::{Error, Result};
 
 /// The parts of a device's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! `reef bench networks`: how long whole inferences take on a device that has nothing else to do.
 
-use super::time::{histogram, note};
-use crate::clients::BE_GRAPH;
-use crate::columns::{Column, as_table};
-use crate::networks::{Loader, check_all};
-use crate::print;
-use crate::progress::Progress;
-use crate::results::{self, Results, print_files};
-use crate::table::millis;
+use crate::bench::time::{histogram, note};
+use crate::report::columns::{Column, as_table};
+use crate::report::output::print;
+use crate::report::progress::Progress;
+use crate::report::results::{self, Results, print_files};
+use crate::report::table::millis;
+use crate::workload::clients::BE_GRAPH;
+use crate::workload::networks::{Loader, check_all};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use reef::models::Network;
@@ -45,7 +45,7 @@ struct Row {
     /// Nanoseconds from the first command to the last on the device, and from submission to the end.
     device: Histogram<u64>,
     total: Histogram<u64>,
-    /// Milliseconds of an inference in a closed best-effort loop, where nobody can stop it and where
+    /// Milliseconds of an inference in a closed best-effort loop, where nothing can stop it and where
     /// running blocks can be stopped.
     plain: f64,
     stoppable: f64,

@@ -1,49 +1,49 @@
 //! What is compared: schedulers, with the length of the best-effort hardware queues.
 
-use crate::Usage;
-use crate::clients::BE_GRAPH;
+use crate::report::usage::Usage;
+use crate::workload::clients::BE_GRAPH;
 use reef::scheduler::{self, Reef, Scheduler};
 use reef::{ClientConfig, Config, PreemptLevel};
 
 /// A scheduler as a row of a table.
-pub(super) struct Policy {
-    pub(super) name: String,
-    pub(super) scheduler: Box<dyn Scheduler>,
+pub(crate) struct Policy {
+    pub(crate) name: String,
+    pub(crate) scheduler: Box<dyn Scheduler>,
     /// Commands that the hardware has at once, if that is what makes it a policy.
-    pub(super) window: Option<u64>,
+    pub(crate) window: Option<u64>,
     /// Whether best-effort work runs beside real-time work.
-    pub(super) pads: bool,
+    pub(crate) pads: bool,
     /// The level of preemption that it is named after.
-    pub(super) level: Option<PreemptLevel>,
+    pub(crate) level: Option<PreemptLevel>,
 }
 
 impl Policy {
     /// One that [`scheduler::by_name`] knows.
-    pub(super) fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         let scheduler = scheduler::by_name(name).expect("a name from a list of ours");
         Self { name: name.into(), scheduler, window: None, pads: false, level: None }
     }
 
     /// REEF as deep as `level`.
-    pub(super) fn reef(level: PreemptLevel, pad: bool) -> Self {
+    pub(crate) fn reef(level: PreemptLevel, pad: bool) -> Self {
         let reef = if pad { Reef::default() } else { Reef::without_padding() };
         let scheduler: Box<dyn Scheduler> = Box::new(reef.level(level));
         Self { name: scheduler.name().into(), scheduler, window: None, pads: pad, level: None }
     }
 
     /// Preemption at `level` without padding, under the name of the level.
-    pub(super) fn at(level: PreemptLevel) -> Self {
+    pub(crate) fn at(level: PreemptLevel) -> Self {
         Self { name: level.to_string(), level: Some(level), ..Self::reef(level, false) }
     }
 
     /// Preemption of the virtual queue alone, with `window` commands on the hardware.
-    pub(super) fn host_queue(window: u64) -> Self {
+    pub(crate) fn host_queue(window: u64) -> Self {
         let name = format!("{}/{window}", PreemptLevel::HostQueue);
         Self { name, window: Some(window), ..Self::at(PreemptLevel::HostQueue) }
     }
 
     /// How a best-effort client is set up; `window` is for policies that leave it open.
-    pub(super) fn client(&self, window: u64) -> ClientConfig {
+    pub(crate) fn client(&self, window: u64) -> ClientConfig {
         let window = self.window.unwrap_or(window);
         let queue = Config { window, level: self.scheduler.level(), ..Config::default() };
         ClientConfig { queue, ..ClientConfig::default() }
@@ -52,36 +52,36 @@ impl Policy {
 
 /// How much of a best-effort network the hardware has at once.
 #[derive(clap::Args)]
-pub(super) struct Lengths {
+pub(crate) struct Lengths {
     /// Hardware queue length of a best-effort network at other levels.
     #[arg(long, default_value_t = 4)]
-    pub(super) window: u64,
+    pub(crate) window: u64,
     /// Launches that a best-effort network hands over at once, where the device has graphs; 1: each by
     /// itself, as always at level HostQueue.
     #[arg(long, default_value_t = BE_GRAPH)]
-    pub(super) graph: usize,
+    pub(crate) graph: usize,
 }
 
 impl Lengths {
     /// Launches that a best-effort network hands over at once under this policy.
-    pub(super) fn graph(&self, policy: &Policy) -> usize {
+    pub(crate) fn graph(&self, policy: &Policy) -> usize {
         if policy.window.is_some() { 1 } else { self.graph }
     }
 
     /// Refuses a length that no queue can have.
-    pub(super) fn check(&self) -> Result<(), Usage> {
+    pub(crate) fn check(&self) -> Result<(), Usage> {
         check_windows("--window", &[self.window])
     }
 }
 
 /// Which policies are compared, and how long queues are.
 #[derive(clap::Args)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     /// Hardware queue lengths at level HostQueue.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
     windows: Vec<u64>,
     #[command(flatten)]
-    pub(super) lengths: Lengths,
+    pub(crate) lengths: Lengths,
     /// Only these schedulers, such as All,streams.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -89,14 +89,14 @@ pub(super) struct Choice {
 
 impl Choice {
     /// Refuses lengths that no queue can have.
-    pub(super) fn check(&self) -> Result<(), Usage> {
+    pub(crate) fn check(&self) -> Result<(), Usage> {
         check_windows("--windows", &self.windows)?;
         self.lengths.check()
     }
 
     /// Those of `policies`, and HostQueue with each length, that were asked for and that the device
     /// is deep enough for.
-    pub(super) fn of(
+    pub(crate) fn of(
         &self,
         policies: impl IntoIterator<Item = Policy>,
         deepest: PreemptLevel,
@@ -119,7 +119,7 @@ impl Choice {
 }
 
 /// Refuses lengths that no queue can have.
-pub(super) fn check_windows(option: &str, windows: &[u64]) -> Result<(), Usage> {
+pub(crate) fn check_windows(option: &str, windows: &[u64]) -> Result<(), Usage> {
     let most = Config::default().capacity as u64;
     match windows.iter().find(|&&window| window == 0 || window > most) {
         None => Ok(()),

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 /// How long a sleep may last longer than asked; the rest is waited for awake.
 const OVERSLEEP: Duration = Duration::from_micros(150);
 /// A queue that shows nothing for so long is asked what is wrong.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads `20us`, `1ms`, `2s` or `0`.
-pub(super) fn parse(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let wrong = || format!("want a number with us, ms or s, such as 20us; got {text:?}");
     let number: u64 = digits.parse().map_err(|_| wrong())?;
@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// In the largest unit in which it is whole.
-pub(super) fn show(time: Duration) -> String {
+pub(crate) fn show(time: Duration) -> String {
     match time.as_micros() {
         ms if ms >= 1_000 && ms % 1_000 == 0 => format!("{} ms", ms / 1_000),
         us => format!("{us} µs"),
@@ -34,22 +34,22 @@ pub(super) fn show(time: Duration) -> String {
 }
 
 /// An empty histogram of nanoseconds.
-pub(super) fn histogram() -> Histogram<u64> {
+pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits")
 }
 
 /// Adds a time.
-pub(super) fn note(histogram: &mut Histogram<u64>, time: Duration) {
+pub(crate) fn note(histogram: &mut Histogram<u64>, time: Duration) {
     *histogram += time.as_nanos() as u64;
 }
 
 /// Waits until the device's clock shows `at`: most of the time asleep, in the end awake.
-pub(super) fn wait_until<D: Device>(device: &D, at: Duration) {
+pub(crate) fn wait_until<D: Device>(device: &D, at: Duration) {
     wait(|| device.clock(), at);
 }
 
 /// Waits until `clock` shows `at`, likewise.
-pub(super) fn wait(clock: impl Fn() -> Duration, at: Duration) {
+pub(crate) fn wait(clock: impl Fn() -> Duration, at: Duration) {
     while let Some(left) = at.checked_sub(clock()).filter(|left| !left.is_zero()) {
         match left.checked_sub(OVERSLEEP) {
             Some(asleep) => thread::sleep(asleep),
@@ -59,10 +59,10 @@ pub(super) fn wait(clock: impl Fn() -> Duration, at: Duration) {
 }
 
 /// Waits for the command at `seq` without sleeping, which would be in the measurement.
-pub(super) fn wait_awake<D: Device>(submitter: &Submitter<D>, seq: Seq) -> reef::Result<()> {
+pub(crate) fn wait_awake<D: Device>(submitter: &Submitter<D>, seq: Seq) -> reef::Result<()> {
     let begin = Instant::now();
     while submitter.completed() <= seq {
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > TIMEOUT {
             return submitter.wait(seq);
         }
         thread::yield_now();

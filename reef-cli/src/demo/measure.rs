@@ -1,7 +1,7 @@
 //! Runs the clients under a scheduler and notes what they experience.
 
-use crate::clients::{BE_GRAPH, closed_loop};
-use crate::networks::{Named, Networks};
+use crate::workload::clients::{BE_GRAPH, closed_loop};
+use crate::workload::networks::{Named, Networks};
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
@@ -19,31 +19,31 @@ const WARM_UP: usize = 10;
 const TRACED: Duration = Duration::from_millis(300);
 
 /// The clients, the device, and how long to measure.
-pub(super) struct Bench<'a, D: Operators> {
+pub(crate) struct Bench<'a, D: Operators> {
     device: &'a D,
-    pub(super) rt: Named<D>,
-    pub(super) be: Vec<Named<D>>,
+    pub(crate) rt: Named<D>,
+    pub(crate) be: Vec<Named<D>>,
     time: Duration,
     /// Time from one real-time request to the next.
-    pub(super) period: Duration,
+    pub(crate) period: Duration,
     spans: Vec<Span>,
 }
 
 /// What happened in one measurement. Histograms are in nanoseconds.
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// Real-time latency, from submission to the end as the client sees it.
-    pub(super) latency: Histogram<u64>,
+    pub(crate) latency: Histogram<u64>,
     /// From submission until the first real-time command could start.
-    pub(super) delay: Histogram<u64>,
+    pub(crate) delay: Histogram<u64>,
     /// Best-effort inferences per second, of each client.
-    pub(super) be_rates: Vec<f64>,
-    pub(super) stats: Stats,
+    pub(crate) be_rates: Vec<f64>,
+    pub(crate) stats: Stats,
 }
 
 impl Outcome {
     /// Best-effort work done, relative to `alone`: the mean over clients, so that small networks
     /// count as much as large ones.
-    pub(super) fn be_kept(&self, alone: &Self) -> f64 {
+    pub(crate) fn be_kept(&self, alone: &Self) -> f64 {
         let kept = self.be_rates.iter().zip(&alone.be_rates).map(|(a, b)| a / b);
         kept.sum::<f64>() / self.be_rates.len().max(1) as f64
     }
@@ -51,7 +51,7 @@ impl Outcome {
 
 impl<'a, D: Operators> Bench<'a, D> {
     /// Profiles the networks and finds the rate of real-time requests.
-    pub(super) fn new(device: &'a D, networks: Networks<D>, time: Duration) -> Result<Self> {
+    pub(crate) fn new(device: &'a D, networks: Networks<D>, time: Duration) -> Result<Self> {
         let Networks { rt, be } = networks.profiled(device)?;
         let mut bench = Self { device, rt, be, time, period: Duration::ZERO, spans: Vec::new() };
         let dispatcher = Dispatcher::start(device, Box::new(reef::scheduler::Reef::default()))?;
@@ -66,12 +66,12 @@ impl<'a, D: Operators> Bench<'a, D> {
     }
 
     /// What ran on each unit at the end of the measurement named `reef`.
-    pub(super) fn trace(&self) -> &[Span] {
+    pub(crate) fn trace(&self) -> &[Span] {
         &self.spans
     }
 
     /// Lets the clients run for a while.
-    pub(super) fn measure(&mut self, scheduler: Box<dyn Scheduler>, rt: bool) -> Result<Outcome> {
+    pub(crate) fn measure(&mut self, scheduler: Box<dyn Scheduler>, rt: bool) -> Result<Outcome> {
         let traced = scheduler.name() == "reef" && rt;
         let dispatcher = Dispatcher::start(self.device, scheduler)?;
         let stop = AtomicBool::new(false);

@@ -1,9 +1,9 @@
 //! Tables, plot and JSON of the demo.
 
-use super::Chosen;
+use super::args::Chosen;
 use super::measure::{Bench, Outcome};
-use crate::chart;
-use crate::table::{micros, millis, table};
+use crate::report::chart;
+use crate::report::table::{micros, millis, table};
 use comfy_table::Table;
 use hdrhistogram::Histogram;
 use reef::op::Operators;
@@ -12,10 +12,10 @@ use std::path::Path;
 
 /// Measurements by these names are always there. REEF's lower bound, which never lets best-effort work
 /// run, is real-time work alone.
-pub(super) const RT_ALONE: &str = "rt-only";
-pub(super) const BE_ALONE: &str = "BE alone";
+pub(crate) const RT_ALONE: &str = "rt-only";
+pub(crate) const BE_ALONE: &str = "BE alone";
 /// Begins the names of measurements of preemption.
-pub(super) const LEVEL: &str = "level ";
+pub(crate) const LEVEL: &str = "level ";
 
 /// The measurements of one name, which is always there.
 fn named<'a>(outcomes: &'a [(String, Outcome)], name: &str) -> &'a Outcome {
@@ -23,7 +23,7 @@ fn named<'a>(outcomes: &'a [(String, Outcome)], name: &str) -> &'a Outcome {
 }
 
 /// What runs where.
-pub(super) fn header<D: Operators>(
+pub(crate) fn header<D: Operators>(
     chosen: &Chosen<'_>,
     device: &D,
     bench: &Bench<'_, D>,
@@ -51,7 +51,7 @@ fn simulation(chosen: &Chosen<'_>) -> String {
 }
 
 /// Real-time latency and best-effort throughput under each scheduler.
-pub(super) fn schedulers(outcomes: &[(String, Outcome)]) -> Table {
+pub(crate) fn schedulers(outcomes: &[(String, Outcome)]) -> Table {
     let [rt_alone, be_alone] = [RT_ALONE, BE_ALONE].map(|name| named(outcomes, name));
     let mut table =
         table(&["scheduler", "RT p50 ms", "÷ alone", "RT p99 ms", "÷ alone", "BE kept", "padded"]);
@@ -74,7 +74,7 @@ pub(super) fn schedulers(outcomes: &[(String, Outcome)]) -> Table {
 /// When real-time work starts at each level, and how much later that is than on an idle device.
 ///
 /// Earlier is possible: the units of an idle device sleep, those of a busy one don't.
-pub(super) fn levels(outcomes: &[(String, Outcome)]) -> Table {
+pub(crate) fn levels(outcomes: &[(String, Outcome)]) -> Table {
     let idle = &named(outcomes, RT_ALONE).delay;
     let mut table = table(&["RT starts after", "p50 µs", "− idle", "p99 µs", "− idle", "requests"]);
     for (name, outcome) in outcomes {
@@ -98,7 +98,7 @@ pub(super) fn levels(outcomes: &[(String, Outcome)]) -> Table {
 }
 
 /// Everything as JSON.
-pub(super) fn json<D: Operators>(bench: &Bench<'_, D>, outcomes: &[(String, Outcome)]) -> Value {
+pub(crate) fn json<D: Operators>(bench: &Bench<'_, D>, outcomes: &[(String, Outcome)]) -> Value {
     let be_alone = named(outcomes, BE_ALONE);
     let quantiles = |h: &Histogram<u64>| json!({ "count": h.len(), "p50": micros(h, 0.5), "p90": micros(h, 0.9), "p99": micros(h, 0.99) });
     let rows: Vec<_> = outcomes
@@ -124,7 +124,7 @@ pub(super) fn json<D: Operators>(bench: &Bench<'_, D>, outcomes: &[(String, Outc
 }
 
 /// Draws how many real-time requests took how long at most, under each scheduler.
-pub(super) fn plot(path: &Path, outcomes: &[(String, Outcome)]) -> anyhow::Result<()> {
+pub(crate) fn plot(path: &Path, outcomes: &[(String, Outcome)]) -> anyhow::Result<()> {
     let both = |name: &str| !name.starts_with(LEVEL) && name != BE_ALONE;
     let shown = outcomes.iter().filter(|(name, _)| both(name));
     let series = shown.map(|(name, outcome)| (name.as_str(), &outcome.latency));

@@ -1,6 +1,6 @@
 //! `reef model check`: what is in files, or what is wrong with them.
 
-use crate::print;
+use crate::report::output::print;
 use anyhow::Result;
 use reef::models::{self, Model, ScheduleGraph, Work, param::Params, profile::Latencies};
 use serde_json::{Value, json};

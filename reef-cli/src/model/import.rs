@@ -1,8 +1,9 @@
 //! `reef model import` and `reef model export`: folders of networks.
 
-use super::{Facts, describe};
-use crate::progress::Progress;
-use crate::{Usage, print};
+use super::facts::{Facts, describe};
+use crate::report::output::print;
+use crate::report::progress::Progress;
+use crate::report::usage::Usage;
 use anyhow::Result;
 use reef::models::onnx::{self, Imported, Options};
 use reef::models::profile::Latencies;

@@ -1,9 +1,9 @@
 //! `reef model show`: what a network is made of.
 
-use super::{Facts, describe};
-use crate::networks::open;
-use crate::print;
-use crate::table::table;
+use super::facts::{Facts, describe};
+use crate::report::output::print;
+use crate::report::table::table;
+use crate::workload::networks::open;
 use anyhow::Result;
 use comfy_table::Table;
 use reef::models::{Layer, Model, arena};

@@ -1,8 +1,8 @@
 //! `reef model verify`: whether a device computes what the reference does.
 
-use super::describe;
-use crate::print;
-use crate::progress::Progress;
+use super::facts::describe;
+use crate::report::output::print;
+use crate::report::progress::Progress;
 use anyhow::{Result, bail};
 use reef::models::{self, Network, Opened, Seeded, Weights, reference};
 use reef::op::Operators;

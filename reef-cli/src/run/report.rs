@@ -1,8 +1,9 @@
 //! The best classes of each picture.
 
+use super::args::Args;
+use super::infer::Seen;
 use super::labels::Labels;
-use super::{Args, Seen};
-use crate::print;
+use crate::report::output::print;
 use anyhow::Result;
 use serde_json::{Value, json};
 
@@ -27,7 +28,7 @@ fn best(logits: &[f32], most: usize) -> Vec<Class> {
 }
 
 /// Prints what was seen.
-pub(super) fn show(args: &Args, seen: &[Seen], labels: Option<&Labels>) -> Result<()> {
+pub(crate) fn show(args: &Args, seen: &[Seen], labels: Option<&Labels>) -> Result<()> {
     if args.json {
         return print(serde_json::to_string_pretty(&json(args, seen, labels))?);
     }

@@ -1,11 +1,12 @@
 //! The screen of `reef top`: one thread looks at the daemon, this one draws and listens to keys.
 //!
 //! The terminal is given back as it was, however it ends: by a key, an error, a panic, or a signal that
-//! asks it to end. After such a signal the process dies of it, as if nobody had listened.
+//! asks it to end. After such a signal the process dies of it, as without a handler.
 
 use super::screen::Screen;
 use super::view::View;
-use super::{Error, Watch};
+use super::watch::Watch;
+use crate::remote::daemon::Error;
 use anyhow::{Context, Result};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -21,7 +22,7 @@ const TICK: Duration = Duration::from_millis(50);
 type News = Result<Option<View>, Error>;
 
 /// Shows the daemon until somebody presses `q` or a signal comes.
-pub(super) fn run(watch: Watch, interval: Duration) -> Result<()> {
+pub(crate) fn run(watch: Watch, interval: Duration) -> Result<()> {
     let signals = Signals::listen().context("signals")?; // while the terminal is still as it was
     let mut screen = Screen::new(watch.daemon.name(), interval);
     let (sender, news) = channel();

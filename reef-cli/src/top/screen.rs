@@ -25,7 +25,7 @@ const COLUMNS: [(&str, u16); 8] = [
 ];
 
 /// The last that is known of a daemon.
-pub(super) struct Screen {
+pub(crate) struct Screen {
     daemon: String,
     interval: Duration,
     view: Option<View>,
@@ -36,12 +36,12 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    pub(super) fn new(daemon: String, interval: Duration) -> Self {
+    pub(crate) fn new(daemon: String, interval: Duration) -> Self {
         Self { daemon, interval, view: None, lost: None, curves: Default::default() }
     }
 
     /// There is a daemon, and after its first interval something to show.
-    pub(super) fn update(&mut self, view: Option<View>) {
+    pub(crate) fn update(&mut self, view: Option<View>) {
         self.lost = None;
         let Some(view) = view else { return };
         let rates = [view.rt_per_second, view.be_per_second, view.preemptions_per_second];
@@ -53,11 +53,11 @@ impl Screen {
     }
 
     /// There is none; what it did last stays on the screen.
-    pub(super) fn lose(&mut self, why: String) {
+    pub(crate) fn lose(&mut self, why: String) {
         self.lost = Some(why);
     }
 
-    pub(super) fn draw(&self, frame: &mut Frame<'_>) {
+    pub(crate) fn draw(&self, frame: &mut Frame<'_>) {
         let devices = self.view.as_ref().map_or(0, |view| view.devices.len()).max(1) as u16;
         let rows = [1, devices, 3, 4].map(Constraint::Length);
         let rows = rows.into_iter().chain([Constraint::Min(3), Constraint::Length(1)]);

@@ -1,7 +1,7 @@
 //! What happened between two looks at a daemon's numbers.
 
-use crate::results::date;
-use crate::scrape::{Labels, Scrape};
+use crate::remote::scrape::{Labels, Scrape};
+use crate::report::results::date;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -9,47 +9,47 @@ use std::time::{Duration, SystemTime};
 /// Everything that is shown. Rates and times are of the interval, the rest is of its end; `None` is what
 /// the daemon doesn't say, or what didn't happen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct View {
-    pub(super) date: String,
-    pub(super) seconds: f64,
-    pub(super) devices: Vec<Device>,
-    pub(super) clients: u64,
+pub(crate) struct View {
+    pub(crate) date: String,
+    pub(crate) seconds: f64,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) clients: u64,
     /// By the way in that they took, if the daemon says.
-    pub(super) clients_by_path: BTreeMap<String, u64>,
-    pub(super) open_requests: u64,
-    pub(super) models_loaded: u64,
-    pub(super) memory_bytes: u64,
-    pub(super) rt_per_second: f64,
-    pub(super) be_per_second: f64,
-    pub(super) failed_per_second: f64,
-    pub(super) queued: u64,
-    pub(super) preemptions_per_second: f64,
-    pub(super) padded_per_second: f64,
+    pub(crate) clients_by_path: BTreeMap<String, u64>,
+    pub(crate) open_requests: u64,
+    pub(crate) models_loaded: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) rt_per_second: f64,
+    pub(crate) be_per_second: f64,
+    pub(crate) failed_per_second: f64,
+    pub(crate) queued: u64,
+    pub(crate) preemptions_per_second: f64,
+    pub(crate) padded_per_second: f64,
     /// From the submission of real-time work until it could start: what a preemption takes.
-    pub(super) rt_start_p50_us: Option<f64>,
-    pub(super) rt_start_p99_us: Option<f64>,
-    pub(super) models: Vec<Model>,
+    pub(crate) rt_start_p50_us: Option<f64>,
+    pub(crate) rt_start_p99_us: Option<f64>,
+    pub(crate) models: Vec<Model>,
 }
 
 /// One device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Device {
-    pub(super) name: String,
-    pub(super) units: Option<u64>,
-    pub(super) busy_percent: Option<f64>,
+pub(crate) struct Device {
+    pub(crate) name: String,
+    pub(crate) units: Option<u64>,
+    pub(crate) busy_percent: Option<f64>,
 }
 
 /// The requests of one version of a model in one class.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Model {
-    pub(super) model: String,
-    pub(super) version: String,
-    pub(super) class: String,
-    pub(super) per_second: f64,
-    pub(super) failed_per_second: f64,
-    pub(super) p50_ms: Option<f64>,
-    pub(super) p99_ms: Option<f64>,
-    pub(super) queued: u64,
+pub(crate) struct Model {
+    pub(crate) model: String,
+    pub(crate) version: String,
+    pub(crate) class: String,
+    pub(crate) per_second: f64,
+    pub(crate) failed_per_second: f64,
+    pub(crate) p50_ms: Option<f64>,
+    pub(crate) p99_ms: Option<f64>,
+    pub(crate) queued: u64,
 }
 
 /// Names of numbers that are a sum over time.
@@ -58,15 +58,15 @@ const FAILED: &str = "reef_requests_failed_total";
 const BUSY: &str = "reef_device_busy_seconds_total";
 
 /// Two looks.
-pub(super) struct Between<'a> {
-    pub(super) before: &'a Scrape,
-    pub(super) after: &'a Scrape,
-    pub(super) time: Duration,
+pub(crate) struct Between<'a> {
+    pub(crate) before: &'a Scrape,
+    pub(crate) after: &'a Scrape,
+    pub(crate) time: Duration,
 }
 
 impl Between<'_> {
     /// What happened between them.
-    pub(super) fn view(&self) -> View {
+    pub(crate) fn view(&self) -> View {
         let class = |class: &'static str| move |of: &Labels| is(of, "class", class);
         let [p50, p99] = self.quantiles("reef_rt_start_seconds", |_| true);
         let micros = |seconds: f64| seconds * 1e6;
@@ -206,7 +206,7 @@ fn quantile(buckets: &[(f64, f64)], q: f64) -> Option<f64> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A daemon's numbers after `times` seconds of the same.

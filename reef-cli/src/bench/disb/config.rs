@@ -8,9 +8,9 @@
 //!
 //! In all of them `time` is in seconds and traces in milliseconds.
 
-use super::client::Phases;
 use super::load::{Load, delays};
-use crate::Usage;
+use super::requests::Phases;
+use crate::report::usage::Usage;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -19,26 +19,26 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Most requests per second: more would be a typing error.
-const MOST_FREQUENCY: f64 = 100_000.0;
+const MAX_FREQUENCY: f64 = 100_000.0;
 
 /// What runs.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Workload {
+pub(crate) struct Workload {
     /// Name of the file.
-    pub(super) name: String,
-    pub(super) time: Duration,
+    pub(crate) name: String,
+    pub(crate) time: Duration,
     /// In the order of their ids.
-    pub(super) tasks: Vec<Task>,
+    pub(crate) tasks: Vec<Task>,
 }
 
 /// One client.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Task {
-    pub(super) id: String,
-    pub(super) real_time: bool,
+pub(crate) struct Task {
+    pub(crate) id: String,
+    pub(crate) real_time: bool,
     /// As the file calls it.
-    pub(super) model: String,
-    pub(super) load: Load,
+    pub(crate) model: String,
+    pub(crate) load: Load,
 }
 
 #[derive(Deserialize)]
@@ -85,13 +85,13 @@ struct Simple {
 
 impl Workload {
     /// How much later than others each task starts; `alone` is what their requests take alone.
-    pub(super) fn delays(&self, alone: &[Phases]) -> Vec<Duration> {
+    pub(crate) fn delays(&self, alone: &[Phases]) -> Vec<Duration> {
         let loads = self.tasks.iter().map(|task| &task.load);
         delays(loads.zip(alone.iter().map(Phases::total)))
     }
 
     /// Those that depend on task `k`.
-    pub(super) fn dependents(&self, k: usize) -> Vec<usize> {
+    pub(crate) fn dependents(&self, k: usize) -> Vec<usize> {
         let id = &self.tasks[k].id;
         let waits = |task: &Task| matches!(&task.load, Load::Dependent { on } if on.contains(id));
         (0..self.tasks.len()).filter(|&to| waits(&self.tasks[to])).collect()
@@ -99,14 +99,14 @@ impl Workload {
 }
 
 /// Reads a workload.
-pub(super) fn load(path: &Path) -> Result<Workload, Usage> {
+pub(crate) fn load(path: &Path) -> Result<Workload, Usage> {
     let wrong = |why: String| Usage(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     parse(&text, &name).map_err(wrong)
 }
 
-pub(super) fn parse(text: &str, name: &str) -> Result<Workload, String> {
+pub(crate) fn parse(text: &str, name: &str) -> Result<Workload, String> {
     let json: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let mut tasks = match ["tasks", "rt", "be"].map(|list| json.get(list)) {
         [Some(tasks), None, None] => named(entries(tasks, "tasks")?)?,
@@ -200,7 +200,7 @@ fn check(tasks: &[Task]) -> Result<(), String> {
     }
     for task in tasks {
         if let Load::Periodic { frequency, .. } | Load::Poisson { frequency } = task.load
-            && !(0.0..=MOST_FREQUENCY).contains(&frequency)
+            && !(0.0..=MAX_FREQUENCY).contains(&frequency)
         {
             return Err(format!("task {:?}: frequency {frequency} is out of range", task.id));
         }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// What makes a task launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) enum Load {
+pub(crate) enum Load {
     /// As soon as the request before has finished.
     Continuous,
     /// So many times a second; tasks of one frequency and no positive priority are spread out.
@@ -34,7 +34,7 @@ pub(super) enum Load {
 
 impl Load {
     /// How many tasks it depends on, if that is what it does.
-    pub(super) fn wanted(&self) -> Option<usize> {
+    pub(crate) fn wanted(&self) -> Option<usize> {
         match self {
             Self::Dependent { on } => Some(on.iter().collect::<BTreeSet<_>>().len()),
             _ => None,
@@ -44,11 +44,11 @@ impl Load {
 
 /// The moments at which a task launches.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     kind: Kind,
     end: Duration,
     /// Moments before the end that were missed.
-    pub(super) skipped: u64,
+    pub(crate) skipped: u64,
 }
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ enum Kind {
 impl Pace {
     /// For a benchmark that lasts until `end`. `delay` is for periodic loads, `seed` for random ones. A
     /// dependent load has no moments of its own: see [`Inbox`].
-    pub(super) fn new(load: &Load, delay: Duration, end: Duration, seed: u64) -> Self {
+    pub(crate) fn new(load: &Load, delay: Duration, end: Duration, seed: u64) -> Self {
         let kind = match load {
             Load::Continuous => Kind::Continuous,
             Load::Periodic { frequency, .. } if *frequency > 0.0 => {
@@ -84,7 +84,7 @@ impl Pace {
     }
 
     /// When to launch next if it is `now`: a moment that may have passed; `None` if never again.
-    pub(super) fn next(&mut self, now: Duration) -> Option<Duration> {
+    pub(crate) fn next(&mut self, now: Duration) -> Option<Duration> {
         let (end, skipped) = (self.end, &mut self.skipped);
         let mut skip = |missed: Duration| *skipped += u64::from(missed < end);
         let moment = match &mut self.kind {
@@ -136,7 +136,7 @@ fn random_interval(frequency: f64, rng: &mut ChaCha8Rng) -> Duration {
 ///
 /// `tasks` are loads with what a request of each takes alone, in the order of their names. Of tasks with
 /// the same whole frequency, and no positive priority, each starts when those before it would be done.
-pub(super) fn delays<'a>(tasks: impl Iterator<Item = (&'a Load, Duration)>) -> Vec<Duration> {
+pub(crate) fn delays<'a>(tasks: impl Iterator<Item = (&'a Load, Duration)>) -> Vec<Duration> {
     let mut taken: BTreeMap<i64, Duration> = BTreeMap::new();
     let delay = |(load, alone): (&Load, Duration)| match load {
         Load::Periodic { frequency, priority } if *priority <= 0 => {
@@ -150,7 +150,7 @@ pub(super) fn delays<'a>(tasks: impl Iterator<Item = (&'a Load, Duration)>) -> V
 
 /// Results that a dependent task waits for.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     /// How many tasks it depends on.
     wanted: usize,
     /// For each number, which of them have a result.
@@ -158,17 +158,17 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(wanted: usize) -> Self {
+    pub(crate) fn new(wanted: usize) -> Self {
         Self { wanted, results: BTreeMap::new() }
     }
 
     /// Result `number` of task `from` is there.
-    pub(super) fn put(&mut self, number: u64, from: usize) {
+    pub(crate) fn put(&mut self, number: u64, from: usize) {
         self.results.entry(number).or_default().insert(from);
     }
 
     /// The lowest number of which all results are there; what is older goes.
-    pub(super) fn take(&mut self) -> Option<u64> {
+    pub(crate) fn take(&mut self) -> Option<u64> {
         let complete = |(_, from): &(&u64, &BTreeSet<usize>)| from.len() == self.wanted;
         let number = *self.results.iter().find(complete)?.0;
         self.results = self.results.split_off(&(number + 1));

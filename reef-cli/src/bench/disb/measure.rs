@@ -1,10 +1,11 @@
 //! Runs a workload as DISB does: warm-up, each task alone, then all together, a thread for each.
 
-use super::client::{Client, Phases, Requests, Work};
+use super::client::{Client, Work};
 use super::config::{Task, Workload};
-use super::part::{Launch, Mail, Part};
+use super::requests::{Phases, Requests};
+use super::task_loop::{Launch, Mailbox, TaskLoop};
 use crate::bench::policy::Policy;
-use crate::clients::BE_GRAPH;
+use crate::workload::clients::BE_GRAPH;
 use anyhow::{Result, anyhow};
 use reef::op::Operators;
 use reef::{Colocation, Dispatcher, Stats};
@@ -13,39 +14,39 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 /// Between tasks that are measured alone.
-pub(super) const REST: Duration = Duration::from_millis(100);
+pub(crate) const REST: Duration = Duration::from_millis(100);
 
 /// A workload with its networks on a device.
-pub(super) struct Bench<'a, D: Operators> {
-    pub(super) device: &'a D,
-    pub(super) workload: &'a Workload,
+pub(crate) struct Bench<'a, D: Operators> {
+    pub(crate) device: &'a D,
+    pub(crate) workload: &'a Workload,
     /// For each task.
-    pub(super) works: Vec<Work<D>>,
-    pub(super) options: Options,
+    pub(crate) works: Vec<Work<D>>,
+    pub(crate) options: Options,
 }
 
 /// What is not in the workload.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Options {
-    pub(super) time: Duration,
+pub(crate) struct Options {
+    pub(crate) time: Duration,
     /// From the moment at which threads start until the first request.
-    pub(super) lead: Duration,
-    pub(super) warm_ups: u32,
-    pub(super) alone: u32,
-    pub(super) window: u64,
-    pub(super) seed: u64,
+    pub(crate) lead: Duration,
+    pub(crate) warm_ups: u32,
+    pub(crate) alone: u32,
+    pub(crate) window: u64,
+    pub(crate) seed: u64,
 }
 
 /// Which tasks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Who {
+pub(crate) enum Who {
     All,
     RealTime,
     BestEffort,
 }
 
 impl Who {
-    pub(super) fn has(self, task: &Task) -> bool {
+    pub(crate) fn has(self, task: &Task) -> bool {
         match self {
             Self::All => true,
             Self::RealTime => task.real_time,
@@ -55,13 +56,13 @@ impl Who {
 }
 
 /// All that happened under one scheduler.
-pub(super) struct Run {
+pub(crate) struct Run {
     /// Name of the scheduler, or of what it stands for.
-    pub(super) policy: String,
-    pub(super) begun: SystemTime,
+    pub(crate) policy: String,
+    pub(crate) begun: SystemTime,
     /// For each task; `None` if it didn't run.
-    pub(super) requests: Vec<Option<Requests>>,
-    pub(super) stats: Stats,
+    pub(crate) requests: Vec<Option<Requests>>,
+    pub(crate) stats: Stats,
 }
 
 /// All together.
@@ -71,16 +72,16 @@ struct Stage<'a, D: Operators> {
     begin: Duration,
     delays: &'a [Duration],
     /// For each task that depends on others.
-    mail: BTreeMap<usize, Mail>,
+    mail: BTreeMap<usize, Mailbox>,
 }
 
 impl<D: Operators> Bench<'_, D> {
     /// Warms up and measures each task alone, under `policy`: the mean of its phases.
-    pub(super) fn alone(&self, policy: Policy, begins: impl Fn(&str)) -> Result<Vec<Phases>> {
-        let seats = Seats::new(self, policy)?;
+    pub(crate) fn alone(&self, policy: Policy, begins: impl Fn(&str)) -> Result<Vec<Phases>> {
+        let assignments = Assignments::new(self, policy)?;
         for (k, task) in self.workload.tasks.iter().enumerate() {
             begins(&format!("warming up {}", task.id));
-            let mut client = seats.client(k)?;
+            let mut client = assignments.client(k)?;
             for _ in 0..self.options.warm_ups {
                 client.request(Duration::MAX)?;
             }
@@ -89,7 +90,7 @@ impl<D: Operators> Bench<'_, D> {
         for (k, task) in self.workload.tasks.iter().enumerate() {
             begins(&format!("{} alone", task.id));
             thread::sleep(REST);
-            let mut client = seats.client(k)?;
+            let mut client = assignments.client(k)?;
             let mut requests = Requests::default();
             for _ in 0..self.options.alone {
                 client.request(Duration::MAX)?.iter().for_each(|phases| requests.note(phases));
@@ -100,7 +101,7 @@ impl<D: Operators> Bench<'_, D> {
     }
 
     /// Runs the tasks in question together; `alone` is what [`alone`](Self::alone) found.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         policy: Policy,
         name: &str,
@@ -108,13 +109,13 @@ impl<D: Operators> Bench<'_, D> {
         alone: &[Phases],
     ) -> Result<Run> {
         let delays = self.workload.delays(alone);
-        let seats = Seats::new(self, policy)?;
+        let assignments = Assignments::new(self, policy)?;
         let clients = self
             .workload
             .tasks
             .iter()
             .enumerate()
-            .map(|(k, task)| who.has(task).then(|| seats.client(k)).transpose());
+            .map(|(k, task)| who.has(task).then(|| assignments.client(k)).transpose());
         let clients = clients.collect::<Result<Vec<_>>>()?;
         let begun = SystemTime::now() + self.options.lead;
         let stage = Stage {
@@ -124,19 +125,19 @@ impl<D: Operators> Bench<'_, D> {
             mail: self.mail(),
         };
         let requests = stage.play(clients)?;
-        let stats = seats.dispatcher.stats();
+        let stats = assignments.dispatcher.stats();
         Ok(Run { policy: name.into(), begun, requests, stats })
     }
 
-    fn mail(&self) -> BTreeMap<usize, Mail> {
+    fn mail(&self) -> BTreeMap<usize, Mailbox> {
         let tasks = self.workload.tasks.iter().enumerate();
-        let wanted = |(k, task): (usize, &Task)| Some((k, Mail::new(task.load.wanted()?)));
+        let wanted = |(k, task): (usize, &Task)| Some((k, Mailbox::new(task.load.wanted()?)));
         tasks.filter_map(wanted).collect()
     }
 }
 
 /// Where clients take their place.
-struct Seats<'a, D: Operators> {
+struct Assignments<'a, D: Operators> {
     bench: &'a Bench<'a, D>,
     dispatcher: Dispatcher<D>,
     config: reef::ClientConfig,
@@ -144,7 +145,7 @@ struct Seats<'a, D: Operators> {
     graphs: [usize; 2],
 }
 
-impl<'a, D: Operators> Seats<'a, D> {
+impl<'a, D: Operators> Assignments<'a, D> {
     fn new(bench: &'a Bench<'a, D>, policy: Policy) -> Result<Self> {
         let one_by_one = policy.pads && bench.device.colocation() == Colocation::Padded;
         let config = policy.client(bench.options.window);
@@ -181,7 +182,7 @@ impl<D: Operators> Stage<'_, D> {
     /// The requests of task `k`.
     fn task(&self, k: usize, mut client: Client<'_, D>) -> Result<Requests> {
         let Bench { workload, options, .. } = self.bench;
-        let part = Part {
+        let task_loop = TaskLoop {
             load: &workload.tasks[k].load,
             delay: self.delays[k],
             time: options.time,
@@ -190,7 +191,7 @@ impl<D: Operators> Stage<'_, D> {
             mail: self.mail.get(&k),
         };
         let dependents = workload.dependents(k);
-        part.play(&mut client, |number| {
+        task_loop.play(&mut client, |number| {
             dependents.iter().for_each(|to| self.mail[to].put(number, k));
             Ok(())
         })

@@ -1,7 +1,7 @@
 //! Which networks stand for those that workloads name.
 
 use super::config::Workload;
-use crate::Usage;
+use crate::report::usage::Usage;
 use reef::models::NAMES;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ const ALIASES: [(&str, &str); 9] = [
 ];
 
 /// Networks that replace others, as `--map` gives them: NAME=NETWORK.
-pub(super) fn replacement(text: &str) -> Result<(String, String), String> {
+pub(crate) fn replacement(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, network)) if !name.is_empty() && !network.is_empty() => {
             Ok((name.into(), network.into()))
@@ -31,7 +31,7 @@ pub(super) fn replacement(text: &str) -> Result<(String, String), String> {
 }
 
 /// The network for each name in `workload`: one of ours, or a model of a daemon, which knows what it has.
-pub(super) fn networks(
+pub(crate) fn networks(
     workload: &Workload,
     replaced: &[(String, String)],
     of_daemon: bool,

@@ -1,24 +1,25 @@
 //! What has run so far, in the table and the files that say so.
 
-use super::client::Phases;
+use super::args::Args;
 use super::config::Workload;
 use super::measure::Run;
-use super::{Args, report};
-use crate::results::Place;
+use super::report;
+use super::requests::Phases;
+use crate::report::results::Place;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// All runs of a workload.
-pub(super) struct Record<'a> {
+pub(crate) struct Record<'a> {
     args: &'a Args,
     workload: &'a Workload,
     /// The network for each name in the workload.
     networks: &'a BTreeMap<String, String>,
     place: Place,
     /// What each task takes alone.
-    pub(super) alone: Vec<Phases>,
+    pub(crate) alone: Vec<Phases>,
     time: Duration,
     runs: Vec<Run>,
     /// DISB's report of each.
@@ -26,7 +27,7 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         args: &'a Args,
         workload: &'a Workload,
         networks: &'a BTreeMap<String, String>,
@@ -38,7 +39,7 @@ impl<'a> Record<'a> {
     }
 
     /// Adds a run, to the files as well: a bench that is ended early leaves what it has.
-    pub(super) fn add(&mut self, run: Run) -> Result<()> {
+    pub(crate) fn add(&mut self, run: Run) -> Result<()> {
         let report = report::disb(self.workload, &run, &self.alone, self.time);
         if let Some(out) = &self.args.common.out {
             report::save_disb(out, &self.workload.name, &run, &report)?;
@@ -51,7 +52,7 @@ impl<'a> Record<'a> {
     }
 
     /// Prints it, and draws it if there is a folder for that.
-    pub(super) fn show(self) -> Result<()> {
+    pub(crate) fn show(self) -> Result<()> {
         let alias = |(name, network): (&String, &String)| format!("{name} is {network}");
         let aliases: Vec<_> = self.networks.iter().map(alias).collect();
         report::show(self.args, &self.place, self.facts(), &self.rows(), &aliases.join(", "))

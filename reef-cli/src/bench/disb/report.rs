@@ -1,13 +1,14 @@
 //! DISB's report, unchanged but for what is added; and a table, CSV and a plot.
 
-use super::client::{Phases, Requests};
+use super::args::{Args, BE_ALONE};
 use super::config::Workload;
 use super::measure::Run;
-use super::{Args, BE_ALONE};
-use crate::columns::{Column, as_table};
-use crate::results::{Place, Results, date, print_files};
-use crate::table::{micros, millis};
-use crate::{chart, print};
+use super::requests::{Phases, Requests};
+use crate::report::chart;
+use crate::report::columns::{Column, as_table};
+use crate::report::output::print;
+use crate::report::results::{Place, Results, date, print_files};
+use crate::report::table::{micros, millis};
 use anyhow::{Context, Result};
 use reef::Stats;
 use serde_json::{Map, Value, json};
@@ -21,7 +22,7 @@ mean     a request's launch until its output is read; requests launch when the l
 skipped  moments to launch that passed while the request before was running";
 
 /// One client, or all of a class, under one scheduler.
-pub(super) struct Row {
+pub(crate) struct Row {
     policy: String,
     client: String,
     /// Whether it stands for all of a class.
@@ -95,7 +96,7 @@ impl Row {
 }
 
 /// Each client and each class of each run.
-pub(super) fn rows(
+pub(crate) fn rows(
     workload: &Workload,
     runs: &[Run],
     alone: &[Phases],
@@ -160,7 +161,7 @@ fn compare(rows: &mut [Row]) {
 }
 
 /// The report of one run with DISB's keys, and percentiles and skipped launches beside them.
-pub(super) fn disb(workload: &Workload, run: &Run, alone: &[Phases], time: Duration) -> Value {
+pub(crate) fn disb(workload: &Workload, run: &Run, alone: &[Phases], time: Duration) -> Value {
     let at = |time| date(time).replace('T', " ").replace('Z', "");
     let ran = run.requests.iter().zip(&workload.tasks).zip(alone);
     let results = ran.filter_map(|((requests, task), alone)| {
@@ -202,7 +203,7 @@ fn basic(requests: &Requests, alone: &Phases, time: Duration) -> Value {
 }
 
 /// All that is known so far.
-pub(super) fn results<'a>(args: &Args, facts: Value, rows: &'a [Row]) -> Results<'a, Row> {
+pub(crate) fn results<'a>(args: &Args, facts: Value, rows: &'a [Row]) -> Results<'a, Row> {
     let mut all = json!({
         "file": args.file.display().to_string(),
         "seed": args.common.seed,
@@ -217,14 +218,14 @@ pub(super) fn results<'a>(args: &Args, facts: Value, rows: &'a [Row]) -> Results
 }
 
 /// Writes a run's report in DISB's form: `SCHEDULER.WORKLOAD.json`, as DISB's converter wants it.
-pub(super) fn save_disb(out: &Path, workload: &str, run: &Run, report: &Value) -> Result<()> {
+pub(crate) fn save_disb(out: &Path, workload: &str, run: &Run, report: &Value) -> Result<()> {
     let file = out.join(format!("{}.{workload}.json", run.policy.replace([' ', '(', ')'], "")));
     let text = serde_json::to_string_pretty(report)? + "\n";
     std::fs::write(&file, text).with_context(|| file.display().to_string())
 }
 
 /// Writes the files, prints the table: classes if there are several schedulers, else clients too.
-pub(super) fn show(
+pub(crate) fn show(
     args: &Args,
     place: &Place,
     facts: Value,

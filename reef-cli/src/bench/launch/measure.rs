@@ -16,7 +16,7 @@ const WARM_UP: usize = 3;
 
 /// How commands reach the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     /// Straight to a queue of the device, with a preemptor of a level or without.
     Queue(Option<PreemptLevel>),
     /// Through a virtual queue.
@@ -25,7 +25,7 @@ pub(super) enum Way {
 
 impl Way {
     /// Whether it differs from `plain` only in how deep it can be preempted.
-    pub(super) fn is_compared_with(self, plain: Self) -> bool {
+    pub(crate) fn is_compared_with(self, plain: Self) -> bool {
         match (self, plain) {
             (Self::Queue(Some(_)), Self::Queue(None)) => true,
             (Self::Virtual { level, window }, Self::Virtual { level: other, window: same }) => {
@@ -47,34 +47,34 @@ impl fmt::Display for Way {
 }
 
 /// When a row has enough.
-pub(super) struct Limits {
-    pub(super) samples: usize,
-    pub(super) time: Duration,
-    pub(super) burst: u64,
+pub(crate) struct Limits {
+    pub(crate) samples: usize,
+    pub(crate) time: Duration,
+    pub(crate) burst: u64,
 }
 
 /// What was measured one way, in nanoseconds.
-pub(super) struct Row {
-    pub(super) way: Way,
+pub(crate) struct Row {
+    pub(crate) way: Way,
     /// The call that hands a command over: its share of a burst's.
-    pub(super) call: Histogram<u64>,
+    pub(crate) call: Histogram<u64>,
     /// A command's share of a burst, from the first call until the last command is seen to be done.
-    pub(super) each: Histogram<u64>,
+    pub(crate) each: Histogram<u64>,
     /// One command on an idle queue, from the call until it is seen to be done.
-    pub(super) trip: Histogram<u64>,
+    pub(crate) trip: Histogram<u64>,
     /// p50 of [`each`](Self::each) the same way without guards.
-    pub(super) plain: Option<u64>,
+    pub(crate) plain: Option<u64>,
 }
 
 impl Row {
     /// p50 of [`each`](Self::each).
-    pub(super) fn each_p50(&self) -> u64 {
+    pub(crate) fn each_p50(&self) -> u64 {
         self.each.value_at_quantile(0.5)
     }
 }
 
 /// Bursts and single commands, in turns; checks in the end that each ran once.
-pub(super) fn row<D: Device>(device: &D, way: Way, limits: &Limits) -> Result<Row> {
+pub(crate) fn row<D: Device>(device: &D, way: Way, limits: &Limits) -> Result<Row> {
     let cells = Cells::new(device, 1)?;
     let launch = cells.launch(1, 0);
     let mut row = Row { way, call: histogram(), each: histogram(), trip: histogram(), plain: None };

@@ -1,11 +1,12 @@
 //! Table, files and plot of `reef bench launch`.
 
-use super::Args;
+use super::args::Args;
 use super::measure::{Row, Way};
-use crate::columns::{Column, as_table};
-use crate::results::{Results, print_files};
-use crate::table::micros;
-use crate::{chart, print};
+use crate::report::chart;
+use crate::report::columns::{Column, as_table};
+use crate::report::output::print;
+use crate::report::results::{Results, print_files};
+use crate::report::table::micros;
 use anyhow::{Context, Result};
 use reef::Device;
 use serde_json::{Value, json};
@@ -59,13 +60,13 @@ fn over_plain(row: &Row) -> Option<f64> {
 }
 
 /// All that is known so far.
-pub(super) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
+pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({ "burst": args.burst, "seconds": args.seconds });
     Results { bench: "launch", facts, columns: &COLUMNS, rows }
 }
 
 /// Writes the files, prints the table.
-pub(super) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
+pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
     let results = results(args, rows);
     let plot = results.save(&args.common, device)?;
     if let Some(plot) = &plot {

@@ -1,11 +1,12 @@
 //! Table, files and plot of `reef bench pad`.
 
-use super::{Args, RT_ALONE};
-use crate::bench::pair::Row;
-use crate::columns::{Column, as_table};
-use crate::results::{Results, print_files};
-use crate::table::millis;
-use crate::{chart, print};
+use super::args::Args;
+use crate::bench::pair::measure::{RT_ALONE, Row};
+use crate::report::chart;
+use crate::report::columns::{Column, as_table};
+use crate::report::output::print;
+use crate::report::results::{Results, print_files};
+use crate::report::table::millis;
 use anyhow::{Context, Result};
 use reef::Device;
 use serde_json::{Value, json};
@@ -45,7 +46,7 @@ fn kept(row: &Row) -> Option<f64> {
 }
 
 /// All that is known so far.
-pub(super) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
+pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.rt, "be": args.be, "seconds": args.seconds,
         "window": args.lengths.window, "graph": args.lengths.graph,
@@ -54,7 +55,7 @@ pub(super) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
 }
 
 /// Writes the files, prints the table.
-pub(super) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
+pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
     let results = results(args, rows);
     let plot = results.save(&args.common, device)?;
     if let Some(plot) = &plot {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// How requests follow each other.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::bench) enum Arrivals {
+pub(crate) enum Arrivals {
     /// Each on its own, so many per second in the mean, whatever became of those before.
     Random { rate: f64, seed: u64 },
     /// Each when the one before has finished.
@@ -24,7 +24,7 @@ impl fmt::Display for Arrivals {
 }
 
 /// Times within `time` at which requests arrive: a Poisson process, the same for the same seed.
-pub(super) fn poisson(rate: f64, seed: u64, time: Duration) -> Vec<Duration> {
+pub(crate) fn poisson(rate: f64, seed: u64, time: Duration) -> Vec<Duration> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let gaps = std::iter::repeat_with(|| -(1.0 - rng.random::<f64>()).ln() / rate);
     let arrivals = gaps.scan(0.0, |now, gap| {

@@ -1,11 +1,10 @@
 //! Runs both clients under a policy and notes what they experience.
 
 use super::arrivals::{Arrivals, poisson};
-use super::{BE_ALONE, RT_ALONE, RT_COLD};
 use crate::bench::policy::{Lengths, Policy};
 use crate::bench::time::{histogram, note, wait_until};
-use crate::clients::closed_loop;
-use crate::networks::Named;
+use crate::workload::clients::closed_loop;
+use crate::workload::networks::Named;
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
@@ -16,63 +15,68 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+/// Names of the rows that others are compared with.
+pub(crate) const RT_ALONE: &str = "rt-only (alone)";
+pub(crate) const BE_ALONE: &str = "BE alone";
+pub(crate) const RT_COLD: &str = "rt-only (caches emptied)";
+
 /// A request that was submitted so much after its arrival says that this process found no core.
 const LATE: Duration = Duration::from_millis(1);
 /// How often the last requests are looked after. Their times are the dispatcher's.
-const LOOK: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Both networks, and how long to measure.
-pub(in crate::bench) struct Bench<'a, D: Operators> {
-    pub(in crate::bench) device: &'a D,
-    pub(in crate::bench) rt: Named<D>,
-    pub(in crate::bench) be: Named<D>,
-    pub(in crate::bench) time: Duration,
+pub(crate) struct Bench<'a, D: Operators> {
+    pub(crate) device: &'a D,
+    pub(crate) rt: Named<D>,
+    pub(crate) be: Named<D>,
+    pub(crate) time: Duration,
     /// What policies leave open.
-    pub(in crate::bench) lengths: &'a Lengths,
+    pub(crate) lengths: &'a Lengths,
 }
 
 /// What real-time requests experienced.
-pub(in crate::bench) struct Requests {
+pub(crate) struct Requests {
     /// From arrival until the dispatcher noted the end, in nanoseconds. A request that never ended
     /// is in it with the time that it waited.
-    pub(in crate::bench) latency: Histogram<u64>,
+    pub(crate) latency: Histogram<u64>,
     /// Requests that were submitted later than [`LATE`].
-    pub(in crate::bench) late: u64,
+    pub(crate) late: u64,
     /// Requests that were refused, or not finished in twice the time of the measurement.
-    pub(in crate::bench) dropped: u64,
+    pub(crate) dropped: u64,
 }
 
 /// What happened in one measurement.
-pub(in crate::bench) struct Row {
+pub(crate) struct Row {
     /// How requests arrived; `None` if there were none.
-    pub(in crate::bench) arrivals: Option<Arrivals>,
-    pub(in crate::bench) policy: String,
-    pub(in crate::bench) latency: Histogram<u64>,
-    pub(in crate::bench) late: u64,
-    pub(in crate::bench) dropped: u64,
+    pub(crate) arrivals: Option<Arrivals>,
+    pub(crate) policy: String,
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) late: u64,
+    pub(crate) dropped: u64,
     /// Best-effort inferences per second; 0 if there was no such client.
-    pub(in crate::bench) be_rate: f64,
-    pub(in crate::bench) stats: Stats,
+    pub(crate) be_rate: f64,
+    pub(crate) stats: Stats,
     /// p50 and p99 of real-time requests alone, in nanoseconds.
-    pub(in crate::bench) alone: Option<[u64; 2]>,
+    pub(crate) alone: Option<[u64; 2]>,
     /// Best-effort inferences per second alone.
-    pub(in crate::bench) alone_rate: f64,
+    pub(crate) alone_rate: f64,
 }
 
 impl Row {
     /// To be compared with each side alone.
     #[must_use]
-    pub(in crate::bench) fn beside(self, alone: Option<[u64; 2]>, alone_rate: f64) -> Self {
+    pub(crate) fn beside(self, alone: Option<[u64; 2]>, alone_rate: f64) -> Self {
         Self { alone, alone_rate, ..self }
     }
 
     /// p50 and p99 of real-time requests, in nanoseconds.
-    pub(in crate::bench) fn quantiles(&self) -> [u64; 2] {
+    pub(crate) fn quantiles(&self) -> [u64; 2] {
         [0.5, 0.99].map(|q| self.latency.value_at_quantile(q))
     }
 
     /// p50 and p99 of real-time requests ÷ those alone.
-    pub(in crate::bench) fn over_alone(&self) -> Option<[f64; 2]> {
+    pub(crate) fn over_alone(&self) -> Option<[f64; 2]> {
         let alone = self.alone.filter(|_| !self.latency.is_empty())?;
         let [p50, p99] = self.quantiles();
         Some([p50 as f64 / alone[0] as f64, p99 as f64 / alone[1] as f64])
@@ -81,20 +85,20 @@ impl Row {
 
 impl<D: Operators> Bench<'_, D> {
     /// Best-effort work as if there were no preemption: the most that it could keep.
-    pub(in crate::bench) fn be_alone(&self) -> Result<Row> {
+    pub(crate) fn be_alone(&self) -> Result<Row> {
         let row = self.measure(None, Policy::named("streams"), true)?;
         Ok(Row { policy: BE_ALONE.into(), ..row })
     }
 
     /// Real-time work with the device to itself.
-    pub(in crate::bench) fn rt_alone(&self, arrivals: &Arrivals) -> Result<Row> {
+    pub(crate) fn rt_alone(&self, arrivals: &Arrivals) -> Result<Row> {
         let row = self.measure(Some(arrivals), Policy::named("rt-only"), false)?;
         Ok(Row { policy: RT_ALONE.into(), ..row })
     }
 
     /// Real-time work with the device to itself, one request after the other, `bytes` bytes of memory being
     /// filled before each.
-    pub(in crate::bench) fn rt_cold(&self, bytes: usize) -> Result<Row> {
+    pub(crate) fn rt_cold(&self, bytes: usize) -> Result<Row> {
         let policy = Policy::named("rt-only");
         let task = Task::new(self.rt_commands(&policy)?)?;
         let fill = Fill { buffer: self.device.alloc(bytes)?, offset: 0, bytes, word: 0 };
@@ -111,7 +115,7 @@ impl<D: Operators> Bench<'_, D> {
         Ok(requests.row(arrivals, RT_COLD.into(), 0.0, dispatcher.stats()))
     }
 
-    pub(in crate::bench) fn both(&self, arrivals: &Arrivals, policy: Policy) -> Result<Row> {
+    pub(crate) fn both(&self, arrivals: &Arrivals, policy: Policy) -> Result<Row> {
         self.measure(Some(arrivals), policy, true)
     }
 
@@ -207,7 +211,7 @@ fn open_loop<D: Device>(
         requests.note_finished(&mut open)?;
     }
     while !open.is_empty() && device.clock() < begin + 2 * time {
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
         requests.note_finished(&mut open)?;
     }
     for request in open {

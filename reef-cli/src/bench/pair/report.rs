@@ -1,11 +1,12 @@
 //! Table, files and plot of `reef bench pair`.
 
-use super::measure::Row;
-use super::{Args, RT_ALONE, RT_COLD};
-use crate::columns::{Column, as_table};
-use crate::results::{Results, print_files};
-use crate::table::millis;
-use crate::{chart, print};
+use super::args::Args;
+use super::measure::{RT_ALONE, RT_COLD, Row};
+use crate::report::chart;
+use crate::report::columns::{Column, as_table};
+use crate::report::output::print;
+use crate::report::results::{Results, print_files};
+use crate::report::table::millis;
 use anyhow::{Context, Result};
 use reef::Device;
 use serde_json::{Value, json};
@@ -51,7 +52,7 @@ fn kept(row: &Row) -> Option<f64> {
 }
 
 /// All that is known so far.
-pub(super) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
+pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.rt, "be": args.be, "seconds": args.seconds, "seed": args.common.seed,
         "window": args.choice.lengths.window,
@@ -61,7 +62,7 @@ pub(super) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
 }
 
 /// Writes the files, prints the table.
-pub(super) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
+pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
     let results = results(args, rows);
     let plot = results.save(&args.common, device)?;
     if let Some(plot) = &plot {

@@ -9,7 +9,7 @@ const PER_UNIT: u32 = 8;
 /// A measurement much longer than what launching adds to it.
 const LONG: Duration = Duration::from_millis(4);
 /// Rounds after which a kernel that is still not long must be broken.
-const MOST_ROUNDS: u64 = 1 << 40;
+const MAX_ROUNDS: u64 = 1 << 40;
 /// Corrections of the number of rounds: clocks change, and others disturb.
 const TRIES: usize = 4;
 /// What is close enough to the time that was asked for.
@@ -18,7 +18,7 @@ const CLOSE: f64 = 0.03;
 const REPEATS: usize = 3;
 
 /// What one round takes.
-pub(super) struct Calibration {
+pub(crate) struct Calibration {
     /// Of a block, in nanoseconds.
     round: f64,
     /// Blocks of each unit that run one after the other.
@@ -26,7 +26,7 @@ pub(super) struct Calibration {
 }
 
 /// Cells for a grid that fills the device: with eight blocks resident on a unit no thread is free.
-pub(super) fn cells<D: Device>(device: &D) -> Result<Cells<D>> {
+pub(crate) fn cells<D: Device>(device: &D) -> Result<Cells<D>> {
     let info = device.info();
     Ok(Cells::new(device, PER_UNIT * info.units)?.threads(threads(info.threads_per_unit)))
 }
@@ -41,7 +41,7 @@ fn threads(per_unit: u32) -> u32 {
 
 impl Calibration {
     /// Measures kernels of more and more rounds, until what launching adds doesn't matter.
-    pub(super) fn new<D: Device>(device: &D) -> Result<Self> {
+    pub(crate) fn new<D: Device>(device: &D) -> Result<Self> {
         let info = device.info();
         let resident =
             info.blocks_per_unit.min(info.threads_per_unit / threads(info.threads_per_unit));
@@ -56,14 +56,14 @@ impl Calibration {
                 return Ok(Self { round: each / rounds as f64 / f64::from(waves), waves });
             }
             rounds *= 2;
-            if rounds > MOST_ROUNDS {
+            if rounds > MAX_ROUNDS {
                 bail!("{}: {rounds} rounds of `append` take no time", D::NAME);
             }
         }
     }
 
     /// Rounds for a block of `time`, and what such a block takes when it is measured.
-    pub(super) fn rounds<D: Device>(&self, device: &D, time: Duration) -> Result<(u64, Duration)> {
+    pub(crate) fn rounds<D: Device>(&self, device: &D, time: Duration) -> Result<(u64, Duration)> {
         let mut watch = Watch::new(device)?;
         let empty = watch.kernel(0)?;
         let mut rounds = time.as_nanos() as f64 / self.round;

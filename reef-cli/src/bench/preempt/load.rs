@@ -2,7 +2,7 @@
 
 use super::calibrate::{Calibration, cells};
 use crate::bench::time;
-use crate::networks::Named;
+use crate::workload::networks::Named;
 use anyhow::Result;
 use reef::models::Network;
 use reef::op::Operators;
@@ -19,22 +19,22 @@ const VALUES: u64 = 61;
 /// Launches between two events, if they don't take too long.
 const TIMED: u32 = 32;
 /// About how long launches between two events take at most.
-const TIMED_MOST: Duration = Duration::from_millis(150);
+const MAX_TIMED: Duration = Duration::from_millis(150);
 /// Times each is timed; the least counts.
 const REPEATS: usize = 5;
 /// Logits of two runs that differ by more than this share of the largest are of other pictures.
 const TOLERANCE: f32 = 1e-3;
 
 /// Work that a client submits again and again.
-pub(super) struct Load<D: Operators> {
-    pub(super) name: String,
+pub(crate) struct Load<D: Operators> {
+    pub(crate) name: String,
     /// In turn.
     tasks: Vec<Arc<[Command<D>]>>,
     effect: Effect<D>,
     /// What a block takes, if blocks are made to measure.
-    pub(super) block: Option<Duration>,
+    pub(crate) block: Option<Duration>,
     /// Device time of a task alone: on a queue without a preemptor, and on one with.
-    pub(super) alone: [Duration; 2],
+    pub(crate) alone: [Duration; 2],
 }
 
 /// Where it shows what was done.
@@ -45,7 +45,7 @@ enum Effect<D: Operators> {
 
 impl<D: Operators> Load<D> {
     /// Kernels with blocks that take `time`.
-    pub(super) fn blocks(device: &D, calibration: &Calibration, time: Duration) -> Result<Self> {
+    pub(crate) fn blocks(device: &D, calibration: &Calibration, time: Duration) -> Result<Self> {
         let (rounds, block) = calibration.rounds(device, time)?;
         let cells = cells(device)?;
         let launches: Vec<_> = (1..=VALUES).map(|value| cells.launch(value, rounds)).collect();
@@ -56,7 +56,7 @@ impl<D: Operators> Load<D> {
     }
 
     /// Inferences of a network; what the first one gives is what all must give.
-    pub(super) fn network(
+    pub(crate) fn network(
         device: &D,
         Named { name, network }: Named<D>,
         graph: usize,
@@ -72,12 +72,12 @@ impl<D: Operators> Load<D> {
     }
 
     /// How much longer it takes on a queue with a preemptor.
-    pub(super) fn guarded(&self) -> f64 {
+    pub(crate) fn guarded(&self) -> f64 {
         self.alone[1].as_secs_f64() / self.alone[0].as_secs_f64()
     }
 
     /// Forgets what was done.
-    pub(super) fn reset(&self) -> Result<()> {
+    pub(crate) fn reset(&self) -> Result<()> {
         match &self.effect {
             Effect::Cells(cells) => Ok(cells.clear()?),
             Effect::Logits { .. } => Ok(()),
@@ -111,7 +111,7 @@ fn alone<D: Operators>(device: &D, launches: &[Launch<D>]) -> Result<[Duration; 
     let mut guarded =
         Stopwatch::new(device, device.queue(Priority::BestEffort, Some(&preemptor))?)?;
     let once = plain.time(launches)?.max(Duration::from_nanos(1));
-    let times = ((TIMED_MOST.as_nanos() / once.as_nanos()) as u32).clamp(1, TIMED);
+    let times = ((MAX_TIMED.as_nanos() / once.as_nanos()) as u32).clamp(1, TIMED);
     let times = if launches.len() == 1 { times } else { 1 };
     let many = || (0..times).flat_map(|_| launches);
     let mut least = [Duration::MAX; 2];
@@ -124,7 +124,7 @@ fn alone<D: Operators>(device: &D, launches: &[Launch<D>]) -> Result<[Duration; 
 }
 
 /// Keeps a queue filled with tasks of a load.
-pub(super) struct Feeder<'a, D: Operators> {
+pub(crate) struct Feeder<'a, D: Operators> {
     load: &'a Load<D>,
     queued: usize,
     /// Positions of the last commands of tasks that have not been seen to finish.
@@ -135,13 +135,13 @@ pub(super) struct Feeder<'a, D: Operators> {
 
 impl<'a, D: Operators> Feeder<'a, D> {
     /// With `queued` tasks that have not finished.
-    pub(super) fn new(load: &'a Load<D>, queued: u64) -> Result<Self> {
+    pub(crate) fn new(load: &'a Load<D>, queued: u64) -> Result<Self> {
         load.reset()?;
         Ok(Self { load, queued: queued as usize, ends: VecDeque::new(), tasks: 0, right: true })
     }
 
     /// Submits what is missing.
-    pub(super) fn top_up(&mut self, submitter: &mut Submitter<D>) -> Result<()> {
+    pub(crate) fn top_up(&mut self, submitter: &mut Submitter<D>) -> Result<()> {
         let completed = submitter.completed();
         while self.ends.pop_front_if(|end| *end < completed).is_some() {
             self.right &= self.load.is_last_right()?;
@@ -159,7 +159,7 @@ impl<'a, D: Operators> Feeder<'a, D> {
     }
 
     /// Submits what is missing, for as long as `time`.
-    pub(super) fn keep_full(&mut self, submitter: &mut Submitter<D>, time: Duration) -> Result<()> {
+    pub(crate) fn keep_full(&mut self, submitter: &mut Submitter<D>, time: Duration) -> Result<()> {
         let begin = Instant::now();
         loop {
             self.top_up(submitter)?;
@@ -172,7 +172,7 @@ impl<'a, D: Operators> Feeder<'a, D> {
     }
 
     /// Waits for all tasks; returns how many there were and whether each was done once.
-    pub(super) fn finish(self, submitter: &Submitter<D>) -> Result<(u64, bool)> {
+    pub(crate) fn finish(self, submitter: &Submitter<D>) -> Result<(u64, bool)> {
         if let Some(&last) = self.ends.back() {
             submitter.wait(last)?;
         }

@@ -1,13 +1,12 @@
 //! One row: a real-time client beside a best-effort one.
 
-use super::Case;
 use super::load::{Feeder, Load};
-use super::stop_and_go::{StopAndGo, stop_and_go};
+use super::pace::Limits;
+use super::preempt_restore::{PreemptRestore, preempt_restore};
+use crate::bench::policy::Policy;
 use crate::bench::time::{histogram, note};
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use reef::op::Operators;
 use reef::scheduler::Reef;
 use reef::{BeClient, Cells, Dispatcher, RtClient, Task, appended};
@@ -18,45 +17,39 @@ use std::time::{Duration, Instant};
 /// Requests that come first and don't count.
 const WARM_UP: usize = 3;
 
-/// How often the best-effort client looks whether it should stop.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often the best-effort client checks whether it should stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// When a row has enough.
-pub(super) struct Limits {
-    pub(super) samples: usize,
-    pub(super) time: Duration,
-    /// Mean time between requests.
-    pub(super) pause: Duration,
-    pub(super) seed: u64,
-}
-
-impl Limits {
-    /// Pauses by themselves random, the same for each row: what runs meanwhile isn't in step.
-    pub(super) fn pauses(&self) -> impl Iterator<Item = Duration> + use<> {
-        let (mut rng, pause) = (ChaCha8Rng::seed_from_u64(self.seed), self.pause);
-        std::iter::repeat_with(move || pause.mul_f64(rng.random_range(0.5..1.5)))
-    }
+/// One row that is to be measured.
+pub(crate) struct Case {
+    /// Which of the loads.
+    pub(crate) load: usize,
+    /// Tasks that the client keeps submitted.
+    pub(crate) queued: u64,
+    /// For policies that leave it open.
+    pub(crate) window: u64,
+    pub(crate) policy: Policy,
 }
 
 /// What was measured under one policy, in nanoseconds.
-pub(super) struct Row {
-    pub(super) load: String,
-    pub(super) policy: String,
-    pub(super) queued: Option<u64>,
-    pub(super) window: Option<u64>,
+pub(crate) struct Row {
+    pub(crate) load: String,
+    pub(crate) policy: String,
+    pub(crate) queued: Option<u64>,
+    pub(crate) window: Option<u64>,
     /// From submission until the device could start the kernel.
-    pub(super) start: Histogram<u64>,
+    pub(crate) start: Histogram<u64>,
     /// From submission until its only block has run.
-    pub(super) ran: Histogram<u64>,
+    pub(crate) ran: Histogram<u64>,
     /// The same on the idle device: p50 and p99.
-    pub(super) idle: [u64; 2],
-    pub(super) preemptions: u64,
-    /// Levels alone: how long stopping and going on take.
-    pub(super) stop_and_go: Option<StopAndGo>,
+    pub(crate) idle: [u64; 2],
+    pub(crate) preemptions: u64,
+    /// Levels alone: how long preempt and restore take.
+    pub(crate) preempt_restore: Option<PreemptRestore>,
     /// Best-effort tasks that were done.
-    pub(super) tasks: u64,
+    pub(crate) tasks: u64,
     /// Whether each was done once; `None` on an idle device.
-    pub(super) right: Option<bool>,
+    pub(crate) right: Option<bool>,
 }
 
 impl Row {
@@ -70,7 +63,7 @@ impl Row {
             ran: histogram(),
             idle: [0; 2],
             preemptions: 0,
-            stop_and_go: None,
+            preempt_restore: None,
             tasks: 0,
             right: None,
         }
@@ -78,23 +71,23 @@ impl Row {
 
     /// To be compared with the idle device.
     #[must_use]
-    pub(super) fn beside(self, idle: [u64; 2]) -> Self {
+    pub(crate) fn beside(self, idle: [u64; 2]) -> Self {
         Self { idle, ..self }
     }
 
     /// Whether nothing ran beside it.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.queued.is_none()
     }
 
     /// p50 and p99 of [`ran`](Self::ran).
-    pub(super) fn quantiles(&self) -> [u64; 2] {
+    pub(crate) fn quantiles(&self) -> [u64; 2] {
         [0.5, 0.99].map(|q| self.ran.value_at_quantile(q))
     }
 }
 
 /// Requests on a device without other work.
-pub(super) fn idle<D: Operators>(device: &D, name: &str, limits: &Limits) -> Result<Row> {
+pub(crate) fn idle<D: Operators>(device: &D, name: &str, limits: &Limits) -> Result<Row> {
     let scheduler = Reef::without_padding().level(device.info().level);
     let dispatcher = Dispatcher::start(device, Box::new(scheduler))?;
     let mut row = Row::new(name, "–");
@@ -102,8 +95,8 @@ pub(super) fn idle<D: Operators>(device: &D, name: &str, limits: &Limits) -> Res
     Ok(row)
 }
 
-/// Requests beside `load`; then, for a level, how long stopping and going on take.
-pub(super) fn row<D: Operators>(
+/// Requests beside `load`; then, for a level, how long preempt and restore take.
+pub(crate) fn row<D: Operators>(
     device: &D,
     load: &Load<D>,
     case: Case,
@@ -133,9 +126,9 @@ pub(super) fn row<D: Operators>(
     drop(background);
     drop(dispatcher);
     if level.is_some() {
-        let measured = stop_and_go(device, load, config.queue, queued, limits)?;
+        let measured = preempt_restore(device, load, config.queue, queued, limits)?;
         row.right = Some(right && measured.right);
-        row.stop_and_go = Some(measured);
+        row.preempt_restore = Some(measured);
     }
     Ok(row)
 }
@@ -152,7 +145,7 @@ fn fill<D: Operators>(
     while !stop.load(Ordering::Acquire) {
         feeder.top_up(client.submitter())?;
         full.store(true, Ordering::Release);
-        feeder.keep_full(client.submitter(), LOOK)?;
+        feeder.keep_full(client.submitter(), POLL_INTERVAL)?;
     }
     feeder.finish(client.submitter())
 }

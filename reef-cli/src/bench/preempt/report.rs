@@ -1,12 +1,13 @@
 //! Tables, files and plot of `reef bench preempt`.
 
-use super::Args;
+use super::args::Args;
 use super::load::Load;
 use super::measure::Row;
-use crate::columns::{Column, as_table};
-use crate::results::{Results, print_files};
-use crate::table::micros;
-use crate::{chart, print};
+use crate::report::chart;
+use crate::report::columns::{Column, as_table};
+use crate::report::output::print;
+use crate::report::results::{Results, print_files};
+use crate::report::table::micros;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
@@ -43,9 +44,9 @@ static COLUMNS: [Column<Row>; 24] = [
     hidden("start_p90_us", |row| at(&row.start, 0.9)),
     hidden("start_p99_us", |row| at(&row.start, 0.99)),
     hidden("start_max_us", |row| at(&row.start, 1.0)),
-    shown("settled_p50_us", "settled p50", |row| settled(row, 0.5)),
-    shown("settled_p99_us", "p99", |row| settled(row, 0.99)),
-    hidden("settled_max_us", |row| settled(row, 1.0)),
+    shown("settled_p50_us", "settled p50", |row| quiesced(row, 0.5)),
+    shown("settled_p99_us", "p99", |row| quiesced(row, 0.99)),
+    hidden("settled_max_us", |row| quiesced(row, 1.0)),
     shown("resumed_p50_us", "resumed p50", |row| resumed(row, 0.5)),
     shown("resumed_p99_us", "p99", |row| resumed(row, 0.99)),
     hidden("resumed_max_us", |row| resumed(row, 1.0)),
@@ -63,22 +64,22 @@ fn over_idle(row: &Row, index: usize, quantile: f64) -> Value {
     (micros(&row.ran, quantile) - row.idle[index] as f64 / 1e3).into()
 }
 
-fn settled(row: &Row, quantile: f64) -> Value {
-    row.stop_and_go.as_ref().map_or(Value::Null, |times| at(&times.settled, quantile))
+fn quiesced(row: &Row, quantile: f64) -> Value {
+    row.preempt_restore.as_ref().map_or(Value::Null, |times| at(&times.quiesced, quantile))
 }
 
 fn resumed(row: &Row, quantile: f64) -> Value {
-    row.stop_and_go.as_ref().map_or(Value::Null, |times| at(&times.resumed, quantile))
+    row.preempt_restore.as_ref().map_or(Value::Null, |times| at(&times.resumed, quantile))
 }
 
 /// All that is known so far.
-pub(super) fn results<'a, D: Operators>(loads: &[Load<D>], rows: &'a [Row]) -> Results<'a, Row> {
+pub(crate) fn results<'a, D: Operators>(loads: &[Load<D>], rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({ "loads": loads.iter().map(load_json).collect::<Vec<_>>() });
     Results { bench: "preempt", facts, columns: &COLUMNS, rows }
 }
 
 /// Writes the files, prints the table.
-pub(super) fn show<D: Operators>(
+pub(crate) fn show<D: Operators>(
     args: &Args,
     device: &D,
     loads: &[Load<D>],

@@ -1,9 +1,9 @@
 //! One client: a process that does what its parent says, through the fast local path of the daemon.
 
-use super::message::{News, Order, Play, Seat, clock};
-use crate::bench::disb::client::{Phases, Requests};
-use crate::bench::disb::part::{Launch, Mail, Part};
-use crate::print;
+use super::message::{Assignment, News, Order, Play, clock};
+use crate::bench::disb::requests::{Phases, Requests};
+use crate::bench::disb::task_loop::{Launch, Mailbox, TaskLoop};
+use crate::report::output::print;
 use anyhow::{Context, Result, bail};
 use reef::models::Seeded;
 use reef_serve::{Class, Client, Error, Options};
@@ -24,16 +24,16 @@ struct Connected {
 }
 
 /// An order, with the mail of the benchmark that it begins.
-type Received = Result<(Order, Option<Arc<Mail>>)>;
+type Received = Result<(Order, Option<Arc<Mailbox>>)>;
 
 /// Obeys until there are no more orders.
-pub(super) fn run() -> Result<()> {
+pub(crate) fn run() -> Result<()> {
     let (sender, orders) = sync_channel(1);
     thread::spawn(move || receive(&sender));
     match obey(&orders) {
         Ok(()) => Ok(()),
         Err(error) => {
-            let (why, input) = (format!("{error:#}"), crate::is_input(&error));
+            let (why, input) = (format!("{error:#}"), crate::report::usage::is_input(&error));
             say(&News::Failed { why, input })
         }
     }
@@ -43,16 +43,16 @@ fn say(news: &News) -> Result<()> {
     print(serde_json::to_string(news)?)
 }
 
-/// Reads orders. Their end is that of the process, whatever it is doing: nobody wants it any more.
+/// Reads orders. Their end is that of the process, whatever it is doing: there is no parent to report to.
 fn receive(orders: &SyncSender<Received>) {
-    let mut mail: Option<Arc<Mail>> = None;
+    let mut mail: Option<Arc<Mailbox>> = None;
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let order = serde_json::from_str(&line).with_context(|| format!("no order: {line:?}"));
         match order {
             Ok(Order::Result { number, from }) => mail.iter().for_each(|m| m.put(number, from)),
             order => {
                 if let Ok(Order::Play(play)) = &order {
-                    mail = play.load.wanted().map(|wanted| Arc::new(Mail::new(wanted)));
+                    mail = play.load.wanted().map(|wanted| Arc::new(Mailbox::new(wanted)));
                 }
                 let _ = orders.send(order.map(|order| (order, mail.clone()))); // it has failed
             }
@@ -66,8 +66,8 @@ fn obey(orders: &Receiver<Received>) -> Result<()> {
     loop {
         let (order, mail) = orders.recv().context("orders")??;
         let news = match (order, &mut connected) {
-            (Order::Connect(seat), None) => {
-                connected = Some(Connected::new(&seat)?);
+            (Order::Connect(assignment), None) => {
+                connected = Some(Connected::new(&assignment)?);
                 News::Ready
             }
             (Order::WarmUp { requests }, Some(client)) => {
@@ -85,15 +85,15 @@ fn obey(orders: &Receiver<Received>) -> Result<()> {
 }
 
 impl Connected {
-    fn new(seat: &Seat) -> Result<Self> {
-        let class = if seat.real_time { Class::RealTime } else { Class::BestEffort };
+    fn new(assignment: &Assignment) -> Result<Self> {
+        let class = if assignment.real_time { Class::RealTime } else { Class::BestEffort };
         let options = Options {
-            folder: Some(seat.folder.clone()),
+            folder: Some(assignment.folder.clone()),
             class: Some(class),
-            timeout: Some(seat.timeout),
+            timeout: Some(assignment.timeout),
             ..Options::default()
         };
-        let client = Client::connect(&seat.model, &options)?;
+        let client = Client::connect(&assignment.model, &options)?;
         let (picture, output) = (PICTURE.input(client.input_len()), vec![0.0; client.output_len()]);
         Ok(Self { client, picture, output })
     }
@@ -108,10 +108,10 @@ impl Connected {
         Ok(requests.mean())
     }
 
-    fn play(&mut self, play: &Play, mail: Option<&Mail>) -> Result<Requests> {
+    fn play(&mut self, play: &Play, mail: Option<&Mailbox>) -> Result<Requests> {
         let &Play { ref load, delay, time, seed, begin, tells } = play;
-        let part = Part { load, delay, time, seed, begin, mail };
-        part.play(self, |number| if tells { say(&News::Finished { number }) } else { Ok(()) })
+        let task_loop = TaskLoop { load, delay, time, seed, begin, mail };
+        task_loop.play(self, |number| if tells { say(&News::Finished { number }) } else { Ok(()) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the parent and its clients say to each other: a line of JSON for each message.
 
-use crate::bench::disb::client::{Phases, Requests};
 use crate::bench::disb::load::Load;
+use crate::bench::disb::requests::{Phases, Requests};
 use crate::bench::time::histogram;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 /// The parent wants something.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// First of all; answered by `Ready`.
-    Connect(Seat),
-    /// Requests that nobody counts; answered by `Ready`.
+    Connect(Assignment),
+    /// Requests that are not counted; answered by `Ready`.
     WarmUp { requests: u32 },
     /// Requests that are measured; answered by `Alone`.
     Alone { requests: u32 },
-    /// The benchmark; answered by `Finished` for each request if anybody wants to know, then `Played`.
+    /// The benchmark; answered by `Finished` for each request if `Play::tells`, then `Played`.
     Play(Play),
     /// Result `number` of task `from`, on which the client depends, is there.
     Result { number: u64, from: usize },
@@ -25,7 +25,7 @@ pub(super) enum Order {
 
 /// A client says what happened.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum News {
+pub(crate) enum News {
     Ready,
     Alone(Phases),
     Finished {
@@ -41,30 +41,30 @@ pub(super) enum News {
 
 /// A client's place at the daemon.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Seat {
-    pub(super) model: String,
-    pub(super) real_time: bool,
-    pub(super) folder: PathBuf,
+pub(crate) struct Assignment {
+    pub(crate) model: String,
+    pub(crate) real_time: bool,
+    pub(crate) folder: PathBuf,
     /// Longest time of a request.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// A client's part in a benchmark.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Play {
-    pub(super) load: Load,
-    pub(super) delay: Duration,
-    pub(super) time: Duration,
-    pub(super) seed: u64,
+pub(crate) struct Play {
+    pub(crate) load: Load,
+    pub(crate) delay: Duration,
+    pub(crate) time: Duration,
+    pub(crate) seed: u64,
     /// When the first requests are due, by [`clock`].
-    pub(super) begin: Duration,
-    /// Whether anybody depends on its results.
-    pub(super) tells: bool,
+    pub(crate) begin: Duration,
+    /// Whether other tasks depend on its results.
+    pub(crate) tells: bool,
 }
 
 /// [`Requests`] on their way.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Played {
+pub(crate) struct Played {
     sum: Phases,
     /// Nanoseconds, and how many requests took as long.
     latency: Vec<(u64, u64)>,
@@ -92,8 +92,8 @@ impl From<Played> for Requests {
     }
 }
 
-/// The time on a clock that all processes share and nobody sets.
-pub(super) fn clock() -> Duration {
+/// The time on a clock that all processes share and that is never set.
+pub(crate) fn clock() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }

@@ -1,18 +1,18 @@
 //! What the daemon counts, from its metrics.
 
-use crate::daemon::Daemon;
-use crate::scrape::Scrape;
+use crate::remote::daemon::Daemon;
+use crate::remote::scrape::Scrape;
 use anyhow::{Context, Result};
 use reef::Stats;
 use std::path::Path;
 use std::time::Duration;
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often what happened, since the daemon began.
-pub(super) fn stats(folder: &Path) -> Result<Stats> {
-    let text = Daemon::in_folder(Some(folder))?.get("/metrics", PATIENCE)?;
+pub(crate) fn stats(folder: &Path) -> Result<Stats> {
+    let text = Daemon::in_folder(Some(folder))?.get("/metrics", TIMEOUT)?;
     let scrape = Scrape::parse(&String::from_utf8_lossy(&text));
     let number = |name| {
         let value = scrape.sum(name, |_| true);
@@ -27,7 +27,7 @@ pub(super) fn stats(folder: &Path) -> Result<Stats> {
 }
 
 /// How often since `before`.
-pub(super) fn since(before: Stats, now: Stats) -> Stats {
+pub(crate) fn since(before: Stats, now: Stats) -> Stats {
     Stats {
         preemptions: now.preemptions.saturating_sub(before.preemptions),
         rt_finished: now.rt_finished.saturating_sub(before.rt_finished),

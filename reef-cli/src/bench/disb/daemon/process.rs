@@ -1,8 +1,8 @@
 //! The processes of clients, which end with their parent: each ends itself when its stdin does.
 
 use super::message::{News, Order};
-use crate::Usage;
-use crate::bench::disb::config::Workload;
+use crate::bench::disb::config::{Task, Workload};
+use crate::report::usage::Usage;
 use anyhow::{Context, Result, anyhow};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::time::Duration;
 type Heard = (usize, Option<News>);
 
 /// A process for each task.
-pub(super) struct Processes {
+pub(crate) struct Processes {
     all: Vec<Process>,
     news: Receiver<Heard>,
 }
@@ -29,15 +29,15 @@ struct Process {
 
 impl Processes {
     /// Starts them; `file` is what the list of processes shows.
-    pub(super) fn start(workload: &Workload, file: &Path) -> Result<Self> {
+    pub(crate) fn start(workload: &Workload, file: &Path) -> Result<Self> {
         let (sender, news) = channel();
-        let start = |(k, task): (usize, &super::Task)| Process::start(k, &task.id, file, &sender);
+        let start = |(k, task): (usize, &Task)| Process::start(k, &task.id, file, &sender);
         let all = workload.tasks.iter().enumerate().map(start).collect::<Result<_>>()?;
         Ok(Self { all, news })
     }
 
     /// Says something to client `k`. If it is gone, the next news is about that.
-    pub(super) fn order(&mut self, k: usize, order: &Order) -> Result<()> {
+    pub(crate) fn order(&mut self, k: usize, order: &Order) -> Result<()> {
         let line = serde_json::to_string(order)? + "\n";
         if let Some(orders) = &mut self.all[k].orders {
             let _ = orders.write_all(line.as_bytes()); // it is gone
@@ -46,13 +46,13 @@ impl Processes {
     }
 
     /// Says something to client `k` and waits for what it says.
-    pub(super) fn ask(&mut self, k: usize, order: &Order) -> Result<News> {
+    pub(crate) fn ask(&mut self, k: usize, order: &Order) -> Result<News> {
         self.order(k, order)?;
         Ok(self.hear(None)?.1)
     }
 
     /// The next that any client says, which is an error if it fails, or if all are silent for `most`.
-    pub(super) fn hear(&mut self, most: Option<Duration>) -> Result<(usize, News)> {
+    pub(crate) fn hear(&mut self, most: Option<Duration>) -> Result<(usize, News)> {
         let heard = match most {
             Some(most) => self.news.recv_timeout(most),
             None => self.news.recv().map_err(RecvTimeoutError::from),
@@ -108,7 +108,7 @@ fn pass_on(k: usize, said: ChildStdout, news: &Sender<Heard>) {
         let wrong = |error| News::Failed { why: format!("{error}: {line:?}"), input: false };
         let said = serde_json::from_str(&line).unwrap_or_else(wrong);
         if news.send((k, Some(said))).is_err() {
-            return; // nobody listens any more
+            return; // the receiver is gone
         }
     }
     let _ = news.send((k, None)); // likewise

@@ -1,0 +1,31 @@
+//! `reef bench`: which bench.
+
+use super::{disb, launch, networks, pad, pair, preempt};
+use anyhow::Result;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// How soon a real-time kernel runs on a device full of best-effort work, and what that costs.
+    Preempt(preempt::args::Args),
+    /// What it costs to submit and to launch commands that do nothing.
+    Launch(launch::args::Args),
+    /// A real-time network at fixed rates beside a best-effort network in a closed loop.
+    Pair(pair::args::Args),
+    /// What best-effort work keeps beside real-time work that never pauses, and what that costs.
+    Pad(pad::args::Args),
+    /// How long whole inferences take on a device that has nothing else to do.
+    Networks(networks::Args),
+    /// The workloads of DISB under REEF and its baselines.
+    Disb(disb::args::Args),
+}
+
+pub(crate) fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Preempt(args) => preempt::run::run(args),
+        Command::Launch(args) => launch::run::run(args),
+        Command::Pad(args) => pad::run::run(args),
+        Command::Pair(args) => pair::run::run(args),
+        Command::Networks(args) => networks::run(args),
+        Command::Disb(args) => disb::run::run(args),
+    }
+}

@@ -1,0 +1,56 @@
+//! Measures each row of `reef bench launch`.
+
+use super::args::Args;
+use super::measure::{self, Limits, Row, Way};
+use super::report;
+use crate::report::progress::Progress;
+use anyhow::Result;
+use reef::PreemptLevel;
+use reef::op::Operators;
+use std::time::Duration;
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    args.check()?;
+    reef::with_device(&args.common.device, Launch(args))?
+}
+
+/// The bench, on whichever device was named.
+struct Launch<'a>(&'a Args);
+
+impl reef::Visit for Launch<'_> {
+    type Output = Result<()>;
+
+    fn visit<D: Operators>(self, device: D) -> Result<()> {
+        let args = self.0;
+        args.common.make_folder()?;
+        let ways = self.ways(device.info().level);
+        let progress = Progress::new(ways.len(), args.common.json);
+        let time = Duration::from_secs_f64(args.seconds);
+        let limits = Limits { samples: args.samples, time, burst: args.burst };
+        let mut rows: Vec<Row> = Vec::new();
+        for way in ways {
+            progress.begin(&way.to_string());
+            let row = measure::row(&device, way, &limits)?;
+            let plain = rows.iter().find(|plain| way.is_compared_with(plain.way));
+            let plain = plain.map(Row::each_p50);
+            rows.push(Row { plain, ..row });
+            report::results(args, &rows).save(&args.common, &device)?;
+        }
+        progress.finish();
+        report::show(args, &device, &rows)
+    }
+}
+
+impl Launch<'_> {
+    /// Those without guards first: others are compared with them.
+    fn ways(&self, deepest: PreemptLevel) -> Vec<Way> {
+        let levels = [PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All];
+        let levels = levels.into_iter().filter(|&level| level <= deepest);
+        let queues = [Way::Queue(None), Way::Queue(Some(deepest))];
+        let virtual_queues =
+            self.0.windows.iter().flat_map(|&window| {
+                levels.clone().map(move |level| Way::Virtual { level, window })
+            });
+        queues.into_iter().chain(virtual_queues).collect()
+    }
+}

@@ -1,0 +1,14 @@
+//! `reef bench`: numbers to compare, each beside its baselines in one run.
+//!
+//! Each bench is a folder: `args`, what is asked for; `measure`, which gives rows; `report`, which shows them;
+//! `run`, which calls the three.
+
+pub(crate) mod command;
+pub(crate) mod disb;
+pub(crate) mod launch;
+pub(crate) mod networks;
+pub(crate) mod pad;
+pub(crate) mod pair;
+pub(crate) mod policy;
+pub(crate) mod preempt;
+pub(crate) mod time;

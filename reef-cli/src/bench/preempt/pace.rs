@@ -1,0 +1,22 @@
+//! How long a row takes, and how often real-time requests come.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::time::Duration;
+
+/// When a row has enough.
+pub(crate) struct Limits {
+    pub(crate) samples: usize,
+    pub(crate) time: Duration,
+    /// Mean time between requests.
+    pub(crate) pause: Duration,
+    pub(crate) seed: u64,
+}
+
+impl Limits {
+    /// Pauses by themselves random, the same for each row: what runs meanwhile isn't in step.
+    pub(crate) fn pauses(&self) -> impl Iterator<Item = Duration> + use<> {
+        let (mut rng, pause) = (ChaCha8Rng::seed_from_u64(self.seed), self.pause);
+        std::iter::repeat_with(move || pause.mul_f64(rng.random_range(0.5..1.5)))
+    }
+}

@@ -1,0 +1,72 @@
+//! `reef profile`: how long the kernels of a network take on a device, as padding wants to know.
+
+use crate::report::output::print;
+use crate::report::progress::Progress;
+use crate::report::results::check_file;
+use crate::report::usage::Usage;
+use crate::workload::networks::Loader;
+use anyhow::{Context, Result};
+use reef::models::measure_with;
+use reef::op::Operators;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A network: a name that `reef model list` has, a folder or an ONNX file.
+    model: String,
+    /// The device: cpu, cpu:0?units=4 and so on; `reef devices` lists what is there.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Rows and columns of the picture, instead of the network's own.
+    #[arg(long)]
+    size: Option<usize>,
+    /// The file, instead of MODEL.profile.json.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    reef::with_device(&args.device, Profile(args))?
+}
+
+/// The measurement, on whichever device was named.
+struct Profile<'a>(&'a Args);
+
+impl reef::Visit for Profile<'_> {
+    type Output = Result<()>;
+
+    fn visit<D: Operators>(self, device: D) -> Result<()> {
+        let args = self.0;
+        let path = args.out.clone().unwrap_or_else(|| beside(&args.model));
+        let network = Loader::new(&device, args.size).network(&args.model, None)?.network;
+        check_file(&path).map_err(|why| Usage(format!("--out {}: {why}", path.display())))?;
+        let progress = Progress::new(network.step_names().len(), args.json);
+        let latencies = measure_with(&device, &network, |launch| progress.begin(launch))?;
+        progress.finish();
+        let text = latencies.to_json()?;
+        std::fs::write(&path, text + "\n").with_context(|| path.display().to_string())?;
+        if args.json {
+            return print(json!({
+                "file": path,
+                "device": device.info().name,
+                "kernels": latencies.kernels.len(),
+                "inference_us": latencies.micros,
+            }));
+        }
+        let (kernels, millis) = (latencies.kernels.len(), f64::from(latencies.micros) / 1e3);
+        let device = device.info().name;
+        print(format_args!("{}: {kernels} kernels, {millis:.2} ms ({device})", path.display()))
+    }
+}
+
+/// Where the profile of a network belongs: in its folder, if it has one.
+fn beside(model: &str) -> PathBuf {
+    match Path::new(model) {
+        folder if folder.is_dir() => folder.join("model.profile.json"),
+        file => file.with_extension("profile.json"),
+    }
+}

@@ -1,0 +1,120 @@
+//! `reef serve`: the daemon.
+
+use crate::report::output::print;
+use anyhow::{Context, Result};
+use reef_serve::config::{SET, from_sources};
+use reef_serve::{Config, Places};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
+
+/// Serves inference to other processes, over the protocol of KServe v2 and Triton.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A configuration (TOML). REEF_SERVE__SECTION__KEY in the environment goes before it, flags before both.
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// The device [default: cpu:0].
+    #[arg(long)]
+    device: Option<String>,
+    /// Folder of the Unix sockets [default: $XDG_RUNTIME_DIR/reef].
+    #[arg(long)]
+    folder: Option<String>,
+    /// TCP address for gRPC, such as 127.0.0.1:8001.
+    #[arg(long)]
+    grpc: Option<String>,
+    /// TCP address for HTTP, such as 127.0.0.1:8000.
+    #[arg(long)]
+    http: Option<String>,
+    /// Folder with a folder for each model.
+    #[arg(long)]
+    repository: Option<String>,
+    /// Models that are loaded at the start; * is all of the repository.
+    #[arg(long, value_delimiter = ',')]
+    load: Option<Vec<String>>,
+    /// Any other key of the configuration, such as limits.queue=16.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    set: Vec<(String, String)>,
+    /// How logs look; REEF_LOG says which there are [default: info].
+    #[arg(long, value_enum, default_value = "text")]
+    log: Log,
+    /// Checks the configuration and ends.
+    #[arg(long)]
+    check: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Log {
+    Text,
+    Json,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("KEY=VALUE is wanted")?;
+    Ok((key.into(), value.into()))
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let config = config(args)?;
+    if args.check {
+        return print(format_args!("{config:#?}"));
+    }
+    start_log(args.log)?;
+    reef_serve::run(config, |places| announce(places).unwrap_or_default())?;
+    Ok(())
+}
+
+fn config(args: &Args) -> Result<Config> {
+    let quoted = |text: &String| toml_string(text);
+    let load = args
+        .load
+        .as_ref()
+        .map(|names| format!("[{}]", names.iter().map(quoted).collect::<Vec<_>>().join(", ")));
+    let named = [
+        ("device", args.device.as_ref().map(quoted)),
+        ("listen.folder", args.folder.as_ref().map(quoted)),
+        ("listen.grpc", args.grpc.as_ref().map(quoted)),
+        ("listen.http", args.http.as_ref().map(quoted)),
+        ("models.repository", args.repository.as_ref().map(quoted)),
+        ("models.load", load),
+    ];
+    let named = named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    let flags: Vec<_> = named.chain(args.set.iter().cloned()).collect();
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok().filter(|name| name.starts_with(SET))?;
+        Some((name, value.to_string_lossy().into_owned()))
+    });
+    Ok(from_sources(args.config.as_deref(), variables, &flags)?)
+}
+
+/// A string that TOML reads as one, whatever it holds.
+fn toml_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Says where it listens: one line for each place, for people and for scripts.
+fn announce(places: &Places) -> Result<()> {
+    print(format_args!("device {}", places.device))?;
+    print(format_args!("folder {}", places.folder.display()))?;
+    for (name, address) in [("grpc", places.grpc), ("http", places.http)] {
+        if let Some(address) = address {
+            print(format_args!("{name} {address}"))?;
+        }
+    }
+    print("ready")
+}
+
+fn start_log(log: Log) -> Result<()> {
+    let wanted = std::env::var("REEF_LOG").unwrap_or_else(|_| "info".into());
+    let targets: Targets = wanted.parse().with_context(|| format!("REEF_LOG={wanted}"))?;
+    let ansi = std::io::stderr().is_terminal();
+    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(ansi);
+    let filtered = tracing_subscriber::registry().with(targets);
+    match log {
+        Log::Text => filtered.with(lines).init(),
+        Log::Json => filtered.with(lines.json()).init(),
+    }
+    Ok(())
+}

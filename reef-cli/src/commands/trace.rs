@@ -1,0 +1,70 @@
+//! `reef trace`: what ran on a daemon's device, for Perfetto.
+
+use crate::remote::daemon::{Error, Place};
+use crate::report::output::print;
+use crate::report::progress::Progress;
+use crate::report::results::check_file;
+use crate::report::usage::Usage;
+use anyhow::{Context, Result, bail};
+use hyper::StatusCode;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long an answer may take, beside the time that is traced.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Most time: a trace has an entry for each block.
+const MAX_SECONDS: f64 = 60.0;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// How long to look.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// The file; ui.perfetto.dev and chrome://tracing open it.
+    #[arg(long, default_value = "trace.json")]
+    out: PathBuf,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What of a trace is looked at; the rest is the viewer's affair.
+#[derive(Deserialize)]
+struct Trace {
+    #[serde(rename = "traceEvents")]
+    events: Vec<IgnoredAny>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let Args { seconds, out, .. } = args;
+    if !(*seconds > 0.0 && *seconds <= MAX_SECONDS) {
+        return Err(Usage(format!("--seconds must be in 0..={MAX_SECONDS}, got {seconds}")).into());
+    }
+    check_file(out).map_err(|why| Usage(format!("--out {}: {why}", out.display())))?;
+    let daemon = args.place.daemon()?;
+    let progress = Progress::new(1, args.json);
+    progress.begin(&format!("tracing {} for {seconds} s", daemon.name()));
+    let path = format!("/reef/trace?seconds={seconds}");
+    let text = match daemon.get(&path, Duration::from_secs_f64(*seconds) + TIMEOUT) {
+        Err(Error::Refused(StatusCode::NOT_FOUND, _)) => {
+            bail!("{}: the daemon gives no traces (it has no /reef/trace)", daemon.name())
+        }
+        answer => answer?,
+    };
+    progress.finish();
+    let trace: Trace = serde_json::from_slice(&text)
+        .with_context(|| format!("{}: the answer is no trace", daemon.name()))?;
+    std::fs::write(out, &text).with_context(|| out.display().to_string())?;
+    let events = trace.events.len();
+    if args.json {
+        let bytes = text.len();
+        return print(serde_json::json!({
+            "file": out, "seconds": seconds, "events": events, "bytes": bytes,
+        }));
+    }
+    print(format_args!("{}: {events} events; open it in ui.perfetto.dev", out.display()))
+}

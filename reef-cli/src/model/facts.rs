@@ -1,0 +1,40 @@
+//! What is in a network, in numbers.
+
+use crate::report::output::print;
+use anyhow::Result;
+use reef::models::Model;
+use std::fmt::Display;
+
+/// What is in a network, for programs.
+#[derive(serde::Serialize)]
+pub(crate) struct Facts {
+    pub(crate) name: String,
+    pub(crate) steps: usize,
+    pub(crate) parameters: usize,
+    /// Batch, channels, rows, columns.
+    pub(crate) input: [usize; 4],
+    pub(crate) output: [usize; 4],
+}
+
+impl Facts {
+    pub(crate) fn of(name: impl Display, model: &Model) -> Self {
+        Self {
+            name: name.to_string(),
+            steps: model.layers().len(),
+            parameters: model.parameters(),
+            input: model.input().shape(),
+            output: model.output().shape(),
+        }
+    }
+}
+
+/// Says what is in a network.
+pub(crate) fn describe(place: impl Display, model: &Model) -> Result<()> {
+    let Facts { name, steps, parameters, input, output: [batch, classes, ..] } =
+        Facts::of(place, model);
+    print(format_args!(
+        "{name}: {steps} steps, {:.2} M parameters, {} to {batch}x{classes}",
+        parameters as f64 / 1e6,
+        input.map(|side| side.to_string()).join("x"),
+    ))
+}

@@ -1,0 +1,9 @@
+//! `reef model`: what networks are made of, and whether files of them are right.
+
+pub(crate) mod check;
+pub(crate) mod command;
+pub(crate) mod facts;
+pub(crate) mod import;
+pub(crate) mod list;
+pub(crate) mod show;
+pub(crate) mod verify;

@@ -1,0 +1,208 @@
+//! Asking a daemon over HTTP: on its Unix socket, or over TCP with a token.
+
+use crate::report::usage::Usage;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{AUTHORIZATION, HOST};
+use hyper::{Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::{Builder, Runtime};
+
+/// Most bytes of an answer.
+const MAX_BYTES: usize = 1 << 30;
+/// Most characters of an answer that is shown as an error.
+const SHOWN: usize = 300;
+
+/// Where the daemon is.
+#[derive(clap::Args)]
+pub(crate) struct Place {
+    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// The daemon's Unix socket for HTTP, instead of http.sock in the folder.
+    #[arg(long, conflicts_with = "folder")]
+    socket: Option<PathBuf>,
+    /// Its TCP address, such as http://127.0.0.1:8000.
+    #[arg(long, conflicts_with_all = ["folder", "socket"])]
+    url: Option<String>,
+    /// A file whose first line is the token that the daemon wants over TCP.
+    #[arg(long, requires = "url")]
+    token_file: Option<PathBuf>,
+}
+
+impl Place {
+    /// The daemon there, whether it runs or not.
+    pub(crate) fn daemon(&self) -> anyhow::Result<Daemon> {
+        let address = match (&self.url, &self.socket) {
+            (Some(url), _) => Address::Tcp(tcp(url)?),
+            (None, Some(socket)) => Address::Unix(socket.clone()),
+            (None, None) => return Daemon::in_folder(self.folder.as_deref()),
+        };
+        Daemon::at(address, self.token_file.as_deref().map(token).transpose()?)
+    }
+}
+
+/// Host and port of `http://host:port`.
+fn tcp(url: &str) -> Result<String, Usage> {
+    let wrong = || Usage(format!("--url: want http://HOST:PORT, got {url:?}"));
+    let uri: Uri = url.parse().map_err(|_| wrong())?;
+    let authority = uri.authority().filter(|authority| authority.port().is_some());
+    match (uri.scheme_str(), uri.path(), uri.query(), authority) {
+        (Some("http"), "" | "/", None, Some(authority)) => Ok(authority.to_string()),
+        _ => Err(wrong()),
+    }
+}
+
+fn token(file: &Path) -> Result<String, Usage> {
+    let wrong = |why: &dyn fmt::Display| Usage(format!("--token-file {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
+    let token = text.lines().next().unwrap_or_default().trim().to_owned();
+    match token.is_empty() || token.contains(|c: char| !c.is_ascii_graphic()) {
+        true => Err(wrong(&"its first line is no token")),
+        false => Ok(token),
+    }
+}
+
+/// A daemon that may be there.
+pub(crate) struct Daemon {
+    address: Address,
+    token: Option<String>,
+    runtime: Runtime,
+}
+
+enum Address {
+    Unix(PathBuf),
+    Tcp(String),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Tcp(host) => f.write_str(host),
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Error {
+    /// No daemon there, or no answer.
+    Gone(String),
+    /// Somebody is there and says no: the status and its reason.
+    Refused(StatusCode, String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone(why) => f.write_str(why),
+            Self::Refused(status, why) => write!(f, "{status}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Daemon {
+    /// The one whose sockets are in `folder`, or in the user's own.
+    pub(crate) fn in_folder(folder: Option<&Path>) -> anyhow::Result<Self> {
+        Self::at(Address::Unix(reef_serve::folder(folder).join("http.sock")), None)
+    }
+
+    fn at(address: Address, token: Option<String>) -> anyhow::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { address, token, runtime })
+    }
+
+    /// How people call it.
+    pub(crate) fn name(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// What it answers to `GET path` within `time`.
+    ///
+    /// # Errors
+    ///
+    /// `Gone` without an answer, `Refused` with another one than 200.
+    pub(crate) fn get(&self, path: &str, time: Duration) -> Result<Bytes, Error> {
+        let gone = |why: &dyn fmt::Display| Error::Gone(format!("{}: {why}", self.address));
+        let answer = async { tokio::time::timeout(time, self.answer(path)).await };
+        let (status, body) = match self.runtime.block_on(answer) {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(gone(&error)),
+            Err(_) => return Err(gone(&format_args!("no answer in {time:?}"))),
+        };
+        match status {
+            StatusCode::OK => Ok(body),
+            status => Err(Error::Refused(status, reason(&body))),
+        }
+    }
+
+    async fn answer(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+        match &self.address {
+            Address::Unix(socket) => {
+                self.ask(UnixStream::connect(socket).await?, "localhost", path).await
+            }
+            Address::Tcp(host) => self.ask(TcpStream::connect(host).await?, host, path).await,
+        }
+    }
+
+    /// One request on a connection of its own.
+    async fn ask(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        host: &str,
+        path: &str,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection); // ends with the sender
+        let mut request = Request::get(path).header(HOST, host);
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MAX_BYTES).collect().await;
+        Ok((status, body.map_err(anyhow::Error::from_boxed)?.to_bytes()))
+    }
+}
+
+/// What an answer says against the request: `{"error": "…"}`, or its first line.
+fn reason(body: &[u8]) -> String {
+    let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    if let Some(said) = json.as_ref().and_then(|json| json["error"].as_str()) {
+        return said.to_owned();
+    }
+    let text = String::from_utf8_lossy(body);
+    text.lines().next().unwrap_or_default().chars().take(SHOWN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read() {
+        assert_eq!(tcp("http://127.0.0.1:8000").unwrap(), "127.0.0.1:8000");
+        assert_eq!(tcp("http://[::1]:8000/").unwrap(), "[::1]:8000");
+        for wrong in ["127.0.0.1:8000", "https://a:1", "http://a", "http://a:1/x", "http://a:b", ""]
+        {
+            let said = tcp(wrong).unwrap_err().to_string();
+            assert!(said.contains("want http://HOST:PORT, got "), "{wrong}: {said}");
+        }
+    }
+
+    #[test]
+    fn reasons_are_short() {
+        assert_eq!(reason(b"{\"error\":\"no such thing\"}"), "no such thing");
+        assert_eq!(reason(b"Not Found\nmore"), "Not Found");
+        assert_eq!(reason(&[b'x'; 5000]).len(), SHOWN);
+    }
+}

@@ -1,0 +1,4 @@
+//! A daemon as others see it: its HTTP and its metrics.
+
+pub(crate) mod daemon;
+pub(crate) mod scrape;

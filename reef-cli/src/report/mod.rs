@@ -1,0 +1,11 @@
+//! What every command says and how: lines, tables, plots, files of results, progress on a terminal.
+//!
+//! In come rows and their columns; out go text on stdout and files. Nothing here measures.
+
+pub(crate) mod chart;
+pub(crate) mod columns;
+pub(crate) mod output;
+pub(crate) mod progress;
+pub(crate) mod results;
+pub(crate) mod table;
+pub(crate) mod usage;

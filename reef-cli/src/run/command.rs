@@ -1,0 +1,49 @@
+//! Reads what was named, runs it and shows what was seen.
+
+use super::args::Args;
+use super::infer::Run;
+use super::labels::Labels;
+use super::report;
+use crate::report::usage::Usage;
+use crate::workload::networks;
+use anyhow::Result;
+use reef::models::{self, Opened, Tensors, param::Params, safetensors};
+use std::path::{Path, PathBuf};
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let opened = open(args)?;
+    let classes = opened.model.output().channels;
+    if !(1..=classes).contains(&args.top) {
+        return Err(Usage(format!("--top must be in 1..={classes}, got {}", args.top)).into());
+    }
+    let labels = args.labels.as_deref().map(|file| Labels::load(file, classes)).transpose()?;
+    let transform = args.transform(&opened.model)?;
+    let read = |image: &PathBuf| transform.read(image);
+    let pictures = args.images.iter().map(read).collect::<models::Result<Vec<_>>>()?;
+    let seen = reef::with_device(&args.device, Run { args, opened, pictures: &pictures })??;
+    report::show(args, &seen, labels.as_ref())
+}
+
+/// The network, with the weights that were named.
+fn open(args: &Args) -> Result<Opened> {
+    let opened = networks::open(&args.model, args.size)?;
+    let Some(file) = &args.weights else { return Ok(opened) };
+    if !models::NAMES.contains(&args.model.as_str()) {
+        let what = format!("--weights: {} brings its own weights", args.model);
+        return Err(Usage(what).into());
+    }
+    let params = read_weights(file)?;
+    let params = opened.model.params(&params)?;
+    Ok(Opened { tensors: Tensors::Read(params), ..opened })
+}
+
+fn read_weights(file: &Path) -> Result<Params> {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("safetensors") => Ok(safetensors::load(file)?),
+        Some("param") => Ok(Params::load(file)?),
+        _ => {
+            let what = format!("--weights {}: a file is .safetensors or .param", file.display());
+            Err(Usage(what).into())
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! One inference for each picture.
+
+use super::args::Args;
+use crate::report::progress::Progress;
+use anyhow::Result;
+use reef::models::{Network, Opened, Weights};
+use reef::op::Operators;
+use reef::{Config, Seq, VirtualQueue};
+use std::time::Duration;
+
+/// What the network makes of one picture.
+pub(crate) struct Seen {
+    pub(crate) logits: Vec<f32>,
+    /// From the submission of the first command until the last has finished.
+    pub(crate) time: Duration,
+}
+
+/// One inference for each picture, on whichever device was named.
+pub(crate) struct Run<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) opened: Opened,
+    pub(crate) pictures: &'a [Vec<f32>],
+}
+
+impl reef::Visit for Run<'_> {
+    type Output = Result<Vec<Seen>>;
+
+    fn visit<D: Operators>(self, device: D) -> Self::Output {
+        let Self { args, opened: Opened { model, tensors, .. }, pictures } = self;
+        let progress = Progress::new(1 + pictures.len(), args.json);
+        progress.begin(&format!("loading {}", args.model));
+        let weights = Weights::pack(&device, &model, &tensors)?;
+        let network = Network::new(&device, &model, &weights)?;
+        let inference = network.inference();
+        let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default())?;
+        let mut seen = Vec::new();
+        for (image, picture) in args.images.iter().zip(pictures) {
+            progress.begin(&image.display().to_string());
+            network.stage_input(picture)?;
+            let begin = device.clock();
+            let mut last = Seq(0);
+            for command in inference.iter() {
+                last = submitter.submit_blocking(command.clone())?;
+            }
+            submitter.wait(last)?;
+            let time = device.clock() - begin;
+            seen.push(Seen { logits: network.staged_output()?, time });
+        }
+        queue.finish()?;
+        progress.finish();
+        Ok(seen)
+    }
+}

@@ -1,0 +1,12 @@
+//! `reef top`: what a daemon does, again and again.
+//!
+//! On a terminal it is a screen; elsewhere, or with `--json`, each interval gives a line. When the daemon
+//! goes, that is said, and it is waited for.
+
+pub(crate) mod args;
+pub(crate) mod lines;
+pub(crate) mod live;
+pub(crate) mod run;
+pub(crate) mod screen;
+pub(crate) mod view;
+pub(crate) mod watch;

@@ -1,0 +1,4 @@
+//! What benches and the demo run: networks with weights and pictures, clients that never pause.
+
+pub(crate) mod clients;
+pub(crate) mod networks;
