@@ -34,9 +34,10 @@ impl Modules for Context {
     }
 
     fn load_code(&self, image: &[u8]) -> Result<Code> {
+        let image = image::check(image)?; // from a file or a compiler: the driver is told no length
         self.bind()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: the image is complete, as far as its own headers tell.
+        // SAFETY: all that the image's headers name lies inside, and PTX ends with a NUL.
         unsafe { self.driver.cuModuleLoadData(&mut raw, image.as_ptr().cast()) }?;
         Ok(Code(raw))
     }

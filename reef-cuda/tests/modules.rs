@@ -8,6 +8,9 @@ use reef_cuda::{Cuda, Kernel};
 /// Adds its second parameter, 4 bytes, to the word at its first; for any GPU since 2014.
 const PTX: &str = include_str!("bump.ptx");
 
+/// The same, packed by NVIDIA's nvFatbin 12.9.
+const FATBIN: &[u8] = include_bytes!("bump.fatbin");
+
 const PREEMPTIBLE: &str = r#"
 #include "reef.h"
 extern "C" __global__ void scale(reef::Guard guard, float *data, unsigned factor) {
@@ -47,17 +50,21 @@ fn run(device: &Cuda, level: PreemptLevel, commands: &[Command<Cuda>]) -> Result
 #[test]
 fn kernels_without_a_guard_are_stopped_between_launches_only() {
     let Some(device) = open() else { return };
-    let module = device.load(PTX.as_bytes()).unwrap();
-    let bump = module.kernel("bump").unwrap();
+    for image in [PTX.as_bytes(), FATBIN] {
+        unguarded(&device, &device.load(image).unwrap().kernel("bump").unwrap());
+    }
+}
+
+fn unguarded(device: &Cuda, bump: &Kernel) {
     let word = device.alloc(4).unwrap();
-    let command = Command::Launch(launch(&bump, 1, &[device.address(&word), 5]));
+    let command = Command::Launch(launch(bump, 1, &[device.address(&word), 5]));
     let commands = vec![command; 20];
-    run(&device, PreemptLevel::HostQueue, &commands).unwrap();
+    run(device, PreemptLevel::HostQueue, &commands).unwrap();
     let mut bytes = [0; 4];
     device.read(&word, 0, &mut bytes).unwrap();
     assert_eq!(u32::from_ne_bytes(bytes), 100);
     for level in [PreemptLevel::DeviceQueue, PreemptLevel::All] {
-        let error = run(&device, level, &commands).unwrap_err();
+        let error = run(device, level, &commands).unwrap_err();
         assert!(matches!(error, Error::Level { .. }), "{error}");
     }
 }
@@ -69,6 +76,7 @@ fn what_is_wrong_with_a_module_is_said() {
     assert!(matches!(module.kernel("jump"), Err(Error::NotFound(_))));
     assert!(matches!(device.load(b"GIF89a"), Err(Error::Invalid(_))));
     assert!(device.load(b".version 6.0\nnonsense").is_err());
+    assert!(matches!(device.load(&FATBIN[..FATBIN.len() - 1]), Err(Error::Invalid(_))));
     let bump = module.kernel("bump").unwrap();
     let mut queue = device.queue(reef_core::Priority::BestEffort, None).unwrap();
     match queue.launch(Seq(0), &launch(&bump, 1, &[0, 0, 0]), None) {

@@ -4,6 +4,7 @@
 //! for the GPUs that REEF is measured on, and PTX for those that none of it fits, which the driver
 //! compiles when it loads. They are packed with zlib, which makes them about a fourth as long.
 
+use crate::code::{elf, fatbin, ptx};
 use crate::driver::BACKEND;
 use reef_core::{Error, Result};
 use reef_gpu::{Build, unpack};
@@ -77,22 +78,21 @@ pub(crate) fn find(name: &str, build: Build, capability: (u32, u32)) -> Result<V
     Ok(unpack(packed))
 }
 
-/// A user's image as `cuModuleLoadData` takes it: a CUBIN, a fatbin, or PTX, which ends with a NUL.
+/// An image as `cuModuleLoadData` takes it, which is told no length: a CUBIN or a fatbin that is all there, or
+/// PTX, which ends with a NUL.
 ///
 /// # Errors
 ///
-/// `Invalid` if it is none of these.
+/// `Invalid` if it is none of these, is cut off, or names what lies outside of it.
 pub(crate) fn check(image: &[u8]) -> Result<Vec<u8>> {
-    let binary = [b"\x7fELF".as_slice(), b"\x50\xed\x55\xba"];
-    let text = [b"//", b".v"];
-    let mut checked = image.to_vec();
-    if text.iter().any(|start| image.starts_with(*start)) {
-        checked.push(0);
-    } else if !binary.iter().any(|start| image.starts_with(start)) {
-        let text = format!("{BACKEND}: this is neither a CUBIN nor a fatbin nor PTX");
-        return Err(Error::Invalid(text));
-    }
-    Ok(checked)
+    let checked = if image.starts_with(&elf::MAGIC) {
+        elf::check(image).map(|()| image.to_vec())
+    } else if image.starts_with(&fatbin::MAGIC) {
+        fatbin::check(image).map(|()| image.to_vec())
+    } else {
+        ptx::check(image).map(|text| [text, b"\0"].concat())
+    };
+    checked.map_err(|what| Error::Invalid(format!("{BACKEND}: {what}")))
 }
 
 /// What fits a device best.
@@ -155,6 +155,8 @@ mod tests {
                 assert_eq!(u16::from_le_bytes([elf[18], elf[19]]), CUDA);
                 assert_eq!(u32::from(elf[48]), major * 10 + minor, "the ELF flags hold the arch");
             }
+            let packed = images.cubins.into_iter().chain([images.ptx]);
+            packed.for_each(|packed| assert_eq!(check(&unpack(packed)), Ok(unpack(packed))));
             let ptx = String::from_utf8(unpack(images.ptx)).expect("PTX is text");
             assert!(ptx.contains(".target sm_80") && ptx.ends_with('\0'));
         }
@@ -183,5 +185,57 @@ mod tests {
     fn an_unknown_source_is_named() {
         let error = find("nothing", Build::Plain, (9, 0)).unwrap_err();
         assert_eq!(error, Error::NotFound("no device code \"nothing\"".into()));
+    }
+
+    #[test]
+    fn what_is_no_image_is_said_to_be_none() {
+        for image in [b"".as_slice(), b"GIF89a", b"\x7fEL", b"//", b".v", b"\xff\xfe"] {
+            let error = check(image).unwrap_err().to_string();
+            assert_eq!(error, "cuda: this is neither a CUBIN nor a fatbin nor PTX");
+        }
+    }
+
+    /// All kinds of images that there are: what ships, and what a tool of NVIDIA's has packed.
+    fn images() -> Vec<Vec<u8>> {
+        let Images { cubins, ptx } = SOURCES[0].plain;
+        let shipped = [cubins[0], cubins[2], ptx].map(unpack);
+        let fatbin = include_bytes!("../../tests/bump.fatbin").to_vec();
+        shipped.into_iter().chain([fatbin, fatbin::tests::of_elf(&unpack(cubins[1]))]).collect()
+    }
+
+    #[test]
+    fn wherever_an_image_is_cut_off_it_is_refused() {
+        for image in images().iter().filter(|image| !image.starts_with(b"//")) {
+            check(image).unwrap();
+            let step = (image.len() / 997).max(1);
+            for length in (0..image.len()).step_by(step).chain([image.len() - 1]) {
+                let checked = check(&image[..length]);
+                assert!(matches!(checked, Err(Error::Invalid(_))), "{length} of {}", image.len());
+            }
+        }
+    }
+
+    proptest::proptest! {
+        /// What gets through reads nothing outside: the checks ran over it, and nothing panicked.
+        #[test]
+        fn garbled_images_are_refused_or_whole(
+            which in 0..5usize,
+            changes in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0..=255u8, 0..4u8), 1..12),
+            cut in proptest::prelude::any::<proptest::sample::Index>(),
+        ) {
+            let mut image = images().swap_remove(which);
+            for (at, value, kind) in changes {
+                // Headers stand in the first bytes and, of a CUBIN, at the end.
+                let near = at.index(256.min(image.len()));
+                let at = match kind {
+                    0 => near,
+                    1 => image.len() - 1 - near,
+                    _ => at.index(image.len()),
+                };
+                image[at] = value;
+            }
+            let _ = check(&image);
+            let _ = check(&image[..cut.index(image.len())]);
+        }
     }
 }

@@ -323,4 +323,26 @@ pub(crate) mod tests {
         file[at..].fill(0xc1); // no such thing in MessagePack
         assert!(CodeObject::parse(&file).unwrap().kernels().is_empty());
     }
+
+    proptest::proptest! {
+        /// What gets through has all its parts inside: reading them doesn't panic either.
+        #[test]
+        fn garbled_files_are_refused_or_whole(
+            changes in proptest::collection::vec((0..10_000usize, 0..=255u8), 1..12),
+            cut in 0..10_000usize,
+        ) {
+            let mut file = code_object(4, ANY);
+            for (at, value) in changes {
+                let at = at % file.len();
+                file[at] = value;
+            }
+            for file in [&file[..], &file[..cut % file.len()]] {
+                if let Ok(code) = CodeObject::parse(file) {
+                    let device = Target::parse("gfx906:sramecc+:xnack-").unwrap();
+                    let _ = code.check(&device, 60443484.into());
+                    code.kernels().iter().for_each(|kernel| drop(kernel.parameters()));
+                }
+            }
+        }
+    }
 }
