@@ -39,6 +39,7 @@ pub use backend::preemptor::Preemptor;
 pub use backend::queue::{Drained, Queue};
 pub use backend::stopwatch::Stopwatch;
 pub use backend::types::{Backend, Checkpoint, Event, NoGraph};
+pub use backend::words;
 pub use dispatch::be_client::{BeClient, ClientConfig};
 pub use dispatch::dispatcher::Dispatcher;
 pub use dispatch::rt_client::{RtClient, Ticket};

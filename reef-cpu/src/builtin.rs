@@ -1,8 +1,8 @@
 //! Kernels that ship with the software device under a name.
 
 use crate::kernel::{Block, Kernel, Outcome};
-use reef_core::{Args, Error, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
+use reef_core::{Args, Error, Result, words};
+use std::sync::atomic::AtomicU32;
 
 type Body = fn(&mut Block<'_>, &Args) -> Outcome;
 
@@ -30,10 +30,12 @@ fn append(block: &mut Block<'_>, args: &Args) -> Outcome {
         }
         (0..64).for_each(|_| std::hint::spin_loop());
     }
-    // SAFETY: `Launch::new` promises an array with a cell for each block.
-    let cell = unsafe { &*(cells as *const AtomicU64).add(block.index as usize) };
-    let appended = cell.load(Ordering::Relaxed).wrapping_mul(3).wrapping_add(value);
-    cell.store(appended, Ordering::Relaxed);
+    // SAFETY: `Launch::new` promises an array with a cell for each block, and all who touch it do so by words.
+    let cell = unsafe { &*(cells as *const [AtomicU32; 2]).add(block.index as usize) };
+    let mut bytes = [0; 8];
+    words::read(cell, 0, &mut bytes);
+    let appended = u64::from_ne_bytes(bytes).wrapping_mul(3).wrapping_add(value);
+    words::write(cell, 0, &appended.to_ne_bytes());
     Outcome::Done
 }
 

@@ -11,6 +11,7 @@ use crate::queue::Queue;
 use crate::units::Shared;
 use reef_core::{
     Backend, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority, Result, Span,
+    words,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
@@ -112,16 +113,14 @@ impl Device for Cpu {
     }
 
     fn write(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<()> {
-        let to = buffer.range(offset, data.len())?;
-        // SAFETY: the range is inside the buffer, which nothing else refers to by reference.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+        buffer.check_range(offset, data.len())?;
+        words::write(buffer.words(), offset, data);
         Ok(())
     }
 
     fn read(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<()> {
-        let from = buffer.range(offset, data.len())?;
-        // SAFETY: the range is inside the buffer, and `data` is not part of it.
-        unsafe { std::ptr::copy_nonoverlapping(from, data.as_mut_ptr(), data.len()) };
+        buffer.check_range(offset, data.len())?;
+        words::read(buffer.words(), offset, data);
         Ok(())
     }
 

@@ -1,14 +1,15 @@
 //! Memory of the software device: host memory with bounds, ours or somebody else's.
 //!
-//! Kernels on several units write disjoint parts of a buffer at the same time, so a buffer hands out
-//! raw pointers and never references. Who may write what is the kernels' contract
-//! ([`Launch::new`](reef_core::Launch::new)); that nothing is touched outside the buffer is checked
-//! here for copies, fills, reads and writes.
+//! Kernels on several units write disjoint parts of a buffer at the same time, so a buffer hands them a raw
+//! pointer; who may write what is the kernels' contract ([`Launch::new`](reef_core::Launch::new)). Everybody
+//! else, copies, fills, reads and writes, goes by [`words`], which may race, and only inside the buffer.
 
-use reef_core::{Error, HostMemory, Result};
+use reef_core::{Error, HostMemory, Result, words};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 /// Cache lines, and the widest vector registers.
 const ALIGN: usize = 64;
@@ -28,12 +29,11 @@ struct Allocation {
 #[derive(Debug)]
 enum Owner {
     Ours(Layout),
-    /// Held for as long as we may touch it.
-    Other(#[allow(dead_code)] HostMemory),
+    Other(HostMemory),
 }
 
-// SAFETY: the allocation is plain memory, and access to it goes through raw pointers whose users
-// answer for races.
+// SAFETY: the allocation is plain memory, and access to it is atomic or goes through raw pointers whose
+// users answer for races.
 unsafe impl Send for Allocation {}
 // SAFETY: as above.
 unsafe impl Sync for Allocation {}
@@ -50,7 +50,8 @@ impl Drop for Allocation {
 impl Buffer {
     pub(crate) fn zeroed(bytes: usize) -> Result<Self> {
         let oom = || Error::OutOfMemory { backend: "cpu", asked: bytes };
-        let layout = Layout::from_size_align(bytes.max(1), ALIGN).map_err(|_| oom())?;
+        let whole = bytes.max(1).checked_next_multiple_of(ALIGN).ok_or_else(oom)?;
+        let layout = Layout::from_size_align(whole, ALIGN).map_err(|_| oom())?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(oom)?;
         Ok(Self(Arc::new(Allocation { start, owner: Owner::Ours(layout), bytes })))
@@ -71,14 +72,26 @@ impl Buffer {
         self.0.start.as_ptr()
     }
 
-    /// A pointer to `bytes` bytes from `offset` on.
+    /// Its words, the last of which may reach over its end.
+    pub(crate) fn words(&self) -> &[AtomicU32] {
+        match &self.0.owner {
+            Owner::Other(memory) => memory.words(),
+            // SAFETY: whole words were allocated, zeroed and aligned, and live as long as `self`. Kernels may touch
+            // them otherwise: by `Launch::new` they don't race with those who come here.
+            Owner::Ours(_) => unsafe {
+                slice::from_raw_parts(self.as_ptr().cast(), words::words_of(self.bytes()))
+            },
+        }
+    }
+
+    /// Checks that `bytes` bytes from `offset` on are inside.
     ///
     /// # Errors
     ///
-    /// `Invalid` if they are not inside.
-    pub fn range(&self, offset: usize, bytes: usize) -> Result<*mut u8> {
+    /// `Invalid` if they are not.
+    pub(crate) fn check_range(&self, offset: usize, bytes: usize) -> Result<()> {
         match offset.checked_add(bytes) {
-            Some(end) if end <= self.bytes() => Ok(self.as_ptr().wrapping_add(offset)),
+            Some(end) if end <= self.bytes() => Ok(()),
             _ => Err(Error::Invalid(format!(
                 "cpu: {bytes} bytes at {offset} are outside a buffer of {} bytes",
                 self.bytes()
@@ -94,10 +107,10 @@ mod tests {
     #[test]
     fn a_range_outside_is_an_error() {
         let buffer = Buffer::zeroed(100).unwrap();
-        assert!(buffer.range(36, 64).is_ok());
-        assert!(buffer.range(100, 0).is_ok());
-        assert!(buffer.range(37, 64).is_err());
-        assert!(buffer.range(usize::MAX, 2).is_err(), "the sum overflows");
+        assert!(buffer.check_range(36, 64).is_ok());
+        assert!(buffer.check_range(100, 0).is_ok());
+        assert!(buffer.check_range(37, 64).is_err());
+        assert!(buffer.check_range(usize::MAX, 2).is_err(), "the sum overflows");
     }
 
     #[test]
@@ -113,7 +126,7 @@ mod tests {
         // SAFETY: the atomic's eight bytes live as long as the second argument keeps them.
         let memory = unsafe { HostMemory::new(start, 8, other.clone()) };
         let buffer = Buffer::adopted(memory);
-        assert!(buffer.range(0, 8).is_ok() && buffer.range(1, 8).is_err());
+        assert!(buffer.check_range(0, 8).is_ok() && buffer.check_range(1, 8).is_err());
         assert_eq!(Arc::strong_count(&other), 2);
         drop(buffer);
         assert_eq!(Arc::into_inner(other).unwrap().into_inner(), 7);

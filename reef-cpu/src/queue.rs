@@ -27,7 +27,7 @@ impl Queue {
         pad: Option<Pad>,
     ) -> Result<()> {
         for (buffer, offset, bytes) in work.ranges().into_iter().flatten() {
-            buffer.range(offset, bytes)?;
+            buffer.check_range(offset, bytes)?;
         }
         let record = record.cloned().unwrap_or_else(|| Checkpoint::new(work.blocks()));
         check_record(&record, &work)?;

@@ -5,7 +5,7 @@ use crate::hardware::{Ended, Hardware, Task, Work};
 use crate::kernel::{Block, Outcome, RUN};
 use crate::trace::{Trace, span};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use reef_core::{Copy, Error, Fill};
+use reef_core::{Copy, Error, Fill, words};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -161,15 +161,10 @@ fn lost(kernel: &str, panic: &(dyn std::any::Any + Send)) -> Error {
 }
 
 fn run_copy(copy: &Copy<Cpu>) {
-    let (from, to) = (copy.from.as_ptr(), copy.to.as_ptr());
-    // SAFETY: both ranges were checked when the copy was queued; `copy` allows them to overlap.
-    unsafe { std::ptr::copy(from.add(copy.from_offset), to.add(copy.to_offset), copy.bytes) };
+    let from = (copy.from.words(), copy.from_offset);
+    words::copy(from, (copy.to.words(), copy.to_offset), copy.bytes); // checked when it was queued
 }
 
 fn run_fill(fill: &Fill<Cpu>) {
-    let start = fill.buffer.as_ptr().wrapping_add(fill.offset);
-    for word in 0..fill.bytes / 4 {
-        // SAFETY: the range was checked when the fill was queued; the write needs no alignment.
-        unsafe { start.cast::<u32>().add(word).write_unaligned(fill.word) };
-    }
+    words::fill(fill.buffer.words(), fill.offset, fill.bytes, fill.word);
 }

@@ -70,12 +70,17 @@ pub trait Device: Backend {
 
     /// Writes `data` into `buffer` from byte `offset` on. Blocks; unordered with queues.
     ///
+    /// May be called at any time. Beside other writes, reads, copies and fills of the same bytes it leaves some of
+    /// each; memory of launches is their makers' to guard ([`Launch::new`]). Implementations touch memory of the
+    /// host by [`words`](crate::words) alone.
+    ///
     /// # Errors
     ///
     /// `Invalid` if it doesn't fit; the driver's.
     fn write(&self, buffer: &Self::Buffer, offset: usize, data: &[u8]) -> Result<()>;
 
-    /// Reads `data.len()` bytes of `buffer` from byte `offset` on. Blocks; unordered with queues.
+    /// Reads `data.len()` bytes of `buffer` from byte `offset` on. Blocks; unordered with queues, as
+    /// [`write`](Self::write) is.
     ///
     /// # Errors
     ///

@@ -3,12 +3,14 @@
 use std::any::Any;
 use std::fmt::{self, Debug};
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 /// A part of the host's memory, with what keeps it there.
 ///
-/// Others may change its bytes at any time, even another process. Devices copy them through raw
-/// pointers and never make references of them.
+/// Others may change its bytes at any time, even another process: they are [words](crate::words), and
+/// a copy that races gets torn bytes.
 #[derive(Clone)]
 pub struct HostMemory {
     start: NonNull<u8>,
@@ -16,7 +18,7 @@ pub struct HostMemory {
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: it is bytes that are only reached through raw pointers, by users who answer for races.
+// SAFETY: it is atomics, and what keeps them may be sent and shared.
 #[allow(unsafe_code)]
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.
@@ -29,10 +31,25 @@ impl HostMemory {
     /// # Safety
     ///
     /// * `bytes` bytes from `start` on can be read and written for as long as `keep` lives.
-    /// * No Rust reference to plain values in them lives while a device copies; atomics may.
+    /// * Until then, whoever touches them in this process without waiting for the others does so by atomics of
+    ///   32 bits, as [`words`](crate::words) does; no Rust reference to plain values in them lives.
+    ///
+    /// # Panics
+    ///
+    /// If `start` or `bytes` is not a multiple of 4.
     #[allow(unsafe_code)]
     pub unsafe fn new(start: NonNull<u8>, bytes: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
+        assert!(start.cast::<AtomicU32>().is_aligned(), "host memory at {start:?}, not at a word");
+        assert!(bytes.is_multiple_of(size_of::<u32>()), "host memory of {bytes} bytes, not words");
         Self { start, bytes, _keep: keep }
+    }
+
+    /// Its words.
+    #[allow(unsafe_code)]
+    pub fn words(&self) -> &[AtomicU32] {
+        // SAFETY: `new` promises that the bytes are there for as long as `self` keeps them, and that all access is
+        // atomic; it has checked the alignment.
+        unsafe { slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / size_of::<u32>()) }
     }
 
     /// Its first byte.

@@ -17,3 +17,4 @@ pub(crate) mod queue;
 pub(crate) mod resources;
 pub(crate) mod stopwatch;
 pub(crate) mod types;
+pub mod words;

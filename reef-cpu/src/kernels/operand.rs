@@ -35,7 +35,7 @@ impl Operand {
                 place.offset
             )));
         }
-        place.buffer.range(place.offset, tensor.storage_elements() * size_of::<f32>())?;
+        place.buffer.check_range(place.offset, tensor.storage_elements() * size_of::<f32>())?;
         Ok(Self { buffer: place.buffer.clone(), offset: place.offset, tensor })
     }
 

@@ -3,8 +3,10 @@
 use crate::driver::context::Context;
 use crate::driver::handles::cloned;
 use crate::vendor::calls::Vendor;
-use reef_core::{Error, HostMemory, Result};
+use reef_core::{Error, HostMemory, Result, words};
+use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 /// Zeroed memory, freed when the last clone is dropped.
 #[derive(Debug)]
@@ -30,11 +32,16 @@ enum Owner {
 }
 
 impl Owner {
-    fn host(&self) -> Option<*mut u8> {
+    /// Memory of the host as words, the last of which may reach over its end.
+    fn words(&self, bytes: usize) -> Option<&[AtomicU32]> {
         match self {
             Self::Device => None,
-            Self::Host(host) => Some(*host),
-            Self::Other(memory) => Some(memory.as_ptr().as_ptr()),
+            // SAFETY: whole words were allocated, aligned as pages are, and zeroed; what touches them is a GPU, or
+            // comes here. They are there for as long as `self` is.
+            Self::Host(host) => Some(unsafe {
+                slice::from_raw_parts(host.cast_const().cast(), words::words_of(bytes))
+            }),
+            Self::Other(memory) => Some(memory.words()),
         }
     }
 }
@@ -63,7 +70,8 @@ impl<V: Vendor> Buffer<V> {
     }
 
     pub(crate) fn host(context: &Arc<Context<V>>, bytes: usize) -> Result<Self> {
-        let (host, device) = context.call().alloc_host(bytes.max(1))?;
+        let whole = bytes.max(1).checked_next_multiple_of(size_of::<u32>()).unwrap_or(bytes);
+        let (host, device) = context.call().alloc_host(whole)?;
         Ok(Self::new(context, device, Owner::Host(host), bytes))
     }
 
@@ -101,13 +109,15 @@ impl<V: Vendor> Buffer<V> {
         Ok(self.0.device + offset as u64)
     }
 
+    /// `None`: memory of the device.
+    fn words(&self) -> Option<&[AtomicU32]> {
+        self.0.owner.words(self.0.bytes)
+    }
+
     pub(crate) fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
         let to = self.range(offset, data.len())?;
-        match self.0.owner.host() {
-            // SAFETY: the range is inside, and `data` is not part of it.
-            Some(host) => unsafe {
-                std::ptr::copy_nonoverlapping(data.as_ptr(), host.add(offset), data.len());
-            },
+        match self.words() {
+            Some(host) => words::write(host, offset, data),
             None if data.is_empty() => {}
             None => self.0.context.call().write(to, data)?,
         }
@@ -116,11 +126,8 @@ impl<V: Vendor> Buffer<V> {
 
     pub(crate) fn read(&self, offset: usize, data: &mut [u8]) -> Result<()> {
         let from = self.range(offset, data.len())?;
-        match self.0.owner.host() {
-            // SAFETY: the range is inside, and `data` is not part of it.
-            Some(host) => unsafe {
-                std::ptr::copy_nonoverlapping(host.add(offset), data.as_mut_ptr(), data.len());
-            },
+        match self.words() {
+            Some(host) => words::read(host, offset, data),
             None if data.is_empty() => {}
             None => self.0.context.call().read(from, data)?,
         }
