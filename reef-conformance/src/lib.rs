@@ -56,6 +56,7 @@ macro_rules! suite {
                 preemption: each_block_runs_once_in_order, nothing_runs_while_a_queue_is_held,
                     a_group_is_preempted_by_one_flag, a_newcomer_of_a_held_group_is_held,
                     a_dropped_queue_leaves_a_prefix, wrong_states_are_errors;
+                starvation: a_kernel_longer_than_the_real_time_period_ends;
                 order: copies_fills_and_host_code_keep_their_order,
                     memory_of_others_is_copied_from_and_to, a_queue_waits_for_an_event_of_another,
                     empty_work_completes, a_queue_counts_as_idle_after_its_timeout;

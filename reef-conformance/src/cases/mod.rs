@@ -10,3 +10,4 @@ pub mod graphs;
 pub mod order;
 pub mod padding;
 pub mod preemption;
+pub mod starvation;

@@ -83,10 +83,13 @@ impl<V: Vendor> Remainder<V> {
         Ok(())
     }
 
-    /// What is left of it, unless that is all.
-    pub(crate) fn partial(self) -> Option<Checkpoint<V>> {
-        let left = self.left + self.later;
-        (left < self.total)
+    /// What is left of it: `None` if it is launched anew instead.
+    ///
+    /// Where running blocks stop, that is never so: the lists say how often each block was stopped midway, and a
+    /// kernel of one wave would start from zero each time that all of its blocks stop.
+    pub(crate) fn partial(self, running_blocks_stop: bool) -> Option<Checkpoint<V>> {
+        let is_all = self.left + self.later == self.total;
+        (running_blocks_stop || !is_all)
             .then(|| Checkpoint::of(self.total, self.node, self.segments, self.later))
     }
 }

@@ -60,6 +60,11 @@ impl<V: Vendor> Queue<V> {
         self.preemptor.level() >= PreemptLevel::DeviceQueue && self.gated.is_none()
     }
 
+    /// Whether blocks that have started look whether they shall stop.
+    fn running_blocks_stop(&self) -> bool {
+        self.preemptor.level() >= PreemptLevel::All
+    }
+
     /// Whether what the device says of the ends of launches is worth nothing.
     pub(super) fn is_void(&self) -> bool {
         self.gated.is_none() && self.preemptor.is_evicted()
@@ -105,7 +110,7 @@ impl<V: Vendor> Queue<V> {
             live: self.preemptor.live(),
             value: self.preemptor.epoch(),
             word: 0,
-            may_stop: self.preemptor.level() >= PreemptLevel::All,
+            may_stop: self.running_blocks_stop(),
         }
     }
 
@@ -191,7 +196,7 @@ impl<V: Vendor> Queue<V> {
         self.timeline.rewind(next);
         Ok(Drained {
             resume_at: Seq(next),
-            partial: remainder.and_then(Remainder::partial),
+            partial: remainder.and_then(|remainder| remainder.partial(self.running_blocks_stop())),
             held: false,
         })
     }
@@ -267,4 +272,97 @@ pub(super) fn check_total<V: Vendor>(checkpoint: &Checkpoint<V>, want: u32) -> R
     }
     let text = format!("{}: a checkpoint of {have} blocks for a launch of {want}", V::NAME);
     Err(Error::Invalid(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::gpu::Gpu;
+    use crate::launch::queue::Queue;
+    use crate::preempt::preemptor::Preemptor;
+    use crate::vendor::fake::Fake;
+    use crate::vendor::options::Options;
+    use reef_core::{
+        Args, Command, Device, Drained, Launch, PreemptLevel, Preemptor as _, Priority, Queue as _,
+        Seq,
+    };
+
+    /// A device on which no block ends before an eviction, and a queue at this level.
+    fn hurried(level: PreemptLevel) -> (Gpu<Fake>, Preemptor<Fake>, Queue<Fake>) {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let preemptor = gpu.preemptor(level).unwrap();
+        let queue = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
+        gpu.vendor().hurry();
+        (gpu, preemptor, queue)
+    }
+
+    fn launch_of(gpu: &Gpu<Fake>, blocks: u32) -> Launch<Gpu<Fake>> {
+        let kernel = gpu.kernel("append").unwrap();
+        // SAFETY: the fake's blocks compute nothing.
+        unsafe { Launch::new(kernel, [blocks, 1, 1], [32, 1, 1], Args::new(&[0; 3])) }
+    }
+
+    /// Evicts the queue, drains it, and lets it go on.
+    fn preempt(preemptor: &Preemptor<Fake>, queue: &mut Queue<Fake>) -> Drained<Gpu<Fake>> {
+        preemptor.evict().unwrap();
+        let drained = queue.try_drain().unwrap().expect("the fake reports at once");
+        preemptor.reactivate().unwrap();
+        drained
+    }
+
+    /// Launches what `launch` does and preempts it until it has completed: how often that was.
+    fn preemptions_until_done(
+        preemptor: &Preemptor<Fake>,
+        queue: &mut Queue<Fake>,
+        launch: impl Fn(&mut Queue<Fake>, Option<&crate::Checkpoint<Fake>>),
+    ) -> u32 {
+        let mut partial = None;
+        for preemptions in 0..10 {
+            launch(queue, partial.as_ref());
+            let drained = preempt(preemptor, queue);
+            if drained.resume_at == Seq(1) {
+                return preemptions;
+            }
+            partial = drained.partial;
+        }
+        panic!("it was preempted again and again and never ended");
+    }
+
+    fn sorted(gpu: &Gpu<Fake>) -> Vec<u32> {
+        let mut ran = gpu.vendor().ran.lock().clone();
+        ran.sort_unstable();
+        ran
+    }
+
+    #[test]
+    fn a_kernel_of_one_wave_is_stopped_twice_and_then_runs_through() {
+        let (gpu, preemptor, mut queue) = hurried(PreemptLevel::All);
+        let launch = launch_of(&gpu, 4);
+        let count = preemptions_until_done(&preemptor, &mut queue, |queue, partial| {
+            queue.launch(Seq(0), &launch, partial).unwrap();
+        });
+        assert_eq!((count, sorted(&gpu)), (2, vec![0, 1, 2, 3]));
+    }
+
+    #[test]
+    fn kernels_of_a_graph_are_each_stopped_twice_and_then_run_through() {
+        let (gpu, preemptor, mut queue) = hurried(PreemptLevel::All);
+        let commands = [3, 2].map(|blocks| Command::Launch(launch_of(&gpu, blocks)));
+        let graph = crate::Graph::new(&gpu, &commands).unwrap();
+        let count = preemptions_until_done(&preemptor, &mut queue, |queue, partial| {
+            let partial = partial.cloned().unwrap_or_else(|| graph.all()); // the fake captures nothing
+            queue.launch_graph(Seq(0), &graph, Some(&partial)).unwrap();
+        });
+        assert_eq!((count, sorted(&gpu)), (4, vec![0, 0, 1, 1, 2]));
+    }
+
+    #[test]
+    fn a_kernel_whose_running_blocks_do_not_stop_is_launched_anew() {
+        let (gpu, preemptor, mut queue) = hurried(PreemptLevel::DeviceQueue);
+        preemptor.evict().unwrap();
+        queue.launch(Seq(0), &launch_of(&gpu, 4), None).unwrap();
+        let drained = preempt(&preemptor, &mut queue);
+        assert_eq!(drained.resume_at, Seq(0));
+        assert!(drained.partial.is_none(), "there are no stops to keep");
+        assert_eq!(sorted(&gpu), []);
+    }
 }

@@ -1,6 +1,8 @@
 //! A vendor whose device is the host's memory, for tests. Streams note what is put into them; what they
-//! write arrives at once, and what is launched does nothing.
+//! write arrives at once. Guarded kernels claim their blocks and give them back as kernels/reef.h does, and
+//! note which blocks have taken effect; what they compute is left out.
 
+use crate::code::guard::{Guard, MAX_BLOCKS};
 use crate::vendor::calls::{Graphs, Memory, Modules, Streams, Vendor};
 use crate::vendor::facts::{Facts, FunctionFacts, GateSignal};
 use crate::vendor::image::Build;
@@ -9,7 +11,7 @@ use parking_lot::Mutex;
 use reef_core::{Dim3, Priority, Result};
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// What was put into a stream.
@@ -32,12 +34,21 @@ pub(crate) struct Fake {
     slow: Mutex<Option<VecDeque<(u64, u32)>>>,
     /// Device memory that was given back.
     pub(crate) freed: Mutex<Vec<u64>>,
+    /// Whether blocks that have started meet an eviction before they end.
+    hurried: AtomicBool,
+    /// Blocks of guarded kernels that have taken effect.
+    pub(crate) ran: Mutex<Vec<u32>>,
 }
 
 impl Fake {
     /// From now on words arrive when told to.
     pub(crate) fn slow_down(&self) {
         *self.slow.lock() = Some(VecDeque::new());
+    }
+
+    /// From now on no block ends before an eviction, unless it runs through.
+    pub(crate) fn hurry(&self) {
+        self.hurried.store(true, Ordering::Relaxed);
     }
 
     /// Lets the next `count` words arrive.
@@ -71,8 +82,55 @@ impl Default for Fake {
             graphs: false,
             features: Vec::new(),
         };
-        Self { facts, puts: Mutex::default(), slow: Mutex::new(None), freed: Mutex::default() }
+        Self {
+            facts,
+            puts: Mutex::default(),
+            slow: Mutex::new(None),
+            freed: Mutex::default(),
+            hurried: AtomicBool::new(false),
+            ran: Mutex::default(),
+        }
     }
+}
+
+/// The value at an address of the device.
+fn at<T: Copy>(address: u64) -> T {
+    // SAFETY: addresses are those of `memory`, or of parameters that outlive the call.
+    unsafe { *(address as *const T) }
+}
+
+/// Runs the blocks of a guarded kernel, or gives them back: `Block` in kernels/reef.h.
+fn run_blocks(fake: &Fake, guard: &Guard, count: u32) {
+    for place in 0..count {
+        let entry = match guard.list_in {
+            0 => guard.first + place,
+            list => at(list + u64::from(place) * 4),
+        };
+        let (index, stops) = (entry & MAX_BLOCKS, entry >> 30);
+        let epoch = if guard.epoch_word == 0 { guard.epoch } else { at(guard.epoch_word) };
+        let is_void = (epoch.wrapping_sub(at(guard.live)) as i32) < 0;
+        let is_stopped = fake.hurried.load(Ordering::Relaxed) && guard.may_stop != 0 && stops < 2;
+        match (is_void, is_stopped) {
+            (true, _) => give_back(guard, entry),
+            (false, true) => give_back(guard, index | (stops + 1) << 30),
+            (false, false) => fake.ran.lock().push(index),
+        }
+    }
+}
+
+fn give_back(guard: &Guard, entry: u32) {
+    let stopped: u32 = at(guard.stopped);
+    set((guard.list_out + u64::from(stopped) * 4, entry));
+    set((guard.stopped, stopped + 1));
+}
+
+/// The kernel `report`: tells the host the counts and clears them.
+fn report([stopped, host, count, done, turn]: [u64; 5]) {
+    for i in 0..count {
+        set((host + i * 4, at(stopped + i * 4)));
+        set((stopped + i * 4, 0));
+    }
+    set((done, turn as u32));
 }
 
 fn memory(bytes: usize) -> *mut u8 {
@@ -173,61 +231,75 @@ impl Streams for Fake {
     }
 }
 
-impl Modules for Fake {
-    type Code = ();
-    type Function = u32;
+/// A function: which it is, and whether of the guarded build.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Function {
+    number: u32,
+    is_guarded: bool,
+}
 
-    fn shipped(&self, _: &str, _: Build) -> Result<Vec<u8>> {
-        Ok(Vec::new())
+impl Modules for Fake {
+    type Code = bool;
+    type Function = Function;
+
+    fn shipped(&self, _: &str, build: Build) -> Result<Vec<u8>> {
+        Ok(vec![(build == Build::Guarded).into()])
     }
 
-    fn compile(&self, _: &str, _: Build) -> Result<Vec<u8>> {
-        Ok(Vec::new())
+    fn compile(&self, _: &str, build: Build) -> Result<Vec<u8>> {
+        self.shipped("", build)
     }
 
     fn check_image(&self, image: &[u8]) -> Result<Vec<u8>> {
         Ok(image.into())
     }
 
-    fn load_code(&self, _: &[u8]) -> Result<()> {
-        Ok(())
+    fn load_code(&self, image: &[u8]) -> Result<bool> {
+        Ok(image == [1])
     }
 
-    fn unload_code(&self, (): ()) {}
+    fn unload_code(&self, _: bool) {}
 
-    fn function(&self, (): (), name: &str) -> Result<Option<u32>> {
-        Ok(Some(if name == "stamp" { STAMP } else { name.len() as u32 }))
+    fn function(&self, is_guarded: bool, name: &str) -> Result<Option<Function>> {
+        let number = match name {
+            "stamp" => STAMP,
+            "report" => REPORT,
+            other => other.len() as u32,
+        };
+        Ok(Some(Function { number, is_guarded }))
     }
 
-    fn function_facts(&self, _: u32) -> Result<FunctionFacts> {
+    fn function_facts(&self, _: Function) -> Result<FunctionFacts> {
         Ok(FunctionFacts { registers: 32, shared: 0, parameters: None })
     }
 
-    fn reserve_shared(&self, _: u32, _: u32) -> Result<()> {
+    fn reserve_shared(&self, _: Function, _: u32) -> Result<()> {
         Ok(())
     }
 
-    /// Of kernels whose names are those of kernels/builtin.cu, `stamp` alone does what it should.
     unsafe fn launch(
         &self,
         _: u32,
-        function: u32,
+        function: Function,
         grid: Dim3,
         _: Dim3,
         _: u32,
         params: &mut [*mut c_void],
     ) -> Result<()> {
-        self.puts.lock().push(Put::Launch(function, grid.iter().product()));
-        if function == STAMP {
-            let word = |i: usize| {
-                // SAFETY: its three parameters are words.
-                unsafe { *params[i].cast::<u64>() }
-            };
-            // SAFETY: they are an event's address, a timeline word's and its value.
-            unsafe {
-                *(word(0) as *mut u64) = 1;
-                *(word(1) as *mut u32) = word(2) as u32;
+        let blocks = grid.iter().product();
+        self.puts.lock().push(Put::Launch(function.number, blocks));
+        let word = |i: usize| at::<u64>(params[i] as u64);
+        match function {
+            Function { number: STAMP, .. } => {
+                // SAFETY: they are an event's address, a timeline signal's and its value.
+                unsafe {
+                    *(word(0) as *mut u64) = 1;
+                    *(word(1) as *mut u32) = word(2) as u32;
+                }
             }
+            Function { number: REPORT, .. } => report(std::array::from_fn(word)),
+            Function { is_guarded: true, .. } => run_blocks(self, &at(params[0] as u64), blocks),
+            _ => {}
         }
         Ok(())
     }
@@ -252,3 +324,4 @@ impl Graphs for Fake {
 }
 
 const STAMP: u32 = 1000;
+const REPORT: u32 = 1001;
