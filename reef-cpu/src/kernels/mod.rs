@@ -10,6 +10,8 @@
 //! (disjoint from every other block's) only once nothing can stop it any more.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 pub(crate) mod build;
 mod conv;
@@ -23,6 +25,7 @@ pub(crate) mod place;
 mod plan;
 mod pointwise;
 mod pool;
+mod portable;
 mod product;
 mod scale_shift;
 mod simd;

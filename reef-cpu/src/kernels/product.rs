@@ -1,9 +1,9 @@
-//! The product of a [`Tile`]: in AVX-512 where the machine has it, else by the crate `gemm`.
+//! The product of a [`Tile`], with the widest vectors that the machine has.
 
-#[cfg(target_arch = "x86_64")]
-use super::avx512;
+use super::portable;
 use super::tile::{COLUMNS, ROWS, Tile};
-use gemm::Parallelism;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
 
 /// Computes the product of `tile` with the widest instructions that the machine has.
 ///
@@ -18,39 +18,12 @@ pub(super) unsafe fn multiply(tile: &Tile) {
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: the machine has AVX-512; the caller's promise.
         return unsafe { avx512::multiply(tile) };
+    } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        // SAFETY: the machine has AVX2 and FMA; the caller's promise.
+        return unsafe { avx2::multiply(tile) };
     }
     // SAFETY: the caller's promise.
-    unsafe { multiply_portably(tile) }
-}
-
-/// # Safety
-///
-/// As [`multiply`].
-pub(super) unsafe fn multiply_portably(tile: &Tile) {
-    // SAFETY: the caller's promise: strides and sizes describe the three operands.
-    unsafe {
-        gemm::gemm(
-            tile.rows,
-            COLUMNS,
-            tile.depth,
-            tile.sums,
-            1,
-            tile.sums_pitch as isize,
-            !tile.fresh,
-            tile.a,
-            1,
-            tile.a_pitch as isize,
-            tile.b,
-            1,
-            COLUMNS as isize,
-            1.0,
-            1.0,
-            false,
-            false,
-            false,
-            Parallelism::None,
-        );
-    }
+    unsafe { portable::multiply(tile) }
 }
 
 #[cfg(test)]
@@ -59,8 +32,22 @@ mod tests {
     use super::super::tile::Hints;
     use super::*;
 
+    type Multiply = unsafe fn(&Tile);
+
+    /// All that this machine can run.
+    fn products() -> Vec<(&'static str, Multiply)> {
+        let mut products: Vec<(_, Multiply)> =
+            vec![("portable", portable::multiply), ("widest", multiply)];
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: the machine has both; the tile's promise is the caller's.
+            products.push(("avx2", |tile| unsafe { avx2::multiply(tile) }));
+        }
+        products
+    }
+
     #[test]
-    fn every_size_agrees_with_the_portable_product() {
+    fn every_size_agrees_with_plain_loops() {
         let mut random = Random::new(7);
         // Full tiles often: their loop depends on how the depth divides.
         for rows in (1..=ROWS).chain([ROWS; 60]) {
@@ -68,7 +55,14 @@ mod tests {
                 let (depth, a_pitch, sums_pitch) = (1 + random.below(70), 80, 40);
                 let [a, b, old] = [ROWS * 80, 70 * COLUMNS, ROWS * 40].map(|n| random.floats(n));
                 for fresh in [false, true] {
-                    let product = |fast: bool| {
+                    let mut want = old.clone();
+                    for (row, column) in (0..rows * columns).map(|i| (i / columns, i % columns)) {
+                        let term = |k| a[row * a_pitch + k] * b[k * COLUMNS + column];
+                        let sum: f32 = (0..depth).map(term).sum();
+                        let at = &mut want[row * sums_pitch + column];
+                        *at = if fresh { sum } else { *at + sum };
+                    }
+                    for (name, multiply) in products() {
                         let mut sums = old.clone();
                         let tile = Tile {
                             a: a.as_ptr(),
@@ -88,13 +82,10 @@ mod tests {
                             },
                         };
                         // SAFETY: the three vectors are as large as the tile says.
-                        unsafe { if fast { multiply(&tile) } else { multiply_portably(&tile) } };
-                        (0..rows * columns)
-                            .map(|i| sums[i / columns * sums_pitch + i % columns])
-                            .collect::<Vec<_>>()
-                    };
-                    for (fast, portable) in product(true).into_iter().zip(product(false)) {
-                        assert!((fast - portable).abs() < 1e-4, "{fast}, not {portable}");
+                        unsafe { multiply(&tile) };
+                        for (have, want) in sums.into_iter().zip(&want) {
+                            assert!((have - want).abs() < 1e-4, "{name}: {have}, not {want}");
+                        }
                     }
                 }
             }

@@ -7,7 +7,8 @@
 use super::build::build;
 use super::pack::pack;
 use super::place::Place;
-use super::product::{multiply, multiply_portably};
+use super::portable;
+use super::product::multiply;
 use super::reference::Random;
 use super::tile::{COLUMNS, Hints, ROWS, Tile};
 use crate::kernel::{Block, RUN};
@@ -307,17 +308,17 @@ fn timing_of_a_tile() {
         fresh: true,
         hints: Hints { next: a.as_ptr(), output: a.as_ptr(), residual: a.as_ptr(), pitch: 0 },
     };
-    for portable in [false, true] {
+    for plain in [false, true] {
         let mut best = Duration::MAX;
         for _ in 0..1000 {
             let start = Instant::now();
             for _ in 0..10 {
                 // SAFETY: the three vectors are as large as the tile says.
-                unsafe { if portable { multiply_portably(&tile) } else { multiply(&tile) } };
+                unsafe { if plain { portable::multiply(&tile) } else { multiply(&tile) } };
             }
             best = best.min(start.elapsed() / 10);
         }
         let flops = 2.0 * (ROWS * COLUMNS * 256) as f64;
-        println!("tile, portable {portable}: {:.1} GFLOP/s", flops / best.as_secs_f64() / 1e9);
+        println!("tile, portable {plain}: {:.1} GFLOP/s", flops / best.as_secs_f64() / 1e9);
     }
 }
