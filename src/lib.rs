@@ -17,6 +17,8 @@
 //! ```
 
 mod name;
+#[cfg(feature = "perfetto")]
+pub mod perfetto;
 
 /// The example in the README is a test.
 #[cfg(all(doctest, feature = "cpu", feature = "models"))]

@@ -2,18 +2,27 @@
 //!
 //! Exit codes: 0 done, 1 the work failed, 2 the input or the command line is wrong.
 
+#[cfg(feature = "bench")]
 mod bench;
 mod commands;
 mod demo;
 mod model;
+#[cfg(feature = "daemon")]
 mod remote;
 mod report;
 mod run;
+#[cfg(feature = "daemon")]
 mod top;
 mod workload;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use commands::{client, completions, devices, profile, serve, trace};
+#[cfg(not(feature = "bench"))]
+use commands::left_out::bench;
+#[cfg(not(feature = "daemon"))]
+use commands::left_out::{client, serve, top, trace};
+#[cfg(feature = "daemon")]
+use commands::{client, serve, trace};
+use commands::{completions, devices, profile};
 use report::output::is_unread;
 use report::usage::is_input;
 use std::process::ExitCode;
@@ -41,7 +50,7 @@ enum Command {
     /// Shows real-time inference beside best-effort inference, under REEF and its baselines.
     Demo(demo::args::Args),
     /// Measures preemption, or a real-time network beside a best-effort one.
-    #[command(subcommand)]
+    #[cfg_attr(feature = "bench", command(subcommand))]
     Bench(bench::command::Command),
     /// Runs a model on a daemon and prints how long each inference takes.
     Client(client::Args),

@@ -53,4 +53,3 @@ pub use error::{Error, Result};
 pub use local::client::{Client, Options, Timing};
 pub use name::ModelName;
 pub use net::listener::folder;
-pub use observe::perfetto;

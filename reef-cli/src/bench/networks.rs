@@ -1,6 +1,7 @@
 //! `reef bench networks`: how long whole inferences take on a device that has nothing else to do.
 
 use crate::bench::time::{histogram, note};
+use crate::report::checks::check_seconds;
 use crate::report::columns::{Column, as_table};
 use crate::report::output::print;
 use crate::report::progress::Progress;
@@ -65,7 +66,7 @@ static COLUMNS: [Column<Row>; 10] = [
 ];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    results::check_seconds(args.seconds)?;
+    check_seconds(args.seconds)?;
     check_all(&args.networks, args.size)?;
     reef::with_device(&args.common.device, Networks(args))?
 }

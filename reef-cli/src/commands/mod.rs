@@ -2,9 +2,14 @@
 //!
 //! None of them knows another.
 
+#[cfg(feature = "daemon")]
 pub(crate) mod client;
 pub(crate) mod completions;
 pub(crate) mod devices;
+#[cfg(not(all(feature = "bench", feature = "daemon")))]
+pub(crate) mod left_out;
 pub(crate) mod profile;
+#[cfg(feature = "daemon")]
 pub(crate) mod serve;
+#[cfg(feature = "daemon")]
 pub(crate) mod trace;

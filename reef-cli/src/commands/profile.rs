@@ -1,8 +1,8 @@
 //! `reef profile`: how long the kernels of a network take on a device, as padding wants to know.
 
+use crate::report::checks::check_file;
 use crate::report::output::print;
 use crate::report::progress::Progress;
-use crate::report::results::check_file;
 use crate::report::usage::Usage;
 use crate::workload::networks::Loader;
 use anyhow::{Context, Result};

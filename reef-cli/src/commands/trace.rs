@@ -1,9 +1,9 @@
 //! `reef trace`: what ran on a daemon's device, for Perfetto.
 
 use crate::remote::daemon::{Error, Place};
+use crate::report::checks::check_file;
 use crate::report::output::print;
 use crate::report::progress::Progress;
-use crate::report::results::check_file;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
 use hyper::StatusCode;

@@ -3,9 +3,9 @@
 use super::args::{Args, Chosen};
 use super::measure::{Bench, Outcome};
 use super::{report, spans};
+use crate::report::checks::{check_seconds, make_folder};
 use crate::report::output::print;
 use crate::report::progress::Progress;
-use crate::report::results::{check_seconds, make_folder};
 use crate::workload::networks::{Picture, check, networks};
 use anyhow::{Context, Result};
 use reef::PreemptLevel;

@@ -1,7 +1,6 @@
 //! Traces for Perfetto (ui.perfetto.dev) and Chrome, in files.
 
-use reef::Span;
-use reef_serve::perfetto;
+use reef::{Span, perfetto};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;

@@ -42,12 +42,14 @@ pub(crate) fn shares<'h>(
 }
 
 /// Points with a text beside each, in named groups.
+#[cfg(feature = "bench")]
 pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64, String)>,
 }
 
 /// Draws `groups` over `x` (from 0) and `y` (logarithmic if values differ by a hundred).
+#[cfg(feature = "bench")]
 pub(crate) fn points(
     path: &Path,
     caption: &str,

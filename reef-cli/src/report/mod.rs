@@ -3,9 +3,14 @@
 //! In come rows and their columns; out go text on stdout and files. Nothing here measures.
 
 pub(crate) mod chart;
+pub(crate) mod checks;
+#[cfg(feature = "bench")]
 pub(crate) mod columns;
+#[cfg(feature = "daemon")]
+pub(crate) mod date;
 pub(crate) mod output;
 pub(crate) mod progress;
+#[cfg(feature = "bench")]
 pub(crate) mod results;
 pub(crate) mod table;
 pub(crate) mod usage;

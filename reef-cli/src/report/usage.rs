@@ -23,7 +23,7 @@ pub(crate) fn is_input(error: &anyhow::Error) -> bool {
                 models::Error::Device(error) => is_asked(error),
                 _ => true,
             })
-            || cause.downcast_ref::<reef_serve::Error>().is_some_and(is_refused)
+            || is_refused(cause)
             || cause.is::<Usage>()
     })
 }
@@ -35,7 +35,13 @@ fn is_asked(error: &reef::Error) -> bool {
 }
 
 /// The same of the daemon.
-fn is_refused(error: &reef_serve::Error) -> bool {
+#[cfg(feature = "daemon")]
+fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
     use reef_serve::Error::{Exists, Invalid, NotFound, Unimplemented};
-    matches!(error, Exists(_) | Invalid(_) | NotFound(_) | Unimplemented(_))
+    matches!(error.downcast_ref(), Some(Exists(_) | Invalid(_) | NotFound(_) | Unimplemented(_)))
+}
+
+#[cfg(not(feature = "daemon"))]
+fn is_refused(_: &(dyn std::error::Error + 'static)) -> bool {
+    false
 }

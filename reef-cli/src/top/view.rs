@@ -1,7 +1,7 @@
 //! What happened between two looks at a daemon's numbers.
 
 use crate::remote::scrape::{Labels, Scrape};
-use crate::report::results::date;
+use crate::report::date::date;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

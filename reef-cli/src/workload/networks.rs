@@ -99,6 +99,7 @@ impl<'a, D: Operators> Loader<'a, D> {
     }
 
     /// What networks look at without a photo.
+    #[cfg(feature = "bench")]
     pub(crate) fn noise(&self, values: usize) -> Vec<f32> {
         WEIGHTS.input(values)
     }

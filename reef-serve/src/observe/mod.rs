@@ -7,7 +7,6 @@
 
 pub(crate) mod metrics;
 pub(crate) mod observer;
-pub mod perfetto;
 pub(crate) mod recording;
 pub(crate) mod stats;
 pub(crate) mod tracer;

@@ -4,6 +4,7 @@ use super::config::Workload;
 use super::measure::{Options, Who};
 use super::names;
 use crate::bench::policy::check_windows;
+use crate::report::checks::check_seconds;
 use crate::report::results;
 use crate::report::usage::Usage;
 use anyhow::Result;
@@ -115,7 +116,7 @@ impl Args {
     pub(crate) fn check(&self) -> Result<()> {
         check_windows("--window", &[self.window])?;
         if let Some(seconds) = self.seconds {
-            results::check_seconds(seconds)?;
+            check_seconds(seconds)?;
         }
         if !(0.0..=60.0).contains(&self.lead) {
             return Err(Usage(format!("--lead must be in 0..=60, got {}", self.lead)).into());

@@ -1,6 +1,7 @@
 //! What `reef bench launch` measures.
 
 use crate::bench::policy::check_windows;
+use crate::report::checks::check_seconds;
 use crate::report::results;
 use crate::report::usage::Usage;
 use anyhow::Result;
@@ -26,7 +27,7 @@ pub(crate) struct Args {
 impl Args {
     /// Refuses what can't be measured.
     pub(crate) fn check(&self) -> Result<()> {
-        results::check_seconds(self.seconds)?;
+        check_seconds(self.seconds)?;
         if !(1..=1_000_000).contains(&self.samples) {
             return Err(
                 Usage(format!("--samples must be in 1..=1000000, got {}", self.samples)).into()

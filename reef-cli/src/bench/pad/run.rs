@@ -5,8 +5,8 @@ use super::report;
 use crate::bench::pair::arrivals::Arrivals;
 use crate::bench::pair::measure::{BE_ALONE, Bench, RT_ALONE, Row};
 use crate::bench::policy::Policy;
+use crate::report::checks::check_seconds;
 use crate::report::progress::Progress;
-use crate::report::results;
 use crate::workload::networks::{Named, Networks, check, networks};
 use anyhow::Result;
 use reef::op::Operators;
@@ -14,7 +14,7 @@ use reef::{Colocation, Device};
 use std::time::Duration;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    results::check_seconds(args.seconds)?;
+    check_seconds(args.seconds)?;
     args.lengths.check()?;
     check(&args.rt, std::slice::from_ref(&args.be), args.picture())?;
     for &blocks in &args.beside {

@@ -1,6 +1,7 @@
 //! What `reef bench pair` measures.
 
 use crate::bench::policy::Choice;
+use crate::report::checks::check_seconds;
 use crate::report::results;
 use crate::report::usage::Usage;
 use anyhow::Result;
@@ -41,7 +42,7 @@ pub(crate) struct Args {
 impl Args {
     /// Refuses what can't be measured.
     pub(crate) fn check(&self) -> Result<()> {
-        results::check_seconds(self.seconds)?;
+        check_seconds(self.seconds)?;
         self.choice.check()?;
         if let Some(wrong) = self.rates.iter().find(|&&rate| !(rate > 0.0 && rate <= MAX_RATE)) {
             return Err(Usage(format!("--rates must be in 0..={MAX_RATE}, got {wrong}")).into());

@@ -2,6 +2,7 @@
 
 use crate::bench::policy::{Choice, check_windows};
 use crate::bench::time;
+use crate::report::checks::check_seconds;
 use crate::report::results;
 use crate::report::usage::Usage;
 use anyhow::Result;
@@ -64,7 +65,7 @@ impl Args {
 
     /// Refuses what can't be measured.
     pub(crate) fn check(&self) -> Result<()> {
-        results::check_seconds(self.seconds)?;
+        check_seconds(self.seconds)?;
         if !(1..=1_000_000).contains(&self.samples) {
             return Err(
                 Usage(format!("--samples must be in 1..=1000000, got {}", self.samples)).into()

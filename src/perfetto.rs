@@ -3,7 +3,7 @@
 //! A *process* is a group of tracks, a *thread* one track. Times are in microseconds from where the trace
 //! begins.
 
-use reef::{Priority, Span};
+use reef_core::{Priority, Span};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -164,7 +164,7 @@ mod tests {
             queue: 2,
             priority: Priority::RealTime,
             padding: false,
-            seq: reef::Seq(3),
+            seq: reef_core::Seq(3),
             name: "conv \"7\"".into(),
             block: 4,
             begin: nanos(2500),

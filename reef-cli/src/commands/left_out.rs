@@ -1,0 +1,63 @@
+//! Commands that this build leaves out: each says which feature has it.
+
+use crate::report::usage::Usage;
+use anyhow::Result;
+use std::ffi::OsString;
+
+/// Whatever follows the command's name, so that no argument is an error before the command itself is.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _all: Vec<OsString>,
+}
+
+/// How to get the command.
+fn refuse(feature: &str) -> Result<()> {
+    let built = format!("cargo run --release -p reef-cli --features {feature} --");
+    Err(Usage(format!("this build leaves the command out; `{built}` has it")).into())
+}
+
+/// What stands in the place of a command's modules.
+macro_rules! left_out {
+    ($feature:literal) => {
+        pub(crate) use crate::commands::left_out::Args;
+
+        pub(crate) fn run(_: &Args) -> anyhow::Result<()> {
+            crate::commands::left_out::refuse($feature)
+        }
+    };
+}
+
+#[cfg(not(feature = "bench"))]
+pub(crate) mod bench {
+    pub(crate) mod command {
+        left_out!("bench");
+        pub(crate) use Args as Command;
+    }
+}
+
+#[cfg(not(feature = "daemon"))]
+pub(crate) mod client {
+    left_out!("daemon");
+}
+
+#[cfg(not(feature = "daemon"))]
+pub(crate) mod serve {
+    left_out!("daemon");
+}
+
+#[cfg(not(feature = "daemon"))]
+pub(crate) mod trace {
+    left_out!("daemon");
+}
+
+#[cfg(not(feature = "daemon"))]
+pub(crate) mod top {
+    pub(crate) mod run {
+        left_out!("daemon");
+    }
+    pub(crate) mod args {
+        pub(crate) use crate::commands::left_out::Args;
+    }
+}

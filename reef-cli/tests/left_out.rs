@@ -1,0 +1,21 @@
+//! A build without default features: what it leaves out says how to get it.
+#![cfg(not(feature = "daemon"))]
+
+use std::process::Command;
+
+#[test]
+fn a_command_that_is_left_out_says_which_feature_has_it() {
+    for (line, feature) in [
+        ("serve --load resnet50 --help", "daemon"),
+        ("top", "daemon"),
+        ("trace --seconds 2", "daemon"),
+        ("client --model resnet50", "daemon"),
+        ("bench preempt --json", "bench"),
+    ] {
+        let mut reef = Command::new(env!("CARGO_BIN_EXE_reef"));
+        let output = reef.args(line.split(' ')).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
+        assert!(stderr.contains(&format!("--features {feature} ")), "{line}: {stderr}");
+    }
+}
