@@ -3,7 +3,7 @@
 use crate::driver::{BACKEND, Driver};
 use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
-use reef_gpu::Facts;
+use reef_gpu::{Facts, TickRate};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::time::Duration;
 
@@ -55,6 +55,7 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
         writes_values: driver.cuStreamWriteValue32_v2.is_some(),
         waits_values: driver.cuStreamWaitValue32_v2.is_some(),
         grace: Duration::from_micros(20),
+        tick_rate: TickRate::Known(1_000_000_000),
         graphs: true,
         features: features(driver, &own)?,
     };

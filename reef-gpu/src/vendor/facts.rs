@@ -29,10 +29,21 @@ pub struct Facts {
     pub waits_values: bool,
     /// How long after a gate has closed a stream that saw it open may still say so.
     pub grace: Duration,
+    /// How fast the clock runs that `stamp` of kernels/builtin.cu notes.
+    pub tick_rate: TickRate,
     /// Several launches can be taken at once ([`Graphs::begin_capture`]).
     pub graphs: bool,
     /// What else is there or isn't, for people to read.
     pub features: Vec<String>,
+}
+
+/// How fast a device's clock runs, in ticks a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TickRate {
+    /// The driver says so.
+    Known(u64),
+    /// It is one of these: which, is measured when the device is opened.
+    OneOf(&'static [u64]),
 }
 
 /// What the driver tells of a loaded function.
