@@ -27,5 +27,6 @@ pub use vendor::cache;
 pub use vendor::calls::{Graphs, Memory, Modules, Streams, Vendor};
 pub use vendor::facts::{Facts, FunctionFacts, GateSignal, TickRate};
 pub use vendor::free_list::{FreeList, place};
+pub use vendor::header::REEF_H;
 pub use vendor::image::{Build, unpack};
 pub use vendor::options::{Options, Precision};

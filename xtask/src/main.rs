@@ -209,7 +209,7 @@ fn benches() -> Vec<Command> {
 }
 
 fn miri() -> Vec<Command> {
-    vec![cargo("+nightly miri test -p reef-core ring")]
+    vec![cargo("+nightly miri test -p reef-rt-core ring")]
 }
 
 fn tsan() -> Vec<Command> {
@@ -227,7 +227,7 @@ fn tsan() -> Vec<Command> {
 /// five levels. What runs on the CPU is left to `test`.
 fn hip() -> Vec<Command> {
     const MANY: &str = "each_block_runs_once_in_order";
-    let suite = "test --workspace --features reef/hip --test conformance";
+    let suite = "test --workspace --features reef-rt/hip --test conformance";
     let mut all = cargo(&format!("{suite} --test networks hip -- --test-threads=1 --skip {MANY}"));
     all.env("REEF_CONFORMANCE_CYCLES", "200");
     let mut many = cargo(&format!("{suite} -- hip::{MANY} hip_gates::{MANY}"));

@@ -4,11 +4,11 @@
 use crate::code::nvrtc::{Nvrtc, Program, Target, options};
 use crate::driver::BACKEND;
 use reef_core::{Error, Result};
-use reef_gpu::Build;
 use reef_gpu::cache::{self, Cache, Key};
+use reef_gpu::{Build, REEF_H};
 
 /// What `#include "reef.h"` finds.
-const HEADERS: [(&str, &str); 1] = [("reef.h", include_str!("../../../kernels/reef.h"))];
+const HEADERS: [(&str, &str); 1] = [("reef.h", REEF_H)];
 
 /// How the compiler's messages name the source.
 const NAME: &str = "kernel.cu";

@@ -5,11 +5,11 @@ use crate::code::hiprtc::Hiprtc;
 use crate::code::target::Target;
 use crate::driver::Version;
 use reef_core::Result;
-use reef_gpu::Build;
 use reef_gpu::cache::{Cache, Key, Program};
+use reef_gpu::{Build, REEF_H};
 
 /// What `#include "reef.h"` finds.
-const HEADERS: [(&str, &str); 1] = [("reef.h", include_str!("../../../kernels/reef.h"))];
+const HEADERS: [(&str, &str); 1] = [("reef.h", REEF_H)];
 
 /// How the compiler's messages name the source.
 const NAME: &str = "kernel.hip";

@@ -1,0 +1,6 @@
+//! The header that kernels of users include.
+
+/// `reef.h`, the same for both vendors.
+///
+/// It is a file of this package, a link to the one in `kernels/`, so that a package from a registry is whole.
+pub const REEF_H: &str = include_str!("../../include/reef.h");
