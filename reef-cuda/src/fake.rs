@@ -17,6 +17,8 @@ static ALLOC: AtomicU32 = AtomicU32::new(0);
 static WRITES: AtomicU32 = AtomicU32::new(0);
 /// Calls of `cuMemFreeHost`.
 static HOST_FREED: AtomicU32 = AtomicU32::new(0);
+/// The next `cuMemFreeHost` does this before it returns.
+static DURING_HOST_FREE: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 /// 1: stamps, and words that streams write, don't arrive.
 static SLOW: AtomicU32 = AtomicU32::new(0);
 
@@ -114,6 +116,8 @@ extern "C" fn alloc_host(memory: *mut *mut c_void, bytes: usize, _: c_uint) -> u
 
 extern "C" fn free_host(_: *mut c_void) -> u32 {
     HOST_FREED.fetch_add(1, Ordering::Relaxed);
+    let act = DURING_HOST_FREE.lock().take();
+    act.into_iter().for_each(|act| act());
     0
 }
 
@@ -211,6 +215,9 @@ fn device() -> Cuda {
 mod tests {
     use super::*;
     use reef_core::{Args, Device, Error, Launch, PreemptLevel, Preemptor, Priority, Queue, Seq};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
 
     /// One kernel of one block.
     fn kernel(device: &Cuda) -> Launch<Cuda> {
@@ -281,6 +288,25 @@ mod tests {
         QUERY.store(700, Ordering::Relaxed);
         let error = (0..100_000).find_map(|_| queue.completed().err());
         assert!(matches!(error, Some(Error::DeviceLost { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn pinned_memory_is_given_back_while_the_driver_frees_other() {
+        let _answers = Answers::take();
+        let device = device();
+        let [first, second] = [1, 2].map(|_| device.alloc_host(1000).unwrap());
+        drop(first);
+        let (given_back, result) = mpsc::channel();
+        *DURING_HOST_FREE.lock() = Some(Box::new(move || {
+            let (done, is_done) = mpsc::channel();
+            thread::spawn(move || {
+                drop(second);
+                let _ = done.send(());
+            });
+            given_back.send(is_done.recv_timeout(Duration::from_secs(5)).is_ok()).unwrap();
+        }));
+        device.vendor().release_pinned(); // as when there is no memory left
+        assert_eq!(result.try_recv(), Ok(true), "a drop waited for cuMemFreeHost");
     }
 
     #[test]

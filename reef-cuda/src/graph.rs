@@ -12,13 +12,13 @@ const RELAXED: c_uint = 2;
 impl Graphs for Context {
     type Exec = Exec;
 
-    fn begin_capture(&self, stream: Stream) -> Result<()> {
+    unsafe fn begin_capture(&self, stream: Stream) -> Result<()> {
         self.bind()?;
         // SAFETY: the stream is open.
         unsafe { self.driver.cuStreamBeginCapture_v2(stream.0, RELAXED) }
     }
 
-    fn end_capture(&self, stream: Stream) -> Result<Exec> {
+    unsafe fn end_capture(&self, stream: Stream) -> Result<Exec> {
         self.bind()?;
         let (mut graph, mut exec) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the stream is being captured; the driver makes its own copy of the graph.
@@ -39,7 +39,7 @@ impl Graphs for Context {
         unsafe { self.driver.cuGraphLaunch(exec.0, stream.0) }
     }
 
-    fn free_exec(&self, exec: Exec) {
+    unsafe fn free_exec(&self, exec: Exec) {
         if self.bind().is_ok() {
             // SAFETY: made once. The driver frees it when its last run has ended.
             let _ = unsafe { self.driver.cuGraphExecDestroy(exec.0) };

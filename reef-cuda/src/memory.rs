@@ -17,13 +17,15 @@ impl Memory for Context {
         // SAFETY: the pointer is valid for the call.
         let done = unsafe { self.driver.cuMemAllocAsync(&mut memory, bytes, self.housekeeping) };
         done.map_err(|error| asked(error, bytes))?;
-        self.zero(memory, bytes).inspect_err(|_| self.free(memory))?;
+        // SAFETY: allocated above, and used by nothing but the fill, which was refused.
+        self.zero(memory, bytes).inspect_err(|_| unsafe { self.free(memory) })?;
         Ok(memory)
     }
 
-    fn free(&self, memory: u64) {
+    unsafe fn free(&self, memory: u64) {
         if !self.own.pools {
-            return self.free_signals(memory);
+            // SAFETY: the caller's promise; `alloc` took it from there.
+            return unsafe { self.free_signals(memory) };
         }
         if self.bind().is_ok() {
             // SAFETY: it came from the pool, once. Of a lost device there is nothing to free.
@@ -38,11 +40,12 @@ impl Memory for Context {
         // SAFETY: the pointer is valid for the call.
         let done = unsafe { self.driver.cuMemAlloc_v2(&mut memory, bytes) };
         done.map_err(|error| asked(error, bytes))?;
-        self.zero(memory, bytes).inspect_err(|_| self.free_signals(memory))?;
+        // SAFETY: as in `alloc`.
+        self.zero(memory, bytes).inspect_err(|_| unsafe { self.free_signals(memory) })?;
         Ok(memory)
     }
 
-    fn free_signals(&self, memory: u64) {
+    unsafe fn free_signals(&self, memory: u64) {
         if self.bind().is_ok() {
             // SAFETY: it came from `alloc_signals`, once.
             let _ = unsafe { self.driver.cuMemFree_v2(memory) };
@@ -63,7 +66,7 @@ impl Memory for Context {
     }
 
     /// `cuMemFreeHost` would wait for all work on the device.
-    fn free_host(&self, host: *mut u8) {
+    unsafe fn free_host(&self, host: *mut u8) {
         self.pinned.lock().give_back(host as u64);
     }
 
@@ -82,7 +85,7 @@ impl Memory for Context {
         Ok(device)
     }
 
-    fn unregister_host(&self, host: *mut u8) {
+    unsafe fn unregister_host(&self, host: *mut u8) {
         if self.bind().is_ok() {
             // SAFETY: it was registered, once.
             let _ = unsafe { self.driver.cuMemHostUnregister(host.cast()) };
@@ -94,11 +97,12 @@ impl Memory for Context {
         Ok((host.cast(), device))
     }
 
-    fn free_gate(&self, (host, _): GateSignal) {
-        self.free_host(host.cast());
+    unsafe fn free_gate(&self, (host, _): GateSignal) {
+        // SAFETY: the caller's promise; `alloc_gate` took it from there.
+        unsafe { self.free_host(host.cast()) };
     }
 
-    fn write(&self, to: u64, data: &[u8]) -> Result<()> {
+    unsafe fn write(&self, to: u64, data: &[u8]) -> Result<()> {
         self.bind()?;
         let (driver, stream) = (self.driver, self.housekeeping);
         // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
@@ -108,7 +112,7 @@ impl Memory for Context {
         }
     }
 
-    fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
+    unsafe fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
         self.bind()?;
         let (driver, stream) = (self.driver, self.housekeeping);
         // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
@@ -141,7 +145,9 @@ impl Context {
 
     /// Gives what is kept back to the driver, which waits for all work on the device.
     pub(crate) fn release_pinned(&self) {
-        for host in self.pinned.lock().drain_free() {
+        // The guard ends with this statement: giving back to the list must not wait for what follows.
+        let free = self.pinned.lock().drain_free();
+        for host in free {
             // SAFETY: it came from `cuMemHostAlloc`, and nobody uses it.
             let _ = unsafe { self.driver.cuMemFreeHost(host as *mut c_void) };
         }

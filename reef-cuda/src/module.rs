@@ -33,7 +33,7 @@ impl Modules for Context {
         image::check(image)
     }
 
-    fn load_code(&self, image: &[u8]) -> Result<Code> {
+    unsafe fn load_code(&self, image: &[u8]) -> Result<Code> {
         let image = image::check(image)?; // from a file or a compiler: the driver is told no length
         self.bind()?;
         let mut raw = std::ptr::null_mut();
@@ -42,14 +42,14 @@ impl Modules for Context {
         Ok(Code(raw))
     }
 
-    fn unload_code(&self, code: Code) {
+    unsafe fn unload_code(&self, code: Code) {
         if self.bind().is_ok() {
             // SAFETY: loaded once, and no work uses it any more.
             let _ = unsafe { self.driver.cuModuleUnload(code.0) };
         }
     }
 
-    fn function(&self, code: Code, name: &str) -> Result<Option<Function>> {
+    unsafe fn function(&self, code: Code, name: &str) -> Result<Option<Function>> {
         let Ok(name) = CString::new(name) else { return Ok(None) };
         self.bind()?;
         let mut function = std::ptr::null_mut();
@@ -60,7 +60,7 @@ impl Modules for Context {
         }
     }
 
-    fn function_facts(&self, function: Function) -> Result<FunctionFacts> {
+    unsafe fn function_facts(&self, function: Function) -> Result<FunctionFacts> {
         self.bind()?;
         Ok(FunctionFacts {
             registers: self.attribute(function, REGISTERS)?,
@@ -69,7 +69,7 @@ impl Modules for Context {
         })
     }
 
-    fn reserve_shared(&self, function: Function, bytes: u32) -> Result<()> {
+    unsafe fn reserve_shared(&self, function: Function, bytes: u32) -> Result<()> {
         self.bind()?;
         // SAFETY: the function is loaded.
         unsafe { self.driver.cuFuncSetAttribute(function.0, DYNAMIC_SHARED, bytes as c_int) }

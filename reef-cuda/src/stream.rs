@@ -28,14 +28,14 @@ impl Streams for Context {
         Ok(Stream(stream))
     }
 
-    fn close_stream(&self, stream: Stream) {
+    unsafe fn close_stream(&self, stream: Stream) {
         if self.bind().is_ok() {
             // SAFETY: opened once, and nobody uses it any more.
             let _ = unsafe { self.driver.cuStreamDestroy_v2(stream.0) };
         }
     }
 
-    fn is_idle(&self, stream: Stream) -> Result<bool> {
+    unsafe fn is_idle(&self, stream: Stream) -> Result<bool> {
         self.bind()?;
         // SAFETY: the stream is open.
         match unsafe { (self.driver.cuStreamQuery)(stream.0) } {
@@ -44,7 +44,7 @@ impl Streams for Context {
         }
     }
 
-    fn wait(&self, stream: Stream) -> Result<()> {
+    unsafe fn wait(&self, stream: Stream) -> Result<()> {
         self.bind()?;
         // SAFETY: the stream is open.
         unsafe { self.driver.cuStreamSynchronize(stream.0) }

@@ -9,7 +9,6 @@ use crate::driver::clock::Clock;
 use crate::driver::context::Context;
 use crate::driver::event::Event;
 use crate::driver::stream::{Stream, Writer};
-use crate::driver::tick_rate::{Sighting, TickRateProbe};
 use crate::driver::timeout::Timeout;
 use crate::gpu::{Gpu, Open};
 use crate::launch::checkpoint::Checkpoint;
@@ -22,7 +21,6 @@ use crate::preempt::gate::Gate;
 use crate::preempt::preemptor::Preemptor;
 use crate::tuning::TunedPlans;
 use crate::vendor::calls::Vendor;
-use crate::vendor::facts::TickRate;
 use crate::vendor::options::Options;
 use reef_core::dkp::Resources;
 use reef_core::{
@@ -32,9 +30,6 @@ use reef_core::{
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-/// Longest pause between two sightings of the device's clock when it is opened.
-const MAX_PAUSE: Duration = Duration::from_millis(500);
 
 impl<V: Vendor> Gpu<V> {
     /// The device that `vendor` has opened.
@@ -78,7 +73,9 @@ impl<V: Vendor> Gpu<V> {
     /// `Invalid` if it is none of these; the driver's.
     pub fn load(&self, image: &[u8]) -> Result<Module<V>> {
         let image = self.context().vendor.check_image(image)?;
-        Ok(Module(Arc::new(ModuleKind::Opaque(Code::load(self.context(), &image)?))))
+        // SAFETY: it was checked just now.
+        let code = unsafe { Code::load(self.context(), &image) }?;
+        Ok(Module(Arc::new(ModuleKind::Opaque(code))))
     }
 
     /// Compiles a source whose kernels follow the contract of kernels/README.md, so that they can be
@@ -117,52 +114,21 @@ impl<V: Vendor> Gpu<V> {
         };
         let gate = Arc::new(Gate::new(self.context())?);
         preemptor.join(&gate);
-        Gated::new(self.context(), gate, self.writer(), size).map(Some)
+        Ok(Some(Gated::new(gate, self.writer(), size)))
     }
 
-    /// Lets the clock meet the device's, so that the first event has its place.
+    /// Lets the clock meet the device's once, so that the first event has its place.
     fn set_clock(&self) -> Result<()> {
         let mut queue = self.queue(Priority::RealTime, None)?;
-        let mut seqs = (0..).map(reef_core::Seq);
-        let mut sight = || self.sight(&mut queue, seqs.next().expect("they have no end"));
-        let rate = match self.facts().tick_rate {
-            TickRate::Known(rate) => rate,
-            TickRate::OneOf(rates) => measure(rates, &mut sight)?,
-        };
-        self.clock().set_rate(rate);
-        for _ in 0..8 {
-            sight()?;
+        for seq in 0..8 {
+            let event = self.event()?;
+            reef_core::Queue::record(&mut queue, reef_core::Seq(seq), &event)?;
+            while reef_core::Queue::completed(&mut queue)? <= reef_core::Seq(seq) {
+                std::hint::spin_loop();
+            }
         }
         self.clock().open();
         Ok(())
-    }
-
-    /// Lets the device note its time, and the host see that.
-    fn sight(&self, queue: &mut Queue<V>, seq: reef_core::Seq) -> Result<Sighting> {
-        let event = self.event()?;
-        let asked = self.clock().now();
-        reef_core::Queue::record(queue, seq, &event)?;
-        while reef_core::Queue::completed(queue)? <= seq {
-            std::hint::spin_loop();
-        }
-        let stamp = event.stamp().unwrap_or_default(); // it has been reached
-        Ok(Sighting { asked, stamp, seen: self.clock().now() })
-    }
-}
-
-/// Which of the rates it is, from sightings farther and farther apart: about a millisecond tells them apart
-/// where the device answers within 20 µs.
-fn measure(rates: &'static [u64], mut sight: impl FnMut() -> Result<Sighting>) -> Result<u64> {
-    let probe = TickRateProbe::new(rates, sight()?);
-    let mut pause = Duration::from_micros(200);
-    loop {
-        std::thread::sleep(pause);
-        let last = sight()?;
-        match probe.decide(last) {
-            Some(rate) => return Ok(rate),
-            None if pause > MAX_PAUSE => return Ok(probe.nearest(last)),
-            None => pause *= 2,
-        }
     }
 }
 

@@ -215,6 +215,10 @@ fn driver(missing: &[&str]) -> Result<&'static Driver> {
 /// What HIP 5 lacks.
 const OLD: &[&str] = &["hipGetDevicePropertiesR0600"];
 
+#[expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "the driver above follows no handle, and gives out nothing twice"
+)]
 mod tests {
     use super::*;
     use reef_core::{Error, Priority};
@@ -280,8 +284,9 @@ mod tests {
         let answers = Answers::take();
         let device = answers.device();
         let stream = device.open_stream(Priority::RealTime).unwrap();
-        let code = device.load_code(&crate::code::elf::tests::code_object(4, 0x52f)).unwrap();
-        let function = device.function(code, "bump").unwrap().unwrap();
+        let code =
+            unsafe { device.load_code(&crate::code::elf::tests::code_object(4, 0x52f)) }.unwrap();
+        let function = unsafe { device.function(code, "bump") }.unwrap().unwrap();
         let answer = |code| {
             LAUNCH.store(code, Relaxed);
             // SAFETY: nothing runs.
@@ -308,13 +313,13 @@ mod tests {
         let answers = Answers::take();
         let device = answers.device();
         let first = device.alloc(1000).unwrap();
-        device.free(first);
+        unsafe { device.free(first) };
         assert_eq!(device.alloc(1000).unwrap(), first, "used again");
-        device.free(first);
+        unsafe { device.free(first) };
         let (host, _) = device.alloc_host(64).unwrap();
-        device.free_host(host);
+        unsafe { device.free_host(host) };
         let gate = device.alloc_gate().unwrap();
-        device.free_gate(gate);
+        unsafe { device.free_gate(gate) };
         assert_eq!(FREED.load(Relaxed), 0);
         SCARCE.store(1, Relaxed);
         device.alloc(1 << 20).unwrap();
@@ -327,7 +332,7 @@ mod tests {
         let device = answers.device();
         let [rt, be] = [Priority::RealTime, Priority::BestEffort].map(|class| {
             let stream = device.open_stream(class).unwrap();
-            device.close_stream(stream);
+            unsafe { device.close_stream(stream) };
             stream
         });
         assert_eq!(device.open_stream(Priority::BestEffort).unwrap(), be);
@@ -344,18 +349,18 @@ mod tests {
         let device = answers.device();
         let streams = [(); 2].map(|()| device.open_stream(Priority::BestEffort).unwrap());
         let exec = |stream| {
-            device.begin_capture(stream).unwrap();
-            device.end_capture(stream).unwrap()
+            unsafe { device.begin_capture(stream) }.unwrap();
+            unsafe { device.end_capture(stream) }.unwrap()
         };
         let execs = streams.map(exec);
         QUERY.store(600, Relaxed);
-        device.free_exec(execs[0]);
-        device.close_stream(streams[0]);
+        unsafe { device.free_exec(execs[0]) };
+        unsafe { device.close_stream(streams[0]) };
         assert_eq!(GRAPHS_DESTROYED.load(Relaxed), 0, "it may run in the other stream");
-        device.close_stream(streams[1]);
+        unsafe { device.close_stream(streams[1]) };
         assert_eq!(GRAPHS_DESTROYED.load(Relaxed), 1);
         QUERY.store(0, Relaxed);
-        device.free_exec(execs[1]);
+        unsafe { device.free_exec(execs[1]) };
         assert_eq!(GRAPHS_DESTROYED.load(Relaxed), 2, "nothing runs");
     }
 
@@ -364,8 +369,8 @@ mod tests {
         let answers = Answers::take();
         let device = answers.device();
         let stream = device.open_stream(Priority::BestEffort).unwrap();
-        device.free(device.alloc(64).unwrap());
-        device.close_stream(stream);
+        unsafe { device.free(device.alloc(64).unwrap()) };
+        unsafe { device.close_stream(stream) };
         QUERY.store(600, Relaxed);
         drop(device);
         assert_eq!((FREED.load(Relaxed), STREAMS_DESTROYED.load(Relaxed)), (0, 0));

@@ -18,7 +18,7 @@ pub(crate) const RELAXED: c_uint = 2;
 impl Graphs for Context {
     type Exec = Exec;
 
-    fn begin_capture(&self, stream: Stream) -> Result<()> {
+    unsafe fn begin_capture(&self, stream: Stream) -> Result<()> {
         self.bind()?;
         self.retired.lock().begin_capture(stream);
         // SAFETY: the stream is open and empty.
@@ -26,7 +26,7 @@ impl Graphs for Context {
         begun.inspect_err(|_| self.no_longer_captures(stream))
     }
 
-    fn end_capture(&self, stream: Stream) -> Result<Exec> {
+    unsafe fn end_capture(&self, stream: Stream) -> Result<Exec> {
         self.bind()?;
         let (mut graph, mut exec) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the stream captures, and the pointer is valid for the call.
@@ -50,7 +50,7 @@ impl Graphs for Context {
         unsafe { self.driver.hipGraphLaunch(exec.0, stream.0) }
     }
 
-    fn free_exec(&self, exec: Exec) {
+    unsafe fn free_exec(&self, exec: Exec) {
         let streams = self.streams.lock();
         self.retired.lock().add(exec, streams.open());
         drop(streams);
@@ -69,37 +69,49 @@ impl Context {
             return Ok(false);
         }
         let Ok(image) = self.shipped("builtin", Build::Plain) else { return Ok(false) };
-        let code = self.load_code(&image)?;
+        // SAFETY: it ships.
+        let code = unsafe { self.load_code(&image) }?;
         let (stream, words) = (self.open_stream(Priority::RealTime)?, self.alloc(8)?);
-        let seen = self.run_twice(code, stream, words);
-        self.free(words);
-        self.close_stream(stream);
-        self.unload_code(code);
+        // SAFETY: all three are there, and not used after they are given back: each run is waited for.
+        let seen = unsafe {
+            let seen = self.run_twice(code, stream, words);
+            self.free(words);
+            self.close_stream(stream);
+            self.unload_code(code);
+            seen
+        };
         Ok(seen.unwrap_or(false)) // a runtime that refuses has none
     }
 
-    fn run_twice(&self, code: Code, stream: Stream, words: u64) -> Result<bool> {
-        let Some(store) = self.function(code, "store")? else { return Ok(false) };
-        self.begin_capture(stream)?;
+    /// # Safety
+    ///
+    /// The code is loaded, the stream open and empty, and eight bytes at `words` are the device's.
+    unsafe fn run_twice(&self, code: Code, stream: Stream, words: u64) -> Result<bool> {
+        // SAFETY: the caller's promise.
+        let Some(store) = (unsafe { self.function(code, "store") })? else { return Ok(false) };
+        // SAFETY: as above.
+        unsafe { self.begin_capture(stream) }?;
         let captured = [1u64, 2].into_iter().zip([words, words + 4]).try_for_each(|(n, word)| {
             let (mut word, mut n) = (word, n);
             let mut params = [(&raw mut word).cast(), (&raw mut n).cast()];
             // SAFETY: the kernel's parameters; the word is ours.
             unsafe { self.launch(stream, store, [1; 3], [1; 3], 0, &mut params) }
         });
-        let exec = self.end_capture(stream)?;
+        // SAFETY: the capture has begun.
+        let exec = unsafe { self.end_capture(stream) }?;
         let mut seen = [[0; 8]; 2];
         let mut runs = seen.iter_mut();
         let ran = captured.and_then(|()| {
-            runs.try_for_each(|seen| {
+            // SAFETY: the words outlive the run, which is waited for.
+            runs.try_for_each(|seen| unsafe {
                 self.write(words, &[0; 8])?;
-                // SAFETY: the words outlive the run, which is waited for.
-                unsafe { self.launch_exec(exec, stream) }?;
+                self.launch_exec(exec, stream)?;
                 self.wait(stream)?;
                 self.read(words, seen)
             })
         });
-        self.free_exec(exec);
+        // SAFETY: captured once.
+        unsafe { self.free_exec(exec) };
         ran.map(|()| seen.iter().all(|words| *words == [1, 0, 0, 0, 2, 0, 0, 0]))
     }
 }

@@ -20,11 +20,12 @@ impl Memory for Context {
     fn alloc(&self, bytes: usize) -> Result<u64> {
         self.bind()?;
         let memory = self.memory.take(self.driver, Kind::Device, bytes)?;
-        self.zero(memory, bytes).inspect_err(|_| self.free(memory))?;
+        // SAFETY: allocated above, and used by nothing but the fill, which was refused.
+        self.zero(memory, bytes).inspect_err(|_| unsafe { self.free(memory) })?;
         Ok(memory)
     }
 
-    fn free(&self, memory: u64) {
+    unsafe fn free(&self, memory: u64) {
         self.memory.give_back(Kind::Device, memory);
     }
 
@@ -32,8 +33,9 @@ impl Memory for Context {
         self.alloc(bytes)
     }
 
-    fn free_signals(&self, memory: u64) {
-        self.free(memory);
+    unsafe fn free_signals(&self, memory: u64) {
+        // SAFETY: the caller's promise; `alloc_signals` took it from there.
+        unsafe { self.free(memory) };
     }
 
     fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
@@ -49,7 +51,7 @@ impl Memory for Context {
         Ok((host, device as u64))
     }
 
-    fn free_host(&self, host: *mut u8) {
+    unsafe fn free_host(&self, host: *mut u8) {
         self.memory.give_back(Kind::Host, host as u64);
     }
 
@@ -60,7 +62,7 @@ impl Memory for Context {
         Err(Error::Unsupported { backend: BACKEND, what })
     }
 
-    fn unregister_host(&self, _: *mut u8) {}
+    unsafe fn unregister_host(&self, _: *mut u8) {}
 
     /// The host's address and the device's are the same.
     fn alloc_gate(&self) -> Result<GateSignal> {
@@ -71,11 +73,11 @@ impl Memory for Context {
         Ok((address as *mut u32, address))
     }
 
-    fn free_gate(&self, (_, address): GateSignal) {
+    unsafe fn free_gate(&self, (_, address): GateSignal) {
         self.memory.give_back(Kind::Signal, address);
     }
 
-    fn write(&self, to: u64, data: &[u8]) -> Result<()> {
+    unsafe fn write(&self, to: u64, data: &[u8]) -> Result<()> {
         self.bind()?;
         let (driver, stream) = (self.driver, self.housekeeping.0);
         // SAFETY: the caller has checked the range; `data` outlives the call, which waits.
@@ -86,7 +88,7 @@ impl Memory for Context {
         }
     }
 
-    fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
+    unsafe fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
         self.bind()?;
         let (driver, stream) = (self.driver, self.housekeeping.0);
         // SAFETY: the caller has checked the range; `data` outlives the call, which waits.

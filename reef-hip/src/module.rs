@@ -37,7 +37,7 @@ impl Modules for Context {
         Ok(code.to_vec())
     }
 
-    fn load_code(&self, image: &[u8]) -> Result<Code> {
+    unsafe fn load_code(&self, image: &[u8]) -> Result<Code> {
         let kernels = CodeObject::parse(image)?.kernels();
         self.bind()?;
         let mut module = std::ptr::null_mut();
@@ -48,7 +48,7 @@ impl Modules for Context {
     }
 
     /// Doesn't wait for other work.
-    fn unload_code(&self, code: Code) {
+    unsafe fn unload_code(&self, code: Code) {
         self.loaded.lock().remove(&code);
         if self.bind().is_ok() {
             // SAFETY: loaded once, and no work uses it any more.
@@ -56,7 +56,7 @@ impl Modules for Context {
         }
     }
 
-    fn function(&self, code: Code, name: &str) -> Result<Option<Function>> {
+    unsafe fn function(&self, code: Code, name: &str) -> Result<Option<Function>> {
         let Ok(text) = CString::new(name) else { return Ok(None) };
         self.bind()?;
         let mut raw = std::ptr::null_mut();
@@ -71,7 +71,7 @@ impl Modules for Context {
         Ok(Some(Function { raw, code, kernel }))
     }
 
-    fn function_facts(&self, function: Function) -> Result<FunctionFacts> {
+    unsafe fn function_facts(&self, function: Function) -> Result<FunctionFacts> {
         Ok(FunctionFacts {
             registers: self.attribute(function, REGISTERS)?,
             shared: self.attribute(function, STATIC_SHARED)?,
@@ -80,7 +80,7 @@ impl Modules for Context {
     }
 
     /// Nothing has to be asked for in advance here; but there is a most.
-    fn reserve_shared(&self, function: Function, bytes: u32) -> Result<()> {
+    unsafe fn reserve_shared(&self, function: Function, bytes: u32) -> Result<()> {
         let own = self.attribute(function, STATIC_SHARED)?;
         let most = self.device.shared_per_block;
         if own.checked_add(bytes).is_none_or(|sum| sum > most) {

@@ -58,7 +58,9 @@ impl Drop for Context {
     fn drop(&mut self) {
         let streams = std::mem::take(&mut *self.streams.lock());
         let all = || streams.all().chain([self.housekeeping]).filter(|stream| !stream.0.is_null());
-        if !all().all(|stream| self.is_idle(stream).is_ok_and(|idle| idle)) {
+        // SAFETY: they are open until the end of this function.
+        let is_idle = |stream| unsafe { self.is_idle(stream) }.is_ok_and(|idle| idle);
+        if !all().all(is_idle) {
             return;
         }
         self.destroy_retired();

@@ -49,13 +49,13 @@ impl Streams for Context {
         Ok(stream)
     }
 
-    fn close_stream(&self, stream: Stream) {
+    unsafe fn close_stream(&self, stream: Stream) {
         self.retired.lock().is_idle(stream); // before the next who opens it runs something
         self.streams.lock().keep(stream);
         self.destroy_retired();
     }
 
-    fn is_idle(&self, stream: Stream) -> Result<bool> {
+    unsafe fn is_idle(&self, stream: Stream) -> Result<bool> {
         self.bind()?;
         // SAFETY: the stream is open.
         match unsafe { (self.driver.hipStreamQuery)(stream.0) } {
@@ -66,9 +66,10 @@ impl Streams for Context {
 
     /// By asking again and again: `hipStreamSynchronize` keeps locks of the runtime meanwhile, which other
     /// threads may need to let this stream's kernels go on.
-    fn wait(&self, stream: Stream) -> Result<()> {
+    unsafe fn wait(&self, stream: Stream) -> Result<()> {
         for looks in 0.. {
-            if self.is_idle(stream)? {
+            // SAFETY: the caller's promise.
+            if unsafe { self.is_idle(stream) }? {
                 break;
             }
             match looks {
@@ -105,7 +106,9 @@ impl Context {
     /// Destroys graphs that don't run any more.
     pub(crate) fn destroy_retired(&self) {
         // Of a lost device nothing runs.
-        let ended = self.retired.lock().take_ended(|stream| self.is_idle(stream).unwrap_or(true));
+        // SAFETY: `Retired` has streams of the pool, which are open, and none that is being captured.
+        let is_idle = |stream| unsafe { self.is_idle(stream) }.unwrap_or(true);
+        let ended = self.retired.lock().take_ended(is_idle);
         for exec in ended {
             // SAFETY: made once, and given back.
             let _ = unsafe { self.driver.hipGraphExecDestroy(exec.0) };

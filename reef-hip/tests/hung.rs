@@ -1,6 +1,11 @@
 //! A kernel that never answers: its work is lost, everybody else goes on. Alone in its file because the
 //! device is left with it.
 
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "all calls alike: handles are open, and what was taken is given back once, after its last use"
+)]
+
 use reef_core::{Error, Priority};
 use reef_gfx906::{Settings, Software};
 use reef_gpu::{Build, Memory, Modules, Options, Streams, Vendor};
@@ -17,7 +22,7 @@ extern "C" __global__ void bump(unsigned *word) { *word += 1; }
 "#;
 
 fn launch(context: &Context, code: Code, stream: Stream, name: &str, mut address: u64) {
-    let function = context.function(code, name).unwrap().unwrap();
+    let function = unsafe { context.function(code, name) }.unwrap().unwrap();
     let mut params: [*mut c_void; 1] = [(&raw mut address).cast()];
     // SAFETY: both kernels take an address, and the words stay.
     unsafe { context.launch(stream, function, [1; 3], [1; 3], 0, &mut params) }.unwrap();
@@ -32,7 +37,8 @@ fn a_kernel_that_never_ends_takes_nobody_along() {
         Err(Error::NotFound(why)) => return eprintln!("skipped: {why}"),
         Err(other) => panic!("{other}"),
     };
-    let code = context.load_code(&context.compile(SOURCE, Build::Plain).unwrap()).unwrap();
+    let code =
+        unsafe { context.load_code(&context.compile(SOURCE, Build::Plain).unwrap()) }.unwrap();
     let (word, address) = context.alloc_host(4).unwrap();
     let abandoned = context.open_stream(Priority::BestEffort).unwrap();
     launch(&context, code, abandoned, "deaf", address);
@@ -42,11 +48,11 @@ fn a_kernel_that_never_ends_takes_nobody_along() {
         let stream = context.open_stream(class).unwrap();
         let counter = context.alloc(4).unwrap();
         (0..20).for_each(|_| launch(&context, code, stream, "bump", counter));
-        context.wait(stream).unwrap();
+        unsafe { context.wait(stream) }.unwrap();
         let mut count = [0; 4];
-        context.read(counter, &mut count).unwrap();
+        unsafe { context.read(counter, &mut count) }.unwrap();
         assert_eq!(u32::from_le_bytes(count), 20, "{class:?}");
-        context.close_stream(stream);
+        unsafe { context.close_stream(stream) };
     }
 
     let start = Instant::now();
@@ -54,10 +60,10 @@ fn a_kernel_that_never_ends_takes_nobody_along() {
     assert!(start.elapsed() < Duration::from_secs(2), "closing the device waits for nobody");
     let again = Context::open(0, &Options::default()).unwrap();
     let counter = again.alloc(4).unwrap();
-    let code = again.load_code(&again.compile(SOURCE, Build::Plain).unwrap()).unwrap();
+    let code = unsafe { again.load_code(&again.compile(SOURCE, Build::Plain).unwrap()) }.unwrap();
     let stream = again.open_stream(Priority::RealTime).unwrap();
     launch(&again, code, stream, "bump", counter);
-    again.wait(stream).unwrap();
+    unsafe { again.wait(stream) }.unwrap();
     // SAFETY: the host's word, which was never freed. Lets the process end.
     unsafe { word.cast::<u32>().write_volatile(1) };
 }

@@ -61,10 +61,12 @@ impl<V: Vendor> Kernel<V> {
     ) -> Result<Self> {
         let vendor = modules[0].context().call();
         for function in [Some(plain), guarded].into_iter().flatten() {
-            reserve_shared::<V>(&vendor, function, shared)?;
+            // SAFETY: the modules are loaded.
+            unsafe { reserve_shared::<V>(&vendor, function, shared) }?;
         }
         let own = usize::from(guarded.is_some()) + usize::from(!bound.is_empty());
-        let facts = vendor.function_facts(plain)?;
+        // SAFETY: as above.
+        let facts = unsafe { vendor.function_facts(plain) }?;
         let sizes = facts.parameters;
         let starts_with_guard =
             |sizes: &Vec<usize>| sizes.len() >= own && sizes[0] == size_of::<Guard>();
@@ -74,7 +76,8 @@ impl<V: Vendor> Kernel<V> {
             return Err(Error::Invalid(text));
         }
         let registers = match guarded {
-            Some(guarded) => vendor.function_facts(guarded)?.registers,
+            // SAFETY: as above.
+            Some(guarded) => unsafe { vendor.function_facts(guarded) }?.registers,
             None => facts.registers,
         };
         Ok(Self(Arc::new(Loaded {
@@ -134,9 +137,13 @@ impl<V: Vendor> Kernel<V> {
     }
 }
 
-fn reserve_shared<V: Vendor>(vendor: &V, function: V::Function, bytes: u32) -> Result<()> {
+/// # Safety
+///
+/// The function's code is loaded.
+unsafe fn reserve_shared<V: Vendor>(vendor: &V, function: V::Function, bytes: u32) -> Result<()> {
     if bytes <= SHARED_WITHOUT_ASKING {
         return Ok(());
     }
-    vendor.reserve_shared(function, bytes)
+    // SAFETY: the caller's promise.
+    unsafe { vendor.reserve_shared(function, bytes) }
 }

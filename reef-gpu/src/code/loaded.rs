@@ -15,8 +15,13 @@ pub(crate) struct Code<V: Vendor> {
 
 impl<V: Vendor> Code<V> {
     /// Loads what ships, what was compiled, or what was checked.
-    pub(crate) fn load(context: &Arc<Context<V>>, image: &[u8]) -> Result<Arc<Self>> {
-        let raw = context.call().load_code(image)?;
+    ///
+    /// # Safety
+    ///
+    /// As of [`Modules::load_code`](crate::vendor::calls::Modules::load_code).
+    pub(crate) unsafe fn load(context: &Arc<Context<V>>, image: &[u8]) -> Result<Arc<Self>> {
+        // SAFETY: the caller's promise.
+        let raw = unsafe { context.call().load_code(image) }?;
         Ok(Arc::new(Self { raw, context: context.clone() }))
     }
 
@@ -25,7 +30,8 @@ impl<V: Vendor> Code<V> {
     }
 
     pub(crate) fn function(&self, name: &str) -> Result<V::Function> {
-        let function = self.context.call().function(self.raw, name)?;
+        // SAFETY: the code is loaded for as long as this is there.
+        let function = unsafe { self.context.call().function(self.raw, name) }?;
         function.ok_or_else(|| {
             Error::NotFound(format!("{}: no kernel {name:?} in this module", V::NAME))
         })
@@ -35,7 +41,8 @@ impl<V: Vendor> Code<V> {
 impl<V: Vendor> Drop for Code<V> {
     fn drop(&mut self) {
         if let Some(call) = self.context.call_to_free() {
-            call.unload_code(self.raw); // kernels keep it for as long as they are there
+            // SAFETY: loaded once; kernels keep this for as long as they are there.
+            unsafe { call.unload_code(self.raw) };
         }
     }
 }
@@ -59,7 +66,8 @@ impl<V: Vendor> Builds<V> {
     }
 
     fn of(context: &Arc<Context<V>>, code: impl Fn(Build) -> Result<Vec<u8>>) -> Result<Self> {
-        let load = |build| Code::load(context, &code(build)?);
+        // SAFETY: both callers give what `shipped` or `compile` made.
+        let load = |build| unsafe { Code::load(context, &code(build)?) };
         Ok(Self { plain: load(Build::Plain)?, guarded: load(Build::Guarded)? })
     }
 }

@@ -53,12 +53,20 @@ unsafe impl<V: Vendor> Sync for Allocation<V> {}
 
 impl<V: Vendor> Drop for Allocation<V> {
     fn drop(&mut self) {
-        match (self.context.call_to_free(), &self.owner) {
-            (Some(call), Owner::Device) => call.free(self.device),
-            (Some(call), Owner::Host(host)) => call.free_host(*host),
-            (Some(call), Owner::Other(memory)) => call.unregister_host(memory.as_ptr().as_ptr()),
-            (None, Owner::Other(memory)) => std::mem::forget(memory.clone()), // may still be in use
-            (None, _) => {}
+        let Some(call) = self.context.call_to_free() else {
+            if let Owner::Other(memory) = &self.owner {
+                std::mem::forget(memory.clone()); // work that was given up may still use it
+            }
+            return;
+        };
+        // SAFETY: each came from the call's counterpart, once, and who launches work keeps a clone until it has
+        // ended.
+        unsafe {
+            match &self.owner {
+                Owner::Device => call.free(self.device),
+                Owner::Host(host) => call.free_host(*host),
+                Owner::Other(memory) => call.unregister_host(memory.as_ptr().as_ptr()),
+            }
         }
     }
 }
@@ -119,7 +127,8 @@ impl<V: Vendor> Buffer<V> {
         match self.words() {
             Some(host) => words::write(host, offset, data),
             None if data.is_empty() => {}
-            None => self.0.context.call().write(to, data)?,
+            // SAFETY: the range is inside; callers answer for what uses it meanwhile.
+            None => unsafe { self.0.context.call().write(to, data) }?,
         }
         Ok(())
     }
@@ -129,7 +138,8 @@ impl<V: Vendor> Buffer<V> {
         match self.words() {
             Some(host) => words::read(host, offset, data),
             None if data.is_empty() => {}
-            None => self.0.context.call().read(from, data)?,
+            // SAFETY: as above.
+            None => unsafe { self.0.context.call().read(from, data) }?,
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What everything of one open device shares: the vendor's part, and words that host and device both see.
+//! What everything of one open device shares: the vendor's part, and signals that host and device both see.
 
 use crate::driver::call_tracker::{CallGuard, CallTracker};
 use crate::driver::signal_pool::SignalPool;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// An open device.
 #[derive(Debug)]
 pub(crate) struct Context<V: Vendor> {
-    pub(crate) words: Mutex<SignalPool>,
+    pub(crate) signals: Mutex<SignalPool>,
     pub(crate) calls: CallTracker,
     /// A stream was given up with what is in it.
     lost: AtomicBool,
@@ -39,9 +39,9 @@ impl<V: Vendor> Context<V> {
     }
 
     pub(crate) fn new(vendor: V) -> Self {
-        let (words, calls, lost) =
+        let (signals, calls, lost) =
             (Mutex::default(), CallTracker::default(), AtomicBool::new(false));
-        Self { words, calls, lost, vendor }
+        Self { signals, calls, lost, vendor }
     }
 
     /// A stream is left alone with what is in it. That may still use anything, so from now on nothing is
@@ -57,14 +57,15 @@ impl<V: Vendor> Context<V> {
         (!self.lost.load(Ordering::SeqCst)).then(|| self.call())
     }
 
-    /// The words to give one back, unless that may still be in use.
+    /// The signals to give one back, unless that may still be in use.
     pub(crate) fn signals_to_free(&self) -> Option<MutexGuard<'_, SignalPool>> {
-        (!self.lost.load(Ordering::SeqCst)).then(|| self.words.lock())
+        (!self.lost.load(Ordering::SeqCst)).then(|| self.signals.lock())
     }
 }
 
 impl<V: Vendor> Drop for Context<V> {
     fn drop(&mut self) {
-        std::mem::take(self.words.get_mut()).free(&self.vendor);
+        // SAFETY: each signal has kept this; after a stream was given up this is never dropped.
+        unsafe { std::mem::take(self.signals.get_mut()).free(&self.vendor) };
     }
 }

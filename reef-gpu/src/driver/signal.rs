@@ -22,9 +22,10 @@ pub(crate) struct DeviceSignal<V: Vendor> {
 impl<V: Vendor> DeviceSignal<V> {
     pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
         let alloc = |bytes| context.call().alloc_signals(bytes);
-        let address = context.words.lock().take_device(alloc)?;
+        let address = context.signals.lock().take_device(alloc)?;
         let word = Self { address, context: context.clone() };
-        context.call().write(address, &0u32.to_ne_bytes())?;
+        // SAFETY: a place of ours that no work uses.
+        unsafe { context.call().write(address, &0u32.to_ne_bytes()) }?;
         Ok(word)
     }
 
@@ -57,7 +58,7 @@ unsafe impl<V: Vendor> Sync for HostSignal<V> {}
 impl<V: Vendor> HostSignal<V> {
     pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
         let alloc = |bytes| context.call().alloc_host(bytes);
-        let (host, device) = context.words.lock().take_host(alloc)?;
+        let (host, device) = context.signals.lock().take_host(alloc)?;
         let word = Self { host, device, context: context.clone() };
         word.set(0);
         Ok(word)
@@ -77,6 +78,13 @@ impl<V: Vendor> HostSignal<V> {
     pub(crate) fn get(&self) -> u64 {
         // SAFETY: as above.
         unsafe { AtomicU64::from_ptr(self.host.cast()) }.load(Ordering::Acquire)
+    }
+
+    /// As the device does.
+    #[cfg(test)]
+    pub(crate) fn set_from_device(&self, value: u32) {
+        // SAFETY: as above.
+        unsafe { AtomicU32::from_ptr(self.host.cast()) }.store(value, Ordering::SeqCst);
     }
 
     /// Only while nothing on the device writes it.

@@ -59,8 +59,15 @@ impl SignalPool {
     }
 
     /// Gives the pages back.
-    pub(crate) fn free(self, vendor: &impl Vendor) {
-        self.pages.into_iter().for_each(|page| vendor.free_host(page));
-        self.device_pages.into_iter().for_each(|page| vendor.free_signals(page));
+    ///
+    /// # Safety
+    ///
+    /// They came from `vendor`, and no work uses a place of them any more.
+    pub(crate) unsafe fn free(self, vendor: &impl Vendor) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.pages.into_iter().for_each(|page| vendor.free_host(page));
+            self.device_pages.into_iter().for_each(|page| vendor.free_signals(page));
+        }
     }
 }

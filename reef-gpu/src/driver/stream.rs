@@ -107,12 +107,14 @@ impl<V: Vendor> Stream<V> {
 
     /// Whether all in it has ended.
     pub(crate) fn is_idle(&self) -> Result<bool> {
-        self.context.call().is_idle(self.raw)
+        // SAFETY: it is open for as long as this is there; whoever captures it doesn't ask.
+        unsafe { self.context.call().is_idle(self.raw) }
     }
 
     /// Blocks until all in it has ended.
     pub(crate) fn wait(&self) -> Result<()> {
-        self.context.call().wait(self.raw)
+        // SAFETY: as above.
+        unsafe { self.context.call().wait(self.raw) }
     }
 
     /// Blocks until all in it has ended, or until that has taken too long: then it is given up.
@@ -142,6 +144,7 @@ impl<V: Vendor> Drop for Stream<V> {
             return;
         }
         let _ = self.wait(); // of a lost device nothing is left to wait for
-        self.context.call().close_stream(self.raw);
+        // SAFETY: opened once, and this is its only owner.
+        unsafe { self.context.call().close_stream(self.raw) };
     }
 }

@@ -1,14 +1,12 @@
 //! Launches of a stream in batches behind a gate: how work is held back whose kernels have no guard.
 //!
 //! ```text
-//! … wait for the gate │ started = batch │ launch │ timeline = position │ launch … │ wait for the gate │ …
+//! … started = batch │ wait for the gate │ launch │ timeline = position │ launch … │ started = batch + 1 │ …
 //! ```
 //!
 //! Behind each launch of a batch the position is written. While the gate is closed the batch that runs goes on
 //! to its end, and what is behind it stays in the stream: nothing is taken back, and nothing is launched twice.
 
-use crate::driver::context::Context;
-use crate::driver::signal::HostSignal;
 use crate::driver::stream::{Stream, Writer};
 use crate::launch::timeline::Timeline;
 use crate::preempt::gate::{Gate, OPEN};
@@ -23,12 +21,8 @@ use std::time::Duration;
 pub(crate) struct Gated<V: Vendor> {
     gate: Arc<Gate<V>>,
     writer: Writer<V>,
-    /// A batch that has seen the gate open just before it closed has said so by then.
-    grace: Duration,
     /// Most launches of a batch.
     size: u32,
-    /// Number of the batch that the device has begun.
-    started: HostSignal<V>,
     /// Of the newest batch.
     number: u32,
     /// Launches that it has; 0: the next launch begins another.
@@ -40,16 +34,8 @@ pub(crate) struct Gated<V: Vendor> {
 }
 
 impl<V: Vendor> Gated<V> {
-    pub(crate) fn new(
-        context: &Arc<Context<V>>,
-        gate: Arc<Gate<V>>,
-        writer: Writer<V>,
-        size: u32,
-    ) -> Result<Self> {
-        let started = HostSignal::new(context)?;
-        let (number, filled, batches, free) = (0, 0, VecDeque::new(), 0);
-        let grace = context.vendor.facts().grace;
-        Ok(Self { grace, gate, writer, size, started, number, filled, batches, free })
+    pub(crate) fn new(gate: Arc<Gate<V>>, writer: Writer<V>, size: u32) -> Self {
+        Self { gate, writer, size, number: 0, filled: 0, batches: VecDeque::new(), free: 0 }
     }
 
     /// Puts a launch, which brings the stream to `position`, into a batch.
@@ -74,10 +60,10 @@ impl<V: Vendor> Gated<V> {
     }
 
     fn begin(&mut self, stream: &Stream<V>, timeline: &mut Timeline<V>) -> Result<()> {
-        // SAFETY: the gate outlives the stream's work.
-        unsafe { stream.wait_value(self.gate.address(), OPEN) }?;
         self.number = self.number.wrapping_add(1);
-        self.writer.write(stream, self.started.address(), self.number)?;
+        self.writer.write(stream, self.gate.started(), self.number)?;
+        // SAFETY: the gate outlives the stream's work.
+        unsafe { stream.wait_value(self.gate.address(self.number), OPEN) }?;
         self.filled = 0;
         self.batches.push_back((self.number, timeline.launched()));
         Ok(())
@@ -92,12 +78,11 @@ impl<V: Vendor> Gated<V> {
     /// The device has come to position `done`. Returns whether it stands at the closed gate, or has
     /// nothing to do.
     pub(crate) fn stands(&mut self, done: u64) -> bool {
-        let running = self.started.get32();
         let ended = |&mut (_, end): &mut (u32, u64)| end <= done;
         while self.batches.len() > 1 && self.batches.pop_front_if(ended).is_some() {}
-        let ran = |(number, end): &(u32, u64)| *number != running || *end <= done;
-        let settled = self.gate.closed_for().is_some_and(|time| time >= self.grace);
-        settled && self.free <= done && self.batches.iter().all(ran)
+        let Some(running) = self.gate.running() else { return false };
+        let has_run = |(number, end): &(u32, u64)| *number != running || *end <= done;
+        self.free <= done && self.batches.iter().all(has_run)
     }
 
     /// For how long the gate has been closed.
@@ -105,7 +90,7 @@ impl<V: Vendor> Gated<V> {
         self.gate.closed_for()
     }
 
-    /// Nobody will open the gate of this stream.
+    /// Opens the gate of this stream, whatever its preemptor says.
     pub(crate) fn release_held(&self) {
         self.gate.open();
     }
@@ -119,7 +104,6 @@ mod tests {
     use reef_core::{
         Args, Device, Error, Launch, PreemptLevel, Preemptor as _, Priority, Queue, Seq,
     };
-    use std::time::Duration;
 
     /// A queue of a device with two launches behind each gate, and what stops it.
     fn open()
@@ -141,21 +125,20 @@ mod tests {
         (0..count).for_each(|seq| queue.launch(Seq(seq), &launch, None).unwrap());
     }
 
-    /// Drains an evicted queue, when a batch that was about to run would have said so.
+    /// Drains an evicted queue: where it stands, and whether it holds launches.
     fn drain(queue: &mut crate::launch::queue::Queue<Fake>) -> Option<(Seq, bool)> {
-        std::thread::sleep(Duration::from_millis(1));
         queue.try_drain().unwrap().map(|stopped| (stopped.resume_at, stopped.held))
     }
 
     #[test]
-    fn each_batch_waits_for_the_gate_and_says_when_it_begins_and_ends() {
+    fn each_batch_says_that_it_is_at_the_gate_waits_and_says_when_it_ends() {
         let (gpu, _flag, mut queue) = open();
         launch(&gpu, &mut queue, 3);
         let puts: Vec<_> = gpu.vendor().puts.lock().iter().map(std::mem::discriminant).collect();
         let [wait, write, launch] = [Put::Wait(0, 0), Put::Write(0, 0), Put::Launch(0, 0)]
             .map(|put| std::mem::discriminant(&put));
-        let full = [wait, write, launch, write, launch, write];
-        assert_eq!(puts, [&full[..], &[wait, write, launch, write]].concat());
+        let full = [write, wait, launch, write, launch, write];
+        assert_eq!(puts, [&full[..], &[write, wait, launch, write]].concat());
     }
 
     #[test]
@@ -163,17 +146,26 @@ mod tests {
         let (gpu, preemptor, mut queue) = open();
         launch(&gpu, &mut queue, 5);
         assert_eq!(queue.completed().unwrap(), Seq(0));
-        gpu.vendor().proceed(3); // the first batch has begun and ended
+        gpu.vendor().proceed(3); // the first batch has come to the gate, run and ended
         preemptor.evict().unwrap();
         assert_eq!(drain(&mut queue), Some((Seq(2), true)), "two of five");
-        gpu.vendor().proceed(1); // the gate was open a moment longer
-        assert_eq!(drain(&mut queue), None, "the second batch runs");
-        gpu.vendor().proceed(2);
-        assert_eq!(drain(&mut queue), Some((Seq(4), true)));
+        assert_eq!(gpu.vendor().proceed(9), 1, "the second batch comes to the gate and waits");
+        assert_eq!(drain(&mut queue), Some((Seq(2), true)), "it still does");
         preemptor.reactivate().unwrap();
         assert!(queue.try_drain().unwrap().is_none(), "it goes on");
-        gpu.vendor().proceed(2);
+        assert_eq!(gpu.vendor().proceed(9), 4, "two ends, the third batch's start and end");
         assert_eq!(queue.completed().unwrap(), Seq(5));
+    }
+
+    #[test]
+    fn a_batch_that_was_at_the_gate_when_it_closed_runs_to_its_end() {
+        let (gpu, preemptor, mut queue) = open();
+        launch(&gpu, &mut queue, 5);
+        gpu.vendor().proceed(4); // the second batch has come to the gate
+        preemptor.evict().unwrap();
+        assert_eq!(drain(&mut queue), None, "it may have seen the gate open");
+        assert_eq!(gpu.vendor().proceed(9), 3, "it ends, and the third comes to the gate");
+        assert_eq!(drain(&mut queue), Some((Seq(4), true)));
     }
 
     #[test]

@@ -115,16 +115,25 @@ impl<V: Vendor> Graph<V> {
         may_run: impl Fn(&Arc<Exec<V>>) -> bool,
         make: impl FnOnce() -> Result<Exec<V>>,
     ) -> Result<Arc<Exec<V>>> {
-        let mut prepared = self.0.prepared.lock();
         let mine = |owner: &Weak<()>| owner.as_ptr() == Arc::as_ptr(queue);
-        let found = prepared.iter().find(|(owner, exec)| mine(owner) && may_run(exec));
-        if let Some((_, exec)) = found {
-            return Ok(exec.clone());
+        let is_it = |(owner, exec): &&Prepared<V>| mine(owner) && may_run(exec);
+        let found = self.0.prepared.lock().iter().find(is_it).map(|(_, exec)| exec.clone());
+        if let Some(exec) = found {
+            return Ok(exec);
         }
-        prepared.retain(|(owner, _)| owner.strong_count() > 0);
+        // Without the lock: this takes the driver milliseconds, and another queue may want to run meanwhile.
         let exec = Arc::new(make()?);
-        prepared.push((Arc::downgrade(queue), exec.clone()));
+        drop(self.add(queue, exec.clone()));
         Ok(exec)
+    }
+
+    /// Keeps `exec` for `queue`. Gives those of queues that are gone, to be freed without the lock.
+    fn add(&self, queue: &Arc<()>, exec: Arc<Exec<V>>) -> Vec<Prepared<V>> {
+        let mut prepared = self.0.prepared.lock();
+        let is_gone = |(owner, _): &mut Prepared<V>| owner.strong_count() == 0;
+        let gone = prepared.extract_if(.., is_gone).collect();
+        prepared.push((Arc::downgrade(queue), exec));
+        gone
     }
 }
 
@@ -148,16 +157,18 @@ pub(crate) struct Exec<V: Vendor> {
 }
 
 impl<V: Vendor> Exec<V> {
-    /// Turns what `fill` launches on `stream` into a graph; it gives the stop_lists of the launches.
+    /// Turns what `fill` launches on `stream` into a graph; it gives the stop lists of the launches.
     fn capture(
         stream: &Stream<V>,
         gpu: &Gpu<V>,
         fill: impl FnOnce() -> Result<Vec<Arc<StopList<V>>>>,
     ) -> Result<Self> {
         let vendor = gpu.context().call();
-        vendor.begin_capture(stream.raw())?;
+        // SAFETY: `stream` was opened for this capture alone.
+        unsafe { vendor.begin_capture(stream.raw()) }?;
         let stop_lists = fill();
-        let raw = vendor.end_capture(stream.raw())?; // in any case
+        // SAFETY: it has begun above. In any case, or the stream would stay in the capture.
+        let raw = unsafe { vendor.end_capture(stream.raw()) }?;
         let mut made = Self { raw, stop_lists: Vec::new(), gpu: gpu.clone() };
         made.stop_lists = stop_lists?;
         Ok(made)
@@ -177,7 +188,8 @@ impl<V: Vendor> Exec<V> {
 impl<V: Vendor> Drop for Exec<V> {
     fn drop(&mut self) {
         if let Some(call) = self.gpu.context().call_to_free() {
-            call.free_exec(self.raw);
+            // SAFETY: captured once; queues keep this until its last run has ended.
+            unsafe { call.free_exec(self.raw) };
         }
     }
 }
@@ -187,7 +199,10 @@ mod tests {
     use super::*;
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
-    use reef_core::{Device, Fill};
+    use reef_core::{Device, Fill, Queue as _, Seq};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
 
     #[test]
     fn buffers_of_copies_and_fills_live_as_long_as_the_graph() {
@@ -210,5 +225,31 @@ mod tests {
         assert_eq!(freed(), [false; 2]);
         drop(graph);
         assert_eq!(freed(), [true; 2]);
+    }
+    /// Launches `graph` on another queue than the one that captures it just now: whether that ended.
+    fn launches_elsewhere(gpu: &Gpu<Fake>, graph: &Graph<Fake>) -> bool {
+        let (done, is_done) = mpsc::channel();
+        let (gpu, graph) = (gpu.clone(), graph.clone());
+        thread::spawn(move || {
+            let mut queue = gpu.queue(Priority::RealTime, None).unwrap();
+            queue.launch_graph(Seq(0), &graph, None).unwrap();
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(Duration::from_secs(5)).is_ok()
+    }
+
+    #[test]
+    fn a_queue_runs_a_graph_while_another_queue_has_it_captured() {
+        let gpu = Gpu::new(Fake::with_graphs(), Options::default()).unwrap();
+        let fill = Fill { buffer: gpu.alloc(8).unwrap(), offset: 0, bytes: 8, word: 7 };
+        let graph = Graph::new(&gpu, &[Command::Fill(fill)]).unwrap();
+        let (went_on, did_it) = mpsc::channel();
+        let others = (gpu.clone(), graph.clone());
+        gpu.vendor().at_next_capture(move || {
+            went_on.send(launches_elsewhere(&others.0, &others.1)).unwrap();
+        });
+        let mut queue = gpu.queue(Priority::RealTime, None).unwrap();
+        queue.launch_graph(Seq(0), &graph, None).unwrap();
+        assert_eq!(did_it.try_recv(), Ok(true), "it waited for the other queue's capture");
     }
 }

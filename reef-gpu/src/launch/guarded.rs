@@ -53,7 +53,7 @@ impl<V: Vendor> Guarded<V> {
         })
     }
 
-    /// Launches the blocks of `segment`. The stop_list is to be given back when they have ended.
+    /// Launches the blocks of `segment`. The stop list is to be given back when they have ended.
     pub(crate) fn launch(
         &mut self,
         stream: &Stream<V>,

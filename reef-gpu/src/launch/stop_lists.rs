@@ -1,7 +1,7 @@
 //! Where launches note which of their blocks were stopped.
 //!
-//! Each guarded launch has a stop_list while it is in flight: a counter, and a list with room for all of its
-//! blocks. Only blocks that are stopped write there, so a stop_list that was not preempted is clean already.
+//! Each guarded launch has a stop list while it is in flight: a counter, and a list with room for all of its
+//! blocks. Only blocks that are stopped write there, so a stop list that was not preempted is clean already.
 
 use crate::driver::buffer::Buffer;
 use crate::driver::context::Context;
@@ -21,11 +21,11 @@ pub(crate) struct StopList<V: Vendor> {
     capacity: u32,
 }
 
-/// The stop_lists of one queue.
+/// The stop lists of one queue.
 #[derive(Debug)]
 pub(crate) struct StopLists<V: Vendor> {
     context: Arc<Context<V>>,
-    /// A counter for each stop_list, in the device's memory.
+    /// A counter for each stop list, in the device's memory.
     pub(crate) counters: Buffer<V>,
     /// Not in flight. A list in here may still be read by a launch that resumes.
     free: Vec<Arc<StopList<V>>>,
@@ -39,7 +39,7 @@ impl<V: Vendor> StopLists<V> {
         Ok(Self { context: context.clone(), counters, free: Vec::new(), made: Vec::new() })
     }
 
-    /// A stop_list for `blocks` blocks; memory is allocated only when all that fit are in use.
+    /// A stop list for `blocks` blocks; memory is allocated only when all that fit are in use.
     pub(crate) fn take(&mut self, blocks: u32) -> Result<Arc<StopList<V>>> {
         let fits = |stop_list: &Arc<StopList<V>>| {
             stop_list.capacity >= blocks && Arc::strong_count(stop_list) == 1
@@ -72,7 +72,7 @@ impl<V: Vendor> StopLists<V> {
         Ok(stop_list)
     }
 
-    /// An index that no stop_list has: a new one, one of a graph that is gone, or one whose list is too short.
+    /// An index that no stop list has: a new one, one of a graph that is gone, or one whose list is too short.
     fn unused(&mut self) -> Option<usize> {
         if self.made.len() < MAX_STOP_LISTS {
             return Some(self.made.len());
@@ -94,7 +94,7 @@ impl<V: Vendor> StopLists<V> {
         self.made.len()
     }
 
-    /// The address of a stop_list's counter.
+    /// The address of a stop list's counter.
     pub(crate) fn counter(&self, stop_list: &StopList<V>) -> u64 {
         self.counters.address() + (stop_list.index * size_of::<u32>()) as u64
     }

@@ -7,7 +7,17 @@ use reef_core::{Dim3, Priority, Result};
 use std::ffi::c_void;
 use std::fmt::Debug;
 
-/// An open device, as its vendor's driver runs it. Handles are plain values: each is given back once, and not before the last use. Any method may be called from any thread.
+/// An open device, as its vendor's driver runs it. Any method may be called from any thread.
+///
+/// Addresses and handles are plain values here, and drivers follow them unseen: what takes one is `unsafe`. A
+/// backend's users have [`Gpu`](crate::Gpu), whose handles answer for it.
+///
+/// ```compile_fail,E0133
+/// fn free_twice(vendor: &impl reef_gpu::Vendor, memory: u64) {
+///     vendor.free(memory);
+///     vendor.free(memory);
+/// }
+/// ```
 pub trait Vendor: Memory + Modules + Graphs + Debug + Send + Sync + Sized + 'static {
     /// The name users type: `"cuda"`, `"hip"`.
     const NAME: &'static str;
@@ -34,7 +44,11 @@ pub trait Memory {
     fn alloc(&self, bytes: usize) -> Result<u64>;
 
     /// Frees what [`alloc`](Self::alloc) gave and no work uses any more.
-    fn free(&self, memory: u64);
+    ///
+    /// # Safety
+    ///
+    /// `memory` came from [`alloc`](Self::alloc), is given back once, and no work uses it any more.
+    unsafe fn free(&self, memory: u64);
 
     /// As [`alloc`](Self::alloc), where streams can write words; freeing it may wait for all work.
     ///
@@ -44,7 +58,11 @@ pub trait Memory {
     fn alloc_signals(&self, bytes: usize) -> Result<u64>;
 
     /// Frees what [`alloc_signals`](Self::alloc_signals) gave.
-    fn free_signals(&self, memory: u64);
+    ///
+    /// # Safety
+    ///
+    /// They came from [`alloc_signals`](Self::alloc_signals), are given back once, and no work uses them any more.
+    unsafe fn free_signals(&self, memory: u64);
 
     /// Allocates zeroed host memory that the device can reach: its address here and there.
     ///
@@ -54,7 +72,12 @@ pub trait Memory {
     fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)>;
 
     /// Frees what [`alloc_host`](Self::alloc_host) gave.
-    fn free_host(&self, host: *mut u8);
+    ///
+    /// # Safety
+    ///
+    /// `host` came from [`alloc_host`](Self::alloc_host), is given back once, and neither host nor device use it any
+    /// more.
+    unsafe fn free_host(&self, host: *mut u8);
 
     /// Pins host memory that others allocated so that the device can reach it: its address there.
     ///
@@ -68,7 +91,11 @@ pub trait Memory {
     unsafe fn register_host(&self, host: *mut u8, bytes: usize) -> Result<u64>;
 
     /// Ends what [`register_host`](Self::register_host) began; no work may use the memory any more.
-    fn unregister_host(&self, host: *mut u8);
+    ///
+    /// # Safety
+    ///
+    /// `host` went to [`register_host`](Self::register_host) and is unregistered once; no work uses it any more.
+    unsafe fn unregister_host(&self, host: *mut u8);
 
     /// Allocates a zeroed word for [`wait_value`](Streams::wait_value).
     ///
@@ -78,21 +105,35 @@ pub trait Memory {
     fn alloc_gate(&self) -> Result<GateSignal>;
 
     /// Frees what [`alloc_gate`](Memory::alloc_gate) gave.
-    fn free_gate(&self, word: GateSignal);
+    ///
+    /// # Safety
+    ///
+    /// It came from [`alloc_gate`](Self::alloc_gate), is given back once, and no stream waits for it any more.
+    unsafe fn free_gate(&self, word: GateSignal);
 
-    /// Copies to the device. Blocks, unordered with streams; the caller has checked the range.
+    /// Copies to the device. Blocks, unordered with streams.
+    ///
+    /// # Safety
+    ///
+    /// The bytes from `to` on are inside memory of this device that stays there during the call, and no work uses them
+    /// meanwhile.
     ///
     /// # Errors
     ///
     /// The driver's.
-    fn write(&self, to: u64, data: &[u8]) -> Result<()>;
+    unsafe fn write(&self, to: u64, data: &[u8]) -> Result<()>;
 
-    /// Copies from the device. Blocks, unordered with streams; the caller has checked the range.
+    /// Copies from the device. Blocks, unordered with streams.
+    ///
+    /// # Safety
+    ///
+    /// The bytes from `from` on are inside memory of this device that stays there during the call, and no work writes
+    /// them meanwhile.
     ///
     /// # Errors
     ///
     /// The driver's.
-    fn read(&self, from: u64, data: &mut [u8]) -> Result<()>;
+    unsafe fn read(&self, from: u64, data: &mut [u8]) -> Result<()>;
 }
 
 /// Streams of a device, and the words that they set and wait for.
@@ -108,21 +149,33 @@ pub trait Streams {
     fn open_stream(&self, class: Priority) -> Result<Self::Stream>;
 
     /// Closes a stream that is idle, or whose device is lost.
-    fn close_stream(&self, stream: Self::Stream);
+    ///
+    /// # Safety
+    ///
+    /// The stream is open, and isn't used from now on.
+    unsafe fn close_stream(&self, stream: Self::Stream);
 
     /// Whether all in the stream has ended. Doesn't block.
+    ///
+    /// # Safety
+    ///
+    /// The stream is open, and isn't being captured.
     ///
     /// # Errors
     ///
     /// `DeviceLost`; the driver's.
-    fn is_idle(&self, stream: Self::Stream) -> Result<bool>;
+    unsafe fn is_idle(&self, stream: Self::Stream) -> Result<bool>;
 
     /// Blocks until all in the stream has ended.
+    ///
+    /// # Safety
+    ///
+    /// As of [`is_idle`](Self::is_idle).
     ///
     /// # Errors
     ///
     /// As [`is_idle`](Self::is_idle).
-    fn wait(&self, stream: Self::Stream) -> Result<()>;
+    unsafe fn wait(&self, stream: Self::Stream) -> Result<()>;
 
     /// Sets a word when all before it in the stream has ended. Only where [`Facts::writes_values`].
     ///
@@ -178,40 +231,62 @@ pub trait Modules: Streams {
 
     /// Loads an image: one that ships, was compiled, or was checked.
     ///
+    /// # Safety
+    ///
+    /// The image came from [`shipped`](Self::shipped), [`compile`](Self::compile) or [`check_image`](Self::check_image)
+    /// of this device: drivers read images by what their headers say.
+    ///
     /// # Errors
     ///
     /// The driver's.
-    fn load_code(&self, image: &[u8]) -> Result<Self::Code>;
+    unsafe fn load_code(&self, image: &[u8]) -> Result<Self::Code>;
 
     /// Unloads code that no work uses any more.
-    fn unload_code(&self, code: Self::Code);
+    ///
+    /// # Safety
+    ///
+    /// The code is loaded, and it and its functions aren't used from now on.
+    unsafe fn unload_code(&self, code: Self::Code);
 
     /// The function of this name; `None` if there is none.
     ///
+    /// # Safety
+    ///
+    /// The code is loaded.
+    ///
     /// # Errors
     ///
     /// The driver's.
-    fn function(&self, code: Self::Code, name: &str) -> Result<Option<Self::Function>>;
+    unsafe fn function(&self, code: Self::Code, name: &str) -> Result<Option<Self::Function>>;
 
     /// What is known of a function.
     ///
+    /// # Safety
+    ///
+    /// The function's code is loaded.
+    ///
     /// # Errors
     ///
     /// The driver's.
-    fn function_facts(&self, function: Self::Function) -> Result<FunctionFacts>;
+    unsafe fn function_facts(&self, function: Self::Function) -> Result<FunctionFacts>;
 
     /// Lets launches of a function ask for up to `bytes` of dynamic shared memory.
+    ///
+    /// # Safety
+    ///
+    /// The function's code is loaded.
     ///
     /// # Errors
     ///
     /// The driver's, if that is more than a block can have.
-    fn reserve_shared(&self, function: Self::Function, bytes: u32) -> Result<()>;
+    unsafe fn reserve_shared(&self, function: Self::Function, bytes: u32) -> Result<()>;
 
     /// Launches a kernel, its grid in blocks; `params` point to its parameters, which are copied.
     ///
     /// # Safety
     ///
-    /// The parameters are the function's, and what they point to on the device outlives the run.
+    /// The stream is open and the function's code loaded; the parameters are the function's, and what they point to
+    /// on the device outlives the run.
     ///
     /// # Errors
     ///
@@ -234,17 +309,25 @@ pub trait Graphs: Streams {
 
     /// From now on what is launched on the stream becomes part of an [`Exec`](Self::Exec).
     ///
+    /// # Safety
+    ///
+    /// The stream is open and empty, and no other thread uses it until the capture has ended.
+    ///
     /// # Errors
     ///
     /// The driver's. Nothing is captured then.
-    fn begin_capture(&self, stream: Self::Stream) -> Result<()>;
+    unsafe fn begin_capture(&self, stream: Self::Stream) -> Result<()>;
 
     /// Ends the capture in any case, and prepares what was captured.
+    ///
+    /// # Safety
+    ///
+    /// The stream is being captured, by [`begin_capture`](Self::begin_capture).
     ///
     /// # Errors
     ///
     /// The driver's.
-    fn end_capture(&self, stream: Self::Stream) -> Result<Self::Exec>;
+    unsafe fn end_capture(&self, stream: Self::Stream) -> Result<Self::Exec>;
 
     /// Launches what was captured.
     ///
@@ -258,5 +341,9 @@ pub trait Graphs: Streams {
     unsafe fn launch_exec(&self, exec: Self::Exec, stream: Self::Stream) -> Result<()>;
 
     /// Frees what was captured; its last run may not have ended.
-    fn free_exec(&self, exec: Self::Exec);
+    ///
+    /// # Safety
+    ///
+    /// It came from [`end_capture`](Self::end_capture), is given back once, and isn't launched from now on.
+    unsafe fn free_exec(&self, exec: Self::Exec);
 }

@@ -4,15 +4,15 @@
 
 use crate::code::guard::{Guard, MAX_BLOCKS};
 use crate::vendor::calls::{Graphs, Memory, Modules, Streams, Vendor};
-use crate::vendor::facts::{Facts, FunctionFacts, GateSignal, TickRate};
+use crate::vendor::facts::{Facts, FunctionFacts, GateSignal};
 use crate::vendor::image::Build;
 use crate::vendor::options::Options;
 use parking_lot::Mutex;
 use reef_core::{Dim3, Priority, Result};
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 
 /// What was put into a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +25,21 @@ pub(crate) enum Put {
     Wait(u64, u32),
 }
 
+/// What a stream does to a signal, in order.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Write(u64, u32),
+    Wait(u64, u32),
+}
+
 /// An open device.
-#[derive(Debug)]
 pub(crate) struct Fake {
     facts: Facts,
     pub(crate) puts: Mutex<Vec<Put>>,
-    /// SignalPool that streams have to write, if they don't arrive at once.
-    slow: Mutex<Option<VecDeque<(u64, u32)>>>,
+    /// What streams have to do, if that isn't done at once.
+    slow: Mutex<Option<VecDeque<Step>>>,
+    /// Is called by the next capture.
+    at_capture: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Device memory that was given back.
     pub(crate) freed: Mutex<Vec<u64>>,
     /// Whether blocks that have started meet an eviction before they end.
@@ -40,8 +48,26 @@ pub(crate) struct Fake {
     pub(crate) ran: Mutex<Vec<u32>>,
 }
 
+impl fmt::Debug for Fake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fake").field("puts", &self.puts).finish_non_exhaustive()
+    }
+}
+
 impl Fake {
-    /// From now on words arrive when told to.
+    /// One that takes several launches at once.
+    pub(crate) fn with_graphs() -> Self {
+        let mut fake = Self::default();
+        fake.facts.graphs = true;
+        fake
+    }
+
+    /// The next capture calls `act` before it ends.
+    pub(crate) fn at_next_capture(&self, act: impl FnOnce() + Send + 'static) {
+        *self.at_capture.lock() = Some(Box::new(act));
+    }
+
+    /// From now on signals arrive when told to.
     pub(crate) fn slow_down(&self) {
         *self.slow.lock() = Some(VecDeque::new());
     }
@@ -51,11 +77,24 @@ impl Fake {
         self.hurried.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the next `count` words arrive.
-    pub(crate) fn proceed(&self, count: usize) {
-        let words: Vec<_> =
-            self.slow.lock().as_mut().map_or(Vec::new(), |w| w.drain(..count).collect());
-        words.into_iter().for_each(set);
+    /// Lets up to `most` signals arrive, but none behind a wait that isn't over: how many did.
+    pub(crate) fn proceed(&self, most: usize) -> usize {
+        let mut slow = self.slow.lock();
+        let steps = slow.as_mut().expect("it was slowed down");
+        let mut count = 0;
+        while let Some(&step) = steps.front() {
+            match step {
+                Step::Wait(address, value) if at::<u32>(address) != value => break,
+                Step::Write(..) if count == most => break,
+                Step::Write(address, value) => {
+                    set((address, value));
+                    count += 1;
+                }
+                Step::Wait(..) => {}
+            }
+            steps.pop_front();
+        }
+        count
     }
 }
 
@@ -78,8 +117,6 @@ impl Default for Fake {
             tensor_cores: false,
             writes_values: true,
             waits_values: true,
-            grace: Duration::from_micros(20),
-            tick_rate: TickRate::Known(1_000_000_000),
             graphs: false,
             features: Vec::new(),
         };
@@ -87,6 +124,7 @@ impl Default for Fake {
             facts,
             puts: Mutex::default(),
             slow: Mutex::new(None),
+            at_capture: Mutex::new(None),
             freed: Mutex::default(),
             hurried: AtomicBool::new(false),
             ran: Mutex::default(),
@@ -155,7 +193,7 @@ impl Memory for Fake {
         Ok(memory(bytes) as u64)
     }
 
-    fn free(&self, memory: u64) {
+    unsafe fn free(&self, memory: u64) {
         self.freed.lock().push(memory);
     }
 
@@ -163,20 +201,20 @@ impl Memory for Fake {
         self.alloc(bytes)
     }
 
-    fn free_signals(&self, _: u64) {}
+    unsafe fn free_signals(&self, _: u64) {}
 
     fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
         let memory = memory(bytes);
         Ok((memory, memory as u64))
     }
 
-    fn free_host(&self, _: *mut u8) {}
+    unsafe fn free_host(&self, _: *mut u8) {}
 
     unsafe fn register_host(&self, host: *mut u8, _: usize) -> Result<u64> {
         Ok(host as u64)
     }
 
-    fn unregister_host(&self, host: *mut u8) {
+    unsafe fn unregister_host(&self, host: *mut u8) {
         self.freed.lock().push(host as u64);
     }
 
@@ -185,15 +223,15 @@ impl Memory for Fake {
         Ok((word.cast(), word as u64))
     }
 
-    fn free_gate(&self, _: GateSignal) {}
+    unsafe fn free_gate(&self, _: GateSignal) {}
 
-    fn write(&self, to: u64, data: &[u8]) -> Result<()> {
+    unsafe fn write(&self, to: u64, data: &[u8]) -> Result<()> {
         // SAFETY: addresses are those of `memory`, and the caller has checked the range.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to as *mut u8, data.len()) };
         Ok(())
     }
 
-    fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
+    unsafe fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
         // SAFETY: as above.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, data.as_mut_ptr(), data.len()) };
         Ok(())
@@ -207,13 +245,13 @@ impl Streams for Fake {
         Ok(0)
     }
 
-    fn close_stream(&self, _: u32) {}
+    unsafe fn close_stream(&self, _: u32) {}
 
-    fn is_idle(&self, _: u32) -> Result<bool> {
+    unsafe fn is_idle(&self, _: u32) -> Result<bool> {
         Ok(true)
     }
 
-    fn wait(&self, _: u32) -> Result<()> {
+    unsafe fn wait(&self, _: u32) -> Result<()> {
         Ok(())
     }
 
@@ -221,13 +259,16 @@ impl Streams for Fake {
         self.puts.lock().push(Put::Write(address, value));
         match &mut *self.slow.lock() {
             None => set((address, value)),
-            Some(words) => words.push_back((address, value)),
+            Some(steps) => steps.push_back(Step::Write(address, value)),
         }
         Ok(())
     }
 
     unsafe fn wait_value(&self, _: u32, address: u64, value: u32) -> Result<()> {
         self.puts.lock().push(Put::Wait(address, value));
+        if let Some(steps) = &mut *self.slow.lock() {
+            steps.push_back(Step::Wait(address, value));
+        }
         Ok(())
     }
 }
@@ -255,13 +296,13 @@ impl Modules for Fake {
         Ok(image.into())
     }
 
-    fn load_code(&self, image: &[u8]) -> Result<bool> {
+    unsafe fn load_code(&self, image: &[u8]) -> Result<bool> {
         Ok(image == [1])
     }
 
-    fn unload_code(&self, _: bool) {}
+    unsafe fn unload_code(&self, _: bool) {}
 
-    fn function(&self, is_guarded: bool, name: &str) -> Result<Option<Function>> {
+    unsafe fn function(&self, is_guarded: bool, name: &str) -> Result<Option<Function>> {
         let number = match name {
             "stamp" => STAMP,
             "report" => REPORT,
@@ -270,11 +311,11 @@ impl Modules for Fake {
         Ok(Some(Function { number, is_guarded }))
     }
 
-    fn function_facts(&self, _: Function) -> Result<FunctionFacts> {
+    unsafe fn function_facts(&self, _: Function) -> Result<FunctionFacts> {
         Ok(FunctionFacts { registers: 32, shared: 0, parameters: None })
     }
 
-    fn reserve_shared(&self, _: Function, _: u32) -> Result<()> {
+    unsafe fn reserve_shared(&self, _: Function, _: u32) -> Result<()> {
         Ok(())
     }
 
@@ -309,11 +350,13 @@ impl Modules for Fake {
 impl Graphs for Fake {
     type Exec = ();
 
-    fn begin_capture(&self, _: u32) -> Result<()> {
+    unsafe fn begin_capture(&self, _: u32) -> Result<()> {
         Ok(())
     }
 
-    fn end_capture(&self, _: u32) -> Result<()> {
+    unsafe fn end_capture(&self, _: u32) -> Result<()> {
+        let act = self.at_capture.lock().take();
+        act.into_iter().for_each(|act| act());
         Ok(())
     }
 
@@ -321,7 +364,7 @@ impl Graphs for Fake {
         Ok(())
     }
 
-    fn free_exec(&self, (): ()) {}
+    unsafe fn free_exec(&self, (): ()) {}
 }
 
 const STAMP: u32 = 1000;

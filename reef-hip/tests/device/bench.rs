@@ -1,5 +1,10 @@
 //! The device, and kernels for it.
 
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "all calls alike: handles are open, and what was taken is given back once, after its last use"
+)]
+
 use parking_lot::{Mutex, MutexGuard};
 use reef_core::{Error, Priority};
 use reef_gfx906::{Settings, Software};
@@ -72,12 +77,12 @@ impl Bench {
             Err(other) => panic!("{other}"),
         };
         let image = context.compile(SOURCE, Build::Plain).unwrap();
-        let code = context.load_code(&image).unwrap();
+        let code = unsafe { context.load_code(&image) }.unwrap();
         Some(Self { context, software, image, code, _turn })
     }
 
     pub(crate) fn function(&self, name: &str) -> Function {
-        self.context.function(self.code, name).unwrap().unwrap()
+        unsafe { self.context.function(self.code, name) }.unwrap().unwrap()
     }
 
     pub(crate) fn stream(&self, class: Priority) -> Stream {
@@ -102,12 +107,12 @@ impl Bench {
 
     pub(crate) fn read(&self, address: u64) -> u32 {
         let mut bytes = [0; 4];
-        self.context.read(address, &mut bytes).unwrap();
+        unsafe { self.context.read(address, &mut bytes) }.unwrap();
         u32::from_le_bytes(bytes)
     }
 
     pub(crate) fn is_idle(&self, stream: Stream) -> bool {
-        self.context.is_idle(stream).unwrap()
+        unsafe { self.context.is_idle(stream) }.unwrap()
     }
 
     /// Whether the stream becomes idle soon.

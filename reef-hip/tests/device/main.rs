@@ -2,7 +2,6 @@
 //! turns.
 
 mod bench;
-mod clock;
 mod graphs;
 mod memory;
 mod modules;

@@ -1,5 +1,10 @@
 //! Memory, and words that streams write.
 
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "all calls alike: handles are open, and what was taken is given back once, after its last use"
+)]
+
 use crate::bench::Bench;
 use reef_core::{Error, Priority};
 use reef_gpu::{Graphs, Memory, Modules, Streams, Vendor};
@@ -11,18 +16,18 @@ fn memory_keeps_what_is_written_and_comes_back_zeroed() {
     let bytes: Vec<u8> = (0..100_000u32).map(|i| (i * 7 % 251) as u8).collect();
     let memory = context.alloc(bytes.len()).unwrap();
     let mut seen = vec![1; bytes.len()];
-    context.read(memory, &mut seen).unwrap();
+    unsafe { context.read(memory, &mut seen) }.unwrap();
     assert!(seen.iter().all(|byte| *byte == 0));
-    context.write(memory, &bytes).unwrap();
-    context.write(memory + 10, &[255; 3]).unwrap();
-    context.read(memory, &mut seen).unwrap();
+    unsafe { context.write(memory, &bytes) }.unwrap();
+    unsafe { context.write(memory + 10, &[255; 3]) }.unwrap();
+    unsafe { context.read(memory, &mut seen) }.unwrap();
     assert_eq!(
         (&seen[..10], &seen[10..13], &seen[13..]),
         (&bytes[..10], &[255; 3][..], &bytes[13..])
     );
-    context.free(memory);
+    unsafe { context.free(memory) };
     assert_eq!(context.alloc(bytes.len()).unwrap(), memory, "freed memory is used again");
-    context.read(memory, &mut seen).unwrap();
+    unsafe { context.read(memory, &mut seen) }.unwrap();
     assert!(seen.iter().all(|byte| *byte == 0));
 }
 
@@ -42,7 +47,7 @@ fn the_host_sees_what_kernels_write_to_its_memory() {
     let (host, device) = bench.context.alloc_host(64).unwrap();
     bench.launch(stream, "bump", vec![device + 12, 41]);
     bench.launch(stream, "bump", vec![device + 12, 1]);
-    bench.context.wait(stream).unwrap();
+    unsafe { bench.context.wait(stream) }.unwrap();
     // SAFETY: 64 bytes of the host's, which nothing writes any more.
     let word = unsafe { host.cast::<u32>().add(3).read_volatile() };
     assert_eq!(word, 42);
@@ -62,7 +67,7 @@ fn streams_write_words_after_the_kernels_before() {
     std::thread::sleep(std::time::Duration::from_millis(20));
     assert_eq!(bench.read(words), 0, "a kernel is before it");
     spinning.end();
-    bench.context.wait(stream).unwrap();
+    unsafe { bench.context.wait(stream) }.unwrap();
     let seen = [0, 4, 64, 260].map(|place| bench.read(words + place));
     assert_eq!(seen, [7, 0, 171, 267]);
 }
@@ -89,7 +94,7 @@ fn a_gate_holds_its_stream_until_the_host_opens_it() {
         assert!(bench.ends(stream));
         assert_eq!(bench.read(word), round);
     }
-    bench.context.free_gate(gate);
+    unsafe { bench.context.free_gate(gate) };
 }
 
 /// What the runtime does with `hipFree`, `hipHostFree` and `hipStreamDestroy` is why.
@@ -101,32 +106,32 @@ fn nothing_that_a_context_is_asked_for_waits_for_a_kernel_that_runs() {
     let spinning = held.map(|stream| bench.spin(stream));
 
     let memory = context.alloc(1 << 20).unwrap();
-    context.write(memory, &[1; 5000]).unwrap();
-    context.read(memory, &mut [0; 5000]).unwrap();
-    context.free(memory);
-    context.free_signals(context.alloc_signals(100).unwrap());
+    unsafe { context.write(memory, &[1; 5000]) }.unwrap();
+    unsafe { context.read(memory, &mut [0; 5000]) }.unwrap();
+    unsafe { context.free(memory) };
+    unsafe { context.free_signals(context.alloc_signals(100).unwrap()) };
     let (host, _) = context.alloc_host(1 << 16).unwrap();
-    context.free_host(host);
-    context.free_gate(context.alloc_gate().unwrap());
-    let code = context.load_code(&bench.image).unwrap();
-    let function = context.function(code, "bump").unwrap().unwrap();
-    context.function_facts(function).unwrap();
-    context.unload_code(code);
+    unsafe { context.free_host(host) };
+    unsafe { context.free_gate(context.alloc_gate().unwrap()) };
+    let code = unsafe { context.load_code(&bench.image) }.unwrap();
+    let function = unsafe { context.function(code, "bump") }.unwrap().unwrap();
+    unsafe { context.function_facts(function) }.unwrap();
+    unsafe { context.unload_code(code) };
     for class in [Priority::BestEffort, Priority::RealTime] {
         let stream = context.open_stream(class).unwrap();
         let word = context.alloc(4).unwrap();
         bench.launch(stream, "bump", vec![word, 1]);
-        context.wait(stream).unwrap();
+        unsafe { context.wait(stream) }.unwrap();
         assert_eq!(bench.read(word), 1);
-        context.close_stream(stream);
+        unsafe { context.close_stream(stream) };
     }
     if context.facts().graphs {
         let stream = context.open_stream(Priority::BestEffort).unwrap();
-        context.begin_capture(stream).unwrap();
+        unsafe { context.begin_capture(stream) }.unwrap();
         bench.launch(stream, "empty", vec![]);
-        let exec = context.end_capture(stream).unwrap();
-        context.free_exec(exec);
-        context.close_stream(stream);
+        let exec = unsafe { context.end_capture(stream) }.unwrap();
+        unsafe { context.free_exec(exec) };
+        unsafe { context.close_stream(stream) };
     }
 
     assert!(held.iter().all(|stream| !bench.is_idle(*stream)), "the kernels still run");

@@ -1,5 +1,10 @@
 //! Code: what ships, what is compiled, what users bring.
 
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "all calls alike: handles are open, and what was taken is given back once, after its last use"
+)]
+
 use crate::bench::Bench;
 use reef_core::{Error, Priority};
 use reef_gpu::{Build, Memory, Modules, Streams};
@@ -11,13 +16,13 @@ fn all_that_ships_is_loaded() {
     for (name, kernel) in [("builtin", "append"), ("network", "linear_f32")] {
         for build in [Build::Plain, Build::Guarded] {
             let image = bench.context.shipped(name, build).unwrap();
-            let code = bench.context.load_code(&image).unwrap();
-            let function = bench.context.function(code, kernel).unwrap();
+            let code = unsafe { bench.context.load_code(&image) }.unwrap();
+            let function = unsafe { bench.context.function(code, kernel) }.unwrap();
             let function = function.unwrap_or_else(|| panic!("{kernel} in {name}"));
-            let facts = bench.context.function_facts(function).unwrap();
+            let facts = unsafe { bench.context.function_facts(function) }.unwrap();
             let guard = facts.parameters.expect("the code says so")[0];
             assert_eq!(guard, 64, "{name} {build:?}");
-            bench.context.unload_code(code);
+            unsafe { bench.context.unload_code(code) };
         }
     }
 }
@@ -25,14 +30,14 @@ fn all_that_ships_is_loaded() {
 #[test]
 fn a_function_is_known_by_what_its_code_says() {
     let Some(bench) = Bench::open() else { return };
-    let facts = |name| bench.context.function_facts(bench.function(name)).unwrap();
+    let facts = |name| unsafe { bench.context.function_facts(bench.function(name)) }.unwrap();
     let found = facts("parameters");
     assert_eq!(found.parameters, Some(vec![64, 8, 1]));
     assert_eq!(found.shared, 400);
     assert!((1..=256).contains(&found.registers), "{found:?}");
     assert_eq!(facts("empty").parameters, Some(vec![]));
-    assert!(bench.context.function(bench.code, "nobody").unwrap().is_none());
-    assert!(bench.context.function(bench.code, "nul\0nul").unwrap().is_none());
+    assert!(unsafe { bench.context.function(bench.code, "nobody") }.unwrap().is_none());
+    assert!(unsafe { bench.context.function(bench.code, "nul\0nul") }.unwrap().is_none());
 }
 
 #[test]
@@ -47,20 +52,20 @@ fn parameters_of_all_sizes_arrive() {
     let function = bench.function("parameters");
     // SAFETY: these are its parameters, and the end is waited for.
     unsafe { bench.context.launch(stream, function, [1; 3], [100, 1, 1], 0, &mut params) }.unwrap();
-    bench.context.wait(stream).unwrap();
+    unsafe { bench.context.wait(stream) }.unwrap();
     let seen = bench.read(to);
     let fault = bench.software.last_fault();
     assert!(seen % 1000 == 7 && seen / 1000 < 16, "{seen} is no thread's sum {fault}");
     bench.launch(stream, "empty", vec![]);
-    bench.context.wait(stream).unwrap();
+    unsafe { bench.context.wait(stream) }.unwrap();
 }
 
 #[test]
 fn shared_memory_has_a_most() {
     let Some(bench) = Bench::open() else { return };
     let function = bench.function("parameters");
-    bench.context.reserve_shared(function, 65536 - 400).unwrap();
-    let error = bench.context.reserve_shared(function, 65536 - 399).unwrap_err();
+    unsafe { bench.context.reserve_shared(function, 65536 - 400) }.unwrap();
+    let error = unsafe { bench.context.reserve_shared(function, 65536 - 399) }.unwrap_err();
     let text = "hip: 400 + 65137 bytes of shared memory, most is 65536";
     assert_eq!(error, Error::Invalid(text.into()));
 }
@@ -111,5 +116,5 @@ fn a_launch_that_no_device_can_do_is_refused() {
         unsafe { bench.context.launch(stream, function, [1; 3], [2048, 1, 1], 0, &mut []) };
     assert!(matches!(launched, Err(Error::Driver { call: "hipModuleLaunchKernel", .. })));
     bench.launch(stream, "empty", vec![]);
-    bench.context.wait(stream).unwrap();
+    unsafe { bench.context.wait(stream) }.unwrap();
 }

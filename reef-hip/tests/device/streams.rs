@@ -1,5 +1,10 @@
 //! Streams, their priorities and queues, and the device in two parts.
 
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "all calls alike: handles are open, and what was taken is given back once, after its last use"
+)]
+
 use crate::bench::Bench;
 use reef_core::{Error, Priority};
 use reef_gpu::{Memory, Modules, Options, Streams, Vendor};
@@ -65,7 +70,7 @@ fn streams_of_the_two_parts_run_on_their_own_units() {
         // SAFETY: it has no parameters.
         unsafe { bench.context.launch(stream, function, [200, 1, 1], [64, 1, 1], 0, &mut []) }
             .unwrap();
-        bench.context.wait(stream).unwrap();
+        unsafe { bench.context.wait(stream) }.unwrap();
         let trace = bench.software.trace();
         let ran = trace.iter().filter(|block| block.groups == [200, 1, 1]);
         let on: std::collections::BTreeSet<_> = ran.map(|block| block.unit).collect();
