@@ -6,10 +6,23 @@
 //! Shapes are logical (batch, channels, height, width). How a tensor lies in memory is the
 //! backend's own business ([`Layout::Native`]) except for a network's inputs and outputs, which are
 //! dense row-major `f32` ([`Layout::Nchw`]). A native tensor takes as many elements as its shape has.
+//!
+//! Sizes come from files. [`Op::check`] is where they are bounded: after it, no sum or product that a backend
+//! makes of them wraps. What is computed before saturates.
 
 use crate::backend::command::Launch;
 use crate::backend::device::Device;
-use crate::backend::error::Result;
+use crate::backend::error::{Error, Result};
+
+/// Most of each size of a tensor or a window.
+pub const MAX_SIZE: usize = 1 << 28;
+/// Most elements of a storage, and most weights of an op. In bytes, and padded by a backend, it doesn't wrap.
+pub const MAX_ELEMENTS: usize = 1 << 40;
+
+/// A product that stops at the largest number.
+fn product(sizes: impl IntoIterator<Item = usize>) -> usize {
+    sizes.into_iter().fold(1, usize::saturating_mul)
+}
 
 /// How a tensor lies in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,12 +71,33 @@ impl Tensor {
 
     /// Elements of the tensor itself.
     pub fn elements(&self) -> usize {
-        self.batch * self.channels * self.height * self.width
+        product(self.shape())
     }
 
     /// Elements of the storage that holds it.
     pub fn storage_elements(&self) -> usize {
-        self.batch * self.of * self.height * self.width
+        product([self.batch, self.of, self.height, self.width])
+    }
+
+    /// Checks that it has elements, lies inside its storage, and is no larger than anything can be.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub fn check(&self) -> Result<()> {
+        let Self { batch, channels, height, width, first, of, .. } = *self;
+        let shape = [batch, channels, height, width];
+        if shape.contains(&0) {
+            return Err(Error::invalid(format!("an empty tensor {shape:?}")));
+        }
+        let too_large = shape.into_iter().chain([of]).any(|size| size > MAX_SIZE);
+        if too_large || self.storage_elements() > MAX_ELEMENTS {
+            return Err(Error::invalid(format!("a tensor {shape:?} in {of} channels: too large")));
+        }
+        if first > of - channels.min(of) || channels > of {
+            return Err(Error::invalid(format!("{channels} channels from {first} on, of {of}")));
+        }
+        Ok(())
     }
 }
 
@@ -79,12 +113,29 @@ pub struct Window {
 }
 
 impl Window {
-    /// Rows and columns of windows that fit over `[height, width]`.
+    /// Rows and columns of windows that fit over `[height, width]`; one if it is smaller than the window, none
+    /// if windows don't move.
     pub fn over(&self, [height, width]: [usize; 2]) -> [usize; 2] {
         let fit = |n: usize, i: usize| {
-            (n + 2 * self.padding[i]).saturating_sub(self.size[i]) / self.stride[i] + 1
+            let padded = n.saturating_add(self.padding[i].saturating_mul(2));
+            let steps = padded.saturating_sub(self.size[i]).checked_div(self.stride[i]);
+            steps.map_or(0, |steps| steps.saturating_add(1))
         };
         [fit(height, 0), fit(width, 1)]
+    }
+
+    /// Checks that it has an area, moves, and is no larger than anything can be.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub fn check(&self) -> Result<()> {
+        let moves = self.size.into_iter().chain(self.stride);
+        let bounded = moves.clone().chain(self.padding).all(|size| size <= MAX_SIZE);
+        if !bounded || moves.clone().any(|size| size == 0) {
+            return Err(Error::invalid(format!("{self:?}")));
+        }
+        Ok(())
     }
 }
 
@@ -106,6 +157,18 @@ pub struct Conv2d {
     pub residual: bool,
     /// Negative values become zero.
     pub relu: bool,
+}
+
+impl Conv2d {
+    fn check_groups(&self) -> Result<()> {
+        let channels = [self.input.channels, self.output.channels];
+        if self.groups == 0 || channels.iter().any(|n| !n.is_multiple_of(self.groups)) {
+            let [inputs, outputs] = channels;
+            let text = format!("{inputs} and {outputs} channels in {} groups", self.groups);
+            return Err(Error::invalid(text));
+        }
+        Ok(())
+    }
 }
 
 /// What a pooling window gives.
@@ -254,17 +317,48 @@ impl Op {
         matches!(self, Self::Conv2d(_) | Self::ScaleShift(_) | Self::Linear(_))
     }
 
-    /// Lengths of the weights and the bias that it takes; 0 and 0 if it has none. Its shapes have been checked.
+    /// The window that slides over the input, if one does.
+    fn window(&self) -> Option<&Window> {
+        match self {
+            Self::Conv2d(op) => Some(&op.window),
+            Self::Pool2d(op) => Some(&op.window),
+            _ => None,
+        }
+    }
+
+    /// Checks its sizes, each by itself, and that groups divide channels. Backends do so first; whether the shapes
+    /// fit each other, and their storages, they check themselves, in numbers that can't wrap any more.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` says what is wrong.
+    pub fn check(&self) -> Result<()> {
+        let tensors = [Some(self.input()), Some(self.output()), self.second()];
+        tensors.into_iter().flatten().try_for_each(Tensor::check)?;
+        self.window().map_or(Ok(()), Window::check)?;
+        if let Self::Conv2d(op) = self {
+            op.check_groups()?;
+        }
+        let [weights, _] = self.constants();
+        if weights > MAX_ELEMENTS {
+            return Err(Error::invalid(format!("more than {MAX_ELEMENTS} weights")));
+        }
+        Ok(())
+    }
+
+    /// Lengths of the weights and the bias that it takes; 0 and 0 if it has none.
     pub fn constants(&self) -> [usize; 2] {
         match self {
             Self::Conv2d(op) => {
-                let per_output =
-                    op.input.channels / op.groups * op.window.size.iter().product::<usize>();
-                [op.output.channels * per_output, op.output.channels]
+                let inputs = op.input.channels.checked_div(op.groups).unwrap_or(0);
+                let [rows, columns] = op.window.size;
+                [product([op.output.channels, inputs, rows, columns]), op.output.channels]
             }
             Self::Pool2d(_) | Self::Activate(_) | Self::Multiply(_) => [0, 0],
             Self::ScaleShift(op) => [op.input.channels; 2],
-            Self::Linear(op) => [op.input.channels * op.output.channels, op.output.channels],
+            Self::Linear(op) => {
+                [product([op.input.channels, op.output.channels]), op.output.channels]
+            }
         }
     }
 }
@@ -335,4 +429,93 @@ pub trait Operators: Device {
     /// `Invalid` if shapes contradict each other or a storage is too small; `Unsupported` names an
     /// op that the device has no kernel for.
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Small numbers, numbers at the limits, and numbers whose products wrap.
+    fn size() -> impl Strategy<Value = usize> {
+        let at_limits = [0, 1, 2, 3, 7, 64, 1 << 20, MAX_SIZE - 1, MAX_SIZE, MAX_SIZE + 1];
+        let wrapping = [1 << 31, 1 << 32, 1 << 61, 1 << 62, 1 << 63, usize::MAX - 1, usize::MAX];
+        prop_oneof![3 => prop::sample::select(at_limits.to_vec()), 1 => prop::sample::select(wrapping.to_vec())]
+    }
+
+    fn tensor() -> impl Strategy<Value = Tensor> {
+        (size(), size(), size(), size(), size(), size()).prop_map(
+            |(batch, channels, height, width, first, of)| Tensor {
+                batch,
+                channels,
+                height,
+                width,
+                layout: Layout::Native,
+                first,
+                of,
+            },
+        )
+    }
+
+    fn window() -> impl Strategy<Value = Window> {
+        let pair = || [size(), size()];
+        (pair(), pair(), pair()).prop_map(|(size, stride, padding)| Window {
+            size,
+            stride,
+            padding,
+        })
+    }
+
+    fn exact(sizes: impl IntoIterator<Item = usize>) -> Option<u128> {
+        sizes.into_iter().try_fold(1u128, |product, size| product.checked_mul(size as u128))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4000) })]
+
+        #[test]
+        fn what_is_checked_does_not_wrap(t in tensor(), w in window(), groups in size()) {
+            let Tensor { batch, channels, height, width, first, of, .. } = t;
+            let elements = exact([batch, of, height, width]);
+            let saturated = elements.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+            if ![batch, of, height, width].contains(&0) {
+                prop_assert_eq!(t.storage_elements(), saturated);
+            }
+            if t.check().is_ok() {
+                prop_assert!(elements.unwrap() <= MAX_ELEMENTS as u128);
+                prop_assert!(first.checked_add(channels).unwrap() <= of && t.elements() > 0);
+            }
+            let counts = w.over([height, width]);
+            if w.check().is_ok() && height.max(width) <= MAX_SIZE {
+                for (i, n) in [height, width].into_iter().enumerate() {
+                    let padded = n + 2 * w.padding[i];
+                    prop_assert_eq!(counts[i], padded.saturating_sub(w.size[i]) / w.stride[i] + 1);
+                }
+            }
+            let op = Op::Conv2d(Conv2d {
+                input: t, output: t, window: w, groups, residual: false, relu: false,
+            });
+            if op.check().is_ok() {
+                let [weights, bias] = op.constants();
+                let want = exact([channels, channels / groups, w.size[0], w.size[1]]);
+                prop_assert_eq!([weights as u128, bias as u128], [want.unwrap(), channels as u128]);
+                prop_assert!(weights <= MAX_ELEMENTS);
+            }
+        }
+    }
+
+    #[test]
+    fn sensible_shapes_pass_and_others_say_why() {
+        let good = Tensor::new(Layout::Native, [2, 8, 6, 6]);
+        assert_eq!(good.check(), Ok(()));
+        assert_eq!(good.channels(4, 4, 8).check(), Ok(()));
+        let said = |tensor: Tensor| tensor.check().unwrap_err().to_string();
+        assert_eq!(said(good.channels(4, 8, 9)), "8 channels from 4 on, of 9");
+        assert_eq!(said(good.channels(0, 0, 8)), "an empty tensor [2, 0, 6, 6]");
+        let wraps = Tensor { of: 1 << 62, ..good };
+        assert_eq!(
+            said(wraps),
+            format!("a tensor [2, 8, 6, 6] in {} channels: too large", wraps.of)
+        );
+    }
 }

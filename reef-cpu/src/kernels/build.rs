@@ -21,6 +21,7 @@ pub(crate) fn build(
     output: Place,
     constants: Option<Buffer>,
 ) -> Result<Vec<(Kernel, u32)>> {
+    op.check()?;
     let constants = check_constants(op, constants)?;
     let launch = match op {
         Op::Conv2d(op) if is_depthwise(op) => {
@@ -39,7 +40,7 @@ pub(crate) fn build(
 /// The packed constants, which are as long as [`pack`](super::pack::pack()) made them, or an empty buffer.
 fn check_constants(op: &Op, constants: Option<Buffer>) -> Result<Buffer> {
     let have = constants.as_ref().map_or(0, Buffer::bytes);
-    let want = packed_len(op)? * size_of::<f32>();
+    let want = packed_len(op) * size_of::<f32>();
     if have < want {
         return Err(Error::Invalid(format!("cpu: {have} bytes of constants, {want} needed")));
     }

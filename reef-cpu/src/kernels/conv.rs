@@ -14,7 +14,7 @@
 use super::epilogue::{Epilogue, Sums};
 use super::gather::{Columns, Gather, SLACK, first_element};
 use super::operand::{Constants, Operand, check_window, is_planar};
-use super::pack::{GroupShape, packed_len};
+use super::pack::GroupShape;
 use super::place::{Place, grid};
 use super::plan::{Plan, Share};
 use super::product;
@@ -22,7 +22,7 @@ use super::stop_token::StopToken;
 use super::tile::{COLUMNS, Hints, ROWS, Tile};
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::memory::Buffer;
-use reef_core::op::{Conv2d, Op};
+use reef_core::op::Conv2d;
 use reef_core::{Error, Result};
 
 /// Terms of the inner sum that are done at a time: 32 KiB of a panel.
@@ -285,6 +285,5 @@ pub(super) fn epilogue(op: &Conv2d, residual: Option<&Place>, output: &Place) ->
 
 /// The output is what the window makes of the input.
 pub(super) fn check(op: &Conv2d) -> Result<()> {
-    packed_len(&Op::Conv2d(*op))?;
     check_window(&op.window, &op.input, &op.output)
 }

@@ -18,17 +18,7 @@ pub(super) struct Operand {
 impl Operand {
     /// Checks that `place` holds the storage of `tensor`.
     pub(super) fn new(place: &Place, tensor: Tensor) -> Result<Self> {
-        if tensor.elements() == 0 {
-            return Err(Error::Invalid(format!("cpu: an empty tensor {tensor:?}")));
-        }
-        if tensor.first + tensor.channels > tensor.of {
-            return Err(Error::Invalid(format!(
-                "cpu: channels {} to {} of a storage with {}",
-                tensor.first,
-                tensor.first + tensor.channels,
-                tensor.of
-            )));
-        }
+        tensor.check()?; // what follows can't wrap
         if !place.offset.is_multiple_of(64) {
             return Err(Error::Invalid(format!(
                 "cpu: offset {} is no multiple of 64",

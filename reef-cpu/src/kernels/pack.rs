@@ -14,7 +14,7 @@
 use super::operand::is_planar;
 use super::tile::COLUMNS;
 use crate::memory::Buffer;
-use reef_core::op::{Conv2d, Linear, Op, Tensor, Window};
+use reef_core::op::{Conv2d, Linear, Op, Window};
 use reef_core::{Error, Result};
 
 /// Brings weights and bias into the kernels' order.
@@ -23,7 +23,8 @@ use reef_core::{Error, Result};
 ///
 /// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`.
 pub(crate) fn pack(op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
-    let len = packed_len(op)?;
+    op.check()?;
+    let len = packed_len(op);
     let [want_weights, want_bias] = op.constants();
     if [weights.len(), bias.len()] != [want_weights, want_bias] {
         return Err(Error::Invalid(format!(
@@ -48,19 +49,15 @@ pub(crate) fn pack(op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
     Ok(buffer)
 }
 
-/// Floats of the packed constants.
-pub(super) fn packed_len(op: &Op) -> Result<usize> {
+/// Floats of the packed constants of an op that was checked.
+pub(super) fn packed_len(op: &Op) -> usize {
     match op {
-        Op::Conv2d(op) => check_groups(op)?,
-        _ => [1, 1],
-    };
-    Ok(match op {
         Op::Conv2d(op) if is_depthwise(op) => op.input.channels * (taps(op) + 1),
         Op::Conv2d(op) => op.groups * GroupShape::of(op).packed(),
         Op::Linear(op) => GroupShape::of(&as_conv(op)).packed(),
         Op::ScaleShift(op) => 2 * op.input.channels,
         Op::Pool2d(_) | Op::Activate(_) | Op::Multiply(_) => 0,
-    })
+    }
 }
 
 /// The product that one group of a convolution is.
@@ -109,17 +106,6 @@ pub(super) fn as_conv(op: &Linear) -> Conv2d {
 /// Positions within the window.
 pub(super) fn taps(op: &Conv2d) -> usize {
     op.window.size.iter().product()
-}
-
-fn check_groups(op: &Conv2d) -> Result<[usize; 2]> {
-    let (Tensor { channels: inputs, .. }, Tensor { channels: outputs, .. }) = (op.input, op.output);
-    if op.groups == 0 || inputs % op.groups != 0 || outputs % op.groups != 0 {
-        return Err(Error::Invalid(format!(
-            "cpu: {inputs} and {outputs} channels in {} groups",
-            op.groups
-        )));
-    }
-    Ok([inputs / op.groups, outputs / op.groups])
 }
 
 fn pack_depthwise(op: &Conv2d, weights: &[f32], bias: &[f32], to: &mut [f32]) {

@@ -512,3 +512,50 @@ fn constants_of_a_wrong_length_are_invalid() {
     assert!(matches!(pack(&op, &[0.0; 64], &[0.0; 7]), Err(Error::Invalid(_))));
     assert!(pack(&op, &[0.0; 64], &[0.0; 8]).is_ok());
 }
+
+/// In a release build, products of such sizes would wrap to small ones, and pass for what fits.
+#[test]
+fn sizes_whose_products_wrap_are_invalid() {
+    let image = native([1, 8, 6, 6]);
+    let sizes = [1 << 27, 1 << 30, 1 << 58, 1 << 61, 1 << 62, 1 << 63, usize::MAX / 2, usize::MAX];
+    let wide = |of| native([1, 8, 6, 6]).channels(0, 8, of);
+    let mut random = Random::new(5);
+    let mut any =
+        || if random.below(3) == 0 { sizes[random.below(8)] } else { 1 + random.below(9) };
+    let mut tried = 0;
+    for _ in 0..5000 {
+        let mut tensor = || {
+            let shape = native([any(), any(), any(), any()]);
+            shape.channels(if any() > 8 { any() } else { 0 }, shape.channels, any().max(any()))
+        };
+        let (input, output) = (tensor(), tensor());
+        let window = window([any(), any()], [any(), any()], [any() - 1, any() - 1]);
+        let groups = any();
+        for op in [
+            Op::Conv2d(Conv2d { input, output, window, groups, residual: false, relu: false }),
+            Op::Pool2d(Pool2d { kind: PoolKind::Max, input, output, window }),
+            Op::ScaleShift(ScaleShift { input, output: input, relu: false }),
+            Op::Linear(Linear { input, output, relu: false }),
+            activate(input, input, Function::Clamp),
+            multiply(input, output, input),
+        ] {
+            let place = || Place { buffer: Buffer::zeroed(1 << 12).unwrap(), offset: 0 };
+            let built = build(&op, place(), Some(place()), place(), Some(place().buffer));
+            let fits = [op.input(), op.output()].into_iter().all(|t| {
+                let sizes = [t.batch, t.of, t.height, t.width];
+                let elements = sizes.iter().try_fold(1usize, |product, n| product.checked_mul(*n));
+                elements.is_some_and(|elements| elements <= 1 << 10)
+            });
+            assert!(built.is_err() || fits, "{op:?}");
+            assert!(!matches!(pack(&op, &[], &[]), Err(Error::OutOfMemory { .. })), "{op:?}");
+            tried += usize::from(built.is_ok());
+        }
+    }
+    assert!(tried > 0, "some are fine");
+    for of in sizes {
+        assert!(matches!(
+            refusal(activate(wide(of), image, Function::Clamp), 64),
+            Error::Invalid(_)
+        ));
+    }
+}

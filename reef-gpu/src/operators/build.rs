@@ -24,7 +24,7 @@ impl<V: Vendor> Operators for Gpu<V> {
 
     fn scratch(&self, op: &Op) -> Scratch {
         match op {
-            Op::Conv2d(op) => convolution::scratch(self, op),
+            Op::Conv2d(conv) if op.check().is_ok() => convolution::scratch(self, conv),
             _ => Scratch::default(),
         }
     }
@@ -38,6 +38,64 @@ impl<V: Vendor> Operators for Gpu<V> {
             Op::Linear(op) => map::linear(&bound, op),
             Op::Activate(op) => pointwise::activate(&bound, op),
             Op::Multiply(op) => pointwise::multiply(&bound, op),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::fake::Fake;
+    use crate::vendor::options::Options;
+    use reef_core::op::{Activate, Conv2d, Function, Layout, Linear, Storage, Tensor, Window};
+    use reef_core::{Device, Error};
+
+    /// In a release build, products of such sizes would wrap to small ones, and pass for what fits.
+    #[test]
+    fn sizes_whose_products_wrap_are_invalid() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let buffer = gpu.alloc(1 << 12).unwrap();
+        let storage = || Storage { buffer: &buffer, offset: 0 };
+        let good = Tensor::new(Layout::Native, [1, 8, 6, 6]);
+        let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };
+        let conv =
+            Conv2d { input: good, output: good, window, groups: 1, residual: false, relu: false };
+        for size in [1 << 30, 1 << 58, 1 << 61, 1 << 62, 1 << 63, usize::MAX] {
+            let tensors = [
+                Tensor { of: size, ..good },
+                Tensor { batch: size, ..good },
+                Tensor { height: size, ..good },
+                Tensor { first: size, ..good },
+                Tensor { channels: size, of: size, ..good },
+            ];
+            let activate =
+                |t| Op::Activate(Activate { input: t, output: t, function: Function::Clamp });
+            let linear = |input| Op::Linear(Linear { input, output: good, relu: false });
+            let windows = [
+                Window { size: [size, 3], ..window },
+                Window { stride: [1, size], ..window },
+                Window { padding: [size, size], ..window },
+            ];
+            let of_tensors = tensors
+                .into_iter()
+                .flat_map(|t| [activate(t), linear(t), Op::Conv2d(Conv2d { input: t, ..conv })]);
+            let of_windows =
+                windows.into_iter().map(|window| Op::Conv2d(Conv2d { window, ..conv }));
+            for op in
+                of_tensors.chain(of_windows).chain([Op::Conv2d(Conv2d { groups: size, ..conv })])
+            {
+                let operands = Operands {
+                    input: storage(),
+                    residual: None,
+                    output: storage(),
+                    constants: Some(&buffer),
+                    scratch: None,
+                };
+                let made = gpu.operator(&op, &operands);
+                assert!(matches!(made, Err(Error::Invalid(_))), "{op:?}: {made:?}");
+                assert!(matches!(gpu.pack(&op, &[], &[]), Err(Error::Invalid(_))), "{op:?}");
+                assert_eq!(gpu.scratch(&op), Scratch::default());
+            }
         }
     }
 }

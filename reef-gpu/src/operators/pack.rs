@@ -12,7 +12,7 @@ use super::slabs::{ImplicitGemm, SLAB};
 use reef_core::op::{Conv2d, Op};
 use reef_core::{Error, Result};
 
-/// Where the biases start, and all bytes.
+/// Where the biases start, and all bytes, of an op that was checked.
 ///
 /// # Errors
 ///
@@ -38,6 +38,7 @@ pub(super) fn layout(op: &Op, element: Element) -> Result<[usize; 2]> {
 ///
 /// `Invalid` if the lengths are not [`Op::constants`].
 pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> Result<Vec<u8>> {
+    op.check()?;
     let [start, bytes] = layout(op, element)?;
     let (have, want) = ([weights.len(), bias.len()], op.constants());
     if have != want {

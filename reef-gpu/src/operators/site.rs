@@ -34,6 +34,7 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
         op: &Op,
         operands: &'a Operands<'_, Gpu<V>>,
     ) -> Result<Self> {
+        op.check()?;
         let element = Element::of(gpu);
         let operand = |storage, tensor: &_| Operand::new(storage, *tensor, element);
         let scratch = operands.scratch.as_ref();
