@@ -60,6 +60,7 @@ macro_rules! suite {
                 order: copies_fills_and_host_code_keep_their_order,
                     memory_of_others_is_copied_from_and_to, a_queue_waits_for_an_event_of_another,
                     empty_work_completes, a_queue_counts_as_idle_after_its_timeout;
+                operands: a_queue_keeps_what_it_launched, operands_may_be_dropped_at_once;
                 padding: padded_blocks_run_once, padding_never_outlasts_its_kernel;
                 graphs: a_graph_is_preempted_inside, clients_run_graphs,
                     a_graph_holds_launches_copies_and_fills;

@@ -16,6 +16,7 @@ use crate::launch::gated::Gated;
 use crate::launch::graph::Graph;
 use crate::launch::guarded::Guarded;
 use crate::launch::queue::Queue;
+use crate::launch::retained::Retained;
 use crate::launch::timeline::Timeline;
 use crate::preempt::gate::Gate;
 use crate::preempt::preemptor::Preemptor;
@@ -243,6 +244,7 @@ impl<V: Vendor> Device for Gpu<V> {
             timeline: Timeline::new(self.context(), self.writer())?,
             guarded: Guarded::new(self.context(), builtin.report)?,
             in_flight: VecDeque::new(),
+            retained: Retained::default(),
             draining: None,
             timeout: self.timeout(priority),
             priority,

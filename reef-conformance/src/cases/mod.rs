@@ -7,6 +7,7 @@
 pub mod clients;
 pub mod errors;
 pub mod graphs;
+pub mod operands;
 pub mod order;
 pub mod padding;
 pub mod preemption;

@@ -86,6 +86,11 @@ impl<B: Backend> Launch<B> {
         self
     }
 
+    /// What [`keep`](Self::keep) was given, for queues, which hold it while the launch runs.
+    pub fn kept(&self) -> Option<&Arc<Vec<B::Buffer>>> {
+        self.keep.as_ref()
+    }
+
     /// Attaches a measured profile, with which padding can plan.
     #[must_use]
     pub fn with_profile(mut self, profile: Arc<Profile>) -> Self {

@@ -25,6 +25,11 @@ pub struct Drained<B: Backend> {
 /// Methods take `&mut self`, so whoever holds the queue is the only one launching on it. None of
 /// them waits for the device. `seq` only grows, but not by one each time. Dropping a queue waits
 /// for what runs; what has not started may be stopped.
+///
+/// Callers may drop what they launched at once. A queue keeps what each command needs on the device (the kernel,
+/// what [`Launch::keep`] names, the buffers of copies and fills, graphs, events, checkpoints) from before the
+/// device sees it until [`completed`](Self::completed) passes it, [`try_drain`](Self::try_drain) takes it back,
+/// or the queue is dropped. That is what makes these methods safe.
 pub trait Queue: Debug + Send + 'static {
     /// Whose commands it runs.
     type Backend: Backend;

@@ -2,7 +2,8 @@
 //!
 //! In: commands with their positions, and checkpoints of what was stopped. Out: positions that are completed,
 //! and checkpoints of what remains. Invariant: each block takes effect exactly once: what is in flight has a
-//! place where its blocks note that they stopped, and only what they noted is launched again.
+//! place where its blocks note that they stopped, and only what they noted is launched again. What it touches is
+//! kept until it has ended.
 
 pub(crate) mod blit;
 pub(crate) mod checkpoint;
@@ -12,5 +13,6 @@ pub(crate) mod guarded;
 pub(crate) mod in_flight;
 pub(crate) mod queue;
 pub(crate) mod queue_api;
+pub(crate) mod retained;
 pub(crate) mod stop_lists;
 pub(crate) mod timeline;

@@ -14,6 +14,7 @@ use crate::launch::gated::Gated;
 use crate::launch::graph::Graph;
 use crate::launch::guarded::{Epoch, Guarded};
 use crate::launch::in_flight::{InFlight, Remainder, Source};
+use crate::launch::retained::Retained;
 use crate::launch::timeline::Timeline;
 use crate::preempt::preemptor::Preemptor;
 use crate::vendor::calls::Vendor;
@@ -39,6 +40,8 @@ pub struct Queue<V: Vendor> {
     pub(crate) guarded: Guarded<V>,
     /// Guarded launches that have not ended, in order.
     pub(crate) in_flight: VecDeque<InFlight<V>>,
+    /// What the commands that have not ended touch.
+    pub(crate) retained: Retained<V>,
     /// The epoch that the report on its way is about.
     pub(crate) draining: Option<u32>,
     pub(crate) timeout: Timeout,
@@ -171,6 +174,7 @@ impl<V: Vendor> Queue<V> {
             ended.retire();
             self.give_back(ended);
         }
+        self.retained.retire(done);
     }
 
     pub(super) fn give_back(&mut self, launch: InFlight<V>) {
@@ -192,6 +196,7 @@ impl<V: Vendor> Queue<V> {
             }
             self.give_back(launch);
         }
+        self.retained.clear();
         let next = remainder.as_ref().map_or(self.timeline.launched(), |remainder| remainder.seq);
         self.timeline.rewind(next);
         Ok(Drained {

@@ -21,6 +21,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         resume: Option<&Checkpoint<V>>,
     ) -> Result<()> {
         let total = launch.blocks();
+        self.retained.launch(seq.0 + 1, launch);
         match resume {
             Some(checkpoint) => {
                 check_total(checkpoint, total)?;
@@ -40,6 +41,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         graph: &Graph<V>,
         resume: Option<&Checkpoint<V>>,
     ) -> Result<()> {
+        self.retained.graph(seq.0 + 1, graph);
         match resume {
             Some(checkpoint) => self.resume_graph(seq, graph, checkpoint)?,
             None if self.block_cap.is_some() => {
@@ -57,6 +59,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
 
     fn copy(&mut self, seq: Seq, copy: &Copy<Gpu<V>>) -> Result<()> {
         let launch = copy_launch(&self.gpu, copy)?;
+        self.retained.copy(seq.0 + 1, copy);
         if !copy.to_host {
             return self.launch(seq, &launch, None);
         }
@@ -71,12 +74,14 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
 
     fn fill(&mut self, seq: Seq, fill: &Fill<Gpu<V>>) -> Result<()> {
         let launch = fill_launch(&self.gpu, fill)?;
+        self.retained.fill(seq.0 + 1, fill);
         self.launch(seq, &launch, None)
     }
 
     fn record(&mut self, seq: Seq, event: &Event<V>) -> Result<()> {
+        self.retained.event(seq.0 + 1, event);
         let words = [event.arm(), self.timeline.address(), seq.0 + 1];
-        // SAFETY: the kernel's parameters; event and mark outlive the stream's work.
+        // SAFETY: the kernel's parameters; the event is retained, and the mark outlives the stream's work.
         unsafe { self.stream.launch_one(self.gpu.builtin().stamp, 1, words) }?;
         self.launched_free(seq);
         self.timeline.launch_marked(seq.0 + 1);
