@@ -1,6 +1,7 @@
 //! `cargo xtask ci` runs every check that CI runs; `cargo xtask CHECK` runs one.
 
 mod layers;
+mod licenses;
 mod tables;
 
 use std::ffi::OsString;
@@ -75,10 +76,16 @@ const CHECKS: &[Check] = &[
         commands: tables_check,
     },
     Check {
-        name: "deny",
+        name: "licenses",
         in_ci: true,
-        what: "licences and sources of dependencies",
-        commands: deny,
+        what: "licences and sources of dependencies are those of deny.toml",
+        commands: licenses,
+    },
+    Check {
+        name: "packages",
+        in_ci: true,
+        what: "packages build by themselves, and README's example from them",
+        commands: packages,
     },
     Check {
         name: "stress",
@@ -91,6 +98,7 @@ const CHECKS: &[Check] = &[
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     match asked.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["licenses"] => return check_licenses(),
         ["layers"] => return check_layers(None),
         ["layers", "--crate", name] => return check_layers(Some(name)),
         ["tables"] => return tables(false),
@@ -126,6 +134,17 @@ fn tables(is_check: bool) -> ExitCode {
         Err(why) => {
             eprintln!("xtask: tables: {why}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+fn check_licenses() -> ExitCode {
+    match licenses::run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: licenses: {error}");
+            ExitCode::from(2)
         }
     }
 }
@@ -166,7 +185,7 @@ fn test() -> Vec<Command> {
 }
 
 fn features() -> Vec<Command> {
-    [
+    let mut commands: Vec<Command> = [
         "",
         "cpu",
         "cuda",
@@ -183,7 +202,10 @@ fn features() -> Vec<Command> {
         command.arg(features);
         command
     })
-    .into()
+    .into();
+    // The command without its daemon and its benches, and what it then says.
+    commands.push(cargo("test --quiet -p reef-cli --no-default-features --test left_out"));
+    commands
 }
 
 fn docs() -> Vec<Command> {
@@ -212,11 +234,12 @@ fn miri() -> Vec<Command> {
     vec![cargo("+nightly miri test -p reef-rt-core ring")]
 }
 
+/// The suite in its own package, which has a tenth of the dependencies that the tests of the library have.
 fn tsan() -> Vec<Command> {
     let target = "x86_64-unknown-linux-gnu";
-    let mut command = cargo("+nightly test -Zbuild-std --test conformance --target");
+    let suite = "-p reef-conformance --features sanitized --test sanitized";
+    let mut command = cargo(&format!("+nightly test -Zbuild-std {suite} --target"));
     command.arg(target).args(["--target-dir", "target/tsan"]);
-    command.args(["--no-default-features", "--features", "cpu"]);
     command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
     command.env("RUSTFLAGS", "-Zsanitizer=thread").env("REEF_CONFORMANCE_CYCLES", "200");
     command.env("TSAN_OPTIONS", "halt_on_error=1");
@@ -247,8 +270,12 @@ fn tables_check() -> Vec<Command> {
     vec![cargo("run --quiet --package xtask -- tables --check")]
 }
 
-fn deny() -> Vec<Command> {
-    vec![cargo("deny check bans licenses sources")]
+fn licenses() -> Vec<Command> {
+    vec![cargo("run --quiet --package xtask -- licenses")]
+}
+
+fn packages() -> Vec<Command> {
+    vec![Command::new("tools/package_check.sh"), Command::new("tools/semver_check.sh")]
 }
 
 fn stress() -> Vec<Command> {
