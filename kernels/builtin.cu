@@ -8,13 +8,14 @@ using reef::u64;
 using reef::u8;
 
 #if REEF_AMD
-// 100 MHz, whatever clock the units have.
+// 25 MHz on gfx906, whatever clock the units have; on others what the board gives. The host finds out.
 __device__ static long long ticks() { return __builtin_amdgcn_s_memrealtime(); }
-__device__ static u64 nanoseconds() { return ticks() * 10; }
-#define MICROSECOND 100
+__device__ static u64 device_time() { return ticks(); }
+#define MICROSECOND 25
 #else
 __device__ static long long ticks() { return clock64(); }
-__device__ static u64 nanoseconds() {
+// In nanoseconds.
+__device__ static u64 device_time() {
     u64 now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     return now;
@@ -82,10 +83,10 @@ extern "C" __global__ void fill(reef::Guard guard, u32 *to, u64 words, u64 value
     for (u64 at = begin + threadIdx.x; at < end; at += blockDim.x) to[at] = (u32)value;
 }
 
-// Notes the time in nanoseconds on the device's clock, then that all before it has ended. Both words
+// Notes the time in ticks of the device's clock, then that all before it has ended. Both words
 // are the host's.
 extern "C" __global__ void stamp(u64 *time, u32 *done, u64 position) {
-    u64 now = nanoseconds();
+    u64 now = device_time();
     *(volatile u64 *)time = now;
     __threadfence_system();
     *(volatile u32 *)done = (u32)position;

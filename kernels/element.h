@@ -59,7 +59,40 @@ __device__ inline float4 operator+(float4 a, float4 b) {
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
-__device__ inline float relu(float value) { return fmaxf(value, 0.0f); }
+// What is not a number stays none, as in torch and ONNX: fmaxf and fminf would give the other operand. From
+// sm_80 on there are instructions for it; elsewhere a comparison takes the place of the maximum.
+#define REEF_MAX_NAN (__CUDA_ARCH__ >= 800)
+
+__device__ inline float at_least(float value, float low) {
+#if REEF_MAX_NAN
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(value), "f"(low));
+    return larger;
+#else
+    return value < low ? low : value;
+#endif
+}
+
+__device__ inline float at_most(float value, float high) {
+#if REEF_MAX_NAN
+    float smaller;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(smaller) : "f"(value), "f"(high));
+    return smaller;
+#else
+    return value > high ? high : value;
+#endif
+}
+
+// The larger of two, each of which may be no number.
+__device__ inline float larger(float a, float b) {
+#if REEF_MAX_NAN
+    return at_least(a, b);
+#else
+    return b > a || b != b ? b : a;
+#endif
+}
+
+__device__ inline float relu(float value) { return at_least(value, 0.0f); }
 
 __device__ inline float4 relu(float4 v) {
     return make_float4(relu(v.x), relu(v.y), relu(v.z), relu(v.w));

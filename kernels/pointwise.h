@@ -15,15 +15,21 @@ struct Pointwise {
     u32 channels; // counted likewise
     u32 pixels;   // of one image
     u32 work;
+    float low, high; // of CLAMP
     Divisor by_channels, by_pixels;
 };
 
+__device__ inline float clamp(float x, float low, float high) {
+    return at_most(at_least(x, low), high);
+}
+
 struct Activation {
     u32 work;
+    float low, high;
 
     __device__ float operator()(float x) const {
-        if (work == CLAMP) return fminf(fmaxf(x, 0.0f), 6.0f);
-        float gate = fminf(fmaxf(x * (1.0f / 6.0f) + 0.5f, 0.0f), 1.0f);
+        if (work == CLAMP) return clamp(x, low, high);
+        float gate = clamp(x * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f);
         return work == HARD_SWISH ? x * gate : gate;
     }
 };
@@ -44,7 +50,7 @@ __device__ __forceinline__ void pointwise_all(const reef::Guard &guard, const Po
                 value.times(
                     Lanes::template load<Element>(map.factor, map.factor.at(n, 0, within, c)));
             else
-                value.become(Activation{map.work});
+                value.become(Activation{map.work, map.low, map.high});
             at = map.output.at(n, 0, within, c);
         }
         if (!claimed && !block.arrive()) return;

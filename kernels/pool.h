@@ -26,6 +26,7 @@ __device__ inline Lanes pool_window(const Pool &pool, u32 n, u32 row, u32 column
     const int left = (int)(column * pool.stride_right) - (int)pool.pad_left;
     const int height = pool.input.height, width = pool.input.width;
     Lanes result(NONE);
+    Parts<Lanes, SIZE == 0> parts;
 #pragma unroll
     for (int i = 0; i < rows; i++)
 #pragma unroll
@@ -34,8 +35,11 @@ __device__ inline Lanes pool_window(const Pool &pool, u32 n, u32 row, u32 column
             Lanes value = Lanes::template load<Element>(pool.input, pool.input.at(n, y, x, c));
             if (y != top + i || x != left + j) value = Lanes(NONE);
             pool.average ? result.add(value) : result.raise(value);
+            if (pool.average) parts.added(result);
         }
-    if (pool.average) result.times(pool.scale);
+    if (!pool.average) return result;
+    result = parts.total(result);
+    result.times(pool.scale);
     return result;
 }
 
@@ -81,10 +85,13 @@ __device__ __forceinline__ void pool_picture(const reef::Guard &guard, const Poo
     u32 lane = threadIdx.x % 8, c = (block.index - n * groups) * 8 + lane;
     u32 pixels = pool.input.height * pool.input.width;
     Four sum(0.0f);
+    Parts<Four, true> parts;
     if (c < pool.channels)
-        for (u32 i = threadIdx.x / 8; i < pixels; i += 32)
+        for (u32 i = threadIdx.x / 8; i < pixels; i += 32) {
             sum.add(Four::load<Element>(pool.input, pool.input.at(n, 0, i, c * 4)));
-    sums[threadIdx.x / 8][lane] = sum.value;
+            parts.added(sum);
+        }
+    sums[threadIdx.x / 8][lane] = parts.total(sum).value;
     bool stays = block.arrive();
     __syncthreads();
     if (!stays) return;

@@ -1,5 +1,7 @@
 //! Real networks on every backend: right, and the same bit for bit whatever disturbs them.
 
+#[path = "networks/data.rs"]
+mod data;
 #[cfg(feature = "hip")]
 mod software;
 #[path = "networks/subject.rs"]
@@ -14,11 +16,10 @@ use reef::models::{
 use reef::op::Operators;
 use reef::scheduler::{self, Reef, Scheduler};
 use reef::{
-    Args, ClientConfig, Command, Config, Device, Dispatcher, Launch, PreemptLevel, Seq, Stats,
-    Submitter, Task, VirtualQueue,
+    Args, ClientConfig, Colocation, Command, Config, Device, Dispatcher, Launch, PreemptLevel, Seq,
+    Stats, Submitter, Task, VirtualQueue,
 };
 use serde_json::Value;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,9 +39,7 @@ fn open<D: Device>(ordinal: usize, options: &str) -> Option<D> {
 /// Runs the network of a golden file and compares its logits; `tolerance` is the largest difference from
 /// torch, as a part of the largest logit.
 fn agrees<D: Operators>(device: &D, tolerance: f32, name: &str, size: usize) {
-    let golden = Path::new("reef-models/golden"); // cargo runs tests in the package
-    let text = std::fs::read_to_string(golden.join(format!("{name}-{size}.json"))).unwrap();
-    let golden: Value = serde_json::from_str(&text).unwrap();
+    let golden: Value = serde_json::from_str(data::golden(name, size)).unwrap();
     let want = golden["logits"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32);
     let weights = Seeded(golden["seed"].as_u64().unwrap());
 
@@ -79,9 +78,9 @@ fn are_close(have: &[f32], want: &[f32], tolerance: f32, what: &str) {
 /// Networks with gates, hard swishes and ReLU6, from ONNX files, give what the reference gives, with
 /// kernels that can be stopped and with those that can't.
 fn gates_and_activations_agree<D: Operators>(device: &D, tolerance: f32) {
-    for name in ["mobilenet3-18", "mobilenet-13"] {
-        let file = format!("reef-models/tests/onnx/{name}.onnx");
-        let Imported { model, params } = onnx::load(file, &onnx::Options::default()).unwrap();
+    for (name, bytes) in data::GATED {
+        let imported = onnx::from_bytes(bytes, name, &onnx::Options::default());
+        let Imported { model, params } = imported.unwrap();
         let seed = Seeded(1);
         let input = seed.input(model.input().elements());
         let want = reference::execute(&model, &params, &input).unwrap();
@@ -108,8 +107,7 @@ fn full_pictures_give_torchs_logits<D: Operators>(device: &D, tolerance: f32) {
 
 /// A network like the `mocked_kernel` of REEF: two kernels that every backend has.
 fn the_toy_adds_then_multiplies<D: Operators>(device: &D) {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/networks/toy.json");
-    let graph = ScheduleGraph::load(file).unwrap();
+    let graph = ScheduleGraph::from_json(data::TOY, "toy").unwrap();
     let n = graph.storages[0].elements;
     let same = toy(device, &graph, &[vec![3.0; n], vec![3.0; n], vec![3.0; n]]);
     assert_eq!(same.iter().position(|&value| value != 18.0), None, "18 everywhere");
@@ -250,6 +248,18 @@ fn beside<D: Operators>(
     be: &[Subject<D>],
     turns: usize,
 ) -> Stats {
+    beside_tasks(device, scheduler, rt, be, turns, 1)
+}
+
+/// The same with tasks of `times` inferences each.
+fn beside_tasks<D: Operators>(
+    device: &D,
+    scheduler: Box<dyn Scheduler>,
+    rt: &Subject<D>,
+    be: &[Subject<D>],
+    turns: usize,
+    times: usize,
+) -> Stats {
     let name = scheduler.name();
     let dispatcher = Dispatcher::start(device, scheduler).unwrap();
     let stop = AtomicBool::new(false);
@@ -268,7 +278,9 @@ fn beside<D: Operators>(
         let mut client = dispatcher.real_time().unwrap();
         for turn in 0..turns {
             thread::sleep(Duration::from_millis(2));
-            client.run(&Task::new(rt.stage(turn)).unwrap()).unwrap();
+            let inference = rt.stage(turn);
+            let commands = std::iter::repeat_n(&*inference, times).flatten().cloned();
+            client.run(&Task::new(commands.collect::<Vec<_>>()).unwrap()).unwrap();
             rt.check(turn, name);
         }
         stop.store(true, Ordering::Release);
@@ -288,13 +300,33 @@ fn every_scheduler_leaves_every_network_as_it_is<D: Operators>(device: &D) {
     }
 }
 
-/// On many units the launches of a small network leave some free, and REEF fills them; or the network
-/// takes so long that REEF runs others narrow beside it.
+/// On many units the launches of a small network leave some free, and REEF fills them.
 fn padding_changes_no_network<D: Operators>(device: &D, rt: &str, size: usize) {
     let rt = Subject::load(device, rt, size).measured();
     let be = [Subject::load(device, "densenet121", 64).measured()];
     let stats = beside(device, Box::new(Reef::default()), &rt, &be, 20);
+    assert_eq!(device.colocation(), Colocation::Padded);
     assert!(stats.padded_launches > 0, "{stats:?}");
+}
+
+/// Where whole queues run narrow beside real-time work that takes long: a task of so many inferences does.
+fn narrow_queues_change_no_network<D: Operators>(device: &D) {
+    /// Longer than work is stopped before it runs narrow, by far.
+    const TASK: Duration = Duration::from_millis(60);
+    let rt = Subject::load(device, "resnet18", 64);
+    let once = (0..3).map(|_| time_alone(device, &rt.stage(0))).min().expect("three");
+    let times = TASK.div_duration_f64(once).ceil() as usize;
+    let be = [Subject::load(device, "densenet121", 64)];
+    let stats = beside_tasks(device, Box::new(Reef::default()), &rt, &be, 20, times);
+    assert!(matches!(device.colocation(), Colocation::Capped(_)));
+    assert!(stats.padded_launches > 0, "{stats:?}");
+}
+
+/// How long commands take on a queue of their own, from the first submission.
+fn time_alone<D: Operators>(device: &D, commands: &[Command<D>]) -> Duration {
+    let start = Instant::now();
+    run_alone(device, commands);
+    start.elapsed()
 }
 
 /// Each on a device of its own, opened with an ordinal.
@@ -387,7 +419,7 @@ mod cuda {
         networks_can_be_preempted_at_every_launch("");
         graphs_give_what_launches_give("");
         every_scheduler_leaves_every_network_as_it_is("");
-        padding_changes_no_network("", "densenet201", 224);
+        narrow_queues_change_no_network("");
     }
 
     /// 16-bit values.

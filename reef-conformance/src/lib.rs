@@ -53,19 +53,22 @@ macro_rules! suite {
             }
 
             $crate::tests! {
-                preemption: each_block_runs_once_in_order, nothing_runs_while_a_queue_is_held,
+                preemption: each_block_runs_once_in_order, a_preemption_is_as_deep_as_its_level,
+                    nothing_runs_while_a_queue_is_held,
                     a_group_is_preempted_by_one_flag, a_newcomer_of_a_held_group_is_held,
                     a_dropped_queue_leaves_a_prefix, wrong_states_are_errors;
                 starvation: a_kernel_longer_than_the_real_time_period_ends;
                 order: copies_fills_and_host_code_keep_their_order,
-                    memory_of_others_is_copied_from_and_to, a_queue_waits_for_an_event_of_another,
+                    memory_of_others_is_copied_from_and_to, what_has_completed_has_taken_effect,
+                    operands_live_until_their_work_has_run, a_queue_waits_for_an_event_of_another,
                     empty_work_completes, a_queue_counts_as_idle_after_its_timeout;
                 operands: a_queue_keeps_what_it_launched, operands_may_be_dropped_at_once;
                 padding: padded_blocks_run_once, padding_never_outlasts_its_kernel;
                 graphs: a_graph_is_preempted_inside, clients_run_graphs,
                     a_graph_holds_launches_copies_and_fills;
                 clients: everybody_gets_their_work_done, clients_come_and_go,
-                    clients_pad_real_time_kernels, a_burst_preempts_once,
+                    clients_pad_real_time_kernels, kernels_longer_than_the_real_time_period_end,
+                    a_burst_preempts_once,
                     a_dropped_dispatcher_answers_everybody;
                 errors: a_full_queue_gives_the_command_back, a_copy_out_of_bounds_ends_its_queue_alone,
                     a_task_refused_midway_ends_first, a_failing_host_function_ends_its_queue_alone,

@@ -1,10 +1,12 @@
 //! What tests need of a device: cells, the kernel that appends to them, and what they should hold.
 
-use rand::{RngExt, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 pub(crate) use reef_core::appended;
-use reef_core::{Command, Device, Launch};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use reef_core::{
+    Colocation, Command, Device, Launch, PreemptLevel, Priority, Stopwatch, Submitter,
+};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Preemptions per level and test.
 pub(crate) fn cycles() -> u64 {
@@ -19,8 +21,90 @@ pub(crate) fn rng() -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
 }
 
+/// Checks that a case has met what it is about at least `want` times: it says nothing otherwise.
+#[track_caller]
+pub(crate) fn happened(what: &str, have: u64, want: u64) {
+    println!("{have} {what}, at least {want} wanted");
+    assert!(have >= want, "{have} {what}, at least {want} wanted");
+}
+
+/// How long a case waits for what must happen, after all its rounds.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Counts the rounds of a case: so many, and more until what the case is about has happened often enough.
+pub(crate) struct Rounds {
+    left: u64,
+    late: Option<Instant>,
+}
+
+impl Rounds {
+    pub(crate) fn new(least: u64) -> Self {
+        Self { left: least.max(1), late: None }
+    }
+
+    /// Whether there is another round.
+    pub(crate) fn next(&mut self, enough: bool) -> bool {
+        if self.left > 0 {
+            self.left -= 1;
+            return true;
+        }
+        !enough && self.late.get_or_insert_with(Instant::now).elapsed() < GRACE
+    }
+}
+
+/// Rounds of `append` for which one block takes about `time`.
+pub(crate) fn rounds_for<D: Device>(device: &D, time: Duration) -> u64 {
+    const MEASURED: Duration = Duration::from_millis(2);
+    let cells = Cells::new(device, 1);
+    let queue = device.queue(Priority::BestEffort, None).unwrap();
+    let mut watch = Stopwatch::new(device, queue).unwrap();
+    let mut rounds = 16;
+    watch.time([&cells.launch(0, rounds)]).unwrap(); // loads the kernel
+    loop {
+        let took = watch.time([&cells.launch(0, rounds)]).unwrap();
+        if took >= MEASURED {
+            return (time.as_nanos() * u128::from(rounds) / took.as_nanos()).max(1) as u64;
+        }
+        rounds *= 2;
+    }
+}
+
+/// Whether evicted work stays with the device, which holds it back: behind a gate, say.
+pub(crate) fn holds_evicted<D: Device>(device: &D, level: PreemptLevel) -> bool {
+    let deepest = device.info().level == PreemptLevel::DeviceQueue;
+    deepest && level == PreemptLevel::DeviceQueue && device.colocation() == Colocation::Never
+}
+
+/// What preemptions at a level must do to work that they meet, counted: commands are launched again, or, where
+/// they stay launched, commands that have not finished wait.
+pub(crate) struct Met {
+    launches: bool,
+    held: u64,
+}
+
+impl Met {
+    pub(crate) fn new<D: Device>(device: &D, level: PreemptLevel) -> Self {
+        let launches = level > PreemptLevel::HostQueue && !holds_evicted(device, level);
+        Self { launches, held: 0 }
+    }
+
+    /// Call while the queue is held.
+    pub(crate) fn look<D: Device>(&mut self, submitter: &Submitter<D>) {
+        self.held += u64::from(submitter.completed() < submitter.submitted());
+    }
+
+    /// How often; `rerun` is what the queues launched again.
+    pub(crate) fn times(&self, rerun: u64) -> u64 {
+        if self.launches { rerun } else { self.held }
+    }
+
+    pub(crate) fn what(&self) -> &'static str {
+        if self.launches { "commands were launched again" } else { "preemptions met work" }
+    }
+}
+
 /// Sleeps for less than `micros`.
-pub(crate) fn doze(rng: &mut ChaCha8Rng, micros: u64) {
+pub(crate) fn doze(rng: &mut impl Rng, micros: u64) {
     std::thread::sleep(Duration::from_micros(rng.random_range(0..micros)));
 }
 

@@ -3,7 +3,7 @@
 use crate::driver::{BACKEND, Driver};
 use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
-use reef_gpu::Facts;
+use reef_gpu::{Facts, TickRate};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 /// What the driver tells of an open device, beyond what all backends have.
@@ -53,6 +53,7 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
         tensor_cores: own.capability >= (8, 0),
         writes_values: driver.cuStreamWriteValue32_v2.is_some(),
         waits_values: driver.cuStreamWaitValue32_v2.is_some(),
+        tick_rate: TickRate::Known(1_000_000_000),
         graphs: true,
         features: features(driver, &own)?,
     };

@@ -9,6 +9,7 @@ use crate::driver::clock::Clock;
 use crate::driver::context::Context;
 use crate::driver::event::Event;
 use crate::driver::stream::{Stream, Writer};
+use crate::driver::tick_rate::{Sighting, TickRateProbe};
 use crate::driver::timeout::Timeout;
 use crate::gpu::{Gpu, Open};
 use crate::launch::checkpoint::Checkpoint;
@@ -22,6 +23,7 @@ use crate::preempt::gate::Gate;
 use crate::preempt::preemptor::Preemptor;
 use crate::tuning::TunedPlans;
 use crate::vendor::calls::Vendor;
+use crate::vendor::facts::TickRate;
 use crate::vendor::options::Options;
 use reef_core::dkp::Resources;
 use reef_core::{
@@ -31,6 +33,9 @@ use reef_core::{
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+/// Longest pause between two sightings of the device's clock when it is opened.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 
 impl<V: Vendor> Gpu<V> {
     /// The device that `vendor` has opened.
@@ -118,18 +123,49 @@ impl<V: Vendor> Gpu<V> {
         Ok(Some(Gated::new(gate, self.writer(), size)))
     }
 
-    /// Lets the clock meet the device's once, so that the first event has its place.
+    /// Lets the clock meet the device's, so that the first event has its place.
     fn set_clock(&self) -> Result<()> {
         let mut queue = self.queue(Priority::RealTime, None)?;
-        for seq in 0..8 {
-            let event = self.event()?;
-            reef_core::Queue::record(&mut queue, reef_core::Seq(seq), &event)?;
-            while reef_core::Queue::completed(&mut queue)? <= reef_core::Seq(seq) {
-                std::hint::spin_loop();
-            }
+        let mut seqs = (0..).map(reef_core::Seq);
+        let mut sight = || self.sight(&mut queue, seqs.next().expect("they have no end"));
+        let rate = match self.facts().tick_rate {
+            TickRate::Known(rate) => rate,
+            TickRate::OneOf(rates) => measure(rates, &mut sight)?,
+        };
+        self.clock().set_rate(rate);
+        for _ in 0..8 {
+            sight()?;
         }
         self.clock().open();
         Ok(())
+    }
+
+    /// Lets the device note its time, and the host see that.
+    fn sight(&self, queue: &mut Queue<V>, seq: reef_core::Seq) -> Result<Sighting> {
+        let event = self.event()?;
+        let asked = self.clock().now();
+        reef_core::Queue::record(queue, seq, &event)?;
+        while reef_core::Queue::completed(queue)? <= seq {
+            std::hint::spin_loop();
+        }
+        let stamp = event.stamp().unwrap_or_default(); // it has been reached
+        Ok(Sighting { asked, stamp, seen: self.clock().now() })
+    }
+}
+
+/// Which of the rates it is, from sightings farther and farther apart: about a millisecond tells them apart
+/// where the device answers within 20 µs.
+fn measure(rates: &'static [u64], mut sight: impl FnMut() -> Result<Sighting>) -> Result<u64> {
+    let probe = TickRateProbe::new(rates, sight()?);
+    let mut pause = Duration::from_micros(200);
+    loop {
+        std::thread::sleep(pause);
+        let last = sight()?;
+        match probe.decide(last) {
+            Some(rate) => return Ok(rate),
+            None if pause > MAX_PAUSE => return Ok(probe.nearest(last)),
+            None => pause *= 2,
+        }
     }
 }
 

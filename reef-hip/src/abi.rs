@@ -117,6 +117,7 @@ fn constants_and_layouts_are_those_of_hip_sys() {
             attribute::MAX_SHARED_PER_UNIT,
             Attribute::hipDeviceAttributeMaxSharedMemoryPerMultiprocessor,
         ),
+        (attribute::WALL_CLOCK_RATE, Attribute::hipDeviceAttributeWallClockRate),
     ];
     for (ours, theirs) in attributes {
         assert_eq!(ours, theirs as u32, "{theirs:?}");

@@ -3,6 +3,7 @@
 use crate::code::target::Target;
 use crate::driver::{BACKEND, Driver, Version};
 use reef_core::{Error, Result};
+use reef_gpu::TickRate;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 /// Numbers of `hipDeviceAttribute_t`, the same from HIP 5.2 to 7.
@@ -14,6 +15,8 @@ pub(crate) mod attribute {
     pub(crate) const MAX_REGISTERS_PER_UNIT: u32 = 72;
     pub(crate) const MAX_SHARED_PER_BLOCK: u32 = 74;
     pub(crate) const MAX_SHARED_PER_UNIT: u32 = 10002;
+    /// In kHz. Known from HIP 5.4 on (ROCm/hip issue 3099), and then 0 on some boards.
+    pub(crate) const WALL_CLOCK_RATE: u32 = 10017;
 }
 
 /// Blocks of several waves that a unit of gfx9 holds: as many as it has barriers.
@@ -84,9 +87,22 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
         writes_values: true,
         waits_values: true,
         // Streams write words by kernels here, which wait for their turn.
+        tick_rate: tick_rate(get(attribute::WALL_CLOCK_RATE)),
         graphs,
         features: features(driver, device, graphs),
     })
+}
+
+/// At which rates AMD's boards count real time: most of gfx9, Vega 10, and those from gfx940 and gfx10 on
+/// (`libc/src/time/gpu/time_utils.h` of LLVM).
+const TICK_RATES: [u64; 3] = [25_000_000, 27_000_000, 100_000_000];
+
+/// What the runtime says of the clock, in kHz, if it does.
+fn tick_rate(said: Result<u32>) -> TickRate {
+    match said {
+        Ok(kilohertz) if kilohertz > 0 => TickRate::Known(u64::from(kilohertz) * 1000),
+        _ => TickRate::OneOf(&TICK_RATES),
+    }
 }
 
 /// What there is beyond the least that is needed, for people to read.
@@ -156,4 +172,17 @@ pub(crate) fn describe(driver: &Driver, ordinal: usize) -> Result<String> {
     let units = get(driver, device.ordinal, attribute::UNITS)?;
     let name = name(driver, device.ordinal)?;
     Ok(format!("{name}, {}, {units} compute units", device.target.processor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_of_which_the_runtime_says_nothing_is_measured() {
+        assert_eq!(tick_rate(Ok(25_000)), TickRate::Known(25_000_000));
+        assert_eq!(tick_rate(Ok(0)), TickRate::OneOf(&TICK_RATES));
+        let unknown = Err(Error::Invalid("no such attribute".into()));
+        assert_eq!(tick_rate(unknown), TickRate::OneOf(&TICK_RATES));
+    }
 }

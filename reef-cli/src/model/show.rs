@@ -7,7 +7,7 @@ use crate::workload::networks::open;
 use anyhow::Result;
 use comfy_table::Table;
 use reef::models::{Layer, Model, arena};
-use reef::op::{Function, Op, PoolKind, Tensor, Window};
+use reef::op::{Bounds, Function, Op, PoolKind, Tensor, Window};
 use serde_json::{Value, json};
 
 #[derive(clap::Args)]
@@ -89,7 +89,8 @@ fn operation(op: &Op) -> String {
         Op::ScaleShift(op) => with("scale and shift".into(), &[(op.relu, "relu")]),
         Op::Linear(op) => with("fully connected".into(), &[(op.relu, "relu")]),
         Op::Activate(op) => match op.function {
-            Function::Clamp => "relu6".into(),
+            Function::Clamp(Bounds::RELU6) => "relu6".into(),
+            Function::Clamp(bounds) => format!("clamp {bounds:?}"),
             Function::HardSigmoid => "hard sigmoid".into(),
             Function::HardSwish => "hard swish".into(),
         },

@@ -1,6 +1,6 @@
 //! Many clients of one dispatcher.
 
-use crate::subject::{Cells, cycles, doze, rng};
+use crate::subject::{Cells, cycles, doze, happened, rng, rounds_for};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reef_core::dkp::Profile;
@@ -34,7 +34,9 @@ pub fn everybody_gets_their_work_done<D: Device>(device: &D, level: PreemptLevel
             }
         });
         rt_cells.expect([1; 80]);
-        assert_eq!(dispatcher.stats().rt_finished, 20, "{name}");
+        let stats = dispatcher.stats();
+        assert_eq!(stats.rt_finished, 20, "{name}");
+        println!("{} preemptions", stats.preemptions);
     }
 }
 
@@ -72,6 +74,7 @@ pub fn clients_come_and_go<D: Device>(device: &D, level: PreemptLevel) {
         }
         cells.expect((0..cycles() / 20 * 2).map(|_| 2));
     });
+    happened("preemptions", dispatcher.stats().preemptions, cycles() / 80);
     assert_eq!(Arc::strong_count(&freed), 1, "what dropped clients had submitted is freed");
 }
 
@@ -145,6 +148,30 @@ pub fn clients_pad_real_time_kernels<D: Device>(device: &D, level: PreemptLevel)
     let padded = dispatcher.stats().padded_launches;
     println!("{padded} padded launches");
     assert_eq!(padded > 0, spare, "units to spare: {spare}");
+}
+
+/// Best-effort kernels end although real-time requests come faster than a kernel takes: a block is stopped
+/// twice, then it runs through.
+pub fn kernels_longer_than_the_real_time_period_end<D: Device>(device: &D, level: PreemptLevel) {
+    const KERNEL: Duration = Duration::from_millis(20);
+    const PERIOD: Duration = Duration::from_millis(2);
+    let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
+    let (rt_cells, be_cells) = (Cells::new(device, 1), Cells::new(device, device.info().units));
+    let kernel = be_cells.append(1, rounds_for(device, KERNEL));
+    let mut be = dispatcher.best_effort(ClientConfig::default()).unwrap();
+    let mut rt = dispatcher.real_time().unwrap();
+    let task = Task::new([rt_cells.append(1, 0)]).unwrap();
+    let last = be.submit(&vec![kernel; 3]).unwrap();
+    let (start, mut requests) = (Instant::now(), 0);
+    while be.submitter().completed() <= last {
+        assert!(start.elapsed() < Duration::from_secs(60), "starved by {requests} requests");
+        rt.run(&task).unwrap();
+        requests += 1;
+        std::thread::sleep(PERIOD);
+    }
+    be_cells.expect([1; 3]);
+    rt_cells.expect((0..requests).map(|_| 1));
+    happened("preemptions", dispatcher.stats().preemptions, 3);
 }
 
 /// Rounds after which queues go on narrow beside `run`, where the device does that; else a few.

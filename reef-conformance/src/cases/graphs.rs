@@ -1,7 +1,7 @@
 //! Several commands that the device takes at once.
 
 use crate::skip;
-use crate::subject::{Cells, appended, cycles, doze, read, rng};
+use crate::subject::{Cells, Met, Rounds, appended, cycles, doze, happened, read, rng};
 use rand::RngExt;
 use reef_core::scheduler::Reef;
 use reef_core::{
@@ -36,7 +36,10 @@ fn copy<D: Device>(cells: &Cells<D>, to: &D::Buffer) -> Command<D> {
 /// A graph that is preempted anywhere inside, again and again, does what it does undisturbed.
 pub fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
-    for _ in 0..cycles().div_ceil(100) {
+    let (mut times, wanted) = (0, cycles() / 20);
+    let mut rounds = Rounds::new(cycles().div_ceil(100));
+    while rounds.next(times >= wanted) {
+        let mut met = Met::new(device, level);
         let cells = Cells::new(device, rng.random_range(1..12));
         let copied = device.alloc(8).unwrap();
         let values: Vec<u64> = (0..rng.random_range(2..12)).collect();
@@ -56,15 +59,18 @@ pub fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptLevel) {
             }
             doze(&mut rng, 300);
             queue.preempt(rng.random()).unwrap();
+            met.look(&submitter);
             doze(&mut rng, 30);
             queue.restore().unwrap();
         }
         submitter.submit_blocking(graph).unwrap();
         all.extend(&values);
+        times += met.times(queue.rerun());
         queue.finish().unwrap();
         cells.expect(all.iter().copied());
         assert_eq!(read(device, &copied, 1), [appended(all)]);
     }
+    happened(Met::new(device, level).what(), times, wanted);
 }
 
 /// Real-time graphs beside best-effort graphs, each of which may run on several queues.
@@ -90,6 +96,7 @@ pub fn clients_run_graphs<D: Device>(device: &D, level: PreemptLevel) {
     best_effort.run(&[be]).unwrap();
     rt_cells.expect((0..turns).flat_map(|_| 0..5));
     be_cells.expect((0..=turns).flat_map(|_| 0..5));
+    happened("preemptions", dispatcher.stats().preemptions, turns / 4);
 }
 
 /// What can't be in a graph is refused when it is made.

@@ -1,10 +1,11 @@
 //! Copies, fills, events and host code among kernels.
 
 use crate::skip;
-use crate::subject::{Cells, appended, cycles, doze, read, rng};
+use crate::subject::{Cells, appended, cycles, doze, read, rng, rounds_for};
 use rand::RngExt;
 use reef_core::{
-    Command, Config, Copy, Device, Error, Fill, HostMemory, PreemptLevel, VirtualQueue,
+    Command, Config, Copy, Device, Error, Event, Fill, HostMemory, PreemptLevel, Seq, Submitter,
+    VirtualQueue,
 };
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,18 +25,28 @@ pub fn copies_fills_and_host_code_keep_their_order<D: Device>(device: &D, level:
     let (mut submitter, queue) =
         VirtualQueue::enable(device, Config { level, ..Config::default() }).unwrap();
 
-    let mut noted = Vec::new();
+    let (mut noted, mut recorded, mut want_scratch) = (Vec::new(), false, [0; 4]);
+    let spin = rounds_for(device, Duration::from_micros(100));
     for round in 0..rounds {
-        submitter.submit_blocking(cells.append(round as u64, rng.random_range(0..40))).unwrap();
+        submitter.submit_blocking(cells.append(round as u64, rng.random_range(0..spin))).unwrap();
         let copy = |from: &D::Buffer, to: &D::Buffer, to_offset, to_host| {
             let (from, to) = (from.clone(), to.clone());
             Command::Copy(Copy { from, from_offset: 8, to, to_offset, bytes: 8, to_host })
         };
         submitter.submit_blocking(copy(cells.buffer(), &snapshots, round * 8, true)).unwrap();
         let extra = match rng.random_range(0..4) {
-            0 => copy(cells.buffer(), &scratch, 0, false),
-            1 => Command::Fill(Fill { buffer: scratch.clone(), offset: 0, bytes: 32, word: 7 }),
-            2 => Command::Record(event.clone()),
+            0 => {
+                want_scratch[0] = appended(0..=round as u64);
+                copy(cells.buffer(), &scratch, 0, false)
+            }
+            1 => {
+                want_scratch = [7 << 32 | 7; 4];
+                Command::Fill(Fill { buffer: scratch.clone(), offset: 0, bytes: 32, word: 7 })
+            }
+            2 => {
+                recorded = true;
+                Command::Record(event.clone())
+            }
             _ => {
                 noted.push(round as u64);
                 let (log, round) = (log.clone(), round as u64);
@@ -52,6 +63,8 @@ pub fn copies_fills_and_host_code_keep_their_order<D: Device>(device: &D, level:
     }
     queue.finish().unwrap();
     cells.expect(0..rounds as u64);
+    assert_eq!(read(device, &scratch, 4), want_scratch, "the last copy and the last fill");
+    assert_eq!(event.reached().is_some(), recorded);
     let want: Vec<u64> = (1..=rounds as u64).map(|n| appended(0..n)).collect();
     assert_eq!(
         read(device, &snapshots, rounds),
@@ -61,7 +74,7 @@ pub fn copies_fills_and_host_code_keep_their_order<D: Device>(device: &D, level:
     assert_eq!(*log.lock().unwrap(), noted);
 }
 
-/// A device copies from and to memory that it didn't allocate, and lets go of it with the buffer.
+/// A device copies from and to memory that it didn't allocate, and releases it with the buffer.
 pub fn memory_of_others_is_copied_from_and_to<D: Device>(device: &D, level: PreemptLevel) {
     const WORDS: usize = 512;
     let mut rng = rng();
@@ -96,13 +109,72 @@ pub fn memory_of_others_is_copied_from_and_to<D: Device>(device: &D, level: Pree
     while Arc::strong_count(&theirs) > 1 && Instant::now() < until {
         std::thread::yield_now();
     }
-    assert_eq!(Arc::strong_count(&theirs), 1, "the device has let go of it");
+    assert_eq!(Arc::strong_count(&theirs), 1, "the device has released it");
 }
 
 fn adopt<D: Device>(device: &D, words: &Arc<[AtomicU64]>) -> reef_core::Result<D::Buffer> {
     let start = NonNull::from(&words[0]).cast();
     // SAFETY: the atomics live as long as the third argument keeps them.
     device.adopt_host(unsafe { HostMemory::new(start, words.len() * 8, Arc::new(words.clone())) })
+}
+
+/// Whoever is told that a command has completed sees all that it does.
+pub fn what_has_completed_has_taken_effect<D: Device>(device: &D, level: PreemptLevel) {
+    let spin = rounds_for(device, Duration::from_millis(1));
+    let cells = Cells::new(device, 4);
+    let config = Config { level, ..Config::default() };
+    let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
+    for value in 0..(cycles() / 20).clamp(1, 100) {
+        let last = submitter.submit_blocking(cells.append(value, spin)).unwrap();
+        submitter.wait(last).unwrap();
+        cells.expect(0..=value);
+    }
+    queue.finish().unwrap();
+}
+
+/// A client may drop its buffers right after it has submitted work on them: they live until the work has run,
+/// and who gets the memory next finds nothing of it.
+pub fn operands_live_until_their_work_has_run<D: Device>(device: &D, level: PreemptLevel) {
+    let mut rng = rng();
+    let spin = rounds_for(device, Duration::from_micros(200));
+    for round in 0..(cycles() / 20).max(1) {
+        let config = Config { level, ..Config::default() };
+        let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
+        let result = device.alloc_host(8).unwrap();
+        let last = submit_and_drop(device, &mut submitter, &result, spin);
+        let next: Vec<_> = (0..6).map(|_| Cells::new(device, 4)).collect();
+        doze(&mut rng, 300);
+        queue.preempt(rng.random()).unwrap();
+        queue.restore().unwrap();
+        if round % 2 == 0 {
+            submitter.wait(last).unwrap();
+            let want = appended([1, 2, 3]);
+            assert_eq!(read(device, &result, 1), [want], "what was copied of dropped buffers");
+        }
+        drop((submitter, queue)); // every other time with work in flight
+        next.iter().for_each(|cells| cells.expect([]));
+    }
+}
+
+/// Appends to cells, copies them on within the device and to `result`, and keeps none of the buffers.
+fn submit_and_drop<D: Device>(
+    device: &D,
+    submitter: &mut Submitter<D>,
+    result: &D::Buffer,
+    spin: u64,
+) -> Seq {
+    let (cells, scratch) = (Cells::new(device, 4), device.alloc(32).unwrap());
+    let copy = |from: &D::Buffer, to: &D::Buffer, to_host| {
+        let (from, to) = (from.clone(), to.clone());
+        Command::Copy(Copy { from, from_offset: 0, to, to_offset: 0, bytes: 8, to_host })
+    };
+    let fill = Fill { buffer: scratch.clone(), offset: 0, bytes: 32, word: 9 };
+    submitter.submit(Command::Fill(fill)).unwrap();
+    for value in [1, 2, 3] {
+        submitter.submit(cells.append(value, spin)).unwrap();
+    }
+    submitter.submit(copy(cells.buffer(), &scratch, false)).unwrap();
+    submitter.submit(copy(&scratch, result, true)).unwrap()
 }
 
 pub fn a_queue_waits_for_an_event_of_another<D: Device>(device: &D, level: PreemptLevel) {

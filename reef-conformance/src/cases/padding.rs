@@ -1,7 +1,7 @@
 //! Best-effort blocks beside real-time kernels.
 
 use crate::skip;
-use crate::subject::{Cells, cycles, rng};
+use crate::subject::{Cells, Rounds, cycles, happened, rng};
 use rand::RngExt;
 use reef_core::dkp::Padding;
 use reef_core::{Checkpoint, Colocation, Device, PreemptLevel, Priority, Queue, Seq};
@@ -32,7 +32,10 @@ pub fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
     let mut rt = device.queue(Priority::RealTime, None).unwrap();
     let mut be = device.queue(Priority::BestEffort, None).unwrap();
     let (mut rt_next, mut be_next) = (0, 0);
-    for _ in 0..cycles() / 20 {
+    // Kernels of which padding ran a part, and their queue the rest.
+    let (mut shared, wanted) = (0, if units > 1 { cycles() / 200 } else { 0 });
+    let mut rounds = Rounds::new(cycles() / 20);
+    while rounds.next(shared >= wanted) {
         let be_cells = Cells::new(device, rng.random_range(1..40));
         let launch = be_cells.launch(5, rng.random_range(0..20));
         let record = device.checkpoint(&launch).unwrap();
@@ -47,6 +50,7 @@ pub fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
                 wait(&mut rt, rt_next);
             }
         }
+        shared += u64::from((1..launch.blocks()).contains(&record.remaining()));
         be.launch(Seq(be_next), &launch, Some(&record)).unwrap();
         be_next += 1;
         wait(&mut be, be_next);
@@ -55,6 +59,7 @@ pub fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
     }
     wait(&mut rt, rt_next);
     rt_cells.expect((0..rt_next).map(|_| 1));
+    happened("kernels were shared by padding and their queue", shared, wanted);
 }
 
 /// Long best-effort blocks beside a short kernel are stopped, not waited for.

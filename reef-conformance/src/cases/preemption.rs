@@ -1,10 +1,12 @@
 //! Exactly once, in order, whatever is preempted when.
 
 use crate::skip;
-use crate::subject::{Cells, appended, cycles, doze, rng};
+use crate::subject::{
+    Cells, Met, Rounds, appended, cycles, doze, happened, holds_evicted, rng, rounds_for,
+};
 use rand::RngExt;
-use reef_core::{Colocation, Config, Device, Error, Group, PreemptLevel, VirtualQueue};
-use std::time::Duration;
+use reef_core::{Config, Device, Error, Group, PreemptLevel, VirtualQueue};
+use std::time::{Duration, Instant};
 
 fn config(level: PreemptLevel, rng: &mut impl rand::Rng) -> Config {
     let window = rng.random_range(1..6);
@@ -12,81 +14,142 @@ fn config(level: PreemptLevel, rng: &mut impl rand::Rng) -> Config {
     Config { level, window, batch, ..Config::default() }
 }
 
+/// Kernels of any length, one in eight preemptions with one that is sure to be met.
+const LONG: Duration = Duration::from_micros(500);
+
 pub fn each_block_runs_once_in_order<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
-    let mut left = cycles();
-    while left > 0 {
-        let cells = Cells::new(device, rng.random_range(1..12));
-        let config = config(level, &mut rng);
-        let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
-        let mut values = Vec::new();
-        for _ in 0..left.min(100) {
-            for _ in 0..rng.random_range(0..8) {
-                let value = rng.random_range(1..100);
-                submitter.submit_blocking(cells.append(value, rng.random_range(0..60))).unwrap();
-                values.push(value);
-            }
-            doze(&mut rng, 150);
-            queue.preempt(rng.random()).unwrap();
-            if rng.random_ratio(1, 4) {
-                let value = rng.random_range(1..100);
-                submitter.submit(cells.append(value, 0)).expect("room while preempted");
-                values.push(value);
-            }
-            doze(&mut rng, 50);
-            queue.restore().unwrap();
-        }
-        left -= left.min(100);
-        queue.finish().unwrap();
-        cells.expect(values);
+    let long = rounds_for(device, LONG);
+    let (wanted, mut times) = (cycles() / 20, 0);
+    let mut rounds = Rounds::new(cycles().div_ceil(100));
+    while rounds.next(times >= wanted) {
+        times += preempted_often(device, level, long, &mut rng);
     }
+    happened(Met::new(device, level).what(), times, wanted);
+}
+
+/// Preempts one queue a hundred times; returns how often that met work.
+fn preempted_often<D: Device>(
+    device: &D,
+    level: PreemptLevel,
+    long: u64,
+    rng: &mut impl rand::Rng,
+) -> u64 {
+    let cells = Cells::new(device, rng.random_range(1..12));
+    let config = config(level, rng);
+    let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
+    let (mut values, mut met) = (Vec::new(), Met::new(device, level));
+    for _ in 0..cycles().min(100) {
+        for _ in 0..rng.random_range(0..8) {
+            let value = rng.random_range(1..100);
+            submitter.submit_blocking(cells.append(value, rng.random_range(0..60))).unwrap();
+            values.push(value);
+        }
+        if rng.random_ratio(1, 8) {
+            submitter.submit_blocking(cells.append(7, long)).unwrap();
+            values.push(7);
+        }
+        doze(rng, 150);
+        queue.preempt(rng.random()).unwrap();
+        met.look(&submitter);
+        if rng.random_ratio(1, 4) {
+            let value = rng.random_range(1..100);
+            submitter.submit(cells.append(value, 0)).expect("room while preempted");
+            values.push(value);
+        }
+        doze(rng, 50);
+        queue.restore().unwrap();
+    }
+    let times = met.times(queue.rerun());
+    queue.finish().unwrap();
+    cells.expect(values);
+    times
+}
+
+/// Each level stops what it says, however long that would have taken: commands that are not launched; launched
+/// ones; the blocks that run.
+pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: PreemptLevel) {
+    const EACH: Duration = Duration::from_millis(200);
+    let rounds = rounds_for(device, EACH);
+    let cells = Cells::new(device, 1);
+    let config = Config { level, window: 3, batch: 1, ..Config::default() };
+    let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
+    for value in 1..=4 {
+        submitter.submit(cells.append(value, rounds)).unwrap();
+    }
+    std::thread::sleep(EACH / 4); // the first runs, two are launched, one is not
+    let start = Instant::now();
+    queue.preempt(true).unwrap();
+    let (took, done) = (start.elapsed(), submitter.completed().0);
+    let frozen = cells.read();
+    std::thread::sleep(EACH + EACH / 4);
+    assert_eq!(cells.read(), frozen, "level {level}: what was stopped goes on");
+    let most = match level {
+        PreemptLevel::HostQueue => 3,
+        PreemptLevel::DeviceQueue => 1,
+        PreemptLevel::All => 0,
+    };
+    assert!(done <= most, "level {level}: {done} commands of {EACH:?} finished, {took:?}");
+    cells.expect(1..=done);
+    queue.restore().unwrap();
+    queue.finish().unwrap();
+    cells.expect(1..=4);
 }
 
 pub fn nothing_runs_while_a_queue_is_held<D: Device>(device: &D, level: PreemptLevel) {
-    if device.colocation() == Colocation::Never && level == PreemptLevel::DeviceQueue {
+    if holds_evicted(device, level) {
         skip("gates open when a call of the driver hangs, as those of other tests may");
         return;
     }
     let mut rng = rng();
+    let spin = rounds_for(device, Duration::from_micros(100));
     let cells = Cells::new(device, 8);
     let (mut submitter, queue) = VirtualQueue::enable(device, config(level, &mut rng)).unwrap();
-    let mut submitted = 0;
-    for _ in 0..cycles() / 20 {
+    let (mut submitted, mut held, wanted) = (0, 0, cycles() / 40);
+    let mut rounds = Rounds::new(cycles() / 20);
+    while rounds.next(held >= wanted) {
         for _ in 0..10 {
-            submitter.submit_blocking(cells.append(submitted, 50)).unwrap();
+            submitter.submit_blocking(cells.append(submitted, spin)).unwrap();
             submitted += 1;
         }
         doze(&mut rng, 400);
         queue.preempt(true).unwrap();
         let frozen = cells.read();
+        held += u64::from(submitter.completed().0 < submitted);
         std::thread::sleep(Duration::from_micros(300));
         assert_eq!(frozen, cells.read(), "level {level}");
         queue.restore().unwrap();
     }
     queue.finish().unwrap();
     cells.expect(0..submitted);
+    happened("queues were held with work", held, wanted);
 }
 
 pub fn a_group_is_preempted_by_one_flag<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let group = Group::open(device, level).unwrap();
+    let spin = rounds_for(device, Duration::from_micros(100));
     let cells: Vec<_> = (0..4).map(|_| Cells::new(device, 4)).collect();
     let mut queues: Vec<_> =
         (0..4).map(|_| group.enable(config(level, &mut rng)).unwrap()).collect();
-    let mut rounds = 0;
-    for _ in 0..cycles() / 10 {
+    let rerun = |queues: &[(_, VirtualQueue<D>)]| queues.iter().map(|(_, q)| q.rerun()).sum();
+    let (mut turn, mut met, wanted) = (0, Met::new(device, level), cycles() / 40);
+    let mut rounds = Rounds::new(cycles() / 10);
+    while rounds.next(met.times(rerun(&queues)) >= wanted) {
         for ((submitter, _), cells) in queues.iter_mut().zip(&cells) {
-            submitter.submit_blocking(cells.append(rounds, 30)).unwrap();
+            submitter.submit_blocking(cells.append(turn, spin)).unwrap();
         }
-        rounds += 1;
+        turn += 1;
         doze(&mut rng, 100);
         group.preempt(rng.random()).unwrap();
+        queues.iter().for_each(|(submitter, _)| met.look(submitter));
         doze(&mut rng, 30);
         group.restore().unwrap();
     }
+    happened(met.what(), met.times(rerun(&queues)), wanted);
     for ((_, queue), cells) in queues.into_iter().zip(&cells) {
         queue.finish().unwrap();
-        cells.expect(0..rounds);
+        cells.expect(0..turn);
     }
 }
 
@@ -94,8 +157,7 @@ pub fn a_group_is_preempted_by_one_flag<D: Device>(device: &D, level: PreemptLev
 pub fn a_newcomer_of_a_held_group_is_held<D: Device>(device: &D, level: PreemptLevel) {
     // Gates open when a call of the driver hangs, and on a busy machine one seems to whose thread has to
     // wait for a processor.
-    let gates = device.colocation() == Colocation::Never && level == PreemptLevel::DeviceQueue;
-    let times = if gates { 20 } else { 1 };
+    let times = if holds_evicted(device, level) { 20 } else { 1 };
     assert!((0..times).any(|_| newcomer_is_held(device, level)), "level {level}");
 }
 
@@ -118,11 +180,14 @@ fn newcomer_is_held<D: Device>(device: &D, level: PreemptLevel) -> bool {
 /// one if it was stopped in its middle.
 pub fn a_dropped_queue_leaves_a_prefix<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
-    for _ in 0..cycles() / 10 {
+    let spin = rounds_for(device, Duration::from_micros(100));
+    let (mut cut, wanted) = (0, cycles() / 40);
+    let mut rounds = Rounds::new(cycles() / 10);
+    while rounds.next(cut >= wanted) {
         let cells = Cells::new(device, 6);
         let (mut submitter, queue) = VirtualQueue::enable(device, config(level, &mut rng)).unwrap();
         for value in 0..20 {
-            submitter.submit_blocking(cells.append(value, rng.random_range(0..50))).unwrap();
+            submitter.submit_blocking(cells.append(value, rng.random_range(0..spin))).unwrap();
         }
         doze(&mut rng, 300);
         if rng.random() {
@@ -135,7 +200,9 @@ pub fn a_dropped_queue_leaves_a_prefix<D: Device>(device: &D, level: PreemptLeve
         let (least, most) = (done.iter().min().unwrap(), done.iter().max().unwrap());
         assert!(most - least <= 1, "level {level}: {done:?}");
         assert_eq!(submitter.wait(reef_core::Seq(19)).is_ok(), *least == 20);
+        cut += u64::from(*least < 20);
     }
+    happened("queues were dropped with work", cut, wanted);
 }
 
 pub fn wrong_states_are_errors<D: Device>(device: &D, level: PreemptLevel) {

@@ -1,7 +1,7 @@
 //! The suite finds what is wrong with a broken device.
 
 use crate::toy::{Fault, Toy};
-use reef_conformance::cases::{errors, order, preemption};
+use reef_conformance::cases::{clients, errors, order, preemption};
 use reef_core::PreemptLevel;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 type Case = fn(&Toy, PreemptLevel);
 
 /// Longer than a case takes, and shorter than for ever: that is how some faults show.
-const HANG_AFTER: Duration = Duration::from_secs(60);
+const HANG_AFTER: Duration = Duration::from_secs(90);
 
 /// Checks that `case` fails on a device with `fault`, and passes on one without.
 fn finds(fault: Fault, level: PreemptLevel, case: Case) {
@@ -37,14 +37,19 @@ macro_rules! found {
 }
 
 found! {
+    EvictsNothing at DeviceQueue by preemption::each_block_runs_once_in_order,
+        preemption::a_preemption_is_as_deep_as_its_level, preemption::a_group_is_preempted_by_one_flag;
+    ResetsNothing at All by preemption::a_preemption_is_as_deep_as_its_level;
     LosesStopped at All by preemption::each_block_runs_once_in_order;
     CommitsStopped at All by preemption::each_block_runs_once_in_order;
+    StopsForever at All by clients::kernels_longer_than_the_real_time_period_end;
     ForgetsCheckpoint at DeviceQueue by preemption::each_block_runs_once_in_order;
     LosesQueued at DeviceQueue by preemption::each_block_runs_once_in_order;
-    DrainsEarly at All by preemption::nothing_runs_while_a_queue_is_held;
-    CompletesEarly at HostQueue by order::copies_fills_and_host_code_keep_their_order;
+    DrainsEarly at DeviceQueue by preemption::a_preemption_is_as_deep_as_its_level;
+    CompletesEarly at HostQueue by order::what_has_completed_has_taken_effect;
     RunsUnordered at HostQueue by preemption::each_block_runs_once_in_order;
     SkipsCopies at HostQueue by order::copies_fills_and_host_code_keep_their_order;
+    SkipsFills at HostQueue by order::copies_fills_and_host_code_keep_their_order;
     ReachesEventsEarly at HostQueue by order::a_queue_waits_for_an_event_of_another;
     ChecksNoBounds at HostQueue by errors::a_copy_out_of_bounds_ends_its_queue_alone;
 }

@@ -1,6 +1,7 @@
 //! The commit of a block: sums become outputs.
 
 use super::operand::Operand;
+use super::scalar::relu;
 use super::simd::widest;
 use std::ops::Range;
 
@@ -62,7 +63,7 @@ impl Epilogue {
     unsafe fn commit_row(&self, pixel: usize, channel: usize, sums: &[f32], bias: &[f32]) {
         // SAFETY: no other block has these channels of this pixel.
         let to = unsafe { self.output.write(pixel, channel, bias.len()) };
-        let finish = |sum: f32| if self.relu { sum.max(0.0) } else { sum };
+        let finish = |sum: f32| if self.relu { relu(sum) } else { sum };
         let terms = to.iter_mut().zip(sums).zip(bias);
         match &self.residual {
             Some(residual) => {

@@ -27,6 +27,7 @@ mod pointwise;
 mod pool;
 mod portable;
 mod product;
+mod scalar;
 mod scale_shift;
 mod simd;
 mod stop_token;

@@ -6,6 +6,7 @@
 use super::operand::Operand;
 use super::place::{Place, grid};
 use super::plan::Plan;
+use super::scalar::clamp;
 use super::simd::widest;
 use super::stop_token::StopToken;
 use crate::kernel::{Block, Kernel, Outcome};
@@ -18,7 +19,10 @@ const FLOATS: usize = 12 * 1024;
 pub(super) fn activate(op: &Activate, input: &Place, output: &Place) -> Result<(Kernel, u32)> {
     let map = Pointwise::new((input, op.input), (output, op.output), "activation")?;
     Ok(match op.function {
-        Function::Clamp => map.each("clamp", |x| x.clamp(0.0, 6.0)),
+        Function::Clamp(bounds) => {
+            let (low, high) = (bounds.low(), bounds.high());
+            map.each("clamp", move |x| clamp(x, low, high))
+        }
         Function::HardSigmoid => map.each("hard_sigmoid", hard_sigmoid),
         Function::HardSwish => map.each("hard_swish", |x| x * hard_sigmoid(x)),
     })
@@ -26,7 +30,7 @@ pub(super) fn activate(op: &Activate, input: &Place, output: &Place) -> Result<(
 
 #[inline(always)]
 fn hard_sigmoid(x: f32) -> f32 {
-    (x * (1.0 / 6.0) + 0.5).clamp(0.0, 1.0)
+    clamp(x * (1.0 / 6.0) + 0.5, 0.0, 1.0)
 }
 
 pub(super) fn multiply(

@@ -4,6 +4,7 @@ use super::epilogue::{Epilogue, Sums};
 use super::operand::{Operand, check_window};
 use super::place::{Place, grid};
 use super::plan::{Plan, Share};
+use super::scalar::larger;
 use super::simd::widest;
 use super::stop_token::StopToken;
 use super::taps::Taps;
@@ -30,6 +31,10 @@ pub(super) fn build(op: &Pool2d, input: &Place, output: &Place) -> Result<(Kerne
     })
 }
 
+/// Values that are added up one after the other. What they give is a value of the next level, and so on, so
+/// that a mean of millions is as exact as one of a few hundred.
+const PART: usize = 64;
+
 /// How values of a window become one.
 trait Fold: Copy {
     fn empty(self) -> f32;
@@ -48,7 +53,7 @@ impl Fold for Maximum {
 
     #[inline(always)]
     fn add(self, sum: f32, value: f32) -> f32 {
-        if value > sum { value } else { sum }
+        larger(sum, value)
     }
 
     #[inline(always)]
@@ -79,12 +84,28 @@ impl Fold for Mean {
     }
 }
 
+/// Adds `sums` to the first level and starts them anew; likewise each level that is full after `parts` of them.
+#[inline(always)]
+fn carry<'a>(mut parts: usize, mut sums: &'a mut [f32], levels: &'a mut [f32]) {
+    for level in levels.chunks_exact_mut(sums.len()) {
+        for (total, part) in level.iter_mut().zip(&mut *sums) {
+            *total += std::mem::take(part);
+        }
+        if !parts.is_multiple_of(PART) {
+            return;
+        }
+        (parts, sums) = (parts / PART, level);
+    }
+}
+
 #[derive(Debug)]
 struct Pool {
     input: Operand,
     epilogue: Epilogue,
     plan: Plan,
     taps: Taps,
+    /// Sums of [`PART`] values, of as many such sums, and so on, for each channel. Maxima need none.
+    levels: usize,
     /// Zeros, one per channel of a block.
     bias: Vec<f32>,
 }
@@ -98,6 +119,10 @@ impl Pool {
             input: Operand::native(input, op.input, "pool2d input")?,
             epilogue: Epilogue { output, residual: None, relu: false },
             bias: vec![0.0; plan.block_outputs],
+            levels: match op.kind {
+                PoolKind::Max => 0,
+                PoolKind::Average => taps.count().max(1).ilog(PART) as usize,
+            },
             plan,
             taps,
         })
@@ -107,12 +132,16 @@ impl Pool {
         let share = self.plan.share(block.index as usize);
         let stop = StopToken::of(block);
         let pitch = share.outputs.len();
-        let sums = &mut block.scratch(self.plan.sums())[..pitch * share.pixels.len()];
+        let levels = self.levels * self.plan.block_outputs;
+        let (sums, levels) =
+            block.scratch(self.plan.sums() + levels).split_at_mut(self.plan.sums());
+        let (sums, levels) =
+            (&mut sums[..pitch * share.pixels.len()], &mut levels[..self.levels * pitch]);
         for (pixel, sums) in share.pixels.clone().zip(sums.chunks_exact_mut(pitch)) {
             if stop.seen()
                 || !widest(
                     #[inline(always)]
-                    || self.pixel(pixel, &share, sums, fold, stop),
+                    || self.pixel(pixel, &share, sums, levels, fold, stop),
                 )
             {
                 return Outcome::Stopped;
@@ -137,10 +166,13 @@ impl Pool {
         pixel: usize,
         share: &Share,
         sums: &mut [f32],
+        levels: &mut [f32],
         fold: impl Fold,
         stop: StopToken<'_>,
     ) -> bool {
         sums.fill(fold.empty());
+        levels.fill(0.0);
+        let mut seen = 0;
         let going = self.taps.visit(
             pixel,
             #[inline(always)]
@@ -150,9 +182,16 @@ impl Pool {
                 for (sum, &input) in sums.iter_mut().zip(inputs) {
                     *sum = fold.add(*sum, input);
                 }
+                seen += 1;
+                if seen % PART == 0 {
+                    carry(seen / PART, sums, levels);
+                }
                 !stop.seen()
             },
         );
+        for level in levels.chunks_exact(sums.len()) {
+            sums.iter_mut().zip(level).for_each(|(sum, part)| *sum += part);
+        }
         for sum in sums {
             *sum = fold.finish(*sum);
         }

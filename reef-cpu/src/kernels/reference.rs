@@ -22,7 +22,7 @@ pub(super) fn compute(
 }
 
 fn relu(on: bool, value: f64) -> f64 {
-    if on { value.max(0.0) } else { value }
+    if on && value < 0.0 { 0.0 } else { value } // which keeps what is not a number
 }
 
 /// Every index of a tensor, row-major.
@@ -85,7 +85,7 @@ fn pool(op: &Pool2d, input: &[f32]) -> Vec<f64> {
         window(&op.window, &op.input, [y, x], |_, [y, x]| {
             let value = f64::from(input[at(&op.input, [n, c, y, x])]);
             sum += value;
-            max = max.max(value);
+            max = if value > max || value.is_nan() { value } else { max };
         });
         match op.kind {
             PoolKind::Max => max,
@@ -115,7 +115,7 @@ fn linear(op: &Linear, input: &[f32], [weights, bias]: [&[f32]; 2]) -> Vec<f64> 
 fn activate(op: &Activate, input: &[f32]) -> Vec<f64> {
     let gate = |x: f64| ((x + 3.0) / 6.0).clamp(0.0, 1.0);
     let value = |&x: &f32| match (op.function, f64::from(x)) {
-        (Function::Clamp, x) => x.clamp(0.0, 6.0),
+        (Function::Clamp(bounds), x) => x.clamp(bounds.low().into(), bounds.high().into()),
         (Function::HardSigmoid, x) => gate(x),
         (Function::HardSwish, x) => x * gate(x),
     };

@@ -6,6 +6,7 @@
 use super::operand::{Constants, Operand};
 use super::place::{Place, grid};
 use super::plan::{Plan, Share};
+use super::scalar::relu;
 use super::simd::widest;
 use super::stop_token::StopToken;
 use crate::kernel::{Block, Kernel, Outcome};
@@ -76,7 +77,7 @@ impl Map {
         let terms = inputs.iter().zip(&weights[first..]).zip(&bias[first..]);
         for (output, ((input, weight), bias)) in outputs.iter_mut().zip(terms) {
             let sum = input * weight + bias;
-            *output = if self.relu { sum.max(0.0) } else { sum };
+            *output = if self.relu { relu(sum) } else { sum };
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::kernel::{Block, EVICT, RESET, RUN};
 use crate::kernel::{Kernel, Outcome};
 use crate::memory::Buffer;
 use reef_core::op::{
-    Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor,
-    Window,
+    Activate, Bounds, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift,
+    Tensor, Window,
 };
 use reef_core::{Args, Error};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -57,13 +57,21 @@ fn position(of: &Tensor, [n, c, y, x]: [usize; 4]) -> usize {
 
 impl Case {
     fn new(op: Op, random: &mut Random) -> Self {
+        Self::of(op, random, |_, _| ())
+    }
+
+    /// With `change` applied to what is read.
+    fn of(op: Op, random: &mut Random, change: impl Fn(&mut [f32], &mut Random)) -> Self {
         let mut input = random.floats(op.input().elements());
         if matches!(op, Op::Activate(_)) {
             input.iter_mut().for_each(|x| *x *= 9.0); // beyond both bounds
         }
+        change(&mut input, random);
         let [weights, bias] = op.constants().map(|len| random.floats(len));
         let second = op.second().copied();
-        let residual = second.map(|tensor| random.floats(tensor.elements())).unwrap_or_default();
+        let mut residual =
+            second.map(|tensor| random.floats(tensor.elements())).unwrap_or_default();
+        change(&mut residual, random);
         let want = compute(&op, &input, &residual, [&weights, &bias]);
 
         let output = store(op.output(), &[]);
@@ -92,7 +100,9 @@ impl Case {
         for (index, want) in indices(tensor).zip(&self.want) {
             let at = 16 + position(tensor, index);
             let have = f64::from(have[at]);
-            let close = (have - want).abs() <= 1e-4 * want.abs().max(1.0);
+            let close = (have - want).abs() <= 1e-4 * want.abs().max(1.0)
+                || have == *want
+                || (have.is_nan() && want.is_nan());
             assert!(close, "{have}, not {want} at {index:?} of {:?}", self.op);
             others[at] = UNTOUCHED;
         }
@@ -205,6 +215,7 @@ fn others() -> Vec<Op> {
         max(native([2, 7, 6, 5]), window([2, 3], [1, 2], [0, 1])),
         max(widened(native([1, 48, 8, 8]), 16, 32), window([3, 3], [1, 1], [1, 1])),
         mean(native([1, 2048, 7, 7]), window([7, 7], [1, 1], [0, 0])),
+        mean(native([2, 5, 67, 64]), window([67, 64], [1, 1], [0, 0])),
         mean(native([2, 33, 5, 5]), window([3, 3], [1, 1], [1, 1])),
         mean(native([1, 32, 8, 8]), window([2, 2], [2, 2], [0, 0])),
         scale(tensor, tensor),
@@ -225,7 +236,8 @@ fn multiply(input: Tensor, factor: Tensor, output: Tensor) -> Op {
     Op::Multiply(Multiply { input, factor, output })
 }
 
-const FUNCTIONS: [Function; 3] = [Function::Clamp, Function::HardSigmoid, Function::HardSwish];
+const FUNCTIONS: [Function; 3] =
+    [Function::Clamp(Bounds::RELU6), Function::HardSigmoid, Function::HardSwish];
 
 fn pointwise() -> Vec<Op> {
     let (tensor, gate) = (native([2, 19, 5, 4]), native([2, 19, 1, 1]));
@@ -246,6 +258,11 @@ fn pointwise() -> Vec<Op> {
         ops.push(activate(large, large, function));
         ops.push(activate(native([2, 10, 1, 1]), logits, function));
     }
+    for (low, high) in [(-1.5, 2.25), (-1e9, 1e9), (f32::NEG_INFINITY, -3.0), (4.0, f32::INFINITY)]
+    {
+        let bounds = Bounds::new(low, high).unwrap();
+        ops.push(activate(tensor, tensor, Function::Clamp(bounds)));
+    }
     ops
 }
 
@@ -255,6 +272,58 @@ fn odd_shapes_give_what_the_definition_says() {
         let case = Case::new(op, &mut Random::new(i as u64));
         case.run();
         case.check();
+    }
+}
+
+/// Puts `value` at a few places.
+fn sprinkle(value: f32) -> impl Fn(&mut [f32], &mut Random) {
+    move |values, random| {
+        for _ in 0..values.len().min(3) {
+            values[random.below(values.len())] = value;
+        }
+    }
+}
+
+/// What is not a number stays none, in just those outputs that are made from it: no ReLU, bound or maximum
+/// makes a number of it.
+#[test]
+fn nan_in_gives_nan_out_and_nowhere_else() {
+    for (i, op) in table().into_iter().enumerate() {
+        let case = Case::of(op, &mut Random::new(i as u64), sprinkle(f32::NAN));
+        assert!(case.want.iter().any(|value| value.is_nan()), "none is wanted: {op:?}");
+        case.run();
+        case.check();
+    }
+}
+
+/// Activations and pools have values for infinities too; a sum of products may have none.
+#[test]
+fn infinities_give_what_the_definition_says() {
+    for (i, op) in table().into_iter().enumerate() {
+        for value in [f32::INFINITY, f32::NEG_INFINITY] {
+            let case = Case::of(op, &mut Random::new(i as u64), sprinkle(value));
+            case.run();
+            case.check();
+        }
+    }
+}
+
+/// Four million values near 1000, added up one after the other, would give 2 % less.
+#[test]
+fn means_of_large_pictures_are_exact() {
+    for (channels, size) in [(1, 2048), (3, 300), (70, 65)] {
+        let whole = window([size; 2], [1, 1], [0, 0]);
+        let op = Op::Pool2d(pool(PoolKind::Average, native([1, channels, size, size]), whole));
+        let near = |values: &mut [f32], _: &mut Random| {
+            values.iter_mut().for_each(|value| *value += 1000.0);
+        };
+        let case = Case::of(op, &mut Random::new(size as u64), near);
+        case.run();
+        for (index, want) in indices(op.output()).zip(&case.want) {
+            let have = floats(&case.output.buffer)[16 + position(op.output(), index)];
+            let off = (f64::from(have) - want).abs() / want;
+            assert!(off < 2e-6, "{size}: {have}, not {want}: off by {off:.1e}");
+        }
     }
 }
 
@@ -499,7 +568,7 @@ fn planar_tensors_without_a_kernel_are_unsupported() {
         Op::Conv2d(into_planes),
         Op::Pool2d(pool(PoolKind::Max, planar, window([1, 1], [1, 1], [0, 0]))),
         Op::ScaleShift(ScaleShift { input: planar, output: image, relu: false }),
-        activate(planar, image, Function::Clamp),
+        activate(planar, image, Function::Clamp(Bounds::RELU6)),
     ] {
         assert!(matches!(refusal(op, 1 << 16), Error::Unsupported { .. }), "{op:?}");
     }

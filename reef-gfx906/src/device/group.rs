@@ -1,7 +1,7 @@
 //! A workgroup on a compute unit.
 
 use crate::dispatch::unit::Seat;
-use crate::isa::wave::{Fault, Memory, Pause, Wave};
+use crate::isa::wave::{Fault, Memory, Pause, Wave, poisoned};
 
 /// What a sleep counts for, in instructions: without it a launch that waits would never use up its budget.
 const SLEEP: u64 = 64;
@@ -62,7 +62,7 @@ impl Group {
         lds: usize,
     ) -> Self {
         let waves = waves.into_iter().map(|wave| (wave, Progress::Ready)).collect();
-        Self { launch, queue, unit, seat, record, index, waves, lds: vec![0; lds] }
+        Self { launch, queue, unit, seat, record, index, waves, lds: poisoned(lds) }
     }
 
     /// Address of the instruction that the first wave which has not ended would run next.

@@ -4,6 +4,7 @@ use super::hardware_queue::HardwareQueue;
 use super::state::State;
 use crate::abi::MemoryFlags;
 use crate::events::Events;
+use crate::isa::wave::POISON;
 use crate::memory::{DEVICE_NODE, Memory};
 use crate::queue::ring::Ring;
 use crate::settings::{Outcome, Record, Settings};
@@ -164,6 +165,32 @@ fn a_launch_runs_each_workgroup_once_and_sets_its_signal() {
     assert!(rig.trace().iter().all(|record| record.outcome == Outcome::Ended));
     assert_eq!(rig.state.queues[&1].ring.read.load(SeqCst), 1);
     assert_eq!(rig.state.resident(), 0);
+}
+
+/// What is left there by others on a chip: a kernel that takes it for zero must not pass.
+#[test]
+fn registers_and_shared_memory_begin_with_poison() {
+    let mut rig = Rig::small(1);
+    rig.queue(1, 0, u64::MAX);
+    let out = rig.room(12);
+    let code = [
+        [0xbe80_00ff, out as u32],         // s_mov_b32 s0, low
+        [0xbe81_00ff, (out >> 32) as u32], // s_mov_b32 s1, high
+        [0xc042_0140, 0],                  // s_store_dword s5, s[0:1], 0
+        [0x7e0c_0501, 0x7e06_0280],        // v_readfirstlane_b32 s6, v1; v_mov_b32 v3, 0
+        [0xc042_0180, 4],                  // s_store_dword s6, s[0:1], 4
+        [0xd86c_0000, 0x0200_0003],        // ds_read_b32 v2, v3
+        [0xbf8c_0000, 0x7e0e_0502],        // s_waitcnt 0; v_readfirstlane_b32 s7, v2
+        [0xc042_01c0, 8],                  // s_store_dword s7, s[0:1], 8
+        [END, END],
+    ];
+    let kernel = rig.kernel(code.as_flattened(), 512);
+    rig.launch(1, kernel, 1, 0);
+    rig.run();
+    assert_eq!(rig.state.last_fault, "");
+    let [first, second] = [out, out + 8].map(|at| rig.word(at).load(SeqCst));
+    let found = [first as u32, (first >> 32) as u32, second as u32];
+    assert_eq!(found, [POISON; 3], "a scalar register, a vector register, shared memory");
 }
 
 #[test]

@@ -129,6 +129,7 @@ impl Launch {
         let items = size.iter().product::<u32>() - first;
         let exec = if items >= LANES { u64::MAX } else { (1 << items) - 1 };
         let mut wave = Wave::with_code(self.entry, self.vgprs as usize, exec, Arc::clone(code));
+        wave.poison();
         if self.private > 0 {
             wave.set_private(self.private as usize);
         }
@@ -150,8 +151,12 @@ impl Launch {
         ];
         let user = user.iter().filter(|(bit, _)| self.properties & bit != 0);
         let user = user.flat_map(|(_, words)| words.iter().copied());
-        let wanted = (0..3).filter(|axis| self.resources & (1 << (7 + axis)) != 0);
-        let values = user.chain(wanted.map(|axis: usize| place[axis]));
+        let wants = |bit: usize| self.resources >> bit & 1 != 0;
+        let places = (0..3).filter(|axis| wants(7 + axis)).map(|axis: usize| place[axis]);
+        // Which wave of the group it is, which no compiler asks for, and where the wave's private memory begins:
+        // each has its own.
+        let others = [10, 0].into_iter().filter(|&bit| wants(bit)).map(|_| 0);
+        let values = user.chain(places).chain(others);
         for (register, value) in values.enumerate() {
             wave.set_sgpr(register, value);
         }

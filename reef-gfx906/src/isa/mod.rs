@@ -28,4 +28,4 @@ mod table;
 pub(crate) mod wave;
 
 pub use code::Code;
-pub use wave::{Fault, Memory, Pause, Wave};
+pub use wave::{Fault, Memory, POISON, Pause, Wave, poisoned};

@@ -6,6 +6,7 @@
 use std::cell::Cell;
 
 use super::inst::{Format, Inst, Select, Src};
+use super::wave::POISON;
 
 /// One value for each lane.
 pub(super) type Lanes<T> = [T; 64];
@@ -58,6 +59,15 @@ impl Registers {
         };
         registers.set_s64(EXEC, exec);
         registers
+    }
+
+    /// Fills what a wave finds undefined at its start.
+    pub(super) fn poison(&mut self) {
+        let exec = self.exec();
+        self.v.iter_mut().for_each(|lanes| *lanes = [POISON; 64]);
+        self.s = [POISON; 128];
+        self.scc = true;
+        self.set_s64(EXEC, exec);
     }
 
     /// A vector register that was named and that the wave doesn't have.

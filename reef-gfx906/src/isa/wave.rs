@@ -22,7 +22,7 @@ pub trait Memory: Debug {
         self.is_mapped(address, bytes).then_some(address..end)
     }
 
-    /// Device time, in ticks of 10 ns (`s_memrealtime`).
+    /// Device time, in ticks of 40 ns (`s_memrealtime`).
     fn clock(&self) -> u64;
 }
 
@@ -50,6 +50,15 @@ pub struct Fault {
     pub why: String,
 }
 
+/// What registers and memory that nothing has been written to hold: NaN as a float of 32 bits and as two of 16,
+/// no address, and a large number.
+pub const POISON: u32 = 0xffa5_ffa5;
+
+/// So many bytes of [`POISON`].
+pub fn poisoned(bytes: usize) -> Vec<u8> {
+    POISON.to_le_bytes().into_iter().cycle().take(bytes).collect()
+}
+
 /// One wave of a workgroup.
 #[derive(Debug, Clone)]
 pub struct Wave {
@@ -74,10 +83,16 @@ impl Wave {
         Self { regs, pc, private: Vec::new(), code, executed: 0 }
     }
 
-    /// Gives each lane `bytes` bytes of zeroed private memory (scratch). The registers that say where
-    /// scratch lies (`flat_scratch`, the private segment's buffer) may hold anything, zeros for example.
+    /// Fills all registers but the mode, `exec` and what is set afterwards with [`POISON`], as the chip leaves
+    /// in them what ran there before.
+    pub fn poison(&mut self) {
+        self.regs.poison();
+    }
+
+    /// Gives each lane `bytes` bytes of private memory full of [`POISON`] (scratch). The registers that say where
+    /// scratch lies (`flat_scratch`, the private segment's buffer) may hold anything; the offset of the wave is zero.
     pub fn set_private(&mut self, bytes: usize) {
-        self.private = vec![0; bytes * 64];
+        self.private = poisoned(bytes * 64);
     }
 
     /// Sets a scalar register before the start.

@@ -2,6 +2,7 @@
 //! virtual memory, debuggers, profilers. And settings that have no meaning here.
 
 use crate::abi::{Status, put};
+use crate::clock::CLOCK_KHZ;
 
 macro_rules! answer {
     ($status:ident: $($name:ident)*) => {$(
@@ -54,7 +55,7 @@ extern "C" fn amdgpu_query_gpu_info(_device: u64, info: *mut [u32; 20]) -> i32 {
     facts[3] = 141;
     facts[10] = 4;
     facts[11] = 1;
-    facts[18] = 100_000;
+    facts[18] = CLOCK_KHZ;
     put(info, facts);
     0
 }

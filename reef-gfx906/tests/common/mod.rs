@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use reef_gfx906::isa::{Code, Fault, Memory, Pause, Wave};
+use reef_gfx906::isa::{Code, Fault, Memory, Pause, Wave, poisoned};
 
 /// Memory of this process that a test says is mapped.
 #[derive(Debug, Default)]
@@ -135,6 +135,7 @@ impl Kernel {
         let exec = u64::MAX >> (64 - lanes);
         let vgprs = ((rsrc1 & 63) + 1) * 4;
         let mut wave = Wave::with_code(entry, vgprs, exec, Arc::clone(&self.code));
+        wave.poison();
         wave.set_private(self.field(4, 4));
         let mut next = 0;
         let mut set = |values: &[u32]| {
@@ -186,7 +187,7 @@ fn symbol(elf: &[u8], name: &str) -> usize {
 
 /// Runs waves in turn until all have ended.
 fn run(waves: &mut Vec<Wave>, lds: usize, memory: &Mapped) -> Result<u64, Fault> {
-    let mut lds = vec![0; lds];
+    let mut lds = poisoned(lds);
     let mut executed = 0;
     while !waves.is_empty() {
         let mut left = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::common::Mapped;
 use crate::guard::Guard;
-use crate::params::{Element, Struct, integers};
+use crate::params::{Element, Struct, assert_same, integers, relu, with_nans};
 use crate::shipped;
 
 /// Bytes of a row of a tile.
@@ -39,7 +39,7 @@ impl Case {
             input: integers(PIXELS * CHANNELS, 5),
             weights: integers(outputs * TAPS * CHANNELS, 3),
             bias: integers(outputs.next_multiple_of(4), 9),
-            residual: integers(PIXELS * outputs, 11),
+            residual: with_nans(PIXELS * outputs, 11),
         }
     }
 
@@ -95,7 +95,7 @@ impl Case {
         for pixel in 0..PIXELS {
             for k in 0..self.outputs {
                 let added = self.bias[k] + self.residual[pixel * self.outputs + k];
-                output.push((self.sum(pixel, k) + added).max(0.0));
+                output.push(relu(self.sum(pixel, k) + added));
             }
         }
         output
@@ -157,7 +157,9 @@ impl Case {
         }
         guard.launch(&kernel, &mut memory, THREADS, list.as_deref(), &params);
         let got = self.element.unpack(&output);
-        assert_eq!(got[..PIXELS * self.outputs], self.expected(), "{what}");
+        for (&got, expected) in got.iter().zip(self.expected()) {
+            assert_same(got, expected, &what);
+        }
         assert!(
             arrivals.iter().all(|&count| count == 0),
             "{what}: counters are for the next launch"

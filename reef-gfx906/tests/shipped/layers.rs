@@ -2,7 +2,7 @@
 
 use crate::common::Mapped;
 use crate::guard::Guard;
-use crate::params::{Element, IMAGES, Shape, Struct, integers};
+use crate::params::{Element, IMAGES, Shape, Struct, assert_same, integers, relu, with_nans};
 use crate::shipped;
 
 const THREADS: u32 = 256;
@@ -76,18 +76,87 @@ fn the_mean_of_a_picture_is_that_of_its_pixels() {
     }
 }
 
+/// 64,000 values, which 32 threads add up or one.
+#[test]
+fn the_mean_of_many_pixels_is_exact() {
+    let (from, to) = (Shape([250, 256, 4]), Shape([1, 1, 4]));
+    let input: Vec<f32> = integers(from.len(), 101).iter().map(|i| 1000.0 + i / 64.0).collect();
+    let scale = 1.0 / (250.0 * 256.0_f32);
+    let words = [IMAGES, 1, 250, 256, 1, 1, 0, 0, 1, scale.to_bits()];
+    for (name, each) in [("pool_picture", 4), ("pool_fours", 4), ("pool_any", 1)] {
+        let got = run(name, Element::F32, IMAGES, (&input, to), |_, i, o| {
+            let count = u64::from(IMAGES) * 4 / each;
+            let mut words = words;
+            words[1] = 4 / each as u32;
+            Struct::default().view(i, from).view(o, to).wide(&[count]).words(&words)
+        });
+        for (got, [n, _, _, c]) in got.iter().zip(to.places()) {
+            let place = |p: i64| from.at([n, p / 256, p % 256, c]).expect("inside");
+            let sum: f64 = (0..250 * 256).map(|p| f64::from(input[place(p)])).sum();
+            let off = (f64::from(*got) * 250.0 * 256.0 / sum - 1.0).abs();
+            assert!(off < 1e-6, "{name}: {c} of image {n} is off by {off:.1e}");
+        }
+    }
+}
+
+/// Bounds of ReLU6, of anything, and none; gates; all of what may be no number.
+#[test]
+fn activations_are_what_they_say() {
+    let shape = Shape([5, 7, 12]);
+    let input = with_nans(shape.len(), 31);
+    let gate = |x: f32| (x * (1.0 / 6.0) + 0.5).clamp(0.0, 1.0);
+    let inf = f32::INFINITY;
+    let clamps = [(0.0, 6.0), (-1.5, 2.5), (-1e9, 1e9), (-inf, -3.0), (2.0, inf)];
+    let clamps = clamps.map(|(low, high)| (0, low, high));
+    let cases = clamps.into_iter().chain([(1, 0.0, 6.0), (2, 0.0, 6.0)]);
+    let kernels = [("pointwise_any", 1), ("pointwise_fours", 4)];
+    for ((work, low, high), (name, each)) in cases.flat_map(|case| kernels.map(|k| (case, k))) {
+        let got = run(name, Element::F32, 2, (&input, shape), |_, i, o| {
+            Struct::default()
+                .view(i, shape)
+                .view(0, shape)
+                .view(o, shape)
+                .wide(&[shape.len() as u64 / each])
+                .words(&[2, 12 / each as u32, 35, work, low.to_bits(), high.to_bits()])
+                .divisor(12 / each as u32)
+                .divisor(35)
+        });
+        for (got, &x) in got.iter().zip(&input) {
+            let expected = match work {
+                0 => x.clamp(low, high),
+                1 => gate(x),
+                _ => x * gate(x),
+            };
+            let off = (got - expected).abs();
+            let same = (got.is_nan() && x.is_nan()) || off <= if work == 0 { 0.0 } else { 1e-5 };
+            assert!(same, "{name}, {work}, {low} to {high}: {x} gives {got}, not {expected}");
+        }
+    }
+}
+
 /// Windows of 3 x 3, each second pixel, a border of one.
 #[test]
 fn pools_take_the_greatest_or_the_mean_of_windows() {
-    let (from, to) = (Shape([7, 9, 8]), Shape([4, 5, 8]));
-    let input = integers(from.len(), 9);
+    pools_are_those_of(&integers(POOLED.len(), 9));
+}
+
+/// What is no number is greater than all that are.
+#[test]
+fn a_window_with_what_is_no_number_gives_none() {
+    pools_are_those_of(&with_nans(POOLED.len(), 9));
+}
+
+const POOLED: Shape = Shape([7, 9, 8]);
+
+fn pools_are_those_of(input: &[f32]) {
+    let (from, to) = (POOLED, Shape([4, 5, 8]));
     let kernels = [("pool_any", 1), ("pool_fours", 4)];
     let cases = kernels.into_iter().flat_map(|kernel| [(kernel, 0), (kernel, 1)]);
     for (element, ((name, each), average)) in
         cases.flat_map(|case| Element::BOTH.map(|element| (element, case)))
     {
         let (count, blocks) = (to.len() as u64 / each, 2);
-        let got = run(name, element, blocks, (&input, to), |_, i, o| {
+        let got = run(name, element, blocks, (input, to), |_, i, o| {
             Struct::default().view(i, from).view(o, to).wide(&[count]).words(&[
                 blocks,
                 8 / each as u32,
@@ -106,15 +175,11 @@ fn pools_take_the_greatest_or_the_mean_of_windows() {
                 from.at([n, 2 * y + tap / 3 - 1, 2 * x + tap % 3 - 1, c]).map(|at| input[at])
             });
             let expected = match average {
-                0 => window.fold(f32::MIN, f32::max),
+                0 => window.fold(f32::MIN, |a, b| if b > a || b.is_nan() { b } else { a }),
                 _ => window.sum::<f32>() * 0.125,
             };
-            assert_eq!(
-                *got,
-                expected,
-                "{name}, {element:?}, average {average}: {:?}",
-                [n, y, x, c]
-            );
+            let at = [n, y, x, c];
+            assert_same(*got, expected, &format!("{name}, {element:?}, average {average}: {at:?}"));
         }
     }
 }
@@ -122,7 +187,7 @@ fn pools_take_the_greatest_or_the_mean_of_windows() {
 #[test]
 fn maps_scale_each_channel_and_fill_up_with_zeros() {
     let shape = Shape([5, 7, 12]);
-    let input = integers(shape.len(), 9);
+    let input = with_nans(shape.len(), 9);
     let [weights, bias] = [integers(12, 5), integers(12, 7)];
     for ((name, each), element) in
         [("map_any", 1), ("map_fours", 4)].into_iter().flat_map(|k| Element::BOTH.map(|e| (k, e)))
@@ -139,8 +204,8 @@ fn maps_scale_each_channel_and_fill_up_with_zeros() {
         });
         for ((got, value), [_, _, _, c]) in got.iter().zip(&input).zip(shape.places()) {
             let value = if c < i64::from(given) { *value } else { 0.0 };
-            let expected = (value * weights[c as usize] + bias[c as usize]).max(0.0);
-            assert_eq!(*got, expected, "{name}, {element:?}: channel {c}");
+            let expected = relu(value * weights[c as usize] + bias[c as usize]);
+            assert_same(*got, expected, &format!("{name}, {element:?}: channel {c}"));
         }
     }
 }
@@ -149,7 +214,7 @@ fn maps_scale_each_channel_and_fill_up_with_zeros() {
 #[test]
 fn any_convolution_adds_up_its_group() {
     let (from, to) = (Shape([6, 7, 6]), Shape([6, 4, 10]));
-    let [input, residual] = [integers(from.len(), 5), integers(to.len(), 11)];
+    let [input, residual] = [integers(from.len(), 5), with_nans(to.len(), 11)];
     let [weights, bias] = [integers(10 * 3 * 3 * 2, 3), integers(10, 9)];
     for element in Element::BOTH {
         let added = element.pack(&residual);
@@ -170,7 +235,7 @@ fn any_convolution_adds_up_its_group() {
                 sum +=
                     from.at(pixel).map_or(0.0, |at| input[at]) * weights[(k * 18 + tap) as usize];
             }
-            assert_eq!(got[at], sum.max(0.0), "{element:?}: {:?}", [n, y, x, k]);
+            assert_same(got[at], relu(sum), &format!("{element:?}: {:?}", [n, y, x, k]));
         }
     }
 }

@@ -76,13 +76,22 @@ impl Element {
 fn half(value: f32) -> u32 {
     let bits = value.to_bits();
     let sign = bits >> 16 & 0x8000;
-    if value == 0.0 { sign } else { sign | ((bits >> 13 & 0x3_ffff) - (112 << 10)) }
+    match value {
+        _ if value.is_nan() => 0x7e00,
+        _ if value.is_infinite() => sign | 0x7c00,
+        0.0 => sign,
+        _ => sign | ((bits >> 13 & 0x3_ffff) - (112 << 10)),
+    }
 }
 
 fn whole(bits: u32) -> f32 {
     let sign = (bits & 0x8000) << 16;
     let rest = bits & 0x7fff;
-    f32::from_bits(if rest == 0 { sign } else { sign | ((rest + (112 << 10)) << 13) })
+    f32::from_bits(match rest {
+        0 => sign,
+        0x7c00.. => sign | 0x7f80_0000 | (rest & 0x3ff) << 13,
+        _ => sign | ((rest + (112 << 10)) << 13),
+    })
 }
 
 /// A tensor of [`IMAGES`] pictures: pixels with all their channels side by side.
@@ -119,10 +128,31 @@ pub(crate) fn integers(count: usize, modulus: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 7 + i / 5) % modulus) as f32 - (modulus / 2) as f32).collect()
 }
 
+/// As [`integers`], each 17th of which is no number.
+pub(crate) fn with_nans(count: usize, modulus: usize) -> Vec<f32> {
+    let mut values = integers(count, modulus);
+    values.iter_mut().step_by(17).for_each(|value| *value = f32::NAN);
+    values
+}
+
+/// Zero for what is less; what is no number stays.
+pub(crate) fn relu(value: f32) -> f32 {
+    if value < 0.0 { 0.0 } else { value }
+}
+
+/// Equal, or both no number.
+#[track_caller]
+pub(crate) fn assert_same(got: f32, expected: f32, what: &str) {
+    let same = got == expected || (got.is_nan() && expected.is_nan());
+    assert!(same, "{what}: {got}, not {expected}");
+}
+
 #[test]
 fn halves_are_what_they_stand_for() {
     assert_eq!([1.0, -2.0, 0.0, 2047.0, 0.5].map(half), [0x3c00, 0xc000, 0, 0x67ff, 0x3800]);
     for value in [1.0, -2.0, 0.0, 2047.0, 0.5, -1000.0] {
         assert_eq!(whole(half(value)), value);
     }
+    assert_eq!(whole(half(f32::NEG_INFINITY)), f32::NEG_INFINITY);
+    assert!(whole(half(f32::NAN)).is_nan());
 }

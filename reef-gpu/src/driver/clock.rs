@@ -1,4 +1,4 @@
-//! The host's clock, and where the device's nanoseconds lie on it.
+//! The host's clock, and where the device's ticks lie on it.
 //!
 //! The two drift apart, and the host sees a stamp only some time after the device made it. The least
 //! difference that was seen is the best guess, and what is seen later may raise it by no more than the
@@ -6,7 +6,7 @@
 //! being opened may it jump. Whatever becomes of the guess, of two events the later one has no earlier place.
 
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Most that the clocks drift apart, in parts per million.
@@ -15,6 +15,8 @@ const DRIFT: i128 = 50;
 #[derive(Debug)]
 pub(crate) struct Clock {
     start: Instant,
+    /// The device's ticks a second; 0: not known yet, and stamps have no place. Written while it is opened.
+    rate: AtomicU64,
     guess: Mutex<Option<Guess>>,
     /// The newest stamp that has a place, and the place. Locked after `guess`.
     placed: Mutex<Option<(i128, i128)>>,
@@ -33,7 +35,21 @@ struct Guess {
 impl Clock {
     pub(crate) fn new() -> Self {
         let (guess, placed) = (Mutex::new(None), Mutex::new(None));
-        Self { start: Instant::now(), guess, placed, opening: AtomicBool::new(true) }
+        let (rate, opening) = (AtomicU64::new(0), AtomicBool::new(true));
+        Self { start: Instant::now(), rate, guess, placed, opening }
+    }
+
+    /// From now on stamps are known to be ticks of this rate.
+    pub(crate) fn set_rate(&self, rate: u64) {
+        self.rate.store(rate, Ordering::Release);
+    }
+
+    /// A stamp in nanoseconds.
+    fn nanos(&self, stamp: u64) -> Option<i128> {
+        match self.rate.load(Ordering::Acquire) {
+            0 => None,
+            rate => Some(i128::from(stamp) * 1_000_000_000 / i128::from(rate)),
+        }
     }
 
     pub(crate) fn now(&self) -> Duration {
@@ -47,12 +63,14 @@ impl Clock {
 
     /// A stamp of the device has just been seen.
     pub(crate) fn observe(&self, stamp: u64) {
-        self.observe_at(self.now().as_nanos() as i128, stamp);
+        let now = self.now().as_nanos() as i128;
+        if let Some(stamp) = self.nanos(stamp) {
+            self.observe_at(now, stamp);
+        }
     }
 
-    fn observe_at(&self, now: i128, stamp: u64) {
+    fn observe_at(&self, now: i128, stamp: i128) {
         let mut guess = self.guess.lock();
-        let stamp = i128::from(stamp);
         let seen = now - stamp;
         let offset = match *guess {
             Some(old) if self.opening.load(Ordering::Acquire) => seen.min(old.offset),
@@ -70,7 +88,7 @@ impl Clock {
     /// When the device made `stamp`, on the host's clock.
     pub(crate) fn place(&self, stamp: u64) -> Duration {
         let guess = self.guess.lock();
-        let stamp = i128::from(stamp);
+        let stamp = self.nanos(stamp).unwrap_or_default();
         let place = stamp + guess.map_or(0, |guess| guess.offset);
         Duration::from_nanos(self.in_order(stamp, place).max(0) as u64)
     }
@@ -96,9 +114,28 @@ impl Clock {
 mod tests {
     use super::*;
 
+    /// A tick is a nanosecond.
+    fn clock_of_nanoseconds() -> Clock {
+        let clock = Clock::new();
+        clock.set_rate(1_000_000_000);
+        clock
+    }
+
+    #[test]
+    fn a_tick_is_as_long_as_its_rate_says() {
+        let clock = Clock::new();
+        clock.observe(1); // before the rate is known: nothing that counts
+        clock.set_rate(25_000_000);
+        clock.observe_at(clock.nanos(1_000).unwrap(), clock.nanos(1_000).unwrap());
+        clock.open();
+        let apart = clock.place(26_000_000) - clock.place(1_000_000);
+        assert_eq!(apart, Duration::from_secs(1));
+        assert_eq!(clock.nanos(u64::MAX).unwrap(), i128::from(u64::MAX) * 40, "nothing wraps");
+    }
+
     #[test]
     fn the_quickest_sight_of_a_stamp_counts() {
-        let clock = Clock::new();
+        let clock = clock_of_nanoseconds();
         clock.observe_at(5_300, 1_000);
         clock.observe_at(6_010, 2_000);
         clock.observe_at(9_000, 3_000);
@@ -107,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_better_guess_does_not_swap_two_events() {
-        let clock = Clock::new();
+        let clock = clock_of_nanoseconds();
         clock.observe_at(9_000, 1_000);
         clock.open();
         let first = clock.place(1_000);
@@ -119,7 +156,7 @@ mod tests {
 
     #[test]
     fn events_between_two_looks_keep_their_order() {
-        let clock = Clock::new();
+        let clock = clock_of_nanoseconds();
         clock.observe_at(9_000, 1_000);
         clock.open();
         let first = clock.place(10_000); // has a place before it is looked at
@@ -131,12 +168,12 @@ mod tests {
 
     #[test]
     fn the_guess_follows_a_clock_that_drifts() {
-        let clock = Clock::new();
+        let clock = clock_of_nanoseconds();
         clock.open();
         // The host's clock gains 20 ppm; each second a stamp is seen after a microsecond.
         for second in 0..1000i128 {
             let stamp = second * 1_000_000_000;
-            clock.observe_at(stamp + second * 20_000 + 1_000, stamp as u64);
+            clock.observe_at(stamp + second * 20_000 + 1_000, stamp);
         }
         let truth = 999 * 1_000_000_000 + 999 * 20_000;
         let error = clock.place(999_000_000_000).as_nanos() as i128 - truth;

@@ -13,4 +13,5 @@ pub(crate) mod handles;
 pub(crate) mod signal;
 pub(crate) mod signal_pool;
 pub(crate) mod stream;
+pub(crate) mod tick_rate;
 pub(crate) mod timeout;

@@ -47,7 +47,9 @@ mod tests {
     use super::*;
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
-    use reef_core::op::{Activate, Conv2d, Function, Layout, Linear, Storage, Tensor, Window};
+    use reef_core::op::{
+        Activate, Bounds, Conv2d, Function, Layout, Linear, Storage, Tensor, Window,
+    };
     use reef_core::{Device, Error};
 
     /// In a release build, products of such sizes would wrap to small ones, and pass for what fits.
@@ -68,8 +70,13 @@ mod tests {
                 Tensor { first: size, ..good },
                 Tensor { channels: size, of: size, ..good },
             ];
-            let activate =
-                |t| Op::Activate(Activate { input: t, output: t, function: Function::Clamp });
+            let activate = |t| {
+                Op::Activate(Activate {
+                    input: t,
+                    output: t,
+                    function: Function::Clamp(Bounds::RELU6),
+                })
+            };
             let linear = |input| Op::Linear(Linear { input, output: good, relu: false });
             let windows = [
                 Window { size: [size, 3], ..window },

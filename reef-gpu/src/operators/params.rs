@@ -162,6 +162,8 @@ pub(super) struct PointwiseParams {
     pub(super) channels: u32,
     pub(super) pixels: u32,
     pub(super) work: u32,
+    pub(super) low: f32,
+    pub(super) high: f32,
     pub(super) by_channels: Divisor,
     pub(super) by_pixels: Divisor,
 }
@@ -222,7 +224,7 @@ mod tests {
             size_of::<PointwiseParams>(),
             size_of::<LinearParams>(),
         ];
-        assert_eq!(sizes, [40, 200, 192, 128, 128, 160, 120]);
+        assert_eq!(sizes, [40, 200, 192, 128, 128, 168, 120]);
     }
 
     #[test]

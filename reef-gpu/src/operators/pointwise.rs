@@ -5,7 +5,7 @@ use super::params::{Divisor, PointwiseParams, View};
 use super::site::{BoundOp, blocks};
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
-use reef_core::op::{Activate, Function, Multiply};
+use reef_core::op::{Activate, Bounds, Function, Multiply};
 use reef_core::{Error, Launch, Result};
 
 const THREADS: u32 = 256;
@@ -25,12 +25,12 @@ pub(super) fn activate<V: Vendor>(
     op: &Activate,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     check_same(&op.input, &op.output)?;
-    let work = match op.function {
-        Function::Clamp => Work::Clamp,
-        Function::HardSigmoid => Work::HardSigmoid,
-        Function::HardSwish => Work::HardSwish,
+    let (work, bounds) = match op.function {
+        Function::Clamp(bounds) => (Work::Clamp, bounds),
+        Function::HardSigmoid => (Work::HardSigmoid, Bounds::RELU6),
+        Function::HardSwish => (Work::HardSwish, Bounds::RELU6),
     };
-    launch(bound, work, None)
+    launch(bound, work, bounds, None)
 }
 
 pub(super) fn multiply<V: Vendor>(
@@ -45,7 +45,7 @@ pub(super) fn multiply<V: Vendor>(
         check_same(&op.input, &op.factor)?;
         factor.view()
     };
-    launch(bound, Work::Product, Some((factor, view)))
+    launch(bound, Work::Product, Bounds::RELU6, Some((factor, view)))
 }
 
 /// Whether each channel of each image has one factor.
@@ -56,6 +56,7 @@ fn is_gate(op: &Multiply) -> bool {
 fn launch<V: Vendor>(
     bound: &BoundOp<'_, V>,
     work: Work,
+    bounds: Bounds,
     factor: Option<(Operand, View)>,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     let operands = [Some(&bound.input), Some(&bound.output), factor.as_ref().map(|(of, _)| of)];
@@ -73,6 +74,8 @@ fn launch<V: Vendor>(
         channels: channels as u32,
         pixels,
         work: work as u32,
+        low: bounds.low(),
+        high: bounds.high(),
         by_channels: Divisor::new(channels as u32),
         by_pixels: Divisor::new(pixels),
     };

@@ -25,10 +25,21 @@ pub struct Facts {
     pub writes_values: bool,
     /// Streams can wait for words by themselves ([`Streams::wait_value`]).
     pub waits_values: bool,
+    /// How fast the clock runs that `stamp` of kernels/builtin.cu notes.
+    pub tick_rate: TickRate,
     /// Several launches can be taken at once ([`Graphs::begin_capture`]).
     pub graphs: bool,
     /// What else is there or isn't, for people to read.
     pub features: Vec<String>,
+}
+
+/// How fast a device's clock runs, in ticks a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TickRate {
+    /// The driver says so.
+    Known(u64),
+    /// It is one of these: which, is measured when the device is opened.
+    OneOf(&'static [u64]),
 }
 
 /// What the driver tells of a loaded function.

@@ -4,7 +4,7 @@
 
 use crate::code::guard::{Guard, MAX_BLOCKS};
 use crate::vendor::calls::{Graphs, Memory, Modules, Streams, Vendor};
-use crate::vendor::facts::{Facts, FunctionFacts, GateSignal};
+use crate::vendor::facts::{Facts, FunctionFacts, GateSignal, TickRate};
 use crate::vendor::image::Build;
 use crate::vendor::options::Options;
 use parking_lot::Mutex;
@@ -117,6 +117,7 @@ impl Default for Fake {
             tensor_cores: false,
             writes_values: true,
             waits_values: true,
+            tick_rate: TickRate::Known(1_000_000_000),
             graphs: false,
             features: Vec::new(),
         };

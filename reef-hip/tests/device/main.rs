@@ -2,6 +2,7 @@
 //! turns.
 
 mod bench;
+mod clock;
 mod graphs;
 mod memory;
 mod modules;

@@ -149,7 +149,7 @@ impl Client {
         client.launch(1, 0);
         client.wait();
         let trace = software().trace();
-        // Colocation it run kernels of one block, which write words.
+        // Beside it run kernels of one block, which write words.
         let own = trace.iter().find(|record| record.groups != [1, 1, 1]);
         client.code = own.expect("it ran").kernel;
         client

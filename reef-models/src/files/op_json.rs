@@ -9,12 +9,12 @@
 //! ```
 //!
 //! The others are `pool2d` (with a `kind`: `max` or `average`), `scale_shift`, `linear`, `activate` (with a
-//! `function`: `clamp`, `hard_sigmoid` or `hard_swish`) and `multiply` (with a `factor`, which is a tensor).
+//! `function`: `{"clamp": {"low": 0.0, "high": 6.0}}`, where `null` bounds nothing, `"hard_sigmoid"` or `"hard_swish"`) and `multiply` (with a `factor`, which is a tensor).
 //! These types only mirror those of [`reef_core::op`], field by field.
 
 use reef_core::op::{
-    Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor,
-    Window,
+    Activate, Bounds, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift,
+    Tensor, Window,
 };
 use serde::{Deserialize, Serialize};
 
@@ -105,9 +105,35 @@ struct MultiplyForm {
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Function", rename_all = "snake_case")]
 enum FunctionForm {
-    Clamp,
+    Clamp(#[serde(with = "bounds")] Bounds),
     HardSigmoid,
     HardSwish,
+}
+
+/// Infinite bounds, which JSON has no numbers for, are `null`.
+mod bounds {
+    use super::Bounds;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Entry {
+        low: Option<f32>,
+        high: Option<f32>,
+    }
+
+    pub(super) fn serialize<S: Serializer>(bounds: &Bounds, to: S) -> Result<S::Ok, S::Error> {
+        let finite = |bound: f32| Some(bound).filter(|bound| bound.is_finite());
+        Entry { low: finite(bounds.low()), high: finite(bounds.high()) }.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Bounds, D::Error> {
+        let Entry { low, high } = Entry::deserialize(from)?;
+        let (low, high) = (low.unwrap_or(f32::NEG_INFINITY), high.unwrap_or(f32::INFINITY));
+        let inverted = || D::Error::custom(format_args!("no values from {low} to {high}"));
+        Bounds::new(low, high).ok_or_else(inverted)
+    }
 }
 
 #[derive(Serialize, Deserialize)]

@@ -4,7 +4,8 @@ use super::value::*;
 use crate::{Seeded, reference};
 use proptest::prelude::*;
 use reef_core::op::{
-    Activate, Conv2d, Function, Layout, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window,
+    Activate, Bounds, Conv2d, Function, Layout, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor,
+    Window,
 };
 
 /// Rows and columns of all values but gates and the output.
@@ -47,7 +48,8 @@ fn make(net: &Net, (kind, a, b): Instruction) -> (usize, Make) {
         5 => (channels, Make::Add { a: x, b: alike(net, x, y) }),
         6 => (channels, Make::Multiply { x, factor: alike(net, x, y) }),
         7 => {
-            let functions = [Function::Clamp, Function::HardSigmoid, Function::HardSwish];
+            let functions =
+                [Function::Clamp(Bounds::RELU6), Function::HardSigmoid, Function::HardSwish];
             (channels, Make::Activate { x, function: functions[y % 3] })
         }
         8 if net.values.last().is_some_and(|gate| gate.shape == [1, channels, 1, 1]) => {
@@ -131,7 +133,9 @@ fn one_by_one(net: &Net, input: &[f32]) -> Vec<f32> {
                 let op = Pool2d { kind: *kind, input: tensor(*x), output, window: *window };
                 apply(Op::Pool2d(op), *x, &[], &[])
             }
-            Make::Relu { x } => values[*x].iter().map(|v| v.max(0.0)).collect(),
+            Make::Relu { x } => {
+                values[*x].iter().map(|v| if *v < 0.0 { 0.0 } else { *v }).collect()
+            }
             Make::Add { a, b } => values[*a].iter().zip(&values[*b]).map(|(a, b)| a + b).collect(),
             Make::Activate { x, function } => {
                 let op = Activate { input: tensor(*x), output, function: *function };

@@ -10,9 +10,8 @@
 //!
 //! | ONNX | operation |
 //! |---|---|
-//! | `HardSwish`, `HardSigmoid` with torch's alpha = 1/6 and beta = 0.5, `Clip` from 0 to 6 (ReLU6) | `Activate`, a step of its own |
+//! | `HardSwish`, `HardSigmoid` with torch's alpha = 1/6 and beta = 0.5, `Clip` | `Activate`, a step of its own |
 //! | `Mul` of two tensors of one shape, or with one value for each channel of each image (a gate) | `Multiply`, a step of its own |
-//! | `Clip` to other bounds | steps of ReLU: `min(x, high) = high - relu(high - x)` |
 //!
 //! ```no_run
 //! let network = reef_models::onnx::load("resnet18.onnx", &Default::default())?;

@@ -92,7 +92,7 @@ fn planes(tensor: &Tensor) -> impl Iterator<Item = (usize, usize)> + use<> {
 }
 
 fn activate(value: f64, relu: bool) -> f32 {
-    if relu { value.max(0.0) as f32 } else { value as f32 }
+    if relu && value < 0.0 { 0.0 } else { value as f32 } // which keeps what is not a number
 }
 
 fn conv2d(op: &Conv2d, inputs: Inputs<'_>, output: &mut [f32]) {
@@ -161,12 +161,17 @@ fn pooled(op: &Pool2d, from: &[f32], [y, x]: [usize; 2]) -> f32 {
     let rows = span(0, y, op.input.height).map(|row| row * op.input.width);
     let values = rows.flat_map(|row| from[row + columns.start..row + columns.end].iter());
     match op.kind {
-        PoolKind::Max => values.fold(f32::NEG_INFINITY, |max, &value| max.max(value)),
+        PoolKind::Max => values.fold(f32::NEG_INFINITY, |max, &value| larger(max, value)),
         PoolKind::Average => {
             let points = op.window.size.iter().product::<usize>();
             (values.map(|&value| f64::from(value)).sum::<f64>() / points as f64) as f32
         }
     }
+}
+
+/// The larger of both, or what is not a number.
+fn larger(a: f32, b: f32) -> f32 {
+    if b > a || b.is_nan() { b } else { a }
 }
 
 fn scale_shift(op: &ScaleShift, inputs: Inputs<'_>, output: &mut [f32]) {

@@ -140,6 +140,9 @@ impl Line {
         let item = self.items.get(usize::from(unordered))?;
         let block = item.left.take()?;
         self.running = true;
+        if self.fault == Fault::CompletesEarly && item.left.is_all_taken() {
+            self.waker.iter().for_each(Thread::unpark);
+        }
         let (work, left, stop) = (item.work.clone(), item.left.clone(), self.stop.clone());
         Some(Task { line: self.id, work, left, block, stop })
     }

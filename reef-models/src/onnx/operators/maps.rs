@@ -7,7 +7,7 @@ use crate::onnx::constant::Constant;
 use crate::onnx::fault::Result;
 use crate::onnx::node::Node;
 use crate::onnx::scope::{Form, Known, Reader, Tensor};
-use reef_core::op::Function;
+use reef_core::op::{Bounds, Function};
 
 pub(super) fn batch_norm<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
     let x = reader.tensor(node, 0)?;
@@ -62,43 +62,30 @@ pub(super) fn hard_sigmoid<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Resu
     map(reader, node.name(), x, Make::Activate { x: x.id, function: Function::HardSigmoid })
 }
 
-/// Between bounds, each of which is a ReLU: `min(x, high) = high - relu(high - x)`. ReLU6 is an operation.
+/// Between bounds. Those that a file writes for "none" are the largest finite numbers.
 pub(super) fn clip<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
-    let mut x = reader.tensor(node, 0)?;
-    let low = bound(reader, node, 1)?.filter(|&low| low > f64::from(f32::MIN));
-    let high = bound(reader, node, 2)?.filter(|&high| high < f64::from(f32::MAX));
-    if low.zip(high).is_some_and(|(low, high)| low > high) {
-        return Err(format!("bounds {low:?} and {high:?}"));
-    }
-    let base = low.unwrap_or(0.0);
-    let name = node.name();
-    if (low, high) == (Some(0.0), Some(6.0)) {
-        return map(reader, name, x, Make::Activate { x: x.id, function: Function::Clamp });
-    }
-    if let Some(high) = high {
-        x = affine(reader, name, x, -1.0, high)?;
-        x = map(reader, name, x, Make::Relu { x: x.id })?;
-        x = affine(reader, name, x, -1.0, high - base)?;
-    } else if base != 0.0 {
-        x = affine(reader, name, x, 1.0, -base)?;
-    }
-    if low.is_some() {
-        x = map(reader, name, x, Make::Relu { x: x.id })?;
-    }
-    if base != 0.0 { affine(reader, name, x, 1.0, base) } else { Ok(x) }
+    let x = reader.tensor(node, 0)?;
+    let low = bound(reader, node, 1)?.filter(|&low| low > f32::MIN);
+    let high = bound(reader, node, 2)?.filter(|&high| high < f32::MAX);
+    let make = match (low, high) {
+        (None, None) => return Ok(x),
+        (Some(0.0), None) => Make::Relu { x: x.id },
+        _ => {
+            let (low, high) = (low.unwrap_or(f32::NEG_INFINITY), high.unwrap_or(f32::INFINITY));
+            let bounds =
+                Bounds::new(low, high).ok_or_else(|| format!("bounds {low} and {high}"))?;
+            Make::Activate { x: x.id, function: Function::Clamp(bounds) }
+        }
+    };
+    map(reader, node.name(), x, make)
 }
 
-fn bound<'a>(reader: &Reader<'a>, node: &Node<'a>, index: usize) -> Result<Option<f64>> {
+fn bound<'a>(reader: &Reader<'a>, node: &Node<'a>, index: usize) -> Result<Option<f32>> {
     let Some(bound) = reader.constant(node, index)? else { return Ok(None) };
     match bound.into_floats()?.as_slice() {
-        &[bound] if !bound.is_nan() => Ok(Some(bound.into())),
+        &[bound] if !bound.is_nan() => Ok(Some(bound)),
         other => Err(format!("operand {index} is {other:?}, one number wanted")),
     }
-}
-
-fn affine(reader: &mut Reader<'_>, name: &str, x: Tensor, by: f64, and: f64) -> Result<Tensor> {
-    let channels = reader.shape(x.id)[1];
-    map(reader, name, x, Make::Affine(Affine::uniform(x.id, channels, by, and)))
 }
 
 pub(super) fn arithmetic<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {

@@ -1,0 +1,199 @@
+#!/usr/bin/env bash
+# Runs all that an NVIDIA GPU must show, with what gpu_build.sh built: one line for each step, pass or fail.
+#
+#     tools/gpu_check.sh [-b FOLDER] [-o RESULTS] [-m MINUTES] [PART...]
+#     tools/gpu_check.sh --list
+#
+#   -b FOLDER    the executables (default: target/gpu)
+#   -o RESULTS   where gpu_check.tar.gz goes: summary.txt and each step's log (default: gpu_results)
+#   -m MINUTES   no step begins after this long (default: 8); call again, it goes on where it stopped
+#   PART         parts or single steps, in this order of worth; without one, all
+#
+# The machine needs bash, tar and python3; steps whose tool is missing say so. A step that has passed with the same
+# build is not run again while RESULTS holds the archive.
+set -uo pipefail
+top=$(cd "$(dirname "$0")/.." && pwd)
+
+# PART      STEP          SECONDS
+steps='
+core        conformance   240
+core        gates         120
+core        starvation    60
+core        lost          60
+core        given_up      60
+core        foreign       60
+core        modules       60
+networks    networks      300
+sanitizers  memcheck      150
+sanitizers  racecheck     150
+sanitizers  synccheck     150
+churn       churn         240
+preempt     preempt       240
+preempt     preempt_gates 120
+pair        pair          240
+speed       speed         400
+'
+
+# --- Steps: each writes to its log and returns whether it passed -----------------------------------------------
+
+suite() { # CYCLES FILTER ARGS...
+    local cycles=$1
+    shift
+    REEF_CONFORMANCE_CYCLES=${REEF_CONFORMANCE_CYCLES:-$cycles} "$build/conformance" "$@"
+}
+
+conformance() { suite 10000 cuda:: --test-threads=4; }
+# One at a time: a driver call that waits for the whole device opens the gates of others.
+gates() { suite 1000 cuda_gates:: --test-threads=1; }
+lost() { "$build/lost" --nocapture; }
+given_up() { "$build/given_up" --nocapture; }
+foreign() { "$build/gates" --nocapture; }
+modules() { "$build/modules" --nocapture; }
+networks() { "$build/networks" cuda:: --nocapture --test-threads=2; }
+
+sanitizer() { # TOOL
+    command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer on this machine"; return 1; }
+    # Functions are asked for parameters until they have none, which is no error of ours.
+    REEF_CONFORMANCE_CYCLES=40 compute-sanitizer --tool "$1" --report-api-errors no --error-exitcode 9 \
+        "$build/conformance" cuda:: --test-threads=1
+}
+memcheck() { sanitizer memcheck; }
+racecheck() { sanitizer racecheck; }
+synccheck() { sanitizer synccheck; }
+
+# Kernels of 10 ms beside a real-time kernel every millisecond: stopped twice, then they run through.
+starvation() {
+    local out=$work/starvation.json
+    "$build/reef" bench preempt --device cuda:0 --window 2 --queued 1 --seconds 2 --pause 1ms --blocks 10ms \
+        --be none --only All,streams --json >"$out" || return
+    python3 - "$out" <<'EOF'
+import json, sys
+rows = {row["scheduler"]: row for row in json.load(open(sys.argv[1]))["rows"]}
+for name, row in rows.items():
+    print(f'{name}: {row["be_tasks"]} best-effort kernels, right: {row["be_right"]}')
+stopped, free = rows["All"], rows["streams"]
+assert stopped["preemptions"] > 0, "nothing was preempted"
+assert stopped["be_right"] and free["be_right"], "best-effort work is wrong"
+assert stopped["be_tasks"] * 4 >= free["be_tasks"], "best-effort work starves"
+EOF
+}
+
+# Real-time tails while best-effort clients come and go: three turns, each beside a calm one.
+churn() {
+    "$build/reef" bench --help | grep -qw churn || { echo "this build has no bench churn"; return 1; }
+    for turn in 1 2 3; do
+        "$build/reef" bench churn --device cuda:0 --seconds 16 --json >"$work/churn-$turn.json" || return
+    done
+    cat "$work"/churn-*.json
+}
+
+preempt() {
+    "$build/reef" bench preempt --device cuda:0 --window 2 --queued 1,64 --seconds 3 --out "$work/preempt"
+}
+
+preempt_gates() { # kernels without guards
+    for gates in 1 4; do
+        "$build/reef" bench preempt --device "cuda:0?gates=$gates" --window 2 --queued 1,64 --seconds 3 \
+            --only DeviceQueue --out "$work/preempt-gates$gates" || return
+    done
+}
+
+pair() {
+    local options="--window 2 --seconds 4 --closed"
+    "$build/reef" bench pair --device cuda:0 $options --out "$work/pair" || return
+    for split in 32 64; do # green contexts
+        "$build/reef" bench pair --device "cuda:0?split=$split" $options --only stream-priority \
+            --out "$work/pair-split$split" || return
+    done
+}
+
+# Ours and its peer take turns, so that the clocks of the GPU are the same for both.
+speed() {
+    for turn in 1 2; do
+        for precision in tf32 fp16; do
+            "$build/reef" bench networks --device "cuda:0?precision=$precision" --seconds 1.5 \
+                --out "$work/$precision-$turn" || return
+        done
+        REEF_CACHE="$work/cache" "$build/reef" bench networks --device "cuda:0?tune=on" \
+            --seconds 1.5 --out "$work/tuned-$turn" || return
+        if python3 -c 'import torch, torchvision' 2>/dev/null; then
+            python3 "$top/tools/cudnn.py" 1.5 | tee "$work/cudnn-$turn.txt" || return
+        else
+            echo "skipped: the peer: no torch and torchvision on this machine"
+        fi
+    done
+}
+
+# --- The run -----------------------------------------------------------------------------------------------
+
+build=$top/target/gpu results=$top/gpu_results minutes=8
+while [ $# -gt 0 ]; do
+    case $1 in
+    -b) build=$(realpath "$2"); shift 2 ;;
+    -o) results=$2; shift 2 ;;
+    -m) minutes=$2; shift 2 ;;
+    --list) printf '%s' "$steps" | sed 1d; exit ;;
+    -*) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    *) break ;;
+    esac
+done
+for name in "$@"; do
+    grep -qw -- "$name" <<<"$steps" || { echo "no part or step $name; see --list" >&2; exit 2; }
+done
+mkdir -p "$results"
+results=$(realpath "$results")
+commit=$(cat "$build/commit") || exit 2
+export REEF_CONFORMANCE_REQUIRE=1 # a missing device is a failure here
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[ -f "$results/gpu_check.tar.gz" ] && tar -C "$work" -xzf "$results/gpu_check.tar.gz"
+
+# Keeps the archive whole after each step, so that a machine that goes away takes one step with it.
+save() {
+    {
+        echo "build $commit, $(date -u +%F), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)"
+        sort -k3 "$work"/*.result | cut -f1-4
+    } >"$work/summary.txt" 2>/dev/null
+    cp "$work/summary.txt" "$results/"
+    tar -C "$work" --exclude=./cache -czf "$results/gpu_check.tar.gz.new" . &&
+        mv "$results/gpu_check.tar.gz.new" "$results/gpu_check.tar.gz"
+}
+
+# What a step's log says about itself, in a few words.
+note() {
+    local log=$1
+    grep -hE '^test result|ERROR SUMMARY|RACECHECK SUMMARY|^skipped: [0-9]+ in all' "$log" | tail -2 | tr '\n' ' '
+    [ "$2" = 0 ] || grep -hE 'panicked|Error|error|assert|no ' -A1 "$log" | tail -2 | tr '\n' ' '
+}
+
+run() { # STEP SECONDS
+    local step=$1 limit=$2 begin=$SECONDS code word
+    export build work top
+    timeout -k 10 "$limit" bash -c "$(declare -f); set -uo pipefail; $step" >"$work/$step.log" 2>&1
+    code=$?
+    word=pass
+    [ $code = 0 ] || word=FAIL
+    [ $code = 124 ] && echo "longer than $limit s" >>"$work/$step.log"
+    printf '%s\t%s\t%s\t%s s: %s\n' "$word" "$commit" "$step" $((SECONDS - begin)) \
+        "$(note "$work/$step.log" $code)" >"$work/$step.result"
+    cut -f1,3,4 "$work/$step.result"
+    save
+    return $code
+}
+
+failed=0
+while read -r part step limit; do
+    [ -n "$part" ] || continue
+    if [ $# -gt 0 ] && [[ " $* " != *" $part "* && " $* " != *" $step "* ]]; then continue; fi
+    if grep -qsP "^pass\t\Q$commit\E\t" "$work/$step.result"; then
+        echo "pass	$step	before"
+        continue
+    fi
+    if [ $SECONDS -ge $((minutes * 60)) ]; then
+        echo "later	$step"
+        continue
+    fi
+    left=$((minutes * 60 - SECONDS))
+    run "$step" $((limit < left ? limit : left)) || failed=1
+done <<<"$steps"
+exit $failed
