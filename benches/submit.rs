@@ -6,7 +6,7 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use reef::dkp::{Profile, Resources, plan};
-use reef::scheduler::{self, Plan, QueueView, TaskView, View};
+use reef::scheduler::{self, Plan, QueueView, RtTaskView, TaskView, View};
 use reef::{Command, Config, Device, Seq, VirtualQueue};
 use reef_conformance::Null;
 use std::hint::black_box;
@@ -46,16 +46,9 @@ fn decide(c: &mut Criterion) {
         c.bench_function(&format!("decide/32 queues/{name}"), |b| {
             b.iter(|| {
                 now += Duration::from_micros(10);
-                let rt_next = Some(TaskView { since: now, deadline: None, end: Seq(0) });
-                let view = View {
-                    rt_waiting: 1,
-                    rt_running: 0,
-                    rt_next,
-                    preempted: false,
-                    quiesced: false,
-                    queues: black_box(&queues),
-                };
-                plan.open(queues.len());
+                let waiting = [RtTaskView::new(now)];
+                let view = View::new(&waiting, 0, black_box(&queues));
+                plan.open(&view);
                 scheduler.decide(now, &view, &mut plan);
                 black_box(&plan);
             });
@@ -64,17 +57,12 @@ fn decide(c: &mut Criterion) {
 }
 
 fn queue(id: u64) -> QueueView {
-    let task = TaskView { since: Duration::from_micros(id), deadline: None, end: Seq(100) };
-    QueueView {
-        id,
-        completed: Seq(id),
-        submitted: Seq(100),
-        task: Some(task),
-        weight: 1 + id as u32 % 3,
-        priority: id as i32 % 4,
-        served: Duration::from_micros(100 * id),
-        idle: false,
-    }
+    let mut queue = QueueView::new(id, Seq(id), Seq(100));
+    queue.task = Some(TaskView::new(Duration::from_micros(id), Seq(100)));
+    queue.weight = 1 + id as u32 % 3;
+    queue.priority = id as i32 % 4;
+    queue.served = Duration::from_micros(100 * id);
+    queue
 }
 
 fn pad(c: &mut Criterion) {

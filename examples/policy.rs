@@ -21,13 +21,15 @@ impl Scheduler for LastMile {
     }
 
     fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
-        let until = view.rt_next.map(|task| task.since + GRACE.0);
+        let until = view.rt_oldest().map(|since| since + GRACE.0);
         let nearly_done = |q: &QueueView| q.is_ready() && q.submitted.0 - q.completed.0 < GRACE.1;
         let wait = view.rt_running == 0
             && !view.preempted
             && until.is_some_and(|until| now < until)
             && view.queues.iter().any(nearly_done);
-        plan.start = !wait;
+        if wait {
+            plan.start.clear();
+        }
         plan.preempt = !wait && view.rt() > 0;
         plan.wake = until.filter(|_| wait);
     }

@@ -14,7 +14,7 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::Colocation;
 use crate::dispatch::state::{Donors, PassState};
-use crate::dispatch::task::Request;
+use crate::dispatch::task::{Request, TaskState};
 use crate::sync::combiner::Combiner;
 use crate::vqueue::group::Group;
 use crossbeam_queue::ArrayQueue;
@@ -114,13 +114,28 @@ impl<D: Device> Core<D> {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn pass_inside(&self, state: &mut PassState<D>) {
+    /// Takes back a task that has not started; whether it had not.
+    pub(crate) fn cancel(&self, task: &Arc<TaskState>) -> bool {
+        let is_cancelled = self.with(|state| {
+            self.take_requests(state);
+            state.rt.cancel(task)
+        });
+        self.pass(); // for other requests that were taken
+        is_cancelled
+    }
+
+    /// Puts the requests that came in where the scheduler sees them.
+    fn take_requests(&self, state: &mut PassState<D>) {
         while let Some(request) = self.inbox.pop() {
             match &state.closed {
                 Some(error) => request.ticket.fail(error.clone()),
                 None => state.rt.enqueue(request),
             }
         }
+    }
+
+    fn pass_inside(&self, state: &mut PassState<D>) {
+        self.take_requests(state);
         while self.decide_and_apply(state) {}
         self.set_alarm(state);
     }
@@ -150,12 +165,13 @@ impl<D: Device> Core<D> {
         let beside = beside.filter(|_| state.is_long_stopped() && state.plan.pad);
         let queues = &mut state.queues;
         let mut donors = Donors { group: &self.group, queues, device: &self.device };
-        let fed = state.rt.feed(state.plan.start, pads.then_some(&mut donors));
+        let fed = state.rt.feed(&state.plan.start, pads.then_some(&mut donors));
         state.stats.padded_launches += fed.padded;
         state.stats.padded_blocks += fed.padded_blocks;
         // Taking back costs time on the cores that real-time work wants: only if it is needed.
         let mut again = fed.again;
-        let wanted = fed.held_back || !state.plan.start || !state.plan.preempt || beside.is_some();
+        let rt_held = state.rt.waiting() > 0 && state.rt.running() == 0;
+        let wanted = fed.held_back || rt_held || !state.plan.preempt || beside.is_some();
         if wanted && self.group.is_preempted() {
             let before = self.group.is_quiesced();
             again |= self.group.try_quiesce() && !before; // schedulers wait for this

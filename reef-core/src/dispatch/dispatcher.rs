@@ -40,7 +40,7 @@ impl<D: Device> Dispatcher<D> {
         Ok(Self { core, thread: Some(thread) })
     }
 
-    /// A client whose tasks are real-time: they run before any best-effort work, first in first out.
+    /// A client whose tasks are real-time. When they start, and in which order, is the scheduler's matter.
     ///
     /// # Errors
     ///

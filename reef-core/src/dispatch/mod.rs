@@ -15,3 +15,4 @@ pub(crate) mod rt_feed;
 pub(crate) mod rt_queue;
 pub(crate) mod state;
 pub(crate) mod task;
+pub(crate) mod ticket;

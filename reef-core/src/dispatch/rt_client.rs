@@ -4,82 +4,44 @@ use crate::backend::device::Device;
 use crate::backend::error::Result;
 use crate::dispatch::core::Core;
 use crate::dispatch::task::{Request, Task, TaskState, Timing};
+use crate::dispatch::ticket::Ticket;
+use crate::scheduler::policy::RtTaskView;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
-
-/// A submitted real-time task.
-#[derive(Debug)]
-pub struct Ticket<D: Device> {
-    state: Arc<TaskState>,
-    core: Arc<Core<D>>,
-}
-
-impl<D: Device> Ticket<D> {
-    /// How the task ended, or `None` if it hasn't.
-    pub fn poll(&self) -> Option<Result<Timing>> {
-        self.state.done.get().cloned()
-    }
-
-    /// Blocks until the task has finished.
-    ///
-    /// Meanwhile the device wakes this thread and not the service thread, which saves a hop. If the device
-    /// wakes no thread, this one makes passes until the service thread does, and then looks at the ticket
-    /// alone: the pass that ends a task also lets best-effort work go on, which takes longer.
-    ///
-    /// # Errors
-    ///
-    /// What kept it from finishing: `Cancelled`, or the error of the device.
-    pub fn wait(self) -> Result<Timing> {
-        *self.state.waiter.lock() = Some(thread::current());
-        if !self.core.with(|state| state.rt.wake(thread::current())) {
-            return self.spin();
-        }
-        let how = loop {
-            self.core.pass();
-            if let Some(how) = self.poll() {
-                break how;
-            }
-            thread::park();
-        };
-        self.core.with(|state| state.rt.wake(self.core.service().clone()));
-        self.core.pass(); // news between the last pass and the line above
-        how
-    }
-}
-
-/// Looks at a ticket, one after the other, before who waits does something else.
-const POLLS: u32 = 64;
-
-impl<D: Device> Ticket<D> {
-    /// Waits where the device wakes no thread.
-    fn spin(&self) -> Result<Timing> {
-        loop {
-            for _ in 0..POLLS {
-                if let Some(how) = self.poll() {
-                    return how;
-                }
-                std::hint::spin_loop();
-            }
-            // The service thread may want this core.
-            if self.core.is_polled() { thread::yield_now() } else { self.core.pass() }
-        }
-    }
-}
 
 /// A client whose tasks are real-time. Clone it for each thread.
 #[derive(Debug)]
 pub struct RtClient<D: Device> {
     core: Arc<Core<D>>,
+    priority: i32,
+    last: Option<Last<D>>,
+}
+
+/// The newest task, which uses the events until it is over; `None` if there has been none.
+#[derive(Debug)]
+struct Last<D: Device> {
     events: [D::Event; 2],
-    /// The newest task, which uses `events` until it is over.
-    last: Option<Arc<TaskState>>,
+    task: Option<Arc<TaskState>>,
+}
+
+/// The clone has no tasks and makes its own events when it submits its first one.
+impl<D: Device> Clone for RtClient<D> {
+    fn clone(&self) -> Self {
+        Self { core: self.core.clone(), priority: self.priority, last: None }
+    }
 }
 
 impl<D: Device> RtClient<D> {
     pub(crate) fn new(core: Arc<Core<D>>) -> Result<Self> {
-        let events = [core.device.event()?, core.device.event()?];
-        Ok(Self { core, events, last: None })
+        let events = new_events(&core.device)?;
+        Ok(Self { core, priority: 0, last: Some(Last { events, task: None }) })
+    }
+
+    /// Larger goes first under [`FixedPriority`](crate::scheduler::FixedPriority); 0 if this isn't called.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
     }
 
     /// Submits a task: best-effort work is preempted and the task launched before this returns,
@@ -103,17 +65,14 @@ impl<D: Device> RtClient<D> {
         task: &Task<D>,
         deadline: Option<Duration>,
     ) -> Result<Ticket<D>> {
-        let state = Arc::new(TaskState::default());
-        let events = self.events(&state)?;
+        let ticket = Arc::new(TaskState::default());
+        let events = self.events(&ticket)?;
         let since = self.core.now();
-        self.core.request(Request {
-            commands: task.commands.clone(),
-            events,
-            ticket: state.clone(),
-            since,
-            deadline: deadline.map(|time| since.saturating_add(time)),
-        })?;
-        Ok(Ticket { state, core: self.core.clone() })
+        let deadline = deadline.map(|time| since.saturating_add(time));
+        let view = RtTaskView { deadline, priority: self.priority, ..RtTaskView::new(since) };
+        let commands = task.commands.clone();
+        self.core.request(Request { commands, events, ticket: ticket.clone(), view })?;
+        Ok(Ticket::new(ticket, self.core.clone()))
     }
 
     /// Runs a task and waits for it.
@@ -127,11 +86,17 @@ impl<D: Device> RtClient<D> {
 
     /// Events for a task: those of the last one if it is over, else new ones.
     fn events(&mut self, task: &Arc<TaskState>) -> Result<[D::Event; 2]> {
-        let last = self.last.replace(task.clone());
-        if last.is_some_and(|last| last.done.get().is_none()) {
-            let device = &self.core.device;
-            self.events = [device.event()?, device.event()?];
-        }
-        Ok(self.events.clone())
+        let is_over = |last: &Last<D>| last.task.as_ref().is_none_or(|task| task.how().is_some());
+        let events = match self.last.take().filter(is_over) {
+            Some(last) => last.events,
+            None => new_events(&self.core.device)?,
+        };
+        self.last = Some(Last { events: events.clone(), task: Some(task.clone()) });
+        Ok(events)
     }
+}
+
+/// One for the start of a task and one for its end.
+fn new_events<D: Device>(device: &D) -> Result<[D::Event; 2]> {
+    Ok([device.event()?, device.event()?])
 }

@@ -9,6 +9,7 @@ use crate::dispatch::padding::{Padded, PaddingSource};
 use crate::dispatch::rt_queue::RtQueue;
 use crate::dispatch::task::Request;
 use crate::dkp;
+use std::slice::Iter;
 
 /// Kernels that could be padded and are launched ahead of being finished.
 ///
@@ -30,16 +31,18 @@ pub(crate) struct FeedReport {
 }
 
 impl<D: Device> RtQueue<D> {
-    /// Launches what may be launched, with blocks of `source` beside it where they fit.
+    /// Launches the tasks that wait at these positions, in this order, with blocks of `source` beside them
+    /// where they fit.
     ///
     /// A task that can't be launched fails alone.
     pub(crate) fn feed(
         &mut self,
-        start: bool,
+        start: &[usize],
         mut source: Option<&mut impl PaddingSource<D>>,
     ) -> FeedReport {
         let mut fed = FeedReport::default();
-        while let Some((request, at)) = self.next_to_feed(start) {
+        let mut start = start.iter();
+        while let Some((request, at)) = self.next_to_feed(&mut start) {
             match self.feed_one(&request, at, &mut source, &mut fed) {
                 Ok(at) if at < request.commands.len() => {
                     self.feeding = Some((request, at));
@@ -50,6 +53,7 @@ impl<D: Device> RtQueue<D> {
                 Err(error) => self.refuse(request, error),
             }
         }
+        self.waiting.retain(Option::is_some);
         fed.again = self.wake_at_next();
         fed
     }
@@ -64,10 +68,11 @@ impl<D: Device> RtQueue<D> {
         }
     }
 
-    /// The task that is launched in part, or else the next one, and how far it is.
-    fn next_to_feed(&mut self, start: bool) -> Option<(Request<D>, usize)> {
+    /// The task that is launched in part, or else the next one to start, and how far it is.
+    fn next_to_feed(&mut self, start: &mut Iter<'_, usize>) -> Option<(Request<D>, usize)> {
         let feeding = self.feeding.take();
-        feeding.or_else(|| start.then(|| self.waiting.pop_front()).flatten().map(|next| (next, 0)))
+        let mut next = || start.find_map(|&at| self.waiting.get_mut(at)?.take());
+        feeding.or_else(|| next().map(|request| (request, 0)))
     }
 
     /// Launches commands of a task from `at` on; returns how far it came.

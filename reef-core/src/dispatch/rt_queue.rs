@@ -4,9 +4,10 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::{DeviceInfo, Priority, Seq};
 use crate::backend::queue::Queue;
-use crate::dispatch::task::Request;
-use crate::scheduler::policy::TaskView;
+use crate::dispatch::task::{Request, TaskState};
+use crate::scheduler::policy::RtTaskView;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::thread::{self, Thread};
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ pub(crate) struct RtQueue<D: Device> {
     pub(super) next: u64,
     /// Positions behind the kernels that leave units free and have not finished.
     pub(super) paddable: VecDeque<u64>,
-    pub(super) waiting: VecDeque<Request<D>>,
+    /// Not started, oldest first. No entry is `None` but while [`feed`](Self::feed) starts some of them.
+    pub(super) waiting: VecDeque<Option<Request<D>>>,
     /// Launched in part, and how far.
     pub(super) feeding: Option<(Request<D>, usize)>,
     /// On the device.
@@ -94,7 +96,7 @@ impl<D: Device> RtQueue<D> {
     }
 
     pub(crate) fn enqueue(&mut self, request: Request<D>) {
-        self.waiting.push_back(request);
+        self.waiting.push_back(Some(request));
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -105,9 +107,20 @@ impl<D: Device> RtQueue<D> {
         self.launched.len() + usize::from(self.feeding.is_some())
     }
 
-    pub(crate) fn next_task(&self) -> Option<TaskView> {
-        let next = self.waiting.front()?;
-        Some(TaskView { since: next.since, deadline: next.deadline, end: Seq(0) })
+    /// What schedulers see of the tasks that wait.
+    pub(crate) fn views(&self) -> impl Iterator<Item = RtTaskView> + '_ {
+        self.waiting.iter().flatten().map(|request| request.view)
+    }
+
+    /// Takes back a task that has not started; whether there is one of this state.
+    pub(crate) fn cancel(&mut self, task: &Arc<TaskState>) -> bool {
+        let is_it = |request: &Option<Request<D>>| {
+            request.as_ref().is_some_and(|request| Arc::ptr_eq(&request.ticket, task))
+        };
+        let Some(at) = self.waiting.iter().position(is_it) else { return false };
+        self.waiting.remove(at);
+        task.fail(Error::Cancelled);
+        true
     }
 
     /// Completes the tickets of tasks that have finished; returns how many.
@@ -155,7 +168,7 @@ impl<D: Device> RtQueue<D> {
     }
 
     fn fail_waiting(&mut self, error: &Error) {
-        self.waiting.drain(..).for_each(|request| request.ticket.fail(error.clone()));
+        self.waiting.drain(..).flatten().for_each(|request| request.ticket.fail(error.clone()));
     }
 
     /// Launches nothing more; what is on the device ends as it would.

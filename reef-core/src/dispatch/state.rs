@@ -7,7 +7,7 @@ use crate::backend::info::{DeviceInfo, Seq};
 use crate::dispatch::be_queue::BeQueue;
 use crate::dispatch::padding::{Padded, PaddingSource};
 use crate::dispatch::rt_queue::RtQueue;
-use crate::scheduler::policy::{LaunchLimit, Plan, QueueView, Scheduler, View};
+use crate::scheduler::policy::{LaunchLimit, Plan, QueueView, RtTaskView, Scheduler, View};
 use crate::vqueue::group::Group;
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub(crate) struct PassState<D: Device> {
     pub(crate) rt: RtQueue<D>,
     pub(crate) queues: Vec<BeQueue<D>>,
     pub(super) views: Vec<QueueView>,
+    /// What the scheduler sees of real-time tasks that wait.
+    rt_views: Vec<RtTaskView>,
     pub(super) plan: Plan,
     pub(super) last_pass: Duration,
     /// When best-effort work was last stopped.
@@ -61,6 +63,7 @@ impl<D: Device> PassState<D> {
             rt,
             queues: Vec::new(),
             views: Vec::new(),
+            rt_views: Vec::new(),
             plan: Plan::default(),
             last_pass: Duration::ZERO,
             stopped: Duration::ZERO,
@@ -88,16 +91,15 @@ impl<D: Device> PassState<D> {
         self.account(now);
         self.views.clear();
         self.views.extend(self.queues.iter_mut().map(BeQueue::view));
-        self.plan.open(self.views.len());
+        self.rt_views.clear();
+        self.rt_views.extend(self.rt.views());
         let preempted = group.is_preempted() || group.is_capped();
         let view = View {
-            rt_waiting: self.rt.waiting(),
-            rt_running: self.rt.running(),
-            rt_next: self.rt.next_task(),
             preempted,
             quiesced: preempted && group.is_quiesced(),
-            queues: &self.views,
+            ..View::new(&self.rt_views, self.rt.running(), &self.views)
         };
+        self.plan.open(&view);
         if self.closed.is_none() {
             self.scheduler.decide(now, &view, &mut self.plan);
         }

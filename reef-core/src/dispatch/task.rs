@@ -4,8 +4,10 @@ use crate::backend::command::Command;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::types::Event;
+use crate::scheduler::policy::RtTaskView;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -41,6 +43,7 @@ impl<D: Device> Task<D> {
 
 /// When a real-time task was where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Timing {
     /// When it was submitted, on the device's clock.
     pub submitted: Duration,
@@ -55,11 +58,32 @@ pub struct Timing {
 /// How a task ended, once it did.
 #[derive(Debug, Default)]
 pub(crate) struct TaskState {
-    pub(crate) done: OnceLock<Result<Timing>>,
-    pub(crate) waiter: Mutex<Option<Thread>>,
+    done: OnceLock<Result<Timing>>,
+    waiter: Mutex<Option<Waiter>>,
+}
+
+/// Who learns of the end.
+#[derive(Debug)]
+pub(crate) enum Waiter {
+    Thread(Thread),
+    Waker(Waker),
+}
+
+impl Waiter {
+    fn wake(self) {
+        match self {
+            Self::Thread(thread) => thread.unpark(),
+            Self::Waker(waker) => waker.wake(),
+        }
+    }
 }
 
 impl TaskState {
+    /// `None` while it hasn't ended.
+    pub(crate) fn how(&self) -> Option<&Result<Timing>> {
+        self.done.get()
+    }
+
     pub(crate) fn fail(&self, error: Error) {
         self.complete(Err(error));
     }
@@ -68,8 +92,13 @@ impl TaskState {
         if self.done.set(how).is_ok()
             && let Some(waiter) = self.waiter.lock().take()
         {
-            waiter.unpark();
+            waiter.wake();
         }
+    }
+
+    /// Wakes `waiter`, and no earlier one, when the task ends. If it has ended by now, look again.
+    pub(crate) fn wake_at_end(&self, waiter: Waiter) {
+        *self.waiter.lock() = Some(waiter);
     }
 }
 
@@ -80,18 +109,18 @@ pub(crate) struct Request<D: Device> {
     /// Reached when the first command starts and when the last has finished.
     pub(crate) events: [D::Event; 2],
     pub(crate) ticket: Arc<TaskState>,
-    pub(crate) since: Duration,
-    pub(crate) deadline: Option<Duration>,
+    pub(crate) view: RtTaskView,
 }
 
 impl<D: Device> Request<D> {
     pub(crate) fn finish(&self, now: Duration) {
         let [started, ended] = self.events.each_ref().map(|e| e.reached().unwrap_or_default());
+        let submitted = self.view.since;
         self.ticket.complete(Ok(Timing {
-            submitted: self.since,
-            delay: started.saturating_sub(self.since),
+            submitted,
+            delay: started.saturating_sub(submitted),
             device: ended.saturating_sub(started),
-            total: now.saturating_sub(self.since),
+            total: now.saturating_sub(submitted),
         }));
     }
 }

@@ -77,7 +77,9 @@ impl Scheduler for WaitBased {
     fn decide(&mut self, _: Duration, view: &View<'_>, plan: &mut Plan) {
         plan.preempt = view.rt() > 0;
         self.confirmed = plan.preempt && view.preempted && (self.confirmed || view.quiesced);
-        plan.start = self.confirmed || view.queues.is_empty();
+        if !self.confirmed && !view.queues.is_empty() {
+            plan.start.clear();
+        }
     }
 }
 
@@ -116,7 +118,9 @@ impl Scheduler for Sequential {
     fn decide(&mut self, _: Duration, view: &View<'_>, plan: &mut Plan) {
         let running = self.still_running(view);
         let chosen = if view.rt() > 0 { running } else { running.or_else(|| Self::next(view)) };
-        plan.start = chosen.is_none();
+        if chosen.is_some() {
+            plan.start.clear();
+        }
         plan.limits.fill(LaunchLimit::Closed);
         if let Some((index, end)) = chosen {
             plan.limits[index] = LaunchLimit::Until(end);
@@ -149,7 +153,7 @@ mod tests {
             let plan = decide(&mut *streams, ms(0), &view(3, 1, &queues));
             assert_eq!(
                 (plan.preempt, plan.start, plan.limits),
-                (false, true, vec![LaunchLimit::Open])
+                (false, vec![0, 1, 2], vec![LaunchLimit::Open])
             );
             assert_eq!(streams.rt_priority(), priority);
         }
@@ -168,7 +172,7 @@ mod tests {
         {
             let v = View { preempted, quiesced, ..view(1, 0, &queues) };
             let plan = decide(&mut wait, ms(0), &v);
-            assert_eq!((plan.preempt, plan.start), (true, start));
+            assert_eq!((plan.preempt, plan.start == [0]), (true, start));
         }
         assert!(!decide(&mut wait, ms(0), &view(0, 0, &queues)).preempt);
     }
@@ -190,12 +194,12 @@ mod tests {
             [LaunchLimit::Closed, LaunchLimit::Until(Seq(12))],
             "it is not interrupted"
         );
-        assert!(!plan.start);
+        assert!(plan.start.is_empty());
 
         let done = [first[0], task(queue(8, 12, 20), 3, 20)];
         let plan = decide(&mut seq, ms(5), &view(1, 0, &done));
         assert_eq!(plan.limits, [LaunchLimit::Closed; 2], "real-time work is next in line");
-        assert!(plan.start);
+        assert_eq!(plan.start, [0]);
 
         let plan = decide(&mut seq, ms(6), &view(0, 0, &done));
         assert_eq!(plan.limits, [LaunchLimit::Until(Seq(10)), LaunchLimit::Closed]);

@@ -71,7 +71,7 @@ mod tests {
             let queues = [queue(0, 5, 5)];
             let idle = View { quiesced: true, preempted: true, ..view(1, 0, &queues) };
             let plan = decide(&mut *scheduler, ms(1), &idle);
-            assert!(plan.start, "{name}: {plan:?}");
+            assert_eq!(plan.start, [0], "{name}: {plan:?}");
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Earliest deadline first, real-time and best-effort tasks alike.
 
-use crate::scheduler::policy::{LaunchLimit, Plan, Scheduler, TaskView, View};
+use crate::scheduler::policy::{LaunchLimit, Plan, RtTaskView, Scheduler, TaskView, View};
 use std::time::Duration;
 
 /// The task with the earliest deadline runs, alone.
 ///
 /// A best-effort task without a deadline gets one `default` after its submission, so it doesn't wait
-/// for ever; a real-time task without one is due at once.
+/// for ever; a real-time task without one is due at once. Nothing takes a real-time task back from the
+/// device, so each starts when the one before has finished: a task that comes later waits for no more
+/// than that one, at the price of a gap between two tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct EarliestDeadline {
     default: Duration,
@@ -31,6 +33,12 @@ impl EarliestDeadline {
     }
 }
 
+/// When the most urgent real-time task is due, and which one that is; the older one of equals.
+fn rt_first(waiting: &[RtTaskView]) -> Option<(Duration, usize)> {
+    let due = |task: &RtTaskView| task.deadline.unwrap_or(task.since);
+    waiting.iter().enumerate().map(|(index, task)| (due(task), index)).min()
+}
+
 impl Scheduler for EarliestDeadline {
     fn name(&self) -> &'static str {
         "deadline"
@@ -39,14 +47,11 @@ impl Scheduler for EarliestDeadline {
     fn decide(&mut self, _: Duration, view: &View<'_>, plan: &mut Plan) {
         let ready = view.queues.iter().enumerate().filter(|(_, q)| q.is_ready());
         let first = ready.map(|(index, q)| (self.due(q.task), index)).min();
-        let rt_due = view.rt_next.map(|task| task.deadline.unwrap_or(task.since));
-        let rt_first = match (rt_due, first) {
-            (Some(rt), Some((be, _))) => rt <= be,
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
-        plan.start = rt_first;
-        plan.preempt = view.rt_running > 0 || rt_first;
+        let rt_first = rt_first(view.rt_waiting)
+            .filter(|(rt_due, _)| first.is_none_or(|(be_due, _)| *rt_due <= be_due));
+        plan.preempt = view.rt_running > 0 || rt_first.is_some();
+        plan.start.clear();
+        plan.start.extend(rt_first.map(|(_, index)| index).filter(|_| view.rt_running == 0));
         if let Some((_, index)) = first {
             // Behind its first task comes another deadline.
             let end = view.queues[index].task.map(|task| task.end);
@@ -101,10 +106,43 @@ mod tests {
         let mut edf = EarliestDeadline::default();
         let queues = [due(0, 0, Some(30))];
         for (rt_deadline, starts) in [(Some(20), true), (Some(40), false), (None, true)] {
-            let rt_next =
-                Some(TaskView { since: ms(10), deadline: rt_deadline.map(ms), end: Seq(0) });
-            let plan = decide(&mut edf, ms(10), &View { rt_next, ..view(1, 0, &queues) });
-            assert_eq!((plan.start, plan.preempt), (starts, starts), "{rt_deadline:?}");
+            let waiting = [rt(10, rt_deadline)];
+            let plan = decide(&mut edf, ms(10), &View::new(&waiting, 0, &queues));
+            assert_eq!((!plan.start.is_empty(), plan.preempt), (starts, starts), "{rt_deadline:?}");
         }
+    }
+
+    fn rt(since: u64, deadline: Option<u64>) -> RtTaskView {
+        RtTaskView { deadline: deadline.map(ms), ..RtTaskView::new(ms(since)) }
+    }
+
+    #[test]
+    fn of_all_real_time_tasks_that_wait_the_most_urgent_one_starts() {
+        let (second, soon, now) = (rt(0, Some(1000)), rt(1, Some(2)), rt(1, None));
+        let table: [(&[RtTaskView], usize, &[usize]); 7] = [
+            (&[], 0, &[]),
+            (&[second], 0, &[0]),
+            (&[second, soon], 0, &[1]),
+            (&[soon, second], 0, &[0]),
+            (&[second, soon, now], 0, &[2]), // due since it was submitted
+            (&[soon, rt(1, Some(2))], 0, &[0]),
+            (&[second, soon], 1, &[]), // the next one when that has finished
+        ];
+        for (waiting, running, start) in table {
+            let view = View::new(waiting, running, &[]);
+            let plan = decide(&mut EarliestDeadline::default(), ms(1), &view);
+            assert_eq!(plan.start, start, "{waiting:?} behind {running}");
+        }
+    }
+
+    #[test]
+    fn an_urgent_real_time_task_starts_though_an_older_one_is_due_after_best_effort_work() {
+        let queues = [due(0, 0, Some(30))];
+        let waiting = [rt(0, Some(1000)), rt(1, Some(2))];
+        let mut edf = EarliestDeadline::default();
+        let plan = decide(&mut edf, ms(1), &View::new(&waiting, 0, &queues));
+        assert_eq!((plan.start, plan.preempt), (vec![1], true));
+        let plan = decide(&mut edf, ms(1), &View::new(&waiting[..1], 0, &queues));
+        assert_eq!((plan.start, plan.preempt), (vec![], false));
     }
 }

@@ -15,7 +15,7 @@
 //! | [`StreamPriority`] | at once, higher priority | runs on | CUDA's stream priorities |
 //! | [`Sequential`] | when the running task has ended | one task at a time | REEF's SEQ |
 //! | [`RtOnly`] | at once | never runs | REEF's RT |
-//! | [`FixedPriority`] | at once | highest priority first, ageing | |
+//! | [`FixedPriority`] | at once, highest priority first | highest priority first, ageing | |
 //! | [`EarliestDeadline`] | by deadline | by deadline | |
 //! | [`FairShare`] | at once | by weight | |
 
@@ -31,6 +31,6 @@ pub use baseline::{RtOnly, Sequential, StreamPriority, Streams, WaitBased};
 pub use by_name::{NAMES, by_name};
 pub use deadline::EarliestDeadline;
 pub use fair::FairShare;
-pub use policy::{LaunchLimit, Plan, QueueView, Scheduler, TaskView, View};
+pub use policy::{LaunchLimit, Plan, QueueView, RtTaskView, Scheduler, TaskView, View};
 pub use priority::FixedPriority;
 pub use reef::Reef;

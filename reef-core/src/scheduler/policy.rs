@@ -25,13 +25,13 @@ pub trait Scheduler: Debug + Send {
 
 /// What a scheduler sees. Times are on the device's clock.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct View<'a> {
-    /// Real-time tasks that have not been given to the device.
-    pub rt_waiting: usize,
-    /// Real-time tasks that the device has.
+    /// Real-time tasks that have not been given to the device, in the order in which they were submitted.
+    pub rt_waiting: &'a [RtTaskView],
+    /// Real-time tasks that the device has. It runs them one after the other, in the order in which they
+    /// were started; nothing takes them back.
     pub rt_running: usize,
-    /// The oldest real-time task that waits.
-    pub rt_next: Option<TaskView>,
     /// Best-effort queues are preempted, or on the way to be.
     pub preempted: bool,
     /// They are, and the device has confirmed that nothing of them runs.
@@ -40,15 +40,45 @@ pub struct View<'a> {
     pub queues: &'a [QueueView],
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    /// These tasks and queues, nothing preempted.
+    pub fn new(rt_waiting: &'a [RtTaskView], rt_running: usize, queues: &'a [QueueView]) -> Self {
+        Self { rt_waiting, rt_running, preempted: false, quiesced: false, queues }
+    }
+
     /// Real-time tasks in all.
     pub fn rt(&self) -> usize {
-        self.rt_waiting + self.rt_running
+        self.rt_waiting.len() + self.rt_running
+    }
+
+    /// When the oldest real-time task that waits was submitted.
+    pub fn rt_oldest(&self) -> Option<Duration> {
+        self.rt_waiting.first().map(|task| task.since)
     }
 }
 
-/// A task: commands that belong together, such as one inference.
+/// A real-time task that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RtTaskView {
+    /// When it was submitted.
+    pub since: Duration,
+    /// When it should be finished.
+    pub deadline: Option<Duration>,
+    /// Larger goes first under [`FixedPriority`](crate::scheduler::FixedPriority).
+    pub priority: i32,
+}
+
+impl RtTaskView {
+    /// A task of priority 0 without a deadline.
+    pub fn new(since: Duration) -> Self {
+        Self { since, deadline: None, priority: 0 }
+    }
+}
+
+/// A best-effort task: commands that belong together, such as one inference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TaskView {
     /// When it was submitted.
     pub since: Duration,
@@ -58,8 +88,16 @@ pub struct TaskView {
     pub end: Seq,
 }
 
+impl TaskView {
+    /// A task without a deadline.
+    pub fn new(since: Duration, end: Seq) -> Self {
+        Self { since, deadline: None, end }
+    }
+}
+
 /// One best-effort queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueView {
     /// Names the client; never used again.
     pub id: u64,
@@ -80,6 +118,20 @@ pub struct QueueView {
 }
 
 impl QueueView {
+    /// A queue with commands `completed..submitted`, of weight 1 and priority 0.
+    pub fn new(id: u64, completed: Seq, submitted: Seq) -> Self {
+        Self {
+            id,
+            completed,
+            submitted,
+            task: None,
+            weight: 1,
+            priority: 0,
+            served: Duration::ZERO,
+            idle: false,
+        }
+    }
+
     /// Whether it has commands that have not finished.
     pub fn is_ready(&self) -> bool {
         self.completed < self.submitted
@@ -98,12 +150,16 @@ pub enum LaunchLimit {
 }
 
 /// What a scheduler wants.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Plan {
     /// Best-effort queues are to be preempted, or to stay so.
     pub preempt: bool,
-    /// Real-time tasks that wait may start.
-    pub start: bool,
+    /// The real-time tasks that start now, in this order: positions in [`View::rt_waiting`].
+    ///
+    /// All of them, oldest first, unless the scheduler changes it. A task that isn't named waits; positions
+    /// that are out of range or come twice are skipped.
+    pub start: Vec<usize>,
     /// Real-time kernels are padded with best-effort blocks.
     pub pad: bool,
     /// One for each of [`View::queues`].
@@ -113,13 +169,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Resets the plan: everything runs, nothing is preempted. Keeps its memory.
-    pub fn open(&mut self, queues: usize) {
+    /// Resets the plan: everything of `view` runs, nothing is preempted. Keeps its memory.
+    pub fn open(&mut self, view: &View<'_>) {
         self.preempt = false;
-        self.start = true;
+        self.start.clear();
+        self.start.extend(0..view.rt_waiting.len());
         self.pad = false;
         self.limits.clear();
-        self.limits.resize(queues, LaunchLimit::Open);
+        self.limits.resize(view.queues.len(), LaunchLimit::Open);
         self.wake = None;
     }
 
@@ -127,12 +184,6 @@ impl Plan {
     pub fn only(&mut self, index: usize) {
         self.limits.fill(LaunchLimit::Closed);
         self.limits[index] = LaunchLimit::Open;
-    }
-}
-
-impl Default for Plan {
-    fn default() -> Self {
-        Self { preempt: false, start: true, pad: false, limits: Vec::new(), wake: None }
     }
 }
 
@@ -146,30 +197,19 @@ pub(crate) mod tests {
 
     /// A queue with commands `completed..submitted`.
     pub(crate) fn queue(id: u64, completed: u64, submitted: u64) -> QueueView {
-        QueueView {
-            id,
-            completed: Seq(completed),
-            submitted: Seq(submitted),
-            task: None,
-            weight: 1,
-            priority: 0,
-            served: Duration::ZERO,
-            idle: false,
-        }
+        QueueView::new(id, Seq(completed), Seq(submitted))
     }
 
+    /// So many tasks that were submitted at 0.
     pub(crate) fn view(rt_waiting: usize, rt_running: usize, queues: &[QueueView]) -> View<'_> {
-        let rt_next = (rt_waiting > 0).then_some(TaskView {
-            since: Duration::ZERO,
-            deadline: None,
-            end: Seq(0),
-        });
-        View { rt_waiting, rt_running, rt_next, preempted: false, quiesced: false, queues }
+        const TASKS: [RtTaskView; 8] =
+            [RtTaskView { since: Duration::ZERO, deadline: None, priority: 0 }; 8];
+        View::new(&TASKS[..rt_waiting], rt_running, queues)
     }
 
     pub(crate) fn decide(s: &mut dyn Scheduler, now: Duration, view: &View<'_>) -> Plan {
         let mut plan = Plan::default();
-        plan.open(view.queues.len());
+        plan.open(view);
         s.decide(now, view, &mut plan);
         assert_eq!(plan.limits.len(), view.queues.len());
         plan

@@ -1,12 +1,19 @@
 //! Fixed priority with ageing.
 
 use crate::scheduler::policy::{LaunchLimit, Plan, QueueView, Scheduler, View};
+use std::cmp::Reverse;
 use std::time::Duration;
 
-/// The ready best-effort queues of the highest priority run; equals run together.
+/// Real-time tasks that the device has at once: the one that runs, and the next.
+const RT_AHEAD: usize = 2;
+
+/// Real-time tasks start by priority, and the ready best-effort queues of the highest priority run; equals
+/// run together.
 ///
 /// A task that has waited for `ageing` counts one priority higher, after twice that two, and so on:
-/// no task waits for ever. Real-time work preempts all of them.
+/// no task waits for ever. Real-time work preempts all best-effort work. The device gets one real-time task
+/// more than it runs, so that it never waits for the host: a task of a high priority waits for at most
+/// two others.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedPriority {
     ageing: Duration,
@@ -25,8 +32,23 @@ impl FixedPriority {
     }
 
     fn effective(&self, now: Duration, queue: &QueueView) -> i64 {
-        let waited = queue.task.map_or(Duration::ZERO, |task| now.saturating_sub(task.since));
-        i64::from(queue.priority) + (waited.as_micros() / self.ageing.as_micros()) as i64
+        self.aged(queue.priority, now, queue.task.map_or(now, |task| task.since))
+    }
+
+    /// A priority, risen since a task was submitted.
+    fn aged(&self, priority: i32, now: Duration, since: Duration) -> i64 {
+        let waited = now.saturating_sub(since);
+        i64::from(priority) + (waited.as_micros() / self.ageing.as_micros()) as i64
+    }
+
+    /// Names the real-time tasks that start: the highest first, the older one of equals.
+    fn start(&self, now: Duration, view: &View<'_>, start: &mut Vec<usize>) {
+        let of = |&index: &usize| {
+            let task = &view.rt_waiting[index];
+            Reverse(self.aged(task.priority, now, task.since))
+        };
+        start.sort_by_key(of); // is stable
+        start.truncate(RT_AHEAD.saturating_sub(view.rt_running));
     }
 }
 
@@ -37,6 +59,7 @@ impl Scheduler for FixedPriority {
 
     fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
         plan.preempt = view.rt() > 0;
+        self.start(now, view, &mut plan.start);
         let ready = view.queues.iter().filter(|q| q.is_ready());
         let Some(highest) = ready.map(|q| self.effective(now, q)).max() else { return };
         for (limit, queue) in plan.limits.iter_mut().zip(view.queues) {
@@ -52,8 +75,8 @@ impl Scheduler for FixedPriority {
 mod tests {
     use super::*;
     use crate::backend::info::Seq;
-    use crate::scheduler::policy::TaskView;
     use crate::scheduler::policy::tests::{decide, ms, queue, view};
+    use crate::scheduler::policy::{RtTaskView, TaskView};
 
     fn waiting(id: u64, priority: i32, since: u64) -> QueueView {
         let task = TaskView { since: ms(since), deadline: None, end: Seq(1) };
@@ -72,6 +95,41 @@ mod tests {
             let plan = decide(&mut FixedPriority::default(), ms(0), &view(0, 0, &queues));
             assert_eq!(plan.limits, gates, "{queues:?}");
         }
+    }
+
+    fn rt(since: u64, priority: i32) -> RtTaskView {
+        RtTaskView { priority, ..RtTaskView::new(ms(since)) }
+    }
+
+    #[test]
+    fn real_time_tasks_start_by_priority_and_no_more_than_two_are_ahead() {
+        let (low, high, old) = (rt(99, 0), rt(100, 2), rt(0, 0));
+        let table: [(&[RtTaskView], usize, &[usize]); 8] = [
+            (&[], 0, &[]),
+            (&[low, high], 0, &[1, 0]),
+            (&[high, low], 0, &[0, 1]),
+            (&[low, low, high], 0, &[2, 0]),
+            (&[low, low, high], 1, &[2]),
+            (&[low, low, high], 2, &[]),
+            (&[low, low], 0, &[0, 1]),
+            (&[high, rt(100, 1), old], 0, &[0, 2]), // it has risen by 2 in 100 ms, and is older
+        ];
+        for (waiting, running, start) in table {
+            let mut scheduler = FixedPriority::ageing(ms(50));
+            let plan = decide(&mut scheduler, ms(100), &View::new(waiting, running, &[]));
+            assert_eq!(plan.start, start, "{waiting:?} behind {running}");
+        }
+    }
+
+    /// A newcomer of high priority every 10 ms; the old real-time task still starts.
+    #[test]
+    fn a_low_real_time_task_rises_until_it_starts() {
+        let mut scheduler = FixedPriority::ageing(ms(100));
+        let starts = (0..200).map(|i| i * 10).find(|&now| {
+            let waiting = [rt(0, 0), rt(now, 5)];
+            decide(&mut scheduler, ms(now), &View::new(&waiting, 1, &[])).start == [0]
+        });
+        assert_eq!(starts, Some(500));
     }
 
     /// A newcomer of high priority every 10 ms; the old task still runs.

@@ -82,7 +82,8 @@ mod tests {
             let mut v = view(rt_waiting, rt_running, &queues);
             v.preempted = rt_running > 0;
             let plan = decide(&mut reef, ms(0), &v);
-            assert_eq!((plan.preempt, plan.start, plan.pad), (preempt, true, true));
+            let all: Vec<usize> = (0..rt_waiting).collect();
+            assert_eq!((plan.preempt, plan.start, plan.pad), (preempt, all, true));
         }
     }
 

@@ -238,7 +238,7 @@ impl Requests {
 
     /// Takes out what has finished; requests do so in the order in which they came.
     fn note_finished<D: Device>(&mut self, open: &mut VecDeque<Open<D>>) -> Result<()> {
-        while let Some(timing) = open.front().and_then(|request| request.ticket.poll()) {
+        while let Some(timing) = open.front().and_then(|request| request.ticket.try_wait()) {
             let (timing, request) = (timing?, open.pop_front().expect("the front is there"));
             note(&mut self.latency, timing.submitted + timing.total - request.arrived);
         }

@@ -1,0 +1,124 @@
+//! How a client learns how its task ended: by waiting, by looking, or as a future.
+
+use crate::backend::device::Device;
+use crate::backend::error::Result;
+use crate::dispatch::core::Core;
+use crate::dispatch::task::{TaskState, Timing, Waiter};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Looks at a ticket, one after the other, before who waits does something else.
+const POLLS: u32 = 64;
+
+/// A submitted real-time task.
+///
+/// It is also a future, for any executor: the dispatcher's thread wakes its task. Dropping a ticket leaves
+/// the task as it is.
+#[derive(Debug)]
+#[must_use = "a ticket says whether the task finished"]
+pub struct Ticket<D: Device> {
+    state: Arc<TaskState>,
+    core: Arc<Core<D>>,
+}
+
+impl<D: Device> Ticket<D> {
+    pub(crate) fn new(state: Arc<TaskState>, core: Arc<Core<D>>) -> Self {
+        Self { state, core }
+    }
+
+    /// How the task ended, or `None` if it hasn't. Doesn't block.
+    pub fn try_wait(&self) -> Option<Result<Timing>> {
+        self.state.how().cloned()
+    }
+
+    /// Blocks until the task has ended.
+    ///
+    /// Meanwhile the device wakes this thread and not the service thread, which saves a hop. If the device
+    /// wakes no thread, this one makes passes until the service thread does, and then looks at the ticket
+    /// alone: the pass that ends a task also lets best-effort work go on, which takes longer.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from finishing: `Cancelled`, or the error of the device.
+    pub fn wait(self) -> Result<Timing> {
+        self.wait_until(None).expect("it waits until the task has ended")
+    }
+
+    /// As [`wait`](Self::wait), for no longer than `time`: how the task ended, or `None` if it hasn't.
+    ///
+    /// The task goes on after that; see [`cancel`](Self::cancel).
+    pub fn wait_timeout(&self, time: Duration) -> Option<Result<Timing>> {
+        // A time beyond what the clock can say is no limit.
+        self.wait_until(Instant::now().checked_add(time))
+    }
+
+    /// Takes the task back if none of it has been given to the device: it then ends as `Cancelled`.
+    ///
+    /// `false`: the device has it, or it has ended. It ends as it would have.
+    pub fn cancel(&self) -> bool {
+        self.core.cancel(&self.state)
+    }
+
+    fn wait_until(&self, limit: Option<Instant>) -> Option<Result<Timing>> {
+        self.state.wake_at_end(Waiter::Thread(thread::current()));
+        if !self.core.with(|state| state.rt.wake(thread::current())) {
+            return self.spin(limit);
+        }
+        let how = loop {
+            self.core.pass();
+            let how = self.try_wait();
+            if how.is_some() || !park(limit) {
+                break how;
+            }
+        };
+        self.core.with(|state| state.rt.wake(self.core.service().clone()));
+        self.core.pass(); // news between the last pass and the line above
+        how
+    }
+
+    /// Waits where the device wakes no thread.
+    fn spin(&self, limit: Option<Instant>) -> Option<Result<Timing>> {
+        loop {
+            for _ in 0..POLLS {
+                if let Some(how) = self.try_wait() {
+                    return Some(how);
+                }
+                std::hint::spin_loop();
+            }
+            if limit.is_some_and(|limit| Instant::now() >= limit) {
+                return None;
+            }
+            // The service thread may want this core.
+            if self.core.is_polled() { thread::yield_now() } else { self.core.pass() }
+        }
+    }
+}
+
+/// Parks this thread until `limit` at most. `false`: that has come.
+fn park(limit: Option<Instant>) -> bool {
+    let Some(limit) = limit else {
+        thread::park();
+        return true;
+    };
+    let left = limit.saturating_duration_since(Instant::now());
+    if !left.is_zero() {
+        thread::park_timeout(left);
+    }
+    !left.is_zero()
+}
+
+impl<D: Device> Future for Ticket<D> {
+    type Output = Result<Timing>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(how) = self.try_wait() {
+            return Poll::Ready(how);
+        }
+        self.state.wake_at_end(Waiter::Waker(context.waker().clone()));
+        // It may have ended before the waker was there.
+        self.try_wait().map_or(Poll::Pending, Poll::Ready)
+    }
+}

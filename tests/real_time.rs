@@ -1,0 +1,152 @@
+//! What clients do with real-time tasks: their order, tickets, cancelling, executors.
+
+use reef::cpu::Cpu;
+use reef::scheduler::{EarliestDeadline, FixedPriority, RtOnly, Scheduler};
+use reef::{Cells, Device, Dispatcher, Error, Result, RtClient, Task, Timing, appended};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A device with a dispatcher, whose tasks append their numbers to the same cell.
+struct Bench {
+    cells: Cells<Cpu>,
+    dispatcher: Dispatcher<Cpu>,
+}
+
+impl Bench {
+    fn new(scheduler: impl Scheduler + 'static) -> Self {
+        let device = Cpu::open(0, "units=1").unwrap();
+        let cells = Cells::new(&device, 1).unwrap();
+        Self { cells, dispatcher: Dispatcher::start(&device, Box::new(scheduler)).unwrap() }
+    }
+
+    /// A task that appends `number`; number 1 takes so long that what follows is submitted meanwhile.
+    fn task(&self, number: u64) -> Task<Cpu> {
+        let rounds = if number == 1 { 5_000 } else { 10 };
+        Task::new([self.cells.append(number, rounds)]).unwrap()
+    }
+
+    fn client(&self) -> RtClient<Cpu> {
+        self.dispatcher.real_time().unwrap()
+    }
+
+    /// These numbers, and no others, were appended in this order.
+    fn expect(&self, order: &[u64]) {
+        assert_eq!(self.cells.read().unwrap(), [appended(order.iter().copied())], "{order:?}");
+    }
+}
+
+#[test]
+fn an_urgent_task_overtakes_one_that_has_time() {
+    let bench = Bench::new(EarliestDeadline::default());
+    let mut client = bench.client();
+    let deadlines =
+        [(1, None), (2, Some(1000 * SECOND)), (3, Some(500 * SECOND)), (4, Some(SECOND))];
+    let submit = |(number, deadline)| client.submit_before(&bench.task(number), deadline).unwrap();
+    let tickets = deadlines.map(submit);
+    for ticket in tickets {
+        ticket.wait().unwrap();
+    }
+    bench.expect(&[1, 4, 3, 2]);
+}
+
+/// One task runs and one is next; of the others the higher one comes first.
+#[test]
+fn tasks_of_a_high_priority_overtake_low_ones() {
+    let bench = Bench::new(FixedPriority::ageing(1000 * SECOND));
+    let (mut low, mut high) = (bench.client(), bench.client().priority(1));
+    let mut tickets: Vec<_> = (1..=4).map(|n| low.submit(&bench.task(n)).unwrap()).collect();
+    tickets.push(high.submit(&bench.task(5)).unwrap());
+    for ticket in tickets {
+        ticket.wait().unwrap();
+    }
+    bench.expect(&[1, 2, 5, 3, 4]);
+}
+
+#[test]
+fn a_task_that_waits_can_be_cancelled_and_one_that_runs_can_not() {
+    let bench = Bench::new(EarliestDeadline::default());
+    let mut client = bench.client();
+    let [first, second, third] = [1, 2, 3].map(|n| client.submit(&bench.task(n)).unwrap());
+    assert!(second.cancel(), "it waits for the first");
+    assert!(!second.cancel(), "it has ended");
+    assert_eq!(second.wait(), Err(Error::Cancelled));
+    assert!(!first.cancel(), "it runs");
+    third.wait().unwrap();
+    first.wait().unwrap();
+    bench.expect(&[1, 3]);
+}
+
+#[test]
+fn a_wait_with_a_limit_gives_up_and_the_task_goes_on() {
+    let bench = Bench::new(EarliestDeadline::default());
+    let mut client = bench.client();
+    let ticket = client.submit(&bench.task(1)).unwrap();
+    assert_eq!(ticket.wait_timeout(Duration::ZERO), None);
+    let timing = ticket.wait_timeout(Duration::MAX).expect("no limit").unwrap();
+    assert_eq!(ticket.wait_timeout(Duration::ZERO), Some(Ok(timing)));
+    bench.expect(&[1]);
+}
+
+#[test]
+fn clones_of_a_client_submit_on_threads_of_their_own() {
+    let bench = Bench::new(EarliestDeadline::default());
+    let (client, task) = (bench.client(), &bench.task(7));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut client = client.clone();
+            scope.spawn(move || client.run(task).unwrap());
+        }
+    });
+    bench.expect(&[7; 4]);
+}
+
+/// Two in flight at once, each awaited in turn.
+async fn two(mut client: RtClient<Cpu>, tasks: [Task<Cpu>; 2]) -> Result<[Timing; 2]> {
+    let [first, second] = tasks.each_ref().map(|task| client.submit(task));
+    let (second, first) = (second?.await?, first?.await?);
+    Ok([first, second])
+}
+
+/// An executor for one future: the thread parks until the future's waker unparks it.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn a_ticket_is_a_future_for_any_executor() {
+    let bench = Bench::new(RtOnly);
+    let run = || two(bench.client(), [1, 2].map(|number| bench.task(number)));
+    let [first, second] = block_on(run()).unwrap();
+    assert!(first.total > first.device && second.submitted > first.submitted);
+    let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    tokio.block_on(run()).unwrap();
+    bench.expect(&[1, 2, 1, 2]);
+}
+
+#[test]
+fn a_future_whose_dispatcher_goes_away_ends() {
+    let bench = Bench::new(EarliestDeadline::default());
+    let mut client = bench.client();
+    let [first, second] = [1, 2].map(|number| client.submit(&bench.task(number)).unwrap());
+    let waits = thread::spawn(move || block_on(second));
+    drop(bench);
+    first.wait().unwrap();
+    assert_eq!(waits.join().unwrap(), Err(Error::Cancelled));
+}
