@@ -605,7 +605,7 @@ fn sizes_whose_products_wrap_are_invalid() {
             Op::Pool2d(Pool2d { kind: PoolKind::Max, input, output, window }),
             Op::ScaleShift(ScaleShift { input, output: input, relu: false }),
             Op::Linear(Linear { input, output, relu: false }),
-            activate(input, input, Function::Clamp),
+            activate(input, input, Function::Clamp(Bounds::RELU6)),
             multiply(input, output, input),
         ] {
             let place = || Place { buffer: Buffer::zeroed(1 << 12).unwrap(), offset: 0 };
@@ -623,7 +623,7 @@ fn sizes_whose_products_wrap_are_invalid() {
     assert!(tried > 0, "some are fine");
     for of in sizes {
         assert!(matches!(
-            refusal(activate(wide(of), image, Function::Clamp), 64),
+            refusal(activate(wide(of), image, Function::Clamp(Bounds::RELU6)), 64),
             Error::Invalid(_)
         ));
     }
