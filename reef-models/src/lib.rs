@@ -45,7 +45,7 @@ pub use graph::{
     ElementType, KernelCall, Problem, ScheduleGraph, Step, Storage, Work, arena, hazards,
 };
 pub use model::{Constants, Folded, Kind, Layer, Model, Norm, Source, TensorSpec};
-pub use open::{Opened, Tensors, open, open_weights};
+pub use open::{Opened, Tensors, expected, open, open_weights};
 #[cfg(feature = "pictures")]
 pub use run::picture;
 pub use run::{LaunchName, Network, Seeded, Weights, measure, measure_with, measured, reference};

@@ -7,6 +7,7 @@ use crate::files::safetensors;
 use crate::model::network_model::Model;
 use crate::model::params::Params;
 use crate::model::tensor::{Source, TensorSpec};
+use crate::run::reference;
 use crate::run::seeded::Seeded;
 use crate::zoo::by_name::{NAMES, build};
 use std::path::Path;
@@ -63,7 +64,7 @@ pub fn open(what: &str, size: Option<usize>, batch: Option<usize>, seed: Seeded)
         return Ok(Opened { model, tensors: Tensors::Read(params), latencies });
     }
     #[cfg(feature = "onnx")]
-    if path.extension().is_some_and(|extension| extension == "onnx") {
+    if is_onnx(path) {
         let options = crate::onnx::walk::Options { batch, size };
         let crate::onnx::load::Imported { model, params } =
             crate::onnx::load::load(path, &options)?;
@@ -97,6 +98,37 @@ pub fn open_weights(
     };
     let params = model.params(&params)?;
     Ok(Opened { model, tensors: Tensors::Read(params), latencies: None })
+}
+
+/// What the network that was [opened](open()) as `what` gives for `input` by plain loops on the host.
+///
+/// An ONNX file is executed node by node as it stands, before anything of it was rewritten
+/// ([`onnx::execute`](crate::onnx::execute)), so that a fault of the reader shows too; anything else step by
+/// step ([`reference`](mod@crate::reference)). Size and batch are those that it was opened with.
+///
+/// # Errors
+///
+/// `Length` if `input` is not as long as the network's input; those of both executors.
+#[cfg_attr(not(feature = "onnx"), expect(unused_variables, reason = "all are steps of a schedule"))]
+pub fn expected(
+    what: &str,
+    opened: &Opened,
+    size: Option<usize>,
+    batch: Option<usize>,
+    input: &[f32],
+) -> Result<Vec<f32>> {
+    #[cfg(feature = "onnx")]
+    if is_onnx(Path::new(what)) {
+        let options = crate::onnx::walk::Options { batch, size };
+        return crate::onnx::evaluate::execute::execute(what, &options, input);
+    }
+    reference::execute(&opened.model, &opened.tensors, input)
+}
+
+/// Whether it is a file that [`open`] reads as ONNX.
+#[cfg(feature = "onnx")]
+fn is_onnx(path: &Path) -> bool {
+    !path.is_dir() && path.extension().is_some_and(|extension| extension == "onnx")
 }
 
 /// The network whose weights a `.safetensors` file says in its name to have.

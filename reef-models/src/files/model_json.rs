@@ -150,6 +150,9 @@ mod tests {
         assert!(error.contains("kernels[1].op: unknown variant `pool3d`"), "{error}");
         let error = say("{\"linear\":", "{\"scale_shift\":");
         assert!(error.ends_with("channels become 1000"), "{error}");
+        let error = say("\"epsilon\":", "\"epsilon\":-");
+        let epsilon = "epsilon -0.00001, a finite number of at least 0 is wanted";
+        assert_eq!(error, format!("bad.json: kernels[0].constants: {epsilon}"));
         let error = say("\"biased\":{\"name\":\"fc\"}", "\"conv\":{\"name\":\"fc\",\"norm\":null}");
         assert!(error.ends_with("constants: are of another kind of operation"), "{error}");
     }

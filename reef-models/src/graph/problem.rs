@@ -103,6 +103,9 @@ pub enum Problem {
     /// Constants that an operation can't take, or none where it wants some.
     #[error("are of another kind of operation")]
     Constants,
+    /// A normalisation whose epsilon would make a root of less than the variance, or none at all.
+    #[error("epsilon {0}, a finite number of at least 0 is wanted")]
+    Epsilon(String),
     /// Another number of inputs than one.
     #[error("{0} inputs, one is wanted")]
     Inputs(usize),

@@ -4,6 +4,7 @@
 //! so that a file can neither reach beyond its memory nor see what another network left in it.
 
 use super::network_model::{Layer, Model};
+use super::tensor::Constants;
 use crate::graph::problem::Fault;
 use crate::graph::problem::Problem;
 use crate::graph::schedule::Step;
@@ -28,6 +29,8 @@ impl Model {
         }
         let mut written = Written::new(self);
         for (k, (step, layer)) in graph.steps.iter().zip(self.layers()).enumerate() {
+            let constants = check_constants(&layer.constants);
+            constants.map_err(|problem| (format!("kernels[{k}].constants"), problem))?;
             let done = self.check_step(step, layer).and_then(|()| written.step(step, &layer.op));
             done.map_err(|problem| (format!("kernels[{k}].op"), problem))?;
         }
@@ -80,6 +83,23 @@ impl Model {
             false => Err(fault(last, "the last step writes the whole output, which is row-major")),
         }
     }
+}
+
+fn check_constants(constants: &Constants) -> Check {
+    let norm = match constants {
+        Constants::Conv { norm, .. } => norm.as_ref(),
+        Constants::Norm(norm) => Some(norm),
+        Constants::None | Constants::Biased { .. } => None,
+    };
+    match norm {
+        Some(norm) if !is_epsilon(norm.epsilon) => Err(Problem::Epsilon(norm.epsilon.to_string())),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a variance may be increased by it.
+pub(crate) fn is_epsilon(epsilon: f64) -> bool {
+    epsilon >= 0.0 && epsilon.is_finite()
 }
 
 /// The residual or factor of a step, and its storage.

@@ -60,6 +60,14 @@ impl Constant {
     }
 
     /// Its floats, whatever the shape.
+    pub(super) fn as_floats(&self) -> Result<&[f32]> {
+        match &self.data {
+            Data::Floats(values) => Ok(values),
+            Data::Ints(_) => Err("floats wanted, integers there".into()),
+        }
+    }
+
+    /// Its floats, whatever the shape.
     pub(super) fn into_floats(self) -> Result<Vec<f32>> {
         match self.data {
             Data::Floats(values) => Ok(values),
@@ -73,6 +81,15 @@ impl Constant {
             true => Ok(Self { dims, ..self }),
             false => Err(format!("{:?} can't become {dims:?}", self.dims)),
         }
+    }
+
+    /// A tensor of `dims` with the values at these places, all of which it has.
+    pub(super) fn pick(&self, dims: Vec<usize>, places: impl Iterator<Item = usize>) -> Self {
+        let data = match &self.data {
+            Data::Floats(values) => Data::Floats(places.map(|at| values[at]).collect()),
+            Data::Ints(values) => Data::Ints(places.map(|at| values[at]).collect()),
+        };
+        Self { dims, data }
     }
 
     /// A matrix with rows and columns exchanged.

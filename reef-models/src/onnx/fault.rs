@@ -17,6 +17,10 @@ impl Fault {
         Self { at: format!("node {name:?} ({op})"), why }
     }
 
+    pub(super) fn at_input(name: &str, why: String) -> Self {
+        Self { at: format!("input {name:?}"), why }
+    }
+
     pub(super) fn of_graph(why: String) -> Self {
         Self { at: "graph".into(), why }
     }

@@ -1,7 +1,7 @@
 //! From the bytes of a file to a network and its weights.
 
 use super::fault::Fault;
-use super::file::ModelFile;
+use super::file::{GraphFile, ModelFile};
 use super::protobuf;
 use super::walk::{self, Options};
 use crate::errors::error::{Error, Result};
@@ -53,6 +53,19 @@ fn read(
     folder: Option<&Path>,
     options: &Options,
 ) -> Result<Imported, Fault> {
+    let graph = graph_of(bytes)?;
+    let (net, output) = walk::walk(&graph, folder, options)?;
+    let (net, output) = net.fuse(output);
+    let (model, params) = net.emit(name, output);
+    let unsound = |(at, problem): (String, crate::graph::problem::Problem)| {
+        Fault::of_graph(format!("its schedule is unsound: {at}: {problem}"))
+    };
+    model.check().map_err(unsound)?;
+    Ok(Imported { model, params })
+}
+
+/// The graph of a file whose operators are known.
+pub(super) fn graph_of(bytes: &[u8]) -> Result<GraphFile<'_>, Fault> {
     let malformed = |protobuf::Malformed(why)| Fault { at: "no ONNX file".into(), why };
     let file = ModelFile::read(bytes).map_err(malformed)?;
     let graph =
@@ -64,12 +77,5 @@ fn read(
             "operator set {opset}, possible are {least} to {most}"
         )));
     }
-    let (net, output) = walk::walk(&graph, folder, options)?;
-    let (net, output) = net.fuse(output);
-    let (model, params) = net.emit(name, output);
-    let unsound = |(at, problem): (String, crate::graph::problem::Problem)| {
-        Fault::of_graph(format!("its schedule is unsound: {at}: {problem}"))
-    };
-    model.check().map_err(unsound)?;
-    Ok(Imported { model, params })
+    Ok(graph)
 }

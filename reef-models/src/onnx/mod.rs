@@ -20,6 +20,7 @@
 //! ```
 
 mod constant;
+pub(crate) mod evaluate;
 mod external;
 mod fault;
 mod file;
@@ -31,6 +32,7 @@ mod scope;
 pub(crate) mod walk;
 mod window;
 
+pub use evaluate::{execute, execute_bytes};
 pub use load::{Imported, OPSETS, from_bytes, load};
 pub use operators::OPERATORS;
 pub use walk::Options;

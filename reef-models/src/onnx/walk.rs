@@ -30,7 +30,7 @@ pub(super) fn walk<'a>(
     let stored = |tensor: &'a TensorFile<'a>| (tensor.name, Known::Stored(tensor));
     let known = graph.initializers.iter().map(stored).collect();
     let mut reader = Reader { folder, known, net: Net::default() };
-    reader.input(&graph.inputs, options)?;
+    reader.input(only_input(graph)?, options)?;
     for node in &graph.nodes {
         let node = Node::new(node, folder);
         reader.node(&node).map_err(|why| Fault::at_node(node.name(), node.file.op, why))?;
@@ -40,14 +40,8 @@ pub(super) fn walk<'a>(
 }
 
 impl<'a> Reader<'a> {
-    /// The one input that isn't an initializer.
-    fn input(&mut self, inputs: &'a [ValueFile<'a>], options: &Options) -> Result<(), Fault> {
-        let open: Vec<_> = inputs.iter().filter(|i| !self.known.contains_key(i.name)).collect();
-        let &[input] = open.as_slice() else {
-            let names: Vec<_> = open.iter().map(|input| input.name).collect();
-            return Err(Fault::of_graph(format!("inputs {names:?}, one is wanted")));
-        };
-        let fault = |why| Fault { at: format!("input {:?}", input.name), why };
+    fn input(&mut self, input: &'a ValueFile<'a>, options: &Options) -> Result<(), Fault> {
+        let fault = |why| Fault::at_input(input.name, why);
         let (shape, form) = input_shape(input, options).map_err(fault)?;
         let id = self.push(input.name, shape, Make::Input).map_err(fault)?;
         self.known.insert(input.name, Known::Tensor(Tensor { id, form }));
@@ -89,8 +83,17 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Batch, channels, rows and columns of the input.
-fn input_shape(input: &ValueFile<'_>, options: &Options) -> Result<([usize; 4], Form), String> {
+/// The one input that isn't an initializer.
+pub(super) fn only_input<'f, 'a>(graph: &'f GraphFile<'a>) -> Result<&'f ValueFile<'a>, Fault> {
+    let is_stored = |name: &str| graph.initializers.iter().any(|tensor| tensor.name == name);
+    let open: Vec<_> = graph.inputs.iter().filter(|input| !is_stored(input.name)).collect();
+    let names = || open.iter().map(|input| input.name).collect::<Vec<_>>();
+    let fault = || Fault::of_graph(format!("inputs {:?}, one is wanted", names()));
+    if let &[input] = open.as_slice() { Ok(input) } else { Err(fault()) }
+}
+
+/// Sizes of the input as the file counts them; what it leaves open is chosen.
+pub(super) fn input_sizes(input: &ValueFile<'_>, options: &Options) -> Result<Vec<usize>, String> {
     if input.element != FLOAT {
         return Err(format!("elements of type {}, 32-bit floats (1) are wanted", input.element));
     }
@@ -103,7 +106,12 @@ fn input_shape(input: &ValueFile<'_>, options: &Options) -> Result<([usize; 4], 
         }
         (_, Dimension::Open(name)) => Err(format!("size {axis} ({name:?}) is left open")),
     };
-    let sizes = (0..dims.len()).map(size).collect::<Result<Vec<_>, _>>()?;
+    (0..dims.len()).map(size).collect()
+}
+
+/// Batch, channels, rows and columns of the input.
+fn input_shape(input: &ValueFile<'_>, options: &Options) -> Result<([usize; 4], Form), String> {
+    let sizes = input_sizes(input, options)?;
     let (shape, form) = match sizes.as_slice() {
         &[batch, channels, height, width] => ([batch, channels, height, width], Form::Picture),
         &[batch, channels] => ([batch, channels, 1, 1], Form::Flat),

@@ -49,6 +49,11 @@ pub(crate) fn ones(name: &str, dims: &[i64]) -> Vec<u8> {
     bytes(5, [sizes, number(2, 1), bytes(8, name), bytes(9, raw)].concat())
 }
 
+/// A tensor of one number, without dimensions.
+pub(crate) fn scalar(name: &str, value: f32) -> Vec<u8> {
+    bytes(5, [number(2, 1), bytes(8, name), bytes(9, value.to_le_bytes())].concat())
+}
+
 pub(crate) fn value(field: u64, name: &str, dims: &[i64]) -> Vec<u8> {
     let sizes: Vec<u8> = dims.iter().flat_map(|&size| bytes(1, number(1, size))).collect();
     let tensor = [number(1, 1), bytes(2, sizes)].concat();

@@ -3,6 +3,7 @@
 use super::linear::module;
 use super::shapes::channels;
 use crate::ir::value::{Affine, Make};
+use crate::model::check::is_epsilon;
 use crate::onnx::constant::Constant;
 use crate::onnx::fault::Result;
 use crate::onnx::node::Node;
@@ -12,6 +13,9 @@ use reef_core::op::{Bounds, Function};
 pub(super) fn batch_norm<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
     let x = reader.tensor(node, 0)?;
     let epsilon = f64::from(node.float("epsilon").unwrap_or(1e-5));
+    if !is_epsilon(epsilon) {
+        return Err(format!("attribute epsilon = {epsilon}, a number of at least 0 is wanted"));
+    }
     node.float("momentum");
     if node.int("training_mode", 0)? != 0 {
         return Err("attribute training_mode is not supported".into());

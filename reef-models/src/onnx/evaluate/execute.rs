@@ -1,0 +1,80 @@
+//! From a file and its input to its output.
+
+use super::compute::compute;
+use super::operands::{Operands, Values};
+use crate::errors::error::{Error, Result};
+use crate::onnx::constant::Constant;
+use crate::onnx::fault::Fault;
+use crate::onnx::file::GraphFile;
+use crate::onnx::load::graph_of;
+use crate::onnx::node::Node;
+use crate::onnx::walk::{Options, input_sizes, only_input};
+use std::path::Path;
+
+/// Runs the network of a file, node by node as the file says; `options` are those of [`load`](super::super::load).
+///
+/// # Errors
+///
+/// `Io` if the file can't be read, `Onnx` if it is none or holds what ONNX doesn't define, `Length` if `input` is
+/// not as long as the file's.
+pub fn execute(path: impl AsRef<Path>, options: &Options, input: &[f32]) -> Result<Vec<f32>> {
+    let path = path.as_ref();
+    let file = path.display().to_string();
+    let bytes = std::fs::read(path)
+        .map_err(|error| Error::Io { file: file.clone(), why: error.to_string() })?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    run(&bytes, &file, Some(folder), options, input)
+}
+
+/// As [`execute`], of the bytes of a file that has all its weights in it; `name` names it in errors.
+///
+/// # Errors
+///
+/// `Onnx`, `Length`.
+pub fn execute_bytes(
+    bytes: &[u8],
+    name: &str,
+    options: &Options,
+    input: &[f32],
+) -> Result<Vec<f32>> {
+    run(bytes, name, None, options, input)
+}
+
+fn run(
+    bytes: &[u8],
+    file: &str,
+    folder: Option<&Path>,
+    options: &Options,
+    input: &[f32],
+) -> Result<Vec<f32>> {
+    let named = |fault: Fault| fault.of(file.into());
+    let graph = graph_of(bytes).map_err(named)?;
+    let picture = only_input(&graph).map_err(named)?;
+    let at_picture = |why| named(Fault::at_input(picture.name, why));
+    let dims = input_sizes(picture, options).map_err(at_picture)?;
+    let want = dims.iter().try_fold(1usize, |n, &size| n.checked_mul(size));
+    let want = want.ok_or_else(|| at_picture(format!("a tensor of {dims:?} is out of range")))?;
+    if input.len() != want {
+        return Err(Error::Length { what: "input".into(), given: input.len(), want });
+    }
+    let mut values = Values::new(&graph, folder);
+    values.insert(picture.name, Constant::floats(dims, input.to_vec()));
+    nodes(&graph, folder, values).map_err(named)
+}
+
+/// The output after all nodes.
+fn nodes<'a>(
+    graph: &'a GraphFile<'a>,
+    folder: Option<&'a Path>,
+    mut values: Values<'a>,
+) -> Result<Vec<f32>, Fault> {
+    for file in &graph.nodes {
+        let node = Node::new(file, folder);
+        let made = compute(&Operands { node: &node, values: &values });
+        let made = made.map_err(|why| Fault::at_node(node.name(), file.op, why))?;
+        values.insert(file.outputs.first().copied().unwrap_or_default(), made);
+    }
+    let output = graph.outputs.first().map(|output| output.name).unwrap_or_default();
+    let fault = |why| Fault { at: format!("output {output:?}"), why };
+    values.get(output).and_then(|value| value.into_owned().into_floats()).map_err(fault)
+}
