@@ -30,7 +30,7 @@ mod sync;
 mod vqueue;
 
 pub use backend::cells::{Cells, appended};
-pub use backend::command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch};
+pub use backend::command::{Args, Command, Copy, Dim3, Fill, HostFn, Kept, Launch};
 pub use backend::device::Device;
 pub use backend::error::{Error, Result};
 pub use backend::host_memory::HostMemory;

@@ -458,7 +458,8 @@ pub trait Operators: Device {
 
     /// The launches, in order, that compute `op` on these operands.
     ///
-    /// The launches keep all buffers alive.
+    /// The launches keep all buffers alive. While they may run, the operands are theirs, as [`Launch::new`] says:
+    /// on one queue at a time, and neither copied nor written by others.
     ///
     /// # Errors
     ///

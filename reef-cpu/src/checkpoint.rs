@@ -1,5 +1,5 @@
 //! Which blocks of a launch have run. Each block takes effect exactly once because it is given out
-//! only while nobody else has it, and comes back only if it has changed nothing.
+//! only while no other unit has it, and comes back only if it has changed nothing.
 
 use parking_lot::Mutex;
 use reef_core::Error;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A block that was stopped this often runs to its end the next time, however often real-time work
 /// arrives: best-effort work is slowed down, never starved.
-const PATIENCE: u8 = 2;
+const MAX_STOPS: u8 = 2;
 
 /// The blocks of one launch: given out, given back, finished.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ pub(crate) struct Claim {
 impl Claim {
     /// Whether the block may be stopped once more.
     pub(crate) fn may_stop(self) -> bool {
-        self.stops < PATIENCE
+        self.stops < MAX_STOPS
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_block_that_is_stopped_again_and_again_runs_through() {
         let record = Checkpoint::new(1);
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_STOPS {
             let claim = record.claim().unwrap();
             assert!(claim.may_stop());
             record.give_back(claim);

@@ -117,7 +117,7 @@ pub(crate) struct HwQueue {
     waker: Option<Thread>,
     /// Wake when `done` gets here. Written by the queue's handle.
     wake_at: Arc<AtomicU64>,
-    /// Somebody asked in vain to take back what is left.
+    /// A drain found blocks running; the waker hears when there are none.
     drain_wanted: bool,
     failed: Option<Error>,
 }

@@ -1,4 +1,4 @@
-//! Memory of the software device: host memory with bounds, ours or somebody else's.
+//! Memory of the software device: host memory with bounds, ours or adopted.
 //!
 //! Kernels on several units write disjoint parts of a buffer at the same time, so a buffer hands them a raw
 //! pointer; who may write what is the kernels' contract ([`Launch::new`](reef_core::Launch::new)). Everybody
@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU32;
 /// Cache lines, and the widest vector registers.
 const ALIGN: usize = 64;
 
-/// Zeroed memory, aligned to 64 bytes; freed when the last clone is dropped. Or memory of somebody else, as it
+/// Zeroed memory, aligned to 64 bytes; freed when the last clone is dropped. Or host memory of others, as it
 /// is, kept until then.
 #[derive(Debug, Clone)]
 pub struct Buffer(Arc<Allocation>);

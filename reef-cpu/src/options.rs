@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Most units: enough to try out schedules of a large GPU.
-const MOST_UNITS: u32 = 256;
+const MAX_UNITS: u32 = 256;
 
 /// What can be chosen when the device is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Options {
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
-            "units" => self.units = number(key, value, 1, MOST_UNITS)?,
+            "units" => self.units = number(key, value, 1, MAX_UNITS)?,
             "spin" => self.spin = Duration::from_micros(number(key, value, 0, 1_000_000)?.into()),
             "nice" => self.nice = number(key, value, 0, 19)? as i32,
             "pin" => self.pin = number(key, value, 0, 1)? == 1,
@@ -49,11 +49,11 @@ impl Options {
     }
 }
 
-fn number(key: &str, value: &str, least: u32, most: u32) -> Result<u32> {
+fn number(key: &str, value: &str, min: u32, max: u32) -> Result<u32> {
     match value.parse() {
-        Ok(n) if (least..=most).contains(&n) => Ok(n),
+        Ok(n) if (min..=max).contains(&n) => Ok(n),
         _ => Err(Error::Invalid(format!(
-            "cpu: option {key} must be a number in {least}..={most}, got {value:?}"
+            "cpu: option {key} must be a number in {min}..={max}, got {value:?}"
         ))),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Spans kept per unit; later ones are dropped.
-const MOST: usize = 1 << 18;
+const MAX_SPANS: usize = 1 << 18;
 
 /// What to note of a task that ran from `begin` to `end`.
 pub(crate) fn span(task: &Task, unit: u32, begin: Duration, end: Duration, ended: &Ended) -> Span {
@@ -53,7 +53,7 @@ impl Trace {
 
     pub(crate) fn push(&self, unit: u32, span: Span) {
         let mut spans = self.units[unit as usize].lock();
-        if spans.len() < MOST {
+        if spans.len() < MAX_SPANS {
             spans.push(span);
         }
     }

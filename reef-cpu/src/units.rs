@@ -82,14 +82,14 @@ impl Shared {
             }
             let seen = self.news.load(Ordering::SeqCst);
             MutexGuard::unlocked(&mut hardware, || self.spin_past(seen));
-            // News are made under the lock, which is let go only once we are asleep.
+            // News are made under the lock, which is released only once we are asleep.
             if self.news.load(Ordering::SeqCst) == seen {
                 self.wake.wait(&mut hardware);
             }
         }
     }
 
-    /// Looks for news, letting go of the core between looks: workers and clients may need it.
+    /// Polls for news, yielding the core between polls: workers and clients may need it.
     fn spin_past(&self, seen: u64) {
         let start = Instant::now();
         while start.elapsed() < self.spin {

@@ -17,7 +17,7 @@ fn only_what_was_written(device: &Cpu, buffer: &Buffer) {
     let mut bytes = vec![0xff; BYTES];
     device.read(buffer, AT, &mut bytes).unwrap();
     let strange = bytes.iter().find(|byte| !VALUES.contains(byte));
-    assert_eq!(strange, None, "a byte that nobody wrote");
+    assert_eq!(strange, None, "a byte that was never written");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 #[derive(Debug, Clone)]
 pub(crate) struct Own {
     pub(crate) capability: (u32, u32),
-    /// Memory comes from the driver's pool, so that freeing it waits for nobody.
+    /// Memory comes from the driver's pool, so that freeing it doesn't wait.
     pub(crate) pools: bool,
     /// Of streams, lowest and highest; smaller numbers go first.
     pub(crate) priorities: (c_int, c_int),

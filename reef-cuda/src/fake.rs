@@ -72,7 +72,7 @@ extern "C" fn attribute(value: *mut c_int, attribute: c_uint, _: c_int) -> u32 {
 }
 
 extern "C" fn handle(handle: *mut *mut c_void) -> u32 {
-    // SAFETY: as above. Nobody follows the handle.
+    // SAFETY: as above. The handle is not followed.
     unsafe { *handle = std::ptr::dangling_mut::<u64>().cast() };
     0
 }
@@ -95,7 +95,7 @@ extern "C" fn name(code: u32, name: *mut *const c_char) -> u32 {
 
 extern "C" fn alloc(memory: *mut u64, bytes: usize) -> u32 {
     static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
-    // SAFETY: as above. Nobody follows the address.
+    // SAFETY: as above. The address is not followed.
     unsafe { *memory = NEXT.fetch_add(bytes.next_multiple_of(256) as u64, Ordering::Relaxed) };
     0
 }

@@ -148,7 +148,7 @@ impl Context {
         // The guard ends with this statement: giving back to the list must not wait for what follows.
         let free = self.pinned.lock().drain_free();
         for host in free {
-            // SAFETY: it came from `cuMemHostAlloc`, and nobody uses it.
+            // SAFETY: it came from `cuMemHostAlloc`, and is not in use.
             let _ = unsafe { self.driver.cuMemFreeHost(host as *mut c_void) };
         }
     }

@@ -43,7 +43,7 @@ impl Drop for Context {
     fn drop(&mut self) {
         if self.bind().is_ok() && !self.housekeeping.is_null() {
             self.release_pinned();
-            // SAFETY: nobody uses the stream any more.
+            // SAFETY: the stream is not in use any more.
             let _ = unsafe { self.driver.cuStreamDestroy_v2(self.housekeeping) };
         }
     }

@@ -30,7 +30,7 @@ impl Streams for Context {
 
     unsafe fn close_stream(&self, stream: Stream) {
         if self.bind().is_ok() {
-            // SAFETY: opened once, and nobody uses it any more.
+            // SAFETY: opened once, and not in use any more.
             let _ = unsafe { self.driver.cuStreamDestroy_v2(stream.0) };
         }
     }

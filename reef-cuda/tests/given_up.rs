@@ -1,4 +1,4 @@
-//! A kernel that never answers costs its own queue, and nobody waits for it. Alone in its file because the
+//! A kernel that never answers costs its own queue, and is waited for by nothing else. Alone in its file because the
 //! device is left with it.
 
 use reef_core::{Args, Command, Config, Device, Error, Launch, Priority, Queue as _, Seq};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Waits until the word at its parameter is not 0; for any GPU since 2014.
 const PTX: &str = include_str!("deaf.ptx");
 /// What the device was opened with.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What 20 launches in a queue of this class make of a zero.
 fn count(device: &Cuda, class: Priority) -> u64 {
@@ -59,12 +59,12 @@ fn a_queue_that_never_answers_is_given_up_and_others_live() {
     // Its work is reported lost, and so is what is behind it.
     let lost = submitter.wait(first).unwrap_err();
     assert!(matches!(&lost, Error::DeviceLost { why, .. } if why.contains("given up")), "{lost}");
-    assert!(start.elapsed() >= PATIENCE);
+    assert!(start.elapsed() >= TIMEOUT);
     println!("given up after {:?}: {lost}", start.elapsed());
     assert_eq!(submitter.wait(behind), Err(lost));
     let start = Instant::now();
     drop((queue, submitter));
-    assert!(start.elapsed() < 5 * PATIENCE, "{:?}", start.elapsed());
+    assert!(start.elapsed() < 5 * TIMEOUT, "{:?}", start.elapsed());
 
     // New queues take the place of the old one.
     for class in [Priority::BestEffort, Priority::RealTime] {

@@ -95,7 +95,7 @@ fn codes_have_the_names_that_we_take_them_for() {
     assert_eq!(lost, names.map(|name| format!("hipError{name}")));
 }
 
-/// Numbers of the headers, as somebody else has read them.
+/// Numbers of the headers, as others have read them.
 #[cfg(feature = "hip-sys-types")]
 #[test]
 fn constants_and_layouts_are_those_of_hip_sys() {

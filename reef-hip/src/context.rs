@@ -23,7 +23,7 @@ pub struct Context {
     pub(crate) facts: Facts,
     /// Where streams are opened, if the device is in two parts.
     pub(crate) split: Option<Split>,
-    /// For zeroing, and for reads and writes that block: of a priority that nobody else has.
+    /// For zeroing, and for reads and writes that block: of a priority that no other stream has.
     pub(crate) housekeeping: Stream,
     pub(crate) streams: Mutex<StreamPool>,
     /// Locked after `streams`, if both are.

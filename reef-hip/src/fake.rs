@@ -117,7 +117,7 @@ extern "C" fn name(code: u32) -> *const c_char {
     known.as_ptr()
 }
 
-/// A new number for each handle and each allocation. Nobody follows it.
+/// A new number for each handle and each allocation. It is not followed.
 fn number() -> *mut c_void {
     static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
     NEXT.fetch_add(1 << 20, Relaxed) as *mut c_void
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn freeing_waits_for_nobody_until_memory_runs_out() {
+    fn freeing_does_not_wait_until_memory_runs_out() {
         let answers = Answers::take();
         let device = answers.device();
         let first = device.alloc(1000).unwrap();

@@ -32,10 +32,10 @@ impl Graphs for Context {
         // SAFETY: the stream captures, and the pointer is valid for the call.
         let ended = unsafe { self.driver.hipStreamEndCapture(stream.0, &mut graph) };
         self.no_longer_captures(stream);
-        let (none, nobody) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let (no_node, no_log) = (std::ptr::null_mut(), std::ptr::null_mut());
         let made = ended.and_then(|()| {
-            // SAFETY: the graph was captured just now; nobody wants to read what went wrong.
-            unsafe { self.driver.hipGraphInstantiate(&mut exec, graph, none, nobody, 0) }
+            // SAFETY: the graph was captured just now; no log is asked for.
+            unsafe { self.driver.hipGraphInstantiate(&mut exec, graph, no_node, no_log, 0) }
         });
         if !graph.is_null() {
             // SAFETY: the runtime has made its own copy.

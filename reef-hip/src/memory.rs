@@ -68,7 +68,7 @@ impl Memory for Context {
     fn alloc_gate(&self) -> Result<GateSignal> {
         self.bind()?;
         let address = self.memory.take(self.driver, Kind::Signal, SIGNAL)?;
-        // SAFETY: signal memory is the host's, 8 bytes, and nobody waits for it yet.
+        // SAFETY: signal memory is the host's, 8 bytes, and no stream waits for it yet.
         unsafe { (address as *mut u64).write_volatile(0) };
         Ok((address as *mut u32, address))
     }

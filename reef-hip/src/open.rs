@@ -65,7 +65,7 @@ impl Drop for Context {
         }
         self.destroy_retired();
         for stream in all() {
-            // SAFETY: nobody uses it any more.
+            // SAFETY: it is not in use any more.
             let _ = unsafe { self.driver.hipStreamDestroy(stream.0) };
         }
         self.memory.release(self.driver);

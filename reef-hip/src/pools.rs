@@ -42,12 +42,12 @@ impl StreamPool {
         }
     }
 
-    /// Those that somebody has.
+    /// Those that are in use.
     pub(crate) fn open(&self) -> impl Iterator<Item = Stream> {
         self.open.iter().map(|(stream, _)| *stream)
     }
 
-    /// Those that somebody has and those that are kept.
+    /// Those that are in use and those that are kept.
     pub(crate) fn all(&self) -> impl Iterator<Item = Stream> {
         self.open.iter().chain(&self.kept).map(|(stream, _)| *stream)
     }
@@ -57,7 +57,7 @@ impl StreamPool {
 #[derive(Debug, Default)]
 pub(crate) struct Retired {
     execs: Vec<(Exec, Vec<Stream>)>,
-    /// Nobody may ask whether these are idle, and nothing runs in them.
+    /// These must not be queried, and nothing runs in them.
     capturing: Vec<Stream>,
 }
 
@@ -72,7 +72,7 @@ impl Retired {
         self.execs.iter_mut().for_each(|(_, streams)| streams.retain(|s| *s != stream));
     }
 
-    /// Nobody may ask about this stream from now on.
+    /// This stream must not be queried from now on.
     pub(crate) fn begin_capture(&mut self, stream: Stream) {
         self.is_idle(stream);
         self.capturing.push(stream);

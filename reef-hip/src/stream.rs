@@ -27,9 +27,9 @@ use std::time::Duration;
 pub(crate) const NON_BLOCKING: c_uint = 1;
 /// `hipStreamWaitValueEq`
 pub(crate) const EQUAL: c_uint = 1;
-/// Whoever waits looks this often before sleeping between looks.
+/// Polls of a waiting thread before it sleeps between polls.
 const SPINS: u32 = 1000;
-const NAP: Duration = Duration::from_micros(50);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 impl Streams for Context {
     type Stream = Stream;
@@ -67,14 +67,14 @@ impl Streams for Context {
     /// By asking again and again: `hipStreamSynchronize` keeps locks of the runtime meanwhile, which other
     /// threads may need to let this stream's kernels go on.
     unsafe fn wait(&self, stream: Stream) -> Result<()> {
-        for looks in 0.. {
+        for polls in 0.. {
             // SAFETY: the caller's promise.
             if unsafe { self.is_idle(stream) }? {
                 break;
             }
-            match looks {
+            match polls {
                 ..SPINS => std::hint::spin_loop(),
-                _ => std::thread::sleep(NAP),
+                _ => std::thread::sleep(POLL_INTERVAL),
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! A kernel that never answers costs its own queue, and nobody waits for it. Alone in its file because the
+//! A kernel that never answers costs its own queue, and is waited for by nothing else. Alone in its file because the
 //! device is left with it.
 
 use reef_core::{
@@ -17,7 +17,7 @@ extern "C" __global__ void deaf(unsigned *word) {
 extern "C" __global__ void bump(unsigned *word) { *word += 1; }
 "#;
 /// What the device was opened with.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 struct Bench {
     device: Hip,
@@ -82,11 +82,11 @@ fn a_queue_that_never_answers_is_given_up_and_others_live() {
     // Its work is reported lost, and so is what is behind it.
     let lost = submitter.wait(deaf).unwrap_err();
     assert!(matches!(&lost, Error::DeviceLost { why, .. } if why.contains("given up")), "{lost}");
-    assert!(start.elapsed() >= PATIENCE);
+    assert!(start.elapsed() >= TIMEOUT);
     assert_eq!(submitter.wait(behind), Err(lost));
-    within(PATIENCE, || drop(queue));
+    within(TIMEOUT, || drop(queue));
 
-    // What the kernel may still write to is nobody else's, and a new queue takes the place of the old one.
+    // What the kernel may still write to is not used by others, and a new queue takes the place of the old one.
     let address = count.address();
     drop((count, submitter));
     assert_ne!(device.alloc(4).unwrap().address(), address);
@@ -96,11 +96,11 @@ fn a_queue_that_never_answers_is_given_up_and_others_live() {
     // A queue that is dropped before anybody has noticed.
     let mut queue = device.queue(Priority::BestEffort, None).unwrap();
     queue.launch(Seq(0), &bench.launch(&bench.deaf, &end), None).unwrap();
-    within(10 * PATIENCE, || drop(queue));
+    within(10 * TIMEOUT, || drop(queue));
     assert_eq!(bench.count(Priority::BestEffort), 20);
 
     device.write(&end, 0, &1u32.to_ne_bytes()).unwrap(); // lets the process end
-    within(PATIENCE, || drop(bench));
+    within(TIMEOUT, || drop(bench));
 }
 
 #[track_caller]

@@ -29,7 +29,7 @@ fn launch(context: &Context, code: Code, stream: Stream, name: &str, mut address
 }
 
 #[test]
-fn a_kernel_that_never_ends_takes_nobody_along() {
+fn a_kernel_that_never_ends_takes_nothing_along() {
     let software = Software::load().expect("cargo builds the library before its tests");
     assert!(software.configure(&Settings::default()));
     let context = match Context::open(0, &Options::default()) {
@@ -57,7 +57,7 @@ fn a_kernel_that_never_ends_takes_nobody_along() {
 
     let start = Instant::now();
     drop(context);
-    assert!(start.elapsed() < Duration::from_secs(2), "closing the device waits for nobody");
+    assert!(start.elapsed() < Duration::from_secs(2), "closing the device doesn't wait");
     let again = Context::open(0, &Options::default()).unwrap();
     let counter = again.alloc(4).unwrap();
     let code = unsafe { again.load_code(&again.compile(SOURCE, Build::Plain).unwrap()) }.unwrap();

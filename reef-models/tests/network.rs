@@ -44,11 +44,11 @@ fn sharing_memory_changes_no_logit() {
     for (name, size) in [("resnet18", 32), ("densenet121", 32), ("inception_v3", 75)] {
         let (model, network, input) = network(name, size, 2);
         let want = reference::execute(&model, &Seeded(1), &input).unwrap();
-        network.set_input(&input).unwrap();
-        run(network.commands());
-        assert_eq!(network.output().unwrap(), want, "{name}");
-        run(network.commands());
-        assert_eq!(network.output().unwrap(), want, "{name}, again in used memory");
+        network.stage_input(&input).unwrap();
+        run(&network.inference());
+        assert_eq!(network.staged_output().unwrap(), want, "{name}");
+        run(&network.inference());
+        assert_eq!(network.staged_output().unwrap(), want, "{name}, again in used memory");
     }
 }
 
@@ -70,15 +70,15 @@ fn instances_share_weights_but_no_activations() {
     let model = build("resnet18", Some(32), 1).unwrap();
     let weights = Weights::pack(&device(), &model, &Seeded(1)).unwrap();
     let [a, b] = [0, 1].map(|_| Network::new(&device(), &model, &weights).unwrap());
-    a.set_input(&Seeded(1).input(a.input_len())).unwrap();
-    b.set_input(&Seeded(2).input(b.input_len())).unwrap();
-    for (a, b) in a.commands().iter().zip(b.commands()) {
+    a.stage_input(&Seeded(1).input(a.input_len())).unwrap();
+    b.stage_input(&Seeded(2).input(b.input_len())).unwrap();
+    for (a, b) in a.inference().iter().zip(&*b.inference()) {
         run(&[a.clone(), b.clone()]);
     }
     for (network, seed) in [(a, 1), (b, 2)] {
         let input = Seeded(seed).input(network.input_len());
         let want = reference::execute(&model, &Seeded(1), &input).unwrap();
-        assert_eq!(network.output().unwrap(), want);
+        assert_eq!(network.staged_output().unwrap(), want);
     }
 }
 
@@ -98,7 +98,7 @@ fn profiles_find_their_launches_by_name() {
 #[test]
 fn what_does_not_fit_is_said_with_both_numbers() {
     let (model, network, _) = network("resnet18", 32, 1);
-    let wrong = network.set_input(&[0.0; 4]).unwrap_err().to_string();
+    let wrong = network.stage_input(&[0.0; 4]).unwrap_err().to_string();
     assert_eq!(wrong, "input: 4 values given, 3072 wanted");
     let other = build("resnet50", Some(32), 1).unwrap();
     let weights = Weights::pack(&device(), &model, &Seeded(1)).unwrap();

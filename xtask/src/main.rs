@@ -44,7 +44,12 @@ const CHECKS: &[Check] = &[
         what: "each bench and example runs once",
         commands: benches,
     },
-    Check { name: "miri", in_ci: true, what: "the ring under miri (nightly)", commands: miri },
+    Check {
+        name: "miri",
+        in_ci: true,
+        what: "the ring and shared words under miri (nightly)",
+        commands: miri,
+    },
     Check {
         name: "tsan",
         in_ci: true,
@@ -231,7 +236,7 @@ fn benches() -> Vec<Command> {
 }
 
 fn miri() -> Vec<Command> {
-    vec![cargo("+nightly miri test -p reef-rt-core ring")]
+    vec![cargo("+nightly miri test -p reef-rt-core --lib -- ring words")]
 }
 
 /// The suite in its own package, which has a tenth of the dependencies that the tests of the library have.

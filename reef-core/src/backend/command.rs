@@ -49,6 +49,10 @@ pub struct Launch<B: Backend> {
     profile: Option<Arc<Profile>>,
 }
 
+/// Keeps the memory of a [`Launch`], and gives no access to it. Cloning is cheap.
+#[derive(Debug, Clone)]
+pub struct Kept<B: Backend>(#[allow(dead_code)] Option<Arc<Vec<B::Buffer>>>);
+
 impl<B: Backend> Launch<B> {
     /// Binds a kernel to its arguments.
     ///
@@ -86,9 +90,9 @@ impl<B: Backend> Launch<B> {
         self
     }
 
-    /// What [`keep`](Self::keep) was given, for queues, which hold it while the launch runs.
-    pub fn kept(&self) -> Option<&Arc<Vec<B::Buffer>>> {
-        self.keep.as_ref()
+    /// What keeps the memory of [`keep`](Self::keep), for queues, which hold it while the launch runs.
+    pub fn kept(&self) -> Kept<B> {
+        Kept(self.keep.clone())
     }
 
     /// Attaches a measured profile, with which padding can plan.

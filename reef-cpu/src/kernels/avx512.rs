@@ -14,14 +14,14 @@ use std::ops::Range;
 const LANES: usize = 16;
 
 /// Fewest terms that the loop in assembly takes: two for each row.
-const SHORTEST: usize = 2 * ROWS;
+const MIN_TERMS: usize = 2 * ROWS;
 
 /// # Safety
 ///
 /// As [`product::multiply`](super::product::multiply).
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn multiply(tile: &Tile) {
-    if tile.columns > LANES && tile.rows == ROWS && tile.depth >= SHORTEST {
+    if tile.columns > LANES && tile.rows == ROWS && tile.depth >= MIN_TERMS {
         // SAFETY: the caller's promise, and the tile is full and deep enough.
         unsafe { full(tile) }
     } else if tile.columns > LANES {
@@ -54,7 +54,7 @@ unsafe fn by_rows<const VECTORS: usize>(tile: &Tile) {
 ///
 /// # Safety
 ///
-/// As [`multiply`], for [`ROWS`] rows and at least [`SHORTEST`] terms.
+/// As [`multiply`], for [`ROWS`] rows and at least [`MIN_TERMS`] terms.
 #[target_feature(enable = "avx512f")]
 unsafe fn full(tile: &Tile) {
     // SAFETY: the caller's promise.
@@ -154,7 +154,7 @@ unsafe fn add_pairs(sums: &mut [[__m512; 2]; ROWS], tile: &Tile) {
     let stride = tile.a_pitch * 4;
     // SAFETY: reads `depth / 2` pairs of terms of `a` and `b`, as the caller allows, and `turns`;
     // the rest are prefetches, which may point anywhere. Both loop counts are at least 1, because
-    // there are `SHORTEST` terms.
+    // there are `MIN_TERMS` terms.
     unsafe {
         asm!(
             "2:",

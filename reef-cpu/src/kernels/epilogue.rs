@@ -42,7 +42,7 @@ impl Epilogue {
     ///
     /// # Safety
     ///
-    /// No other block writes these pixels and channels, and nobody writes the residual.
+    /// No other block writes these pixels and channels, and the residual isn't written meanwhile.
     pub(super) unsafe fn commit(&self, sums: &Sums<'_>) {
         widest(
             #[inline(always)]
@@ -67,7 +67,7 @@ impl Epilogue {
         let terms = to.iter_mut().zip(sums).zip(bias);
         match &self.residual {
             Some(residual) => {
-                // SAFETY: nobody writes the residual.
+                // SAFETY: the residual isn't written meanwhile.
                 let residual = unsafe { residual.read(pixel, channel, bias.len()) };
                 terms.zip(residual).for_each(|(((to, sum), bias), residual)| {
                     *to = finish(sum + bias + residual);

@@ -89,7 +89,7 @@ impl Gather {
     ///
     /// - `start` is the first element of the first channel of the input that was passed to `new`.
     /// - `to` has `pixels.len()` rows of `pitch` floats, which the caller owns, and [`SLACK`] more.
-    /// - Nobody writes the input.
+    /// - The input isn't written meanwhile.
     pub(super) unsafe fn rows(
         &self,
         start: *const f32,

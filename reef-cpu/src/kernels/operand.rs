@@ -66,7 +66,7 @@ impl Operand {
     ///
     /// # Safety
     ///
-    /// Nobody writes them while the slice lives.
+    /// They aren't written while the slice lives.
     #[inline]
     pub(super) unsafe fn read(&self, pixel: usize, channel: usize, len: usize) -> &[f32] {
         assert!(pixel < self.pixels() && channel + len <= self.tensor.channels);
@@ -79,7 +79,7 @@ impl Operand {
     ///
     /// # Safety
     ///
-    /// Nobody else reads or writes them while the slice lives.
+    /// Nothing else reads or writes them while the slice lives.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "buffers hand out raw memory; the caller answers")]
     pub(super) unsafe fn write(&self, pixel: usize, channel: usize, len: usize) -> &mut [f32] {
@@ -94,7 +94,7 @@ pub(super) fn is_planar(tensor: &Tensor) -> bool {
     tensor.layout == Layout::Nchw && tensor.height * tensor.width > 1
 }
 
-/// Packed constants, which nobody writes after they were packed.
+/// Packed constants, which aren't written after they were packed.
 #[derive(Debug)]
 pub(super) struct Constants(Buffer);
 

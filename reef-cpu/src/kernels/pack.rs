@@ -34,7 +34,7 @@ pub(crate) fn pack(op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
         )));
     }
     let buffer = Buffer::zeroed(len * size_of::<f32>())?;
-    // SAFETY: the buffer is new, so nobody else reads or writes it, and `len` floats long.
+    // SAFETY: the buffer is new, so nothing else reads or writes it, and it is `len` floats long.
     let to = unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().cast::<f32>(), len) };
     match op {
         Op::Conv2d(op) if is_depthwise(op) => pack_depthwise(op, weights, bias, to),

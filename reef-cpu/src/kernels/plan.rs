@@ -32,7 +32,7 @@ pub(super) struct Share {
 }
 
 /// Floats that a block commits in about ten microseconds.
-const MOST_SUMS: usize = 28 * 1024;
+const MAX_SUMS: usize = 28 * 1024;
 /// Nanoseconds of a block's start, apart from its work.
 const START: f64 = 1000.0;
 /// Multiply-adds per nanosecond.
@@ -48,14 +48,14 @@ const SUM: f64 = 0.2;
 /// Inputs that an elementwise block looks at: about 30 microseconds' worth.
 const ELEMENTS: usize = 256 * 1024;
 /// Nanoseconds that a block should take at most.
-const LONGEST: f64 = 200_000.0;
+const MAX_NANOS: f64 = 200_000.0;
 
 impl Plan {
     /// The cheapest plan for products of `shape` over `pixels` pixels.
     pub(super) fn new(pixels: usize, shape: GroupShape, groups: usize, gathers: bool) -> Self {
         let tiles = pixels.div_ceil(ROWS);
         let panels = shape.outputs.div_ceil(COLUMNS);
-        let plans = (1..=tiles.min(MOST_SUMS / COLUMNS / ROWS)).flat_map(|rows| {
+        let plans = (1..=tiles.min(MAX_SUMS / COLUMNS / ROWS)).flat_map(|rows| {
             (1..=panels).map(move |columns| Self {
                 pixels,
                 outputs: shape.outputs,
@@ -66,13 +66,13 @@ impl Plan {
         });
         let input = if gathers { GATHER } else { READ };
         let cost = |plan: &Self| plan.cost(shape.depth, input);
-        let allowed = plans.filter(|plan| plan.block_pixels * plan.block_outputs <= MOST_SUMS);
+        let allowed = plans.filter(|plan| plan.block_pixels * plan.block_outputs <= MAX_SUMS);
         allowed.min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("one tile is allowed")
     }
 
     /// A plan for work along the channels that looks at `window` inputs per output.
     pub(super) fn elementwise(pixels: usize, channels: usize, window: usize) -> Self {
-        Self::rows(pixels, channels, (ELEMENTS / window).clamp(1, MOST_SUMS / 2))
+        Self::rows(pixels, channels, (ELEMENTS / window).clamp(1, MAX_SUMS / 2))
     }
 
     /// A plan with blocks of at most about `most` outputs, and eight of them if there is enough.
@@ -105,7 +105,7 @@ impl Plan {
         let block = START
             + rows * columns * (depth / SPEED + SUM)
             + depth * (columns * WEIGHT + rows * input)
-            + if rows * columns * depth / SPEED > LONGEST { LONGEST } else { 0.0 };
+            + if rows * columns * depth / SPEED > MAX_NANOS { MAX_NANOS } else { 0.0 };
         let rounds = |units: usize| self.blocks().div_ceil(units) as f64 * units as f64;
         block * (rounds(2) + rounds(4) + rounds(8))
     }

@@ -11,7 +11,7 @@ use super::{avx2, avx512};
 ///
 /// - `rows` rows of `depth` floats can be read at `a`, `depth` × [`COLUMNS`] at `b`.
 /// - `rows` rows of [`COLUMNS`] floats at `sums` belong to the caller.
-/// - Nobody writes `a` or `b`.
+/// - `a` and `b` aren't written meanwhile.
 pub(super) unsafe fn multiply(tile: &Tile) {
     debug_assert!((1..=ROWS).contains(&tile.rows) && (1..=COLUMNS).contains(&tile.columns));
     #[cfg(target_arch = "x86_64")]

@@ -31,7 +31,7 @@ mod probe {
     use std::cell::Cell;
 
     thread_local! {
-        /// Looks until this thread's blocks see a RESET that nobody has written; 0 for never.
+        /// Looks until this thread's blocks see a RESET that was not written; 0 for never.
         static LOOKS: Cell<u32> = const { Cell::new(0) };
     }
 

@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 30;
 
 thread_local! {
-    /// When this thread last looked at its stop word; `None` while nobody asks.
+    /// When this thread last looked at its stop word; `None` while it isn't measured.
     static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
     /// The longest time between two looks, or between a look and a block's end.
-    static LONGEST: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    static MAX_GAP: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// Called at each look at a stop word.
@@ -35,7 +35,7 @@ thread_local! {
 pub(super) fn looked() {
     if let Some(last) = LAST.get() {
         let now = Instant::now();
-        LONGEST.set(LONGEST.get().max(now - last));
+        MAX_GAP.set(MAX_GAP.get().max(now - last));
         LAST.set(Some(now));
     }
 }
@@ -186,7 +186,7 @@ impl Run<'_> {
                 looked();
             }
             self.meet(next, *blocks);
-            layers.push((Instant::now(), LONGEST.take()));
+            layers.push((Instant::now(), MAX_GAP.take()));
         }
         LAST.set(None);
         layers

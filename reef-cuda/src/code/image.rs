@@ -1,4 +1,4 @@
-//! The device code that ships with the crate, so that nobody needs NVIDIA's SDK.
+//! The device code that ships with the crate, so that no user needs NVIDIA's SDK.
 //!
 //! `cargo xtask kernels` makes the files from `kernels/*.cu`: for each source and build machine code
 //! for the GPUs that REEF is measured on, and PTX for those that none of it fits, which the driver

@@ -241,7 +241,7 @@ impl<'a> Unit<'a> {
 
 impl Drop for Unit<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is live, and nobody uses it afterwards.
+        // SAFETY: the handle is live, and isn't used afterwards.
         unsafe { (self.nvrtc.destroy)(&mut self.handle) };
     }
 }

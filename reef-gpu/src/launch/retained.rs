@@ -12,9 +12,8 @@ use crate::driver::event::Event;
 use crate::gpu::Gpu;
 use crate::launch::graph::Graph;
 use crate::vendor::calls::Vendor;
-use reef_core::{Copy, Fill, Launch};
+use reef_core::{Copy, Fill, Kept, Launch};
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// What commands need, with the positions behind them, in order.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub(crate) struct Retained<V: Vendor>(VecDeque<(u64, Needs<V>)>);
 #[derive(Debug)]
 #[allow(dead_code)]
 enum Needs<V: Vendor> {
-    Launch(Kernel<V>, Option<Arc<Vec<Buffer<V>>>>),
+    Launch(Kernel<V>, Kept<Gpu<V>>),
     Graph(Graph<V>),
     Copy(Buffer<V>, Buffer<V>),
     Fill(Buffer<V>),
@@ -39,7 +38,7 @@ impl<V: Vendor> Default for Retained<V> {
 
 impl<V: Vendor> Retained<V> {
     pub(super) fn launch(&mut self, end: u64, launch: &Launch<Gpu<V>>) {
-        self.add(end, Needs::Launch(launch.kernel().clone(), launch.kept().cloned()));
+        self.add(end, Needs::Launch(launch.kernel().clone(), launch.kept()));
     }
 
     pub(super) fn graph(&mut self, end: u64, graph: &Graph<V>) {

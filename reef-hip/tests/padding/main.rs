@@ -13,7 +13,7 @@ use scene::{Sharing, UNITS};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// What narrow queues run at a time where nobody says otherwise: a block on every second unit.
+/// What capped queues run at a time unless an option says otherwise: a block on every second unit.
 const NARROW: Sharing = Sharing::Narrow(30);
 /// A third of the units for real-time work alone.
 const THIRD: u32 = 20;

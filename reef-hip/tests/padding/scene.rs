@@ -19,7 +19,7 @@ const THREADS: u32 = 256;
 const SOURCE: &str = r#"
 #include "reef.h"
 
-// Counts each block in its cell, after `rounds` rounds of work that nobody can leave out.
+// Counts each block in its cell, after `rounds` rounds of work that can't be left out.
 extern "C" __global__ void toil(reef::Guard guard, unsigned *cells, reef::u64 rounds) {
     REEF_CLAIM(block, guard);
     unsigned value = threadIdx.x;

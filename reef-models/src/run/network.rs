@@ -178,29 +178,11 @@ impl<D: Operators> Network<D> {
         &self.names
     }
 
-    /// Writes the input on the device. Blocks; unordered with queues.
-    ///
-    /// # Errors
-    ///
-    /// `Length` if `input` is not as long as the network's; the device's.
-    pub fn set_input(&self, input: &[f32]) -> Result<()> {
-        self.write(&self.memory.input, input)
-    }
-
-    /// Reads the output from the device. Blocks; unordered with queues.
-    ///
-    /// # Errors
-    ///
-    /// The device's.
-    pub fn output(&self) -> Result<Vec<f32>> {
-        self.read(&self.memory.output)
-    }
-
     /// Writes the input where [`inference`](Self::inference) copies it from.
     ///
     /// # Errors
     ///
-    /// As [`set_input`](Self::set_input).
+    /// `Length` if `input` is not as long as the network's; the device's.
     pub fn stage_input(&self, input: &[f32]) -> Result<()> {
         self.write(&self.memory.host_input, input)
     }
