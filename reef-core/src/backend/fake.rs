@@ -1,24 +1,51 @@
-//! A device for tests of this crate: it finishes what the test says, when the test says so.
+//! A device for tests of this crate: it finishes what the test says, when the test says so, and fails where it
+//! is told to.
 //!
 //! Others have `reef_conformance::Null`, which stands above this crate: its device is one of the finished crate,
 //! and unit tests need one of the crate under test.
 
-use crate::backend::command::{Copy, Fill, Launch};
+use crate::backend::command::{Args, Command, Copy, Fill, Launch};
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
-use crate::backend::info::{DeviceInfo, PreemptLevel, Priority, Seq};
+use crate::backend::info::{Colocation, DeviceInfo, PreemptLevel, Priority, Seq};
 use crate::backend::preemptor::Preemptor;
 use crate::backend::queue::{Drained, Queue};
 use crate::backend::resources::Padding;
 use crate::backend::types::{Backend, Checkpoint, Event, NoGraph};
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Thread;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
-/// The device.
-#[derive(Debug, Clone)]
-pub(crate) struct Fake;
+/// The device. Clones share a [`Script`].
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fake(pub(crate) Arc<Script>);
+
+/// What the device does next. Counters count down to 0 as they are used up.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    /// Real-time queues finish nothing from this position on; 0 is no limit.
+    pub(crate) rt_hangs_at: AtomicU64,
+    /// Best-effort queues finish nothing by themselves while it is up.
+    pub(crate) be_hangs: AtomicBool,
+    /// Launches of best-effort queues do not return while it is up.
+    pub(crate) be_launch_blocks: AtomicBool,
+    /// So many launches on real-time queues panic.
+    pub(crate) rt_launch_panics: AtomicU32,
+    pub(crate) evict_fails: AtomicU32,
+    pub(crate) reset_fails: AtomicU32,
+    pub(crate) reactivate_fails: AtomicU32,
+    /// What preemptors were told, without what failed.
+    pub(crate) told: Mutex<Vec<&'static str>>,
+    /// Padded launches.
+    pub(crate) padded: AtomicU32,
+}
+
+/// Counts down; `true` until it is 0.
+fn use_up(counter: &AtomicU32) -> bool {
+    counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok()
+}
 
 /// A queue that notes what it was given.
 #[derive(Debug, Default)]
@@ -30,6 +57,10 @@ pub(crate) struct FakeQueue {
     /// What the next `try_drain` gives. Set by the test.
     pub(crate) drain: Option<(u64, Option<u32>)>,
     pub(crate) wake_at: Option<u64>,
+    /// Caps that it was told.
+    pub(crate) caps: Vec<Option<u32>>,
+    /// A queue of a device does what this says.
+    of: Option<(Fake, Priority)>,
 }
 
 /// Blocks that remain.
@@ -39,6 +70,10 @@ pub(crate) struct Left(pub(crate) u32);
 /// Reached when the test says so.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FakeEvent(pub(crate) Arc<AtomicBool>);
+
+/// Says what it was told, unless it is to fail.
+#[derive(Debug)]
+pub(crate) struct FakePreemptor(Fake, PreemptLevel);
 
 impl Checkpoint for Left {
     fn remaining(&self) -> u32 {
@@ -52,28 +87,58 @@ impl Event for FakeEvent {
     }
 }
 
-impl Preemptor for PreemptLevel {
+impl FakePreemptor {
+    fn tell(&self, what: &'static str, fails: &AtomicU32) -> Result<()> {
+        if use_up(fails) {
+            return Err(Error::DeviceLost { backend: Fake::NAME, why: what.into() });
+        }
+        self.0.0.told.lock().push(what);
+        Ok(())
+    }
+}
+
+impl Preemptor for FakePreemptor {
     fn level(&self) -> PreemptLevel {
-        *self
+        self.1
     }
 
     fn evict(&self) -> Result<()> {
-        Ok(())
+        self.tell("evict", &self.0.0.evict_fails)
     }
 
     fn reset(&self) -> Result<()> {
-        Ok(())
+        self.tell("reset", &self.0.0.reset_fails)
     }
 
     fn reactivate(&self) -> Result<()> {
-        Ok(())
+        self.tell("reactivate", &self.0.0.reactivate_fails)
     }
 }
 
 impl FakeQueue {
     fn note(&mut self, Seq(at): Seq, left: Option<u32>) -> Result<()> {
+        if let Some((Fake(script), class)) = &self.of {
+            let rt = *class == Priority::RealTime;
+            assert!(!(rt && use_up(&script.rt_launch_panics)), "as the script says");
+            while !rt && script.be_launch_blocks.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+        }
         self.launched.push((at, left));
         Ok(())
+    }
+
+    /// As a device does that finishes everything at once, but where it hangs.
+    fn run(&mut self) {
+        let Some((Fake(script), class)) = &self.of else { return };
+        let end = self.launched.last().map_or(0, |(at, _)| at + 1);
+        let hangs_at = match class {
+            Priority::RealTime => script.rt_hangs_at.load(Ordering::SeqCst),
+            Priority::BestEffort if script.be_hangs.load(Ordering::SeqCst) => return,
+            Priority::BestEffort => 0,
+        };
+        let limit = if hangs_at > 0 { hangs_at } else { end };
+        self.done = end.min(limit).max(self.done);
     }
 }
 
@@ -92,6 +157,9 @@ impl Queue for FakeQueue {
         _: &Launch<Fake>,
         _: &Left,
     ) -> Result<()> {
+        if let Some((Fake(script), _)) = &self.of {
+            script.padded.fetch_add(1, Ordering::SeqCst);
+        }
         self.note(seq, None)
     }
 
@@ -108,10 +176,15 @@ impl Queue for FakeQueue {
     }
 
     fn completed(&mut self) -> Result<Seq> {
+        self.run();
         Ok(Seq(self.done))
     }
 
     fn try_drain(&mut self) -> Result<Option<Drained<Fake>>> {
+        self.run();
+        if self.of.is_some() {
+            self.drain = Some((self.done, None)); // evicted: what has not finished never will
+        }
         let stopped = |(next, left): (u64, Option<u32>)| Drained {
             resume_at: Seq(next),
             partial: left.map(Left),
@@ -120,8 +193,12 @@ impl Queue for FakeQueue {
         Ok(self.drain.take().map(stopped))
     }
 
+    fn cap_blocks(&mut self, blocks: Option<u32>) {
+        self.caps.push(blocks);
+    }
+
     fn wake(&mut self, _: Thread) -> bool {
-        true
+        self.of.is_none() // a device is polled
     }
 
     fn wake_at(&mut self, Seq(at): Seq) {
@@ -140,27 +217,28 @@ impl Backend for Fake {
 
 impl Device for Fake {
     type Queue = FakeQueue;
-    type Preemptor = PreemptLevel;
+    type Preemptor = FakePreemptor;
 
     fn open(_: usize, _: &str) -> Result<Self> {
-        Ok(Self)
+        Ok(Self::default())
     }
 
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
             name: "a fake".into(),
-            units: 1,
-            blocks_per_unit: 1,
-            threads_per_unit: 1,
-            registers_per_unit: 1,
-            shared_per_unit: 1,
+            units: 4,
+            blocks_per_unit: 2,
+            threads_per_unit: 1024,
+            registers_per_unit: 1024,
+            shared_per_unit: 1024,
             level: PreemptLevel::All,
             features: Vec::new(),
         }
     }
 
     fn clock(&self) -> Duration {
-        Duration::ZERO
+        static OPENED: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+        OPENED.elapsed()
     }
 
     fn alloc(&self, _: usize) -> Result<()> {
@@ -187,6 +265,10 @@ impl Device for Fake {
         0
     }
 
+    fn colocation(&self) -> Colocation {
+        Colocation::Padded
+    }
+
     fn event(&self) -> Result<FakeEvent> {
         Ok(FakeEvent::default())
     }
@@ -195,11 +277,32 @@ impl Device for Fake {
         Ok(Left(launch.blocks()))
     }
 
-    fn preemptor(&self, level: PreemptLevel) -> Result<PreemptLevel> {
-        Ok(level)
+    fn preemptor(&self, level: PreemptLevel) -> Result<FakePreemptor> {
+        Ok(FakePreemptor(self.clone(), level))
     }
 
-    fn queue(&self, _: Priority, _: Option<&PreemptLevel>) -> Result<FakeQueue> {
-        Ok(FakeQueue::default())
+    fn queue(&self, class: Priority, _: Option<&FakePreemptor>) -> Result<FakeQueue> {
+        Ok(FakeQueue { of: Some((self.clone(), class)), ..FakeQueue::default() })
+    }
+}
+
+/// A launch of some blocks.
+#[allow(unsafe_code)]
+pub(crate) fn launch(blocks: u32) -> Launch<Fake> {
+    // SAFETY: no device looks at it.
+    unsafe { Launch::new((), [blocks, 1, 1], [1, 1, 1], Args::default()) }
+}
+
+/// A command that launches some blocks.
+pub(crate) fn kernel() -> Command<Fake> {
+    Command::Launch(launch(8))
+}
+
+/// Waits until `holds`, for no longer than ten seconds.
+pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{what}: not within ten seconds");
+        thread::yield_now();
     }
 }

@@ -1,6 +1,6 @@
 //! One hardware queue, and the one place from commands to its calls.
 
-use crate::backend::command::{Command, Copy, Fill, HostFn, Launch};
+use crate::backend::command::{Command, Copy, Fill, Launch};
 use crate::backend::error::{Error, Result};
 use crate::backend::info::Seq;
 use crate::backend::resources::Padding;
@@ -139,7 +139,8 @@ pub trait Queue: Debug + Send + 'static {
 
 /// Hands the command to the hardware: the one place that maps commands to queue calls.
 ///
-/// Returns whether it is already complete, as what happens on the host is.
+/// Returns whether it is already complete, as what happens on the host is: waiting for an event and running
+/// host code are the caller's.
 #[inline]
 pub(crate) fn issue<Q: Queue>(
     command: &Command<Q::Backend>,
@@ -153,17 +154,7 @@ pub(crate) fn issue<Q: Queue>(
         Command::Copy(copy) => queue.copy(seq, copy)?,
         Command::Fill(fill) => queue.fill(seq, fill)?,
         Command::Record(event) => queue.record(seq, event)?,
-        Command::Wait(_) => return Ok(true),
-        Command::Host(f) => {
-            call(f)?;
-            return Ok(true);
-        }
+        Command::Wait(_) | Command::Host(_) => return Ok(true),
     }
     Ok(false)
-}
-
-/// Runs host code; a panic in it becomes the error that ends the queue.
-fn call(f: &HostFn) -> Result<()> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f()))
-        .map_err(|_| Error::State("a host function panicked"))
 }

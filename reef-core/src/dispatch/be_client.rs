@@ -7,10 +7,15 @@ use crate::backend::info::Seq;
 use crate::dispatch::be_queue::{BeQueue, Tasks};
 use crate::dispatch::core::Core;
 use crate::scheduler::policy::TaskView;
+use crate::sync::ring::Producer;
 use crate::vqueue::config::Config;
 use crate::vqueue::submitter::Submitter;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
+
+/// How often a client that is dropped looks whether its blocks still run beside a real-time kernel.
+const DONATION_POLL: Duration = Duration::from_micros(50);
 
 /// What a best-effort client wants.
 #[derive(Debug, Clone, Copy)]
@@ -31,12 +36,12 @@ impl Default for ClientConfig {
 
 /// A client with a queue of its own for best-effort work.
 ///
-/// Dropping it cancels what has not been launched and waits for what has.
+/// Dropping it cancels what has not been launched and waits for what has, also beside real-time kernels.
 #[derive(Debug)]
 pub struct BeClient<D: Device> {
     core: Arc<Core<D>>,
     id: u64,
-    tasks: Tasks,
+    tasks: Producer<TaskView>,
     submitter: Submitter<D>,
 }
 
@@ -44,18 +49,18 @@ impl<D: Device> BeClient<D> {
     pub(crate) fn new(core: Arc<Core<D>>, config: ClientConfig) -> Result<Self> {
         let (submitter, queue) = core.group.enable_watched(config.queue, core.service().clone())?;
         let id = core.new_id();
-        let tasks = Tasks::default();
+        let (producer, tasks) = Tasks::new(config.queue.capacity);
         let kept = BeQueue {
             id,
             queue,
-            tasks: tasks.clone(),
+            tasks,
             weight: config.weight.max(1),
             priority: config.priority,
             served: Duration::ZERO,
         };
         core.with(|state| state.queues.push(kept));
         core.pass();
-        Ok(Self { core, id, tasks, submitter })
+        Ok(Self { core, id, tasks: producer, submitter })
     }
 
     /// The end where single commands enter.
@@ -89,11 +94,21 @@ impl<D: Device> BeClient<D> {
         let end = Seq(self.submitter.submitted().0 + commands.len() as u64);
         let since = self.core.now();
         let deadline = deadline.map(|time| since.saturating_add(time));
-        self.tasks.lock().push_back(TaskView { since, deadline, end });
+        self.announce(TaskView { since, deadline, end })?;
         for command in first {
             self.submitter.submit_blocking(command.clone())?;
         }
         self.submitter.submit_blocking(last.clone())
+    }
+
+    /// Shows a task to the scheduler, before its commands come.
+    fn announce(&mut self, task: TaskView) -> Result<()> {
+        while self.tasks.push(task).is_err() {
+            self.submitter.check()?;
+            self.core.pass(); // which takes all that have come
+            thread::yield_now();
+        }
+        Ok(())
     }
 
     /// Blocks until the command at `seq` has finished.
@@ -132,5 +147,9 @@ impl<D: Device> Drop for BeClient<D> {
             Some(state.queues.remove(index))
         });
         drop(kept); // on this thread, which alone waits for what runs
+        while self.core.with(|state| state.rt.runs_blocks_of(self.id)) {
+            self.core.pass();
+            thread::sleep(DONATION_POLL);
+        }
     }
 }

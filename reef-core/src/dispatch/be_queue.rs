@@ -8,14 +8,10 @@ use crate::backend::types::Checkpoint;
 use crate::dispatch::padding::Padded;
 use crate::dkp;
 use crate::scheduler::policy::{QueueView, TaskView};
+use crate::sync::ring::{Consumer, Producer, ring};
 use crate::vqueue::virtual_queue::VirtualQueue;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
-
-/// Tasks of a client that have not finished, oldest first.
-pub(crate) type Tasks = Arc<Mutex<VecDeque<TaskView>>>;
 
 /// What the dispatcher keeps of a best-effort client.
 #[derive(Debug)]
@@ -28,24 +24,51 @@ pub(crate) struct BeQueue<D: Device> {
     pub(crate) served: Duration,
 }
 
+/// Tasks of a client that have not finished, oldest first.
+///
+/// They come by a ring, so that no lock of a client stands in the way of a pass.
+#[derive(Debug)]
+pub(crate) struct Tasks {
+    coming: Consumer<TaskView>,
+    unfinished: VecDeque<TaskView>,
+}
+
+impl Tasks {
+    /// Of a client with at most `commands` unfinished commands; the client writes into the other end.
+    pub(crate) fn new(commands: usize) -> (Producer<TaskView>, Self) {
+        let most = 2 * commands; // each has a command, but for the one that is being submitted
+        let (producer, coming) = ring(most);
+        (producer, Self { coming, unfinished: VecDeque::with_capacity(most) })
+    }
+
+    /// Takes what has come, and drops what ends before `completed`.
+    fn update(&mut self, completed: u64) {
+        while let Some((at, task)) = self.coming.next() {
+            self.unfinished.push_back(*task);
+            self.coming.launch();
+            self.coming.complete_to(at + 1);
+        }
+        while self.unfinished.pop_front_if(|task| task.end.0 <= completed).is_some() {}
+    }
+}
+
 impl<D: Device> BeQueue<D> {
     /// What a scheduler sees of it.
     pub(crate) fn view(&mut self) -> QueueView {
         let shared = self.queue.shared();
         shared.watch(); // before the look, or a submission between them would go unheard
-        let (mut completed, mut submitted) = shared.cursors();
-        let mut tasks = self.tasks.lock();
+        let (mut completed, submitted) = shared.cursors();
         if shared.failed().is_some() {
             // Nothing of it will run: all of it counts as finished, half submitted tasks as well.
-            submitted = tasks.back().map_or(submitted, |task| task.end.0.max(submitted));
+            self.tasks.update(u64::MAX);
             completed = submitted;
         }
-        while tasks.pop_front_if(|task| task.end.0 <= completed).is_some() {}
+        self.tasks.update(completed); // after the cursors: a task comes before its commands
         QueueView {
             id: self.id,
             completed: Seq(completed),
             submitted: Seq(submitted),
-            task: tasks.front().copied(),
+            task: self.tasks.unfinished.front().copied(),
             weight: self.weight,
             priority: self.priority,
             served: self.served,
@@ -71,6 +94,7 @@ impl<D: Device> BeQueue<D> {
         let Some((be, record)) = launcher.head(device)? else { return Ok(None) };
         let profiles = rt.profile().zip(be.profile());
         let padding = profiles.and_then(|(rt, be)| dkp::plan(rt, be, record.remaining(), info));
-        Ok(padding.map(|padding| Padded { padding, be: be.clone(), record }))
+        let owner = self.id;
+        Ok(padding.map(|padding| Padded { owner, padding, be: be.clone(), record }))
     }
 }

@@ -15,7 +15,7 @@ use crate::backend::error::{Error, Result};
 use crate::backend::info::Colocation;
 use crate::dispatch::state::{Donors, PassState};
 use crate::dispatch::task::{Request, TaskState};
-use crate::sync::combiner::Combiner;
+use crate::sync::combiner::{Combiner, MAX_PASSES};
 use crate::vqueue::group::Group;
 use crossbeam_queue::ArrayQueue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -85,14 +85,28 @@ impl<D: Device> Core<D> {
         Ok(())
     }
 
-    /// Makes a pass, or has the thread that makes one make another.
+    /// Makes a pass, or has the thread that makes one make another. Returns after a few passes at most.
     pub(crate) fn pass(&self) {
-        self.combiner.combine(|state| {
-            let pass = AssertUnwindSafe(|| self.pass_inside(state));
-            if catch_unwind(pass).is_err() {
+        self.combine(MAX_PASSES);
+    }
+
+    fn combine(&self, most: usize) {
+        let pass = |state: &mut PassState<D>| {
+            catch_unwind(AssertUnwindSafe(|| self.pass_inside(state))).unwrap_or_else(|_| {
                 state.close(Error::State("the scheduler panicked"));
-            }
-        });
+                false
+            })
+        };
+        self.combiner.combine(most, pass, || self.wake_service());
+    }
+
+    /// Has the service thread make the passes that are left. `false`: it has ended.
+    fn wake_service(&self) -> bool {
+        let serves = !self.closing.load(Ordering::Acquire);
+        if serves {
+            self.service().unpark();
+        }
+        serves
     }
 
     /// Changes the state between passes.
@@ -134,32 +148,24 @@ impl<D: Device> Core<D> {
         }
     }
 
-    fn pass_inside(&self, state: &mut PassState<D>) {
+    /// Returns whether there is something new already.
+    fn pass_inside(&self, state: &mut PassState<D>) -> bool {
         self.take_requests(state);
-        while self.decide_and_apply(state) {}
+        let again = self.decide_and_apply(state);
         self.set_alarm(state);
+        again
     }
 
-    /// Returns whether there are news already.
+    /// Returns whether there is something new already.
     fn decide_and_apply(&self, state: &mut PassState<D>) -> bool {
         let now = self.now();
         state.stats.rt_finished += state.rt.note_finished(now);
         state.look(now, &self.group);
-        self.apply(state).unwrap_or_else(|error| {
-            state.close(error);
-            false
-        })
+        self.apply(state)
     }
 
-    fn apply(&self, state: &mut PassState<D>) -> Result<bool> {
-        let (held, capped) = (self.group.is_preempted(), self.group.is_capped());
-        if !held && state.plan.preempt != capped {
-            self.group.stop()?; // for real-time work, or a narrow group to be widened
-            state.stopped = state.last_pass; // which is this one
-            if state.plan.preempt {
-                state.note_preemption();
-            }
-        }
+    fn apply(&self, state: &mut PassState<D>) -> bool {
+        self.stop(state);
         let beside = self.group.capped_blocks();
         let pads = state.plan.pad && self.device.colocation() == Colocation::Padded;
         let beside = beside.filter(|_| state.is_long_stopped() && state.plan.pad);
@@ -176,9 +182,31 @@ impl<D: Device> Core<D> {
             let before = self.group.is_quiesced();
             again |= self.group.try_quiesce() && !before; // schedulers wait for this
         }
-        self.restore(state, beside)?;
+        if self.restore(state, beside).is_err() {
+            state.retry_soon();
+        }
         state.set_limits();
-        Ok(again)
+        again
+    }
+
+    /// Stops best-effort work if the plan says so, or if it runs narrow and is to be widened.
+    ///
+    /// If the device refuses, real-time work starts all the same, and a later pass tries again.
+    fn stop(&self, state: &mut PassState<D>) {
+        let (held, capped) = (self.group.is_preempted(), self.group.is_capped());
+        let first = !held && state.plan.preempt != capped;
+        if !first && !(state.plan.preempt && self.group.is_half_stopped()) {
+            return;
+        }
+        if self.group.stop().is_err() {
+            state.retry_soon();
+        }
+        if first && self.group.is_preempted() {
+            state.stopped = state.last_pass; // which is this one
+            if state.plan.preempt {
+                state.note_preemption();
+            }
+        }
     }
 
     /// Lets a held group go on, if the plan says so and it has stopped; if it is too early, a worker
@@ -209,7 +237,7 @@ impl<D: Device> Core<D> {
     /// The service thread.
     pub(super) fn serve(&self) {
         while !self.closing.load(Ordering::Acquire) {
-            self.pass();
+            self.combine(usize::MAX);
             let poll = self.poll.load(Ordering::Acquire);
             self.polling.store(poll, Ordering::Release);
             if poll {

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// and cancels everything else.
 #[derive(Debug)]
 pub struct Dispatcher<D: Device> {
-    core: Arc<Core<D>>,
+    pub(super) core: Arc<Core<D>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -109,6 +109,7 @@ impl<D: Device> Drop for Dispatcher<D> {
             state.closed = Some(Error::Cancelled);
             std::mem::take(&mut state.queues)
         });
+        self.core.pass(); // what a client left to the service thread
         drop(queues); // cancels what waits, and waits for what runs
     }
 }

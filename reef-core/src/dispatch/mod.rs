@@ -15,4 +15,6 @@ pub(crate) mod rt_feed;
 pub(crate) mod rt_queue;
 pub(crate) mod state;
 pub(crate) mod task;
+#[cfg(test)]
+mod tests;
 pub(crate) mod ticket;

@@ -18,6 +18,8 @@ pub(crate) trait PaddingSource<B: Backend> {
 /// A padding, with the kernel that it takes blocks from.
 #[derive(Debug)]
 pub(crate) struct Padded<B: Backend> {
+    /// The client whose blocks they are.
+    pub(crate) owner: u64,
     pub(crate) padding: Padding,
     pub(crate) be: Launch<B>,
     /// Which blocks of `be` are left.

@@ -6,9 +6,9 @@ use crate::backend::error::{Error, Result};
 use crate::backend::info::Seq;
 use crate::backend::queue::{Queue, issue};
 use crate::dispatch::padding::{Padded, PaddingSource};
-use crate::dispatch::rt_queue::RtQueue;
-use crate::dispatch::task::Request;
+use crate::dispatch::rt_queue::{Donation, Feeding, RtQueue};
 use crate::dkp;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice::Iter;
 
 /// Kernels that could be padded and are launched ahead of being finished.
@@ -42,15 +42,16 @@ impl<D: Device> RtQueue<D> {
     ) -> FeedReport {
         let mut fed = FeedReport::default();
         let mut start = start.iter();
-        while let Some((request, at)) = self.next_to_feed(&mut start) {
-            match self.feed_one(&request, at, &mut source, &mut fed) {
-                Ok(at) if at < request.commands.len() => {
-                    self.feeding = Some((request, at));
+        while self.begin_next(&mut start) {
+            let feed = AssertUnwindSafe(|| self.feed_one(&mut source, &mut fed));
+            match catch_unwind(feed) {
+                Ok(Ok(true)) => self.end_feeding(None),
+                Ok(Ok(false)) => {
                     fed.held_back = true;
                     break;
                 }
-                Ok(_) => self.note_launched(request, None),
-                Err(error) => self.refuse(request, error),
+                Ok(Err(error)) => self.refuse(error),
+                Err(_) => self.replace(&Error::State("a real-time queue of the device panicked")),
             }
         }
         self.waiting.retain(Option::is_some);
@@ -58,46 +59,58 @@ impl<D: Device> RtQueue<D> {
         fed
     }
 
+    /// Makes the next task to start the one that is fed, unless another is launched in part. Returns whether
+    /// there is one.
+    fn begin_next(&mut self, start: &mut Iter<'_, usize>) -> bool {
+        if self.feeding.is_none() {
+            let next = start.find_map(|&at| self.waiting.get_mut(at)?.take());
+            self.feeding = next.map(|request| Feeding { request, begun: false, at: 0 });
+        }
+        self.feeding.is_some()
+    }
+
+    /// The task is on the device, as far as it will be.
+    fn end_feeding(&mut self, refused: Option<Error>) {
+        if let Some(Feeding { request, .. }) = self.feeding.take() {
+            self.note_launched(request, refused);
+        }
+    }
+
     /// Fails a task of which something may be on the device, when that has ended.
     #[cold]
-    fn refuse(&mut self, request: Request<D>, error: Error) {
+    fn refuse(&mut self, error: Error) {
         let seq = self.take_seq(); // the refused command's own is never reached
-        match self.queue.record(seq, &request.events[1]) {
-            Ok(()) => self.note_launched(request, Some(error)),
-            Err(_) => request.ticket.fail(error), // nothing runs on a queue that fails
+        let Some(feeding) = &self.feeding else { return };
+        if self.queue.record(seq, &feeding.request.events[1]).is_ok() {
+            self.end_feeding(Some(error));
+        } else if let Some(feeding) = self.feeding.take() {
+            feeding.request.ticket.fail(error); // nothing runs on a queue that fails
         }
     }
 
-    /// The task that is launched in part, or else the next one to start, and how far it is.
-    fn next_to_feed(&mut self, start: &mut Iter<'_, usize>) -> Option<(Request<D>, usize)> {
-        let feeding = self.feeding.take();
-        let mut next = || start.find_map(|&at| self.waiting.get_mut(at)?.take());
-        feeding.or_else(|| next().map(|request| (request, 0)))
-    }
-
-    /// Launches commands of a task from `at` on; returns how far it came.
+    /// Launches commands of the task that is fed; returns whether that was the rest of it.
     fn feed_one(
         &mut self,
-        request: &Request<D>,
-        mut at: usize,
         source: &mut Option<&mut impl PaddingSource<D>>,
         fed: &mut FeedReport,
-    ) -> Result<usize> {
-        if at == 0 {
+    ) -> Result<bool> {
+        let Some(Feeding { request, begun, at }) = &self.feeding else { return Ok(true) };
+        let (commands, [start, end]) = (request.commands.clone(), request.events.clone());
+        let (begun, at) = (*begun, *at);
+        if !begun {
             let seq = self.take_seq();
-            self.queue.record(seq, &request.events[0])?;
+            self.queue.record(seq, &start)?;
+            self.feeding.as_mut().expect("it was there").begun = true;
         }
-        while let Some(command) = request.commands.get(at) {
-            let Some(padded) = self.launch(command, source)? else {
-                return Ok(at);
-            };
-            fed.padded += u64::from(padded > 0);
-            fed.padded_blocks += u64::from(padded);
-            at += 1;
+        for (at, command) in commands.iter().enumerate().skip(at) {
+            let Some(blocks) = self.launch(command, source)? else { return Ok(false) };
+            fed.padded += u64::from(blocks > 0);
+            fed.padded_blocks += u64::from(blocks);
+            self.feeding.as_mut().expect("it was there").at = at + 1;
         }
         let seq = self.take_seq();
-        self.queue.record(seq, &request.events[1])?;
-        Ok(at)
+        self.queue.record(seq, &end)?;
+        Ok(true)
     }
 
     /// Asks to be woken when the next task has finished, or the next kernel can be padded. Returns
@@ -110,7 +123,7 @@ impl<D: Device> RtQueue<D> {
         self.queue.completed().is_ok_and(|done| done >= Seq(next))
     }
 
-    /// Launches one command; says with how many blocks it was padded, or `None` if it should wait until few kernels are ahead.
+    /// Launches one command; says with how many blocks it was padded, or `None` if it should wait.
     ///
     /// Which blocks fit is known when a kernel is about to run, not before: kernels that leave units
     /// free wait until few of them are ahead.
@@ -129,8 +142,9 @@ impl<D: Device> RtQueue<D> {
             self.paddable.push_back(self.next + 1);
             if let Some(padded) = source.pad(rt, &self.info)? {
                 let seq = self.take_seq();
-                let Padded { padding, be, record } = &padded;
-                self.queue.launch_padded(seq, rt, padding, be, record)?;
+                let Padded { owner, padding, be, record } = padded;
+                self.queue.launch_padded(seq, rt, &padding, &be, &record)?;
+                self.donated.push_back(Donation { owner, end: seq.0 + 1, _be: be });
                 return Ok(Some(padding.be_blocks));
             }
         }

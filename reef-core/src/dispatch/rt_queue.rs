@@ -1,5 +1,6 @@
 //! The hardware queue on which real-time tasks run: they skip the virtual queues.
 
+use crate::backend::command::Launch;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::{DeviceInfo, Priority, Seq};
@@ -26,11 +27,33 @@ pub(crate) struct RtQueue<D: Device> {
     pub(super) paddable: VecDeque<u64>,
     /// Not started, oldest first. No entry is `None` but while [`feed`](Self::feed) starts some of them.
     pub(super) waiting: VecDeque<Option<Request<D>>>,
-    /// Launched in part, and how far.
-    pub(super) feeding: Option<(Request<D>, usize)>,
+    pub(super) feeding: Option<Feeding<D>>,
     /// On the device.
     pub(super) launched: VecDeque<Launched<D>>,
+    /// Best-effort kernels of which blocks may run beside real-time ones, oldest first.
+    pub(super) donated: VecDeque<Donation<D>>,
     wakes: bool,
+}
+
+/// A task that is being launched. It stays in its place meanwhile, so that no panic loses it.
+#[derive(Debug)]
+pub(super) struct Feeding<D: Device> {
+    pub(super) request: Request<D>,
+    /// Its first event has been recorded.
+    pub(super) begun: bool,
+    /// The next command to launch.
+    pub(super) at: usize,
+}
+
+/// A best-effort kernel whose blocks pad a real-time one.
+#[derive(Debug)]
+pub(super) struct Donation<D: Device> {
+    /// The client's name.
+    pub(super) owner: u64,
+    /// The position behind the real-time kernel.
+    pub(super) end: u64,
+    /// Keeps its memory, whatever becomes of the client.
+    pub(super) _be: Launch<D>,
 }
 
 /// A task whose commands are on the device, or those before the one that was refused.
@@ -68,6 +91,7 @@ impl<D: Device> RtQueue<D> {
             waiting: VecDeque::new(),
             feeding: None,
             launched: VecDeque::new(),
+            donated: VecDeque::new(),
             wakes: false,
         })
     }
@@ -137,34 +161,39 @@ impl<D: Device> RtQueue<D> {
             finished += u64::from(task.finish(now));
         }
         while self.paddable.pop_front_if(|end| *end <= done).is_some() {}
+        while self.donated.pop_front_if(|donation| donation.end <= done).is_some() {}
         finished
+    }
+
+    /// Whether blocks of this best-effort client may still run here.
+    pub(crate) fn runs_blocks_of(&self, client: u64) -> bool {
+        self.donated.iter().any(|donation| donation.owner == client)
     }
 
     /// A queue that failed fails its tasks and is replaced: the device may still be there.
     #[cold]
-    fn replace(&mut self, error: &Error) {
-        match Self::open(&self.device, self.priority) {
+    pub(super) fn replace(&mut self, error: &Error) {
+        let running = self.take_running();
+        let error = match self.device.queue(self.priority, None) {
             Ok(fresh) => {
-                self.queue = fresh.queue; // drops the old one, so that nothing of it runs any more
+                self.queue = fresh; // drops the old one, so that nothing of it runs any more
                 self.next = 0;
                 self.paddable.clear();
+                self.donated.clear();
                 self.wake_service();
-                self.fail_running(error);
+                error.clone()
             }
-            Err(error) => self.fail_all(&error),
-        }
+            Err(error) => {
+                self.fail_waiting(&error);
+                error
+            }
+        };
+        running.iter().for_each(|request| request.ticket.fail(error.clone()));
     }
 
-    fn fail_running(&mut self, error: &Error) {
-        let feeding = self.feeding.take().map(|(request, _)| request);
-        for request in self.launched.drain(..).map(|task| task.request).chain(feeding) {
-            request.ticket.fail(error.clone());
-        }
-    }
-
-    fn fail_all(&mut self, error: &Error) {
-        self.fail_running(error);
-        self.fail_waiting(error);
+    fn take_running(&mut self) -> Vec<Request<D>> {
+        let feeding = self.feeding.take().map(|feeding| feeding.request);
+        self.launched.drain(..).map(|task| task.request).chain(feeding).collect()
     }
 
     fn fail_waiting(&mut self, error: &Error) {
@@ -174,7 +203,7 @@ impl<D: Device> RtQueue<D> {
     /// Launches nothing more; what is on the device ends as it would.
     pub(crate) fn close(&mut self, error: &Error) {
         self.fail_waiting(error);
-        if let Some((request, _)) = self.feeding.take() {
+        if let Some(Feeding { request, .. }) = self.feeding.take() {
             self.note_launched(request, Some(error.clone()));
         }
     }
@@ -199,6 +228,7 @@ impl<D: Device> RtQueue<D> {
                 }
             }
         }
+        self.donated.clear(); // each was launched before the end of some task
     }
 
     /// The next command's position.

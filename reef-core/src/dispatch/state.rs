@@ -18,6 +18,9 @@ use std::time::Duration;
 /// (docs/cuda.md). It is for real-time work that doesn't end.
 const BESIDE_AFTER: Duration = Duration::from_millis(10);
 
+/// How long a device that refused to stop or to restore best-effort work is left alone.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
+
 /// Preemptions that are noted before they are taken; later ones are not.
 const MAX_NOTED: usize = 1 << 16;
 
@@ -34,6 +37,8 @@ pub struct Stats {
     /// Best-effort blocks that were launched beside real-time kernels; some came too late to run there. 0 on a
     /// device that narrows queues.
     pub padded_blocks: u64,
+    /// How often the device refused to stop or to restore best-effort work, and was asked again.
+    pub retries: u64,
 }
 
 /// What a pass works on.
@@ -77,6 +82,14 @@ impl<D: Device> PassState<D> {
     pub(super) fn close(&mut self, error: Error) {
         self.rt.close(&error);
         self.closed.get_or_insert(error);
+    }
+
+    /// The device refused to stop or to restore best-effort work: have another pass try again.
+    #[cold]
+    pub(super) fn retry_soon(&mut self) {
+        self.stats.retries += 1;
+        let at = self.last_pass.saturating_add(RETRY_AFTER);
+        self.plan.wake = Some(self.plan.wake.map_or(at, |wake| wake.min(at)));
     }
 
     pub(super) fn note_preemption(&mut self) {

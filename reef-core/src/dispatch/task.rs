@@ -124,3 +124,10 @@ impl<D: Device> Request<D> {
         }));
     }
 }
+
+/// However a request ends, its ticket completes: what drops it unfinished has lost it.
+impl<D: Device> Drop for Request<D> {
+    fn drop(&mut self) {
+        self.ticket.fail(Error::Cancelled);
+    }
+}

@@ -4,7 +4,6 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::{Colocation, PreemptLevel};
 use crate::backend::preemptor::Preemptor;
-use crate::backend::queue::Queue;
 use crate::vqueue::shared::Shared;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -31,6 +30,8 @@ pub struct Group<D: Device> {
 #[derive(Debug)]
 struct Members<D: Device> {
     held: bool,
+    /// Step 3 has not been done, because the device refused it.
+    reset_due: bool,
     /// Blocks that run at a time, beside real-time work.
     capped: Option<u32>,
     queues: Vec<Arc<Shared<D>>>,
@@ -44,7 +45,8 @@ impl<D: Device> Group<D> {
     /// `Level` if the device is not that deep; the driver's.
     pub fn open(device: &D, level: PreemptLevel) -> Result<Arc<Self>> {
         let preemptor = device.preemptor(level)?;
-        let members = Mutex::new(Members { held: false, capped: None, queues: Vec::new() });
+        let members =
+            Mutex::new(Members { held: false, reset_due: false, capped: None, queues: Vec::new() });
         Ok(Arc::new(Self { device: device.clone(), preemptor, members }))
     }
 
@@ -72,7 +74,7 @@ impl<D: Device> Group<D> {
         if members.held {
             queue.hold();
         }
-        queue.launcher().queue.cap_blocks(members.capped);
+        queue.set_cap(members.capped);
         members.queues.push(queue.clone());
     }
 
@@ -86,21 +88,30 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// `State` if the group is preempted already; the device's.
+    /// `State` if the group is preempted already; the device's, and then call again.
     pub(crate) fn stop(&self) -> Result<()> {
         let mut members = self.members.lock();
-        if members.held {
+        if members.held && !members.reset_due {
             return Err(Error::State("preempting what is preempted already"));
         }
-        if self.level() >= PreemptLevel::DeviceQueue {
-            self.preemptor.evict()?;
+        if !members.held {
+            if self.level() >= PreemptLevel::DeviceQueue {
+                self.preemptor.evict()?;
+            }
+            members.held = true;
+            members.queues.iter().for_each(|queue| queue.hold());
+            members.reset_due = self.level() >= PreemptLevel::All;
         }
-        members.held = true;
-        members.queues.iter().for_each(|queue| queue.hold());
-        if self.level() >= PreemptLevel::All {
+        if members.reset_due {
             self.preemptor.reset()?;
+            members.reset_due = false;
         }
         Ok(())
+    }
+
+    /// Whether a [`stop`](Self::stop) failed in its last step, and is to be called again.
+    pub(crate) fn is_half_stopped(&self) -> bool {
+        self.members.lock().reset_due
     }
 
     /// Starts step 5: workers take back what the device has.
@@ -149,7 +160,7 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// `State` if the group is preempted already; the device's.
+    /// `State` if the group is preempted already; the device's, and then call again.
     pub fn preempt(&self, sync: bool) -> Result<()> {
         self.stop()?;
         self.collect();
@@ -203,9 +214,9 @@ impl<D: Device> Group<D> {
         }
         if members.capped != width {
             members.capped = width;
-            members.queues.iter().for_each(|queue| queue.launcher().queue.cap_blocks(width));
+            members.queues.iter().for_each(|queue| queue.set_cap(width));
         }
-        members.held = false;
+        (members.held, members.reset_due) = (false, false);
         members.queues.iter().for_each(|queue| queue.release());
         Ok(true)
     }

@@ -1,6 +1,6 @@
 //! The launching end of a virtual queue: a hardware queue and the ring that feeds it.
 
-use crate::backend::command::{Command, Launch};
+use crate::backend::command::{Command, HostFn, Launch};
 use crate::backend::device::Device;
 use crate::backend::error::Result;
 use crate::backend::info::Seq;
@@ -11,12 +11,14 @@ use crate::sync::ring::Consumer;
 /// What launching needs. Held by the worker, and by the dispatcher while the queue is preempted.
 #[derive(Debug)]
 pub(crate) struct Launcher<D: Device> {
-    pub(crate) queue: D::Queue,
+    queue: D::Queue,
     pub(crate) commands: Consumer<Command<D>>,
     /// What is left of the next command, if some of it has run.
     partial: Option<D::Checkpoint>,
     /// The newest launched command is a barrier that has not completed.
     barrier: bool,
+    /// What the queue was told last: so many blocks at a time, 0 for all.
+    cap: u32,
     window: u64,
     batch: u64,
 }
@@ -32,8 +34,19 @@ pub(crate) enum Waits {
     Either,
     /// For an event of another queue.
     Event,
+    /// For host code, which is next: to be run without the launcher's lock, see [`Launcher::host`].
+    Host,
     /// For nothing: there is more to do.
     Nothing,
+}
+
+/// What may be launched.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Allowance {
+    /// Commands before this position.
+    pub(crate) limit: u64,
+    /// So many blocks at a time, 0 for all.
+    pub(crate) cap: u32,
 }
 
 /// What a [`Launcher::step`] did.
@@ -50,21 +63,22 @@ impl<D: Device> Launcher<D> {
         window: u64,
         batch: u64,
     ) -> Self {
-        Self { queue, commands, partial: None, barrier: false, window, batch }
+        Self { queue, commands, partial: None, barrier: false, cap: 0, window, batch }
     }
 
-    /// One pass: notes what finished, then launches commands before `limit()` while the window lasts.
-    pub(crate) fn step(&mut self, limit: impl Fn() -> u64) -> Result<Step> {
+    /// Notes what finished, then launches what `allowed()` says while the window lasts.
+    pub(crate) fn step(&mut self, allowed: impl Fn() -> Allowance) -> Result<Step> {
         let mut completed = self.note_completed()?;
         for _ in 0..self.room() {
-            match self.blocked(&limit) {
-                None => completed |= self.launch_next()?,
+            let Allowance { limit, cap } = allowed();
+            match self.blocked(limit) {
+                None => completed |= self.launch_next(cap)?,
                 Some(waits) => return self.step_ends(completed, waits),
             }
         }
-        // With room left, what was launched is complete already: host code, say.
+        // With room left, what was launched is complete already: waits for events, say.
         let full = if self.room() > 0 { Waits::Nothing } else { Waits::Device };
-        let waits = self.blocked(&limit).unwrap_or(full);
+        let waits = self.blocked(allowed().limit).unwrap_or(full);
         self.step_ends(completed, waits)
     }
 
@@ -72,7 +86,7 @@ impl<D: Device> Launcher<D> {
     fn step_ends(&mut self, completed: bool, waits: Waits) -> Result<Step> {
         let in_flight = self.commands.in_flight();
         let enough = match waits {
-            Waits::Commands | Waits::Event | Waits::Nothing => {
+            Waits::Commands | Waits::Event | Waits::Host | Waits::Nothing => {
                 return Ok(Step { completed, waits });
             }
             Waits::Either => 1,
@@ -86,10 +100,10 @@ impl<D: Device> Launcher<D> {
     }
 
     /// What the next command waits for, if it can't be launched now. Doesn't look at the window.
-    fn blocked(&mut self, limit: impl Fn() -> u64) -> Option<Waits> {
+    fn blocked(&mut self, limit: u64) -> Option<Waits> {
         let (in_flight, barrier) = (self.commands.in_flight(), self.barrier);
         match self.commands.next() {
-            Some((at, command)) if at < limit() => blocked(command, in_flight, barrier),
+            Some((at, command)) if at < limit => blocked(command, in_flight, barrier),
             _ if in_flight > 0 => Some(Waits::Either),
             _ => Some(Waits::Commands),
         }
@@ -109,7 +123,11 @@ impl<D: Device> Launcher<D> {
     }
 
     /// Launches the next command; returns whether it is already complete.
-    fn launch_next(&mut self) -> Result<bool> {
+    fn launch_next(&mut self, cap: u32) -> Result<bool> {
+        if self.cap != cap {
+            self.queue.cap_blocks((cap > 0).then_some(cap));
+            self.cap = cap;
+        }
         let (at, command) = self.commands.next().expect("the caller saw it");
         self.barrier = command.is_barrier();
         let complete = issue(command, Seq(at), self.partial.as_ref(), &mut self.queue)?;
@@ -120,6 +138,25 @@ impl<D: Device> Launcher<D> {
             self.barrier = false;
         }
         Ok(complete)
+    }
+
+    /// The host code that is next and may run now, with its position. Run it without the lock, so that it may
+    /// preempt, restore or end the queue, then [note](Self::host_done) that it has.
+    pub(crate) fn host(&mut self, limit: u64) -> Option<(u64, HostFn)> {
+        if self.blocked(limit) != Some(Waits::Host) {
+            return None;
+        }
+        match self.commands.next() {
+            Some((at, Command::Host(code))) => Some((at, code.clone())),
+            _ => None,
+        }
+    }
+
+    /// The host code at `at` has run.
+    pub(crate) fn host_done(&mut self, at: u64) {
+        debug_assert_eq!(self.commands.launched(), at, "only the worker launches");
+        self.commands.launch();
+        self.commands.complete_to(at + 1);
     }
 
     /// Lets what a held queue keeps on the device run to its end; returns whether it has.
@@ -191,6 +228,7 @@ fn blocked<D: Device>(command: &Command<D>, in_flight: u64, behind_barrier: bool
     }
     match command {
         Command::Wait(event) if event.reached().is_none() => Some(Waits::Event),
+        Command::Host(_) => Some(Waits::Host),
         _ => None,
     }
 }
@@ -198,23 +236,16 @@ fn blocked<D: Device>(command: &Command<D>, in_flight: u64, behind_barrier: bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::command::Args;
-    use crate::backend::fake::{Fake, FakeEvent, FakeQueue};
+    use crate::backend::fake::{Fake, FakeEvent, FakeQueue, kernel};
     use crate::sync::ring::{Producer, ring};
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
-    const OPEN: fn() -> u64 = || u64::MAX;
+    const OPEN: fn() -> Allowance = || Allowance { limit: u64::MAX, cap: 0 };
 
     fn launcher(window: u64, batch: u64) -> (Producer<Command<Fake>>, Launcher<Fake>) {
         let (producer, consumer) = ring(64);
         (producer, Launcher::new(FakeQueue::default(), consumer, window, batch))
-    }
-
-    #[allow(unsafe_code)]
-    fn kernel() -> Command<Fake> {
-        // SAFETY: no device looks at it.
-        Command::Launch(unsafe { Launch::new((), [8, 1, 1], [1, 1, 1], Args::default()) })
     }
 
     fn push(
@@ -252,7 +283,7 @@ mod tests {
     fn the_limit_bounds_what_is_launched() {
         let (mut producer, mut launcher) = launcher(4, 1);
         push(&mut producer, (0..4).map(|_| kernel()));
-        launcher.step(|| 2).unwrap();
+        launcher.step(|| Allowance { limit: 2, cap: 0 }).unwrap();
         assert_eq!(launched(&mut launcher), [0, 1]);
     }
 
@@ -280,10 +311,32 @@ mod tests {
     }
 
     #[test]
-    fn host_code_beyond_the_window_is_not_waited_for() {
-        let (mut producer, mut launcher) = launcher(2, 1);
-        push(&mut producer, (0..5).map(|_| Command::Host(Arc::new(|| ()))));
-        assert_eq!(step(&mut launcher).1, Waits::Nothing);
+    fn host_code_runs_alone_and_outside() {
+        let (mut producer, mut launcher) = launcher(4, 1);
+        let host = || Command::Host(Arc::new(|| ()));
+        push(&mut producer, [kernel(), host(), host(), kernel()]);
+        assert_eq!(step(&mut launcher), (vec![0], Waits::Device));
+        assert!(launcher.host(u64::MAX).is_none(), "a kernel runs");
+        launcher.queue.done = 1;
+        for at in [1, 2] {
+            assert_eq!(step(&mut launcher), (vec![], Waits::Host));
+            assert!(launcher.host(at).is_none(), "beyond the limit");
+            assert_eq!(launcher.host(u64::MAX).expect("it is next").0, at);
+            launcher.host_done(at);
+        }
+        assert_eq!(step(&mut launcher), (vec![3], Waits::Either));
+    }
+
+    #[test]
+    fn a_cap_is_told_before_the_next_launch() {
+        let (mut producer, mut launcher) = launcher(4, 1);
+        push(&mut producer, [kernel(), kernel()]);
+        launcher.step(|| Allowance { limit: 1, cap: 0 }).unwrap();
+        assert!(launcher.queue.caps.is_empty(), "nothing new");
+        launcher.step(|| Allowance { limit: 1, cap: 7 }).unwrap();
+        assert!(launcher.queue.caps.is_empty(), "nothing is launched");
+        launcher.step(|| Allowance { limit: 2, cap: 7 }).unwrap();
+        assert_eq!(launcher.queue.caps, [Some(7)]);
     }
 
     #[test]
@@ -318,10 +371,10 @@ mod tests {
         step(&mut launcher);
         launcher.queue.drain = Some((0, Some(0)));
         launcher.try_reclaim().unwrap();
-        let (_, left) = launcher.head(&Fake).unwrap().expect("a kernel is next");
+        let (_, left) = launcher.head(&Fake::default()).unwrap().expect("a kernel is next");
         assert_eq!(left.remaining(), 0, "the record that was taken back, not a fresh one");
         assert!(launcher.finish_padded());
-        let (_, left) = launcher.head(&Fake).unwrap().expect("a kernel is next");
+        let (_, left) = launcher.head(&Fake::default()).unwrap().expect("a kernel is next");
         assert_eq!(left.remaining(), 8, "a fresh one for the second kernel");
         assert!(!launcher.finish_padded());
         launcher.step(OPEN).unwrap();

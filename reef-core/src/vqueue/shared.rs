@@ -7,11 +7,11 @@ use crate::backend::error::{Error, Result};
 use crate::sync::park::{EventCount, Parker};
 use crate::sync::ring::Cursors;
 use crate::vqueue::hold::{Hold, Quiesced};
-use crate::vqueue::launcher::Launcher;
+use crate::vqueue::launcher::{Allowance, Launcher};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
-use std::thread::Thread;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::thread::{self, Thread};
 
 /// How a queue ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub(crate) struct Shared<D: Device> {
     cursors: Cursors<Command<D>>,
     /// Commands before this position may be launched. Written by the scheduler.
     limit: AtomicU64,
+    /// Blocks that run at a time, 0 for all. Written by the group while the queue is held.
+    cap: AtomicU32,
     /// Written by the group.
     hold: Hold,
     /// Written under the launcher's lock.
@@ -68,6 +70,7 @@ impl<D: Device> Shared<D> {
             launcher: Mutex::new(launcher),
             cursors,
             limit: AtomicU64::new(if listener.is_some() { 0 } else { u64::MAX }),
+            cap: AtomicU32::new(0),
             hold: Hold::default(),
             quiesced: Quiesced::default(),
             idle: AtomicBool::new(false),
@@ -95,9 +98,16 @@ impl<D: Device> Shared<D> {
         self.cursors.read()
     }
 
-    /// Commands before this position may be launched now.
-    pub(crate) fn launch_limit(&self) -> u64 {
-        if self.hold.is_held() { 0 } else { self.limit.load(Ordering::Acquire) }
+    /// What may be launched now, and how wide.
+    pub(crate) fn allowance(&self) -> Allowance {
+        let limit = if self.hold.is_held() { 0 } else { self.limit.load(Ordering::Acquire) };
+        // After the hold: who sees that the queue was released sees the cap that was set before.
+        Allowance { limit, cap: self.cap.load(Ordering::Acquire) }
+    }
+
+    /// From the next launch on, so many blocks at a time. Only while the queue is held.
+    pub(crate) fn set_cap(&self, blocks: Option<u32>) {
+        self.cap.store(blocks.unwrap_or(0), Ordering::Release);
     }
 
     /// Sets how far commands may be launched, and wakes the worker if that is farther than before.
@@ -165,7 +175,13 @@ impl<D: Device> Shared<D> {
     }
 
     /// Blocks until the held queue is quiesced.
+    ///
+    /// Host code of the queue may call this too: the worker, whose thread it is on, takes nothing back then.
     pub(crate) fn wait_quiesced(&self) {
+        while self.is_worker() && self.hold.is_held() && !self.is_quiesced() {
+            self.try_quiesce();
+            thread::yield_now();
+        }
         self.waiters.wait_until(|| self.is_quiesced() || !self.hold.is_held());
     }
 
@@ -177,6 +193,11 @@ impl<D: Device> Shared<D> {
 
 /// The worker's sleep, and its end.
 impl<D: Device> Shared<D> {
+    /// Whether this is the worker's thread.
+    pub(crate) fn is_worker(&self) -> bool {
+        thread::current().id() == self.worker.id()
+    }
+
     /// Makes the worker look again.
     pub(crate) fn wake_worker(&self) {
         self.worker.unpark();

@@ -44,15 +44,28 @@ impl<D: Device> Submitter<D> {
     pub fn submit_blocking(&mut self, command: Command<D>) -> Result<Seq> {
         let mut command = command;
         loop {
-            if let Some(error) = self.shared.failed() {
-                return Err(error.clone());
-            }
+            self.check()?;
             match self.submit(command) {
                 Ok(seq) => return Ok(seq),
                 Err(back) => command = back,
             }
-            self.wait(Seq(self.commands.completed()))?;
+            self.wait_for_room()?;
         }
+    }
+
+    /// Blocks until a command has completed, if none has since the queue was full.
+    pub(crate) fn wait_for_room(&self) -> Result<()> {
+        let oldest = self.completed();
+        if oldest < self.submitted() { self.wait(oldest) } else { Ok(()) }
+    }
+
+    /// Whether the queue takes commands that will run.
+    ///
+    /// # Errors
+    ///
+    /// The error that ended it.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.shared.failed().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// Commands that have been submitted.

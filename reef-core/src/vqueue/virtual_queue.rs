@@ -130,10 +130,14 @@ impl<D: Device> VirtualQueue<D> {
     ///
     /// # Errors
     ///
-    /// The error that ended the queue before; `State` if it is preempted, which cancels what waits.
+    /// The error that ended the queue before; `State` if it is preempted or its own host code calls, which
+    /// cancels what waits.
     pub fn finish(mut self) -> Result<()> {
         if self.shared.is_held() {
             return Err(Error::State("finishing a preempted queue: restore it first"));
+        }
+        if self.shared.is_worker() {
+            return Err(Error::State("finishing a queue from its own host code"));
         }
         self.shared.set_limit(u64::MAX);
         self.stop(Shutdown::Drain);
@@ -143,7 +147,9 @@ impl<D: Device> VirtualQueue<D> {
     fn stop(&mut self, how: Shutdown) {
         let Some(worker) = self.worker.take() else { return };
         self.shared.shut_down(how);
-        let _ = worker.join(); // a panic has already been printed
+        if !self.shared.is_worker() {
+            let _ = worker.join(); // a panic has already been printed
+        } // else host code of the queue ends it, and the worker ends after that
         self.group.leave(&self.shared);
     }
 }
@@ -192,5 +198,91 @@ impl<D: Device> Drop for VirtualQueue<D> {
     fn drop(&mut self) {
         self.stop(Shutdown::Cancel);
         self.shared.end(Error::Cancelled);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::command::{Command, HostFn};
+    use crate::backend::fake::{Fake, kernel};
+    use crate::backend::info::{PreemptLevel, Seq};
+    use parking_lot::Mutex;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    const LONG: Duration = Duration::from_secs(10);
+    type Place = Arc<Mutex<Option<VirtualQueue<Fake>>>>;
+
+    /// Host code that does `f` to its own queue, once that is put in the place, and what `f` gave.
+    fn of_its_own<T: Send + 'static>(
+        place: &Place,
+        f: fn(&mut Option<VirtualQueue<Fake>>) -> T,
+    ) -> (HostFn, Receiver<T>) {
+        let (done, result): (Sender<T>, _) = channel();
+        let place = place.clone();
+        (Arc::new(move || done.send(f(&mut place.lock())).expect("the test waits")), result)
+    }
+
+    /// Runs `f` as host code of a queue, between two kernels.
+    fn inside<T: Send + 'static>(
+        f: fn(&mut Option<VirtualQueue<Fake>>) -> T,
+    ) -> (T, Submitter<Fake>, Place) {
+        let config = Config { level: PreemptLevel::All, ..Config::default() };
+        let (mut submitter, queue) =
+            VirtualQueue::enable(&Fake::default(), config).expect("a queue");
+        let place = Place::default();
+        let (code, result) = of_its_own(&place, f);
+        *place.lock() = Some(queue);
+        for command in [kernel(), Command::Host(code), kernel()] {
+            submitter.submit(command).expect("room");
+        }
+        (result.recv_timeout(LONG).expect("no deadlock"), submitter, place)
+    }
+
+    #[test]
+    fn host_code_preempts_and_restores_its_own_queue() {
+        let (how, submitter, _queue) = inside(|queue| {
+            let queue = queue.as_ref().expect("it is in its place");
+            queue.preempt(true)?;
+            assert!(queue.group().is_quiesced());
+            queue.restore()
+        });
+        how.expect("both worked");
+        assert!(submitter.wait_for(Seq(2), LONG).expect("no error"), "and it goes on");
+    }
+
+    #[test]
+    fn host_code_cannot_disable_its_own_queue_which_has_work() {
+        let (how, submitter, _queue) = inside(|queue| {
+            let (error, back) = queue.take().expect("it is in its place").disable().unwrap_err();
+            *queue = Some(back);
+            error
+        });
+        assert!(matches!(how, Error::Busy { in_flight: 0, waiting: 1.. }), "{how}");
+        assert!(submitter.wait_for(Seq(2), LONG).expect("no error"), "and it goes on");
+    }
+
+    #[test]
+    fn host_code_may_drop_its_own_queue() {
+        let ((), submitter, _) = inside(|queue| drop(queue.take()));
+        assert_eq!(submitter.wait_for(Seq(2), LONG), Err(Error::Cancelled));
+    }
+
+    #[test]
+    fn host_code_cannot_finish_its_own_queue() {
+        let (how, ..) = inside(|queue| queue.take().expect("it is in its place").finish());
+        assert_eq!(how, Err(Error::State("finishing a queue from its own host code")));
+    }
+
+    /// Between a push that finds the queue full and the look for what to wait for, all may complete.
+    #[test]
+    fn a_queue_that_was_full_and_is_empty_has_room() {
+        let config = Config { capacity: 1, window: 1, ..Config::default() };
+        let (mut submitter, _queue) =
+            VirtualQueue::enable(&Fake::default(), config).expect("a queue");
+        let seq = submitter.submit_blocking(kernel()).expect("room");
+        submitter.wait(seq).expect("no error");
+        submitter.wait_for_room().expect("there is some");
     }
 }

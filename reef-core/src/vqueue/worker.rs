@@ -4,7 +4,7 @@
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::vqueue::config::Config;
-use crate::vqueue::launcher::{Step, Waits};
+use crate::vqueue::launcher::{Allowance, Step, Waits};
 use crate::vqueue::shared::{Shared, Shutdown};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -64,6 +64,7 @@ fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
                 shared.sleep_unless(|| has_work(shared), thread::park);
             }
             Waits::Device | Waits::Either | Waits::Nothing => std::hint::spin_loop(),
+            Waits::Host => run_host_code(shared)?,
             Waits::Event => thread::park_timeout(Duration::from_micros(20)),
             Waits::Commands => {
                 let since = *spinning_since.get_or_insert_with(Instant::now);
@@ -97,15 +98,29 @@ fn let_device_finish<D: Device>(shared: &Shared<D>) {
     }
 }
 
+/// What a cancelled queue may launch.
+const NOTHING: Allowance = Allowance { limit: 0, cap: 0 };
+
 /// Launches and notes completions.
 fn pass<D: Device>(shared: &Shared<D>) -> Result<Waits> {
     let cancelled = is_cancelled(shared);
     let Step { completed, waits } =
-        shared.launcher().step(|| if cancelled { 0 } else { shared.launch_limit() })?;
+        shared.launcher().step(|| if cancelled { NOTHING } else { shared.allowance() })?;
     if completed {
         shared.waiters().notify();
     }
     Ok(waits)
+}
+
+/// Runs the host code that is next, without a lock: it may preempt, restore or end the queue that it is in.
+fn run_host_code<D: Device>(shared: &Shared<D>) -> Result<()> {
+    let next = shared.launcher().host(shared.allowance().limit);
+    let Some((at, code)) = next else { return Ok(()) };
+    catch_unwind(AssertUnwindSafe(|| code()))
+        .map_err(|_| Error::State("a host function panicked"))?;
+    shared.launcher().host_done(at);
+    shared.waiters().notify();
+    Ok(())
 }
 
 /// Takes back what a held queue has on the device.
@@ -169,5 +184,5 @@ fn has_work<D: Device>(shared: &Shared<D>) -> bool {
         return shutdown == Shutdown::Cancel || !shared.is_quiesced();
     }
     shutdown != Shutdown::None
-        || shared.launcher().commands.next().is_some_and(|(at, _)| at < shared.launch_limit())
+        || shared.launcher().commands.next().is_some_and(|(at, _)| at < shared.allowance().limit)
 }

@@ -1,0 +1,191 @@
+//! What becomes of clients when the device is slow, refuses or panics.
+
+use crate::backend::command::Command;
+use crate::backend::error::{Error, Result};
+use crate::backend::fake::{Fake, Script, eventually, kernel, launch};
+use crate::backend::info::Seq;
+use crate::dispatch::be_client::{BeClient, ClientConfig};
+use crate::dispatch::dispatcher::Dispatcher;
+use crate::dispatch::rt_client::Ticket;
+use crate::dispatch::task::{Task, Timing};
+use crate::dkp::Profile;
+use crate::scheduler::Reef;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Long enough for whatever would have happened at once.
+const A_WHILE: Duration = Duration::from_millis(50);
+const LONG: Duration = Duration::from_secs(10);
+
+fn dispatcher(device: &Fake) -> Dispatcher<Fake> {
+    Dispatcher::start(device, Box::new(Reef::default())).expect("a dispatcher")
+}
+
+fn script(device: &Fake) -> &Script {
+    &device.0
+}
+
+fn task(commands: Vec<Command<Fake>>) -> Task<Fake> {
+    Task::new(commands).expect("launches alone")
+}
+
+fn one_kernel() -> Task<Fake> {
+    task(vec![kernel()])
+}
+
+/// Ends a ticket on a thread of its own, so that a test can stop waiting.
+fn wait(ticket: Ticket<Fake>) -> Receiver<Result<Timing>> {
+    on_a_thread(move || ticket.wait())
+}
+
+fn on_a_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (done, result) = channel();
+    thread::spawn(move || done.send(f()));
+    result
+}
+
+/// Lets the device finish everything when it is dropped: declare it last.
+struct AtLast(Fake);
+
+impl Drop for AtLast {
+    fn drop(&mut self) {
+        script(&self.0).be_hangs.store(false, Ordering::SeqCst);
+        script(&self.0).be_launch_blocks.store(false, Ordering::SeqCst);
+        script(&self.0).rt_hangs_at.store(0, Ordering::SeqCst);
+    }
+}
+
+/// A best-effort client with a kernel that the device has and doesn't finish.
+fn busy_client(dispatcher: &Dispatcher<Fake>, device: &Fake) -> BeClient<Fake> {
+    script(device).be_hangs.store(true, Ordering::SeqCst);
+    let mut client = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+    client.submit(&[kernel()]).expect("room");
+    client
+}
+
+#[test]
+fn a_transient_refusal_to_evict_closes_nothing_for_good() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    let _be = busy_client(&dispatcher, &device);
+    let _at_last = AtLast(device.clone());
+    script(&device).evict_fails.store(1, Ordering::SeqCst);
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let mut rt = dispatcher.real_time().expect("a client");
+    let first = wait(rt.submit(&one_kernel()).expect("room"));
+    eventually("evicted at the second try", || script(&device).told.lock().contains(&"evict"));
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    first.recv_timeout(LONG).expect("it ends").expect("it ran, preempted or not");
+    rt.run(&one_kernel()).expect("real-time work goes on");
+    assert_eq!(dispatcher.stats().retries, 1);
+    assert!(dispatcher.stats().preemptions >= 1);
+}
+
+#[test]
+fn a_transient_refusal_to_reset_is_made_up_for() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    let _be = busy_client(&dispatcher, &device);
+    let _at_last = AtLast(device.clone());
+    script(&device).reset_fails.store(1, Ordering::SeqCst);
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let mut rt = dispatcher.real_time().expect("a client");
+    let first = wait(rt.submit(&one_kernel()).expect("room"));
+    eventually("reset at the second try", || script(&device).told.lock().contains(&"reset"));
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    first.recv_timeout(LONG).expect("it ends").expect("it ran");
+    let evictions = script(&device).told.lock().iter().filter(|call| **call == "evict").count();
+    assert_eq!((evictions, dispatcher.stats().preemptions), (1, 1), "one preemption, one retry");
+}
+
+#[test]
+fn a_transient_refusal_to_reactivate_delays_and_no_more() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    let be = busy_client(&dispatcher, &device);
+    let _at_last = AtLast(device.clone());
+    script(&device).reactivate_fails.store(2, Ordering::SeqCst);
+    let mut rt = dispatcher.real_time().expect("a client");
+    rt.run(&one_kernel()).expect("it runs");
+    script(&device).be_hangs.store(false, Ordering::SeqCst);
+    assert!(be.wait_for(Seq(0), LONG).expect("no error"), "best-effort work goes on");
+    rt.run(&one_kernel()).expect("so does real-time work");
+    eventually("asked again", || dispatcher.stats().retries >= 2);
+}
+
+#[test]
+fn a_panic_of_the_device_fails_the_task_that_it_met() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    script(&device).rt_launch_panics.store(1, Ordering::SeqCst);
+    let mut rt = dispatcher.real_time().expect("a client");
+    let ticket = wait(rt.submit(&one_kernel()).expect("room"));
+    let how = ticket.recv_timeout(LONG).expect("its ticket completes");
+    assert_eq!(how, Err(Error::State("a real-time queue of the device panicked")));
+    rt.run(&one_kernel()).expect("the next one has a fresh queue");
+}
+
+#[test]
+fn real_time_work_starts_while_a_best_effort_launch_does_not_return() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    script(&device).be_launch_blocks.store(true, Ordering::SeqCst);
+    let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+    be.submit(&[kernel()]).expect("room");
+    let _at_last = AtLast(device.clone());
+    thread::sleep(A_WHILE); // the worker is inside of the launch
+    let mut rt = dispatcher.real_time().expect("a client");
+    let how = on_a_thread(move || rt.run(&one_kernel())).recv_timeout(LONG);
+    script(&device).be_launch_blocks.store(false, Ordering::SeqCst);
+    how.expect("no lock of the launch is in its way").expect("no error");
+}
+
+/// Eight of the kernel's blocks leave no unit free, two do.
+fn profiled(blocks: u32) -> Command<Fake> {
+    let profile = Profile { blocks, micros: 100, round_micros: vec![10], ..Profile::default() };
+    Command::Launch(launch(blocks).with_profile(Arc::new(profile)))
+}
+
+#[test]
+fn dropping_a_client_waits_for_its_blocks_beside_real_time_work() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    script(&device).be_hangs.store(true, Ordering::SeqCst);
+    let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+    be.submit(&[profiled(64)]).expect("room");
+    let _at_last = AtLast(device.clone());
+    // Position 0 is an event. Kernels 1 and 2 run unpadded, as best-effort work is only being stopped;
+    // each later one waits until the one before the last has ended, and is padded.
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let mut rt = dispatcher.real_time().expect("a client");
+    let ticket = rt.submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
+    eventually("quiesced", || dispatcher.core.group.is_quiesced());
+    let padded = || script(&device).padded.load(Ordering::SeqCst) > 0;
+    let mut hangs_at = 2..30; // a worker that is just at the queue keeps one from being padded
+    while !padded() {
+        script(&device).rt_hangs_at.store(hangs_at.next().expect("padded"), Ordering::SeqCst);
+        thread::sleep(A_WHILE);
+    }
+    let dropped = on_a_thread(move || drop(be));
+    assert_eq!(dropped.recv_timeout(A_WHILE), Err(RecvTimeoutError::Timeout), "its blocks run");
+    script(&device).be_hangs.store(false, Ordering::SeqCst);
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    dropped.recv_timeout(LONG).expect("it returns when they have ended");
+    ticket.wait().expect("no error");
+}
+
+#[test]
+fn a_client_of_a_tiny_queue_submits_longer_tasks() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    let mut config = ClientConfig::default();
+    (config.queue.capacity, config.queue.window) = (1, 1);
+    let mut be = dispatcher.best_effort(config).expect("a client");
+    for _ in 0..if cfg!(miri) { 5 } else { 500 } {
+        be.submit(&[kernel(), kernel(), kernel()]).expect("the queue waits for room");
+    }
+    be.run(&[kernel()]).expect("no error");
+}
