@@ -23,6 +23,7 @@ pub(crate) fn stats(folder: &Path) -> Result<Stats> {
         rt_finished: number("reef_rt_finished")?,
         padded_launches: number("reef_padded_launches")?,
         padded_blocks: number("reef_padded_blocks")?,
+        ..Stats::default()
     })
 }
 
@@ -33,6 +34,7 @@ pub(crate) fn since(before: Stats, now: Stats) -> Stats {
         rt_finished: now.rt_finished.saturating_sub(before.rt_finished),
         padded_launches: now.padded_launches.saturating_sub(before.padded_launches),
         padded_blocks: now.padded_blocks.saturating_sub(before.padded_blocks),
+        retries: now.retries.saturating_sub(before.retries),
     }
 }
 
@@ -47,6 +49,7 @@ mod tests {
             rt_finished: 2 * n,
             padded_launches: 3 * n,
             padded_blocks: 4 * n,
+            retries: 5 * n,
         };
         assert_eq!(since(stats(5), stats(7)), stats(2));
         assert_eq!(since(stats(5), stats(1)), stats(0), "that is another daemon");
