@@ -13,7 +13,7 @@ use reef::{Config, VirtualQueue};
 use serde_json::json;
 
 /// Largest difference between a file's nodes and the schedule that was made of them, both in plain loops.
-const MAX_REWRITTEN: f64 = 1e-4;
+const MAX_REWRITTEN: f64 = 2e-5;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
