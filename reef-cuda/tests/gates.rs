@@ -10,10 +10,7 @@ const PTX: &str = include_str!("bump.ptx");
 
 #[test]
 fn gates_hold_back_kernels_without_a_guard() {
-    let device = match Cuda::open(0, "gates=4") {
-        Ok(device) => device,
-        Err(error) => return eprintln!("skipped: {error}"),
-    };
+    let Some(device) = reef_conformance::open::<Cuda>(0, "gates=4") else { return };
     let bump = device.load(PTX.as_bytes()).unwrap().kernel("bump").unwrap();
     let word = device.alloc(4).unwrap();
     let args = Args::new(&[device.address(&word), 1]);

@@ -23,13 +23,7 @@ extern "C" __global__ void scale(reef::Guard guard, float *data, unsigned factor
 "#;
 
 fn open() -> Option<Cuda> {
-    match Cuda::open(0, "") {
-        Ok(device) => Some(device),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-    }
+    reef_conformance::open(0, "")
 }
 
 fn launch(kernel: &Kernel, blocks: u32, words: &[u64]) -> Launch<Cuda> {
@@ -90,7 +84,7 @@ fn a_source_with_a_guard_runs_at_every_level() {
     let Some(device) = open() else { return };
     let module = match device.compile(PREEMPTIBLE) {
         Ok(module) => module,
-        Err(Error::NotFound(why)) => return eprintln!("skipped: {why}"),
+        Err(Error::NotFound(why)) => return reef_conformance::skip(&why),
         Err(other) => panic!("{other}"),
     };
     let scale = module.kernel("scale").unwrap();

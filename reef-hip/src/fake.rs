@@ -260,7 +260,9 @@ mod tests {
             context.facts().features.clone()
         };
         let old = features(driver(OLD).unwrap());
-        assert_eq!(old[..2], ["gfx906:sramecc+:xnack-", "HIP 5.2.21153"]);
+        let want =
+            ["gfx906:sramecc+:xnack-", "HIP 5.2.21153", "stream memory operations", "CU masks"];
+        assert_eq!(old, want);
         assert_eq!(features(driver(&[]).unwrap())[0], "gfx90a:sramecc+:xnack-");
     }
 

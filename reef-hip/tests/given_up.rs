@@ -32,7 +32,7 @@ impl Bench {
         let device = match Hip::open(0, "timeout=1") {
             Ok(device) => device,
             Err(Error::NotFound(why)) => {
-                eprintln!("skipped: {why}");
+                reef_conformance::skip(&why);
                 return None;
             }
             Err(other) => panic!("{other}"),

@@ -34,7 +34,7 @@ fn a_kernel_that_never_ends_takes_nothing_along() {
     assert!(software.configure(&Settings::default()));
     let context = match Context::open(0, &Options::default()) {
         Ok(context) => context,
-        Err(Error::NotFound(why)) => return eprintln!("skipped: {why}"),
+        Err(Error::NotFound(why)) => return reef_conformance::skip(&why),
         Err(other) => panic!("{other}"),
     };
     let code =

@@ -25,7 +25,7 @@ const PUBLISHED: [(&str, [usize; 7]); 10] = [
 fn data() -> Option<PathBuf> {
     let data = std::env::var_os("REEF_PUBLISHED").map(PathBuf::from);
     if data.is_none() {
-        eprintln!("skipped: REEF_PUBLISHED names no folder of REEF's published models");
+        reef_conformance::skip("REEF_PUBLISHED names no folder of REEF's published models");
     }
     data
 }

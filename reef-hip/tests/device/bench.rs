@@ -71,7 +71,7 @@ impl Bench {
         let context = match Context::open(0, options) {
             Ok(context) => context,
             Err(Error::NotFound(why)) => {
-                eprintln!("skipped: {why}");
+                reef_conformance::skip(&why);
                 return None;
             }
             Err(other) => panic!("{other}"),

@@ -45,7 +45,7 @@ fn real_time_work_runs_while_every_best_effort_queue_is_taken() {
 fn of_more_than_four_streams_of_a_class_some_take_turns() {
     let Some(bench) = Bench::open() else { return };
     if std::env::var_os("GPU_MAX_HW_QUEUES").is_some() {
-        return eprintln!("skipped: GPU_MAX_HW_QUEUES is set");
+        return reef_conformance::skip("GPU_MAX_HW_QUEUES is set");
     }
     let streams: Vec<_> = (0..6).map(|_| bench.stream(Priority::BestEffort)).collect();
     let spinning: Vec<_> = streams.iter().map(|stream| bench.spin(*stream)).collect();

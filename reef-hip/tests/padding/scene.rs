@@ -74,7 +74,7 @@ impl Sharing {
         match Hip::open(0, &options) {
             Ok(device) => Some(device),
             Err(Error::NotFound(why)) => {
-                eprintln!("skipped: {why}");
+                reef_conformance::skip(&why);
                 None
             }
             Err(other) => panic!("{other}"),
