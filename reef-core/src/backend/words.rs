@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn writers_of_the_same_word_leave_each_others_bytes() {
         let words = shared(&[0; 7]);
-        let rounds = if cfg!(miri) { 20 } else { 20_000 };
+        let rounds = if cfg!(miri) { 200 } else { 400_000 };
         std::thread::scope(|scope| {
             for at in [0, 2, 5] {
                 let words = &words;
