@@ -170,6 +170,9 @@ fn start(
 
 /// Gives the unit's thread its core and niceness, as far as the system allows.
 fn settle_down(place: usize, options: Options) {
+    if cfg!(miri) {
+        return; // it knows no such calls
+    }
     let _ = rustix::process::nice(options.nice);
     let allowed = rustix::thread::sched_getaffinity(None);
     if let (true, Ok(allowed)) = (options.pin, allowed) {

@@ -236,7 +236,8 @@ fn benches() -> Vec<Command> {
 }
 
 fn miri() -> Vec<Command> {
-    vec![cargo("+nightly miri test -p reef-rt-core --lib -- ring words")]
+    let races = "+nightly miri test -p reef-cpu --test races";
+    vec![cargo("+nightly miri test -p reef-rt-core --lib -- ring words"), cargo(races)]
 }
 
 /// The suite in its own package, which has a tenth of the dependencies that the tests of the library have.
