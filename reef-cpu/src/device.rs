@@ -2,6 +2,7 @@
 
 use crate::builtin;
 use crate::checkpoint::Checkpoint;
+use crate::cpu::{Cpu, Open};
 use crate::event::Event;
 use crate::kernel::{Kernel, RUN};
 use crate::memory::Buffer;
@@ -20,33 +21,6 @@ use std::time::Duration;
 
 /// Software devices in one process; they share the cores.
 const DEVICES: usize = 8;
-
-/// An open software device. Its threads end with the last clone and the last queue.
-#[derive(Debug, Clone)]
-pub struct Cpu(Arc<Open>);
-
-#[derive(Debug)]
-struct Open {
-    shared: Arc<Shared>,
-    units: Vec<JoinHandle<()>>,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.shared.close();
-        for unit in self.units.drain(..) {
-            if unit.thread().id() != thread::current().id() {
-                let _ = unit.join(); // kernels' panics are caught, so there is nothing to learn
-            }
-        }
-    }
-}
-
-impl Cpu {
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.0.shared
-    }
-}
 
 impl Backend for Cpu {
     const NAME: &'static str = "cpu";

@@ -8,7 +8,7 @@
 //! their preemptor is up. Of each queue only the first kernel gives blocks: queues are in order.
 
 use crate::checkpoint::{Checkpoint, Claim};
-use crate::device::Cpu;
+use crate::cpu::Cpu;
 use crate::event::Event;
 use crate::kernel::{RESET, RUN};
 use crate::memory::Buffer;

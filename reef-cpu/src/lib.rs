@@ -1,6 +1,6 @@
 //! The software device: units are threads, blocks are function calls.
 //!
-//! It needs no GPU, supports every [`PreemptLevel`], block-exact resume and padding, and runs the
+//! It needs no GPU, supports every [`PreemptLevel`](reef_core::PreemptLevel), block-exact resume and padding, and runs the
 //! same conformance suite as the GPU backends. Networks really run on it.
 //!
 //! ```
@@ -22,6 +22,7 @@
 
 mod builtin;
 mod checkpoint;
+mod cpu;
 mod device;
 mod event;
 mod hardware;
@@ -36,7 +37,7 @@ mod trace;
 mod units;
 
 pub use checkpoint::Checkpoint;
-pub use device::Cpu;
+pub use cpu::Cpu;
 pub use event::Event;
 pub use kernel::{Block, Kernel, Outcome};
 pub use memory::Buffer;

@@ -1,6 +1,6 @@
 //! Turns operations of networks into launches.
 
-use crate::device::Cpu;
+use crate::cpu::Cpu;
 use crate::kernel::Kernel;
 use crate::kernels::build::build;
 use crate::kernels::pack::pack;

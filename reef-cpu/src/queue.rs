@@ -1,7 +1,7 @@
 //! The submitting end of a hardware queue.
 
 use crate::checkpoint::Checkpoint;
-use crate::device::Cpu;
+use crate::cpu::Cpu;
 use crate::event::Event;
 use crate::hardware::{FAILED, Handle, Item, Pad, Work};
 use crate::kernel::RUN;

@@ -1,6 +1,6 @@
 //! The threads that units are.
 
-use crate::device::Cpu;
+use crate::cpu::Cpu;
 use crate::hardware::{Ended, Hardware, Task, Work};
 use crate::kernel::{Block, Outcome, RUN};
 use crate::trace::{Trace, span};

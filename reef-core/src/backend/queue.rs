@@ -50,7 +50,7 @@ pub trait Queue: Debug + Send + 'static {
     ///
     /// `be` runs only on units that `rt` leaves free and never delays its completion: blocks that
     /// are late are stopped. Which of its blocks have run stands in `record`. Only called where
-    /// [`Device::colocation`](crate::Device::colocation) is [`Colocation::Padded`].
+    /// [`Device::colocation`](crate::Device::colocation) is [`Colocation::Padded`](crate::Colocation::Padded).
     ///
     /// # Errors
     ///
