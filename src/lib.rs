@@ -16,6 +16,7 @@
 //! # Ok::<(), reef::Error>(())
 //! ```
 
+mod backends;
 mod name;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
@@ -25,6 +26,7 @@ pub mod perfetto;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use backends::{BACKENDS, Backends, BuiltIn, Visit, Visited, with_device, with_device_of};
 pub use name::DeviceName;
 pub use reef_core::*;
 
@@ -36,50 +38,6 @@ pub use reef_cuda as cuda;
 pub use reef_hip as hip;
 #[cfg(feature = "models")]
 pub use reef_models as models;
-
-/// Code that runs on whichever device was named; compiled once for each enabled backend.
-pub trait Visit {
-    /// What it returns.
-    type Output;
-
-    /// Runs on `device`.
-    fn visit<D: op::Operators>(self, device: D) -> Self::Output;
-}
-
-macro_rules! backends {
-    ($($(#[$on:meta])* $device:ty),+ $(,)?) => {
-        /// Names of the backends compiled in.
-        pub const BACKENDS: &[&str] = &[$($(#[$on])* <$device as Backend>::NAME),+];
-
-        /// Opens a device by its name, such as `cpu`, `cuda:1` or `cpu:0?units=4`, and hands it to
-        /// `visit`.
-        ///
-        /// # Errors
-        ///
-        /// `Invalid` if the name or an option is malformed; `NotFound` if no such backend is
-        /// compiled in, its library is not installed, or it has no such device.
-        #[allow(unused_variables)] // `visit`, with no backend that runs work
-        pub fn with_device<V: Visit>(name: &str, visit: V) -> Result<V::Output> {
-            let name = DeviceName::parse(name)?;
-            $(
-                $(#[$on])*
-                if name.backend == <$device as Backend>::NAME {
-                    return Ok(visit.visit(<$device as Device>::open(name.ordinal, name.options)?));
-                }
-            )+
-            Err(name.unknown(BACKENDS))
-        }
-    };
-}
-
-backends! {
-    #[cfg(feature = "cpu")]
-    reef_cpu::Cpu,
-    #[cfg(feature = "cuda")]
-    reef_cuda::Cuda,
-    #[cfg(feature = "hip")]
-    reef_hip::Hip,
-}
 
 /// Every device of every backend that is compiled in, or why a backend has none.
 pub fn devices() -> Vec<(&'static str, Result<Vec<String>>)> {

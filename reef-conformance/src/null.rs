@@ -237,10 +237,15 @@ impl Backend for Null {
 }
 
 impl Device for Null {
+    type Options = ();
     type Queue = NullQueue;
     type Preemptor = NullPreemptor;
 
-    fn open(_: usize, _: &str) -> Result<Self> {
+    fn parse_options(_: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn open_with(_: usize, (): ()) -> Result<Self> {
         Ok(Self::with(Compute(None)))
     }
 

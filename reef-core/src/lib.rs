@@ -35,6 +35,7 @@ pub use backend::device::Device;
 pub use backend::error::{Error, Result};
 pub use backend::host_memory::HostMemory;
 pub use backend::info::{Colocation, DeviceInfo, PreemptLevel, Priority, Seq, Span};
+pub use backend::launch_builder::{Arg, LaunchBuilder};
 pub use backend::preemptor::Preemptor;
 pub use backend::queue::{Drained, Queue};
 pub use backend::stopwatch::Stopwatch;

@@ -32,14 +32,19 @@ impl Backend for Cpu {
 }
 
 impl Device for Cpu {
+    type Options = Options;
     type Queue = Queue;
     type Preemptor = Preemptor;
 
-    fn open(ordinal: usize, options: &str) -> Result<Self> {
+    fn parse_options(text: &str) -> Result<Options> {
+        Options::parse(text)
+    }
+
+    fn open_with(ordinal: usize, options: Options) -> Result<Self> {
+        options.check()?;
         if ordinal >= DEVICES {
             return Err(Error::NotFound(format!("no device cpu:{ordinal} (have: 0..{DEVICES})")));
         }
-        let options = Options::parse(options)?;
         let shared = Arc::new(Shared::new(options.units, options.spin));
         let mut open = Open { shared: shared.clone(), units: Vec::new() };
         for unit in 0..options.units {

@@ -41,5 +41,6 @@ pub use cpu::Cpu;
 pub use event::Event;
 pub use kernel::{Block, Kernel, Outcome};
 pub use memory::Buffer;
+pub use options::Options;
 pub use preemptor::Preemptor;
 pub use queue::Queue;

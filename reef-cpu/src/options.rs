@@ -9,24 +9,41 @@ const MAX_UNITS: u32 = 256;
 
 /// What can be chosen when the device is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Options {
+#[non_exhaustive]
+pub struct Options {
     /// Threads; default: one per core.
-    pub(crate) units: u32,
+    pub units: u32,
     /// How long a unit without work looks for some before it sleeps; default 300 µs (`spin=300`):
     /// longer than the last block of a kernel takes on another unit, as waking up costs 50.
-    pub(crate) spin: Duration,
+    pub spin: Duration,
     /// Niceness that is added to the units' threads, so that a client which wakes up gets a core at
     /// once; default 5.
-    pub(crate) nice: i32,
+    pub nice: i32,
     /// Whether each unit stays on one core; default yes (`pin=1`).
-    pub(crate) pin: bool,
+    pub pin: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let cores = thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let units = cores.clamp(1, MAX_UNITS);
+        Self { units, spin: Duration::from_micros(300), nice: 5, pin: true }
+    }
 }
 
 impl Options {
+    /// Refuses what [`parse`](Self::parse) would not have given.
+    pub(crate) fn check(&self) -> Result<()> {
+        let wrong = match self {
+            Self { units, .. } if !(1..=MAX_UNITS).contains(units) => format!("units={units}"),
+            Self { nice, .. } if !(0..=19).contains(nice) => format!("nice={nice}"),
+            _ => return Ok(()),
+        };
+        Err(Error::Invalid(format!("cpu: {wrong}: units are 1..={MAX_UNITS}, nice is 0..=19")))
+    }
+
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let cores = thread::available_parallelism().map_or(1, |n| n.get() as u32);
-        let mut options =
-            Self { units: cores, spin: Duration::from_micros(300), nice: 5, pin: true };
+        let mut options = Self::default();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             options.set(key, value)?;

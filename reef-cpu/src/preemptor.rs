@@ -19,7 +19,12 @@ impl Preemptor {
 
     fn raise(&self, level: PreemptLevel, value: u8) -> Result<()> {
         if self.level < level {
-            return Err(Error::Level { backend: "this preemptor", asked: level, have: self.level });
+            return Err(Error::Level {
+                backend: "cpu",
+                what: "preemptor",
+                asked: level,
+                have: self.level,
+            });
         }
         self.word.store(value, Ordering::SeqCst);
         Ok(())

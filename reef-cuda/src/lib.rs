@@ -19,7 +19,7 @@ mod split;
 mod stream;
 
 pub use context::Context;
-pub use reef_gpu::{Build, Precision, Tuning, observe_tuning};
+pub use reef_gpu::{Build, Options, Precision, Tuning, observe_tuning};
 
 use driver::Driver;
 use reef_core::Result;

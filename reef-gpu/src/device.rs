@@ -179,11 +179,15 @@ impl<V: Vendor> Backend for Gpu<V> {
 }
 
 impl<V: Vendor> Device for Gpu<V> {
+    type Options = Options;
     type Queue = Queue<V>;
     type Preemptor = Preemptor<V>;
 
-    fn open(ordinal: usize, options: &str) -> Result<Self> {
-        let options = Options::parse(V::NAME, options)?;
+    fn parse_options(text: &str) -> Result<Options> {
+        Options::parse(V::NAME, text)
+    }
+
+    fn open_with(ordinal: usize, options: Options) -> Result<Self> {
         Self::new(V::open(ordinal, &options)?, options)
     }
 
@@ -264,7 +268,7 @@ impl<V: Vendor> Device for Gpu<V> {
     fn preemptor(&self, level: PreemptLevel) -> Result<Preemptor<V>> {
         let (asked, have) = (level, self.level());
         if asked > have {
-            return Err(Error::Level { backend: V::NAME, asked, have });
+            return Err(Error::Level { backend: V::NAME, what: "device", asked, have });
         }
         let gated = self.options().gates.is_some() && level == PreemptLevel::DeviceQueue;
         Preemptor::new(self.context(), level, self.writer(), gated)

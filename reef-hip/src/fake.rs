@@ -222,7 +222,7 @@ const OLD: &[&str] = &["hipGetDevicePropertiesR0600"];
 mod tests {
     use super::*;
     use reef_core::{Error, Priority};
-    use reef_gpu::{Graphs, Memory, Modules, Precision, Streams, Vendor};
+    use reef_gpu::{Graphs, Memory, Modules, Streams, Vendor};
 
     #[test]
     fn a_runtime_that_is_too_old_is_named_by_what_it_lacks() {
@@ -271,11 +271,11 @@ mod tests {
         let _answers = Answers::take();
         let open =
             |missing, options: &Options| Context::open_with(driver(missing).unwrap(), 0, options);
-        let tf32 = Options { precision: Some(Precision::Tf32), ..Options::default() };
+        let tf32 = Options::parse("hip", "precision=tf32").unwrap();
         assert!(matches!(open(OLD, &tf32), Err(Error::Unsupported { .. })));
-        let all = Options { split: Some(60), ..Options::default() };
+        let all = Options::parse("hip", "split=60").unwrap();
         assert!(matches!(open(OLD, &all), Err(Error::Invalid(_))));
-        let half = Options { split: Some(30), ..Options::default() };
+        let half = Options::parse("hip", "split=30").unwrap();
         let context = open(&["hipExtStreamCreateWithCUMask"], &half).unwrap();
         let error = context.open_stream(Priority::RealTime).unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");

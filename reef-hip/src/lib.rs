@@ -24,7 +24,7 @@ mod stream;
 
 pub use context::Context;
 pub use handles::{Code, Exec, Function, Stream};
-pub use reef_gpu::{Build, Precision, Tuning, observe_tuning};
+pub use reef_gpu::{Build, Options, Precision, Tuning, observe_tuning};
 
 use driver::Driver;
 use reef_core::Result;

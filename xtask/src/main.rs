@@ -21,7 +21,7 @@ const CHECKS: &[Check] = &[
     Check { name: "clippy", in_ci: true, what: "lints, on everything", commands: clippy },
     Check {
         name: "layers",
-        in_ci: false,
+        in_ci: true,
         what: "imports inside of a crate run down; `layers --crate NAME` checks one crate",
         commands: layers,
     },

@@ -10,6 +10,7 @@ use crate::backend::preemptor::Preemptor;
 use crate::backend::queue::Queue;
 use crate::backend::resources::Resources;
 use crate::backend::types::Backend;
+use std::fmt::Debug;
 use std::time::Duration;
 
 /// An open accelerator: makes what its [`Backend`] names, and the queues that run it.
@@ -21,12 +22,31 @@ pub trait Device: Backend {
     /// Stops work on a set of queues.
     type Preemptor: Preemptor;
 
-    /// Opens device number `ordinal` with backend-specific options, `key=value` joined by `&`.
+    /// What can be chosen when it is opened; `()` if nothing can.
+    type Options: Default + Clone + Debug + Send;
+
+    /// Reads options from text: `key=value` joined by `&`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` names the option, what it may be and what was given.
+    fn parse_options(text: &str) -> Result<Self::Options>;
+
+    /// Opens device number `ordinal`.
     ///
     /// # Errors
     ///
     /// `NotFound` if the library is not installed or has no such device, `Invalid` for an option.
-    fn open(ordinal: usize, options: &str) -> Result<Self>;
+    fn open_with(ordinal: usize, options: Self::Options) -> Result<Self>;
+
+    /// [Opens](Self::open_with) device number `ordinal` with options as [text](Self::parse_options).
+    ///
+    /// # Errors
+    ///
+    /// As both.
+    fn open(ordinal: usize, options: &str) -> Result<Self> {
+        Self::open_with(ordinal, Self::parse_options(options)?)
+    }
 
     /// Facts that don't change while the device is open.
     fn info(&self) -> DeviceInfo;

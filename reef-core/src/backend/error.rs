@@ -25,11 +25,13 @@ pub enum Error {
         /// The vendor's call and code, or the kernel's panic message.
         why: String,
     },
-    /// A preemption level deeper than the device has.
-    #[error("level {asked:?} asked, {backend} supports {have:?}")]
+    /// A preemption level deeper than something has.
+    #[error("{backend}: level {asked:?} asked, the {what} supports {have:?}")]
     Level {
-        /// Which backend, or a kernel on it.
+        /// Which backend.
         backend: &'static str,
+        /// What doesn't go as deep: `"device"`, `"preemptor"`, `"kernel without a guard"`.
+        what: &'static str,
         /// What was asked.
         asked: PreemptLevel,
         /// The deepest that is there.
@@ -49,6 +51,14 @@ pub enum Error {
     /// An argument is out of range; the text names it with both values.
     #[error("{0}")]
     Invalid(String),
+    /// The operating system refused something, such as a thread.
+    #[error("{what}: {why}")]
+    Host {
+        /// What was asked.
+        what: String,
+        /// What the system said.
+        why: String,
+    },
     /// A call that the present state doesn't allow.
     #[error("{0}")]
     State(&'static str),
@@ -78,6 +88,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// A [`Host`](Self::Host) of what was asked and what the system said.
+    pub fn host(what: impl Into<String>, why: &std::io::Error) -> Self {
+        Self::Host { what: what.into(), why: why.to_string() }
+    }
+
     /// An [`Invalid`](Self::Invalid) with this text.
     pub fn invalid(text: impl Into<String>) -> Self {
         Self::Invalid(text.into())

@@ -216,10 +216,15 @@ impl Backend for Fake {
 }
 
 impl Device for Fake {
+    type Options = ();
     type Queue = FakeQueue;
     type Preemptor = FakePreemptor;
 
-    fn open(_: usize, _: &str) -> Result<Self> {
+    fn parse_options(_: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn open_with(_: usize, (): ()) -> Result<Self> {
         Ok(Self::default())
     }
 

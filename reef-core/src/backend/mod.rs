@@ -12,6 +12,7 @@ pub(crate) mod error;
 pub(crate) mod fake;
 pub(crate) mod host_memory;
 pub(crate) mod info;
+pub(crate) mod launch_builder;
 pub(crate) mod preemptor;
 pub(crate) mod queue;
 pub(crate) mod resources;

@@ -88,7 +88,7 @@ fn spawn<D: Device>(core: Arc<Core<D>>) -> Result<JoinHandle<()>> {
             core.serve();
         }
     });
-    let thread = thread.map_err(|e| Error::Invalid(format!("no thread for a dispatcher: {e}")))?;
+    let thread = thread.map_err(|e| Error::host("no thread for a dispatcher", &e))?;
     core.served_by(thread.thread().clone());
     drop(ready);
     Ok(thread)

@@ -46,7 +46,7 @@ pub(crate) fn spawn<D: Device>() -> Result<(JoinHandle<()>, Start<D>)> {
             Err(_) => shared.end(Error::State("a queue's worker panicked")),
         }
     });
-    let worker = worker.map_err(|e| Error::Invalid(format!("no thread for a queue: {e}")))?;
+    let worker = worker.map_err(|e| Error::host("no thread for a queue", &e))?;
     Ok((worker, start))
 }
 

@@ -63,7 +63,12 @@ impl<V: Vendor> Guarded<V> {
     ) -> Result<Arc<StopList<V>>> {
         let Some(function) = launch.kernel().guarded() else {
             let (asked, have) = (PreemptLevel::DeviceQueue, PreemptLevel::HostQueue);
-            return Err(Error::Level { backend: "a kernel without guard", asked, have });
+            return Err(Error::Level {
+                backend: V::NAME,
+                what: "kernel without a guard",
+                asked,
+                have,
+            });
         };
         if launch.blocks() > MAX_BLOCKS {
             let text = format!(

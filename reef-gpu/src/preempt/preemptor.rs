@@ -90,7 +90,12 @@ impl<V: Vendor> Preemptor<V> {
 
     fn deep_enough(&self, asked: PreemptLevel) -> Result<()> {
         if self.0.level < asked {
-            return Err(Error::Level { backend: "this preemptor", asked, have: self.0.level });
+            return Err(Error::Level {
+                backend: V::NAME,
+                what: "preemptor",
+                asked,
+                have: self.0.level,
+            });
         }
         Ok(())
     }

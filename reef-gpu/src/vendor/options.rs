@@ -16,6 +16,7 @@ pub enum Precision {
 
 /// What can be chosen when the device is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Options {
     /// `precision=tf32|fp32|fp16`; `None`: the device's default.
     pub precision: Option<Precision>,

@@ -60,7 +60,7 @@ fn of_more_than_four_streams_of_a_class_some_take_turns() {
 
 #[test]
 fn streams_of_the_two_parts_run_on_their_own_units() {
-    let Some(bench) = Bench::open_with(&Options { split: Some(20), ..Options::default() }) else {
+    let Some(bench) = Bench::open_with(&Options::parse("hip", "split=20").unwrap()) else {
         return;
     };
     let function = bench.function("empty");
@@ -81,7 +81,7 @@ fn streams_of_the_two_parts_run_on_their_own_units() {
 #[test]
 fn a_part_that_leaves_nothing_is_refused() {
     let Some(_bench) = Bench::open() else { return };
-    let error = Context::open(0, &Options { split: Some(60), ..Options::default() }).unwrap_err();
+    let error = Context::open(0, &Options::parse("hip", "split=60").unwrap()).unwrap_err();
     let text = "hip: split=60, but the device has 60 compute units";
     assert_eq!(error, Error::Invalid(text.into()));
 }

@@ -137,7 +137,12 @@ pub(crate) struct ToyPreemptor {
 impl ToyPreemptor {
     fn raise(&self, level: PreemptLevel, stop: Stop) -> Result<()> {
         if self.level < level {
-            return Err(Error::Level { backend: "toy", asked: level, have: self.level });
+            return Err(Error::Level {
+                backend: "toy",
+                what: "preemptor",
+                asked: level,
+                have: self.level,
+            });
         }
         let stop = match self.shared.fault {
             Fault::EvictsNothing => Stop::Run,
@@ -251,10 +256,15 @@ impl Backend for Toy {
 }
 
 impl Device for Toy {
+    type Options = ();
     type Queue = ToyQueue;
     type Preemptor = ToyPreemptor;
 
-    fn open(_: usize, _: &str) -> Result<Self> {
+    fn parse_options(_: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn open_with(_: usize, (): ()) -> Result<Self> {
         Ok(Self::broken(Fault::None))
     }
 

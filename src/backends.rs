@@ -1,0 +1,154 @@
+//! Backends as a list of types: those that are compiled in, and others.
+
+use crate::name::DeviceName;
+use reef_core::Result;
+use reef_core::op::Operators;
+
+/// Code that runs on whichever device was named; compiled once for each backend.
+pub trait Visit {
+    /// What it returns.
+    type Output;
+
+    /// Runs on `device`.
+    fn visit<D: Operators>(self, device: D) -> Self::Output;
+}
+
+/// Backends that a device's name can mean.
+///
+/// A list is a tuple of a device's type and the rest, which ends with [`BuiltIn`] or `()`:
+/// `(MyDevice, BuiltIn)`.
+pub trait Backends {
+    /// Their names, the first ones first.
+    fn names() -> Vec<&'static str>;
+
+    /// Opens the device and hands it to `visit`, or gives that back if none of these has the name.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    fn visit<V: Visit>(name: &DeviceName<'_>, visit: V) -> Result<Visited<V>>;
+}
+
+/// What became of a [`Visit`].
+#[derive(Debug)]
+pub enum Visited<V: Visit> {
+    /// It ran.
+    Done(V::Output),
+    /// No backend has the name.
+    Unknown(V),
+}
+
+impl Backends for () {
+    fn names() -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    fn visit<V: Visit>(_: &DeviceName<'_>, visit: V) -> Result<Visited<V>> {
+        Ok(Visited::Unknown(visit))
+    }
+}
+
+impl<D: Operators, Rest: Backends> Backends for (D, Rest) {
+    fn names() -> Vec<&'static str> {
+        [D::NAME].into_iter().chain(Rest::names()).collect()
+    }
+
+    fn visit<V: Visit>(name: &DeviceName<'_>, visit: V) -> Result<Visited<V>> {
+        if name.backend != D::NAME {
+            return Rest::visit(name, visit);
+        }
+        Ok(Visited::Done(visit.visit(D::open(name.ordinal, name.options)?)))
+    }
+}
+
+macro_rules! built_in {
+    ($($(#[$on:meta])* $device:ty),+ $(,)?) => {
+        /// Names of the backends compiled in.
+        pub const BACKENDS: &[&str] = &[$($(#[$on])* <$device as reef_core::Backend>::NAME),+];
+
+        /// The backends compiled in.
+        #[derive(Debug)]
+        pub enum BuiltIn {}
+
+        impl Backends for BuiltIn {
+            fn names() -> Vec<&'static str> {
+                BACKENDS.to_vec()
+            }
+
+            fn visit<V: Visit>(name: &DeviceName<'_>, visit: V) -> Result<Visited<V>> {
+                $(
+                    $(#[$on])*
+                    if name.backend == <$device as reef_core::Backend>::NAME {
+                        return <($device, ())>::visit(name, visit);
+                    }
+                )+
+                <()>::visit(name, visit)
+            }
+        }
+    };
+}
+
+built_in! {
+    #[cfg(feature = "cpu")]
+    reef_cpu::Cpu,
+    #[cfg(feature = "cuda")]
+    reef_cuda::Cuda,
+    #[cfg(feature = "hip")]
+    reef_hip::Hip,
+}
+
+/// Opens a device by its name, such as `cpu`, `cuda:1` or `cpu:0?units=4`, and hands it to `visit`.
+///
+/// # Errors
+///
+/// `Invalid` if the name or an option is malformed; `NotFound` if no such backend is compiled in, its
+/// library is not installed, or it has no such device.
+pub fn with_device<V: Visit>(name: &str, visit: V) -> Result<V::Output> {
+    with_device_of::<BuiltIn, V>(name, visit)
+}
+
+/// As [`with_device`], of other backends: `with_device_of::<(MyDevice, BuiltIn), _>(name, visit)`.
+///
+/// # Errors
+///
+/// As [`with_device`].
+pub fn with_device_of<B: Backends, V: Visit>(name: &str, visit: V) -> Result<V::Output> {
+    let name = DeviceName::parse(name)?;
+    match B::visit(&name, visit)? {
+        Visited::Done(output) => Ok(output),
+        Visited::Unknown(_) => Err(name.unknown(&B::names())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reef_conformance::Null;
+    use reef_core::{Backend, Error};
+
+    struct Name;
+
+    impl Visit for Name {
+        type Output = &'static str;
+
+        fn visit<D: Operators>(self, _: D) -> &'static str {
+            D::NAME
+        }
+    }
+
+    #[test]
+    fn a_backend_of_elsewhere_is_found_beside_those_compiled_in() {
+        type All = (Null, BuiltIn);
+        assert_eq!(with_device_of::<All, _>(Null::NAME, Name), Ok(Null::NAME));
+        #[cfg(feature = "cpu")]
+        assert_eq!(with_device_of::<All, _>("cpu?units=1", Name), Ok("cpu"));
+        assert!(matches!(with_device(Null::NAME, Name), Err(Error::NotFound(_))));
+    }
+
+    #[test]
+    fn an_unknown_backend_is_refused_with_the_names_of_all() {
+        let error = with_device_of::<(Null, BuiltIn), _>("tpu", Name).unwrap_err();
+        let have = [&[Null::NAME], BACKENDS].concat().join(", ");
+        assert_eq!(error.to_string(), format!("no backend \"tpu\" (have: {have})"));
+    }
+}
