@@ -1,6 +1,6 @@
 //! `reef bench`: which bench.
 
-use super::{disb, launch, networks, pad, pair, preempt};
+use super::{churn, disb, launch, networks, pad, pair, preempt};
 use anyhow::Result;
 
 #[derive(clap::Subcommand)]
@@ -13,6 +13,8 @@ pub(crate) enum Command {
     Pair(pair::args::Args),
     /// What best-effort work keeps beside real-time work that never pauses, and what that costs.
     Pad(pad::args::Args),
+    /// What real-time requests pay while best-effort clients come and go.
+    Churn(churn::args::Args),
     /// How long whole inferences take on a device that has nothing else to do.
     Networks(networks::Args),
     /// The workloads of DISB under REEF and its baselines.
@@ -25,6 +27,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Launch(args) => launch::run::run(args),
         Command::Pad(args) => pad::run::run(args),
         Command::Pair(args) => pair::run::run(args),
+        Command::Churn(args) => churn::run::run(args),
         Command::Networks(args) => networks::run(args),
         Command::Disb(args) => disb::run::run(args),
     }

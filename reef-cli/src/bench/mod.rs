@@ -3,6 +3,7 @@
 //! Each bench is a folder: `args`, what is asked for; `measure`, which gives rows; `report`, which shows them;
 //! `run`, which calls the three.
 
+pub(crate) mod churn;
 pub(crate) mod command;
 pub(crate) mod disb;
 pub(crate) mod launch;

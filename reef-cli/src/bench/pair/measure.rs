@@ -189,7 +189,7 @@ fn back_to_back<D: Device>(
 
 /// Submits each request when it arrives, whatever became of those before. Its latency counts from
 /// its arrival, so one that has to wait for others, or for this thread, shows it.
-fn open_loop<D: Device>(
+pub(crate) fn open_loop<D: Device>(
     device: &D,
     mut client: RtClient<D>,
     task: &Task<D>,
