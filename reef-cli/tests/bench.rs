@@ -303,3 +303,28 @@ fn a_bad_profile_is_refused_in_one_line() {
         assert!(said.starts_with(want), "{args:?}: {said}");
     }
 }
+
+#[test]
+fn clients_come_and_go_beside_real_time_requests() {
+    let folder = Folder::new("churn");
+    let out = folder.path("out");
+    let mut args = vec!["bench", "churn", "--rt", "resnet18", "--be", "resnet18", "--size", "64"];
+    args.extend(["--seconds", "0.5", "--runs", "2", "--stay", "register,load,run"]);
+    args.extend(["--rate", "20", "--clients", "20", "--out", &out, "--json"]);
+    let report = json(&prints(&args));
+    check_files(&out, "churn", &report);
+    let named =
+        |row: &Value| (row["round"].as_u64(), row["clients_do"].as_str().unwrap().to_owned());
+    let rows = rows(&report);
+    let each = ["calm", "register", "load", "run"].map(str::to_owned);
+    let want: Vec<_> =
+        [1, 2].iter().flat_map(|&round| each.clone().map(|each| (Some(round), each))).collect();
+    assert_eq!(rows.iter().map(named).collect::<Vec<_>>(), want);
+    for row in rows {
+        let is_calm = row["clients_do"] == "calm";
+        assert_eq!(row["clients"].as_u64().unwrap() == 0, is_calm, "{row}");
+        assert_eq!(row["rt_p99_over_calm"].is_f64(), !is_calm, "{row}");
+        assert!(row["requests"].as_u64().unwrap() > 0, "{row}");
+    }
+    assert!(report["facts"]["p99_over_calm"]["run"].is_f64());
+}

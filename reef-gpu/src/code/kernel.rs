@@ -1,14 +1,11 @@
 //! Kernels: functions of loaded code, with or without a guard.
 
 use crate::code::guard::Guard;
-use crate::code::loaded::{Builds, Code};
+use crate::code::loaded::{Builds, Code, Functions};
 use crate::driver::handles::cloned;
 use crate::vendor::calls::Vendor;
 use reef_core::{Error, Result};
 use std::sync::Arc;
-
-/// Shared memory that a block gets without asking.
-const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
 
 /// A kernel ready to launch.
 #[derive(Debug)]
@@ -35,8 +32,8 @@ struct Loaded<V: Vendor> {
 impl<V: Vendor> Kernel<V> {
     /// A kernel without a guard, which can't be stopped midway.
     pub(crate) fn opaque(code: &Arc<Code<V>>, name: &str) -> Result<Self> {
-        let plain = code.function(name)?;
-        Self::load(name, [code, code], plain, None, 0, &[])
+        let functions = code.describe(code.function(name)?)?;
+        Self::new(name, [code, code], &functions, 0, &[])
     }
 
     /// A preemptible kernel, with `shared` bytes of dynamic shared memory and a bound parameter.
@@ -46,49 +43,36 @@ impl<V: Vendor> Kernel<V> {
         shared: u32,
         bound: &[u64],
     ) -> Result<Self> {
-        let plain = builds.plain.function(name)?;
-        let guarded = builds.guarded.function(name)?;
-        Self::load(name, [&builds.plain, &builds.guarded], plain, Some(guarded), shared, bound)
+        let functions = builds.functions(name, shared)?;
+        Self::new(name, [&builds.plain, &builds.guarded], &functions, shared, bound)
     }
 
-    fn load(
+    fn new(
         name: &str,
         modules: [&Arc<Code<V>>; 2],
-        plain: V::Function,
-        guarded: Option<V::Function>,
+        functions: &Functions<V>,
         shared: u32,
         bound: &[u64],
     ) -> Result<Self> {
-        let vendor = modules[0].context().call();
-        for function in [Some(plain), guarded].into_iter().flatten() {
-            // SAFETY: the modules are loaded.
-            unsafe { reserve_shared::<V>(&vendor, function, shared) }?;
-        }
+        let &Functions { plain, guarded, registers, shared: static_shared, ref parameters } =
+            functions;
         let own = usize::from(guarded.is_some()) + usize::from(!bound.is_empty());
-        // SAFETY: as above.
-        let facts = unsafe { vendor.function_facts(plain) }?;
-        let sizes = facts.parameters;
         let starts_with_guard =
             |sizes: &Vec<usize>| sizes.len() >= own && sizes[0] == size_of::<Guard>();
-        if guarded.is_some() && sizes.as_ref().is_some_and(|sizes| !starts_with_guard(sizes)) {
+        if guarded.is_some() && parameters.as_ref().is_some_and(|sizes| !starts_with_guard(sizes)) {
             let text =
                 format!("{}: the first parameter of kernel {name} is not a reef::Guard", V::NAME);
             return Err(Error::Invalid(text));
         }
-        let registers = match guarded {
-            // SAFETY: as above.
-            Some(guarded) => unsafe { vendor.function_facts(guarded) }?.registers,
-            None => facts.registers,
-        };
         Ok(Self(Arc::new(Loaded {
             name: name.into(),
             plain,
             guarded,
             shared,
             bound: bound.into(),
-            words: sizes.map(|sizes| sizes.len() - own),
+            words: parameters.as_ref().map(|sizes| sizes.len() - own),
             registers,
-            static_shared: facts.shared,
+            static_shared,
             _code: modules.map(Arc::clone),
         })))
     }
@@ -135,15 +119,4 @@ impl<V: Vendor> Kernel<V> {
             _ => Ok(()),
         }
     }
-}
-
-/// # Safety
-///
-/// The function's code is loaded.
-unsafe fn reserve_shared<V: Vendor>(vendor: &V, function: V::Function, bytes: u32) -> Result<()> {
-    if bytes <= SHARED_WITHOUT_ASKING {
-        return Ok(());
-    }
-    // SAFETY: the caller's promise.
-    unsafe { vendor.reserve_shared(function, bytes) }
 }

@@ -2,9 +2,15 @@
 
 use crate::driver::context::Context;
 use crate::vendor::calls::Vendor;
+use crate::vendor::facts::FunctionFacts;
 use crate::vendor::image::Build;
+use parking_lot::Mutex;
 use reef_core::{Error, Result};
+use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Bytes of shared memory that a block gets without asking.
+const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
 
 /// Code on the device.
 #[derive(Debug)]
@@ -25,16 +31,22 @@ impl<V: Vendor> Code<V> {
         Ok(Arc::new(Self { raw, context: context.clone() }))
     }
 
-    pub(crate) fn context(&self) -> &Arc<Context<V>> {
-        &self.context
-    }
-
     pub(crate) fn function(&self, name: &str) -> Result<V::Function> {
         // SAFETY: the code is loaded for as long as this is there.
         let function = unsafe { self.context.call().function(self.raw, name) }?;
         function.ok_or_else(|| {
             Error::NotFound(format!("{}: no kernel {name:?} in this module", V::NAME))
         })
+    }
+}
+
+impl<V: Vendor> Code<V> {
+    /// What is known of one of its functions, alone.
+    pub(crate) fn describe(&self, plain: V::Function) -> Result<Functions<V>> {
+        // SAFETY: the code is loaded.
+        let facts = unsafe { self.context.call().function_facts(plain) }?;
+        let FunctionFacts { registers, shared, parameters } = facts;
+        Ok(Functions { plain, guarded: None, registers, shared, parameters })
     }
 }
 
@@ -47,11 +59,27 @@ impl<V: Vendor> Drop for Code<V> {
     }
 }
 
+/// A kernel's functions, and what the driver says of them.
+#[derive(Debug)]
+pub(crate) struct Functions<V: Vendor> {
+    pub(crate) plain: V::Function,
+    pub(crate) guarded: Option<V::Function>,
+    /// Of the build that best-effort work runs.
+    pub(crate) registers: u32,
+    /// Bytes of shared memory without asking.
+    pub(crate) shared: u32,
+    /// Bytes of each parameter, where the driver can tell.
+    pub(crate) parameters: Option<Vec<usize>>,
+}
+
 /// Both builds of a source: see kernels/README.md.
 #[derive(Debug)]
 pub(crate) struct Builds<V: Vendor> {
     pub(crate) plain: Arc<Code<V>>,
     pub(crate) guarded: Arc<Code<V>>,
+    /// What was looked up, with the dynamic shared memory that was asked for: a network asks for a hundred kernels,
+    /// and a client that comes later makes no call of the driver for those that are here.
+    known: Mutex<HashMap<String, (Arc<Functions<V>>, u32)>>,
 }
 
 impl<V: Vendor> Builds<V> {
@@ -68,6 +96,32 @@ impl<V: Vendor> Builds<V> {
     fn of(context: &Arc<Context<V>>, code: impl Fn(Build) -> Result<Vec<u8>>) -> Result<Self> {
         // SAFETY: both callers give what `shipped` or `compile` made.
         let load = |build| unsafe { Code::load(context, &code(build)?) };
-        Ok(Self { plain: load(Build::Plain)?, guarded: load(Build::Guarded)? })
+        let (plain, guarded) = (load(Build::Plain)?, load(Build::Guarded)?);
+        Ok(Self { plain, guarded, known: Mutex::default() })
+    }
+
+    /// The functions of the kernel of this name, whose launches may ask for `shared` bytes of dynamic shared memory.
+    pub(crate) fn functions(&self, name: &str, shared: u32) -> Result<Arc<Functions<V>>> {
+        let known = self.known.lock().get(name).cloned();
+        let (functions, reserved) = match known {
+            Some(known) => known,
+            None => (Arc::new(self.look_up(name)?), SHARED_WITHOUT_ASKING),
+        };
+        if shared > reserved {
+            for function in [Some(functions.plain), functions.guarded].into_iter().flatten() {
+                // SAFETY: the code is loaded.
+                unsafe { self.plain.context.call().reserve_shared(function, shared) }?;
+            }
+        }
+        let most = reserved.max(shared);
+        self.known.lock().insert(name.into(), (functions.clone(), most));
+        Ok(functions)
+    }
+
+    fn look_up(&self, name: &str) -> Result<Functions<V>> {
+        let (plain, guarded) = (self.plain.function(name)?, self.guarded.function(name)?);
+        let functions = self.plain.describe(plain)?;
+        let registers = self.guarded.describe(guarded)?.registers;
+        Ok(Functions { guarded: Some(guarded), registers, ..functions })
     }
 }

@@ -3,7 +3,9 @@
 use crate::driver::call_tracker::{CallGuard, CallTracker};
 use crate::driver::signal_pool::SignalPool;
 use crate::vendor::calls::Vendor;
+use crate::vendor::free_list::FreeList;
 use parking_lot::{Mutex, MutexGuard};
+use reef_core::Priority;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Context<V: Vendor> {
     pub(crate) signals: Mutex<SignalPool>,
     pub(crate) calls: CallTracker,
+    /// Streams that are not in use: opening and closing them takes locks of the driver for long.
+    pub(crate) streams: Mutex<Vec<(Priority, V::Stream)>>,
+    /// Device memory whose contents don't matter, for whatever asks next.
+    pub(crate) scratch: Mutex<FreeList>,
     /// A stream was given up with what is in it.
     lost: AtomicBool,
     pub(crate) vendor: V,
@@ -39,9 +45,26 @@ impl<V: Vendor> Context<V> {
     }
 
     pub(crate) fn new(vendor: V) -> Self {
-        let (signals, calls, lost) =
-            (Mutex::default(), CallTracker::default(), AtomicBool::new(false));
-        Self { signals, calls, lost, vendor }
+        Self {
+            signals: Mutex::default(),
+            calls: CallTracker::default(),
+            streams: Mutex::default(),
+            scratch: Mutex::default(),
+            lost: AtomicBool::new(false),
+            vendor,
+        }
+    }
+
+    /// A stream of this class that was closed, if one is kept.
+    pub(crate) fn kept_stream(&self, class: Priority) -> Option<V::Stream> {
+        let mut kept = self.streams.lock();
+        let at = kept.iter().position(|(of, _)| *of == class)?;
+        Some(kept.swap_remove(at).1)
+    }
+
+    /// Keeps a stream that is idle and that has no other owner.
+    pub(crate) fn keep_stream(&self, class: Priority, stream: V::Stream) {
+        self.streams.lock().push((class, stream));
     }
 
     /// A stream is left alone with what is in it. That may still use anything, so from now on nothing is
@@ -52,20 +75,30 @@ impl<V: Vendor> Context<V> {
         }
     }
 
+    /// Whether a stream was given up, so that everything may still be in use.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
+    }
+
     /// The vendor's part to give something back, unless that may still be in use.
     pub(crate) fn call_to_free(&self) -> Option<Driver<'_, V>> {
-        (!self.lost.load(Ordering::SeqCst)).then(|| self.call())
+        (!self.is_lost()).then(|| self.call())
     }
 
     /// The signals to give one back, unless that may still be in use.
     pub(crate) fn signals_to_free(&self) -> Option<MutexGuard<'_, SignalPool>> {
-        (!self.lost.load(Ordering::SeqCst)).then(|| self.signals.lock())
+        (!self.is_lost()).then(|| self.signals.lock())
     }
 }
 
 impl<V: Vendor> Drop for Context<V> {
     fn drop(&mut self) {
-        // SAFETY: each signal has kept this; after a stream was given up this is never dropped.
-        unsafe { std::mem::take(self.signals.get_mut()).free(&self.vendor) };
+        let vendor = &self.vendor;
+        // SAFETY: each handle has kept this, so none is left; after a stream was given up this is never dropped.
+        unsafe {
+            self.streams.get_mut().drain(..).for_each(|(_, stream)| vendor.close_stream(stream));
+            self.scratch.get_mut().drain_free().into_iter().for_each(|place| vendor.free(place));
+            std::mem::take(self.signals.get_mut()).free(vendor);
+        }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod clock;
 pub(crate) mod context;
 pub(crate) mod event;
 pub(crate) mod handles;
+pub(crate) mod scratch;
 pub(crate) mod signal;
 pub(crate) mod signal_pool;
 pub(crate) mod stream;

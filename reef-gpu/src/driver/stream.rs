@@ -40,21 +40,21 @@ impl<V: Vendor> Writer<V> {
 /// How often a wait with a timeout asks.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// A stream. Dropping it waits for what is in it, unless it was given up.
+/// A stream. Dropping it waits for what is in it, unless it was given up; then it is kept for the next that is
+/// opened.
 #[derive(Debug)]
 pub(crate) struct Stream<V: Vendor> {
     raw: V::Stream,
+    class: Priority,
     given_up: bool,
     context: Arc<Context<V>>,
 }
 
 impl<V: Vendor> Stream<V> {
     pub(crate) fn open(context: &Arc<Context<V>>, priority: Priority) -> Result<Self> {
-        Ok(Self {
-            raw: context.call().open_stream(priority)?,
-            given_up: false,
-            context: context.clone(),
-        })
+        let kept = context.kept_stream(priority);
+        let raw = kept.map_or_else(|| context.call().open_stream(priority), Ok)?;
+        Ok(Self { raw, class: priority, given_up: false, context: context.clone() })
     }
 
     pub(crate) fn raw(&self) -> V::Stream {
@@ -143,8 +143,10 @@ impl<V: Vendor> Drop for Stream<V> {
         if self.given_up {
             return;
         }
-        let _ = self.wait(); // of a lost device nothing is left to wait for
-        // SAFETY: opened once, and this is its only owner.
-        unsafe { self.context.call().close_stream(self.raw) };
+        match self.wait() {
+            Ok(()) => self.context.keep_stream(self.class, self.raw),
+            // SAFETY: opened once, and this is its only owner. Of a lost device nothing is left to wait for.
+            Err(_) => unsafe { self.context.call().close_stream(self.raw) },
+        }
     }
 }

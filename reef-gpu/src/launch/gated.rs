@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evicted_queue_keeps_what_has_not_begun() {
+    fn an_evicted_queue_holds_what_has_not_begun() {
         let (gpu, preemptor, mut queue) = open();
         launch(&gpu, &mut queue, 5);
         assert_eq!(queue.completed().unwrap(), Seq(0));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_without_work_is_drained_and_keeps_nothing() {
+    fn a_queue_without_work_is_drained_and_holds_nothing() {
         let (gpu, preemptor, mut queue) = open();
         launch(&gpu, &mut queue, 2);
         gpu.vendor().proceed(3);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_of_an_evicted_flag_finds_its_gate_closed_until_it_lets_go() {
+    fn a_newcomer_of_an_evicted_preemptor_finds_its_gate_closed_until_it_is_released() {
         let (gpu, preemptor, _queue) = open();
         preemptor.evict().unwrap();
         let mut late = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();

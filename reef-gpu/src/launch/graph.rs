@@ -1,6 +1,7 @@
 //! Several launches that the driver takes at once.
 //!
-//! A graph is prepared for each queue that runs it, at its first run there: launches that can be stopped
+//! A graph is prepared for each queue that runs it, at its first run there, or at its second if that is a queue of
+//! best-effort work: launches that can be stopped
 //! have the addresses of the queue's preemptor and lists baked in. Addresses never change, and only stopped
 //! blocks write to lists, so running it again needs no preparation. Its epoch stands in a signal that is
 //! written in front of the first run of each epoch.
@@ -31,6 +32,8 @@ struct Sequence<V: Vendor> {
     _buffers: Vec<Command<Gpu<V>>>,
     /// For each queue that has run it and is still there; several, if it has several runs in flight.
     prepared: Mutex<Vec<Prepared<V>>>,
+    /// Best-effort queues that have run it.
+    ran_on: Mutex<Vec<Weak<()>>>,
 }
 
 /// The queue that it is for, and what that runs.
@@ -48,7 +51,13 @@ impl<V: Vendor> Graph<V> {
         };
         let has_buffers = |command: &&Command<_>| !matches!(command, Command::Launch(_));
         let _buffers = commands.iter().filter(has_buffers).cloned().collect();
-        Ok(Self(Arc::new(Sequence { launches, blocks, _buffers, prepared: Mutex::default() })))
+        Ok(Self(Arc::new(Sequence {
+            launches,
+            blocks,
+            _buffers,
+            prepared: Mutex::default(),
+            ran_on: Mutex::default(),
+        })))
     }
 
     /// Its launches in order; none is empty.
@@ -106,6 +115,20 @@ impl<V: Vendor> Graph<V> {
                 self.launches().iter().map(&mut launch_one).collect()
             })
         })
+    }
+
+    /// Notes that a best-effort queue runs it: whether it has done so before.
+    ///
+    /// At its first run it launches one kernel after the other: preparing takes locks of the driver, for which
+    /// real-time work would wait, and a client that came for one inference would have nothing of it.
+    pub(crate) fn runs_again_on(&self, queue: &Arc<()>) -> bool {
+        let mut ran_on = self.0.ran_on.lock();
+        if ran_on.iter().any(|owner| owner.as_ptr() == Arc::as_ptr(queue)) {
+            return true;
+        }
+        ran_on.retain(|owner| owner.strong_count() > 0);
+        ran_on.push(Arc::downgrade(queue));
+        false
     }
 
     /// One that `queue` has run before and that `may_run` now, or a new one.

@@ -169,3 +169,83 @@ fn run<V: Vendor>(
     // its source begins with.
     unsafe { stream.launch(function, grid, block, kernel.dynamic_shared(), &mut params[..count]) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::checkpoint::whole;
+    use crate::vendor::fake::Fake;
+    use crate::vendor::options::Options;
+    use reef_core::{Device, Priority};
+
+    struct Bench {
+        gpu: Gpu<Fake>,
+        stream: Stream<Fake>,
+        guarded: Guarded<Fake>,
+        epoch: Epoch,
+    }
+
+    /// A device on which each block that has started is stopped.
+    fn hurried() -> Bench {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        gpu.vendor().hurry();
+        let stream = Stream::open(gpu.context(), Priority::BestEffort).unwrap();
+        let guarded = Guarded::new(gpu.context(), gpu.builtin().report).unwrap();
+        let live = gpu.never().live();
+        let epoch = Epoch { live, value: 0, word: 0, may_stop: true };
+        Bench { gpu, stream, guarded, epoch }
+    }
+
+    impl Bench {
+        fn launch(&mut self, blocks: u32) -> Result<Arc<StopList<Fake>>> {
+            let kernel = self.gpu.kernel("append").unwrap();
+            self.launch_of(kernel, blocks)
+        }
+
+        fn launch_of(&mut self, kernel: Kernel<Fake>, blocks: u32) -> Result<Arc<StopList<Fake>>> {
+            // SAFETY: the fake's blocks compute nothing.
+            let launch =
+                unsafe { Launch::new(kernel, [blocks, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
+            self.guarded.launch(&self.stream, &launch, &whole(blocks), self.epoch)
+        }
+    }
+
+    #[test]
+    fn a_report_says_how_many_blocks_of_each_launch_have_stopped() {
+        let mut bench = hurried();
+        let first = bench.launch(3).unwrap();
+        let second = bench.launch(5).unwrap();
+        assert!(bench.guarded.is_answered(), "nothing was asked");
+        bench.guarded.ask(&bench.stream).unwrap();
+        assert!(bench.guarded.is_answered(), "the fake reports at once");
+        let stopped = |list| bench.guarded.stopped(list).unwrap();
+        assert_eq!((stopped(&first), stopped(&second)), (3, 5));
+    }
+
+    #[test]
+    fn a_report_clears_the_counts_for_the_next_launch() {
+        let mut bench = hurried();
+        let list = bench.launch(3).unwrap();
+        bench.guarded.ask(&bench.stream).unwrap();
+        bench.guarded.give_back(list);
+        bench.epoch.may_stop = false; // its blocks run through
+        let again = bench.launch(3).unwrap();
+        bench.guarded.ask(&bench.stream).unwrap();
+        assert_eq!(bench.guarded.stopped(&again), Ok(0));
+        assert_eq!(bench.gpu.vendor().ran.lock().len(), 3);
+    }
+
+    #[test]
+    fn a_kernel_without_a_guard_is_refused() {
+        let mut bench = hurried();
+        let kernel = bench.gpu.load(&[0]).unwrap().kernel("theirs").unwrap();
+        let error = bench.launch_of(kernel, 1).unwrap_err();
+        assert!(matches!(error, Error::Level { have: PreemptLevel::HostQueue, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_grid_whose_blocks_a_list_cannot_name_is_refused() {
+        let error = hurried().launch(MAX_BLOCKS + 1).unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+    }
+}

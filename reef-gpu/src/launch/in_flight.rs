@@ -93,3 +93,74 @@ impl<V: Vendor> Remainder<V> {
             .then(|| Checkpoint::of(self.total, self.node, self.segments, self.later))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::context::Context;
+    use crate::launch::stop_lists::StopLists;
+    use crate::vendor::fake::Fake;
+    use reef_core::Checkpoint as _;
+
+    const TOTAL: u32 = 10;
+
+    /// A launch of `blocks` blocks, which is launch `node` of command `seq`.
+    fn launch(seq: u64, node: usize, blocks: u32) -> InFlight<Fake> {
+        let context = Arc::new(Context::new(Fake::default()));
+        let stop_list = StopLists::new(&context).unwrap().take(blocks).unwrap();
+        let source = Source::Segment(Segment { list: None, first: 0, count: blocks });
+        InFlight { seq, node, total: TOTAL, blocks, stop_list, source, checkpoint: None }
+    }
+
+    fn counts(checkpoint: &Checkpoint<Fake>) -> Vec<u32> {
+        checkpoint.segments().iter().map(|segment| segment.count).collect()
+    }
+
+    #[test]
+    fn of_a_launch_in_parts_each_leaves_what_was_stopped() {
+        let mut remainder = Remainder::new(&launch(3, 0, 4), 2);
+        remainder.add(&launch(3, 0, 4), 0).unwrap();
+        remainder.add(&launch(3, 0, 2), 1).unwrap();
+        let left = remainder.partial(true).unwrap();
+        assert_eq!((left.remaining(), counts(&left)), (3, vec![2, 1]));
+    }
+
+    #[test]
+    fn launches_of_the_graph_behind_it_are_left_whole() {
+        let mut remainder = Remainder::new(&launch(3, 1, 4), 1);
+        remainder.add(&launch(3, 2, 3), 3).unwrap();
+        let left = remainder.partial(true).unwrap();
+        assert_eq!((left.node(), left.remaining(), counts(&left)), (1, 4, vec![1]));
+    }
+
+    #[test]
+    fn commands_behind_it_are_not_part_of_it() {
+        let mut remainder = Remainder::new(&launch(3, 0, TOTAL), 4);
+        remainder.add(&launch(4, 0, TOTAL), TOTAL).unwrap();
+        assert_eq!((remainder.seq, remainder.partial(true).unwrap().remaining()), (3, 4));
+    }
+
+    #[test]
+    fn what_ran_behind_a_stopped_launch_is_an_error() {
+        for (seq, node) in [(3, 1), (4, 0)] {
+            let mut remainder = Remainder::new(&launch(3, 0, 4), 1);
+            let error = remainder.add(&launch(seq, node, 4), 3).unwrap_err();
+            assert!(matches!(error, Error::State(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn that_all_is_left_matters_where_running_blocks_stop() {
+        let all = || Remainder::new(&launch(3, 0, TOTAL), TOTAL);
+        assert!(all().partial(false).is_none());
+        assert_eq!(all().partial(true).unwrap().remaining(), TOTAL);
+    }
+
+    #[test]
+    fn a_launch_that_ended_is_no_longer_left_in_what_it_resumes() {
+        let checkpoint = Checkpoint::new(TOTAL);
+        let ended = InFlight { checkpoint: Some(checkpoint.clone()), ..launch(3, 0, 4) };
+        ended.retire();
+        assert_eq!(checkpoint.remaining(), TOTAL - 4);
+    }
+}

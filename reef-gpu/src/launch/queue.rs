@@ -370,4 +370,44 @@ mod tests {
         assert!(drained.partial.is_none(), "there are no stops to keep");
         assert_eq!(sorted(&gpu), []);
     }
+    /// A client that gets a kernel and a queue, runs a graph once, and leaves.
+    fn come_and_go(gpu: &Gpu<Fake>, preemptor: &Preemptor<Fake>) {
+        let graph = crate::Graph::new(gpu, &[Command::Launch(network_launch(gpu))]).unwrap();
+        let mut queue = gpu.queue(Priority::BestEffort, Some(preemptor)).unwrap();
+        queue.launch_graph(Seq(0), &graph, None).unwrap();
+        while queue.completed().unwrap() == Seq(0) {}
+    }
+
+    fn network_launch(gpu: &Gpu<Fake>) -> Launch<Gpu<Fake>> {
+        let kernel = gpu.network_kernel("conv_any_f32", 0, &[0]).unwrap();
+        // SAFETY: as above.
+        unsafe { Launch::new(kernel, [4, 1, 1], [32, 1, 1], Args::default()) }
+    }
+
+    #[test]
+    fn who_comes_after_another_makes_no_slow_call_of_the_driver() {
+        let gpu = Gpu::new(Fake::with_graphs(), Options::default()).unwrap();
+        let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
+        let calls = || gpu.vendor().slow_calls.load(std::sync::atomic::Ordering::Relaxed);
+        let before = calls();
+        come_and_go(&gpu, &preemptor);
+        let first = calls();
+        assert!(first > before, "the first opens a stream and looks kernels up");
+        (0..10).for_each(|_| come_and_go(&gpu, &preemptor));
+        assert_eq!(calls(), first);
+    }
+
+    #[test]
+    fn a_graph_is_captured_when_a_best_effort_queue_runs_it_again() {
+        let gpu = Gpu::new(Fake::with_graphs(), Options::default()).unwrap();
+        let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
+        let graph = crate::Graph::new(&gpu, &[Command::Launch(network_launch(&gpu))]).unwrap();
+        let mut queue = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
+        let (captured, captures) = std::sync::mpsc::channel();
+        gpu.vendor().at_next_capture(move || captured.send(()).unwrap());
+        queue.launch_graph(Seq(0), &graph, None).unwrap();
+        assert!(captures.try_recv().is_err());
+        queue.launch_graph(Seq(1), &graph, None).unwrap();
+        assert_eq!(captures.try_recv(), Ok(()));
+    }
 }

@@ -47,7 +47,10 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
             None if self.block_cap.is_some() => {
                 self.resume_graph(seq, graph, &graph.all())?; // launch by launch
             }
-            None if self.is_stoppable() => self.launch_guarded_graph(seq, graph)?,
+            None if self.is_stoppable() && graph.runs_again_on(&self.token) => {
+                self.launch_guarded_graph(seq, graph)?;
+            }
+            None if self.is_stoppable() => self.resume_graph(seq, graph, &graph.all())?,
             None => {
                 let exec = graph.plain(&self.gpu, &self.token, self.priority)?;
                 self.launch_open(seq, |stream| exec.launch(stream))?;

@@ -5,6 +5,7 @@
 
 use crate::driver::buffer::Buffer;
 use crate::driver::context::Context;
+use crate::driver::scratch::Scratch;
 use crate::vendor::calls::Vendor;
 use reef_core::{Error, Result};
 use std::sync::{Arc, Weak};
@@ -17,7 +18,7 @@ pub(crate) const MAX_STOP_LISTS: usize = 16384;
 pub(crate) struct StopList<V: Vendor> {
     /// Of the counter, among the queue's.
     pub(crate) index: usize,
-    pub(crate) list: Buffer<V>,
+    pub(crate) list: Scratch<V>,
     capacity: u32,
 }
 
@@ -63,7 +64,7 @@ impl<V: Vendor> StopLists<V> {
             }
         };
         let capacity = blocks.max(256).next_power_of_two();
-        let list = Buffer::device(&self.context, capacity as usize * size_of::<u32>())?;
+        let list = Scratch::new(&self.context, capacity as usize * size_of::<u32>())?;
         let stop_list = Arc::new(StopList { index, list, capacity });
         if index == self.made.len() {
             self.made.push(Weak::new());

@@ -89,7 +89,12 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
 
 impl<V: Vendor> Gpu<V> {
     /// A kernel of kernels/network.cu with its parameter.
-    fn network_kernel(&self, name: &str, shared: u32, params: &[u64]) -> Result<Kernel<V>> {
+    pub(crate) fn network_kernel(
+        &self,
+        name: &str,
+        shared: u32,
+        params: &[u64],
+    ) -> Result<Kernel<V>> {
         Kernel::preemptible(self.network()?, name, shared, params)
     }
 }

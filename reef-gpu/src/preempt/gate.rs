@@ -140,7 +140,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::thread;
 
-    const ROUNDS: u32 = if cfg!(miri) { 20 } else { 20_000 };
+    const ROUNDS: u32 = if cfg!(miri) { 20 } else { 5_000 };
 
     /// The device's side of a stream of empty batches.
     struct Batches<'a> {

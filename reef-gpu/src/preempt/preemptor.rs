@@ -143,3 +143,52 @@ impl<V: Vendor> reef_core::Preemptor for Preemptor<V> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::gpu::Gpu;
+    use crate::vendor::fake::{Fake, Put};
+    use crate::vendor::options::Options;
+    use reef_core::{Device, Error, PreemptLevel, Preemptor as _};
+
+    fn preemptor(level: PreemptLevel) -> (Gpu<Fake>, super::Preemptor<Fake>) {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let preemptor = gpu.preemptor(level).unwrap();
+        gpu.vendor().puts.lock().clear();
+        (gpu, preemptor)
+    }
+
+    #[test]
+    fn each_eviction_voids_the_epoch_and_the_next_launches_have_another() {
+        let (gpu, preemptor) = preemptor(PreemptLevel::All);
+        for epoch in 0..3 {
+            assert_eq!((preemptor.epoch(), preemptor.is_evicted()), (epoch, false));
+            preemptor.evict().unwrap();
+            assert_eq!((preemptor.epoch(), preemptor.is_evicted()), (epoch, true));
+            preemptor.reactivate().unwrap();
+        }
+        let writes: Vec<_> = (1..=3).map(|epoch| Put::Write(preemptor.live(), epoch)).collect();
+        assert_eq!(*gpu.vendor().puts.lock(), writes);
+    }
+
+    #[test]
+    fn evicting_and_reactivating_twice_is_once() {
+        let (gpu, preemptor) = preemptor(PreemptLevel::All);
+        preemptor.evict().unwrap();
+        preemptor.reset().unwrap();
+        assert_eq!(gpu.vendor().puts.lock().len(), 1);
+        preemptor.reactivate().unwrap();
+        preemptor.reactivate().unwrap();
+        assert_eq!(preemptor.epoch(), 1);
+    }
+
+    #[test]
+    fn what_the_level_does_not_allow_is_an_error_and_changes_nothing() {
+        let (gpu, shallow) = preemptor(PreemptLevel::DeviceQueue);
+        assert!(matches!(shallow.reset(), Err(Error::Level { .. })));
+        assert!(!shallow.is_evicted());
+        let (_gpu, host) = preemptor(PreemptLevel::HostQueue);
+        assert!(matches!(host.evict(), Err(Error::Level { .. })));
+        assert_eq!(gpu.vendor().puts.lock().len(), 0);
+    }
+}

@@ -38,6 +38,8 @@ pub(crate) struct Fake {
     pub(crate) puts: Mutex<Vec<Put>>,
     /// What streams have to do, if that isn't done at once.
     slow: Mutex<Option<VecDeque<Step>>>,
+    /// Calls that take locks of a real driver for long: streams opened and closed, captures, functions looked up.
+    pub(crate) slow_calls: AtomicU32,
     /// Is called by the next capture.
     at_capture: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Device memory that was given back.
@@ -125,6 +127,7 @@ impl Default for Fake {
             facts,
             puts: Mutex::default(),
             slow: Mutex::new(None),
+            slow_calls: AtomicU32::new(0),
             at_capture: Mutex::new(None),
             freed: Mutex::default(),
             hurried: AtomicBool::new(false),
@@ -243,10 +246,13 @@ impl Streams for Fake {
     type Stream = u32;
 
     fn open_stream(&self, _: Priority) -> Result<u32> {
+        self.slow_calls.fetch_add(1, Ordering::Relaxed);
         Ok(0)
     }
 
-    unsafe fn close_stream(&self, _: u32) {}
+    unsafe fn close_stream(&self, _: u32) {
+        self.slow_calls.fetch_add(1, Ordering::Relaxed);
+    }
 
     unsafe fn is_idle(&self, _: u32) -> Result<bool> {
         Ok(true)
@@ -304,6 +310,7 @@ impl Modules for Fake {
     unsafe fn unload_code(&self, _: bool) {}
 
     unsafe fn function(&self, is_guarded: bool, name: &str) -> Result<Option<Function>> {
+        self.slow_calls.fetch_add(1, Ordering::Relaxed);
         let number = match name {
             "stamp" => STAMP,
             "report" => REPORT,
@@ -356,6 +363,7 @@ impl Graphs for Fake {
     }
 
     unsafe fn end_capture(&self, _: u32) -> Result<()> {
+        self.slow_calls.fetch_add(1, Ordering::Relaxed);
         let act = self.at_capture.lock().take();
         act.into_iter().for_each(|act| act());
         Ok(())
