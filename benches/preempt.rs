@@ -22,7 +22,7 @@ use reef_conformance::Null;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn main() {
     // `cargo test --benches` and `--quick` want to see it run, not numbers.
@@ -32,6 +32,11 @@ fn main() {
     queue_alone(samples * 20);
     let device = Cpu::open(0, "").expect("the software device");
     round_trip_cpu(&device, samples);
+    let others = submit_beside_others(&device, &small(1), samples);
+    row("submit, 4 real-time clients, software device", &others);
+    let polled = Null::open(0, "").expect("nothing");
+    let others = submit_beside_others(&polled, &Null::launch(), samples);
+    row("submit, 4 real-time clients, polled device", &others);
     let idle = start_delay(&device, None, samples);
     row("real-time start, idle device", &idle);
     for level in PreemptLevel::EACH {
@@ -87,6 +92,32 @@ fn round_trip_cpu(device: &Cpu, samples: u64) {
         times += (device.clock() - begin).as_nanos() as u64;
     }
     row("submit + wait, software device", &times);
+}
+
+/// How long a real-time client is inside of `submit` while three others submit as well: whoever is inside
+/// launches for all.
+fn submit_beside_others<D: Device>(device: &D, launch: &Launch<D>, samples: u64) -> Histogram<u64> {
+    let dispatcher = Dispatcher::start(device, Box::new(Reef::default())).expect("a dispatcher");
+    let task = Task::new(vec![Command::Launch(launch.clone())]).expect("a launch alone");
+    let client = || {
+        let mut client = dispatcher.real_time().expect("a client");
+        let mut times = histogram();
+        for _ in 0..samples {
+            let begin = Instant::now();
+            let ticket = client.submit(&task).expect("room");
+            times += begin.elapsed().as_nanos() as u64;
+            ticket.wait().expect("no error");
+        }
+        times
+    };
+    let mut all = histogram();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(client)).collect();
+        for client in clients {
+            all += client.join().expect("no panic");
+        }
+    });
+    all
 }
 
 /// A kernel that does next to nothing.
