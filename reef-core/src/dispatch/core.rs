@@ -195,7 +195,8 @@ impl<D: Device> Core<D> {
     fn stop(&self, state: &mut PassState<D>) {
         let (held, capped) = (self.group.is_preempted(), self.group.is_capped());
         let first = !held && state.plan.preempt != capped;
-        if !first && !(state.plan.preempt && self.group.is_half_stopped()) {
+        let again = state.plan.preempt && self.group.is_half_stopped();
+        if !(first || again) {
             return;
         }
         if self.group.stop().is_err() {
