@@ -44,7 +44,11 @@ impl<D: Device> Ticket<D> {
     ///
     /// What kept it from finishing: `Cancelled`, or the error of the device.
     pub fn wait(self) -> Result<Timing> {
-        self.wait_until(None).expect("it waits until the task has ended")
+        loop {
+            if let Some(how) = self.wait_until(None) {
+                return how; // always, as there is no limit
+            }
+        }
     }
 
     /// As [`wait`](Self::wait), for no longer than `time`: how the task ended, or `None` if it hasn't.
