@@ -66,7 +66,7 @@ fn row(name: &str, h: &Histogram<u64>) {
 /// done, with a worker that spins.
 fn queue_alone(samples: u64) {
     let device = Null::open(0, "").expect("nothing");
-    let config = Config { spin: Duration::from_secs(1), ..Config::default() };
+    let config = Config::default().spin(Duration::from_secs(1));
     let (mut submitter, _queue) = VirtualQueue::enable(&device, config).expect("a queue");
     let launch = Null::launch();
     let (mut launched, mut waited) = (histogram(), histogram());
@@ -171,7 +171,7 @@ fn stop_and_go(
 ) -> (Histogram<u64>, Histogram<u64>) {
     let newest = Arc::new(AtomicU64::new(0));
     let launch = blocks_of_50_micros(device, newest.clone());
-    let config = Config { level, ..Config::default() };
+    let config = Config::default().level(level);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).expect("a queue");
     let (mut preempt, mut resume) = (histogram(), histogram());
     for _ in 0..samples {

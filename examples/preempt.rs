@@ -25,7 +25,7 @@ fn main() -> Result<()> {
     // SAFETY: the kernel takes no arguments and its blocks may run at once, in any order.
     let launch = unsafe { Launch::new(kernel, [8, 1, 1], [1, 1, 1], Args::default()) };
 
-    let config = Config { level: PreemptLevel::All, ..Config::default() };
+    let config = Config::default().level(PreemptLevel::All);
     let (mut submitter, queue) = VirtualQueue::enable(&device, config)?;
     for _ in 0..100 {
         submitter.submit_blocking(Command::Launch(launch.clone()))?;

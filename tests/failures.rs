@@ -270,8 +270,8 @@ fn a_failed_queue_gives_no_padding() {
                 Outcome::Done
             }
         });
-        let queue = Config { window: 1, ..Config::default() };
-        let mut be = dispatcher.best_effort(ClientConfig { queue, ..Default::default() }).unwrap();
+        let queue = Config::default().window(1);
+        let mut be = dispatcher.best_effort(ClientConfig::default().queue(queue)).unwrap();
         let after = Command::Launch(after.with_profile(profile(1)));
         let bad = Command::Launch(panicking().with_profile(profile(1)));
         let last = be.submit(&[bad, after.clone(), after.clone(), after]).unwrap();

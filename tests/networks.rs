@@ -59,7 +59,7 @@ fn logits<D: Operators>(
     let packed = Weights::pack(device, model, weights).unwrap();
     let network = Network::new(device, model, &packed).unwrap();
     network.stage_input(&seed.input(network.input_len())).unwrap();
-    let config = Config { level, ..Config::default() };
+    let config = Config::default().level(level);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
     submit(&mut submitter, &network.inference());
     queue.finish().unwrap();
@@ -164,7 +164,7 @@ impl<D: Operators> Replay<D> {
         let micros = |name: &str| latencies.kernels[name].micros.into();
         let names = subject.network.step_names().iter();
         let times = names.map(|name| Duration::from_micros(micros(&name.launch))).collect();
-        let config = Config { level: PreemptLevel::All, ..Config::default() };
+        let config = Config::default().level(PreemptLevel::All);
         let (submitter, queue) = VirtualQueue::enable(device, config).unwrap();
         Self { subject, times, submitter, queue, rng: ChaCha8Rng::seed_from_u64(size as u64) }
     }
@@ -224,7 +224,7 @@ fn graphs_give_what_launches_give<D: Operators>(device: &D) {
     let subject = Subject::load(device, "resnet18", 64);
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     for most in [2, 16, usize::MAX] {
-        let config = Config { level: PreemptLevel::All, ..Config::default() };
+        let config = Config::default().level(PreemptLevel::All);
         let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
         let graphs = subject.network.graphs(most).unwrap();
         assert!(graphs.iter().all(|command| matches!(command, Command::Graph(_))));

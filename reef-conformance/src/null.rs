@@ -250,16 +250,7 @@ impl Device for Null {
     }
 
     fn info(&self) -> DeviceInfo {
-        DeviceInfo {
-            name: "nothing".into(),
-            units: 1,
-            blocks_per_unit: 1,
-            threads_per_unit: 1,
-            registers_per_unit: 1,
-            shared_per_unit: 1,
-            level: PreemptLevel::All,
-            features: Vec::new(),
-        }
+        DeviceInfo::new("nothing", 1, PreemptLevel::All)
     }
 
     fn clock(&self) -> Duration {

@@ -54,16 +54,11 @@ impl Device for Cpu {
     }
 
     fn info(&self) -> DeviceInfo {
-        DeviceInfo {
-            name: format!("software device, {} units", self.0.units.len()),
-            units: self.0.units.len() as u32,
-            blocks_per_unit: 1,
-            threads_per_unit: 1,
-            registers_per_unit: u32::MAX,
-            shared_per_unit: u32::MAX,
-            level: PreemptLevel::All,
-            features: Vec::new(),
-        }
+        let units = self.0.units.len() as u32;
+        let name = format!("software device, {units} units");
+        let mut info = DeviceInfo::new(name, units, PreemptLevel::All);
+        (info.registers_per_unit, info.shared_per_unit) = (u32::MAX, u32::MAX);
+        info
     }
 
     fn clock(&self) -> Duration {

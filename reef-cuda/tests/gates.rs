@@ -16,7 +16,7 @@ fn gates_hold_back_kernels_without_a_guard() {
     let args = Args::new(&[device.address(&word), 1]);
     // SAFETY: what the source takes.
     let launch = unsafe { Launch::new(bump, [1; 3], [32, 1, 1], args) };
-    let config = Config { level: PreemptLevel::DeviceQueue, window: 64, ..Config::default() };
+    let config = Config::default().level(PreemptLevel::DeviceQueue).window(64);
     let (mut submitter, queue) = VirtualQueue::enable(&device, config).unwrap();
     for round in 0..200u32 {
         for _ in 0..50 {

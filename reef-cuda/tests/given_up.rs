@@ -39,7 +39,7 @@ fn a_queue_that_never_answers_is_given_up_and_others_live() {
     let end: Buffer = device.alloc_host(4).unwrap();
     // SAFETY: what the source takes.
     let launch = unsafe { Launch::new(deaf, [1; 3], [1; 3], Args::new(&[end.address()])) };
-    let config = Config { level: PreemptLevel::HostQueue, ..Config::default() };
+    let config = Config::default().level(PreemptLevel::HostQueue);
     let (mut submitter, queue) = VirtualQueue::enable(&device, config).unwrap();
     let start = Instant::now();
     let first = submitter.submit(Command::Launch(launch.clone())).unwrap();

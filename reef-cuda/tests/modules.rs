@@ -33,7 +33,7 @@ fn launch(kernel: &Kernel, blocks: u32, words: &[u64]) -> Launch<Cuda> {
 
 /// Runs commands on a queue at a level.
 fn run(device: &Cuda, level: PreemptLevel, commands: &[Command<Cuda>]) -> Result<(), Error> {
-    let config = Config { level, ..Config::default() };
+    let config = Config::default().level(level);
     let (mut submitter, queue) = VirtualQueue::enable(device, config)?;
     for command in commands {
         submitter.submit_blocking(command.clone())?;

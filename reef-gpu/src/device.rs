@@ -193,16 +193,13 @@ impl<V: Vendor> Device for Gpu<V> {
 
     fn info(&self) -> DeviceInfo {
         let facts = self.facts().clone();
-        DeviceInfo {
-            name: facts.name,
-            units: facts.units,
-            blocks_per_unit: facts.blocks_per_unit,
-            threads_per_unit: facts.threads_per_unit,
-            registers_per_unit: facts.registers_per_unit,
-            shared_per_unit: facts.shared_per_unit,
-            level: self.level(),
-            features: facts.features.into_iter().chain(self.timeout_feature()).collect(),
-        }
+        let mut info = DeviceInfo::new(facts.name, facts.units, self.level());
+        info.blocks_per_unit = facts.blocks_per_unit;
+        info.threads_per_unit = facts.threads_per_unit;
+        info.registers_per_unit = facts.registers_per_unit;
+        info.shared_per_unit = facts.shared_per_unit;
+        info.features = facts.features.into_iter().chain(self.timeout_feature()).collect();
+        info
     }
 
     fn clock(&self) -> Duration {

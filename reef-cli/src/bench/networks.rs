@@ -137,7 +137,7 @@ fn loop_for<D: Operators>(
     time: Duration,
 ) -> Result<f64> {
     let (mut submitter, queue) =
-        VirtualQueue::enable(device, Config { level, window: 8, ..Config::default() })?;
+        VirtualQueue::enable(device, Config::default().level(level).window(8))?;
     let infer = |submitter: &mut Submitter<D>| {
         let submit = |command: &Command<D>| submitter.submit_blocking(command.clone());
         commands.iter().map(submit).last().expect("a network has launches")

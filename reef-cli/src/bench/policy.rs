@@ -45,8 +45,8 @@ impl Policy {
     /// How a best-effort client is set up; `window` is for policies that leave it open.
     pub(crate) fn client(&self, window: u64) -> ClientConfig {
         let window = self.window.unwrap_or(window);
-        let queue = Config { window, level: self.scheduler.level(), ..Config::default() };
-        ClientConfig { queue, ..ClientConfig::default() }
+        let queue = Config::default().window(window).level(self.scheduler.level());
+        ClientConfig::default().queue(queue)
     }
 }
 

@@ -41,7 +41,7 @@ pub fn everybody_gets_their_work_done<D: Device>(device: &D, level: PreemptLevel
 }
 
 fn best_effort<D: Device>(device: &D, dispatcher: &Dispatcher<D>, client: i32) {
-    let config = ClientConfig { weight: 1 + client as u32, priority: client, ..Default::default() };
+    let config = ClientConfig::default().weight(1 + client as u32).priority(client);
     let mut be = dispatcher.best_effort(config).unwrap();
     let cells = Cells::new(device, 5);
     for task in 0..10 {
@@ -224,8 +224,8 @@ pub fn a_dropped_dispatcher_answers_everybody<D: Device>(device: &D, level: Pree
     let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
     let cells = Cells::new(device, 2);
     let mut rt = dispatcher.real_time().unwrap();
-    let queue = Config { capacity: 64, ..Config::default() };
-    let mut be = dispatcher.best_effort(ClientConfig { queue, ..Default::default() }).unwrap();
+    let queue = Config::default().capacity(64);
+    let mut be = dispatcher.best_effort(ClientConfig::default().queue(queue)).unwrap();
     let last = be.submit(&vec![cells.append(1, 2000); 40]).unwrap();
     let task = Task::new(vec![Cells::new(device, 2).append(1, 10)]).unwrap();
     let tickets: Vec<_> = (0..5).map(|_| rt.submit(&task).unwrap()).collect();

@@ -11,7 +11,7 @@ fn enable<D: Device>(
     device: &D,
     level: PreemptLevel,
 ) -> (reef_core::Submitter<D>, VirtualQueue<D>) {
-    VirtualQueue::enable(device, Config { level, capacity: 8, ..Config::default() }).unwrap()
+    VirtualQueue::enable(device, Config::default().level(level).capacity(8)).unwrap()
 }
 
 pub fn a_full_queue_gives_the_command_back<D: Device>(device: &D, level: PreemptLevel) {
@@ -77,13 +77,13 @@ pub fn a_failing_host_function_ends_its_queue_alone<D: Device>(device: &D, level
 }
 
 pub fn sizes_that_contradict_are_refused<D: Device>(device: &D, level: PreemptLevel) {
-    let good = Config { level, ..Config::default() };
+    let good = Config::default().level(level);
     let table = [
-        Config { capacity: 0, ..good },
-        Config { capacity: 3, ..good },
-        Config { window: 0, ..good },
-        Config { batch: 0, ..good },
-        Config { window: 2, batch: 3, ..good },
+        good.capacity(0),
+        good.capacity(3),
+        good.window(0),
+        good.batch(0),
+        good.window(2).batch(3),
     ];
     for config in table {
         let error = VirtualQueue::enable(device, config).map(|_| ()).unwrap_err();

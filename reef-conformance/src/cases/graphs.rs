@@ -47,7 +47,7 @@ pub fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptLevel) {
             values.iter().map(|&value| cells.append(value, rng.random_range(0..40))).collect();
         commands.push(copy(&cells, &copied));
         let Some(graph) = graph(device, &commands) else { return };
-        let config = Config { level, window: rng.random_range(1..4), ..Config::default() };
+        let config = Config::default().level(level).window(rng.random_range(1..4));
         let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
         let mut all = Vec::new();
         for _ in 0..100 {
@@ -113,7 +113,7 @@ pub fn a_graph_holds_launches_copies_and_fills<D: Device>(device: &D, level: Pre
     let bad = device.graph(&[cells.append(1, 0), event]);
     assert!(matches!(bad, Err(Error::Invalid(_))), "an event in a graph");
     assert!(matches!(device.graph(&[]), Err(Error::Invalid(_))), "a graph of nothing");
-    let config = Config { level, ..Config::default() };
+    let config = Config::default().level(level);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
     for _ in 0..3 {
         submitter.submit_blocking(good.clone()).unwrap();

@@ -76,7 +76,7 @@ pub fn a_queue_keeps_what_it_launched<D: Device>(device: &D, level: PreemptLevel
 /// Through virtual queues that are preempted meanwhile, and dropped with work in them.
 pub fn operands_may_be_dropped_at_once<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
-    let config = Config { level, ..Config::default() };
+    let config = Config::default().level(level);
     for _ in 0..(cycles() / 100).max(1) {
         let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
         let mut buffers = Vec::new();

@@ -23,7 +23,7 @@ pub fn copies_fills_and_host_code_keep_their_order<D: Device>(device: &D, level:
     let log = Arc::new(Mutex::new(Vec::new()));
     let event = device.event().unwrap();
     let (mut submitter, queue) =
-        VirtualQueue::enable(device, Config { level, ..Config::default() }).unwrap();
+        VirtualQueue::enable(device, Config::default().level(level)).unwrap();
 
     let (mut noted, mut recorded, mut want_scratch) = (Vec::new(), false, [0; 4]);
     let spin = rounds_for(device, Duration::from_micros(100));
@@ -85,7 +85,7 @@ pub fn memory_of_others_is_copied_from_and_to<D: Device>(device: &D, level: Pree
     };
     let cells = Cells::new(device, WORDS as u32);
     let (mut submitter, queue) =
-        VirtualQueue::enable(device, Config { level, ..Config::default() }).unwrap();
+        VirtualQueue::enable(device, Config::default().level(level)).unwrap();
     let copy = |from: &D::Buffer, to: &D::Buffer, to_offset, to_host| {
         let (from, to, bytes) = (from.clone(), to.clone(), WORDS * 8);
         Command::Copy(Copy { from, from_offset: 0, to, to_offset, bytes, to_host })
@@ -122,7 +122,7 @@ fn adopt<D: Device>(device: &D, words: &Arc<[AtomicU64]>) -> reef_core::Result<D
 pub fn what_has_completed_has_taken_effect<D: Device>(device: &D, level: PreemptLevel) {
     let spin = rounds_for(device, Duration::from_millis(1));
     let cells = Cells::new(device, 4);
-    let config = Config { level, ..Config::default() };
+    let config = Config::default().level(level);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
     for value in 0..(cycles() / 20).clamp(1, 100) {
         let last = submitter.submit_blocking(cells.append(value, spin)).unwrap();
@@ -138,7 +138,7 @@ pub fn operands_live_until_their_work_has_run<D: Device>(device: &D, level: Pree
     let mut rng = rng();
     let spin = rounds_for(device, Duration::from_micros(200));
     for round in 0..(cycles() / 20).max(1) {
-        let config = Config { level, ..Config::default() };
+        let config = Config::default().level(level);
         let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
         let result = device.alloc_host(8).unwrap();
         let last = submit_and_drop(device, &mut submitter, &result, spin);
@@ -178,7 +178,7 @@ fn submit_and_drop<D: Device>(
 }
 
 pub fn a_queue_waits_for_an_event_of_another<D: Device>(device: &D, level: PreemptLevel) {
-    let config = Config { level, ..Config::default() };
+    let config = Config::default().level(level);
     let [(mut first, a), (mut second, b)] =
         [0, 1].map(|_| VirtualQueue::enable(device, config).unwrap());
     let cells = Cells::new(device, 2);
@@ -207,7 +207,7 @@ pub fn a_queue_waits_for_an_event_of_another<D: Device>(device: &D, level: Preem
 
 pub fn empty_work_completes<D: Device>(device: &D, level: PreemptLevel) {
     let (mut submitter, queue) =
-        VirtualQueue::enable(device, Config { level, ..Config::default() }).unwrap();
+        VirtualQueue::enable(device, Config::default().level(level)).unwrap();
     let none = Cells::new(device, 0);
     submitter.submit(none.append(1, 0)).unwrap();
     let (from, to) = (none.buffer().clone(), none.buffer().clone());
@@ -219,7 +219,7 @@ pub fn empty_work_completes<D: Device>(device: &D, level: PreemptLevel) {
 
 pub fn a_queue_counts_as_idle_after_its_timeout<D: Device>(device: &D, level: PreemptLevel) {
     let idle_timeout = Some(Duration::from_millis(5));
-    let config = Config { level, idle_timeout, ..Config::default() };
+    let config = Config::default().level(level).idle_timeout(idle_timeout);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
     let cells = Cells::new(device, 2);
     let last = submitter.submit(cells.append(1, 0)).unwrap();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 fn config(level: PreemptLevel, rng: &mut impl rand::Rng) -> Config {
     let window = rng.random_range(1..6);
     let batch = rng.random_range(1..=window);
-    Config { level, window, batch, ..Config::default() }
+    Config::default().level(level).window(window).batch(batch)
 }
 
 /// Kernels of any length, one in eight preemptions with one that is sure to be met.
@@ -72,7 +72,7 @@ pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: Preemp
     const EACH: Duration = Duration::from_millis(200);
     let rounds = rounds_for(device, EACH);
     let cells = Cells::new(device, 1);
-    let config = Config { level, window: 3, batch: 1, ..Config::default() };
+    let config = Config::default().level(level).window(3).batch(1);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
     for value in 1..=4 {
         submitter.submit(cells.append(value, rounds)).unwrap();
@@ -164,7 +164,7 @@ pub fn a_newcomer_of_a_held_group_is_held<D: Device>(device: &D, level: PreemptL
 fn newcomer_is_held<D: Device>(device: &D, level: PreemptLevel) -> bool {
     let group = Group::open(device, level).unwrap();
     group.preempt(true).unwrap();
-    let config = Config { level, ..Config::default() };
+    let config = Config::default().level(level);
     let (mut submitter, queue) = group.enable(config).unwrap();
     let cells = Cells::new(device, 3);
     submitter.submit(cells.append(7, 0)).unwrap();
@@ -206,7 +206,7 @@ pub fn a_dropped_queue_leaves_a_prefix<D: Device>(device: &D, level: PreemptLeve
 }
 
 pub fn wrong_states_are_errors<D: Device>(device: &D, level: PreemptLevel) {
-    let config = Config { level, ..Config::default() };
+    let config = Config::default().level(level);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
     assert!(matches!(queue.restore(), Err(Error::State(_))), "restoring what runs");
     queue.preempt(true).unwrap();

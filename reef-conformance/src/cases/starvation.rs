@@ -19,7 +19,7 @@ pub fn a_kernel_longer_than_the_real_time_period_ends<D: Device>(device: &D, lev
         return; // what runs is not stopped there
     }
     let cells = Cells::new(device, 2);
-    let config = Config { level, ..Config::default() };
+    let config = Config::default().level(level);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
     let (mut values, rounds) = long(&cells, &mut submitter);
     for kernel in 0..3 {

@@ -43,6 +43,7 @@ pub enum Priority {
 
 /// Facts about a device that scheduling and padding need.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceInfo {
     /// What to call it when talking to people.
     pub name: String,
@@ -60,6 +61,22 @@ pub struct DeviceInfo {
     pub level: PreemptLevel,
     /// What else is there or isn't, for people to read, such as `graphs` or `driver 13.0`.
     pub features: Vec<String>,
+}
+
+impl DeviceInfo {
+    /// A device of so many units, each with one of everything and no features, until more is said.
+    pub fn new(name: impl Into<String>, units: u32, level: PreemptLevel) -> Self {
+        Self {
+            name: name.into(),
+            units,
+            blocks_per_unit: 1,
+            threads_per_unit: 1,
+            registers_per_unit: 1,
+            shared_per_unit: 1,
+            level,
+            features: Vec::new(),
+        }
+    }
 }
 
 /// How best-effort blocks come to run beside real-time work on a device.

@@ -19,6 +19,7 @@ const DONATION_POLL: Duration = Duration::from_micros(50);
 
 /// What a best-effort client wants.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct ClientConfig {
     /// Sizes of its queue. The level is the scheduler's and is not looked at.
     pub queue: Config,
@@ -31,6 +32,26 @@ pub struct ClientConfig {
 impl Default for ClientConfig {
     fn default() -> Self {
         Self { queue: Config::default(), weight: 1, priority: 0 }
+    }
+}
+
+impl ClientConfig {
+    /// With these sizes of its queue.
+    #[must_use]
+    pub fn queue(self, queue: Config) -> Self {
+        Self { queue, ..self }
+    }
+
+    /// With this share of device time.
+    #[must_use]
+    pub fn weight(self, weight: u32) -> Self {
+        Self { weight, ..self }
+    }
+
+    /// With this priority.
+    #[must_use]
+    pub fn priority(self, priority: i32) -> Self {
+        Self { priority, ..self }
     }
 }
 

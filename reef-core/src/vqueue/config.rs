@@ -6,8 +6,10 @@ use std::time::Duration;
 
 /// Sizes and times of a virtual queue.
 ///
+/// Made of [`Config::default`] and what differs: `Config::default().window(2).level(PreemptLevel::All)`.
 /// The names in brackets are those of REEF's CUDA port (`RFconfig`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Config {
     /// Commands that can wait, a power of two.
     pub capacity: usize,
@@ -38,6 +40,42 @@ impl Default for Config {
 }
 
 impl Config {
+    /// With this [`capacity`](field@Self::capacity).
+    #[must_use]
+    pub fn capacity(self, capacity: usize) -> Self {
+        Self { capacity, ..self }
+    }
+
+    /// With this [`window`](field@Self::window).
+    #[must_use]
+    pub fn window(self, window: u64) -> Self {
+        Self { window, ..self }
+    }
+
+    /// With this [`batch`](field@Self::batch).
+    #[must_use]
+    pub fn batch(self, batch: u64) -> Self {
+        Self { batch, ..self }
+    }
+
+    /// With this [`idle_timeout`](field@Self::idle_timeout).
+    #[must_use]
+    pub fn idle_timeout(self, idle_timeout: impl Into<Option<Duration>>) -> Self {
+        Self { idle_timeout: idle_timeout.into(), ..self }
+    }
+
+    /// With this [`level`](field@Self::level).
+    #[must_use]
+    pub fn level(self, level: PreemptLevel) -> Self {
+        Self { level, ..self }
+    }
+
+    /// With this [`spin`](field@Self::spin).
+    #[must_use]
+    pub fn spin(self, spin: Duration) -> Self {
+        Self { spin, ..self }
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         if !self.capacity.is_power_of_two() {
             let text = format!("capacity must be a power of two, got {}", self.capacity);

@@ -85,7 +85,7 @@ pub(crate) fn row<D: Device>(device: &D, way: Way, limits: &Limits) -> Result<Ro
             fill(&mut Direct { queue, launch, next: 0 }, limits, &mut row)?
         }
         Way::Virtual { level, window } => {
-            let config = Config { level, window, ..Config::default() };
+            let config = Config::default().level(level).window(window);
             let (submitter, queue) = VirtualQueue::enable(device, config)?;
             let command = Command::Launch(launch);
             let commands = fill(&mut Submitted { submitter, command }, limits, &mut row)?;

@@ -269,16 +269,9 @@ impl Device for Toy {
     }
 
     fn info(&self) -> DeviceInfo {
-        DeviceInfo {
-            name: "a toy".into(),
-            units: 1,
-            blocks_per_unit: 1,
-            threads_per_unit: 32,
-            registers_per_unit: 1,
-            shared_per_unit: 1,
-            level: PreemptLevel::All,
-            features: Vec::new(),
-        }
+        let mut info = DeviceInfo::new("a toy", 1, PreemptLevel::All);
+        info.threads_per_unit = 32;
+        info
     }
 
     fn clock(&self) -> Duration {
