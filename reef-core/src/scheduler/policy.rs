@@ -107,9 +107,9 @@ pub struct QueueView {
     pub submitted: Seq,
     /// The task that is running or next.
     pub task: Option<TaskView>,
-    /// Share under [`FairShare`].
+    /// Share under [`FairShare`](crate::scheduler::FairShare).
     pub weight: u32,
-    /// Larger goes first under [`FixedPriority`].
+    /// Larger goes first under [`FixedPriority`](crate::scheduler::FixedPriority).
     pub priority: i32,
     /// Device time that it has had, as far as the dispatcher can tell.
     pub served: Duration,
