@@ -2,11 +2,14 @@
 
 #[path = "networks/data.rs"]
 mod data;
+#[path = "../reef-models/tests/handmade/mod.rs"]
+mod handmade;
 #[cfg(feature = "hip")]
 mod software;
 #[path = "networks/subject.rs"]
 mod subject;
 
+use handmade::{file, float, int, ints, node, ones, scalar, value};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reef::models::onnx::{self, Imported};
@@ -89,6 +92,72 @@ fn gates_and_activations_agree<D: Operators>(device: &D, tolerance: f32) {
             are_close(&have, &want, tolerance, &format!("{name}, {level:?}"));
         }
     }
+}
+
+/// What `device` gives for a file whose input is `input`, and what the file's nodes give.
+fn of_a_file<D: Operators>(device: &D, file: &[u8], input: &[f32]) -> [Vec<f32>; 2] {
+    let options = onnx::Options::default();
+    let Imported { model, params } = onnx::from_bytes(file, "made", &options).unwrap();
+    let packed = Weights::pack(device, &model, &params).unwrap();
+    let network = Network::new(device, &model, &packed).unwrap();
+    network.stage_input(input).unwrap();
+    run_alone(device, &network.inference());
+    [network.staged_output().unwrap(), onnx::execute_bytes(file, "made", &options, input).unwrap()]
+}
+
+/// Each operator that bounds, compares or scales, over eight channels of 6 x 6, and the mean of what it makes.
+fn bounding_files() -> Vec<(&'static str, Vec<u8>)> {
+    let clip = |name, low: f32, high: f32| {
+        let bounds = [scalar("low", low), scalar("high", high)].concat();
+        (name, [node("Clip", &["x", "low", "high"], "a", &[]), bounds].concat())
+    };
+    let plain = |op, attributes: &[Vec<u8>]| (op, node(op, &["x"], "a", attributes));
+    let window = [ints("kernel_shape", &[3, 3]), ints("pads", &[1, 1, 1, 1])];
+    let (norm, conv) = (["x", "b", "b", "b", "b"], ["x", "w", "b"]);
+    let relu = node("Relu", &["z"], "a", &[]);
+    let norm =
+        [node("BatchNormalization", &norm, "z", &[]), ones("b", &[8]), relu.clone()].concat();
+    let conv = [node("Conv", &conv, "z", &[int("group", 8), ints("pads", &[1, 1, 1, 1])]), relu];
+    let conv = [conv.concat(), ones("w", &[8, 1, 3, 3]), ones("b", &[8])].concat();
+    vec![
+        plain("Relu", &[]),
+        plain("HardSwish", &[]),
+        plain("HardSigmoid", &[float("alpha", 1.0 / 6.0)]),
+        plain("MaxPool", &window),
+        plain("AveragePool", &[ints("kernel_shape", &[2, 2]), ints("strides", &[2, 2])]),
+        clip("Clip to 6", 0.0, 6.0),
+        clip("Clip to a little", -0.5, 0.25),
+        clip("Clip to 1e9", -1e9, 1e9),
+        ("BatchNormalization", norm),
+        ("Conv", conv),
+    ]
+}
+
+/// What is no number gives none, in those channels that hold it; the others give what the file's nodes give.
+fn what_is_no_number_stays_none<D: Operators>(device: &D, tolerance: f32) {
+    let mut input: Vec<f32> = Seeded(5).input(8 * 36).iter().map(|x| x * 9.0).collect();
+    input[3 * 36 + 7] = f32::NAN;
+    input[5 * 36..6 * 36].fill(f32::NAN);
+    let ends = [value(11, "x", &[1, 8, 6, 6]), value(12, "y", &[])].concat();
+    for (name, nodes) in bounding_files() {
+        let mean = node("GlobalAveragePool", &["a"], "y", &[]);
+        let [have, want] = of_a_file(device, &file(17, &[nodes, mean, ends.clone()]), &input);
+        let nans = |values: &[f32]| values.iter().map(|value| value.is_nan()).collect::<Vec<_>>();
+        assert_eq!(nans(&want), (0..8).map(|c| c == 3 || c == 5).collect::<Vec<_>>(), "{name}");
+        assert_eq!(nans(&have), nans(&want), "{name}: {have:?}");
+        let numbers = |values: Vec<f32>| values.into_iter().filter(|v| !v.is_nan()).collect();
+        let [have, want]: [Vec<f32>; 2] = [numbers(have), numbers(want)];
+        are_close(&have, &want, tolerance, name);
+    }
+}
+
+/// The mean of 512 x 512 values near 1000, of which each part must count.
+fn means_of_large_pictures_are_exact<D: Operators>(device: &D, tolerance: f32) {
+    let input: Vec<f32> = Seeded(6).input(4 << 18).iter().map(|x| 1000.0 + x).collect();
+    let ends = [value(11, "x", &[1, 4, 512, 512]), value(12, "y", &[])].concat();
+    let mean = node("GlobalAveragePool", &["x"], "y", &[]);
+    let [have, want] = of_a_file(device, &file(17, &[mean, ends]), &input);
+    are_close(&have, &want, tolerance, "means");
 }
 
 fn small_pictures_give_torchs_logits<D: Operators>(device: &D, tolerance: f32) {
@@ -370,6 +439,8 @@ mod cpu {
         small_pictures_give_torchs_logits("", 1e-3);
         full_pictures_give_torchs_logits("", 1e-3);
         gates_and_activations_agree("", 1e-5);
+        what_is_no_number_stays_none("", 1e-6);
+        means_of_large_pictures_are_exact("", 2e-6);
         the_toy_adds_then_multiplies("units=2");
         a_lost_launch_is_found("units=2");
         networks_can_be_preempted_at_every_launch("units=2");
@@ -393,6 +464,8 @@ mod hip {
         Hip:
         agrees("", 1e-5, "resnet18", 64);
         gates_and_activations_agree("", 1e-5);
+        what_is_no_number_stays_none("", 1e-6);
+        means_of_large_pictures_are_exact("", 2e-6);
         the_toy_adds_then_multiplies("");
         replay("", "resnet18", 64, 7);
     }
@@ -404,6 +477,8 @@ mod hip {
         on! {
             Hip:
             gates_and_activations_agree("precision=fp16", 1e-2);
+            what_is_no_number_stays_none("precision=fp16", 2e-3);
+            means_of_large_pictures_are_exact("precision=fp16", 1e-3);
         }
     }
 }
@@ -418,6 +493,8 @@ mod cuda {
         small_pictures_give_torchs_logits("", 1e-2);
         full_pictures_give_torchs_logits("", 1e-2);
         gates_and_activations_agree("", 1e-2);
+        what_is_no_number_stays_none("", 1e-5);
+        means_of_large_pictures_are_exact("", 2e-6);
         the_toy_adds_then_multiplies("");
         a_lost_launch_is_found("");
         networks_can_be_preempted_at_every_launch("");
@@ -435,6 +512,8 @@ mod cuda {
             small_pictures_give_torchs_logits("precision=fp16", 1e-2);
             full_pictures_give_torchs_logits("precision=fp16", 1e-2);
             gates_and_activations_agree("precision=fp16", 1e-2);
+            what_is_no_number_stays_none("precision=fp16", 2e-3);
+            means_of_large_pictures_are_exact("precision=fp16", 1e-3);
             networks_can_be_preempted_at_every_launch("precision=fp16");
         }
     }
