@@ -7,6 +7,7 @@ use crate::code::module::{Module, ModuleKind};
 use crate::driver::buffer::Buffer;
 use crate::driver::clock::Clock;
 use crate::driver::context::Context;
+use crate::driver::control_stream::ControlStream;
 use crate::driver::event::Event;
 use crate::driver::stream::{Stream, Writer};
 use crate::driver::tick_rate::{Sighting, TickRateProbe};
@@ -52,12 +53,14 @@ impl<V: Vendor> Gpu<V> {
         let builtin = Builtin::load(&Builds::shipped(&context, "builtin")?)?;
         let writer =
             Writer { by_stream: context.vendor.facts().writes_values, store: builtin.store };
-        let never = Preemptor::new(&context, PreemptLevel::HostQueue, writer, false)?;
+        let control = ControlStream::open(&context, writer)?;
+        let never = Preemptor::new(&control, PreemptLevel::HostQueue, false)?;
         let clock = Arc::new(Clock::new());
         let gpu = Self(Arc::new(Open {
             builtin,
             network: OnceLock::new(),
             writer,
+            control,
             clock,
             options,
             chosen: TunedPlans::default(),
@@ -243,7 +246,7 @@ impl<V: Vendor> Device for Gpu<V> {
     fn colocation(&self) -> Colocation {
         match self.options().gates {
             Some(_) => Colocation::Never, // grids that can't be cut
-            None => Colocation::Capped(self.options().beside.unwrap_or(self.facts().units / 2)),
+            None => Colocation::Capped(self.options().beside.unwrap_or(self.facts().be_units / 2)),
         }
     }
 
@@ -268,7 +271,7 @@ impl<V: Vendor> Device for Gpu<V> {
             return Err(Error::Level { backend: V::NAME, what: "device", asked, have });
         }
         let gated = self.options().gates.is_some() && level == PreemptLevel::DeviceQueue;
-        Preemptor::new(self.context(), level, self.writer(), gated)
+        Preemptor::new(self.control(), level, gated)
     }
 
     fn queue(&self, priority: Priority, preemptor: Option<&Preemptor<V>>) -> Result<Queue<V>> {

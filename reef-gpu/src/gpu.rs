@@ -5,6 +5,7 @@ use crate::code::builtin::Builtin;
 use crate::code::loaded::Builds;
 use crate::driver::clock::Clock;
 use crate::driver::context::Context;
+use crate::driver::control_stream::ControlStream;
 use crate::driver::handles::cloned;
 use crate::driver::stream::Writer;
 use crate::preempt::preemptor::Preemptor;
@@ -28,6 +29,8 @@ pub(crate) struct Open<V: Vendor> {
     /// kernels/network.cu, loaded when a network first wants it.
     pub(crate) network: OnceLock<Builds<V>>,
     pub(crate) writer: Writer<V>,
+    /// Of all preemptors.
+    pub(crate) control: ControlStream<V>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) options: Options,
     /// Plans of convolutions that were measured.
@@ -82,6 +85,11 @@ impl<V: Vendor> Gpu<V> {
 
     pub(crate) fn writer(&self) -> Writer<V> {
         self.0.writer
+    }
+
+    /// Where words are set past all other work.
+    pub(crate) fn control(&self) -> &ControlStream<V> {
+        &self.0.control
     }
 
     /// What it was opened with.

@@ -5,8 +5,8 @@ use crate::code::elf::Kernels;
 use crate::driver::Driver;
 use crate::facts::Device;
 use crate::handles::{Code, Stream};
+use crate::masks::Masks;
 use crate::pools::{Places, Retired, StreamPool};
-use crate::split::Split;
 use parking_lot::Mutex;
 use reef_core::Result;
 use reef_gpu::Facts;
@@ -21,9 +21,9 @@ pub struct Context {
     pub(crate) driver: &'static Driver,
     pub(crate) device: Device,
     pub(crate) facts: Facts,
-    /// Where streams are opened, if the device is in two parts.
-    pub(crate) split: Option<Split>,
-    /// For zeroing, and for reads and writes that block: of a priority that no other stream has.
+    /// On which units streams run; none: on all.
+    pub(crate) masks: Option<Masks>,
+    /// For zeroing, and for reads and writes that block: at the middle priority.
     pub(crate) housekeeping: Stream,
     pub(crate) streams: Mutex<StreamPool>,
     /// Locked after `streams`, if both are.

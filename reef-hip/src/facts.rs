@@ -76,6 +76,7 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
     Ok(reef_gpu::Facts {
         name: name(driver, device.ordinal)?,
         units: get(attribute::UNITS)?,
+        be_units: get(attribute::UNITS)?,
         blocks_per_unit: blocks,
         threads_per_unit: get(attribute::MAX_THREADS_PER_UNIT)?,
         registers_per_unit: registers,

@@ -15,11 +15,11 @@ mod facts;
 mod fake;
 mod graph;
 mod handles;
+mod masks;
 mod memory;
 mod module;
 mod open;
 mod pools;
-mod split;
 mod stream;
 
 pub use context::Context;

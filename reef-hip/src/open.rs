@@ -4,8 +4,8 @@ use crate::context::Context;
 use crate::driver::{BACKEND, Driver};
 use crate::facts::{self, Device};
 use crate::handles::Stream;
+use crate::masks::Masks;
 use crate::pools::Places;
-use crate::split::Split;
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use reef_gpu::{Facts, Options, Precision, Streams, Vendor};
@@ -35,7 +35,7 @@ impl Context {
         let device = Device::find(driver, ordinal)?;
         let facts = facts::read(driver, &device, false)?;
         let mut context = Self {
-            split: options.split.map(|part| Split::new(facts.units, part)).transpose()?,
+            masks: masks(driver, facts.units, options.split)?,
             driver,
             device,
             facts,
@@ -49,7 +49,20 @@ impl Context {
         context.housekeeping = context.create_stream((lowest + highest) / 2)?;
         let graphs = context.graphs_work()?;
         context.facts = facts::read(driver, &context.device, graphs)?;
+        if let Some(masks) = &context.masks {
+            context.facts.be_units = masks.be_units();
+        }
         Ok(context)
+    }
+}
+
+/// The device in two parts if that was asked for; else all of it, with a unit that best-effort work leaves alone
+/// where the runtime can do that.
+fn masks(driver: &Driver, units: u32, split: Option<u32>) -> Result<Option<Masks>> {
+    match split {
+        Some(part) => Masks::split(units, part).map(Some),
+        None if driver.hipExtStreamCreateWithCUMask.is_some() => Ok(Masks::leave_one(units)),
+        None => Ok(None),
     }
 }
 

@@ -1,11 +1,11 @@
 //! Streams of the runtime, and what can be put into one.
 //!
 //! The runtime maps all streams of one priority to *four hardware queues* (`GPU_MAX_HW_QUEUES` says
-//! otherwise). Best-effort streams have the lowest priority and real-time streams the highest, so the two
-//! never share one; what this module's users copy and clear goes by the priority between them. Of more
-//! than four best-effort streams some share a queue: they take turns, and one whose gate is closed or
-//! whose kernel doesn't end holds up those behind it. With CU masks (`split=N`) each stream has a queue
-//! of its own.
+//! otherwise). Real-time streams have the highest priority, best-effort streams have a mask of compute units
+//! ([`masks`](crate::masks)), with which each has a hardware queue of its own, at the priority between: the two
+//! classes never share one. Where the runtime has no masks, best-effort streams have the lowest priority, and of
+//! more than four some share a queue: they take turns, and one whose gate is closed or whose kernel doesn't end
+//! holds up those behind it.
 //!
 //! `hipStreamDestroy` waits, so streams that are closed are kept for the next who opens one.
 //!
@@ -41,8 +41,9 @@ impl Streams for Context {
         self.bind()?;
         let (lowest, highest) = self.device.priorities;
         let priority = if class == Priority::RealTime { highest } else { lowest };
-        let stream = match &self.split {
-            Some(split) => Stream(split.stream(self.driver, class)?),
+        let masked = self.masks.as_ref().and_then(|masks| masks.stream(self.driver, class));
+        let stream = match masked {
+            Some(stream) => Stream(stream?),
             None => self.create_stream(priority)?,
         };
         self.streams.lock().add(stream, class);

@@ -8,6 +8,7 @@ pub(crate) mod buffer;
 pub(crate) mod call_tracker;
 pub(crate) mod clock;
 pub(crate) mod context;
+pub(crate) mod control_stream;
 pub(crate) mod event;
 pub(crate) mod handles;
 pub(crate) mod scratch;

@@ -1,10 +1,11 @@
-//! SignalPool of the host that the device writes and the host polls: events and timeline. And words of the
+//! Words of the host that the device writes and the host polls: events and timeline. And words of the
 //! device that its streams write and kernels look at.
 //!
 //! The device writing to the host is cheap; the host asking the driver, or the device polling the host,
 //! is not. Each word has a cache line of its own.
 
 use crate::driver::context::Context;
+use crate::driver::control_stream::ControlStream;
 use crate::vendor::calls::Vendor;
 use reef_core::Result;
 use std::sync::Arc;
@@ -20,12 +21,15 @@ pub(crate) struct DeviceSignal<V: Vendor> {
 }
 
 impl<V: Vendor> DeviceSignal<V> {
-    pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
+    /// Set to zero by the device itself, as all that is written to it later: a place that was used before may be
+    /// in a cache of the device's that no copy of the host's reaches. Blocks until that has happened.
+    pub(crate) fn new(control: &ControlStream<V>) -> Result<Self> {
+        let context = control.context();
         let alloc = |bytes| context.call().alloc_signals(bytes);
         let address = context.signals.lock().take_device(alloc)?;
         let word = Self { address, context: context.clone() };
-        // SAFETY: a place of ours that no work uses.
-        unsafe { context.call().write(address, &0u32.to_ne_bytes()) }?;
+        control.write(address, 0)?;
+        control.wait()?;
         Ok(word)
     }
 

@@ -57,6 +57,10 @@ impl<V: Vendor> Stream<V> {
         Ok(Self { raw, class: priority, given_up: false, context: context.clone() })
     }
 
+    pub(crate) fn context(&self) -> &Arc<Context<V>> {
+        &self.context
+    }
+
     pub(crate) fn raw(&self) -> V::Stream {
         self.raw
     }

@@ -213,7 +213,7 @@ impl<V: Vendor> Queue<V> {
     pub(super) fn launch_guarded_graph(&mut self, seq: Seq, graph: &Graph<V>) -> Result<()> {
         let word = match &self.epoch_signal {
             Some(word) => word.address(),
-            None => self.epoch_signal.insert(DeviceSignal::new(self.gpu.context())?).address(),
+            None => self.epoch_signal.insert(DeviceSignal::new(self.gpu.control())?).address(),
         };
         let epoch = Epoch { word, ..self.epoch() };
         let exec =

@@ -7,14 +7,13 @@
 //! On a device that was opened with `gates=N`, kernels have no guard that could look at the word; there it
 //! closes and opens the gates of its queues.
 
-use crate::driver::context::Context;
+use crate::driver::control_stream::ControlStream;
 use crate::driver::handles::cloned;
 use crate::driver::signal::DeviceSignal;
-use crate::driver::stream::{Stream, Writer};
 use crate::preempt::gate::Gate;
 use crate::preempt::gate_set::GateSet;
 use crate::vendor::calls::Vendor;
-use reef_core::{Error, PreemptLevel, Priority, Result};
+use reef_core::{Error, PreemptLevel, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -34,28 +33,25 @@ struct State<V: Vendor> {
     /// Of queues whose kernels have no guards; that they are is the device's choice.
     gates: Option<GateSet<V>>,
     /// Carries the word to the device, past everything else.
-    stream: Stream<V>,
-    /// What blocks look at. Below `stream`, so that it is given back after the last write.
+    control: ControlStream<V>,
+    /// What blocks look at.
     live: DeviceSignal<V>,
-    writer: Writer<V>,
 }
 
 impl<V: Vendor> Preemptor<V> {
     pub(crate) fn new(
-        context: &Arc<Context<V>>,
+        control: &ControlStream<V>,
         level: PreemptLevel,
-        writer: Writer<V>,
         gated: bool,
     ) -> Result<Self> {
-        let live = DeviceSignal::new(context)?;
+        let live = DeviceSignal::new(control)?;
         Ok(Self(Arc::new(State {
             level,
             live,
             epoch: AtomicU32::new(0),
             evicted: AtomicBool::new(false),
-            gates: gated.then(|| GateSet::new(context)).transpose()?,
-            stream: Stream::open(context, Priority::RealTime)?,
-            writer,
+            gates: gated.then(|| GateSet::new(control.context())).transpose()?,
+            control: control.clone(),
         })))
     }
 
@@ -106,7 +102,7 @@ impl<V: Vendor> Preemptor<V> {
             Some(gates) => gates.close(),
             None => {
                 let next = self.epoch().wrapping_add(1);
-                self.0.writer.write(&self.0.stream, self.live(), next)?;
+                self.0.control.write(self.live(), next)?;
             }
         }
         Ok(())
@@ -150,6 +146,7 @@ mod tests {
     use crate::vendor::fake::{Fake, Put};
     use crate::vendor::options::Options;
     use reef_core::{Device, Error, PreemptLevel, Preemptor as _};
+    use std::sync::atomic::Ordering;
 
     fn preemptor(level: PreemptLevel) -> (Gpu<Fake>, super::Preemptor<Fake>) {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
@@ -190,5 +187,26 @@ mod tests {
         let (_gpu, host) = preemptor(PreemptLevel::HostQueue);
         assert!(matches!(host.evict(), Err(Error::Level { .. })));
         assert_eq!(gpu.vendor().puts.lock().len(), 0);
+    }
+
+    #[test]
+    fn all_preemptors_of_a_device_share_one_stream() {
+        let (gpu, _preemptor) = preemptor(PreemptLevel::All);
+        let opened = || gpu.vendor().opened.load(Ordering::Relaxed);
+        let before = opened();
+        let three = [(); 3].map(|()| gpu.preemptor(PreemptLevel::All).unwrap());
+        three.iter().for_each(|preemptor| preemptor.evict().unwrap());
+        assert_eq!(opened(), before);
+    }
+
+    #[test]
+    fn a_word_that_is_used_again_is_set_to_zero_by_the_device() {
+        let (gpu, first) = preemptor(PreemptLevel::All);
+        first.evict().unwrap();
+        let live = first.live();
+        drop(first);
+        let second = gpu.preemptor(PreemptLevel::All).unwrap();
+        assert_eq!(second.live(), live);
+        assert_eq!(*gpu.vendor().puts.lock(), [Put::Write(live, 1), Put::Write(live, 0)]);
     }
 }

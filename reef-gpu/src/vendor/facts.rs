@@ -7,6 +7,8 @@ pub struct Facts {
     pub name: String,
     /// Streaming multiprocessors, or compute units.
     pub units: u32,
+    /// Those that best-effort streams run on.
+    pub be_units: u32,
     /// Most blocks resident on one unit.
     pub blocks_per_unit: u32,
     /// Most threads resident on one unit.

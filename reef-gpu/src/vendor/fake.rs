@@ -42,6 +42,8 @@ pub(crate) struct Fake {
     pub(crate) slow_calls: AtomicU32,
     /// Is called by the next capture.
     at_capture: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Streams that were opened.
+    pub(crate) opened: AtomicU32,
     /// Device memory that was given back.
     pub(crate) freed: Mutex<Vec<u64>>,
     /// Whether blocks that have started meet an eviction before they end.
@@ -110,6 +112,7 @@ impl Default for Fake {
         let facts = Facts {
             name: "fake".into(),
             units: 4,
+            be_units: 4,
             blocks_per_unit: 8,
             threads_per_unit: 1024,
             registers_per_unit: 65536,
@@ -124,6 +127,7 @@ impl Default for Fake {
             features: Vec::new(),
         };
         Self {
+            opened: AtomicU32::new(0),
             facts,
             puts: Mutex::default(),
             slow: Mutex::new(None),
@@ -247,7 +251,7 @@ impl Streams for Fake {
 
     fn open_stream(&self, _: Priority) -> Result<u32> {
         self.slow_calls.fetch_add(1, Ordering::Relaxed);
-        Ok(0)
+        Ok(self.opened.fetch_add(1, Ordering::Relaxed))
     }
 
     unsafe fn close_stream(&self, _: u32) {

@@ -9,6 +9,7 @@ use crate::bench::Bench;
 use reef_core::{Error, Priority};
 use reef_gpu::{Memory, Modules, Options, Streams, Vendor};
 use reef_hip::Context;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 #[test]
@@ -40,22 +41,56 @@ fn real_time_work_runs_while_every_best_effort_queue_is_taken() {
     assert!(held.iter().all(|stream| bench.ends(*stream)));
 }
 
-/// What the module's documentation says of AMD's runtime.
-#[test]
-fn of_more_than_four_streams_of_a_class_some_take_turns() {
-    let Some(bench) = Bench::open() else { return };
-    if std::env::var_os("GPU_MAX_HW_QUEUES").is_some() {
-        return reef_conformance::skip("GPU_MAX_HW_QUEUES is set");
-    }
-    let streams: Vec<_> = (0..6).map(|_| bench.stream(Priority::BestEffort)).collect();
+/// How many of six streams of a class end when they are told to, each before those that were opened earlier.
+fn streams_that_end_alone(bench: &Bench, class: Priority) -> usize {
+    let streams: Vec<_> = (0..6).map(|_| bench.stream(class)).collect();
     let spinning: Vec<_> = streams.iter().map(|stream| bench.spin(*stream)).collect();
     // From the last to the first: one that shares a queue with an earlier one can't end before it.
     let ended_alone = streams.iter().zip(&spinning).rev().filter(|(stream, spinning)| {
         spinning.end();
         bench.ends_within(**stream, Duration::from_millis(300))
     });
-    assert_eq!(ended_alone.count(), 4, "those that were first in their queues");
+    let count = ended_alone.count();
     assert!(streams.iter().all(|stream| bench.ends(*stream)));
+    count
+}
+
+/// What the module's documentation says of AMD's runtime.
+#[test]
+fn of_more_than_four_real_time_streams_some_take_turns() {
+    let Some(bench) = Bench::open() else { return };
+    if std::env::var_os("GPU_MAX_HW_QUEUES").is_some() {
+        return reef_conformance::skip("GPU_MAX_HW_QUEUES is set");
+    }
+    let count = streams_that_end_alone(&bench, Priority::RealTime);
+    assert_eq!(count, 4, "those that were first in their queues");
+}
+
+#[test]
+fn each_best_effort_stream_has_a_hardware_queue_of_its_own() {
+    let Some(bench) = Bench::open() else { return };
+    assert_eq!(streams_that_end_alone(&bench, Priority::BestEffort), 6);
+}
+
+/// Units on which the blocks of a wide kernel ran.
+fn units_of(bench: &Bench, class: Priority) -> BTreeSet<u32> {
+    let (function, stream) = (bench.function("empty"), bench.stream(class));
+    bench.software.forget_trace();
+    // SAFETY: it has no parameters.
+    unsafe { bench.context.launch(stream, function, [2000, 1, 1], [64, 1, 1], 0, &mut []) }
+        .unwrap();
+    // SAFETY: the stream is open.
+    unsafe { bench.context.wait(stream) }.unwrap();
+    let trace = bench.software.trace();
+    let ran = trace.iter().filter(|block| block.groups == [2000, 1, 1]);
+    ran.map(|block| block.unit).collect()
+}
+
+#[test]
+fn best_effort_work_leaves_one_unit_alone() {
+    let Some(bench) = Bench::open() else { return };
+    assert_eq!(units_of(&bench, Priority::BestEffort), (0..59).collect());
+    assert_eq!(units_of(&bench, Priority::RealTime), (0..60).collect());
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl fmt::Display for Sharing {
         match self {
             Self::Alone => write!(f, "alone"),
             Self::Streams => write!(f, "streams, as they like"),
-            Self::Narrow(blocks) => write!(f, "narrow, {blocks} blocks"),
+            Self::Narrow(blocks) => write!(f, "capped, {blocks} blocks"),
             Self::Masks(units) => write!(f, "masks, {units} units for RT"),
             Self::MasksAlone(units) => write!(f, "masks, {units} units for RT, no BE"),
         }
