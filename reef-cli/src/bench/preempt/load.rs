@@ -1,10 +1,10 @@
 //! Best-effort work, and whether it was done exactly once.
 
 use super::calibrate::{Calibration, cells};
+use super::inferences::{Inferences, PICTURES};
 use crate::bench::time;
 use crate::workload::networks::Named;
 use anyhow::Result;
-use reef::models::Network;
 use reef::op::Operators;
 use reef::scheduler::Streams;
 use reef::{
@@ -22,8 +22,6 @@ const TIMED: u32 = 32;
 const MAX_TIMED: Duration = Duration::from_millis(150);
 /// Times each is timed; the least counts.
 const REPEATS: usize = 5;
-/// Logits of two runs that differ by more than this share of the largest are of other pictures.
-const TOLERANCE: f32 = 1e-3;
 
 /// Work that a client submits again and again.
 pub(crate) struct Load<D: Operators> {
@@ -40,7 +38,7 @@ pub(crate) struct Load<D: Operators> {
 /// Where it shows what was done.
 enum Effect<D: Operators> {
     Cells(Cells<D>),
-    Logits { network: Network<D>, want: Vec<f32> },
+    Logits(Inferences<D>),
 }
 
 impl<D: Operators> Load<D> {
@@ -55,20 +53,19 @@ impl<D: Operators> Load<D> {
         Ok(Self { name, tasks, effect: Effect::Cells(cells), block: Some(block), alone })
     }
 
-    /// Inferences of a network; what the first one gives is what all must give.
+    /// Inferences of a network on two pictures in turn; what each gives at first is what it must give.
     pub(crate) fn network(
         device: &D,
         Named { name, network }: Named<D>,
         graph: usize,
     ) -> Result<Self> {
         let dispatcher = Dispatcher::start(device, Box::new(Streams))?;
-        let inference = network.graphs(graph)?;
-        dispatcher.best_effort(ClientConfig::default())?.run(&inference)?;
-        let want = network.staged_output()?;
+        let mut client = dispatcher.best_effort(ClientConfig::default())?;
+        let (inferences, tasks) =
+            Inferences::new(device, &network, graph, |commands| Ok(client.run(commands)?))?;
         let launches: Vec<_> = network.launches().cloned().collect();
         let alone = alone(device, &launches)?;
-        let effect = Effect::Logits { network, want };
-        Ok(Self { name, tasks: vec![inference], effect, block: None, alone })
+        Ok(Self { name, tasks, effect: Effect::Logits(inferences), block: None, alone })
     }
 
     /// How much longer it takes on a queue with a preemptor.
@@ -80,7 +77,7 @@ impl<D: Operators> Load<D> {
     pub(crate) fn reset(&self) -> Result<()> {
         match &self.effect {
             Effect::Cells(cells) => Ok(cells.clear()?),
-            Effect::Logits { .. } => Ok(()),
+            Effect::Logits(inferences) => inferences.clear(),
         }
     }
 
@@ -91,16 +88,16 @@ impl<D: Operators> Load<D> {
                 let want = appended((0..tasks).map(|task| task % VALUES + 1));
                 Ok(cells.read()?.iter().all(|&cell| cell == want))
             }
-            Effect::Logits { .. } => self.is_last_right(),
+            Effect::Logits(_) => Ok(true), // each was looked at when it had finished
         }
     }
 
-    /// Whether the last inference gave what it should; cells are looked at in the end.
-    fn is_last_right(&self) -> Result<bool> {
-        let Effect::Logits { network, want } = &self.effect else { return Ok(true) };
-        let most = want.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
-        let close = |(a, b): (&f32, &f32)| (a - b).abs() <= TOLERANCE * most;
-        Ok(network.staged_output()?.iter().zip(want).all(close))
+    /// Whether the task with this number, which has finished, gave what it should; cells are looked at in the end.
+    fn is_right(&self, task: u64) -> Result<bool> {
+        match &self.effect {
+            Effect::Cells(_) => Ok(true),
+            Effect::Logits(inferences) => inferences.take_right(task as usize % PICTURES),
+        }
     }
 }
 
@@ -130,6 +127,8 @@ pub(crate) struct Feeder<'a, D: Operators> {
     /// Positions of the last commands of tasks that have not been seen to finish.
     ends: VecDeque<Seq>,
     tasks: u64,
+    /// Tasks that were seen to finish.
+    finished: u64,
     right: bool,
 }
 
@@ -137,15 +136,21 @@ impl<'a, D: Operators> Feeder<'a, D> {
     /// With `queued` tasks that have not finished.
     pub(crate) fn new(load: &'a Load<D>, queued: u64) -> Result<Self> {
         load.reset()?;
-        Ok(Self { load, queued: queued as usize, ends: VecDeque::new(), tasks: 0, right: true })
+        let queued = queued as usize;
+        Ok(Self { load, queued, ends: VecDeque::new(), tasks: 0, finished: 0, right: true })
+    }
+
+    fn look_at_finished(&mut self, completed: Seq) -> Result<()> {
+        while self.ends.pop_front_if(|end| *end < completed).is_some() {
+            self.right &= self.load.is_right(self.finished)?;
+            self.finished += 1;
+        }
+        Ok(())
     }
 
     /// Submits what is missing.
     pub(crate) fn top_up(&mut self, submitter: &mut Submitter<D>) -> Result<()> {
-        let completed = submitter.completed();
-        while self.ends.pop_front_if(|end| *end < completed).is_some() {
-            self.right &= self.load.is_last_right()?;
-        }
+        self.look_at_finished(submitter.completed())?;
         while self.ends.len() < self.queued {
             let task = &self.load.tasks[self.tasks as usize % self.load.tasks.len()];
             let mut end = Seq(0);
@@ -172,10 +177,11 @@ impl<'a, D: Operators> Feeder<'a, D> {
     }
 
     /// Waits for all tasks; returns how many there were and whether each was done once.
-    pub(crate) fn finish(self, submitter: &Submitter<D>) -> Result<(u64, bool)> {
+    pub(crate) fn finish(mut self, submitter: &Submitter<D>) -> Result<(u64, bool)> {
         if let Some(&last) = self.ends.back() {
             submitter.wait(last)?;
         }
+        self.look_at_finished(submitter.completed())?;
         Ok((self.tasks, self.right && self.load.is_done_once(self.tasks)?))
     }
 }

@@ -8,7 +8,8 @@
 
 pub(crate) mod args;
 pub(crate) mod calibrate;
-pub(crate) mod load;
+pub(crate) mod inferences;
+mod load;
 pub(crate) mod measure;
 pub(crate) mod pace;
 pub(crate) mod preempt_restore;

@@ -19,7 +19,7 @@ const LEGEND: &str = "\
 ran       a real-time kernel of one block: submitted until its block has run; idle device subtracted in − idle
 settled   a preemption alone: call until the device confirms that nothing of the queue runs
 resumed   a restore alone: call until the client sees a first command completed, what was left of it included
-BE right  each best-effort block took effect once, in order (networks: all logits as alone)";
+BE right  each best-effort block took effect once, in order (networks: of two pictures in turn, all logits as alone)";
 
 const fn hidden(name: &'static str, value: fn(&Row) -> Value) -> Column<Row> {
     Column { name, title: "", decimals: 1, value }

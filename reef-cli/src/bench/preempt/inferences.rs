@@ -1,0 +1,144 @@
+//! Inferences of a network whose output shows whether each was done.
+//!
+//! Two pictures take turns. Each has a place for its output, which is cleared once it has been checked: an inference
+//! that did not run leaves it cleared, and a launch that did not run leaves what belongs to the other picture.
+
+use anyhow::Result;
+use reef::Command;
+use reef::models::{Network, Seeded};
+use reef::op::Operators;
+use std::sync::Arc;
+
+/// Logits of two runs that differ by more than this share of the largest are of other pictures.
+const TOLERANCE: f32 = 1e-3;
+/// Pictures, and places for what they give.
+pub(super) const PICTURES: usize = 2;
+
+pub(super) struct Inferences<D: Operators> {
+    device: D,
+    /// Both pictures, then both places.
+    host: D::Buffer,
+    /// Bytes of a picture and of a place.
+    sizes: [usize; 2],
+    /// What each picture gives.
+    want: [Vec<f32>; PICTURES],
+}
+
+impl<D: Operators> Inferences<D> {
+    /// Runs each picture once by `run`; returns what they gave, and one task for each picture with up to `graph`
+    /// launches in a graph.
+    ///
+    /// # Errors
+    ///
+    /// The device's; pictures that give the same.
+    pub(super) fn new(
+        device: &D,
+        network: &Network<D>,
+        graph: usize,
+        mut run: impl FnMut(&[Command<D>]) -> Result<()>,
+    ) -> Result<(Self, Vec<Arc<[Command<D>]>>)> {
+        let sizes = [network.input_len(), network.output_len()].map(|len| len * size_of::<f32>());
+        let host = device.alloc_host(PICTURES * sizes.iter().sum::<usize>())?;
+        let mut inferences = Self { device: device.clone(), host, sizes, want: Default::default() };
+        let mut tasks = Vec::new();
+        for picture in 0..PICTURES {
+            let [from, to] = inferences.places(picture);
+            let input = Seeded(picture as u64 + 1).input(network.input_len());
+            device.write(&inferences.host, from, &bytes(&input))?;
+            let task = network.graphs_on(&inferences.host, (from, to), graph)?;
+            run(&task)?;
+            inferences.want[picture] = inferences.output(picture)?;
+            tasks.push(task);
+        }
+        let [first, second] = &inferences.want;
+        anyhow::ensure!(!are_close(first, second), "two pictures give the same logits");
+        inferences.clear()?;
+        Ok((inferences, tasks))
+    }
+
+    /// First bytes of a picture and of its place.
+    fn places(&self, picture: usize) -> [usize; 2] {
+        let [input, output] = self.sizes;
+        [picture * input, PICTURES * input + picture * output]
+    }
+
+    fn output(&self, picture: usize) -> Result<Vec<f32>> {
+        let mut bytes = vec![0; self.sizes[1]];
+        self.device.read(&self.host, self.places(picture)[1], &mut bytes)?;
+        Ok(bytes.as_chunks().0.iter().map(|&word| f32::from_ne_bytes(word)).collect())
+    }
+
+    /// Forgets what was done.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub(super) fn clear(&self) -> Result<()> {
+        (0..PICTURES).try_for_each(|picture| self.clear_one(picture))
+    }
+
+    fn clear_one(&self, picture: usize) -> Result<()> {
+        let nothing = bytes(&vec![f32::NAN; self.want[picture].len()]);
+        Ok(self.device.write(&self.host, self.places(picture)[1], &nothing)?)
+    }
+
+    /// Whether the inference of `picture` since the last call gave what it should.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub(super) fn take_right(&self, picture: usize) -> Result<bool> {
+        let right = are_close(&self.output(picture)?, &self.want[picture]);
+        self.clear_one(picture)?;
+        Ok(right)
+    }
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+/// NaN is close to nothing.
+fn are_close(have: &[f32], want: &[f32]) -> bool {
+    let most = want.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
+    have.iter().zip(want).all(|(a, b)| (a - b).abs() <= TOLERANCE * most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reef::cpu::Cpu;
+    use reef::models::{Weights, build};
+    use reef::{Config, Device, VirtualQueue};
+
+    fn run(device: &Cpu, commands: &[Command<Cpu>]) -> Result<()> {
+        let (mut submitter, queue) = VirtualQueue::enable(device, Config::default())?;
+        for command in commands {
+            submitter.submit_blocking(command.clone())?;
+        }
+        Ok(queue.finish()?)
+    }
+
+    #[test]
+    fn an_inference_or_a_launch_that_did_not_run_shows() {
+        let device = Cpu::open(0, "units=2").unwrap();
+        let model = build("resnet18", Some(32), 1).unwrap();
+        let weights = Weights::pack(&device, &model, &Seeded(1)).unwrap();
+        let network = Network::new(&device, &model, &weights).unwrap();
+        let (inferences, tasks) =
+            Inferences::new(&device, &network, 1, |commands| run(&device, commands)).unwrap();
+        for (picture, task) in tasks.iter().enumerate() {
+            assert!(!inferences.take_right(picture).unwrap(), "nothing has run");
+            run(&device, task).unwrap();
+            assert!(inferences.take_right(picture).unwrap());
+            assert!(!inferences.take_right(picture).unwrap(), "nothing has run since");
+        }
+        for lost in [0, 1, tasks[0].len() / 2, tasks[0].len() - 1] {
+            run(&device, &tasks[1]).unwrap();
+            let mut some = tasks[0].to_vec();
+            some.remove(lost);
+            run(&device, &some).unwrap();
+            assert!(!inferences.take_right(0).unwrap(), "without command {lost}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Changes the code of the protocols in small ways, one at a time, and runs its crate's tests against each change:
+# one that no test notices is a survivor (docs/mutation.md).
+#
+#     tools/mutants.sh [SHARD] [FILE...]      such as 0/8; default: 0/1, all of them
+#
+# Takes hours in all, so CI doesn't run it. What was found lies in target/mutants/SHARD/mutants.out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+shard=${1:-0/1}
+shift || true
+files=("$@")
+[ ${#files[@]} -gt 0 ] || files=(
+    reef-core/src/sync/{ring,park,combiner}.rs
+    reef-core/src/vqueue/{launcher,hold,shared,group,worker}.rs
+    reef-core/src/dispatch/rt_queue.rs
+    reef-gpu/src/launch/{in_flight,guarded}.rs
+    reef-gpu/src/preempt/preemptor.rs
+)
+command -v cargo-mutants >/dev/null || cargo install --quiet --locked cargo-mutants
+out=target/mutants/${shard%/*}-of-${shard#*/}
+mkdir -p "$out"
+code=0
+cargo mutants --jobs 1 --shard "$shard" --timeout 120 --output "$out" --no-shuffle \
+    "${files[@]/#/--file=}" -- --lib --quiet || code=$?
+wc -l "$out"/mutants.out/{caught,missed,timeout,unviable}.txt
+[ $code = 2 ] || [ $code = 3 ] && code=0 # survivors and endless loops are results
+exit $code
