@@ -67,7 +67,7 @@ macro_rules! suite {
                 graphs: a_graph_is_preempted_inside, clients_run_graphs,
                     a_graph_holds_launches_copies_and_fills;
                 clients: everybody_gets_their_work_done, clients_come_and_go,
-                    clients_pad_real_time_kernels, kernels_longer_than_the_real_time_period_end,
+                    clients_pad_real_time_kernels, best_effort_work_ends_beside_faster_requests,
                     a_burst_preempts_once,
                     a_dropped_dispatcher_answers_everybody;
                 errors: a_full_queue_gives_the_command_back, a_copy_out_of_bounds_ends_its_queue_alone,

@@ -152,7 +152,7 @@ pub fn clients_pad_real_time_kernels<D: Device>(device: &D, level: PreemptLevel)
 
 /// Best-effort kernels end although real-time requests come faster than a kernel takes: a block is stopped
 /// twice, then it runs through.
-pub fn kernels_longer_than_the_real_time_period_end<D: Device>(device: &D, level: PreemptLevel) {
+pub fn best_effort_work_ends_beside_faster_requests<D: Device>(device: &D, level: PreemptLevel) {
     const KERNEL: Duration = Duration::from_millis(20);
     const PERIOD: Duration = Duration::from_millis(2);
     let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
@@ -171,7 +171,9 @@ pub fn kernels_longer_than_the_real_time_period_end<D: Device>(device: &D, level
     }
     be_cells.expect([1; 3]);
     rt_cells.expect((0..requests).map(|_| 1));
-    happened("preemptions", dispatcher.stats().preemptions, 3);
+    // Where a kernel is not stopped midway, few requests find one to preempt.
+    let wanted = if level == PreemptLevel::All { 3 } else { 1 };
+    happened("preemptions", dispatcher.stats().preemptions, wanted);
 }
 
 /// Rounds after which queues go on narrow beside `run`, where the device does that; else a few.

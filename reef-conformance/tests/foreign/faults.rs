@@ -42,7 +42,7 @@ found! {
     ResetsNothing at All by preemption::a_preemption_is_as_deep_as_its_level;
     LosesStopped at All by preemption::each_block_runs_once_in_order;
     CommitsStopped at All by preemption::each_block_runs_once_in_order;
-    StopsForever at All by clients::kernels_longer_than_the_real_time_period_end;
+    StopsForever at All by clients::best_effort_work_ends_beside_faster_requests;
     ForgetsCheckpoint at DeviceQueue by preemption::each_block_runs_once_in_order;
     LosesQueued at DeviceQueue by preemption::each_block_runs_once_in_order;
     DrainsEarly at DeviceQueue by preemption::a_preemption_is_as_deep_as_its_level;
