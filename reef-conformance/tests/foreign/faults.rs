@@ -1,7 +1,7 @@
 //! The suite finds what is wrong with a broken device.
 
 use crate::toy::{Fault, Toy};
-use reef_conformance::cases::{clients, errors, order, preemption};
+use reef_conformance::cases::{errors, order, preemption, starvation};
 use reef_core::PreemptLevel;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -42,7 +42,7 @@ found! {
     ResetsNothing at All by preemption::a_preemption_is_as_deep_as_its_level;
     LosesStopped at All by preemption::each_block_runs_once_in_order;
     CommitsStopped at All by preemption::each_block_runs_once_in_order;
-    StopsForever at All by clients::best_effort_work_ends_beside_faster_requests;
+    StopsForever at All by starvation::a_kernel_longer_than_the_real_time_period_ends;
     ForgetsCheckpoint at DeviceQueue by preemption::each_block_runs_once_in_order;
     LosesQueued at DeviceQueue by preemption::each_block_runs_once_in_order;
     DrainsEarly at DeviceQueue by preemption::a_preemption_is_as_deep_as_its_level;
