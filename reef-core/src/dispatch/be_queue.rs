@@ -57,11 +57,10 @@ impl<D: Device> BeQueue<D> {
     pub(crate) fn view(&mut self) -> QueueView {
         let shared = self.queue.shared();
         shared.watch(); // before the look, or a submission between them would go unheard
-        let (mut completed, submitted) = shared.cursors();
+        let (mut completed, mut submitted) = shared.cursors();
         if shared.failed().is_some() {
-            // Nothing of it will run: all of it counts as finished, half submitted tasks as well.
-            self.tasks.update(u64::MAX);
-            completed = submitted;
+            // Nothing of it will run: all of it counts as finished, also what a half submitted task lacks.
+            (completed, submitted) = (u64::MAX, u64::MAX);
         }
         self.tasks.update(completed); // after the cursors: a task comes before its commands
         QueueView {
