@@ -9,7 +9,7 @@
 pub(crate) mod args;
 pub(crate) mod calibrate;
 pub(crate) mod inferences;
-mod load;
+pub(crate) mod load;
 pub(crate) mod measure;
 pub(crate) mod pace;
 pub(crate) mod preempt_restore;
