@@ -1,47 +1,44 @@
 #!/usr/bin/env bash
-# What a stranger gets: makes all packages and builds each by itself, offline; then a project outside of the
-# workspace builds the README's example, its features and its documentation from the packages.
+# What a stranger gets: makes all packages, offline, and unpacks them outside of the workspace. There each compiles
+# from what is in the packages alone, README's example is built, and the documentation as docs.rs makes it.
+# With --verify cargo also builds each package by itself first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_NET_OFFLINE=true CARGO_PROFILE_DEV_DEBUG=0
 packages="${CARGO_TARGET_DIR:-target}/package"
+verify=(--no-verify)
+[ "${1:-}" != --verify ] || verify=()
 
 rm -f "$packages"/*.crate
-cargo package --quiet --workspace --allow-dirty \
+cargo package --quiet --workspace --allow-dirty "${verify[@]}" \
     --exclude reef-kernels --exclude reef-loom --exclude reef-serve-loom --exclude xtask
 
 outside=$(mktemp -d)
 trap 'rm -rf "$outside"' EXIT
-mkdir -p "$outside/project/src"
-cp Cargo.lock "$outside/project"
+for crate in "$packages"/*.crate; do tar -xzf "$crate" -C "$outside"; done
+
+mkdir -p "$outside/stranger/src"
 # The first Rust example, as it stands.
-awk '/^```rust$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' README.md >"$outside/project/src/main.rs"
-cat >"$outside/project/Cargo.toml" <<'MANIFEST'
+awk '/^```rust$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' README.md >"$outside/stranger/src/main.rs"
+cat >"$outside/stranger/Cargo.toml" <<'MANIFEST'
 [package]
 name = "stranger"
 version = "0.0.0"
 edition = "2024"
 publish = false
 
-[features]
-gpus = ["reef/cuda", "reef/hip"]
-
 [dependencies]
 reef = { package = "reef-rt", version = "0.1.0" }
-
-[workspace]
-
-[patch.crates-io]
 MANIFEST
-for crate in "$packages"/*.crate; do
-    tar -xzf "$crate" -C "$outside"
-    folder=$(basename "$crate" .crate)
-    echo "${folder%-*} = { path = \"../$folder\" }" >>"$outside/project/Cargo.toml"
-done
 
-cd "$outside/project"
-export CARGO_TARGET_DIR="$outside/target"
-cargo build --quiet
-cargo check --quiet --features gpus
+cp Cargo.lock "$outside"
+cd "$outside"
+{
+    printf '[workspace]\nresolver = "3"\nmembers = ["*"]\nexclude = ["target"]\n\n[patch.crates-io]\n'
+    for folder in reef-*; do echo "${folder%-*} = { path = \"$folder\" }"; done
+} >Cargo.toml
+unset CARGO_TARGET_DIR
+cargo check --quiet --workspace
+cargo build --quiet --package stranger
 RUSTDOCFLAGS="-D warnings --cfg docsrs" cargo doc --quiet --no-deps --package reef-rt --all-features
-echo "packages: $(ls "$outside" | grep -c -- '-[0-9]'), and README's example builds from them"
+echo "$(ls -d reef-* | wc -l) packages compile, and README's example builds from them"
