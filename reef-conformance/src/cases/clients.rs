@@ -169,6 +169,7 @@ pub fn best_effort_work_ends_beside_faster_requests<D: Device>(device: &D, level
         requests += 1;
         std::thread::sleep(PERIOD);
     }
+    println!("{requests} requests in {:?}, each kernel {KERNEL:?}", start.elapsed());
     be_cells.expect([1; 3]);
     rt_cells.expect((0..requests).map(|_| 1));
     // Where a kernel is not stopped midway, few requests find one to preempt.

@@ -86,6 +86,7 @@ pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: Preemp
     assert_eq!(cells.read(), frozen, "level {level}: what was stopped goes on");
     let most = match level {
         PreemptLevel::HostQueue => 3,
+        PreemptLevel::DeviceQueue if holds_evicted(device, level) => 3, // a batch may be behind one gate
         PreemptLevel::DeviceQueue => 1,
         PreemptLevel::All => 0,
     };
