@@ -111,17 +111,40 @@ struct Session<'a> {
     _memory: Reservation,
 }
 
+/// Requests of a best-effort client before its memory is pinned for the device.
+///
+/// Pinning and unpinning hold locks of the driver that real-time work needs (docs/lab/nvidia.md): a client that
+/// stays gains by it, one that comes for a few requests only delays others.
+const PINNED_AFTER: u32 = 64;
+
 /// An instance, and whether it takes tensors from the client's memory by itself.
 struct Shared {
     instance: Box<dyn Instance>,
     direct: bool,
+    requests: u32,
 }
 
 impl Shared {
     fn new(model: &LoadedModel, class: Class, segment: &Segment) -> Result<Self> {
-        let mut instance = model.instance(class)?;
-        let direct = instance.share(segment.host_memory(), &segment.places())?;
-        Ok(Self { instance, direct })
+        let mut shared = Self { instance: model.instance(class)?, direct: false, requests: 0 };
+        if class == Class::RealTime {
+            shared.pin(segment)?;
+        }
+        Ok(shared)
+    }
+
+    fn pin(&mut self, segment: &Segment) -> Result<()> {
+        self.direct = self.instance.share(segment.host_memory(), &segment.places())?;
+        Ok(())
+    }
+
+    /// Counts a request. A best-effort client that has stayed for so many has its memory pinned.
+    fn count(&mut self, class: Class, segment: &Segment) -> Result<()> {
+        self.requests = self.requests.saturating_add(1);
+        if class == Class::BestEffort && self.requests == PINNED_AFTER {
+            self.pin(segment)?;
+        }
+        Ok(())
     }
 }
 
@@ -260,7 +283,8 @@ impl<'a> Session<'a> {
     }
 
     fn run(&self, shared: &mut Shared, n: u32, time: Duration, phases: &mut Phases) -> Result<()> {
-        let Shared { instance, direct } = shared;
+        shared.count(self.class, &self.segment)?;
+        let Shared { instance, direct, .. } = shared;
         let layout = self.segment.layout();
         let (input, output) = (self.segment.input(n), self.segment.output(n));
         let began = Instant::now();
