@@ -276,7 +276,7 @@ impl<V: Vendor> Device for Gpu<V> {
 
     fn queue(&self, priority: Priority, preemptor: Option<&Preemptor<V>>) -> Result<Queue<V>> {
         let builtin = self.builtin();
-        let preemptor = preemptor.unwrap_or(&self.never()).clone();
+        let preemptor = preemptor.unwrap_or(self.never()).clone();
         Ok(Queue {
             stream: Stream::open(self.context(), priority)?,
             gated: self.gated(&preemptor)?,

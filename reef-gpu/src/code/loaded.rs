@@ -72,6 +72,9 @@ pub(crate) struct Functions<V: Vendor> {
     pub(crate) parameters: Option<Vec<usize>>,
 }
 
+/// Functions by name, each with the dynamic shared memory that was asked for.
+type Known<V> = HashMap<String, (Arc<Functions<V>>, u32)>;
+
 /// Both builds of a source: see kernels/README.md.
 #[derive(Debug)]
 pub(crate) struct Builds<V: Vendor> {
@@ -79,7 +82,7 @@ pub(crate) struct Builds<V: Vendor> {
     pub(crate) guarded: Arc<Code<V>>,
     /// What was looked up, with the dynamic shared memory that was asked for: a network asks for a hundred kernels,
     /// and a client that comes later makes no call of the driver for those that are here.
-    known: Mutex<HashMap<String, (Arc<Functions<V>>, u32)>>,
+    known: Mutex<Known<V>>,
 }
 
 impl<V: Vendor> Builds<V> {

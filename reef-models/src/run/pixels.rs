@@ -155,7 +155,8 @@ mod tests {
         let two = [Rgb8::new(1, 2, 3), Rgb8::new(250, 251, 252)];
         let grey = [Rgb8::new(7, 7, 7), Rgb8::new(200, 200, 200)];
         let deep = [1, 99, 2, 99, 3, 99, 250, 99, 251, 99, 252, 99];
-        let cases: [(&str, ColorType, BitDepth, &[u8], [Rgb8; 2]); 4] = [
+        type Case<'a> = (&'a str, ColorType, BitDepth, &'a [u8], [Rgb8; 2]);
+        let cases: [Case<'_>; 4] = [
             ("rgb", ColorType::Rgb, BitDepth::Eight, &[1, 2, 3, 250, 251, 252], two),
             ("rgba", ColorType::Rgba, BitDepth::Eight, &[1, 2, 3, 0, 250, 251, 252, 9], two),
             ("rgb16", ColorType::Rgb, BitDepth::Sixteen, &deep, two),

@@ -24,6 +24,9 @@ pub(super) struct Inferences<D: Operators> {
     want: [Vec<f32>; PICTURES],
 }
 
+/// The commands of one inference of one picture.
+type PictureTask<D> = Arc<[Command<D>]>;
+
 impl<D: Operators> Inferences<D> {
     /// Runs each picture once by `run`; returns what they gave, and one task for each picture with up to `graph`
     /// launches in a graph.
@@ -36,7 +39,7 @@ impl<D: Operators> Inferences<D> {
         network: &Network<D>,
         graph: usize,
         mut run: impl FnMut(&[Command<D>]) -> Result<()>,
-    ) -> Result<(Self, Vec<Arc<[Command<D>]>>)> {
+    ) -> Result<(Self, Vec<PictureTask<D>>)> {
         let sizes = [network.input_len(), network.output_len()].map(|len| len * size_of::<f32>());
         let host = device.alloc_host(PICTURES * sizes.iter().sum::<usize>())?;
         let mut inferences = Self { device: device.clone(), host, sizes, want: Default::default() };
