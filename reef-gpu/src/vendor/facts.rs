@@ -23,13 +23,13 @@ pub struct Facts {
     pub wave: u32,
     /// Whether kernels/network.cu has products of tiles in tensor cores for it.
     pub tensor_cores: bool,
-    /// Streams can set words by themselves ([`Streams::write_value`]).
+    /// Streams can set words by themselves ([`Streams::write_value`](crate::Streams::write_value)).
     pub writes_values: bool,
-    /// Streams can wait for words by themselves ([`Streams::wait_value`]).
+    /// Streams can wait for words by themselves ([`Streams::wait_value`](crate::Streams::wait_value)).
     pub waits_values: bool,
     /// How fast the clock runs that `stamp` of kernels/builtin.cu notes.
     pub tick_rate: TickRate,
-    /// Several launches can be taken at once ([`Graphs::begin_capture`]).
+    /// Several launches can be taken at once ([`Graphs::begin_capture`](crate::Graphs::begin_capture)).
     pub graphs: bool,
     /// What else is there or isn't, for people to read.
     pub features: Vec<String>,
