@@ -25,6 +25,7 @@
 //! fn no_memory_is_left() {}
 //!
 //! reef_conformance::suite!(cpu, reef_cpu::Cpu, "units=2", after: no_memory_is_left);
+//! # fn main() {} // so that the function stands where the macro looks for it
 //! ```
 
 pub mod cases;

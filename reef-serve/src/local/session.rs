@@ -115,7 +115,7 @@ struct Session<'a> {
 ///
 /// Pinning and unpinning hold locks of the driver that real-time work needs (docs/lab/nvidia.md): a client that
 /// stays gains by it, one that comes for a few requests only delays others.
-const PINNED_AFTER: u32 = 64;
+pub(crate) const PINNED_AFTER: u32 = 64;
 
 /// An instance, and whether it takes tensors from the client's memory by itself.
 struct Shared {

@@ -259,11 +259,15 @@ fn two_hundred_clients_leave_nothing() {
     };
     (0..100).for_each(|_| round());
     within(SOON, "the first to go", || daemon.clients() == 1.0);
-    let (memory, threads) = daemon.usage();
-    (0..200).for_each(|_| round());
-    within(SOON, "all to go", || daemon.clients() == 1.0);
-    let (after, threads_after) = daemon.usage();
-    println!("{memory} and {after} bytes resident");
-    assert!(after < memory + (2 << 20), "{memory} grew to {after}");
-    assert!(threads_after <= threads, "{threads} grew to {threads_after}");
+    // What clients leave grows each time; what the allocator keeps for a thread doesn't.
+    let grows = |_| {
+        let (memory, threads) = daemon.usage();
+        (0..200).for_each(|_| round());
+        within(SOON, "all to go", || daemon.clients() == 1.0);
+        let (after, threads_after) = daemon.usage();
+        println!("{memory} and {after} bytes resident");
+        assert!(threads_after <= threads, "{threads} grew to {threads_after}");
+        after >= memory + (2 << 20)
+    };
+    assert!(!(0..3).all(grows), "memory grew with each 200 clients");
 }
