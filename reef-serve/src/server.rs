@@ -108,7 +108,7 @@ impl Server {
     /// `Denied` if it may not; as [`Regions::register`].
     pub(crate) fn register(
         &self,
-        peer: Peer,
+        peer: &Peer,
         name: &str,
         key: &str,
         offset: u64,
@@ -118,7 +118,7 @@ impl Server {
             let text = "shared memory over TCP needs a token or listen.tcp_shared_memory";
             return Err(Error::Denied(text.into()));
         }
-        self.regions.register(peer.principal, name, key, offset, bytes)
+        self.regions.register(&peer.principal, name, key, offset, bytes)
     }
 
     /// Runs an inference in its turn. The output is empty if it went to a region.

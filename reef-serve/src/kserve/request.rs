@@ -169,7 +169,7 @@ impl Server {
     /// # Errors
     ///
     /// What is wrong with it; those of [`Server::infer`].
-    pub(crate) async fn answer(&self, peer: Peer, request: InferRequest) -> Result<InferResponse> {
+    pub(crate) async fn answer(&self, peer: &Peer, request: InferRequest) -> Result<InferResponse> {
         let model = self.registry.get(&request.model, &request.version)?;
         let default = request.class.unwrap_or(self.config.models.class);
         let input = self.input(peer, &model, request.inputs)?;
@@ -190,7 +190,7 @@ impl Server {
         Ok(InferResponse { model, id: request.id, bytes, to })
     }
 
-    fn input(&self, peer: Peer, model: &LoadedModel, inputs: Vec<InputTensor>) -> Result<Input> {
+    fn input(&self, peer: &Peer, model: &LoadedModel, inputs: Vec<InputTensor>) -> Result<Input> {
         let given = inputs.len();
         let Ok([input]) = <[InputTensor; 1]>::try_from(inputs) else {
             let name = model.input.name;
@@ -222,9 +222,9 @@ impl Server {
         Ok(output.to)
     }
 
-    fn slice(&self, peer: Peer, place: &Place, want: usize) -> Result<Slice> {
+    fn slice(&self, peer: &Peer, place: &Place, want: usize) -> Result<Slice> {
         let Place { region, offset, bytes } = place;
-        self.regions.slice(peer.principal, region, *offset, *bytes, want)
+        self.regions.slice(&peer.principal, region, *offset, *bytes, want)
     }
 }
 

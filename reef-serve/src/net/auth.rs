@@ -1,25 +1,30 @@
-//! The token that TCP clients show, if one is configured.
+//! Whom a request speaks for: the token that TCP clients show, if one is configured.
 
 use crate::error::{Error, Result};
 use crate::net::peer::Peer;
+use crate::net::principal::Principal;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Least length in bytes.
 const MIN_LEN: usize = 16;
 
-/// What a client must know.
-pub(crate) struct Token(Vec<u8>);
+/// What a client must know, and whom it speaks for then.
+pub(crate) struct Token {
+    name: Arc<str>,
+    secret: Vec<u8>,
+}
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token")
+        write!(f, "Token {}", self.name)
     }
 }
 
 impl Token {
-    /// Reads the first line of a file that only its owner can read.
+    /// Reads the first line of a file that only its owner can read. Its name is the file's, without extension.
     ///
     /// # Errors
     ///
@@ -37,27 +42,32 @@ impl Token {
         if token.len() < MIN_LEN {
             return Err(wrong(&format!("{} bytes, at least {MIN_LEN} are wanted", token.len())));
         }
-        Ok(Self(token.into()))
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        Ok(Self { name: name.into(), secret: token.into() })
     }
 
     /// Compares in a time that doesn't tell where they differ.
     fn is(&self, given: &[u8]) -> bool {
-        let pairs = self.0.iter().zip(given);
+        let pairs = self.secret.iter().zip(given);
         let differ = pairs.fold(0, |differ, (a, b)| differ | (a ^ b));
-        self.0.len() == given.len() && differ == 0
+        self.secret.len() == given.len() && differ == 0
     }
 }
 
-/// Refuses a TCP client that doesn't know the token; `given` is its `authorization` header.
+/// Whom a request of `peer` speaks for; `given` is its `authorization` header.
 ///
 /// # Errors
 ///
-/// `Denied`.
-pub(crate) fn check(token: Option<&Token>, peer: Peer, given: Option<&[u8]>) -> Result<()> {
-    let Some(token) = token.filter(|_| peer.is_tcp()) else { return Ok(()) };
+/// `Denied` if a token is configured and a client over TCP doesn't show it.
+pub(crate) fn identify(
+    token: Option<&Token>,
+    peer: &Peer,
+    given: Option<&[u8]>,
+) -> Result<Principal> {
+    let Some(token) = token.filter(|_| peer.is_tcp()) else { return Ok(peer.principal.clone()) };
     let shown = given.and_then(|given| given.strip_prefix(b"Bearer "));
     if shown.is_some_and(|shown| token.is(shown)) {
-        return Ok(());
+        return Ok(Principal::Token(token.name.clone()));
     }
     Err(Error::Denied("a token is wanted: authorization: Bearer TOKEN".into()))
 }
@@ -65,22 +75,24 @@ pub(crate) fn check(token: Option<&Token>, peer: Peer, given: Option<&[u8]>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::peer::Principal;
 
     #[test]
     fn only_the_token_opens() {
-        let token = Token(b"0123456789abcdef".into());
-        let tcp = Peer { may_share: true, ..Peer::UNKNOWN };
-        let unix = Peer { principal: Principal::User(0), ..tcp };
-        let opens = |peer, given: Option<&[u8]>| check(Some(&token), peer, given).is_ok();
-        assert!(opens(tcp, Some(b"Bearer 0123456789abcdef")));
-        assert!(opens(unix, None));
+        let token = Token { name: "ci".into(), secret: b"0123456789abcdef".into() };
+        let tcp = &Peer::UNKNOWN;
+        let unix = &Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
+        let who = |peer: &Peer, given: Option<&[u8]>| identify(Some(&token), peer, given);
+        let opens = |peer: &Peer, given: Option<&[u8]>| who(peer, given).is_ok();
+        let right = Some(&b"Bearer 0123456789abcdef"[..]);
+        assert_eq!(who(tcp, right), Ok(Principal::Token("ci".into())));
+        assert_eq!(who(unix, None), Ok(Principal::User(0)));
+        assert_eq!(who(unix, right), Ok(Principal::User(0)), "the kernel goes before it");
         for bad in ["", "Bearer ", "0123456789abcdef", "Bearer 0123456789abcdeF", "Bearer 0"] {
             assert!(!opens(tcp, Some(bad.as_bytes())), "{bad}");
         }
         assert!(!opens(tcp, Some(b"Bearer 0123456789abcdef0")));
         assert!(!opens(tcp, None));
-        assert!(check(None, tcp, None).is_ok());
+        assert_eq!(identify(None, tcp, None), Ok(tcp.principal.clone()));
     }
 
     #[test]

@@ -44,7 +44,9 @@ impl Connection {
         let stream = match (stream, tls) {
             (Stream::Tcp(stream), Some(tls)) => {
                 peer.may_share |= tls.mutual; // it shows who it is
-                Stream::Tls(Box::new(tls.accept(stream).await?))
+                let stream = tls.accept(stream).await?;
+                peer.principal = tls::principal(&stream)?.unwrap_or(peer.principal);
+                Stream::Tls(Box::new(stream))
             }
             (stream, _) => stream,
         };

@@ -7,7 +7,8 @@
 use crate::error::{Error, Result};
 use crate::net::clients::{ClientId, Clients, Protocol};
 use crate::net::connection::Connection;
-use crate::net::peer::{Peer, Principal};
+use crate::net::peer::Peer;
+use crate::net::principal::Principal;
 use crate::net::tls::Tls;
 use std::io;
 use std::net::SocketAddr;
@@ -116,10 +117,10 @@ impl Listener {
                 Ok((Connection::unix(stream, peer, permit), None))
             }
             Socket::Tcp { listener, may_share, tls } => {
-                let (stream, _) = listener.accept().await.map_err(wrong)?;
+                let (stream, from) = listener.accept().await.map_err(wrong)?;
                 let _ = stream.set_nodelay(true); // slower without, and no worse
                 let permit = self.clients.try_acquire(self.protocol)?;
-                let (id, principal) = (self.number(), Principal::Tcp);
+                let (id, principal) = (self.number(), Principal::at(from.ip()));
                 let peer = Peer { id, principal, may_share: *may_share };
                 Ok((Connection::tcp(stream, peer, permit), tls.clone()))
             }

@@ -1,14 +1,16 @@
 //! Connections, and who is at the other end.
 //!
 //! - **In**: connections to Unix sockets and TCP addresses.
-//! - **Out**: byte streams with a [`Peer`](peer::Peer), after the handshake of TLS where there is one.
+//! - **Out**: byte streams with a [`Peer`](peer::Peer) and its [`Principal`](principal::Principal), after the handshake of TLS where there is one.
 //! - **Invariant**: every connection holds a permit while it is open; identity comes from the kernel, a
 //!   certificate or a token, never from what a message says.
 
 pub(crate) mod admission;
 pub(crate) mod auth;
+mod certificate;
 pub(crate) mod clients;
 pub(crate) mod connection;
 pub(crate) mod listener;
 pub(crate) mod peer;
+pub(crate) mod principal;
 pub(crate) mod tls;

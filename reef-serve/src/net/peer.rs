@@ -1,20 +1,14 @@
-//! Who is at the other end of a connection, as the kernel says.
+//! Who is at the other end of a connection.
 
 use crate::net::clients::{ClientId, Protocol};
-
-/// Who speaks: regions of one are not another's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Principal {
-    /// A process of this user, over a Unix socket.
-    User(u32),
-    /// A client over TCP.
-    Tcp,
-}
+use crate::net::principal::Principal;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Who is at the other end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) id: ClientId,
+    /// Of the connection; a request that shows a token has the token's.
     pub(crate) principal: Principal,
     /// Whether it may register shared memory.
     pub(crate) may_share: bool,
@@ -24,11 +18,11 @@ impl Peer {
     /// A client about which nothing is known.
     pub(crate) const UNKNOWN: Self = Self {
         id: ClientId { protocol: Protocol::Http, number: 0 },
-        principal: Principal::Tcp,
+        principal: Principal::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
         may_share: false,
     };
 
-    pub(crate) fn is_tcp(self) -> bool {
-        self.principal == Principal::Tcp
+    pub(crate) fn is_tcp(&self) -> bool {
+        !self.principal.is_local()
     }
 }

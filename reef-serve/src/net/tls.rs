@@ -5,7 +5,9 @@
 
 use crate::config::settings;
 use crate::error::{Error, Result};
+use crate::net::certificate::name;
 use crate::net::clients::Protocol;
+use crate::net::principal::Principal;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -81,6 +83,16 @@ impl Tls {
 
 /// A connection with TLS.
 pub(crate) type Stream = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
+
+/// Whom the client's certificate names, if it has shown one.
+///
+/// # Errors
+///
+/// As [`certificate::name`].
+pub(super) fn principal(stream: &Stream) -> Result<Option<Principal>> {
+    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    shown.map(|certificate| Ok(Principal::Certificate(name(certificate)?))).transpose()
+}
 
 fn roots(path: &Path) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();

@@ -7,7 +7,7 @@
 //! A region belongs to the client that registered it: no other sees it, or can name it in a request.
 
 use crate::error::{Error, Result};
-use crate::net::peer::Principal;
+use crate::net::principal::Principal;
 use crate::tensor::short;
 use parking_lot::Mutex;
 use rustix::fs::{FileType, Mode};
@@ -59,7 +59,7 @@ impl Regions {
     /// `Denied` if it belongs to another user; `Exhausted` if there are too many.
     pub(crate) fn register(
         &self,
-        who: Principal,
+        who: &Principal,
         name: &str,
         key: &str,
         offset: u64,
@@ -75,21 +75,21 @@ impl Regions {
         let region = Region { key: key.into(), offset, bytes, file };
         region.check_size()?;
         let mut regions = self.regions.lock();
-        if regions.contains_key(&(who, name.into())) {
+        if regions.contains_key(&(who.clone(), name.into())) {
             return Err(Error::Exists(format!("shared memory region {name:?} is registered")));
         }
         if regions.len() >= self.max {
             let text = format!("{} shared memory regions are registered already", self.max);
             return Err(Error::Exhausted(text));
         }
-        regions.insert((who, name.into()), region);
+        regions.insert((who.clone(), name.into()), region);
         Ok(())
     }
 
     /// Forgets a region, or all of `who` if there is no name.
-    pub(crate) fn unregister(&self, who: Principal, name: &str) {
-        let gone = |owner: Principal, n: &str| owner == who && (name.is_empty() || n == name);
-        self.regions.lock().retain(|(owner, n), _| !gone(*owner, n));
+    pub(crate) fn unregister(&self, who: &Principal, name: &str) {
+        let gone = |owner: &Principal, n: &str| owner == who && (name.is_empty() || n == name);
+        self.regions.lock().retain(|(owner, n), _| !gone(owner, n));
     }
 
     /// The region called `name`, or all of `who` if there is no name.
@@ -97,11 +97,10 @@ impl Regions {
     /// # Errors
     ///
     /// `NotFound`.
-    pub(crate) fn status(&self, who: Principal, name: &str) -> Result<Vec<(String, Region)>> {
+    pub(crate) fn status(&self, who: &Principal, name: &str) -> Result<Vec<(String, Region)>> {
         let regions = self.regions.lock();
-        let own = regions
-            .iter()
-            .filter(|((owner, n), _)| *owner == who && (name.is_empty() || n == name));
+        let own =
+            regions.iter().filter(|((owner, n), _)| owner == who && (name.is_empty() || n == name));
         let found: Vec<_> = own.map(|((_, n), region)| (n.clone(), region.clone())).collect();
         if found.is_empty() && !name.is_empty() {
             return Err(missing(name));
@@ -116,14 +115,14 @@ impl Regions {
     /// `NotFound`; `Invalid` if it doesn't lie inside or is not as long.
     pub(crate) fn slice(
         &self,
-        who: Principal,
+        who: &Principal,
         name: &str,
         offset: u64,
         bytes: u64,
         want: usize,
     ) -> Result<Slice> {
         let regions = self.regions.lock();
-        let region = regions.get(&(who, name.into())).ok_or_else(|| missing(name))?;
+        let region = regions.get(&(who.clone(), name.into())).ok_or_else(|| missing(name))?;
         if bytes != want as u64 {
             let text = format!("region {name:?}: {bytes} bytes given, {want} wanted");
             return Err(Error::Invalid(text));
@@ -189,7 +188,7 @@ fn missing(name: &str) -> Error {
 }
 
 /// Opens POSIX shared memory by its key, which has to be the client's own.
-fn open(key: &str, who: Principal) -> Result<File> {
+fn open(key: &str, who: &Principal) -> Result<File> {
     let plain = key.strip_prefix('/').unwrap_or(key);
     if plain.is_empty()
         || plain.len() > MAX_NAME_LEN
@@ -208,8 +207,8 @@ fn open(key: &str, who: Principal) -> Result<File> {
         return Err(Error::Invalid(format!("shared memory {key:?}: no memory")));
     }
     let owner = match who {
-        Principal::User(uid) => uid,
-        Principal::Tcp => rustix::process::getuid().as_raw(),
+        Principal::User(uid) => *uid,
+        _ => rustix::process::getuid().as_raw(),
     };
     if stat.st_uid != owner {
         return Err(Error::Denied(format!("shared memory {key:?} belongs to another user")));
@@ -220,6 +219,7 @@ fn open(key: &str, who: Principal) -> Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::peer::Peer;
 
     struct Memory(String, File);
 
@@ -247,7 +247,8 @@ mod tests {
     fn a_region_is_bounded_by_the_real_size() {
         let memory = Memory::new("size", 4096);
         let regions = Regions::new(8);
-        let register = |name, offset, bytes| regions.register(me(), name, &memory.0, offset, bytes);
+        let register =
+            |name, offset, bytes| regions.register(&me(), name, &memory.0, offset, bytes);
         register("all", 0, 4096).unwrap();
         register("end", 4000, 96).unwrap();
         for (offset, bytes) in [(0, 4097), (4000, 97), (u64::MAX, 2), (1, u64::MAX), (0, 0)] {
@@ -255,18 +256,18 @@ mod tests {
             assert!(matches!(said, Error::Invalid(_)), "{offset} {bytes}: {said}");
         }
         assert!(matches!(register("all", 0, 1), Err(Error::Exists(_))));
-        let slice = |offset, bytes| regions.slice(me(), "end", offset, bytes, bytes as usize);
+        let slice = |offset, bytes| regions.slice(&me(), "end", offset, bytes, bytes as usize);
         assert!(slice(0, 96).is_ok() && slice(92, 4).is_ok());
         assert!(slice(1, 96).is_err() && slice(u64::MAX, 4).is_err());
-        assert!(regions.slice(me(), "end", 0, 4, 8).is_err(), "another length than the tensor's");
+        assert!(regions.slice(&me(), "end", 0, 4, 8).is_err(), "another length than the tensor's");
     }
 
     #[test]
     fn a_slice_lies_where_region_and_request_say() {
         let memory = Memory::new("place", 64);
         let regions = Regions::new(8);
-        regions.register(me(), "r", &memory.0, 16, 32).unwrap();
-        let slice = regions.slice(me(), "r", 8, 4, 4).unwrap();
+        regions.register(&me(), "r", &memory.0, 16, 32).unwrap();
+        let slice = regions.slice(&me(), "r", 8, 4, 4).unwrap();
         slice.write(1, &[7, 8]).unwrap();
         let mut all = [0; 64];
         memory.1.read_exact_at(&mut all, 0).unwrap();
@@ -283,43 +284,43 @@ mod tests {
     fn memory_that_shrinks_is_an_error_and_no_signal() {
         let memory = Memory::new("shrinks", 4096);
         let regions = Regions::new(8);
-        regions.register(me(), "r", &memory.0, 0, 4096).unwrap();
-        let slice = regions.slice(me(), "r", 0, 4096, 4096).unwrap();
+        regions.register(&me(), "r", &memory.0, 0, 4096).unwrap();
+        let slice = regions.slice(&me(), "r", 0, 4096, 4096).unwrap();
         slice.write(4092, &[1, 2, 3, 4]).unwrap();
         memory.1.set_len(100).unwrap();
         let mut bytes = [0; 4096];
         assert!(matches!(slice.read(0, &mut bytes), Err(Error::Invalid(_))));
-        assert!(regions.slice(me(), "r", 0, 4096, 4096).is_err());
+        assert!(regions.slice(&me(), "r", 0, 4096, 4096).is_err());
     }
 
     #[test]
     fn regions_of_others_are_not_there() {
         let memory = Memory::new("others", 64);
         let regions = Regions::new(2);
-        regions.register(me(), "r", &memory.0, 0, 64).unwrap();
-        let other = Principal::Tcp;
+        regions.register(&me(), "r", &memory.0, 0, 64).unwrap();
+        let other = &Peer::UNKNOWN.principal;
         assert!(matches!(regions.slice(other, "r", 0, 4, 4), Err(Error::NotFound(_))));
         assert!(regions.status(other, "").unwrap().is_empty());
         regions.unregister(other, "");
-        assert_eq!(regions.status(me(), "r").unwrap().len(), 1);
+        assert_eq!(regions.status(&me(), "r").unwrap().len(), 1);
         let stranger = Principal::User(rustix::process::getuid().as_raw() + 1);
-        let said = regions.register(stranger, "x", &memory.0, 0, 64);
+        let said = regions.register(&stranger, "x", &memory.0, 0, 64);
         assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
         regions.register(other, "r", &memory.0, 0, 64).unwrap();
-        let said = regions.register(me(), "s", &memory.0, 0, 64);
+        let said = regions.register(&me(), "s", &memory.0, 0, 64);
         assert!(matches!(said, Err(Error::Exhausted(_))), "{said:?}");
-        regions.unregister(me(), "r");
-        assert!(regions.status(me(), "r").is_err());
+        regions.unregister(&me(), "r");
+        assert!(regions.status(&me(), "r").is_err());
     }
 
     #[test]
     fn keys_that_are_paths_are_refused() {
         let regions = Regions::new(2);
         for key in ["", "/", "..", "/../etc/passwd", "a/b", "//x", "a\0b"] {
-            let said = regions.register(me(), "r", key, 0, 1);
+            let said = regions.register(&me(), "r", key, 0, 1);
             assert!(matches!(said, Err(Error::Invalid(_))), "{key:?}: {said:?}");
         }
-        let said = regions.register(me(), "r", "/reef-there-is-none", 0, 1);
+        let said = regions.register(&me(), "r", "/reef-there-is-none", 0, 1);
         assert!(matches!(said, Err(Error::NotFound(_))), "{said:?}");
     }
 }

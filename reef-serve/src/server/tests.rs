@@ -219,6 +219,6 @@ fn a_model_that_many_want_is_loaded_once() {
 #[test]
 fn strangers_over_tcp_register_no_memory() {
     let fixture = Fixture::new("strangers", |_| ());
-    let said = fixture.server.register(Peer::UNKNOWN, "r", "/reef-there-is-none", 0, 4);
+    let said = fixture.server.register(&Peer::UNKNOWN, "r", "/reef-there-is-none", 0, 4);
     assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
 }

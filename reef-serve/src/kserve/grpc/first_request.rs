@@ -42,7 +42,7 @@ pub(super) struct FirstRequestTimeout {
 impl FirstRequestTimeout {
     /// Has to send a request within `time` from now on.
     pub(super) fn new(connection: Connection, time: Duration) -> Self {
-        let info = ConnectionInfo { peer: connection.peer, asked: Arc::default() };
+        let info = ConnectionInfo { peer: connection.peer.clone(), asked: Arc::default() };
         Self { connection, info, end: Some(Box::pin(tokio::time::sleep(time))) }
     }
 
@@ -59,9 +59,11 @@ impl FirstRequestTimeout {
     }
 }
 
-/// Who sent a request.
+/// Who sent a request: the connection's peer, until the request has shown more.
 pub(super) fn peer<T>(request: &Request<T>) -> Peer {
-    request.extensions().get::<ConnectionInfo>().map_or(Peer::UNKNOWN, |info| info.peer)
+    let (shown, connected) = (request.extensions().get(), request.extensions().get());
+    let peer = shown.or(connected.map(|info: &ConnectionInfo| &info.peer));
+    peer.cloned().unwrap_or(Peer::UNKNOWN)
 }
 
 impl AsyncRead for FirstRequestTimeout {

@@ -29,7 +29,7 @@ pub(super) fn class(metadata: &MetadataMap) -> Result<Option<Class>> {
 
 pub(super) async fn infer(
     server: &Server,
-    peer: Peer,
+    peer: &Peer,
     class: Option<Class>,
     request: ModelInferRequest,
 ) -> Result<ModelInferResponse> {
@@ -42,7 +42,7 @@ pub(super) async fn infer(
 /// As [`infer`], with an error as part of the stream, so that it goes on.
 pub(super) async fn streamed(
     server: &Server,
-    peer: Peer,
+    peer: &Peer,
     class: Option<Class>,
     request: ModelInferRequest,
 ) -> ModelStreamInferResponse {

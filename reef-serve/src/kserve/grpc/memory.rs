@@ -8,10 +8,10 @@ use crate::server::Server;
 
 pub(super) fn status(
     server: &Server,
-    peer: Peer,
+    peer: &Peer,
     request: &SystemSharedMemoryStatusRequest,
 ) -> Result<SystemSharedMemoryStatusResponse> {
-    let regions = server.regions.status(peer.principal, &request.name)?;
+    let regions = server.regions.status(&peer.principal, &request.name)?;
     let regions = regions.into_iter().map(|(name, region)| {
         let status = RegionStatus {
             name: name.clone(),
@@ -26,7 +26,7 @@ pub(super) fn status(
 
 pub(super) fn register(
     server: &Server,
-    peer: Peer,
+    peer: &Peer,
     request: &SystemSharedMemoryRegisterRequest,
 ) -> Result<SystemSharedMemoryRegisterResponse> {
     let SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = request;
@@ -36,9 +36,9 @@ pub(super) fn register(
 
 pub(super) fn unregister(
     server: &Server,
-    peer: Peer,
+    peer: &Peer,
     request: &SystemSharedMemoryUnregisterRequest,
 ) -> Result<SystemSharedMemoryUnregisterResponse> {
-    server.regions.unregister(peer.principal, &request.name);
+    server.regions.unregister(&peer.principal, &request.name);
     Ok(SystemSharedMemoryUnregisterResponse {})
 }

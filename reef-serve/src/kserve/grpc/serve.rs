@@ -8,6 +8,7 @@ use crate::config::settings::Limits;
 use crate::error::{Error, Result};
 use crate::net::auth::{self, Token};
 use crate::net::listener::Listener;
+use crate::net::peer::Peer;
 use crate::server::Server;
 use std::sync::Arc;
 use tokio_stream::StreamExt;
@@ -34,9 +35,11 @@ pub(crate) async fn serve(
     let service = GrpcInferenceServiceServer::new(Service(server))
         .max_decoding_message_size(message_mib << 20)
         .max_encoding_message_size(message_mib << 20);
-    let check = move |request: Request<()>| {
+    let check = move |mut request: Request<()>| {
+        let peer = peer(&request);
         let given = request.metadata().get("authorization").map(|value| value.as_bytes());
-        auth::check(token.as_deref(), peer(&request), given).map_err(status)?;
+        let principal = auth::identify(token.as_deref(), &peer, given).map_err(status)?;
+        request.extensions_mut().insert(Peer { principal, ..peer });
         if let Some(info) = request.extensions().get::<ConnectionInfo>() {
             info.note_request();
         }

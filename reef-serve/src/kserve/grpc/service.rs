@@ -71,7 +71,7 @@ impl GrpcInferenceService for Service {
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
         let (peer, class) = (peer(&request), infer::class(request.metadata()).map_err(status)?);
-        reply(infer::infer(&self.0, peer, class, request.into_inner()).await)
+        reply(infer::infer(&self.0, &peer, class, request.into_inner()).await)
     }
 
     type ModelStreamInferStream =
@@ -85,8 +85,8 @@ impl GrpcInferenceService for Service {
         let (peer, class) = (peer(&request), infer::class(request.metadata()).map_err(status)?);
         let server = self.0.clone();
         let answers = request.into_inner().then(move |request| {
-            let server = server.clone();
-            async move { Ok(infer::streamed(&server, peer, class, request?).await) }
+            let (server, peer) = (server.clone(), peer.clone());
+            async move { Ok(infer::streamed(&server, &peer, class, request?).await) }
         });
         Ok(Response::new(Box::pin(answers)))
     }
@@ -116,21 +116,21 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<SystemSharedMemoryStatusRequest>,
     ) -> Reply<SystemSharedMemoryStatusResponse> {
-        reply(memory::status(&self.0, peer(&request), &request.into_inner()))
+        reply(memory::status(&self.0, &peer(&request), &request.into_inner()))
     }
 
     async fn system_shared_memory_register(
         &self,
         request: Request<SystemSharedMemoryRegisterRequest>,
     ) -> Reply<SystemSharedMemoryRegisterResponse> {
-        reply(memory::register(&self.0, peer(&request), &request.into_inner()))
+        reply(memory::register(&self.0, &peer(&request), &request.into_inner()))
     }
 
     async fn system_shared_memory_unregister(
         &self,
         request: Request<SystemSharedMemoryUnregisterRequest>,
     ) -> Reply<SystemSharedMemoryUnregisterResponse> {
-        reply(memory::unregister(&self.0, peer(&request), &request.into_inner()))
+        reply(memory::unregister(&self.0, &peer(&request), &request.into_inner()))
     }
 
     async fn cuda_shared_memory_status(&self, _: Request<Nothing>) -> Reply<Nothing> {

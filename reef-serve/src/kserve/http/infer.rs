@@ -43,7 +43,7 @@ pub(super) async fn version(
 ) -> Reply<Response> {
     let (mut request, binary) = read(&server, &headers, body)?;
     (request.model, request.version) = (model, version);
-    let answer = server.answer(peer, request).await?;
+    let answer = server.answer(&peer, request).await?;
     Ok(write(answer, binary))
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn fuzz(server: &Server, length: Option<u16>, body: &[u8]) {
     headers.extend(length.map(|n| (header::HeaderName::from_static(JSON_LENGTH), n.into())));
     if let Ok((mut request, binary)) = read(server, &headers, Bytes::copy_from_slice(body)) {
         request.model = "tiny".into();
-        if let Ok(answer) = server.answer(Peer::UNKNOWN, request).await {
+        if let Ok(answer) = server.answer(&Peer::UNKNOWN, request).await {
             let _ = write(answer, binary);
         }
     }

@@ -27,7 +27,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
 }
 
 async fn all(State(server): App, ConnectInfo(peer): From) -> Reply<Json<Value>> {
-    Ok(status(&server, peer, "")?)
+    Ok(status(&server, &peer, "")?)
 }
 
 async fn one(
@@ -35,11 +35,11 @@ async fn one(
     ConnectInfo(peer): From,
     Path(name): Path<String>,
 ) -> Reply<Json<Value>> {
-    Ok(status(&server, peer, &name)?)
+    Ok(status(&server, &peer, &name)?)
 }
 
-fn status(server: &Server, peer: Peer, name: &str) -> Result<Json<Value>> {
-    let regions = server.regions.status(peer.principal, name)?;
+fn status(server: &Server, peer: &Peer, name: &str) -> Result<Json<Value>> {
+    let regions = server.regions.status(&peer.principal, name)?;
     let entry = |(name, region): (String, Region)| {
         let (key, offset, bytes) = (region.key, region.offset, region.bytes);
         json!({ "name": name, "key": key, "offset": offset, "byte_size": bytes })
@@ -57,7 +57,7 @@ async fn register(
     let key = asked.get("key").and_then(Value::as_str);
     let key = key.ok_or_else(|| Error::Invalid("shared memory: no key".into()))?;
     let (offset, bytes) = (number(&asked, "offset")?, number(&asked, "byte_size")?);
-    Ok(server.register(peer, &name, key, offset, bytes)?)
+    Ok(server.register(&peer, &name, key, offset, bytes)?)
 }
 
 fn number(asked: &Map<String, Value>, key: &str) -> Result<u64> {
@@ -70,9 +70,9 @@ fn number(asked: &Map<String, Value>, key: &str) -> Result<u64> {
 }
 
 async fn forget(State(server): App, ConnectInfo(peer): From, Path(name): Path<String>) {
-    server.regions.unregister(peer.principal, &name);
+    server.regions.unregister(&peer.principal, &name);
 }
 
 async fn forget_all(State(server): App, ConnectInfo(peer): From) {
-    server.regions.unregister(peer.principal, "");
+    server.regions.unregister(&peer.principal, "");
 }

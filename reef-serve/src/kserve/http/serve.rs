@@ -42,7 +42,7 @@ pub(crate) async fn serve(
             Some(Ok(connection)) = connections.next() => connection,
             () = &mut end => break,
         };
-        let service = router.clone().layer(Extension(ConnectInfo(connection.peer)));
+        let service = router.clone().layer(Extension(ConnectInfo(connection.peer.clone())));
         let service = TowerToHyperService::new(service);
         let connection = http.serve_connection(TokioIo::new(connection), service);
         tokio::spawn(graceful.watch(connection)); // what goes wrong there is the client's affair
@@ -77,17 +77,20 @@ fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
         .with_state(server)
 }
 
-/// Shows the token.
+/// Finds out whom the request speaks for.
 async fn check(
     State(token): State<Option<Arc<Token>>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     headers: HeaderMap,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let given = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    match auth::check(token.as_deref(), peer, given) {
-        Ok(()) => next.run(request).await,
+    match auth::identify(token.as_deref(), &peer, given) {
+        Ok(principal) => {
+            request.extensions_mut().insert(ConnectInfo(Peer { principal, ..peer }));
+            next.run(request).await
+        }
         Err(error) => Failure(error).into_response(),
     }
 }

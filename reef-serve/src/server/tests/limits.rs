@@ -54,7 +54,7 @@ fn instances_take_memory() {
 #[test]
 fn who_says_no_priority_has_the_default_class() {
     let fixture = Fixture::new("class", |config| config.models.class = Class::RealTime);
-    let answer = |ask| block_on(fixture.server.answer(Peer::UNKNOWN, ask)).map(drop).unwrap();
+    let answer = |ask| block_on(fixture.server.answer(&Peer::UNKNOWN, ask)).map(drop).unwrap();
     let served = || [fixture.served("rt"), fixture.served("be")];
     answer(fixture.ask());
     assert_eq!(served(), [1, 0]);
@@ -72,7 +72,7 @@ fn timeouts_are_microseconds_and_no_longer_than_is_allowed() {
     });
     let say = |timeout| {
         let ask = InferRequest { timeout, priority: 2, ..fixture.ask() };
-        block_on(fixture.server.answer(Peer::UNKNOWN, ask)).map(drop).unwrap_err()
+        block_on(fixture.server.answer(&Peer::UNKNOWN, ask)).map(drop).unwrap_err()
     };
     // On a busy machine time may be over before an instance has begun, which is said otherwise.
     let said = |timeout| {

@@ -1,0 +1,68 @@
+//! Who a connection or a request speaks for: rights are given to a principal, and limits are counted for one.
+//!
+//! | came in by | speaks for |
+//! |---|---|
+//! | a Unix socket | the user that the kernel names |
+//! | TCP, with a client's certificate | the name in the certificate |
+//! | TCP, with a token | the token's name, request by request |
+//! | TCP, with neither | its address: whoever shares it is the same principal |
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+/// Who speaks.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Principal {
+    /// A process of this user, over a Unix socket.
+    User(u32),
+    /// Whoever shows the token of this name.
+    Token(Arc<str>),
+    /// Whoever holds the key of a certificate with this name.
+    Certificate(Arc<str>),
+    /// A client at this address that has shown nothing.
+    Address(IpAddr),
+}
+
+impl Principal {
+    /// A client over TCP that has shown nothing yet. A host usually has a whole /64 network of IPv6.
+    pub(crate) fn at(address: IpAddr) -> Self {
+        Self::Address(match address.to_canonical() {
+            IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+            v4 @ IpAddr::V4(_) => v4,
+        })
+    }
+
+    /// Whether the kernel says who it is: it came in by a Unix socket.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Self::User(_))
+    }
+}
+
+/// As logs, metrics and the configuration name it: `user 1000`, `token ci`, `certificate alice`, `address ::1`.
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(uid) => write!(f, "user {uid}"),
+            Self::Token(name) => write!(f, "token {name}"),
+            Self::Certificate(name) => write!(f, "certificate {name}"),
+            Self::Address(address) => write!(f, "address {address}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_network_are_one_principal() {
+        let at = |text: &str| Principal::at(text.parse().unwrap());
+        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:0:0:2"));
+        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_ne!(at("10.0.0.1"), at("10.0.0.2"));
+        assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"), "one host, by either family");
+        assert_eq!(at("10.0.0.1").to_string(), "address 10.0.0.1");
+        assert!(Principal::User(0).is_local() && !Principal::Token("ci".into()).is_local());
+    }
+}
