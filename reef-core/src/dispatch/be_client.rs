@@ -6,9 +6,9 @@ use crate::backend::error::{Error, Result};
 use crate::backend::info::Seq;
 use crate::dispatch::be_queue::{BeQueue, Tasks};
 use crate::dispatch::core::Core;
+use crate::limits::ClientConfig;
 use crate::scheduler::policy::TaskView;
 use crate::sync::ring::Producer;
-use crate::vqueue::config::Config;
 use crate::vqueue::submitter::Submitter;
 use std::sync::Arc;
 use std::thread;
@@ -16,44 +16,6 @@ use std::time::Duration;
 
 /// How often a client that is dropped looks whether its blocks still run beside a real-time kernel.
 const DONATION_POLL: Duration = Duration::from_micros(50);
-
-/// What a best-effort client wants.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct ClientConfig {
-    /// Sizes of its queue. The level is the scheduler's and is not looked at.
-    pub queue: Config,
-    /// Share of device time under a fair scheduler, at least 1.
-    pub weight: u32,
-    /// Larger goes first under a priority scheduler.
-    pub priority: i32,
-}
-
-impl Default for ClientConfig {
-    fn default() -> Self {
-        Self { queue: Config::default(), weight: 1, priority: 0 }
-    }
-}
-
-impl ClientConfig {
-    /// With these sizes of its queue.
-    #[must_use]
-    pub fn queue(self, queue: Config) -> Self {
-        Self { queue, ..self }
-    }
-
-    /// With this share of device time.
-    #[must_use]
-    pub fn weight(self, weight: u32) -> Self {
-        Self { weight, ..self }
-    }
-
-    /// With this priority.
-    #[must_use]
-    pub fn priority(self, priority: i32) -> Self {
-        Self { priority, ..self }
-    }
-}
 
 /// A client with a queue of its own for best-effort work.
 ///

@@ -128,7 +128,7 @@ impl<D: Device> Core<D> {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Takes back a task that has not started; whether it had not.
+    /// Takes back what has not been launched of a task; whether there was something.
     pub(crate) fn cancel(&self, task: &Arc<TaskState>) -> bool {
         let is_cancelled = self.with(|state| {
             self.take_requests(state);

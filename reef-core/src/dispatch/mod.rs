@@ -5,6 +5,7 @@
 //! *Invariant*: one thread at a time makes a pass, news that come meanwhile lead to another, and every
 //! ticket completes.
 
+pub(crate) mod account;
 pub(crate) mod be_client;
 pub(crate) mod be_queue;
 pub(crate) mod core;

@@ -2,6 +2,7 @@
 
 use crate::backend::device::Device;
 use crate::backend::error::Result;
+use crate::dispatch::account::Account;
 use crate::dispatch::core::Core;
 use crate::dispatch::task::{Request, Task, TaskState, Timing};
 use crate::dispatch::ticket::Ticket;
@@ -14,6 +15,7 @@ use std::time::Duration;
 pub struct RtClient<D: Device> {
     core: Arc<Core<D>>,
     priority: i32,
+    account: Account,
     last: Option<Last<D>>,
 }
 
@@ -24,17 +26,19 @@ struct Last<D: Device> {
     task: Option<Arc<TaskState>>,
 }
 
-/// The clone has no tasks and makes its own events when it submits its first one.
+/// The clone charges the same account, has no tasks and makes its own events when it submits its first one.
 impl<D: Device> Clone for RtClient<D> {
     fn clone(&self) -> Self {
-        Self { core: self.core.clone(), priority: self.priority, last: None }
+        let (core, account) = (self.core.clone(), self.account.clone());
+        Self { core, priority: self.priority, account, last: None }
     }
 }
 
 impl<D: Device> RtClient<D> {
     pub(crate) fn new(core: Arc<Core<D>>) -> Result<Self> {
         let events = new_events(&core.device)?;
-        Ok(Self { core, priority: 0, last: Some(Last { events, task: None }) })
+        let account = Account::new(core.new_id(), None);
+        Ok(Self { core, priority: 0, account, last: Some(Last { events, task: None }) })
     }
 
     /// Larger goes first under [`FixedPriority`](crate::scheduler::FixedPriority); 0 if this isn't called.
@@ -42,6 +46,17 @@ impl<D: Device> RtClient<D> {
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
+    }
+
+    /// Charges the tasks to come to `account`; without this call, to one of the client's own without a
+    /// [`Rate`](crate::Rate).
+    pub fn charge(&mut self, account: &Account) {
+        self.account = account.clone();
+    }
+
+    /// Whom its tasks are charged to.
+    pub fn account(&self) -> &Account {
+        &self.account
     }
 
     /// Submits a task: best-effort work is preempted and the task launched before this returns,
@@ -70,8 +85,9 @@ impl<D: Device> RtClient<D> {
         let since = self.core.now();
         let deadline = deadline.map(|time| since.saturating_add(time));
         let view = RtTaskView { deadline, priority: self.priority, ..RtTaskView::new(since) };
-        let commands = task.commands.clone();
-        self.core.request(Request { commands, events, ticket: ticket.clone(), view })?;
+        let (commands, account) = (task.commands.clone(), self.account.clone());
+        let request = Request { commands, events, ticket: ticket.clone(), account, view };
+        self.core.request(request)?;
         Ok(Ticket::new(ticket, self.core.clone()))
     }
 

@@ -78,10 +78,11 @@ impl<D: Device> RtQueue<D> {
 
     /// Fails a task of which something may be on the device, when that has ended.
     #[cold]
-    fn refuse(&mut self, error: Error) {
+    pub(super) fn refuse(&mut self, error: Error) {
         let seq = self.take_seq(); // the refused command's own is never reached
         let Some(feeding) = &self.feeding else { return };
-        if self.queue.record(seq, &feeding.request.events[1]).is_ok() {
+        let begun = feeding.begun; // or nothing of it is on the device
+        if begun && self.queue.record(seq, &feeding.request.events[1]).is_ok() {
             self.end_feeding(Some(error));
         } else if let Some(feeding) = self.feeding.take() {
             feeding.request.ticket.fail(error); // nothing runs on a queue that fails

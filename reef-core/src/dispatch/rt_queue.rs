@@ -72,7 +72,10 @@ impl<D: Device> Launched<D> {
     fn finish(self, now: Duration) -> bool {
         match self.refused {
             None => self.request.finish(now),
-            Some(ref error) => self.request.ticket.fail(error.clone()),
+            Some(ref error) => {
+                self.request.charge();
+                self.request.ticket.fail(error.clone());
+            }
         }
         self.refused.is_none()
     }
@@ -132,15 +135,20 @@ impl<D: Device> RtQueue<D> {
     }
 
     /// What schedulers see of the tasks that wait.
-    pub(crate) fn views(&self) -> impl Iterator<Item = RtTaskView> + '_ {
-        self.waiting.iter().flatten().map(|request| request.view)
+    pub(crate) fn views(&self, now: Duration) -> impl Iterator<Item = RtTaskView> + '_ {
+        self.waiting.iter().flatten().map(move |request| request.view(now))
     }
 
-    /// Takes back a task that has not started; whether there is one of this state.
+    /// Takes back what has not been launched of the task of this state; whether there is something. It ends when
+    /// what the device has of it has ended.
     pub(crate) fn cancel(&mut self, task: &Arc<TaskState>) -> bool {
         let is_it = |request: &Option<Request<D>>| {
             request.as_ref().is_some_and(|request| Arc::ptr_eq(&request.ticket, task))
         };
+        if self.feeding.as_ref().is_some_and(|feeding| Arc::ptr_eq(&feeding.request.ticket, task)) {
+            self.refuse(Error::Cancelled);
+            return true;
+        }
         let Some(at) = self.waiting.iter().position(is_it) else { return false };
         self.waiting.remove(at);
         task.fail(Error::Cancelled);

@@ -105,7 +105,7 @@ impl<D: Device> PassState<D> {
         self.views.clear();
         self.views.extend(self.queues.iter_mut().map(BeQueue::view));
         self.rt_views.clear();
-        self.rt_views.extend(self.rt.views());
+        self.rt_views.extend(self.rt.views(now));
         let preempted = group.is_preempted() || group.is_capped();
         let view = View {
             preempted,

@@ -4,6 +4,7 @@ use crate::backend::command::Command;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::types::Event;
+use crate::dispatch::account::Account;
 use crate::scheduler::policy::RtTaskView;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
@@ -109,12 +110,32 @@ pub(crate) struct Request<D: Device> {
     /// Reached when the first command starts and when the last has finished.
     pub(crate) events: [D::Event; 2],
     pub(crate) ticket: Arc<TaskState>,
+    /// Whom it is charged to.
+    pub(crate) account: Account,
     pub(crate) view: RtTaskView,
 }
 
 impl<D: Device> Request<D> {
-    pub(crate) fn finish(&self, now: Duration) {
+    /// What the scheduler sees of it.
+    pub(crate) fn view(&self, now: Duration) -> RtTaskView {
+        let account = &self.account;
+        RtTaskView {
+            account: account.id(),
+            in_budget: account.is_in_budget(now),
+            served: account.served(),
+            ..self.view
+        }
+    }
+
+    /// Charges it, and returns when it started and when it ended.
+    pub(crate) fn charge(&self) -> [Duration; 2] {
         let [started, ended] = self.events.each_ref().map(|e| e.reached().unwrap_or_default());
+        self.account.charge(started, ended);
+        [started, ended]
+    }
+
+    pub(crate) fn finish(&self, now: Duration) {
+        let [started, ended] = self.charge();
         let submitted = self.view.since;
         self.ticket.complete(Ok(Timing {
             submitted,

@@ -4,11 +4,12 @@ use crate::backend::command::Command;
 use crate::backend::error::{Error, Result};
 use crate::backend::fake::{Fake, Script, eventually, kernel, launch};
 use crate::backend::info::Seq;
-use crate::dispatch::be_client::{BeClient, ClientConfig};
+use crate::dispatch::be_client::BeClient;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::task::{Task, Timing};
 use crate::dispatch::ticket::Ticket;
 use crate::dkp::Profile;
+use crate::limits::ClientConfig;
 use crate::scheduler::Reef;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -176,6 +177,27 @@ fn dropping_a_client_waits_for_its_blocks_beside_real_time_work() {
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     dropped.recv_timeout(LONG).expect("it returns when they have ended");
     ticket.wait().expect("no error");
+}
+
+#[test]
+fn what_is_not_launched_of_a_task_can_be_cancelled() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    script(&device).be_hangs.store(true, Ordering::SeqCst);
+    let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+    be.submit(&[profiled(64)]).expect("room");
+    let _at_last = AtLast(device.clone());
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let mut rt = dispatcher.real_time().expect("a client");
+    // Two of the kernels are launched; the others wait until they can be padded.
+    let ticket = rt.submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
+    assert!(ticket.cancel(), "not all of it is launched");
+    assert!(!ticket.cancel(), "what is left runs");
+    assert_eq!(ticket.wait_timeout(A_WHILE), None, "its memory is in use");
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    assert_eq!(ticket.wait(), Err(Error::Cancelled));
+    assert_eq!(rt.account().usage().tasks, 1, "it is charged");
+    rt.run(&one_kernel()).expect("the next one starts");
 }
 
 #[test]

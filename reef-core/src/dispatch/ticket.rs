@@ -59,9 +59,10 @@ impl<D: Device> Ticket<D> {
         self.wait_until(Instant::now().checked_add(time))
     }
 
-    /// Takes the task back if none of it has been given to the device: it then ends as `Cancelled`.
+    /// Takes back what has not been given to the device: the task then ends as `Cancelled`, at once or when what
+    /// the device has of it has ended.
     ///
-    /// `false`: the device has it, or it has ended. It ends as it would have.
+    /// `false`: the device has all of it, or it has ended. It ends as it would have.
     pub fn cancel(&self) -> bool {
         self.core.cancel(&self.state)
     }

@@ -18,6 +18,7 @@
 //! | [`FixedPriority`] | at once, highest priority first | highest priority first, ageing | |
 //! | [`EarliestDeadline`] | by deadline | by deadline | |
 //! | [`FairShare`] | at once | by weight | |
+//! | [`RtShare`] | around another one: one task at a time, by budget and turn | as the other one says, and the reserve | SFQ |
 
 mod baseline;
 mod by_name;
@@ -26,6 +27,7 @@ mod fair;
 pub(crate) mod policy;
 mod priority;
 mod reef;
+mod rt_share;
 
 pub use baseline::{RtOnly, Sequential, StreamPriority, Streams, WaitBased};
 pub use by_name::{NAMES, by_name};
@@ -34,3 +36,4 @@ pub use fair::FairShare;
 pub use policy::{LaunchLimit, Plan, QueueView, RtTaskView, Scheduler, TaskView, View};
 pub use priority::FixedPriority;
 pub use reef::Reef;
+pub use rt_share::RtShare;

@@ -67,12 +67,19 @@ pub struct RtTaskView {
     pub deadline: Option<Duration>,
     /// Larger goes first under [`FixedPriority`](crate::scheduler::FixedPriority).
     pub priority: i32,
+    /// Names the [`Account`](crate::Account) that it is charged to.
+    pub account: u64,
+    /// That has a budget, of which some is left.
+    pub in_budget: bool,
+    /// Device time that tasks of that account have had.
+    pub served: Duration,
 }
 
 impl RtTaskView {
-    /// A task of priority 0 without a deadline.
-    pub fn new(since: Duration) -> Self {
-        Self { since, deadline: None, priority: 0 }
+    /// A task of priority 0 without a deadline, of account 0, which has had nothing and has no budget.
+    pub const fn new(since: Duration) -> Self {
+        let served = Duration::ZERO;
+        Self { since, deadline: None, priority: 0, account: 0, in_budget: false, served }
     }
 }
 
@@ -202,8 +209,7 @@ pub(crate) mod tests {
 
     /// So many tasks that were submitted at 0.
     pub(crate) fn view(rt_waiting: usize, rt_running: usize, queues: &[QueueView]) -> View<'_> {
-        const TASKS: [RtTaskView; 8] =
-            [RtTaskView { since: Duration::ZERO, deadline: None, priority: 0 }; 8];
+        const TASKS: [RtTaskView; 8] = [RtTaskView::new(Duration::ZERO); 8];
         View::new(&TASKS[..rt_waiting], rt_running, queues)
     }
 

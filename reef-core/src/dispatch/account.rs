@@ -1,0 +1,170 @@
+//! What a real-time client has had of the device, and whether it has budget left.
+//!
+//! A period begins with the first task that is charged after the budget is whole again. What a task takes
+//! beyond the budget is taken from the periods that follow: the average stays within the [`Rate`].
+
+use crate::limits::Rate;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Whom real-time tasks are charged to: one for each tenant, however many clients and threads it has.
+///
+/// Clones are the same account.
+#[derive(Debug, Clone)]
+pub struct Account(Arc<State>);
+
+/// Times in nanoseconds on the device's clock. Written by passes, of which there is one at a time; read by anyone,
+/// who may see the numbers of two passes.
+#[derive(Debug)]
+struct State {
+    id: u64,
+    rate: Option<Rate>,
+    served: AtomicU64,
+    tasks: AtomicU64,
+    late: AtomicU64,
+    /// When the period began in which `used` was used.
+    began: AtomicU64,
+    used: AtomicU64,
+}
+
+/// What an [`Account`] has had so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Time in which its tasks were on the device.
+    pub served: Duration,
+    /// Its tasks that have ended there.
+    pub tasks: u64,
+    /// Those of them that started when its budget was used up. 0 for an account without a [`Rate`].
+    pub late: u64,
+}
+
+impl Account {
+    pub(crate) fn new(id: u64, rate: Option<Rate>) -> Self {
+        let number = || AtomicU64::new(0);
+        Self(Arc::new(State {
+            id,
+            rate,
+            served: number(),
+            tasks: number(),
+            late: number(),
+            began: number(),
+            used: number(),
+        }))
+    }
+
+    /// Names it; never used again.
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// What was granted to it.
+    pub fn rate(&self) -> Option<Rate> {
+        self.0.rate
+    }
+
+    /// What it has had so far.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            served: self.served(),
+            tasks: self.0.tasks.load(Ordering::Relaxed),
+            late: self.0.late.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether it has a budget and some of it is left at `now`, on the device's clock.
+    pub fn is_in_budget(&self, now: Duration) -> bool {
+        self.0.rate.is_some_and(|rate| self.used(rate, now) < nanos(rate.budget()))
+    }
+
+    pub(crate) fn served(&self) -> Duration {
+        Duration::from_nanos(self.0.served.load(Ordering::Relaxed))
+    }
+
+    /// Books a task that was on the device from `start` to `end`.
+    pub(crate) fn charge(&self, start: Duration, end: Duration) {
+        let time = nanos(end.saturating_sub(start));
+        self.0.served.fetch_add(time, Ordering::Relaxed);
+        self.0.tasks.fetch_add(1, Ordering::Relaxed);
+        let Some(rate) = self.0.rate else { return };
+        let late = !self.is_in_budget(start);
+        self.0.late.fetch_add(u64::from(late), Ordering::Relaxed);
+        let used = self.used(rate, start);
+        let began = if used == 0 { nanos(start) } else { self.begin(rate, start) };
+        self.0.began.store(began, Ordering::Relaxed);
+        self.0.used.store(used.saturating_add(time), Ordering::Relaxed);
+    }
+
+    /// Budget that is used up at `now`: that of the period, and what older ones lack.
+    fn used(&self, rate: Rate, now: Duration) -> u64 {
+        let back = self.periods(rate, now).saturating_mul(nanos(rate.budget()));
+        self.0.used.load(Ordering::Relaxed).saturating_sub(back)
+    }
+
+    /// When the period began that `now` is in.
+    fn begin(&self, rate: Rate, now: Duration) -> u64 {
+        let past = self.periods(rate, now).saturating_mul(nanos(rate.period()));
+        self.0.began.load(Ordering::Relaxed).saturating_add(past)
+    }
+
+    /// Whole periods since the one that is noted.
+    fn periods(&self, rate: Rate, now: Duration) -> u64 {
+        nanos(now).saturating_sub(self.0.began.load(Ordering::Relaxed)) / nanos(rate.period())
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn account(budget: u64, period: u64) -> Account {
+        Account::new(0, Some(Rate::new(ms(period), ms(budget)).unwrap()))
+    }
+
+    #[test]
+    fn a_budget_comes_back_with_each_period() {
+        let account = account(2, 10);
+        assert!(account.is_in_budget(ms(100)), "before anything ran");
+        account.charge(ms(100), ms(101));
+        assert!(account.is_in_budget(ms(101)));
+        account.charge(ms(101), ms(102));
+        for (now, has) in [(102, false), (109, false), (110, true)] {
+            assert_eq!(account.is_in_budget(ms(now)), has, "at {now}");
+        }
+        account.charge(ms(115), ms(117));
+        assert!(
+            !account.is_in_budget(ms(124)) && account.is_in_budget(ms(125)),
+            "from its first task on"
+        );
+        assert_eq!(account.usage(), Usage { served: ms(4), tasks: 3, late: 0 });
+    }
+
+    #[test]
+    fn what_is_beyond_the_budget_is_taken_from_later_periods() {
+        let account = account(2, 10);
+        account.charge(ms(0), ms(5)); // two and a half budgets
+        for (now, has) in [(5, false), (10, false), (19, false), (20, true)] {
+            assert_eq!(account.is_in_budget(ms(now)), has, "at {now}");
+        }
+        account.charge(ms(12), ms(13));
+        assert_eq!(account.usage().late, 1);
+        assert!(!account.is_in_budget(ms(20)) && account.is_in_budget(ms(30)));
+    }
+
+    #[test]
+    fn without_a_rate_nothing_is_its_own() {
+        let account = Account::new(0, None);
+        account.charge(ms(0), ms(5));
+        assert!(!account.is_in_budget(ms(5)));
+        assert_eq!(account.usage(), Usage { served: ms(5), tasks: 1, late: 0 });
+    }
+}

@@ -1,0 +1,163 @@
+//! What a client may have of a device: the words that clients, daemons, metrics and tools share.
+//!
+//! A client is real-time, perhaps with a [`Rate`], or best-effort, with a weight ([`ClientConfig`]). Whoever
+//! hands out clients grants these; the dispatcher and its scheduler hold to them.
+
+use crate::backend::error::{Error, Result};
+use crate::vqueue::config::Config;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How work is scheduled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Starts at once, before any best-effort work.
+    RealTime,
+    /// Takes what real-time work leaves.
+    BestEffort,
+}
+
+impl Class {
+    /// Both, in the order in which they are served.
+    pub const EACH: [Self; 2] = [Self::RealTime, Self::BestEffort];
+
+    /// As typed and as metrics say: `rt` or `be`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RealTime => "rt",
+            Self::BestEffort => "be",
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Class {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let class = Self::EACH.into_iter().find(|class| class.name() == text);
+        class.ok_or_else(|| Error::Invalid(format!("class {text:?} (have: rt, be)")))
+    }
+}
+
+/// How much of the device is a real-time client's own: a budget of device time in each period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    period: Duration,
+    budget: Duration,
+}
+
+impl Rate {
+    /// `budget` of device time in each `period`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if one of them is nothing, the budget is longer than the period, or the period than an hour.
+    pub fn new(period: Duration, budget: Duration) -> Result<Self> {
+        const MAX_PERIOD: Duration = Duration::from_secs(3600);
+        if budget.is_zero() || budget > period || period > MAX_PERIOD {
+            return Err(Error::Invalid(format!(
+                "a budget of {budget:?} in a period of {period:?}: more than 0, at most the period, and that \
+                 at most {MAX_PERIOD:?}"
+            )));
+        }
+        Ok(Self { period, budget })
+    }
+
+    /// After how long the budget comes again.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// Device time in each period.
+    pub fn budget(&self) -> Duration {
+        self.budget
+    }
+
+    /// The part of the device, more than 0 and at most 1.
+    pub fn share(&self) -> f64 {
+        self.budget.as_secs_f64() / self.period.as_secs_f64()
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} in {:?}", self.budget, self.period)
+    }
+}
+
+/// What a client wants, or is granted.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct ClientConfig {
+    /// Sizes of a best-effort client's queue. The level is the scheduler's and is not looked at.
+    pub queue: Config,
+    /// A best-effort client's share of device time under a fair scheduler, at least 1.
+    pub weight: u32,
+    /// Larger goes first under a priority scheduler.
+    pub priority: i32,
+    /// What of the device is a real-time client's own; `None`: nothing, it shares what is left. Looked at by
+    /// [`RtShare`](crate::scheduler::RtShare).
+    pub rate: Option<Rate>,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self { queue: Config::default(), weight: 1, priority: 0, rate: None }
+    }
+}
+
+impl ClientConfig {
+    /// With these sizes of its queue.
+    #[must_use]
+    pub fn queue(self, queue: Config) -> Self {
+        Self { queue, ..self }
+    }
+
+    /// With this share of device time.
+    #[must_use]
+    pub fn weight(self, weight: u32) -> Self {
+        Self { weight, ..self }
+    }
+
+    /// With this priority.
+    #[must_use]
+    pub fn priority(self, priority: i32) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// With this budget of device time.
+    #[must_use]
+    pub fn rate(self, rate: impl Into<Option<Rate>>) -> Self {
+        Self { rate: rate.into(), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_read_as_they_are_written() {
+        for class in Class::EACH {
+            assert_eq!(class.to_string().parse(), Ok(class));
+        }
+        assert!("RT".parse::<Class>().unwrap_err().to_string().contains("\"RT\" (have: rt, be)"));
+    }
+
+    #[test]
+    fn a_budget_fits_its_period() {
+        let ms = Duration::from_millis;
+        let rate = Rate::new(ms(10), ms(2)).unwrap();
+        assert_eq!((rate.share(), rate.to_string()), (0.2, "2ms in 10ms".into()));
+        for (period, budget) in [(0, 0), (10, 0), (10, 11), (3_600_001, 1)] {
+            assert!(Rate::new(ms(period), ms(budget)).is_err(), "{budget} in {period}");
+        }
+    }
+}

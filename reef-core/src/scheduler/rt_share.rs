@@ -1,0 +1,228 @@
+//! Real-time clients take turns, and best-effort work keeps a share of the device.
+
+use crate::backend::info::{PreemptLevel, Priority};
+use crate::scheduler::policy::{Plan, RtTaskView, Scheduler, View};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// In which time best-effort work gets its reserve, where real-time work would take all.
+const WINDOW: Duration = Duration::from_millis(100);
+
+/// A best-effort queue that has just run dry may be about to get more: so long it counts as one that has work.
+const GRACE: Duration = Duration::from_millis(1);
+
+/// Accounts that are remembered before those that owe nothing are forgotten.
+const MAX_ACCOUNTS: usize = 256;
+
+/// Guards the shares of a device's clients, around another scheduler.
+///
+/// Nothing takes a real-time task back from the device, so only one is there at a time, and the next is chosen when
+/// it has ended: a task waits for one other, however many clients keep asking. Tasks of accounts
+/// [in their budget](RtTaskView::in_budget) go first. Among equals the account goes first that has had the least
+/// device time (start-time fair queueing, Goyal et al. 1996: who comes back from being idle starts level with the
+/// one that was served last); differences of less than a task count as none, and then the one goes first that has
+/// waited longest for a turn. So a client that asks for less than its part waits for one task, and not for one of each.
+///
+/// Best-effort work that real-time work keeps off the device is owed the `reserve` of that time. When that has come to
+/// the reserve of 100 ms, tasks that no budget covers wait until it has been paid back. Those in their budget never do:
+/// whoever grants budgets keeps their sum below what the reserve leaves.
+#[derive(Debug)]
+pub struct RtShare {
+    inner: Box<dyn Scheduler>,
+    reserve: f64,
+    turns: Turns,
+    debt: Debt,
+    /// Positions of the tasks that may start, in their order, and what the inner scheduler sees of them.
+    chosen: Vec<usize>,
+    shown: Vec<RtTaskView>,
+}
+
+impl RtShare {
+    /// Around `inner`, with `reserve` of the device for best-effort work: from 0, which is none, to less than 1.
+    ///
+    /// # Panics
+    ///
+    /// If `reserve` is not in that range.
+    pub fn new(inner: Box<dyn Scheduler>, reserve: f64) -> Self {
+        assert!((0.0..1.0).contains(&reserve), "a reserve of {reserve}: 0 to less than 1");
+        let (turns, debt) = (Turns::default(), Debt::default());
+        Self { inner, reserve, turns, debt, chosen: Vec::new(), shown: Vec::new() }
+    }
+
+    /// Notes which tasks may start: those in their budget if there are some, else the others unless best-effort
+    /// work is paid back.
+    fn choose(&mut self, view: &View<'_>, held: bool) {
+        let tasks = view.rt_waiting;
+        let covered = tasks.iter().any(|task| task.in_budget);
+        self.chosen.clear();
+        if view.rt_running == 0 && (covered || !held) {
+            let may = |&at: &usize| tasks[at].in_budget == covered;
+            self.chosen.extend((0..tasks.len()).filter(may));
+        }
+        let grain = self.turns.grain();
+        self.chosen.sort_by_key(|&at| (self.turns.place(&tasks[at], grain), at));
+        self.shown.clear();
+        self.shown.extend(self.chosen.iter().map(|&at| tasks[at]));
+    }
+}
+
+impl Scheduler for RtShare {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn level(&self) -> PreemptLevel {
+        self.inner.level()
+    }
+
+    fn rt_priority(&self) -> Priority {
+        self.inner.rt_priority()
+    }
+
+    fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
+        self.turns.book(view.rt_waiting);
+        let held = self.debt.book(now, view, self.reserve);
+        self.choose(view, held);
+        let shown = View { rt_waiting: &self.shown, ..*view };
+        plan.open(&shown);
+        self.inner.decide(now, &shown, plan);
+        plan.start.truncate(1); // of what is shown
+        plan.start.retain_mut(|at| {
+            self.chosen.get(*at).is_some_and(|&place| {
+                *at = place;
+                true
+            })
+        });
+        if let Some(&at) = plan.start.first() {
+            self.turns.start(&view.rt_waiting[at], now);
+        }
+        self.debt.kept_off = plan.preempt;
+        if held && !view.rt_waiting.is_empty() {
+            let until = self.debt.until(now, self.reserve);
+            plan.wake = Some(plan.wake.map_or(until, |wake| wake.min(until)));
+        }
+    }
+}
+
+/// Whose turn it is.
+#[derive(Debug, Default)]
+struct Turns {
+    accounts: BTreeMap<u64, Turn>,
+    /// Start tag of the task that was started last.
+    virtual_time: Duration,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Turn {
+    /// Finish tag of its last task: its start tag and the device time that it had.
+    finish: Duration,
+    /// [`RtTaskView::served`] up to which `finish` counts.
+    served: Duration,
+    /// Device time of its last task.
+    length: Duration,
+    /// When it was last started.
+    last: Duration,
+}
+
+impl Turns {
+    /// Books the device time that accounts with tasks have had.
+    fn book(&mut self, tasks: &[RtTaskView]) {
+        for task in tasks {
+            if !self.accounts.contains_key(&task.account) {
+                self.forget();
+            }
+            let fresh = Turn { finish: self.virtual_time, served: task.served, ..Turn::default() };
+            let turn = self.accounts.entry(task.account).or_insert(fresh);
+            let had = task.served.saturating_sub(turn.served);
+            if !had.is_zero() {
+                (turn.finish, turn.served, turn.length) = (turn.finish + had, task.served, had);
+            }
+        }
+    }
+
+    /// Forgets accounts that would start level if they came now, once there are many.
+    fn forget(&mut self) {
+        if self.accounts.len() >= MAX_ACCOUNTS {
+            let now = self.virtual_time;
+            self.accounts.retain(|_, turn| turn.finish > now);
+        }
+    }
+
+    /// Device time by which accounts may differ: the longest task.
+    fn grain(&self) -> Duration {
+        let longest = self.accounts.values().map(|turn| turn.length).max();
+        longest.unwrap_or_default().max(Duration::from_nanos(1))
+    }
+
+    fn start_tag(&self, task: &RtTaskView) -> Duration {
+        let turn = self.accounts.get(&task.account);
+        turn.map_or(self.virtual_time, |turn| turn.finish.max(self.virtual_time))
+    }
+
+    /// Smaller goes first: the start tag in units of `grain`, then who has waited longer for a turn.
+    fn place(&self, task: &RtTaskView, grain: Duration) -> (u128, Duration) {
+        let ahead = self.start_tag(task) - self.virtual_time;
+        let last = self.accounts.get(&task.account).map(|turn| turn.last).unwrap_or_default();
+        (ahead.as_nanos() / grain.as_nanos(), last)
+    }
+
+    fn start(&mut self, task: &RtTaskView, now: Duration) {
+        let tag = self.start_tag(task);
+        if let Some(turn) = self.accounts.get_mut(&task.account) {
+            (turn.finish, turn.last) = (tag, now);
+        }
+        self.virtual_time = tag;
+    }
+}
+
+/// What best-effort work is owed.
+#[derive(Debug, Default)]
+struct Debt {
+    owed: Duration,
+    /// It is being paid back.
+    paying: bool,
+    /// When this was last booked.
+    booked: Duration,
+    /// When best-effort work was last there, if it ever was.
+    seen: Option<Duration>,
+    /// The last plan preempted it.
+    kept_off: bool,
+}
+
+impl Debt {
+    /// Books the time since the last call; returns whether tasks without a budget have to wait.
+    fn book(&mut self, now: Duration, view: &View<'_>, reserve: f64) -> bool {
+        let time = now.saturating_sub(self.booked);
+        let wanted = self.is_wanted(self.booked);
+        self.booked = now;
+        if wanted && (self.kept_off || view.preempted) {
+            self.owed += time.mul_f64(reserve);
+        } else if wanted {
+            self.owed = self.owed.saturating_sub(time.mul_f64(1.0 - reserve));
+        }
+        if view.queues.iter().any(|queue| queue.is_ready()) {
+            self.seen = Some(now);
+        } else if self.seen.is_none_or(|seen| now.saturating_sub(seen) > WINDOW) {
+            self.owed = Duration::ZERO; // nobody is there to be paid
+        }
+        let due = WINDOW.mul_f64(reserve * (1.0 - reserve));
+        self.paying = !self.owed.is_zero() && (self.paying || self.owed >= due);
+        self.paying && self.is_wanted(now)
+    }
+
+    fn is_wanted(&self, now: Duration) -> bool {
+        self.seen.is_some_and(|seen| now.saturating_sub(seen) < GRACE)
+    }
+
+    /// When to look again: it is paid back, or nobody wanted it.
+    fn until(&self, now: Duration, reserve: f64) -> Duration {
+        let paid = now.saturating_add(self.owed.div_f64(1.0 - reserve));
+        match self.seen {
+            Some(seen) if seen < now => paid.min(seen.saturating_add(GRACE)),
+            _ => paid,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! Clients on a device that is simulated in steps of 0.1 ms.
+
+use super::*;
+use crate::dispatch::account::Account;
+use crate::limits::Rate;
+use crate::scheduler::Reef;
+use crate::scheduler::policy::tests::{decide, ms, queue};
+
+const STEP: Duration = Duration::from_micros(100);
+
+/// A real-time client: each of its tasks takes `length` of the device.
+struct Client {
+    length: Duration,
+    /// It submits a task this often; `None`: whenever the one before has ended.
+    every: Option<Duration>,
+    account: Account,
+    waits: Option<Duration>,
+    next: Duration,
+    delays: Vec<Duration>,
+}
+
+impl Client {
+    fn new(id: u64, length: u64, every: Option<u64>, rate: Option<(u64, u64)>) -> Self {
+        let rate = rate.map(|(budget, period)| Rate::new(ms(period), ms(budget)).unwrap());
+        Self {
+            length: ms(length),
+            every: every.map(ms),
+            account: Account::new(id, rate),
+            waits: None,
+            next: STEP * id as u32,
+            delays: Vec::new(),
+        }
+    }
+
+    fn greedy(id: u64, length: u64) -> Self {
+        Self::new(id, length, None, None)
+    }
+
+    fn submit(&mut self, now: Duration) {
+        if self.waits.is_none() && now >= self.next {
+            self.waits = Some(now);
+            self.next = self.every.map_or(Duration::MAX, |every| self.next + every);
+        }
+    }
+
+    fn view(&self, now: Duration) -> Option<RtTaskView> {
+        Some(RtTaskView {
+            account: self.account.id(),
+            in_budget: self.account.is_in_budget(now),
+            served: self.account.usage().served,
+            ..RtTaskView::new(self.waits?)
+        })
+    }
+
+    fn start(&mut self, now: Duration) {
+        self.delays.push(now - self.waits.take().expect("it waits"));
+    }
+
+    fn end(&mut self, now: Duration) {
+        self.account.charge(now - self.length, now);
+        if self.every.is_none() {
+            self.next = now;
+        }
+    }
+
+    fn share(&self, of: Duration) -> f64 {
+        self.account.usage().served.as_secs_f64() / of.as_secs_f64()
+    }
+}
+
+/// Runs the clients for a time, with best-effort work if `be(now)`; returns how long that ran.
+fn simulate(
+    scheduler: &mut dyn Scheduler,
+    clients: &mut [Client],
+    be: impl Fn(Duration) -> bool,
+    time: Duration,
+) -> Duration {
+    let (mut now, mut ran) = (Duration::ZERO, Duration::ZERO);
+    let mut running: Option<(usize, Duration)> = None;
+    let mut preempted = false;
+    while now < time {
+        if let Some((at, _)) = running.take_if(|(_, end)| *end <= now) {
+            clients[at].end(now);
+        }
+        clients.iter_mut().for_each(|client| client.submit(now));
+        let views = clients.iter().enumerate().filter_map(|(at, c)| Some((at, c.view(now)?)));
+        let (at, tasks): (Vec<_>, Vec<_>) = views.unzip();
+        let queues = [queue(0, 0, u64::from(be(now)))];
+        let rt_running = usize::from(running.is_some());
+        let view = View { preempted, ..View::new(&tasks, rt_running, &queues) };
+        let plan = decide(scheduler, now, &view);
+        assert!(rt_running + plan.start.len() <= 1, "one at a time");
+        for &start in &plan.start {
+            let client = &mut clients[at[start]];
+            client.start(now);
+            running = Some((at[start], now + client.length));
+        }
+        preempted = plan.preempt;
+        if !preempted && running.is_none() && be(now) {
+            ran += STEP;
+        }
+        now += STEP;
+    }
+    ran
+}
+
+fn share(reserve: f64) -> RtShare {
+    RtShare::new(Box::new(Reef::default()), reserve)
+}
+
+#[test]
+fn best_effort_work_keeps_its_reserve_beside_a_greedy_client() {
+    for (reserve, length) in [(0.05, 3), (0.1, 1), (0.1, 40), (0.25, 150), (0.5, 7)] {
+        let time = ms(20_000);
+        let ran = simulate(&mut share(reserve), &mut [Client::greedy(1, length)], |_| true, time);
+        let kept = ran.as_secs_f64() / time.as_secs_f64();
+        assert!(
+            (reserve * 0.97..reserve * 1.1 + 0.01).contains(&kept),
+            "{reserve}, {length} ms: {kept}"
+        );
+    }
+}
+
+#[test]
+fn best_effort_work_that_comes_and_goes_keeps_it_too() {
+    let time = ms(20_000);
+    let blinks = |now: Duration| !now.as_micros().is_multiple_of(2_000); // away for 0.1 ms every 2 ms
+    let ran = simulate(&mut share(0.1), &mut [Client::greedy(1, 50)], blinks, time);
+    assert!(ran.as_secs_f64() / time.as_secs_f64() >= 0.09, "{ran:?}");
+}
+
+#[test]
+fn without_best_effort_work_nobody_is_held() {
+    let time = ms(5_000);
+    let mut clients = [Client::greedy(1, 3)];
+    simulate(&mut share(0.25), &mut clients, |now| now < ms(1_000), time);
+    let late = clients[0].delays.iter().rev().take(1_000).max();
+    assert_eq!(late, Some(&Duration::ZERO));
+}
+
+#[test]
+fn a_client_within_its_budget_is_never_held_and_waits_for_one_task_at_most() {
+    for greedy in [None, Some((20, 100))] {
+        let mut clients = [
+            Client::new(1, 30, None, greedy),
+            Client::new(2, 30, None, greedy),
+            Client::new(3, 2, Some(40), Some((4, 40))),
+        ];
+        simulate(&mut share(0.1), &mut clients, |_| true, ms(20_000));
+        let worst = clients[2].delays[1..].iter().max().unwrap(); // all are new at first
+        assert!(*worst <= ms(30), "{greedy:?}: waited {worst:?}");
+        assert_eq!(clients[2].delays.len(), 500, "none was left out");
+    }
+}
+
+#[test]
+fn without_budgets_a_paced_client_waits_for_one_task_and_the_reserve() {
+    let mut clients =
+        [Client::greedy(1, 30), Client::greedy(2, 30), Client::new(3, 2, Some(200), None)];
+    simulate(&mut share(0.05), &mut clients, |_| true, ms(20_000));
+    let worst = clients[2].delays[1..].iter().max().unwrap(); // all are new at first
+    assert!(*worst <= ms(30 + 7), "waited {worst:?}");
+}
+
+#[test]
+fn greedy_clients_share_the_device_by_time_and_not_by_requests() {
+    let time = ms(10_000);
+    let mut clients = [Client::greedy(1, 1), Client::greedy(2, 20)];
+    simulate(&mut share(0.0), &mut clients, |_| true, time);
+    let shares = clients.each_ref().map(|client| client.share(time));
+    // A closed loop is away when the next is chosen, so the short one runs every other turn.
+    assert!(shares[0] > 0.04 && shares[1] > 0.4, "{shares:?}");
+}
+
+#[test]
+fn over_its_budget_a_client_goes_behind() {
+    let time = ms(10_000);
+    let mut clients =
+        [Client::new(1, 5, None, Some((5, 50))), Client::new(2, 5, None, Some((25, 50)))];
+    simulate(&mut share(0.0), &mut clients, |_| true, time);
+    assert!(clients[1].share(time) >= 0.49, "{}", clients[1].share(time));
+    assert!(clients[0].account.usage().late > 0, "it has what is left");
+}
