@@ -1,0 +1,8 @@
+//! The words that guests share, compiled against loom. Their models stand beside the code.
+//!
+//! `cargo test -p reef-guest-loom --release`
+
+#![allow(dead_code, unused_imports, unreachable_pub)] // the models use a part of each file
+
+#[path = "../../src/hold/mod.rs"]
+mod hold;

@@ -1,0 +1,127 @@
+//! The guest's end of the connection.
+
+use super::wire::{Message, Wish, receive, send};
+use crate::page::file::PageFile;
+use crate::page::layout::{Class, Identity};
+use crate::page::mapping::Mapping;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Why there is no page.
+#[derive(Debug)]
+pub enum Refusal {
+    /// No daemon, or it stopped answering.
+    Unreachable(io::Error),
+    /// The daemon said no, and why.
+    Refused(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(error) => write!(out, "the daemon can't be reached: {error}"),
+            Self::Refused(why) => write!(out, "the daemon refuses: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// A guest that has its page.
+#[derive(Debug)]
+pub struct Joined {
+    /// Who it is, its class being the one that was granted.
+    pub who: Identity,
+    /// Its page.
+    pub page: Mapping,
+    /// News of others.
+    pub link: Link,
+}
+
+/// What the daemon tells a guest.
+#[derive(Debug)]
+pub enum Event {
+    /// A best-effort guest of the same device: its number and its page.
+    Peer(u32, Mapping),
+    /// It has left.
+    PeerLeft(u32),
+    /// The daemon is gone.
+    Gone,
+}
+
+/// The connection. Dropping it leaves.
+#[derive(Debug)]
+pub struct Link(OwnedFd);
+
+/// Connects to the daemon at `path` and asks for a page, for no longer than `time`.
+///
+/// # Errors
+///
+/// See [`Refusal`].
+pub fn join(path: &Path, wish: &Wish, time: Duration) -> Result<Joined, Refusal> {
+    let until = Instant::now() + time;
+    let (flags, family) = (SocketFlags::CLOEXEC, AddressFamily::UNIX);
+    let socket = socket_with(family, SocketType::SEQPACKET, flags, None);
+    let link = Link(socket.map_err(unreachable)?);
+    let address = SocketAddrUnix::new(path).map_err(unreachable)?;
+    connect(&link.0, &address).map_err(unreachable)?;
+    send(&link.0, &Message::Join(*wish), None).map_err(Refusal::Unreachable)?;
+    link.answer(until)
+}
+
+impl Link {
+    fn answer(self, until: Instant) -> Result<Joined, Refusal> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if !is_ready(&self.0, left) && left.is_zero() {
+                return Err(Refusal::Unreachable(io::ErrorKind::TimedOut.into()));
+            }
+            match receive(&self.0).map_err(Refusal::Unreachable)? {
+                None => {}
+                Some((Message::Page(_), Some(file))) => return self.joined(file),
+                Some((Message::Refused(why), _)) => return Err(Refusal::Refused(why)),
+                Some((other, _)) => return Err(Refusal::Refused(format!("it says {other:?}"))),
+            }
+        }
+    }
+
+    fn joined(self, file: OwnedFd) -> Result<Joined, Refusal> {
+        let (who, page) = PageFile::open(file).map_err(Refusal::Unreachable)?;
+        Ok(Joined { who, page, link: self })
+    }
+
+    /// News, if there are any at the moment. Doesn't block; see [`AsFd`] for waiting.
+    pub fn next(&self) -> Option<Event> {
+        match receive(&self.0) {
+            Ok(None) => None,
+            Ok(Some((Message::Peer(guest), Some(file)))) => match PageFile::open(file) {
+                Ok((who, page)) if who.class == Class::BestEffort => Some(Event::Peer(guest, page)),
+                _ => Some(Event::Gone), // a daemon that sends no pages is none
+            },
+            Ok(Some((Message::PeerLeft(guest), _))) => Some(Event::PeerLeft(guest)),
+            Ok(Some(_)) | Err(_) => Some(Event::Gone),
+        }
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn unreachable(error: rustix::io::Errno) -> Refusal {
+    Refusal::Unreachable(error.into())
+}
+
+/// Whether there is something to receive, or the end, within `time`.
+fn is_ready(socket: &OwnedFd, time: Duration) -> bool {
+    let mut fds = [PollFd::new(socket, PollFlags::IN)];
+    let time = Timespec::try_from(time).ok();
+    matches!(poll(&mut fds, time.as_ref()), Ok(ready) if ready > 0)
+}

@@ -1,0 +1,198 @@
+//! The messages, byte by byte. Numbers are little-endian.
+
+use crate::page::layout::{Class, Identity, VERSION};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What names a device on all sides (`cuDeviceGetUuid`).
+pub type Uuid = [u8; 16];
+
+/// Every message has this size.
+pub(crate) const BYTES: usize = 128;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"REEFGUES");
+/// Where a message's text or UUID begins.
+const TEXT: usize = 32;
+
+/// What a guest asks for when it joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The class.
+    pub class: Class,
+    /// The device.
+    pub device: Uuid,
+}
+
+/// What goes over the socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// From the guest, first.
+    Join(Wish),
+    /// The daemon's answer, with the page's file.
+    Page(Identity),
+    /// The daemon's answer: why not.
+    Refused(String),
+    /// To a real-time guest, with a page's file: hold this one too.
+    Peer(u32),
+    /// To a real-time guest: this one has left.
+    PeerLeft(u32),
+}
+
+impl Message {
+    pub(crate) fn encode(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        let (kind, numbers, rest): (u32, [u32; 4], &[u8]) = match self {
+            Self::Join(wish) => (1, [wish.class.to_number(), 0, 0, 0], &wish.device),
+            Self::Page(who) => (2, [who.class.to_number(), who.guest, who.holder, who.pid], &[]),
+            Self::Refused(why) => (3, [0; 4], why.as_bytes()),
+            Self::Peer(guest) => (4, [0, *guest, 0, 0], &[]),
+            Self::PeerLeft(guest) => (5, [0, *guest, 0, 0], &[]),
+        };
+        let words = [VERSION, kind].into_iter().chain(numbers);
+        for (place, word) in bytes[8..TEXT].chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        let end = rest.len().min(BYTES - TEXT);
+        bytes[TEXT..TEXT + end].copy_from_slice(&rest[..end]);
+        bytes
+    }
+
+    /// What is wrong, if these aren't a message of this version.
+    pub(crate) fn decode(bytes: &[u8; BYTES]) -> Result<Self, String> {
+        let word = |at: usize| {
+            bytes[at..at + 4].iter().rev().fold(0, |sum, &byte| sum << 8 | u32::from(byte))
+        };
+        if bytes[..8] != MAGIC.to_le_bytes() {
+            return Err("not a message of guests".into());
+        }
+        if word(8) != VERSION {
+            return Err(format!("version {} of guests' messages, this is {VERSION}", word(8)));
+        }
+        let class = || Class::from_number(word(16)).ok_or_else(|| format!("class {}", word(16)));
+        Ok(match word(12) {
+            1 => {
+                let mut device = [0; 16];
+                device.copy_from_slice(&bytes[TEXT..TEXT + 16]);
+                Self::Join(Wish { class: class()?, device })
+            }
+            2 => Self::Page(Identity {
+                guest: word(20),
+                class: class()?,
+                holder: word(24),
+                pid: word(28),
+            }),
+            3 => Self::Refused(text(&bytes[TEXT..])),
+            4 => Self::Peer(word(20)),
+            5 => Self::PeerLeft(word(20)),
+            kind => return Err(format!("a message of kind {kind}")),
+        })
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// Sends a message, and a file with it.
+///
+/// # Errors
+///
+/// The other side is gone, or takes no more.
+pub(crate) fn send(
+    socket: impl AsFd,
+    message: &Message,
+    file: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let bytes = message.encode();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut along = SendAncillaryBuffer::new(&mut space);
+    if let Some(file) = &file {
+        along.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(file)));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(socket, &[IoSlice::new(&bytes)], &mut along, flags)?;
+    Ok(())
+}
+
+/// Receives a message, and the file that came with it. `None`: there is none at the moment.
+///
+/// # Errors
+///
+/// `UnexpectedEof`: the other side is gone. `InvalidData`: it says what it shouldn't.
+pub(crate) fn receive(socket: impl AsFd) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
+    let mut bytes = [0; BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut along = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let got = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut along, flags) {
+        Ok(got) => got.bytes,
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let mut file = None;
+    for message in along.drain() {
+        if let RecvAncillaryMessage::ScmRights(files) = message {
+            file = files.last(); // others are closed
+        }
+    }
+    match got {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        BYTES => Message::decode(&bytes).map(|message| Some((message, file))).map_err(invalid),
+        got => Err(invalid(format!("a message of {got} bytes"))),
+    }
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_come_back_as_they_were() {
+        let who = Identity { guest: 3, class: Class::RealTime, holder: 4, pid: 5 };
+        let wish = Wish { class: Class::BestEffort, device: *b"sixteen bytes id" };
+        let all = [
+            Message::Join(wish),
+            Message::Page(who),
+            Message::Refused("class rt is not granted to user 7".into()),
+            Message::Peer(9),
+            Message::PeerLeft(u32::MAX),
+        ];
+        for message in all {
+            assert_eq!(Message::decode(&message.encode()), Ok(message));
+        }
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let mut bytes = Message::Peer(1).encode();
+        bytes[8] = 9;
+        let error = Message::decode(&bytes).unwrap_err();
+        assert_eq!(error, "version 9 of guests' messages, this is 1");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), BYTES), is_ours: bool) {
+            let mut bytes: [u8; BYTES] = bytes.try_into().unwrap();
+            if is_ours {
+                let ours = Message::PeerLeft(0).encode();
+                bytes[..12].copy_from_slice(&ours[..12]);
+                bytes[12] %= 8;
+            }
+            let _ = Message::decode(&bytes);
+        }
+    }
+}

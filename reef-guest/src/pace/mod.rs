@@ -1,0 +1,15 @@
+//! How densely gates stand in a stream, and how far a thread may run ahead of the device.
+//!
+//! *In*: launches, and the marks that the device writes when it has come past them. *Out*: whether a gate or a mark is
+//! due, and whether the launching thread has to wait. *Invariant*: with the gate open, at most [`MOST_APART`] launches
+//! or about [`APART`] of the device's time stand between two gates; with it closed there is one in front of every
+//! launch; and no more than [`MOST_AHEAD`] launches and one mark's distance are in flight, so that no thread blocks
+//! inside the driver, whose own queue is longer.
+
+mod spacing;
+mod stream;
+mod table;
+
+pub use spacing::{APART, MOST_APART, Spacing};
+pub use stream::{MARK_EVERY, MOST_AHEAD, MOST_HELD, Stream};
+pub use table::{Key, Streams};

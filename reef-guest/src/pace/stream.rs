@@ -1,0 +1,179 @@
+//! What is known of one stream of a guest.
+
+use super::spacing::MOST_APART;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Launches from one mark to the next.
+pub const MARK_EVERY: u32 = 64;
+
+/// Most launches in flight on a stream, before the next mark, while its gate is open. The driver's queue has about
+/// 1,024 entries, and each launch may bring a gate and a mark along.
+pub const MOST_AHEAD: u32 = 256;
+
+/// The same while the gate is closed.
+pub const MOST_HELD: u32 = 64;
+
+/// Counts of one stream. Several threads may launch on it; a race among them shifts a gate by a launch.
+#[derive(Debug)]
+pub struct Stream {
+    /// Launches so far; wraps.
+    issued: AtomicU32,
+    /// What `issued` was at the last mark.
+    marked: AtomicU32,
+    /// What `issued` was when somebody last waited for all of it.
+    synced: AtomicU32,
+    /// Launches since the last gate.
+    since_gate: AtomicU32,
+    /// The capture that `captured` counts.
+    capture: AtomicU64,
+    captured: AtomicU32,
+}
+
+impl Stream {
+    /// A stream that has done nothing.
+    pub const fn new() -> Self {
+        Self {
+            issued: AtomicU32::new(0),
+            marked: AtomicU32::new(0),
+            synced: AtomicU32::new(0),
+            since_gate: AtomicU32::new(0),
+            capture: AtomicU64::new(0),
+            captured: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether a gate has to stand in front of the next launch.
+    pub fn needs_gate(&self, is_closed: bool, apart: u32) -> bool {
+        let since = self.since_gate.load(Relaxed);
+        is_closed || since == 0 || since >= apart
+    }
+
+    /// Notes that a gate was put in.
+    pub fn gated(&self) {
+        self.since_gate.store(0, Relaxed);
+    }
+
+    /// Notes a launch that counts as so many, such as a graph. Some: a mark is due, with this number.
+    pub fn launched(&self, weight: u32) -> Option<u32> {
+        self.since_gate.fetch_add(weight, Relaxed);
+        let issued = self.issued.fetch_add(weight, Relaxed).wrapping_add(weight);
+        let since = issued.wrapping_sub(self.marked.load(Relaxed));
+        (since >= MARK_EVERY).then(|| self.mark(issued))
+    }
+
+    /// The number of a mark for all launches so far, if some are without one.
+    pub fn mark_rest(&self) -> Option<u32> {
+        let issued = self.issued.load(Relaxed);
+        (issued != self.marked.load(Relaxed)).then(|| self.mark(issued))
+    }
+
+    fn mark(&self, issued: u32) -> u32 {
+        self.marked.store(issued, Relaxed);
+        issued
+    }
+
+    /// Launches so far; wraps.
+    pub fn issued(&self) -> u32 {
+        self.issued.load(Relaxed)
+    }
+
+    /// Notes that all launches up to this number have ended, because the program waited for them.
+    pub fn synced(&self, issued: u32) {
+        self.synced.store(issued, Relaxed);
+    }
+
+    /// Whether all launches have ended, as the mark `done` and the program's own waiting show.
+    pub fn is_idle(&self, done: u32) -> bool {
+        let issued = self.issued.load(Relaxed);
+        done == issued || self.synced.load(Relaxed) == issued
+    }
+
+    /// Whether the next launch has to wait until the device has come further than the mark `done`.
+    pub fn is_far_ahead(&self, done: u32, is_closed: bool) -> bool {
+        let most = if is_closed { MOST_HELD } else { MOST_AHEAD };
+        let issued = self.issued.load(Relaxed);
+        let ahead = |from: u32| issued.wrapping_sub(from);
+        // A launch without a mark can't be waited for.
+        let unmarked = ahead(self.marked.load(Relaxed));
+        ahead(done).min(ahead(self.synced.load(Relaxed))) >= most.max(unmarked + 1)
+    }
+
+    /// Notes a launch that is captured into a graph. True: a gate belongs in front of it. The places depend on the
+    /// capture alone, so that the same program captured again makes the same graph.
+    pub fn captured(&self, capture: u64) -> bool {
+        if self.capture.swap(capture, Relaxed) != capture {
+            self.captured.store(0, Relaxed);
+        }
+        let before = self.captured.fetch_add(1, Relaxed);
+        before != 0 && before.is_multiple_of(MOST_APART)
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn gates_and_marks_are_never_further_apart_than_they_may_be(
+            steps in proptest::collection::vec((any::<bool>(), 1..MOST_APART, 0..4_u32), 1..600)
+        ) {
+            let stream = Stream::new();
+            let (mut done, mut marks, mut since) = (0, Vec::new(), u32::MAX);
+            for (is_closed, apart, finished) in steps {
+                for mark in marks.drain(..marks.len().min(finished as usize)) { done = mark; }
+                if stream.is_far_ahead(done, is_closed) {
+                    prop_assert!(!marks.is_empty(), "waits for a mark that nobody wrote");
+                    continue;
+                }
+                if stream.needs_gate(is_closed, apart) { stream.gated(); since = 0; }
+                prop_assert!(since < MOST_APART, "{since} launches without a gate");
+                prop_assert!(!is_closed || since == 0);
+                since += 1;
+                marks.extend(stream.launched(1));
+                prop_assert!(stream.issued() - done <= MOST_AHEAD + MARK_EVERY);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_is_idle_when_a_mark_or_the_program_says_so() {
+        let stream = Stream::new();
+        assert!(stream.is_idle(0));
+        stream.launched(1);
+        assert!(!stream.is_idle(0));
+        assert_eq!(stream.mark_rest(), Some(1));
+        assert_eq!(stream.mark_rest(), None);
+        assert!(stream.is_idle(1));
+        stream.launched(1);
+        stream.synced(2);
+        assert!(stream.is_idle(1));
+    }
+
+    #[test]
+    fn the_same_capture_has_its_gates_at_the_same_places() {
+        let stream = Stream::new();
+        let places = |capture| (0..50).filter(|_| stream.captured(capture)).count();
+        let first = places(1);
+        assert_eq!(first, 3);
+        assert_eq!(places(2), first);
+    }
+
+    #[test]
+    fn heavy_launches_are_marked_sooner_and_numbers_wrap() {
+        let stream = Stream::new();
+        stream.issued.store(u32::MAX - 20, Relaxed);
+        stream.marked.store(u32::MAX - 20, Relaxed);
+        stream.synced.store(u32::MAX - 20, Relaxed);
+        let marks: Vec<_> = (0..8).filter_map(|_| stream.launched(16)).collect();
+        assert_eq!(marks, [43, 107]);
+        assert!(stream.is_far_ahead(u32::MAX - 20, true) && !stream.is_far_ahead(107, true));
+    }
+}

@@ -1,0 +1,92 @@
+//! The page's memory, as a file that can be sent to others and can't shrink.
+
+use super::layout::{BYTES, Identity};
+use super::mapping::Mapping;
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create,
+};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Nobody can make the memory go away under somebody who has it mapped.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// A page that can be given away.
+#[derive(Debug)]
+pub struct PageFile(OwnedFd);
+
+impl PageFile {
+    /// Makes a page of this identity, and maps it.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no memory.
+    pub fn create(who: &Identity) -> io::Result<(Self, Mapping)> {
+        let file = memfd_create("reef-guest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, BYTES as u64)?;
+        fcntl_add_seals(&file, SEALS)?;
+        let page = Mapping::new(&file)?;
+        page.header.write(who);
+        Ok((Self(file), page))
+    }
+
+    /// Maps a page that somebody else made, and says whose it is.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData`: its size may change, or it isn't a page of this version.
+    pub fn open(file: OwnedFd) -> io::Result<(Identity, Mapping)> {
+        let seals = fcntl_get_seals(&file)?;
+        if !seals.contains(SEALS) {
+            return Err(invalid(&format!("a page whose size may change (seals {seals:?})")));
+        }
+        let length = rustix::fs::fstat(&file)?.st_size;
+        if length != BYTES as i64 {
+            return Err(invalid(&format!("a page of {length} bytes")));
+        }
+        let page = Mapping::new(&file)?;
+        let who = page.header.read().map_err(|why| invalid(&format!("not a page: {why}")))?;
+        Ok((who, page))
+    }
+}
+
+impl AsFd for PageFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Class;
+
+    const WHO: Identity = Identity { guest: 7, class: Class::BestEffort, holder: 0, pid: 99 };
+
+    #[test]
+    fn both_sides_see_the_same_words() {
+        let (file, page) = PageFile::create(&WHO).unwrap();
+        let (who, other) = PageFile::open(file.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        assert_eq!(who, WHO);
+        other.holders.hold(4);
+        assert!(page.holders.has(4) && page.holders.is_closed());
+    }
+
+    #[test]
+    fn a_page_that_could_shrink_is_refused() {
+        let file = memfd_create("page", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, BYTES as u64).unwrap();
+        let error = PageFile::open(file).unwrap_err().to_string();
+        assert!(error.starts_with("a page whose size may change"), "{error}");
+    }
+
+    #[test]
+    fn nobody_can_shrink_a_page() {
+        let (file, _page) = PageFile::create(&WHO).unwrap();
+        assert!(ftruncate(&file.0, 0).is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! What stands where in the page.
+
+use crate::hold::activity::Activity;
+use crate::hold::holders::Holders;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// The page's size.
+pub const BYTES: usize = 4096;
+
+/// Changes with the layout, and with what the words mean.
+pub const VERSION: u32 = 1;
+
+/// `REEFPAGE`, as the bytes stand in memory on a little-endian machine.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"REEFPAGE");
+
+/// What a guest may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Its launches stand behind gates.
+    BestEffort,
+    /// Its launches hold the best-effort guests of the same device.
+    RealTime,
+}
+
+impl Class {
+    /// As it stands in pages and messages.
+    pub fn to_number(self) -> u32 {
+        match self {
+            Self::BestEffort => 1,
+            Self::RealTime => 2,
+        }
+    }
+
+    /// `None`: no class has this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::BestEffort, Self::RealTime].into_iter().find(|class| class.to_number() == number)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::BestEffort => "be",
+            Self::RealTime => "rt",
+        })
+    }
+}
+
+/// Who a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The daemon's number of this guest.
+    pub guest: u32,
+    /// What the daemon granted.
+    pub class: Class,
+    /// The bit that a real-time guest has in its peers' holders words.
+    pub holder: u32,
+    /// The guest's process, as the daemon sees it.
+    pub pid: u32,
+}
+
+/// Written by the daemon before it gives the page away.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(super) struct Header {
+    pub(super) magic: AtomicU64,
+    pub(super) version: AtomicU32,
+    pub(super) bytes: AtomicU32,
+    pub(super) guest: AtomicU32,
+    pub(super) class: AtomicU32,
+    pub(super) holder: AtomicU32,
+    pub(super) pid: AtomicU32,
+}
+
+impl Header {
+    pub(super) fn write(&self, who: &Identity) {
+        self.version.store(VERSION, Relaxed);
+        self.bytes.store(BYTES as u32, Relaxed);
+        self.guest.store(who.guest, Relaxed);
+        self.class.store(who.class.to_number(), Relaxed);
+        self.holder.store(who.holder, Relaxed);
+        self.pid.store(who.pid, Relaxed);
+        self.magic.store(MAGIC, Relaxed);
+    }
+
+    /// Who it says it is, or what is wrong with it.
+    pub(super) fn read(&self) -> Result<Identity, String> {
+        let (magic, version) = (self.magic.load(Relaxed), self.version.load(Relaxed));
+        if magic != MAGIC {
+            return Err(format!("it begins with {magic:#x}"));
+        }
+        if version != VERSION || self.bytes.load(Relaxed) != BYTES as u32 {
+            return Err(format!("it has version {version}, this program {VERSION}"));
+        }
+        let class = self.class.load(Relaxed);
+        let class = Class::from_number(class).ok_or_else(|| format!("its class is {class}"))?;
+        let (guest, holder) = (self.guest.load(Relaxed), self.holder.load(Relaxed));
+        Ok(Identity { guest, class, holder, pid: self.pid.load(Relaxed) })
+    }
+}
+
+/// What a guest did so far. Written by the guest alone, read by the daemon.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Counts {
+    /// Launches of kernels, captured ones left out.
+    pub kernels: AtomicU64,
+    /// Launches of graphs.
+    pub graphs: AtomicU64,
+    /// Launches that were captured into a graph.
+    pub captured: AtomicU64,
+    /// Gates put into streams.
+    pub gates: AtomicU64,
+    /// Gates put into graphs.
+    pub graph_gates: AtomicU64,
+    /// Launches that found the gate closed.
+    pub delayed: AtomicU64,
+    /// How often a thread waited because too much was in flight.
+    pub waits: AtomicU64,
+    /// How often the guest opened its own gate because it had been closed for too long.
+    pub breathers: AtomicU64,
+    /// Gates and marks that the driver refused.
+    pub refused: AtomicU64,
+    /// Look-ups of functions that should be intercepted and couldn't be.
+    pub unhooked: AtomicU64,
+}
+
+/// The page.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Page {
+    pub(super) header: Header,
+    /// The device waits here: at byte 128.
+    pub holders: Lone<Holders>,
+    /// A real-time guest's launches.
+    pub activity: Lone<Activity>,
+    /// What the guest did.
+    pub counts: Counts,
+}
+
+/// Alone in its two cache lines, so that writers of neighbours don't slow readers down.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Lone<T>(T);
+
+impl<T> std::ops::Deref for Lone<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl Page {
+    /// Where the word that the device waits on stands, in bytes from the page's start.
+    pub const HOLDERS_AT: usize = std::mem::offset_of!(Page, holders);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_stands_still_within_a_version() {
+        assert_eq!(VERSION, 1, "a new version has new numbers here");
+        assert_eq!(Page::HOLDERS_AT, 128);
+        assert_eq!(std::mem::offset_of!(Page, activity), 256);
+        assert_eq!(std::mem::offset_of!(Page, counts), 384);
+        assert!(size_of::<Page>() <= BYTES);
+    }
+
+    #[test]
+    fn a_header_that_was_tampered_with_says_what_is_wrong() {
+        let who = Identity { guest: 7, class: Class::RealTime, holder: 3, pid: 99 };
+        let page = Page::default();
+        assert_eq!(page.header.read().unwrap_err(), "it begins with 0x0");
+        page.header.write(&who);
+        assert_eq!(page.header.read(), Ok(who));
+        page.header.class.store(9, Relaxed);
+        assert_eq!(page.header.read().unwrap_err(), "its class is 9");
+        page.header.version.store(2, Relaxed);
+        assert_eq!(page.header.read().unwrap_err(), "it has version 2, this program 1");
+    }
+}

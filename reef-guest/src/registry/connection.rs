@@ -1,0 +1,64 @@
+//! One connection of a guest, from its first message to its end.
+
+use crate::join::wire::Uuid;
+use crate::join::wire::{Message, send};
+use crate::page::file::PageFile;
+use crate::page::layout::Identity;
+use crate::page::mapping::Mapping;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+/// Who is on the other side, as the system says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The user.
+    pub uid: u32,
+    /// The process.
+    pub pid: u32,
+    /// The program, if the system says which.
+    pub exe: Option<PathBuf>,
+}
+
+impl Caller {
+    pub(super) fn of(socket: &OwnedFd) -> io::Result<Self> {
+        let credentials = socket_peercred(socket)?;
+        let pid = credentials.pid.as_raw_nonzero().get().unsigned_abs();
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        Ok(Self { uid: credentials.uid.as_raw(), pid, exe })
+    }
+
+    /// Is ready when the process has ended. `None`: the system doesn't know the process.
+    pub(super) fn process(&self) -> Option<OwnedFd> {
+        let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
+        pidfd_open(pid, PidfdFlags::empty()).ok()
+    }
+}
+
+/// A guest with its page.
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) who: Identity,
+    pub(super) uid: u32,
+    pub(super) device: Uuid,
+    pub(super) file: PageFile,
+    pub(super) page: Mapping,
+    pub(super) socket: OwnedFd,
+    /// Children may keep the socket open for longer than the process lives.
+    pub(super) process: Option<OwnedFd>,
+}
+
+impl Guest {
+    /// Tells this guest. Who is gone is noticed at its socket; who doesn't read misses news and no more.
+    pub(super) fn tell(&self, message: &Message, page: Option<&PageFile>) {
+        let _ = send(&self.socket, message, page.map(AsFd::as_fd));
+    }
+
+    /// What is ready once the guest has left or died.
+    pub(super) fn ends(&self) -> io::Result<[OwnedFd; 2]> {
+        let process = self.process.as_ref().unwrap_or(&self.socket);
+        Ok([self.socket.try_clone()?, process.try_clone()?])
+    }
+}

@@ -1,0 +1,161 @@
+//! The thread that listens.
+
+use super::connection::Caller;
+use super::guests::Guests;
+use super::view::GuestView;
+use crate::join::wire::{Message, receive, send};
+use crate::join::wire::{Uuid, Wish};
+use crate::page::layout::Class;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a connection may stay silent before it has joined.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How many connections may be joining at a time.
+const MOST_JOINING: usize = 64;
+
+/// Which class a caller gets: the one it wishes for, a lesser one, or none, with the reason.
+pub type Policy = dyn Fn(&Caller, &Wish) -> Result<Class, String> + Send;
+
+/// A socket at which guests register, and the thread that serves it. Dropping it ends both.
+pub struct Registry {
+    guests: Arc<Mutex<Guests>>,
+    path: PathBuf,
+    stop: io::PipeWriter,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Registry").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Registry {
+    /// Listens at `path`, where no file may be.
+    ///
+    /// # Errors
+    ///
+    /// The socket can't be made there.
+    pub fn open(path: &Path, policy: Box<Policy>) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        listen(&socket, 128)?;
+        let (stopped, stop) = io::pipe()?;
+        let guests = Arc::<Mutex<Guests>>::default();
+        let server = Server { socket, stopped, policy, joining: vec![], guests: guests.clone() };
+        let thread = std::thread::Builder::new().name("reef-guests".into());
+        let thread = Some(thread.spawn(move || server.serve())?);
+        Ok(Self { guests, path: path.to_owned(), stop, thread })
+    }
+
+    /// The guests at this moment.
+    pub fn guests(&self) -> Vec<GuestView> {
+        lock(&self.guests).views()
+    }
+
+    /// Holds or releases the best-effort guests of a device in the daemon's own name.
+    pub fn hold(&self, device: Uuid, is_held: bool) {
+        lock(&self.guests).hold(device, is_held);
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = io::Write::write(&mut self.stop, b"."); // the thread is there, or ended already
+        let _ = self.thread.take().map(JoinHandle::join);
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn lock(guests: &Mutex<Guests>) -> MutexGuard<'_, Guests> {
+    guests.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+struct Server {
+    socket: OwnedFd,
+    stopped: io::PipeReader,
+    policy: Box<Policy>,
+    /// Connections that have said nothing yet.
+    joining: Vec<(Instant, OwnedFd)>,
+    guests: Arc<Mutex<Guests>>,
+}
+
+impl Server {
+    fn serve(mut self) {
+        while let Some(ended) = self.wait() {
+            ended.into_iter().for_each(|guest| lock(&self.guests).leave(guest));
+            self.accept();
+            self.greet();
+        }
+    }
+
+    /// Sleeps until something happens: which guests have left. `None`: stop.
+    fn wait(&self) -> Option<Vec<u32>> {
+        let guests = lock(&self.guests);
+        let numbers: Vec<u32> = guests.iter().map(|guest| guest.who.guest).collect();
+        // Copies, so that the lock isn't held while this sleeps. Only this thread takes guests out.
+        let ends = guests.iter().map(|guest| guest.ends()).collect::<io::Result<Vec<_>>>().ok()?;
+        drop(guests);
+        let fixed = [self.stopped.as_fd(), self.socket.as_fd()];
+        let joining = self.joining.iter().map(|(_, socket)| socket.as_fd());
+        let all = fixed.into_iter().chain(joining).chain(ends.iter().flatten().map(AsFd::as_fd));
+        let mut fds: Vec<_> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let soon = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+        let _ = poll(&mut fds, Some(&soon)); // interrupted: nothing is ready
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let guests = ready[fixed.len() + self.joining.len()..].chunks(2);
+        // A guest says nothing after it has joined: whatever comes is the end.
+        let ended = guests.zip(numbers).filter(|(ends, _)| ends.contains(&true));
+        (!ready[0]).then(|| ended.map(|(_, guest)| guest).collect())
+    }
+
+    fn accept(&mut self) {
+        while let Ok(socket) = accept_with(&self.socket, SocketFlags::CLOEXEC) {
+            if self.joining.len() < MOST_JOINING {
+                self.joining.push((Instant::now(), socket));
+            }
+        }
+    }
+
+    /// Answers those who have said what they wish.
+    fn greet(&mut self) {
+        for (since, socket) in std::mem::take(&mut self.joining) {
+            match receive(&socket) {
+                Ok(None) if since.elapsed() < PATIENCE => self.joining.push((since, socket)),
+                Ok(Some((Message::Join(wish), _))) => self.join(socket, wish),
+                Ok(None | Some(_)) => {}
+                Err(error) => refuse(&socket, error.to_string()),
+            }
+        }
+    }
+
+    fn join(&self, socket: OwnedFd, mut wish: Wish) {
+        let granted = Caller::of(&socket).map_err(|error| error.to_string()).and_then(|caller| {
+            wish.class = (self.policy)(&caller, &wish)?;
+            Ok(caller)
+        });
+        match granted {
+            Err(why) => refuse(&socket, why),
+            Ok(caller) => {
+                let joined = lock(&self.guests).join(socket, &caller, &wish);
+                joined.unwrap_or_else(|(socket, why)| refuse(&socket, why));
+            }
+        }
+    }
+}
+
+/// Says why not; the connection ends with its socket.
+fn refuse(socket: &OwnedFd, why: String) {
+    let _ = send(socket, &Message::Refused(why), None); // who doesn't listen needn't know
+}

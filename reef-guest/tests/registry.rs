@@ -1,0 +1,121 @@
+//! Guests of one registry, as processes and devices come and go.
+
+use reef_guest::join::{Event, Joined, Link, Refusal, Wish, join};
+use reef_guest::page::Class::{self, BestEffort, RealTime};
+use reef_guest::registry::Registry;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const GPU: [u8; 16] = *b"first device....";
+const OTHER: [u8; 16] = *b"second device...";
+const SOON: Duration = Duration::from_secs(2);
+
+fn registry() -> (Registry, PathBuf) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("reef-guests-{}-{number}", std::process::id()));
+    let registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class))).unwrap();
+    (registry, path)
+}
+
+fn guest(path: &Path, class: Class, device: [u8; 16]) -> Joined {
+    join(path, &Wish { class, device }, SOON).unwrap()
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    begin.elapsed()
+}
+
+fn next(link: &Link) -> Event {
+    let mut event = None;
+    until("an event", || {
+        event = link.next();
+        event.is_some()
+    });
+    event.unwrap()
+}
+
+#[test]
+fn a_real_time_guest_gets_the_pages_of_its_device_alone() {
+    let (_registry, path) = registry();
+    let before = guest(&path, BestEffort, GPU);
+    let _elsewhere = guest(&path, BestEffort, OTHER);
+    let rt = guest(&path, RealTime, GPU);
+    let after = guest(&path, BestEffort, GPU);
+    for be in [&before, &after] {
+        let Event::Peer(number, page) = next(&rt.link) else { panic!("no page") };
+        assert_eq!(number, be.who.guest);
+        page.holders.hold(rt.who.holder);
+        assert!(be.page.holders.is_closed());
+        page.holders.release(rt.who.holder);
+    }
+    assert!(rt.link.next().is_none() && before.link.next().is_none());
+    drop(before.link);
+    assert!(matches!(next(&rt.link), Event::PeerLeft(number) if number == before.who.guest));
+}
+
+#[test]
+fn the_dead_hold_nobody_and_newcomers_are_held_at_once() {
+    let (_registry, path) = registry();
+    let rt = guest(&path, RealTime, GPU);
+    assert!(rt.page.activity.launch());
+    rt.page.activity.hold(|| {});
+    let be = guest(&path, BestEffort, GPU);
+    assert!(be.page.holders.has(rt.who.holder), "real-time work runs already");
+    let elsewhere = guest(&path, BestEffort, OTHER);
+    assert!(!elsewhere.page.holders.is_closed());
+    drop(rt);
+    let time = until("open", || !be.page.holders.is_closed());
+    println!("opened {time:?} after the end of who held");
+}
+
+#[test]
+fn the_daemon_holds_a_device_and_lists_its_guests() {
+    let (registry, path) = registry();
+    let be = guest(&path, BestEffort, GPU);
+    registry.hold(GPU, true);
+    let newcomer = guest(&path, BestEffort, GPU);
+    assert!(be.page.holders.is_closed() && newcomer.page.holders.is_closed());
+    assert!(registry.guests().iter().all(|view| view.is_active && view.who.pid != 0));
+    registry.hold(GPU, false);
+    assert!(!be.page.holders.is_closed() && !newcomer.page.holders.is_closed());
+    drop((be, newcomer));
+    until("nobody", || registry.guests().is_empty());
+}
+
+#[test]
+fn a_policy_that_says_no_is_quoted_and_no_daemon_is_an_error() {
+    let (registry, path) = registry();
+    drop(registry);
+    let wish = Wish { class: RealTime, device: GPU };
+    assert!(matches!(join(&path, &wish, SOON), Err(Refusal::Unreachable(_))));
+    let policy = Box::new(|_: &_, _: &_| Err("class rt is not for you".to_owned()));
+    let _registry = Registry::open(&path, policy).unwrap();
+    let error = join(&path, &wish, SOON).unwrap_err().to_string();
+    assert_eq!(error, "the daemon refuses: class rt is not for you");
+}
+
+#[test]
+fn a_daemon_that_goes_is_noticed() {
+    let (registry, path) = registry();
+    let be = guest(&path, BestEffort, GPU);
+    drop(registry);
+    assert!(matches!(next(&be.link), Event::Gone));
+}
+
+#[test]
+fn more_real_time_guests_than_bits_are_refused() {
+    let (_registry, path) = registry();
+    let all: Vec<_> = (0..29).map(|_| guest(&path, RealTime, GPU)).collect();
+    let error = join(&path, &Wish { class: RealTime, device: GPU }, SOON).unwrap_err();
+    assert_eq!(error.to_string(), "the daemon refuses: 29 real-time guests on this device");
+    guest(&path, RealTime, OTHER);
+    drop(all);
+    until("a bit", || join(&path, &Wish { class: RealTime, device: GPU }, SOON).is_ok());
+}
