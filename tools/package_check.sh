@@ -11,7 +11,7 @@ verify=(--no-verify)
 
 rm -f "$packages"/*.crate
 cargo package --quiet --workspace --allow-dirty "${verify[@]}" \
-    --exclude reef-kernels --exclude reef-guest-loom --exclude reef-loom --exclude reef-serve-loom --exclude xtask
+    --exclude reef-kernels --exclude fake-libcuda --exclude reef-guest-loom --exclude reef-loom --exclude reef-serve-loom --exclude xtask
 
 outside=$(mktemp -d)
 trap 'rm -rf "$outside"' EXIT

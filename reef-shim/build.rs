@@ -1,0 +1,66 @@
+//! Gives the library the driver's name, and makes a function of each of the driver's names: `names.txt`, from the
+//! headers of CUDA 11.8 to 13.5 and what their runtimes look up.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=names.txt");
+    println!("cargo::rerun-if-changed=src/hooks");
+    // Threads and handlers of ours point into the library, so it stays. Our own functions are ours, whoever else has
+    // functions of these names.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1,-z,nodelete,-Bsymbolic");
+    let names = std::fs::read_to_string("names.txt").expect("names.txt stands beside");
+    let hooked = hooked(Path::new("src/hooks"));
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    let names: Vec<_> = names.lines().collect();
+    std::fs::write(out.join("names.rs"), table(&names)).expect("OUT_DIR can be written");
+    std::fs::write(out.join("thunks.rs"), thunks(&names, &hooked)).expect("OUT_DIR can be written");
+    std::fs::write(out.join("hooks.rs"), hooks(&names, &hooked)).expect("OUT_DIR can be written");
+}
+
+/// The slot of each name, and the names.
+fn table(names: &[&str]) -> String {
+    let mut text = format!("pub(crate) const NAMES: [&std::ffi::CStr; {}] = [\n", names.len());
+    names.iter().for_each(|name| writeln!(text, "    c\"{name}\",").expect("a string takes all"));
+    text.push_str("];\n");
+    for (slot, name) in names.iter().enumerate() {
+        writeln!(text, "pub(crate) const {name}: usize = {slot};").expect("a string takes all");
+    }
+    text
+}
+
+/// A jump for each name without a hook.
+fn thunks(names: &[&str], hooked: &BTreeSet<String>) -> String {
+    let plain = names.iter().enumerate().filter(|(_, name)| !hooked.contains(**name));
+    plain.map(|(slot, name)| format!("thunk!({name}, {slot});\n")).collect()
+}
+
+/// The hooks as a list: slots, and our own functions by their exported names.
+fn hooks(names: &[&str], hooked: &BTreeSet<String>) -> String {
+    let known: Vec<_> = names.iter().filter(|name| hooked.contains(**name)).collect();
+    assert_eq!(known.len(), hooked.len(), "a hook isn't in names.txt: {hooked:?}");
+    let declared: String = known.iter().map(|name| format!("    fn {name}();\n")).collect();
+    let entry =
+        |name: &&&str| format!("    Hook {{ slot: crate::bind::names::{name}, ours: {name} }},\n");
+    let entries: String = known.iter().map(entry).collect();
+    format!(
+        "unsafe extern \"C\" {{\n{declared}}}\n\npub(super) static HOOKS: [Hook; {}] = [\n{entries}];\n",
+        known.len()
+    )
+}
+
+/// The names that the sources of hooks declare: `    name(` or `    name / twin(` at a line's beginning.
+fn hooked(folder: &Path) -> BTreeSet<String> {
+    let files = std::fs::read_dir(folder).expect("src/hooks is there");
+    let text = |file: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(file.expect("src/hooks can be read").path()).expect("is text")
+    };
+    let text: String = files.map(text).collect();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("    "));
+    let declared =
+        lines.filter(|line| line.starts_with("cu")).filter_map(|line| line.split('(').next());
+    declared.flat_map(|names| names.split(" / ")).map(|name| name.trim().to_owned()).collect()
+}

@@ -1,0 +1,15 @@
+//! Results of the driver's functions, as cuda.h numbers them.
+
+pub(crate) const SUCCESS: u32 = 0;
+pub(crate) const INVALID_VALUE: u32 = 1;
+pub(crate) const NOT_INITIALIZED: u32 = 3;
+pub(crate) const INVALID_CONTEXT: u32 = 201;
+pub(crate) const INVALID_HANDLE: u32 = 400;
+pub(crate) const NOT_FOUND: u32 = 500;
+pub(crate) const NOT_READY: u32 = 600;
+pub(crate) const ALREADY_REGISTERED: u32 = 712;
+pub(crate) const NOT_REGISTERED: u32 = 713;
+pub(crate) const NOT_SUPPORTED: u32 = 801;
+pub(crate) const CAPTURE_UNSUPPORTED: u32 = 900;
+pub(crate) const CAPTURE_INVALIDATED: u32 = 901;
+pub(crate) const ILLEGAL_STATE: u32 = 401;

@@ -1,0 +1,100 @@
+//! Events, in streams and in captures.
+
+use super::code::*;
+use super::export::{give, plain, twin};
+use super::streams::{give_to, known, resolve};
+use crate::engine::op::Op;
+use crate::engine::world::{CHANGED, Event, world};
+
+plain! {
+    cuEventCreate(event: *mut usize, flags: u32) = create;
+    cuEventDestroy_v2(event: usize) = destroy;
+    cuEventQuery(event: usize) = query;
+    cuEventSynchronize(event: usize) = synchronize;
+}
+
+twin! {
+    cuEventRecord / cuEventRecord_ptsz(event: usize, stream: usize) = record;
+    cuStreamWaitEvent / cuStreamWaitEvent_ptsz(stream: usize, event: usize, flags: u32) = wait;
+}
+
+unsafe fn create(event: *mut usize, _flags: u32) -> u32 {
+    let mut world = world();
+    let handle = world.handle();
+    world.events.insert(handle, Event::default());
+    // SAFETY: the caller's promise.
+    unsafe { give(event, handle) };
+    SUCCESS
+}
+
+unsafe fn destroy(event: usize) -> u32 {
+    if world().events.remove(&event).is_some() { SUCCESS } else { INVALID_HANDLE }
+}
+
+unsafe fn query(event: usize) -> u32 {
+    match world().events.get(&event) {
+        None => INVALID_HANDLE,
+        Some(Event { captured: Some(_), .. }) => 907,
+        Some(event) if event.reached >= event.recorded => SUCCESS,
+        Some(_) => NOT_READY,
+    }
+}
+
+unsafe fn synchronize(event: usize) -> u32 {
+    let mut world = world();
+    loop {
+        match world.events.get(&event) {
+            None => return INVALID_HANDLE,
+            Some(Event { captured: Some(_), .. }) => return 907,
+            Some(event) if event.reached >= event.recorded => return SUCCESS,
+            Some(_) => {
+                world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
+            }
+        }
+    }
+}
+
+unsafe fn record(is_twin: bool, event: usize, stream: usize) -> u32 {
+    let resolved = match resolve(is_twin, stream) {
+        Ok(resolved) => resolved,
+        Err(code) => return code,
+    };
+    let mut world = world();
+    let captured = match known(&mut world, resolved) {
+        Err(code) => return code,
+        Ok(stream) => stream.capture.clone(),
+    };
+    let Some(known) = world.events.get_mut(&event) else { return INVALID_HANDLE };
+    known.captured = captured;
+    if known.captured.is_some() {
+        return SUCCESS;
+    }
+    known.recorded += 1;
+    let times = known.recorded;
+    drop(world);
+    give_to(is_twin, stream, Op::Record { event, times })
+}
+
+unsafe fn wait(is_twin: bool, stream: usize, event: usize, _flags: u32) -> u32 {
+    let resolved = match resolve(is_twin, stream) {
+        Ok(resolved) => resolved,
+        Err(code) => return code,
+    };
+    let mut world = world();
+    let Some(Event { recorded, captured, .. }) = world.events.get(&event) else {
+        return INVALID_HANDLE;
+    };
+    let (times, captured) = (*recorded, captured.clone());
+    let Some((capture, nodes)) = captured else {
+        drop(world);
+        return give_to(is_twin, stream, Op::WaitFor { event, times });
+    };
+    match known(&mut world, resolved) {
+        Err(code) => code,
+        Ok(stream) => {
+            let (_, tail) = stream.capture.get_or_insert_with(|| (capture, Vec::new()));
+            tail.extend(nodes.into_iter().filter(|node| !tail.contains(node)).collect::<Vec<_>>());
+            SUCCESS
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Exports functions under the driver's names.
+
+/// Functions without a twin: `name(arguments) = body;`.
+macro_rules! plain {
+    ($($name:ident($($arg:ident: $type:ty),*) = $body:ident;)+) => {
+        $(
+            #[allow(non_snake_case)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
+                // SAFETY: the caller's promise.
+                unsafe { self::$body($($arg),*) }
+            }
+        )+
+    };
+}
+
+/// Functions with a twin for per-thread default streams: the body is told which one was called.
+macro_rules! twin {
+    ($($name:ident / $twin:ident($($arg:ident: $type:ty),*) = $body:ident;)+) => {
+        $(
+            #[allow(non_snake_case)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
+                // SAFETY: the caller's promise.
+                unsafe { self::$body(false, $($arg),*) }
+            }
+
+            #[allow(non_snake_case)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $twin($($arg: $type),*) -> u32 {
+                // SAFETY: the caller's promise.
+                unsafe { self::$body(true, $($arg),*) }
+            }
+        )+
+    };
+}
+
+/// Writes a result.
+///
+/// # Safety
+///
+/// `to` is null or may be written.
+pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
+    if !to.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { to.write(value) };
+    }
+}
+
+pub(crate) use {plain, twin};

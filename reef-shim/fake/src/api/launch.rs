@@ -1,0 +1,126 @@
+//! Modules and launches: a function is its name.
+
+use super::code::*;
+use super::export::{give, plain, twin};
+use super::streams::give_to;
+use crate::engine::op::{Kernel, Op};
+use crate::engine::world::world;
+use std::ffi::{CStr, c_char, c_void};
+
+plain! {
+    cuModuleLoadData(module: *mut usize, image: *const c_void) = load;
+    cuModuleUnload(module: usize) = unload;
+    cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) = function;
+}
+
+twin! {
+    cuLaunchKernel / cuLaunchKernel_ptsz(
+        function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
+        stream: usize, params: *const *const u64, extra: usize
+    ) = launch;
+    cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
+        function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
+        stream: usize, params: *const *const u64
+    ) = cooperative;
+    cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
+        config: *const Config, function: usize, params: *const *const u64, extra: usize
+    ) = launch_ex;
+}
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+struct Config {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    stream: usize,
+    attributes: *const c_void,
+    count: u32,
+}
+
+unsafe fn load(module: *mut usize, _image: *const c_void) -> u32 {
+    let handle = world().handle();
+    // SAFETY: the caller's promise.
+    unsafe { give(module, handle) };
+    SUCCESS
+}
+
+unsafe fn unload(_module: usize) -> u32 {
+    SUCCESS
+}
+
+unsafe fn function(function: *mut usize, _module: usize, name: *const c_char) -> u32 {
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    if Kernel::named(&name).is_none() {
+        return NOT_FOUND;
+    }
+    let mut world = world();
+    let handle = world.handle();
+    world.names.insert(handle, name);
+    // SAFETY: the caller's promise.
+    unsafe { give(function, handle) };
+    SUCCESS
+}
+
+unsafe fn start(is_twin: bool, function: usize, stream: usize, params: *const *const u64) -> u32 {
+    let kernel = world().names.get(&function).and_then(|name| Kernel::named(name));
+    let Some(kernel) = kernel else { return INVALID_HANDLE };
+    if params.is_null() {
+        return INVALID_VALUE;
+    }
+    // SAFETY: each of the kernels has two arguments of 64 bits.
+    let (to, value) = unsafe { (**params, **params.add(1)) };
+    give_to(is_twin, stream, Op::Kernel(kernel, to, value))
+}
+
+#[allow(clippy::too_many_arguments)] // the driver's
+unsafe fn launch(
+    is_twin: bool,
+    function: usize,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    _block_x: u32,
+    _block_y: u32,
+    _block_z: u32,
+    _shared: u32,
+    stream: usize,
+    params: *const *const u64,
+    _extra: usize,
+) -> u32 {
+    if grid_x == 0 || grid_y == 0 || grid_z == 0 {
+        return INVALID_VALUE;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { start(is_twin, function, stream, params) }
+}
+
+#[allow(clippy::too_many_arguments)] // the driver's
+unsafe fn cooperative(
+    is_twin: bool,
+    function: usize,
+    _grid_x: u32,
+    _grid_y: u32,
+    _grid_z: u32,
+    _block_x: u32,
+    _block_y: u32,
+    _block_z: u32,
+    _shared: u32,
+    stream: usize,
+    params: *const *const u64,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { start(is_twin, function, stream, params) }
+}
+
+unsafe fn launch_ex(
+    is_twin: bool,
+    config: *const Config,
+    function: usize,
+    params: *const *const u64,
+    _extra: usize,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { start(is_twin, function, (*config).stream, params) }
+}

@@ -1,0 +1,104 @@
+//! `cuGetProcAddress`: a function by its name, the version that introduced the variant, and the default stream's kind.
+
+use super::code::*;
+use super::export::{give, plain};
+use crate::engine::world::world;
+use std::ffi::{CStr, CString, c_char, c_void};
+
+/// Name, version of CUDA that introduced it (1000 × major + 10 × minor), symbol; from the typedefs of CUDA's headers.
+const VERSIONS: &str = include_str!("../../versions.txt");
+/// Names that end thus mean per-thread default streams.
+const TWINS: [&str; 2] = ["_ptsz", "_ptds"];
+
+plain! {
+    cuGetProcAddress(name: *const c_char, to: *mut usize, version: i32, flags: u64) = find;
+    cuGetProcAddress_v2(
+        name: *const c_char, to: *mut usize, version: i32, flags: u64, status: *mut u32
+    ) = find_with_status;
+    cuGetExportTable(table: *mut *const c_void, uuid: *const [u8; 16]) = export_table;
+    reef_fake_lookups(found: *mut u64, not_found: *mut u64) = lookups;
+    reef_fake_waits(waits: *mut u64) = waits;
+}
+
+unsafe fn find(name: *const c_char, to: *mut usize, version: i32, flags: u64) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { find_with_status(name, to, version, flags, std::ptr::null_mut()) }
+}
+
+unsafe fn find_with_status(
+    name: *const c_char,
+    to: *mut usize,
+    version: i32,
+    flags: u64,
+    status: *mut u32,
+) -> u32 {
+    if name.is_null() || to.is_null() {
+        return INVALID_VALUE;
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    if name.is_empty() {
+        return INVALID_VALUE;
+    }
+    let found = symbol(&name, version, flags).and_then(|symbol| address(&symbol).ok_or(1));
+    let mut world = world();
+    match found {
+        Ok(_) => world.found += 1,
+        Err(_) => world.not_found += 1,
+    }
+    // SAFETY: the caller's promise.
+    unsafe { give(to, found.unwrap_or(0)) };
+    // SAFETY: the caller's promise.
+    unsafe { give(status, found.err().unwrap_or(0)) };
+    if found.is_err() && status.is_null() { NOT_FOUND } else { SUCCESS }
+}
+
+/// The symbol, or a status: 1 no such name, 2 not in this version.
+fn symbol(name: &str, version: i32, flags: u64) -> Result<String, u32> {
+    let lines = VERSIONS.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let variants: Vec<_> = lines.filter(|words| words[0] == name).collect();
+    if variants.is_empty() {
+        return Ok(name.to_owned()); // a name without a typedef
+    }
+    let fits = |words: &&Vec<&str>| words[1].parse().is_ok_and(|since: i32| since <= version);
+    let symbol = variants.iter().rfind(fits).ok_or(2_u32)?[2].to_owned();
+    let twins = TWINS.map(|twin| format!("{symbol}{twin}"));
+    let twin = twins.into_iter().find(|twin| address(twin).is_some());
+    Ok(twin.filter(|_| flags & 2 != 0).unwrap_or(symbol))
+}
+
+/// A function of this library: whoever was loaded before has functions of the same names.
+fn address(symbol: &str) -> Option<usize> {
+    let symbol = CString::new(symbol).ok()?;
+    // SAFETY: asks about this function, for the time of the call.
+    let found = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        libc::dladdr(address as *const c_void, &mut info);
+        let own = libc::dlopen(info.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD);
+        let found = libc::dlsym(own, symbol.as_ptr());
+        libc::dlclose(own);
+        found
+    };
+    (!found.is_null()).then_some(found as usize)
+}
+
+unsafe fn export_table(table: *mut *const c_void, _uuid: *const [u8; 16]) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { give(table, std::ptr::null()) };
+    NOT_FOUND
+}
+
+unsafe fn lookups(found: *mut u64, not_found: *mut u64) -> u32 {
+    let world = world();
+    // SAFETY: the caller's promise.
+    unsafe { give(found, world.found) };
+    // SAFETY: the caller's promise.
+    unsafe { give(not_found, world.not_found) };
+    SUCCESS
+}
+
+unsafe fn waits(waits: *mut u64) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { give(waits, world().waits) };
+    SUCCESS
+}

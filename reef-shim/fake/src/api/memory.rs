@@ -1,0 +1,94 @@
+//! Memory is the host's: a device pointer is an address.
+
+use super::code::*;
+use super::export::{give, plain, twin};
+use super::streams::{give_to, wait_for, wait_for_all};
+use crate::engine::op::Op;
+use crate::engine::world::world;
+
+plain! {
+    cuMemAlloc_v2(to: *mut usize, bytes: usize) = alloc;
+    cuMemFree_v2(at: usize) = free;
+    cuMemHostAlloc(to: *mut usize, bytes: usize, flags: u32) = host_alloc;
+    cuMemFreeHost(at: usize) = free;
+    cuMemHostRegister_v2(at: usize, bytes: usize, flags: u32) = register;
+    cuMemHostUnregister(at: usize) = unregister;
+    cuMemHostGetDevicePointer_v2(to: *mut usize, at: usize, flags: u32) = device_pointer;
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) = info;
+}
+
+twin! {
+    cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
+    cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
+    cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
+    cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(to: usize, from: usize, bytes: usize) = copy_now;
+    cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(to: usize, from: usize, bytes: usize) = copy_now;
+    cuMemsetD8Async / cuMemsetD8Async_ptsz(to: usize, value: u8, bytes: usize, stream: usize) = fill;
+}
+
+unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
+    if bytes == 0 {
+        return INVALID_VALUE;
+    }
+    let words = vec![0_u64; bytes.div_ceil(8)].into_boxed_slice();
+    let at = words.as_ptr() as usize;
+    world().memory.insert(at, words);
+    // SAFETY: the caller's promise.
+    unsafe { give(to, at) };
+    SUCCESS
+}
+
+unsafe fn host_alloc(to: *mut usize, bytes: usize, _flags: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { alloc(to, bytes) }
+}
+
+/// Waits for the device first, as the driver does.
+unsafe fn free(at: usize) -> u32 {
+    if at == 0 {
+        return SUCCESS;
+    }
+    wait_for_all(None);
+    if world().memory.remove(&at).is_some() { SUCCESS } else { INVALID_VALUE }
+}
+
+unsafe fn register(at: usize, bytes: usize, _flags: u32) -> u32 {
+    let is_new = world().registered.insert(at, bytes).is_none();
+    if is_new { SUCCESS } else { ALREADY_REGISTERED }
+}
+
+unsafe fn unregister(at: usize) -> u32 {
+    if world().registered.remove(&at).is_some() { SUCCESS } else { NOT_REGISTERED }
+}
+
+unsafe fn device_pointer(to: *mut usize, at: usize, _flags: u32) -> u32 {
+    if !world().registered.contains_key(&at) {
+        return INVALID_VALUE;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { give(to, at) };
+    SUCCESS
+}
+
+unsafe fn info(free: *mut usize, total: *mut usize) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { give(free, 1 << 30) };
+    // SAFETY: the caller's promise.
+    unsafe { give(total, 1 << 30) };
+    SUCCESS
+}
+
+unsafe fn copy(is_twin: bool, to: usize, from: usize, bytes: usize, stream: usize) -> u32 {
+    give_to(is_twin, stream, Op::Copy { to, from, bytes })
+}
+
+unsafe fn copy_now(is_twin: bool, to: usize, from: usize, bytes: usize) -> u32 {
+    match give_to(is_twin, 0, Op::Copy { to, from, bytes }) {
+        SUCCESS => wait_for(is_twin, 0),
+        code => code,
+    }
+}
+
+unsafe fn fill(is_twin: bool, to: usize, value: u8, bytes: usize, stream: usize) -> u32 {
+    give_to(is_twin, stream, Op::Fill { to, value, bytes })
+}

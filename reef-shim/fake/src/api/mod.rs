@@ -1,0 +1,17 @@
+//! The driver's functions, as the shim and the programs of its tests call them.
+
+pub(crate) mod code;
+mod context;
+mod event;
+mod export;
+mod graph;
+mod launch;
+mod lookup;
+mod memory;
+mod stream;
+mod streams;
+
+mod stubs {
+    #![allow(missing_docs, non_snake_case)]
+    include!(concat!(env!("OUT_DIR"), "/stubs.rs"));
+}

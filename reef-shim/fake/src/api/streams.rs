@@ -1,0 +1,108 @@
+//! Which stream a handle means, and what happens to an operation that is given to it.
+
+use super::code::*;
+use super::context::current;
+use crate::engine::op::Op;
+use crate::engine::world::{CHANGED, Stream, World, setting, world};
+use std::sync::{Mutex, MutexGuard};
+
+/// Whoever waits for room in a queue has this: then every other call that gives work waits as well, as in the driver.
+static DRIVER: Mutex<()> = Mutex::new(());
+
+fn driver() -> MutexGuard<'static, ()> {
+    DRIVER.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// The stream that a handle means here. Its last four bits are 1 for a legacy stream, 2 for a thread's own.
+pub(crate) fn resolve(is_twin: bool, handle: usize) -> Result<u64, u32> {
+    let context = current().ok_or(INVALID_CONTEXT)? as u64;
+    let own = || {
+        // SAFETY: asks for a number.
+        let thread = unsafe { libc::gettid() } as u64;
+        context << 40 | thread << 4 | 2
+    };
+    Ok(match (handle, is_twin) {
+        (0, false) | (1, _) => context << 40 | 1,
+        (0, true) | (2, _) => own(),
+        (handle, _) => handle as u64,
+    })
+}
+
+/// The stream's record; default streams come to be when they are first used.
+pub(crate) fn known(world: &mut World, stream: u64) -> Result<&mut Stream, u32> {
+    let is_default = stream & 0xf != 0;
+    let context = if is_default { (stream >> 40) as usize } else { 0 };
+    if is_default {
+        let new = || Stream { context, is_blocking: stream & 0xf == 2, ..Stream::default() };
+        return Ok(world.streams.entry(stream).or_insert_with(new));
+    }
+    world.streams.get_mut(&stream).ok_or(INVALID_HANDLE)
+}
+
+/// Gives an operation to a stream, or to the capture that the stream is part of.
+pub(crate) fn give_to(is_twin: bool, handle: usize, op: Op) -> u32 {
+    let given = resolve(is_twin, handle).and_then(|stream| give_resolved(stream, op));
+    given.err().unwrap_or(SUCCESS)
+}
+
+fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
+    let _driver = driver();
+    let depth = setting("REEF_FAKE_QUEUE", 1024) as usize;
+    let mut world = world();
+    while known(&mut world, stream)?.queue.len() >= depth {
+        world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
+    }
+    if matches!(op, Op::Wait { .. } | Op::Write(..)) {
+        world.waits += 1;
+    }
+    if let Some((capture, mut tail)) = known(&mut world, stream)?.capture.clone() {
+        let open = world.captures.get_mut(&capture).ok_or(ILLEGAL_STATE)?;
+        if open.is_invalid {
+            return Err(CAPTURE_INVALIDATED);
+        }
+        open.add(op, &mut tail);
+        known(&mut world, stream)?.capture = Some((capture, tail));
+        return Ok(());
+    }
+    world.push(stream, op);
+    CHANGED.notify_all();
+    Ok(())
+}
+
+/// Waits until all of a stream has run; an error, which the capture doesn't survive, if it is being captured.
+pub(crate) fn wait_for(is_twin: bool, handle: usize) -> u32 {
+    let stream = match resolve(is_twin, handle) {
+        Ok(stream) => stream,
+        Err(code) => return code,
+    };
+    let mut world = world();
+    match known(&mut world, stream) {
+        Err(code) => return code,
+        Ok(Stream { capture: Some((capture, _)), .. }) => {
+            let capture = *capture;
+            return invalidate(&mut world, capture);
+        }
+        Ok(_) => {}
+    }
+    while !world.is_idle(stream) {
+        world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
+    }
+    SUCCESS
+}
+
+/// Waits until all has run.
+pub(crate) fn wait_for_all(context: Option<usize>) -> u32 {
+    let mut world = world();
+    while !world.is_all_idle(context) {
+        world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
+    }
+    SUCCESS
+}
+
+/// What a call does to a capture that it isn't allowed in.
+pub(crate) fn invalidate(world: &mut World, capture: u64) -> u32 {
+    if let Some(open) = world.captures.get_mut(&capture) {
+        open.is_invalid = true;
+    }
+    CAPTURE_UNSUPPORTED
+}

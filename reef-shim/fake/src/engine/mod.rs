@@ -1,0 +1,9 @@
+//! Streams, and the thread that runs what is in them.
+//!
+//! *In*: operations, from the functions in `api`. *Out*: their effects on memory. *Invariant*: each operation takes
+//! effect once, after all that it depends on.
+
+pub(crate) mod graph;
+pub(crate) mod op;
+pub(crate) mod run;
+pub(crate) mod world;

@@ -1,0 +1,88 @@
+//! What a stream may be told to do.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What makes the order of `mix` and `join` visible.
+const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
+
+/// A kernel that was launched, with its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    Mix,
+    Add,
+    Join,
+}
+
+impl Kernel {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name {
+            "mix" => Some(Self::Mix),
+            "add" => Some(Self::Add),
+            "join" => Some(Self::Join),
+            _ => None,
+        }
+    }
+}
+
+/// One operation of a stream or a graph.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Op {
+    Kernel(Kernel, u64, u64),
+    Copy { to: usize, from: usize, bytes: usize },
+    Fill { to: usize, value: u8, bytes: usize },
+    Write(usize, u32),
+    Wait { at: usize, value: u32, flags: u32 },
+    Record { event: usize, times: u64 },
+    WaitFor { event: usize, times: u64 },
+    Host(extern "C" fn(usize), usize),
+    Graph(usize),
+}
+
+/// Whether the word at `at` lets a wait pass, as `cuStreamWaitValue32` says.
+pub(crate) fn passes(at: usize, value: u32, flags: u32) -> bool {
+    // SAFETY: the program promises that the word is there while its stream waits for it.
+    let word = unsafe { &*(at as *const AtomicU32) }.load(Ordering::SeqCst);
+    match flags & 3 {
+        0 => word.wrapping_sub(value) as i32 >= 0,
+        1 => word == value,
+        2 => word & value != 0,
+        _ => !(word | value) != 0,
+    }
+}
+
+/// What an operation does to memory.
+///
+/// # Safety
+///
+/// The program's promise that what it names is memory until the operation has run.
+pub(crate) unsafe fn take_effect(op: &Op) {
+    match *op {
+        Op::Kernel(kernel, to, value) => {
+            let to = to as *mut u64;
+            // SAFETY: the caller's promise.
+            unsafe {
+                *to = match kernel {
+                    Kernel::Add => (*to).wrapping_add(value),
+                    Kernel::Mix => (*to).wrapping_mul(MULTIPLIER).wrapping_add(value),
+                    Kernel::Join => {
+                        (*to).wrapping_mul(MULTIPLIER).wrapping_add(*(value as *const u64))
+                    }
+                };
+            }
+        }
+        // SAFETY: the caller's promise.
+        Op::Copy { to, from, bytes } => unsafe {
+            std::ptr::copy(from as *const u8, to as *mut u8, bytes);
+        },
+        // SAFETY: the caller's promise.
+        Op::Fill { to, value, bytes } => unsafe {
+            std::ptr::write_bytes(to as *mut u8, value, bytes)
+        },
+        Op::Write(at, value) => {
+            // SAFETY: the caller's promise.
+            unsafe { &*(at as *const AtomicU32) }.store(value, Ordering::SeqCst);
+        }
+        Op::Host(function, data) => function(data),
+        Op::Wait { .. } | Op::Record { .. } | Op::WaitFor { .. } | Op::Graph(_) => {}
+    }
+}

@@ -1,0 +1,128 @@
+//! The device: a thread that takes one operation after the other, any of those that may run.
+
+use super::op::{Op, passes, take_effect};
+use super::world::{CHANGED, World, setting, world};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+/// What may run now: a stream's first entry, and which node of it if it is a graph.
+type Choice = (u64, Option<usize>);
+
+/// Starts the device, once.
+pub(crate) fn start() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        world().seed = setting("REEF_FAKE_SEED", 1);
+        let length = Duration::from_nanos(setting("REEF_FAKE_KERNEL_NS", 0));
+        std::thread::spawn(move || {
+            loop {
+                step(length);
+            }
+        });
+    });
+}
+
+/// Runs one operation, or waits a moment for one that may run.
+fn step(length: Duration) {
+    let mut world = world();
+    let choices = choices(&world);
+    if choices.is_empty() {
+        // Words may change without our doing.
+        drop(CHANGED.wait_timeout(world, Duration::from_micros(50)));
+        return;
+    }
+    world.seed =
+        world.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let (stream, node) = choices[(world.seed >> 33) as usize % choices.len()];
+    let Some(op) = op_of(&world, (stream, node)) else { return };
+    drop(world);
+    if matches!(op, Op::Kernel(..)) {
+        busy(length);
+    }
+    // SAFETY: whoever called the driver promised that the memory is there until then.
+    unsafe { take_effect(&op) };
+    finish((stream, node), &op);
+}
+
+fn busy(length: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < length {
+        std::hint::spin_loop();
+    }
+}
+
+/// All that may run.
+fn choices(world: &World) -> Vec<Choice> {
+    let mut choices = Vec::new();
+    for (&name, stream) in &world.streams {
+        let Some(first) = stream.queue.front() else { continue };
+        if !is_in_turn(world, name, first.number) {
+            continue;
+        }
+        match &first.run {
+            Some(run) if !run.is_done() => {
+                let ready = run.ready().filter(|(_, op)| is_ready(world, op));
+                choices.extend(ready.map(|(node, _)| (name, Some(node))));
+            }
+            _ if is_ready(world, &first.op) => choices.push((name, None)),
+            _ => {}
+        }
+    }
+    choices
+}
+
+/// Whether the legacy default stream's order lets this entry run.
+fn is_in_turn(world: &World, name: u64, number: u64) -> bool {
+    let is_legacy = |name: u64| name & 0xf == 1;
+    let Some(stream) = world.streams.get(&name) else { return true };
+    let waits_for = |other: u64, of: &super::world::Stream| {
+        let is_related = of.context == stream.context && other != name;
+        is_related
+            && ((is_legacy(name) && of.is_blocking) || (is_legacy(other) && stream.is_blocking))
+    };
+    world
+        .streams
+        .iter()
+        .filter(|(other, of)| waits_for(**other, of))
+        .all(|(_, of)| of.queue.front().is_none_or(|first| first.number > number))
+}
+
+fn is_ready(world: &World, op: &Op) -> bool {
+    match *op {
+        Op::Wait { at, value, flags } => passes(at, value, flags),
+        Op::WaitFor { event, times } => {
+            world.events.get(&event).is_none_or(|event| event.reached >= times)
+        }
+        _ => true,
+    }
+}
+
+fn op_of(world: &World, (stream, node): Choice) -> Option<Op> {
+    let first = world.streams.get(&stream)?.queue.front()?;
+    match (node, &first.run) {
+        (Some(node), Some(run)) => run.ready().find(|(at, _)| *at == node).map(|(_, op)| *op),
+        _ => Some(first.op),
+    }
+}
+
+fn finish((stream, node): Choice, op: &Op) {
+    let mut world = world();
+    if let Op::Record { event, times } = *op {
+        world.events.entry(event).or_default().reached = times;
+    }
+    let Some(queue) = world.streams.get_mut(&stream).map(|stream| &mut stream.queue) else {
+        return;
+    };
+    let Some(first) = queue.front_mut() else { return };
+    let is_over = match (node, &mut first.run) {
+        (Some(node), Some(run)) => {
+            run.finish(node);
+            run.is_done()
+        }
+        _ => true,
+    };
+    if is_over {
+        queue.pop_front();
+    }
+    CHANGED.notify_all();
+}

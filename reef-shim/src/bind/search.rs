@@ -1,0 +1,58 @@
+//! Where the real driver may be.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "libcuda.so.1";
+/// Where distributions, containers and WSL put it.
+const FOLDERS: [&str; 7] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
+    "/usr/lib/wsl/lib",
+    "/usr/local/cuda/compat",
+    "/usr/lib",
+];
+const CACHE: &str = "/etc/ld.so.cache";
+const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
+/// Where the cache's entries begin, and how long each is.
+const ENTRIES: usize = 48;
+const ENTRY: usize = 24;
+
+/// Files that may be the driver, the best first. `$REEF_CUDA` names the only one.
+pub(crate) fn candidates() -> Vec<PathBuf> {
+    if let Some(named) = std::env::var_os("REEF_CUDA") {
+        return vec![named.into()];
+    }
+    let paths = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let listed: Vec<_> = std::env::split_paths(&paths).collect();
+    let cache = std::fs::read(CACHE).unwrap_or_default();
+    let folders = listed.iter().map(PathBuf::as_path);
+    let last = FOLDERS.iter().map(Path::new).map(|folder| folder.join(NAME));
+    folders.map(|folder| folder.join(NAME)).chain(cached(&cache)).chain(last).collect()
+}
+
+/// What the loader's cache says of the driver. A cache of another form says nothing.
+fn cached(cache: &[u8]) -> Vec<PathBuf> {
+    let word = |at: usize| {
+        let bytes = cache.get(at..at.checked_add(4)?)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
+    };
+    let text = |at: usize| {
+        let rest = cache.get(at..)?;
+        rest.split(|&byte| byte == 0).next()
+    };
+    if !cache.starts_with(CACHE_MAGIC) {
+        return Vec::new();
+    }
+    let count = word(20).unwrap_or(0).min(cache.len() / ENTRY);
+    let entry = |index: usize| {
+        let at = ENTRIES + index * ENTRY;
+        let name = text(word(at + 4)?)?;
+        let path = text(word(at + 8)?)?;
+        (name == NAME.as_bytes()).then(|| PathBuf::from(OsStr::from_bytes(path)))
+    };
+    (0..count).filter_map(entry).collect()
+}

@@ -1,0 +1,50 @@
+//! One address for each of the driver's functions, filled in when it is first needed.
+
+use super::library::symbol;
+use super::names::NAMES;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// `CUDA_ERROR_NO_DEVICE`: there is no driver at all.
+const NO_DEVICE: u32 = 100;
+/// `CUDA_ERROR_NOT_FOUND`: the driver doesn't have this function.
+const NOT_FOUND: u32 = 500;
+
+/// Zero: not looked up yet. Written by whoever comes first, always with the same value.
+pub(super) static SLOTS: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+
+/// The address behind a slot: the real driver's function, or one that says that there is none.
+#[inline]
+pub(crate) fn address(slot: usize) -> usize {
+    match SLOTS.get(slot).map_or(0, |at| at.load(Ordering::Acquire)) {
+        0 => bind(slot),
+        at => at,
+    }
+}
+
+/// The real driver's function, if it has it.
+pub(crate) fn real(slot: usize) -> Option<usize> {
+    let at = address(slot);
+    (at != no_driver as *const () as usize && at != no_function as *const () as usize).then_some(at)
+}
+
+/// Looks a slot up for the first time.
+#[cold]
+pub(super) extern "C" fn bind(slot: usize) -> usize {
+    let at = match NAMES.get(slot).map(|name| symbol(name)) {
+        Some(Ok(Some(at))) => at,
+        Some(Err(())) => no_driver as *const () as usize,
+        Some(Ok(None)) | None => no_function as *const () as usize,
+    };
+    if let Some(place) = SLOTS.get(slot) {
+        place.store(at, Ordering::Release);
+    }
+    at
+}
+
+extern "C" fn no_driver() -> u32 {
+    NO_DEVICE
+}
+
+extern "C" fn no_function() -> u32 {
+    NOT_FOUND
+}

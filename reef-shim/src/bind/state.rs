@@ -1,0 +1,55 @@
+//! Whether calls are looked at or passed on.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Not decided, pass all on, look at calls.
+const PASS: u32 = 1;
+const ON: u32 = 2;
+
+static STATE: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// Above zero while this thread is inside: whatever it calls meanwhile is passed on. Has no destructor, so that
+    /// its use costs no allocation.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Decides, once; later decisions are ignored.
+pub(crate) fn decide(is_on: bool) {
+    let state = if is_on { ON } else { PASS };
+    let _ = STATE.compare_exchange(0, state, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// Passes everything on from now on: in a child process, or after an error of ours.
+pub(crate) extern "C" fn pass_all() {
+    STATE.store(PASS, Ordering::Relaxed);
+}
+
+/// A thread that is inside. While it is, its calls are passed on.
+#[derive(Debug)]
+pub(crate) struct Inside(());
+
+impl Inside {
+    /// `None`: pass the call on.
+    #[inline]
+    pub(crate) fn enter() -> Option<Self> {
+        if STATE.load(Ordering::Relaxed) != ON || DEPTH.get() > 0 {
+            return None;
+        }
+        DEPTH.set(1);
+        Some(Self(()))
+    }
+
+    /// The same, whatever is decided: for threads of ours.
+    pub(crate) fn always() -> Self {
+        DEPTH.set(DEPTH.get().saturating_add(1));
+        Self(())
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get().saturating_sub(1));
+    }
+}

@@ -1,0 +1,168 @@
+//! Launches: gates and marks of best-effort guests, holds of real-time guests.
+
+use super::quietly::quietly;
+use crate::bind::state::Inside;
+use crate::guest::calls::{self, Stream};
+use crate::guest::capture::{self, Capture};
+use crate::guest::contexts;
+use crate::guest::device::{MARKS, STREAMS, key};
+use crate::guest::entries::Context;
+use reef_guest::hold::Holders;
+use reef_guest::pace;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How often a thread that is too far ahead looks again.
+const NAP: Duration = Duration::from_micros(50);
+/// How long it waits at most: longer than any gate is closed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A kernel.
+    Kernel,
+    /// A kernel that may begin before the one in front of it has ended: a gate between them would end that.
+    Overlapping,
+    /// A graph.
+    Graph,
+}
+
+impl Work {
+    /// As how many launches it counts.
+    fn weight(self) -> u32 {
+        if self == Self::Graph { 16 } else { 1 }
+    }
+}
+
+/// A launch whose stream and context are known.
+#[derive(Clone, Copy, Debug)]
+struct Launch {
+    context: Context,
+    stream: Stream,
+    slot: usize,
+    work: Work,
+}
+
+/// Launches `work` on `stream` by `real`.
+#[inline]
+pub(crate) fn launch(stream: Stream, work: Work, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real() };
+    let launch = quietly(|| before(stream, work));
+    let code = real();
+    if code == 0 {
+        quietly(|| launch.into_iter().for_each(Launch::after));
+    }
+    code
+}
+
+/// What belongs in front of a launch. `None`: nothing belongs behind it.
+fn before(stream: Stream, work: Work) -> Option<Launch> {
+    let name = calls::context();
+    let context = contexts::context(name)?;
+    let slot = STREAMS.slot(key(name, stream))?;
+    let launch = Launch { context, stream, slot, work };
+    match capture::of(stream) {
+        Capture::None => launch.run(),
+        Capture::Of(capture) => launch.capture(capture),
+        Capture::Unclear => None,
+    }
+}
+
+impl Launch {
+    fn state(&self) -> &'static pace::Stream {
+        STREAMS.get(self.slot).unwrap_or_else(|| unreachable!("slots are of this table"))
+    }
+
+    fn run(self) -> Option<Self> {
+        let device = self.context.device;
+        let counts = &device.page.counts;
+        count(if self.work == Work::Graph { &counts.graphs } else { &counts.kernels });
+        if !device.is_real_time() {
+            self.stand_back();
+        } else if device.page.activity.launch() {
+            device.hold_peers();
+            device.wake_keeper();
+        }
+        Some(self)
+    }
+
+    /// A best-effort launch waits for its turn: this thread if it is far ahead, the stream at a gate.
+    fn stand_back(&self) {
+        let (page, state) = (&self.context.device.page, self.state());
+        let is_closed = page.holders.is_closed();
+        if is_closed {
+            count(&page.counts.delayed);
+        }
+        if state.is_far_ahead(MARKS.read(self.slot), is_closed) {
+            self.wait();
+        }
+        let apart = self.context.device.spacing.launches();
+        let may_gate = self.work != Work::Overlapping || is_closed;
+        if may_gate && state.needs_gate(is_closed, apart) && self.gate() {
+            count(&page.counts.gates);
+            state.gated();
+        }
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let (page, state) = (&self.context.device.page, self.state());
+        count(&page.counts.waits);
+        let begin = Instant::now();
+        while state.is_far_ahead(MARKS.read(self.slot), page.holders.is_closed())
+            && begin.elapsed() < PATIENCE
+        {
+            std::thread::sleep(NAP);
+        }
+    }
+
+    fn gate(&self) -> bool {
+        // CU_STREAM_WAIT_VALUE_GEQ
+        let code = calls::wait_value(self.stream.0, self.context.gate, Holders::PASS, 0);
+        self.is_taken(code)
+    }
+
+    fn mark(&self, number: u32) {
+        let at = self.context.marks.saturating_add(4 * self.slot as u64);
+        let code = calls::write_value(self.stream.0, at, number, 0);
+        if !self.is_taken(code) {
+            self.state().synced(number); // or a thread would wait for it
+        }
+    }
+
+    fn is_taken(&self, code: Option<u32>) -> bool {
+        if code != Some(0) {
+            count(&self.context.device.page.counts.refused);
+        }
+        code == Some(0)
+    }
+
+    /// A launch that becomes part of a graph: best-effort graphs have gates inside.
+    fn capture(self, capture: u64) -> Option<Self> {
+        let device = self.context.device;
+        count(&device.page.counts.captured);
+        let is_due = self.work == Work::Kernel && self.state().captured(capture);
+        if is_due && !device.is_real_time() && self.gate() {
+            count(&device.page.counts.graph_gates);
+        }
+        None
+    }
+
+    /// What belongs behind a launch that was made.
+    fn after(self) {
+        let due = self.state().launched(self.work.weight());
+        let device = self.context.device;
+        if let Some(number) = due {
+            self.mark(number);
+            device.time(pace::MARK_EVERY);
+        } else if device.is_real_time() && self.stream.is_own() {
+            // No other thread can put a mark there.
+            self.state().mark_rest().into_iter().for_each(|number| self.mark(number));
+        }
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Relaxed);
+}

@@ -1,0 +1,67 @@
+//! Waiting, and the ends of streams and contexts.
+
+use super::quietly::quietly;
+use crate::bind::state::Inside;
+use crate::guest::calls::{self, Stream};
+use crate::guest::capture;
+use crate::guest::contexts;
+use crate::guest::device::{STREAMS, key};
+use crate::guest::entries::{self, Context};
+
+/// Waits for a stream: all that it was given before has ended then.
+pub(crate) fn stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real() };
+    let known = quietly(|| {
+        let slot = STREAMS.find(key(context_for(stream), stream))?;
+        let state = STREAMS.get(slot)?;
+        Some((state, state.issued()))
+    });
+    let code = real();
+    if let (0, Some((state, issued))) = (code, known) {
+        state.synced(issued);
+    }
+    code
+}
+
+/// The context that a stream's key needs.
+fn context_for(stream: Stream) -> usize {
+    if stream.is_default() { calls::context() } else { 0 }
+}
+
+/// Waits for a context. What other threads launch meanwhile is left out by looking at the real-time guest's pulse.
+pub(crate) fn context(real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real() };
+    let pulse = |context: Context| context.device.page.activity.pulse();
+    let known = quietly(|| entries::any(Some(calls::context())));
+    let before = known.map(|(_, context)| pulse(context));
+    let code = real();
+    if let (0, Some((_, context))) = (code, known)
+        && context.device.is_real_time()
+        && before == Some(pulse(context))
+    {
+        STREAMS.iter().for_each(|(_, _, state)| state.synced(state.issued()));
+    }
+    code
+}
+
+/// Destroys a stream: its handle may come back as another's.
+pub(crate) fn destroy_stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real() };
+    if !stream.is_default() {
+        STREAMS.free(key(0, stream));
+        capture::settle();
+    }
+    real()
+}
+
+/// Ends a context, or all of a device: with its gate open, because it waits for all work.
+pub(crate) fn end_context(name: Option<usize>, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real() };
+    let ending = entries::any(name).map(|(_, context)| context.device);
+    contexts::forget(name);
+    capture::settle();
+    ending.inspect(|device| device.page.holders.override_all());
+    let code = real();
+    ending.inspect(|device| device.page.holders.heed());
+    code
+}

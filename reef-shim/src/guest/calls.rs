@@ -1,0 +1,81 @@
+//! Calls of the real driver that are our own. Each is `None` if the driver doesn't have the function.
+
+use crate::bind::names;
+use crate::bind::slots::real;
+use std::ffi::c_void;
+
+/// A stream's handle with its default streams told apart: 1 is the legacy one, 2 the thread's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stream(pub(crate) usize);
+
+impl Stream {
+    /// What a handle means to a function, or to its twin for per-thread default streams.
+    pub(crate) fn new(handle: usize, is_twin: bool) -> Self {
+        match (handle, is_twin) {
+            (0, false) => Self(1),
+            (0, true) => Self(2),
+            (handle, _) => Self(handle),
+        }
+    }
+
+    /// Whether it is the thread's own: no other thread can name it.
+    pub(crate) fn is_own(self) -> bool {
+        self.0 == 2
+    }
+
+    /// Whether its handle names it in every context.
+    pub(crate) fn is_default(self) -> bool {
+        self.0 <= 2
+    }
+}
+
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident = $symbol:ident($($arg:ident: $type:ty),*);)+) => {
+        $(
+            $(#[$doc])*
+            pub(crate) fn $name($($arg: $type),*) -> Option<u32> {
+                let at = real(names::$symbol)?;
+                // SAFETY: the driver's function of this name has these arguments. All that is passed is either a
+                // handle that the program or the driver made, or memory of ours.
+                Some(unsafe {
+                    let call = std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> u32>(at);
+                    call($($arg),*)
+                })
+            }
+        )+
+    };
+}
+
+calls! {
+    context_current = cuCtxGetCurrent(context: &mut usize);
+    set_context = cuCtxSetCurrent(context: usize);
+    context_device = cuCtxGetDevice(device: &mut i32);
+    device_uuid = cuDeviceGetUuid(uuid: &mut [u8; 16], device: i32);
+    /// Of the MIG instance, where there is one.
+    device_uuid_v2 = cuDeviceGetUuid_v2(uuid: &mut [u8; 16], device: i32);
+    device_attribute = cuDeviceGetAttribute(value: &mut i32, attribute: u32, device: i32);
+    host_register = cuMemHostRegister_v2(at: *mut c_void, bytes: usize, flags: u32);
+    device_pointer = cuMemHostGetDevicePointer_v2(to: &mut u64, at: *mut c_void, flags: u32);
+    wait_value = cuStreamWaitValue32_v2(stream: usize, at: u64, value: u32, flags: u32);
+    write_value = cuStreamWriteValue32_v2(stream: usize, at: u64, value: u32, flags: u32);
+    capture_info = cuStreamGetCaptureInfo(stream: usize, status: &mut u32, id: &mut u64);
+    exchange_mode = cuThreadExchangeStreamCaptureMode(mode: &mut u32);
+}
+
+/// The current context; zero if there is none.
+pub(crate) fn context() -> usize {
+    let mut context = 0;
+    match context_current(&mut context) {
+        Some(0) => context,
+        _ => 0,
+    }
+}
+
+/// Runs calls of ours so that they don't break a capture of somebody else.
+pub(crate) fn relaxed<T>(calls: impl FnOnce() -> T) -> T {
+    let mut mode = 2; // CU_STREAM_CAPTURE_MODE_RELAXED
+    let _ = exchange_mode(&mut mode);
+    let result = calls();
+    let _ = exchange_mode(&mut mode);
+    result
+}

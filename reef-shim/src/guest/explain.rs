@@ -1,0 +1,88 @@
+//! What was intercepted, for `reef exec --explain`: written to a file when the process ends.
+
+use super::device::Device;
+use crate::bind::library;
+use crate::settings::settings;
+use std::fmt::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Most reasons that are kept.
+const MOST_REASONS: usize = 16;
+
+/// Look-ups of functions by `cuGetProcAddress`, and how many of them got a hook.
+pub(crate) static LOOKUPS: AtomicU64 = AtomicU64::new(0);
+pub(crate) static HOOKED: AtomicU64 = AtomicU64::new(0);
+/// Requests for the driver's private tables of functions, whose calls aren't seen.
+pub(crate) static TABLES: AtomicU64 = AtomicU64::new(0);
+
+static REASONS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static DEVICES: Mutex<Vec<&'static Device>> = Mutex::new(Vec::new());
+
+/// Notes why something isn't scheduled. Always `None`, for whoever returns.
+pub(crate) fn refuse<T>(why: &str) -> Option<T> {
+    let mut reasons = REASONS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if reasons.len() < MOST_REASONS && !reasons.iter().any(|reason| reason == why) {
+        reasons.push(why.to_owned());
+    }
+    None
+}
+
+/// Notes a device that was joined.
+pub(crate) fn joined(device: &'static Device) {
+    DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(device);
+}
+
+/// Has the report written at the process's end, if one is wanted.
+pub(crate) fn begin() {
+    if settings().report.is_some() {
+        // SAFETY: a function that calls no driver.
+        unsafe { libc::atexit(end) };
+    }
+}
+
+extern "C" fn end() {
+    if let Some(path) = &settings().report {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        let _ = file.and_then(|mut file| std::io::Write::write_all(&mut file, report().as_bytes()));
+    }
+}
+
+fn report() -> String {
+    let mut text = format!("process {}\n", std::process::id());
+    match library::path() {
+        Some(path) => writeln!(text, "  driver: {}", path.display()),
+        None => writeln!(text, "  driver: none found"),
+    }
+    .and_then(|()| {
+        let (lookups, hooked) = (LOOKUPS.load(Relaxed), HOOKED.load(Relaxed));
+        writeln!(text, "  functions looked up by name: {lookups}, intercepted: {hooked}")?;
+        writeln!(text, "  private tables of the driver asked for: {}", TABLES.load(Relaxed))
+    })
+    .unwrap_or_default(); // a string takes all
+    let devices = DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    devices.iter().for_each(|device| text.push_str(&line(device)));
+    let reasons = REASONS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    reasons.iter().for_each(|why| text.push_str(&format!("  not scheduled: {why}\n")));
+    text
+}
+
+fn line(device: &Device) -> String {
+    let counts = &device.page.counts;
+    let counts = [
+        ("kernels", &counts.kernels),
+        ("graphs", &counts.graphs),
+        ("captured", &counts.captured),
+        ("gates", &counts.gates),
+        ("gates in graphs", &counts.graph_gates),
+        ("delayed", &counts.delayed),
+        ("waits", &counts.waits),
+        ("breathers", &counts.breathers),
+        ("refused by the driver", &counts.refused),
+        ("variants not known", &counts.unhooked),
+    ];
+    let counts: Vec<_> =
+        counts.iter().map(|(name, count)| format!("{name} {}", count.load(Relaxed))).collect();
+    let who = device.who;
+    format!("  guest {}, class {}: {}\n", who.guest, who.class, counts.join(", "))
+}

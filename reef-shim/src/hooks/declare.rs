@@ -1,0 +1,46 @@
+//! Exports hooks under the driver's names.
+
+/// `name(arguments) |real| sink;`, where `real` makes the real call.
+macro_rules! hooks {
+    ($($name:ident($($arg:ident: $type:ty),* $(,)?) |$real:ident| $sink:expr;)+) => {
+        $($crate::hooks::declare::hook! { $name, ($($arg: $type),*), $real, $sink })+
+    };
+}
+
+/// `name / twin(arguments) |is_twin, real| sink;`: the twin means the thread's own stream by a null handle.
+macro_rules! twins {
+    ($(
+        $name:ident / $twin:ident($($arg:ident: $type:ty),* $(,)?)
+        |$is_twin:ident, $real:ident| $sink:expr;
+    )+) => {
+        $(
+            $crate::hooks::declare::hook! {
+                $name, ($($arg: $type),*), $real, { let $is_twin = false; $sink }
+            }
+            $crate::hooks::declare::hook! {
+                $twin, ($($arg: $type),*), $real, { let $is_twin = true; $sink }
+            }
+        )+
+    };
+}
+
+/// One export.
+macro_rules! hook {
+    ($name:ident, ($($arg:ident: $type:ty),*), $real:ident, $sink:expr) => {
+        #[allow(non_snake_case)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
+            let at = $crate::bind::slots::address($crate::bind::names::$name);
+            // SAFETY: the slot has the real driver's function of this name, or one of ours that looks at no argument;
+            // the arguments are those that the program gave us, as they are.
+            let $real = || unsafe {
+                let real =
+                    std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> u32>(at);
+                real($($arg),*)
+            };
+            $sink
+        }
+    };
+}
+
+pub(super) use {hook, hooks, twins};

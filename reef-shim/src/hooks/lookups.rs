@@ -1,0 +1,40 @@
+//! Look-ups of functions: hooks are answered in the place of what the real driver found.
+
+use super::declare::twins;
+use super::list::HOOKS;
+use crate::bind::lookup::{is_missed, replace};
+use crate::bind::state::Inside;
+use crate::guest::explain;
+use std::ffi::{CStr, c_char};
+use std::sync::atomic::Ordering::Relaxed;
+
+twins! {
+    cuGetProcAddress / cuGetProcAddress_ptsz(
+        name: *const c_char, to: *mut usize, version: i32, flags: u64,
+    ) |_is_twin, real| look_up(name, to, real);
+    cuGetProcAddress_v2 / cuGetProcAddress_v2_ptsz(
+        name: *const c_char, to: *mut usize, version: i32, flags: u64, status: *mut u32,
+    ) |_is_twin, real| look_up(name, to, real);
+}
+
+fn look_up(name: *const c_char, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
+    let code = real();
+    let Some(_inside) = Inside::enter() else { return code };
+    explain::LOOKUPS.fetch_add(1, Relaxed);
+    if code == 0 && !name.is_null() && !to.is_null() {
+        // SAFETY: where the real driver has just written, from a name that it has just read.
+        let (name, to) = unsafe { (CStr::from_ptr(name), &mut *to) };
+        answer(name, to);
+    }
+    code
+}
+
+fn answer(name: &CStr, to: &mut usize) {
+    let found = *to;
+    *to = replace(found, &HOOKS);
+    if *to != found {
+        explain::HOOKED.fetch_add(1, Relaxed);
+    } else if is_missed(name.to_bytes(), found, &HOOKS) {
+        explain::refuse::<()>(&format!("{}: a variant that isn't known", name.to_string_lossy()));
+    }
+}

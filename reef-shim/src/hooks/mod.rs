@@ -1,0 +1,11 @@
+//! The driver's functions that are looked at: each gives its call to a sink in `direct`.
+//!
+//! A line `    cuName / cuName_ptsz(arguments) => sink;` declares both exports; `build.rs` reads these lines to know
+//! which names aren't plain jumps.
+
+mod contexts;
+mod declare;
+mod launches;
+mod list;
+mod lookups;
+mod streams;

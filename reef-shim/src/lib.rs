@@ -1,0 +1,19 @@
+//! `libcuda.so.1` for programs that know nothing of REEF: the real driver, with gates and marks in between.
+//!
+//! Every driver function of CUDA 11.8 to 13.5 is exported. Most are a jump into the real driver ([`bind`]); some are
+//! [`hooks`], which give a call to [`direct`]: there a best-effort [`guest`]'s launch gets a gate in front of it, and a
+//! real-time guest's launch first holds the best-effort guests of the same device. The program's own thread then calls
+//! the real driver, in the program's order, so streams, events, graphs and errors stay the driver's.
+//!
+//! Nothing happens when the library is loaded. Without `$REEF_GUESTS` (a daemon's socket) every call is passed on as
+//! it is; whatever goes wrong in here ends in the same.
+//!
+//! x86-64 Linux alone: elsewhere the library is empty.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod bind;
+mod direct;
+mod guest;
+mod hooks;
+mod settings;

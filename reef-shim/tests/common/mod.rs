@@ -1,0 +1,78 @@
+//! A driver's functions, looked up in a library: the fake one, or the shim in front of it.
+
+#![allow(dead_code, unreachable_pub)] // each test uses a part
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::path::{Path, PathBuf};
+
+/// Where cargo put a library of this workspace.
+pub fn library(name: &str) -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let folders = program.ancestors().skip(1).take(2);
+    let files = folders.flat_map(|folder| [folder.join(name), folder.join("deps").join(name)]);
+    let tried: Vec<_> = files.collect();
+    let file = tried.iter().find(|file| file.is_file());
+    file.unwrap_or_else(|| panic!("no {name} (tried {tried:?})")).clone()
+}
+
+pub const SHIM: &str = "libreef_cuda_shim.so";
+pub const FAKE: &str = "libfake_libcuda.so";
+
+/// A copy of the fake driver that shares nothing with others.
+pub fn fake_copy(name: &str) -> PathBuf {
+    let copy = std::env::temp_dir().join(format!("{name}-{}.so", std::process::id()));
+    std::fs::copy(library(FAKE), &copy).unwrap();
+    copy
+}
+
+/// An open library.
+#[derive(Clone, Copy, Debug)]
+pub struct Driver(usize);
+
+/// Calls a function of the driver by its name: all arguments are words.
+macro_rules! call {
+    ($driver:expr, $name:ident($($arg:expr),*)) => {{
+        let at = $driver.symbol(stringify!($name)).expect(stringify!($name));
+        // SAFETY: each argument is passed as the word that the function wants there.
+        unsafe {
+            let call: unsafe extern "C" fn($(common::word!($arg)),*) -> u32 = std::mem::transmute(at);
+            call($($arg as usize),*)
+        }
+    }};
+}
+
+macro_rules! word {
+    ($arg:expr) => {
+        usize
+    };
+}
+
+#[allow(unused_imports)]
+pub(crate) use {call, word};
+
+impl Driver {
+    pub fn open(path: &Path) -> Self {
+        let name = CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: libraries of ours.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        assert!(!handle.is_null(), "{path:?}: {}", error());
+        Self(handle as usize)
+    }
+
+    pub fn symbol(&self, name: &str) -> Option<usize> {
+        let name = CString::new(name).unwrap();
+        // SAFETY: a handle that is never closed.
+        let at = unsafe { libc::dlsym(self.0 as *mut c_void, name.as_ptr()) };
+        (!at.is_null()).then_some(at as usize)
+    }
+}
+
+fn error() -> String {
+    // SAFETY: a string of the loader's, or null.
+    let text: *const c_char = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: as above.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}

@@ -1,0 +1,193 @@
+//! A best-effort program on the fake driver, under the shim: counted, held and released.
+
+mod common;
+
+use common::{Driver, FAKE, SHIM, call, library};
+use reef_guest::join::{Event, Joined, Wish, join};
+use reef_guest::page::Class;
+use reef_guest::registry::Registry;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The fake device's.
+const UUID: [u8; 16] = *b"fake device no 0";
+const SOON: Duration = Duration::from_secs(3);
+
+/// A program with a stream and a word of memory, in this process. There is one shim, so there is one of these.
+struct Program {
+    driver: Driver,
+    registry: Registry,
+    path: PathBuf,
+    stream: usize,
+    memory: usize,
+    mix: usize,
+}
+
+static PROGRAM: Mutex<Option<Program>> = Mutex::new(None);
+
+fn program() -> std::sync::MutexGuard<'static, Option<Program>> {
+    let mut program = PROGRAM.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    program.get_or_insert_with(begin);
+    if let Some(program) = program.as_ref() {
+        call!(program.driver, cuCtxSetCurrent(1));
+    }
+    program
+}
+
+fn begin() -> Program {
+    let path = std::env::temp_dir().join(format!("reef-held-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class))).unwrap();
+    // SAFETY: no other thread reads the environment: all tests wait for the lock.
+    unsafe {
+        std::env::set_var("REEF_GUESTS", &path);
+        std::env::set_var("REEF_CLASS", "be");
+        std::env::set_var("REEF_CUDA", library(FAKE));
+    }
+    let driver = Driver::open(&library(SHIM));
+    let (mut context, mut stream, mut memory, mut module, mut mix) = (0, 0, 0, 0, 0);
+    assert_eq!(call!(driver, cuInit(0)), 0);
+    assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut context, 0)), 0);
+    assert_eq!(call!(driver, cuCtxSetCurrent(context)), 0);
+    assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
+    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut memory, 64)), 0);
+    assert_eq!(call!(driver, cuModuleLoadData(&raw mut module, 0)), 0);
+    assert_eq!(call!(driver, cuModuleGetFunction(&raw mut mix, module, c"mix".as_ptr())), 0);
+    Program { driver, registry, path, stream, memory, mix }
+}
+
+impl Program {
+    fn launch(&self, value: u64) -> u32 {
+        self.launch_on(self.stream, value)
+    }
+
+    fn launch_on(&self, stream: usize, value: u64) -> u32 {
+        let memory = self.memory as u64;
+        let params = [&raw const memory, &raw const value];
+        let at = self.driver.symbol("cuLaunchKernel").unwrap();
+        // SAFETY: the function's arguments.
+        unsafe {
+            let call: unsafe extern "C" fn(
+                usize,
+                u32,
+                u32,
+                u32,
+                u32,
+                u32,
+                u32,
+                u32,
+                usize,
+                *const *const u64,
+                usize,
+            ) -> u32 = std::mem::transmute(at);
+            call(self.mix, 1, 1, 1, 1, 1, 1, 0, stream, params.as_ptr(), 0)
+        }
+    }
+
+    fn query(&self) -> u32 {
+        call!(self.driver, cuStreamQuery(self.stream))
+    }
+
+    fn synchronize(&self) {
+        assert_eq!(call!(self.driver, cuStreamSynchronize(self.stream)), 0);
+    }
+
+    fn value(&self) -> u64 {
+        // SAFETY: memory of the fake driver, which has come to its end.
+        unsafe { (self.memory as *const u64).read() }
+    }
+
+    /// The number of kernels that were counted, and of those that were delayed.
+    fn counts(&self) -> (u64, u64) {
+        let guests = self.registry.guests();
+        let be = guests.iter().find(|guest| guest.who.class == Class::BestEffort);
+        be.map_or((0, 0), |guest| (guest.kernels, guest.delayed))
+    }
+
+    fn real_time(&self) -> Joined {
+        join(&self.path, &Wish { class: Class::RealTime, device: UUID }, SOON).unwrap()
+    }
+}
+
+fn mixed(start: u64, values: impl IntoIterator<Item = u64>) -> u64 {
+    let mix = |x: u64, value| x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(value);
+    values.into_iter().fold(start, mix)
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    begin.elapsed()
+}
+
+#[test]
+fn launches_are_counted_and_run_in_order_while_nobody_holds() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    let (kernels, before) = (program.counts().0, program.value());
+    (0..100).for_each(|value| assert_eq!(program.launch(value), 0));
+    program.synchronize();
+    assert_eq!(program.value(), mixed(before, 0..100));
+    assert_eq!(program.counts().0 - kernels, 100);
+}
+
+#[test]
+fn a_held_program_does_nothing_and_goes_on_where_it_stood() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    assert_eq!(program.launch(7), 0);
+    program.synchronize();
+    let (before, delayed) = (program.value(), program.counts().1);
+    program.registry.hold(UUID, true);
+    (0..20).for_each(|value| assert_eq!(program.launch(value), 0));
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!((program.value(), program.query()), (before, 600), "held");
+    program.registry.hold(UUID, false);
+    program.synchronize();
+    assert_eq!(program.value(), mixed(before, 0..20));
+    assert_eq!(program.counts().1 - delayed, 20);
+}
+
+#[test]
+fn a_real_time_guest_that_dies_leaves_no_gate_closed() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    assert_eq!(program.launch(0), 0);
+    program.synchronize();
+    let rt = program.real_time();
+    let mut page = None;
+    until("a peer", || match rt.link.next() {
+        Some(Event::Peer(_, peer)) => page.replace(peer).is_none(),
+        _ => false,
+    });
+    page.unwrap().holders.hold(rt.who.holder);
+    assert_eq!(program.launch(1), 0);
+    std::thread::sleep(Duration::from_millis(10));
+    assert_eq!(program.query(), 600);
+    drop(rt);
+    until("the end", || program.query() == 0);
+}
+
+#[test]
+fn a_thread_that_is_far_ahead_waits_outside_of_the_driver() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    program.synchronize();
+    program.registry.hold(UUID, true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            call!(program.driver, cuCtxSetCurrent(1));
+            (0..2000).for_each(|value| assert_eq!(program.launch(value), 0));
+        });
+        std::thread::sleep(Duration::from_millis(30));
+        let mut free = 0;
+        assert_eq!(call!(program.driver, cuStreamCreate(&raw mut free, 1)), 0, "not locked");
+        assert!(program.counts().1 < 1000);
+        program.registry.hold(UUID, false);
+    });
+    program.synchronize();
+}
