@@ -22,6 +22,9 @@ pub enum Error {
     /// A queue, a limit or the memory budget is full. Try again later, or ask for less.
     #[error("{0}")]
     Exhausted(String),
+    /// A message is longer than may be. Less would have been read.
+    #[error("{0}")]
+    TooLarge(String),
     /// The request's time was over before it was finished.
     #[error("{0}")]
     Deadline(String),
@@ -47,6 +50,7 @@ impl Error {
             Self::Invalid(_) => "invalid",
             Self::Exists(_) => "exists",
             Self::Exhausted(_) => "exhausted",
+            Self::TooLarge(_) => "too_large",
             Self::Deadline(_) => "deadline",
             Self::Unavailable(_) => "unavailable",
             Self::Unimplemented(_) => "unimplemented",
@@ -62,6 +66,7 @@ impl Error {
             | Self::Invalid(text)
             | Self::Exists(text)
             | Self::Exhausted(text)
+            | Self::TooLarge(text)
             | Self::Deadline(text)
             | Self::Unavailable(text)
             | Self::Unimplemented(text)
@@ -78,6 +83,7 @@ impl Error {
             Self::Invalid(_) => Self::Invalid(text),
             Self::Exists(_) => Self::Exists(text),
             Self::Exhausted(_) => Self::Exhausted(text),
+            Self::TooLarge(_) => Self::TooLarge(text),
             Self::Deadline(_) => Self::Deadline(text),
             Self::Unavailable(_) => Self::Unavailable(text),
             Self::Unimplemented(_) => Self::Unimplemented(text),

@@ -1,6 +1,6 @@
 //! The daemon without its protocols: what all of them lead to.
 
-use crate::class::Priority;
+use crate::class::{Class, Priority};
 use crate::config::settings::Config;
 use crate::engine::api::Engine;
 use crate::engine::device;
@@ -14,7 +14,7 @@ use crate::net::clients::{ClientId, Clients};
 use crate::net::peer::Peer;
 use crate::observe::metrics::Snapshot;
 use crate::observe::observer::Observer;
-use crate::requests::job::{Input, Job, Output};
+use crate::requests::job::{Input, Job, Output, Phases};
 use crate::requests::regions::Regions;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -133,12 +133,19 @@ impl Server {
         let arrived = Instant::now();
         let deadline = arrived + time;
         let (reply, answer) = oneshot::channel();
-        model.submit(Job { client, priority, input, output, arrived, deadline, reply })?;
-        match tokio::time::timeout_at(deadline.into(), answer).await {
-            Ok(Ok(how)) => how,
-            Ok(Err(_)) => Err(Error::Unavailable("the model was unloaded".into())),
-            Err(_) => Err(Error::Deadline(format!("timed out after {time:?}"))),
-        }
+        let mut outcome = Outcome::new(model.clone(), priority.class());
+        let queued =
+            model.submit(Job { client, priority, input, output, arrived, deadline, reply });
+        let (how, phases) = match queued {
+            Err(error) => (Err(error), None),
+            Ok(()) => match tokio::time::timeout_at(deadline.into(), answer).await {
+                Ok(Ok((how, phases))) => (how, Some(phases)),
+                Ok(Err(_)) => (Err(Error::Unavailable("the model was unloaded".into())), None),
+                Err(_) => (Err(Error::Deadline(format!("timed out after {time:?}"))), None),
+            },
+        };
+        outcome.set(phases, how.as_ref().map(drop));
+        how
     }
 
     /// The text that Prometheus reads.
@@ -157,6 +164,39 @@ impl Server {
             models: self.registry.len(),
             depths: self.registry.depths(),
         })
+    }
+}
+
+/// How a request to a model ends, which is counted once: at the latest when its client has gone.
+struct Outcome {
+    model: Arc<LoadedModel>,
+    class: Class,
+    arrived: Instant,
+    is_set: bool,
+}
+
+impl Outcome {
+    fn new(model: Arc<LoadedModel>, class: Class) -> Self {
+        Self { model, class, arrived: Instant::now(), is_set: false }
+    }
+
+    /// Counts it. Without `phases`, all of its time was spent in the queue.
+    fn set(&mut self, phases: Option<Phases>, how: Result<(), &Error>) {
+        self.is_set = true;
+        let phases = phases.unwrap_or_else(|| self.waited());
+        self.model.note_answer(self.class, &phases, Some(how));
+    }
+
+    fn waited(&self) -> Phases {
+        Phases { queue: self.arrived.elapsed(), ..Phases::default() }
+    }
+}
+
+impl Drop for Outcome {
+    fn drop(&mut self) {
+        if !self.is_set {
+            self.model.note_answer(self.class, &self.waited(), None);
+        }
     }
 }
 

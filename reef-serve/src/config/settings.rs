@@ -2,8 +2,9 @@
 
 use crate::class::Class;
 use crate::error::{Error, Result};
-use serde::Deserialize;
-use std::net::SocketAddr;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,9 +53,11 @@ pub struct Listen {
     /// open. Default: `$XDG_RUNTIME_DIR/reef`, or else `reef-UID` in the temporary folder.
     pub folder: Option<PathBuf>,
     /// TCP address for gRPC, such as `127.0.0.1:8001`. Not loopback: only with a token
-    /// or certificates of clients.
+    /// or certificates of clients. A name such as `localhost:8001` does as well.
+    #[serde(deserialize_with = "address")]
     pub grpc: Option<SocketAddr>,
     /// TCP address for HTTP, likewise.
+    #[serde(deserialize_with = "address")]
     pub http: Option<SocketAddr>,
     /// A file whose first line every TCP client must send: `authorization: Bearer TOKEN`.
     pub token_file: Option<PathBuf>,
@@ -280,6 +283,15 @@ impl Listen {
     }
 }
 
+/// An address, or what a host's name leads to: its first address of IPv4, or else its first.
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let found: Vec<_> = text.to_socket_addrs().into_iter().flatten().collect();
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    let wanted = || format!("{text:?} is no address (such as 127.0.0.1:8000 or localhost:8000)");
+    first.map(|&address| Some(address)).ok_or_else(|| D::Error::custom(wanted()))
+}
+
 fn in_range(key: &str, value: usize, min: usize, max: usize) -> Result<()> {
     if (min..=max).contains(&value) {
         return Ok(());
@@ -316,6 +328,18 @@ mod tests {
         config.check().unwrap();
         config.tls.key = None;
         assert_eq!(config.check().unwrap_err().to_string(), "tls.cert: set tls.key as well");
+    }
+
+    #[test]
+    fn an_address_may_be_a_name() {
+        let listen = |http: &str| toml::from_str::<Listen>(&format!("http = {http:?}"));
+        for text in ["127.0.0.1:8000", "localhost:8000"] {
+            assert_eq!(listen(text).unwrap().http, Some(([127, 0, 0, 1], 8000).into()), "{text}");
+        }
+        for text in ["localhost", "8000", "localhost:80000", ""] {
+            let said = listen(text).unwrap_err().to_string();
+            assert!(said.contains(&format!("{text:?} is no address (such as ")), "{said}");
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! - **Invariant**: a request is checked whole before it is queued, and both protocols go through the same
 //!   check, so what one refuses the other refuses with the same words.
 
+pub(crate) mod answer;
+pub(crate) mod failure;
 pub(crate) mod grpc;
 pub(crate) mod http;
 pub(crate) mod request;

@@ -129,6 +129,7 @@ pub(super) fn code(error: &Error) -> u32 {
         Error::Unimplemented(_) => 7,
         Error::Denied(_) => 8,
         Error::Failed(_) => 9,
+        Error::TooLarge(_) => 10,
     }
 }
 
@@ -143,6 +144,7 @@ pub(super) fn error(code: u32, text: String) -> Error {
         6 => Error::Unavailable(text),
         7 => Error::Unimplemented(text),
         8 => Error::Denied(text),
+        10 => Error::TooLarge(text),
         _ => Error::Failed(text),
     }
 }
@@ -163,7 +165,7 @@ mod tests {
             let accepted = ServerHello::Accepted { id: 7, class, layout };
             assert_eq!(ServerHello::from_bytes(&accepted.to_bytes()), Ok(accepted));
         }
-        for n in 1..10 {
+        for n in 1..=10 {
             let refused = ServerHello::Refused(error(n, "no".into()));
             assert_eq!(ServerHello::from_bytes(&refused.to_bytes()), Ok(refused));
         }

@@ -278,7 +278,9 @@ impl<'a> Session<'a> {
                 }
             }
         };
-        self.model.note(&self.instance_id, self.class, self.id, phases, how.as_ref().map(drop));
+        let said = how.as_ref().map(drop);
+        self.model.note_run(&self.instance_id, self.class, self.id, phases, said);
+        self.model.note_answer(self.class, phases, Some(said));
         how
     }
 

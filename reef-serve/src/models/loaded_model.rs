@@ -137,8 +137,7 @@ impl LoadedModel {
     /// As [`Queue::push`].
     pub(crate) fn submit(&self, job: Job) -> Result<()> {
         let class = job.priority.class();
-        let pushed = self.queue(class).push(job);
-        pushed.inspect_err(|error| self.observer.metrics.note_refused(self.of(class), error))
+        self.queue(class).push(job)
     }
 
     /// The thread of an instance.
@@ -157,13 +156,24 @@ impl LoadedModel {
                     how
                 }
             };
-            self.note(id, class, job.client, &phases, how.as_ref().map(drop));
-            let _ = job.reply.send(how); // the client may be gone
+            self.note_run(id, class, job.client, &phases, how.as_ref().map(drop));
+            let _ = job.reply.send((how, phases)); // the client may be gone
         }
     }
 
-    /// Counts a request that has ended.
-    pub(crate) fn note(
+    /// Counts a request that has ended, once: `None` if its client went away before its answer.
+    pub(crate) fn note_answer(
+        &self,
+        class: Class,
+        phases: &Phases,
+        how: Option<Result<(), &Error>>,
+    ) {
+        self.observer.metrics.note_answer(self.of(class), phases.total(), how);
+        self.stats.lock().note(phases, matches!(how, Some(Ok(()))));
+    }
+
+    /// Notes what an instance has run, for histograms and traces.
+    pub(crate) fn note_run(
         &self,
         instance: &InstanceId,
         class: Class,
@@ -171,8 +181,7 @@ impl LoadedModel {
         phases: &Phases,
         how: Result<(), &Error>,
     ) {
-        self.observer.metrics.note(self.of(class), phases, how);
-        self.stats.lock().note(phases, how.is_ok());
+        self.observer.metrics.note_phases(self.of(class), phases);
         self.observer.tracer.note(|| Request {
             instance: instance.clone(),
             model: self.title.clone(),

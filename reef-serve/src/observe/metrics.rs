@@ -5,6 +5,8 @@
 
 use crate::error::Error;
 use crate::net::clients::Protocol;
+use crate::observe::answers::{Answers, GONE};
+use crate::observe::process::Process;
 use crate::requests::job::Phases;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -66,6 +68,8 @@ pub(crate) struct Metrics {
     inferred: Times,
     delay: Times,
     depth: Family<ClassLabels, Gauge>,
+    pub(crate) answers: Answers,
+    process: Process,
     state: State,
 }
 
@@ -121,6 +125,8 @@ impl Metrics {
             inferred: Family::new_with_constructor(times),
             delay: Family::new_with_constructor(times),
             depth: Family::default(),
+            answers: Answers::default(),
+            process: Process::default(),
             state: State::default(),
         };
         metrics.register(&mut metrics.registry.lock());
@@ -128,9 +134,12 @@ impl Metrics {
     }
 
     fn register(&self, all: &mut Registry) {
+        self.process.register(all);
         let reef = all.sub_registry_with_prefix("reef");
         reef.register("requests_served", "Requests that were answered", self.served.clone());
         reef.register("requests_failed", "Requests that were not", self.failed.clone());
+        let help = "Requests of gRPC and HTTP by how they ended";
+        reef.register("answers", help, self.answers.counters());
         for (name, help, times) in [
             ("request", "From arrival until the output was there", &self.total),
             ("request_queue", "From arrival until the request began", &self.queued),
@@ -161,15 +170,31 @@ impl Metrics {
         }
     }
 
-    /// Counts a request that has ended.
-    pub(crate) fn note(&self, of: &ClassLabels, phases: &Phases, how: Result<(), &Error>) {
+    /// Counts a request of a model that has ended: once, by whoever gives the answer. `None`: its client went
+    /// away before that.
+    pub(crate) fn note_answer(
+        &self,
+        of: &ClassLabels,
+        time: Duration,
+        how: Option<Result<(), &Error>>,
+    ) {
         match how {
-            Ok(()) => {
+            Some(Ok(())) => {
                 self.served.get_or_create(of).inc();
-                self.total.get_or_create(of).observe(phases.total().as_secs_f64());
+                self.total.get_or_create(of).observe(time.as_secs_f64());
             }
-            Err(error) => self.note_refused(of, error),
+            Some(Err(error)) => self.note_failed(of, error.kind()),
+            None => self.note_failed(of, GONE),
         }
+    }
+
+    fn note_failed(&self, of: &ClassLabels, reason: &'static str) {
+        let ClassLabels { model, version, class } = of.clone();
+        self.failed.get_or_create(&FailureLabels { model, version, class, reason }).inc();
+    }
+
+    /// Notes how long the parts of a request took that an instance has run.
+    pub(crate) fn note_phases(&self, of: &ClassLabels, phases: &Phases) {
         self.queued.get_or_create(of).observe(phases.queue.as_secs_f64());
         if !phases.infer.is_zero() {
             self.inferred.get_or_create(of).observe(phases.infer.as_secs_f64());
@@ -179,18 +204,11 @@ impl Metrics {
         }
     }
 
-    /// Counts a request that was refused before it was queued.
-    pub(crate) fn note_refused(&self, of: &ClassLabels, error: &Error) {
-        let ClassLabels { model, version, class } = of.clone();
-        self.failed
-            .get_or_create(&FailureLabels { model, version, class, reason: error.kind() })
-            .inc();
-    }
-
     /// The text that Prometheus reads.
     pub(crate) fn text(&self, look: &Snapshot) -> String {
         let registry = self.registry.lock(); // one scrape at a time
         self.state.set(look);
+        self.process.look();
         self.depth.clear(); // of models that are gone
         for (of, depth) in &look.depths {
             self.depth.get_or_create(of).set(*depth as i64);
@@ -249,8 +267,15 @@ mod tests {
             delay: Some(Duration::from_micros(5)),
             ..Phases::default()
         };
-        metrics.note(&of, &phases, Ok(()));
-        metrics.note(&of, &phases, Err(&Error::Deadline(String::new())));
+        let late = Error::Deadline(String::new());
+        for how in [Some(Ok(())), Some(Err(&late)), None] {
+            metrics.note_answer(&of, phases.total(), how);
+        }
+        metrics.note_phases(&of, &phases);
+        metrics.note_phases(&of, &phases);
+        let mut answer = metrics.answers.begin(Protocol::Http);
+        answer.set("ok");
+        drop((answer, metrics.answers.begin(Protocol::Grpc)));
         let look = Snapshot {
             device: "cpu:0".into(),
             units: 2,
@@ -268,6 +293,9 @@ mod tests {
         for line in [
             format!("reef_requests_served_total{{{of}}} 1"),
             format!("reef_requests_failed_total{{{of},reason=\"deadline\"}} 1"),
+            format!("reef_requests_failed_total{{{of},reason=\"gone\"}} 1"),
+            "reef_answers_total{path=\"http\",outcome=\"ok\"} 1".into(),
+            "reef_answers_total{path=\"grpc\",outcome=\"gone\"} 1".into(),
             format!("reef_request_seconds_count{{{of}}} 1"),
             format!("reef_rt_start_seconds_count{{{of}}} 2"),
             format!("reef_queue_depth{{{of}}} 2"),

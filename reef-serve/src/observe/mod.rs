@@ -5,8 +5,11 @@
 //! - **Invariant**: nothing here changes a request; while no trace is taken, a request costs one relaxed load
 //!   for it.
 
+pub(crate) mod answers;
+pub(crate) mod exposition;
 pub(crate) mod metrics;
 pub(crate) mod observer;
+mod process;
 pub(crate) mod recording;
 pub(crate) mod stats;
 pub(crate) mod tracer;

@@ -53,7 +53,7 @@ pub(crate) struct Job {
     pub(crate) output: Output,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Instant,
-    pub(crate) reply: oneshot::Sender<Result<Vec<u8>>>,
+    pub(crate) reply: oneshot::Sender<(Result<Vec<u8>>, Phases)>,
 }
 
 impl Job {

@@ -78,11 +78,11 @@ mod tests {
     use crate::class::Class;
     use crate::class::Priority;
     use crate::net::clients::{ClientId, Protocol};
-    use crate::requests::job::{Input, Output};
+    use crate::requests::job::{Input, Output, Phases};
     use std::time::{Duration, Instant};
     use tokio::sync::oneshot;
 
-    type Answer = oneshot::Receiver<Result<Vec<u8>>>;
+    type Answer = oneshot::Receiver<(Result<Vec<u8>>, Phases)>;
 
     fn job(priority: u64) -> (Job, Answer) {
         let (reply, answer) = oneshot::channel();

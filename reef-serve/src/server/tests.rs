@@ -2,7 +2,6 @@ mod limits;
 mod models;
 
 use super::*;
-use crate::class::Class;
 use crate::config::settings::Models;
 use crate::name::ModelName;
 use crate::tensor::{to_bytes, to_floats};

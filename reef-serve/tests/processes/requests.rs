@@ -82,3 +82,71 @@ fn clients_load_nothing_where_that_is_off() {
     assert_eq!(said, Error::NotFound("model other is not loaded".into()));
     connect("tiny").unwrap().ping().unwrap();
 }
+
+/// Requests whose time is over in the queue count as those do that an instance has begun.
+#[test]
+fn every_answer_is_counted_once() {
+    let endless = "scheduler=rt-only"; // best-effort requests end with their time
+    let daemon = Daemon::start("counted", &[endless, "times.request_ms=500", "limits.queue=3"]);
+    for (ask, path) in
+        [(refused_over_grpc as fn(&Path) -> String, "grpc"), (refused_over_http, "http")]
+    {
+        let said: Vec<String> = thread::scope(|scope| {
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(|| ask(daemon.folder()))).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let late = said.iter().filter(|text| text.contains("timed out")).count();
+        let refused = said.iter().filter(|text| text.contains("queue full")).count();
+        assert!(late >= 3 && late + refused == 8, "{said:?}");
+        for (outcome, count) in [("deadline", late), ("exhausted", refused)] {
+            let name = format!("reef_answers_total{{path={path:?},outcome={outcome:?}}}");
+            assert!(count == 0 || daemon.metric(&name) == count as f64, "{name}: {count}");
+        }
+    }
+    let text = daemon.get("/metrics");
+    let failed = |reason: &str| {
+        let of = "model=\"tiny\",version=\"1\",class=\"be\"";
+        let name = format!("reef_requests_failed_total{{{of},reason={reason:?}}} ");
+        text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or(0usize)
+    };
+    assert_eq!(failed("deadline") + failed("exhausted"), 16, "{text}");
+}
+
+#[test]
+fn a_request_whose_client_went_away_is_counted() {
+    let daemon = Daemon::start("gone", &["scheduler=rt-only", "times.request_ms=60000"]);
+    let text = json(Class::BestEffort, 4 * VALUES);
+    let body = [text.as_bytes(), &[0; 4 * VALUES]].concat();
+    let mut stream = std::net::TcpStream::connect(&daemon.http).unwrap();
+    std::io::Write::write_all(&mut stream, &request(Some(text.len()), &body)).unwrap();
+    within(TIME, "a request", || daemon.metric("reef_open_requests") == 1.0);
+    drop(stream);
+    let gone = "reef_answers_total{path=\"http\",outcome=\"gone\"} 1\n";
+    within(TIME, "its end", || daemon.get("/metrics").contains(gone));
+    assert!(daemon.get("/metrics").contains("class=\"be\",reason=\"gone\"} 1\n"));
+}
+
+#[test]
+fn metrics_come_in_the_format_that_is_asked_for() {
+    let daemon = Daemon::start("formats", &[]);
+    let get = |accept: &str| {
+        let head = "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+        daemon.say(format!("{head}accept: {accept}\r\n\r\n").as_bytes())
+    };
+    let plain = get("text/plain");
+    assert!(plain.contains("content-type: text/plain; version=0.0.4"), "{plain}");
+    assert!(plain.contains("# TYPE process_cpu_seconds_total counter") && !plain.contains("# EOF"));
+    let open = get("application/openmetrics-text;version=1.0.0,text/plain;q=0.1");
+    assert!(open.contains("content-type: application/openmetrics-text; version=1.0.0"), "{open}");
+    assert!(
+        open.contains("# TYPE process_cpu_seconds counter") && open.ends_with("# EOF\n"),
+        "{open}"
+    );
+    for name in ["process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds"] {
+        assert!(daemon.metric(name) > 0.0, "{name}");
+    }
+    for path in ["/v2", "/v2/"] {
+        let said = daemon.get(path);
+        assert!(said.starts_with("HTTP/1.1 200") && said.contains("\"reef\""), "{path}: {said}");
+    }
+}

@@ -113,7 +113,11 @@ fn messages_have_a_largest_size() {
     let mut http = Http::connect(daemon.folder()).unwrap();
     let (status, said) = http.ask(&request(None, &body)).unwrap();
     let said = String::from_utf8_lossy(&said);
-    assert!(status == 400 && said.contains("at most 1048576 bytes"), "{status} {said}");
+    assert!(status == 413 && said.contains("at most 1048576 bytes"), "{status} {said}");
+    let endless =
+        b"POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n";
+    let said = daemon.say(endless);
+    assert!(said.starts_with("HTTP/1.1 413"), "before anything has come: {said}");
 }
 
 /// What a client says wrong comes back, but not all of it.

@@ -8,4 +8,3 @@ mod proto;
 mod repository;
 pub(crate) mod serve;
 mod service;
-mod status;

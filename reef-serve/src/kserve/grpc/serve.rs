@@ -3,16 +3,20 @@
 use super::first_request::{ConnectionInfo, FirstRequestTimeout, peer};
 use super::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 use super::service::Service;
-use super::status::status;
 use crate::config::settings::Limits;
 use crate::error::{Error, Result};
+use crate::kserve::answer::count;
+use crate::kserve::failure::status;
 use crate::net::auth::{self, Token};
+use crate::net::clients::Protocol;
 use crate::net::listener::Listener;
 use crate::net::peer::Peer;
 use crate::server::Server;
+use axum::middleware;
 use std::sync::Arc;
 use tokio_stream::StreamExt;
 use tonic::Request;
+use tonic::service::Routes;
 
 /// Calls that one connection has open; others wait at the client.
 const MAX_STREAMS: u32 = 128;
@@ -32,6 +36,7 @@ pub(crate) async fn serve(
 ) -> Result<()> {
     let Limits { message_mib, .. } = server.config.limits;
     let times = server.config.times.clone();
+    let counted = server.clone();
     let service = GrpcInferenceServiceServer::new(Service(server))
         .max_decoding_message_size(message_mib << 20)
         .max_encoding_message_size(message_mib << 20);
@@ -46,6 +51,8 @@ pub(crate) async fn serve(
         Ok(request)
     };
     let service = tonic::service::interceptor::InterceptedService::new(service, check);
+    let counted = middleware::from_fn_with_state((counted, Protocol::Grpc), count);
+    let routes = Routes::from(Routes::new(service).into_axum_router().layer(counted));
     let idle = times.idle();
     let connections = listener
         .connections(idle)
@@ -54,7 +61,7 @@ pub(crate) async fn serve(
         .max_concurrent_streams(MAX_STREAMS)
         .http2_keepalive_interval(Some(times.keepalive()))
         .http2_keepalive_timeout(Some(times.keepalive()))
-        .add_service(service)
+        .add_routes(routes)
         .serve_with_incoming_shutdown(connections, end);
     transport.await.map_err(|e| Error::system("gRPC", e))
 }

@@ -3,9 +3,9 @@
 use super::first_request::peer;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::*;
-use super::status::status;
 use super::{describe, infer, memory, repository};
 use crate::error::{Error, Result};
+use crate::kserve::failure::status;
 use crate::server::Server;
 use std::pin::Pin;
 use std::sync::Arc;

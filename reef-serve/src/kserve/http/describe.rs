@@ -17,6 +17,7 @@ use std::sync::Arc;
 pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/v2", get(server))
+        .route("/v2/", get(server)) // as KServe's OpenAPI has it
         .route("/v2/health/live", get(|| async {}))
         .route("/v2/health/ready", get(ready))
         .route("/v2/models/stats", get(all_statistics))

@@ -1,8 +1,9 @@
 //! Shared memory of the system.
 
 use super::json::object;
-use super::reply::{App, Failure, Reply};
+use super::reply::{App, Reply};
 use crate::error::{Error, Result};
+use crate::kserve::failure::Failure;
 use crate::net::peer::Peer;
 use crate::requests::regions::Region;
 use crate::server::Server;

@@ -1,24 +1,33 @@
 //! HTTP connections, and which path leads to which handler.
 
-use super::reply::{App, Failure};
+use super::reply::App;
 use super::{describe, infer, memory, repository, trace};
 use crate::error::Error;
+use crate::kserve::answer::count;
+use crate::kserve::failure::Failure;
 use crate::net::auth::{self, Token};
+use crate::net::clients::Protocol;
 use crate::net::listener::Listener;
 use crate::net::peer::Peer;
+use crate::observe::exposition::Exposition;
 use crate::server::Server;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use http_body_util::{BodyExt, LengthLimitError};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_stream::StreamExt;
+
+/// How long a client that sends too much is listened to, so that it can hear why it is refused.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// Serves HTTP on `listener` until `end` comes; requests that are open then are still answered.
 ///
@@ -59,7 +68,7 @@ fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
         .route_layer(middleware::from_fn_with_state(server.clone(), whole))
         .route_layer(middleware::from_fn_with_state(server.clone(), open));
     let others = Router::new()
-        .route("/metrics", get(|State(server): App| async move { server.metrics() }))
+        .route("/metrics", get(metrics))
         .route("/reef/trace", get(trace::trace))
         .merge(describe::routes())
         .merge(repository::routes())
@@ -74,7 +83,15 @@ fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
         .fallback(|| async { Failure(Error::NotFound("no such path".into())) })
         .layer(DefaultBodyLimit::max(max))
         .layer(middleware::from_fn_with_state(token, check))
+        .layer(middleware::from_fn_with_state((server.clone(), Protocol::Http), count))
         .with_state(server)
+}
+
+/// The numbers, in the format that is asked for.
+async fn metrics(State(server): App, headers: HeaderMap) -> impl IntoResponse {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let format = Exposition::asked(accept.unwrap_or_default());
+    ([(header::CONTENT_TYPE, format.content_type())], format.write(server.metrics()))
 }
 
 /// Finds out whom the request speaks for.
@@ -107,12 +124,42 @@ async fn open(State(server): App, request: Request, next: Next) -> Response {
 async fn whole(State(server): App, request: Request, next: Next) -> Response {
     let (max, idle) = (server.config.limits.message_mib << 20, server.config.times.idle());
     let (head, body) = request.into_parts();
-    let failure = match tokio::time::timeout(idle, to_bytes(body, max)).await {
+    let read = async {
+        if body.size_hint().lower() > max as u64 {
+            if !head.headers.contains_key(header::EXPECT) {
+                let _ = tokio::time::timeout(LINGER, discard(body, max)).await; // it may say nothing
+            }
+            return Err(too_large(max));
+        }
+        to_bytes(body, max).await.map_err(|error| {
+            match error.into_inner().is::<LengthLimitError>() {
+                true => too_large(max),
+                false => Error::Invalid("body: the client ended it too early".into()),
+            }
+        })
+    };
+    let failure = match tokio::time::timeout(idle, read).await {
         Ok(Ok(body)) => return next.run(Request::from_parts(head, Body::from(body))).await,
-        Ok(Err(error)) => Error::Invalid(format!("body, at most {max} bytes: {error}")),
+        Ok(Err(error)) => error,
         Err(_) => Error::Deadline(format!("the body took longer than {idle:?}")),
     };
     Failure(failure).into_response()
+}
+
+fn too_large(max: usize) -> Error {
+    Error::TooLarge(format!("body of at most {max} bytes (limits.message_mib)"))
+}
+
+/// Takes up to `max` bytes from a client that would otherwise be cut off while it sends, without its answer.
+async fn discard(mut body: Body, max: usize) {
+    let mut left = max;
+    while let Some(Ok(frame)) = body.frame().await {
+        let bytes = frame.data_ref().map_or(0, |data| data.len());
+        match left.checked_sub(bytes) {
+            Some(less) => left = less,
+            None => return,
+        }
+    }
 }
 
 async fn missing() -> Failure {

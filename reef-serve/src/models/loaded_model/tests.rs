@@ -88,7 +88,7 @@ fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<u8>> {
         deadline: now + time,
         reply,
     })?;
-    answer.blocking_recv().expect("an answer, whatever happens")
+    answer.blocking_recv().expect("an answer, whatever happens").0
 }
 
 #[test]
@@ -103,8 +103,6 @@ fn an_error_of_the_device_fails_the_request_that_it_touched() {
         assert_eq!(ask(&served), Ok(vec![7; 4000]));
     }
     assert_eq!(device.instances.load(Ordering::Relaxed), 4, "a new one after each failure");
-    let numbers = served.numbers();
-    assert_eq!((numbers.success.count, numbers.fail.count), (3, 2));
     served.retire();
     assert!(matches!(ask(&served), Err(Error::Unavailable(_))));
 }

@@ -1,0 +1,75 @@
+//! An error as each protocol says it, and what an answer counts as.
+
+use crate::error::Error;
+use axum::Extension;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use tonic::{Code, Status};
+
+/// An error as gRPC says it.
+pub(crate) fn status(error: Error) -> Status {
+    let text = error.said();
+    match error {
+        Error::NotFound(_) => Status::not_found(text),
+        Error::Invalid(_) => Status::invalid_argument(text),
+        Error::Exists(_) => Status::already_exists(text),
+        Error::Exhausted(_) | Error::TooLarge(_) => Status::resource_exhausted(text),
+        Error::Deadline(_) => Status::deadline_exceeded(text),
+        Error::Unavailable(_) => Status::unavailable(text),
+        Error::Unimplemented(_) => Status::unimplemented(text),
+        Error::Denied(_) => Status::permission_denied(text),
+        Error::Failed(_) => Status::internal(text),
+    }
+}
+
+/// What a status of gRPC counts as: `ok`, or an error's kind.
+pub(crate) fn outcome(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "ok",
+        Code::NotFound => "not_found",
+        Code::InvalidArgument => "invalid",
+        Code::AlreadyExists => "exists",
+        Code::ResourceExhausted => "exhausted",
+        Code::OutOfRange => "too_large",
+        Code::DeadlineExceeded => "deadline",
+        Code::Unavailable => "unavailable",
+        Code::Unimplemented => "unimplemented",
+        Code::PermissionDenied | Code::Unauthenticated => "denied",
+        Code::Cancelled => "gone",
+        _ => "failed",
+    }
+}
+
+/// An error as HTTP says it.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) Error);
+
+/// The kind of error that an answer over HTTP says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kind(pub(crate) &'static str);
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = match self.0 {
+            Error::NotFound(_) => StatusCode::NOT_FOUND,
+            Error::Invalid(_) => StatusCode::BAD_REQUEST,
+            Error::Exists(_) => StatusCode::CONFLICT,
+            Error::Exhausted(_) => StatusCode::TOO_MANY_REQUESTS,
+            Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Error::Deadline(_) => StatusCode::GATEWAY_TIMEOUT,
+            Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Error::Unimplemented(_) => StatusCode::NOT_IMPLEMENTED,
+            Error::Denied(_) => StatusCode::FORBIDDEN,
+            Error::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let said = axum::Json(json!({ "error": self.0.said() }));
+        (status, Extension(Kind(self.0.kind())), said).into_response()
+    }
+}

@@ -1,0 +1,89 @@
+//! The formats in which metrics are scraped: OpenMetrics 1.0 where a client asks for it, else Prometheus' text
+//! format 0.0.4, which has no `# EOF` and no units, and whose counters have their samples' names.
+
+/// What a client may ask for in `accept`.
+const OPENMETRICS: &str = "application/openmetrics-text";
+
+/// A format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exposition {
+    OpenMetrics,
+    Prometheus,
+}
+
+impl Exposition {
+    /// What a client's `accept` header asks for.
+    pub(crate) fn asked(accept: &str) -> Self {
+        if accept.contains(OPENMETRICS) { Self::OpenMetrics } else { Self::Prometheus }
+    }
+
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+
+    /// `text`, which is OpenMetrics, in this format.
+    pub(crate) fn write(self, text: String) -> String {
+        match self {
+            Self::OpenMetrics => text,
+            Self::Prometheus => prometheus(&text),
+        }
+    }
+}
+
+fn prometheus(text: &str) -> String {
+    let counters: Vec<&str> = text.lines().filter_map(counter).collect();
+    let mut plain = String::with_capacity(text.len());
+    for line in text.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next()) {
+            (Some("#"), Some("EOF" | "UNIT"), _) => continue,
+            (Some("#"), Some(kind), Some(name)) if counters.contains(&name) => {
+                plain.extend(["# ", kind, " ", name, "_total ", words.next().unwrap_or_default()]);
+            }
+            _ => plain.push_str(line),
+        }
+        plain.push('\n');
+    }
+    plain
+}
+
+/// The name of the counter that a line declares.
+fn counter(line: &str) -> Option<&str> {
+    line.strip_prefix("# TYPE ")?.strip_suffix(" counter")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+# HELP a_b Is counted.
+# TYPE a_b counter
+a_b_total{x=\"1\"} 2
+# HELP a_seconds Is a time.
+# TYPE a_seconds gauge
+# UNIT a_seconds seconds
+a_seconds 1.5
+# EOF
+";
+
+    #[test]
+    fn each_format_is_as_it_is_said_to_be() {
+        let plain = "\
+# HELP a_b_total Is counted.
+# TYPE a_b_total counter
+a_b_total{x=\"1\"} 2
+# HELP a_seconds Is a time.
+# TYPE a_seconds gauge
+a_seconds 1.5
+";
+        assert_eq!(Exposition::Prometheus.write(TEXT.into()), plain);
+        assert_eq!(Exposition::OpenMetrics.write(TEXT.into()), TEXT);
+        let asked = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.2";
+        assert_eq!(Exposition::asked(asked), Exposition::OpenMetrics);
+        assert_eq!(Exposition::asked("*/*"), Exposition::Prometheus);
+    }
+}
