@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../fuzz"
 
 seconds=${1:-60}
 shift || true
-models=(graph param onnx)
+models=(graph param onnx weights)
 serve=(config local http)
 (($#)) || set -- "${models[@]}" "${serve[@]}"
 
@@ -18,10 +18,12 @@ fi
 cargo fuzz --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-fuzz
 
 for target in "$@"; do
-    features=()
+    features=() memory=2048 most=512
     [[ " ${models[*]} " == *" $target "* ]] && features=(--no-default-features)
+    # Their readers have a budget of 32 MiB; what AddressSanitizer and the corpus take comes on top.
+    [[ " onnx weights " == *" $target "* ]] && memory=512 most=40
     mkdir -p "corpus/$target"
     printf '\n== %s for %d s\n' "$target" "$seconds"
     cargo +nightly fuzz run "${features[@]}" "$target" "corpus/$target" "seeds/$target" -- \
-        -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512 -print_final_stats=1
+        -max_total_time="$seconds" -timeout=10 -rss_limit_mb=$memory -malloc_limit_mb=$most -print_final_stats=1
 done

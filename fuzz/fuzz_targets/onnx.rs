@@ -1,12 +1,17 @@
-//! ONNX: any bytes are a network or an error.
+//! ONNX: any bytes are a network or an error, within the memory that the reader was given.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use reef_models::onnx::{Options, from_bytes};
+use reef_models::Budget;
+use reef_models::onnx::{Options, from_bytes_within};
+
+/// What `-malloc_limit_mb` and `-rss_limit_mb` of tools/fuzz.sh hold it to.
+const BUDGET: u64 = 32 << 20;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(imported) = from_bytes(bytes, "fuzz", &Options::default()) {
+    let budget = Budget::new(BUDGET);
+    if let Ok(imported) = from_bytes_within(bytes, "fuzz", &Options::default(), &budget) {
         let _ = imported.model.tensors();
     }
 });

@@ -74,7 +74,18 @@ fn bad_files_are_refused_in_one_line() {
     assert_eq!(import(&[&tensors]), "--network says whose weights these are");
     let error = import(&[&tensors, "--network", "resnet18"]);
     assert_eq!(error, format!("{tensors}: ends inside the header's length"));
-    assert_eq!(import(&["x.pb"]), "a file is .onnx or .safetensors");
+    assert_eq!(import(&["x.txt"]), "a file is .onnx or .safetensors");
+    let error = import(&["resnet50.pth", "--network", "resnet50"]);
+    assert!(error.starts_with("resnet50.pth: a file of PyTorch, "), "{error}");
+    assert!(
+        error.ends_with("export it as .onnx or .safetensors, docs/models.md says how"),
+        "{error}"
+    );
+    let (large, room) = (folder.path("large.onnx"), "64");
+    std::fs::File::create(&large).and_then(|file| file.set_len(1 << 30)).expect("a file of holes");
+    let error = import(&[&large, "--memory", room]);
+    let wanted = "1073741824 bytes of memory wanted, 67108864 of 67108864 are left";
+    assert_eq!(error, format!("{large}: all of it: {wanted}"));
     assert!(import(&["lost.onnx"]).starts_with("lost.onnx: No such file"));
     assert!(!Path::new(&out).exists(), "nothing was written");
     let error = refuses(&["model", "verify", "lenet"]);

@@ -32,6 +32,7 @@ mod files;
 mod graph;
 #[cfg(feature = "onnx")]
 mod ir;
+mod memory;
 mod model;
 #[cfg(feature = "onnx")]
 pub mod onnx;
@@ -40,12 +41,13 @@ mod run;
 mod zoo;
 
 pub use errors::{Error, Result};
-pub use files::{Folder, param, profile, safetensors};
+pub use files::{Folder, param, profile, safetensors, unread};
 pub use graph::{
     ElementType, KernelCall, Problem, ScheduleGraph, Step, Storage, Work, arena, hazards,
 };
+pub use memory::{Budget, Charge, Exhausted};
 pub use model::{Constants, Folded, Kind, Layer, Model, Norm, Source, TensorSpec};
-pub use open::{Opened, Tensors, expected, open, open_weights};
+pub use open::{Opened, Tensors, expected, open, open_weights, open_weights_within, open_within};
 #[cfg(feature = "pictures")]
 pub use run::picture;
 pub use run::{LaunchName, Network, Seeded, Weights, measure, measure_with, measured, reference};

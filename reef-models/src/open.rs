@@ -2,8 +2,10 @@
 
 use crate::errors::error::{Error, Result};
 use crate::files::folder::Folder;
+use crate::files::kind::unread;
 use crate::files::profile::Latencies;
-use crate::files::safetensors;
+use crate::files::safetensors::read as safetensors;
+use crate::memory::budget::Budget;
 use crate::model::network_model::Model;
 use crate::model::params::Params;
 use crate::model::tensor::{Source, TensorSpec};
@@ -53,13 +55,28 @@ impl Source for Tensors {
 /// than the one asked for; those of [`build`], [`Folder::load`], [`open_weights`] and the reader of ONNX
 /// files.
 pub fn open(what: &str, size: Option<usize>, batch: Option<usize>, seed: Seeded) -> Result<Opened> {
+    open_within(what, size, batch, seed, &Budget::default())
+}
+
+/// As [`open()`], with memory of `budget` for what is read of files.
+///
+/// # Errors
+///
+/// As [`open()`]; `Memory` if it would take more.
+pub fn open_within(
+    what: &str,
+    size: Option<usize>,
+    batch: Option<usize>,
+    seed: Seeded,
+    budget: &Budget,
+) -> Result<Opened> {
     let path = Path::new(what);
     if NAMES.contains(&what) {
         let model = build(what, size, batch.unwrap_or(1))?;
         return Ok(Opened { model, tensors: Tensors::Seeded(seed), latencies: None });
     }
     if path.is_dir() {
-        let Folder { model, params, latencies } = Folder::load(path)?;
+        let Folder { model, params, latencies } = Folder::load_within(path, budget)?;
         fits(what, &model, size, batch)?;
         return Ok(Opened { model, tensors: Tensors::Read(params), latencies });
     }
@@ -67,11 +84,14 @@ pub fn open(what: &str, size: Option<usize>, batch: Option<usize>, seed: Seeded)
     if is_onnx(path) {
         let options = crate::onnx::walk::Options { batch, size };
         let crate::onnx::load::Imported { model, params } =
-            crate::onnx::load::load(path, &options)?;
+            crate::onnx::load::load_within(path, &options, budget)?;
         return Ok(Opened { model, tensors: Tensors::Read(params), latencies: None });
     }
     if let Some(network) = named_by(path) {
-        return open_weights(network, path, size, batch);
+        return open_weights_within(network, path, size, batch, budget);
+    }
+    if let Some(error) = unread(path) {
+        return Err(error);
     }
     let names = NAMES.join(", ");
     let have = format!("{names}, folders of networks, .onnx files, NETWORK.safetensors");
@@ -90,13 +110,31 @@ pub fn open_weights(
     size: Option<usize>,
     batch: Option<usize>,
 ) -> Result<Opened> {
+    open_weights_within(network, file, size, batch, &Budget::default())
+}
+
+/// As [`open_weights`], with memory of `budget` for what is read of the file.
+///
+/// # Errors
+///
+/// As [`open_weights`]; `Memory` if it would take more.
+pub fn open_weights_within(
+    network: &str,
+    file: impl AsRef<Path>,
+    size: Option<usize>,
+    batch: Option<usize>,
+    budget: &Budget,
+) -> Result<Opened> {
     let file = file.as_ref();
+    if let Some(error) = unread(file) {
+        return Err(error);
+    }
     let model = build(network, size, batch.unwrap_or(1))?;
     let params = match file.extension().is_some_and(|extension| extension == "safetensors") {
-        true => safetensors::load(file)?,
-        false => Params::load(file)?,
+        true => safetensors::load_within(file, budget)?,
+        false => Params::load_within(file, budget)?,
     };
-    let params = model.params(&params)?;
+    let params = model.keep_of(params)?;
     Ok(Opened { model, tensors: Tensors::Read(params), latencies: None })
 }
 

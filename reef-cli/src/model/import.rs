@@ -7,7 +7,9 @@ use crate::report::usage::Usage;
 use anyhow::Result;
 use reef::models::onnx::{self, Imported, Options};
 use reef::models::profile::Latencies;
-use reef::models::{Folder, Network, Seeded, Weights, build, measure_with, safetensors};
+use reef::models::{
+    Budget, Folder, Network, Seeded, Weights, build, measure_with, safetensors, unread,
+};
 use reef::op::Operators;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -27,6 +29,9 @@ pub(crate) struct Import {
     /// Rows and columns of the picture, where the file leaves them open.
     #[arg(long)]
     size: Option<usize>,
+    /// Most memory that reading may take, in MiB; 0 is no limit.
+    #[arg(long, value_name = "MIB", default_value_t = Budget::USUAL >> 20)]
+    memory: u64,
 }
 
 #[derive(clap::Args)]
@@ -62,19 +67,31 @@ struct Out {
 pub(crate) fn import(args: &Import) -> Result<()> {
     let extension = args.file.extension().unwrap_or_default();
     let Imported { model, params } = match (extension.to_str(), &args.network) {
-        (Some("onnx"), None) => {
-            onnx::load(&args.file, &Options { batch: args.batch, size: args.size })?
-        }
+        (Some("onnx"), None) => onnx::load_within(&args.file, &args.options(), &args.budget())?,
         (Some("safetensors"), Some(name)) => {
             let model = build(name, args.size, args.batch.unwrap_or(1))?;
-            let params = model.params(&safetensors::load(&args.file)?)?;
-            Imported { model, params }
+            let params = safetensors::load_within(&args.file, &args.budget())?;
+            Imported { params: model.keep_of(params)?, model }
         }
         (Some("onnx"), Some(_)) => return usage("--network is for .safetensors files"),
         (Some("safetensors"), None) => return usage("--network says whose weights these are"),
-        _ => return usage("a file is .onnx or .safetensors"),
+        _ => {
+            let known = unread(&args.file).map(Into::into);
+            return known.map_or_else(|| usage("a file is .onnx or .safetensors"), Err);
+        }
     };
     args.folder.save(Folder { model, params, latencies: None })
+}
+
+impl Import {
+    fn options(&self) -> Options {
+        Options { batch: self.batch, size: self.size }
+    }
+
+    /// The memory that reading may take.
+    fn budget(&self) -> Budget {
+        Budget::new(if self.memory == 0 { u64::MAX } else { self.memory.saturating_mul(1 << 20) })
+    }
 }
 
 pub(crate) fn export(args: &Export) -> Result<()> {

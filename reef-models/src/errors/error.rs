@@ -2,6 +2,7 @@
 
 use super::param_problem;
 use crate::graph::problem::Problem;
+use crate::memory::budget::Exhausted;
 
 /// Shorthand used by every fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -52,6 +53,24 @@ pub enum Error {
         /// Where: `node "conv1" (Conv)`, `input "x"`, `graph`.
         at: String,
         /// What is wrong there.
+        why: String,
+    },
+    /// A file whose reader would take more memory than it was given.
+    #[error("{file}: {at}: {why}")]
+    Memory {
+        /// Path or name as given.
+        file: String,
+        /// What the memory is for.
+        at: String,
+        /// What was wanted, and what was left.
+        why: Exhausted,
+    },
+    /// A file of a kind that isn't read.
+    #[error("{file}: {why}")]
+    Kind {
+        /// Path as given.
+        file: String,
+        /// What it is, and what to do instead.
         why: String,
     },
     /// A file of tensors that is broken.

@@ -1,6 +1,7 @@
 //! What can be wrong with a parameter file.
 
 use crate::graph::schedule::ElementType;
+use crate::memory::budget::Exhausted;
 
 /// What is wrong with a parameter file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -9,6 +10,9 @@ pub enum Problem {
     /// It doesn't begin with `TVM_MODEL_PARAMS`.
     #[error("no parameter file: begins with {0:?}")]
     Magic(String),
+    /// It would take more memory than its reader was given.
+    #[error(transparent)]
+    Memory(#[from] Exhausted),
     /// It ends inside an entry.
     #[error("ends inside {inside}: {need} bytes needed at byte {at}, {have} there")]
     Truncated {

@@ -6,8 +6,11 @@
 //! DIR/model.profile.json    how long its launches take on some device; may be missing
 //! ```
 
+use super::json;
 use super::profile::Latencies;
 use crate::errors::error::{Error, Result};
+use crate::memory::budget::Budget;
+use crate::memory::ledger::Ledger;
 use crate::model::network_model::Model;
 use crate::model::params::Params;
 use std::path::Path;
@@ -28,22 +31,30 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Reads a folder; the network is named after it.
+    /// Reads a folder; the network is named after it. At most [`Budget::USUAL`] bytes of memory are taken.
     ///
     /// # Errors
     ///
     /// `Io`, `Json`, `Graph` or `Param` for the file that is wrong; `MissingTensor` or `Length` if the
     /// parameters are not those of the network.
     pub fn load(folder: impl AsRef<Path>) -> Result<Self> {
-        let folder = folder.as_ref();
-        let path = folder.join(MODEL);
-        let text = std::fs::read_to_string(&path).map_err(|error| io(&path, &error))?;
-        let mut model = Model::from_json(&text, &path.display().to_string())?;
+        Self::load_within(folder, &Budget::default())
+    }
+
+    /// As [`load`](Self::load), with memory of `budget`.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load); `Memory` if it would take more.
+    pub fn load_within(folder: impl AsRef<Path>, budget: &Budget) -> Result<Self> {
+        let (folder, ledger) = (folder.as_ref(), Ledger::new(budget));
+        let mut model = json::read(&folder.join(MODEL), &ledger, Model::from_json)?;
         let full = folder.canonicalize().map_err(|error| io(folder, &error))?;
         model.rename(&full.file_name().unwrap_or_default().to_string_lossy());
-        let params = model.params(&Params::load(folder.join(PARAM))?)?;
+        let params = model.keep_of(Params::load_within(folder.join(PARAM), budget)?)?;
         let profile = folder.join(PROFILE);
-        let latencies = profile.exists().then(|| Latencies::load(&profile)).transpose()?;
+        let latencies = || json::read(&profile, &ledger, Latencies::from_json);
+        let latencies = profile.exists().then(latencies).transpose()?;
         Ok(Self { model, params, latencies })
     }
 

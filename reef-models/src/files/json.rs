@@ -1,7 +1,35 @@
 //! Parses JSON so that an error names the file and the place in it.
 
 use crate::errors::error::{Error, Result};
+use crate::files::whole;
+use crate::memory::ledger::Ledger;
 use serde::de::DeserializeOwned;
+use std::path::Path;
+
+/// Bytes that JSON takes in memory for each of its bytes in a file, at most, and what is made of it: `0,` in a list
+/// becomes a number of 8 bytes in a vector that doubles, twice.
+const PARSED: u64 = 48;
+
+/// Reads a file and parses its text with `parse`, which gets the text and the name of the file. What that takes
+/// stays charged.
+///
+/// # Errors
+///
+/// `Io`, `Memory`; those of `parse`.
+pub(crate) fn read<T>(
+    path: &Path,
+    ledger: &Ledger,
+    parse: impl FnOnce(&str, &str) -> Result<T>,
+) -> Result<T> {
+    let (bytes, name) = (whole::read(path, ledger)?, path.display().to_string());
+    let text = match std::str::from_utf8(&bytes) {
+        Ok(text) => text,
+        Err(error) => return Err(Error::Json { file: name, why: error.to_string() }),
+    };
+    let memory = |why| Error::Memory { file: name.clone(), at: "its schedule".into(), why };
+    ledger.keep(text.len() as u64 * PARSED).map_err(memory)?;
+    parse(text, &name)
+}
 
 /// Parses the whole of `text`; `file` names it in errors.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str, file: &str) -> Result<T> {

@@ -7,11 +7,14 @@
 
 pub(crate) mod folder;
 pub(crate) mod json;
+pub(crate) mod kind;
 pub(crate) mod model_json;
 pub(crate) mod op_json;
 pub mod param;
 pub mod profile;
 pub mod safetensors;
 pub(crate) mod schedule_json;
+pub(crate) mod whole;
 
 pub use folder::Folder;
+pub use kind::unread;

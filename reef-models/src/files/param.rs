@@ -15,7 +15,11 @@
 
 use crate::errors::error::{Error, Result};
 pub use crate::errors::param_problem::Problem;
+use crate::files::whole;
 use crate::graph::schedule::{ElementType, ScheduleGraph};
+use crate::memory::budget::Budget;
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 pub use crate::model::params::Params;
 use std::path::Path;
 
@@ -25,17 +29,31 @@ const MAGIC: &[u8; 17] = b"TVM_MODEL_PARAMS\0";
 /// Longest name in bytes, so that REEF's own reader has room for it and its 0.
 const MAX_NAME_LEN: usize = 255;
 
+/// Bytes that a tensor takes besides its values: its name, its place in a map, its vector.
+const TENSOR: u64 = 512;
+
 impl Params {
-    /// Reads a parameter file.
+    /// Reads a parameter file. At most [`Budget::USUAL`] bytes of memory are taken.
     ///
     /// # Errors
     ///
-    /// `Io` if the file can't be read, `Param` if it is broken.
+    /// `Io` if the file can't be read, `Param` if it is broken, `Memory`.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Self::load_within(path, &Budget::default())
+    }
+
+    /// As [`load`](Self::load), with memory of `budget`.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn load_within(path: impl AsRef<Path>, budget: &Budget) -> Result<Self> {
+        let bytes = whole::read(path.as_ref(), &Ledger::new(budget))?;
         let file = path.as_ref().display().to_string();
-        let bytes = std::fs::read(path)
-            .map_err(|error| Error::Io { file: file.clone(), why: error.to_string() })?;
-        Self::from_bytes(&bytes).map_err(|problem| Error::Param { file, problem })
+        Self::from_bytes_within(&bytes, budget).map_err(|problem| match problem {
+            Problem::Memory(why) => Error::Memory { file, at: "its tensors".into(), why },
+            problem => Error::Param { file, problem },
+        })
     }
 
     /// Writes a parameter file.
@@ -56,6 +74,16 @@ impl Params {
     ///
     /// What is wrong with them.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Problem> {
+        Self::from_bytes_within(bytes, &Budget::default())
+    }
+
+    /// As [`from_bytes`](Self::from_bytes), with memory of `budget`.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_bytes`](Self::from_bytes).
+    pub fn from_bytes_within(bytes: &[u8], budget: &Budget) -> Result<Self, Problem> {
+        let ledger = Ledger::new(budget);
         let mut reader = Reader { bytes, at: 0 };
         reader.magic()?;
         let entries = reader.number("the number of entries")?;
@@ -64,7 +92,8 @@ impl Params {
         }
         let mut params = Self::default();
         for _ in 0..entries {
-            let (name, values) = reader.entry()?;
+            ledger.keep(TENSOR)?;
+            let (name, values) = reader.entry(&ledger)?;
             if params.tensors.insert(name.clone(), values).is_some() {
                 return Err(Problem::Twice(name));
             }
@@ -168,7 +197,7 @@ impl<'a> Reader<'a> {
         Ok(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    fn entry(&mut self) -> Result<(String, Vec<f32>), Problem> {
+    fn entry(&mut self, ledger: &Ledger) -> Result<(String, Vec<f32>), Problem> {
         let name = self.name()?;
         let floats = self.number(&format!("the length of \"{name}\""))?;
         if floats == 0 {
@@ -176,7 +205,8 @@ impl<'a> Reader<'a> {
         }
         let bytes = self.take(floats.saturating_mul(4), &format!("the values of \"{name}\""))?;
         let (words, _) = bytes.as_chunks::<4>();
-        Ok((name, words.iter().map(|&word| f32::from_le_bytes(word)).collect()))
+        let values = words.iter().map(|&word| f32::from_le_bytes(word));
+        Ok((name, List::of(words.len(), values, ledger)?.into_vec()))
     }
 
     fn name(&mut self) -> Result<String, Problem> {

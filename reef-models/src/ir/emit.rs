@@ -5,7 +5,10 @@
 //! put in between: a mean over windows of one pixel.
 
 use super::place::Homes;
-use super::value::{Affine, Conv, Id, Make, Net, POINT, Value};
+use super::value::{Affine, Conv, Id, MAX_NAME_LEN, Make, Net, POINT, Value};
+use crate::memory::budget::Exhausted;
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 use crate::model::builder::{self, Builder};
 use crate::model::network_model::Model;
 use crate::model::params::Params;
@@ -17,17 +20,23 @@ use std::collections::HashMap;
 
 /// What storages and REEF's files call something else.
 const RESERVED: [&str; 5] = ["data", "output", "null", "temp", "temp_arg"];
-/// Bytes of the longest name, so that a parameter's fits its file.
-const MAX_NAME_LEN: usize = 240;
 
 impl Net {
     /// The schedule up to `output`, which has one row and one column, and the weights of its steps.
-    pub(crate) fn emit(self, name: &str, output: Id) -> (Model, Params) {
+    pub(crate) fn emit(
+        mut self,
+        name: &str,
+        output: Id,
+        ledger: &Ledger,
+    ) -> Result<(Model, Params), Exhausted> {
         let homes = self.homes(output);
+        let weights = self.take_weights();
         let batch = self.values[output].shape[0];
         let mut emitter = Emitter {
             builder: Builder::new(name, batch),
             net: &self,
+            ledger,
+            weights,
             output,
             homes,
             storages: HashMap::new(),
@@ -38,16 +47,30 @@ impl Net {
             params: Params::default(),
         };
         for id in 0..=output {
-            let made = emitter.value(id);
+            let made = emitter.value(id)?;
             emitter.made.push(made);
         }
-        emitter.finish()
+        Ok(emitter.finish())
+    }
+}
+
+impl Net {
+    /// Weights and bias of each value, empty if it is no convolution.
+    fn take_weights(&mut self) -> Vec<[List<f32>; 2]> {
+        let take = |value: &mut Value| match &mut value.make {
+            Make::Conv(conv) => [&mut conv.weights, &mut conv.bias].map(std::mem::take),
+            _ => Default::default(),
+        };
+        self.values.iter_mut().map(take).collect()
     }
 }
 
 struct Emitter<'a> {
     builder: Builder,
     net: &'a Net,
+    ledger: &'a Ledger,
+    /// Of convolutions that have not been emitted yet: weights go over into the parameters without a copy.
+    weights: Vec<[List<f32>; 2]>,
     output: Id,
     homes: Homes,
     /// Of concatenations.
@@ -64,30 +87,30 @@ struct Emitter<'a> {
 }
 
 impl Emitter<'_> {
-    fn value(&mut self, id: Id) -> builder::Value {
+    fn value(&mut self, id: Id) -> Result<builder::Value, Exhausted> {
         let net = self.net;
-        match &net.values[id].make {
+        Ok(match &net.values[id].make {
             Make::Input => {
                 let [_, channels, height, width] = net.values[id].shape;
                 self.builder.given(channels, [height, width])
             }
-            Make::Conv(conv) => self.conv(id, conv),
-            Make::Affine(affine) => self.affine(id, affine),
+            Make::Conv(conv) => self.conv(id, conv)?,
+            Make::Affine(affine) => self.affine(id, affine)?,
             Make::Pool { x, kind, window } => {
-                let (input, name) = (self.native(*x), self.name(&net.values[id].name));
+                let (input, name) = (self.native(*x)?, self.name(&net.values[id].name));
                 let output = self.target(id, &name);
                 self.pool(name, input, *kind, *window, output)
             }
-            Make::Concat { parts } => self.concat(id, parts),
-            Make::Activate { x, function } => self.activate(id, *x, *function),
-            Make::Multiply { x, factor } => self.multiply(id, *x, *factor),
+            Make::Concat { parts } => self.concat(id, parts)?,
+            Make::Activate { x, function } => self.activate(id, *x, *function)?,
+            Make::Multiply { x, factor } => self.multiply(id, *x, *factor)?,
             Make::Relu { .. } | Make::Add { .. } => unreachable!("fused before"),
-        }
+        })
     }
 
-    fn conv(&mut self, id: Id, conv: &Conv) -> builder::Value {
-        let input = if conv.groups == 1 { self.made[conv.x] } else { self.native(conv.x) };
-        let residual = conv.residual.map(|id| self.whole(id));
+    fn conv(&mut self, id: Id, conv: &Conv) -> Result<builder::Value, Exhausted> {
+        let input = if conv.groups == 1 { self.made[conv.x] } else { self.native(conv.x)? };
+        let residual = conv.residual.map(|id| self.whole(id)).transpose()?;
         let name = self.name(&self.net.values[id].name);
         let output = self.target(id, &name);
         let (from, to) = (input.tensor, output.tensor);
@@ -104,37 +127,42 @@ impl Emitter<'_> {
                 relu: conv.relu,
             })
         };
-        let constants = self.keep(&name, conv.weights.clone(), conv.bias.clone());
+        let [weights, bias] = std::mem::take(&mut self.weights[id]);
+        let constants = self.keep(&name, weights, bias);
         let reads: Vec<_> = [input].into_iter().chain(residual).collect();
-        self.builder.step(name, &reads, output, op, constants)
+        Ok(self.builder.step(name, &reads, output, op, constants))
     }
 
-    fn affine(&mut self, id: Id, affine: &Affine) -> builder::Value {
-        let (input, name) = (self.native(affine.x), self.name(&self.net.values[id].name));
+    fn affine(&mut self, id: Id, affine: &Affine) -> Result<builder::Value, Exhausted> {
+        let (input, name) = (self.native(affine.x)?, self.name(&self.net.values[id].name));
         let output = self.target(id, &name);
         let op = ScaleShift { input: input.tensor, output: output.tensor, relu: affine.relu };
-        let floats = |values: &[f64]| values.iter().map(|&value| value as f32).collect();
-        let constants = self.keep(&name, floats(&affine.scale), floats(&affine.shift));
-        self.builder.step(name, &[input], output, Op::ScaleShift(op), constants)
+        let floats = |values: &[f64]| {
+            let values = values.iter().map(|&value| value as f32);
+            List::of(values.len(), values, self.ledger)
+        };
+        let (scale, shift) = (floats(&affine.scale)?, floats(&affine.shift)?);
+        let constants = self.keep(&name, scale, shift);
+        Ok(self.builder.step(name, &[input], output, Op::ScaleShift(op), constants))
     }
 
-    fn activate(&mut self, id: Id, x: Id, function: Function) -> builder::Value {
-        let (input, name) = (self.native(x), self.name(&self.net.values[id].name));
+    fn activate(&mut self, id: Id, x: Id, function: Function) -> Result<builder::Value, Exhausted> {
+        let (input, name) = (self.native(x)?, self.name(&self.net.values[id].name));
         let output = self.target(id, &name);
         let op = Activate { input: input.tensor, output: output.tensor, function };
-        self.builder.step(name, &[input], output, Op::Activate(op), Constants::None)
+        Ok(self.builder.step(name, &[input], output, Op::Activate(op), Constants::None))
     }
 
-    fn multiply(&mut self, id: Id, x: Id, factor: Id) -> builder::Value {
-        let (input, factor) = (self.native(x), self.native(factor));
+    fn multiply(&mut self, id: Id, x: Id, factor: Id) -> Result<builder::Value, Exhausted> {
+        let (input, factor) = (self.native(x)?, self.native(factor)?);
         let name = self.name(&self.net.values[id].name);
         let output = self.target(id, &name);
         let op = Multiply { input: input.tensor, factor: factor.tensor, output: output.tensor };
-        self.builder.step(name, &[input, factor], output, Op::Multiply(op), Constants::None)
+        Ok(self.builder.step(name, &[input, factor], output, Op::Multiply(op), Constants::None))
     }
 
     /// Copies those parts that are not where this concatenation wants them.
-    fn concat(&mut self, id: Id, parts: &[Id]) -> builder::Value {
+    fn concat(&mut self, id: Id, parts: &[Id]) -> Result<builder::Value, Exhausted> {
         let net = self.net;
         let at = self.home(id);
         let mut first = 0;
@@ -143,12 +171,12 @@ impl Emitter<'_> {
             let wanted = at.part(first, *channels);
             if self.made[part] != wanted {
                 let beside = self.made[part].is_in_storage_of(&wanted);
-                let input = if beside { self.whole(part) } else { self.native(part) };
+                let input = if beside { self.whole(part)? } else { self.native(part)? };
                 self.copy(&format!("{name}/copy"), input, wanted);
             }
             first += channels;
         }
-        at
+        Ok(at)
     }
 
     /// Where value `id` belongs.
@@ -190,41 +218,42 @@ impl Emitter<'_> {
     }
 
     /// Value `id`, pixel after pixel if it has several.
-    fn native(&mut self, id: Id) -> builder::Value {
+    fn native(&mut self, id: Id) -> Result<builder::Value, Exhausted> {
         let value = self.made[id];
         let [_, channels, height, width] = self.net.values[id].shape;
         if value.tensor.layout == Layout::Native || height * width == 1 {
-            return value;
+            return Ok(value);
         }
         if let Some(&native) = self.native.get(&id) {
-            return native;
+            return Ok(native);
         }
         let name = self.name("data/native");
         let to = self.builder.storage(&name, Layout::Native, channels, [height, width]);
-        let Conv { weights, bias, window, groups, .. } = Conv::identity(id, channels);
+        let same = Conv::identity(id, channels, self.ledger)?;
+        let Conv { weights, bias, window, groups, .. } = same;
         let (input, output) = (value.tensor, to.tensor);
         let op = Conv2d { input, output, window, groups, residual: false, relu: false };
         let constants = self.keep(&name, weights, bias);
         self.builder.step(name, &[value], to, Op::Conv2d(op), constants);
         self.native.insert(id, to);
-        to
+        Ok(to)
     }
 
     /// Value `id` in a native storage of its own.
-    fn whole(&mut self, id: Id) -> builder::Value {
-        let value = self.native(id);
+    fn whole(&mut self, id: Id) -> Result<builder::Value, Exhausted> {
+        let value = self.native(id)?;
         if value.is_whole() && value.tensor.layout == Layout::Native {
-            return value;
+            return Ok(value);
         }
         if let Some(&whole) = self.whole.get(&id) {
-            return whole;
+            return Ok(whole);
         }
         let Value { name, shape: [_, channels, height, width], .. } = &self.net.values[id];
         let storage = self.name(&format!("{name}/whole"));
         let to = self.builder.storage(&storage, Layout::Native, *channels, [*height, *width]);
         self.copy(&format!("{name}/copy"), value, to);
         self.whole.insert(id, to);
-        to
+        Ok(to)
     }
 
     fn copy(&mut self, name: &str, from: builder::Value, to: builder::Value) -> builder::Value {
@@ -245,9 +274,9 @@ impl Emitter<'_> {
     }
 
     /// Keeps the constants of step `name`.
-    fn keep(&mut self, name: &str, weights: Vec<f32>, bias: Vec<f32>) -> Constants {
-        self.params.tensors.insert(format!("{name}.weight"), weights);
-        self.params.tensors.insert(format!("{name}.bias"), bias);
+    fn keep(&mut self, name: &str, weights: List<f32>, bias: List<f32>) -> Constants {
+        self.params.tensors.insert(format!("{name}.weight"), weights.into_vec());
+        self.params.tensors.insert(format!("{name}.bias"), bias.into_vec());
         Constants::Biased { name: name.into() }
     }
 

@@ -2,9 +2,12 @@
 //! is in between; what isn't needed for the output goes.
 
 use super::value::{Affine, Conv, Id, Make, Net, Value};
+use crate::memory::budget::Exhausted;
+use crate::memory::ledger::Ledger;
 
 /// What a value was fused into, or became by itself.
-struct Fused {
+struct Fused<'l> {
+    ledger: &'l Ledger,
     /// `None` where a convolution has moved behind what it adds.
     values: Vec<Option<Value>>,
     /// How often each is still to be used.
@@ -15,27 +18,27 @@ impl Net {
     /// The network up to `output` with fewer, larger operations, and where `output` is in it.
     ///
     /// No [`Make::Relu`] and no [`Make::Add`] is left.
-    pub(crate) fn fuse(self, output: Id) -> (Self, Id) {
+    pub(crate) fn fuse(self, output: Id, ledger: &Ledger) -> Result<(Self, Id), Exhausted> {
         let uses = self.uses(output);
-        let mut fused = Fused { values: Vec::new(), uses: Vec::new() };
+        let mut fused = Fused { ledger, values: Vec::new(), uses: Vec::new() };
         let mut now: Vec<Id> = Vec::new();
         for (value, uses) in self.values.into_iter().zip(uses) {
-            let id = if uses == 0 { Id::MAX } else { fused.append(value, uses, &now) };
+            let id = if uses == 0 { Id::MAX } else { fused.append(value, uses, &now)? };
             now.push(id);
         }
-        fused.without_gaps(now[output])
+        Ok(fused.without_gaps(now[output]))
     }
 }
 
-impl Fused {
+impl Fused<'_> {
     /// Takes over a value that is used so often; `now` says where earlier ones are.
-    fn append(&mut self, value: Value, uses: usize, now: &[Id]) -> Id {
+    fn append(&mut self, value: Value, uses: usize, now: &[Id]) -> Result<Id, Exhausted> {
         let Value { name, shape, make } = value;
         let new = |make| Value { name: name.clone(), shape, make };
-        match make {
-            Make::Relu { x } => self.relu(now[x], uses, new),
+        Ok(match make {
+            Make::Relu { x } => return self.relu(now[x], uses, new),
             Make::Affine(affine) => self.affine(Affine { x: now[affine.x], ..affine }, uses, new),
-            Make::Add { a, b } => self.add([now[a], now[b]], uses, new),
+            Make::Add { a, b } => return self.add([now[a], now[b]], uses, new),
             Make::Conv(conv) => {
                 let residual = conv.residual.map(|id| now[id]);
                 self.push(new(Make::Conv(Conv { x: now[conv.x], residual, ..conv })), uses)
@@ -49,12 +52,12 @@ impl Fused {
             Make::Multiply { x, factor } => {
                 self.push(new(Make::Multiply { x: now[x], factor: now[factor] }), uses)
             }
-            Make::Concat { parts } => {
-                let parts = parts.into_iter().map(|id| now[id]).collect();
+            Make::Concat { mut parts } => {
+                parts.iter_mut().for_each(|id| *id = now[*id]);
                 self.push(new(Make::Concat { parts }), uses)
             }
             Make::Input => self.push(new(Make::Input), uses),
-        }
+        })
     }
 
     fn push(&mut self, value: Value, uses: usize) -> Id {
@@ -82,32 +85,39 @@ impl Fused {
         x
     }
 
-    fn relu(&mut self, x: Id, uses: usize, new: impl Fn(Make) -> Value) -> Id {
+    fn relu(&mut self, x: Id, uses: usize, new: impl Fn(Make) -> Value) -> Result<Id, Exhausted> {
         match self.only_used_next(x) {
             Some(Make::Conv(Conv { relu, .. }) | Make::Affine(Affine { relu, .. })) => *relu = true,
             _ => {
                 let value = new(Make::Input);
-                let affine = Affine { relu: true, ..Affine::uniform(x, value.shape[1], 1.0, 0.0) };
-                return self.push(Value { make: Make::Affine(affine), ..value }, uses);
+                let same = Affine::uniform(x, value.shape[1], 1.0, 0.0, self.ledger)?;
+                let make = Make::Affine(Affine { relu: true, ..same });
+                return Ok(self.push(Value { make, ..value }, uses));
             }
         }
         self.uses[x] = uses;
-        x
+        Ok(x)
     }
 
     /// The later of the two that is a convolution takes the other as its residual.
-    fn add(&mut self, operands: [Id; 2], uses: usize, new: impl Fn(Make) -> Value) -> Id {
+    fn add(
+        &mut self,
+        operands: [Id; 2],
+        uses: usize,
+        new: impl Fn(Make) -> Value,
+    ) -> Result<Id, Exhausted> {
         let [a, b] = operands;
         let (late, early) = (a.max(b), a.min(b));
         for (conv, residual) in [(late, early), (early, late)] {
             if let Some((name, shape, conv)) = self.take_plain_conv(conv) {
                 let make = Make::Conv(Conv { residual: Some(residual), ..conv });
-                return self.push(Value { name, shape, make }, uses);
+                return Ok(self.push(Value { name, shape, make }, uses));
             }
         }
         let value = new(Make::Input);
-        let conv = Conv { residual: Some(early), ..Conv::identity(late, value.shape[1]) };
-        self.push(Value { make: Make::Conv(conv), ..value }, uses)
+        let same = Conv::identity(late, value.shape[1], self.ledger)?;
+        let make = Make::Conv(Conv { residual: Some(early), ..same });
+        Ok(self.push(Value { make, ..value }, uses))
     }
 
     /// Takes out a convolution that is only used next, and has neither residual nor ReLU.

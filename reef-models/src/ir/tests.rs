@@ -1,6 +1,9 @@
 //! Whatever is fused and wherever it is placed, a network computes what its values say one by one.
 
 use super::value::*;
+use crate::memory::budget::Budget;
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 use crate::{Seeded, reference};
 use proptest::prelude::*;
 use reef_core::op::{
@@ -22,6 +25,14 @@ fn numbers(seed: usize, n: usize) -> Vec<f32> {
     Seeded(seed as u64).input(n)
 }
 
+fn ledger() -> Ledger {
+    Ledger::new(&Budget::default())
+}
+
+fn list<T: Clone>(items: Vec<T>) -> List<T> {
+    List::copied(&items, &ledger()).unwrap()
+}
+
 fn make(net: &Net, (kind, a, b): Instruction) -> (usize, Make) {
     let pictures: Vec<Id> = (0..net.values.len()).filter(|&id| is_picture(net, id)).collect();
     let [x, y] = [a, b].map(|index| *index.get(&pictures));
@@ -32,13 +43,13 @@ fn make(net: &Net, (kind, a, b): Instruction) -> (usize, Make) {
         0 => {
             let outputs = 1 + y % 5;
             let taps = window.size[0] * window.size[1];
-            let weights = numbers(seed, outputs * channels * taps);
-            let (bias, residual) = (numbers(seed + 1, outputs), None);
+            let weights = list(numbers(seed, outputs * channels * taps));
+            let (bias, residual) = (list(numbers(seed + 1, outputs)), None);
             let conv = Conv { x, window, groups: 1, weights, bias, residual, relu: false };
             (outputs, Make::Conv(conv))
         }
         1 => {
-            let wide = |seed| numbers(seed, channels).into_iter().map(f64::from).collect();
+            let wide = |seed| list(numbers(seed, channels).into_iter().map(f64::from).collect());
             let (scale, shift) = (wide(seed), wide(seed + 1));
             (channels, Make::Affine(Affine { x, scale, shift, relu: false }))
         }
@@ -56,7 +67,7 @@ fn make(net: &Net, (kind, a, b): Instruction) -> (usize, Make) {
             (channels, Make::Multiply { x, factor: net.values.len() - 1 })
         }
         _ if channels + net.values[y].shape[1] <= WIDEST => {
-            (channels + net.values[y].shape[1], Make::Concat { parts: vec![x, y] })
+            (channels + net.values[y].shape[1], Make::Concat { parts: list(vec![x, y]) })
         }
         _ => (channels, Make::Relu { x }),
     }
@@ -98,7 +109,7 @@ fn network(channels: usize, instructions: &[Instruction]) -> (Net, Id) {
     let used: Vec<Id> = net.values.iter().flat_map(|value| value.make.operands()).collect();
     let parts: Vec<Id> = (0..net.values.len()).filter(|id| !used.contains(id)).collect();
     let all = parts.iter().map(|&id| net.values[id].shape[1]).sum();
-    let x = push(&mut net, all, SIZE, Make::Concat { parts });
+    let x = push(&mut net, all, SIZE, Make::Concat { parts: list(parts) });
     let window = Window { size: [SIZE; 2], ..POINT };
     let output = push(&mut net, all, 1, Make::Pool { x, kind: PoolKind::Average, window });
     (net, output)
@@ -171,10 +182,10 @@ proptest! {
         let (net, output) = network(channels, &instructions);
         let input = numbers(7, channels * SIZE * SIZE);
         let want = one_by_one(&net, &input);
-        let (net, output) = net.fuse(output);
+        let (net, output) = net.fuse(output, &ledger()).unwrap();
         let left = |make: &Make| matches!(make, Make::Relu { .. } | Make::Add { .. });
         prop_assert!(!net.values.iter().any(|value| left(&value.make)));
-        let (model, params) = net.emit("random", output);
+        let (model, params) = net.emit("random", output, &ledger()).unwrap();
         prop_assert_eq!(model.check(), Ok(()));
         let have = if params.tensors.is_empty() {
             reference::execute(&model, &Seeded(0), &input)

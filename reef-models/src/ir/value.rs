@@ -1,5 +1,8 @@
 //! Values of a network, and how each is made.
 
+use crate::memory::budget::Exhausted;
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 use reef_core::op::{Function, PoolKind, Window};
 
 /// A value's position in its network.
@@ -8,6 +11,12 @@ pub(crate) type Id = usize;
 /// A window over one pixel.
 pub(crate) const POINT: Window = Window { size: [1; 2], stride: [1; 2], padding: [0; 2] };
 
+/// Bytes that a step takes besides its weights: its names, its operation and its storage, in the network and in
+/// the schedule that it becomes.
+pub(crate) const STEP: u64 = 8 << 10;
+/// Bytes of the longest name, so that a parameter's fits its file.
+pub(super) const MAX_NAME_LEN: usize = 240;
+
 /// Values in the order in which they are made.
 #[derive(Debug, Default)]
 pub(crate) struct Net {
@@ -15,7 +24,7 @@ pub(crate) struct Net {
 }
 
 /// One tensor.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Value {
     /// What to call the step that makes it; need not be unique.
     pub(crate) name: String,
@@ -25,7 +34,7 @@ pub(crate) struct Value {
 }
 
 /// How a value is made.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) enum Make {
     /// It is given: the network's input.
     Input,
@@ -56,32 +65,43 @@ pub(crate) enum Make {
     },
     /// Channels of all, one after the other.
     Concat {
-        parts: Vec<Id>,
+        parts: List<Id>,
     },
 }
 
 /// A convolution; a fully connected layer is one whose window is the whole picture.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Conv {
     pub(crate) x: Id,
     pub(crate) window: Window,
     pub(crate) groups: usize,
     /// As `reef_core::op::Conv2d` orders them.
-    pub(crate) weights: Vec<f32>,
+    pub(crate) weights: List<f32>,
     /// One for each output channel.
-    pub(crate) bias: Vec<f32>,
+    pub(crate) bias: List<f32>,
     /// Added before ReLU.
     pub(crate) residual: Option<Id>,
     pub(crate) relu: bool,
 }
 
 /// A factor and a summand for each channel.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Affine {
     pub(crate) x: Id,
-    pub(crate) scale: Vec<f64>,
-    pub(crate) shift: Vec<f64>,
+    pub(crate) scale: List<f64>,
+    pub(crate) shift: List<f64>,
     pub(crate) relu: bool,
+}
+
+impl Value {
+    /// A value whose step is called `name`, or as much of it as a parameter's name may take.
+    pub(crate) fn new(name: &str, shape: [usize; 4], make: Make) -> Self {
+        let mut end = name.len().min(MAX_NAME_LEN);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        Self { name: name[..end].into(), shape, make }
+    }
 }
 
 impl Make {
@@ -95,7 +115,7 @@ impl Make {
             | Self::Relu { x }
             | Self::Activate { x, .. } => vec![*x],
             Self::Add { a, b } | Self::Multiply { x: a, factor: b } => vec![*a, *b],
-            Self::Concat { parts } => parts.clone(),
+            Self::Concat { parts } => parts.to_vec(),
         }
     }
 }
@@ -127,13 +147,20 @@ impl Net {
 
 impl Affine {
     /// The same for all channels.
-    pub(crate) fn uniform(x: Id, channels: usize, scale: f64, shift: f64) -> Self {
-        Self { x, scale: vec![scale; channels], shift: vec![shift; channels], relu: false }
+    pub(crate) fn uniform(
+        x: Id,
+        channels: usize,
+        scale: f64,
+        shift: f64,
+        ledger: &Ledger,
+    ) -> Result<Self, Exhausted> {
+        let all = |value| List::filled(value, channels, ledger);
+        Ok(Self { x, scale: all(scale)?, shift: all(shift)?, relu: false })
     }
 
     /// First this, then `next`.
     pub(super) fn then(&mut self, next: &Self) {
-        for (i, (scale, shift)) in self.scale.iter_mut().zip(&mut self.shift).enumerate() {
+        for (i, (scale, shift)) in self.scale.iter_mut().zip(&mut *self.shift).enumerate() {
             *scale *= next.scale[i];
             *shift = *shift * next.scale[i] + next.shift[i];
         }
@@ -143,16 +170,16 @@ impl Affine {
 
 impl Conv {
     /// A convolution that changes nothing, for what only convolutions can do.
-    pub(super) fn identity(x: Id, channels: usize) -> Self {
-        Self {
+    pub(super) fn identity(x: Id, channels: usize, ledger: &Ledger) -> Result<Self, Exhausted> {
+        Ok(Self {
             x,
             window: POINT,
             groups: channels,
-            weights: vec![1.0; channels],
-            bias: vec![0.0; channels],
+            weights: List::filled(1.0, channels, ledger)?,
+            bias: List::filled(0.0, channels, ledger)?,
             residual: None,
             relu: false,
-        }
+        })
     }
 
     /// Whether it has neither residual nor ReLU.
@@ -163,7 +190,7 @@ impl Conv {
     /// First this, which is plain, then `next`.
     pub(super) fn then(&mut self, next: &Affine) {
         let per_output = self.weights.len() / self.bias.len();
-        let rows = self.weights.chunks_exact_mut(per_output).zip(&mut self.bias);
+        let rows = self.weights.chunks_exact_mut(per_output).zip(&mut *self.bias);
         for (i, (row, bias)) in rows.enumerate() {
             let (scale, shift) = (next.scale[i], next.shift[i]);
             row.iter_mut().for_each(|weight| *weight = (f64::from(*weight) * scale) as f32);

@@ -6,6 +6,7 @@ use super::tensor::{Constants, Source, TensorSpec};
 use crate::errors::error::Result;
 use crate::graph::schedule::ScheduleGraph;
 use reef_core::op::{Op, Tensor};
+use std::collections::HashSet;
 
 /// What one step of a network computes, and from which tensors.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +76,19 @@ impl Model {
         let named = |tensor: TensorSpec| Ok((tensor.name.clone(), source.tensor(&tensor)?));
         let tensors = self.tensors().into_iter().map(named).collect::<Result<_>>()?;
         Ok(Params { tensors })
+    }
+
+    /// Those of `params` that the network takes, without a copy of them.
+    ///
+    /// # Errors
+    ///
+    /// `MissingTensor`, `Length`.
+    pub fn keep_of(&self, mut params: Params) -> Result<Params> {
+        let tensors = self.tensors();
+        tensors.iter().try_for_each(|tensor| params.find(tensor).map(drop))?;
+        let wanted: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+        params.tensors.retain(|name, _| wanted.contains(name.as_str()));
+        Ok(params)
     }
 }
 

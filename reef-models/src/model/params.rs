@@ -11,14 +11,21 @@ pub struct Params {
     pub tensors: BTreeMap<String, Vec<f32>>,
 }
 
-impl Source for Params {
-    fn tensor(&self, tensor: &TensorSpec) -> Result<Vec<f32>> {
+impl Params {
+    /// The values of `tensor`.
+    pub(super) fn find(&self, tensor: &TensorSpec) -> Result<&Vec<f32>> {
         let missing = || Error::MissingTensor { name: tensor.name.clone() };
         let values = self.tensors.get(&tensor.name).ok_or_else(missing)?;
         if values.len() != tensor.elements {
             let (given, want) = (values.len(), tensor.elements);
             return Err(Error::Length { what: tensor.name.clone(), given, want });
         }
-        Ok(values.clone())
+        Ok(values)
+    }
+}
+
+impl Source for Params {
+    fn tensor(&self, tensor: &TensorSpec) -> Result<Vec<f32>> {
+        self.find(tensor).cloned()
     }
 }

@@ -3,7 +3,10 @@
 use super::external::External;
 use super::fault::Result;
 use super::file::TensorFile;
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 use std::path::Path;
+use std::rc::Rc;
 
 /// `TensorProto.DataType` of the elements that networks are made of.
 const FLOAT: i64 = 1;
@@ -12,38 +15,45 @@ const INT64: i64 = 7;
 const BOOL: i64 = 9;
 const DOUBLE: i64 = 11;
 
+/// Most dimensions of a tensor.
+pub(super) const MAX_RANK: usize = 32;
+
 /// A tensor with its values, row-major.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Constant {
     pub(super) dims: Vec<usize>,
     pub(super) data: Data,
 }
 
 /// Values of one of two kinds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Data {
-    Floats(Vec<f32>),
-    Ints(Vec<i64>),
+    Floats(List<f32>),
+    Ints(List<i64>),
 }
 
 impl Constant {
-    pub(super) fn floats(dims: Vec<usize>, values: Vec<f32>) -> Self {
+    pub(super) fn floats(dims: Vec<usize>, values: List<f32>) -> Self {
         Self { dims, data: Data::Floats(values) }
     }
 
-    pub(super) fn ints(dims: Vec<usize>, values: Vec<i64>) -> Self {
+    pub(super) fn ints(dims: Vec<usize>, values: List<i64>) -> Self {
         Self { dims, data: Data::Ints(values) }
     }
 
     /// Decodes what a file holds; `folder` has the file that keeps its data, if another one does.
-    pub(super) fn read(tensor: &TensorFile<'_>, folder: Option<&Path>) -> Result<Self> {
+    pub(super) fn read(
+        tensor: &TensorFile<'_>,
+        folder: Option<&Path>,
+        ledger: &Ledger,
+    ) -> Result<Self> {
         let dims = dims(&tensor.dims)?;
         let external = match tensor.external.is_empty() {
             true => None,
-            false => Some(External::of(tensor)?.read(folder, bytes(tensor, &dims)?)?),
+            false => Some(External::of(tensor)?.read(folder, bytes(tensor, &dims)?, ledger)?),
         };
         let raw = external.as_deref().or(tensor.raw);
-        let data = data(tensor, raw)?;
+        let data = data(tensor, raw, ledger)?;
         let (have, want) = (data.len(), elements(&dims)?);
         if have != want {
             return Err(format!("{have} values for a tensor of {dims:?}"));
@@ -68,11 +78,24 @@ impl Constant {
     }
 
     /// Its floats, whatever the shape.
-    pub(super) fn into_floats(self) -> Result<Vec<f32>> {
+    pub(super) fn into_floats(self) -> Result<List<f32>> {
         match self.data {
             Data::Floats(values) => Ok(values),
             Data::Ints(_) => Err("floats wanted, integers there".into()),
         }
+    }
+
+    /// One that nobody else has: itself, or a copy if others have it too.
+    pub(super) fn own(shared: Rc<Self>, ledger: &Ledger) -> Result<Self> {
+        Rc::try_unwrap(shared).or_else(|shared| shared.copied(ledger))
+    }
+
+    pub(super) fn copied(&self, ledger: &Ledger) -> Result<Self> {
+        let data = match &self.data {
+            Data::Floats(values) => Data::Floats(List::copied(values, ledger)?),
+            Data::Ints(values) => Data::Ints(List::copied(values, ledger)?),
+        };
+        Ok(Self { dims: self.dims.clone(), data })
     }
 
     /// The same values in another shape.
@@ -84,23 +107,30 @@ impl Constant {
     }
 
     /// A tensor of `dims` with the values at these places, all of which it has.
-    pub(super) fn pick(&self, dims: Vec<usize>, places: impl Iterator<Item = usize>) -> Self {
+    pub(super) fn pick(
+        &self,
+        dims: Vec<usize>,
+        places: impl Iterator<Item = usize>,
+        ledger: &Ledger,
+    ) -> Result<Self> {
+        let len = elements(&dims)?;
         let data = match &self.data {
-            Data::Floats(values) => Data::Floats(places.map(|at| values[at]).collect()),
-            Data::Ints(values) => Data::Ints(places.map(|at| values[at]).collect()),
+            Data::Floats(v) => Data::Floats(List::of(len, places.map(|at| v[at]), ledger)?),
+            Data::Ints(v) => Data::Ints(List::of(len, places.map(|at| v[at]), ledger)?),
         };
-        Self { dims, data }
+        Ok(Self { dims, data })
     }
 
     /// A matrix with rows and columns exchanged.
-    pub(super) fn transposed(self) -> Result<Self> {
+    pub(super) fn transposed(&self, ledger: &Ledger) -> Result<Self> {
         let &[rows, columns] = self.dims.as_slice() else {
             return Err(format!("a matrix wanted, a tensor of {:?} there", self.dims));
         };
-        let values = self.into_floats()?;
+        let values = self.as_floats()?;
         let column = |c: usize| (0..rows).map(move |r| r * columns + c);
         let order = (0..columns).flat_map(column);
-        Ok(Self::floats(vec![columns, rows], order.map(|at| values[at]).collect()))
+        let values = List::of(values.len(), order.map(|at| values[at]), ledger)?;
+        Ok(Self::floats(vec![columns, rows], values))
     }
 }
 
@@ -115,11 +145,14 @@ impl Data {
 
 /// Sizes as numbers that a tensor can have.
 pub(super) fn dims(dims: &[i64]) -> Result<Vec<usize>> {
+    if dims.len() > MAX_RANK {
+        return Err(format!("a tensor of {} dimensions, most is {MAX_RANK}", dims.len()));
+    }
     let size = |&n: &i64| usize::try_from(n).map_err(|_| format!("a tensor of {dims:?}"));
     dims.iter().map(size).collect()
 }
 
-fn elements(dims: &[usize]) -> Result<usize> {
+pub(super) fn elements(dims: &[usize]) -> Result<usize> {
     let product = dims.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
     product.ok_or_else(|| format!("a tensor of {dims:?}"))
 }
@@ -140,22 +173,31 @@ fn unknown(element: i64) -> String {
     format!("elements of type {element} (have: 1, 6, 7, 9 and 11)")
 }
 
-fn data(tensor: &TensorFile<'_>, raw: Option<&[u8]>) -> Result<Data> {
-    match (tensor.element, raw) {
-        (FLOAT, Some(raw)) => Ok(Data::Floats(numbers(raw, f32::from_le_bytes)?)),
-        (FLOAT, None) => Ok(Data::Floats(tensor.floats.clone())),
-        (DOUBLE, Some(raw)) => Ok(Data::Floats(numbers(raw, |b| f64::from_le_bytes(b) as f32)?)),
-        (INT64, Some(raw)) => Ok(Data::Ints(numbers(raw, i64::from_le_bytes)?)),
-        (INT32, Some(raw)) => Ok(Data::Ints(numbers(raw, |b| i32::from_le_bytes(b).into())?)),
-        (BOOL, Some(raw)) => Ok(Data::Ints(raw.iter().map(|&byte| byte.into()).collect())),
-        (BOOL | INT32 | INT64, None) => Ok(Data::Ints(tensor.ints.clone())),
-        (other, _) => Err(unknown(other)),
+fn data(tensor: &TensorFile<'_>, raw: Option<&[u8]>, ledger: &Ledger) -> Result<Data> {
+    let Some(raw) = raw else {
+        return match tensor.element {
+            FLOAT => Ok(Data::Floats(List::copied(&tensor.floats, ledger)?)),
+            BOOL | INT32 | INT64 => Ok(Data::Ints(List::copied(&tensor.ints, ledger)?)),
+            other => Err(unknown(other)),
+        };
+    };
+    match tensor.element {
+        FLOAT => Ok(Data::Floats(numbers(raw, f32::from_le_bytes, ledger)?)),
+        DOUBLE => Ok(Data::Floats(numbers(raw, |b| f64::from_le_bytes(b) as f32, ledger)?)),
+        INT64 => Ok(Data::Ints(numbers(raw, i64::from_le_bytes, ledger)?)),
+        INT32 => Ok(Data::Ints(numbers(raw, |b| i32::from_le_bytes(b).into(), ledger)?)),
+        BOOL => Ok(Data::Ints(numbers(raw, |[byte]: [u8; 1]| byte.into(), ledger)?)),
+        other => Err(unknown(other)),
     }
 }
 
-fn numbers<T, const N: usize>(raw: &[u8], number: impl Fn([u8; N]) -> T) -> Result<Vec<T>> {
+fn numbers<T, const N: usize>(
+    raw: &[u8],
+    number: impl Fn([u8; N]) -> T,
+    ledger: &Ledger,
+) -> Result<List<T>> {
     match raw.as_chunks::<N>() {
-        (words, []) => Ok(words.iter().map(|&word| number(word)).collect()),
+        (words, []) => Ok(List::of(words.len(), words.iter().map(|&word| number(word)), ledger)?),
         _ => Err(format!("{} bytes of numbers that take {N}", raw.len())),
     }
 }

@@ -6,6 +6,8 @@
 
 use super::fault::Result;
 use super::file::TensorFile;
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
@@ -33,7 +35,12 @@ impl<'a> External<'a> {
     }
 
     /// Reads the `want` bytes that the tensor takes from a file in `folder` or below.
-    pub(super) fn read(&self, folder: Option<&Path>, want: u64) -> Result<Vec<u8>> {
+    pub(super) fn read(
+        &self,
+        folder: Option<&Path>,
+        want: u64,
+        ledger: &Ledger,
+    ) -> Result<List<u8>> {
         let folder = folder.ok_or("its data is in another file")?;
         let place = self.location;
         if let Some(length) = self.length.filter(|&length| length != want) {
@@ -49,7 +56,10 @@ impl<'a> External<'a> {
         if offset.checked_add(want).is_none_or(|end| end > there) {
             return Err(format!("{place} has {there} bytes, {want} at {offset} are not inside"));
         }
-        read(&path, offset, want).map_err(system)
+        let want = usize::try_from(want).unwrap_or(usize::MAX);
+        let mut bytes = List::filled(0, want, ledger)?;
+        read(&path, offset, &mut bytes).map_err(system)?;
+        Ok(bytes)
     }
 
     /// The file with links resolved, which has to lie in `folder` or below.
@@ -70,10 +80,8 @@ impl<'a> External<'a> {
     }
 }
 
-fn read(path: &Path, offset: u64, want: u64) -> io::Result<Vec<u8>> {
+fn read(path: &Path, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(offset))?;
-    let mut bytes = vec![0; want as usize];
-    file.read_exact(&mut bytes)?;
-    Ok(bytes)
+    file.read_exact(bytes)
 }

@@ -1,6 +1,8 @@
 //! What is wrong with a file, and where.
 
 use crate::errors::error::Error;
+use crate::memory::budget::Exhausted;
+use crate::memory::ledger::Ledger;
 
 /// What is wrong, in words that follow the name of a node or a tensor.
 pub(super) type Result<T> = std::result::Result<T, String>;
@@ -25,8 +27,30 @@ impl Fault {
         Self { at: "graph".into(), why }
     }
 
-    /// As an error of `file`.
-    pub(super) fn of(self, file: String) -> Error {
-        Error::Onnx { file, at: self.at, why: self.why }
+    /// As an error of `file`, whose reader charged `ledger`.
+    pub(super) fn of(self, file: String, ledger: &Ledger) -> Error {
+        match ledger.refusal() {
+            Some(why) => Error::Memory { file, at: self.at, why },
+            None => Error::Onnx { file, at: self.at, why: self.why },
+        }
     }
 }
+
+impl From<Exhausted> for String {
+    fn from(why: Exhausted) -> Self {
+        why.to_string()
+    }
+}
+
+/// A list in an error: its first values, and how many there are.
+pub(super) fn few<T: std::fmt::Debug>(values: &[T]) -> String {
+    match values {
+        [first @ .., _] if first.len() >= FEW => {
+            format!("{:?}, … ({})", &values[..FEW], values.len())
+        }
+        _ => format!("{values:?}"),
+    }
+}
+
+/// Values of a list that an error shows.
+const FEW: usize = 8;

@@ -3,6 +3,8 @@
 //! Names and raw data stay where they are in the file. Field numbers are those of onnx.proto.
 
 use super::protobuf::{Fields, Malformed};
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 
 type Result<T> = std::result::Result<T, Malformed>;
 
@@ -17,10 +19,10 @@ pub(super) struct ModelFile<'a> {
 /// `GraphProto`.
 #[derive(Debug, Default)]
 pub(super) struct GraphFile<'a> {
-    pub(super) nodes: Vec<NodeFile<'a>>,
-    pub(super) initializers: Vec<TensorFile<'a>>,
-    pub(super) inputs: Vec<ValueFile<'a>>,
-    pub(super) outputs: Vec<ValueFile<'a>>,
+    pub(super) nodes: List<NodeFile<'a>>,
+    pub(super) initializers: List<TensorFile<'a>>,
+    pub(super) inputs: List<ValueFile<'a>>,
+    pub(super) outputs: List<ValueFile<'a>>,
 }
 
 /// `NodeProto`.
@@ -30,9 +32,9 @@ pub(super) struct NodeFile<'a> {
     pub(super) op: &'a str,
     pub(super) domain: &'a str,
     /// An empty name is an input that is left out.
-    pub(super) inputs: Vec<&'a str>,
-    pub(super) outputs: Vec<&'a str>,
-    pub(super) attributes: Vec<AttributeFile<'a>>,
+    pub(super) inputs: List<&'a str>,
+    pub(super) outputs: List<&'a str>,
+    pub(super) attributes: List<AttributeFile<'a>>,
 }
 
 /// `AttributeProto`: whichever of these is set.
@@ -43,22 +45,22 @@ pub(super) struct AttributeFile<'a> {
     pub(super) int: Option<i64>,
     pub(super) text: Option<&'a [u8]>,
     pub(super) tensor: Option<TensorFile<'a>>,
-    pub(super) floats: Vec<f32>,
-    pub(super) ints: Vec<i64>,
+    pub(super) floats: List<f32>,
+    pub(super) ints: List<i64>,
 }
 
 /// `TensorProto`. Values stand in whichever of the lists is not empty.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct TensorFile<'a> {
     pub(super) name: &'a str,
-    pub(super) dims: Vec<i64>,
+    pub(super) dims: List<i64>,
     /// `TensorProto.DataType`.
     pub(super) element: i64,
-    pub(super) floats: Vec<f32>,
-    pub(super) ints: Vec<i64>,
+    pub(super) floats: List<f32>,
+    pub(super) ints: List<i64>,
     pub(super) raw: Option<&'a [u8]>,
     /// Keys and values that say in which file the data is.
-    pub(super) external: Vec<(&'a str, &'a str)>,
+    pub(super) external: List<(&'a str, &'a str)>,
 }
 
 /// `ValueInfoProto`: a tensor that goes in or out.
@@ -67,7 +69,7 @@ pub(super) struct ValueFile<'a> {
     pub(super) name: &'a str,
     pub(super) element: i64,
     /// `None` if the file says nothing about the shape.
-    pub(super) dims: Option<Vec<Dimension<'a>>>,
+    pub(super) dims: Option<List<Dimension<'a>>>,
 }
 
 /// One size of a shape.
@@ -92,10 +94,10 @@ macro_rules! message {
 }
 
 impl<'a> ModelFile<'a> {
-    pub(super) fn read(bytes: &'a [u8]) -> Result<Self> {
+    pub(super) fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
         let mut model = Self::default();
         message!(bytes,
-            7 => |v| model.graph = Some(GraphFile::read(v.bytes()?)?),
+            7 => |v| model.graph = Some(GraphFile::read(v.bytes()?, ledger)?),
             8 => |v| if let ("" | "ai.onnx", version) = opset(v.bytes()?)? {
                 model.opset = Some(version);
             },
@@ -112,27 +114,27 @@ fn opset(bytes: &[u8]) -> Result<(&str, i64)> {
 }
 
 impl<'a> GraphFile<'a> {
-    fn read(bytes: &'a [u8]) -> Result<Self> {
+    fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
         let mut graph = Self::default();
         message!(bytes,
-            1 => |v| graph.nodes.push(NodeFile::read(v.bytes()?)?),
-            5 => |v| graph.initializers.push(TensorFile::read(v.bytes()?)?),
-            11 => |v| graph.inputs.push(ValueFile::read(v.bytes()?)?),
-            12 => |v| graph.outputs.push(ValueFile::read(v.bytes()?)?),
+            1 => |v| graph.nodes.push(NodeFile::read(v.bytes()?, ledger)?, ledger)?,
+            5 => |v| graph.initializers.push(TensorFile::read(v.bytes()?, ledger)?, ledger)?,
+            11 => |v| graph.inputs.push(ValueFile::read(v.bytes()?, ledger)?, ledger)?,
+            12 => |v| graph.outputs.push(ValueFile::read(v.bytes()?, ledger)?, ledger)?,
         );
         Ok(graph)
     }
 }
 
 impl<'a> NodeFile<'a> {
-    fn read(bytes: &'a [u8]) -> Result<Self> {
+    fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
         let mut node = Self::default();
         message!(bytes,
-            1 => |v| node.inputs.push(v.text()?),
-            2 => |v| node.outputs.push(v.text()?),
+            1 => |v| node.inputs.push(v.text()?, ledger)?,
+            2 => |v| node.outputs.push(v.text()?, ledger)?,
             3 => |v| node.name = v.text()?,
             4 => |v| node.op = v.text()?,
-            5 => |v| node.attributes.push(AttributeFile::read(v.bytes()?)?),
+            5 => |v| node.attributes.push(AttributeFile::read(v.bytes()?, ledger)?, ledger)?,
             7 => |v| node.domain = v.text()?,
         );
         Ok(node)
@@ -140,33 +142,33 @@ impl<'a> NodeFile<'a> {
 }
 
 impl<'a> AttributeFile<'a> {
-    fn read(bytes: &'a [u8]) -> Result<Self> {
+    fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
         let mut attribute = Self::default();
         message!(bytes,
             1 => |v| attribute.name = v.text()?,
             2 => |v| attribute.float = Some(v.float()?),
             3 => |v| attribute.int = Some(v.int()?),
             4 => |v| attribute.text = Some(v.bytes()?),
-            5 => |v| attribute.tensor = Some(TensorFile::read(v.bytes()?)?),
-            7 => |v| v.append_floats(&mut attribute.floats)?,
-            8 => |v| v.append_ints(&mut attribute.ints)?,
+            5 => |v| attribute.tensor = Some(TensorFile::read(v.bytes()?, ledger)?),
+            7 => |v| v.append_floats(&mut attribute.floats, ledger)?,
+            8 => |v| v.append_ints(&mut attribute.ints, ledger)?,
         );
         Ok(attribute)
     }
 }
 
 impl<'a> TensorFile<'a> {
-    fn read(bytes: &'a [u8]) -> Result<Self> {
+    fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
         let mut tensor = Self::default();
         message!(bytes,
-            1 => |v| v.append_ints(&mut tensor.dims)?,
+            1 => |v| v.append_ints(&mut tensor.dims, ledger)?,
             2 => |v| tensor.element = v.int()?,
-            4 => |v| v.append_floats(&mut tensor.floats)?,
-            5 => |v| v.append_ints(&mut tensor.ints)?,
-            7 => |v| v.append_ints(&mut tensor.ints)?,
+            4 => |v| v.append_floats(&mut tensor.floats, ledger)?,
+            5 => |v| v.append_ints(&mut tensor.ints, ledger)?,
+            7 => |v| v.append_ints(&mut tensor.ints, ledger)?,
             8 => |v| tensor.name = v.text()?,
             9 => |v| tensor.raw = Some(v.bytes()?),
-            13 => |v| tensor.external.push(pair(v.bytes()?)?),
+            13 => |v| tensor.external.push(pair(v.bytes()?)?, ledger)?,
         );
         Ok(tensor)
     }
@@ -180,31 +182,31 @@ fn pair(bytes: &[u8]) -> Result<(&str, &str)> {
 }
 
 impl<'a> ValueFile<'a> {
-    fn read(bytes: &'a [u8]) -> Result<Self> {
+    fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
         let mut value = Self::default();
         message!(bytes,
             1 => |v| value.name = v.text()?,
-            2 => |v| (value.element, value.dims) = tensor_type(v.bytes()?)?,
+            2 => |v| (value.element, value.dims) = tensor_type(v.bytes()?, ledger)?,
         );
         Ok(value)
     }
 }
 
 /// Element type and shape of a `TypeProto`.
-fn tensor_type<'a>(bytes: &'a [u8]) -> Result<(i64, Option<Vec<Dimension<'a>>>)> {
+fn tensor_type<'a>(bytes: &'a [u8], ledger: &Ledger) -> Result<(i64, Option<List<Dimension<'a>>>)> {
     let mut read = (0, None);
     let mut tensor: &[u8] = &[];
     message!(bytes, 1 => |v| tensor = v.bytes()?);
     message!(tensor,
         1 => |v| read.0 = v.int()?,
-        2 => |v| read.1 = Some(dimensions(v.bytes()?)?),
+        2 => |v| read.1 = Some(dimensions(v.bytes()?, ledger)?),
     );
     Ok(read)
 }
 
-fn dimensions<'a>(bytes: &'a [u8]) -> Result<Vec<Dimension<'a>>> {
-    let mut dims = Vec::new();
-    message!(bytes, 1 => |v| dims.push(dimension(v.bytes()?)?));
+fn dimensions<'a>(bytes: &'a [u8], ledger: &Ledger) -> Result<List<Dimension<'a>>> {
+    let mut dims = List::default();
+    message!(bytes, 1 => |v| dims.push(dimension(v.bytes()?)?, ledger)?);
     Ok(dims)
 }
 

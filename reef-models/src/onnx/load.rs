@@ -4,7 +4,10 @@ use super::fault::Fault;
 use super::file::{GraphFile, ModelFile};
 use super::protobuf;
 use super::walk::{self, Options};
-use crate::errors::error::{Error, Result};
+use crate::errors::error::Result;
+use crate::files::whole;
+use crate::memory::budget::{Budget, Exhausted};
+use crate::memory::ledger::Ledger;
 use crate::model::network_model::Model;
 use crate::model::params::Params;
 use std::ops::RangeInclusive;
@@ -23,28 +26,52 @@ pub struct Imported {
 }
 
 /// Reads a file. Weights that another file keeps are read from it, if it is in the same folder or below.
-/// The network is named after the file.
+/// The network is named after the file. At most [`Budget::USUAL`] bytes of memory are taken.
 ///
 /// # Errors
 ///
-/// `Io` if the file can't be read, `Onnx` if it is none or holds what can't be expressed.
+/// `Io` if the file can't be read, `Onnx` if it is none or holds what can't be expressed, `Memory`.
 pub fn load(path: impl AsRef<Path>, options: &Options) -> Result<Imported> {
-    let path = path.as_ref();
-    let file = path.display().to_string();
-    let bytes = std::fs::read(path)
-        .map_err(|error| Error::Io { file: file.clone(), why: error.to_string() })?;
+    load_within(path, options, &Budget::default())
+}
+
+/// As [`load`], with memory of `budget`.
+///
+/// # Errors
+///
+/// As [`load`]; `Memory` if it would take more.
+pub fn load_within(path: impl AsRef<Path>, options: &Options, budget: &Budget) -> Result<Imported> {
+    let (path, ledger) = (path.as_ref(), Ledger::new(budget));
+    let bytes = whole::read(path, &ledger)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let folder = path.parent().unwrap_or(Path::new("."));
-    read(&bytes, &name, Some(folder), options).map_err(|fault| fault.of(file))
+    let made = read(&bytes, &name, Some(folder), options, &ledger);
+    made.map_err(|fault| fault.of(path.display().to_string(), &ledger))
 }
 
 /// Reads the bytes of a file that has all its weights in it; `name` names the network and the file.
 ///
 /// # Errors
 ///
-/// `Onnx`.
+/// `Onnx`, `Memory`.
 pub fn from_bytes(bytes: &[u8], name: &str, options: &Options) -> Result<Imported> {
-    read(bytes, name, None, options).map_err(|fault| fault.of(name.into()))
+    from_bytes_within(bytes, name, options, &Budget::default())
+}
+
+/// As [`from_bytes`], with memory of `budget`.
+///
+/// # Errors
+///
+/// As [`from_bytes`].
+pub fn from_bytes_within(
+    bytes: &[u8],
+    name: &str,
+    options: &Options,
+    budget: &Budget,
+) -> Result<Imported> {
+    let ledger = Ledger::new(budget);
+    let made = read(bytes, name, None, options, &ledger);
+    made.map_err(|fault| fault.of(name.into(), &ledger))
 }
 
 fn read(
@@ -52,11 +79,13 @@ fn read(
     name: &str,
     folder: Option<&Path>,
     options: &Options,
+    ledger: &Ledger,
 ) -> Result<Imported, Fault> {
-    let graph = graph_of(bytes)?;
-    let (net, output) = walk::walk(&graph, folder, options)?;
-    let (net, output) = net.fuse(output);
-    let (model, params) = net.emit(name, output);
+    let graph = graph_of(bytes, ledger)?;
+    let (net, output) = walk::walk(&graph, folder, options, ledger)?;
+    let short = |why: Exhausted| Fault::of_graph(why.to_string());
+    let (net, output) = net.fuse(output, ledger).map_err(short)?;
+    let (model, params) = net.emit(name, output, ledger).map_err(short)?;
     let unsound = |(at, problem): (String, crate::graph::problem::Problem)| {
         Fault::of_graph(format!("its schedule is unsound: {at}: {problem}"))
     };
@@ -65,9 +94,9 @@ fn read(
 }
 
 /// The graph of a file whose operators are known.
-pub(super) fn graph_of(bytes: &[u8]) -> Result<GraphFile<'_>, Fault> {
+pub(super) fn graph_of<'a>(bytes: &'a [u8], ledger: &Ledger) -> Result<GraphFile<'a>, Fault> {
     let malformed = |protobuf::Malformed(why)| Fault { at: "no ONNX file".into(), why };
-    let file = ModelFile::read(bytes).map_err(malformed)?;
+    let file = ModelFile::read(bytes, ledger).map_err(malformed)?;
     let graph =
         file.graph.ok_or(Fault { at: "no ONNX file".into(), why: "it has no graph".into() })?;
     let opset = file.opset.unwrap_or_default();

@@ -33,6 +33,6 @@ pub(crate) mod walk;
 mod window;
 
 pub use evaluate::{execute, execute_bytes};
-pub use load::{Imported, OPSETS, from_bytes, load};
+pub use load::{Imported, OPSETS, from_bytes, from_bytes_within, load, load_within};
 pub use operators::OPERATORS;
 pub use walk::Options;

@@ -1,8 +1,10 @@
 //! One node of a graph: its operands and attributes, each checked when it is asked for.
 
 use super::constant::Constant;
-use super::fault::Result;
+use super::fault::{Result, few};
 use super::file::{AttributeFile, NodeFile};
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 use std::cell::RefCell;
 use std::path::Path;
 
@@ -10,13 +12,19 @@ use std::path::Path;
 pub(super) struct Node<'a> {
     pub(super) file: &'a NodeFile<'a>,
     pub(super) folder: Option<&'a Path>,
+    /// What is made for it is charged here.
+    pub(super) ledger: &'a Ledger,
     /// Attributes that were asked for.
     known: RefCell<Vec<&'static str>>,
 }
 
 impl<'a> Node<'a> {
-    pub(super) fn new(file: &'a NodeFile<'a>, folder: Option<&'a Path>) -> Self {
-        Self { file, folder, known: RefCell::default() }
+    pub(super) fn new(
+        file: &'a NodeFile<'a>,
+        folder: Option<&'a Path>,
+        ledger: &'a Ledger,
+    ) -> Self {
+        Self { file, folder, ledger, known: RefCell::default() }
     }
 
     /// Its own name, or that of what it makes.
@@ -53,29 +61,26 @@ impl<'a> Node<'a> {
     }
 
     pub(super) fn ints(&self, name: &'static str) -> Option<&'a [i64]> {
-        self.attribute(name).map(|attribute| attribute.ints.as_slice())
+        self.attribute(name).map(|attribute| &*attribute.ints)
     }
 
     /// The tensor that a `Constant` is.
     pub(super) fn constant(&self) -> Result<Constant> {
         if let Some(attribute) = self.attribute("value") {
             let tensor = attribute.tensor.as_ref().ok_or("attribute value is no tensor")?;
-            return Constant::read(tensor, self.folder);
+            return Constant::read(tensor, self.folder, self.ledger);
         }
-        let ints = |attribute: &AttributeFile<'_>| attribute.ints.clone();
-        let floats = |attribute: &AttributeFile<'_>| attribute.floats.clone();
-        let list = |len: usize| vec![len];
-        if let Some(values) = self.attribute("value_ints").map(ints) {
-            return Ok(Constant::ints(list(values.len()), values));
+        if let Some(AttributeFile { ints, .. }) = self.attribute("value_ints") {
+            return Ok(Constant::ints(vec![ints.len()], List::copied(ints, self.ledger)?));
         }
-        if let Some(values) = self.attribute("value_floats").map(floats) {
-            return Ok(Constant::floats(list(values.len()), values));
+        if let Some(AttributeFile { floats, .. }) = self.attribute("value_floats") {
+            return Ok(Constant::floats(vec![floats.len()], List::copied(floats, self.ledger)?));
         }
         if let Some(value) = self.attribute("value_int").and_then(|attribute| attribute.int) {
-            return Ok(Constant::ints(Vec::new(), vec![value]));
+            return Ok(Constant::ints(Vec::new(), List::copied(&[value], self.ledger)?));
         }
         match self.attribute("value_float").and_then(|attribute| attribute.float) {
-            Some(value) => Ok(Constant::floats(Vec::new(), vec![value])),
+            Some(value) => Ok(Constant::floats(Vec::new(), List::copied(&[value], self.ledger)?)),
             None => Err("neither tensor nor number".into()),
         }
     }
@@ -85,7 +90,7 @@ impl<'a> Node<'a> {
         match self.ints(name) {
             None => Ok([default; 2]),
             Some(&[rows, columns]) => Ok([size(name, rows)?, size(name, columns)?]),
-            Some(other) => Err(format!("attribute {name} = {other:?}, 2 sizes wanted")),
+            Some(other) => Err(format!("attribute {name} = {}, 2 sizes wanted", few(other))),
         }
     }
 

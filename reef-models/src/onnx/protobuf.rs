@@ -1,14 +1,27 @@
 //! The wire format of protocol buffers, read in place.
 //!
-//! Nothing is allocated for what a file merely claims to hold, and messages are opened one level at a
+//! Nothing is allocated for what a file merely claims to hold, lists are charged to a budget, and messages are opened one level at a
 //! time by the caller, so neither a wrong length nor deep nesting does any harm. (The crates
 //! that read ONNX allocate what a length says and recurse into subgraphs.)
+
+use crate::memory::budget::Exhausted;
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
+
+/// Longest name or path: errors quote them.
+const MAX_TEXT_LEN: usize = 4096;
 
 /// Why bytes are no message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) String);
 
 type Result<T> = std::result::Result<T, Malformed>;
+
+impl From<Exhausted> for Malformed {
+    fn from(why: Exhausted) -> Self {
+        Self(why.to_string())
+    }
+}
 
 /// A field of a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -94,6 +107,10 @@ impl<'a> Value<'a> {
 
     pub(super) fn text(self) -> Result<&'a str> {
         let bytes = self.bytes()?;
+        if bytes.len() > MAX_TEXT_LEN {
+            let len = bytes.len();
+            return Err(Malformed(format!("text of {len} bytes, most is {MAX_TEXT_LEN}")));
+        }
         std::str::from_utf8(bytes).map_err(|_| Malformed("text that isn't UTF-8".into()))
     }
 
@@ -112,35 +129,36 @@ impl<'a> Value<'a> {
     }
 
     /// Appends one integer, or all of those packed into bytes.
-    pub(super) fn append_ints(self, to: &mut Vec<i64>) -> Result<()> {
+    pub(super) fn append_ints(self, to: &mut List<i64>, ledger: &Ledger) -> Result<()> {
         let Self::Bytes(bytes) = self else {
-            to.push(self.int()?);
-            return Ok(());
+            return Ok(to.push(self.int()?, ledger)?);
         };
+        let last_bytes = bytes.iter().filter(|&&byte| byte < 0x80);
+        to.reserve(last_bytes.count(), ledger)?;
         let mut packed = Fields::of(bytes);
         while packed.at < bytes.len() {
-            to.push(packed.varint()? as i64);
+            to.push(packed.varint()? as i64, ledger)?;
         }
         Ok(())
     }
 
     /// Appends one float, or all of those packed into bytes.
-    pub(super) fn append_floats(self, to: &mut Vec<f32>) -> Result<()> {
+    pub(super) fn append_floats(self, to: &mut List<f32>, ledger: &Ledger) -> Result<()> {
         let Self::Bytes(bytes) = self else {
-            to.push(self.float()?);
-            return Ok(());
+            return Ok(to.push(self.float()?, ledger)?);
         };
         let (words, []) = bytes.as_chunks::<4>() else {
             return Err(Malformed(format!("{} bytes of floats", bytes.len())));
         };
-        to.extend(words.iter().map(|&word| f32::from_le_bytes(word)));
-        Ok(())
+        let floats = words.iter().map(|&word| f32::from_le_bytes(word));
+        Ok(to.append(words.len(), floats, ledger)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::budget::Budget;
 
     fn fields(bytes: &[u8]) -> Result<Vec<(u64, Value<'_>)>> {
         let mut fields = Fields::of(bytes);
@@ -164,11 +182,14 @@ mod tests {
 
     #[test]
     fn numbers_are_read_packed_and_one_by_one() {
-        let mut ints = Vec::new();
-        Value::Bytes(&[3, 0x96, 0x01]).append_ints(&mut ints).unwrap();
-        Value::Varint(7).append_ints(&mut ints).unwrap();
-        assert_eq!(ints, [3, 150, 7]);
-        assert!(Value::Bytes(&[0; 5]).append_floats(&mut Vec::new()).is_err());
+        let ledger = Ledger::new(&Budget::new(100));
+        let mut ints = List::default();
+        Value::Bytes(&[3, 0x96, 0x01]).append_ints(&mut ints, &ledger).unwrap();
+        Value::Varint(7).append_ints(&mut ints, &ledger).unwrap();
+        assert_eq!(*ints, [3, 150, 7]);
+        assert!(Value::Bytes(&[0; 5]).append_floats(&mut List::default(), &ledger).is_err());
+        let many = Value::Bytes(&[1; 50]).append_ints(&mut List::default(), &ledger).unwrap_err();
+        assert_eq!(many.0, "400 bytes of memory wanted, 68 of 100 are left");
     }
 
     #[test]

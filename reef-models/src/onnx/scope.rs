@@ -4,19 +4,22 @@ use super::constant::Constant;
 use super::fault::Result;
 use super::file::TensorFile;
 use super::node::Node;
-use crate::ir::value::{Id, Make, Net, Value};
+use crate::ir::value::{Id, Make, Net, STEP, Value};
+use crate::memory::ledger::Ledger;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::rc::Rc;
 
 /// Elements of the largest tensor, and the largest size of one: no network comes near.
 const MAX_ELEMENTS: usize = 1 << 31;
 const MAX_SIZE: usize = 1 << 20;
 /// What a name stands for.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Known<'a> {
     /// A tensor in the file, decoded when it is asked for.
     Stored(&'a TensorFile<'a>),
-    Constant(Constant),
+    /// Computed from others; names that mean the same share it.
+    Constant(Rc<Constant>),
     Tensor(Tensor),
 }
 
@@ -41,6 +44,8 @@ pub(super) enum Form {
 /// A graph that is being read.
 pub(super) struct Reader<'a> {
     pub(super) folder: Option<&'a Path>,
+    /// What is made of the file is charged here.
+    pub(super) ledger: &'a Ledger,
     pub(super) known: HashMap<&'a str, Known<'a>>,
     pub(super) net: Net,
 }
@@ -67,7 +72,10 @@ impl<'a> Reader<'a> {
         if !fits || shape.iter().any(|&size| size > MAX_SIZE) {
             return Err(format!("a tensor of {shape:?} is out of range"));
         }
-        Ok(self.net.push(Value { name: name.into(), shape, make }))
+        // Parts of a concatenation that lie elsewhere are copied, and each copy is a step.
+        let copies = if let Make::Concat { parts } = &make { parts.len() as u64 } else { 0 };
+        self.ledger.keep(STEP * (1 + copies))?;
+        Ok(self.net.push(Value::new(name, shape, make)))
     }
 
     /// What operand `index` is.
@@ -96,12 +104,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Operand `index`, which is a constant; `None` if it is left out.
-    pub(super) fn constant(&self, node: &Node<'a>, index: usize) -> Result<Option<Constant>> {
+    pub(super) fn constant(&self, node: &Node<'a>, index: usize) -> Result<Option<Rc<Constant>>> {
         if node.operand(index).is_none() {
             return Ok(None);
         }
         let read = match self.operand(node, index)? {
-            Known::Stored(tensor) => Constant::read(tensor, self.folder),
+            Known::Stored(tensor) => Constant::read(tensor, self.folder, self.ledger).map(Rc::new),
             Known::Constant(constant) => Ok(constant.clone()),
             Known::Tensor(_) => return Err(format!("operand {index} is no constant")),
         };
@@ -110,8 +118,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Operand `index`, which must be there.
-    pub(super) fn wanted(&self, node: &Node<'a>, index: usize) -> Result<Constant> {
+    pub(super) fn wanted(&self, node: &Node<'a>, index: usize) -> Result<Rc<Constant>> {
         self.constant(node, index)?.ok_or_else(|| format!("operand {index} is missing"))
+    }
+
+    /// As [`wanted`](Self::wanted), to be changed.
+    pub(super) fn own(&self, node: &Node<'a>, index: usize) -> Result<Constant> {
+        Constant::own(self.wanted(node, index)?, self.ledger)
     }
 }
 

@@ -7,7 +7,14 @@ use super::node::Node;
 use super::operators::read::read;
 use super::scope::{Form, Known, Reader, Tensor};
 use crate::ir::value::{Id, Make, Net};
+use crate::memory::ledger::Ledger;
+use std::collections::HashSet;
 use std::path::Path;
+
+/// Names that an error lists at most.
+const SHOWN: usize = 8;
+/// Bytes that a name and what it stands for take in a map that grows.
+const NAME: usize = 256;
 
 /// `TensorProto.DataType.FLOAT`.
 const FLOAT: i64 = 1;
@@ -26,13 +33,16 @@ pub(super) fn walk<'a>(
     graph: &'a GraphFile<'a>,
     folder: Option<&'a Path>,
     options: &Options,
+    ledger: &'a Ledger,
 ) -> Result<(Net, Id), Fault> {
+    let names = graph.initializers.len() + graph.nodes.len();
+    let _names = ledger.charge((names * NAME) as u64).map_err(|why| Fault::of_graph(why.into()))?;
     let stored = |tensor: &'a TensorFile<'a>| (tensor.name, Known::Stored(tensor));
     let known = graph.initializers.iter().map(stored).collect();
-    let mut reader = Reader { folder, known, net: Net::default() };
+    let mut reader = Reader { folder, ledger, known, net: Net::default() };
     reader.input(only_input(graph)?, options)?;
     for node in &graph.nodes {
-        let node = Node::new(node, folder);
+        let node = Node::new(node, folder, ledger);
         reader.node(&node).map_err(|why| Fault::at_node(node.name(), node.file.op, why))?;
     }
     let output = reader.output(&graph.outputs)?;
@@ -64,7 +74,7 @@ impl<'a> Reader<'a> {
     /// The one output.
     fn output(&self, outputs: &[ValueFile<'_>]) -> Result<Id, Fault> {
         let [output] = outputs else {
-            let names: Vec<_> = outputs.iter().map(|output| output.name).collect();
+            let names: Vec<_> = outputs.iter().take(SHOWN).map(|output| output.name).collect();
             return Err(Fault::of_graph(format!("outputs {names:?}, one is wanted")));
         };
         let fault = |why| Fault { at: format!("output {:?}", output.name), why };
@@ -85,11 +95,16 @@ impl<'a> Reader<'a> {
 
 /// The one input that isn't an initializer.
 pub(super) fn only_input<'f, 'a>(graph: &'f GraphFile<'a>) -> Result<&'f ValueFile<'a>, Fault> {
-    let is_stored = |name: &str| graph.initializers.iter().any(|tensor| tensor.name == name);
-    let open: Vec<_> = graph.inputs.iter().filter(|input| !is_stored(input.name)).collect();
-    let names = || open.iter().map(|input| input.name).collect::<Vec<_>>();
-    let fault = || Fault::of_graph(format!("inputs {:?}, one is wanted", names()));
-    if let &[input] = open.as_slice() { Ok(input) } else { Err(fault()) }
+    let stored: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name).collect();
+    let open = || graph.inputs.iter().filter(|input| !stored.contains(input.name));
+    let mut two = open();
+    match (two.next(), two.next()) {
+        (Some(input), None) => Ok(input),
+        _ => {
+            let names: Vec<_> = open().take(SHOWN).map(|input| input.name).collect();
+            Err(Fault::of_graph(format!("inputs {names:?}, one is wanted")))
+        }
+    }
 }
 
 /// Sizes of the input as the file counts them; what it leaves open is chosen.

@@ -1,7 +1,9 @@
 //! Windows of ONNX, which have a padding for each side and may be dilated, as windows that have neither.
 
-use super::fault::Result;
+use super::fault::{Result, few};
 use super::node::{Node, size};
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 use reef_core::op::Window;
 
 /// Taps of the largest window after its gaps were filled.
@@ -47,12 +49,15 @@ impl Sliding {
                     after: [size("pads", bottom)?, size("pads", right)?],
                     ..self
                 }),
-                Some(other) => Err(format!("attribute pads = {other:?}, 4 sizes wanted")),
+                Some(other) => Err(format!("attribute pads = {}, 4 sizes wanted", few(other))),
             },
             b"VALID" => Ok(self),
             b"SAME_UPPER" => Ok(self.same(over, false)),
             b"SAME_LOWER" => Ok(self.same(over, true)),
-            other => Err(format!("attribute auto_pad = {:?}", String::from_utf8_lossy(other))),
+            other => {
+                let start = String::from_utf8_lossy(&other[..other.len().min(16)]);
+                Err(format!("attribute auto_pad = {start:?}"))
+            }
         }
     }
 
@@ -122,7 +127,11 @@ impl Sliding {
 
     /// The window of a convolution, with its weights: gaps of a dilation, and what one side has more of
     /// padding than the other, become weights of zero.
-    pub(super) fn of_conv(&self, weights: Vec<f32>) -> Result<(Window, Vec<f32>)> {
+    pub(super) fn of_conv(
+        &self,
+        weights: List<f32>,
+        ledger: &Ledger,
+    ) -> Result<(Window, List<f32>)> {
         let padding = [0, 1].map(|i| self.before[i].max(self.after[i]));
         let larger = |i: usize| self.reach(i) + self.before[i].abs_diff(self.after[i]);
         let window = Window { size: [larger(0), larger(1)], stride: self.stride, padding };
@@ -135,7 +144,7 @@ impl Sliding {
         let all = rows.checked_mul(columns).filter(|&n| n <= MAX_TAPS);
         let all = all.ok_or_else(|| format!("a window of {:?} with gaps", window.size))?;
         let skipped = [0, 1].map(|i| self.after[i].saturating_sub(self.before[i]));
-        let mut spread = vec![0.0; filters * all];
+        let mut spread = List::filled(0.0, filters.saturating_mul(all), ledger)?;
         for (to, from) in spread.chunks_exact_mut(all).zip(weights.chunks_exact(taps)) {
             for (tap, &weight) in from.iter().enumerate() {
                 let row = skipped[0] + tap / self.size[1] * self.dilation[0];

@@ -4,13 +4,20 @@ use super::operands::Operands;
 use super::{elementwise, moves, products, sliding};
 use crate::onnx::constant::Constant;
 use crate::onnx::fault::Result;
+use std::rc::Rc;
 
 /// The first output of a node.
-pub(super) fn compute(of: &Operands<'_, '_>) -> Result<Constant> {
+pub(super) fn compute(of: &Operands<'_, '_>) -> Result<Rc<Constant>> {
+    match of.node.file.op {
+        "Identity" | "Dropout" => of.any(0),
+        _ => made(of).map(Rc::new),
+    }
+}
+
+fn made(of: &Operands<'_, '_>) -> Result<Constant> {
     let per_value = |function: fn(f64) -> f64| elementwise::each(of, function);
     match of.node.file.op {
         "Constant" => of.node.constant(),
-        "Identity" | "Dropout" => Ok(of.any(0)?.into_owned()),
         "Conv" => sliding::conv(of),
         "MaxPool" => sliding::max_pool(of),
         "AveragePool" => sliding::average_pool(of),

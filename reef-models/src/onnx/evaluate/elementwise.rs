@@ -6,8 +6,7 @@ use crate::onnx::fault::Result;
 
 pub(super) fn each(of: &Operands<'_, '_>, function: impl Fn(f64) -> f64) -> Result<Constant> {
     let Floats { dims, values } = of.floats(0)?;
-    let values = values.iter().map(|&x| function(x.into()) as f32).collect();
-    Ok(Constant::floats(dims, values))
+    of.made(dims, values.len(), values.iter().map(|&x| function(x.into()) as f32))
 }
 
 pub(super) fn hard_sigmoid(of: &Operands<'_, '_>) -> Result<Constant> {
@@ -45,8 +44,7 @@ pub(super) fn batch_norm(of: &Operands<'_, '_>) -> Result<Constant> {
         let unit = (f64::from(x) - at(2, c)) / (at(3, c) + epsilon).sqrt();
         (unit * at(0, c) + at(1, c)) as f32
     };
-    let normalised = values.iter().enumerate().map(value).collect();
-    Ok(Constant::floats(dims, normalised))
+    of.made(dims, values.len(), values.iter().enumerate().map(value))
 }
 
 /// Pairs of values; sizes of 1, and those that are left out in front, are repeated.
@@ -61,8 +59,8 @@ pub(super) fn of_two(
         let (a, b) = (a.values[from_a.place(i)], b.values[from_b.place(i)]);
         function(a.into(), b.into()) as f32
     };
-    let values = (0..elements(&dims)?).map(pair).collect();
-    Ok(Constant::floats(dims, values))
+    let len = elements(&dims)?;
+    of.made(dims, len, (0..len).map(pair))
 }
 
 /// Sizes of what two tensors make together.

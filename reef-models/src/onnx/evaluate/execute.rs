@@ -3,6 +3,10 @@
 use super::compute::compute;
 use super::operands::{Operands, Values};
 use crate::errors::error::{Error, Result};
+use crate::files::whole;
+use crate::memory::budget::Budget;
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 use crate::onnx::constant::Constant;
 use crate::onnx::fault::Fault;
 use crate::onnx::file::GraphFile;
@@ -10,6 +14,7 @@ use crate::onnx::load::graph_of;
 use crate::onnx::node::Node;
 use crate::onnx::walk::{Options, input_sizes, only_input};
 use std::path::Path;
+use std::rc::Rc;
 
 /// Runs the network of a file, node by node as the file says; `options` are those of [`load`](super::super::load).
 ///
@@ -20,8 +25,7 @@ use std::path::Path;
 pub fn execute(path: impl AsRef<Path>, options: &Options, input: &[f32]) -> Result<Vec<f32>> {
     let path = path.as_ref();
     let file = path.display().to_string();
-    let bytes = std::fs::read(path)
-        .map_err(|error| Error::Io { file: file.clone(), why: error.to_string() })?;
+    let bytes = whole::read(path, &Ledger::new(&Budget::new(u64::MAX)))?;
     let folder = path.parent().unwrap_or(Path::new("."));
     run(&bytes, &file, Some(folder), options, input)
 }
@@ -47,8 +51,9 @@ fn run(
     options: &Options,
     input: &[f32],
 ) -> Result<Vec<f32>> {
-    let named = |fault: Fault| fault.of(file.into());
-    let graph = graph_of(bytes).map_err(named)?;
+    let ledger = Ledger::new(&Budget::new(u64::MAX)); // its own machine's, at its user's wish
+    let named = |fault: Fault| fault.of(file.into(), &ledger);
+    let graph = graph_of(bytes, &ledger).map_err(named)?;
     let picture = only_input(&graph).map_err(named)?;
     let at_picture = |why| named(Fault::at_input(picture.name, why));
     let dims = input_sizes(picture, options).map_err(at_picture)?;
@@ -57,24 +62,23 @@ fn run(
     if input.len() != want {
         return Err(Error::Length { what: "input".into(), given: input.len(), want });
     }
-    let mut values = Values::new(&graph, folder);
-    values.insert(picture.name, Constant::floats(dims, input.to_vec()));
-    nodes(&graph, folder, values).map_err(named)
+    let mut values = Values::new(&graph, folder, &ledger);
+    let picture_values = List::copied(input, &ledger);
+    let picture_values = picture_values.map_err(|why| at_picture(why.into()))?;
+    values.insert(picture.name, Rc::new(Constant::floats(dims, picture_values)));
+    nodes(&graph, values).map_err(named)
 }
 
 /// The output after all nodes.
-fn nodes<'a>(
-    graph: &'a GraphFile<'a>,
-    folder: Option<&'a Path>,
-    mut values: Values<'a>,
-) -> Result<Vec<f32>, Fault> {
+fn nodes<'a>(graph: &'a GraphFile<'a>, mut values: Values<'a>) -> Result<Vec<f32>, Fault> {
     for file in &graph.nodes {
-        let node = Node::new(file, folder);
+        let node = Node::new(file, values.folder, values.ledger);
         let made = compute(&Operands { node: &node, values: &values });
         let made = made.map_err(|why| Fault::at_node(node.name(), file.op, why))?;
         values.insert(file.outputs.first().copied().unwrap_or_default(), made);
     }
     let output = graph.outputs.first().map(|output| output.name).unwrap_or_default();
     let fault = |why| Fault { at: format!("output {output:?}"), why };
-    values.get(output).and_then(|value| value.into_owned().into_floats()).map_err(fault)
+    let floats = values.get(output).and_then(|value| Ok(value.as_floats()?.to_vec()));
+    floats.map_err(fault)
 }

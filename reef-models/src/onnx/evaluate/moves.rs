@@ -1,28 +1,36 @@
 //! What moves values, changes their type or only sees them differently.
 
 use super::operands::{Operands, elements, from_front};
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 use crate::onnx::constant::{Constant, Data};
 use crate::onnx::fault::Result;
 
 pub(super) fn shape(of: &Operands<'_, '_>) -> Result<Constant> {
     let x = of.any(0)?;
-    let sizes = x.dims.iter().map(|&size| size as i64).collect();
+    let sizes = List::of(x.dims.len(), x.dims.iter().map(|&size| size as i64), of.ledger())?;
     Ok(Constant::ints(vec![x.dims.len()], sizes))
 }
 
 pub(super) fn cast(of: &Operands<'_, '_>) -> Result<Constant> {
-    let x = of.any(0)?.into_owned();
-    let data = match (of.node.int("to", 0)?, x.data) {
-        (1, Data::Ints(values)) => Data::Floats(values.iter().map(|&value| value as f32).collect()),
-        (6 | 7, Data::Floats(values)) => Data::Ints(values.iter().map(|&v| v as i64).collect()),
-        (1 | 6 | 7, same) => same,
+    let x = of.any(0)?;
+    let data = match (of.node.int("to", 0)?, &x.data) {
+        (1, Data::Ints(values)) => {
+            let floats = values.iter().map(|&value| value as f32);
+            Data::Floats(List::of(values.len(), floats, of.ledger())?)
+        }
+        (6 | 7, Data::Floats(values)) => {
+            let ints = values.iter().map(|&value| value as i64);
+            Data::Ints(List::of(values.len(), ints, of.ledger())?)
+        }
+        (1 | 6 | 7, _) => return Constant::own(x, of.ledger()),
         (other, _) => return Err(format!("attribute to = {other}")),
     };
-    Ok(Constant { dims: x.dims, data })
+    Ok(Constant { dims: x.dims.clone(), data })
 }
 
 pub(super) fn flatten(of: &Operands<'_, '_>) -> Result<Constant> {
-    let x = of.any(0)?.into_owned();
+    let x = of.own(0)?;
     let axis = of.node.int("axis", 1)?;
     let axis =
         if axis == x.dims.len() as i64 { x.dims.len() } else { from_front(axis, x.dims.len())? };
@@ -33,7 +41,7 @@ pub(super) fn flatten(of: &Operands<'_, '_>) -> Result<Constant> {
 
 /// 0 keeps a size, -1 stands for what is left.
 pub(super) fn reshape(of: &Operands<'_, '_>) -> Result<Constant> {
-    let (x, wanted) = (of.any(0)?.into_owned(), of.ints(1)?);
+    let (x, wanted) = (of.own(0)?, of.ints(1)?);
     let zero_is_zero = of.node.int("allowzero", 0)? != 0;
     let fault = || format!("{:?} can't become {wanted:?}", x.dims);
     let mut dims = Vec::new();
@@ -53,7 +61,7 @@ pub(super) fn reshape(of: &Operands<'_, '_>) -> Result<Constant> {
 
 /// Drops axes of size 1.
 pub(super) fn squeeze(of: &Operands<'_, '_>) -> Result<Constant> {
-    let x = of.any(0)?.into_owned();
+    let x = of.own(0)?;
     let all = of.node.ints("axes").is_none() && of.node.operand(1).is_none();
     let axes = of.axes("axes", x.dims.len())?;
     let goes = |axis: usize| axes.contains(&axis) && (!all || x.dims[axis] == 1);
@@ -63,7 +71,7 @@ pub(super) fn squeeze(of: &Operands<'_, '_>) -> Result<Constant> {
 
 /// Puts in axes of size 1.
 pub(super) fn unsqueeze(of: &Operands<'_, '_>) -> Result<Constant> {
-    let x = of.any(0)?.into_owned();
+    let x = of.own(0)?;
     let added = match of.node.ints("axes") {
         Some(axes) => axes.len(),
         None => of.ints(1)?.len(),
@@ -98,22 +106,22 @@ pub(super) fn transpose(of: &Operands<'_, '_>) -> Result<Constant> {
         }
         place
     };
-    Ok(x.pick(dims.clone(), (0..dims.iter().product()).map(place)))
+    x.pick(dims.clone(), (0..dims.iter().product()).map(place), of.ledger())
 }
 
 pub(super) fn concat(of: &Operands<'_, '_>) -> Result<Constant> {
-    let first = of.any(0)?.into_owned();
+    let first = of.own(0)?;
     let axis = from_front(of.node.int("axis", 0)?, first.dims.len())?;
     let mut whole = first;
     for index in 1..of.count() {
         let next = of.any(index)?;
-        whole = beside(&whole, &next, axis)?;
+        whole = beside(&whole, &next, axis, of.ledger())?;
     }
     Ok(whole)
 }
 
 /// Two tensors one behind the other along `axis`.
-fn beside(a: &Constant, b: &Constant, axis: usize) -> Result<Constant> {
+fn beside(a: &Constant, b: &Constant, axis: usize, ledger: &Ledger) -> Result<Constant> {
     let mut dims = a.dims.clone();
     let alike = b.dims.len() == dims.len()
         && (0..dims.len()).all(|other| other == axis || a.dims[other] == b.dims[other]);
@@ -124,17 +132,24 @@ fn beside(a: &Constant, b: &Constant, axis: usize) -> Result<Constant> {
     elements(&dims)?;
     let run = |x: &Constant| x.dims[axis..].iter().product::<usize>();
     let data = match (&a.data, &b.data) {
-        (Data::Floats(x), Data::Floats(y)) => Data::Floats(in_turn(x, run(a), y, run(b))),
-        (Data::Ints(x), Data::Ints(y)) => Data::Ints(in_turn(x, run(a), y, run(b))),
+        (Data::Floats(x), Data::Floats(y)) => Data::Floats(in_turn(x, run(a), y, run(b), ledger)?),
+        (Data::Ints(x), Data::Ints(y)) => Data::Ints(in_turn(x, run(a), y, run(b), ledger)?),
         _ => return Err("tensors of floats and of integers".into()),
     };
     Ok(Constant { dims, data })
 }
 
 /// A run of `a`, one of `b`, and so on.
-fn in_turn<T: Copy>(a: &[T], run_a: usize, b: &[T], run_b: usize) -> Vec<T> {
+fn in_turn<T: Copy>(
+    a: &[T],
+    run_a: usize,
+    b: &[T],
+    run_b: usize,
+    ledger: &Ledger,
+) -> Result<List<T>> {
     let runs = a.chunks(run_a.max(1)).zip(b.chunks(run_b.max(1)));
-    runs.flat_map(|(a, b)| a.iter().chain(b).copied()).collect()
+    let all = runs.flat_map(|(a, b)| a.iter().chain(b).copied());
+    Ok(List::of(a.len() + b.len(), all, ledger)?)
 }
 
 /// Slices of an axis, in the order of the indices, whose sizes take the axis' place.
@@ -147,12 +162,12 @@ pub(super) fn gather(of: &Operands<'_, '_>) -> Result<Constant> {
     let inner: usize = x.dims[axis + 1..].iter().product();
     let outer: usize = x.dims[..axis].iter().product();
     let dims = [&x.dims[..axis], &indices.dims, &x.dims[axis + 1..]].concat();
-    let mut places = Vec::with_capacity(elements(&dims)?);
+    let mut places = List::with_capacity(elements(&dims)?, of.ledger())?;
     for o in 0..outer {
         for &index in &picked {
             let first = (o * size + index) * inner;
-            places.extend(first..first + inner);
+            places.append(inner, first..first + inner, of.ledger())?;
         }
     }
-    Ok(x.pick(dims, places.into_iter()))
+    x.pick(dims, places.iter().copied(), of.ledger())
 }

@@ -1,36 +1,44 @@
 //! The values of names so far, and a node's operands among them.
 
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 use crate::onnx::constant::Constant;
 use crate::onnx::fault::Result;
 use crate::onnx::file::{GraphFile, TensorFile};
 use crate::onnx::node::Node;
-use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::path::Path;
+use std::rc::Rc;
 
 /// Tensors that stand in the file, and those that nodes have made.
 pub(super) struct Values<'a> {
     stored: HashMap<&'a str, &'a TensorFile<'a>>,
-    made: HashMap<&'a str, Constant>,
-    folder: Option<&'a Path>,
+    made: HashMap<&'a str, Rc<Constant>>,
+    pub(super) folder: Option<&'a Path>,
+    pub(super) ledger: &'a Ledger,
 }
 
 impl<'a> Values<'a> {
-    pub(super) fn new(graph: &'a GraphFile<'a>, folder: Option<&'a Path>) -> Self {
+    pub(super) fn new(
+        graph: &'a GraphFile<'a>,
+        folder: Option<&'a Path>,
+        ledger: &'a Ledger,
+    ) -> Self {
         let stored = graph.initializers.iter().map(|tensor| (tensor.name, tensor)).collect();
-        Self { stored, made: HashMap::new(), folder }
+        Self { stored, made: HashMap::new(), folder, ledger }
     }
 
-    pub(super) fn insert(&mut self, name: &'a str, value: Constant) {
+    pub(super) fn insert(&mut self, name: &'a str, value: Rc<Constant>) {
         self.made.insert(name, value);
     }
 
-    pub(super) fn get(&self, name: &str) -> Result<Cow<'_, Constant>> {
+    pub(super) fn get(&self, name: &str) -> Result<Rc<Constant>> {
         if let Some(made) = self.made.get(name) {
-            return Ok(Cow::Borrowed(made));
+            return Ok(made.clone());
         }
         let stored = self.stored.get(name).ok_or_else(|| format!("nothing makes {name:?}"))?;
-        Constant::read(stored, self.folder).map(Cow::Owned)
+        Constant::read(stored, self.folder, self.ledger).map(Rc::new)
     }
 }
 
@@ -41,37 +49,63 @@ pub(super) struct Operands<'s, 'a> {
 }
 
 /// Floats and their sizes.
-pub(super) struct Floats<'v> {
+pub(super) struct Floats {
     pub(super) dims: Vec<usize>,
-    pub(super) values: Cow<'v, [f32]>,
+    pub(super) values: FloatsOf,
 }
 
-impl<'s> Operands<'s, '_> {
+/// The values of a constant that is known to have floats.
+pub(super) struct FloatsOf(Rc<Constant>);
+
+impl Deref for FloatsOf {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        self.0.as_floats().expect("looked at when it was made")
+    }
+}
+
+impl Operands<'_, '_> {
+    /// As [`any`](Self::any), to be changed.
+    pub(super) fn own(&self, index: usize) -> Result<Constant> {
+        Constant::own(self.any(index)?, self.ledger())
+    }
+
+    /// What is made is charged here.
+    pub(super) fn ledger(&self) -> &Ledger {
+        self.node.ledger
+    }
+
+    /// `len` floats of a tensor of `dims`.
+    pub(super) fn made(
+        &self,
+        dims: Vec<usize>,
+        len: usize,
+        values: impl IntoIterator<Item = f32>,
+    ) -> Result<Constant> {
+        Ok(Constant::floats(dims, List::of(len, values, self.ledger())?))
+    }
+
     /// How many there are; some may be left out.
     pub(super) fn count(&self) -> usize {
         self.node.file.inputs.len()
     }
 
     /// Operand `index`; `None` if it is left out.
-    pub(super) fn optional(&self, index: usize) -> Result<Option<Cow<'s, Constant>>> {
+    pub(super) fn optional(&self, index: usize) -> Result<Option<Rc<Constant>>> {
         self.node.operand(index).map(|name| self.values.get(name)).transpose()
     }
 
     /// Operand `index`, which must be there.
-    pub(super) fn any(&self, index: usize) -> Result<Cow<'s, Constant>> {
+    pub(super) fn any(&self, index: usize) -> Result<Rc<Constant>> {
         self.optional(index)?.ok_or_else(|| format!("operand {index} is missing"))
     }
 
     /// Operand `index`, of floats.
-    pub(super) fn floats(&self, index: usize) -> Result<Floats<'s>> {
-        Ok(match self.any(index)? {
-            Cow::Borrowed(value) => {
-                Floats { dims: value.dims.clone(), values: value.as_floats()?.into() }
-            }
-            Cow::Owned(value) => {
-                Floats { dims: value.dims.clone(), values: value.into_floats()?.into() }
-            }
-        })
+    pub(super) fn floats(&self, index: usize) -> Result<Floats> {
+        let value = self.any(index)?;
+        value.as_floats()?;
+        Ok(Floats { dims: value.dims.clone(), values: FloatsOf(value) })
     }
 
     /// Operand `index`, of integers.

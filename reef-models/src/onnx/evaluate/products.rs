@@ -1,17 +1,18 @@
 //! Products of matrices, and what whole pictures come to.
 
 use super::operands::{Floats, Operands, elements, picture};
+use crate::memory::list::List;
 use crate::onnx::constant::Constant;
 use crate::onnx::fault::Result;
 
 /// A matrix, perhaps with rows and columns exchanged.
-struct Matrix<'v> {
-    of: Floats<'v>,
+struct Matrix {
+    of: Floats,
     transposed: bool,
 }
 
-impl<'v> Matrix<'v> {
-    fn new(of: Floats<'v>, transposed: bool) -> Result<Self> {
+impl Matrix {
+    fn new(of: Floats, transposed: bool) -> Result<Self> {
         match of.dims.len() {
             2 => Ok(Self { of, transposed }),
             _ => Err(format!("a tensor of {:?}, a matrix is wanted", of.dims)),
@@ -57,35 +58,38 @@ pub(super) fn gemm(of: &Operands<'_, '_>) -> Result<Constant> {
         let value = c.values.get(place).filter(|_| fits);
         value.map(|&value| value.into()).ok_or_else(|| format!("a tensor of {:?} is added", c.dims))
     };
-    matrix(&a, &b, |row, column| Ok(alpha * a.times(&b, row, column) + beta * added(row, column)?))
+    matrix(of, &a, &b, |row, column| {
+        Ok(alpha * a.times(&b, row, column) + beta * added(row, column)?)
+    })
 }
 
 pub(super) fn matmul(of: &Operands<'_, '_>) -> Result<Constant> {
     let (a, b) = (Matrix::new(of.floats(0)?, false)?, Matrix::new(of.floats(1)?, false)?);
-    matrix(&a, &b, |row, column| Ok(a.times(&b, row, column)))
+    matrix(of, &a, &b, |row, column| Ok(a.times(&b, row, column)))
 }
 
 fn matrix(
-    a: &Matrix<'_>,
-    b: &Matrix<'_>,
+    of: &Operands<'_, '_>,
+    a: &Matrix,
+    b: &Matrix,
     value: impl Fn(usize, usize) -> Result<f64>,
 ) -> Result<Constant> {
     let [rows, columns] = [a.rows(), b.columns()];
     if a.columns() != b.rows() {
         return Err(format!("matrices of {:?} and {:?}", a.of.dims, b.of.dims));
     }
-    elements(&[rows, columns])?;
+    let len = elements(&[rows, columns])?;
     let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-    let values = places.map(|(row, column)| Ok(value(row, column)? as f32));
-    Ok(Constant::floats(vec![rows, columns], values.collect::<Result<_>>()?))
+    let values = places.map(|(row, column)| Ok::<_, String>(value(row, column)? as f32));
+    Ok(Constant::floats(vec![rows, columns], List::try_of(len, values, of.ledger())?))
 }
 
 /// What all pixels of each channel of each picture come to.
 pub(super) fn global(of: &Operands<'_, '_>, come_to: impl Fn(&[f32]) -> f32) -> Result<Constant> {
     let Floats { dims, values } = of.floats(0)?;
     let [batch, channels, height, width] = picture(&dims)?;
-    let planes = values.chunks((height * width).max(1)).map(come_to).collect();
-    Ok(Constant::floats(vec![batch, channels, 1, 1], planes))
+    let planes = values.chunks((height * width).max(1));
+    of.made(vec![batch, channels, 1, 1], planes.len(), planes.map(come_to))
 }
 
 pub(super) fn mean(values: &[f32]) -> f32 {
@@ -109,5 +113,5 @@ pub(super) fn reduce_mean(of: &Operands<'_, '_>) -> Result<Constant> {
     let keeps = of.node.int("keepdims", 1)? != 0;
     let size = |axis: usize| if axes.contains(&axis) { 1 } else { dims[axis] };
     let left = (0..dims.len()).filter(|axis| keeps || kept.contains(axis)).map(size).collect();
-    Ok(Constant::floats(left, parts.iter().map(|part| mean(part)).collect()))
+    of.made(left, parts.len(), parts.iter().map(|part| mean(part)))
 }

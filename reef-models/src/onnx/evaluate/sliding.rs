@@ -2,6 +2,7 @@
 
 use super::operands::{Floats, Operands, elements, picture};
 use super::products::maximum;
+use crate::memory::list::List;
 use crate::onnx::constant::Constant;
 use crate::onnx::fault::Result;
 use crate::onnx::node::size;
@@ -99,17 +100,17 @@ pub(super) fn conv(of: &Operands<'_, '_>) -> Result<Constant> {
         return Err(format!("bias of {:?} for {outputs} outputs", bias.dims));
     }
     let dims = vec![batch, outputs, down.count, right.count];
-    let mut result = Vec::with_capacity(elements(&dims)?);
+    let mut result = List::with_capacity(elements(&dims)?, of.ledger())?;
     for (n, k) in (0..batch).flat_map(|n| (0..outputs).map(move |k| (n, k))) {
         let start = bias.as_ref().map_or(0.0, |bias| f64::from(bias.values[k]));
-        let mut sums = vec![start; down.count * right.count];
+        let mut sums = List::filled(start, down.count * right.count, of.ledger())?;
         for c in 0..per_group {
             let channel = k / (outputs / groups) * per_group + c;
             let plane = &x.values[(n * channels + channel) * height * width..][..height * width];
             let weights = &w.values[(k * per_group + c) * rows * columns..][..rows * columns];
             add_plane([&down, &right], plane, weights, &mut sums);
         }
-        result.extend(sums.into_iter().map(|sum| sum as f32));
+        result.append(sums.len(), sums.iter().map(|&sum| sum as f32), of.ledger())?;
     }
     Ok(Constant::floats(dims, result))
 }
@@ -149,7 +150,7 @@ fn pool(of: &Operands<'_, '_>, come_to: impl Fn(&[f32], usize) -> f32) -> Result
     let [rows, columns] = of.node.pair("kernel_shape", 0)?;
     let (down, right) = (Axis::of(of, 0, rows, height)?, Axis::of(of, 1, columns, width)?);
     let dims = vec![batch, channels, down.count, right.count];
-    let mut result = Vec::with_capacity(elements(&dims)?);
+    let mut result = List::with_capacity(elements(&dims)?, of.ledger())?;
     for plane in values.chunks((height * width).max(1)) {
         for (y, x) in (0..down.count).flat_map(|y| (0..right.count).map(move |x| (y, x))) {
             let seen = (0..rows).filter_map(|row| down.at(y, row)).flat_map(|row| {
@@ -157,7 +158,8 @@ fn pool(of: &Operands<'_, '_>, come_to: impl Fn(&[f32], usize) -> f32) -> Result
                 inside.map(move |column| row * width + column)
             });
             let seen: Vec<f32> = seen.map(|at| plane[at]).collect();
-            result.push(come_to(&seen, down.padded_taps(y) * right.padded_taps(x)));
+            let value = come_to(&seen, down.padded_taps(y) * right.padded_taps(x));
+            result.push(value, of.ledger())?;
         }
     }
     Ok(Constant::floats(dims, result))

@@ -2,6 +2,7 @@
 
 use super::shapes::picture;
 use crate::ir::value::{Conv, Make, POINT};
+use crate::memory::list::List;
 use crate::onnx::constant::{Constant, Data};
 use crate::onnx::fault::Result;
 use crate::onnx::node::{Node, size};
@@ -18,7 +19,7 @@ pub(super) fn module<'a>(node: &Node<'a>, index: usize) -> &'a str {
 
 pub(super) fn conv<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
     let x = reader.picture(node, 0)?;
-    let weights = reader.wanted(node, 1)?;
+    let weights = reader.own(node, 1)?;
     let [batch, channels, height, width] = reader.shape(x);
     let &[outputs, per_group, rows, columns] = weights.dims.as_slice() else {
         return Err(format!("weights of {:?}, four sizes wanted", weights.dims));
@@ -35,7 +36,7 @@ pub(super) fn conv<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tenso
     }
     let sliding = Sliding::of(node, [rows, columns], [height, width])?;
     let bias = bias(reader, node, outputs)?;
-    let (window, weights) = sliding.of_conv(weights.into_floats()?)?;
+    let (window, weights) = sliding.of_conv(weights.into_floats()?, reader.ledger)?;
     let [height, width] = window.over([height, width]);
     let make = Conv { x, window, groups, weights, bias, residual: None, relu: false };
     let shape = [batch, outputs, height, width];
@@ -43,13 +44,15 @@ pub(super) fn conv<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tenso
 }
 
 /// Operand 2 as one value for each output.
-fn bias<'a>(reader: &Reader<'a>, node: &Node<'a>, outputs: usize) -> Result<Vec<f32>> {
-    let Some(bias) = reader.constant(node, 2)? else { return Ok(vec![0.0; outputs]) };
+fn bias<'a>(reader: &Reader<'a>, node: &Node<'a>, outputs: usize) -> Result<List<f32>> {
+    let ledger = reader.ledger;
+    let Some(bias) = reader.constant(node, 2)? else {
+        return Ok(List::filled(0.0, outputs, ledger)?);
+    };
     let dims = bias.dims.clone();
-    let values = bias.into_floats()?;
-    match values.len() {
-        1 => Ok(vec![values[0]; outputs]),
-        n if n == outputs => Ok(values),
+    match bias.as_floats()? {
+        &[value] => Ok(List::filled(value, outputs, ledger)?),
+        values if values.len() == outputs => Constant::own(bias, ledger)?.into_floats(),
         _ => Err(format!("bias of {dims:?} for {outputs} outputs")),
     }
 }
@@ -61,20 +64,22 @@ pub(super) fn gemm<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tenso
         return Err("attribute transA is not supported".into());
     }
     let (alpha, beta) = (node.float("alpha").unwrap_or(1.0), node.float("beta").unwrap_or(1.0));
-    let weights = if transposed { weights } else { weights.transposed()? };
-    let outputs = weights.dims.first().copied().unwrap_or_default();
-    let bias = bias(reader, node, outputs)?.into_iter().map(|value| value * beta).collect();
-    let Constant { dims, data } = weights;
-    let weights = match data {
-        Data::Floats(values) => values.into_iter().map(|value| value * alpha).collect(),
-        Data::Ints(_) => return Err("weights are integers".into()),
+    let weights = match transposed {
+        true => Constant::own(weights, reader.ledger)?,
+        false => weights.transposed(reader.ledger)?,
     };
+    let outputs = weights.dims.first().copied().unwrap_or_default();
+    let mut bias = bias(reader, node, outputs)?;
+    bias.iter_mut().for_each(|value| *value *= beta);
+    let Constant { dims, data } = weights;
+    let Data::Floats(mut weights) = data else { return Err("weights are integers".into()) };
+    weights.iter_mut().for_each(|value| *value *= alpha);
     linear(reader, node, Constant::floats(dims, weights), bias)
 }
 
 pub(super) fn matmul<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
-    let weights = reader.wanted(node, 1)?.transposed()?;
-    let bias = vec![0.0; weights.dims[0]];
+    let weights = reader.wanted(node, 1)?.transposed(reader.ledger)?;
+    let bias = List::filled(0.0, weights.dims[0], reader.ledger)?;
     linear(reader, node, weights, bias)
 }
 
@@ -83,7 +88,7 @@ fn linear<'a>(
     reader: &mut Reader<'a>,
     node: &Node<'a>,
     weights: Constant,
-    bias: Vec<f32>,
+    bias: List<f32>,
 ) -> Result<Tensor> {
     let x = reader.tensor(node, 0)?;
     let (dims, [batch, _, height, width]) = (reader.dims(x), reader.shape(x.id));

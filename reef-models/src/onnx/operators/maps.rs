@@ -3,9 +3,10 @@
 use super::linear::module;
 use super::shapes::channels;
 use crate::ir::value::{Affine, Make};
+use crate::memory::list::List;
 use crate::model::check::is_epsilon;
 use crate::onnx::constant::Constant;
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, few};
 use crate::onnx::node::Node;
 use crate::onnx::scope::{Form, Known, Reader, Tensor};
 use reef_core::op::{Bounds, Function};
@@ -21,9 +22,9 @@ pub(super) fn batch_norm<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result
         return Err("attribute training_mode is not supported".into());
     }
     let channels = channels(reader, x)?;
-    let mut tensors = [const { Vec::new() }; 4];
+    let mut tensors: [List<f32>; 4] = Default::default();
     for (index, tensor) in tensors.iter_mut().enumerate() {
-        *tensor = reader.wanted(node, index + 1)?.into_floats()?;
+        *tensor = reader.own(node, index + 1)?.into_floats()?;
         if tensor.len() != channels {
             let (operand, len) = (index + 1, tensor.len());
             return Err(format!("operand {operand} has {len} values for {channels} channels"));
@@ -32,8 +33,8 @@ pub(super) fn batch_norm<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result
     let [gain, bias, mean, variance] = tensors;
     let scale = |c: usize| f64::from(gain[c]) / (f64::from(variance[c]) + epsilon).sqrt();
     let shift = |c: usize| f64::from(bias[c]) - f64::from(mean[c]) * scale(c);
-    let scales = (0..channels).map(scale).collect();
-    let shifts = (0..channels).map(shift).collect();
+    let scales = List::of(channels, (0..channels).map(scale), reader.ledger)?;
+    let shifts = List::of(channels, (0..channels).map(shift), reader.ledger)?;
     let affine = Affine { x: x.id, scale: scales, shift: shifts, relu: false };
     map(reader, module(node, 1), x, Make::Affine(affine))
 }
@@ -86,9 +87,9 @@ pub(super) fn clip<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tenso
 
 fn bound<'a>(reader: &Reader<'a>, node: &Node<'a>, index: usize) -> Result<Option<f32>> {
     let Some(bound) = reader.constant(node, index)? else { return Ok(None) };
-    match bound.into_floats()?.as_slice() {
+    match bound.as_floats()? {
         &[bound] if !bound.is_nan() => Ok(Some(bound)),
-        other => Err(format!("operand {index} is {other:?}, one number wanted")),
+        other => Err(format!("operand {index} is {}, one number wanted", few(other))),
     }
 }
 
@@ -103,7 +104,7 @@ pub(super) fn arithmetic<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result
         _ => (1, 0),
     };
     let tensor = reader.tensor(node, x)?;
-    let by = per_channel(reader, tensor, reader.wanted(node, by)?)?;
+    let by = per_channel(reader, tensor, &*reader.wanted(node, by)?)?;
     let term = |value: &f64| match (op, x) {
         ("Add", _) => (1.0, *value),
         ("Sub", 0) => (1.0, -value),
@@ -111,25 +112,27 @@ pub(super) fn arithmetic<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result
         ("Mul", _) => (*value, 0.0),
         _ => (1.0 / value, 0.0),
     };
-    let (scale, shift) = by.iter().map(term).unzip();
+    let scale = List::of(by.len(), by.iter().map(|by| term(by).0), reader.ledger)?;
+    let shift = List::of(by.len(), by.iter().map(|by| term(by).1), reader.ledger)?;
     let affine = Affine { x: tensor.id, scale, shift, relu: false };
     map(reader, node.name(), tensor, Make::Affine(affine))
 }
 
 /// One value for each channel of `x`, if the constant has the same for all else.
-fn per_channel(reader: &Reader<'_>, x: Tensor, constant: Constant) -> Result<Vec<f64>> {
+fn per_channel(reader: &Reader<'_>, x: Tensor, constant: &Constant) -> Result<List<f64>> {
     let (dims, [_, channels, ..]) = (reader.dims(x), reader.shape(x.id));
-    let shape = constant.dims.clone();
-    let values: Vec<f64> = constant.into_floats()?.into_iter().map(f64::from).collect();
-    if shape.len() <= dims.len() && values.len() == 1 {
-        return Ok(vec![values[0]; channels]);
+    let (shape, values) = (&constant.dims, constant.as_floats()?);
+    if let &[value] = values
+        && shape.len() <= dims.len()
+    {
+        return Ok(List::filled(value.into(), channels, reader.ledger)?);
     }
     let mut lined_up = vec![1; dims.len().saturating_sub(shape.len())]; // at the end, as ONNX does
-    lined_up.extend(&shape);
+    lined_up.extend(shape);
     let mut wanted = vec![1; dims.len()];
     wanted[1] = channels;
     match x.form != Form::Plane && dims[1] == channels && lined_up == wanted {
-        true => Ok(values),
+        true => Ok(List::of(values.len(), values.iter().map(|&v| v.into()), reader.ledger)?),
         false => Err(format!("a constant of {shape:?} to a tensor of {dims:?} is not supported")),
     }
 }

@@ -1,7 +1,9 @@
 //! What moves elements or only sees them differently.
 
 use crate::ir::value::{Conv, Id, Make, POINT};
-use crate::onnx::fault::Result;
+use crate::memory::list::List;
+use crate::onnx::constant::MAX_RANK;
+use crate::onnx::fault::{Result, few};
 use crate::onnx::node::Node;
 use crate::onnx::scope::{Form, Reader, Tensor, axes, axis};
 use std::collections::HashSet;
@@ -38,7 +40,7 @@ pub(super) fn concat<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Ten
     let (dims, [batch, _, height, width]) = (reader.dims(first), reader.shape(first.id));
     let axis = axis(node.int("axis", 0)?, dims.len())?;
     channels(reader, first)?;
-    let (mut parts, mut all) = (Vec::new(), 0);
+    let (mut parts, mut all) = (List::with_capacity(node.file.inputs.len(), reader.ledger)?, 0);
     for index in 0..node.file.inputs.len() {
         let part = reader.tensor(node, index)?;
         let [n, channels, h, w] = reader.shape(part.id);
@@ -46,7 +48,7 @@ pub(super) fn concat<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Ten
             let part = reader.dims(part);
             return Err(format!("tensors of {dims:?} and {part:?} along axis {axis}"));
         }
-        parts.push(part.id);
+        parts.push(part.id, reader.ledger)?;
         all += channels;
     }
     if parts.len() == 1 {
@@ -65,10 +67,12 @@ pub(super) fn gather<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Ten
         return Err("only channels (axis 1) can be picked".into());
     }
     let pick = |&index: &i64| axis(index, channels);
-    let picked = indices.as_ints()?.iter().map(pick).collect::<Result<Vec<_>>>()?;
+    let indices_of = indices.as_ints()?;
+    let picked = List::try_of(indices_of.len(), indices_of.iter().map(pick), reader.ledger)?;
     let filter = |&from: &usize| (0..channels).map(move |c| f32::from(u8::from(c == from)));
-    let weights = picked.iter().flat_map(filter).collect();
-    let bias = vec![0.0; picked.len()];
+    let len = picked.len().saturating_mul(channels);
+    let weights = List::of(len, picked.iter().flat_map(filter), reader.ledger)?;
+    let bias = List::filled(0.0, picked.len(), reader.ledger)?;
     let make = Conv { x, window: POINT, groups: 1, weights, bias, residual: None, relu: false };
     let shape = [batch, picked.len(), height, width];
     let id = reader.push(node.name(), shape, Make::Conv(make))?;
@@ -99,7 +103,10 @@ pub(super) fn reshape<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Te
 
 /// Sizes after a reshape: 0 keeps one, -1 stands for what is left.
 pub(super) fn target(have: &[usize], wanted: &[i64]) -> Result<Vec<usize>> {
-    let fault = || format!("{have:?} can't become {wanted:?}");
+    let fault = || format!("{have:?} can't become {}", few(wanted));
+    if wanted.len() > MAX_RANK {
+        return Err(fault());
+    }
     let all: usize = have.iter().product();
     let mut dims = Vec::new();
     for (place, &size) in wanted.iter().enumerate() {
@@ -147,6 +154,9 @@ pub(super) fn transpose<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<
     let perm = node.ints("perm").ok_or("the order of a tensor can't be changed")?;
     match perm.iter().copied().eq(0..reader.dims(x).len() as i64) {
         true => Ok(x),
-        false => Err(format!("attribute perm = {perm:?}: the order of a tensor can't be changed")),
+        false => {
+            let perm = few(perm);
+            Err(format!("attribute perm = {perm}: the order of a tensor can't be changed"))
+        }
     }
 }

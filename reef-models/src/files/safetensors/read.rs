@@ -1,106 +1,136 @@
-//! Weights in `.safetensors` files, under the names that torchvision gives them.
-//!
-//! ```text
-//! length of the header      u64, little-endian
-//! header                    JSON: {"NAME": {"dtype": "F32", "shape": [64, 3, 7, 7], "data_offsets": [0, 37632]}, …}
-//! values                    row-major, little-endian, where the offsets say
-//! ```
-//!
-//! Floats of 16, 32 and 64 bits are read, as 32-bit ones. Other tensors are left out: torchvision counts
-//! batches in integers, and inference has no use for that. A file is read whole or refused.
+//! Reads the tensors of a file.
 
+use super::header::{Entry, Header};
+use super::part::{Part, Place};
 use crate::errors::error::{Error, Result};
+use crate::memory::budget::Budget;
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
 use crate::model::params::Params;
-use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::path::Path;
 
-/// Longest header: that of a network with ten thousand tensors takes a megabyte.
-const MAX_HEADER_LEN: u64 = 100 << 20;
+/// Bytes that are decoded at a time.
+const CHUNK: usize = 64 << 10;
 
-/// One entry of the header.
-#[derive(Deserialize)]
-struct Entry {
-    dtype: String,
-    shape: Vec<u64>,
-    data_offsets: [u64; 2],
-}
-
-/// Reads all tensors of floats.
+/// Reads all tensors of floats, one after the other. At most [`Budget::USUAL`] bytes of memory are taken.
 ///
 /// # Errors
 ///
-/// `Io` if the file can't be read, `Safetensors` if it is broken.
+/// `Io` if the file can't be read, `Safetensors` if it is broken, `Memory`.
 pub fn load(path: impl AsRef<Path>) -> Result<Params> {
-    let file = path.as_ref().display().to_string();
-    let bytes = std::fs::read(path)
-        .map_err(|error| Error::Io { file: file.clone(), why: error.to_string() })?;
-    from_bytes(&bytes, &file)
+    load_within(path, &Budget::default())
+}
+
+/// As [`load`], with memory of `budget`.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_within(path: impl AsRef<Path>, budget: &Budget) -> Result<Params> {
+    let path = path.as_ref();
+    let name = path.display().to_string();
+    let io = |error: io::Error| Error::Io { file: name.clone(), why: error.to_string() };
+    let about = path.metadata().map_err(io)?; // opening a pipe would wait for ever
+    if !about.is_file() {
+        return Err(Error::Io { file: name, why: "no file".into() });
+    }
+    let file = File::open(path).map_err(io)?;
+    named(&name, budget, |ledger| read(Place::File(&file, about.len()), ledger))
 }
 
 /// Parses the bytes of a file; `file` names it in errors.
 ///
 /// # Errors
 ///
-/// `Safetensors`.
+/// `Safetensors`, `Memory`.
 pub fn from_bytes(bytes: &[u8], file: &str) -> Result<Params> {
-    read(bytes).map_err(|why| Error::Safetensors { file: file.into(), why })
+    from_bytes_within(bytes, file, &Budget::default())
 }
 
-fn read(bytes: &[u8]) -> Result<Params, String> {
-    let (header, data) = split(bytes)?;
-    let header: BTreeMap<String, serde_json::Value> =
-        serde_json::from_slice(header).map_err(|error| format!("header: {error}"))?;
-    let mut tensors = BTreeMap::new();
-    for (name, entry) in header.into_iter().filter(|(name, _)| name != "__metadata__") {
-        let entry = Entry::deserialize(entry).map_err(|error| format!("{name:?}: {error}"))?;
-        if let Some(values) = entry.values(data).map_err(|why| format!("{name:?}: {why}"))? {
-            tensors.insert(name, values);
+/// As [`from_bytes`], with memory of `budget`.
+///
+/// # Errors
+///
+/// As [`from_bytes`].
+pub fn from_bytes_within(bytes: &[u8], file: &str, budget: &Budget) -> Result<Params> {
+    named(file, budget, |ledger| read(Place::Memory(bytes), ledger))
+}
+
+/// What is wrong, with the file.
+fn named(
+    file: &str,
+    budget: &Budget,
+    read: impl FnOnce(&Ledger) -> Result<Params, String>,
+) -> Result<Params> {
+    let (ledger, file) = (Ledger::new(budget), file.to_owned());
+    read(&ledger).map_err(|why| match ledger.refusal() {
+        Some(refused) => {
+            let at = why.strip_suffix(&format!(": {refused}")).unwrap_or("header").into();
+            Error::Memory { file, at, why: refused }
+        }
+        None => Error::Safetensors { file, why },
+    })
+}
+
+fn read(place: Place<'_>, ledger: &Ledger) -> Result<Params, String> {
+    let (header, data) = Header::read(place, ledger)?;
+    let mut params = Params::default();
+    for (name, entry) in header.entries {
+        let values = entry.values(data, ledger).map_err(|why| format!("{name:?}: {why}"))?;
+        if let Some(values) = values {
+            params.tensors.insert(name, values.into_vec());
         }
     }
-    Ok(Params { tensors })
-}
-
-/// Header and values.
-fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), String> {
-    let (length, rest) = bytes.split_first_chunk().ok_or("ends inside the header's length")?;
-    let length = u64::from_le_bytes(*length);
-    if length > MAX_HEADER_LEN || length > rest.len() as u64 {
-        return Err(format!("header of {length} bytes, {} there", rest.len()));
-    }
-    Ok(rest.split_at(length as usize))
+    Ok(params)
 }
 
 impl Entry {
     /// Its values, if they are floats.
-    fn values(&self, data: &[u8]) -> Result<Option<Vec<f32>>, String> {
+    fn values(&self, data: Part<'_>, ledger: &Ledger) -> Result<Option<List<f32>>, String> {
         let [begin, end] = self.data_offsets;
-        let range = usize::try_from(begin).ok().zip(usize::try_from(end).ok());
-        let raw = range.and_then(|(begin, end)| data.get(begin..end));
-        let raw = raw.ok_or_else(|| format!("bytes {begin} to {end} of {}", data.len()))?;
+        let raw = data.range(begin, end);
+        let raw = raw.ok_or_else(|| format!("bytes {begin} to {end} of {}", data.len))?;
         let values = match self.dtype.as_str() {
-            "F32" => numbers(raw, f32::from_le_bytes)?,
-            "F64" => numbers(raw, |bytes| f64::from_le_bytes(bytes) as f32)?,
-            "F16" => numbers(raw, |bytes| half(u16::from_le_bytes(bytes)))?,
-            "BF16" => numbers(raw, |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16))?,
+            "F32" => numbers(raw, f32::from_le_bytes, ledger)?,
+            "F64" => numbers(raw, |bytes| f64::from_le_bytes(bytes) as f32, ledger)?,
+            "F16" => numbers(raw, |bytes| half(u16::from_le_bytes(bytes)), ledger)?,
+            "BF16" => {
+                let float = |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16);
+                numbers(raw, float, ledger)?
+            }
             _ => return Ok(None),
         };
         let elements = self.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n));
         match elements == Some(values.len() as u64) {
             true => Ok(Some(values)),
-            false => Err(format!("{} values for a tensor of {:?}", values.len(), self.shape)),
+            false => {
+                let shape = &self.shape[..self.shape.len().min(8)];
+                Err(format!("{} values for a tensor of {shape:?}", values.len()))
+            }
         }
     }
 }
 
 fn numbers<const N: usize>(
-    raw: &[u8],
+    raw: Part<'_>,
     number: impl Fn([u8; N]) -> f32,
-) -> Result<Vec<f32>, String> {
-    match raw.as_chunks::<N>() {
-        (words, []) => Ok(words.iter().map(|&word| number(word)).collect()),
-        _ => Err(format!("{} bytes of numbers that take {N}", raw.len())),
+    ledger: &Ledger,
+) -> Result<List<f32>, String> {
+    if !raw.len.is_multiple_of(N as u64) {
+        return Err(format!("{} bytes of numbers that take {N}", raw.len));
     }
+    let len = usize::try_from(raw.len / N as u64).unwrap_or(usize::MAX);
+    let mut values = List::with_capacity(len, ledger)?;
+    let mut chunk = [0; CHUNK];
+    for at in (0..raw.len).step_by(CHUNK) {
+        let bytes = &mut chunk[..(raw.len - at).min(CHUNK as u64) as usize];
+        raw.copy(at, bytes)?;
+        let (words, _) = bytes.as_chunks::<N>();
+        values.append(words.len(), words.iter().map(|&word| number(word)), ledger)?;
+    }
+    Ok(values)
 }
 
 /// A 16-bit float: a sign, 5 bits of exponent, 10 of fraction.
@@ -187,7 +217,7 @@ mod tests {
             one(r#"{"dtype": "F32", "shape": [1], "data_offsets": [0, 5]}"#),
             "x: \"w\": 5 bytes of numbers that take 4"
         );
-        assert!(one(r#"{"dtype": "F32"}"#).starts_with("x: \"w\": missing field"));
+        assert!(one(r#"{"dtype": "F32"}"#).starts_with("x: header: \"w\": missing field"));
     }
 
     proptest! {

@@ -1,0 +1,27 @@
+//! Files, read whole.
+
+use crate::errors::error::{Error, Result};
+use crate::memory::ledger::Ledger;
+use crate::memory::list::List;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// All bytes of a file. What is no regular file has no length, and is refused.
+///
+/// # Errors
+///
+/// `Io`, `Memory`.
+pub(crate) fn read(path: &Path, ledger: &Ledger) -> Result<List<u8>> {
+    let name = || path.display().to_string();
+    let io = |error: io::Error| Error::Io { file: name(), why: error.to_string() };
+    let about = path.metadata().map_err(io)?; // opening a pipe would wait for ever
+    if !about.is_file() {
+        return Err(Error::Io { file: name(), why: "no file".into() });
+    }
+    let len = usize::try_from(about.len()).unwrap_or(usize::MAX);
+    let memory = |why| Error::Memory { file: name(), at: "all of it".into(), why };
+    let mut bytes = List::filled(0, len, ledger).map_err(memory)?;
+    File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).map_err(io)?;
+    Ok(bytes)
+}

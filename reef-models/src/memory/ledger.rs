@@ -1,0 +1,44 @@
+//! What one reader charges, and what it was refused.
+
+use super::budget::{Budget, Charge, Exhausted};
+use std::cell::RefCell;
+
+/// The budget of one reader, which remembers that it refused something: readers of text say what is wrong in
+/// words, and these would not tell a file that is broken from one that is too large.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    budget: Budget,
+    refused: RefCell<Option<Exhausted>>,
+}
+
+impl Ledger {
+    pub(crate) fn new(budget: &Budget) -> Self {
+        Self { budget: budget.clone(), refused: RefCell::default() }
+    }
+
+    /// Takes `bytes` until the charge is dropped.
+    pub(crate) fn charge(&self, bytes: u64) -> Result<Charge, Exhausted> {
+        self.budget.charge(bytes).inspect_err(|why| self.note(why))
+    }
+
+    /// Takes `bytes` for as long as the budget is there.
+    pub(crate) fn keep(&self, bytes: u64) -> Result<(), Exhausted> {
+        self.charge(bytes).map(Charge::keep)
+    }
+
+    /// The system had no memory.
+    pub(super) fn refused_by_system(&self, asked: u64) -> Exhausted {
+        let why = Exhausted::System { asked };
+        self.note(&why);
+        why
+    }
+
+    /// What was refused last, if anything was.
+    pub(crate) fn refusal(&self) -> Option<Exhausted> {
+        self.refused.borrow().clone()
+    }
+
+    fn note(&self, why: &Exhausted) {
+        *self.refused.borrow_mut() = Some(why.clone());
+    }
+}

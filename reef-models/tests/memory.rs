@@ -1,0 +1,405 @@
+//! No file makes its reader take more memory than it was given: files that are small and ask for a lot.
+
+#![cfg(feature = "onnx")]
+#![allow(unsafe_code)] // an allocator that counts
+
+mod handmade;
+
+use handmade::{bytes, file, ints, node, number, ones, value};
+use reef_models::onnx::{self, Options};
+use reef_models::{
+    Budget, Error, Folder,
+    param::{Params, Problem},
+    safetensors,
+};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// Bytes of the budget; a reader may take that and [`ASIDE`].
+const BUDGET: u64 = 64 << 20;
+/// What a reader takes uncharged: errors, a few names.
+const ASIDE: u64 = 1 << 20;
+
+/// Counts what each thread has allocated, so that tests that run beside each other don't mix.
+struct Counting;
+
+thread_local! {
+    static LIVE: Cell<i64> = const { Cell::new(0) };
+    static PEAK: Cell<i64> = const { Cell::new(0) };
+}
+
+fn count(bytes: i64) {
+    let live = LIVE.get() + bytes;
+    LIVE.set(live);
+    PEAK.set(PEAK.get().max(live));
+}
+
+// SAFETY: each call goes to the system's allocator as it came; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as i64); // both may be there for a moment
+        count(-(layout.size() as i64));
+        // SAFETY: as the caller promised.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What `read` gives within the budget, and the most bytes that it held at a time.
+fn measured<T>(read: impl FnOnce(&Budget) -> T) -> (T, u64) {
+    measured_in(BUDGET, read)
+}
+
+fn measured_in<T>(bytes: u64, read: impl FnOnce(&Budget) -> T) -> (T, u64) {
+    let before = LIVE.get();
+    PEAK.set(before);
+    let result = read(&Budget::new(bytes));
+    (result, (PEAK.get() - before) as u64)
+}
+
+/// The file is refused for its memory, and its reader stays within the budget.
+fn refused<T>(what: &str, read: impl FnOnce(&Budget) -> Result<T, Error>) -> String {
+    let (result, peak) = measured(read);
+    println!("{what}: at most {} KiB", peak >> 10);
+    assert!(peak <= BUDGET + ASIDE, "{what}: {peak} bytes of {BUDGET}");
+    match result {
+        Err(error @ Error::Memory { .. }) => error.to_string(),
+        Err(other) => panic!("{what}: {other}"),
+        Ok(_) => panic!("{what}: read, in {peak} bytes"),
+    }
+}
+
+/// An ONNX file of these parts of a graph, from `x` of this shape to `y`.
+fn graph(shape: &[i64], parts: &[Vec<u8>]) -> Vec<u8> {
+    let ends = [value(11, "x", shape), value(12, "y", &[])];
+    file(17, &[&ends, parts].concat())
+}
+
+fn refused_onnx(what: &str, file: &[u8]) -> String {
+    refused(what, |budget| onnx::from_bytes_within(file, "bomb.onnx", &Options::default(), budget))
+}
+
+/// A tensor of integers.
+fn numbers(name: &str, values: impl IntoIterator<Item = i64>) -> Vec<u8> {
+    let raw: Vec<u8> = values.into_iter().flat_map(i64::to_le_bytes).collect();
+    let size = number(1, raw.len() as i64 / 8);
+    bytes(5, [size, number(2, 7), bytes(8, name), bytes(9, raw)].concat())
+}
+
+/// `count` nodes, each of the one before.
+fn chain(op: &str, count: usize, more: &[&str]) -> Vec<Vec<u8>> {
+    let name = |i: usize| if i == 0 { "x".to_owned() } else { format!("v{i}") };
+    let node = |i: usize| {
+        let before = name(i);
+        let operands = [&[before.as_str()], more].concat();
+        node(op, &operands, &name(i + 1), &[])
+    };
+    (0..count).map(node).chain([handmade::node("Relu", &[&name(count)], "y", &[])]).collect()
+}
+
+/// A constant that is eight times as long after each node.
+fn doubling() -> Vec<Vec<u8>> {
+    let mut parts = vec![numbers("c0", 0..8)];
+    for i in 0..12 {
+        let before = format!("c{i}");
+        parts.push(node("Concat", &[before.as_str(); 8], &format!("c{}", i + 1), &[]));
+    }
+    parts
+}
+
+#[test]
+fn a_constant_that_doubles_itself() {
+    let file = graph(&[1, 1, 1, 1], &doubling());
+    assert!(file.len() < 951, "{}", file.len());
+    let error = refused_onnx("Concat of constants", &file);
+    assert!(error.starts_with("bomb.onnx: node \"c7\" (Concat): "), "{error}");
+    assert!(error.contains(" bytes of memory wanted, "), "{error}");
+}
+
+#[test]
+fn sums_of_a_tensor_of_a_million_channels() {
+    let parts = chain("Add", 1500, &["x"]);
+    refused_onnx("a chain of Add", &graph(&[1, 1 << 20, 1, 1], &parts));
+}
+
+#[test]
+fn channels_that_are_picked_again_and_again() {
+    let gather = |i: usize| {
+        let (from, to) = (format!("v{i}"), format!("v{}", i + 1));
+        node("Gather", &[&from, "all"], &to, &[handmade::int("axis", 1)])
+    };
+    let mut parts = vec![numbers("all", 0..1024), node("Relu", &["x"], "v0", &[])];
+    parts.extend((0..2000).map(gather));
+    parts.push(node("Relu", &["v2000"], "y", &[]));
+    refused_onnx("a chain of Gather", &graph(&[1, 1024, 1, 1], &parts));
+}
+
+#[test]
+fn padding_on_one_side_that_fills_weights_with_zeros() {
+    let conv = node("Conv", &["x", "w"], "c", &[ints("pads", &[0, 0, 63, 63])]);
+    let parts = [ones("w", &[256, 1024, 1, 1]), conv, node("GlobalAveragePool", &["c"], "y", &[])];
+    let file = graph(&[1, 1024, 1, 1], &parts);
+    assert!(file.len() < 1 << 21);
+    refused_onnx("pads of one side", &file);
+}
+
+#[test]
+fn a_constant_under_many_names_is_there_once() {
+    let mut parts = vec![ones("w", &[1024, 1024, 1, 1]), node("Identity", &["w"], "i0", &[])];
+    let identity = |i: usize| node("Identity", &[&format!("i{i}")], &format!("i{}", i + 1), &[]);
+    parts.extend((0..1500).map(identity));
+    parts.push(node("Conv", &["x", "i1500"], "y", &[]));
+    let file = graph(&[1, 1024, 1, 1], &parts);
+    let (result, peak) =
+        measured(|budget| onnx::from_bytes_within(&file, "names", &Options::default(), budget));
+    assert_eq!(result.unwrap().params.tensors["y.weight"].len(), 1024 * 1024);
+    assert!(peak < 14 << 20, "{peak}: the weights, a copy that is changed, names");
+}
+
+#[test]
+fn convolutions_that_share_a_weight() {
+    let parts = [vec![ones("w", &[704, 704, 1, 1])], chain("Conv", 2000, &["w"])].concat();
+    refused_onnx("2,000 convolutions", &graph(&[1, 704, 1, 1], &parts));
+}
+
+#[test]
+fn nodes_of_a_few_bytes() {
+    let empty = bytes(7, bytes(1, []).repeat(2_000_000));
+    refused_onnx("empty nodes", &[bytes(8, number(2, 17)), empty].concat());
+    let inputs = bytes(7, bytes(1, bytes(1, []).repeat(3_000_000)));
+    refused_onnx("operands without names", &[bytes(8, number(2, 17)), inputs].concat());
+}
+
+#[test]
+fn concatenations_of_many_parts() {
+    let relu = node("Relu", &["x"], "r", &[]);
+    let concat = node("Concat", &vec!["r"; 100_000], "c", &[handmade::int("axis", 1)]);
+    let parts = [relu, concat, node("Relu", &["c"], "y", &[])];
+    refused_onnx("parts of a concatenation", &graph(&[1, 2, 1, 1], &parts));
+}
+
+#[test]
+fn long_names_and_lists_are_not_repeated_in_errors() {
+    let say = |parts: &[Vec<u8>]| {
+        let file = graph(&[1, 2, 4, 4], parts);
+        let (result, peak) =
+            measured(|budget| onnx::from_bytes_within(&file, "long", &Options::default(), budget));
+        assert!(peak <= 8 * file.len() as u64 + ASIDE, "{peak} for {}", file.len());
+        result.unwrap_err().to_string()
+    };
+    let name = "n".repeat(1 << 20);
+    let error = say(&[node("Relu", &["x"], &name, &[])]);
+    assert_eq!(error, "long: no ONNX file: text of 1048576 bytes, most is 4096");
+    let kernel = ints("kernel_shape", &vec![1; 1 << 20]);
+    let error = say(&[node("MaxPool", &["x"], "p", &[kernel])]);
+    assert!(error.ends_with("[1, 1, 1, 1, 1, 1, 1, 1], … (1048576), 2 sizes wanted"), "{error}");
+}
+
+#[test]
+fn entries_of_safetensors_on_one_range() {
+    let entry = |i| {
+        format!(
+            r#""t{i}": {{"dtype": "F32", "shape": [1024, 1024], "data_offsets": [0, 4194304]}}"#
+        )
+    };
+    let entries: Vec<String> = (0..3000).map(entry).collect();
+    let header = format!("{{{}}}", entries.join(", "));
+    let file = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &[0; 4 << 20]].concat();
+    assert!(file.len() < 4_700_000);
+    let error = refused("3,000 entries", |budget| {
+        safetensors::from_bytes_within(&file, "bomb.safetensors", budget)
+    });
+    assert!(error.starts_with("bomb.safetensors: \"t"), "{error}");
+}
+
+#[test]
+fn a_header_of_lists() {
+    let shape = "1,".repeat(20 << 20);
+    let header =
+        format!(r#"{{"t": {{"shape": [{shape}1], "data_offsets": [0, 4], "dtype": "F32"}}}}"#);
+    let file = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &[0; 4]].concat();
+    refused("a shape", |budget| safetensors::from_bytes_within(&file, "bomb", budget));
+}
+
+#[test]
+fn parameters_of_one_number() {
+    let entry = |i: u32| [i.to_string().as_bytes(), &[0], &1u64.to_le_bytes(), &[0; 4]].concat();
+    let entries: Vec<u8> = (0..1_000_000).flat_map(entry).collect();
+    let file = [b"TVM_MODEL_PARAMS\0", &1_000_000u64.to_le_bytes()[..], &entries].concat();
+    let (result, peak) = measured(|budget| Params::from_bytes_within(&file, budget));
+    assert!(matches!(result, Err(Problem::Memory(_))) && peak <= BUDGET + ASIDE, "{peak}");
+}
+
+#[test]
+fn files_that_are_larger_than_the_budget_are_not_read() {
+    let folder = std::env::temp_dir().join(format!("reef-memory-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let large = |name: &str| {
+        let file = std::fs::File::create(folder.join(name)).unwrap();
+        file.set_len(5 << 30).unwrap(); // holes take no room
+        folder.join(name)
+    };
+    let onnx = large("a.onnx");
+    refused("an ONNX file", |budget| onnx::load_within(&onnx, &Options::default(), budget));
+    let param = large("model.param");
+    refused("a parameter file", |budget| Params::load_within(&param, budget));
+    large("model.json");
+    refused("a folder", |budget| Folder::load_within(&folder, budget));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_schedule_of_lists() {
+    let args = "0,".repeat(8 << 20);
+    let text = format!(
+        r#"{{"storage": [], "kernels": [{{"name": "k", "args": [{args}0]}}], "args": []}}"#
+    );
+    let folder = std::env::temp_dir().join(format!("reef-memory-json-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("model.json"), text).unwrap();
+    refused("a schedule", |budget| Folder::load_within(&folder, budget));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Whether it is read or refused, and at whichever byte: the reader stays within any budget.
+fn within_each_budget<T>(what: &str, read: impl Fn(&Budget) -> Result<T, Error>) {
+    let mut fine = 0;
+    for kib in (0..17).map(|power| 1 << power) {
+        let (result, peak) = measured_in(kib << 10, &read);
+        assert!(peak <= (kib << 10) + ASIDE, "{what}: {peak} bytes of {kib} KiB");
+        fine += usize::from(!matches!(result, Err(Error::Memory { .. })));
+    }
+    println!("{what}: not refused at {fine} of 17 budgets");
+    assert!(fine > 0, "{what} is never read");
+}
+
+#[test]
+fn networks_stay_within_each_budget() {
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/onnx")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "onnx") {
+            let read = |budget: &Budget| onnx::load_within(&path, &Options::default(), budget);
+            within_each_budget(&path.file_name().unwrap().to_string_lossy(), read);
+        }
+    }
+}
+
+#[test]
+fn steps_of_long_names_stay_within_each_budget() {
+    let long = |i: usize| format!("{i}{}", "n".repeat(1000));
+    let mut parts = vec![ones("w", &[2, 2, 1, 1]), node("Relu", &["x"], &long(0), &[])];
+    for i in 0..1000 {
+        let op = ["Relu", "HardSwish", "Conv", "Add"][i % 4];
+        let before = long(i);
+        let second = ["", "", "w", &before][i % 4];
+        parts.push(node(op, &[&before, second], &long(i + 1), &[]));
+    }
+    let all: Vec<String> = (0..1000).map(long).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    parts.push(node("Concat", &all, "y", &[handmade::int("axis", 1)]));
+    let file = graph(&[1, 2, 1, 1], &parts);
+    let read =
+        |budget: &Budget| onnx::from_bytes_within(&file, "long", &Options::default(), budget);
+    within_each_budget("long names", read);
+}
+
+#[test]
+fn json_stays_within_each_budget() {
+    let folder = std::env::temp_dir().join(format!("reef-memory-each-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let zeros = "0,".repeat(200_000);
+    let storage = r#"{"name":"","size":1,"stype":"float"},"#.repeat(10_000);
+    let storage = storage.trim_end_matches(',');
+    let relu = r#"{"name":"k","args":[0,1],"op":{"linear":{}}},"#.repeat(10_000);
+    let network = reef_models::build("densenet201", Some(32), 1).unwrap().to_json().unwrap();
+    for text in [
+        format!(
+            r#"{{"storage": [], "kernels": [{{"name": "k", "args": [{zeros}0]}}], "args": []}}"#
+        ),
+        format!(r#"{{"storage": [], "kernels": [], "args": [{zeros}0]}}"#),
+        format!(r#"{{"storage": [{storage}], "kernels": [], "args": [0]}}"#),
+        format!(
+            r#"{{"storage": [{storage}], "kernels": [{}], "args": [0]}}"#,
+            relu.trim_end_matches(',')
+        ),
+        "[".repeat(100_000),
+        format!(r#"{{"storage": "{zeros}"}}"#),
+        network,
+    ] {
+        std::fs::write(folder.join("model.json"), &text).unwrap();
+        within_each_budget(&text[..40], |budget| Folder::load_within(&folder, budget));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn headers_stay_within_each_budget() {
+    let ones = "1,".repeat(100_000);
+    let entry = |i: u32| format!(r#""{i}":{{"dtype":"","shape":[],"data_offsets":[0,0]}},"#);
+    let entries: String = (0..10_000).map(entry).collect();
+    for header in [
+        format!(r#"{{"t": {{"shape": [{ones}1], "data_offsets": [0, 4], "dtype": "F32"}}}}"#),
+        format!(r#"{{"t": {{"shape": "{ones}", "data_offsets": [0, 4], "dtype": "F32"}}}}"#),
+        format!(r#"{{{}}}"#, entries.trim_end_matches(',')),
+        format!(r#"{{"__metadata__": {{"a": "{ones}"}}}}"#),
+        format!(r#"{{"{ones}": {{"shape": 3}}}}"#),
+    ] {
+        let file = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &[0; 4]].concat();
+        let read = |budget: &Budget| safetensors::from_bytes_within(&file, "each", budget);
+        within_each_budget(&header[..40], read);
+    }
+}
+
+/// Files with some bytes exchanged, repeated or cut, always the same ones: what `fuzz/` does at random.
+#[test]
+fn damaged_files_stay_within_the_budget() {
+    let mut state = 1u64;
+    let mut below = |n: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n.max(1)
+    };
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/onnx");
+    let mut files = vec![graph(&[1, 1, 1, 1], &doubling())];
+    for name in ["skip-17", "odd-21", "inception-13", "mobilenet3-18"] {
+        files.push(std::fs::read(format!("{folder}/{name}.onnx")).unwrap());
+    }
+    for round in 0..1500 {
+        let mut file = files[round % files.len()].clone();
+        for _ in 0..=below(4) {
+            let (at, len) = (below(file.len()), below(64));
+            let part = file[at..(at + len).min(file.len())].to_vec();
+            match below(4) {
+                0 => file[at] = below(256) as u8,
+                1 => file[at] |= 0x80,
+                2 => drop(file.splice(at..at, part.repeat(below(8)))),
+                _ => drop(file.drain(at..at + part.len())),
+            }
+        }
+        let bytes = 2 << 20;
+        let read = |budget: &Budget| {
+            onnx::from_bytes_within(&file, "damaged", &Options::default(), budget)
+        };
+        let (_, peak) = measured_in(bytes, read);
+        assert!(peak <= bytes + ASIDE, "round {round}: {peak} bytes");
+    }
+}
