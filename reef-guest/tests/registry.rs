@@ -48,8 +48,9 @@ fn a_real_time_guest_gets_the_pages_of_its_device_alone() {
     let _elsewhere = guest(&path, BestEffort, OTHER);
     let rt = guest(&path, RealTime, GPU);
     let after = guest(&path, BestEffort, GPU);
-    for be in [&before, &after] {
-        let Event::Peer(number, page) = next(&rt.link) else { panic!("no page") };
+    let Event::Peer(number, page) = next(&rt.link) else { panic!("no page") };
+    let peers = rt.peers.iter().map(|(number, page)| (*number, page)).chain([(number, &page)]);
+    for (be, (number, page)) in [&before, &after].into_iter().zip(peers) {
         assert_eq!(number, be.who.guest);
         page.holders.hold(rt.who.holder);
         assert!(be.page.holders.is_closed());

@@ -2,17 +2,13 @@
 
 mod common;
 
-use common::{Driver, FAKE, SHIM, call, library};
-use reef_guest::join::{Event, Joined, Wish, join};
+use common::{Driver, FAKE, SHIM, SOON, UUID, call, library, until};
+use reef_guest::join::{Joined, Wish, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
-
-/// The fake device's.
-const UUID: [u8; 16] = *b"fake device no 0";
-const SOON: Duration = Duration::from_secs(3);
+use std::time::Duration;
 
 /// A program with a stream and a word of memory, in this process. There is one shim, so there is one of these.
 struct Program {
@@ -46,7 +42,7 @@ fn begin() -> Program {
         std::env::set_var("REEF_CUDA", library(FAKE));
     }
     let driver = Driver::open(&library(SHIM));
-    let (mut context, mut stream, mut memory, mut module, mut mix) = (0, 0, 0, 0, 0);
+    let [mut context, mut stream, mut memory, mut module, mut mix] = [0_usize; 5];
     assert_eq!(call!(driver, cuInit(0)), 0);
     assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut context, 0)), 0);
     assert_eq!(call!(driver, cuCtxSetCurrent(context)), 0);
@@ -59,30 +55,7 @@ fn begin() -> Program {
 
 impl Program {
     fn launch(&self, value: u64) -> u32 {
-        self.launch_on(self.stream, value)
-    }
-
-    fn launch_on(&self, stream: usize, value: u64) -> u32 {
-        let memory = self.memory as u64;
-        let params = [&raw const memory, &raw const value];
-        let at = self.driver.symbol("cuLaunchKernel").unwrap();
-        // SAFETY: the function's arguments.
-        unsafe {
-            let call: unsafe extern "C" fn(
-                usize,
-                u32,
-                u32,
-                u32,
-                u32,
-                u32,
-                u32,
-                u32,
-                usize,
-                *const *const u64,
-                usize,
-            ) -> u32 = std::mem::transmute(at);
-            call(self.mix, 1, 1, 1, 1, 1, 1, 0, stream, params.as_ptr(), 0)
-        }
+        self.driver.launch("cuLaunchKernel", self.mix, self.stream, self.memory, value)
     }
 
     fn query(&self) -> u32 {
@@ -113,15 +86,6 @@ impl Program {
 fn mixed(start: u64, values: impl IntoIterator<Item = u64>) -> u64 {
     let mix = |x: u64, value| x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(value);
     values.into_iter().fold(start, mix)
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
-        std::thread::sleep(Duration::from_micros(50));
-    }
-    begin.elapsed()
 }
 
 #[test]
@@ -159,12 +123,7 @@ fn a_real_time_guest_that_dies_leaves_no_gate_closed() {
     assert_eq!(program.launch(0), 0);
     program.synchronize();
     let rt = program.real_time();
-    let mut page = None;
-    until("a peer", || match rt.link.next() {
-        Some(Event::Peer(_, peer)) => page.replace(peer).is_none(),
-        _ => false,
-    });
-    page.unwrap().holders.hold(rt.who.holder);
+    rt.peers.iter().for_each(|(_, page)| page.holders.hold(rt.who.holder));
     assert_eq!(program.launch(1), 0);
     std::thread::sleep(Duration::from_millis(10));
     assert_eq!(program.query(), 600);
@@ -184,7 +143,7 @@ fn a_thread_that_is_far_ahead_waits_outside_of_the_driver() {
             (0..2000).for_each(|value| assert_eq!(program.launch(value), 0));
         });
         std::thread::sleep(Duration::from_millis(30));
-        let mut free = 0;
+        let mut free = 0_usize;
         assert_eq!(call!(program.driver, cuStreamCreate(&raw mut free, 1)), 0, "not locked");
         assert!(program.counts().1 < 1000);
         program.registry.hold(UUID, false);

@@ -39,6 +39,8 @@ pub struct Joined {
     pub who: Identity,
     /// Its page.
     pub page: Mapping,
+    /// For a real-time guest: the numbers and pages of the best-effort guests that are there already.
+    pub peers: Vec<(u32, Mapping)>,
     /// News of others.
     pub link: Link,
 }
@@ -76,6 +78,7 @@ pub fn join(path: &Path, wish: &Wish, time: Duration) -> Result<Joined, Refusal>
 
 impl Link {
     fn answer(self, until: Instant) -> Result<Joined, Refusal> {
+        let mut peers = Vec::new();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if !is_ready(&self.0, left) && left.is_zero() {
@@ -83,16 +86,20 @@ impl Link {
             }
             match receive(&self.0).map_err(Refusal::Unreachable)? {
                 None => {}
-                Some((Message::Page(_), Some(file))) => return self.joined(file),
+                Some((Message::Page(_), Some(file))) => return self.joined(file, peers),
+                Some((Message::Peer(guest), Some(file))) => {
+                    let (_, page) = PageFile::open(file).map_err(Refusal::Unreachable)?;
+                    peers.push((guest, page));
+                }
                 Some((Message::Refused(why), _)) => return Err(Refusal::Refused(why)),
                 Some((other, _)) => return Err(Refusal::Refused(format!("it says {other:?}"))),
             }
         }
     }
 
-    fn joined(self, file: OwnedFd) -> Result<Joined, Refusal> {
+    fn joined(self, file: OwnedFd, peers: Vec<(u32, Mapping)>) -> Result<Joined, Refusal> {
         let (who, page) = PageFile::open(file).map_err(Refusal::Unreachable)?;
-        Ok(Joined { who, page, link: self })
+        Ok(Joined { who, page, peers, link: self })
     }
 
     /// News, if there are any at the moment. Doesn't block; see [`AsFd`] for waiting.

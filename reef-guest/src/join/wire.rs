@@ -38,7 +38,8 @@ pub(crate) enum Message {
     Page(Identity),
     /// The daemon's answer: why not.
     Refused(String),
-    /// To a real-time guest, with a page's file: hold this one too.
+    /// To a real-time guest, with a page's file: hold this one too. Those that were there before it come before its
+    /// own page.
     Peer(u32),
     /// To a real-time guest: this one has left.
     PeerLeft(u32),

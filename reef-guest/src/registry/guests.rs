@@ -57,16 +57,17 @@ impl Guests {
         if guest.who.class == Class::BestEffort {
             self.hold_newcomer(&guest);
         }
-        guest.tell(&Message::Page(guest.who), Some(&guest.file));
         match guest.who.class {
             Class::BestEffort => {
                 let news = Message::Peer(guest.who.guest);
                 self.real_time(guest.device).for_each(|rt| rt.tell(&news, Some(&guest.file)));
             }
+            // Before its own page: it has to know them all when it first launches.
             Class::RealTime => self.best_effort(guest.device).for_each(|be| {
                 guest.tell(&Message::Peer(be.who.guest), Some(&be.file));
             }),
         }
+        guest.tell(&Message::Page(guest.who), Some(&guest.file));
         self.all.push(guest);
     }
 

@@ -9,7 +9,10 @@ use crate::guest::device::{MARKS, STREAMS, key};
 use crate::guest::entries::Context;
 use reef_guest::hold::Holders;
 use reef_guest::pace;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, Release},
+};
 use std::time::{Duration, Instant};
 
 /// How often a thread that is too far ahead looks again.
@@ -50,9 +53,7 @@ pub(crate) fn launch(stream: Stream, work: Work, real: impl FnOnce() -> u32) -> 
     let Some(_inside) = Inside::enter() else { return real() };
     let launch = quietly(|| before(stream, work));
     let code = real();
-    if code == 0 {
-        quietly(|| launch.into_iter().for_each(Launch::after));
-    }
+    quietly(|| launch.into_iter().for_each(|launch| launch.after(code)));
     code
 }
 
@@ -149,8 +150,15 @@ impl Launch {
         None
     }
 
-    /// What belongs behind a launch that was made.
-    fn after(self) {
+    /// What belongs behind a launch, once the driver has answered.
+    fn after(self, code: u32) {
+        if code == 0 {
+            self.account();
+        }
+        self.context.device.settled.fetch_add(1, Release);
+    }
+
+    fn account(&self) {
         let due = self.state().launched(self.work.weight());
         let device = self.context.device;
         if let Some(number) = due {

@@ -28,11 +28,11 @@ fn context_for(stream: Stream) -> usize {
     if stream.is_default() { calls::context() } else { 0 }
 }
 
-/// Waits for a context. What other threads launch meanwhile is left out by looking at the real-time guest's pulse.
-pub(crate) fn context(real: impl FnOnce() -> u32) -> u32 {
+/// Waits for a context; zero is the current one. What other threads launch meanwhile is left out by looking at the real-time guest's pulse.
+pub(crate) fn context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
     let pulse = |context: Context| context.device.page.activity.pulse();
-    let known = quietly(|| entries::any(Some(calls::context())));
+    let known = quietly(|| entries::any(Some(if of == 0 { calls::context() } else { of })));
     let before = known.map(|(_, context)| pulse(context));
     let code = real();
     if let (0, Some((_, context))) = (code, known)

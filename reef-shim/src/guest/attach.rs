@@ -1,7 +1,7 @@
 //! Joins the current context's device, and gives the device the page's address.
 
 use super::calls::{self, relaxed};
-use super::device::{Device, MARKS, MOST_STREAMS, of};
+use super::device::{Device, MARKS, MOST_STREAMS};
 use super::entries::Context;
 use super::explain;
 use super::keeper;
@@ -66,7 +66,7 @@ fn join_device(device: Uuid, ordinal: i32) -> Option<&'static Device> {
         Err(why) => return explain::refuse(&why.to_string()),
     };
     let (woken, wake) = std::io::pipe().ok()?;
-    let (device, link) = of(joined, Some(wake));
+    let (device, link) = Device::new(joined, Some(wake));
     let device: &'static Device = Box::leak(Box::new(device));
     // SAFETY: a function that touches an atomic alone. In a child process the device isn't ours.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

@@ -1,9 +1,10 @@
 //! A device that this process has joined.
 
 use reef_guest::hold::Holders;
-use reef_guest::join::Joined;
+use reef_guest::join::{Joined, Link};
 use reef_guest::pace::{Key, Spacing, Streams};
 use reef_guest::page::{Class, Identity, Mapping};
+use std::io::PipeWriter;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -37,18 +38,24 @@ pub(crate) struct Device {
     pub(crate) who: Identity,
     pub(crate) page: Mapping,
     pub(crate) spacing: Spacing,
+    /// Launches of a real-time guest that are counted in their streams: as many as its pulse says, unless one is under
+    /// way, which may take long if the driver loads code.
+    pub(crate) settled: AtomicU64,
     peers: Mutex<Vec<(u32, Mapping)>>,
     /// Wakes the keeper.
-    pub(crate) wake: Option<std::io::PipeWriter>,
+    pub(crate) wake: Option<PipeWriter>,
     began: Instant,
     /// When launches were last timed, in nanoseconds since `began`.
     timed: AtomicU64,
 }
 
 impl Device {
-    pub(crate) fn new(who: Identity, page: Mapping, wake: Option<std::io::PipeWriter>) -> Self {
-        let (peers, timed) = (Mutex::default(), AtomicU64::new(0));
-        Self { who, page, spacing: Spacing::new(), peers, wake, began: Instant::now(), timed }
+    /// A device from what the daemon gave, and the connection for its keeper.
+    pub(crate) fn new(joined: Joined, wake: Option<PipeWriter>) -> (Self, Link) {
+        let Joined { who, page, peers, link } = joined;
+        let (spacing, peers, began) = (Spacing::new(), Mutex::new(peers), Instant::now());
+        let (settled, timed) = (AtomicU64::new(0), AtomicU64::new(0));
+        (Self { who, page, spacing, settled, peers, wake, began, timed }, link)
     }
 
     pub(crate) fn is_real_time(&self) -> bool {
@@ -105,14 +112,6 @@ impl Device {
     pub(crate) fn drop_peer(&self, guest: u32) {
         self.peers().retain(|(peer, _)| *peer != guest);
     }
-}
-
-/// A device from what the daemon gave, and the connection for its keeper.
-pub(crate) fn of(
-    joined: Joined,
-    wake: Option<std::io::PipeWriter>,
-) -> (Device, reef_guest::join::Link) {
-    (Device::new(joined.who, joined.page, wake), joined.link)
 }
 
 /// The key of a stream in a context.

@@ -9,7 +9,7 @@ use reef_guest::join::{Event, Link};
 use reef_guest::pace::Key;
 use std::io::{PipeReader, Read};
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
 /// How often a busy real-time guest is looked at; without a launch for this long, marks are put behind its work.
@@ -100,7 +100,10 @@ impl Keeper {
             self.hear();
             let seen = self.device.page.activity.pulse();
             std::thread::sleep(LOOK);
-            if self.device.page.activity.pulse() != seen || !is_idle() {
+            if self.device.settled.load(Acquire) != seen
+                || self.device.page.activity.pulse() != seen
+                || !is_idle()
+            {
                 idle_since = None;
                 continue;
             }

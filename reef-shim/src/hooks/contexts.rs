@@ -9,7 +9,8 @@ hooks! {
         explain::begin();
         real()
     };
-    cuCtxSynchronize() |real| context(real);
+    cuCtxSynchronize() |real| context(0, real);
+    cuCtxSynchronize_v2(of: usize) |real| context(of, real);
     cuCtxDestroy(of: usize) |real| end_context(Some(of), real);
     cuCtxDestroy_v2(of: usize) |real| end_context(Some(of), real);
     cuDevicePrimaryCtxRelease(device: i32) |real| end_context(None, real);

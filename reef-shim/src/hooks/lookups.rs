@@ -1,11 +1,11 @@
 //! Look-ups of functions: hooks are answered in the place of what the real driver found.
 
-use super::declare::twins;
+use super::declare::{hooks, twins};
 use super::list::HOOKS;
 use crate::bind::lookup::{is_missed, replace};
 use crate::bind::state::Inside;
 use crate::guest::explain;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 
 twins! {
@@ -15,6 +15,14 @@ twins! {
     cuGetProcAddress_v2 / cuGetProcAddress_v2_ptsz(
         name: *const c_char, to: *mut usize, version: i32, flags: u64, status: *mut u32,
     ) |_is_twin, real| look_up(name, to, real);
+}
+
+// Calls through the tables are not seen. That they are there is.
+hooks! {
+    cuGetExportTable(table: *mut *const c_void, uuid: *const c_void) |real| {
+        explain::TABLES.fetch_add(1, Relaxed);
+        real()
+    };
 }
 
 fn look_up(name: *const c_char, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {

@@ -4,6 +4,12 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The fake device's.
+pub const UUID: [u8; 16] = *b"fake device no 0";
+/// Longer than anything takes on a busy machine.
+pub const SOON: Duration = Duration::from_secs(5);
 
 /// Where cargo put a library of this workspace.
 pub fn library(name: &str) -> PathBuf {
@@ -75,4 +81,41 @@ fn error() -> String {
     }
     // SAFETY: as above.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+impl Driver {
+    /// Launches a kernel of the fake driver's, by this function or its twin.
+    pub fn launch(&self, name: &str, kernel: usize, stream: usize, to: usize, value: u64) -> u32 {
+        type Launch = unsafe extern "C" fn(
+            usize,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            usize,
+            *const *const u64,
+            usize,
+        ) -> u32;
+        let to = to as u64;
+        let params = [&raw const to, &raw const value];
+        let at = self.symbol(name).unwrap();
+        // SAFETY: the function's arguments; those of the kernel are read during the call.
+        unsafe {
+            let call: Launch = std::mem::transmute(at);
+            call(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params.as_ptr(), 0)
+        }
+    }
+}
+
+/// Waits until something is so, and says how long it took.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    begin.elapsed()
 }

@@ -1,0 +1,44 @@
+//! Registers guests at a socket, without a daemon, and says once a second what they do; for measurements.
+//!
+//! `registry SOCKET [HOLD]`: with HOLD, a seed, all best-effort guests are held at random for 0.1 to 20 ms at a time.
+
+use reef_guest::registry::{GuestView, Registry};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+fn main() -> std::io::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let path = PathBuf::from(args.next().ok_or(std::io::ErrorKind::InvalidInput)?);
+    let mut seed: Option<u64> = args.next().and_then(|seed| seed.parse().ok());
+    let registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class)))?;
+    let mut said = Instant::now();
+    loop {
+        let guests = registry.guests();
+        if said.elapsed() > Duration::from_secs(1) {
+            guests.iter().for_each(|guest| println!("{}", line(guest)));
+            said = Instant::now();
+        }
+        match &mut seed {
+            Some(seed) => hold_at_random(&registry, &guests, seed),
+            None => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn line(guest: &GuestView) -> String {
+    let GuestView { who, kernels, graphs, gates, delayed, breathers, refused, .. } = guest;
+    let counts = format!("kernels {kernels} graphs {graphs} gates {gates} delayed {delayed}");
+    format!("{} pid {}: {counts} breathers {breathers} refused {refused}", who.class, who.pid)
+}
+
+fn hold_at_random(registry: &Registry, guests: &[GuestView], seed: &mut u64) {
+    let mut pause = || {
+        *seed =
+            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        std::thread::sleep(Duration::from_micros(100 + (*seed >> 33) % 19_900));
+    };
+    guests.iter().for_each(|guest| registry.hold(guest.device, true));
+    pause();
+    guests.iter().for_each(|guest| registry.hold(guest.device, false));
+    pause();
+}

@@ -1,0 +1,100 @@
+//! A real-time program on the fake driver, under the shim: it holds others while it works, and no longer.
+
+mod common;
+
+use common::{Driver, FAKE, SHIM, SOON, UUID, call, library, until};
+use reef_guest::join::{Joined, Wish, join};
+use reef_guest::page::Class;
+use reef_guest::registry::Registry;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A kernel's length.
+const LENGTH: Duration = Duration::from_millis(5);
+
+fn begin() -> (Driver, Registry, PathBuf) {
+    let path = std::env::temp_dir().join(format!("reef-real-time-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class))).unwrap();
+    // SAFETY: this test is alone in its process.
+    unsafe {
+        std::env::set_var("REEF_GUESTS", &path);
+        std::env::set_var("REEF_CLASS", "rt");
+        std::env::set_var("REEF_CUDA", library(FAKE));
+        std::env::set_var("REEF_FAKE_KERNEL_NS", LENGTH.as_nanos().to_string());
+    }
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!(call!(driver, cuInit(0)), 0);
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    (driver, registry, path)
+}
+
+fn best_effort(path: &Path) -> Joined {
+    join(path, &Wish { class: Class::BestEffort, device: UUID }, SOON).unwrap()
+}
+
+/// One test: the library's state is the process's.
+#[test]
+fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
+    let (driver, registry, path) = begin();
+    let (mut stream, mut memory, mut mix) = (0_usize, 0_usize, 0_usize);
+    assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
+    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut memory, 64)), 0);
+    assert_eq!(call!(driver, cuModuleGetFunction(&raw mut mix, 0, c"mix".as_ptr())), 0);
+    let be = best_effort(&path);
+    let is_closed = || be.page.holders.is_closed();
+    let launch = |name, stream| assert_eq!(driver.launch(name, mix, stream, memory, 1), 0);
+
+    // The first launch joins; others hold at once.
+    launch("cuLaunchKernel", stream);
+    until("held", is_closed);
+    until("released", || !is_closed());
+    for (name, on) in [
+        ("cuLaunchKernel", stream),
+        ("cuLaunchKernel", 0),
+        ("cuLaunchKernel_ptsz", 0),
+        ("cuLaunchKernel_ptsz", 2),
+    ] {
+        launch(name, on);
+        assert!(is_closed(), "{name} on {on}: held by the launch itself");
+        let is_running = || match name {
+            "cuLaunchKernel" => call!(driver, cuStreamQuery(on)) == 600,
+            _ => call!(driver, cuStreamQuery_ptsz(on)) == 600,
+        };
+        loop {
+            let was_closed = is_closed();
+            if !is_running() {
+                break;
+            }
+            assert!(was_closed, "{name} on {on}: the kernel runs");
+        }
+        let time = until("released", || !is_closed());
+        println!("{name} on {on}: released {time:?} after the kernel's end");
+    }
+
+    // A newcomer while a kernel runs.
+    launch("cuLaunchKernel", stream);
+    let newcomer = best_effort(&path);
+    assert!(newcomer.page.holders.is_closed());
+    until("released", || !is_closed() && !newcomer.page.holders.is_closed());
+
+    // What is captured holds nobody; the graph that comes of it does, without marks inside.
+    let (mut graph, mut exec, mut nodes) = (0_usize, 0_usize, 0_usize);
+    assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 0)), 0);
+    (0..40).for_each(|_| launch("cuLaunchKernel", stream));
+    assert!(!is_closed());
+    assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut graph)), 0);
+    assert_eq!(call!(driver, cuGraphGetNodes(graph, 0, &raw mut nodes)), 0);
+    assert_eq!(nodes, 40);
+    assert_eq!(call!(driver, cuGraphInstantiateWithFlags(&raw mut exec, graph, 0)), 0);
+    assert_eq!(call!(driver, cuGraphLaunch(exec, stream)), 0);
+    assert!(is_closed());
+    until("released", || !is_closed());
+
+    // The daemon goes: those who know each other go on.
+    drop(registry);
+    launch("cuLaunchKernel", stream);
+    assert!(is_closed());
+    assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+    until("released", || !is_closed());
+}
