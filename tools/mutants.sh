@@ -21,7 +21,7 @@ command -v cargo-mutants >/dev/null || cargo install --quiet --locked cargo-muta
 out=target/mutants/${shard%/*}-of-${shard#*/}
 mkdir -p "$out"
 code=0
-cargo mutants --jobs 1 --shard "$shard" --timeout 120 --output "$out" --no-shuffle \
+cargo mutants --workspace --jobs 1 --shard "$shard" --timeout 120 --output "$out" --no-shuffle \
     "${files[@]/#/--file=}" -- --lib --quiet || code=$?
 wc -l "$out"/mutants.out/{caught,missed,timeout,unviable}.txt
 [ $code = 2 ] || [ $code = 3 ] && code=0 # survivors and endless loops are results

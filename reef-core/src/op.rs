@@ -458,13 +458,13 @@ pub trait Operators: Device {
 
     /// The launches, in order, that compute `op` on these operands.
     ///
-    /// The launches keep all buffers alive. While they may run, the operands are theirs, as [`Launch::new`] says:
-    /// on one queue at a time, and neither copied nor written by others.
+    /// The launches keep all buffers alive. Run them on one queue at a time, and don't copy or write their operands
+    /// meanwhile: what comes out of that is unspecified, though memory stays sound.
     ///
     /// # Errors
     ///
-    /// `Invalid` if shapes contradict each other or a storage is too small; `Unsupported` names an
-    /// op that the device has no kernel for.
+    /// `Invalid` if shapes contradict each other, a storage is too small, or the output overlaps what is read;
+    /// `Unsupported` names an op that the device has no kernel for.
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>>;
 }
 

@@ -12,7 +12,6 @@ use crate::queue::Queue;
 use crate::units::Shared;
 use reef_core::{
     Backend, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority, Result, Span,
-    words,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
@@ -87,15 +86,11 @@ impl Device for Cpu {
     }
 
     fn write(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<()> {
-        buffer.check_range(offset, data.len())?;
-        words::write(buffer.words(), offset, data);
-        Ok(())
+        buffer.write(offset, data)
     }
 
     fn read(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<()> {
-        buffer.check_range(offset, data.len())?;
-        words::read(buffer.words(), offset, data);
-        Ok(())
+        buffer.read(offset, data)
     }
 
     fn kernel(&self, name: &str) -> Result<Kernel> {

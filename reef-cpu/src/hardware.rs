@@ -7,6 +7,7 @@
 //! runs, on the units which that kernel leaves free; blocks of best-effort queues in turn, unless
 //! their preemptor is up. Of each queue only the first kernel gives blocks: queues are in order.
 
+use crate::borrow::{self, Access, Borrows, User};
 use crate::checkpoint::{Checkpoint, Claim};
 use crate::cpu::Cpu;
 use crate::event::Event;
@@ -50,6 +51,34 @@ impl Work {
         }
     }
 }
+
+/// What a block of `work` borrows while it runs, what it writes in front.
+fn uses(work: &Work) -> impl Iterator<Item = (&Borrows, Access)> + Clone {
+    let (copied, listed) = match work {
+        Work::Kernel(launch) => ([None, None], launch.kernel().uses()),
+        Work::Copy(c) => ([Some((&c.to, Access::Write)), Some((&c.from, Access::Read))], &[][..]),
+        Work::Fill(f) => ([Some((&f.buffer, Access::Write)), None], &[][..]),
+        Work::Event(_) => ([None, None], &[][..]),
+    };
+    let listed = listed.iter().map(|(buffer, access)| (buffer, *access));
+    copied.into_iter().flatten().chain(listed).map(|(buffer, access)| (buffer.borrows(), access))
+}
+
+/// The right to run a block, if one is left, with all that it uses borrowed for it. `Err` if others have that.
+fn claim_block(work: &Arc<Work>, record: &Checkpoint) -> std::result::Result<Option<Claim>, Busy> {
+    if !borrow::try_borrow(User(Arc::as_ptr(work).addr()), uses(work)) {
+        return Err(Busy);
+    }
+    let claim = record.claim();
+    if claim.is_none() {
+        borrow::give_back(uses(work));
+    }
+    Ok(claim)
+}
+
+/// What a block works on is in use: its queue gives no blocks now.
+#[derive(Debug)]
+struct Busy;
 
 /// One launched command.
 #[derive(Debug)]
@@ -95,6 +124,9 @@ pub(crate) struct Task {
     pub(crate) stop: Arc<AtomicU8>,
 }
 
+/// A block for a unit, if there is one; `Err` if there will be when others return what it works on.
+type Picked = std::result::Result<Option<Task>, Busy>;
+
 /// How a unit's task ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
@@ -128,17 +160,17 @@ impl HwQueue {
     }
 
     /// A block of the first item, for `unit`.
-    fn claim(&mut self, unit: u32, priority: Priority) -> Option<Task> {
+    fn claim(&mut self, unit: u32, priority: Priority) -> Picked {
         if self.is_stopped() {
-            return None;
+            return Ok(None);
         }
-        let item = self.items.front_mut()?;
+        let Some(item) = self.items.front_mut() else { return Ok(None) };
         if item.pad.as_ref().is_some_and(|pad| unit >= pad.rt_units && pad.quota > 0) {
-            return None; // left free for padding
+            return Ok(None); // left free for padding
         }
-        let claim = item.record.claim()?;
+        let Some(claim) = claim_block(&item.work, &item.record)? else { return Ok(None) };
         self.running += 1;
-        Some(Task {
+        Ok(Some(Task {
             queue: self.id,
             priority,
             padding: false,
@@ -147,23 +179,23 @@ impl HwQueue {
             record: item.record.clone(),
             claim,
             stop: self.stop.clone(),
-        })
+        }))
     }
 
     /// A block of the first item's padding, for `unit`.
-    fn claim_padding(&mut self, unit: u32) -> Option<Task> {
-        let item = self.items.front_mut()?;
-        let pad = item.pad.as_mut()?;
+    fn claim_padding(&mut self, unit: u32) -> Picked {
+        let Some(item) = self.items.front_mut() else { return Ok(None) };
+        let Some(pad) = item.pad.as_mut() else { return Ok(None) };
         if unit < pad.rt_units || pad.quota == 0 {
-            return None;
+            return Ok(None);
         }
-        let Some(claim) = pad.record.claim() else {
+        let Some(claim) = claim_block(&pad.work, &pad.record)? else {
             pad.quota = 0; // the others are running, or it is finished
             return self.claim(unit, Priority::RealTime);
         };
         pad.quota -= 1;
         self.running += 1;
-        Some(Task {
+        Ok(Some(Task {
             queue: self.id,
             priority: Priority::BestEffort,
             padding: true,
@@ -172,7 +204,7 @@ impl HwQueue {
             record: pad.record.clone(),
             claim,
             stop: pad.stop.clone(),
-        })
+        }))
     }
 
     /// Pops items whose blocks have all finished into `buried`, and tells whoever waits.
@@ -275,6 +307,8 @@ pub(crate) struct Hardware {
     buried: Vec<Item>,
     /// Blocks may have come that idle units don't know of.
     news: bool,
+    /// Some queue's next block waited for memory that others have borrowed.
+    busy: bool,
 }
 
 impl Hardware {
@@ -353,27 +387,37 @@ impl Hardware {
 
     /// The block that `unit` shall run now.
     pub(crate) fn pick(&mut self, unit: u32) -> Option<Task> {
-        let rt = Priority::RealTime;
-        self.real_time
+        let (rt, mut busy) = (Priority::RealTime, false);
+        let mut found = |picked: Picked| {
+            picked.unwrap_or_else(|Busy| {
+                busy = true;
+                None
+            })
+        };
+        let task = self
+            .real_time
             .iter_mut()
-            .find_map(|q| q.claim(unit, rt))
-            .or_else(|| self.real_time.iter_mut().find_map(|q| q.claim_padding(unit)))
-            .or_else(|| self.pick_best_effort(unit))
+            .find_map(|q| found(q.claim(unit, rt)))
+            .or_else(|| self.real_time.iter_mut().find_map(|q| found(q.claim_padding(unit))))
+            .or_else(|| {
+                pick_in_turn(&mut self.best_effort, |q| found(q.claim(unit, Priority::BestEffort)))
+            });
+        self.busy = busy || (self.busy && task.is_some()); // with a task, some queues were not asked
+        task
     }
 
-    /// Queues take turns, block by block.
-    fn pick_best_effort(&mut self, unit: u32) -> Option<Task> {
-        for turn in 0..self.best_effort.len() {
-            if let Some(task) = self.best_effort[turn].claim(unit, Priority::BestEffort) {
-                self.best_effort.rotate_left(turn + 1);
-                return Some(task);
-            }
-        }
-        None
+    /// Whether some block waits for memory. Its return is announced by blocks of this device, not by the host's
+    /// copies and other devices: look again soon.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy
     }
 
     /// Books how a task ended.
     pub(crate) fn finish(&mut self, task: &Task, ended: Ended) {
+        borrow::give_back(uses(&task.work));
+        if std::mem::take(&mut self.busy) {
+            self.announce();
+        }
         match &ended {
             Ended::Done => task.record.finish(task.claim),
             Ended::Stopped => {
@@ -405,4 +449,18 @@ impl Hardware {
             }
         }
     }
+}
+
+/// Queues take turns, block by block.
+fn pick_in_turn(
+    queues: &mut VecDeque<HwQueue>,
+    mut claim: impl FnMut(&mut HwQueue) -> Option<Task>,
+) -> Option<Task> {
+    for turn in 0..queues.len() {
+        if let Some(task) = claim(&mut queues[turn]) {
+            queues.rotate_left(turn + 1);
+            return Some(task);
+        }
+    }
+    None
 }

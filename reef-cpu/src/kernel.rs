@@ -1,5 +1,7 @@
 //! What runs on a unit: a function that is called once per block.
 
+use crate::borrow::Access;
+use crate::memory::Buffer;
 use reef_core::Args;
 use std::fmt;
 use std::sync::Arc;
@@ -63,6 +65,8 @@ pub struct Kernel(Arc<Named>);
 struct Named {
     name: &'static str,
     body: Box<Body>,
+    /// Borrowed by each block. Empty for kernels whose launches answer for their memory.
+    uses: Vec<(Buffer, Access)>,
 }
 
 impl Kernel {
@@ -71,7 +75,22 @@ impl Kernel {
         name: &'static str,
         body: impl Fn(&mut Block<'_>, &Args) -> Outcome + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Named { name, body: Box::new(body) }))
+        Self(Arc::new(Named { name, body: Box::new(body), uses: Vec::new() }))
+    }
+
+    /// This kernel, each of whose blocks borrows `uses` while it runs. What is written stands in front.
+    ///
+    /// # Panics
+    ///
+    /// If it has been cloned: who launches the clone would borrow nothing.
+    pub(crate) fn using(self, uses: Vec<(Buffer, Access)>) -> Self {
+        let named =
+            Arc::into_inner(self.0).expect("kernels are told what they use when they are made");
+        Self(Arc::new(Named { uses, ..named }))
+    }
+
+    pub(crate) fn uses(&self) -> &[(Buffer, Access)] {
+        &self.0.uses
     }
 
     /// Its name, for traces.

@@ -20,6 +20,7 @@
 //! # Ok::<(), reef_core::Error>(())
 //! ```
 
+mod borrow;
 mod builtin;
 mod checkpoint;
 mod cpu;

@@ -1,9 +1,11 @@
 //! Memory of the software device: host memory with bounds, ours or adopted.
 //!
 //! Kernels on several units write disjoint parts of a buffer at the same time, so a buffer hands them a raw
-//! pointer; who may write what is the kernels' contract ([`Launch::new`](reef_core::Launch::new)). Everybody
-//! else, copies, fills, reads and writes, goes by [`words`], which may race, and only inside the buffer.
+//! pointer. Kernels of networks [borrow](crate::borrow) what they touch; for others who may write what is their
+//! launch's contract ([`Launch::new`](reef_core::Launch::new)). Copies, fills, reads and writes borrow as well, and go
+//! by [`words`], which may race with other processes, and only inside the buffer.
 
+use crate::borrow::{Access, Borrows, HostBorrow};
 use reef_core::{Error, HostMemory, Result, words};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -24,6 +26,7 @@ struct Allocation {
     start: NonNull<u8>,
     owner: Owner,
     bytes: usize,
+    borrows: Borrows,
 }
 
 #[derive(Debug)]
@@ -54,12 +57,14 @@ impl Buffer {
         let layout = Layout::from_size_align(whole, ALIGN).map_err(|_| oom())?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(oom)?;
-        Ok(Self(Arc::new(Allocation { start, owner: Owner::Ours(layout), bytes })))
+        let owner = Owner::Ours(layout);
+        Ok(Self(Arc::new(Allocation { start, owner, bytes, borrows: Borrows::default() })))
     }
 
     pub(crate) fn adopted(memory: HostMemory) -> Self {
         let (start, bytes) = (memory.as_ptr(), memory.bytes());
-        Self(Arc::new(Allocation { start, owner: Owner::Other(memory), bytes }))
+        let owner = Owner::Other(memory);
+        Self(Arc::new(Allocation { start, owner, bytes, borrows: Borrows::default() }))
     }
 
     /// Length in bytes.
@@ -72,12 +77,37 @@ impl Buffer {
         self.0.start.as_ptr()
     }
 
+    pub(crate) fn borrows(&self) -> &Borrows {
+        &self.0.borrows
+    }
+
+    /// Whether it is memory of others, which they may change at any time.
+    pub(crate) fn is_adopted(&self) -> bool {
+        matches!(self.0.owner, Owner::Other(_))
+    }
+
+    /// Copies `data` to `offset`, once no block that runs uses the buffer.
+    pub(crate) fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
+        self.check_range(offset, data.len())?;
+        let _borrow = HostBorrow::wait(self.borrows(), Access::Write);
+        words::write(self.words(), offset, data);
+        Ok(())
+    }
+
+    /// Copies from `offset` on into `data`, once no block that runs writes the buffer.
+    pub(crate) fn read(&self, offset: usize, data: &mut [u8]) -> Result<()> {
+        self.check_range(offset, data.len())?;
+        let _borrow = HostBorrow::wait(self.borrows(), Access::Read);
+        words::read(self.words(), offset, data);
+        Ok(())
+    }
+
     /// Its words, the last of which may reach over its end.
     pub(crate) fn words(&self) -> &[AtomicU32] {
         match &self.0.owner {
             Owner::Other(memory) => memory.words(),
             // SAFETY: whole words were allocated, zeroed and aligned, and live as long as `self`. Kernels may touch
-            // them otherwise: by `Launch::new` they don't race with those who come here.
+            // them otherwise: who comes here has borrowed the buffer, and `Launch::new` answers for all other kernels.
             Owner::Ours(_) => unsafe {
                 slice::from_raw_parts(self.as_ptr().cast(), words::words_of(self.bytes()))
             },

@@ -1,5 +1,6 @@
 //! Turns operations of networks into launches.
 
+use crate::borrow::Access;
 use crate::cpu::Cpu;
 use crate::kernel::Kernel;
 use crate::kernels::build::build;
@@ -8,6 +9,7 @@ use crate::kernels::place::Place;
 use crate::memory::Buffer;
 use reef_core::op::{Op, Operands, Operators, Storage};
 use reef_core::{Args, Launch, Result};
+use std::iter;
 
 impl Operators for Cpu {
     fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
@@ -22,16 +24,32 @@ impl Operators for Cpu {
             place(&operands.output),
             operands.constants.cloned(),
         )?;
-        Ok(made.into_iter().map(launch).collect())
+        Ok(made
+            .into_iter()
+            .map(|(kernel, blocks)| launch(kernel.using(uses(operands)), blocks))
+            .collect())
     }
+}
+
+/// What each block of an operation works on, the output in front.
+fn uses(operands: &Operands<'_, Cpu>) -> Vec<(Buffer, Access)> {
+    let read = [
+        Some(operands.input.buffer),
+        operands.residual.as_ref().map(|r| r.buffer),
+        operands.constants,
+    ];
+    let output = (operands.output.buffer.clone(), Access::Write);
+    iter::once(output)
+        .chain(read.into_iter().flatten().map(|b| (b.clone(), Access::Read)))
+        .collect()
 }
 
 fn place(storage: &Storage<'_, Cpu>) -> Place {
     Place { buffer: storage.buffer.clone(), offset: storage.offset }
 }
 
-fn launch((kernel, blocks): (Kernel, u32)) -> Launch<Cpu> {
-    // SAFETY: these kernels take no arguments, own their buffers, and their blocks write disjoint
-    // parts of the output.
+fn launch(kernel: Kernel, blocks: u32) -> Launch<Cpu> {
+    // SAFETY: these kernels take no arguments, own their buffers and borrow them while a block runs, and their
+    // blocks write disjoint parts of the output.
     unsafe { Launch::new(kernel, [blocks, 1, 1], [1, 1, 1], Args::default()) }
 }

@@ -10,6 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// How soon an idle unit looks again whether memory that a block waits for has been returned.
+const BUSY_POLL: Duration = Duration::from_micros(100);
+
 /// What units share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -84,8 +87,17 @@ impl Shared {
             MutexGuard::unlocked(&mut hardware, || self.spin_past(seen));
             // News are made under the lock, which is released only once we are asleep.
             if self.news.load(Ordering::SeqCst) == seen {
-                self.wake.wait(&mut hardware);
+                self.sleep(&mut hardware);
             }
+        }
+    }
+
+    /// Sleeps until there are news, or for a moment if a block waits for memory.
+    fn sleep(&self, hardware: &mut MutexGuard<'_, Hardware>) {
+        if hardware.is_busy() {
+            self.wake.wait_for(hardware, BUSY_POLL);
+        } else {
+            self.wake.wait(hardware);
         }
     }
 

@@ -5,8 +5,9 @@ use super::place::Place;
 use super::{conv, depthwise, linear, pointwise, pool, scale_shift};
 use crate::kernel::Kernel;
 use crate::memory::Buffer;
-use reef_core::op::Op;
+use reef_core::op::{Op, Tensor};
 use reef_core::{Error, Result};
+use std::ops::Range;
 
 /// The kernels that compute `op`, in launch order, each with its number of blocks.
 ///
@@ -23,6 +24,13 @@ pub(crate) fn build(
 ) -> Result<Vec<(Kernel, u32)>> {
     op.check()?;
     let constants = check_constants(op, constants)?;
+    let second = residual.as_ref().zip(op.second());
+    for (place, tensor) in [(&input, op.input())].into_iter().chain(second) {
+        check_apart((place, tensor), (&output, op.output()))?;
+    }
+    if meet(range(&constants, 0, constants.bytes()), storage(&output, op.output())) {
+        return Err(Error::Invalid("cpu: the output overlaps the constants".into()));
+    }
     let launch = match op {
         Op::Conv2d(op) if is_depthwise(op) => {
             depthwise::build(op, &input, residual.as_ref(), &output, constants)
@@ -45,4 +53,34 @@ fn check_constants(op: &Op, constants: Option<Buffer>) -> Result<Buffer> {
         return Err(Error::Invalid(format!("cpu: {have} bytes of constants, {want} needed")));
     }
     constants.map_or_else(|| Buffer::zeroed(0), Ok)
+}
+
+/// Blocks write their parts of the output while others read, so nothing that is read may lie in it. Both may be
+/// channels of one storage, as where networks concatenate.
+fn check_apart(read: (&Place, &Tensor), written: (&Place, &Tensor)) -> Result<()> {
+    let (from, to) = (storage(read.0, read.1), storage(written.0, written.1));
+    if !meet(from.clone(), to.clone()) {
+        return Ok(());
+    }
+    let channels = |t: &Tensor| t.first..t.first + t.channels;
+    let whole = |t: &Tensor| (t.layout, t.batch, t.height, t.width, t.of);
+    let same_storage = from.start == to.start && whole(read.1) == whole(written.1);
+    if same_storage && !meet(channels(read.1), channels(written.1)) {
+        return Ok(());
+    }
+    Err(Error::Invalid("cpu: the output overlaps what is read".into()))
+}
+
+/// The addresses of a tensor's storage.
+fn storage(place: &Place, tensor: &Tensor) -> Range<usize> {
+    range(&place.buffer, place.offset, tensor.storage_elements() * size_of::<f32>())
+}
+
+fn range(buffer: &Buffer, offset: usize, bytes: usize) -> Range<usize> {
+    let start = buffer.as_ptr().addr().saturating_add(offset);
+    start..start.saturating_add(bytes)
+}
+
+fn meet(a: Range<usize>, b: Range<usize>) -> bool {
+    a.start.max(b.start) < a.end.min(b.end)
 }

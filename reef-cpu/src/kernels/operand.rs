@@ -25,6 +25,9 @@ impl Operand {
                 place.offset
             )));
         }
+        if place.buffer.is_adopted() {
+            return Err(unsupported("operands in adopted host memory, which others may change"));
+        }
         place.buffer.check_range(place.offset, tensor.storage_elements() * size_of::<f32>())?;
         Ok(Self { buffer: place.buffer.clone(), offset: place.offset, tensor })
     }
