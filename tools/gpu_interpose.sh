@@ -75,27 +75,25 @@ wanted cost && for mode in eager graph; do
     under rt resnet50 $mode 0 3
     stop
 done
-pair() { # LABEL SHIM MODE: a real-time network beside a best-effort one
+pair() { # LABEL SHIM MODE: a real-time network at 100/s and in a closed loop, beside a best-effort one
     step "$1: ResNet-50 graph beside ResNet-152 $3"
+    export NET_SPANS=$out/spans
+    rm -f "$NET_SPANS"
     [ "$2" = none ] || guests
-    { if [ "$2" = none ]; then plain resnet152 "$3" 0 16; else under be resnet152 "$3" 0 16; fi } | sed 's/^/  BE /' &
+    { if [ "$2" = none ]; then plain resnet152 "$3" 0 15; else under be resnet152 "$3" 0 15; fi } | sed 's/^/  BE /' &
     local be=$!
-    sleep 7
-    for rate in 100 0; do
-        if [ "$2" = none ]; then plain resnet50 graph $rate 2; else under rt resnet50 graph $rate 2; fi
-    done | sed 's/^/  RT /'
+    sleep 8
+    { if [ "$2" = none ]; then NET_CLASS=rt plain resnet50 graph 100,0 2; else NET_CLASS=rt under rt resnet50 graph 100,0 2; fi } |
+        sed 's/^/  RT /'
     wait $be
     stop
 }
 wanted pair && {
     step alone
-    plain resnet50 graph 100 2
-    plain resnet152 graph 0 2
-    plain resnet152 eager 0 2
-    for mode in graph eager; do
-        pair "time slices" none $mode
-        pair "time slices, gates" shim $mode
-    done
+    plain resnet50 graph 100,0 2
+    pair "time slices" none graph
+    pair "time slices, gates" shim graph
+    pair "time slices, gates" shim eager
 }
 wanted mps && {
     dir=$(mktemp -d)
@@ -104,7 +102,6 @@ wanted mps && {
     if nvidia-cuda-mps-control -d; then
         pair "MPS" none graph
         pair "MPS, gates" shim graph
-        pair "MPS, gates" shim eager
         echo quit | nvidia-cuda-mps-control
     fi
 }

@@ -1,6 +1,5 @@
 //! What is known of one stream of a guest.
 
-use super::spacing::MOST_APART;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Launches from one mark to the next.
@@ -12,6 +11,13 @@ pub const MOST_AHEAD: u32 = 256;
 
 /// The same while the gate is closed.
 pub const MOST_HELD: u32 = 64;
+
+/// Small kernels from one gate to the next inside of a graph, where they take about 2 µs each and a gate 3 µs (H200,
+/// ResNet-18 by PyTorch).
+const GRAPH_APART: u32 = 48;
+
+/// About as many blocks as a large device runs at a time: a kernel that has more counts as more than one.
+const WAVE: u64 = 512;
 
 /// Counts of one stream. Several threads may launch on it; a race among them shifts a gate by a launch.
 #[derive(Debug)]
@@ -98,14 +104,17 @@ impl Stream {
         ahead(done).min(ahead(self.synced.load(Relaxed))) >= most.max(unmarked + 1)
     }
 
-    /// Notes a launch that is captured into a graph. True: a gate belongs in front of it. The places depend on the
-    /// capture alone, so that the same program captured again makes the same graph.
-    pub fn captured(&self, capture: u64) -> bool {
+    /// Notes a launch that is captured into a graph, of so many blocks. True: a gate belongs in front of it. The places
+    /// depend on the capture alone, so that the same program captured again makes the same graph.
+    pub fn captured(&self, capture: u64, blocks: u64) -> bool {
         if self.capture.swap(capture, Relaxed) != capture {
             self.captured.store(0, Relaxed);
         }
-        let before = self.captured.fetch_add(1, Relaxed);
-        before != 0 && before.is_multiple_of(MOST_APART)
+        let before = self.captured.load(Relaxed);
+        let is_due = before >= GRAPH_APART;
+        let more = u32::try_from(blocks / WAVE).unwrap_or(u32::MAX).min(GRAPH_APART - 1) + 1;
+        self.captured.store(if is_due { more } else { before + more }, Relaxed);
+        is_due
     }
 }
 
@@ -117,6 +126,7 @@ impl Default for Stream {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spacing::MOST_APART;
     use super::*;
     use proptest::prelude::*;
 
@@ -160,10 +170,15 @@ mod tests {
     #[test]
     fn the_same_capture_has_its_gates_at_the_same_places() {
         let stream = Stream::new();
-        let places = |capture| (0..50).filter(|_| stream.captured(capture)).count();
-        let first = places(1);
-        assert_eq!(first, 3);
-        assert_eq!(places(2), first);
+        let places = |capture, blocks| {
+            let is_place = |_: &u32| stream.captured(capture, blocks);
+            (0..200).filter(is_place).collect::<Vec<_>>()
+        };
+        let first = places(1, 100);
+        assert_eq!(first, [48, 96, 144, 192]);
+        assert_eq!(places(2, 100), first);
+        assert_eq!(places(3, 3 * WAVE)[..3], [12, 24, 36], "large kernels");
+        assert_eq!(places(4, u64::MAX).len(), 199);
     }
 
     #[test]

@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// A kernel.
-    Kernel,
+    /// A kernel of so many blocks.
+    Kernel(u64),
     /// A kernel that may begin before the one in front of it has ended: a gate between them would end that.
     Overlapping,
     /// A graph.
@@ -143,7 +143,10 @@ impl Launch {
     fn capture(self, capture: u64) -> Option<Self> {
         let device = self.context.device;
         count(&device.page.counts.captured);
-        let is_due = self.work == Work::Kernel && self.state().captured(capture);
+        let is_due = match self.work {
+            Work::Kernel(blocks) => self.state().captured(capture, blocks),
+            Work::Overlapping | Work::Graph => false,
+        };
         if is_due && !device.is_real_time() && self.gate() {
             count(&device.page.counts.graph_gates);
         }

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// How often a busy real-time guest is looked at; without a launch for this long, marks are put behind its work.
 const LOOK: Duration = Duration::from_micros(50);
+/// Looks from one time that a busy guest hears the daemon to the next.
+const NEWS_EVERY: u32 = 20;
 /// How long a real-time guest is idle before its peers are released: a next request may be on its way.
 const HYSTERESIS: Duration = Duration::from_micros(200);
 /// How long a gate may be closed before it opens for a breather: what holds it may wait for this guest.
@@ -96,8 +98,13 @@ impl Keeper {
     /// Looks at a busy real-time guest until it has been idle for a while.
     fn watch(&mut self) {
         let mut idle_since = None;
-        while self.device.page.activity.is_busy() {
-            self.hear();
+        for look in 0_u32.. {
+            if !self.device.page.activity.is_busy() {
+                return;
+            }
+            if look.is_multiple_of(NEWS_EVERY) {
+                self.hear();
+            }
             let seen = self.device.page.activity.pulse();
             std::thread::sleep(LOOK);
             if self.device.settled.load(Acquire) != seen

@@ -28,6 +28,10 @@ struct Attribute {
 /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`.
 const OVERLAPS: u32 = 6;
 
+fn blocks(grid: [u32; 3]) -> u64 {
+    grid.into_iter().fold(1, |product, side| u64::from(side).saturating_mul(product))
+}
+
 impl Config {
     fn work(&self) -> Work {
         let count = if self.attributes.is_null() { 0 } else { self.count as usize };
@@ -38,7 +42,7 @@ impl Config {
             |attribute: &Attribute| attribute.kind == OVERLAPS && attribute.value[0] as u32 != 0;
         match attributes.is_some_and(|attributes| attributes.iter().any(is_set)) {
             true => Work::Overlapping,
-            false => Work::Kernel,
+            false => Work::Kernel(blocks(self.grid)),
         }
     }
 }
@@ -47,11 +51,17 @@ twins! {
     cuLaunchKernel / cuLaunchKernel_ptsz(
         function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
         stream: usize, params: *mut *mut c_void, extra: *mut *mut c_void,
-    ) |is_twin, real| launch(Stream::new(stream, is_twin), Work::Kernel, real);
+    ) |is_twin, real| {
+        let work = Work::Kernel(blocks([grid_x, grid_y, grid_z]));
+        launch(Stream::new(stream, is_twin), work, real)
+    };
     cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
         function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
         stream: usize, params: *mut *mut c_void,
-    ) |is_twin, real| launch(Stream::new(stream, is_twin), Work::Kernel, real);
+    ) |is_twin, real| {
+        let work = Work::Kernel(blocks([grid_x, grid_y, grid_z]));
+        launch(Stream::new(stream, is_twin), work, real)
+    };
     cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
         config: *const Config, function: usize, params: *mut *mut c_void, extra: *mut *mut c_void,
     ) |is_twin, real| {
@@ -68,11 +78,11 @@ twins! {
 
 // From before streams had twins.
 hooks! {
-    cuLaunch(function: usize) |real| launch(Stream::new(0, false), Work::Kernel, real);
+    cuLaunch(function: usize) |real| launch(Stream::new(0, false), Work::Kernel(1), real);
     cuLaunchGrid(
         function: usize, width: i32, height: i32,
-    ) |real| launch(Stream::new(0, false), Work::Kernel, real);
+    ) |real| launch(Stream::new(0, false), Work::Kernel(1), real);
     cuLaunchGridAsync(
         function: usize, width: i32, height: i32, stream: usize,
-    ) |real| launch(Stream::new(stream, false), Work::Kernel, real);
+    ) |real| launch(Stream::new(stream, false), Work::Kernel(1), real);
 }
