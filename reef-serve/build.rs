@@ -1,8 +1,26 @@
 //! Compiles the standard protocol's messages; no protoc is needed.
 
+use std::path::Path;
+
+/// A message as it arrived: what the daemon's inferences take, so that it decides when and where they are decoded.
+const UNDECODED: &str = ".inference.Undecoded";
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let messages = protox::compile(["inference.proto"], ["proto"])?;
-    tonic_prost_build::configure().bytes(".inference").compile_fds(messages)?;
+    let mut messages = protox::compile(["inference.proto"], ["proto"])?;
+    let clients = Path::new(&std::env::var("OUT_DIR")?).join("clients"); // of the tests
+    std::fs::create_dir_all(&clients)?;
+    let builder = || tonic_prost_build::configure().bytes(".inference");
+    builder().build_server(false).out_dir(clients).compile_fds(messages.clone())?;
+    let services = messages.file.iter_mut().flat_map(|file| &mut file.service);
+    for method in services.flat_map(|service| &mut service.method) {
+        if method.input_type() == ".inference.ModelInferRequest" {
+            method.input_type = Some(UNDECODED.into());
+        }
+    }
+    builder()
+        .build_client(false)
+        .extern_path(UNDECODED, "crate::kserve::grpc::undecoded::Undecoded")
+        .compile_fds(messages)?;
     Ok(())
 }

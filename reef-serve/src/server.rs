@@ -10,11 +10,15 @@ use crate::models::registry::Registry;
 use crate::models::repository::Repository;
 use crate::name::ModelName;
 use crate::net::admission::{Admission, Permit};
+use crate::net::charge::Memory;
 use crate::net::clients::{ClientId, Clients};
 use crate::net::peer::Peer;
+use crate::net::principal::Principal;
+use crate::net::shares::{Share, Shares};
 use crate::observe::metrics::Snapshot;
 use crate::observe::observer::Observer;
 use crate::requests::job::{Input, Job, Output, Phases};
+use crate::requests::parsers::Parsers;
 use crate::requests::regions::Regions;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +36,18 @@ pub(crate) struct Server {
     pub(crate) clients: Arc<Clients>,
     /// Requests of gRPC and HTTP.
     pub(crate) requests: Arc<Admission>,
+    /// The same by principal.
+    open: Arc<Shares<Principal>>,
+    /// What requests of gRPC and HTTP take.
+    pub(crate) memory: Memory,
+    pub(crate) parsers: Parsers,
+}
+
+/// A place of a request.
+#[derive(Debug)]
+pub(crate) struct OpenRequest {
+    _permit: Permit,
+    _share: Share<Principal>,
 }
 
 /// One inference, as the standard protocol asks for it.
@@ -63,6 +79,13 @@ impl Server {
             regions: Regions::new(config.limits.regions),
             clients: Clients::new(config.limits.clients),
             requests: Admission::new("requests", config.limits.open_requests),
+            open: Shares::new(
+                "open requests",
+                u64::MAX,
+                config.limits.part(config.limits.open_requests as u64),
+            ),
+            memory: request_memory(&config),
+            parsers: Parsers::default(),
             config,
             engine,
             registry,
@@ -70,13 +93,15 @@ impl Server {
         }))
     }
 
-    /// Takes a place for a request; its answer should have been sent when the place is given back.
+    /// Takes a place for a request of `peer`; its answer should have been sent when the place is given back.
     ///
     /// # Errors
     ///
-    /// As [`Admission::enter`].
-    pub(crate) fn request(&self) -> Result<Permit> {
-        self.requests.try_acquire()
+    /// As [`Admission::try_acquire`]; `Exhausted` if its principal has as many as one may have.
+    pub(crate) fn request(&self, peer: &Peer) -> Result<OpenRequest> {
+        let permit = self.requests.try_acquire()?;
+        let share = self.open.take(peer.principal.clone(), 1)?;
+        Ok(OpenRequest { _permit: permit, _share: share })
     }
 
     /// Loads a model, on a thread that may block.
@@ -85,7 +110,7 @@ impl Server {
     ///
     /// As [`Registry::load`].
     pub(crate) async fn load(self: &Arc<Self>, name: ModelName) -> Result<()> {
-        let _open = self.request()?;
+        let _open = self.requests.try_acquire()?;
         let server = self.clone();
         aside(move || server.registry.load(&name)).await
     }
@@ -96,7 +121,7 @@ impl Server {
     ///
     /// As [`Registry::unload`].
     pub(crate) async fn unload(self: &Arc<Self>, name: ModelName) -> Result<()> {
-        let _open = self.request()?;
+        let _open = self.requests.try_acquire()?;
         let server = self.clone();
         aside(move || server.registry.unload(&name)).await
     }
@@ -161,6 +186,7 @@ impl Server {
             memory: self.registry.budget().used(),
             clients: self.clients.in_use(),
             open: self.requests.in_use(),
+            request_memory: self.memory.taken(),
             models: self.registry.len(),
             depths: self.registry.depths(),
         })
@@ -198,6 +224,18 @@ impl Drop for Outcome {
             self.model.note_answer(self.class, &self.waited(), None);
         }
     }
+}
+
+/// What requests may take, and a principal and a connection of it: as much as the longest message at least.
+fn request_memory(config: &Config) -> Memory {
+    let (memory, limits) = (&config.memory, &config.limits);
+    let message = (limits.message_mib as u64) << 20;
+    let all = unlimited_if_zero(memory.requests_mib);
+    Memory::new(all, limits.part(all).max(message), unlimited_if_zero(memory.connection_mib))
+}
+
+fn unlimited_if_zero(mib: u64) -> u64 {
+    if mib == 0 { u64::MAX } else { mib << 20 }
 }
 
 /// Runs what blocks on a thread for that.

@@ -116,11 +116,22 @@ pub struct Memory {
     pub model_mib: u64,
     /// One client of the local path: its instance and its shared memory; default 512.
     pub client_mib: u64,
+    /// Requests of gRPC and HTTP with their answers, of which a principal has its part (see
+    /// [`Limits::principal_percent`]); default 256.
+    pub requests_mib: u64,
+    /// Those of one connection; default 64.
+    pub connection_mib: u64,
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { total_mib: 4096, model_mib: 2048, client_mib: 512 }
+        Self {
+            total_mib: 4096,
+            model_mib: 2048,
+            client_mib: 512,
+            requests_mib: 256,
+            connection_mib: 64,
+        }
     }
 }
 
@@ -132,6 +143,9 @@ pub struct Limits {
     pub clients: usize,
     /// Requests of gRPC and HTTP that are open at a time; default 256.
     pub open_requests: usize,
+    /// How much of connections, open requests and their memory one principal may have, in percent: the rest is
+    /// kept for others; default 50.
+    pub principal_percent: u64,
     /// Requests that wait for one model in one class; default 64.
     pub queue: usize,
     /// Largest message in MiB; default 16.
@@ -151,6 +165,7 @@ impl Default for Limits {
         Self {
             clients: 256,
             open_requests: 256,
+            principal_percent: 50,
             queue: 64,
             message_mib: 16,
             models: 64,
@@ -158,6 +173,14 @@ impl Default for Limits {
             regions: 256,
             ring: 4,
         }
+    }
+}
+
+impl Limits {
+    /// What of `all` one principal may have: one at least.
+    pub(crate) fn part(&self, all: u64) -> u64 {
+        let part = u128::from(all) * u128::from(self.principal_percent) / 100;
+        u64::try_from(part).unwrap_or(u64::MAX).max(1)
     }
 }
 
@@ -240,6 +263,15 @@ impl Config {
             in_range(key, value, 1, 1 << 30)?;
         }
         in_range("limits.message_mib", limits.message_mib, 1, 2048)?;
+        in_range("limits.principal_percent", limits.principal_percent as usize, 1, 100)?;
+        for (key, mib) in [
+            ("memory.requests_mib", self.memory.requests_mib),
+            ("memory.connection_mib", self.memory.connection_mib),
+        ] {
+            if mib > 0 {
+                in_range(key, mib as usize, limits.message_mib, 1 << 30)?;
+            }
+        }
         in_range("limits.ring", limits.ring, 1, 64)?;
         in_range("times.spin_us", self.times.spin_us as usize, 0, 1_000_000)?;
         if !limits.ring.is_power_of_two() {

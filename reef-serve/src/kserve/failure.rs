@@ -1,6 +1,7 @@
 //! An error as each protocol says it, and what an answer counts as.
 
 use crate::error::Error;
+use crate::net::clients::Protocol;
 use axum::Extension;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -38,6 +39,22 @@ pub(crate) fn outcome(code: Code) -> &'static str {
         Code::PermissionDenied | Code::Unauthenticated => "denied",
         Code::Cancelled => "gone",
         _ => "failed",
+    }
+}
+
+/// The answer that an error is, before any call.
+pub(crate) fn refuse(protocol: Protocol, error: Error) -> Response {
+    match protocol {
+        Protocol::Grpc => status(error).into_http(),
+        Protocol::Http | Protocol::Local => Failure(error).into_response(),
+    }
+}
+
+/// An error in the middle of a body: gRPC's decoder passes a status on, and HTTP's reader looks for ours.
+pub(crate) fn of_body(protocol: Protocol) -> fn(Error) -> Box<dyn std::error::Error + Send + Sync> {
+    match protocol {
+        Protocol::Grpc => |error| status(error).into(),
+        Protocol::Http | Protocol::Local => |error| error.into(),
     }
 }
 

@@ -6,7 +6,9 @@
 //!   check, so what one refuses the other refuses with the same words.
 
 pub(crate) mod answer;
+mod charged_body;
 pub(crate) mod failure;
 pub(crate) mod grpc;
 pub(crate) mod http;
+mod intake;
 pub(crate) mod request;

@@ -6,6 +6,7 @@ use crate::class::Class;
 use crate::class::Priority;
 use crate::error::{Error, Result};
 use crate::models::loaded_model::LoadedModel;
+use crate::net::charge::Charge;
 use crate::net::peer::Peer;
 use crate::requests::job::{Input, Output};
 use crate::requests::regions::Slice;
@@ -42,6 +43,8 @@ pub(crate) struct InferRequest {
     pub(crate) timeout: u64,
     /// The client's default class.
     pub(crate) class: Option<Class>,
+    /// What its bytes are charged to; the answer's are as well.
+    pub(crate) charge: Option<Charge>,
     pub(crate) inputs: Vec<InputTensor>,
     pub(crate) outputs: Vec<RequestedOutput>,
 }
@@ -175,7 +178,13 @@ impl Server {
         let input = self.input(peer, &model, request.inputs)?;
         let to = self.wanted(&model, request.outputs)?;
         let output = match &to {
-            None => Output::Bytes,
+            None => {
+                request
+                    .charge
+                    .iter()
+                    .try_for_each(|charge| charge.add(model.output.bytes() as u64))?;
+                Output::Bytes
+            }
             Some(place) => Output::Region(self.slice(peer, place, model.output.bytes())?),
         };
         let inference = Inference {

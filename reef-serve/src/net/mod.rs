@@ -8,9 +8,12 @@
 pub(crate) mod admission;
 pub(crate) mod auth;
 mod certificate;
+pub(crate) mod charge;
 pub(crate) mod clients;
 pub(crate) mod connection;
+pub(crate) mod first_request;
 pub(crate) mod listener;
 pub(crate) mod peer;
 pub(crate) mod principal;
+pub(crate) mod shares;
 pub(crate) mod tls;

@@ -87,6 +87,7 @@ struct State {
     clients: Family<ProtocolLabels, Gauge>,
     sizes: Family<ModelLabels, Gauge>,
     memory: Gauge,
+    request_memory: Gauge,
     open: Gauge,
     models: Gauge,
     preemptions: Gauge,
@@ -110,6 +111,8 @@ pub(crate) struct Snapshot {
     /// As [`Protocol::EACH`].
     pub(crate) clients: [usize; 3],
     pub(crate) open: usize,
+    /// Bytes of requests and their answers.
+    pub(crate) request_memory: u64,
     pub(crate) models: usize,
     pub(crate) depths: Vec<(ClassLabels, usize)>,
 }
@@ -155,10 +158,20 @@ impl Metrics {
         reef.register("device_units", "Multiprocessors, compute units or threads", units.clone());
         reef.register("clients", "Connections", clients.clone());
         reef.register("model_memory_bytes", "Memory that a model has reserved", sizes.clone());
-        let State { memory, open, models, preemptions, padded, blocks, rt_finished, .. } =
-            &self.state;
+        let State {
+            memory,
+            request_memory,
+            open,
+            models,
+            preemptions,
+            padded,
+            blocks,
+            rt_finished,
+            ..
+        } = &self.state;
         for (name, help, gauge) in [
             ("memory_bytes", "Memory that models and clients have reserved", memory),
+            ("request_memory_bytes", "Memory that open requests and answers take", request_memory),
             ("open_requests", "Requests of gRPC and HTTP that are open", open),
             ("models", "Versions of models that are loaded", models),
             ("preemptions", "Preemptions of best-effort work", preemptions),
@@ -237,6 +250,7 @@ impl State {
         }
         for (gauge, value) in [
             (&self.memory, look.memory),
+            (&self.request_memory, look.request_memory),
             (&self.open, look.open as u64),
             (&self.models, look.models as u64),
             (&self.preemptions, look.stats.preemptions),

@@ -6,5 +6,6 @@
 //!   is read and written with calls that fail, never mapped.
 
 pub(crate) mod job;
+pub(crate) mod parsers;
 pub(crate) mod queue;
 pub(crate) mod regions;

@@ -5,6 +5,7 @@ mod failure;
 mod load;
 mod local;
 mod malformed;
+mod memory;
 mod requests;
 mod slow;
 mod soak;

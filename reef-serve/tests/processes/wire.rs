@@ -10,7 +10,7 @@ use tonic::transport::{Channel, Endpoint};
 /// What `proto/inference.proto` says.
 #[allow(unreachable_pub, clippy::all)] // it is generated
 pub(crate) mod proto {
-    tonic::include_proto!("inference");
+    include!(concat!(env!("OUT_DIR"), "/clients/inference.rs"));
 }
 
 use proto::grpc_inference_service_client::GrpcInferenceServiceClient;

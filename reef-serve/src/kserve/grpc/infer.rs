@@ -4,59 +4,95 @@ use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use super::proto::model_infer_response::InferOutputTensor;
 use super::proto::*;
+use super::undecoded::Undecoded;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::kserve::request::{
     CLASS_HEADER, InferRequest, InferResponse, InputTensor, Parameter, RequestedOutput, TensorData,
     place,
 };
+use crate::net::charge::Charge;
 use crate::net::peer::Peer;
 use crate::server::Server;
 use crate::tensor::{FP32, short, to_bytes};
 use bytes::Bytes;
 use std::collections::HashMap;
-use tonic::metadata::MetadataMap;
+use tonic::Request;
 
-/// The client's default class, if it says one.
-///
-/// # Errors
-///
-/// `Invalid`.
-pub(super) fn class(metadata: &MetadataMap) -> Result<Option<Class>> {
-    let given = metadata.get(CLASS_HEADER);
-    given.map(|value| value.to_str().unwrap_or_default().parse()).transpose()
+/// Who asks for inferences: what is the same for all requests of a stream.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    peer: Peer,
+    /// The class of requests that name no priority, if the client says one.
+    class: Option<Class>,
+    charge: Option<Charge>,
+}
+
+impl Caller {
+    /// # Errors
+    ///
+    /// `Invalid` if the client says another class.
+    pub(super) fn of<T>(request: &Request<T>) -> Result<Self> {
+        let given = request.metadata().get(CLASS_HEADER);
+        let class = given.map(|value| value.to_str().unwrap_or_default().parse()).transpose()?;
+        let extensions = request.extensions();
+        let peer = extensions.get().cloned().unwrap_or(Peer::UNKNOWN);
+        Ok(Self { peer, class, charge: extensions.get().cloned() })
+    }
 }
 
 pub(super) async fn infer(
     server: &Server,
-    peer: &Peer,
-    class: Option<Class>,
-    request: ModelInferRequest,
+    caller: &Caller,
+    request: Undecoded,
 ) -> Result<ModelInferResponse> {
-    let _open = server.request()?;
-    let mut request = read(request, server.config.limits.tensors)?;
-    request.class = class;
-    Ok(write(server.answer(peer, request).await?))
+    let _open = server.request(&caller.peer)?;
+    Ok(write(server.answer(&caller.peer, decode(server, caller, request).await?).await?))
 }
 
 /// As [`infer`], with an error as part of the stream, so that it goes on.
 pub(super) async fn streamed(
     server: &Server,
-    peer: &Peer,
-    class: Option<Class>,
-    request: ModelInferRequest,
+    caller: &Caller,
+    request: Undecoded,
 ) -> ModelStreamInferResponse {
-    let id = request.id.clone();
-    match infer(server, peer, class, request).await {
+    let how = infer_named(server, caller, request).await;
+    caller.charge.iter().for_each(Charge::clear);
+    match how {
         Ok(response) => ModelStreamInferResponse {
             error_message: String::new(),
             infer_response: Some(response),
         },
-        Err(error) => ModelStreamInferResponse {
+        Err((id, error)) => ModelStreamInferResponse {
             error_message: error.said(),
             infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
         },
     }
+}
+
+/// As [`infer`]; an error comes with the request's name, if that was read.
+async fn infer_named(
+    server: &Server,
+    caller: &Caller,
+    request: Undecoded,
+) -> Result<ModelInferResponse, (String, Error)> {
+    let unnamed = |error| (String::new(), error);
+    let _open = server.request(&caller.peer).map_err(unnamed)?;
+    let request = decode(server, caller, request).await.map_err(unnamed)?;
+    let id = request.id.clone();
+    Ok(write(server.answer(&caller.peer, request).await.map_err(|error| (id, error))?))
+}
+
+/// Charges for what decoding makes, and decodes: long messages on a thread for that.
+async fn decode(server: &Server, caller: &Caller, request: Undecoded) -> Result<InferRequest> {
+    let (class, charge) = (caller.class, caller.charge.clone());
+    let (bytes, max) = (request.0.len(), server.config.limits.tensors);
+    let work = move || {
+        let made = request.decoded_bytes()?;
+        charge.as_ref().map_or(Ok(()), |charge| charge.add(made))?;
+        Ok(InferRequest { class, charge, ..read(request.decode_as()?, max)? })
+    };
+    server.parsers.run(&caller.peer.principal, bytes, work).await
 }
 
 fn read(request: ModelInferRequest, max: usize) -> Result<InferRequest> {

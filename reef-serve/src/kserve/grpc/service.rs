@@ -1,11 +1,13 @@
 //! The protocol's calls: each leads to one function.
 
-use super::first_request::peer;
+use super::infer::Caller;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::*;
+use super::undecoded::Undecoded;
 use super::{describe, infer, memory, repository};
 use crate::error::{Error, Result};
 use crate::kserve::failure::status;
+use crate::net::peer::Peer;
 use crate::server::Server;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,6 +22,11 @@ type Reply<T> = Result<Response<T>, Status>;
 
 fn reply<T>(how: Result<T>) -> Reply<T> {
     how.map(Response::new).map_err(status)
+}
+
+/// Who sent a request.
+fn peer<T>(request: &Request<T>) -> Peer {
+    request.extensions().get().cloned().unwrap_or(Peer::UNKNOWN)
 }
 
 fn missing<T>(what: &str) -> Reply<T> {
@@ -69,9 +76,9 @@ impl GrpcInferenceService for Service {
         reply(describe::statistics(&self.0.registry, &request.into_inner()))
     }
 
-    async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
-        let (peer, class) = (peer(&request), infer::class(request.metadata()).map_err(status)?);
-        reply(infer::infer(&self.0, &peer, class, request.into_inner()).await)
+    async fn model_infer(&self, request: Request<Undecoded>) -> Reply<ModelInferResponse> {
+        let caller = Caller::of(&request).map_err(status)?;
+        reply(infer::infer(&self.0, &caller, request.into_inner()).await)
     }
 
     type ModelStreamInferStream =
@@ -80,13 +87,13 @@ impl GrpcInferenceService for Service {
     /// Requests of one stream are answered in their order, one at a time.
     async fn model_stream_infer(
         &self,
-        request: Request<Streaming<ModelInferRequest>>,
+        request: Request<Streaming<Undecoded>>,
     ) -> Reply<Self::ModelStreamInferStream> {
-        let (peer, class) = (peer(&request), infer::class(request.metadata()).map_err(status)?);
+        let caller = Caller::of(&request).map_err(status)?;
         let server = self.0.clone();
         let answers = request.into_inner().then(move |request| {
-            let (server, peer) = (server.clone(), peer.clone());
-            async move { Ok(infer::streamed(&server, &peer, class, request?).await) }
+            let (server, caller) = (server.clone(), caller.clone());
+            async move { Ok(infer::streamed(&server, &caller, request?).await) }
         });
         Ok(Response::new(Box::pin(answers)))
     }

@@ -12,39 +12,62 @@ use crate::error::{Error, Result};
 use crate::kserve::request::{
     CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput, TensorData, place,
 };
+use crate::net::charge::Charge;
 use crate::net::peer::Peer;
+#[cfg(feature = "fuzzing")]
 use crate::server::Server;
 use crate::tensor::{FP32, short, to_floats};
+use axum::Extension;
 use axum::body::Bytes;
-use axum::extract::{ConnectInfo, Path, State};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
+/// Most bytes that the numbers in a byte of JSON take: `0,` is a float.
+const NUMBERS_PER_TEXT: u64 = 2;
+
+/// Most bytes of JSON that a byte of numbers becomes: `-1.1754944e-38,` is a float.
+const TEXT_PER_NUMBERS: u64 = 4;
+
 /// The length of the JSON, if binary data follows it.
 const JSON_LENGTH: &str = "inference-header-content-length";
 
+type From = Extension<Peer>;
+type For = Extension<Charge>;
+
 pub(super) async fn newest(
     state: App,
-    peer: ConnectInfo<Peer>,
+    (peer, charge): (From, For),
     Path(model): Path<String>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Reply<Response> {
-    version(state, peer, Path((model, String::new())), headers, body).await
+    version(state, (peer, charge), Path((model, String::new())), headers, body).await
 }
 
 pub(super) async fn version(
     State(server): App,
-    ConnectInfo(peer): ConnectInfo<Peer>,
+    (Extension(peer), Extension(charge)): (From, For),
     Path((model, version)): Path<(String, String)>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Reply<Response> {
-    let (mut request, binary) = read(&server, &headers, body)?;
+    let (max, who) = (server.config.limits.tensors, &peer.principal);
+    let (json, binary) = split(&headers, body)?;
+    let bytes = json.len();
+    charge.add(NUMBERS_PER_TEXT * bytes as u64)?;
+    let read = move || read(&headers, &json, binary, max);
+    let (mut request, is_binary) = server.parsers.run(who, bytes, read).await?;
     (request.model, request.version) = (model, version);
+    request.charge = Some(charge.clone());
     let answer = server.answer(&peer, request).await?;
-    Ok(write(answer, binary))
+    let (bytes, write) = (answer.bytes.len(), move || Ok(write(answer, is_binary)));
+    if is_binary {
+        return Ok(write()?);
+    }
+    charge.add(TEXT_PER_NUMBERS * bytes as u64)?;
+    Ok(server.parsers.run(who, bytes, write).await?)
 }
 
 /// A request with this body and, perhaps, this length of its JSON; for fuzzers.
@@ -52,7 +75,8 @@ pub(super) async fn version(
 pub(crate) async fn fuzz(server: &Server, length: Option<u16>, body: &[u8]) {
     let mut headers = HeaderMap::new();
     headers.extend(length.map(|n| (header::HeaderName::from_static(JSON_LENGTH), n.into())));
-    if let Ok((mut request, binary)) = read(server, &headers, Bytes::copy_from_slice(body)) {
+    let Ok((json, binary)) = split(&headers, Bytes::copy_from_slice(body)) else { return };
+    if let Ok((mut request, binary)) = read(&headers, &json, binary, server.config.limits.tensors) {
         request.model = "tiny".into();
         if let Ok(answer) = server.answer(&Peer::UNKNOWN, request).await {
             let _ = write(answer, binary);
@@ -61,15 +85,18 @@ pub(crate) async fn fuzz(server: &Server, length: Option<u16>, body: &[u8]) {
 }
 
 /// The request, and whether the output is wanted as binary data.
-fn read(server: &Server, headers: &HeaderMap, body: Bytes) -> Result<(InferRequest, bool)> {
+fn read(
+    headers: &HeaderMap,
+    json: &[u8],
+    mut binary: Bytes,
+    max: usize,
+) -> Result<(InferRequest, bool)> {
     if headers.contains_key(header::CONTENT_ENCODING) {
         return Err(Error::Unimplemented("a compressed body".into()));
     }
-    let (json, mut binary) = split(headers, body)?;
     let request: InferRequestJson =
-        serde_json::from_slice(&json).map_err(|e| Error::Invalid(format!("JSON: {e}")))?;
-    let (given, max) =
-        (request.inputs.len().max(request.outputs.len()), server.config.limits.tensors);
+        serde_json::from_slice(json).map_err(|e| Error::Invalid(format!("JSON: {e}")))?;
+    let given = request.inputs.len().max(request.outputs.len());
     if given > max {
         return Err(Error::Invalid(format!("{given} tensors in a request, {max} are allowed")));
     }
@@ -122,7 +149,7 @@ fn input(tensor: InputJson, binary: &mut Bytes) -> Result<InputTensor> {
             let text = format!("tensor {name:?}: {size} bytes of binary data, {left} are there");
             return Err(Error::Invalid(text));
         }
-        (None, None, Some(data)) => TensorData::Bytes(data.bytes().into()),
+        (None, None, Some(data)) => TensorData::Bytes(data.0.into()),
         _ => {
             let name = short(&name);
             let text = format!("tensor {name:?}: one of data, binary data and a region is wanted");

@@ -1,8 +1,8 @@
 //! An inference as JSON, and tensors in it.
 
+use super::bounded;
 use crate::error::{Error, Result};
 use crate::kserve::request::Parameter;
-use crate::tensor::to_bytes;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,10 +13,11 @@ use std::fmt;
 pub(super) struct InferRequestJson {
     #[serde(default)]
     pub(super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::parameters")]
     pub(super) parameters: Map<String, Value>,
+    #[serde(deserialize_with = "bounded::list")]
     pub(super) inputs: Vec<InputJson>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::list")]
     pub(super) outputs: Vec<OutputJson>,
 }
 
@@ -24,8 +25,9 @@ pub(super) struct InferRequestJson {
 pub(super) struct InputJson {
     pub(super) name: String,
     pub(super) datatype: String,
+    #[serde(deserialize_with = "bounded::list")]
     pub(super) shape: Vec<i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::parameters")]
     pub(super) parameters: Map<String, Value>,
     pub(super) data: Option<Flat>,
 }
@@ -33,7 +35,7 @@ pub(super) struct InputJson {
 #[derive(Debug, Deserialize)]
 pub(super) struct OutputJson {
     pub(super) name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::parameters")]
     pub(super) parameters: Map<String, Value>,
 }
 
@@ -58,15 +60,9 @@ pub(super) struct OutputTensorJson {
     pub(super) data: Option<Vec<f32>>,
 }
 
-/// Numbers, however deep they are nested: row-major, as the protocol allows.
+/// Numbers, however deep they are nested: row-major, as the protocol allows. Their bytes as the wire has floats.
 #[derive(Debug, Default)]
-pub(super) struct Flat(Vec<f32>);
-
-impl Flat {
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        to_bytes(&self.0)
-    }
-}
+pub(super) struct Flat(pub(super) Vec<u8>);
 
 impl<'de> Deserialize<'de> for Flat {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -77,7 +73,7 @@ impl<'de> Deserialize<'de> for Flat {
 }
 
 /// Reads a number, or an array of them, into one list.
-struct Into<'a>(&'a mut Vec<f32>);
+struct Into<'a>(&'a mut Vec<u8>);
 
 impl<'de> serde::de::DeserializeSeed<'de> for Into<'_> {
     type Value = ();
@@ -95,17 +91,17 @@ impl<'de> Visitor<'de> for Into<'_> {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        self.0.push(value as f32);
+        self.0.extend_from_slice(&(value as f32).to_le_bytes());
         Ok(())
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.0.push(value as f32);
+        self.0.extend_from_slice(&(value as f32).to_le_bytes());
         Ok(())
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.0.push(value as f32);
+        self.0.extend_from_slice(&(value as f32).to_le_bytes());
         Ok(())
     }
 
@@ -136,10 +132,13 @@ pub(super) fn object(body: &[u8]) -> Result<Map<String, Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::to_floats;
 
     #[test]
     fn nested_numbers_become_one_list() {
-        let flat = |text: &str| serde_json::from_str::<Flat>(text).map(|flat| flat.0);
+        let flat = |text: &str| {
+            serde_json::from_str::<Flat>(text).map(|flat| to_floats(&flat.0).collect::<Vec<_>>())
+        };
         assert_eq!(flat("[1, -2, 0.5]").unwrap(), [1.0, -2.0, 0.5]);
         assert_eq!(flat("[[1, 2], [[3]], []]").unwrap(), [1.0, 2.0, 3.0]);
         for bad in ["1", "[\"1\"]", "[null]", "[true]", "{}", "[1", "[1e999]"] {

@@ -8,13 +8,13 @@ use crate::net::peer::Peer;
 use crate::requests::regions::Region;
 use crate::server::Server;
 use axum::body::Bytes;
-use axum::extract::{ConnectInfo, Path, State};
+use axum::extract::{Path, State};
 use axum::routing::{any, get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-type From = ConnectInfo<Peer>;
+type From = Extension<Peer>;
 
 pub(super) fn routes() -> Router<Arc<Server>> {
     let none = || async { Failure(Error::Unimplemented("CUDA shared memory".into())) };
@@ -27,13 +27,13 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/v2/cudasharedmemory/{*path}", any(none))
 }
 
-async fn all(State(server): App, ConnectInfo(peer): From) -> Reply<Json<Value>> {
+async fn all(State(server): App, Extension(peer): From) -> Reply<Json<Value>> {
     Ok(status(&server, &peer, "")?)
 }
 
 async fn one(
     State(server): App,
-    ConnectInfo(peer): From,
+    Extension(peer): From,
     Path(name): Path<String>,
 ) -> Reply<Json<Value>> {
     Ok(status(&server, &peer, &name)?)
@@ -50,7 +50,7 @@ fn status(server: &Server, peer: &Peer, name: &str) -> Result<Json<Value>> {
 
 async fn register(
     State(server): App,
-    ConnectInfo(peer): From,
+    Extension(peer): From,
     Path(name): Path<String>,
     body: Bytes,
 ) -> Reply<()> {
@@ -70,10 +70,10 @@ fn number(asked: &Map<String, Value>, key: &str) -> Result<u64> {
     }
 }
 
-async fn forget(State(server): App, ConnectInfo(peer): From, Path(name): Path<String>) {
+async fn forget(State(server): App, Extension(peer): From, Path(name): Path<String>) {
     server.regions.unregister(&peer.principal, &name);
 }
 
-async fn forget_all(State(server): App, ConnectInfo(peer): From) {
+async fn forget_all(State(server): App, Extension(peer): From) {
     server.regions.unregister(&peer.principal, "");
 }

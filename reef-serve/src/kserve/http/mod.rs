@@ -1,6 +1,7 @@
 //! The standard protocol over HTTP, with tensors as JSON or as binary data behind it; and `/metrics` and
 //! `/reef/trace`.
 
+mod bounded;
 mod describe;
 pub(crate) mod infer;
 mod json;

@@ -3,22 +3,23 @@
 use super::reply::App;
 use super::{describe, infer, memory, repository, trace};
 use crate::error::Error;
-use crate::kserve::answer::count;
 use crate::kserve::failure::Failure;
-use crate::net::auth::{self, Token};
+use crate::kserve::intake::Intake;
+use crate::net::auth::Token;
 use crate::net::clients::Protocol;
+use crate::net::first_request::FirstRequestTimeout;
 use crate::net::listener::Listener;
 use crate::net::peer::Peer;
 use crate::observe::exposition::Exposition;
 use crate::server::Server;
 use axum::body::{Body, HttpBody, to_bytes};
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use http_body_util::{BodyExt, LengthLimitError};
+use http_body_util::BodyExt;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -51,7 +52,8 @@ pub(crate) async fn serve(
             Some(Ok(connection)) = connections.next() => connection,
             () = &mut end => break,
         };
-        let service = router.clone().layer(Extension(ConnectInfo(connection.peer.clone())));
+        let connection = FirstRequestTimeout::new(connection, idle);
+        let service = router.clone().layer(Extension(connection.info()));
         let service = TowerToHyperService::new(service);
         let connection = http.serve_connection(TokioIo::new(connection), service);
         tokio::spawn(graceful.watch(connection)); // what goes wrong there is the client's affair
@@ -77,14 +79,13 @@ fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
         .route("/v2/models/{model}/trace/setting", get(missing).post(missing))
         .route("/v2/logging", get(missing).post(missing))
         .route_layer(middleware::from_fn_with_state(server.clone(), whole));
-    Router::new()
+    let calls = Router::new()
         .merge(infer)
         .merge(others)
         .fallback(|| async { Failure(Error::NotFound("no such path".into())) })
         .layer(DefaultBodyLimit::max(max))
-        .layer(middleware::from_fn_with_state(token, check))
-        .layer(middleware::from_fn_with_state((server.clone(), Protocol::Http), count))
-        .with_state(server)
+        .with_state(server.clone());
+    Intake { server, token, protocol: Protocol::Http }.before(calls)
 }
 
 /// The numbers, in the format that is asked for.
@@ -94,56 +95,45 @@ async fn metrics(State(server): App, headers: HeaderMap) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, format.content_type())], format.write(server.metrics()))
 }
 
-/// Finds out whom the request speaks for.
-async fn check(
-    State(token): State<Option<Arc<Token>>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    headers: HeaderMap,
-    mut request: Request,
+/// Takes a place for the request before its body is read.
+async fn open(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    request: Request,
     next: Next,
 ) -> Response {
-    let given = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    match auth::identify(token.as_deref(), &peer, given) {
-        Ok(principal) => {
-            request.extensions_mut().insert(ConnectInfo(Peer { principal, ..peer }));
-            next.run(request).await
-        }
-        Err(error) => Failure(error).into_response(),
-    }
-}
-
-/// Takes a place for the request before its body is read.
-async fn open(State(server): App, request: Request, next: Next) -> Response {
-    match server.request() {
+    match server.request(&peer) {
         Ok(_open) => next.run(request).await,
         Err(error) => Failure(error).into_response(),
     }
 }
 
-/// Reads all of the request before it is handled, and not for longer than clients may take.
+/// Reads all of the request before it is handled. What arrives is charged for, and has to come in time.
 async fn whole(State(server): App, request: Request, next: Next) -> Response {
-    let (max, idle) = (server.config.limits.message_mib << 20, server.config.times.idle());
+    let max = server.config.limits.message_mib << 20;
     let (head, body) = request.into_parts();
-    let read = async {
-        if body.size_hint().lower() > max as u64 {
-            if !head.headers.contains_key(header::EXPECT) {
-                let _ = tokio::time::timeout(LINGER, discard(body, max)).await; // it may say nothing
-            }
-            return Err(too_large(max));
+    if body.size_hint().lower() > max as u64 {
+        if !head.headers.contains_key(header::EXPECT) {
+            let _ = tokio::time::timeout(LINGER, discard(body, max)).await; // it may say nothing
         }
-        to_bytes(body, max).await.map_err(|error| {
-            match error.into_inner().is::<LengthLimitError>() {
-                true => too_large(max),
-                false => Error::Invalid("body: the client ended it too early".into()),
-            }
-        })
-    };
-    let failure = match tokio::time::timeout(idle, read).await {
-        Ok(Ok(body)) => return next.run(Request::from_parts(head, Body::from(body))).await,
-        Ok(Err(error)) => error,
-        Err(_) => Error::Deadline(format!("the body took longer than {idle:?}")),
-    };
-    Failure(failure).into_response()
+        return Failure(too_large(max)).into_response();
+    }
+    match to_bytes(body, max).await {
+        Ok(body) => next.run(Request::from_parts(head, Body::from(body))).await,
+        Err(error) => Failure(unread(&error)).into_response(),
+    }
+}
+
+/// Why a body was not read: for our reasons, or because the client ended it.
+fn unread(error: &(dyn std::error::Error + 'static)) -> Error {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(ours) = error.downcast_ref::<Error>() {
+            return ours.clone();
+        }
+        cause = error.source();
+    }
+    Error::Invalid("body: the client ended it too early".into())
 }
 
 fn too_large(max: usize) -> Error {

@@ -28,11 +28,24 @@ impl Fixture {
 #[test]
 fn open_requests_are_limited() {
     let fixture = Fixture::new("open", |config| config.limits.open_requests = 1);
-    let one = fixture.server.request().unwrap();
-    let said = fixture.server.request().unwrap_err();
+    let one = fixture.server.request(&Peer::UNKNOWN).unwrap();
+    let said = fixture.server.request(&Peer::UNKNOWN).unwrap_err();
     assert_eq!(said, Error::Exhausted("1 requests are open already".into()));
     drop(one);
-    fixture.server.request().unwrap();
+    fixture.server.request(&Peer::UNKNOWN).unwrap();
+}
+
+/// The rest is kept for others.
+#[test]
+fn a_principal_has_its_part_of_open_requests() {
+    let fixture = Fixture::new("part", |config| config.limits.open_requests = 4);
+    let one: Vec<_> = (0..2).map(|_| fixture.server.request(&Peer::UNKNOWN).unwrap()).collect();
+    let said = fixture.server.request(&Peer::UNKNOWN).unwrap_err().to_string();
+    assert_eq!(said, "address 0.0.0.0 has 2 open requests, 1 more are asked for and 2 allowed");
+    let other = Peer { principal: Principal::User(1), ..Peer::UNKNOWN };
+    let _others: Vec<_> = (0..2).map(|_| fixture.server.request(&other).unwrap()).collect();
+    drop(one);
+    fixture.server.request(&Peer::UNKNOWN).unwrap();
 }
 
 /// Instances of both classes have memory of their own.

@@ -14,25 +14,24 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
-use tonic::Request;
 
 /// Who the client is, and whether it has sent a request; its requests carry this along.
 #[derive(Debug, Clone)]
-pub(super) struct ConnectionInfo {
-    pub(super) peer: Peer,
+pub(crate) struct ConnectionInfo {
+    pub(crate) peer: Peer,
     asked: Arc<AtomicBool>,
 }
 
 impl ConnectionInfo {
     /// A request of the client was admitted.
-    pub(super) fn note_request(&self) {
+    pub(crate) fn note_request(&self) {
         self.asked.store(true, Ordering::Relaxed); // read at the next poll of the connection
     }
 }
 
 /// A connection and the end of its time.
 #[derive(Debug)]
-pub(super) struct FirstRequestTimeout {
+pub(crate) struct FirstRequestTimeout {
     connection: Connection,
     info: ConnectionInfo,
     /// `None` once it has sent a request.
@@ -41,9 +40,14 @@ pub(super) struct FirstRequestTimeout {
 
 impl FirstRequestTimeout {
     /// Has to send a request within `time` from now on.
-    pub(super) fn new(connection: Connection, time: Duration) -> Self {
+    pub(crate) fn new(connection: Connection, time: Duration) -> Self {
         let info = ConnectionInfo { peer: connection.peer.clone(), asked: Arc::default() };
         Self { connection, info, end: Some(Box::pin(tokio::time::sleep(time))) }
+    }
+
+    /// Who the client is; its requests carry this along.
+    pub(crate) fn info(&self) -> ConnectionInfo {
+        self.info.clone()
     }
 
     /// The connection while it has time; afterwards an error.
@@ -57,13 +61,6 @@ impl FirstRequestTimeout {
             false => Ok(Pin::new(&mut self.connection)),
         }
     }
-}
-
-/// Who sent a request: the connection's peer, until the request has shown more.
-pub(super) fn peer<T>(request: &Request<T>) -> Peer {
-    let (shown, connected) = (request.extensions().get(), request.extensions().get());
-    let peer = shown.or(connected.map(|info: &ConnectionInfo| &info.peer));
-    peer.cloned().unwrap_or(Peer::UNKNOWN)
 }
 
 impl AsyncRead for FirstRequestTimeout {
@@ -103,13 +100,5 @@ impl AsyncWrite for FirstRequestTimeout {
 
     fn is_write_vectored(&self) -> bool {
         self.connection.is_write_vectored()
-    }
-}
-
-impl tonic::transport::server::Connected for FirstRequestTimeout {
-    type ConnectInfo = ConnectionInfo;
-
-    fn connect_info(&self) -> ConnectionInfo {
-        self.info.clone()
     }
 }

@@ -1,0 +1,198 @@
+//! A message that has arrived and is not decoded yet.
+//!
+//! Decoding makes structures that may be a hundred times as large as the message: two bytes are an empty tensor.
+//! So messages of inferences are taken as they are, on the thread that reads the connection; what they would
+//! become is added up, charged for or refused, and then they are decoded, long ones elsewhere.
+
+use crate::error::{Error, Result};
+use bytes::{Buf, BufMut, Bytes};
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use prost::{DecodeError, Message};
+
+/// Most tensors, parameters, dimensions and contents that a message may have in all.
+const MAX_ENTRIES: usize = 4096;
+
+/// A message's bytes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Undecoded(pub(crate) Bytes);
+
+impl Message for Undecoded {
+    fn decode(mut buf: impl Buf) -> Result<Self, DecodeError> {
+        Ok(Self(buf.copy_to_bytes(buf.remaining())))
+    }
+
+    fn encode_raw(&self, buf: &mut impl BufMut) {
+        buf.put_slice(&self.0);
+    }
+
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        kind: WireType,
+        buf: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        skip_field(kind, tag, buf, context) // fields of fields: never asked for
+    }
+
+    fn encoded_len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Undecoded {
+    /// Bytes that a decoded `ModelInferRequest` takes beside the message, which it shares.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if it is none, or has more entries than a request needs.
+    pub(crate) fn decoded_bytes(&self) -> Result<u64> {
+        let (mut entries, mut bytes) = (0, 0);
+        fields(&self.0, &mut |tag, field| {
+            counted(&mut entries)?;
+            match tag {
+                5 => input(field, &mut entries, &mut bytes),
+                4 | 6 => fields(field, &mut |_, _| counted(&mut entries)),
+                _ => Ok(()),
+            }
+        })?;
+        Ok(bytes)
+    }
+
+    /// Decodes it.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub(crate) fn decode_as<M: Message + Default>(self) -> Result<M> {
+        M::decode(self.0).map_err(|e| wrong(&e))
+    }
+}
+
+/// An `InferInputTensor`: its shape (3), parameters (4) and contents (5).
+fn input(message: &[u8], entries: &mut usize, bytes: &mut u64) -> Result<()> {
+    fields(message, &mut |tag, field| {
+        counted(entries)?;
+        match tag {
+            3 => {
+                *entries += field.len(); // a dimension has a byte at least
+                counted(entries)
+            }
+            4 => fields(field, &mut |_, _| counted(entries)),
+            5 => fields(field, &mut |tag, field| contents(tag, field, entries, bytes)),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// A field of `InferTensorContents`: most are numbers of a byte or more each, field 8 is texts.
+fn contents(tag: u32, field: &[u8], entries: &mut usize, bytes: &mut u64) -> Result<()> {
+    *bytes += field.len() as u64
+        * match tag {
+            2 | 4 => 4,
+            3 | 5 => 8,
+            _ => 1,
+        };
+    if tag == 8 { counted(entries) } else { Ok(()) }
+}
+
+fn counted(entries: &mut usize) -> Result<()> {
+    *entries += 1;
+    if *entries <= MAX_ENTRIES {
+        return Ok(());
+    }
+    let text = "tensors, parameters, dimensions and texts of a request: more than";
+    Err(Error::Invalid(format!("{text} {MAX_ENTRIES}")))
+}
+
+/// Shows each field of a message: its tag and, without its length, its bytes.
+fn fields(mut rest: &[u8], see: &mut dyn FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
+    while !rest.is_empty() {
+        let (tag, kind) = decode_key(&mut rest).map_err(|e| wrong(&e))?;
+        let field = match kind {
+            WireType::LengthDelimited => {
+                let length = decode_varint(&mut rest).map_err(|e| wrong(&e))?;
+                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                let (field, behind) =
+                    rest.split_at_checked(length).ok_or_else(|| wrong(&"it ends too early"))?;
+                rest = behind;
+                field
+            }
+            kind => {
+                let from = rest;
+                skip_field(kind, tag, &mut rest, DecodeContext::default())
+                    .map_err(|e| wrong(&e))?;
+                &from[..from.len() - rest.len()]
+            }
+        };
+        see(tag, field)?;
+    }
+    Ok(())
+}
+
+fn wrong(why: &dyn std::fmt::Display) -> Error {
+    Error::Invalid(format!("message: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kserve::grpc::proto::model_infer_request::InferInputTensor;
+    use crate::kserve::grpc::proto::{InferTensorContents, ModelInferRequest};
+    use proptest::prelude::*;
+
+    fn undecoded(request: &ModelInferRequest) -> Undecoded {
+        Undecoded(request.encode_to_vec().into())
+    }
+
+    fn with(contents: InferTensorContents) -> ModelInferRequest {
+        let input = InferInputTensor { contents: Some(contents), ..InferInputTensor::default() };
+        ModelInferRequest { inputs: vec![input], ..ModelInferRequest::default() }
+    }
+
+    #[test]
+    fn what_decoding_makes_is_known_before() {
+        let floats = InferTensorContents { fp32_contents: vec![0.5; 1000], ..Default::default() };
+        assert_eq!(undecoded(&with(floats)).decoded_bytes(), Ok(4000));
+        let numbers = InferTensorContents { int64_contents: vec![1; 1000], ..Default::default() };
+        assert_eq!(undecoded(&with(numbers)).decoded_bytes(), Ok(8000));
+        let raw = ModelInferRequest {
+            raw_input_contents: vec![vec![0; 1 << 20].into()],
+            ..ModelInferRequest::default()
+        };
+        assert_eq!(undecoded(&raw).decoded_bytes(), Ok(0), "they are shared");
+        assert_eq!(undecoded(&raw).decode_as(), Ok(raw));
+    }
+
+    #[test]
+    fn many_small_entries_are_refused() {
+        let empty = InferInputTensor::default();
+        let shape = InferInputTensor { shape: vec![1; 5000], ..empty.clone() };
+        for inputs in [vec![empty; 5000], vec![shape]] {
+            let request = ModelInferRequest { inputs, ..ModelInferRequest::default() };
+            let said = undecoded(&request).decoded_bytes().unwrap_err().to_string();
+            assert!(said.ends_with("more than 4096"), "{said}");
+        }
+        let raw_input_contents = vec![Bytes::new(); 5000];
+        let request = ModelInferRequest { raw_input_contents, ..ModelInferRequest::default() };
+        assert!(undecoded(&request).decoded_bytes().is_err());
+        let bytes_contents = vec![Bytes::new(); 5000];
+        let texts = InferTensorContents { bytes_contents, ..Default::default() };
+        assert!(undecoded(&with(texts)).decoded_bytes().is_err());
+    }
+
+    proptest! {
+        /// Whatever prost decodes has been looked at as prost does.
+        #[test]
+        fn no_message_is_fatal(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let undecoded = Undecoded(bytes.into());
+            if undecoded.clone().decode_as::<ModelInferRequest>().is_ok() {
+                prop_assert!(undecoded.decoded_bytes().is_ok());
+            }
+        }
+    }
+}

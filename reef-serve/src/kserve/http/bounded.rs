@@ -1,0 +1,152 @@
+//! Parts of a JSON request that become no larger than they need to be: lists and parameters of a few entries.
+
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Most entries of a list or a map.
+const MAX_ENTRIES: usize = 1024;
+
+/// Reads a list of at most [`MAX_ENTRIES`].
+pub(super) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    deserializer.deserialize_seq(List(PhantomData))
+}
+
+struct List<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MAX_ENTRIES}")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
+        let mut all = Vec::new();
+        while let Some(next) = seq.next_element()? {
+            if all.len() == MAX_ENTRIES {
+                return Err(A::Error::invalid_length(MAX_ENTRIES + 1, &self));
+            }
+            all.push(next);
+        }
+        Ok(all)
+    }
+}
+
+/// Reads a map of at most [`MAX_ENTRIES`] parameters. What is a list or a map itself is null: no parameter is.
+pub(super) fn parameters<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Map<String, Value>, D::Error> {
+    deserializer.deserialize_map(Parameters)
+}
+
+struct Parameters;
+
+impl<'de> Visitor<'de> for Parameters {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a map of at most {MAX_ENTRIES} parameters")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut all = Map::new();
+        while let Some((key, Plain(value))) = map.next_entry()? {
+            if all.len() == MAX_ENTRIES {
+                return Err(A::Error::invalid_length(MAX_ENTRIES + 1, &self));
+            }
+            all.insert(key, value);
+        }
+        Ok(all)
+    }
+}
+
+/// A value without others in it.
+struct Plain(Value);
+
+impl<'de> Deserialize<'de> for Plain {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PlainVisitor).map(Self)
+    }
+}
+
+struct PlainVisitor;
+
+impl<'de> Visitor<'de> for PlainVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Null)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Value::Null)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Both {
+        #[serde(default, deserialize_with = "list")]
+        list: Vec<i64>,
+        #[serde(default, deserialize_with = "parameters")]
+        parameters: Map<String, Value>,
+    }
+
+    fn read(text: &str) -> serde_json::Result<Both> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn few_entries_are_read_and_many_refused() {
+        let both = read(r#"{"list":[1,-2],"parameters":{"a":1,"b":"x","c":[[],{}],"d":true}}"#);
+        let Both { list, parameters } = both.unwrap();
+        assert_eq!(list, [1, -2]);
+        assert_eq!(Value::Object(parameters), serde_json::json!({"a":1,"b":"x","c":null,"d":true}));
+        let long = format!("{{\"list\":[{}1]}}", "1,".repeat(MAX_ENTRIES));
+        let said = read(&long).unwrap_err().to_string();
+        assert!(said.starts_with("invalid length 1025, expected a list of at most 1024"), "{said}");
+        let many: Vec<_> = (0..=MAX_ENTRIES).map(|n| format!("\"{n}\":0")).collect();
+        assert!(read(&format!("{{\"parameters\":{{{}}}}}", many.join(","))).is_err());
+        let wide = format!("{{\"parameters\":{{\"a\":[{}0]}}}}", "0,".repeat(100_000));
+        assert_eq!(read(&wide).unwrap().parameters["a"], Value::Null, "nothing is made of it");
+    }
+}

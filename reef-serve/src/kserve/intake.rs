@@ -1,0 +1,89 @@
+//! What every request goes through before its call, by either protocol, from the outside:
+//!
+//! 1. its answer is counted, whatever comes of it;
+//! 2. whom it speaks for is found out, and whether it may come in;
+//! 3. its bytes are charged to that principal and to its connection, as they arrive.
+
+use crate::kserve::answer::count;
+use crate::kserve::charged_body::{ChargedBody, HeldBody};
+use crate::kserve::failure::{of_body, refuse};
+use crate::net::auth::{self, Token};
+use crate::net::clients::Protocol;
+use crate::net::first_request::ConnectionInfo;
+use crate::net::peer::Peer;
+use crate::server::Server;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use std::sync::Arc;
+
+/// Longest body of what is no inference, in bytes.
+const CALL_BYTES: usize = 64 << 10;
+
+/// The prefix of a gRPC message: whether it is compressed, and its length.
+const GRPC_PREFIX: usize = 5;
+
+/// One protocol's way in.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    pub(crate) server: Arc<Server>,
+    pub(crate) token: Option<Arc<Token>>,
+    pub(crate) protocol: Protocol,
+}
+
+impl Intake {
+    /// Lets `calls` be reached only through the steps above.
+    pub(crate) fn before(self, calls: Router) -> Router {
+        let counted = (self.server.clone(), self.protocol);
+        let intake = Arc::new(self);
+        calls
+            .layer(from_fn_with_state(intake.clone(), charge))
+            .layer(from_fn_with_state(intake, identify))
+            .layer(from_fn_with_state(counted, count))
+    }
+
+    /// The longest body of a call, and whether it is a stream of messages, which has no longest.
+    fn longest(&self, path: &str) -> (usize, bool) {
+        let message = self.server.config.limits.message_mib << 20;
+        match path {
+            _ if path.ends_with("/ModelStreamInfer") => (usize::MAX, true),
+            _ if path.ends_with("/ModelInfer") => (message + GRPC_PREFIX, false),
+            _ if path.ends_with("/infer") => (message, false),
+            _ => (message.min(CALL_BYTES), false),
+        }
+    }
+}
+
+/// Finds out whom the request speaks for; later steps find it as a [`Peer`].
+async fn identify(State(intake): State<Arc<Intake>>, mut request: Request, next: Next) -> Response {
+    let info = request.extensions().get::<ConnectionInfo>().cloned();
+    let peer = info.as_ref().map_or(Peer::UNKNOWN, |info| info.peer.clone());
+    let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    match auth::identify(intake.token.as_deref(), &peer, given) {
+        Ok(principal) => {
+            info.inspect(ConnectionInfo::note_request);
+            request.extensions_mut().insert(Peer { principal, ..peer });
+            next.run(request).await
+        }
+        Err(error) => refuse(intake.protocol, error),
+    }
+}
+
+/// Charges for the request, and for its answer until that has been sent.
+async fn charge(State(intake): State<Arc<Intake>>, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get().unwrap_or(&Peer::UNKNOWN);
+    let charge = intake.server.memory.charge(peer);
+    let (max, is_stream) = intake.longest(request.uri().path());
+    if !is_stream && let Err(error) = charge.add(0) {
+        return refuse(intake.protocol, error); // its time runs from now on
+    }
+    request.extensions_mut().insert(charge.clone());
+    let (time, say) = (intake.server.config.times.idle(), of_body(intake.protocol));
+    let arriving = charge.clone();
+    let request = request.map(|body| Body::new(ChargedBody::new(body, arriving, max, time, say)));
+    let response = next.run(request).await;
+    response.map(|body| Body::new(HeldBody::new(body, charge)))
+}
