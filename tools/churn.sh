@@ -6,7 +6,7 @@ set -euo pipefail
 reef=${1:?the binary} device=${2:-cuda:0}
 clients=${CLIENTS:-50} rounds=${ROUNDS:-3} requests=${REQUESTS:-2700} visitor=${VISITOR:-resnet152}
 folder=$(mktemp -d)
-"$reef" serve --device "$device" --folder "$folder" --load "resnet50,$visitor" 2>"$folder/log" &
+"$reef" serve --device "$device" --folder "$folder" --set models.builtin=true --load "resnet50,$visitor" 2>"$folder/log" &
 daemon=$!
 trap 'kill $daemon 2>/dev/null; wait $daemon 2>/dev/null || true; rm -rf "$folder"' EXIT
 for _ in $(seq 600); do

@@ -66,6 +66,7 @@ fn a_wrong_configuration_is_refused_in_one_line() {
         (&["--http", "here"], "http"),
         (&["--device", "cpu:99"], "no device cpu:99"),
         (&["--load", "nothing"], "no model nothing in the repository"),
+        (&["--load", "resnet18"], "models.builtin = true makes up weights"),
         (&["--repository", "/nowhere"], "models.repository /nowhere: No such file"),
     ] {
         let said = refuses(&[&["serve", "--folder", &folder.path("x")], args].concat());

@@ -86,7 +86,7 @@ pub struct Models {
     pub repository: Option<PathBuf>,
     /// Models that are loaded at the start; `*` is all of the repository.
     pub load: Vec<String>,
-    /// The networks that can be built by name are there as well, with made-up weights.
+    /// The networks that can be built by name are there as well, with made-up weights; off by default.
     pub builtin: bool,
     /// A client of the local path may name a model that is not loaded; it is loaded then.
     pub on_demand: bool,
@@ -99,7 +99,7 @@ impl Default for Models {
         Self {
             repository: None,
             load: Vec::new(),
-            builtin: true,
+            builtin: false,
             on_demand: true,
             class: Class::BestEffort,
         }

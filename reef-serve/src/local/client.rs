@@ -1,7 +1,7 @@
 //! The client's side.
 
 use super::fd_passing::{POLL_INTERVAL, is_over, receive, send};
-use super::handshake::{ClientHello, SERVER_HELLO_LEN, ServerHello, error};
+use super::handshake::{ClientHello, RELOADED, SERVER_HELLO_LEN, ServerHello, error};
 use super::segment::{FIRST, Segment};
 use crate::class::Class;
 use crate::error::{Error, Result};
@@ -11,6 +11,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+
+/// How long a daemon may take to say why it closes a connection.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How a client connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +45,9 @@ pub struct Timing {
 }
 
 /// A connection to a daemon, for one model: an instance of it for this client alone.
+///
+/// If the model is reloaded, the client connects anew by itself and asks again for what is open. If the new one takes
+/// or gives tensors of other lengths, what is open is lost, and the error says that it was reloaded.
 ///
 /// ```no_run
 /// use reef_serve::{Class, Client, Options};
@@ -232,12 +238,46 @@ impl Client {
         if n == self.submitted {
             return Err(Error::Invalid("no request is open".into()));
         }
-        self.wait(n)?;
+        while let Err(error) = self.wait(self.received) {
+            self.go_on(error)?;
+        }
+        let n = self.received;
         self.received = n.wrapping_add(1);
         let slot = self.segment.slot(n);
         match slot.code.load(Relaxed) {
             0 => Ok(n),
             code => Err(error(code, slot.text())),
+        }
+    }
+
+    /// Connects anew if `error` says that the model was reloaded, and asks for what is open again.
+    fn go_on(&mut self, error: Error) -> Result<()> {
+        if error != Error::Unavailable(RELOADED.into()) {
+            return Err(error);
+        }
+        let new = Self::connect(self.model.as_str(), &self.options)?;
+        let old = std::mem::replace(self, new);
+        if self.segment.layout() != old.segment.layout() {
+            return Err(error);
+        }
+        let mut input = vec![0.0; self.input_len()];
+        for open in 0..old.submitted.wrapping_sub(old.received) {
+            let from = old.received.wrapping_add(open);
+            old.segment.input(from).read_floats(&mut input);
+            self.segment.input(self.submitted).write_floats(input.iter().copied());
+            self.push(old.segment.slot(from).kind.load(Relaxed));
+        }
+        Ok(())
+    }
+
+    /// Why the daemon has closed the connection, if it said so.
+    fn why_over(&self) -> Error {
+        let _ = self.stream.set_read_timeout(Some(LAST_WORDS)); // or the end is heard at once
+        let mut bytes = [0; SERVER_HELLO_LEN];
+        let said = receive(&self.stream, &mut bytes).and_then(|_| ServerHello::from_bytes(&bytes));
+        match said {
+            Ok(ServerHello::Refused(error)) => error,
+            _ => Error::Unavailable("the daemon is gone".into()),
         }
     }
 
@@ -257,7 +297,7 @@ impl Client {
             answers.sleep(n, POLL_INTERVAL);
             // In this order: what was answered before the end counts.
             if is_over(&self.stream) && answers.cursor() == n {
-                return Err(Error::Unavailable("the daemon is gone".into()));
+                return Err(self.why_over());
             }
         }
         Ok(())

@@ -15,6 +15,8 @@ pub(super) const CLIENT_HELLO_LEN: usize = 80;
 
 /// Bytes of a [`ServerHello`].
 pub(super) const SERVER_HELLO_LEN: usize = 256;
+/// What a client is told at the end of a session whose model is there anew.
+pub(super) const RELOADED: &str = "the model was reloaded";
 
 /// A client says what it wants to run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The daemon's side: a thread for each client, which is its instance.
 
 use super::fd_passing::{POLL_INTERVAL, is_over, is_ready, receive, send};
-use super::handshake::{CLIENT_HELLO_LEN, ClientHello, ServerHello, code};
+use super::handshake::{CLIENT_HELLO_LEN, ClientHello, RELOADED, ServerHello, code};
 use super::segment::{FIRST, Layout, Segment};
 use crate::class::Class;
 use crate::engine::api::Instance;
@@ -80,7 +80,7 @@ fn attend(server: &Server, stream: &UnixStream, id: ClientId, stop: &AtomicBool)
     let met = server.clients.try_acquire(Protocol::Local).and_then(|permit| {
         let mut session = Session::handshake(server, stream, id, stop)?;
         tracing::info!(%id, model = %session.model.title(), class = %session.class, "client");
-        let how = session.serve();
+        let how = session.serve().inspect(|()| session.say_why(server));
         drop(session); // queue, memory and model, before the place is free again
         drop(permit);
         how
@@ -210,6 +210,17 @@ impl<'a> Session<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// Tells a client whose model went what became of it.
+    fn say_why(&self, server: &Server) {
+        if !self.model.is_retired() {
+            return;
+        }
+        let now = server.registry.get(self.model.spec.name.as_str(), "");
+        let why = if now.is_ok() { RELOADED } else { "the model was unloaded" };
+        let last = ServerHello::Refused(Error::Unavailable(why.into()));
+        let _ = send(self.stream, &last.to_bytes(), None); // it may be gone
     }
 
     /// Whether the daemon ends, or the model.

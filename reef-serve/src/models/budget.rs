@@ -1,21 +1,17 @@
 //! How much memory models and clients may take; refused before anything is allocated.
 
 use crate::error::{Error, Result};
-use parking_lot::Mutex;
+use reef::models::{self, Charge, Exhausted};
 use std::sync::Arc;
 
 /// A pot of bytes that reservations are taken from.
 #[derive(Debug)]
-pub(crate) struct Budget {
-    total: u64,
-    used: Mutex<u64>,
-}
+pub(crate) struct Budget(models::Budget);
 
 impl Budget {
     /// A pot of `total` bytes; 0 is as many as there are.
     pub(crate) fn new(total: u64) -> Arc<Self> {
-        let total = if total == 0 { u64::MAX } else { total };
-        Arc::new(Self { total, used: Mutex::new(0) })
+        Arc::new(Self(models::Budget::new(or_all(total))))
     }
 
     /// Takes `bytes` for `what`, until the reservation is dropped.
@@ -23,41 +19,49 @@ impl Budget {
     /// # Errors
     ///
     /// `Exhausted`, with what was asked and what is left.
-    pub(crate) fn reserve(self: &Arc<Self>, what: &str, bytes: u64) -> Result<Reservation> {
-        let mut used = self.used.lock();
-        let left = self.total - *used;
-        if bytes > left {
-            return Err(Error::Exhausted(format!(
-                "memory budget: {what} needs {bytes} bytes, {left} of {} are left",
-                self.total
-            )));
-        }
-        *used += bytes;
-        Ok(Reservation { budget: self.clone(), bytes })
+    pub(crate) fn reserve(&self, what: &str, bytes: u64) -> Result<Reservation> {
+        let charge = self.0.charge(bytes).map_err(|why| exhausted(what, bytes, &why))?;
+        Ok(Reservation(charge))
+    }
+
+    /// At most `bytes` of it, for reading a model's files; 0 is no limit. All of it is given back when the part is
+    /// dropped.
+    pub(crate) fn part(&self, bytes: u64) -> models::Budget {
+        self.0.part(or_all(bytes))
     }
 
     /// Bytes that are reserved.
     pub(crate) fn used(&self) -> u64 {
-        *self.used.lock()
+        self.0.used()
     }
+}
+
+fn or_all(bytes: u64) -> u64 {
+    if bytes == 0 { u64::MAX } else { bytes }
+}
+
+fn exhausted(what: &str, bytes: u64, why: &Exhausted) -> Error {
+    Error::Exhausted(match why {
+        Exhausted::Budget { left, total, .. } => {
+            format!("memory budget: {what} needs {bytes} bytes, {left} of {total} are left")
+        }
+        why => format!("memory budget: {what}: {why}"),
+    })
 }
 
 /// Bytes of a budget, given back when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Reservation {
-    budget: Arc<Budget>,
-    bytes: u64,
-}
+pub(crate) struct Reservation(Charge);
 
 impl Reservation {
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.0.bytes()
     }
-}
 
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        *self.budget.used.lock() -= self.bytes;
+    /// Gives back what is more than `bytes`.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        let smaller = bytes.min(self.bytes());
+        self.0.resize(smaller).expect("less than it has");
     }
 }
 
@@ -79,9 +83,13 @@ mod tests {
         let first = budget.reserve("a", 60).unwrap();
         let refused = budget.reserve("b", 41).unwrap_err().to_string();
         assert_eq!(refused, "memory budget: b needs 41 bytes, 40 of 100 are left");
-        let second = budget.reserve("b", 40).unwrap();
+        let mut second = budget.reserve("b", 40).unwrap();
         drop(first);
         assert_eq!(budget.used(), second.bytes());
+        second.shrink(50);
+        assert_eq!(budget.used(), 40);
+        second.shrink(30);
+        assert_eq!(budget.used(), 30);
         assert!(budget.reserve("c", 60).is_ok());
     }
 

@@ -5,10 +5,12 @@
 //! - **Invariant**: memory is reserved before it is allocated, and given back when the last instance of a
 //!   version is gone; a version that is unloaded finishes the requests that it has.
 
+pub(crate) mod aside;
 pub(crate) mod budget;
 pub(crate) mod description;
 pub(crate) mod loaded_model;
 pub(crate) mod model_spec;
+pub(crate) mod nearest;
 pub(crate) mod registry;
 pub(crate) mod repository;
 pub(crate) mod source;

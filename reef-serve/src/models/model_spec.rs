@@ -4,8 +4,8 @@ use super::description::{Description, Instances};
 use super::source::ModelSource;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
-use reef::models::Opened;
 use reef::models::profile::Latencies;
+use reef::models::{Budget, Opened};
 use std::path::{Path, PathBuf};
 
 /// Seed of the weights of networks that are built by name, as in the other commands.
@@ -59,14 +59,24 @@ impl ModelSpec {
         }
     }
 
-    /// Reads everything; files of more than `max` bytes are refused before, 0 is no limit.
+    /// What metadata calls it: weights that are made up are no model that anybody trained.
+    pub(crate) fn platform(&self) -> &'static str {
+        if self.is_made_up() { "reef_made_up_weights" } else { "reef" }
+    }
+
+    /// Whether its weights come from a seed.
+    pub(crate) fn is_made_up(&self) -> bool {
+        matches!(self.source, ModelSource::Seeded { .. })
+    }
+
+    /// Reads everything, with memory of `budget`.
     ///
     /// # Errors
     ///
     /// What is wrong, with the model and the file; `Exhausted`.
-    pub(crate) fn open(&self, max: u64) -> Result<Opened> {
+    pub(crate) fn open(&self, budget: &Budget) -> Result<Opened> {
         let open = || {
-            let mut opened = self.source.open(self.size, self.batch, max)?;
+            let mut opened = self.source.open(self.size, self.batch, budget)?;
             if let Some(profile) = &self.profile {
                 opened.latencies = Some(Latencies::load(profile)?);
             }

@@ -3,15 +3,18 @@
 use crate::config::settings::{Limits, Memory};
 use crate::engine::api::Engine;
 use crate::error::{Error, Result};
+use crate::models::aside::aside;
 use crate::models::budget::{Budget, within};
 use crate::models::loaded_model::{LoadedModel, Parts};
 use crate::models::model_spec::ModelSpec;
+use crate::models::nearest::did_you_mean;
 use crate::models::repository::Repository;
 use crate::name::{self, ModelName};
 use crate::observe::metrics::{ClassLabels, ModelLabels};
 use crate::observe::observer::Observer;
 use crate::tensor::TensorInfo;
 use parking_lot::{Mutex, RwLock};
+use reef::models::Opened;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -60,16 +63,27 @@ impl Registry {
         Self { engine, repository, budget, memory, limits, observer, loaded, change }
     }
 
-    /// Loads what configurations name: `*` is all of the repository.
+    /// Loads what configurations name: `*` is all of the repository, of which those that can't be loaded are
+    /// logged and left out.
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// As [`load`](Self::load); for `*` only if none of them can be loaded.
     pub(crate) fn load_named(&self, name: &str) -> Result<()> {
         if name != "*" {
             return self.load(&ModelName::new(name)?);
         }
-        self.repository.list()?.iter().try_for_each(|listed| self.load(&listed.name))
+        for error in self.repository.unread() {
+            tracing::warn!(%error, "not read");
+        }
+        let listed = self.repository.list()?;
+        let mut errors = listed.iter().filter_map(|listed| self.load(&listed.name).err());
+        let first = errors.next(); // each has been logged
+        let failed = usize::from(first.is_some()) + errors.count();
+        match first {
+            Some(error) if failed == listed.len() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Loads the versions of a model that its description chooses, anew if they are loaded. Blocks.
@@ -87,10 +101,15 @@ impl Registry {
     /// As [`load`](Self::load), for a caller that holds `change`.
     fn load_now(&self, name: &ModelName) -> Result<()> {
         let specs = self.repository.specs(name, None)?;
-        let made = specs.into_iter().map(|r| self.make(r)).collect::<Result<Vec<_>>>();
+        let make = || specs.into_iter().map(|spec| self.make(spec)).collect::<Result<Vec<_>>>();
+        let made = aside("reef-load", make);
         let made = made.inspect_err(|error| tracing::warn!(model = %name, %error, "not loaded"))?;
         for served in &made {
-            tracing::info!(model = %served.title(), bytes = served.bytes(), "loaded");
+            let (model, bytes) = (served.title(), served.bytes());
+            match served.spec.is_made_up() {
+                true => tracing::warn!(%model, bytes, "loaded with made-up weights"),
+                false => tracing::info!(%model, bytes, "loaded"),
+            }
         }
         let new = made.into_iter().map(|served| (served.spec.version, served)).collect();
         let old = self.loaded.write().insert(name.clone(), new);
@@ -135,9 +154,13 @@ impl Registry {
             None => versions.values().next_back(),
         });
         let version = version.map(|v| format!(" version {v}")).unwrap_or_default();
-        found
-            .cloned()
-            .ok_or_else(|| Error::NotFound(format!("model {name}{version} is not loaded")))
+        found.cloned().ok_or_else(|| {
+            let meant = match versions {
+                Some(_) => String::new(),
+                None => did_you_mean(&name, loaded.keys().cloned()),
+            };
+            Error::NotFound(format!("model {name}{version} is not loaded{meant}"))
+        })
     }
 
     /// As [`get`](Self::get) without a version, loading it if it is not there.
@@ -236,17 +259,29 @@ impl Registry {
             return Err(Error::Exhausted(text));
         }
         let max = self.memory.model_mib << 20;
-        let opened = spec.open(max)?;
+        let reading = self.budget.part(max);
+        let opened = spec.open(&reading)?;
         let sizes = self.engine.sizes(&opened.model);
         let instances = (spec.instances.rt + spec.instances.be) as u64;
         let bytes = sizes.weights.saturating_add(instances.saturating_mul(sizes.instance));
         let what = format!("model {}/{}", spec.name, spec.version);
         within(&what, bytes, max)?;
-        let memory = self.budget.reserve(&what, bytes)?;
+        let loading = format!("{what}, while it is loaded,");
+        let mut memory = self.budget.reserve(&loading, bytes.saturating_add(staged(&opened)))?;
         let (input, output) = (TensorInfo::input(&opened.model), TensorInfo::output(&opened.model));
         let loaded = self.engine.load(opened, spec.measure)?;
+        drop(reading); // the weights are on the device
+        memory.shrink(bytes);
         let observer = self.observer.clone();
         let parts = Parts { spec, input, output, sizes, loaded, observer, memory };
         LoadedModel::start(parts, self.limits.queue)
     }
+}
+
+/// Bytes of the host that the largest layer takes on its way to the device: a copy, and another one that is laid out
+/// as the device wants it.
+fn staged(opened: &Opened) -> u64 {
+    let layers = opened.model.layers().iter();
+    let largest = layers.map(|layer| layer.op.constants().iter().sum::<usize>()).max();
+    (2 * size_of::<f32>() * largest.unwrap_or_default()) as u64
 }

@@ -11,14 +11,16 @@
 //!         2/ ...
 //! ```
 //!
-//! Beside them stand the networks that can be built by name, with weights made up from a seed; an entry of
-//! the same name goes first.
+//! If the configuration says so, the networks that can be built by name stand beside them, with weights made up from a
+//! seed; an entry of the same name goes first, also one that can't be read.
 
 use crate::error::{Error, Result};
 use crate::models::description::Description;
 use crate::models::model_spec::ModelSpec;
+use crate::models::nearest::did_you_mean;
 use crate::models::source::MODEL;
 use crate::name::{self, ModelName};
+use reef::models::unread;
 use std::path::{Path, PathBuf};
 
 /// What says more about a model.
@@ -86,7 +88,8 @@ impl Repository {
     pub(crate) fn builtin(&self) -> Vec<ModelName> {
         let names = reef::models::NAMES.iter().filter(|_| self.builtin);
         let names = names.map(|name| ModelName::new(name).expect("a plain word"));
-        names.filter(|name| self.entry(name).is_none()).collect()
+        let hidden = |name: &ModelName| self.entry(name).is_some() || self.unusable(name).is_some();
+        names.filter(|name| !hidden(name)).collect()
     }
 
     /// What to make of `name`: the version asked for, or else those that its description chooses.
@@ -114,13 +117,60 @@ impl Repository {
     }
 
     fn built(&self, name: &ModelName, version: Option<u32>) -> Result<Vec<ModelSpec>> {
-        if self.builtin && reef::models::NAMES.contains(&name.as_str()) {
+        if let Some(error) = self.unusable(name) {
+            return Err(error);
+        }
+        let is_network = reef::models::NAMES.contains(&name.as_str());
+        if self.builtin && is_network {
             if version.is_none_or(|version| version == 1) {
                 return Ok(vec![ModelSpec::builtin(name)]);
             }
             return Err(Error::NotFound(format!("model {name} has only version 1")));
         }
-        Err(Error::NotFound(format!("no model {name} in the repository")))
+        let why = match is_network {
+            true => " (models.builtin = true makes up weights for a network of this name)".into(),
+            false => {
+                let listed = self.list().unwrap_or_default().into_iter().map(|listed| listed.name);
+                did_you_mean(name, listed.chain(self.builtin()))
+            }
+        };
+        Err(Error::NotFound(format!("no model {name} in the repository{why}")))
+    }
+
+    /// What is wrong with what lies there under this name, if it is no model.
+    fn unusable(&self, name: &ModelName) -> Option<Error> {
+        let folder = self.folder.as_ref()?;
+        let of = |error: String| Error::Invalid(format!("model {name}: {error}"));
+        let places = self.files().into_iter().filter(|path| called(path).as_ref() == Some(name));
+        for place in places {
+            if let Some(error) = unread(&place) {
+                return Some(of(error.to_string()));
+            }
+            let (shown, folder) = (place.display(), folder.display());
+            match place.canonicalize() {
+                Err(error) => return Some(of(format!("{shown}: {error}"))),
+                Ok(at) if !at.starts_with(self.folder.as_ref()?) => {
+                    let at = at.display();
+                    return Some(of(format!("{shown} is a link to {at}, outside of {folder}")));
+                }
+                Ok(_) => {}
+            }
+        }
+        None
+    }
+
+    /// Files of the folder of a kind that isn't read, as errors.
+    pub(crate) fn unread(&self) -> Vec<reef::models::Error> {
+        self.files().iter().filter_map(unread).collect()
+    }
+
+    /// All that lies in the folder, in order.
+    fn files(&self) -> Vec<PathBuf> {
+        let entries = self.folder.as_ref().and_then(|folder| std::fs::read_dir(folder).ok());
+        let mut files: Vec<_> =
+            entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        files.sort();
+        files
     }
 
     /// Where the model is, if it is somewhere and lies in the repository; folders go before files.
@@ -274,7 +324,12 @@ mod tests {
         folder.file("typo/model.toml", "network = \"resnet18\"\nsede = 1\n");
         folder.file("typo/1/note", "");
         let repository = folder.open();
-        assert!(matches!(repository.specs(&name("m"), None), Err(Error::NotFound(_))));
+        let said = repository.specs(&name("m"), None).unwrap_err().to_string();
+        assert!(said.starts_with("model m: ") && said.contains("/m is a link to "), "{said}");
+        assert!(said.contains("outside/") || said.contains("outside-"), "{said}");
+        std::os::unix::fs::symlink("nowhere", folder.0.join("n.onnx")).unwrap();
+        let said = repository.specs(&name("n"), None).unwrap_err().to_string();
+        assert!(said.contains("n.onnx: No such file"), "{said}");
         let said = repository.specs(&name("typo"), None).unwrap_err().to_string();
         assert!(said.contains("model.toml") && said.contains("sede"), "{said}");
         assert!(Repository::open(Some(Path::new("/nowhere")), true).is_err());
@@ -305,6 +360,32 @@ mod tests {
         assert!(matches!(source("a", Some(2)), Err(Error::NotFound(_))));
         let said = source("d", None).unwrap_err().to_string();
         assert!(said.starts_with("model d/1: ") && said.contains("holds no network"), "{said}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_read_hides_a_network_of_its_name() {
+        let folder = Folder::new("unread");
+        folder.file("resnet50.pth", "PK");
+        folder.file("old/1/model.pt", "PK");
+        folder.file("mine.onnx", "");
+        let say = |builtin, n: &str| {
+            let repository = Repository::open(Some(&folder.0), builtin).unwrap();
+            repository.specs(&name(n), None).unwrap_err().to_string()
+        };
+        for builtin in [true, false] {
+            let said = say(builtin, "resnet50");
+            assert!(said.starts_with("model resnet50: "), "{said}");
+            assert!(said.contains("resnet50.pth: a file of PyTorch, "), "{said}");
+        }
+        assert!(say(true, "old").contains("model.pt: a file of PyTorch, "), "{}", say(true, "old"));
+        let hint = "(models.builtin = true makes up weights for a network of this name)";
+        let said = say(false, "resnet18");
+        assert_eq!(said, format!("no model resnet18 in the repository {hint}"));
+        assert_eq!(say(false, "mien"), "no model mien in the repository: did you mean mine?");
+        let said = say(true, "resnet81");
+        assert_eq!(said, "no model resnet81 in the repository: did you mean resnet18?");
+        assert_eq!(say(true, "gpt"), "no model gpt in the repository");
+        assert_eq!(folder.open().unread().len(), 1);
     }
 
     #[test]

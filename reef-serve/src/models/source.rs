@@ -2,8 +2,7 @@
 
 use super::description::Description;
 use crate::error::{Error, Result};
-use crate::models::budget::within;
-use reef::models::{self, Opened, Seeded, Tensors};
+use reef::models::{self, Budget, Opened, Seeded, Tensors, unread};
 use std::path::{Path, PathBuf};
 
 /// The file that makes a folder a network's.
@@ -51,7 +50,7 @@ impl ModelSource {
         }
     }
 
-    /// Reads it; files of more than `max` bytes are refused before, 0 is no limit.
+    /// Reads it, with memory of `budget`.
     ///
     /// # Errors
     ///
@@ -60,7 +59,7 @@ impl ModelSource {
         &self,
         size: Option<usize>,
         batch: Option<usize>,
-        max: u64,
+        budget: &Budget,
     ) -> Result<Opened> {
         let (opened, path) = match self {
             Self::Seeded { network, seed } => {
@@ -69,17 +68,25 @@ impl ModelSource {
                 return Ok(Opened { model, tensors, latencies: None });
             }
             Self::Weights { network, file } => {
-                fits(file, max)?;
-                (models::open_weights(network, file, size, batch), file)
+                (models::open_weights_within(network, file, size, batch, budget), file)
             }
             Self::Whole(path) => {
-                fits(path, max)?;
                 let what = path.to_str().ok_or_else(|| named(path, &"no UTF-8"))?;
-                (models::open(what, size, batch, Seeded(0)), path)
+                (models::open_within(what, size, batch, Seeded(0), budget), path)
             }
         };
-        opened.map_err(|error| named(path, &error))
+        opened.map_err(|error| match error {
+            models::Error::Memory { .. } => Error::Exhausted(format!("memory budget: {error}")),
+            error => named(path, &error),
+        })
     }
+}
+
+/// A file of a folder that is of a kind that isn't read.
+fn unread_in(place: &Path) -> Option<Error> {
+    let entries = std::fs::read_dir(place).ok()?.flatten();
+    let error = entries.filter_map(|entry| unread(entry.path())).next()?;
+    Some(Error::Invalid(error.to_string()))
 }
 
 /// The only file of a folder from which a model can be made.
@@ -93,6 +100,12 @@ fn only_file(place: &Path) -> Result<PathBuf> {
     files.sort();
     match <[PathBuf; 1]>::try_from(files) {
         Ok([file]) => Ok(file),
+        Err(files)
+            if files.is_empty()
+                && let Some(error) = unread_in(place) =>
+        {
+            Err(error)
+        }
         Err(files) if files.is_empty() => {
             let text =
                 "holds no network: no model.json, .onnx, .safetensors or .param, and no seed";
@@ -104,13 +117,6 @@ fn only_file(place: &Path) -> Result<PathBuf> {
             Err(named(place, &format!("both {}", names.join(" and "))))
         }
     }
-}
-
-/// Refuses what can't be a model within the budget, before it is read.
-fn fits(path: &Path, max: u64) -> Result<()> {
-    let file = if path.is_dir() { path.join("model.param") } else { path.to_path_buf() };
-    let bytes = file.metadata().map_err(|e| named(&file, &e))?.len();
-    within(&file.display().to_string(), bytes, max)
 }
 
 /// An error that names the file, unless it does already.

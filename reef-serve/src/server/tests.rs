@@ -29,6 +29,7 @@ impl Fixture {
             models: Models {
                 repository: Some(folder.clone()),
                 load: vec!["tiny".into()],
+                builtin: true,
                 ..Models::default()
             },
             ..Config::default()

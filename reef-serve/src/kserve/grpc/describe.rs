@@ -31,7 +31,7 @@ pub(super) fn model(
     Ok(ModelMetadataResponse {
         name: model.spec.name.to_string(),
         versions: versions.iter().map(u32::to_string).collect(),
-        platform: NAME.into(),
+        platform: model.spec.platform().into(),
         inputs: vec![tensor(&model.input)],
         outputs: vec![tensor(&model.output)],
     })
@@ -51,7 +51,7 @@ pub(super) fn config(
     };
     let config = ModelConfig {
         name: model.spec.name.to_string(),
-        platform: NAME.into(),
+        platform: model.spec.platform().into(),
         backend: NAME.into(),
         max_batch_size: 0, // the batch is part of the shape
         input: vec![ModelInput {

@@ -61,7 +61,7 @@ async fn model(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value
     Ok(Json(json!({
         "name": model.spec.name.as_str(),
         "versions": versions.iter().map(u32::to_string).collect::<Vec<_>>(),
-        "platform": NAME,
+        "platform": model.spec.platform(),
         "inputs": [tensor(&model.input)],
         "outputs": [tensor(&model.output)],
     })))
@@ -78,7 +78,7 @@ async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Valu
     let group = |class: &str, count: usize| json!({ "name": format!("{name}_{class}"), "kind": "KIND_MODEL", "count": count });
     Ok(Json(json!({
         "name": name,
-        "platform": NAME,
+        "platform": model.spec.platform(),
         "backend": NAME,
         "max_batch_size": 0,
         "input": [tensor(&model.input)],

@@ -27,7 +27,8 @@ impl Fixture {
         std::fs::create_dir_all(folder.join("models/tiny/1")).unwrap();
         let text = "network = \"resnet18\"\nsize = 32\nseed = 1\n";
         std::fs::write(folder.join("models/tiny/model.toml"), text).unwrap();
-        let models = Models { repository: Some(folder.join("models")), ..Models::default() };
+        let repository = Some(folder.join("models"));
+        let models = Models { repository, builtin: true, ..Models::default() };
         let device = "cpu:0?units=1".into();
         let server = Server::open(Config { device, models, ..Config::default() }).unwrap();
         let local = Some(Local::start(&server, &folder.join("local.sock")).unwrap());
@@ -136,7 +137,8 @@ fn a_cursor_too_far_ahead_ends_the_client() {
     fixture.empties_within(Duration::from_secs(1));
     client.submitted = FIRST.wrapping_add(1); // as if nothing had happened
     client.push(0);
-    assert!(matches!(client.pop(), Err(Error::Unavailable(_))));
+    let said = client.pop().unwrap_err();
+    assert_eq!(said, Error::Invalid("1000 requests in a smaller ring".into()));
 }
 
 #[test]
@@ -147,9 +149,46 @@ fn a_model_that_is_unloaded_tells_its_clients() {
     client.infer(&input).unwrap();
     fixture.server.registry.unload(&crate::ModelName::new("tiny").unwrap()).unwrap();
     fixture.empties_within(Duration::from_secs(1));
-    assert!(matches!(client.infer(&input), Err(Error::Unavailable(_))));
+    let said = client.infer(&input).unwrap_err();
+    assert_eq!(said, Error::Unavailable("the model was unloaded".into()));
     client.reconnect().unwrap(); // which loads it again
     client.infer(&input).unwrap();
+}
+
+#[test]
+fn a_client_goes_on_with_the_model_that_was_reloaded() {
+    let fixture = Fixture::new("reload");
+    let name = crate::ModelName::new("tiny").unwrap();
+    let mut client = fixture.client(Class::BestEffort);
+    let input = vec![0.5; client.input_len()];
+    let want = client.infer(&input).unwrap();
+    let before = client.id();
+    fixture.server.registry.load(&name).unwrap();
+    fixture.empties_within(Duration::from_secs(1));
+    client.submit(&input).unwrap(); // to the session that has ended
+    let mut output = vec![0.0; want.len()];
+    client.receive(&mut output).unwrap();
+    assert_eq!(output, want);
+    assert_ne!(client.id(), before);
+    fixture.server.registry.load(&name).unwrap();
+    fixture.empties_within(Duration::from_secs(1));
+    client.ping().unwrap();
+}
+
+#[test]
+fn a_model_that_was_reloaded_with_another_shape_is_an_error_once() {
+    let fixture = Fixture::new("reshape");
+    let name = crate::ModelName::new("tiny").unwrap();
+    let mut client = fixture.client(Class::RealTime);
+    let input = vec![0.5; client.input_len()];
+    let text = "network = \"resnet18\"\nsize = 64\nseed = 1\n";
+    std::fs::write(fixture.folder.join("models/tiny/model.toml"), text).unwrap();
+    fixture.server.registry.load(&name).unwrap();
+    fixture.empties_within(Duration::from_secs(1));
+    let said = client.infer(&input).unwrap_err();
+    assert_eq!(said, Error::Unavailable("the model was reloaded".into()));
+    assert_eq!(client.input_len(), 4 * input.len());
+    client.infer(&vec![0.5; client.input_len()]).unwrap();
 }
 
 /// Both ways compute the same; where the device can, nothing is copied between it and shared memory.

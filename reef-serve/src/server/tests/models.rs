@@ -147,5 +147,68 @@ fn a_file_over_budget_is_refused_by_its_size() {
     file.set_len(101 << 20).unwrap();
     let Err(Error::Exhausted(text)) = fixture.load("large") else { panic!("it is refused") };
     assert!(text.starts_with("model large/1: memory budget: "), "{text}");
-    assert!(text.ends_with("large.onnx needs 105906176 bytes, 104857600 are allowed"), "{text}");
+    let wanted = "105906176 bytes of memory wanted, 104857600 of 104857600 are left";
+    assert!(text.ends_with(&format!("large.onnx: all of it: {wanted}")), "{text}");
+}
+
+#[test]
+fn a_bad_file_among_good_ones_is_left_out() {
+    let fixture = Fixture::new("among", |_| ());
+    fixture.file("bad.onnx", "no network");
+    fixture.file("resnet50.pth", "PK");
+    std::os::unix::fs::symlink("/", fixture.folder.join("link")).unwrap();
+    fixture.server.registry.load_named("*").unwrap();
+    assert_eq!(fixture.server.registry.len(), 2, "tiny and other");
+    let said = fixture.server.registry.load_named("bad").unwrap_err().to_string();
+    assert!(said.starts_with("model bad/1: ") && said.contains("no ONNX file"), "{said}");
+    let said = fixture.server.registry.load_named("resnet50").unwrap_err().to_string();
+    assert!(said.contains("resnet50.pth: a file of PyTorch, "), "{said}");
+    let said = fixture.server.registry.get("tinny", "").unwrap_err().to_string();
+    assert_eq!(said, "model tinny is not loaded: did you mean tiny?");
+    for name in ["tiny", "other"] {
+        std::fs::remove_dir_all(fixture.folder.join(name)).unwrap();
+    }
+    let said = fixture.server.registry.load_named("*").unwrap_err().to_string();
+    assert!(said.starts_with("model bad/1: "), "nothing else is left: {said}");
+}
+
+#[test]
+fn made_up_weights_say_that_they_are() {
+    let fixture = Fixture::new("platform", |_| ());
+    let (resnet, _) = case("resnet-13");
+    fixture.file("real.onnx", std::fs::read(&resnet).unwrap());
+    fixture.load("real").unwrap();
+    let platform =
+        |name: &str| fixture.server.registry.get(name, "").unwrap().spec.platform().to_owned();
+    assert_eq!([platform("real"), platform("tiny")], ["reef", "reef_made_up_weights"]);
+}
+
+#[test]
+fn loading_stays_within_the_budget_from_the_first_byte_on() {
+    let bytes = safetensors("resnet18", 1);
+    let load = |mib| {
+        let fixture = Fixture::new(&format!("peak-{mib}"), |config| config.memory.total_mib = mib);
+        fixture.file("mine/1/weights.safetensors", &bytes);
+        fixture.file("mine/model.toml", "network = \"resnet18\"\nsize = 32\n");
+        let before = fixture.server.registry.budget().used();
+        let how = fixture.load("mine");
+        let after = fixture.server.registry.budget().used();
+        assert_eq!(how.is_ok(), after > before, "{how:?}");
+        how.map_err(|error| (error.kind(), error.to_string()))
+    };
+    assert_eq!(
+        load(200),
+        Ok(()),
+        "tiny takes 50 MiB, mine as many, its file's tensors and two copies of a layer"
+    );
+    let (kind, said) = load(130).unwrap_err();
+    assert_eq!(kind, "exhausted");
+    assert!(said.contains("model mine/1, while it is loaded, needs "), "{said}");
+    let (kind, said) = load(70).unwrap_err();
+    assert_eq!(kind, "exhausted");
+    assert!(said.starts_with("model mine/1: memory budget: "), "{said}");
+    assert!(
+        said.contains("weights.safetensors: ") && said.contains(" bytes of memory wanted, "),
+        "{said}"
+    );
 }
