@@ -21,8 +21,8 @@ command -v cargo-mutants >/dev/null || cargo install --quiet --locked cargo-muta
 out=target/mutants/${shard%/*}-of-${shard#*/}
 mkdir -p "$out"
 code=0
-cargo mutants --workspace --jobs 1 --shard "$shard" --timeout 120 --output "$out" --no-shuffle \
-    "${files[@]/#/--file=}" -- --lib --quiet || code=$?
+CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 cargo mutants --workspace --jobs 1 --shard "$shard" \
+    --sharding round-robin --timeout 120 --output "$out" --no-shuffle "${files[@]/#/--file=}" -- --lib || code=$?
 wc -l "$out"/mutants.out/{caught,missed,timeout,unviable}.txt
 [ $code = 2 ] || [ $code = 3 ] && code=0 # survivors and endless loops are results
 exit $code
