@@ -159,19 +159,10 @@ mod tests {
 
     #[test]
     fn blocks_begin_where_the_trace_does_and_units_have_names() {
-        let span = Span {
-            unit: 1,
-            queue: 2,
-            priority: Priority::RealTime,
-            padding: false,
-            seq: reef_core::Seq(3),
-            name: "conv \"7\"".into(),
-            block: 4,
-            begin: nanos(2500),
-            end: nanos(3750),
-            stopped: true,
-        };
-        let before = Span { begin: nanos(500), end: nanos(700), ..span.clone() };
+        let mut span = Span::new("conv \"7\"", 1, nanos(2500), nanos(3750));
+        span.stopped = true;
+        let mut before = span.clone();
+        (before.begin, before.end) = (nanos(500), nanos(700));
         let events: Vec<_> = blocks(3, &[span, before], nanos(1000)).collect();
         assert_eq!(events.len(), 3);
         assert_eq!((&events[0]["ph"], &events[0]["tid"]), (&json!("M"), &json!(1)));

@@ -17,18 +17,11 @@ pub(crate) fn span(task: &Task, unit: u32, begin: Duration, end: Duration, ended
         Work::Fill(_) => "fill",
         Work::Event(_) => "event",
     };
-    Span {
-        unit,
-        queue: task.queue,
-        priority: task.priority,
-        padding: task.padding,
-        seq: task.seq,
-        name: name.into(),
-        block: task.claim.index,
-        begin,
-        end,
-        stopped: matches!(ended, Ended::Stopped),
-    }
+    let mut span = Span::new(name, unit, begin, end);
+    (span.queue, span.priority, span.padding) = (task.queue, task.priority, task.padding);
+    (span.seq, span.block) = (task.seq, task.claim.index);
+    span.stopped = matches!(ended, Ended::Stopped);
+    span
 }
 
 #[derive(Debug)]

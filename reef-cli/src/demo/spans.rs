@@ -20,23 +20,12 @@ pub(crate) fn write(path: &Path, process: &str, spans: &[Span]) -> std::io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef::Priority;
     use serde_json::Value;
 
     #[test]
     fn a_trace_is_json_with_a_slice_for_each_block() {
-        let span = Span {
-            unit: 1,
-            queue: 2,
-            priority: Priority::RealTime,
-            padding: false,
-            seq: reef::Seq(3),
-            name: "conv \"7\"".into(),
-            block: 4,
-            begin: Duration::from_nanos(1500),
-            end: Duration::from_nanos(2750),
-            stopped: false,
-        };
+        let nanos = Duration::from_nanos;
+        let span = Span::new("conv \"7\"", 1, nanos(1500), nanos(2750));
         let path = std::env::temp_dir().join(format!("reef-trace-{}.json", std::process::id()));
         write(&path, "test", &[span]).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();

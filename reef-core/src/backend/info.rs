@@ -92,6 +92,7 @@ pub enum Colocation {
 
 /// One block on one unit, for people to look at. Times are on the [device's clock](crate::Device::clock).
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Span {
     /// Which unit.
     pub unit: u32,
@@ -113,4 +114,28 @@ pub struct Span {
     pub end: Duration,
     /// Whether it was stopped before it took effect.
     pub stopped: bool,
+}
+
+impl Span {
+    /// A block called `name` that ran on `unit`: block 0 of command 0 of queue 0, best-effort, not stopped. Set what is
+    /// otherwise.
+    pub fn new(
+        name: impl Into<Cow<'static, str>>,
+        unit: u32,
+        begin: Duration,
+        end: Duration,
+    ) -> Self {
+        Self {
+            unit,
+            queue: 0,
+            priority: Priority::BestEffort,
+            padding: false,
+            seq: Seq(0),
+            name: name.into(),
+            block: 0,
+            begin,
+            end,
+            stopped: false,
+        }
+    }
 }

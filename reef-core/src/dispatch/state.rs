@@ -26,6 +26,7 @@ const MAX_NOTED: usize = 1 << 16;
 
 /// How often what happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Preemptions of the best-effort queues.
     pub preemptions: u64,
@@ -39,6 +40,20 @@ pub struct Stats {
     pub padded_blocks: u64,
     /// How often the device refused to stop or to restore best-effort work, and was asked again.
     pub retries: u64,
+}
+
+impl Stats {
+    /// How often since `before`; 0 where `before` says more, which is of another dispatcher.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            preemptions: self.preemptions.saturating_sub(before.preemptions),
+            rt_finished: self.rt_finished.saturating_sub(before.rt_finished),
+            padded_launches: self.padded_launches.saturating_sub(before.padded_launches),
+            padded_blocks: self.padded_blocks.saturating_sub(before.padded_blocks),
+            retries: self.retries.saturating_sub(before.retries),
+        }
+    }
 }
 
 /// What a pass works on.
@@ -175,5 +190,23 @@ impl<D: Device> PaddingSource<D> for Donors<'_, D> {
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_happened_since_counts() {
+        let stats = |n: u64| Stats {
+            preemptions: n,
+            rt_finished: 2 * n,
+            padded_launches: 3 * n,
+            padded_blocks: 4 * n,
+            retries: 5 * n,
+        };
+        assert_eq!(stats(7).since(stats(5)), stats(2));
+        assert_eq!(stats(1).since(stats(5)), stats(0), "that is another dispatcher");
     }
 }

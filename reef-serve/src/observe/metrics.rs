@@ -94,6 +94,7 @@ struct State {
     padded: Gauge,
     blocks: Gauge,
     rt_finished: Gauge,
+    retries: Gauge,
 }
 
 /// The state of the daemon at one moment.
@@ -167,6 +168,7 @@ impl Metrics {
             padded,
             blocks,
             rt_finished,
+            retries,
             ..
         } = &self.state;
         for (name, help, gauge) in [
@@ -178,6 +180,11 @@ impl Metrics {
             ("padded_launches", "Real-time work with best-effort blocks beside it", padded),
             ("padded_blocks", "Best-effort blocks launched beside real-time work", blocks),
             ("rt_finished", "Real-time tasks that the device finished", rt_finished),
+            (
+                "retries",
+                "Refusals of the device to stop or restore best-effort work, each asked again",
+                retries,
+            ),
         ] {
             reef.register(name, help, gauge.clone());
         }
@@ -257,6 +264,7 @@ impl State {
             (&self.padded, look.stats.padded_launches),
             (&self.blocks, look.stats.padded_blocks),
             (&self.rt_finished, look.stats.rt_finished),
+            (&self.retries, look.stats.retries),
         ] {
             gauge.set(value as i64);
         }
@@ -290,11 +298,13 @@ mod tests {
         let mut answer = metrics.answers.begin(Protocol::Http);
         answer.set("ok");
         drop((answer, metrics.answers.begin(Protocol::Grpc)));
+        let mut stats = reef::Stats::default();
+        (stats.preemptions, stats.padded_blocks) = (7, 9);
         let look = Snapshot {
             device: "cpu:0".into(),
             units: 2,
             busy: Duration::from_millis(500),
-            stats: reef::Stats { preemptions: 7, padded_blocks: 9, ..reef::Stats::default() },
+            stats,
             memory: 42,
             sizes: vec![(ModelLabels { model: "resnet18".into(), version: 1 }, 40)],
             clients: [3, 0, 1],

@@ -75,7 +75,7 @@ impl<'a> Clients<'a> {
             self.processes.order(k, &Order::Play(play))?;
         }
         let requests = self.listen(players)?;
-        let stats = metrics::since(before, metrics::stats(&self.folder)?);
+        let stats = metrics::stats(&self.folder)?.since(before);
         Ok(Run { policy: name.into(), begun, requests, stats })
     }
 
