@@ -40,6 +40,8 @@ pub(crate) struct Script {
     pub(crate) told: Mutex<Vec<&'static str>>,
     /// Padded launches.
     pub(crate) padded: AtomicU32,
+    /// How often queues were asked to drain.
+    pub(crate) drains: AtomicU32,
 }
 
 /// Counts down; `true` until it is 0.
@@ -182,7 +184,8 @@ impl Queue for FakeQueue {
 
     fn try_drain(&mut self) -> Result<Option<Drained<Fake>>> {
         self.run();
-        if self.of.is_some() {
+        if let Some((Fake(script), _)) = &self.of {
+            script.drains.fetch_add(1, Ordering::SeqCst);
             self.drain = Some((self.done, None)); // evicted: what has not finished never will
         }
         let stopped = |(next, left): (u64, Option<u32>)| Drained {

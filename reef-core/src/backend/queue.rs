@@ -114,6 +114,9 @@ pub trait Queue: Debug + Send + 'static {
     /// `None` means that the device is not done yet. Without an eviction it is when all commands
     /// have finished; during one, when all running blocks have ended.
     ///
+    /// During an eviction nothing is launched from the first call until one gives `Some`, and the eviction lasts
+    /// as long: what is launched in between may be missing in the answer.
+    ///
     /// # Errors
     ///
     /// As [`completed`](Self::completed).

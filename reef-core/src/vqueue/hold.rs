@@ -1,7 +1,8 @@
 //! Whether a queue is held, and whether what it had on the device has been taken back.
 //!
 //! Two numbers with one writer each, so that nothing is noted of one preemption that belongs to another:
-//! a hold has a number, and taking back notes the number of the hold that it was done for.
+//! a hold has a number, and taking back notes the number of the hold that it was done for. Whoever takes back reads
+//! the number once, and does nothing without one: between two looks the queue may be released, and evicted again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,12 +26,12 @@ impl Hold {
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        self.number() % 2 == 1
+        self.current().is_some()
     }
 
-    /// Names the present hold, if it is odd.
-    pub(crate) fn number(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+    /// The number of the hold that lasts now.
+    pub(crate) fn current(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|number| number % 2 == 1)
     }
 }
 
@@ -51,8 +52,12 @@ impl Quiesced {
 
     /// Whether it was noted for the hold that lasts now.
     pub(crate) fn is_noted(&self, hold: &Hold) -> bool {
-        let number = hold.number();
-        number % 2 == 1 && self.hold.load(Ordering::Acquire) == number
+        hold.current().is_some_and(|number| self.is_noted_for(number))
+    }
+
+    /// Whether the last hold that it was noted for is this one.
+    pub(crate) fn is_noted_for(&self, number: u64) -> bool {
+        self.hold.load(Ordering::Acquire) == number
     }
 
     /// Commands that are launched again, of all holds together.
@@ -70,12 +75,12 @@ mod tests {
         let (hold, quiesced) = (Hold::default(), Quiesced::default());
         assert!(!quiesced.is_noted(&hold), "not even held");
         hold.begin();
-        let first = hold.number();
+        let first = hold.current().unwrap();
         hold.end();
         hold.begin();
         quiesced.note(first, 2); // by a worker that was late
         assert!(!quiesced.is_noted(&hold));
-        quiesced.note(hold.number(), 1);
+        quiesced.note(hold.current().unwrap(), 1);
         assert!(quiesced.is_noted(&hold));
         hold.end();
         assert!(!quiesced.is_noted(&hold));

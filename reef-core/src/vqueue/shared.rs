@@ -158,9 +158,14 @@ impl<D: Device> Shared<D> {
     }
 
     /// Takes back what the held queue has on the device, once. Returns whether it is quiesced.
+    ///
+    /// The hold is looked at once: that of an evicted queue lasts until it is noted, and nothing is launched
+    /// meanwhile. Whoever is so late that the queue has been released leaves the device alone. It may be evicted
+    /// for the next hold already, which begins after that, and what is launched until then would be missing in
+    /// what the device says of this one.
     pub(crate) fn reclaim(&self, launcher: &mut Launcher<D>) -> Result<bool> {
-        let hold = self.hold.number();
-        if self.quiesced.is_noted(&self.hold) {
+        let Some(hold) = self.hold.current() else { return Ok(false) };
+        if self.quiesced.is_noted_for(hold) {
             return Ok(true); // by another thread that had the launcher before
         }
         let Some(rerun) = launcher.try_reclaim()? else { return Ok(false) };
@@ -291,5 +296,38 @@ impl Listener {
         if self.watching.swap(false, Ordering::AcqRel) {
             self.thread.unpark();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::fake::Fake;
+    use crate::backend::info::Priority;
+    use crate::sync::ring::ring;
+
+    fn shared(device: &Fake) -> Shared<Fake> {
+        let (_, consumer) = ring(8);
+        let cursors = consumer.cursors();
+        let queue = device.queue(Priority::BestEffort, None).unwrap();
+        Shared::new(Launcher::new(queue, consumer, 4, 1), cursors, thread::current(), None)
+    }
+
+    #[test]
+    fn who_is_late_asks_nothing_of_a_queue_that_was_released() {
+        let device = Fake::default();
+        let shared = shared(&device);
+        let drains = || device.0.drains.load(Ordering::SeqCst);
+        shared.hold();
+        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(true));
+        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(true));
+        assert_eq!(drains(), 1, "once in each hold");
+        // A worker that saw the hold is about to call, and the group that released the queue evicts it again.
+        shared.release();
+        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(false));
+        assert_eq!(drains(), 1, "launches may go on until the next hold begins");
+        shared.hold();
+        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(true));
+        assert_eq!(drains(), 2);
     }
 }
