@@ -93,6 +93,16 @@ impl<V: Vendor> Queue<V> {
         }
     }
 
+    /// # Errors
+    ///
+    /// `State` if a report is on its way: it says nothing of what is launched behind it, which would be lost.
+    pub(super) fn is_not_draining(&self) -> Result<()> {
+        match self.draining {
+            None => Ok(()),
+            Some(_) => Err(Error::State("a launch on an evicted queue that is being drained")),
+        }
+    }
+
     /// A command has been launched that must not be held back; it runs alone.
     pub(super) fn launched_free(&mut self, seq: Seq) {
         if let Some(gated) = &mut self.gated {
@@ -287,8 +297,8 @@ mod tests {
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
     use reef_core::{
-        Args, Command, Device, Drained, Launch, PreemptLevel, Preemptor as _, Priority, Queue as _,
-        Seq,
+        Args, Command, Device, Drained, Error, Launch, PreemptLevel, Preemptor as _, Priority,
+        Queue as _, Seq,
     };
 
     /// A device on which no block ends before an eviction, and a queue at this level.
@@ -370,6 +380,27 @@ mod tests {
         assert!(drained.partial.is_none(), "there are no stops to keep");
         assert_eq!(sorted(&gpu), []);
     }
+
+    #[test]
+    fn nothing_is_launched_behind_a_report_that_has_not_been_read() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
+        let mut queue = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
+        gpu.vendor().slow_down();
+        let launch = launch_of(&gpu, 4);
+        queue.launch(Seq(0), &launch, None).unwrap();
+        preemptor.evict().unwrap();
+        queue.launch(Seq(1), &launch, None).unwrap(); // the queue isn't held yet
+        assert!(queue.try_drain().unwrap().is_none());
+        let refused = queue.launch(Seq(2), &launch, None).unwrap_err();
+        assert!(matches!(refused, Error::State(_)), "{refused}");
+        while queue.try_drain().unwrap().is_none() {
+            gpu.vendor().proceed(1);
+        }
+        preemptor.reactivate().unwrap();
+        queue.launch(Seq(2), &launch, None).unwrap();
+    }
+
     /// A client that gets a kernel and a queue, runs a graph once, and leaves.
     fn come_and_go(gpu: &Gpu<Fake>, preemptor: &Preemptor<Fake>) {
         let graph = crate::Graph::new(gpu, &[Command::Launch(network_launch(gpu))]).unwrap();

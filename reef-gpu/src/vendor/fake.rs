@@ -76,6 +76,14 @@ impl Fake {
         *self.slow.lock() = Some(VecDeque::new());
     }
 
+    /// The device sets a signal, now or when told to.
+    fn signal(&self, address: u64, value: u32) {
+        match &mut *self.slow.lock() {
+            None => set((address, value)),
+            Some(steps) => steps.push_back(Step::Write(address, value)),
+        }
+    }
+
     /// From now on no block ends before an eviction, unless it runs through.
     pub(crate) fn hurry(&self) {
         self.hurried.store(true, Ordering::Relaxed);
@@ -171,13 +179,12 @@ fn give_back(guard: &Guard, entry: u32) {
     set((guard.stopped, stopped + 1));
 }
 
-/// The kernel `report`: tells the host the counts and clears them.
-fn report([stopped, host, count, done, turn]: [u64; 5]) {
+/// The kernel `report` up to its signal: tells the host the counts and clears them.
+fn report(stopped: u64, host: u64, count: u64) {
     for i in 0..count {
         set((host + i * 4, at(stopped + i * 4)));
         set((stopped + i * 4, 0));
     }
-    set((done, turn as u32));
 }
 
 fn memory(bytes: usize) -> *mut u8 {
@@ -268,10 +275,7 @@ impl Streams for Fake {
 
     unsafe fn write_value(&self, _: u32, address: u64, value: u32) -> Result<()> {
         self.puts.lock().push(Put::Write(address, value));
-        match &mut *self.slow.lock() {
-            None => set((address, value)),
-            Some(steps) => steps.push_back(Step::Write(address, value)),
-        }
+        self.signal(address, value);
         Ok(())
     }
 
@@ -351,7 +355,11 @@ impl Modules for Fake {
                     *(word(1) as *mut u32) = word(2) as u32;
                 }
             }
-            Function { number: REPORT, .. } => report(std::array::from_fn(word)),
+            Function { number: REPORT, .. } => {
+                let [stopped, host, count, done, turn] = std::array::from_fn(word);
+                report(stopped, host, count);
+                self.signal(done, turn as u32);
+            }
             Function { is_guarded: true, .. } => run_blocks(self, &at(params[0] as u64), blocks),
             _ => {}
         }
