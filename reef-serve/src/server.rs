@@ -77,7 +77,10 @@ impl Server {
         config.models.load.iter().try_for_each(|name| registry.load_named(name))?;
         Ok(Arc::new(Self {
             regions: Regions::new(config.limits.regions),
-            clients: Clients::new(config.limits.clients),
+            clients: {
+                let part = config.limits.part(config.limits.clients as u64);
+                Clients::new(config.limits.clients, part as usize)
+            },
             requests: Admission::new("requests", config.limits.open_requests),
             open: Shares::new(
                 "open requests",

@@ -139,7 +139,7 @@ impl Default for Memory {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections at a time, of all protocols together; default 256.
+    /// Connections at a time by each way in: local path, Unix sockets, TCP; default 256.
     pub clients: usize,
     /// Requests of gRPC and HTTP that are open at a time; default 256.
     pub open_requests: usize,
@@ -198,6 +198,8 @@ pub struct Times {
     /// After how long a silence a gRPC client is asked for a sign of life, and how long it may then take to
     /// give one; in milliseconds, default 30000.
     pub keepalive_ms: u64,
+    /// How long a client may take nothing of what is sent to it; in milliseconds, default 10000.
+    pub write_ms: u64,
     /// How long a thread of the local path polls before it sleeps, in microseconds; default 50.
     pub spin_us: u64,
 }
@@ -209,6 +211,7 @@ impl Default for Times {
             drain_ms: 30_000,
             idle_ms: 60_000,
             keepalive_ms: 30_000,
+            write_ms: 10_000,
             spin_us: 50,
         }
     }
@@ -236,6 +239,11 @@ impl Times {
     }
 
     /// As a duration.
+    pub fn write(&self) -> Duration {
+        Duration::from_millis(self.write_ms)
+    }
+
+    /// As a duration.
     pub fn spin(&self) -> Duration {
         Duration::from_micros(self.spin_us)
     }
@@ -259,6 +267,7 @@ impl Config {
             ("times.request_ms", self.times.request_ms as usize),
             ("times.idle_ms", self.times.idle_ms as usize),
             ("times.keepalive_ms", self.times.keepalive_ms as usize),
+            ("times.write_ms", self.times.write_ms as usize),
         ] {
             in_range(key, value, 1, 1 << 30)?;
         }

@@ -5,9 +5,11 @@
 
 use crate::error::Error;
 use crate::net::charge::Charge;
+use crate::net::places::InUse;
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
@@ -95,11 +97,13 @@ impl HttpBody for ChargedBody {
 pub(crate) struct HeldBody {
     body: Body,
     charge: Charge,
+    /// A stream of answers keeps its connection in use.
+    _in_use: Option<Arc<InUse>>,
 }
 
 impl HeldBody {
-    pub(crate) fn new(body: Body, charge: Charge) -> Self {
-        Self { body, charge }
+    pub(crate) fn new(body: Body, charge: Charge, in_use: Option<Arc<InUse>>) -> Self {
+        Self { body, charge, _in_use: in_use }
     }
 }
 

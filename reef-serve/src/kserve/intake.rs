@@ -4,18 +4,21 @@
 //! 2. whom it speaks for is found out, and whether it may come in;
 //! 3. its bytes are charged to that principal and to its connection, as they arrive.
 
+use crate::error::Result;
 use crate::kserve::answer::count;
 use crate::kserve::charged_body::{ChargedBody, HeldBody};
 use crate::kserve::failure::{of_body, refuse};
 use crate::net::auth::{self, Token};
 use crate::net::clients::Protocol;
-use crate::net::first_request::ConnectionInfo;
 use crate::net::peer::Peer;
+use crate::net::places::InUse;
+use crate::net::principal::Principal;
+use crate::net::served::ConnectionInfo;
 use crate::server::Server;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header;
+use axum::http::{HeaderValue, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use std::sync::Arc;
@@ -62,18 +65,36 @@ async fn identify(State(intake): State<Arc<Intake>>, mut request: Request, next:
     let info = request.extensions().get::<ConnectionInfo>().cloned();
     let peer = info.as_ref().map_or(Peer::UNKNOWN, |info| info.peer.clone());
     let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    match auth::identify(intake.token.as_deref(), &peer, given) {
-        Ok(principal) => {
-            info.inspect(ConnectionInfo::note_request);
+    let admitted = auth::identify(intake.token.as_deref(), &peer, given)
+        .and_then(|principal| Ok((begin(info.as_ref(), &principal)?, principal)));
+    info.inspect(|info| info.note_request(admitted.is_ok()));
+    match admitted {
+        Ok((in_use, principal)) => {
             request.extensions_mut().insert(Peer { principal, ..peer });
+            in_use.map(|in_use| request.extensions_mut().insert(Arc::new(in_use)));
             next.run(request).await
         }
-        Err(error) => refuse(intake.protocol, error),
+        Err(error) => close(intake.protocol, refuse(intake.protocol, error)),
     }
+}
+
+/// Notes that the connection is in use, by this principal.
+fn begin(info: Option<&ConnectionInfo>, principal: &Principal) -> Result<Option<InUse>> {
+    info.map(|info| info.place.begin(principal)).transpose()
+}
+
+/// Ends the connection with this answer, so that a refusal keeps no place. HTTP/2 has no word for that in an
+/// answer: such a connection is closed by [`crate::net::served`].
+fn close(protocol: Protocol, mut response: Response) -> Response {
+    if protocol == Protocol::Http {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// Charges for the request, and for its answer until that has been sent.
 async fn charge(State(intake): State<Arc<Intake>>, mut request: Request, next: Next) -> Response {
+    let in_use: Option<Arc<InUse>> = request.extensions_mut().remove();
     let peer = request.extensions().get().unwrap_or(&Peer::UNKNOWN);
     let charge = intake.server.memory.charge(peer);
     let (max, is_stream) = intake.longest(request.uri().path());
@@ -85,5 +106,5 @@ async fn charge(State(intake): State<Arc<Intake>>, mut request: Request, next: N
     let arriving = charge.clone();
     let request = request.map(|body| Body::new(ChargedBody::new(body, arriving, max, time, say)));
     let response = next.run(request).await;
-    response.map(|body| Body::new(HeldBody::new(body, charge)))
+    response.map(|body| Body::new(HeldBody::new(body, charge, in_use)))
 }

@@ -8,6 +8,7 @@ use crate::engine::api::Instance;
 use crate::error::{Error, Result};
 use crate::models::budget::{Reservation, within};
 use crate::models::loaded_model::{LoadedModel, is_sound};
+use crate::net::admission::Permit;
 use crate::net::clients::{ClientId, Protocol};
 use crate::net::listener::{admit, bind};
 use crate::observe::tracer::InstanceId;
@@ -77,7 +78,7 @@ fn listen(server: &Arc<Server>, listener: &UnixListener, stop: &Arc<AtomicBool>)
 
 /// The thread of one client.
 fn attend(server: &Server, stream: &UnixStream, id: ClientId, stop: &AtomicBool) {
-    let met = server.clients.try_acquire(Protocol::Local).and_then(|permit| {
+    let met = server.clients.enter_local().and_then(|permit| {
         let mut session = Session::handshake(server, stream, id, stop)?;
         tracing::info!(%id, model = %session.model.title(), class = %session.class, "client");
         let how = session.serve().inspect(|()| session.say_why(server));
@@ -109,6 +110,7 @@ struct Session<'a> {
     model: Arc<LoadedModel>,
     segment: Segment,
     _memory: Reservation,
+    _stay: Option<Permit>,
 }
 
 /// Requests of a best-effort client before its memory is pinned for the device.
@@ -164,6 +166,7 @@ impl<'a> Session<'a> {
             false => server.registry.get(name, "")?,
         };
         let class = hello.class.unwrap_or(config.models.class);
+        let stay = server.clients.stay_local(class)?;
         let layout = Layout {
             slots: config.limits.ring as u32,
             input: model.input.bytes(),
@@ -193,6 +196,7 @@ impl<'a> Session<'a> {
             model,
             segment,
             _memory: memory,
+            _stay: stay,
         })
     }
 

@@ -1,7 +1,13 @@
 //! Who is connected, by which way in, and how many there may be.
+//!
+//! The local path, Unix sockets and TCP have pools of their own: who fills one of them takes nothing from the
+//! others. Of the local path's, an eighth is kept for real-time clients.
 
+use crate::class::Class;
 use crate::error::Result;
 use crate::net::admission::{Admission, Permit};
+use crate::net::places::{Lost, Place, Places};
+use crate::net::principal::Principal;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,7 +50,10 @@ impl fmt::Display for ClientId {
 /// Connections of all protocols.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    admission: Arc<Admission>,
+    local: Arc<Admission>,
+    local_best_effort: Arc<Admission>,
+    unix: Arc<Places>,
+    tcp: Arc<Places>,
     /// As [`Protocol::EACH`].
     each: [Arc<Admission>; 3],
     /// As [`Protocol::EACH`].
@@ -52,11 +61,17 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Admits `max` connections at a time.
-    pub(crate) fn new(max: usize) -> Arc<Self> {
-        let each = Protocol::EACH.map(|protocol| Admission::new(protocol.name(), usize::MAX));
-        let next = Protocol::EACH.map(|_| AtomicU32::new(1));
-        Arc::new(Self { admission: Admission::new("connections", max), each, next })
+    /// Admits `max` connections at a time by each way in, and over TCP `part` of one principal.
+    pub(crate) fn new(max: usize, part: usize) -> Arc<Self> {
+        let connections = |max| Admission::new("connections", max);
+        Arc::new(Self {
+            local: connections(max),
+            local_best_effort: connections(max - max / 8),
+            unix: Places::new(max, max), // of users who are let in anyway
+            tcp: Places::new(max, part),
+            each: Protocol::EACH.map(|protocol| Admission::new(protocol.name(), usize::MAX)),
+            next: Protocol::EACH.map(|_| AtomicU32::new(1)),
+        })
     }
 
     /// A number for the next connection.
@@ -64,20 +79,43 @@ impl Clients {
         ClientId { protocol, number: self.next[protocol as usize].fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Admits a connection until its permit is dropped.
+    /// Admits a connection of gRPC or HTTP until its permit and its place are dropped.
     ///
     /// # Errors
     ///
-    /// As [`Admission::enter`].
-    pub(crate) fn try_acquire(&self, protocol: Protocol) -> Result<ConnectionPermit> {
-        Ok(ConnectionPermit {
-            _permits: [self.admission.try_acquire()?, self.each[protocol as usize].try_acquire()?],
-        })
+    /// As [`Places::enter`]; `Unavailable` after [`close`](Self::close).
+    pub(crate) fn enter(
+        &self,
+        protocol: Protocol,
+        principal: &Principal,
+    ) -> Result<(Permit, Place, Lost)> {
+        let permit = self.each[protocol as usize].try_acquire()?;
+        let pool = if principal.is_local() { &self.unix } else { &self.tcp };
+        let (place, lost) = pool.enter(principal.clone(), principal.is_local())?;
+        Ok((permit, place, lost))
+    }
+
+    /// Admits a client of the local path, which may be asked for its class then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Admission::try_acquire`].
+    pub(crate) fn enter_local(&self) -> Result<[Permit; 2]> {
+        Ok([self.local.try_acquire()?, self.each[Protocol::Local as usize].try_acquire()?])
+    }
+
+    /// Lets a client of the local path stay that has said its class: best-effort clients leave room for others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Admission::try_acquire`].
+    pub(crate) fn stay_local(&self, class: Class) -> Result<Option<Permit>> {
+        (class == Class::BestEffort).then(|| self.local_best_effort.try_acquire()).transpose()
     }
 
     /// Refuses all connections to come.
     pub(crate) fn close(&self) {
-        self.admission.close();
+        self.each.iter().for_each(|admission| admission.close());
     }
 
     /// How many came in by each way, as [`Protocol::EACH`].
@@ -86,30 +124,32 @@ impl Clients {
     }
 }
 
-/// A connection's place.
-#[derive(Debug)]
-pub(crate) struct ConnectionPermit {
-    _permits: [Permit; 2],
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::Error;
+    use crate::net::peer::Peer;
 
     #[test]
-    fn all_ways_share_the_places_and_have_numbers_of_their_own() {
-        let clients = Clients::new(2);
-        let a = clients.try_acquire(Protocol::Grpc).unwrap();
-        let _b = clients.try_acquire(Protocol::Http).unwrap();
-        assert_eq!(clients.in_use(), [0, 1, 1]);
-        assert!(matches!(clients.try_acquire(Protocol::Local), Err(Error::Exhausted(_))));
+    fn ways_in_have_places_and_numbers_of_their_own() {
+        let clients = Clients::new(8, 2);
+        let tcp = &Peer::UNKNOWN.principal;
+        let enter = |protocol, principal| clients.enter(protocol, principal);
+        let _tcp = [enter(Protocol::Grpc, tcp).unwrap(), enter(Protocol::Http, tcp).unwrap()];
+        assert!(matches!(enter(Protocol::Http, tcp), Err(Error::Exhausted(_))));
         assert_eq!(clients.in_use(), [0, 1, 1], "who is refused is not counted");
-        drop(a);
-        let _c = clients.try_acquire(Protocol::Local).unwrap();
-        assert_eq!(clients.in_use(), [1, 0, 1]);
+        let _unix = enter(Protocol::Grpc, &Principal::User(1)).unwrap();
+        let _local: Vec<_> = (0..7).map(|_| clients.enter_local().unwrap()).collect();
+        let _be: Vec<_> = (0..7).map(|_| clients.stay_local(Class::BestEffort).unwrap()).collect();
+        let _last = clients.enter_local().unwrap();
+        assert!(matches!(clients.stay_local(Class::BestEffort), Err(Error::Exhausted(_))));
+        clients.stay_local(Class::RealTime).unwrap();
+        assert!(matches!(clients.enter_local(), Err(Error::Exhausted(_))));
+        assert_eq!(clients.in_use(), [8, 2, 1]);
         let names = [Protocol::Local, Protocol::Grpc, Protocol::Local]
             .map(|protocol| clients.number(protocol).to_string());
         assert_eq!(names, ["local 1", "grpc 1", "local 2"]);
+        clients.close();
+        assert!(matches!(enter(Protocol::Http, tcp), Err(Error::Unavailable(_))));
     }
 }

@@ -1,21 +1,29 @@
 //! One connection: bytes either way, who is at the other end, and its permit.
 
-use crate::error::Result;
-use crate::net::clients::ConnectionPermit;
+use crate::error::{Error, Result};
+use crate::net::admission::Permit;
 use crate::net::peer::Peer;
+use crate::net::places::{Lost, Place};
 use crate::net::tls::{self, Tls};
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+
+/// What a connection is given when it comes in.
+pub(super) type Entered = (Permit, Place, Lost);
 
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Stream,
     pub(crate) peer: Peer,
-    _ticket: ConnectionPermit,
+    pub(super) place: Arc<Place>,
+    /// Until somebody waits for it.
+    pub(super) lost: Option<Lost>,
+    _permit: Permit,
 }
 
 #[derive(Debug)]
@@ -26,21 +34,36 @@ enum Stream {
 }
 
 impl Connection {
-    pub(super) fn unix(stream: UnixStream, peer: Peer, permit: ConnectionPermit) -> Self {
-        Self { stream: Stream::Unix(stream), peer, _ticket: permit }
+    pub(super) fn unix(stream: UnixStream, peer: Peer, place: Entered) -> Self {
+        Self::new(Stream::Unix(stream), peer, place)
     }
 
-    pub(super) fn tcp(stream: TcpStream, peer: Peer, permit: ConnectionPermit) -> Self {
-        Self { stream: Stream::Tcp(stream), peer, _ticket: permit }
+    pub(super) fn tcp(stream: TcpStream, peer: Peer, place: Entered) -> Self {
+        Self::new(Stream::Tcp(stream), peer, place)
+    }
+
+    fn new(stream: Stream, peer: Peer, (permit, place, lost): Entered) -> Self {
+        Self { stream, peer, place: Arc::new(place), lost: Some(lost), _permit: permit }
     }
 
     /// Completes the handshake of TLS, where TCP has one.
     ///
     /// # Errors
     ///
-    /// As [`Tls::accept`].
-    pub(super) async fn greet(self, tls: Option<Tls>) -> Result<Self> {
-        let Self { stream, mut peer, _ticket } = self;
+    /// As [`Tls::accept`]; `Exhausted` if it loses its place meanwhile.
+    pub(super) async fn greet(mut self, tls: Option<Tls>) -> Result<Self> {
+        let Some(mut lost) = self.lost.take() else { return Ok(self) };
+        let greeted = tokio::select! {
+            greeted = self.shake_hands(tls) => greeted?,
+            _ = &mut lost => {
+                return Err(Error::Exhausted("no handshake until its place was needed".into()));
+            }
+        };
+        Ok(Self { lost: Some(lost), ..greeted })
+    }
+
+    async fn shake_hands(self, tls: Option<Tls>) -> Result<Self> {
+        let Self { stream, mut peer, place, lost, _permit } = self;
         let stream = match (stream, tls) {
             (Stream::Tcp(stream), Some(tls)) => {
                 peer.may_share |= tls.mutual; // it shows who it is
@@ -50,7 +73,7 @@ impl Connection {
             }
             (stream, _) => stream,
         };
-        Ok(Self { stream, peer, _ticket })
+        Ok(Self { stream, peer, place, lost, _permit })
     }
 }
 

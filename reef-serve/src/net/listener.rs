@@ -1,6 +1,6 @@
 //! Where connections come in: Unix sockets that only their owner can open, and TCP if it is asked for.
 //!
-//! Every connection holds a permit; one too many is closed at once. The kernel says who is at the other end of
+//! Every connection holds a place; one too many is closed at once. The kernel says who is at the other end of
 //! a Unix socket, never a message. Each handshake runs on a task of its own, so that a slow client delays no
 //! other, and is cut off when its time is over.
 
@@ -112,17 +112,18 @@ impl Listener {
             Socket::Unix(listener) => {
                 let (stream, _) = listener.accept().await.map_err(wrong)?;
                 let principal = user(&stream)?;
-                let permit = self.clients.try_acquire(self.protocol)?;
+                let place = self.clients.enter(self.protocol, &principal)?;
                 let peer = Peer { id: self.number(), principal, may_share: true };
-                Ok((Connection::unix(stream, peer, permit), None))
+                Ok((Connection::unix(stream, peer, place), None))
             }
             Socket::Tcp { listener, may_share, tls } => {
                 let (stream, from) = listener.accept().await.map_err(wrong)?;
                 let _ = stream.set_nodelay(true); // slower without, and no worse
-                let permit = self.clients.try_acquire(self.protocol)?;
-                let (id, principal) = (self.number(), Principal::at(from.ip()));
+                let principal = Principal::at(from.ip());
+                let place = self.clients.enter(self.protocol, &principal)?;
+                let id = self.number();
                 let peer = Peer { id, principal, may_share: *may_share };
-                Ok((Connection::tcp(stream, peer, permit), tls.clone()))
+                Ok((Connection::tcp(stream, peer, place), tls.clone()))
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! - **In**: connections to Unix sockets and TCP addresses.
 //! - **Out**: byte streams with a [`Peer`](peer::Peer) and its [`Principal`](principal::Principal), after the handshake of TLS where there is one.
-//! - **Invariant**: every connection holds a permit while it is open; identity comes from the kernel, a
+//! - **Invariant**: every connection holds a place while it is open, and loses it if it does nothing with
+//!   it and others need it; identity comes from the kernel, a
 //!   certificate or a token, never from what a message says.
 
 pub(crate) mod admission;
@@ -11,9 +12,10 @@ mod certificate;
 pub(crate) mod charge;
 pub(crate) mod clients;
 pub(crate) mod connection;
-pub(crate) mod first_request;
 pub(crate) mod listener;
 pub(crate) mod peer;
+pub(crate) mod places;
 pub(crate) mod principal;
+pub(crate) mod served;
 pub(crate) mod shares;
 pub(crate) mod tls;

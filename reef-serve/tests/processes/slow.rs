@@ -2,8 +2,8 @@
 
 use crate::daemon::Daemon;
 use crate::wire::{Grpc, Http, infer_request, request};
-use crate::within;
-use reef_serve::Class;
+use crate::{options, within};
+use reef_serve::{Class, Client};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -135,4 +135,43 @@ fn errors_are_short_whatever_was_said() {
         assert!(said.starts_with("HTTP/1.1 400") && said.contains("xxxx"), "{}", said.len());
         assert!(said.len() < 2000, "{} bytes", said.len());
     }
+}
+
+/// Connections that do nothing lock nobody out: not by another way in, and not by their own.
+#[test]
+fn idle_connections_make_room() {
+    let daemon = Daemon::start("idle", &["limits.clients=16"]);
+    let idle: Vec<_> = (0..40)
+        .flat_map(|_| [TcpStream::connect(&daemon.http), TcpStream::connect(&daemon.grpc)])
+        .map(Result::unwrap)
+        .collect();
+    let local = Client::connect("tiny", &options(daemon.folder(), Some(Class::RealTime)));
+    local.unwrap().ping().unwrap();
+    Grpc::connect(daemon.folder()).live().unwrap();
+    std::thread::sleep(Duration::from_millis(100)); // they have had their time
+    for _ in 0..20 {
+        assert!(daemon.get("/v2/health/live").starts_with("HTTP/1.1 200"));
+    }
+    // Clients that have asked for something and rest make room for one that asks, likewise.
+    let mut resting: Vec<_> =
+        (0..16).filter_map(|_| TcpStream::connect(&daemon.http).ok()).collect();
+    for stream in &mut resting {
+        let _ = stream.write_all(b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n"); // some were too many
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(daemon.get("/v2/health/live").starts_with("HTTP/1.1 200"));
+    drop(idle);
+}
+
+/// It would be answered without end, and hold what it doesn't take.
+#[test]
+fn clients_that_read_nothing_are_sent_away() {
+    let daemon = Daemon::start("unread", &["times.write_ms=1000"]);
+    let mut stream = TcpStream::connect(&daemon.http).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let begin = Instant::now();
+    while stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").is_ok() {
+        assert!(begin.elapsed() < TIME, "it is read without end");
+    }
+    within(TIME, "it is sent away", || daemon.clients() == 1.0);
 }

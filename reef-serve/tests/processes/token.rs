@@ -3,6 +3,8 @@
 use crate::daemon::Daemon;
 use crate::wire::{Grpc, Http};
 use crate::{Folder, within};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -59,4 +61,26 @@ fn grpc_clients_without_the_token_are_sent_away() {
     };
     within(Duration::from_secs(20), "it is sent away", left);
     unix.live().unwrap();
+}
+
+/// One refused request now and then would keep a place for ever.
+#[test]
+fn refused_connections_are_closed() {
+    let (daemon, _files) = daemon("token-closed", &[]);
+    let mut http = TcpStream::connect(&daemon.http).unwrap();
+    http.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    http.write_all(b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut said = String::new();
+    http.read_to_string(&mut said).unwrap(); // up to its end
+    assert!(said.contains("connection: close"), "{said}");
+    let mut grpc = Grpc::connect_to(&daemon.grpc);
+    grpc.live().unwrap_err();
+    let right = "authorization: Bearer 0123456789abcdef\r\n";
+    let metrics = || {
+        grpc.rest(Duration::from_millis(20));
+        let head = "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+        daemon.say(format!("{head}{right}\r\n").as_bytes())
+    };
+    let gone = || metrics().contains("reef_clients{path=\"grpc\"} 0\n");
+    within(Duration::from_secs(20), "long before idle_ms", gone);
 }

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::kserve::intake::Intake;
 use crate::net::auth::Token;
 use crate::net::clients::Protocol;
-use crate::net::first_request::{ConnectionInfo, FirstRequestTimeout};
 use crate::net::listener::Listener;
+use crate::net::served::{ConnectionInfo, ServedConnection};
 use crate::server::Server;
 use std::sync::Arc;
 use tokio_stream::StreamExt;
@@ -43,9 +43,10 @@ pub(crate) async fn serve(
     let intake = Intake { server, token, protocol: Protocol::Grpc };
     let routes = Routes::from(intake.before(calls));
     let idle = times.idle();
+    let served = times.clone();
     let connections = listener
         .connections(idle)
-        .map(move |come| come.map(|connection| FirstRequestTimeout::new(connection, idle)));
+        .map(move |come| come.map(|connection| ServedConnection::new(connection, &served)));
     let transport = tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
         .initial_connection_window_size(WINDOW)
@@ -57,7 +58,7 @@ pub(crate) async fn serve(
     transport.await.map_err(|e| Error::system("gRPC", e))
 }
 
-impl Connected for FirstRequestTimeout {
+impl Connected for ServedConnection {
     type ConnectInfo = ConnectionInfo;
 
     fn connect_info(&self) -> ConnectionInfo {

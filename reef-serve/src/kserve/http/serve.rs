@@ -7,9 +7,9 @@ use crate::kserve::failure::Failure;
 use crate::kserve::intake::Intake;
 use crate::net::auth::Token;
 use crate::net::clients::Protocol;
-use crate::net::first_request::FirstRequestTimeout;
 use crate::net::listener::Listener;
 use crate::net::peer::Peer;
+use crate::net::served::ServedConnection;
 use crate::observe::exposition::Exposition;
 use crate::server::Server;
 use axum::body::{Body, HttpBody, to_bytes};
@@ -40,7 +40,8 @@ pub(crate) async fn serve(
     listener: Listener,
     end: impl Future<Output = ()> + Send + 'static,
 ) {
-    let idle = server.config.times.idle();
+    let times = server.config.times.clone();
+    let idle = times.idle();
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(idle);
     let router = router(server, token);
@@ -52,7 +53,7 @@ pub(crate) async fn serve(
             Some(Ok(connection)) = connections.next() => connection,
             () = &mut end => break,
         };
-        let connection = FirstRequestTimeout::new(connection, idle);
+        let connection = ServedConnection::new(connection, &times);
         let service = router.clone().layer(Extension(connection.info()));
         let service = TowerToHyperService::new(service);
         let connection = http.serve_connection(TokioIo::new(connection), service);
