@@ -2,6 +2,7 @@
 
 mod daemon;
 mod failure;
+mod hostile;
 mod load;
 mod local;
 mod malformed;
@@ -47,6 +48,7 @@ fn process() {
     let folder = PathBuf::from(std::env::var_os(FOLDER).expect("set with the role"));
     match role.as_str() {
         "daemon" => daemon::play(),
+        role if role.starts_with(hostile::ROLE) => hostile::play(role, &folder),
         role if role.contains(' ') => soak::play(role, &folder),
         role => client(role.parse().expect("rt or be"), &folder),
     }

@@ -13,7 +13,11 @@ use tonic::codegen::{Service, http};
 use tonic::transport::{Channel, Endpoint};
 
 /// A call whose message is said to have `length` bytes and begins with these, and which then stays as it is.
-async fn stalled(mut channel: Channel, length: u32, bytes: Vec<Bytes>) -> Option<String> {
+pub(crate) async fn stalled(
+    mut channel: Channel,
+    length: u32,
+    bytes: Vec<Bytes>,
+) -> Option<String> {
     let prefix: Bytes = [&[0][..], &length.to_be_bytes()].concat().into();
     let frames = std::iter::once(prefix).chain(bytes).map(|b| Ok::<_, Infallible>(Frame::data(b)));
     let body = StreamBody::new(tokio_stream::iter(frames).chain(tokio_stream::pending()));

@@ -1,0 +1,140 @@
+//! The attacks: a row of [`ATTACKS`] each, which goes on until its process is killed.
+
+use crate::memory::stalled;
+use crate::wire::{VALUES, json, request};
+use hyper::body::Bytes;
+use reef_serve::Class;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+use tonic::transport::Endpoint;
+
+/// Where the daemon listens.
+pub(super) struct Target {
+    pub(super) grpc: String,
+    pub(super) http: String,
+    /// Of its sockets, for attacks by Unix sockets.
+    #[allow(dead_code, reason = "no attack of today needs it")]
+    pub(super) folder: PathBuf,
+}
+
+/// An attack.
+pub(super) struct Attack {
+    /// Those of one number aim at the same thing.
+    pub(super) number: u32,
+    pub(super) name: &'static str,
+    /// Goes on for ever.
+    pub(super) run: fn(&Target),
+}
+
+/// 1 places, 2 memory, 3 real time, 4 models, 5 control, 6 threads of I/O, 8 regions. A new one is a row here.
+pub(super) const ATTACKS: &[Attack] = &[
+    Attack { number: 1, name: "idle connections", run: idle },
+    Attack { number: 1, name: "clients that read nothing", run: unread },
+    Attack { number: 2, name: "messages without an end", run: endless },
+    Attack { number: 3, name: "greedy real-time requests", run: greedy },
+    Attack { number: 5, name: "unloads of models", run: unload },
+    Attack { number: 6, name: "long JSON", run: long_json },
+    Attack { number: 8, name: "regions of all unregistered", run: unregister },
+];
+
+/// Takes all places that it can get and keeps them; those that it loses it takes anew.
+fn idle(target: &Target) {
+    let mut all: Vec<TcpStream> = Vec::new();
+    loop {
+        for address in [&target.http, &target.grpc] {
+            all.extend((0..100).filter_map(|_| TcpStream::connect(address).ok()));
+        }
+        thread::sleep(Duration::from_millis(50));
+        let excess = all.len().saturating_sub(600);
+        all.drain(..excess); // there are only so many files
+    }
+}
+
+fn unread(target: &Target) {
+    let http = &target.http;
+    thread::scope(|scope| {
+        (0..100).for_each(|_| drop(scope.spawn(|| forever(|| flood(http)))));
+    });
+}
+
+/// Asks until nothing more is taken.
+fn flood(address: &str) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(address)?;
+    loop {
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")?;
+    }
+}
+
+fn endless(target: &Target) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let chunk = Bytes::from(vec![0x2a; 64 << 10]);
+        loop {
+            let endpoint = Endpoint::from_shared(format!("http://{}", target.grpc)).expect("one");
+            let Ok(channel) = endpoint.connect().await else { continue };
+            let mut calls = tokio::task::JoinSet::new();
+            for _ in 0..100 {
+                calls.spawn(stalled(channel.clone(), 16 << 20, vec![chunk.clone(); 200]));
+            }
+            let all = async { while calls.join_next().await.is_some() {} };
+            let _ = tokio::time::timeout(Duration::from_secs(2), all).await;
+        }
+    });
+}
+
+fn greedy(target: &Target) {
+    let text = json(Class::RealTime, 4 * VALUES);
+    let body = [text.as_bytes(), &[0x3f; 4 * VALUES]].concat();
+    ask_for_ever(target, 4, &request(Some(text.len()), &body));
+}
+
+fn unload(target: &Target) {
+    let ask = |what| {
+        let head = format!("POST /v2/repository/models/{what} HTTP/1.1\r\nhost: x\r\n");
+        format!("{head}content-length: 0\r\n\r\n").into_bytes()
+    };
+    ask_for_ever(target, 1, &[ask("tiny/unload"), ask("other/load"), ask("other/unload")].concat());
+}
+
+fn long_json(target: &Target) {
+    let data = "0.25,".repeat((14 << 20) / 5);
+    let input =
+        format!("{{\"name\":\"input\",\"datatype\":\"FP32\",\"shape\":[1],\"data\":[{data}0]}}");
+    ask_for_ever(target, 4, &request(None, format!("{{\"inputs\":[{input}]}}").as_bytes()));
+}
+
+fn unregister(target: &Target) {
+    let head = "POST /v2/systemsharedmemory/unregister HTTP/1.1\r\nhost: x\r\n";
+    ask_for_ever(target, 1, format!("{head}content-length: 0\r\n\r\n").as_bytes());
+}
+
+/// So many clients send this again and again, whatever comes of it.
+fn ask_for_ever(target: &Target, clients: usize, request: &[u8]) {
+    thread::scope(|scope| {
+        (0..clients).for_each(|_| drop(scope.spawn(|| forever(|| ask(&target.http, request)))));
+    });
+}
+
+/// Sends on one connection, as long as it is there, and waits for an answer of some kind each time.
+fn ask(address: &str, request: &[u8]) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut answer = vec![0; 64 << 10];
+    loop {
+        stream.write_all(request)?;
+        if stream.read(&mut answer)? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+fn forever(mut attack: impl FnMut() -> std::io::Result<()>) {
+    loop {
+        if attack().is_err() {
+            thread::sleep(Duration::from_millis(1)); // it was cut off
+        }
+    }
+}

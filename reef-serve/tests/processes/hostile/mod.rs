@@ -1,0 +1,88 @@
+//! A daemon beside a hostile process: what a paced real-time client, a prober of its health and another client
+//! notice. Run on demand, by `tools/hostile.sh`, which prints the table.
+//!
+//! The hostile process comes in over TCP, so that it is another principal than the others, which come in by Unix
+//! sockets. Each attack is measured beside a calm time just before it, of the same daemon.
+
+mod attacks;
+mod bystanders;
+
+use crate::daemon::Daemon;
+use crate::spawn;
+use attacks::ATTACKS;
+use bystanders::{Bystanders, Seen};
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+/// A role begins with this; the attack's name follows.
+pub(super) const ROLE: &str = "hostile ";
+
+/// What an attack must not do to others: times of RT as a factor of calm and beyond that, and of an answer about health.
+const RT_FACTOR: f64 = 1.05;
+const RT_MORE: Duration = Duration::from_millis(1);
+const HEALTH: Duration = Duration::from_millis(20);
+
+/// The hostile process: does `role` to the daemon until it is killed.
+pub(super) fn play(role: &str, folder: &Path) {
+    let name = role.strip_prefix(ROLE).expect("as it was spawned");
+    let attack = ATTACKS.iter().find(|attack| attack.name == name).expect("one of them");
+    let addresses = std::env::var(crate::FLAGS).expect("set with the role");
+    let (grpc, http) = addresses.split_once('\n').expect("two lines");
+    let target = attacks::Target { grpc: grpc.into(), http: http.into(), folder: folder.into() };
+    (attack.run)(&target);
+}
+
+/// Killed when this is dropped.
+struct Hostile(Child);
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "figures, not a check: tools/hostile.sh"]
+fn hostile() {
+    let seconds = std::env::var("REEF_HOSTILE_SECONDS").map_or(5.0, |text| text.parse().unwrap());
+    let (time, only) = (Duration::from_secs_f64(seconds), std::env::var("REEF_HOSTILE_ONLY"));
+    let cores = std::thread::available_parallelism().unwrap();
+    println!("{cores} processors; {seconds} s calm and {seconds} s under each attack\n");
+    println!(
+        "| attack | RT p99 ms calm | under attack | allowed | health max ms | others lost | daemon MiB |"
+    );
+    println!("|---|--:|--:|--:|--:|--:|--:|");
+    let wanted = |name: &str| only.as_ref().is_ok_and(|only| only != name);
+    let mut bad = Vec::new();
+    for attack in ATTACKS.iter().filter(|attack| !wanted(attack.name)) {
+        let (calm, seen) = measure(attack.name, time);
+        let allowed = calm.rt_p99().mul_f64(RT_FACTOR) + RT_MORE;
+        let is_good = seen.rt_p99() <= allowed && seen.health <= HEALTH && seen.lost == 0;
+        bad.extend((!is_good).then_some(attack.name));
+        let millis = |time: Duration| format!("{:.2}", time.as_secs_f64() * 1e3);
+        let times = [calm.rt_p99(), seen.rt_p99(), allowed, seen.health].map(millis).join(" | ");
+        let Seen { lost, asked, memory, .. } = seen;
+        let name = format!("{} {}", attack.number, attack.name);
+        println!("| {name} | {times} | {lost} of {asked} | {} |", memory >> 20);
+    }
+    println!(
+        "\nbeyond what is allowed: {}",
+        if bad.is_empty() { "none".into() } else { bad.join(", ") }
+    );
+}
+
+/// What is seen in a calm time, and then under an attack.
+fn measure(attack: &str, time: Duration) -> (Seen, Seen) {
+    let daemon = Daemon::start("hostile", &["limits.clients=64"]);
+    let mut bystanders = Bystanders::connect(&daemon);
+    bystanders.watch(time.mul_f64(0.2)); // until everything is warm
+    let calm = bystanders.watch(time);
+    let addresses = [daemon.grpc.clone(), daemon.http.clone()];
+    let hostile = Hostile(spawn(&format!("{ROLE}{attack}"), daemon.folder(), &addresses));
+    std::thread::sleep(Duration::from_secs(1)); // until it is at work
+    let seen = bystanders.watch(time);
+    drop(hostile);
+    (calm, seen)
+}
