@@ -19,9 +19,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(not(feature = "bench"))]
 use commands::left_out::bench;
 #[cfg(not(feature = "daemon"))]
-use commands::left_out::{client, serve, top, trace};
+use commands::left_out::{client, exec, serve, top, trace};
 #[cfg(feature = "daemon")]
-use commands::{client, serve, trace};
+use commands::{client, exec, serve, trace};
 use commands::{completions, devices, profile};
 use report::output::is_unread;
 use report::usage::is_input;
@@ -58,6 +58,8 @@ enum Command {
     Completions(completions::Args),
     /// Lists the devices of every backend that is compiled in.
     Devices(devices::Args),
+    /// Runs a program that knows nothing of REEF, as a guest of a daemon.
+    Exec(exec::Args),
     /// Lists and checks models.
     #[command(subcommand)]
     Model(model::command::Command),
@@ -93,6 +95,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Demo(args) => demo::run::run(&args, simulated),
         Command::Devices(args) => devices::run(&args),
+        Command::Exec(args) => exec::run(&args),
         Command::Model(command) => model::command::run(&command),
         Command::Profile(args) => profile::run(&args),
         Command::Run(args) => run::command::run(&args),

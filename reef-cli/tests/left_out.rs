@@ -8,6 +8,7 @@ fn a_command_that_is_left_out_says_which_feature_has_it() {
     for (line, feature) in [
         ("serve --load resnet50 --help", "daemon"),
         ("top", "daemon"),
+        ("exec --strict -- true", "daemon"),
         ("trace --seconds 2", "daemon"),
         ("client --model resnet50", "daemon"),
         ("bench preempt --json", "bench"),

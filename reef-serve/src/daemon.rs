@@ -5,6 +5,7 @@
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
+use crate::guests::service::Guests;
 use crate::kserve::grpc::serve as grpc;
 use crate::kserve::http::serve as http;
 use crate::local::session::Local;
@@ -48,7 +49,7 @@ pub fn run(config: Config, ready: impl FnOnce(&Places)) -> Result<()> {
 pub struct Places {
     /// The device, for people.
     pub device: String,
-    /// Folder of `grpc.sock`, `http.sock` and `local.sock`.
+    /// Folder of `grpc.sock`, `http.sock`, `local.sock` and, if guests may register, `guests.sock`.
     pub folder: PathBuf,
     /// TCP address of gRPC.
     pub grpc: Option<std::net::SocketAddr>,
@@ -71,6 +72,7 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
     sockets.0.push(folder.join("http.sock"));
     let local = Local::start(server, &folder.join("local.sock"))?;
     sockets.0.push(folder.join("local.sock"));
+    let guests = Guests::start(&server.config.guests, &folder, &server.observer.metrics)?;
     let tcp = [(config.grpc, Protocol::Grpc, &mut grpc), (config.http, Protocol::Http, &mut http)];
     for (address, protocol, listeners) in tcp {
         if let Some(address) = address {
@@ -106,6 +108,7 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
     let local = tokio::task::spawn_blocking(|| local.stop());
     drain(&server.requests, server.config.times.drain()).await;
     let _ = local.await; // a panic has already been printed
+    drop(guests); // real-time guests go on among themselves
     let _ = end.send(true);
     let closed = async { while tasks.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await; // idle connections are cut off

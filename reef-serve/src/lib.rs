@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `daemon` | sockets, signals, the drain at the end |
 //! | `kserve` | the standard protocol: one request type, HTTP and gRPC on top of it |
+//! | `guests` | unmodified programs: who may register, and what they did |
 //! | `local` | the protocol in shared memory, and its client |
 //! | `server` | what all protocols share |
 //! | `models` | which models there are, which are loaded, what they cost |
@@ -36,6 +37,7 @@ mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod guests;
 mod kserve;
 mod local;
 mod models;

@@ -43,6 +43,11 @@ pub(crate) mod client {
 }
 
 #[cfg(not(feature = "daemon"))]
+pub(crate) mod exec {
+    left_out!("daemon");
+}
+
+#[cfg(not(feature = "daemon"))]
 pub(crate) mod serve {
     left_out!("daemon");
 }

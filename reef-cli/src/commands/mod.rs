@@ -6,6 +6,8 @@
 pub(crate) mod client;
 pub(crate) mod completions;
 pub(crate) mod devices;
+#[cfg(feature = "daemon")]
+pub(crate) mod exec;
 #[cfg(not(all(feature = "bench", feature = "daemon")))]
 pub(crate) mod left_out;
 pub(crate) mod profile;

@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Models that are loaded at the start; * is all of the repository.
     #[arg(long, value_delimiter = ',')]
     load: Option<Vec<String>>,
+    /// Lets unmodified programs register (`reef exec`).
+    #[arg(long)]
+    guests: bool,
     /// Any other key of the configuration, such as limits.queue=16.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     set: Vec<(String, String)>,
@@ -79,6 +82,7 @@ fn config(args: &Args) -> Result<Config> {
         ("listen.http", args.http.as_ref().map(quoted)),
         ("models.repository", args.repository.as_ref().map(quoted)),
         ("models.load", load),
+        ("guests.listen", args.guests.then(|| "true".to_owned())),
     ];
     let named = named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     let flags: Vec<_> = named.chain(args.set.iter().cloned()).collect();

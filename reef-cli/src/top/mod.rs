@@ -4,8 +4,11 @@
 //! goes, that is said, and it is waited for.
 
 pub(crate) mod args;
+mod guest_table;
+pub(crate) mod guests;
 pub(crate) mod lines;
 pub(crate) mod live;
+mod rates;
 pub(crate) mod run;
 pub(crate) mod screen;
 pub(crate) mod view;

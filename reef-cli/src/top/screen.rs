@@ -1,5 +1,6 @@
 //! What `reef top` draws.
 
+use super::guest_table;
 use super::view::{Model, View};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -59,10 +60,15 @@ impl Screen {
 
     pub(crate) fn draw(&self, frame: &mut Frame<'_>) {
         let devices = self.view.as_ref().map_or(0, |view| view.devices.len()).max(1) as u16;
+        let programs = self.view.as_ref().map_or(0, |view| guest_table::height(&view.guests));
         let rows = [1, devices, 3, 4].map(Constraint::Length);
-        let rows = rows.into_iter().chain([Constraint::Min(3), Constraint::Length(1)]);
-        let [title, devices, facts, curves, models, foot] =
-            Layout::vertical(rows).areas::<6>(frame.area());
+        let rows = rows.into_iter().chain([
+            Constraint::Min(3),
+            Constraint::Length(programs),
+            Constraint::Length(1),
+        ]);
+        let [title, devices, facts, curves, models, guests, foot] =
+            Layout::vertical(rows).areas::<7>(frame.area());
         frame.render_widget(Line::from(format!("reef top  {}", self.daemon)).bold(), title);
         frame.render_widget(self.foot(), foot);
         let Some(view) = &self.view else { return };
@@ -70,6 +76,9 @@ impl Screen {
         frame.render_widget(Paragraph::new(numbers(view)), facts);
         self.draw_curves(frame, curves, view);
         frame.render_widget(table(&view.models), models);
+        if programs > 0 {
+            frame.render_widget(guest_table::table(&view.guests), guests);
+        }
     }
 
     /// Whether there is a daemon, and what keys do.

@@ -1,5 +1,7 @@
 //! What happened between two looks at a daemon's numbers.
 
+use super::guests::{Guest, guests};
+use super::rates::{Rates, grown};
 use crate::remote::scrape::{Labels, Scrape};
 use crate::report::date::date;
 use serde::Serialize;
@@ -29,6 +31,7 @@ pub(crate) struct View {
     pub(crate) rt_start_p50_us: Option<f64>,
     pub(crate) rt_start_p99_us: Option<f64>,
     pub(crate) models: Vec<Model>,
+    pub(crate) guests: Vec<Guest>,
 }
 
 /// One device.
@@ -88,6 +91,7 @@ impl Between<'_> {
             rt_start_p50_us: p50.map(micros),
             rt_start_p99_us: p99.map(micros),
             models: self.models(),
+            guests: guests(self.rates()),
         }
     }
 
@@ -149,10 +153,13 @@ impl Between<'_> {
         self.after.sum(name, of).unwrap_or(0.0) as u64
     }
 
+    fn rates(&self) -> Rates<'_> {
+        Rates { before: self.before, after: self.after, time: self.time }
+    }
+
     /// How much it grew in a second.
     fn rate(&self, name: &str, of: impl Fn(&Labels) -> bool + Copy) -> f64 {
-        let before = self.before.sum(name, of);
-        grown(before, self.after.sum(name, of)) / self.time.as_secs_f64().max(1e-9)
+        self.rates().rate(name, of)
     }
 
     /// p50 and p99 of what a histogram took up meanwhile.
@@ -181,12 +188,6 @@ impl Between<'_> {
 
 fn is(of: &Labels, name: &str, value: &str) -> bool {
     of.get(name).is_some_and(|have| have == value)
-}
-
-/// A sum that became less began anew: that is another daemon.
-fn grown(before: Option<f64>, after: Option<f64>) -> f64 {
-    let (before, after) = (before.unwrap_or(0.0), after.unwrap_or(0.0));
-    if after < before { after } else { after - before }
 }
 
 /// The value below which the share `q` lies, from upper limits and how many are below each: evenly

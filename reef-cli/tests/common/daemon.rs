@@ -9,7 +9,14 @@ pub(crate) struct Daemon(pub(crate) Child);
 
 impl Daemon {
     /// Starts one that has the model `tiny`, with its sockets in `folder`.
+    #[allow(dead_code)] // as below
     pub(crate) fn start(folder: &Folder) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    /// The same, with more arguments.
+    #[allow(dead_code)] // each test file uses one of them
+    pub(crate) fn start_with(folder: &Folder, more: &[&str]) -> Self {
         std::fs::create_dir_all(folder.path("models/tiny/1")).unwrap();
         folder.file("models/tiny/model.toml", "network = \"resnet18\"\nsize = 32\nseed = 1\n");
         let config = format!(
@@ -19,6 +26,7 @@ impl Daemon {
         );
         let mut child = Command::new(env!("CARGO_BIN_EXE_reef"))
             .args(["serve", "--config", &folder.file("reef.toml", config)])
+            .args(more)
             .env("REEF_LOG", "warn")
             .stdout(Stdio::piped())
             .spawn()

@@ -105,8 +105,12 @@ impl Server {
         let guests = lock(&self.guests);
         let numbers: Vec<u32> = guests.iter().map(|guest| guest.who.guest).collect();
         // Copies, so that the lock isn't held while this sleeps. Only this thread takes guests out.
-        let ends = guests.iter().map(|guest| guest.ends()).collect::<io::Result<Vec<_>>>().ok()?;
+        let ends = guests.iter().map(|guest| guest.ends()).collect::<io::Result<Vec<_>>>();
         drop(guests);
+        let Ok(ends) = ends else {
+            std::thread::sleep(Duration::from_millis(10)); // no file descriptor is free
+            return Some(Vec::new());
+        };
         let fixed = [self.stopped.as_fd(), self.socket.as_fd()];
         let joining = self.joining.iter().map(|(_, socket)| socket.as_fd());
         let all = fixed.into_iter().chain(joining).chain(ends.iter().flatten().map(AsFd::as_fd));

@@ -5,8 +5,10 @@
 //! - **Invariant**: every key has a default, so an empty file is a whole configuration; an unknown key is an
 //!   error that names it, wherever it came from.
 
+pub(crate) mod guests;
 pub(crate) mod settings;
 pub(crate) mod sources;
 
+pub use guests::Guests;
 pub use settings::{Config, Limits, Listen, Memory, Models, Times, Tls};
 pub use sources::{SET, from_sources};

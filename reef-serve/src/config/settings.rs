@@ -1,5 +1,6 @@
 //! Every key of the configuration, its default, and what is refused.
 
+use super::guests::Guests;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use serde::de::Error as _;
@@ -28,6 +29,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long things may take.
     pub times: Times,
+    /// Unmodified programs.
+    pub guests: Guests,
 }
 
 impl Default for Config {
@@ -41,6 +44,7 @@ impl Default for Config {
             memory: Memory::default(),
             limits: Limits::default(),
             times: Times::default(),
+            guests: Guests::default(),
         }
     }
 }

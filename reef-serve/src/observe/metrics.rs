@@ -9,6 +9,7 @@ use crate::observe::answers::{Answers, GONE};
 use crate::observe::process::Process;
 use crate::requests::job::Phases;
 use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -188,6 +189,11 @@ impl Metrics {
         ] {
             reef.register(name, help, gauge.clone());
         }
+    }
+
+    /// Adds numbers that somebody else keeps.
+    pub(crate) fn add(&self, numbers: Box<dyn Collector>) {
+        self.registry.lock().register_collector(numbers);
     }
 
     /// Counts a request of a model that has ended: once, by whoever gives the answer. `None`: its client went

@@ -70,6 +70,11 @@ fn join_device(device: Uuid, ordinal: i32) -> Option<&'static Device> {
     let device: &'static Device = Box::leak(Box::new(device));
     // SAFETY: a function that touches an atomic alone. In a child process the device isn't ours.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    // SAFETY: whole pages of ours, which a child never touches: what the device writes must not become its copy.
+    unsafe {
+        let marks = MARKS.address().cast_mut().cast();
+        libc::madvise(marks, MOST_STREAMS * 4, libc::MADV_DONTFORK);
+    }
     explain::joined(device);
     keeper::start(device, link, woken);
     Some(device)

@@ -5,7 +5,7 @@ use crate::bind::library;
 use crate::settings::settings;
 use std::fmt::Write;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Most reasons that are kept.
 const MOST_REASONS: usize = 16;
@@ -33,15 +33,22 @@ pub(crate) fn joined(device: &'static Device) {
     DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(device);
 }
 
+/// The process that began: a child has neither its pages nor its devices.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
 /// Has the report written at the process's end, if one is wanted.
 pub(crate) fn begin() {
-    if settings().report.is_some() {
+    let is_first = PROCESS.compare_exchange(0, std::process::id(), Relaxed, Relaxed).is_ok();
+    if is_first && settings().report.is_some() {
         // SAFETY: a function that calls no driver.
         unsafe { libc::atexit(end) };
     }
 }
 
 extern "C" fn end() {
+    if PROCESS.load(Relaxed) != std::process::id() {
+        return;
+    }
     if let Some(path) = &settings().report {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
         let _ = file.and_then(|mut file| std::io::Write::write_all(&mut file, report().as_bytes()));

@@ -1,0 +1,112 @@
+//! `reef exec`: runs a program that knows nothing of REEF, as a guest.
+
+use crate::report::usage::Usage;
+use anyhow::{Context, Result, bail};
+use reef_guest::join::{Wish, join};
+use reef_guest::page::Class;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The library that programs take for the driver.
+const SHIM: &str = "libreef_cuda_shim.so";
+/// How long the daemon may take to answer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Runs a program that knows nothing of REEF, as a guest of a daemon (`reef serve --guests`).
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What it is: real-time work runs in front of best-effort work.
+    #[arg(long, value_enum, default_value = "be")]
+    class: Wanted,
+    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Refuses to run the program if the daemon isn't there or doesn't grant the class.
+    #[arg(long)]
+    strict: bool,
+    /// Says on stderr what was found, and at the program's end what was intercepted.
+    #[arg(long)]
+    explain: bool,
+    /// The library that takes the driver's place [default: $REEF_SHIM, or beside this program].
+    #[arg(long)]
+    shim: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    program: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum Wanted {
+    Rt,
+    Be,
+}
+
+impl Wanted {
+    fn class(self) -> Class {
+        match self {
+            Self::Rt => Class::RealTime,
+            Self::Be => Class::BestEffort,
+        }
+    }
+}
+
+/// Becomes the program: its exit status, signals and terminal are its own.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let socket = reef_serve::folder(args.folder.as_deref()).join("guests.sock");
+    let ready = shim(args.shim.as_deref()).and_then(|shim| {
+        // Asks once, for a device that nobody has: whether the program would be taken.
+        let wish = Wish { class: args.class.class(), device: [0; 16] };
+        join(&socket, &wish, PATIENCE).with_context(|| socket.display().to_string())?;
+        Ok(shim)
+    });
+    match ready {
+        Ok(shim) => become_guest(args, &shim, &socket),
+        Err(why) if args.strict => Err(why.context("not run")),
+        Err(why) => {
+            eprintln!("reef: {why:#}: the program runs as without reef");
+            become_program(args, &[])
+        }
+    }
+}
+
+fn become_guest(args: &Args, shim: &Path, socket: &Path) -> Result<()> {
+    let first = shim.as_os_str().to_owned();
+    let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
+    let preload = preload.map_or(first.clone(), |more| [first, more].join(&OsString::from(":")));
+    let class = args.class.class().to_string();
+    let mut set: Vec<(&str, OsString)> = vec![
+        ("LD_PRELOAD", preload),
+        ("REEF_GUESTS", socket.into()),
+        ("REEF_CLASS", class.clone().into()),
+    ];
+    if args.explain {
+        eprintln!("reef: {} at {}, class {class}", shim.display(), socket.display());
+        set.push(("REEF_EXPLAIN", "/dev/stderr".into()));
+    }
+    become_program(args, &set)
+}
+
+fn become_program(args: &Args, set: &[(&str, OsString)]) -> Result<()> {
+    let [program, rest @ ..] = &args.program[..] else { bail!(Usage("no program".into())) };
+    let set = set.iter().map(|(name, value)| (name, value));
+    let error = Command::new(program).args(rest).envs(set).exec();
+    Err(Usage(format!("{}: {error}", program.display())).into())
+}
+
+/// The library: named, or beside this program.
+fn shim(named: Option<&Path>) -> Result<PathBuf> {
+    let named =
+        named.map(Path::to_owned).or_else(|| std::env::var_os("REEF_SHIM").map(PathBuf::from));
+    let own = std::env::current_exe().context("where this program is")?;
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let beside =
+        [folder.join(SHIM), folder.join("deps").join(SHIM), folder.join("../lib").join(SHIM)];
+    let tried: Vec<PathBuf> = named.map_or_else(|| beside.to_vec(), |named| vec![named]);
+    match tried.iter().find(|path| path.is_file()) {
+        Some(path) => path.canonicalize().with_context(|| path.display().to_string()),
+        None => bail!("no {SHIM} (tried {tried:?})"),
+    }
+}

@@ -1,0 +1,46 @@
+//! Unmodified programs, as the daemon counts them.
+
+use super::rates::Rates;
+use crate::remote::scrape::Labels;
+use serde::Serialize;
+
+/// A program on one device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Guest {
+    pub(crate) guest: String,
+    pub(crate) class: String,
+    pub(crate) pid: String,
+    /// Kernels and graphs.
+    pub(crate) launches_per_second: f64,
+    /// Launches that found the gate closed.
+    pub(crate) delayed_per_second: f64,
+    /// It is held, if it is best-effort, or it holds others.
+    pub(crate) is_active: bool,
+}
+
+/// The guests that are there now, in the order in which they came.
+pub(super) fn guests(rates: Rates<'_>) -> Vec<Guest> {
+    let mut all: Vec<Guest> = rates
+        .after
+        .all("reef_guest_active")
+        .iter()
+        .map(|(of, value)| guest(rates, of, *value))
+        .collect();
+    all.sort_by_key(|guest| guest.guest.parse::<u64>().unwrap_or(u64::MAX));
+    all
+}
+
+fn guest(rates: Rates<'_>, labels: &Labels, active: f64) -> Guest {
+    let text = |name: &str| labels.get(name).cloned().unwrap_or_default();
+    let number = text("guest");
+    let mine = |of: &Labels| of.get("guest") == Some(&number);
+    let rate = |name: &str| rates.rate(name, mine);
+    Guest {
+        class: text("class"),
+        pid: text("pid"),
+        launches_per_second: rate("reef_guest_kernels_total") + rate("reef_guest_graphs_total"),
+        delayed_per_second: rate("reef_guest_delayed_total"),
+        is_active: active > 0.0,
+        guest: number.clone(),
+    }
+}

@@ -1,0 +1,140 @@
+//! `reef exec` on a driver made of functions: the program that runs is this test.
+
+mod common;
+#[path = "common/daemon.rs"]
+mod daemon;
+
+use common::{Folder, json, says, text};
+use daemon::Daemon;
+use std::ffi::c_void;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Where cargo put a library.
+fn library(name: &str) -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let beside = program.parent().unwrap().join(name);
+    assert!(beside.is_file(), "no {beside:?}");
+    beside
+}
+
+fn exec(folder: &Folder, options: &[&str], program: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
+    command.args(["exec", "--folder", &folder.path("")]).args(options).arg("--").args(program);
+    command.env("REEF_SHIM", library("libreef_cuda_shim.so"));
+    command.env("REEF_CUDA", library("libfake_libcuda.so"));
+    command
+}
+
+/// A program that knows nothing of REEF: launches ten kernels and waits for the end of its input.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn program() {
+    // SAFETY: the functions have these arguments; the kernel adds to a number that lives as long.
+    unsafe {
+        let driver = libloading::Library::new("libcuda.so.1").unwrap();
+        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
+        let one: extern "C" fn(usize) -> u32 = std::mem::transmute(function(b"cuInit"));
+        assert_eq!(one(0), 0);
+        let current: extern "C" fn(usize) -> u32 =
+            std::mem::transmute(function(b"cuCtxSetCurrent"));
+        assert_eq!(current(1), 0);
+        let find: extern "C" fn(*mut usize, usize, *const u8) -> u32 =
+            std::mem::transmute(function(b"cuModuleGetFunction"));
+        let mut add = 0_usize;
+        assert_eq!(find(&raw mut add, 0, c"add".as_ptr().cast()), 0);
+        let launch: extern "C" fn(
+            usize,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            usize,
+            *const *const u64,
+            usize,
+        ) -> u32 = std::mem::transmute(function(b"cuLaunchKernel"));
+        let sum = 0_u64;
+        let (to, value) = (&raw const sum as u64, 2_u64);
+        let params = [&raw const to, &raw const value];
+        for _ in 0..10 {
+            assert_eq!(launch(add, 1, 1, 1, 1, 1, 1, 0, 0, params.as_ptr(), 0), 0);
+        }
+        let wait: extern "C" fn() -> u32 = std::mem::transmute(function(b"cuCtxSynchronize"));
+        assert_eq!(wait(), 0);
+        println!("sum {}", (&raw const sum).read_volatile());
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
+}
+
+/// What the daemon says of itself.
+fn metrics(folder: &Folder) -> String {
+    let mut stream = UnixStream::connect(folder.path("http.sock")).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: d\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+fn this_program() -> Vec<String> {
+    let this = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
+    [&this, "--exact", "program", "--include-ignored", "--nocapture"].map(str::to_owned).into()
+}
+
+#[test]
+fn a_guest_is_counted_and_says_what_was_intercepted() {
+    let folder = Folder::new("exec");
+    let _daemon = Daemon::start_with(&folder, &["--guests"]);
+    let program = this_program();
+    let program: Vec<_> = program.iter().map(String::as_str).collect();
+    let mut command = exec(&folder, &["--strict", "--explain"], &program);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with("sum 20")));
+    let metrics = metrics(&folder);
+    let counted = metrics.lines().find(|line| line.starts_with("reef_guest_kernels_total{"));
+    let counted = counted.unwrap_or_else(|| panic!("{metrics}"));
+    assert!(counted.contains("class=\"be\"") && counted.ends_with("} 10"), "{counted}");
+    let top = ["top", "--folder", &folder.path(""), "--interval", "0.05", "--count", "1", "--json"];
+    let view = json(&says(&top));
+    let guest = &view["guests"][0];
+    assert_eq!((&guest["class"], &guest["is_active"]), (&"be".into(), &false.into()), "{view}");
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("class be: kernels 10,"), "{said}");
+    assert!(said.contains("  driver: ") && said.contains("libfake_libcuda.so"), "{said}");
+}
+
+#[test]
+fn without_a_daemon_the_program_runs_as_without_reef_unless_that_is_refused() {
+    let folder = Folder::new("exec-alone");
+    let output = exec(&folder, &[], &["sh", "-c", "echo $LD_PRELOAD; exit 7"]).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(7), "\n"));
+    let said = text(&output.stderr);
+    assert!(said.ends_with("the program runs as without reef\n"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let output = exec(&folder, &["--strict"], &["sh", "-c", "exit 7"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).starts_with("reef: not run: "), "{}", text(&output.stderr));
+}
+
+#[test]
+fn exit_status_signals_and_programs_without_cuda_pass_through() {
+    let folder = Folder::new("exec-through");
+    let _daemon = Daemon::start_with(&folder, &["--guests"]);
+    let run = |script| exec(&folder, &["--strict"], &["sh", "-c", script]).output().unwrap();
+    let output = run("echo out; echo err >&2; exit 9");
+    let said = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), said), (Some(9), ("out\n", "err\n")));
+    assert_eq!(run("kill -TERM $$").status.signal(), Some(15));
+    let output = exec(&folder, &["--strict"], &["/no/such/program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}

@@ -1,0 +1,60 @@
+//! What guests did, as metrics that are read when somebody asks.
+
+use prometheus_client::collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use reef_guest::registry::{GuestView, Registry};
+use std::fmt::{Error, Write};
+use std::sync::Weak;
+
+/// Reads the registry, while there is one.
+#[derive(Debug)]
+pub(super) struct Collector(pub(super) Weak<Registry>);
+
+type Number = fn(&GuestView) -> u64;
+
+/// Name, help, and where the number comes from. The numbers are the guests' own words.
+const COUNTERS: [(&str, &str, Number); 6] = [
+    ("reef_guest_kernels", "Kernels that a guest launched", |guest| guest.kernels),
+    ("reef_guest_graphs", "Graphs that a guest launched", |guest| guest.graphs),
+    ("reef_guest_gates", "Gates in a guest's streams and graphs", |guest| guest.gates),
+    ("reef_guest_delayed", "Launches that found the gate closed", |guest| guest.delayed),
+    ("reef_guest_breathers", "Gates opened after too long", |guest| guest.breathers),
+    ("reef_guest_refused", "Gates and marks that the driver refused", |guest| guest.refused),
+];
+
+impl collector::Collector for Collector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let guests = self.0.upgrade().map(|registry| registry.guests()).unwrap_or_default();
+        for (name, help, number) in COUNTERS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for guest in &guests {
+                let labels = labels(guest);
+                ConstCounter::new(number(guest)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let help = "1 while a best-effort guest is held, or a real-time guest holds";
+        let mut family =
+            encoder.encode_descriptor("reef_guest_active", help, None, MetricType::Gauge)?;
+        for guest in &guests {
+            let labels = labels(guest);
+            ConstGauge::new(i64::from(guest.is_active)).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn labels(guest: &GuestView) -> [(&'static str, String); 4] {
+    let device = guest.device.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // a string takes all
+        text
+    });
+    [
+        ("guest", guest.who.guest.to_string()),
+        ("class", guest.who.class.to_string()),
+        ("pid", guest.who.pid.to_string()),
+        ("device", device),
+    ]
+}

@@ -1,0 +1,10 @@
+//! Unmodified programs on this machine's devices: who may register, and what they did.
+//!
+//! - **In**: programs that run under `reef exec`, over `guests.sock`.
+//! - **Out**: a page for each, and its numbers in the metrics.
+//! - **Invariant**: a program is real-time only if the configuration grants it; without `guests.listen` there is no
+//!   socket.
+
+mod collector;
+mod policy;
+pub(crate) mod service;
