@@ -1,4 +1,5 @@
-//! Threads for what would keep a thread of I/O busy: long messages are read and written there.
+//! Threads for what would keep a thread of I/O busy: long messages are read and written there, and long lists and
+//! the metrics made.
 //!
 //! There are few, and a principal has one at a time, so that another's message never waits for all of
 //! somebody's. They yield to everything else: what they read is work that the daemon has not accepted yet.
@@ -45,9 +46,19 @@ impl Parsers {
         bytes: usize,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        if bytes <= SHORT {
-            return work();
-        }
+        if bytes <= SHORT { work() } else { self.aside(who, work).await }
+    }
+
+    /// Does `work` for `who` on one of the threads, whatever it is about.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub(crate) async fn aside<T: Send + 'static>(
+        &self,
+        who: &Principal,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let turn = self.turn(who);
         let permits = (acquire(turn).await?, acquire(self.threads.clone()).await?);
         let done = tokio::task::spawn_blocking(move || {

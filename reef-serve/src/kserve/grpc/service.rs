@@ -73,7 +73,9 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<ModelStatisticsRequest>,
     ) -> Reply<ModelStatisticsResponse> {
-        reply(describe::statistics(&self.0.registry, &request.into_inner()))
+        let (server, peer) = (self.0.clone(), peer(&request));
+        let write = move || describe::statistics(&server.registry, &request.into_inner());
+        reply(self.0.parsers.aside(&peer.principal, write).await)
     }
 
     async fn model_infer(&self, request: Request<Undecoded>) -> Reply<ModelInferResponse> {
@@ -102,7 +104,9 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<RepositoryIndexRequest>,
     ) -> Reply<RepositoryIndexResponse> {
-        reply(repository::index(&self.0.registry, &request.into_inner()))
+        let (server, peer) = (self.0.clone(), peer(&request));
+        let list = move || repository::index(&server.registry, &request.into_inner());
+        reply(self.0.parsers.aside(&peer.principal, list).await)
     }
 
     async fn repository_model_load(

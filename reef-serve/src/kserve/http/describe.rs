@@ -4,13 +4,14 @@ use super::reply::{App, Reply};
 use crate::error::{Error, Result};
 use crate::kserve::request::{EXTENSIONS, NAME};
 use crate::models::loaded_model::LoadedModel;
+use crate::net::peer::Peer;
 use crate::observe::stats::Sum;
 use crate::server::Server;
 use crate::tensor::{FP32, TensorInfo};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -87,8 +88,13 @@ async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Valu
     })))
 }
 
-async fn all_statistics(State(server): App) -> Reply<Json<Value>> {
-    Ok(statistics_of(server.registry.select("", ""))?)
+async fn all_statistics(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+) -> Reply<Json<Value>> {
+    let here = server.clone();
+    let write = move || statistics_of(here.registry.select("", ""));
+    Ok(server.parsers.aside(&peer.principal, write).await?)
 }
 
 async fn statistics(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {

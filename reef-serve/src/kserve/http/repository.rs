@@ -5,11 +5,12 @@ use super::reply::{App, Reply};
 use crate::error::Error;
 use crate::models::registry::Indexed;
 use crate::name::ModelName;
+use crate::net::peer::Peer;
 use crate::server::Server;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::routing::post;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -20,9 +21,15 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/v2/repository/models/{model}/unload", post(unload))
 }
 
-async fn index(State(server): App, body: Bytes) -> Reply<Json<Value>> {
+async fn index(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    body: Bytes,
+) -> Reply<Json<Value>> {
     let ready = object(&body)?.get("ready").and_then(Value::as_bool).unwrap_or(false);
-    let listed = server.registry.index()?.into_iter().filter(|i| i.ready || !ready);
+    let here = server.clone();
+    let listed = server.parsers.aside(&peer.principal, move || here.registry.index()).await?;
+    let listed = listed.into_iter().filter(|i| i.ready || !ready);
     let entry = |i: Indexed| {
         let version = i.version.map(|v| v.to_string()).unwrap_or_default();
         json!({ "name": i.name.as_str(), "version": version, "state": i.state(), "reason": "" })

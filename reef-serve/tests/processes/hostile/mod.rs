@@ -58,10 +58,13 @@ fn hostile() {
     let mut bad = Vec::new();
     for attack in ATTACKS.iter().filter(|attack| !wanted(attack.name)) {
         let (calm, seen) = measure(attack.name, time);
-        let allowed = calm.rt_p99().mul_f64(RT_FACTOR) + RT_MORE;
+        let allowed = calm.rt_p99().mul_f64(RT_FACTOR).saturating_add(RT_MORE);
         let is_good = seen.rt_p99() <= allowed && seen.health <= HEALTH && seen.lost == 0;
         bad.extend((!is_good).then_some(attack.name));
-        let millis = |time: Duration| format!("{:.2}", time.as_secs_f64() * 1e3);
+        let millis = |time: Duration| match time {
+            Duration::MAX => "lost".into(),
+            time => format!("{:.2}", time.as_secs_f64() * 1e3),
+        };
         let times = [calm.rt_p99(), seen.rt_p99(), allowed, seen.health].map(millis).join(" | ");
         let Seen { lost, asked, memory, .. } = seen;
         let name = format!("{} {}", attack.number, attack.name);
@@ -75,7 +78,7 @@ fn hostile() {
 
 /// What is seen in a calm time, and then under an attack.
 fn measure(attack: &str, time: Duration) -> (Seen, Seen) {
-    let daemon = Daemon::start("hostile", &["limits.clients=64"]);
+    let daemon = Daemon::start("hostile", &["limits.clients=64", "device=cpu:0?units=2"]);
     let mut bystanders = Bystanders::connect(&daemon);
     bystanders.watch(time.mul_f64(0.2)); // until everything is warm
     let calm = bystanders.watch(time);
