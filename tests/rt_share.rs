@@ -3,7 +3,7 @@
 
 use reef::cpu::Cpu;
 use reef::scheduler::{Reef, RtShare, Scheduler};
-use reef::{Cells, ClientConfig, Device, Dispatcher, Rate, RtClient, Task, Timing};
+use reef::{Account, Cells, ClientConfig, Device, Dispatcher, Rate, RtClient, Task, Timing};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -75,7 +75,7 @@ impl Bench {
     fn paced(&self) -> Vec<Timing> {
         let ms = Duration::from_millis;
         let (mut client, task) = (self.client(), self.task(1));
-        client.charge(&self.dispatcher.account(Some(Rate::new(ms(40), ms(4)).unwrap())));
+        client.charge(&Account::new(Some(Rate::new(ms(40), ms(4)).unwrap())));
         let begin = Instant::now();
         let run = |n| {
             thread::sleep((begin + ms(40) * n).saturating_duration_since(Instant::now()));

@@ -34,6 +34,9 @@ pub enum Error {
     /// Part of the protocol, not of this daemon.
     #[error("{0} is not implemented")]
     Unimplemented(String),
+    /// The client has not shown who it is.
+    #[error("{0}")]
+    Unauthenticated(String),
     /// The client may not do this.
     #[error("{0}")]
     Denied(String),
@@ -54,6 +57,7 @@ impl Error {
             Self::Deadline(_) => "deadline",
             Self::Unavailable(_) => "unavailable",
             Self::Unimplemented(_) => "unimplemented",
+            Self::Unauthenticated(_) => "unauthenticated",
             Self::Denied(_) => "denied",
             Self::Failed(_) => "failed",
         }
@@ -70,6 +74,7 @@ impl Error {
             | Self::Deadline(text)
             | Self::Unavailable(text)
             | Self::Unimplemented(text)
+            | Self::Unauthenticated(text)
             | Self::Denied(text)
             | Self::Failed(text) => text,
         }
@@ -87,6 +92,7 @@ impl Error {
             Self::Deadline(_) => Self::Deadline(text),
             Self::Unavailable(_) => Self::Unavailable(text),
             Self::Unimplemented(_) => Self::Unimplemented(text),
+            Self::Unauthenticated(_) => Self::Unauthenticated(text),
             Self::Denied(_) => Self::Denied(text),
             Self::Failed(_) => Self::Failed(text),
         }

@@ -23,6 +23,7 @@
 //! | `models` | which models there are, which are loaded, what they cost |
 //! | `observe` | metrics, statistics, traces |
 //! | `requests` | one inference, its queue, its shared memory |
+//! | `tenants` | what each principal was granted, and what it has had |
 //! | `net` | sockets, peers, tokens, TLS, admission |
 //! | `engine` | the device |
 //! | `config` | what the daemon can be told |
@@ -46,6 +47,7 @@ mod net;
 mod observe;
 mod requests;
 mod server;
+mod tenants;
 mod tensor;
 
 pub use class::Class;

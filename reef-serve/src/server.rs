@@ -20,6 +20,8 @@ use crate::observe::observer::Observer;
 use crate::requests::job::{Input, Job, Output, Phases};
 use crate::requests::parsers::Parsers;
 use crate::requests::regions::Regions;
+use crate::tenants::tenant::Tenant;
+use crate::tenants::tenants::Tenants;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -31,6 +33,7 @@ pub(crate) struct Server {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) registry: Registry,
     pub(crate) regions: Regions,
+    pub(crate) tenants: Tenants,
     pub(crate) observer: Arc<Observer>,
     /// Connections of all protocols.
     pub(crate) clients: Arc<Clients>,
@@ -53,6 +56,7 @@ pub(crate) struct OpenRequest {
 /// One inference, as the standard protocol asks for it.
 pub(crate) struct Inference {
     pub(crate) client: ClientId,
+    pub(crate) tenant: Arc<Tenant>,
     pub(crate) model: Arc<LoadedModel>,
     pub(crate) priority: Priority,
     pub(crate) timeout: Option<Duration>,
@@ -68,7 +72,7 @@ impl Server {
     /// What is wrong with the configuration or the models; the device's.
     pub(crate) fn open(config: Config) -> Result<Arc<Self>> {
         config.check()?;
-        let engine = device::start(&config.device, &config.scheduler)?;
+        let engine = device::start(&config.device, &config.scheduler, config.rt.reserve)?;
         let repository =
             Repository::open(config.models.repository.as_deref(), config.models.builtin)?;
         let observer = Arc::new(Observer::default());
@@ -77,6 +81,7 @@ impl Server {
         config.models.load.iter().try_for_each(|name| registry.load_named(name))?;
         Ok(Arc::new(Self {
             regions: Regions::new(config.limits.regions),
+            tenants: Tenants::new(config.rights.clone(), config.rt.clone()),
             clients: {
                 let part = config.limits.part(config.limits.clients as u64);
                 Clients::new(config.limits.clients, part as usize)
@@ -107,12 +112,22 @@ impl Server {
         Ok(OpenRequest { _permit: permit, _share: share })
     }
 
+    /// Refuses `peer` what changes the daemon for others, or shows what they do, unless it has the right.
+    ///
+    /// # Errors
+    ///
+    /// `Denied`.
+    pub(crate) fn check_control(&self, peer: &Peer) -> Result<()> {
+        self.tenants.of(&peer.principal).grant.check_control(&peer.principal)
+    }
+
     /// Loads a model, on a thread that may block.
     ///
     /// # Errors
     ///
-    /// As [`Registry::load`].
-    pub(crate) async fn load(self: &Arc<Self>, name: ModelName) -> Result<()> {
+    /// `Denied` if `peer` may not; as [`Registry::load`].
+    pub(crate) async fn load(self: &Arc<Self>, peer: &Peer, name: ModelName) -> Result<()> {
+        self.check_control(peer)?;
         let _open = self.requests.try_acquire()?;
         let server = self.clone();
         aside(move || server.registry.load(&name)).await
@@ -122,8 +137,9 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`Registry::unload`].
-    pub(crate) async fn unload(self: &Arc<Self>, name: ModelName) -> Result<()> {
+    /// `Denied` if `peer` may not; as [`Registry::unload`].
+    pub(crate) async fn unload(self: &Arc<Self>, peer: &Peer, name: ModelName) -> Result<()> {
+        self.check_control(peer)?;
         let _open = self.requests.try_acquire()?;
         let server = self.clone();
         aside(move || server.registry.unload(&name)).await
@@ -153,17 +169,21 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Exhausted` at once if its queue is full; `Deadline` when its time is over; the device's.
+    /// `Exhausted` at once if its queue is full, or its tenant's budget used up and what is over is refused; `Deadline` when its time is over; the device's.
     pub(crate) async fn infer(&self, inference: Inference) -> Result<Vec<u8>> {
-        let Inference { client, model, priority, timeout, input, output } = inference;
+        let Inference { client, tenant, model, priority, timeout, input, output } = inference;
         let max = self.config.times.request();
         let time = timeout.map_or(max, |timeout| timeout.min(max));
         let arrived = Instant::now();
         let deadline = arrived + time;
         let (reply, answer) = oneshot::channel();
-        let mut outcome = Outcome::new(model.clone(), priority.class());
-        let queued =
-            model.submit(Job { client, priority, input, output, arrived, deadline, reply });
+        let admitted = tenant.admit(priority, self.engine.clock());
+        let class = admitted.as_ref().unwrap_or(&priority).class();
+        let mut outcome = Outcome::new(model.clone(), class);
+        let queued = admitted.and_then(|priority| {
+            let job = Job { client, tenant, priority, input, output, arrived, deadline, reply };
+            model.submit(job)
+        });
         let (how, phases) = match queued {
             Err(error) => (Err(error), None),
             Ok(()) => match tokio::time::timeout_at(deadline.into(), answer).await {
@@ -192,6 +212,8 @@ impl Server {
             request_memory: self.memory.taken(),
             models: self.registry.len(),
             depths: self.registry.depths(),
+            tenants: self.tenants.all(),
+            reserve: self.config.rt.reserve,
         })
     }
 }

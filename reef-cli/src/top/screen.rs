@@ -1,7 +1,7 @@
 //! What `reef top` draws.
 
 use super::guest_table;
-use super::view::{Model, View};
+use super::view::{Model, Share, View};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// Intervals that curves remember.
 const REMEMBERED: usize = 300;
+
+/// Clients whose shares are shown: those that take most.
+const MAX_SHARES: usize = 8;
 
 /// Headers of the table, and how wide its columns are at least.
 const COLUMNS: [(&str, u16); 8] = [
@@ -61,20 +64,23 @@ impl Screen {
     pub(crate) fn draw(&self, frame: &mut Frame<'_>) {
         let devices = self.view.as_ref().map_or(0, |view| view.devices.len()).max(1) as u16;
         let programs = self.view.as_ref().map_or(0, |view| guest_table::height(&view.guests));
-        let rows = [1, devices, 3, 4].map(Constraint::Length);
+        let shares = self.view.as_ref().map_or(0, |view| view.shares.len());
+        let shares = if shares > 0 { shares.min(MAX_SHARES) as u16 + 1 } else { 0 };
+        let rows = [1, devices, 3, 4, shares].map(Constraint::Length);
         let rows = rows.into_iter().chain([
             Constraint::Min(3),
             Constraint::Length(programs),
             Constraint::Length(1),
         ]);
-        let [title, devices, facts, curves, models, guests, foot] =
-            Layout::vertical(rows).areas::<7>(frame.area());
+        let [title, devices, facts, curves, shares, models, guests, foot] =
+            Layout::vertical(rows).areas::<8>(frame.area());
         frame.render_widget(Line::from(format!("reef top  {}", self.daemon)).bold(), title);
         frame.render_widget(self.foot(), foot);
         let Some(view) = &self.view else { return };
         draw_devices(frame, devices, view);
         frame.render_widget(Paragraph::new(numbers(view)), facts);
         self.draw_curves(frame, curves, view);
+        frame.render_widget(share_table(&view.shares), shares);
         frame.render_widget(table(&view.models), models);
         if programs > 0 {
             frame.render_widget(guest_table::table(&view.guests), guests);
@@ -177,6 +183,23 @@ fn row(model: &Model) -> Row<'_> {
     Row::new(names.into_iter().chain(numbers)).style(style)
 }
 
+/// Who takes what of the device, and what was granted.
+fn share_table(shares: &[Share]) -> Table<'_> {
+    let mut shares: Vec<_> = shares.iter().collect();
+    shares.sort_by(|a, b| b.percent.total_cmp(&a.percent));
+    let percent = |part: Option<f64>| part.map_or("–".into(), |part| format!("{part:.1}"));
+    let row = |share: &Share| {
+        let over = share.over_per_second.map_or("–".into(), |over| format!("{over:.1}"));
+        let numbers = [percent(Some(share.percent)), percent(share.budget_percent), over];
+        let numbers = numbers.map(|text| right(&text, 9));
+        Row::new([share.client.clone(), share.class.clone()].into_iter().chain(numbers))
+    };
+    let header = ["client".into(), "class".into(), right("device %", 9), right("budget %", 9)];
+    let header = Row::new(header.into_iter().chain([right("over/s", 9)])).bold();
+    let widths = [24, 5, 9, 9, 9].map(Constraint::Min);
+    Table::new(shares.into_iter().take(MAX_SHARES).map(row), widths).header(header)
+}
+
 /// At the right end of so many columns.
 fn right(text: &str, width: u16) -> String {
     format!("{text:>width$}", width = usize::from(width))
@@ -205,7 +228,7 @@ mod tests {
     fn everything_is_on_it() {
         let mut screen = screen();
         screen.update(Some(view()));
-        let lines = drawn(&screen, 90, 20);
+        let lines = drawn(&screen, 90, 24);
         let text = lines.join("\n");
         assert_eq!(lines[0], "reef top  /run/http.sock");
         assert!(lines[1].starts_with("cpu:0, 8 units  busy  25 %"), "{text}");
@@ -217,11 +240,17 @@ mod tests {
             "BE requests/s 40.0",
             "preemptions/s 90.0",
             "every 1s, q quits",
+            "token a",
         ] {
             assert!(text.contains(want), "{want}:\n{text}");
         }
         let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
-        let rt = lines.iter().find(|line| line.contains(" rt ")).expect("its row");
+        let rt = lines
+            .iter()
+            .find(|line| line.contains(" rt ") && line.contains("resnet"))
+            .expect("its row");
+        let share = lines.iter().find(|line| line.starts_with("token a")).expect("its row");
+        assert_eq!(words(share), ["token", "a", "rt", "12.5", "20.0", "1.0"]);
         assert_eq!(words(rt), ["resnet18", "1", "rt", "100.0", "0.0", "1.500", "1.990", "0"]);
         let be = lines.iter().find(|line| line.contains(" be ")).expect("its row");
         assert_eq!(words(be), ["resnet18", "1", "be", "40.0", "2.0", "–", "–", "5"]);

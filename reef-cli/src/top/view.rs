@@ -32,6 +32,7 @@ pub(crate) struct View {
     pub(crate) rt_start_p99_us: Option<f64>,
     pub(crate) models: Vec<Model>,
     pub(crate) guests: Vec<Guest>,
+    pub(crate) shares: Vec<Share>,
 }
 
 /// One device.
@@ -55,9 +56,23 @@ pub(crate) struct Model {
     pub(crate) queued: u64,
 }
 
+/// What one client takes of the device in one class, under the names of the daemon's configuration.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Share {
+    pub(crate) client: String,
+    pub(crate) class: String,
+    /// Device time, of the interval.
+    pub(crate) percent: f64,
+    /// What of the device its budget is; real-time alone.
+    pub(crate) budget_percent: Option<f64>,
+    /// Requests over its budget: late, best-effort or refused; real-time alone.
+    pub(crate) over_per_second: Option<f64>,
+}
+
 /// Names of numbers that are a sum over time.
 const SERVED: &str = "reef_requests_served_total";
 const FAILED: &str = "reef_requests_failed_total";
+const DEVICE: &str = "reef_client_device_seconds_total";
 const BUSY: &str = "reef_device_busy_seconds_total";
 
 /// Two looks.
@@ -92,6 +107,7 @@ impl Between<'_> {
             rt_start_p99_us: p99.map(micros),
             models: self.models(),
             guests: guests(self.rates()),
+            shares: self.shares(),
         }
     }
 
@@ -121,6 +137,27 @@ impl Between<'_> {
                 }
             })
             .collect()
+    }
+
+    /// Of all clients that have had something of the device.
+    fn shares(&self) -> Vec<Share> {
+        let had = self.after.all(DEVICE).iter().filter(|(_, seconds)| *seconds > 0.0);
+        had.filter_map(|(of, _)| self.share(of.get("client")?, of.get("class")?)).collect()
+    }
+
+    fn share(&self, client: &str, class: &str) -> Option<Share> {
+        let mine = |of: &Labels| is(of, "client", client);
+        let rt = class == "rt";
+        let [budget, period] = ["budget", "period"]
+            .map(|what| self.after.sum(&format!("reef_client_{what}_seconds"), mine));
+        let granted = budget.zip(period).map(|(budget, period)| 100.0 * budget / period);
+        Some(Share {
+            client: client.into(),
+            class: class.into(),
+            percent: 100.0 * self.rate(DEVICE, |of| mine(of) && is(of, "class", class)),
+            budget_percent: granted.filter(|_| rt),
+            over_per_second: rt.then(|| self.rate("reef_client_over_total", mine)),
+        })
     }
 
     fn devices(&self) -> Vec<Device> {
@@ -228,6 +265,11 @@ pub(crate) mod tests {
              reef_clients{{path=\"grpc\"}} 2\n\
              reef_device_busy_seconds_total{{device=\"cpu:0\"}} {}\n\
              reef_device_units{{device=\"cpu:0\"}} 8\n\
+             reef_client_device_seconds_total{{client=\"token a\",class=\"rt\"}} {}\n\
+             reef_client_device_seconds_total{{client=\"token a\",class=\"be\"}} 0\n\
+             reef_client_period_seconds{{client=\"token a\"}} 0.01\n\
+             reef_client_budget_seconds{{client=\"token a\"}} 0.002\n\
+             reef_client_over_total{{client=\"token a\",outcome=\"late\"}} {times}\n\
              reef_memory_bytes 3145728\n",
             100 * times,
             40 * times,
@@ -238,6 +280,7 @@ pub(crate) mod tests {
             100 * times,
             90 * times,
             0.25 * times as f64,
+            0.125 * times as f64,
         )
     }
 
@@ -256,6 +299,9 @@ pub(crate) mod tests {
         let device = &view.devices[0];
         assert_eq!((&*device.name, device.units), ("cpu:0", Some(8)));
         assert_eq!(device.busy_percent, Some(25.0));
+        let [share] = &view.shares[..] else { panic!("{:?}", view.shares) };
+        assert_eq!((&*share.client, &*share.class, share.percent), ("token a", "rt", 12.5));
+        assert_eq!((share.budget_percent, share.over_per_second), (Some(20.0), Some(1.0)));
         let [be, rt] = &view.models[..] else { panic!("{:?}", view.models) };
         assert_eq!((&*be.class, be.per_second, be.queued, be.p50_ms), ("be", 40.0, 5, None));
         assert_eq!((&*rt.class, rt.failed_per_second), ("rt", 0.0));

@@ -8,6 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// The next account's name.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// Whom real-time tasks are charged to: one for each tenant, however many clients and threads it has.
 ///
 /// Clones are the same account.
@@ -41,7 +44,9 @@ pub struct Usage {
 }
 
 impl Account {
-    pub(crate) fn new(id: u64, rate: Option<Rate>) -> Self {
+    /// An account that has had nothing. It belongs to one device, whose clock its periods go by.
+    pub fn new(rate: Option<Rate>) -> Self {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let number = || AtomicU64::new(0);
         Self(Arc::new(State {
             id,
@@ -127,7 +132,7 @@ mod tests {
     }
 
     fn account(budget: u64, period: u64) -> Account {
-        Account::new(0, Some(Rate::new(ms(period), ms(budget)).unwrap()))
+        Account::new(Some(Rate::new(ms(period), ms(budget)).unwrap()))
     }
 
     #[test]
@@ -162,7 +167,7 @@ mod tests {
 
     #[test]
     fn without_a_rate_nothing_is_its_own() {
-        let account = Account::new(0, None);
+        let account = Account::new(None);
         account.charge(ms(0), ms(5));
         assert!(!account.is_in_budget(ms(5)));
         assert_eq!(account.usage(), Usage { served: ms(5), tasks: 1, late: 0 });

@@ -46,6 +46,14 @@ impl<D: Device> BeClient<D> {
         Ok(Self { core, id, tasks: producer, submitter })
     }
 
+    /// Device time that it has had, as far as the dispatcher can tell: what ran at once shares it in equal parts.
+    pub fn served(&self) -> Duration {
+        self.core.with(|state| {
+            let queue = state.queues.iter().find(|queue| queue.id == self.id);
+            queue.map(|queue| queue.served).unwrap_or_default()
+        })
+    }
+
     /// The end where single commands enter.
     pub fn submitter(&mut self) -> &mut Submitter<D> {
         &mut self.submitter

@@ -3,13 +3,12 @@
 
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
-use crate::dispatch::account::Account;
 use crate::dispatch::be_client::BeClient;
 use crate::dispatch::core::Core;
 use crate::dispatch::rt_client::RtClient;
 use crate::dispatch::rt_queue::RtQueue;
 use crate::dispatch::state::{PassState, Stats};
-use crate::limits::{ClientConfig, Rate};
+use crate::limits::ClientConfig;
 use crate::scheduler::policy::Scheduler;
 use crate::vqueue::group::Group;
 use std::sync::Arc;
@@ -49,11 +48,6 @@ impl<D: Device> Dispatcher<D> {
     /// The driver's.
     pub fn real_time(&self) -> Result<RtClient<D>> {
         RtClient::new(self.core.clone())
-    }
-
-    /// An account that any number of real-time clients [charge](RtClient::charge) their tasks to.
-    pub fn account(&self, rate: Option<Rate>) -> Account {
-        Account::new(self.core.new_id(), rate)
     }
 
     /// A client with a queue of its own for best-effort work.

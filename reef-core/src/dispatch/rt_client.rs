@@ -37,7 +37,7 @@ impl<D: Device> Clone for RtClient<D> {
 impl<D: Device> RtClient<D> {
     pub(crate) fn new(core: Arc<Core<D>>) -> Result<Self> {
         let events = new_events(&core.device)?;
-        let account = Account::new(core.new_id(), None);
+        let account = Account::new(None);
         Ok(Self { core, priority: 0, account, last: Some(Last { events, task: None }) })
     }
 

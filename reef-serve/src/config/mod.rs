@@ -6,9 +6,11 @@
 //!   error that names it, wherever it came from.
 
 pub(crate) mod guests;
+pub(crate) mod rights;
 pub(crate) mod settings;
 pub(crate) mod sources;
 
 pub use guests::Guests;
+pub use rights::{Over, RealTime, Right, Rights};
 pub use settings::{Config, Limits, Listen, Memory, Models, Times, Tls};
 pub use sources::{SET, from_sources};

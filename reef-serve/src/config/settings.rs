@@ -1,7 +1,8 @@
 //! Every key of the configuration, its default, and what is refused.
 
 use super::guests::Guests;
-use crate::class::Class;
+use crate::class::{self, Class};
+use crate::config::rights::{self, RealTime, Rights};
 use crate::error::{Error, Result};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -17,6 +18,10 @@ pub struct Config {
     pub device: String,
     /// Who runs when: `reef`, or one of the other schedulers that `reef demo` compares.
     pub scheduler: String,
+    /// How the device is shared between the classes.
+    pub rt: RealTime,
+    /// Who may do what. The daemon's own user and root, over Unix sockets, may all; others may run best-effort work.
+    pub rights: Rights,
     /// Where clients come in.
     pub listen: Listen,
     /// What TCP is encrypted with.
@@ -38,6 +43,8 @@ impl Default for Config {
         Self {
             device: "cpu:0".into(),
             scheduler: "reef".into(),
+            rt: RealTime::default(),
+            rights: Rights::default(),
             listen: Listen::default(),
             tls: Tls::default(),
             models: Models::default(),
@@ -65,6 +72,8 @@ pub struct Listen {
     pub http: Option<SocketAddr>,
     /// A file whose first line every TCP client must send: `authorization: Bearer TOKEN`.
     pub token_file: Option<PathBuf>,
+    /// `GET /v2/health/live` and `/v2/health/ready` need no token.
+    pub open_probes: bool,
     /// Lets TCP clients without a token register shared memory of the daemon's user. Any user of the
     /// machine can connect to a loopback address, so it is off.
     pub tcp_shared_memory: bool,
@@ -95,6 +104,7 @@ pub struct Models {
     /// A client of the local path may name a model that is not loaded; it is loaded then.
     pub on_demand: bool,
     /// Class of requests that name no priority.
+    #[serde(deserialize_with = "class::deserialize")]
     pub class: Class,
 }
 
@@ -295,6 +305,7 @@ impl Config {
             let asked = &self.scheduler;
             return Err(Error::Invalid(format!("scheduler: no {asked:?} (have: {have})")));
         }
+        rights::check(&self.rights, &self.rt)?;
         self.tls.check()?;
         self.listen.check(&self.tls)
     }

@@ -3,7 +3,7 @@
 use crate::class::Class;
 use crate::error::Result;
 use reef::models::{Model, Opened};
-use reef::{HostMemory, Span};
+use reef::{Account, ClientConfig, HostMemory, Span};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,12 +59,34 @@ pub(crate) struct Sizes {
 
 /// A model with its weights on the device.
 pub(crate) trait DeviceModel: Debug + Send + Sync {
-    /// Makes an instance that runs requests of one class.
+    /// Makes an instance that runs requests of one class, for a client that was granted `config`.
     ///
     /// # Errors
     ///
     /// The device's.
-    fn instance(&self, class: Class) -> Result<Box<dyn Instance>>;
+    fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>>;
+}
+
+/// How a request is to be run.
+#[derive(Clone, Copy)]
+pub(crate) struct Run<'a> {
+    /// Of the shared memory; `None`: on what was written.
+    pub(crate) slot: Option<usize>,
+    /// Time that is left.
+    pub(crate) time: Duration,
+    /// Whether nobody waits for it any more.
+    pub(crate) gone: &'a dyn Fn() -> bool,
+    /// Whom real-time work is charged to.
+    pub(crate) account: &'a Account,
+}
+
+/// How a request was run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Ran {
+    /// Of real-time work: how long it took until its first command could start: the preemption, if there was one.
+    pub(crate) delay: Option<Duration>,
+    /// Device time that it had.
+    pub(crate) device: Duration,
 }
 
 /// An instance of a model: runs one request at a time.
@@ -84,20 +106,14 @@ pub(crate) trait Instance: Debug + Send {
     /// The device's.
     fn share(&mut self, memory: HostMemory, slots: &[(usize, usize)]) -> Result<bool>;
 
-    /// Runs the model on what was written, or on a slot of what is [shared](Self::share). Blocks. Returns, for real-time work, how long it took until its
-    /// first command could start: the preemption, if there was one.
-    ///
-    /// `deadline` is for schedulers that go by it. Best-effort work is given up when `gone` says so.
+    /// Runs the model on what was written, or on a slot of what is [shared](Self::share). Blocks.
     ///
     /// # Errors
     ///
-    /// The device's, after which the instance can't be used any more; `Unavailable` if it was given up.
-    fn run(
-        &mut self,
-        slot: Option<usize>,
-        deadline: Option<Duration>,
-        gone: &dyn Fn() -> bool,
-    ) -> Result<Option<Duration>>;
+    /// `Deadline` for real-time work whose time is over, or that nobody waits for: what was not launched by then is
+    /// cancelled, and the rest has ended. `Unavailable` for best-effort work that nobody waits for, and the device's;
+    /// after these the instance can't be used any more.
+    fn run(&mut self, run: Run<'_>) -> Result<Ran>;
 
     /// Reads a part of the output, from byte `offset` on.
     ///

@@ -7,19 +7,20 @@ use crate::error::{Error, Result};
 use reef::models::profile::Profiles;
 use reef::models::{self, Model, Network, Opened, Weights, arena};
 use reef::op::{Operators, Scratch};
-use reef::scheduler::{self, Scheduler};
-use reef::{Dispatcher, Stats};
+use reef::scheduler::{self, RtShare, Scheduler};
+use reef::{ClientConfig, Dispatcher, Stats};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Opens the device of this name with a scheduler of that name.
+/// Opens the device of this name with a scheduler of that name, of which best-effort work keeps `reserve`.
 ///
 /// # Errors
 ///
 /// The device's; `Invalid` for a scheduler that there is not.
-pub(crate) fn start(device: &str, scheduler: &str) -> Result<Arc<dyn Engine>> {
+pub(crate) fn start(device: &str, scheduler: &str, reserve: f64) -> Result<Arc<dyn Engine>> {
     let wrong = || Error::Invalid(format!("scheduler: no {scheduler:?}"));
     let scheduler = scheduler::by_name(scheduler).ok_or_else(wrong)?;
+    let scheduler = Box::new(RtShare::new(scheduler, reserve));
     reef::with_device(device, Start(scheduler))?
 }
 
@@ -100,7 +101,7 @@ struct ModelOnDevice<D: Operators> {
 }
 
 impl<D: Operators> DeviceModel for ModelOnDevice<D> {
-    fn instance(&self, class: Class) -> Result<Box<dyn Instance>> {
+    fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>> {
         let network = Network::new(&self.device, &self.model, &self.weights)?;
         let network = network.with_profiles(&self.profiles);
         Ok(match class {
@@ -108,7 +109,7 @@ impl<D: Operators> DeviceModel for ModelOnDevice<D> {
                 Box::new(RealTimeInstance::new(&self.device, &self.dispatcher, network)?)
             }
             Class::BestEffort => {
-                Box::new(BestEffortInstance::new(&self.device, &self.dispatcher, network)?)
+                Box::new(BestEffortInstance::new(&self.device, &self.dispatcher, config, network)?)
             }
         })
     }

@@ -1,18 +1,18 @@
 //! Instances of both classes.
 
-use super::api::Instance;
+use super::api::{Instance, Ran, Run};
 use crate::error::{Error, Result};
 use reef::models::Network;
 use reef::op::Operators;
 use reef::{BeClient, ClientConfig, Command, Dispatcher, HostMemory, RtClient, Task};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Launches that best-effort work submits at once, where the device has graphs: few, because what was
 /// launched when it is preempted comes to nothing kernel by kernel.
 const BE_GRAPH: usize = 8;
 
-/// How often best-effort work that waits checks whether it is still wanted.
+/// How often a request on the device checks whether it is still wanted.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Commands on the slots of shared memory; none if the device can't copy from there.
@@ -59,14 +59,27 @@ impl<D: Operators> Instance for RealTimeInstance<D> {
         Ok(!self.slots.is_empty())
     }
 
-    fn run(
-        &mut self,
-        slot: Option<usize>,
-        deadline: Option<Duration>,
-        _gone: &dyn Fn() -> bool,
-    ) -> Result<Option<Duration>> {
-        let task = slot.map_or(&self.task, |slot| &self.slots[slot]);
-        Ok(Some(self.client.submit_before(task, deadline)?.wait()?.delay))
+    fn run(&mut self, run: Run<'_>) -> Result<Ran> {
+        let task = run.slot.map_or(&self.task, |slot| &self.slots[slot]);
+        let limit = Instant::now().checked_add(run.time);
+        self.client.charge(run.account);
+        let ticket = self.client.submit_before(task, Some(run.time))?;
+        let timing = loop {
+            let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
+            if let Some(how) = ticket.wait_timeout(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL))
+            {
+                break how?;
+            }
+            if left.is_some_and(|left| left.is_zero()) || (run.gone)() {
+                ticket.cancel();
+                let _ = ticket.wait(); // what is launched ends, and is charged
+                return Err(Error::Deadline(format!(
+                    "timed out after {:?} on the device",
+                    run.time
+                )));
+            }
+        };
+        Ok(Ran { delay: Some(timing.delay), device: timing.device })
     }
 
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()> {
@@ -87,9 +100,13 @@ pub(super) struct BestEffortInstance<D: Operators> {
 }
 
 impl<D: Operators> BestEffortInstance<D> {
-    pub(super) fn new(device: &D, dispatcher: &Dispatcher<D>, network: Network<D>) -> Result<Self> {
+    pub(super) fn new(
+        device: &D,
+        dispatcher: &Dispatcher<D>,
+        mut config: ClientConfig,
+        network: Network<D>,
+    ) -> Result<Self> {
         let commands = network.graphs(BE_GRAPH)?;
-        let mut config = ClientConfig::default();
         if commands.iter().any(|command| matches!(command, Command::Graph(_))) {
             config.queue.window = 2; // graphs are many launches each: two keep the device busy
         }
@@ -108,20 +125,19 @@ impl<D: Operators> Instance for BestEffortInstance<D> {
         Ok(!self.slots.is_empty())
     }
 
-    fn run(
-        &mut self,
-        slot: Option<usize>,
-        deadline: Option<Duration>,
-        gone: &dyn Fn() -> bool,
-    ) -> Result<Option<Duration>> {
-        let commands = slot.map_or(&self.commands, |slot| &self.slots[slot]);
-        let last = self.client.submit_before(commands, deadline)?;
+    fn run(&mut self, run: Run<'_>) -> Result<Ran> {
+        let commands = run.slot.map_or(&self.commands, |slot| &self.slots[slot]);
+        let (before, began) = (self.client.served(), Instant::now());
+        let last = self.client.submit_before(commands, Some(run.time))?;
         while !self.client.wait_for(last, POLL_INTERVAL)? {
-            if gone() {
+            if (run.gone)() {
                 return Err(Error::Unavailable("given up: nobody waits for it".into()));
             }
         }
-        Ok(None)
+        let booked = self.client.served().saturating_sub(before);
+        // The dispatcher books at its passes: it may not have seen what was short.
+        let device = if booked.is_zero() { began.elapsed() } else { booked };
+        Ok(Ran { delay: None, device })
     }
 
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()> {

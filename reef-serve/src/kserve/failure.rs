@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::net::clients::Protocol;
 use axum::Extension;
 use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tonic::{Code, Status};
@@ -19,6 +20,7 @@ pub(crate) fn status(error: Error) -> Status {
         Error::Deadline(_) => Status::deadline_exceeded(text),
         Error::Unavailable(_) => Status::unavailable(text),
         Error::Unimplemented(_) => Status::unimplemented(text),
+        Error::Unauthenticated(_) => Status::unauthenticated(text),
         Error::Denied(_) => Status::permission_denied(text),
         Error::Failed(_) => Status::internal(text),
     }
@@ -36,7 +38,8 @@ pub(crate) fn outcome(code: Code) -> &'static str {
         Code::DeadlineExceeded => "deadline",
         Code::Unavailable => "unavailable",
         Code::Unimplemented => "unimplemented",
-        Code::PermissionDenied | Code::Unauthenticated => "denied",
+        Code::PermissionDenied => "denied",
+        Code::Unauthenticated => "unauthenticated",
         Code::Cancelled => "gone",
         _ => "failed",
     }
@@ -83,10 +86,16 @@ impl IntoResponse for Failure {
             Error::Deadline(_) => StatusCode::GATEWAY_TIMEOUT,
             Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Error::Unimplemented(_) => StatusCode::NOT_IMPLEMENTED,
+            Error::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
             Error::Denied(_) => StatusCode::FORBIDDEN,
             Error::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let said = axum::Json(json!({ "error": self.0.said() }));
-        (status, Extension(Kind(self.0.kind())), said).into_response()
+        let mut response = (status, Extension(Kind(self.0.kind())), said).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            let how = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, how);
+        }
+        response
     }
 }

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::kserve::answer::count;
 use crate::kserve::charged_body::{ChargedBody, HeldBody};
 use crate::kserve::failure::{of_body, refuse};
+use crate::kserve::web;
 use crate::net::auth::{self, Token};
 use crate::net::clients::Protocol;
 use crate::net::peer::Peer;
@@ -29,6 +30,14 @@ const CALL_BYTES: usize = 64 << 10;
 /// The prefix of a gRPC message: whether it is compressed, and its length.
 const GRPC_PREFIX: usize = 5;
 
+/// Paths that need no token if the configuration says so.
+const PROBES: [&str; 4] = [
+    "/v2/health/live",
+    "/v2/health/ready",
+    "/inference.GRPCInferenceService/ServerLive",
+    "/inference.GRPCInferenceService/ServerReady",
+];
+
 /// One protocol's way in.
 #[derive(Debug)]
 pub(crate) struct Intake {
@@ -48,6 +57,20 @@ impl Intake {
             .layer(from_fn_with_state(counted, count))
     }
 
+    /// Whom a request of `peer` speaks for, once it may come in.
+    fn speaks_for(&self, peer: Peer, request: &Request) -> Result<Peer> {
+        if self.server.config.listen.open_probes && PROBES.contains(&request.uri().path()) {
+            return Ok(peer);
+        }
+        let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+        let principal = auth::identify(self.token.as_deref(), &peer, given)?;
+        let peer = Peer { principal, ..peer };
+        if self.protocol == Protocol::Http {
+            web::check(&peer, request.headers())?; // browsers speak no gRPC
+        }
+        Ok(peer)
+    }
+
     /// The longest body of a call, and whether it is a stream of messages, which has no longest.
     fn longest(&self, path: &str) -> (usize, bool) {
         let message = self.server.config.limits.message_mib << 20;
@@ -64,13 +87,13 @@ impl Intake {
 async fn identify(State(intake): State<Arc<Intake>>, mut request: Request, next: Next) -> Response {
     let info = request.extensions().get::<ConnectionInfo>().cloned();
     let peer = info.as_ref().map_or(Peer::UNKNOWN, |info| info.peer.clone());
-    let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    let admitted = auth::identify(intake.token.as_deref(), &peer, given)
-        .and_then(|principal| Ok((begin(info.as_ref(), &principal)?, principal)));
+    let admitted = intake
+        .speaks_for(peer, &request)
+        .and_then(|peer| Ok((begin(info.as_ref(), &peer.principal)?, peer)));
     info.inspect(|info| info.note_request(admitted.is_ok()));
     match admitted {
-        Ok((in_use, principal)) => {
-            request.extensions_mut().insert(Peer { principal, ..peer });
+        Ok((in_use, peer)) => {
+            request.extensions_mut().insert(peer);
             in_use.map(|in_use| request.extensions_mut().insert(Arc::new(in_use)));
             next.run(request).await
         }

@@ -12,3 +12,4 @@ pub(crate) mod grpc;
 pub(crate) mod http;
 mod intake;
 pub(crate) mod request;
+mod web;

@@ -3,7 +3,6 @@
 //! A request is checked whole before it is queued, so that what is wrong with it is said at once.
 
 use crate::class::Class;
-use crate::class::Priority;
 use crate::error::{Error, Result};
 use crate::models::loaded_model::LoadedModel;
 use crate::net::charge::Charge;
@@ -174,7 +173,9 @@ impl Server {
     /// What is wrong with it; those of [`Server::infer`].
     pub(crate) async fn answer(&self, peer: &Peer, request: InferRequest) -> Result<InferResponse> {
         let model = self.registry.get(&request.model, &request.version)?;
-        let default = request.class.unwrap_or(self.config.models.class);
+        let tenant = self.tenants.of(&peer.principal);
+        let default = self.config.models.class;
+        let priority = tenant.priority(request.priority, request.class, default)?;
         let input = self.input(peer, &model, request.inputs)?;
         let to = self.wanted(&model, request.outputs)?;
         let output = match &to {
@@ -190,7 +191,8 @@ impl Server {
         let inference = Inference {
             client: peer.id,
             model: model.clone(),
-            priority: Priority::new(request.priority, default),
+            tenant,
+            priority,
             timeout: (request.timeout > 0).then(|| Duration::from_micros(request.timeout)),
             input,
             output,

@@ -132,6 +132,7 @@ pub(super) fn code(error: &Error) -> u32 {
         Error::Denied(_) => 8,
         Error::Failed(_) => 9,
         Error::TooLarge(_) => 10,
+        Error::Unauthenticated(_) => 11,
     }
 }
 
@@ -147,6 +148,7 @@ pub(super) fn error(code: u32, text: String) -> Error {
         7 => Error::Unimplemented(text),
         8 => Error::Denied(text),
         10 => Error::TooLarge(text),
+        11 => Error::Unauthenticated(text),
         _ => Error::Failed(text),
     }
 }

@@ -3,17 +3,20 @@
 use super::fd_passing::{POLL_INTERVAL, is_over, is_ready, receive, send};
 use super::handshake::{CLIENT_HELLO_LEN, ClientHello, RELOADED, ServerHello, code};
 use super::segment::{FIRST, Layout, Segment};
-use crate::class::Class;
-use crate::engine::api::Instance;
+use crate::class::{Class, Priority};
+use crate::config::rights::Over;
+use crate::engine::api::{Engine, Instance, Run};
 use crate::error::{Error, Result};
 use crate::models::budget::{Reservation, within};
 use crate::models::loaded_model::{LoadedModel, is_sound};
 use crate::net::admission::Permit;
 use crate::net::clients::{ClientId, Protocol};
 use crate::net::listener::{admit, bind};
+use crate::net::principal::Principal;
 use crate::observe::tracer::InstanceId;
 use crate::requests::job::{Phases, chunks};
 use crate::server::Server;
+use crate::tenants::tenant::Tenant;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -102,11 +105,14 @@ struct Session<'a> {
     id: ClientId,
     instance_id: InstanceId,
     class: Class,
+    tenant: Arc<Tenant>,
+    engine: Arc<dyn Engine>,
     spin: Duration,
     max_time: Duration,
     /// Requests that were answered: the daemon's own cursor.
     answered: u32,
-    instance: Option<Shared>,
+    /// As [`Class::EACH`]: that of its class, and if its requests can become best-effort, one for these.
+    instances: [Option<Shared>; 2],
     model: Arc<LoadedModel>,
     segment: Segment,
     _memory: Reservation,
@@ -127,8 +133,9 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(model: &LoadedModel, class: Class, segment: &Segment) -> Result<Self> {
-        let mut shared = Self { instance: model.instance(class)?, direct: false, requests: 0 };
+    fn new(model: &LoadedModel, class: Class, tenant: &Tenant, segment: &Segment) -> Result<Self> {
+        let instance = model.instance(class, tenant.grant.client())?;
+        let mut shared = Self { instance, direct: false, requests: 0 };
         if class == Class::RealTime {
             shared.pin(segment)?;
         }
@@ -158,26 +165,33 @@ impl<'a> Session<'a> {
         id: ClientId,
         stop: &'a AtomicBool,
     ) -> Result<Self> {
-        let hello = receive_hello(stream)?;
+        let (who, hello) = receive_hello(stream)?;
+        let tenant = server.tenants.of(&who);
         let name = hello.model.as_str();
         let config = &server.config;
+        let priority = tenant.priority(0, hello.class, config.models.class)?; // before a model is loaded for it
+        let class = priority.class();
         let model = match config.models.on_demand {
             true => server.registry.get_or_load(name)?,
             false => server.registry.get(name, "")?,
         };
-        let class = hello.class.unwrap_or(config.models.class);
         let stay = server.clients.stay_local(class)?;
         let layout = Layout {
             slots: config.limits.ring as u32,
             input: model.input.bytes(),
             output: model.output.bytes(),
         };
-        let bytes = model.sizes.instance + layout.bytes() as u64;
+        let demotes = tenant.grant.rate.is_some() && config.rt.over == Over::BestEffort;
+        let has = |each| each == class || demotes;
+        let count = Class::EACH.into_iter().filter(|&each| has(each)).count();
+        let bytes = count as u64 * model.sizes.instance + layout.bytes() as u64;
         let what = format!("a client of {}", model.title());
         within(&what, bytes, config.memory.client_mib << 20)?;
         let memory = server.registry.budget().reserve(&what, bytes)?;
         let (segment, fd) = Segment::create(layout)?;
-        let instance = Some(Shared::new(&model, class, &segment)?);
+        let make =
+            |each| has(each).then(|| Shared::new(&model, each, &tenant, &segment)).transpose();
+        let instances = [make(Class::RealTime)?, make(Class::BestEffort)?];
         let accepted = ServerHello::Accepted { id: id.number, class, layout };
         send(stream, &accepted.to_bytes(), Some(&fd))?;
         let instance_id =
@@ -189,10 +203,12 @@ impl<'a> Session<'a> {
             id,
             instance_id,
             class,
+            tenant,
+            engine: server.engine.clone(),
             spin,
             max_time,
             answered: FIRST,
-            instance,
+            instances,
             model,
             segment,
             _memory: memory,
@@ -277,14 +293,19 @@ impl<'a> Session<'a> {
 
     fn infer(&mut self, n: u32, timeout: u64, phases: &mut Phases) -> Result<()> {
         let asked = Duration::from_micros(if timeout == 0 { u64::MAX } else { timeout });
-        let made = || Shared::new(&self.model, self.class, &self.segment);
-        let how = match self.instance.take().map_or_else(made, Ok) {
+        let asks = Priority::new(0, self.class);
+        let admitted = self.tenant.admit(asks, self.engine.clock());
+        let class = admitted
+            .inspect_err(|error| self.model.note_answer(self.class, phases, Some(Err(error))))?
+            .class();
+        let made = || Shared::new(&self.model, class, &self.tenant, &self.segment);
+        let how = match self.instances[class as usize].take().map_or_else(made, Ok) {
             Err(error) => Err(error),
             Ok(mut instance) => {
                 let time = asked.min(self.max_time);
-                let how = self.run(&mut instance, n, time, phases);
+                let how = self.run(class, &mut instance, n, time, phases);
                 // Before it is said that time was over: the device still has what was given up.
-                self.instance = is_sound(&how).then_some(instance);
+                self.instances[class as usize] = is_sound(&how).then_some(instance);
                 match how {
                     Err(Error::Unavailable(_)) | Ok(()) if phases.total() > time => {
                         Err(Error::Deadline(format!("timed out after {time:?}")))
@@ -294,13 +315,20 @@ impl<'a> Session<'a> {
             }
         };
         let said = how.as_ref().map(drop);
-        self.model.note_run(&self.instance_id, self.class, self.id, phases, said);
-        self.model.note_answer(self.class, phases, Some(said));
+        self.model.note_run(&self.instance_id, class, self.id, phases, said);
+        self.model.note_answer(class, phases, Some(said));
         how
     }
 
-    fn run(&self, shared: &mut Shared, n: u32, time: Duration, phases: &mut Phases) -> Result<()> {
-        shared.count(self.class, &self.segment)?;
+    fn run(
+        &self,
+        class: Class,
+        shared: &mut Shared,
+        n: u32,
+        time: Duration,
+        phases: &mut Phases,
+    ) -> Result<()> {
+        shared.count(class, &self.segment)?;
         let Shared { instance, direct, .. } = shared;
         let layout = self.segment.layout();
         let (input, output) = (self.segment.input(n), self.segment.output(n));
@@ -314,9 +342,12 @@ impl<'a> Session<'a> {
         }
         let begin = Instant::now();
         let slot = direct.then_some((n % layout.slots) as usize);
-        let ran = instance.run(slot, Some(time), &|| began.elapsed() > time || self.is_gone());
+        let gone = &|| began.elapsed() > time || self.is_gone();
+        let ran = instance.run(Run { slot, time, gone, account: &self.tenant.account });
         phases.infer = begin.elapsed();
-        phases.delay = ran?;
+        let ran = ran?;
+        phases.delay = ran.delay;
+        self.tenant.charge(class, ran.device);
         if *direct || phases.total() > time {
             return Ok(());
         }
@@ -331,15 +362,16 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What a client wants, once it is known to be one of ours.
-fn receive_hello(stream: &UnixStream) -> Result<ClientHello> {
+/// Who a client is and what it wants, once it is known to be one of ours.
+fn receive_hello(stream: &UnixStream) -> Result<(Principal, ClientHello)> {
     let wrong = |e: &dyn std::fmt::Display| Error::system("socket", e);
     let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|e| wrong(&e))?;
-    admit(peer.uid.as_raw())?;
+    let uid = peer.uid.as_raw();
+    admit(uid)?;
     stream.set_nonblocking(false).map_err(|e| wrong(&e))?;
     stream.set_read_timeout(Some(HANDSHAKE_TIMEOUT)).map_err(|e| wrong(&e))?;
     stream.set_write_timeout(Some(HANDSHAKE_TIMEOUT)).map_err(|e| wrong(&e))?;
     let mut bytes = [0; CLIENT_HELLO_LEN];
     receive(stream, &mut bytes)?;
-    ClientHello::from_bytes(&bytes)
+    Ok((Principal::User(uid), ClientHello::from_bytes(&bytes)?))
 }

@@ -20,6 +20,7 @@ use crate::requests::job::{Job, Phases};
 use crate::requests::queue::Queue;
 use crate::tensor::TensorInfo;
 use parking_lot::Mutex;
+use reef::ClientConfig;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,7 +94,7 @@ impl LoadedModel {
         let instances = [self.spec.instances.rt, self.spec.instances.be];
         for (class, instances) in Class::EACH.into_iter().zip(instances) {
             for number in 0..instances {
-                let instance = self.instance(class)?;
+                let instance = self.shared_instance(class)?;
                 let id = self.observer.tracer.instance(&format!("{} {class} {number}", self.title));
                 let served = self.clone();
                 let thread = thread::Builder::new().name(format!("reef-{class}-lane"));
@@ -120,13 +121,18 @@ impl LoadedModel {
         self.input.shape[0] as u64
     }
 
-    /// Makes an instance for one client of its own.
+    /// One for all clients.
+    fn shared_instance(&self, class: Class) -> Result<Box<dyn Instance>> {
+        self.instance(class, ClientConfig::default())
+    }
+
+    /// Makes an instance for one client of its own, that was granted `config`.
     ///
     /// # Errors
     ///
     /// The device's.
-    pub(crate) fn instance(&self, class: Class) -> Result<Box<dyn Instance>> {
-        let instance = self.loaded.instance(class)?;
+    pub(crate) fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>> {
+        let instance = self.loaded.instance(class, config)?;
         Ok(Box::new(Observed { instance, observer: self.observer.clone() }))
     }
 
@@ -145,7 +151,7 @@ impl LoadedModel {
         let mut instance = Some(instance);
         while let Some(job) = self.queue(class).pop() {
             let mut phases = Phases::default();
-            let how = match instance.take().map_or_else(|| self.instance(class), Ok) {
+            let how = match instance.take().map_or_else(|| self.shared_instance(class), Ok) {
                 Err(error) => Err(error),
                 Ok(mut made) => {
                     let run = || job.run(&mut *made, &self.output, &mut phases);

@@ -58,7 +58,7 @@ impl Token {
 ///
 /// # Errors
 ///
-/// `Denied` if a token is configured and a client over TCP doesn't show it.
+/// `Unauthenticated` if a token is configured and a client over TCP doesn't show it.
 pub(crate) fn identify(
     token: Option<&Token>,
     peer: &Peer,
@@ -69,7 +69,7 @@ pub(crate) fn identify(
     if shown.is_some_and(|shown| token.is(shown)) {
         return Ok(Principal::Token(token.name.clone()));
     }
-    Err(Error::Denied("a token is wanted: authorization: Bearer TOKEN".into()))
+    Err(Error::Unauthenticated("a token is wanted: authorization: Bearer TOKEN".into()))
 }
 
 #[cfg(test)]

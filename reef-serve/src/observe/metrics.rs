@@ -7,7 +7,9 @@ use crate::error::Error;
 use crate::net::clients::Protocol;
 use crate::observe::answers::{Answers, GONE};
 use crate::observe::process::Process;
+use crate::observe::shares::Shares;
 use crate::requests::job::Phases;
+use crate::tenants::tenant::Tenant;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -17,6 +19,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -71,6 +74,7 @@ pub(crate) struct Metrics {
     depth: Family<ClassLabels, Gauge>,
     pub(crate) answers: Answers,
     process: Process,
+    shares: Shares,
     state: State,
 }
 
@@ -117,6 +121,9 @@ pub(crate) struct Snapshot {
     pub(crate) request_memory: u64,
     pub(crate) models: usize,
     pub(crate) depths: Vec<(ClassLabels, usize)>,
+    pub(crate) tenants: Vec<Arc<Tenant>>,
+    /// Part of the device that is best-effort work's.
+    pub(crate) reserve: f64,
 }
 
 impl Metrics {
@@ -132,6 +139,7 @@ impl Metrics {
             depth: Family::default(),
             answers: Answers::default(),
             process: Process::default(),
+            shares: Shares::default(),
             state: State::default(),
         };
         metrics.register(&mut metrics.registry.lock());
@@ -154,6 +162,7 @@ impl Metrics {
             reef.register_with_unit(name, help, Unit::Seconds, times.clone());
         }
         reef.register("queue_depth", "Requests that wait", self.depth.clone());
+        self.shares.register(reef);
         let State { busy, units, clients, sizes, .. } = &self.state;
         let help = "Time in which at least one inference was on the device";
         reef.register_with_unit("device_busy", help, Unit::Seconds, busy.clone());
@@ -235,6 +244,7 @@ impl Metrics {
         let registry = self.registry.lock(); // one scrape at a time
         self.state.set(look);
         self.process.look();
+        self.shares.set(look.tenants.iter().map(|tenant| &**tenant), look.reserve);
         self.depth.clear(); // of models that are gone
         for (of, depth) in &look.depths {
             self.depth.get_or_create(of).set(*depth as i64);

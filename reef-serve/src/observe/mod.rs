@@ -11,5 +11,6 @@ pub(crate) mod metrics;
 pub(crate) mod observer;
 mod process;
 pub(crate) mod recording;
+pub(crate) mod shares;
 pub(crate) mod stats;
 pub(crate) mod tracer;

@@ -1,6 +1,6 @@
 //! Observes requests without changing them.
 
-use crate::engine::api::Instance;
+use crate::engine::api::{Instance, Ran, Run};
 use crate::error::Result;
 use crate::observe::metrics::Metrics;
 use crate::observe::tracer::Tracer;
@@ -74,14 +74,9 @@ impl Instance for Observed {
         self.instance.share(memory, slots)
     }
 
-    fn run(
-        &mut self,
-        slot: Option<usize>,
-        deadline: Option<Duration>,
-        gone: &dyn Fn() -> bool,
-    ) -> Result<Option<Duration>> {
+    fn run(&mut self, run: Run<'_>) -> Result<Ran> {
         let _working = self.observer.busy.try_acquire();
-        self.instance.run(slot, deadline, gone)
+        self.instance.run(run)
     }
 
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()> {

@@ -1,12 +1,14 @@
 //! One inference on its way through the daemon.
 
 use crate::class::Priority;
-use crate::engine::api::Instance;
+use crate::engine::api::{Instance, Run};
 use crate::error::{Error, Result};
 use crate::net::clients::ClientId;
 use crate::requests::regions::Slice;
+use crate::tenants::tenant::Tenant;
 use crate::tensor::TensorInfo;
 use bytes::Bytes;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -48,6 +50,7 @@ impl Phases {
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) client: ClientId,
+    pub(crate) tenant: Arc<Tenant>,
     pub(crate) priority: Priority,
     pub(crate) input: Input,
     pub(crate) output: Output,
@@ -83,7 +86,10 @@ impl Job {
         self.input.write(instance)?;
         let written = Instant::now();
         phases.input = written - began;
-        phases.delay = instance.run(None, Some(left), &|| self.is_gone())?;
+        let (gone, account) = (&|| self.is_gone(), &self.tenant.account);
+        let ran = instance.run(Run { slot: None, time: left, gone, account })?;
+        phases.delay = ran.delay;
+        self.tenant.charge(self.priority.class(), ran.device);
         let ran = Instant::now();
         phases.infer = ran - written;
         let bytes = self.output.read(instance, output.bytes())?;

@@ -1,9 +1,13 @@
 //! Requests that wait for an instance: as many as are allowed, the most urgent first.
+//!
+//! Tenants take turns: of the most urgent requests, that of the tenant goes first whose last turn is longest ago. A full
+//! queue makes room for a tenant that has fewer requests in it, at the cost of the one with most.
 
 use crate::error::{Error, Result};
-use crate::requests::job::Job;
+use crate::net::principal::Principal;
+use crate::requests::job::{Job, Phases};
 use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A bounded queue of requests of one model in one class.
 #[derive(Debug)]
@@ -16,6 +20,9 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     jobs: VecDeque<Job>,
+    /// When tenants with requests here had their last turn, in turns.
+    turns: BTreeMap<Principal, u64>,
+    turn: u64,
     closed: bool,
 }
 
@@ -37,11 +44,16 @@ impl Queue {
         if state.jobs.len() >= self.max {
             state.jobs.retain(|job| !job.is_gone());
         }
+        let displaced = if state.jobs.len() >= self.max { state.displace(&job) } else { None };
         if state.jobs.len() >= self.max {
-            return Err(Error::Exhausted(format!("queue full: {} requests wait", self.max)));
+            return Err(self.full());
         }
         let at = state.jobs.partition_point(|other| other.priority <= job.priority);
         state.jobs.insert(at, job);
+        drop(state);
+        if let Some(displaced) = displaced {
+            let _ = displaced.reply.send((Err(self.full()), Phases::default())); // it may have gone
+        }
         self.news.notify_one();
         Ok(())
     }
@@ -51,13 +63,17 @@ impl Queue {
     pub(crate) fn pop(&self) -> Option<Job> {
         let mut state = self.state.lock();
         loop {
-            match state.jobs.pop_front() {
+            match state.next() {
                 Some(job) if job.is_gone() => {}
                 Some(job) => return Some(job),
                 None if state.closed => return None,
                 None => self.news.wait(&mut state),
             }
         }
+    }
+
+    fn full(&self) -> Error {
+        Error::Exhausted(format!("queue full: {} requests wait", self.max))
     }
 
     /// Takes no more requests; those that wait are still served.
@@ -72,13 +88,42 @@ impl Queue {
     }
 }
 
+impl State {
+    /// Takes the most urgent request of the tenant whose turn it is.
+    fn next(&mut self) -> Option<Job> {
+        let first = self.jobs.front()?.priority;
+        let urgent = self.jobs.iter().take_while(|job| job.priority == first);
+        let turn = |job: &Job| self.turns.get(&job.tenant.who).copied().unwrap_or_default();
+        let (at, _) = urgent.enumerate().min_by_key(|(at, job)| (turn(job), *at))?;
+        let job = self.jobs.remove(at)?;
+        self.turn += 1;
+        self.turns.insert(job.tenant.who.clone(), self.turn);
+        if self.jobs.is_empty() {
+            self.turns.clear(); // nobody waits for a turn
+        }
+        Some(job)
+    }
+
+    /// Takes out the last request of the tenant that has most, if `job`'s has fewer, counting it.
+    fn displace(&mut self, job: &Job) -> Option<Job> {
+        let mut counts: BTreeMap<&Principal, usize> = BTreeMap::new();
+        self.jobs.iter().for_each(|job| *counts.entry(&job.tenant.who).or_default() += 1);
+        let own = counts.get(&job.tenant.who).copied().unwrap_or_default();
+        let (who, most) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let last = self.jobs.iter().rposition(|job| job.tenant.who == *who)?;
+        if own + 1 < most { self.jobs.remove(last) } else { None }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::class::Class;
     use crate::class::Priority;
     use crate::net::clients::{ClientId, Protocol};
-    use crate::requests::job::{Input, Output, Phases};
+    use crate::requests::job::{Input, Output};
+    use crate::tenants::tenant::Tenant;
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
     use tokio::sync::oneshot;
 
@@ -88,6 +133,7 @@ mod tests {
         let (reply, answer) = oneshot::channel();
         let now = Instant::now();
         let job = Job {
+            tenant: Tenant::owner(),
             client: ClientId { protocol: Protocol::Grpc, number: 1 },
             priority: Priority::new(priority, Class::BestEffort),
             input: Input::Bytes(vec![priority as u8].into()),
@@ -115,6 +161,38 @@ mod tests {
         assert_eq!((refused, queue.len()), (1, 3));
         let order: Vec<_> = (0..3).map(|_| next(&queue).unwrap()).collect();
         assert_eq!(order, [2, 3, 3].map(|n| Priority::new(n, Class::BestEffort)));
+    }
+
+    fn of(tenant: &Arc<Tenant>, priority: u64) -> (Job, Answer) {
+        let (job, answer) = job(priority);
+        (Job { tenant: tenant.clone(), ..job }, answer)
+    }
+
+    #[test]
+    fn tenants_take_turns() {
+        let queue = Queue::new(9);
+        let [a, b] = [Tenant::named("a"), Tenant::named("b")];
+        let jobs = [(&a, 2), (&a, 2), (&a, 2), (&b, 2), (&b, 1)].map(|(who, n)| of(who, n));
+        let (jobs, _answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+        jobs.into_iter().for_each(|job| queue.push(job).unwrap());
+        let next = || queue.pop().unwrap().tenant.who.to_string();
+        let order: Vec<_> = (0..5).map(|_| next()).collect();
+        assert_eq!(order, ["token b", "token a", "token b", "token a", "token a"]);
+    }
+
+    #[test]
+    fn a_full_queue_makes_room_for_who_has_less_in_it() {
+        let queue = Queue::new(3);
+        let [a, b] = [Tenant::named("a"), Tenant::named("b")];
+        let (jobs, mut answers): (Vec<_>, Vec<_>) = [(); 3].map(|()| of(&a, 2)).into_iter().unzip();
+        jobs.into_iter().for_each(|job| queue.push(job).unwrap());
+        let (job, _first) = of(&b, 2);
+        queue.push(job).unwrap();
+        let (last, _) = answers.pop().unwrap().try_recv().unwrap();
+        assert_eq!(last, Err(Error::Exhausted("queue full: 3 requests wait".into())));
+        let (job, _second) = of(&b, 2);
+        assert!(queue.push(job).is_err(), "two and one is as even as it gets");
+        assert_eq!(queue.len(), 3);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 mod limits;
 mod models;
+mod rights;
 
 use super::*;
 use crate::config::settings::Models;
 use crate::name::ModelName;
+use crate::tenants::tenant::Tenant;
 use crate::tensor::{to_bytes, to_floats};
 use reef::models::{Seeded, build, reference};
 use std::path::PathBuf;
@@ -47,6 +49,7 @@ impl Fixture {
         let input = Seeded(1).input(model.input.elements());
         Inference {
             client: Peer::UNKNOWN.id,
+            tenant: Tenant::owner(),
             model,
             priority: Priority::new(priority, Class::BestEffort),
             timeout: None,

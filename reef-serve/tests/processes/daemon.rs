@@ -53,6 +53,7 @@ impl Daemon {
             "listen.grpc=127.0.0.1:0".into(),
             "listen.http=127.0.0.1:0".into(),
             "listen.tcp_shared_memory=true".into(),
+            "rights.others={ rt = true, control = true }".into(),
         ];
         all.extend(flags.iter().map(|&flag| flag.into()));
         let mut child = spawn("daemon", folder.path(), &all);
@@ -117,7 +118,10 @@ impl Daemon {
 
     /// What HTTP answers to GET, head and body.
     pub(crate) fn get(&self, path: &str) -> String {
-        self.say(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes())
+        self.say(
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+                .as_bytes(),
+        )
     }
 
     /// What HTTP answers to these bytes, until the connection is closed.

@@ -130,7 +130,7 @@ fn noise_over_tcp_is_no_end() {
         state >> 33
     };
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    let infer = b"POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\n".to_vec();
+    let infer = b"POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\n".to_vec();
     for n in 0..150 {
         let mut bytes = [preface.clone(), infer.clone(), Vec::new()][n % 3].clone();
         if n % 3 == 1 {
@@ -147,7 +147,7 @@ fn noise_over_tcp_is_no_end() {
     }
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(1 << 20));
     daemon.say(long.as_bytes());
-    let large = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+    let large = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
                  content-length: 2000000\r\n\r\n";
     let large = [large.as_bytes(), &vec![b' '; 2_000_000]].concat();
     assert!(!daemon.say(&large).starts_with("HTTP/1.1 200"));
@@ -168,7 +168,7 @@ fn http_request() -> String {
         vec!["0.5"; 3072].join(",")
     );
     format!(
-        "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+        "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     )
@@ -203,7 +203,7 @@ fn the_end_waits_for_requests_that_take_their_time() {
         let mut daemon = Daemon::start("drain-long", &flags);
         let request = http_request();
         let mut other = Http::connect(daemon.folder()).unwrap();
-        let is_live = b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n";
+        let is_live = b"GET /v2/health/live HTTP/1.1\r\nhost: localhost\r\n\r\n";
         assert_eq!(other.ask(is_live).unwrap().0, 200);
         let said = thread::scope(|scope| {
             let one = scope.spawn(|| daemon.say(request.as_bytes()));

@@ -8,6 +8,7 @@ mod local;
 mod malformed;
 mod memory;
 mod requests;
+mod rights;
 mod slow;
 mod soak;
 mod tls;

@@ -66,7 +66,7 @@ fn a_connection_may_say_its_class() {
     let text = json(Class::BestEffort, 4 * VALUES).replace("\"priority\":2", "\"priority\":0");
     let body = [text.as_bytes(), &[0; 4 * VALUES]].concat();
     let plain = String::from_utf8(request(Some(text.len()), &body)).unwrap();
-    let classed = plain.replacen("host: x\r\n", "host: x\r\nreef-class: rt\r\n", 1);
+    let classed = plain.replacen("host: localhost\r\n", "host: localhost\r\nreef-class: rt\r\n", 1);
     let mut http = Http::connect(daemon.folder()).unwrap();
     assert_eq!(http.ask(classed.as_bytes()).unwrap().0, 200);
     assert_eq!([served("rt"), served("be")], [2, 1], "HTTP");
@@ -130,7 +130,7 @@ fn a_request_whose_client_went_away_is_counted() {
 fn metrics_come_in_the_format_that_is_asked_for() {
     let daemon = Daemon::start("formats", &[]);
     let get = |accept: &str| {
-        let head = "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+        let head = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
         daemon.say(format!("{head}accept: {accept}\r\n\r\n").as_bytes())
     };
     let plain = get("text/plain");

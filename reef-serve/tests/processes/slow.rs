@@ -47,7 +47,7 @@ fn places_are_not_kept_by_saying_nothing_or_little() {
 fn a_body_that_drips_is_cut_off_and_its_request_counts_no_more() {
     let daemon = Daemon::start("slow-body", &[IDLE]);
     let mut body = TcpStream::connect(&daemon.http).unwrap();
-    let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+    let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
     body.write_all(format!("{head}content-length: 100000\r\n\r\n").as_bytes()).unwrap();
     let begin = Instant::now();
     let said = drip(body, b" ");
@@ -115,7 +115,7 @@ fn messages_have_a_largest_size() {
     let said = String::from_utf8_lossy(&said);
     assert!(status == 413 && said.contains("at most 1048576 bytes"), "{status} {said}");
     let endless =
-        b"POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n";
+        b"POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n";
     let said = daemon.say(endless);
     assert!(said.starts_with("HTTP/1.1 413"), "before anything has come: {said}");
 }
@@ -129,7 +129,8 @@ fn errors_are_short_whatever_was_said() {
         format!("{{\"inputs\": [], \"parameters\": {{\"priority\": \"{long}\"}}}}"),
         format!("{{\"inputs\": \"{long}\"}}"),
     ] {
-        let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+        let head =
+            "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
         let request = format!("{head}content-length: {}\r\n\r\n{json}", json.len());
         let said = daemon.say(request.as_bytes());
         assert!(said.starts_with("HTTP/1.1 400") && said.contains("xxxx"), "{}", said.len());

@@ -22,7 +22,7 @@ fn daemon(test: &str, flags: &[&str]) -> (Daemon, Folder) {
 fn http_over_tcp_wants_the_token_on_each_path() {
     let (daemon, _files) = daemon("token-http", &[]);
     let say = |method: &str, path: &str, authorization: &str| {
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
         daemon.say(format!("{head}{authorization}content-length: 0\r\n\r\n").as_bytes())
     };
     let right = "authorization: Bearer 0123456789abcdef\r\n";
@@ -35,13 +35,13 @@ fn http_over_tcp_wants_the_token_on_each_path() {
     ] {
         for wrong in ["", "authorization: Bearer 0123456789abcdeF\r\n"] {
             let said = say(method, path, wrong);
-            assert!(said.starts_with("HTTP/1.1 403"), "{path}, {wrong:?}: {said}");
+            assert!(said.starts_with("HTTP/1.1 401"), "{path}, {wrong:?}: {said}");
         }
         let said = say(method, path, right);
-        assert!(!said.starts_with("HTTP/1.1 403") && said.starts_with("HTTP"), "{path}: {said}");
+        assert!(!said.starts_with("HTTP/1.1 401") && said.starts_with("HTTP"), "{path}: {said}");
     }
     let mut unix = Http::connect(daemon.folder()).unwrap();
-    assert_eq!(unix.ask(b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap().0, 200);
+    assert_eq!(unix.ask(b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap().0, 200);
 }
 
 /// Requests without the token are answered and win no time.
@@ -52,11 +52,11 @@ fn grpc_clients_without_the_token_are_sent_away() {
     unix.live().unwrap();
     let mut tcp = Grpc::connect_to(&daemon.grpc);
     let said = tcp.live().unwrap_err();
-    assert_eq!(said.code(), tonic::Code::PermissionDenied, "{said}");
+    assert_eq!(said.code(), tonic::Code::Unauthenticated, "{said}");
     let left = || {
         tcp.rest(Duration::from_millis(20));
         let mut http = Http::connect(daemon.folder()).unwrap(); // where no token is wanted
-        let (_, text) = http.ask(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        let (_, text) = http.ask(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         String::from_utf8(text).unwrap().contains("reef_clients{path=\"grpc\"} 1\n")
     };
     within(Duration::from_secs(20), "it is sent away", left);
@@ -83,4 +83,19 @@ fn refused_connections_are_closed() {
     };
     let gone = || metrics().contains("reef_clients{path=\"grpc\"} 0\n");
     within(Duration::from_secs(20), "long before idle_ms", gone);
+}
+
+#[test]
+fn probes_can_be_open() {
+    for (open, status) in [("true", "HTTP/1.1 200"), ("false", "HTTP/1.1 401")] {
+        let flag = format!("listen.open_probes={open}");
+        let (daemon, _files) = daemon(&format!("token-probes-{open}"), &[&flag]);
+        let said = daemon.get("/v2/health/ready");
+        assert!(said.starts_with(status), "{open}: {said}");
+        let said = daemon.get("/v2");
+        assert!(
+            said.starts_with("HTTP/1.1 401") && said.contains("www-authenticate: Bearer"),
+            "{said}"
+        );
+    }
 }

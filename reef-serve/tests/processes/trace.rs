@@ -28,7 +28,9 @@ fn long(daemon: &Daemon) -> TcpStream {
     let mut taken = None;
     within(Duration::from_secs(20), "a trace", || {
         let mut stream = TcpStream::connect(&daemon.http).unwrap();
-        stream.write_all(b"GET /reef/trace?seconds=60 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        stream
+            .write_all(b"GET /reef/trace?seconds=60 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .unwrap();
         std::thread::sleep(Duration::from_millis(300));
         let refused = daemon.get("/reef/trace?seconds=0.01").starts_with("HTTP/1.1 409");
         taken = refused.then_some(stream);

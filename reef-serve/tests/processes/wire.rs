@@ -79,7 +79,7 @@ pub(crate) fn empty(way: Way, folder: &Path) -> Call {
         }
         Way::Http => {
             let mut http = Http::connect(folder).expect("it listens");
-            let request = b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n";
+            let request = b"GET /v2/health/live HTTP/1.1\r\nhost: localhost\r\n\r\n";
             Box::new(move || assert_eq!(http.ask(request).expect("an answer").0, 200))
         }
     }
@@ -238,7 +238,7 @@ fn post(class: Class) -> Vec<u8> {
 
 /// A request for an inference of `tiny`; with the length of the JSON if binary data follows.
 pub(crate) fn request(json: Option<usize>, body: &[u8]) -> Vec<u8> {
-    let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\n";
+    let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\n";
     let json = json.map(|length| format!("inference-header-content-length: {length}\r\n"));
     let length = format!("content-length: {}\r\n\r\n", body.len());
     [head.as_bytes(), json.unwrap_or_default().as_bytes(), length.as_bytes(), body].concat()

@@ -25,7 +25,7 @@ impl Client {
         Self {
             length: ms(length),
             every: every.map(ms),
-            account: Account::new(id, rate),
+            account: Account::new(rate),
             waits: None,
             next: STEP * id as u32,
             delays: Vec::new(),

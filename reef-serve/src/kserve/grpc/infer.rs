@@ -5,7 +5,7 @@ use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTe
 use super::proto::model_infer_response::InferOutputTensor;
 use super::proto::*;
 use super::undecoded::Undecoded;
-use crate::class::Class;
+use crate::class::{self, Class};
 use crate::error::{Error, Result};
 use crate::kserve::request::{
     CLASS_HEADER, InferRequest, InferResponse, InputTensor, Parameter, RequestedOutput, TensorData,
@@ -34,7 +34,8 @@ impl Caller {
     /// `Invalid` if the client says another class.
     pub(super) fn of<T>(request: &Request<T>) -> Result<Self> {
         let given = request.metadata().get(CLASS_HEADER);
-        let class = given.map(|value| value.to_str().unwrap_or_default().parse()).transpose()?;
+        let class =
+            given.map(|value| class::parse(value.to_str().unwrap_or_default())).transpose()?;
         let extensions = request.extensions();
         let peer = extensions.get().cloned().unwrap_or(Peer::UNKNOWN);
         Ok(Self { peer, class, charge: extensions.get().cloned() })

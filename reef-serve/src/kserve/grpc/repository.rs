@@ -5,6 +5,7 @@ use super::proto::*;
 use crate::error::{Error, Result};
 use crate::models::registry::{Indexed, Registry};
 use crate::name::ModelName;
+use crate::net::peer::Peer;
 use crate::server::Server;
 use std::sync::Arc;
 
@@ -24,19 +25,21 @@ pub(super) fn index(
 
 pub(super) async fn load(
     server: Arc<Server>,
+    peer: &Peer,
     request: RepositoryModelLoadRequest,
 ) -> Result<RepositoryModelLoadResponse> {
     if let Some(key) = request.parameters.keys().next() {
         return Err(Error::Unimplemented(format!("load with parameter {key:?}")));
     }
-    server.load(ModelName::new(&request.model_name)?).await?;
+    server.load(peer, ModelName::new(&request.model_name)?).await?;
     Ok(RepositoryModelLoadResponse {})
 }
 
 pub(super) async fn unload(
     server: Arc<Server>,
+    peer: &Peer,
     request: RepositoryModelUnloadRequest,
 ) -> Result<RepositoryModelUnloadResponse> {
-    server.unload(ModelName::new(&request.model_name)?).await?;
+    server.unload(peer, ModelName::new(&request.model_name)?).await?;
     Ok(RepositoryModelUnloadResponse {})
 }

@@ -113,14 +113,14 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<RepositoryModelLoadRequest>,
     ) -> Reply<RepositoryModelLoadResponse> {
-        reply(repository::load(self.0.clone(), request.into_inner()).await)
+        reply(repository::load(self.0.clone(), &peer(&request), request.into_inner()).await)
     }
 
     async fn repository_model_unload(
         &self,
         request: Request<RepositoryModelUnloadRequest>,
     ) -> Reply<RepositoryModelUnloadResponse> {
-        reply(repository::unload(self.0.clone(), request.into_inner()).await)
+        reply(repository::unload(self.0.clone(), &peer(&request), request.into_inner()).await)
     }
 
     async fn system_shared_memory_status(

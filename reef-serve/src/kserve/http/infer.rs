@@ -7,7 +7,7 @@ use super::json::{
     InferRequestJson, InferResponseJson, InputJson, OutputJson, OutputTensorJson, parameters,
 };
 use super::reply::{App, Reply};
-use crate::class::Class;
+use crate::class::{self, Class};
 use crate::error::{Error, Result};
 use crate::kserve::request::{
     CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput, TensorData, place,
@@ -133,7 +133,7 @@ fn split(headers: &HeaderMap, mut body: Bytes) -> Result<(Bytes, Bytes)> {
 
 fn class(headers: &HeaderMap) -> Result<Option<Class>> {
     let given = headers.get(CLASS_HEADER);
-    given.map(|value| value.to_str().unwrap_or_default().parse()).transpose()
+    given.map(|value| class::parse(value.to_str().unwrap_or_default())).transpose()
 }
 
 fn input(tensor: InputJson, binary: &mut Bytes) -> Result<InputTensor> {

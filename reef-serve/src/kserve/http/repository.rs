@@ -37,15 +37,24 @@ async fn index(
     Ok(Json(listed.map(entry).collect()))
 }
 
-async fn load(State(server): App, Path(model): Path<String>, body: Bytes) -> Reply<()> {
+async fn load(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    Path(model): Path<String>,
+    body: Bytes,
+) -> Reply<()> {
     if let Some(Value::Object(parameters)) = object(&body)?.get("parameters")
         && let Some(key) = parameters.keys().next()
     {
         return Err(Error::Unimplemented(format!("load with parameter {key:?}")).into());
     }
-    Ok(server.load(ModelName::new(&model)?).await?)
+    Ok(server.load(&peer, ModelName::new(&model)?).await?)
 }
 
-async fn unload(State(server): App, Path(model): Path<String>) -> Reply<()> {
-    Ok(server.unload(ModelName::new(&model)?).await?)
+async fn unload(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    Path(model): Path<String>,
+) -> Reply<()> {
+    Ok(server.unload(&peer, ModelName::new(&model)?).await?)
 }

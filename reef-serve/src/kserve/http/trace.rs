@@ -2,8 +2,10 @@
 
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
+use crate::net::peer::Peer;
 use crate::observe::recording::Recording;
 use crate::server::Server;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -16,7 +18,12 @@ const MAX_TIME: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Records and answers. A client that goes away drops this, which ends the recording.
-pub(super) async fn trace(State(server): App, uri: Uri) -> Reply<Response> {
+pub(super) async fn trace(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    uri: Uri,
+) -> Reply<Response> {
+    server.check_control(&peer)?;
     let time = asked(uri.query().unwrap_or_default())?;
     let mut recording = Recording::start(&server.observer, &server.engine)?;
     record(&server, &mut recording, time).await;

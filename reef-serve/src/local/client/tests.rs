@@ -3,12 +3,14 @@
 use super::{Client, FIRST, Options, ServerHello, send};
 use crate::class::Class;
 use crate::config::settings::{Config, Models};
+use crate::engine::api::Run;
 use crate::error::Error;
 use crate::local::session::{Local, PINNED_AFTER};
 use crate::server::Server;
 use crate::tensor::to_bytes;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use reef::{Account, ClientConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -208,10 +210,11 @@ fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
         }
         let inputs = [0.25, 0.5, 0.75].map(|value| vec![value; client.input_len()]);
         let model = fixture.server.registry.get("tiny", "").unwrap();
-        let mut staged = model.instance(class).unwrap();
+        let mut staged = model.instance(class, ClientConfig::default()).unwrap();
         for input in inputs.iter().cycle().take(10) {
             staged.write(0, &to_bytes(input)).unwrap();
-            staged.run(None, None, &|| false).unwrap();
+            let (time, account) = (Duration::from_secs(60), &Account::new(None));
+            staged.run(Run { slot: None, time, gone: &|| false, account }).unwrap();
             let mut want = vec![0; model.output.bytes()];
             staged.read(0, &mut want).unwrap();
             assert_eq!(to_bytes(&client.infer(input).unwrap()), want, "{class}");
@@ -263,7 +266,7 @@ fn how_long_staging_takes() {
     let model = fixture.server.registry.get_or_load("resnet18").unwrap();
     let (input, output) = (model.input.bytes(), model.output.bytes());
     let (segment, _fd) = Segment::create(Layout { slots: 4, input, output }).unwrap();
-    let mut instance = model.instance(Class::BestEffort).unwrap();
+    let mut instance = model.instance(Class::BestEffort, ClientConfig::default()).unwrap();
     let mut times: Vec<Duration> = (0..2000)
         .map(|n| {
             let begin = Instant::now();

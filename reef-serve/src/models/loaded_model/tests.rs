@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::class::Priority;
+use crate::engine::api::{Ran, Run};
 use crate::models::budget::Budget;
 use crate::models::repository::Repository;
 use crate::name::ModelName;
 use crate::net::clients::Protocol;
 use crate::requests::job::{Input, Output};
+use crate::tenants::tenant::Tenant;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -22,7 +24,7 @@ struct Device {
 struct FailingLane(Arc<AtomicUsize>);
 
 impl DeviceModel for Device {
-    fn instance(&self, _: Class) -> Result<Box<dyn Instance>> {
+    fn instance(&self, _: Class, _: ClientConfig) -> Result<Box<dyn Instance>> {
         self.instances.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(FailingLane(self.runs.clone())))
     }
@@ -37,16 +39,11 @@ impl Instance for FailingLane {
         Ok(false)
     }
 
-    fn run(
-        &mut self,
-        _: Option<usize>,
-        _: Option<Duration>,
-        _: &dyn Fn() -> bool,
-    ) -> Result<Option<Duration>> {
+    fn run(&mut self, _: Run<'_>) -> Result<Ran> {
         match self.0.fetch_add(1, Ordering::Relaxed) {
             0 => Err(Error::Failed("cuda: cuLaunchKernel: DeviceLost (code 719)".into())),
             1 => panic!("a lane that panics, as this test wants"),
-            _ => Ok(None),
+            _ => Ok(Ran::default()),
         }
     }
 
@@ -80,6 +77,7 @@ fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<u8>> {
     let (reply, answer) = oneshot::channel();
     let now = Instant::now();
     served.submit(Job {
+        tenant: Tenant::owner(),
         client: ClientId { protocol: Protocol::Grpc, number: 1 },
         priority: Priority::new(2, Class::BestEffort),
         input: Input::Bytes(vec![0; served.input.bytes()].into()),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::kserve::request::{InferRequest, InputTensor, TensorData};
+use crate::net::principal::Principal;
 
 impl Fixture {
     /// An inference of `tiny` as the standard protocol asks for it.
@@ -67,7 +68,8 @@ fn instances_take_memory() {
 #[test]
 fn who_says_no_priority_has_the_default_class() {
     let fixture = Fixture::new("class", |config| config.models.class = Class::RealTime);
-    let answer = |ask| block_on(fixture.server.answer(&Peer::UNKNOWN, ask)).map(drop).unwrap();
+    let owner = Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
+    let answer = |ask| block_on(fixture.server.answer(&owner, ask)).map(drop).unwrap();
     let served = || [fixture.served("rt"), fixture.served("be")];
     answer(fixture.ask());
     assert_eq!(served(), [1, 0]);

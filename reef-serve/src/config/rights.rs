@@ -1,0 +1,188 @@
+//! Who may do what: real time, control, shares of the device.
+
+use crate::error::{Error, Result};
+use reef::Rate;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Key of the rights of the daemon's own user and of root, over Unix sockets.
+pub(crate) const OWNER: &str = "owner";
+
+/// Key of the rights of all who have no entry of their own.
+pub(crate) const OTHERS: &str = "others";
+
+/// Rights by whom they are given to: `owner`, `others`, `user 1000`, `token NAME`, `certificate NAME`,
+/// `address 10.0.0.1`.
+pub type Rights = BTreeMap<String, Right>;
+
+/// What one may do.
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Right {
+    /// May ask for real time.
+    pub rt: bool,
+    /// Its real-time requests have `budget_us` of device time in each `period_us` to themselves, before all whose
+    /// budget is used up. Without: they share what is left. In microseconds.
+    pub period_us: Option<u64>,
+    /// See `period_us`.
+    pub budget_us: Option<u64>,
+    /// Its share of best-effort device time under the scheduler `fair-share`; default 1.
+    pub weight: Option<u32>,
+    /// May load and unload models, and trace.
+    pub control: bool,
+    /// Of a token: the file whose first line is the token.
+    pub token_file: Option<PathBuf>,
+}
+
+impl Right {
+    /// What is the owner's if the configuration doesn't say it.
+    pub(crate) fn of_owner() -> Self {
+        Self { rt: true, control: true, ..Self::default() }
+    }
+
+    /// The budget of its real-time requests.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if there is half of one, or it doesn't fit its period.
+    pub(crate) fn rate(&self) -> Result<Option<Rate>> {
+        match (self.period_us, self.budget_us) {
+            (None, None) => Ok(None),
+            (Some(period), Some(budget)) if self.rt => {
+                Ok(Some(Rate::new(Duration::from_micros(period), Duration::from_micros(budget))?))
+            }
+            (Some(_), Some(_)) => Err(Error::Invalid("a budget without rt = true".into())),
+            _ => Err(Error::Invalid("period_us and budget_us belong together".into())),
+        }
+    }
+
+    fn check(&self, who: &str) -> Result<Option<Rate>> {
+        let words = who.split_once(' ').filter(|(_, name)| !name.is_empty());
+        let known = match words {
+            Some(("user", uid)) => uid.parse::<u32>().is_ok(),
+            Some(("address", address)) => address.parse::<IpAddr>().is_ok(),
+            Some(("token" | "certificate", _)) => true,
+            _ => who == OWNER || who == OTHERS,
+        };
+        if !known {
+            let have = "owner, others, user N, token NAME, certificate NAME, address IP";
+            return Err(Error::Invalid(format!("no {who:?} (have: {have})")));
+        }
+        if self.token_file.is_some() && !who.starts_with("token ") {
+            return Err(Error::Invalid("token_file belongs to \"token NAME\"".into()));
+        }
+        if self.weight == Some(0) {
+            return Err(Error::Invalid("weight: 0, at least 1 is wanted".into()));
+        }
+        self.rate()
+    }
+}
+
+/// What becomes of a real-time request whose principal has used its budget up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Over {
+    /// It starts behind all that are in their budget, and counts as late.
+    Late,
+    /// It is best-effort.
+    BestEffort,
+    /// It is refused at once.
+    Refused,
+}
+
+/// How the device is shared between the classes.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RealTime {
+    /// Part of the device that best-effort work keeps when it wants it, from 0 to less than 1; default 0.05.
+    pub reserve: f64,
+    /// What becomes of what is over a budget: `late` (the default), `best-effort` or `refused`.
+    pub over: Over,
+}
+
+impl Default for RealTime {
+    fn default() -> Self {
+        Self { reserve: 0.05, over: Over::Late }
+    }
+}
+
+/// Refuses rights of nobody, and more budgets than there is device.
+///
+/// # Errors
+///
+/// `Invalid` with the key.
+pub(crate) fn check(rights: &Rights, rt: &RealTime) -> Result<()> {
+    if !(0.0..1.0).contains(&rt.reserve) {
+        let text = format!("rt.reserve: {}, possible are 0 to less than 1", rt.reserve);
+        return Err(Error::Invalid(text));
+    }
+    let mut sum = 0.0;
+    for (who, right) in rights {
+        let rate = right.check(who).map_err(|e| e.map(|text| format!("rights.{who:?}: {text}")))?;
+        sum += rate.map_or(0.0, |rate| rate.share());
+    }
+    if sum > 1.0 - rt.reserve + 1e-9 {
+        return Err(Error::Invalid(format!(
+            "rights: the budgets are {:.1} % of the device, rt.reserve leaves {:.1} %",
+            100.0 * sum,
+            100.0 * (1.0 - rt.reserve)
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> Result<(), String> {
+        #[derive(Deserialize)]
+        struct Both {
+            rights: Rights,
+            #[serde(default)]
+            rt: RealTime,
+        }
+        let both: Both = toml::from_str(text).map_err(|e| e.to_string())?;
+        check(&both.rights, &both.rt).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn budgets_are_summed_and_the_reserve_is_not_theirs() {
+        let two = |each: u64| {
+            format!(
+                "[rights.\"token a\"]\nrt = true\nperiod_us = 1000\nbudget_us = {each}\n\
+                 [rights.\"user 7\"]\nrt = true\nperiod_us = 2000\nbudget_us = {}\n[rt]\nreserve = 0.2\n",
+                2 * each
+            )
+        };
+        assert_eq!(said(&two(400)), Ok(()));
+        let want = "rights: the budgets are 80.2 % of the device, rt.reserve leaves 80.0 %";
+        assert_eq!(said(&two(401)), Err(want.into()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_whose_right_it_is() {
+        for (text, want) in [
+            ("[rights.nobody]", "rights.\"nobody\": no \"nobody\" (have: owner"),
+            ("[rights.\"user x\"]", "rights.\"user x\": no"),
+            ("[rights.\"token \"]", "rights.\"token \": no"),
+            ("[rights.owner]\nbudget_us = 1", "rights.\"owner\": period_us and budget_us"),
+            ("[rights.owner]\nbudget_us = 1\nperiod_us = 2", "rights.\"owner\": a budget without"),
+            (
+                "[rights.owner]\nrt = true\nbudget_us = 3\nperiod_us = 2",
+                "rights.\"owner\": a budget of 3µs",
+            ),
+            ("[rights.owner]\nweight = 0", "rights.\"owner\": weight: 0"),
+            ("[rights.owner]\ntoken_file = \"x\"", "rights.\"owner\": token_file belongs"),
+            ("[rights]\n[rt]\nreserve = 1.0", "rt.reserve: 1, possible"),
+        ] {
+            let said = said(text).unwrap_err();
+            assert!(said.starts_with(want), "{text}: {said}");
+        }
+        assert!(said("[rights.\"certificate a.b c\"]\nrt = true").is_ok());
+        assert!(said("[rights.owner]\nreal_time = true").unwrap_err().contains("real_time"));
+    }
+}

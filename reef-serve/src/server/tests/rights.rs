@@ -1,0 +1,98 @@
+//! Real time is a right, with a budget; what is over goes as the configuration says.
+
+use super::*;
+use crate::config::rights::{Over, Right, Rights};
+use crate::net::principal::Principal;
+
+/// A millisecond of the device in each hour.
+fn hourly() -> Right {
+    let (period_us, budget_us) = (Some(3_600_000_000), Some(1));
+    Right { rt: true, period_us, budget_us, ..Right::default() }
+}
+
+fn fixture(test: &str, over: Over) -> Fixture {
+    Fixture::new(test, |config| {
+        config.rt.over = over;
+        config.rights = Rights::from([("token camera".into(), hourly())]);
+    })
+}
+
+impl Fixture {
+    fn of(&self, who: &Principal) -> Arc<Tenant> {
+        self.server.tenants.of(who)
+    }
+
+    /// What becomes of a real-time request of `who`.
+    fn real_time(&self, who: &Principal) -> Result<Vec<u8>> {
+        let inference = Inference { tenant: self.of(who), ..self.inference(1) };
+        block_on(self.server.infer(inference))
+    }
+}
+
+#[test]
+fn who_was_not_granted_real_time_does_not_get_it() {
+    let fixture = fixture("denied", Over::Late);
+    let stranger = fixture.of(&Peer::UNKNOWN.principal);
+    let said = stranger.priority(1, None, Class::BestEffort).unwrap_err().to_string();
+    assert_eq!(said, "address 0.0.0.0 may not ask for real time: rights.\"address 0.0.0.0\".rt");
+    assert!(stranger.priority(0, Some(Class::RealTime), Class::BestEffort).is_err());
+    assert!(
+        stranger.priority(2, Some(Class::RealTime), Class::BestEffort).is_ok(),
+        "it asks for 2"
+    );
+    let by_default = stranger.priority(0, None, Class::RealTime).unwrap();
+    assert_eq!(by_default.class(), Class::BestEffort, "it has not asked");
+    let camera = fixture.of(&Principal::Token("camera".into()));
+    assert_eq!(camera.priority(1, None, Class::BestEffort).unwrap().class(), Class::RealTime);
+}
+
+#[test]
+fn what_is_over_a_budget_is_late_best_effort_or_refused() {
+    let camera = Principal::Token("camera".into());
+    for (over, name) in
+        [(Over::Late, "late"), (Over::BestEffort, "best-effort"), (Over::Refused, "refused")]
+    {
+        let fixture = fixture(&format!("over-{name}"), over);
+        fixture.real_time(&camera).expect("its budget is whole");
+        let second = fixture.real_time(&camera);
+        assert_eq!(second.is_ok(), over != Over::Refused, "{second:?}");
+        let tenant = fixture.of(&camera);
+        assert_eq!(tenant.served()[1].is_zero(), over != Over::BestEffort);
+        let counted = tenant.over().into_iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>();
+        assert_eq!(counted, [(name, 1)]);
+        let text = fixture.server.metrics();
+        for line in [
+            format!("reef_client_over_total{{client=\"token camera\",outcome=\"{name}\"}} 1"),
+            "reef_client_period_seconds{client=\"token camera\"} 3600.0".into(),
+            "reef_client_weight{client=\"token camera\"} 1".into(),
+            "reef_rt_reserve 0.05".into(),
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn device_time_is_booked_to_who_asked() {
+    let fixture = fixture("booked", Over::Late);
+    let (owner, camera) = (Principal::User(0), Principal::Token("camera".into()));
+    fixture.real_time(&camera).unwrap();
+    let served = |who| fixture.of(who).served();
+    assert!(!served(&camera)[0].is_zero() && served(&camera)[1].is_zero());
+    assert_eq!(served(&owner), [Duration::ZERO; 2]);
+}
+
+/// A second one that waits for the first, which is long, is given up when its time is over.
+#[test]
+fn a_late_real_time_request_is_cancelled_where_it_waits() {
+    let fixture = fixture("late", Over::Late);
+    let model = fixture.server.registry.get("tiny", "").unwrap();
+    let mut instance = model.instance(Class::RealTime, reef::ClientConfig::default()).unwrap();
+    let account = &reef::Account::new(None);
+    let time = Duration::from_nanos(1);
+    let run = crate::engine::api::Run { slot: None, time, gone: &|| false, account };
+    let said = instance.run(run);
+    assert!(matches!(said, Err(Error::Deadline(_))), "{said:?}");
+    let run = crate::engine::api::Run { time: Duration::from_secs(60), ..run };
+    assert!(instance.run(run).is_ok(), "the instance is as it was");
+}

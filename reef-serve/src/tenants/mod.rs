@@ -1,0 +1,9 @@
+//! Who uses the daemon: what each principal was granted, and what it has had.
+//!
+//! - **In**: principals, as connections and requests name them; the rights of the configuration.
+//! - **Out**: a [`Tenant`](tenant::Tenant) for each, which requests carry along.
+//! - **Invariant**: one tenant for a principal at a time, so that what two connections take adds up.
+
+pub(crate) mod grant;
+pub(crate) mod tenant;
+pub(crate) mod tenants;

@@ -1,0 +1,33 @@
+//! What clients may do who were granted nothing: over TCP on loopback, any user of the machine and any web page.
+
+use crate::daemon::Daemon;
+use crate::wire::Http;
+
+fn post(path: &str, headers: &str) -> Vec<u8> {
+    let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
+    format!("{head}{headers}content-length: 0\r\n\r\n").into()
+}
+
+#[test]
+fn strangers_run_best_effort_work_and_nothing_else() {
+    let daemon = Daemon::start("rights", &["rights.others={}"]);
+    let unload = "/v2/repository/models/tiny/unload";
+    for (request, want) in [
+        (post(unload, ""), "may not load, unload or trace"),
+        (post("/v2/repository/models/other/load", ""), "may not load, unload or trace"),
+        (post("/v2/models/tiny/infer", "origin: http://evil.example\r\n"), "web pages may not ask"),
+        (post("/v2/models/tiny/infer", "content-type: text/plain\r\n"), "forms may not ask"),
+    ] {
+        let said = daemon.say(&request);
+        assert!(said.starts_with("HTTP/1.1 403") && said.contains(want), "{said}");
+    }
+    let said = daemon.get("/reef/trace?seconds=0.01");
+    assert!(said.starts_with("HTTP/1.1 403"), "{said}");
+    let rebound = b"GET /v2 HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n";
+    assert!(daemon.say(rebound).starts_with("HTTP/1.1 403"));
+    assert!(daemon.get("/v2/models/tiny/ready").starts_with("HTTP/1.1 200"), "it is still there");
+
+    let mut owner = Http::connect(daemon.folder()).unwrap();
+    assert_eq!(owner.ask(&post(unload, "")).unwrap().0, 200, "the daemon's own user may");
+    assert!(daemon.get("/v2/models/tiny/ready").starts_with("HTTP/1.1 404"));
+}
