@@ -12,7 +12,8 @@ use crate::local::session::Local;
 use crate::net::admission::Admission;
 use crate::net::auth::Token;
 use crate::net::clients::Protocol;
-use crate::net::listener::{Listener, folder, make_folder};
+use crate::net::folder::{folder, make_folder};
+use crate::net::listener::Listener;
 use crate::net::tls::Tls;
 use crate::server::Server;
 use std::path::PathBuf;
@@ -97,6 +98,7 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
             Ok(())
         });
     }
+    tokio::spawn(prune(server.clone()));
     let signals = Signals::new()?;
     ready(&places);
     tracing::info!(device = %places.device, folder = %places.folder.display(), "ready");
@@ -113,6 +115,14 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
     let closed = async { while tasks.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await; // idle connections are cut off
     failed.map_or(Ok(()), |done| done.unwrap_or_else(|e| Err(Error::system("a listener", e))))
+}
+
+/// Forgets shared memory whose clients are gone, until the runtime ends.
+async fn prune(server: Arc<Server>) {
+    loop {
+        tokio::time::sleep(CLOSE_TIMEOUT).await;
+        server.regions.prune();
+    }
 }
 
 /// Refuses new requests and waits until those that are open have ended.

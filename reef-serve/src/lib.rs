@@ -56,4 +56,4 @@ pub use daemon::{Places, run};
 pub use error::{Error, Result};
 pub use local::client::{Client, Options, Timing};
 pub use name::ModelName;
-pub use net::listener::folder;
+pub use net::folder::{connect, folder};

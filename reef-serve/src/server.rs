@@ -80,7 +80,7 @@ impl Server {
         let registry = Registry::new(engine.clone(), repository, memory, limits, observer.clone());
         config.models.load.iter().try_for_each(|name| registry.load_named(name))?;
         Ok(Arc::new(Self {
-            regions: Regions::new(config.limits.regions),
+            regions: Regions::new(config.limits.regions, config.memory.client_mib << 20),
             tenants: Tenants::new(config.rights.clone(), config.rt.clone()),
             clients: {
                 let part = config.limits.part(config.limits.clients as u64);
@@ -162,7 +162,10 @@ impl Server {
             let text = "shared memory over TCP needs a token or listen.tcp_shared_memory";
             return Err(Error::Denied(text.into()));
         }
-        self.regions.register(&peer.principal, name, key, offset, bytes)
+        let what = format!("shared memory of {}", peer.principal);
+        self.regions.prune(); // whose bytes count until then
+        let counted = || self.registry.budget().reserve(&what, bytes);
+        self.regions.register(peer, name, key, (offset, bytes), counted)
     }
 
     /// Runs an inference in its turn. The output is empty if it went to a region.

@@ -14,6 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 
+/// The daemon's socket for HTTP.
+const HTTP: &str = "http.sock";
 /// Most bytes of an answer.
 const MAX_BYTES: usize = 1 << 30;
 /// Most characters of an answer that is shown as an error.
@@ -77,6 +79,8 @@ pub(crate) struct Daemon {
 }
 
 enum Address {
+    /// A socket in a folder that is known to be the daemon's.
+    Folder(Option<PathBuf>),
     Unix(PathBuf),
     Tcp(String),
 }
@@ -84,6 +88,9 @@ enum Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Folder(folder) => {
+                write!(f, "{}", reef_serve::folder(folder.as_deref()).join(HTTP).display())
+            }
             Self::Unix(path) => write!(f, "{}", path.display()),
             Self::Tcp(host) => f.write_str(host),
         }
@@ -113,7 +120,7 @@ impl std::error::Error for Error {}
 impl Daemon {
     /// The one whose sockets are in `folder`, or in the user's own.
     pub(crate) fn in_folder(folder: Option<&Path>) -> anyhow::Result<Self> {
-        Self::at(Address::Unix(reef_serve::folder(folder).join("http.sock")), None)
+        Self::at(Address::Folder(folder.map(Path::to_path_buf)), None)
     }
 
     fn at(address: Address, token: Option<String>) -> anyhow::Result<Self> {
@@ -147,11 +154,24 @@ impl Daemon {
 
     async fn answer(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
         match &self.address {
+            Address::Folder(folder) => {
+                self.ask(self.connect(folder.as_deref())?, "localhost", path).await
+            }
             Address::Unix(socket) => {
                 self.ask(UnixStream::connect(socket).await?, "localhost", path).await
             }
             Address::Tcp(host) => self.ask(TcpStream::connect(host).await?, host, path).await,
         }
+    }
+
+    fn connect(&self, folder: Option<&Path>) -> anyhow::Result<UnixStream> {
+        let stream = reef_serve::connect(folder, HTTP).map_err(|error| {
+            let said = error.to_string();
+            let named = format!("{}: ", self.address);
+            anyhow::Error::msg(said.strip_prefix(&named).unwrap_or(&said).to_owned())
+        })?;
+        stream.set_nonblocking(true)?;
+        Ok(UnixStream::from_std(stream)?)
     }
 
     /// One request on a connection of its own.

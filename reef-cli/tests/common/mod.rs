@@ -55,6 +55,8 @@ impl Folder {
     pub(crate) fn new(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("reef-cli-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
+        let own = std::os::unix::fs::PermissionsExt::from_mode(0o700); // whatever the umask is
+        std::fs::set_permissions(&path, own).unwrap();
         Self(path)
     }
 

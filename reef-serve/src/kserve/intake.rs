@@ -118,8 +118,8 @@ fn close(protocol: Protocol, mut response: Response) -> Response {
 /// Charges for the request, and for its answer until that has been sent.
 async fn charge(State(intake): State<Arc<Intake>>, mut request: Request, next: Next) -> Response {
     let in_use: Option<Arc<InUse>> = request.extensions_mut().remove();
-    let peer = request.extensions().get().unwrap_or(&Peer::UNKNOWN);
-    let charge = intake.server.memory.charge(peer);
+    let peer = request.extensions().get::<Peer>().cloned().unwrap_or(Peer::UNKNOWN);
+    let charge = intake.server.memory.charge(&peer);
     let (max, is_stream) = intake.longest(request.uri().path());
     if !is_stream && let Err(error) = charge.add(0) {
         return refuse(intake.protocol, error); // its time runs from now on

@@ -235,7 +235,7 @@ impl Server {
 
     fn slice(&self, peer: &Peer, place: &Place, want: usize) -> Result<Slice> {
         let Place { region, offset, bytes } = place;
-        self.regions.slice(&peer.principal, region, *offset, *bytes, want)
+        self.regions.slice(peer, region, *offset, *bytes, want)
     }
 }
 

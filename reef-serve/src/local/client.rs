@@ -6,7 +6,7 @@ use super::segment::{FIRST, Segment};
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
-use crate::net::listener::folder;
+use crate::net::folder::connect;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
@@ -77,12 +77,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Unavailable` if there is no daemon; what it says against the model or the client.
+    /// `Unavailable` if there is no daemon; `Denied` if it may be somebody else's; what it says against the model or the client.
     pub fn connect(model: &str, options: &Options) -> Result<Self> {
         let model = ModelName::new(model)?;
-        let path = folder(options.folder.as_deref()).join("local.sock");
-        let stream = UnixStream::connect(&path)
-            .map_err(|e| Error::Unavailable(format!("{}: {e}", path.display())))?;
+        let stream = connect(options.folder.as_deref(), "local.sock")?;
         let hello = ClientHello { model: model.clone(), class: options.class };
         let sent = send(&stream, &hello.to_bytes(), None);
         let mut bytes = [0; SERVER_HELLO_LEN];

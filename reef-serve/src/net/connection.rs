@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::net::admission::Permit;
-use crate::net::peer::Peer;
+use crate::net::peer::{Connected, Peer};
 use crate::net::places::{Lost, Place};
 use crate::net::tls::{self, Tls};
 use std::io;
@@ -24,6 +24,7 @@ pub(crate) struct Connection {
     /// Until somebody waits for it.
     pub(super) lost: Option<Lost>,
     _permit: Permit,
+    _open: Connected,
 }
 
 #[derive(Debug)]
@@ -43,7 +44,9 @@ impl Connection {
     }
 
     fn new(stream: Stream, peer: Peer, (permit, place, lost): Entered) -> Self {
-        Self { stream, peer, place: Arc::new(place), lost: Some(lost), _permit: permit }
+        let (life, open) = Connected::new();
+        let (peer, place) = (Peer { life, ..peer }, Arc::new(place));
+        Self { stream, peer, place, lost: Some(lost), _permit: permit, _open: open }
     }
 
     /// Completes the handshake of TLS, where TCP has one.
@@ -63,7 +66,7 @@ impl Connection {
     }
 
     async fn shake_hands(self, tls: Option<Tls>) -> Result<Self> {
-        let Self { stream, mut peer, place, lost, _permit } = self;
+        let Self { stream, mut peer, place, lost, _permit, _open } = self;
         let stream = match (stream, tls) {
             (Stream::Tcp(stream), Some(tls)) => {
                 peer.may_share |= tls.mutual; // it shows who it is
@@ -73,7 +76,7 @@ impl Connection {
             }
             (stream, _) => stream,
         };
-        Ok(Self { stream, peer, place, lost, _permit })
+        Ok(Self { stream, peer, place, lost, _permit, _open })
     }
 }
 

@@ -12,8 +12,8 @@ use crate::net::principal::Principal;
 use crate::net::tls::Tls;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
@@ -113,7 +113,7 @@ impl Listener {
                 let (stream, _) = listener.accept().await.map_err(wrong)?;
                 let principal = user(&stream)?;
                 let place = self.clients.enter(self.protocol, &principal)?;
-                let peer = Peer { id: self.number(), principal, may_share: true };
+                let peer = Peer { id: self.number(), principal, may_share: true, ..Peer::UNKNOWN };
                 Ok((Connection::unix(stream, peer, place), None))
             }
             Socket::Tcp { listener, may_share, tls } => {
@@ -122,7 +122,7 @@ impl Listener {
                 let principal = Principal::at(from.ip());
                 let place = self.clients.enter(self.protocol, &principal)?;
                 let id = self.number();
-                let peer = Peer { id, principal, may_share: *may_share };
+                let peer = Peer { id, principal, may_share: *may_share, ..Peer::UNKNOWN };
                 Ok((Connection::tcp(stream, peer, place), tls.clone()))
             }
         }
@@ -168,30 +168,6 @@ pub(crate) fn admit(uid: u32) -> Result<()> {
     Err(Error::Denied(format!("user {uid} is not the daemon's")))
 }
 
-/// The folder of a daemon's sockets: the configured one, or the user's own.
-pub fn folder(configured: Option<&Path>) -> PathBuf {
-    let uid = rustix::process::getuid().as_raw();
-    let runtime = || std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("reef"));
-    let default = || runtime().unwrap_or_else(|| std::env::temp_dir().join(format!("reef-{uid}")));
-    configured.map_or_else(default, Path::to_path_buf)
-}
-
-/// Makes the folder of the sockets, which has to be ours.
-///
-/// # Errors
-///
-/// `Failed`; `Denied` if it belongs to another user.
-pub(crate) fn make_folder(folder: &Path) -> Result<()> {
-    use std::os::unix::fs::MetadataExt;
-    let wrong = |e| Error::system(&folder.display().to_string(), e);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
-    let owner = folder.metadata().map_err(wrong)?.uid();
-    if owner != rustix::process::getuid().as_raw() {
-        return Err(Error::Denied(format!("{} belongs to user {owner}", folder.display())));
-    }
-    Ok(())
-}
-
 /// Binds a Unix socket that only its owner can open, in the place of one without a listener.
 ///
 /// # Errors
@@ -214,6 +190,7 @@ pub(crate) fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::folder::make_folder;
 
     #[test]
     fn a_socket_is_its_owners_and_a_dead_one_is_replaced() {

@@ -12,6 +12,7 @@ mod certificate;
 pub(crate) mod charge;
 pub(crate) mod clients;
 pub(crate) mod connection;
+pub(crate) mod folder;
 pub(crate) mod listener;
 pub(crate) mod peer;
 pub(crate) mod places;

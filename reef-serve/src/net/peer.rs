@@ -3,6 +3,7 @@
 use crate::net::clients::{ClientId, Protocol};
 use crate::net::principal::Principal;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Weak};
 
 /// Who is at the other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +13,40 @@ pub(crate) struct Peer {
     pub(crate) principal: Principal,
     /// Whether it may register shared memory.
     pub(crate) may_share: bool,
+    /// Whether its connection is open.
+    pub(crate) life: Life,
+}
+
+/// Says whether a connection is open.
+#[derive(Debug, Clone)]
+pub(crate) struct Life(Weak<()>);
+
+impl Life {
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
+/// The same connection.
+impl PartialEq for Life {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
+
+impl Eq for Life {}
+
+/// Kept by a connection while it is open.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    _open: Arc<()>,
+}
+
+impl Connected {
+    pub(crate) fn new() -> (Life, Self) {
+        let open = Arc::new(());
+        (Life(Arc::downgrade(&open)), Self { _open: open })
+    }
 }
 
 impl Peer {
@@ -20,6 +55,7 @@ impl Peer {
         id: ClientId { protocol: Protocol::Http, number: 0 },
         principal: Principal::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
         may_share: false,
+        life: Life(Weak::new()),
     };
 
     pub(crate) fn is_tcp(&self) -> bool {

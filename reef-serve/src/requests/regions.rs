@@ -4,9 +4,12 @@
 //! daemon with a bus error. So regions are never mapped here: they are read and written with `pread` and
 //! `pwrite`, which give an error instead, and cost the same one copy.
 //!
-//! A region belongs to the client that registered it: no other sees it, or can name it in a request.
+//! A region belongs to the principal that registered it, or, where that has shown nothing, to the connection: no other
+//! sees it, or can name it in a request. It goes with the last connection that registered or used it.
 
 use crate::error::{Error, Result};
+use crate::net::clients::ClientId;
+use crate::net::peer::{Life, Peer};
 use crate::net::principal::Principal;
 use crate::tensor::short;
 use parking_lot::Mutex;
@@ -14,6 +17,7 @@ use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
 use rustix::shm;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -28,6 +32,26 @@ pub(crate) struct Region {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
     file: Arc<File>,
+    /// Connections that registered or used it.
+    holders: Vec<Life>,
+    /// What keeps its bytes counted.
+    _counted: Arc<dyn Debug + Send + Sync>,
+}
+
+/// Whose a region is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    Principal(Principal),
+    Connection(ClientId),
+}
+
+impl Owner {
+    fn of(peer: &Peer) -> Self {
+        match &peer.principal {
+            Principal::Address(_) => Self::Connection(peer.id),
+            principal => Self::Principal(principal.clone()),
+        }
+    }
 }
 
 /// A part of a region that holds one tensor.
@@ -43,27 +67,36 @@ pub(crate) struct Slice {
 #[derive(Debug)]
 pub(crate) struct Regions {
     max: usize,
-    regions: Mutex<BTreeMap<(Principal, String), Region>>,
+    /// Of one owner; 0 is no limit.
+    max_bytes: u64,
+    regions: Mutex<BTreeMap<(Owner, String), Region>>,
 }
 
 impl Regions {
-    pub(crate) fn new(max: usize) -> Self {
-        Self { max, regions: Mutex::default() }
+    /// At most so many, and of one owner so many bytes.
+    pub(crate) fn new(max: usize, max_bytes: u64) -> Self {
+        Self { max, max_bytes, regions: Mutex::default() }
     }
 
-    /// Registers `bytes` bytes from `offset` on of the shared memory that `key` names.
+    /// Forgets the regions whose connections are gone.
+    pub(crate) fn prune(&self) {
+        prune(&mut self.regions.lock());
+    }
+
+    /// Registers `bytes` bytes from `offset` on of the shared memory that `key` names. What `count` gives is
+    /// kept with it.
     ///
     /// # Errors
     ///
     /// `Exists`; `Invalid` if the key is no plain name or the bytes are not all there; `NotFound`;
     /// `Denied` if it belongs to another user; `Exhausted` if there are too many.
-    pub(crate) fn register(
+    pub(crate) fn register<C: Debug + Send + Sync + 'static>(
         &self,
-        who: &Principal,
+        who: &Peer,
         name: &str,
         key: &str,
-        offset: u64,
-        bytes: u64,
+        (offset, bytes): (u64, u64),
+        count: impl FnOnce() -> Result<C>,
     ) -> Result<()> {
         if name.is_empty() || name.len() > MAX_NAME_LEN {
             return Err(Error::Invalid(format!(
@@ -71,25 +104,50 @@ impl Regions {
                 short(name)
             )));
         }
-        let file = Arc::new(open(key, who)?);
-        let region = Region { key: key.into(), offset, bytes, file };
-        region.check_size()?;
-        let mut regions = self.regions.lock();
-        if regions.contains_key(&(who.clone(), name.into())) {
+        let file = Arc::new(open(key, &who.principal)?);
+        check_size(&file, key, (offset, bytes))?;
+        let (owner, mut regions) = (Owner::of(who), self.regions.lock());
+        prune(&mut regions);
+        self.check_room(&regions, &owner, bytes)?;
+        let place = (owner, name.into());
+        if regions.contains_key(&place) {
             return Err(Error::Exists(format!("shared memory region {name:?} is registered")));
         }
+        let (holders, _counted) = (vec![who.life.clone()], Arc::new(count()?));
+        regions.insert(place, Region { key: key.into(), offset, bytes, file, holders, _counted });
+        Ok(())
+    }
+
+    fn check_room(
+        &self,
+        regions: &BTreeMap<(Owner, String), Region>,
+        owner: &Owner,
+        bytes: u64,
+    ) -> Result<()> {
         if regions.len() >= self.max {
             let text = format!("{} shared memory regions are registered already", self.max);
             return Err(Error::Exhausted(text));
         }
-        regions.insert((who.clone(), name.into()), region);
+        let own = regions.iter().filter(|((of, _), _)| of == owner);
+        let used = own.fold(0_u64, |sum, (_, region)| sum.saturating_add(region.bytes));
+        if self.max_bytes > 0 && used.saturating_add(bytes) > self.max_bytes {
+            let left = self.max_bytes.saturating_sub(used);
+            let text = format!(
+                "shared memory: {bytes} bytes asked, {left} of {} are left",
+                self.max_bytes
+            );
+            return Err(Error::Exhausted(text));
+        }
         Ok(())
     }
 
-    /// Forgets a region, or all of `who` if there is no name.
-    pub(crate) fn unregister(&self, who: &Principal, name: &str) {
-        let gone = |owner: &Principal, n: &str| owner == who && (name.is_empty() || n == name);
-        self.regions.lock().retain(|(owner, n), _| !gone(owner, n));
+    /// Forgets a region, or all that this connection registered or used if there is no name.
+    pub(crate) fn unregister(&self, who: &Peer, name: &str) {
+        let owner = Owner::of(who);
+        let gone = |of: &Owner, n: &str, region: &Region| {
+            *of == owner && (n == name || (name.is_empty() && region.holders.contains(&who.life)))
+        };
+        self.regions.lock().retain(|(of, n), region| !gone(of, n, region));
     }
 
     /// The region called `name`, or all of `who` if there is no name.
@@ -97,10 +155,12 @@ impl Regions {
     /// # Errors
     ///
     /// `NotFound`.
-    pub(crate) fn status(&self, who: &Principal, name: &str) -> Result<Vec<(String, Region)>> {
-        let regions = self.regions.lock();
-        let own =
-            regions.iter().filter(|((owner, n), _)| owner == who && (name.is_empty() || n == name));
+    pub(crate) fn status(&self, who: &Peer, name: &str) -> Result<Vec<(String, Region)>> {
+        let (who, mut regions) = (Owner::of(who), self.regions.lock());
+        prune(&mut regions);
+        let own = regions
+            .iter()
+            .filter(|((owner, n), _)| *owner == who && (name.is_empty() || n == name));
         let found: Vec<_> = own.map(|((_, n), region)| (n.clone(), region.clone())).collect();
         if found.is_empty() && !name.is_empty() {
             return Err(missing(name));
@@ -115,14 +175,16 @@ impl Regions {
     /// `NotFound`; `Invalid` if it doesn't lie inside or is not as long.
     pub(crate) fn slice(
         &self,
-        who: &Principal,
+        who: &Peer,
         name: &str,
         offset: u64,
         bytes: u64,
         want: usize,
     ) -> Result<Slice> {
-        let regions = self.regions.lock();
-        let region = regions.get(&(who.clone(), name.into())).ok_or_else(|| missing(name))?;
+        let mut regions = self.regions.lock();
+        let key = (Owner::of(who), name.into());
+        let region = regions.get_mut(&key).ok_or_else(|| missing(name))?;
+        region.hold(&who.life);
         if bytes != want as u64 {
             let text = format!("region {name:?}: {bytes} bytes given, {want} wanted");
             return Err(Error::Invalid(text));
@@ -140,21 +202,38 @@ impl Regions {
     }
 }
 
+fn prune(regions: &mut BTreeMap<(Owner, String), Region>) {
+    regions.retain(|_, region| {
+        region.holders.retain(Life::is_open);
+        !region.holders.is_empty()
+    });
+}
+
 impl Region {
-    /// The memory is as long as it was said to be.
-    fn check_size(&self) -> Result<()> {
-        let there = self.file.metadata().map_err(|e| Error::system("fstat", e))?.len();
-        let end = self.offset.checked_add(self.bytes);
-        if self.bytes == 0 || end.is_none_or(|end| end > there) {
-            return Err(Error::Invalid(format!(
-                "shared memory {:?} has {there} bytes, {} at {} are not inside",
-                short(&self.key),
-                self.bytes,
-                self.offset
-            )));
+    /// Notes a connection that uses it.
+    fn hold(&mut self, life: &Life) {
+        if !self.holders.contains(life) {
+            self.holders.retain(Life::is_open);
+            self.holders.push(life.clone());
         }
-        Ok(())
     }
+
+    fn check_size(&self) -> Result<()> {
+        check_size(&self.file, &self.key, (self.offset, self.bytes))
+    }
+}
+
+/// The memory is as long as it was said to be.
+fn check_size(file: &File, key: &str, (offset, bytes): (u64, u64)) -> Result<()> {
+    let there = file.metadata().map_err(|e| Error::system("fstat", e))?.len();
+    let end = offset.checked_add(bytes);
+    if bytes == 0 || end.is_none_or(|end| end > there) {
+        return Err(Error::Invalid(format!(
+            "shared memory {:?} has {there} bytes, {bytes} at {offset} are not inside",
+            short(key)
+        )));
+    }
+    Ok(())
 }
 
 impl Slice {
@@ -219,7 +298,7 @@ fn open(key: &str, who: &Principal) -> Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::peer::Peer;
+    use crate::net::peer::Connected;
 
     struct Memory(String, File);
 
@@ -239,16 +318,33 @@ mod tests {
         }
     }
 
-    fn me() -> Principal {
+    /// A connection: it is open while this is kept.
+    fn connected(principal: Principal, number: u32) -> (Peer, Connected) {
+        let (life, open) = Connected::new();
+        let id = ClientId { number, ..Peer::UNKNOWN.id };
+        (Peer { id, principal, life, may_share: true }, open)
+    }
+
+    fn own() -> Principal {
         Principal::User(rustix::process::getuid().as_raw())
+    }
+
+    fn me() -> (Peer, Connected) {
+        connected(own(), 1)
+    }
+
+    fn regions(max: usize) -> Regions {
+        Regions::new(max, 0)
     }
 
     #[test]
     fn a_region_is_bounded_by_the_real_size() {
         let memory = Memory::new("size", 4096);
-        let regions = Regions::new(8);
-        let register =
-            |name, offset, bytes| regions.register(&me(), name, &memory.0, offset, bytes);
+        let regions = regions(8);
+        let (me, _open) = me();
+        let register = |name, offset, bytes| {
+            regions.register(&me, name, &memory.0, (offset, bytes), || Ok(()))
+        };
         register("all", 0, 4096).unwrap();
         register("end", 4000, 96).unwrap();
         for (offset, bytes) in [(0, 4097), (4000, 97), (u64::MAX, 2), (1, u64::MAX), (0, 0)] {
@@ -256,18 +352,19 @@ mod tests {
             assert!(matches!(said, Error::Invalid(_)), "{offset} {bytes}: {said}");
         }
         assert!(matches!(register("all", 0, 1), Err(Error::Exists(_))));
-        let slice = |offset, bytes| regions.slice(&me(), "end", offset, bytes, bytes as usize);
+        let slice = |offset, bytes| regions.slice(&me, "end", offset, bytes, bytes as usize);
         assert!(slice(0, 96).is_ok() && slice(92, 4).is_ok());
         assert!(slice(1, 96).is_err() && slice(u64::MAX, 4).is_err());
-        assert!(regions.slice(&me(), "end", 0, 4, 8).is_err(), "another length than the tensor's");
+        assert!(regions.slice(&me, "end", 0, 4, 8).is_err(), "another length than the tensor's");
     }
 
     #[test]
     fn a_slice_lies_where_region_and_request_say() {
         let memory = Memory::new("place", 64);
-        let regions = Regions::new(8);
-        regions.register(&me(), "r", &memory.0, 16, 32).unwrap();
-        let slice = regions.slice(&me(), "r", 8, 4, 4).unwrap();
+        let regions = regions(8);
+        let (me, _open) = me();
+        regions.register(&me, "r", &memory.0, (16, 32), || Ok(())).unwrap();
+        let slice = regions.slice(&me, "r", 8, 4, 4).unwrap();
         slice.write(1, &[7, 8]).unwrap();
         let mut all = [0; 64];
         memory.1.read_exact_at(&mut all, 0).unwrap();
@@ -283,44 +380,90 @@ mod tests {
     #[test]
     fn memory_that_shrinks_is_an_error_and_no_signal() {
         let memory = Memory::new("shrinks", 4096);
-        let regions = Regions::new(8);
-        regions.register(&me(), "r", &memory.0, 0, 4096).unwrap();
-        let slice = regions.slice(&me(), "r", 0, 4096, 4096).unwrap();
+        let regions = regions(8);
+        let (me, _open) = me();
+        regions.register(&me, "r", &memory.0, (0, 4096), || Ok(())).unwrap();
+        let slice = regions.slice(&me, "r", 0, 4096, 4096).unwrap();
         slice.write(4092, &[1, 2, 3, 4]).unwrap();
         memory.1.set_len(100).unwrap();
         let mut bytes = [0; 4096];
         assert!(matches!(slice.read(0, &mut bytes), Err(Error::Invalid(_))));
-        assert!(regions.slice(&me(), "r", 0, 4096, 4096).is_err());
+        assert!(regions.slice(&me, "r", 0, 4096, 4096).is_err());
     }
 
     #[test]
     fn regions_of_others_are_not_there() {
         let memory = Memory::new("others", 64);
-        let regions = Regions::new(2);
-        regions.register(&me(), "r", &memory.0, 0, 64).unwrap();
-        let other = &Peer::UNKNOWN.principal;
-        assert!(matches!(regions.slice(other, "r", 0, 4, 4), Err(Error::NotFound(_))));
-        assert!(regions.status(other, "").unwrap().is_empty());
-        regions.unregister(other, "");
-        assert_eq!(regions.status(&me(), "r").unwrap().len(), 1);
-        let stranger = Principal::User(rustix::process::getuid().as_raw() + 1);
-        let said = regions.register(&stranger, "x", &memory.0, 0, 64);
+        let regions = regions(2);
+        let (me, _open) = me();
+        regions.register(&me, "r", &memory.0, (0, 64), || Ok(())).unwrap();
+        let (other, _other) = connected(Peer::UNKNOWN.principal, 2);
+        assert!(matches!(regions.slice(&other, "r", 0, 4, 4), Err(Error::NotFound(_))));
+        assert!(regions.status(&other, "").unwrap().is_empty());
+        regions.unregister(&other, "");
+        assert_eq!(regions.status(&me, "r").unwrap().len(), 1);
+        let uid = rustix::process::getuid().as_raw() + 1;
+        let (stranger, _stranger) = connected(Principal::User(uid), 3);
+        let said = regions.register(&stranger, "x", &memory.0, (0, 64), || Ok(()));
         assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
-        regions.register(other, "r", &memory.0, 0, 64).unwrap();
-        let said = regions.register(&me(), "s", &memory.0, 0, 64);
+        regions.register(&other, "r", &memory.0, (0, 64), || Ok(())).unwrap();
+        let said = regions.register(&me, "s", &memory.0, (0, 64), || Ok(()));
         assert!(matches!(said, Err(Error::Exhausted(_))), "{said:?}");
-        regions.unregister(&me(), "r");
-        assert!(regions.status(&me(), "r").is_err());
+        regions.unregister(&me, "r");
+        assert!(regions.status(&me, "r").is_err());
+    }
+
+    /// As two programs over TCP on one host that use the same names and unregister everything when they start.
+    #[test]
+    fn who_has_shown_nothing_shares_regions_with_no_other_connection() {
+        let memory = Memory::new("connections", 64);
+        let regions = regions(8);
+        let [(first, _first), (second, _second)] =
+            [1, 2].map(|number| connected(Peer::UNKNOWN.principal, number));
+        regions.register(&first, "input", &memory.0, (0, 64), || Ok(())).unwrap();
+        regions.unregister(&second, "");
+        regions.unregister(&second, "input");
+        regions.register(&second, "input", &memory.0, (0, 64), || Ok(())).unwrap();
+        assert!(regions.slice(&first, "input", 0, 4, 4).is_ok());
+        assert_eq!(regions.status(&second, "").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_region_goes_with_the_last_connection_that_used_it() {
+        let memory = Memory::new("killed", 64);
+        let regions = regions(8);
+        let counted = Arc::new(());
+        let [(first, one), (second, two)] = [1, 2].map(|number| connected(own(), number));
+        regions.register(&first, "r", &memory.0, (0, 64), || Ok(counted.clone())).unwrap();
+        assert!(regions.slice(&second, "r", 0, 4, 4).is_ok(), "connections of one principal share");
+        drop((first, one));
+        regions.prune();
+        assert_eq!(regions.status(&second, "r").unwrap().len(), 1);
+        drop((second, two));
+        regions.prune();
+        assert_eq!(Arc::strong_count(&counted), 1, "and what it counted as");
+    }
+
+    #[test]
+    fn one_owner_has_so_many_bytes() {
+        let memory = Memory::new("bytes", 4096);
+        let regions = Regions::new(8, 5000);
+        let (me, _open) = me();
+        regions.register(&me, "a", &memory.0, (0, 4096), || Ok(())).unwrap();
+        let said =
+            regions.register(&me, "b", &memory.0, (0, 905), || Ok(())).unwrap_err().to_string();
+        assert_eq!(said, "shared memory: 905 bytes asked, 904 of 5000 are left");
+        regions.register(&me, "b", &memory.0, (0, 904), || Ok(())).unwrap();
     }
 
     #[test]
     fn keys_that_are_paths_are_refused() {
-        let regions = Regions::new(2);
+        let regions = regions(2);
         for key in ["", "/", "..", "/../etc/passwd", "a/b", "//x", "a\0b"] {
-            let said = regions.register(&me(), "r", key, 0, 1);
+            let said = regions.register(&me().0, "r", key, (0, 1), || Ok(()));
             assert!(matches!(said, Err(Error::Invalid(_))), "{key:?}: {said:?}");
         }
-        let said = regions.register(&me(), "r", "/reef-there-is-none", 0, 1);
+        let said = regions.register(&me().0, "r", "/reef-there-is-none", (0, 1), || Ok(()));
         assert!(matches!(said, Err(Error::NotFound(_))), "{said:?}");
     }
 }

@@ -115,6 +115,8 @@ impl Folder {
         let path = std::env::temp_dir().join(format!("reef-serve-{test}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
+        let own = std::os::unix::fs::PermissionsExt::from_mode(0o700); // whatever the umask is
+        std::fs::set_permissions(&path, own).unwrap();
         Self(path)
     }
 

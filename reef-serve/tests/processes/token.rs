@@ -69,7 +69,7 @@ fn refused_connections_are_closed() {
     let (daemon, _files) = daemon("token-closed", &[]);
     let mut http = TcpStream::connect(&daemon.http).unwrap();
     http.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    http.write_all(b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    http.write_all(b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut said = String::new();
     http.read_to_string(&mut said).unwrap(); // up to its end
     assert!(said.contains("connection: close"), "{said}");
@@ -78,7 +78,7 @@ fn refused_connections_are_closed() {
     let right = "authorization: Bearer 0123456789abcdef\r\n";
     let metrics = || {
         grpc.rest(Duration::from_millis(20));
-        let head = "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+        let head = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
         daemon.say(format!("{head}{right}\r\n").as_bytes())
     };
     let gone = || metrics().contains("reef_clients{path=\"grpc\"} 0\n");

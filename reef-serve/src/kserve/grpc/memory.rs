@@ -11,7 +11,7 @@ pub(super) fn status(
     peer: &Peer,
     request: &SystemSharedMemoryStatusRequest,
 ) -> Result<SystemSharedMemoryStatusResponse> {
-    let regions = server.regions.status(&peer.principal, &request.name)?;
+    let regions = server.regions.status(peer, &request.name)?;
     let regions = regions.into_iter().map(|(name, region)| {
         let status = RegionStatus {
             name: name.clone(),
@@ -39,6 +39,6 @@ pub(super) fn unregister(
     peer: &Peer,
     request: &SystemSharedMemoryUnregisterRequest,
 ) -> Result<SystemSharedMemoryUnregisterResponse> {
-    server.regions.unregister(&peer.principal, &request.name);
+    server.regions.unregister(peer, &request.name);
     Ok(SystemSharedMemoryUnregisterResponse {})
 }

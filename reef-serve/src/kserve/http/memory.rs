@@ -40,7 +40,7 @@ async fn one(
 }
 
 fn status(server: &Server, peer: &Peer, name: &str) -> Result<Json<Value>> {
-    let regions = server.regions.status(&peer.principal, name)?;
+    let regions = server.regions.status(peer, name)?;
     let entry = |(name, region): (String, Region)| {
         let (key, offset, bytes) = (region.key, region.offset, region.bytes);
         json!({ "name": name, "key": key, "offset": offset, "byte_size": bytes })
@@ -71,9 +71,9 @@ fn number(asked: &Map<String, Value>, key: &str) -> Result<u64> {
 }
 
 async fn forget(State(server): App, Extension(peer): From, Path(name): Path<String>) {
-    server.regions.unregister(&peer.principal, &name);
+    server.regions.unregister(&peer, &name);
 }
 
 async fn forget_all(State(server): App, Extension(peer): From) {
-    server.regions.unregister(&peer.principal, "");
+    server.regions.unregister(&peer, "");
 }

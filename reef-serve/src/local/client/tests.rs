@@ -6,6 +6,7 @@ use crate::config::settings::{Config, Models};
 use crate::engine::api::Run;
 use crate::error::Error;
 use crate::local::session::{Local, PINNED_AFTER};
+use crate::net::folder::make_folder;
 use crate::server::Server;
 use crate::tensor::to_bytes;
 use proptest::prelude::*;
@@ -26,6 +27,7 @@ struct Fixture {
 impl Fixture {
     fn new(test: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("reef-local-{test}-{}", std::process::id()));
+        make_folder(&folder).unwrap();
         std::fs::create_dir_all(folder.join("models/tiny/1")).unwrap();
         let text = "network = \"resnet18\"\nsize = 32\nseed = 1\n";
         std::fs::write(folder.join("models/tiny/model.toml"), text).unwrap();
@@ -305,7 +307,7 @@ fn values_made_one_by_one_do_what_a_slice_does() {
 #[test]
 fn a_refusal_is_heard_even_if_nobody_listens_to_the_client() {
     let folder = std::env::temp_dir().join(format!("reef-refusal-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    make_folder(&folder).unwrap();
     let listener = std::os::unix::net::UnixListener::bind(folder.join("local.sock")).unwrap();
     let refused = Error::Exhausted("full".into());
     let options = Options { folder: Some(folder.clone()), ..Options::default() };

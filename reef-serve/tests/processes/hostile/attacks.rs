@@ -64,7 +64,7 @@ fn unread(target: &Target) {
 fn flood(address: &str) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     loop {
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
     }
 }
 
@@ -93,7 +93,7 @@ fn greedy(target: &Target) {
 
 fn unload(target: &Target) {
     let ask = |what| {
-        let head = format!("POST /v2/repository/models/{what} HTTP/1.1\r\nhost: x\r\n");
+        let head = format!("POST /v2/repository/models/{what} HTTP/1.1\r\nhost: localhost\r\n");
         format!("{head}content-length: 0\r\n\r\n").into_bytes()
     };
     ask_for_ever(target, 1, &[ask("tiny/unload"), ask("other/load"), ask("other/unload")].concat());
@@ -107,7 +107,7 @@ fn long_json(target: &Target) {
 }
 
 fn unregister(target: &Target) {
-    let head = "POST /v2/systemsharedmemory/unregister HTTP/1.1\r\nhost: x\r\n";
+    let head = "POST /v2/systemsharedmemory/unregister HTTP/1.1\r\nhost: localhost\r\n";
     ask_for_ever(target, 1, format!("{head}content-length: 0\r\n\r\n").as_bytes());
 }
 

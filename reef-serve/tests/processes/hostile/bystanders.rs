@@ -103,7 +103,7 @@ fn until(stop: &AtomicBool, period: Duration, mut ask: impl FnMut(&mut Seen)) ->
 
 /// As an orchestrator's prober, with a new connection each time.
 fn health(folder: &std::path::Path, stop: &AtomicBool) -> Seen {
-    let request = b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let request = b"GET /v2/health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     until(stop, HEALTH_PERIOD, |seen| {
         let begin = Instant::now();
         let answer = Http::connect(folder).and_then(|mut http| http.ask(request));

@@ -1,0 +1,160 @@
+//! The folder of a daemon's sockets, and how both sides know that nobody else can put one there.
+//!
+//! A client that finds a socket in a folder of somebody else would hand its input to whoever made it. So the folder
+//! and its sockets have to belong to one who is trusted, nobody else may write there, and the kernel has to say that who
+//! listens is the same.
+
+use crate::error::{Error, Result};
+use rustix::net::sockopt::socket_peercred;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// Bits of a mode with which others than the owner may write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Who may write may only remove what is theirs.
+const STICKY: u32 = 0o1000;
+
+/// The folder of a daemon's sockets: the configured one, or the user's own.
+pub fn folder(configured: Option<&Path>) -> PathBuf {
+    let uid = rustix::process::getuid().as_raw();
+    let runtime = || std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("reef"));
+    let default = || runtime().unwrap_or_else(|| std::env::temp_dir().join(format!("reef-{uid}")));
+    configured.map_or_else(default, Path::to_path_buf)
+}
+
+/// Makes the folder of the sockets, which has to be ours alone to write to.
+///
+/// # Errors
+///
+/// `Failed`; `Denied` if it belongs to another user, or others may write there.
+pub(crate) fn make_folder(folder: &Path) -> Result<()> {
+    let wrong = |e| Error::system(&folder.display().to_string(), e);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
+    let owner = check_folder(folder)?;
+    check_owner(folder, owner, &[rustix::process::getuid().as_raw()])
+}
+
+/// Connects to a socket of the daemon in a folder, once it is known whose they are: one's own or root's in the default
+/// folder, those of the folder's owner in one that is named.
+///
+/// # Errors
+///
+/// `Denied` if somebody else could have put the socket there; `Unavailable` if nobody listens.
+pub fn connect(configured: Option<&Path>, socket: &str) -> Result<UnixStream> {
+    let folder = folder(configured);
+    let path = folder.join(socket);
+    let gone = |e| Error::Unavailable(format!("{}: {e}", path.display()));
+    std::fs::symlink_metadata(&folder).map_err(|e| gone(e))?;
+    let owner = check_folder(&folder)?;
+    if configured.is_none() {
+        check_owner(&folder, owner, &[rustix::process::getuid().as_raw(), 0])?;
+    }
+    check_owner(&path, std::fs::symlink_metadata(&path).map_err(|e| gone(e))?.uid(), &[owner, 0])?;
+    let stream = UnixStream::connect(&path).map_err(|e| gone(e))?;
+    let peer = socket_peercred(&stream).map_err(|e| Error::system("SO_PEERCRED", e))?;
+    check_owner(&path, peer.uid.as_raw(), &[owner, 0])?;
+    Ok(stream)
+}
+
+/// The owner of a folder to which nobody else may write, also by replacing it.
+fn check_folder(folder: &Path) -> Result<u32> {
+    let wrong = |e| Error::system(&folder.display().to_string(), e);
+    let facts = std::fs::symlink_metadata(folder).map_err(wrong)?;
+    if !facts.is_dir() {
+        return Err(Error::Denied(format!("{}: no folder", folder.display())));
+    }
+    if facts.mode() & OTHERS_WRITE != 0 {
+        return Err(open_to_others(folder, facts.mode()));
+    }
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let above = std::fs::metadata(parent.unwrap_or(Path::new("."))).map_err(wrong)?.mode();
+    if above & OTHERS_WRITE != 0 && above & STICKY == 0 {
+        return Err(open_to_others(parent.unwrap_or(Path::new(".")), above));
+    }
+    Ok(facts.uid())
+}
+
+fn open_to_others(folder: &Path, mode: u32) -> Error {
+    let (path, mode) = (folder.display(), mode & 0o7777);
+    Error::Denied(format!("{path}: mode {mode:o}: others may write there, or replace sockets"))
+}
+
+fn check_owner(path: &Path, owner: u32, trusted: &[u32]) -> Result<()> {
+    if trusted.contains(&owner) {
+        return Ok(());
+    }
+    Err(Error::Denied(format!(
+        "{} belongs to user {owner}, wanted is {}",
+        path.display(),
+        trusted[0]
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{Permissions, create_dir, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::net::UnixListener;
+
+    /// A folder of this test's own, with a socket.
+    fn place(test: &str) -> (PathBuf, UnixListener) {
+        let path = std::env::temp_dir().join(format!("reef-folder-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        make_folder(&path).unwrap();
+        let listener = UnixListener::bind(path.join("x.sock")).unwrap();
+        (path, listener)
+    }
+
+    fn mode(path: &Path, mode: u32) {
+        set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_to_is_refused_by_both_sides() {
+        let (path, _listener) = place("mode");
+        connect(Some(&path), "x.sock").unwrap();
+        for open in [0o777, 0o770, 0o702, 0o1777] {
+            mode(&path, open);
+            for said in [make_folder(&path), connect(Some(&path), "x.sock").map(drop)] {
+                let said = said.unwrap_err().to_string();
+                assert!(said.contains(&format!("mode {open:o}: others may write")), "{said}");
+            }
+        }
+        mode(&path, 0o755);
+        connect(Some(&path), "x.sock").unwrap();
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_others_can_replace_is_refused() {
+        let (path, _listener) = place("above");
+        let inner = path.join("inner");
+        create_dir(&inner).unwrap();
+        mode(&path, 0o777);
+        assert!(make_folder(&inner).is_err());
+        mode(&path, 0o1777);
+        make_folder(&inner).unwrap();
+        symlink(&inner, path.join("link")).unwrap();
+        assert!(make_folder(&path.join("link")).is_err());
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+
+    /// Needs root, who alone can give files away.
+    #[test]
+    fn sockets_and_folders_of_others_are_refused() {
+        if !rustix::process::getuid().is_root() {
+            return println!("skipped: not root");
+        }
+        let (path, _listener) = place("owner");
+        chown(path.join("x.sock"), Some(12345), None).unwrap();
+        let said = connect(Some(&path), "x.sock").unwrap_err().to_string();
+        assert!(said.ends_with("x.sock belongs to user 12345, wanted is 0"), "{said}");
+        chown(&path, Some(12345), None).unwrap();
+        let said = make_folder(&path).unwrap_err().to_string();
+        assert!(said.ends_with("belongs to user 12345, wanted is 0"), "{said}");
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
