@@ -45,14 +45,14 @@ pub(crate) fn make_folder(folder: &Path) -> Result<()> {
 pub fn connect(configured: Option<&Path>, socket: &str) -> Result<UnixStream> {
     let folder = folder(configured);
     let path = folder.join(socket);
-    let gone = |e| Error::Unavailable(format!("{}: {e}", path.display()));
-    std::fs::symlink_metadata(&folder).map_err(|e| gone(e))?;
+    let gone = |e: std::io::Error| Error::Unavailable(format!("{}: {e}", path.display()));
+    std::fs::symlink_metadata(&folder).map_err(&gone)?;
     let owner = check_folder(&folder)?;
     if configured.is_none() {
         check_owner(&folder, owner, &[rustix::process::getuid().as_raw(), 0])?;
     }
-    check_owner(&path, std::fs::symlink_metadata(&path).map_err(|e| gone(e))?.uid(), &[owner, 0])?;
-    let stream = UnixStream::connect(&path).map_err(|e| gone(e))?;
+    check_owner(&path, std::fs::symlink_metadata(&path).map_err(&gone)?.uid(), &[owner, 0])?;
+    let stream = UnixStream::connect(&path).map_err(gone)?;
     let peer = socket_peercred(&stream).map_err(|e| Error::system("SO_PEERCRED", e))?;
     check_owner(&path, peer.uid.as_raw(), &[owner, 0])?;
     Ok(stream)

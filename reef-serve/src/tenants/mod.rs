@@ -5,5 +5,5 @@
 //! - **Invariant**: one tenant for a principal at a time, so that what two connections take adds up.
 
 pub(crate) mod grant;
+pub(crate) mod known;
 pub(crate) mod tenant;
-pub(crate) mod tenants;
