@@ -10,11 +10,12 @@ use crate::kserve::grpc::serve as grpc;
 use crate::kserve::http::serve as http;
 use crate::local::session::Local;
 use crate::net::admission::Admission;
-use crate::net::auth::Token;
+use crate::net::auth::Tokens;
 use crate::net::clients::Protocol;
 use crate::net::folder::{folder, make_folder};
 use crate::net::listener::Listener;
 use crate::net::tls::Tls;
+use crate::reload::{Files, hangups, outlive_hangup, reload_at};
 use crate::server::Server;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// What keeps it from starting; a listener that fails.
 pub fn run(config: Config, ready: impl FnOnce(&Places)) -> Result<()> {
+    outlive_hangup()?; // from the first model on
     let server = Server::open(config)?; // before there are threads for anything else
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -60,8 +62,9 @@ pub struct Places {
 
 async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> {
     let config = &server.config.listen;
-    let token = config.token_file.as_deref().map(Token::read).transpose()?.map(Arc::new);
-    let may_share = token.is_some() || config.tcp_shared_memory;
+    let tokens = Arc::new(Tokens::read(&server.config)?);
+    let mut certificates = Vec::new();
+    let may_share = !tokens.is_empty() || config.tcp_shared_memory;
     let folder = folder(config.folder.as_deref());
     make_folder(&folder)?;
     let mut sockets = Sockets::default();
@@ -78,6 +81,7 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
     for (address, protocol, listeners) in tcp {
         if let Some(address) = address {
             let tls = Tls::load(&server.config.tls, protocol)?;
+            certificates.extend(tls.clone().map(|tls| (tls, protocol)));
             listeners
                 .push(Listener::tcp(address, protocol, &server.clients, may_share, tls).await?);
         }
@@ -89,16 +93,18 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
     let (end, ended) = watch::channel(false);
     let mut tasks = JoinSet::new();
     for listener in grpc {
-        tasks.spawn(grpc::serve(server.clone(), token.clone(), listener, wait(ended.clone())));
+        tasks.spawn(grpc::serve(server.clone(), tokens.clone(), listener, wait(ended.clone())));
     }
     for listener in http {
-        let serve = http::serve(server.clone(), token.clone(), listener, wait(ended.clone()));
+        let serve = http::serve(server.clone(), tokens.clone(), listener, wait(ended.clone()));
         tasks.spawn(async move {
             serve.await;
             Ok(())
         });
     }
     tokio::spawn(prune(server.clone()));
+    let files = Arc::new(Files { tokens, tls: certificates });
+    tokio::spawn(reload_at(hangups()?, server.clone(), files));
     let signals = Signals::new()?;
     ready(&places);
     tracing::info!(device = %places.device, folder = %places.folder.display(), "ready");

@@ -15,7 +15,7 @@
 //!
 //! | folder | what it holds |
 //! |---|---|
-//! | `daemon` | sockets, signals, the drain at the end |
+//! | `daemon`, `reload`, `preflight` | sockets, signals, the drain at the end; SIGHUP; `--check` |
 //! | `kserve` | the standard protocol: one request type, HTTP and gRPC on top of it |
 //! | `guests` | unmodified programs: who may register, and what they did |
 //! | `local` | the protocol in shared memory, and its client |
@@ -45,6 +45,8 @@ mod models;
 mod name;
 mod net;
 mod observe;
+mod preflight;
+mod reload;
 mod requests;
 mod server;
 mod tenants;
@@ -57,3 +59,4 @@ pub use error::{Error, Result};
 pub use local::client::{Client, Options, Timing};
 pub use name::ModelName;
 pub use net::folder::{connect, folder};
+pub use preflight::check;

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// How logs look; REEF_LOG says which there are [default: info].
     #[arg(long, value_enum, default_value = "text")]
     log: Log,
-    /// Checks the configuration and ends.
+    /// Checks what a start would (token files, certificates, folder, ports, device, models), prints the configuration and ends.
     #[arg(long)]
     check: bool,
 }
@@ -62,6 +62,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let config = config(args)?;
     if args.check {
+        reef_serve::check(&config)?;
         return print(format_args!("{config:#?}"));
     }
     start_log(args.log)?;

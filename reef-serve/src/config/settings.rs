@@ -72,6 +72,8 @@ pub struct Listen {
     pub http: Option<SocketAddr>,
     /// A file whose first line every TCP client must send: `authorization: Bearer TOKEN`.
     pub token_file: Option<PathBuf>,
+    /// Lets tokens come in plain text from other machines: somebody else encrypts, as a proxy does.
+    pub insecure: bool,
     /// `GET /v2/health/live` and `/v2/health/ready` need no token.
     pub open_probes: bool,
     /// Lets TCP clients without a token register shared memory of the daemon's user. Any user of the
@@ -307,7 +309,9 @@ impl Config {
         }
         rights::check(&self.rights, &self.rt)?;
         self.tls.check()?;
-        self.listen.check(&self.tls)
+        let tokens = self.listen.token_file.is_some()
+            || self.rights.values().any(|right| right.token_file.is_some());
+        self.listen.check(&self.tls, tokens)
     }
 }
 
@@ -324,16 +328,19 @@ impl Tls {
 }
 
 impl Listen {
-    fn check(&self, tls: &Tls) -> Result<()> {
+    fn check(&self, tls: &Tls, tokens: bool) -> Result<()> {
         for (key, address) in [("listen.grpc", self.grpc), ("listen.http", self.http)] {
-            if let Some(address) = address
-                && !address.ip().is_loopback()
-                && self.token_file.is_none()
-                && tls.client_ca.is_none()
-            {
-                let wanted = "set listen.token_file or tls.client_ca";
-                return Err(Error::Invalid(format!("{key}: {address} is not loopback: {wanted}")));
-            }
+            let Some(address) = address.filter(|address| !address.ip().is_loopback()) else {
+                continue;
+            };
+            let wanted = match (tokens, tls.cert.is_some(), tls.client_ca.is_some()) {
+                (false, _, false) => "set listen.token_file or tls.client_ca",
+                (true, false, _) if !self.insecure => {
+                    "tokens would go in plain text: set tls.cert and tls.key, or listen.insecure = true"
+                }
+                _ => continue,
+            };
+            return Err(Error::Invalid(format!("{key}: {address} is not loopback: {wanted}")));
         }
         Ok(())
     }
@@ -375,7 +382,16 @@ mod tests {
             "listen.grpc: 0.0.0.0:8001 is not loopback: set listen.token_file or tls.client_ca";
         assert_eq!(said, want);
         config.listen.token_file = Some("token".into());
+        let said = config.check().unwrap_err().to_string();
+        assert!(said.ends_with("plain text: set tls.cert and tls.key, or listen.insecure = true"));
+        config.listen.insecure = true;
         config.check().unwrap();
+        config.listen.insecure = false;
+        let right = crate::config::rights::Right::default();
+        let right = crate::config::rights::Right { token_file: Some("x".into()), ..right };
+        config.rights.insert("token x".into(), right);
+        assert!(config.check().is_err(), "neither do the tokens of rights");
+        config.rights.clear();
         config.listen.token_file = None;
         let file = || Some("file.pem".into());
         config.tls = Tls { cert: file(), key: file(), client_ca: None };

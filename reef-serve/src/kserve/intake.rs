@@ -9,7 +9,7 @@ use crate::kserve::answer::count;
 use crate::kserve::charged_body::{ChargedBody, HeldBody};
 use crate::kserve::failure::{of_body, refuse};
 use crate::kserve::web;
-use crate::net::auth::{self, Token};
+use crate::net::auth::{self, Tokens};
 use crate::net::clients::Protocol;
 use crate::net::peer::Peer;
 use crate::net::places::InUse;
@@ -42,7 +42,7 @@ const PROBES: [&str; 4] = [
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) server: Arc<Server>,
-    pub(crate) token: Option<Arc<Token>>,
+    pub(crate) tokens: Arc<Tokens>,
     pub(crate) protocol: Protocol,
 }
 
@@ -63,7 +63,7 @@ impl Intake {
             return Ok(peer);
         }
         let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
-        let principal = auth::identify(self.token.as_deref(), &peer, given)?;
+        let principal = auth::identify(&self.tokens, &peer, given)?;
         let peer = Peer { principal, ..peer };
         if self.protocol == Protocol::Http {
             web::check(&peer, request.headers())?; // browsers speak no gRPC

@@ -86,6 +86,14 @@ impl Registry {
         }
     }
 
+    /// Loads all that is loaded anew. Blocks. What fails is logged and stays as it is.
+    pub(crate) fn reload(&self) {
+        let names: Vec<_> = self.loaded.read().keys().cloned().collect();
+        for name in names {
+            let _ = self.load(&name); // which says so in the log
+        }
+    }
+
     /// Loads the versions of a model that its description chooses, anew if they are loaded. Blocks.
     ///
     /// Requests go to the old ones until the new ones are there, if the budget has room for both.

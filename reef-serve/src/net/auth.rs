@@ -1,8 +1,10 @@
 //! Whom a request speaks for: the token that TCP clients show, if one is configured.
 
+use crate::config::settings::Config;
 use crate::error::{Error, Result};
 use crate::net::peer::Peer;
 use crate::net::principal::Principal;
+use parking_lot::RwLock;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -24,15 +26,14 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads the first line of a file that only its owner can read. Its name is the file's, without extension.
+    /// Reads the first line of a file that only its owner can read.
     ///
     /// # Errors
     ///
     /// `Invalid` if it can't be read, others can read it, or it is too short.
-    pub(crate) fn read(path: &Path) -> Result<Self> {
-        let wrong = |why: &dyn fmt::Display| {
-            Error::Invalid(format!("listen.token_file {}: {why}", path.display()))
-        };
+    fn read(key: &str, name: &str, path: &Path) -> Result<Self> {
+        let wrong =
+            |why: &dyn fmt::Display| Error::Invalid(format!("{key} {}: {why}", path.display()));
         let mode = path.metadata().map_err(|e| wrong(&e))?.permissions().mode();
         if mode & 0o077 != 0 {
             return Err(wrong(&format!("mode {:o}, only its owner may read it", mode & 0o777)));
@@ -42,7 +43,6 @@ impl Token {
         if token.len() < MIN_LEN {
             return Err(wrong(&format!("{} bytes, at least {MIN_LEN} are wanted", token.len())));
         }
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
         Ok(Self { name: name.into(), secret: token.into() })
     }
 
@@ -54,22 +54,66 @@ impl Token {
     }
 }
 
+/// The tokens that are known now.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens(RwLock<Vec<Token>>);
+
+impl Tokens {
+    /// Reads those that the configuration names. That of `listen.token_file` is named as the file, without extension.
+    ///
+    /// # Errors
+    ///
+    /// As [`Token::read`].
+    pub(crate) fn read(config: &Config) -> Result<Self> {
+        let tokens = Self::default();
+        tokens.reload(config)?;
+        Ok(tokens)
+    }
+
+    /// Reads them anew; in the case of an error they stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// As [`Token::read`].
+    pub(crate) fn reload(&self, config: &Config) -> Result<()> {
+        let listed = config.listen.token_file.iter().map(|path| {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            Token::read("listen.token_file", &name, path)
+        });
+        let granted = config.rights.iter().filter_map(|(who, right)| {
+            let (name, path) = (who.strip_prefix("token ")?, right.token_file.as_ref()?);
+            Some(Token::read(&format!("rights.{who:?}.token_file"), name, path))
+        });
+        let tokens = listed.chain(granted).collect::<Result<_>>()?;
+        *self.0.write() = tokens;
+        Ok(())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.read().is_empty()
+    }
+
+    /// Whose token that is.
+    fn holder(&self, shown: &[u8]) -> Option<Principal> {
+        let tokens = self.0.read();
+        let found = tokens.iter().find(|token| token.is(shown));
+        found.map(|token| Principal::Token(token.name.clone()))
+    }
+}
+
 /// Whom a request of `peer` speaks for; `given` is its `authorization` header.
 ///
 /// # Errors
 ///
 /// `Unauthenticated` if a token is configured and a client over TCP doesn't show it.
-pub(crate) fn identify(
-    token: Option<&Token>,
-    peer: &Peer,
-    given: Option<&[u8]>,
-) -> Result<Principal> {
-    let Some(token) = token.filter(|_| peer.is_tcp()) else { return Ok(peer.principal.clone()) };
-    let shown = given.and_then(|given| given.strip_prefix(b"Bearer "));
-    if shown.is_some_and(|shown| token.is(shown)) {
-        return Ok(Principal::Token(token.name.clone()));
+pub(crate) fn identify(tokens: &Tokens, peer: &Peer, given: Option<&[u8]>) -> Result<Principal> {
+    if !peer.is_tcp() || tokens.is_empty() {
+        return Ok(peer.principal.clone());
     }
-    Err(Error::Unauthenticated("a token is wanted: authorization: Bearer TOKEN".into()))
+    let shown = given.and_then(|given| given.strip_prefix(b"Bearer "));
+    shown.and_then(|shown| tokens.holder(shown)).ok_or_else(|| {
+        Error::Unauthenticated("a token is wanted: authorization: Bearer TOKEN".into())
+    })
 }
 
 #[cfg(test)]
@@ -79,9 +123,10 @@ mod tests {
     #[test]
     fn only_the_token_opens() {
         let token = Token { name: "ci".into(), secret: b"0123456789abcdef".into() };
+        let tokens = Tokens(RwLock::new(vec![token]));
         let tcp = &Peer::UNKNOWN;
         let unix = &Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
-        let who = |peer: &Peer, given: Option<&[u8]>| identify(Some(&token), peer, given);
+        let who = |peer: &Peer, given: Option<&[u8]>| identify(&tokens, peer, given);
         let opens = |peer: &Peer, given: Option<&[u8]>| who(peer, given).is_ok();
         let right = Some(&b"Bearer 0123456789abcdef"[..]);
         assert_eq!(who(tcp, right), Ok(Principal::Token("ci".into())));
@@ -92,7 +137,7 @@ mod tests {
         }
         assert!(!opens(tcp, Some(b"Bearer 0123456789abcdef0")));
         assert!(!opens(tcp, None));
-        assert_eq!(identify(None, tcp, None), Ok(tcp.principal.clone()));
+        assert_eq!(identify(&Tokens::default(), tcp, None), Ok(tcp.principal.clone()));
     }
 
     #[test]
@@ -101,13 +146,14 @@ mod tests {
         std::fs::write(&path, "0123456789abcdef\n").unwrap();
         let mode = |mode| std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(&path, mode(0o644)).unwrap();
-        let said = Token::read(&path).unwrap_err().to_string();
+        let read = |path: &Path| Token::read("listen.token_file", "t", path);
+        let said = read(&path).unwrap_err().to_string();
         assert!(said.ends_with("mode 644, only its owner may read it"), "{said}");
         std::fs::set_permissions(&path, mode(0o600)).unwrap();
-        assert!(Token::read(&path).unwrap().is(b"0123456789abcdef"));
+        assert!(read(&path).unwrap().is(b"0123456789abcdef"));
         std::fs::write(&path, "short").unwrap();
-        assert!(Token::read(&path).is_err());
+        assert!(read(&path).is_err());
         std::fs::remove_file(&path).unwrap();
-        assert!(Token::read(&path).is_err());
+        assert!(read(&path).is_err());
     }
 }

@@ -32,6 +32,15 @@ pub fn folder(configured: Option<&Path>) -> PathBuf {
 pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     let wrong = |e| Error::system(&folder.display().to_string(), e);
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
+    check_own(folder)
+}
+
+/// Refuses a folder that is not ours alone to write to.
+///
+/// # Errors
+///
+/// As [`make_folder`].
+pub(crate) fn check_own(folder: &Path) -> Result<()> {
     let owner = check_folder(folder)?;
     check_owner(folder, owner, &[rustix::process::getuid().as_raw()])
 }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::net::certificate::name;
 use crate::net::clients::Protocol;
 use crate::net::principal::Principal;
+use parking_lot::RwLock;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -22,7 +23,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 /// What makes TLS connections of TCP connections.
 #[derive(Clone)]
 pub(crate) struct Tls {
-    acceptor: TlsAcceptor,
+    acceptor: Arc<RwLock<TlsAcceptor>>,
     /// Whether clients have to show a certificate.
     pub(crate) mutual: bool,
 }
@@ -66,8 +67,20 @@ impl Tls {
             Protocol::Grpc => vec![b"h2".to_vec()],
             Protocol::Http | Protocol::Local => vec![b"http/1.1".to_vec()],
         };
-        let acceptor = TlsAcceptor::from(Arc::new(server));
+        let acceptor = Arc::new(RwLock::new(TlsAcceptor::from(Arc::new(server))));
         Ok(Some(Self { acceptor, mutual: config.client_ca.is_some() }))
+    }
+
+    /// Reads the files anew, for connections to come; in the case of an error they stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub(crate) fn reload(&self, config: &settings::Tls, protocol: Protocol) -> Result<()> {
+        if let Some(fresh) = Self::load(config, protocol)? {
+            *self.acceptor.write() = fresh.acceptor.read().clone();
+        }
+        Ok(())
     }
 
     /// Completes the handshake.
@@ -76,7 +89,8 @@ impl Tls {
     ///
     /// `Denied` if the client does not, or shows no certificate that is wanted.
     pub(crate) async fn accept(&self, stream: tokio::net::TcpStream) -> Result<Stream> {
-        let accepted = self.acceptor.accept(stream).await;
+        let acceptor = self.acceptor.read().clone();
+        let accepted = acceptor.accept(stream).await;
         accepted.map_err(|e| Error::Denied(format!("TLS: {e}")))
     }
 }

@@ -72,6 +72,10 @@ impl Daemon {
         Self { child, folder: Some(folder), grpc, http }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.as_ref().expect("until it is taken").path()
     }

@@ -6,6 +6,7 @@ use crate::{Folder, within};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::time::Duration;
 
 /// A daemon that wants a token, and the folder that has it.
@@ -98,4 +99,29 @@ fn probes_can_be_open() {
             "{said}"
         );
     }
+}
+
+/// A token that was exchanged, and models, are there after SIGHUP, which ends nothing.
+#[test]
+fn hangup_reads_tokens_anew_and_ends_nothing() {
+    let (daemon, files) = daemon("token-hangup", &[]);
+    let ask = |token: &str| {
+        let head = "GET /v2/models/tiny/ready HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+        daemon.say(format!("{head}authorization: Bearer {token}\r\n\r\n").as_bytes())
+    };
+    assert!(ask("0123456789abcdef").starts_with("HTTP/1.1 200"));
+    let hangup = || {
+        let pid = daemon.pid().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    };
+    std::fs::write(files.path().join("token"), "short").unwrap();
+    hangup(); // which is refused: the old one stays
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(ask("0123456789abcdef").starts_with("HTTP/1.1 200"));
+    std::fs::write(files.path().join("token"), "fedcba9876543210").unwrap();
+    hangup();
+    within(Duration::from_secs(20), "the new token", || {
+        ask("fedcba9876543210").starts_with("HTTP/1.1 200")
+    });
+    assert!(ask("0123456789abcdef").starts_with("HTTP/1.1 401"));
 }

@@ -5,7 +5,7 @@ use super::service::Service;
 use crate::config::settings::Limits;
 use crate::error::{Error, Result};
 use crate::kserve::intake::Intake;
-use crate::net::auth::Token;
+use crate::net::auth::Tokens;
 use crate::net::clients::Protocol;
 use crate::net::listener::Listener;
 use crate::net::served::{ConnectionInfo, ServedConnection};
@@ -30,7 +30,7 @@ const WINDOW: u32 = 1 << 20;
 /// The transport's.
 pub(crate) async fn serve(
     server: Arc<Server>,
-    token: Option<Arc<Token>>,
+    tokens: Arc<Tokens>,
     listener: Listener,
     end: impl Future<Output = ()>,
 ) -> Result<()> {
@@ -40,7 +40,7 @@ pub(crate) async fn serve(
         .max_decoding_message_size(message_mib << 20)
         .max_encoding_message_size(message_mib << 20);
     let calls = Routes::new(service).into_axum_router();
-    let intake = Intake { server, token, protocol: Protocol::Grpc };
+    let intake = Intake { server, tokens, protocol: Protocol::Grpc };
     let routes = Routes::from(intake.before(calls));
     let idle = times.idle();
     let served = times.clone();

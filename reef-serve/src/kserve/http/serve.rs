@@ -5,7 +5,7 @@ use super::{describe, infer, memory, repository, trace};
 use crate::error::Error;
 use crate::kserve::failure::Failure;
 use crate::kserve::intake::Intake;
-use crate::net::auth::Token;
+use crate::net::auth::Tokens;
 use crate::net::clients::Protocol;
 use crate::net::listener::Listener;
 use crate::net::peer::Peer;
@@ -36,7 +36,7 @@ const LINGER: Duration = Duration::from_millis(500);
 /// then would keep their place for ever.
 pub(crate) async fn serve(
     server: Arc<Server>,
-    token: Option<Arc<Token>>,
+    tokens: Arc<Tokens>,
     listener: Listener,
     end: impl Future<Output = ()> + Send + 'static,
 ) {
@@ -44,7 +44,7 @@ pub(crate) async fn serve(
     let idle = times.idle();
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(idle);
-    let router = router(server, token);
+    let router = router(server, tokens);
     let graceful = GracefulShutdown::new();
     let mut connections = listener.connections(idle);
     let mut end = std::pin::pin!(end);
@@ -63,7 +63,7 @@ pub(crate) async fn serve(
     graceful.shutdown().await;
 }
 
-fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
+fn router(server: Arc<Server>, tokens: Arc<Tokens>) -> Router {
     let max = server.config.limits.message_mib << 20;
     let infer = Router::new()
         .route("/v2/models/{model}/infer", post(infer::newest))
@@ -86,7 +86,7 @@ fn router(server: Arc<Server>, token: Option<Arc<Token>>) -> Router {
         .fallback(|| async { Failure(Error::NotFound("no such path".into())) })
         .layer(DefaultBodyLimit::max(max))
         .with_state(server.clone());
-    Intake { server, token, protocol: Protocol::Http }.before(calls)
+    Intake { server, tokens, protocol: Protocol::Http }.before(calls)
 }
 
 /// The numbers, in the format that is asked for.

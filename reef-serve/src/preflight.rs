@@ -1,0 +1,42 @@
+//! `--check`: everything that a start does before the first client, without listening.
+
+use crate::config::settings::Config;
+use crate::error::{Error, Result};
+use crate::net::auth::Tokens;
+use crate::net::clients::Protocol;
+use crate::net::folder::{check_own, folder};
+use crate::net::tls::Tls;
+use crate::server::Server;
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+
+/// Checks what a start would: token files, certificates, the folder of the sockets, ports, the device, and that the
+/// models load.
+///
+/// # Errors
+///
+/// What would keep the daemon from starting.
+pub fn check(config: &Config) -> Result<()> {
+    config.check()?;
+    Tokens::read(config)?;
+    Tls::load(&config.tls, Protocol::Grpc)?;
+    check_folder(config)?;
+    for address in [config.listen.grpc, config.listen.http].into_iter().flatten() {
+        TcpListener::bind(address).map_err(|e| Error::system(&address.to_string(), e))?;
+    }
+    Server::open(config.clone())?.registry.clear();
+    Ok(())
+}
+
+fn check_folder(config: &Config) -> Result<()> {
+    let folder = folder(config.listen.folder.as_deref());
+    if !folder.exists() {
+        return Ok(()); // it is made then
+    }
+    check_own(&folder)?;
+    let local = folder.join("local.sock");
+    match UnixStream::connect(&local) {
+        Ok(_) => Err(Error::Exists(format!("{}: a daemon listens there", local.display()))),
+        Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,64 @@
+//! SIGHUP: certificates, tokens and models are read anew, and nothing ends.
+
+use crate::config::settings::Config;
+use crate::error::{Error, Result};
+use crate::net::auth::Tokens;
+use crate::net::clients::Protocol;
+use crate::net::tls::Tls;
+use crate::server::Server;
+use std::sync::Arc;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What is read from files that may change.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) tls: Vec<(Tls, Protocol)>,
+}
+
+impl Files {
+    /// Reads certificates and tokens anew. What is wrong is said in the log, and stays as it was.
+    fn reload(&self, config: &Config) {
+        let tls = self.tls.iter().map(|(tls, protocol)| tls.reload(&config.tls, *protocol));
+        for how in tls.chain([self.tokens.reload(config)]) {
+            if let Err(error) = how {
+                tracing::error!(%error, "not reloaded");
+            }
+        }
+    }
+}
+
+/// Keeps SIGHUP from ending the process, from now on and also without a runtime.
+///
+/// # Errors
+///
+/// `Failed`.
+pub(crate) fn outlive_hangup() -> Result<()> {
+    let wrong = |e| Error::system("signals", e);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(wrong)?;
+    let _inside = runtime.enter();
+    hangups().map(drop) // the handler stays
+}
+
+/// SIGHUPs to come.
+///
+/// # Errors
+///
+/// `Failed`.
+pub(crate) fn hangups() -> Result<Signal> {
+    signal(SignalKind::hangup()).map_err(|e| Error::system("signals", e))
+}
+
+/// Reloads at each SIGHUP, one after the other, until the runtime ends.
+pub(crate) async fn reload_at(mut hangups: Signal, server: Arc<Server>, files: Arc<Files>) {
+    while hangups.recv().await.is_some() {
+        tracing::info!("SIGHUP: certificates, tokens and models are read anew");
+        let (server, files) = (server.clone(), files.clone());
+        let reload = move || {
+            files.reload(&server.config);
+            server.registry.reload();
+        };
+        let _ = tokio::task::spawn_blocking(reload).await; // a panic has already been printed
+    }
+}
