@@ -66,7 +66,7 @@ wanted seen && for mode in eager graph; do
     NET_PROFILE=1 under be resnet18 $mode 0 0 20
     stop
 done
-wanted cost && for mode in eager graph; do
+wanted cost && for mode in ${MODES:-eager graph}; do
     step "$mode: what it costs, closed loop of 3 s"
     plain resnet50 $mode 0 3
     under none resnet50 $mode 0 3
