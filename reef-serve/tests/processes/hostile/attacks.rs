@@ -29,6 +29,9 @@ pub(super) struct Attack {
     pub(super) run: fn(&Target),
 }
 
+/// Before a client that was cut off connects anew. Without a pause the attack would be on the machine's processors.
+const CUT_OFF: Duration = Duration::from_millis(20);
+
 /// 1 places, 2 memory, 3 real time, 4 models, 5 control, 6 threads of I/O, 8 regions. A new one is a row here.
 pub(super) const ATTACKS: &[Attack] = &[
     Attack { number: 1, name: "idle connections", run: idle },
@@ -134,7 +137,7 @@ fn ask(address: &str, request: &[u8]) -> std::io::Result<()> {
 fn forever(mut attack: impl FnMut() -> std::io::Result<()>) {
     loop {
         if attack().is_err() {
-            thread::sleep(Duration::from_millis(1)); // it was cut off
+            thread::sleep(CUT_OFF);
         }
     }
 }
