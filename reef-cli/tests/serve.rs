@@ -72,6 +72,15 @@ fn a_wrong_configuration_is_refused_in_one_line() {
         let said = refuses(&[&["serve", "--folder", &folder.path("x")], args].concat());
         assert!(said.contains(want), "{args:?}: {said}");
     }
-    let said = prints(&["serve", "--check", "--load", "resnet18,tiny"]);
-    assert!(said.contains("\"resnet18\"") && said.contains("\"tiny\""), "{said}");
+    std::fs::create_dir_all(folder.path("models/small/1")).unwrap();
+    folder.file("models/small/model.toml", "network = \"resnet18\"\nsize = 32\nseed = 1\n");
+    let models = folder.path("models");
+    let check = ["serve", "--check", "--folder", &folder.path("x"), "--repository", &models];
+    let said = prints(&[&check[..], &["--load", "small"]].concat());
+    assert!(said.contains("\"small\""), "{said}");
+    let said = refuses(&[&check[..], &["--load", "small,tiny"]].concat());
+    assert!(said.contains("no model tiny in the repository"), "{said}");
+    let no_token = ["--set", "listen.token_file=/nowhere"];
+    let said = refuses(&[&check[..], &no_token].concat());
+    assert!(said.contains("listen.token_file /nowhere: No such file"), "{said}");
 }
