@@ -102,14 +102,12 @@ impl<D: Device> Drop for Dispatcher<D> {
             thread.thread().unpark();
             let _ = thread.join(); // a panic has already been printed
         }
-        let queues = self.core.with(|state| {
-            while let Some(request) = self.core.inbox.pop() {
-                request.ticket.fail(Error::Cancelled);
-            }
-            state.rt.finish();
-            state.closed = Some(Error::Cancelled);
-            std::mem::take(&mut state.queues)
-        });
+        self.core.with(|state| state.close(Error::Cancelled));
+        self.core.pass(); // cancels requests that came in meanwhile
+        while !self.core.with(|state| state.rt.is_idle()) {
+            thread::yield_now(); // without the lock: clients look whether their time is over
+        }
+        let queues = self.core.with(|state| std::mem::take(&mut state.queues));
         self.core.pass(); // what a client left to the service thread
         drop(queues); // cancels what waits, and waits for what runs
     }

@@ -9,7 +9,7 @@ use crate::dispatch::task::{Request, TaskState};
 use crate::scheduler::policy::RtTaskView;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::thread::{self, Thread};
+use std::thread::Thread;
 use std::time::Duration;
 
 /// The real-time hardware queue and what is on it or waits for it.
@@ -221,22 +221,10 @@ impl<D: Device> RtQueue<D> {
         self.launched.push_back(Launched { request, end: self.next, refused });
     }
 
-    /// Waits for what the device has; cancels the rest.
-    pub(crate) fn finish(&mut self) {
-        self.close(&Error::Cancelled);
-        while let Some(task) = self.launched.pop_front() {
-            loop {
-                match self.queue.completed() {
-                    Ok(Seq(done)) if done >= task.end => {
-                        task.finish(self.device.clock());
-                        break;
-                    }
-                    Ok(_) => thread::yield_now(),
-                    Err(error) => break task.request.ticket.fail(error),
-                }
-            }
-        }
-        self.donated.clear(); // each was launched before the end of some task
+    /// Whether the device has ended all that it was given. Doesn't block.
+    pub(crate) fn is_idle(&mut self) -> bool {
+        self.note_finished(self.device.clock());
+        self.launched.is_empty()
     }
 
     /// The next command's position.

@@ -175,6 +175,7 @@ fn dropping_a_client_waits_for_its_blocks_beside_real_time_work() {
     assert_eq!(early, Err(RecvTimeoutError::Timeout), "its blocks run");
     script(&device).be_hangs.store(false, Ordering::SeqCst);
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    script(&device).be_hangs.store(false, Ordering::SeqCst);
     dropped.recv_timeout(LONG).expect("it returns when they have ended");
     ticket.wait().expect("no error");
 }
@@ -211,4 +212,29 @@ fn a_client_of_a_tiny_queue_submits_longer_tasks() {
         be.submit(&[kernel(), kernel(), kernel()]).expect("the queue waits for room");
     }
     be.run(&[kernel()]).expect("no error");
+}
+
+#[test]
+fn a_dropped_dispatcher_ends_what_runs_and_cancels_what_waits() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    script(&device).be_hangs.store(true, Ordering::SeqCst);
+    let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+    be.submit(&[profiled(64)]).expect("room");
+    let _at_last = AtLast(device.clone());
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let rt = dispatcher.real_time().expect("a client");
+    let runs = rt.clone().submit(&task(vec![kernel(), kernel()])).expect("room");
+    // Its last kernels wait until they can be padded, so it is fed in part, and the next stands behind it.
+    let fed = rt.clone().submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
+    let waits = rt.clone().submit(&one_kernel()).expect("room");
+    let dropped = on_a_thread(move || drop(dispatcher));
+    assert!(dropped.recv_timeout(A_WHILE).is_err(), "the device still has work");
+    assert_eq!(runs.wait_timeout(Duration::ZERO), None);
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    script(&device).be_hangs.store(false, Ordering::SeqCst);
+    dropped.recv_timeout(LONG).expect("it returns");
+    assert!(runs.wait().is_ok(), "it was on the device");
+    assert_eq!(fed.wait(), Err(Error::Cancelled));
+    assert_eq!(waits.wait(), Err(Error::Cancelled));
 }
