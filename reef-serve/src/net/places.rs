@@ -4,7 +4,9 @@
 //! that has not shown who it is, or else the one without a request for the longest time, of the principal that
 //! has the most. So nobody keeps a place by being there, and nobody's requests are cut off.
 //!
-//!     of one principal ≤ each,    of all ≤ max
+//! ```text
+//! of one principal ≤ each,    of all ≤ max
+//! ```
 
 use crate::error::{Error, Result};
 use crate::net::principal::Principal;

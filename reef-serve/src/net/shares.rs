@@ -1,6 +1,8 @@
 //! Something that there is only so much of, shared out: nobody takes what is kept for others.
 //!
-//!     taken by one ≤ each,    taken by all ≤ max
+//! ```text
+//! taken by one ≤ each,    taken by all ≤ max
+//! ```
 //!
 //! Connections, open requests and bytes are shared among principals, and bytes among connections.
 
