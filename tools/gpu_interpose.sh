@@ -24,7 +24,7 @@ stop() {
     rm -f "$socket"
 }
 trap stop EXIT
-plain() { timeout "${LIMIT:-40}" python3 "$here/net.py" "$@" 2>>"$out/errors" || echo "  failed: $?"; }
+plain() { timeout "${LIMIT:-40}" python3 "$here/${PROGRAM:-net.py}" "$@" 2>>"$out/errors" || echo "  failed: $?"; }
 under() { # CLASS PROGRAM...: under the shim; no class: nothing but the shim
     local class=$1
     shift
@@ -58,6 +58,16 @@ wanted same && for mode in ${MODES:-eager graph train}; do
     under be resnet18 $mode 0 0 100
     guests
     under rt resnet18 $mode 0 0 100
+    stop
+done
+wanted frameworks && for what in ${FRAMEWORKS:-cupy numba triton jax workers compile}; do
+    step "$what: plain, shim, best-effort held at random, real-time"
+    PROGRAM=frameworks.py plain $what
+    PROGRAM=frameworks.py under none $what
+    guests 7
+    PROGRAM=frameworks.py under be $what
+    guests
+    PROGRAM=frameworks.py under rt $what
     stop
 done
 wanted seen && for mode in eager graph; do
