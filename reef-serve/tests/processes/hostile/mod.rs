@@ -15,6 +15,14 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
+/// Strangers may ask for real time, which is what attack 3 needs, and no more; the paced client has a budget.
+const SETTINGS: [&str; 4] = [
+    "limits.clients=64",
+    "device=cpu:0?units=2",
+    "rights.others={ rt = true }",
+    "rights.owner={ rt = true, control = true, period_us = 10000, budget_us = 4000 }",
+];
+
 /// A role begins with this; the attack's name follows.
 pub(super) const ROLE: &str = "hostile ";
 
@@ -78,7 +86,7 @@ fn hostile() {
 
 /// What is seen in a calm time, and then under an attack.
 fn measure(attack: &str, time: Duration) -> (Seen, Seen) {
-    let daemon = Daemon::start("hostile", &["limits.clients=64", "device=cpu:0?units=2"]);
+    let daemon = Daemon::start("hostile", &SETTINGS);
     let mut bystanders = Bystanders::connect(&daemon);
     bystanders.watch(time.mul_f64(0.2)); // until everything is warm
     let calm = bystanders.watch(time);
