@@ -209,6 +209,7 @@ mod tests {
 
         c.complete_to(1);
         assert_eq!(p.push('c'), Ok(2));
+        assert_eq!(c.cursors().read(), (1, 3), "completed and submitted");
     }
 
     #[test]
