@@ -61,9 +61,17 @@ impl Drop for AtLast {
 
 /// A best-effort client with a kernel that the device has and doesn't finish.
 fn busy_client(dispatcher: &Dispatcher<Fake>, device: &Fake) -> BeClient<Fake> {
+    busy_client_of(kernel(), dispatcher, device)
+}
+
+fn busy_client_of(
+    command: Command<Fake>,
+    dispatcher: &Dispatcher<Fake>,
+    device: &Fake,
+) -> BeClient<Fake> {
     script(device).be_hangs.store(true, Ordering::SeqCst);
     let mut client = dispatcher.best_effort(ClientConfig::default()).expect("a client");
-    client.submit(&[kernel()]).expect("room");
+    client.submit(&[command]).expect("room");
     client
 }
 
@@ -154,9 +162,7 @@ fn profiled(blocks: u32) -> Command<Fake> {
 fn dropping_a_client_waits_for_its_blocks_beside_real_time_work() {
     let device = Fake::default();
     let dispatcher = dispatcher(&device);
-    script(&device).be_hangs.store(true, Ordering::SeqCst);
-    let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
-    be.submit(&[profiled(64)]).expect("room");
+    let be = busy_client_of(profiled(64), &dispatcher, &device);
     let _at_last = AtLast(device.clone());
     // Position 0 is an event. Kernels 1 and 2 run unpadded, as best-effort work is only being stopped;
     // each later one waits until the one before the last has ended, and is padded.
@@ -175,7 +181,6 @@ fn dropping_a_client_waits_for_its_blocks_beside_real_time_work() {
     assert_eq!(early, Err(RecvTimeoutError::Timeout), "its blocks run");
     script(&device).be_hangs.store(false, Ordering::SeqCst);
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
-    script(&device).be_hangs.store(false, Ordering::SeqCst);
     dropped.recv_timeout(LONG).expect("it returns when they have ended");
     ticket.wait().expect("no error");
 }
@@ -184,9 +189,7 @@ fn dropping_a_client_waits_for_its_blocks_beside_real_time_work() {
 fn what_is_not_launched_of_a_task_can_be_cancelled() {
     let device = Fake::default();
     let dispatcher = dispatcher(&device);
-    script(&device).be_hangs.store(true, Ordering::SeqCst);
-    let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
-    be.submit(&[profiled(64)]).expect("room");
+    let _be = busy_client_of(profiled(64), &dispatcher, &device);
     let _at_last = AtLast(device.clone());
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let mut rt = dispatcher.real_time().expect("a client");
@@ -218,9 +221,7 @@ fn a_client_of_a_tiny_queue_submits_longer_tasks() {
 fn a_dropped_dispatcher_ends_what_runs_and_cancels_what_waits() {
     let device = Fake::default();
     let dispatcher = dispatcher(&device);
-    script(&device).be_hangs.store(true, Ordering::SeqCst);
-    let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
-    be.submit(&[profiled(64)]).expect("room");
+    let _be = busy_client_of(profiled(64), &dispatcher, &device);
     let _at_last = AtLast(device.clone());
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let rt = dispatcher.real_time().expect("a client");
