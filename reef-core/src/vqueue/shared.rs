@@ -24,6 +24,17 @@ pub(crate) enum Shutdown {
     Cancel,
 }
 
+/// How far taking back came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reclaim {
+    /// The queue is quiesced.
+    Done,
+    /// The device isn't done, and says so when it is.
+    Pending,
+    /// The queue is held no more. The device need not have anything that it could report.
+    Released,
+}
+
 /// What the submitter, the worker and the scheduler share.
 #[derive(Debug)]
 pub(crate) struct Shared<D: Device> {
@@ -151,27 +162,27 @@ impl<D: Device> Shared<D> {
         // The worker may have looked before the queue was held, and be about to wait for a device
         // that does nothing any more.
         let Some(mut launcher) = self.try_launcher() else { return self.wake_worker() };
-        if !self.reclaim(&mut launcher).unwrap_or(false) {
+        if self.reclaim(&mut launcher) != Ok(Reclaim::Done) {
             drop(launcher);
             self.wake_worker(); // it may sleep: the rest, and an error, are its to find
         }
     }
 
-    /// Takes back what the held queue has on the device, once. Returns whether it is quiesced.
+    /// Takes back what the held queue has on the device, once.
     ///
     /// The hold is looked at once: that of an evicted queue lasts until it is noted, and nothing is launched
     /// meanwhile. Whoever is so late that the queue has been released leaves the device alone. It may be evicted
     /// for the next hold already, which begins after that, and what is launched until then would be missing in
     /// what the device says of this one.
-    pub(crate) fn reclaim(&self, launcher: &mut Launcher<D>) -> Result<bool> {
-        let Some(hold) = self.hold.current() else { return Ok(false) };
+    pub(crate) fn reclaim(&self, launcher: &mut Launcher<D>) -> Result<Reclaim> {
+        let Some(hold) = self.hold.current() else { return Ok(Reclaim::Released) };
         if self.quiesced.is_noted_for(hold) {
-            return Ok(true); // by another thread that had the launcher before
+            return Ok(Reclaim::Done); // by another thread that had the launcher before
         }
-        let Some(rerun) = launcher.try_reclaim()? else { return Ok(false) };
+        let Some(rerun) = launcher.try_reclaim()? else { return Ok(Reclaim::Pending) };
         self.quiesced.note(hold, rerun); // still locked: nothing was launched since the look
         self.waiters.notify();
-        Ok(true)
+        Ok(Reclaim::Done)
     }
 
     /// Nothing of the held queue is on the device. A queue that ended has nothing either.
@@ -300,13 +311,13 @@ impl Listener {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::backend::fake::Fake;
     use crate::backend::info::Priority;
     use crate::sync::ring::ring;
 
-    fn shared(device: &Fake) -> Shared<Fake> {
+    pub(crate) fn shared(device: &Fake) -> Shared<Fake> {
         let (_, consumer) = ring(8);
         let cursors = consumer.cursors();
         let queue = device.queue(Priority::BestEffort, None).unwrap();
@@ -319,15 +330,15 @@ mod tests {
         let shared = shared(&device);
         let drains = || device.0.drains.load(Ordering::SeqCst);
         shared.hold();
-        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(true));
-        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(true));
+        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(Reclaim::Done));
+        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(Reclaim::Done));
         assert_eq!(drains(), 1, "once in each hold");
         // A worker that saw the hold is about to call, and the group that released the queue evicts it again.
         shared.release();
-        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(false));
+        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(Reclaim::Released));
         assert_eq!(drains(), 1, "launches may go on until the next hold begins");
         shared.hold();
-        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(true));
+        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(Reclaim::Done));
         assert_eq!(drains(), 2);
     }
 }

@@ -5,7 +5,7 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::vqueue::config::Config;
 use crate::vqueue::launcher::{Allowance, Step, Waits};
-use crate::vqueue::shared::{Shared, Shutdown};
+use crate::vqueue::shared::{Reclaim, Shared, Shutdown};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -128,11 +128,14 @@ fn quiesce<D: Device>(shared: &Shared<D>) -> Result<Waits> {
     if shared.is_quiesced() {
         return if is_cancelled(shared) { release_held(shared) } else { Ok(Waits::Commands) };
     }
-    if !shared.reclaim(&mut shared.launcher())? {
-        return Ok(Waits::Device);
-    }
-    shared.notify_listener();
-    Ok(Waits::Commands)
+    Ok(match shared.reclaim(&mut shared.launcher())? {
+        Reclaim::Done => {
+            shared.notify_listener();
+            Waits::Commands
+        }
+        Reclaim::Pending => Waits::Device,
+        Reclaim::Released => Waits::Nothing,
+    })
 }
 
 /// What a cancelled queue keeps on the device must end before it.
@@ -185,4 +188,24 @@ fn has_work<D: Device>(shared: &Shared<D>) -> bool {
     }
     shutdown != Shutdown::None
         || shared.launcher().commands.next().is_some_and(|(at, _)| at < shared.allowance().limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::fake::Fake;
+    use crate::vqueue::shared::tests::shared;
+
+    /// A device that has nothing of a queue wakes no worker that waits for it.
+    #[test]
+    fn a_worker_that_is_late_to_quiesce_looks_again() {
+        let shared = shared(&Fake::default());
+        shared.hold();
+        // The worker saw the hold. Before it takes back, another thread does and releases the queue, which has
+        // no commands: nobody is woken.
+        assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(Reclaim::Done));
+        shared.release();
+        assert_eq!(quiesce(&shared).unwrap(), Waits::Nothing);
+        assert_eq!(pass(&shared).unwrap(), Waits::Commands);
+    }
 }
