@@ -4,8 +4,9 @@
 # With --verify cargo also builds each package by itself first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export CARGO_NET_OFFLINE=true CARGO_PROFILE_DEV_DEBUG=0
-packages="${CARGO_TARGET_DIR:-target}/package"
+export CARGO_NET_OFFLINE=true
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+packages="$target/package"
 verify=(--no-verify)
 [ "${1:-}" != --verify ] || verify=()
 
@@ -14,7 +15,13 @@ cargo package --quiet --workspace --allow-dirty "${verify[@]}" \
     --exclude reef-kernels --exclude fake-libcuda --exclude reef-guest-loom --exclude reef-loom --exclude reef-serve-loom --exclude xtask
 
 outside=$(mktemp -d)
-trap 'rm -rf "$outside"' EXIT
+# What strangers compile for themselves is here already, for the same profile.
+compiled="$target/outside"
+trap 'rm -rf "$outside" "$compiled"' EXIT
+rm -rf "$compiled" && mkdir -p "$compiled/debug"
+for folder in .fingerprint build deps; do
+    [ ! -e "$target/debug/$folder" ] || cp -al "$target/debug/$folder" "$compiled/debug/"
+done
 for crate in "$packages"/*.crate; do tar -xzf "$crate" -C "$outside"; done
 
 mkdir -p "$outside/stranger/src"
@@ -32,12 +39,14 @@ reef = { package = "reef-rt", version = "0.1.0" }
 MANIFEST
 
 cp Cargo.lock "$outside"
+profile=$(awk '/^\[/ { inside = /^\[profile\.dev/ } inside' Cargo.toml)
 cd "$outside"
 {
     printf '[workspace]\nresolver = "3"\nmembers = ["*"]\nexclude = ["target"]\n\n[patch.crates-io]\n'
     for folder in reef-*; do echo "${folder%-*} = { path = \"$folder\" }"; done
+    printf '\n%s\n' "$profile"
 } >Cargo.toml
-unset CARGO_TARGET_DIR
+export CARGO_TARGET_DIR="$compiled"
 cargo check --quiet --workspace
 cargo build --quiet --package stranger
 RUSTDOCFLAGS="-D warnings --cfg docsrs" cargo doc --quiet --no-deps --package reef-rt --all-features
