@@ -31,6 +31,8 @@ pub(crate) struct Script {
     pub(crate) be_hangs: AtomicBool,
     /// Launches of best-effort queues do not return while it is up.
     pub(crate) be_launch_blocks: AtomicBool,
+    /// It claims to unpark threads, and never does: nothing of what it has ends while they are parked.
+    pub(crate) claims_to_wake: AtomicBool,
     /// So many launches on real-time queues panic.
     pub(crate) rt_launch_panics: AtomicU32,
     pub(crate) evict_fails: AtomicU32,
@@ -201,7 +203,10 @@ impl Queue for FakeQueue {
     }
 
     fn wake(&mut self, _: Thread) -> bool {
-        self.of.is_none() // a device is polled
+        // A device is polled.
+        self.of
+            .as_ref()
+            .is_none_or(|(Fake(script), _)| script.claims_to_wake.load(Ordering::SeqCst))
     }
 
     fn wake_at(&mut self, Seq(at): Seq) {

@@ -88,12 +88,64 @@ impl<D: Device> BeQueue<D> {
         }
         let Some(mut launcher) = shared.try_launcher() else { return Ok(None) };
         if launcher.finish_padded() {
-            shared.waiters().notify();
+            shared.note_padded(&mut launcher);
         }
         let Some((be, record)) = launcher.head(device)? else { return Ok(None) };
         let profiles = rt.profile().zip(be.profile());
         let padding = profiles.and_then(|(rt, be)| dkp::plan(rt, be, record.remaining(), info));
         let owner = self.id;
         Ok(padding.map(|padding| Padded { owner, padding, be: be.clone(), record }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::command::Command;
+    use crate::backend::fake::{Fake, eventually, kernel, launch};
+    use crate::backend::info::PreemptLevel;
+    use crate::dkp::Profile;
+    use crate::vqueue::config::Config;
+    use crate::vqueue::submitter::Submitter;
+    use std::sync::atomic::Ordering;
+    use std::thread;
+
+    fn client(device: &Fake) -> (Submitter<Fake>, BeQueue<Fake>) {
+        let config = Config::default().window(1).level(PreemptLevel::All);
+        let (submitter, queue) = VirtualQueue::enable(device, config).expect("a queue");
+        let (_, tasks) = Tasks::new(8);
+        let (weight, priority, served) = (1, 0, Duration::ZERO);
+        (submitter, BeQueue { id: 0, queue, tasks, weight, priority, served })
+    }
+
+    /// A worker waits for the device while that has something of its queue. Taken back, and run by others, it
+    /// ends without a word of the device.
+    #[test]
+    fn a_client_whose_last_kernel_ran_as_padding_goes_on() {
+        let device = Fake::default();
+        let be_hangs = |hangs| device.0.be_hangs.store(hangs, Ordering::SeqCst);
+        device.0.claims_to_wake.store(true, Ordering::SeqCst);
+        be_hangs(true);
+        let (mut submitter, mut client) = client(&device);
+        // They have no blocks, so padding has run all of them. The window is full with the first.
+        let all_padded = || Command::Launch(launch(0));
+        for command in [all_padded(), all_padded()] {
+            submitter.submit(command).expect("room");
+        }
+        let launcher = || client.queue.shared().launcher();
+        eventually("launched", || launcher().commands.in_flight() == 1);
+        thread::sleep(Duration::from_millis(20)); // the worker waits for the device
+        client.queue.group().stop().expect("nothing fails");
+        assert!(client.queue.group().try_quiesce());
+        let rt = launch(1).with_profile(std::sync::Arc::new(Profile::default()));
+        for _ in 0..3 {
+            client.padding(&device, &rt, &device.info()).expect("nothing fails");
+        }
+        assert_eq!(submitter.completed(), Seq(2), "padding ran them");
+        be_hangs(false);
+        client.queue.restore().expect("it is preempted");
+        submitter.submit(kernel()).expect("room");
+        let ended = submitter.wait_for(Seq(2), Duration::from_secs(10));
+        assert_eq!(ended, Ok(true), "the worker sleeps");
     }
 }

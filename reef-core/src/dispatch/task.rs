@@ -60,7 +60,37 @@ pub struct Timing {
 #[derive(Debug, Default)]
 pub(crate) struct TaskState {
     done: OnceLock<Result<Timing>>,
-    waiter: Mutex<Option<Waiter>>,
+    waiters: Mutex<Waiters>,
+}
+
+/// The newest waiters in front, older ones behind them: a ticket has one as a rule, which costs no allocation.
+#[derive(Debug, Default)]
+struct Waiters {
+    waker: Option<Waker>,
+    thread: Option<Thread>,
+    more: Vec<Thread>,
+}
+
+impl Waiters {
+    fn add(&mut self, waiter: Waiter) {
+        match waiter {
+            Waiter::Waker(waker) => self.waker = Some(waker),
+            Waiter::Thread(thread) => {
+                self.remove(&thread);
+                self.more.extend(self.thread.replace(thread));
+            }
+        }
+    }
+
+    fn remove(&mut self, thread: &Thread) {
+        self.thread.take_if(|waiting| waiting.id() == thread.id());
+        self.more.retain(|waiting| waiting.id() != thread.id());
+    }
+
+    fn wake(self) {
+        self.thread.into_iter().chain(self.more).for_each(|thread| thread.unpark());
+        self.waker.into_iter().for_each(Waker::wake);
+    }
 }
 
 /// Who learns of the end.
@@ -68,15 +98,6 @@ pub(crate) struct TaskState {
 pub(crate) enum Waiter {
     Thread(Thread),
     Waker(Waker),
-}
-
-impl Waiter {
-    fn wake(self) {
-        match self {
-            Self::Thread(thread) => thread.unpark(),
-            Self::Waker(waker) => waker.wake(),
-        }
-    }
 }
 
 impl TaskState {
@@ -90,16 +111,21 @@ impl TaskState {
     }
 
     fn complete(&self, how: Result<Timing>) {
-        if self.done.set(how).is_ok()
-            && let Some(waiter) = self.waiter.lock().take()
-        {
-            waiter.wake();
+        if self.done.set(how).is_ok() {
+            let waiters = std::mem::take(&mut *self.waiters.lock());
+            waiters.wake(); // without the lock: a waker is the executor's code
         }
     }
 
-    /// Wakes `waiter`, and no earlier one, when the task ends. If it has ended by now, look again.
+    /// Wakes `waiter` when the task ends, as those who wait already; of wakers the newest counts. If it has ended
+    /// by now, look again.
     pub(crate) fn wake_at_end(&self, waiter: Waiter) {
-        *self.waiter.lock() = Some(waiter);
+        self.waiters.lock().add(waiter);
+    }
+
+    /// This thread waits no more.
+    pub(crate) fn leave(&self, thread: &Thread) {
+        self.waiters.lock().remove(thread);
     }
 }
 
@@ -150,5 +176,50 @@ impl<D: Device> Request<D> {
 impl<D: Device> Drop for Request<D> {
     fn drop(&mut self) {
         self.ticket.fail(Error::Cancelled);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+    use std::time::Instant;
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// A ticket that is polled and then waited for by threads, which is not told of by the type.
+    #[test]
+    fn the_end_wakes_everyone_who_waits() {
+        let (state, count) = (TaskState::default(), Arc::new(Count::default()));
+        let waker = || Waiter::Waker(count.clone().into());
+        let sleep = || {
+            let start = Instant::now();
+            while state.how().is_none() {
+                std::thread::park_timeout(LONG);
+            }
+            start.elapsed() < LONG
+        };
+        let woken = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..2).map(|_| scope.spawn(sleep)).collect();
+            state.wake_at_end(waker());
+            for thread in &threads {
+                state.wake_at_end(Waiter::Thread(thread.thread().clone()));
+            }
+            state.wake_at_end(waker()); // polled again: the newest waker counts
+            state.fail(Error::Cancelled);
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()
+        });
+        assert_eq!(woken, [true, true]);
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
     }
 }

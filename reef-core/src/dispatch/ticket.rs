@@ -69,6 +69,14 @@ impl<D: Device> Ticket<D> {
 
     fn wait_until(&self, limit: Option<Instant>) -> Option<Result<Timing>> {
         self.state.wake_at_end(Waiter::Thread(thread::current()));
+        let how = self.wait_here(limit);
+        if how.is_none() {
+            self.state.leave(&thread::current());
+        }
+        how
+    }
+
+    fn wait_here(&self, limit: Option<Instant>) -> Option<Result<Timing>> {
         if !self.core.with(|state| state.rt.wake(thread::current())) {
             return self.spin(limit);
         }

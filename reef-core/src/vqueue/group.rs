@@ -182,6 +182,7 @@ impl<D: Device> Group<D> {
     /// `State` if the group is not preempted; the device's.
     pub fn restore(&self) -> Result<()> {
         while !self.try_restore()? {
+            self.collect(); // a preemption that failed has not
             self.wait_quiesced();
         }
         Ok(())

@@ -185,6 +185,17 @@ impl<D: Device> Shared<D> {
         Ok(Reclaim::Done)
     }
 
+    /// Notes that the next kernel of the held queue has run beside others.
+    ///
+    /// If it was the last, [`Self::release`] finds nothing to wake the worker for. That may still wait for the
+    /// device, which had the kernel before it was taken back and reports it no more.
+    pub(crate) fn note_padded(&self, launcher: &mut Launcher<D>) {
+        self.waiters.notify();
+        if launcher.commands.next().is_none() {
+            self.wake_worker();
+        }
+    }
+
     /// Nothing of the held queue is on the device. A queue that ended has nothing either.
     pub(crate) fn is_quiesced(&self) -> bool {
         self.quiesced.is_noted(&self.hold) || self.failed.get().is_some()

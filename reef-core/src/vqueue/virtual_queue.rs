@@ -208,6 +208,7 @@ mod tests {
     use crate::backend::fake::{Fake, kernel};
     use crate::backend::info::{PreemptLevel, Seq};
     use parking_lot::Mutex;
+    use std::sync::atomic::Ordering;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
 
@@ -273,6 +274,22 @@ mod tests {
     fn host_code_cannot_finish_its_own_queue() {
         let (how, ..) = inside(|queue| queue.take().expect("it is in its place").finish());
         assert_eq!(how, Err(Error::State("finishing a queue from its own host code")));
+    }
+
+    /// No thread has been told to take back what a preemption that failed has stopped.
+    #[test]
+    fn a_preemption_that_failed_midway_can_be_restored() {
+        let device = Fake::default();
+        let config = Config { level: PreemptLevel::All, ..Config::default() };
+        let (mut submitter, queue) = VirtualQueue::enable(&device, config).expect("a queue");
+        std::thread::sleep(Duration::from_millis(20)); // the worker sleeps
+        device.0.reset_fails.store(1, Ordering::SeqCst);
+        queue.preempt(true).expect_err("the device refuses");
+        let (done, restored) = channel();
+        std::thread::spawn(move || done.send(queue.restore().map(|()| queue)));
+        let _queue = restored.recv_timeout(LONG).expect("no deadlock").expect("it is preempted");
+        submitter.submit(kernel()).expect("room");
+        assert!(submitter.wait_for(Seq(0), LONG).expect("no error"), "it goes on");
     }
 
     /// Between a push that finds the queue full and the look for what to wait for, all may complete.

@@ -27,6 +27,8 @@ pub(crate) struct GateSet<V: Vendor> {
 struct Shared<V: Vendor> {
     gates: Mutex<Vec<Weak<Gate<V>>>>,
     closed: AtomicBool,
+    /// The set is gone, or about to be.
+    over: AtomicBool,
     context: Arc<Context<V>>,
 }
 
@@ -35,6 +37,7 @@ impl<V: Vendor> GateSet<V> {
         let shared = Shared {
             gates: Mutex::default(),
             closed: AtomicBool::new(false),
+            over: AtomicBool::new(false),
             context: context.clone(),
         };
         let shared = Arc::new(shared);
@@ -70,7 +73,8 @@ impl<V: Vendor> GateSet<V> {
 impl<V: Vendor> Drop for GateSet<V> {
     fn drop(&mut self) {
         self.shared.closed.store(false, Ordering::Release);
-        self.watchdog.unpark(); // it finds the set gone
+        self.shared.over.store(true, Ordering::Release); // the watchdog may have a reference, and sleep after that
+        self.watchdog.unpark();
     }
 }
 
@@ -95,6 +99,9 @@ impl<V: Vendor> Shared<V> {
 fn watch<V: Vendor>(gates: &Weak<Shared<V>>) {
     while let Some(gates) = gates.upgrade() {
         gates.watch();
+        if gates.over.load(Ordering::Acquire) {
+            return;
+        }
         drop(gates);
         thread::park();
     }
@@ -123,6 +130,21 @@ mod tests {
         drop(call);
         gates.close();
         assert!(gate.closed_for().is_some(), "the next time they close as ever");
+    }
+
+    /// The watchdog may have taken hold of the set when that is dropped.
+    #[test]
+    fn the_watchdog_ends_with_its_set() {
+        let (_, gates, _gate) = gates();
+        let taken = gates.shared.clone();
+        drop(gates);
+        for _ in 0..1000 {
+            if Arc::weak_count(&taken) == 0 {
+                return;
+            }
+            thread::sleep(HANG_AFTER);
+        }
+        panic!("the watchdog sleeps for ever");
     }
 
     #[test]
