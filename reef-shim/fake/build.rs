@@ -22,9 +22,14 @@ fn main() {
 
 /// All words of the sources that look like the driver's functions.
 fn played(folder: &Path) -> BTreeSet<String> {
-    let files = std::fs::read_dir(folder).expect("src/api is there");
-    let texts = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
-    let text: String = texts.collect();
-    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-    words.filter(|word| word.starts_with("cu")).map(str::to_owned).collect()
+    let entries = std::fs::read_dir(folder).expect("src/api is there");
+    let words = |path: PathBuf| {
+        if path.is_dir() {
+            return played(&path);
+        }
+        let text = std::fs::read_to_string(path).expect("src/api can be read");
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("cu")).map(str::to_owned).collect()
+    };
+    entries.flat_map(|entry| words(entry.expect("src/api can be read").path())).collect()
 }

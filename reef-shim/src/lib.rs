@@ -14,6 +14,7 @@
 
 mod bind;
 mod direct;
+mod graph;
 mod guest;
 mod hooks;
 mod settings;

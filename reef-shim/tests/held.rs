@@ -1,6 +1,8 @@
 //! A best-effort program on the fake driver, under the shim: counted, held and released.
 
 mod common;
+#[path = "held/graphs.rs"]
+mod graphs;
 
 use common::{Driver, FAKE, SHIM, SOON, UUID, call, library, until};
 use reef_guest::join::{Joined, Wish, join};

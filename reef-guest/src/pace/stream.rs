@@ -110,12 +110,18 @@ impl Stream {
         if self.capture.swap(capture, Relaxed) != capture {
             self.captured.store(0, Relaxed);
         }
-        let before = self.captured.load(Relaxed);
-        let is_due = before >= GRAPH_APART;
-        let more = u32::try_from(blocks / WAVE).unwrap_or(u32::MAX).min(GRAPH_APART - 1) + 1;
-        self.captured.store(if is_due { more } else { before + more }, Relaxed);
+        let (is_due, after) = in_graph(self.captured.load(Relaxed), blocks);
+        self.captured.store(after, Relaxed);
         is_due
     }
+}
+
+/// Whether a gate belongs in front of a graph's kernel of so many blocks, with `since` small kernels on its way from
+/// the last gate; and how many there are behind it then.
+pub fn in_graph(since: u32, blocks: u64) -> (bool, u32) {
+    let is_due = since >= GRAPH_APART;
+    let more = u32::try_from(blocks / WAVE).unwrap_or(u32::MAX).min(GRAPH_APART - 1) + 1;
+    (is_due, if is_due { more } else { since.saturating_add(more) })
 }
 
 impl Default for Stream {

@@ -1,11 +1,13 @@
 //! Direct mode: what a hooked call does besides itself.
 //!
 //! *In*: a typed call and the real one. *Out*: the real one's result. *Invariant*: the real call is made exactly once,
-//! by the calling thread; if anything of ours fails, it is made all the same.
+//! by the calling thread; if anything of ours fails, it is made all the same. A graph is instantiated a second time, as
+//! it is, if the driver doesn't take it with gates.
 //!
 //! These functions are the sinks of all hooks: what else should happen to calls (limits, another machine) belongs
 //! here, not into the hooks.
 
+pub(crate) mod graph;
 pub(crate) mod launch;
 pub(crate) mod quietly;
 pub(crate) mod sync;

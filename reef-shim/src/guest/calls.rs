@@ -1,4 +1,6 @@
 //! Calls of the real driver that are our own. Each is `None` if the driver doesn't have the function.
+//!
+//! Those that ask about graphs and change our own are in `graph::calls`.
 
 use crate::bind::names;
 use crate::bind::slots::real;
@@ -29,6 +31,7 @@ impl Stream {
     }
 }
 
+/// Functions that call the driver's.
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident = $symbol:ident($($arg:ident: $type:ty),*);)+) => {
         $(
@@ -45,6 +48,8 @@ macro_rules! calls {
         )+
     };
 }
+
+pub(crate) use calls;
 
 calls! {
     context_current = cuCtxGetCurrent(context: &mut usize);

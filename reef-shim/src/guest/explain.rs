@@ -3,6 +3,7 @@
 use super::device::Device;
 use crate::bind::library;
 use crate::settings::settings;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -17,6 +18,8 @@ pub(crate) static HOOKED: AtomicU64 = AtomicU64::new(0);
 pub(crate) static TABLES: AtomicU64 = AtomicU64::new(0);
 
 static REASONS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Graphs without gates inside, by what is the matter with them.
+static UNTOUCHED: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
 static DEVICES: Mutex<Vec<&'static Device>> = Mutex::new(Vec::new());
 
 /// Notes why something isn't scheduled. Always `None`, for whoever returns.
@@ -26,6 +29,12 @@ pub(crate) fn refuse<T>(why: &str) -> Option<T> {
         reasons.push(why.to_owned());
     }
     None
+}
+
+/// Notes a graph that is gated in front alone, and why.
+pub(crate) fn untouched(why: &'static str) {
+    let mut graphs = UNTOUCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    *graphs.entry(why).or_default() += 1;
 }
 
 /// Notes a device that was joined.
@@ -69,6 +78,9 @@ fn report() -> String {
     .unwrap_or_default(); // a string takes all
     let devices = DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     devices.iter().for_each(|device| text.push_str(&line(device)));
+    let graphs = UNTOUCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let line = |(why, count)| format!("  graphs with a gate in front alone: {count} ({why})\n");
+    graphs.iter().for_each(|graphs| text.push_str(&line(graphs)));
     let reasons = REASONS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     reasons.iter().for_each(|why| text.push_str(&format!("  not scheduled: {why}\n")));
     text

@@ -1,9 +1,10 @@
 //! Exports hooks under the driver's names.
 
-/// `name(arguments) |real| sink;`, where `real` makes the real call.
+/// `name(arguments) |real| sink;`, where `real` makes the real call. `|real(argument, …)|`: with other arguments in
+/// the places of those of these names.
 macro_rules! hooks {
-    ($($name:ident($($arg:ident: $type:ty),* $(,)?) |$real:ident| $sink:expr;)+) => {
-        $($crate::hooks::declare::hook! { $name, ($($arg: $type),*), $real, $sink })+
+    ($($name:ident($($arg:ident: $type:ty),* $(,)?) |$real:ident $(($($other:ident),+))?| $sink:expr;)+) => {
+        $($crate::hooks::declare::hook! { $name, ($($arg: $type),*), $real($($($other),+)?), $sink })+
     };
 }
 
@@ -11,14 +12,14 @@ macro_rules! hooks {
 macro_rules! twins {
     ($(
         $name:ident / $twin:ident($($arg:ident: $type:ty),* $(,)?)
-        |$is_twin:ident, $real:ident| $sink:expr;
+        |$is_twin:ident, $real:ident $(($($other:ident),+))?| $sink:expr;
     )+) => {
         $(
             $crate::hooks::declare::hook! {
-                $name, ($($arg: $type),*), $real, { let $is_twin = false; $sink }
+                $name, ($($arg: $type),*), $real($($($other),+)?), { let $is_twin = false; $sink }
             }
             $crate::hooks::declare::hook! {
-                $twin, ($($arg: $type),*), $real, { let $is_twin = true; $sink }
+                $twin, ($($arg: $type),*), $real($($($other),+)?), { let $is_twin = true; $sink }
             }
         )+
     };
@@ -26,14 +27,14 @@ macro_rules! twins {
 
 /// One export.
 macro_rules! hook {
-    ($name:ident, ($($arg:ident: $type:ty),*), $real:ident, $sink:expr) => {
+    ($name:ident, ($($arg:ident: $type:ty),*), $real:ident($($other:ident),*), $sink:expr) => {
         #[allow(non_snake_case)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
             let at = $crate::bind::slots::address($crate::bind::names::$name);
             // SAFETY: the slot has the real driver's function of this name, or one of ours that looks at no argument;
-            // the arguments are those that the program gave us, as they are.
-            let $real = || unsafe {
+            // the arguments are those that the program gave us, or a handle of the same kind.
+            let $real = |$($other: usize),*| unsafe {
                 let real =
                     std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> u32>(at);
                 real($($arg),*)

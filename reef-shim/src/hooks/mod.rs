@@ -5,6 +5,7 @@
 
 mod contexts;
 mod declare;
+mod graphs;
 mod launches;
 mod list;
 mod lookups;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub)] // each test uses a part
 
+pub mod graph;
+
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -13,3 +13,4 @@ pub(crate) const NOT_SUPPORTED: u32 = 801;
 pub(crate) const CAPTURE_UNSUPPORTED: u32 = 900;
 pub(crate) const CAPTURE_INVALIDATED: u32 = 901;
 pub(crate) const ILLEGAL_STATE: u32 = 401;
+pub(crate) const UPDATE_FAILED: u32 = 910;

@@ -56,11 +56,13 @@ fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
         world.waits += 1;
     }
     if let Some((capture, mut tail)) = known(&mut world, stream)?.capture.clone() {
+        let name = world.handle();
+        let op = world.as_node(op).ok_or(INVALID_VALUE)?;
         let open = world.captures.get_mut(&capture).ok_or(ILLEGAL_STATE)?;
         if open.is_invalid {
             return Err(CAPTURE_INVALIDATED);
         }
-        open.add(op, &mut tail);
+        open.add(name, op, &mut tail);
         known(&mut world, stream)?.capture = Some((capture, tail));
         return Ok(());
     }

@@ -1,34 +1,82 @@
 //! Graphs: operations and what each comes after.
 
 use super::op::Op;
+use std::collections::{HashMap, HashSet};
 
-/// An operation of a graph, and the nodes that it comes after.
+/// An operation of a graph, and the nodes that it comes after, by their names.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
+    /// The program's handle. Executable graphs keep the names of the graph that they were made from.
+    pub(crate) name: usize,
+    /// The node that this one was cloned from.
+    pub(crate) origin: usize,
     pub(crate) op: Op,
     pub(crate) after: Vec<usize>,
 }
 
-/// A graph, captured or instantiated.
+/// A graph, captured, built or instantiated.
 pub(crate) type Graph = Vec<Node>;
+
+/// All graphs, and those inside of their nodes.
+pub(crate) type Graphs = HashMap<usize, Graph>;
+
+/// The nodes of a graph as they run: those of a child graph in front of its node, which does nothing itself.
+pub(crate) fn flatten(graphs: &Graphs, graph: usize) -> Graph {
+    let mut flat = Graph::new();
+    for node in graphs.get(&graph).into_iter().flatten() {
+        let child = match node.op {
+            Op::Child(child) | Op::If { body: child, runs: true } => child,
+            _ => {
+                flat.push(node.clone());
+                continue;
+            }
+        };
+        let mut inner = flatten(graphs, child);
+        let ends = ends(&inner);
+        let roots = inner.iter_mut().filter(|inner| inner.after.is_empty());
+        roots.for_each(|root| root.after.clone_from(&node.after));
+        flat.append(&mut inner);
+        let after = if ends.is_empty() { node.after.clone() } else { ends };
+        flat.push(Node { name: node.name, origin: node.origin, op: Op::Empty, after });
+    }
+    flat
+}
+
+/// Nodes that nothing comes after.
+fn ends(graph: &Graph) -> Vec<usize> {
+    let passed: HashSet<_> = graph.iter().flat_map(|node| &node.after).collect();
+    graph.iter().map(|node| node.name).filter(|name| !passed.contains(name)).collect()
+}
+
+/// Each node's place, and the places that it comes after, in order.
+pub(crate) fn places(graph: &Graph) -> Vec<Vec<usize>> {
+    let place: HashMap<_, _> = graph.iter().enumerate().map(|(at, node)| (node.name, at)).collect();
+    let sorted = |node: &Node| {
+        let mut after: Vec<_> = node.after.iter().map(|name| place[name]).collect();
+        after.sort_unstable();
+        after
+    };
+    graph.iter().map(sorted).collect()
+}
 
 /// A launch of a graph: which of its nodes have run.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     nodes: Graph,
+    after: Vec<Vec<usize>>,
     done: Vec<bool>,
 }
 
 impl Run {
     pub(crate) fn new(nodes: Graph) -> Self {
-        let done = vec![false; nodes.len()];
-        Self { nodes, done }
+        let (done, after) = (vec![false; nodes.len()], places(&nodes));
+        Self { nodes, after, done }
     }
 
     /// Nodes that may run now, as far as their edges say.
     pub(crate) fn ready(&self) -> impl Iterator<Item = (usize, &Op)> {
-        let is_ready = |(at, node): &(usize, &Node)| {
-            !self.done[*at] && node.after.iter().all(|&before| self.done[before])
+        let is_ready = |(at, _): &(usize, &Node)| {
+            !self.done[*at] && self.after[*at].iter().all(|&before| self.done[before])
         };
         self.nodes.iter().enumerate().filter(is_ready).map(|(at, node)| (at, &node.op))
     }
@@ -53,8 +101,8 @@ pub(crate) struct Capture {
 
 impl Capture {
     /// Adds a node after `tail`, which it becomes.
-    pub(crate) fn add(&mut self, op: Op, tail: &mut Vec<usize>) {
-        self.nodes.push(Node { op, after: std::mem::take(tail) });
-        tail.push(self.nodes.len() - 1);
+    pub(crate) fn add(&mut self, name: usize, op: Op, tail: &mut Vec<usize>) {
+        let after = std::mem::replace(tail, vec![name]);
+        self.nodes.push(Node { name, origin: 0, op, after });
     }
 }

@@ -28,14 +28,66 @@ impl Kernel {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
     Kernel(Kernel, u64, u64),
-    Copy { to: usize, from: usize, bytes: usize },
-    Fill { to: usize, value: u8, bytes: usize },
+    Copy {
+        to: usize,
+        from: usize,
+        bytes: usize,
+    },
+    Fill {
+        to: usize,
+        value: u8,
+        bytes: usize,
+    },
     Write(usize, u32),
-    Wait { at: usize, value: u32, flags: u32 },
-    Record { event: usize, times: u64 },
-    WaitFor { event: usize, times: u64 },
+    Wait {
+        at: usize,
+        value: u32,
+        flags: u32,
+    },
+    Record {
+        event: usize,
+        times: u64,
+    },
+    WaitFor {
+        event: usize,
+        times: u64,
+    },
     Host(extern "C" fn(usize), usize),
     Graph(usize),
+    /// Of graphs alone: another graph in the place of a node.
+    Child(usize),
+    /// Of graphs alone: a graph that runs or doesn't, as a handle said when the node was made.
+    If {
+        body: usize,
+        runs: bool,
+    },
+    /// Of graphs alone: an allocation, which has no effect here.
+    Memory,
+    Empty,
+}
+
+impl Op {
+    /// The graph inside of a node.
+    pub(crate) fn child(&self) -> Option<usize> {
+        if let Self::Child(child) = self { Some(*child) } else { None }
+    }
+
+    /// `CUgraphNodeType`.
+    pub(crate) fn kind(&self) -> u32 {
+        match self {
+            Self::Kernel(..) => 0,
+            Self::Copy { .. } => 1,
+            Self::Fill { .. } => 2,
+            Self::Host(..) => 3,
+            Self::Child(_) | Self::Graph(_) => 4,
+            Self::Empty => 5,
+            Self::WaitFor { .. } => 6,
+            Self::Record { .. } => 7,
+            Self::Memory => 10,
+            Self::Write(..) | Self::Wait { .. } => 12,
+            Self::If { .. } => 13,
+        }
+    }
 }
 
 /// Whether the word at `at` lets a wait pass, as `cuStreamWaitValue32` says.
@@ -83,6 +135,7 @@ pub(crate) unsafe fn take_effect(op: &Op) {
             unsafe { &*(at as *const AtomicU32) }.store(value, Ordering::SeqCst);
         }
         Op::Host(function, data) => function(data),
-        Op::Wait { .. } | Op::Record { .. } | Op::WaitFor { .. } | Op::Graph(_) => {}
+        // What else there is to these happens where they are made, or when they have ended.
+        _ => {}
     }
 }

@@ -1,8 +1,8 @@
 //! All that the driver knows, behind one lock.
 
-use super::graph::{Capture, Graph, Run};
+use super::graph::{Capture, Graphs, Run, flatten};
 use super::op::Op;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
 
 /// An operation in a stream.
@@ -39,7 +39,11 @@ pub(crate) struct World {
     pub(crate) streams: BTreeMap<u64, Stream>,
     pub(crate) events: HashMap<usize, Event>,
     pub(crate) captures: HashMap<u64, Capture>,
-    pub(crate) graphs: HashMap<usize, Graph>,
+    /// Those of the program, those inside of nodes, and those that were instantiated.
+    pub(crate) graphs: Graphs,
+    pub(crate) execs: HashSet<usize>,
+    /// Handles of conditional nodes, and what they say.
+    pub(crate) conditions: HashMap<u64, bool>,
     /// Allocations and their bytes.
     pub(crate) memory: HashMap<usize, Box<[u64]>>,
     pub(crate) registered: HashMap<usize, usize>,
@@ -81,7 +85,7 @@ impl World {
     pub(crate) fn push(&mut self, stream: u64, op: Op) {
         let number = self.number();
         let graph = match op {
-            Op::Graph(graph) => self.graphs.get(&graph).cloned(),
+            Op::Graph(graph) => Some(flatten(&self.graphs, graph)),
             _ => None,
         };
         let entry = Entry { number, op, run: graph.map(Run::new) };

@@ -1,25 +1,16 @@
-//! Capture and graphs.
+//! Streams that are captured into graphs.
 
-use super::code::*;
-use super::export::{give, plain, twin};
-use super::streams::{give_to, known, resolve};
+use crate::api::code::*;
+use crate::api::export::{give, twin};
+use crate::api::streams::{known, resolve};
 use crate::engine::graph::Capture;
-use crate::engine::op::Op;
 use crate::engine::world::world;
-
-plain! {
-    cuGraphInstantiateWithFlags(exec: *mut usize, graph: usize, flags: u64) = instantiate;
-    cuGraphExecDestroy(exec: usize) = destroy;
-    cuGraphDestroy(graph: usize) = destroy;
-    cuGraphGetNodes(graph: usize, nodes: usize, count: *mut usize) = nodes;
-}
 
 twin! {
     cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz(stream: usize, mode: u32) = begin;
     cuStreamEndCapture / cuStreamEndCapture_ptsz(stream: usize, graph: *mut usize) = end;
     cuStreamIsCapturing / cuStreamIsCapturing_ptsz(stream: usize, status: *mut u32) = is_capturing;
     cuStreamGetCaptureInfo / cuStreamGetCaptureInfo_ptsz(stream: usize, status: *mut u32, id: *mut u64) = info;
-    cuGraphLaunch / cuGraphLaunch_ptsz(exec: usize, stream: usize) = launch;
 }
 
 unsafe fn begin(is_twin: bool, handle: usize, _mode: u32) -> u32 {
@@ -87,33 +78,4 @@ unsafe fn info(is_twin: bool, handle: usize, status: *mut u32, id: *mut u64) -> 
         unsafe { give(id, known) };
     }
     SUCCESS
-}
-
-unsafe fn instantiate(exec: *mut usize, graph: usize, _flags: u64) -> u32 {
-    let mut world = world();
-    let Some(nodes) = world.graphs.get(&graph).cloned() else { return INVALID_VALUE };
-    let handle = world.handle();
-    world.graphs.insert(handle, nodes);
-    // SAFETY: the caller's promise.
-    unsafe { give(exec, handle) };
-    SUCCESS
-}
-
-unsafe fn destroy(graph: usize) -> u32 {
-    if world().graphs.remove(&graph).is_some() { SUCCESS } else { INVALID_VALUE }
-}
-
-unsafe fn nodes(graph: usize, _nodes: usize, count: *mut usize) -> u32 {
-    let world = world();
-    let Some(nodes) = world.graphs.get(&graph) else { return INVALID_VALUE };
-    // SAFETY: the caller's promise.
-    unsafe { give(count, nodes.len()) };
-    SUCCESS
-}
-
-unsafe fn launch(is_twin: bool, exec: usize, stream: usize) -> u32 {
-    if !world().graphs.contains_key(&exec) {
-        return INVALID_VALUE;
-    }
-    give_to(is_twin, stream, Op::Graph(exec))
 }

@@ -1,0 +1,132 @@
+//! Questions about graphs.
+
+use super::params::{KernelParams, MemOp, MemOps};
+use crate::api::code::*;
+use crate::api::export::{give, plain};
+use crate::engine::op::Op;
+use crate::engine::world::{World, world};
+
+plain! {
+    cuGraphGetNodes(graph: usize, nodes: *mut usize, count: *mut usize) = nodes;
+    cuGraphGetEdges(graph: usize, from: *mut usize, to: *mut usize, count: *mut usize) = edges;
+    cuGraphGetEdges_v2(graph: usize, from: *mut usize, to: *mut usize, data: *mut u64, count: *mut usize) = edges_with_data;
+    cuGraphNodeGetType(node: usize, kind: *mut u32) = kind;
+    cuGraphKernelNodeGetParams_v2(node: usize, params: *mut KernelParams) = kernel;
+    cuGraphKernelNodeGetAttribute(node: usize, attribute: u32, value: *mut [u64; 8]) = attribute;
+    cuGraphBatchMemOpNodeGetParams(node: usize, params: *mut MemOps) = mem_op;
+    cuGraphChildGraphNodeGetGraph(node: usize, child: *mut usize) = child;
+    cuGraphNodeFindInClone(node: *mut usize, original: usize, clone: usize) = find_in_clone;
+}
+
+/// What a node does.
+fn op(world: &mut World, node: usize) -> Result<Op, u32> {
+    let graph = world.graph_of(node).ok_or(INVALID_VALUE)?;
+    world.node(graph, node).map(|node| node.op).ok_or(INVALID_VALUE)
+}
+
+/// Fills a list of the program's, or says how long it has to be.
+unsafe fn list(values: &[usize], to: *mut usize, count: *mut usize) {
+    // SAFETY: the caller's promise: room for that many.
+    unsafe {
+        let room = if to.is_null() { 0 } else { (*count).min(values.len()) };
+        values.iter().take(room).enumerate().for_each(|(at, value)| to.add(at).write(*value));
+        give(count, if to.is_null() { values.len() } else { room });
+    }
+}
+
+unsafe fn nodes(graph: usize, nodes: *mut usize, count: *mut usize) -> u32 {
+    let world = world();
+    let Some(graph) = world.graphs.get(&graph) else { return INVALID_VALUE };
+    let names: Vec<_> = graph.iter().map(|node| node.name).collect();
+    // SAFETY: the caller's promise.
+    unsafe { list(&names, nodes, count) };
+    SUCCESS
+}
+
+unsafe fn edges(graph: usize, from: *mut usize, to: *mut usize, count: *mut usize) -> u32 {
+    let world = world();
+    let Some(graph) = world.graphs.get(&graph) else { return INVALID_VALUE };
+    let edges = graph.iter().flat_map(|node| node.after.iter().map(|from| (*from, node.name)));
+    let (froms, tos): (Vec<_>, Vec<_>) = edges.unzip();
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut room = *count;
+        list(&froms, from, &raw mut room);
+        list(&tos, to, count);
+    }
+    SUCCESS
+}
+
+unsafe fn edges_with_data(
+    graph: usize,
+    from: *mut usize,
+    to: *mut usize,
+    data: *mut u64,
+    count: *mut usize,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let code = edges(graph, from, to, count);
+        if code == SUCCESS && !data.is_null() {
+            data.write_bytes(0, *count);
+        }
+        code
+    }
+}
+
+unsafe fn kind(node: usize, kind: *mut u32) -> u32 {
+    match op(&mut world(), node) {
+        // SAFETY: the caller's promise.
+        Ok(op) => unsafe { give(kind, op.kind()) },
+        Err(code) => return code,
+    }
+    SUCCESS
+}
+
+unsafe fn kernel(node: usize, params: *mut KernelParams) -> u32 {
+    let Ok(Op::Kernel(..)) = op(&mut world(), node) else { return INVALID_VALUE };
+    let (grid, block) = ([1; 3], [1; 3]);
+    let none =
+        KernelParams { function: 0, grid, block, shared: 0, params: std::ptr::null(), extra: 0 };
+    // SAFETY: the caller's promise.
+    unsafe { give(params, none) };
+    SUCCESS
+}
+
+unsafe fn attribute(node: usize, _attribute: u32, value: *mut [u64; 8]) -> u32 {
+    let Ok(Op::Kernel(..)) = op(&mut world(), node) else { return INVALID_VALUE };
+    // SAFETY: the caller's promise.
+    unsafe { give(value, [0; 8]) };
+    SUCCESS
+}
+
+unsafe fn mem_op(node: usize, params: *mut MemOps) -> u32 {
+    let (operation, at, value, flags) = match op(&mut world(), node) {
+        Ok(Op::Wait { at, value, flags }) => (1, at, value, flags),
+        Ok(Op::Write(at, value)) => (2, at, value, 0),
+        _ => return INVALID_VALUE,
+    };
+    // The driver owns the list, for as long as the node is there: here for ever.
+    let op = MemOp { operation, at, value: u64::from(value), flags, rest: [0; 2] };
+    let ops = Box::leak(Box::new(op));
+    // SAFETY: the caller's promise.
+    unsafe { give(params, MemOps { context: 1, count: 1, ops, flags: 0 }) };
+    SUCCESS
+}
+
+unsafe fn child(node: usize, child: *mut usize) -> u32 {
+    let Ok(Op::Child(inner)) = op(&mut world(), node) else { return INVALID_VALUE };
+    // SAFETY: the caller's promise.
+    unsafe { give(child, inner) };
+    SUCCESS
+}
+
+unsafe fn find_in_clone(node: *mut usize, original: usize, clone: usize) -> u32 {
+    let world = world();
+    let nodes = world.graphs.get(&clone).into_iter().flatten();
+    let found = nodes.into_iter().find(|node| node.origin == original && original != 0);
+    let Some(found) = found else { return INVALID_VALUE };
+    // SAFETY: the caller's promise.
+    unsafe { give(node, found.name) };
+    SUCCESS
+}

@@ -1,0 +1,170 @@
+//! Graphs that can be launched. Nodes of one are named by the nodes of the graph that it was made from.
+
+use super::params::{AnyParams, FillParams, HostParams, KernelParams, fill, host, kernel};
+use crate::api::code::*;
+use crate::api::export::{give, plain, twin};
+use crate::api::streams::give_to;
+use crate::engine::op::Op;
+use crate::engine::world::world;
+
+plain! {
+    cuGraphInstantiateWithFlags(exec: *mut usize, graph: usize, flags: u64) = instantiate;
+    cuGraphInstantiate_v2(exec: *mut usize, graph: usize, error: *mut usize, log: usize, bytes: usize) = instantiate_v2;
+    cuGraphExecDestroy(exec: usize) = destroy;
+    cuGraphExecUpdate(exec: usize, graph: usize, error: *mut usize, result: *mut u32) = update;
+    cuGraphExecUpdate_v2(exec: usize, graph: usize, result: *mut Updated) = update_v2;
+    cuGraphExecKernelNodeSetParams_v2(exec: usize, node: usize, params: *const KernelParams) = set_kernel;
+    cuGraphExecKernelNodeSetParams(exec: usize, node: usize, params: *const KernelParams) = set_kernel;
+    cuGraphExecMemsetNodeSetParams(exec: usize, node: usize, params: *const FillParams, context: usize) = set_fill;
+    cuGraphExecHostNodeSetParams(exec: usize, node: usize, params: *const HostParams) = set_host;
+    cuGraphExecNodeSetParams(exec: usize, node: usize, params: *mut AnyParams) = set_any;
+    cuGraphExecChildGraphNodeSetParams(exec: usize, node: usize, child: usize) = set_child;
+}
+
+twin! {
+    cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(exec: *mut usize, graph: usize, params: *mut Instantiation) = instantiate_with;
+    cuGraphLaunch / cuGraphLaunch_ptsz(exec: usize, stream: usize) = launch;
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+#[repr(C)]
+#[derive(Debug)]
+struct Instantiation {
+    flags: u64,
+    stream: usize,
+    error: usize,
+    result: u32,
+}
+
+/// `CUgraphExecUpdateResultInfo`.
+#[repr(C)]
+#[derive(Debug)]
+struct Updated {
+    result: u32,
+    node: usize,
+    from: usize,
+}
+
+unsafe fn instantiate(exec: *mut usize, graph: usize, _flags: u64) -> u32 {
+    let mut world = world();
+    if world.execs.contains(&graph) {
+        return INVALID_VALUE;
+    }
+    let Some(copy) = world.copy(graph, true) else { return INVALID_VALUE };
+    // SAFETY: the caller's promise.
+    unsafe { give(exec, copy) };
+    SUCCESS
+}
+
+unsafe fn instantiate_v2(
+    exec: *mut usize,
+    graph: usize,
+    error: *mut usize,
+    _log: usize,
+    _bytes: usize,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(error, 0);
+        instantiate(exec, graph, 0)
+    }
+}
+
+unsafe fn instantiate_with(
+    _is_twin: bool,
+    exec: *mut usize,
+    graph: usize,
+    params: *mut Instantiation,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let code = instantiate(exec, graph, (*params).flags);
+        (*params).error = 0;
+        (*params).result = u32::from(code != SUCCESS);
+        code
+    }
+}
+
+unsafe fn destroy(exec: usize) -> u32 {
+    let mut world = world();
+    let is_known = world.execs.remove(&exec) && world.forget(exec);
+    if is_known { SUCCESS } else { INVALID_VALUE }
+}
+
+unsafe fn update(exec: usize, graph: usize, error: *mut usize, result: *mut u32) -> u32 {
+    let mut world = world();
+    if !world.execs.contains(&exec) || !world.graphs.contains_key(&graph) {
+        return INVALID_VALUE;
+    }
+    let updated = world.update(exec, graph);
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(error, updated.err().unwrap_or(0));
+        give(result, if updated.is_ok() { 0 } else { 2 });
+    }
+    if updated.is_ok() { SUCCESS } else { UPDATE_FAILED }
+}
+
+unsafe fn update_v2(exec: usize, graph: usize, result: *mut Updated) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { update(exec, graph, &raw mut (*result).node, &raw mut (*result).result) }
+}
+
+/// Puts another operation in the place of a node's.
+fn set(exec: usize, node: usize, op: Result<Op, u32>) -> u32 {
+    let op = match op {
+        Ok(op) => op,
+        Err(code) => return code,
+    };
+    let mut world = world();
+    if !world.execs.contains(&exec) {
+        return INVALID_VALUE;
+    }
+    match world.node(exec, node) {
+        Some(node) if node.op.kind() == op.kind() => node.op = op,
+        _ => return INVALID_VALUE,
+    }
+    SUCCESS
+}
+
+unsafe fn set_kernel(exec: usize, node: usize, params: *const KernelParams) -> u32 {
+    // SAFETY: the caller's promise.
+    set(exec, node, unsafe { kernel(params) })
+}
+
+unsafe fn set_fill(exec: usize, node: usize, params: *const FillParams, _context: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    set(exec, node, unsafe { fill(params) })
+}
+
+unsafe fn set_host(exec: usize, node: usize, params: *const HostParams) -> u32 {
+    // SAFETY: the caller's promise.
+    set(exec, node, unsafe { host(params) })
+}
+
+unsafe fn set_any(exec: usize, node: usize, params: *mut AnyParams) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match params.as_ref() {
+            Some(AnyParams { kind: 0, words, .. }) => set_kernel(exec, node, words.as_ptr().cast()),
+            Some(AnyParams { kind: 4, words, .. }) => set_child(exec, node, words[0]),
+            _ => INVALID_VALUE,
+        }
+    }
+}
+
+unsafe fn set_child(exec: usize, node: usize, child: usize) -> u32 {
+    let mut world = world();
+    let inner = world.node(exec, node).and_then(|node| node.op.child());
+    let (true, Some(inner)) = (world.graphs.contains_key(&child), inner) else {
+        return INVALID_VALUE;
+    };
+    if world.update(inner, child).is_ok() { SUCCESS } else { INVALID_VALUE }
+}
+
+unsafe fn launch(is_twin: bool, exec: usize, stream: usize) -> u32 {
+    if !world().execs.contains(&exec) {
+        return INVALID_VALUE;
+    }
+    give_to(is_twin, stream, Op::Graph(exec))
+}

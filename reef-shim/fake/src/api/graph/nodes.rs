@@ -1,0 +1,222 @@
+//! Graphs that are built node by node.
+
+use super::params::*;
+use crate::api::code::*;
+use crate::api::export::{give, plain};
+use crate::engine::graph::Node;
+use crate::engine::op::Op;
+use crate::engine::world::{World, world};
+
+plain! {
+    cuGraphCreate(graph: *mut usize, flags: u32) = create;
+    cuGraphDestroy(graph: usize) = destroy;
+    cuGraphClone(clone: *mut usize, graph: usize) = clone;
+    cuGraphAddKernelNode_v2(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const KernelParams) = add_kernel;
+    cuGraphAddKernelNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const KernelParams) = add_kernel;
+    cuGraphAddMemsetNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const FillParams, context: usize) = add_fill;
+    cuGraphAddMemcpyNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const [usize; 25], context: usize) = add_copy;
+    cuGraphAddHostNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const HostParams) = add_host;
+    cuGraphAddEmptyNode(node: *mut usize, graph: usize, after: *const usize, count: usize) = add_empty;
+    cuGraphAddChildGraphNode(node: *mut usize, graph: usize, after: *const usize, count: usize, child: usize) = add_child;
+    cuGraphAddBatchMemOpNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const MemOps) = add_mem_op;
+    cuGraphAddNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *mut AnyParams) = add_any;
+    cuGraphConditionalHandleCreate(handle: *mut u64, graph: usize, context: usize, value: u32, flags: u32) = condition;
+    cuGraphAddDependencies(graph: usize, from: *const usize, to: *const usize, count: usize) = add_edges;
+    cuGraphRemoveDependencies(graph: usize, from: *const usize, to: *const usize, count: usize) = remove_edges;
+    cuGraphDestroyNode(node: usize) = destroy_node;
+    cuGraphKernelNodeSetParams_v2(node: usize, params: *const KernelParams) = set_kernel;
+}
+
+unsafe fn create(graph: *mut usize, _flags: u32) -> u32 {
+    let mut world = world();
+    let handle = world.handle();
+    world.graphs.insert(handle, Vec::new());
+    // SAFETY: the caller's promise.
+    unsafe { give(graph, handle) };
+    SUCCESS
+}
+
+unsafe fn destroy(graph: usize) -> u32 {
+    if world().forget(graph) { SUCCESS } else { INVALID_VALUE }
+}
+
+/// As the driver: not of graphs with memory or conditional nodes.
+unsafe fn clone(clone: *mut usize, graph: usize) -> u32 {
+    let mut world = world();
+    let Some(nodes) = world.graphs.get(&graph) else { return INVALID_VALUE };
+    if nodes.iter().any(|node| matches!(node.op.kind(), 10 | 13)) {
+        return NOT_SUPPORTED;
+    }
+    let copy = world.copy(graph, false);
+    // SAFETY: the caller's promise.
+    unsafe { give(clone, copy.unwrap_or(0)) };
+    SUCCESS
+}
+
+/// Adds a node.
+unsafe fn add(
+    node: *mut usize,
+    graph: usize,
+    after: *const usize,
+    count: usize,
+    op: Result<Op, u32>,
+) -> u32 {
+    let op = match op {
+        Ok(op) => op,
+        Err(code) => return code,
+    };
+    // SAFETY: the caller's promise: so many nodes.
+    let after: Vec<_> = (0..count).map(|at| unsafe { *after.add(at) }).collect();
+    let mut world = world();
+    let name = world.handle();
+    let Some(nodes) = world.graphs.get_mut(&graph) else { return INVALID_VALUE };
+    if !is_inside(nodes, &after) {
+        return INVALID_VALUE;
+    }
+    nodes.push(Node { name, origin: 0, op, after });
+    // SAFETY: the caller's promise.
+    unsafe { give(node, name) };
+    SUCCESS
+}
+
+fn is_inside(nodes: &[Node], names: &[usize]) -> bool {
+    names.iter().all(|name| nodes.iter().any(|node| node.name == *name))
+}
+
+macro_rules! adders {
+    ($($adder:ident($params:ident: $type:ty $(, $unused:ident: $unused_type:ty)?) $op:expr;)+) => {
+        $(
+            unsafe fn $adder(
+                node: *mut usize, graph: usize, after: *const usize, count: usize, $params: $type $(, $unused: $unused_type)?
+            ) -> u32 {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let op = $op; // nothing is locked any more
+                    add(node, graph, after, count, op)
+                }
+            }
+        )+
+    };
+}
+
+adders! {
+    add_kernel(params: *const KernelParams) kernel(params);
+    add_fill(params: *const FillParams, _context: usize) fill(params);
+    add_copy(params: *const [usize; 25], _context: usize) copy(params);
+    add_host(params: *const HostParams) host(params);
+    add_mem_op(params: *const MemOps) mem_op(params);
+    add_child(child: usize) world().copy(child, false).map(Op::Child).ok_or(INVALID_VALUE);
+    add_any(params: *mut AnyParams) any(params);
+}
+
+unsafe fn add_empty(node: *mut usize, graph: usize, after: *const usize, count: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { add(node, graph, after, count, Ok(Op::Empty)) }
+}
+
+/// A node of any kind, or of one that this driver alone knows.
+unsafe fn any(params: *mut AnyParams) -> Result<Op, u32> {
+    // SAFETY: the caller's promise.
+    let AnyParams { kind, words, .. } = unsafe { params.as_mut() }.ok_or(INVALID_VALUE)?;
+    // SAFETY: the caller's promise: the struct that belongs to the kind.
+    unsafe {
+        match kind {
+            0 => kernel(words.as_ptr().cast()),
+            2 => fill(words.as_ptr().cast()),
+            3 => host(words.as_ptr().cast()),
+            4 => world().copy(words[0], false).map(Op::Child).ok_or(INVALID_VALUE),
+            5 => Ok(Op::Empty),
+            10 => Ok(Op::Memory),
+            13 => branch(words),
+            _ => Err(NOT_SUPPORTED),
+        }
+    }
+}
+
+/// A conditional node that runs its body once or not at all. The body is the driver's; the program fills it.
+unsafe fn branch(words: &[usize; 29]) -> Result<Op, u32> {
+    let mut world = world();
+    let runs = *world.conditions.get(&(words[0] as u64)).ok_or(INVALID_VALUE)?;
+    let body = world.handle();
+    world.graphs.insert(body, Vec::new());
+    // SAFETY: the caller's promise: room for one graph, where the third word says.
+    unsafe { give(words[2] as *mut usize, body) };
+    Ok(Op::If { body, runs })
+}
+
+unsafe fn condition(
+    handle: *mut u64,
+    _graph: usize,
+    _context: usize,
+    value: u32,
+    _flags: u32,
+) -> u32 {
+    let mut world = world();
+    let name = world.number();
+    world.conditions.insert(name, value != 0);
+    // SAFETY: the caller's promise.
+    unsafe { give(handle, name) };
+    SUCCESS
+}
+
+/// The edges that the caller names, if all their nodes are of this graph.
+unsafe fn edges(
+    world: &World,
+    graph: usize,
+    from: *const usize,
+    to: *const usize,
+    count: usize,
+) -> Option<Vec<(usize, usize)>> {
+    // SAFETY: the caller's promise: so many nodes.
+    let edges: Vec<_> = (0..count).map(|at| unsafe { (*from.add(at), *to.add(at)) }).collect();
+    let names: Vec<_> = edges.iter().flat_map(|&(from, to)| [from, to]).collect();
+    is_inside(world.graphs.get(&graph)?, &names).then_some(edges)
+}
+
+unsafe fn add_edges(graph: usize, from: *const usize, to: *const usize, count: usize) -> u32 {
+    let mut world = world();
+    // SAFETY: the caller's promise.
+    let Some(edges) = (unsafe { edges(&world, graph, from, to, count) }) else {
+        return INVALID_VALUE;
+    };
+    for (from, to) in edges {
+        world.node(graph, to).into_iter().for_each(|node| node.after.push(from));
+    }
+    SUCCESS
+}
+
+unsafe fn remove_edges(graph: usize, from: *const usize, to: *const usize, count: usize) -> u32 {
+    let mut world = world();
+    // SAFETY: the caller's promise.
+    let Some(edges) = (unsafe { edges(&world, graph, from, to, count) }) else {
+        return INVALID_VALUE;
+    };
+    for (from, to) in edges {
+        world.node(graph, to).into_iter().for_each(|node| node.after.retain(|name| *name != from));
+    }
+    SUCCESS
+}
+
+unsafe fn destroy_node(node: usize) -> u32 {
+    let mut world = world();
+    let Some(graph) = world.graph_of(node) else { return INVALID_VALUE };
+    let nodes = world.graphs.get_mut(&graph).expect("was found");
+    nodes.retain(|other| other.name != node);
+    nodes.iter_mut().for_each(|other| other.after.retain(|name| *name != node));
+    SUCCESS
+}
+
+unsafe fn set_kernel(node: usize, params: *const KernelParams) -> u32 {
+    // SAFETY: the caller's promise.
+    let op = match unsafe { kernel(params) } {
+        Ok(op) => op,
+        Err(code) => return code,
+    };
+    let mut world = world();
+    let graph = world.graph_of(node);
+    match graph.and_then(|graph| world.node(graph, node)) {
+        Some(node) if node.op.kind() == 0 => node.op = op,
+        _ => return INVALID_VALUE,
+    }
+    SUCCESS
+}

@@ -1,0 +1,136 @@
+//! What nodes of graphs are made from: the driver's structs, as operations.
+
+use crate::api::code::*;
+use crate::engine::op::{Kernel, Op};
+use crate::engine::world::world;
+
+/// `CUDA_KERNEL_NODE_PARAMS`, as far as it is read.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct KernelParams {
+    pub(crate) function: usize,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared: u32,
+    pub(crate) params: *const *const u64,
+    pub(crate) extra: usize,
+}
+
+/// `CUDA_MEMSET_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct FillParams {
+    to: usize,
+    pitch: usize,
+    value: u32,
+    element: u32,
+    width: usize,
+    height: usize,
+}
+
+/// `CUDA_HOST_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct HostParams {
+    function: extern "C" fn(usize),
+    data: usize,
+}
+
+/// `CUstreamBatchMemOpParams`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct MemOp {
+    pub(crate) operation: u32,
+    pub(crate) at: usize,
+    pub(crate) value: u64,
+    pub(crate) flags: u32,
+    pub(crate) rest: [u64; 2],
+}
+
+/// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct MemOps {
+    pub(crate) context: usize,
+    pub(crate) count: u32,
+    pub(crate) ops: *const MemOp,
+    pub(crate) flags: u32,
+}
+
+/// `CUgraphNodeParams`: a kind, and what a node of that kind is made from.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct AnyParams {
+    pub(crate) kind: u32,
+    reserved: [u32; 3],
+    pub(crate) words: [usize; 29],
+}
+
+/// A kernel with its arguments.
+///
+/// # Safety
+///
+/// The caller's promise to the driver: params with two arguments of 64 bits.
+pub(crate) unsafe fn kernel(params: *const KernelParams) -> Result<Op, u32> {
+    // SAFETY: the caller's promise.
+    let params = unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
+    let kernel = world().names.get(&params.function).and_then(|name| Kernel::named(name));
+    let kernel = kernel.ok_or(INVALID_HANDLE)?;
+    if params.params.is_null() || params.grid.contains(&0) {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    let (to, value) = unsafe { (**params.params, **params.params.add(1)) };
+    Ok(Op::Kernel(kernel, to, value))
+}
+
+/// Bytes that are set.
+///
+/// # Safety
+///
+/// The caller's promise to the driver: params, or null.
+pub(crate) unsafe fn fill(params: *const FillParams) -> Result<Op, u32> {
+    // SAFETY: the caller's promise.
+    let FillParams { to, value, width, .. } = *unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
+    Ok(Op::Fill { to, value: value as u8, bytes: width })
+}
+
+/// A copy: `CUDA_MEMCPY3D` as words, of which bytes in a row are read.
+///
+/// # Safety
+///
+/// The caller's promise to the driver: params, or null.
+pub(crate) unsafe fn copy(params: *const [usize; 25]) -> Result<Op, u32> {
+    // SAFETY: the caller's promise.
+    let words = unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
+    let (from, to) = (words[6].wrapping_add(words[0]), words[17].wrapping_add(words[11]));
+    Ok(Op::Copy { to, from, bytes: words[22] })
+}
+
+/// A call of the host's.
+///
+/// # Safety
+///
+/// The caller's promise to the driver: params, or null.
+pub(crate) unsafe fn host(params: *const HostParams) -> Result<Op, u32> {
+    // SAFETY: the caller's promise.
+    let HostParams { function, data } = *unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
+    Ok(Op::Host(function, data))
+}
+
+/// A wait or a write: the first of the list alone.
+///
+/// # Safety
+///
+/// The caller's promise to the driver: params with at least one operation, or null.
+pub(crate) unsafe fn mem_op(params: *const MemOps) -> Result<Op, u32> {
+    // SAFETY: the caller's promise.
+    let op = unsafe { params.as_ref().and_then(|params| params.ops.as_ref()) };
+    match op {
+        Some(MemOp { operation: 1, at, value, flags, .. }) => {
+            Ok(Op::Wait { at: *at, value: *value as u32, flags: *flags })
+        }
+        Some(MemOp { operation: 2, at, value, .. }) => Ok(Op::Write(*at, *value as u32)),
+        _ => Err(INVALID_VALUE),
+    }
+}

@@ -1,0 +1,79 @@
+//! In front of which kernels of a graph gates belong.
+
+use super::shape::{Kind, Shape};
+use reef_guest::pace::in_graph;
+
+/// Where gates are: places of kernels that have one in front, and the same for graphs inside of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Places {
+    pub(super) kernels: Vec<usize>,
+    pub(super) children: Vec<(usize, Places)>,
+}
+
+impl Places {
+    /// Gates so that no way through the graph is longer without one than in a captured graph.
+    pub(crate) fn of(shape: &Shape) -> Self {
+        Self::behind(shape, 0).0
+    }
+
+    /// How many gates there are.
+    pub(crate) fn count(&self) -> u64 {
+        let inner = self.children.iter().map(|(_, places)| places.count());
+        inner.sum::<u64>() + self.kernels.len() as u64
+    }
+
+    /// The places inside of this node.
+    pub(super) fn child(&self, at: usize) -> Option<&Self> {
+        self.children.iter().find(|(place, _)| *place == at).map(|(_, places)| places)
+    }
+
+    /// `since`: small kernels from the last gate to the graph's beginning. Also: from the last gate to its end.
+    fn behind(shape: &Shape, since: u32) -> (Self, u32) {
+        let mut places = Self::default();
+        let mut behind = vec![since; shape.nodes.len()];
+        for at in order(shape) {
+            let Some(node) = shape.nodes.get(at) else { continue };
+            let before = node.after.iter().filter_map(|before| behind.get(*before)).max();
+            let before = before.copied().unwrap_or(since);
+            let after = match &node.kind {
+                Kind::Kernel(_) if node.overlaps => before,
+                Kind::Kernel(blocks) => {
+                    let (is_due, after) = in_graph(before, *blocks);
+                    places.kernels.extend(is_due.then_some(at));
+                    after
+                }
+                Kind::Child(inner) => {
+                    let (inner, after) = Self::behind(inner, before);
+                    places.children.extend((inner.count() > 0).then_some((at, inner)));
+                    after
+                }
+                Kind::Other => before,
+            };
+            behind.iter_mut().skip(at).take(1).for_each(|behind| *behind = after);
+        }
+        places.kernels.sort_unstable();
+        (places, behind.into_iter().max().unwrap_or(since))
+    }
+}
+
+/// Places so that each node comes after those that it depends on. Nodes of a cycle, which no driver gives, are left out.
+fn order(shape: &Shape) -> Vec<usize> {
+    let mut next = vec![Vec::new(); shape.nodes.len()];
+    let mut missing: Vec<_> = shape.nodes.iter().map(|node| node.after.len()).collect();
+    for (at, node) in shape.nodes.iter().enumerate() {
+        node.after
+            .iter()
+            .for_each(|before| next.get_mut(*before).into_iter().for_each(|next| next.push(at)));
+    }
+    let mut ready: Vec<_> = (0..missing.len()).filter(|at| missing.get(*at) == Some(&0)).collect();
+    let mut done = 0;
+    while let Some(&at) = ready.get(done) {
+        done += 1;
+        for &after in next.get(at).into_iter().flatten() {
+            let Some(left) = missing.get_mut(after) else { continue };
+            *left -= 1;
+            ready.extend((*left == 0).then_some(after));
+        }
+    }
+    ready
+}

@@ -1,0 +1,87 @@
+//! What a graph looks like: its nodes in the driver's order, and the places that each comes after.
+
+use super::calls;
+use std::collections::HashMap;
+
+/// A graph's nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Shape {
+    pub(super) nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) handle: usize,
+    pub(super) kind: Kind,
+    /// Places of the nodes that it comes after.
+    pub(super) after: Vec<usize>,
+    /// It may begin before one of them has ended: a gate in between would end that.
+    pub(super) overlaps: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// A kernel of so many blocks.
+    Kernel(u64),
+    /// The graph inside of it.
+    Child(Shape),
+    /// Takes no time, or the copy engines'.
+    Other,
+}
+
+/// Why a graph is instantiated as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untouched {
+    /// It has gates: it was captured.
+    Gated,
+    /// For the report.
+    Because(&'static str),
+}
+
+const UNKNOWN: Untouched = Untouched::Because("the driver doesn't say what is in it");
+
+impl Shape {
+    /// Asks the driver about a graph. `gate` is what gates wait for.
+    pub(crate) fn read(graph: usize, gate: u64) -> Result<Self, Untouched> {
+        let handles = calls::nodes(graph).ok_or(UNKNOWN)?;
+        let place: HashMap<_, _> =
+            handles.iter().enumerate().map(|(at, node)| (*node, at)).collect();
+        let mut nodes = Vec::with_capacity(handles.len());
+        for &handle in &handles {
+            let kind = Kind::read(handle, gate)?;
+            nodes.push(Node { handle, kind, after: Vec::new(), overlaps: false });
+        }
+        for (from, to, overlaps) in calls::edges(graph).ok_or(UNKNOWN)? {
+            let from = *place.get(&from).ok_or(UNKNOWN)?;
+            let node = place.get(&to).and_then(|&to| nodes.get_mut(to)).ok_or(UNKNOWN)?;
+            node.after.push(from);
+            node.overlaps |= overlaps;
+        }
+        Ok(Self { nodes })
+    }
+}
+
+impl Kind {
+    fn read(node: usize, gate: u64) -> Result<Self, Untouched> {
+        match calls::kind(node).ok_or(UNKNOWN)? {
+            0 if calls::is_device_updatable(node) => {
+                Err(Untouched::Because("kernels may change nodes of it"))
+            }
+            0 => {
+                let grid = calls::grid(node).ok_or(UNKNOWN)?;
+                let blocks = |product: u64, side| product.saturating_mul(u64::from(side));
+                Ok(Self::Kernel(grid.into_iter().fold(1, blocks)))
+            }
+            4 => {
+                let child = calls::child(node).ok_or(UNKNOWN)?;
+                Ok(Self::Child(Shape::read(child, gate)?))
+            }
+            10 | 11 => Err(Untouched::Because("it has memory nodes")),
+            12 if calls::is_gate(node, gate).ok_or(UNKNOWN)? => Err(Untouched::Gated),
+            13 => Err(Untouched::Because("it has conditional nodes")),
+            // Copies, fills, host calls, empty nodes, events, semaphores, memory operations.
+            1..=3 | 5..=9 | 12 => Ok(Self::Other),
+            _ => Err(Untouched::Because("it has nodes of a kind that isn't known")),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Graphs: instantiation, and updates of what came of it.
+
+use super::declare::{hooks, twins};
+use crate::direct::graph::{child, destroy, instantiate, node, update};
+use std::ffi::c_void;
+
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`: kernels launch it.
+const FROM_DEVICE: u64 = 4;
+
+/// `CUgraphExecUpdateResultInfo`.
+#[repr(C)]
+#[derive(Debug)]
+struct Updated {
+    result: u32,
+    node: usize,
+    from: usize,
+}
+
+/// `CUgraphNodeParams`: a kind, and what belongs to it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Params {
+    kind: u32,
+    reserved: [u32; 3],
+    words: [usize; 30],
+}
+
+/// `CU_GRAPH_NODE_TYPE_GRAPH`: the first word is a graph.
+const CHILD: u32 = 4;
+
+/// Sets what a node of any kind does; `params` is where a [`Params`] stands.
+fn any(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize) -> u32) -> u32 {
+    // SAFETY: null, or the program's promise to the driver.
+    let given = unsafe { (params as *const Params).as_ref() };
+    match given {
+        Some(Params { kind: CHILD, words: [inner, ..], .. }) => {
+            child(exec, of, *inner, |of, inner| {
+                let mut with = given.copied();
+                with.iter_mut().for_each(|params| params.words[0] = inner);
+                real(of, with.as_ref().map_or(0, |params| std::ptr::from_ref(params) as usize))
+            })
+        }
+        _ => node(exec, of, |of| real(of, params)),
+    }
+}
+
+impl Updated {
+    /// Where it names nodes.
+    fn nodes(at: *mut Self) -> [*mut usize; 2] {
+        if at.is_null() {
+            return [std::ptr::null_mut(); 2];
+        }
+        // SAFETY: not null, so the program's promise to the driver: a struct, which isn't read.
+        unsafe { [&raw mut (*at).node, &raw mut (*at).from] }
+    }
+}
+
+hooks! {
+    cuGraphInstantiate(
+        exec: *mut usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
+    ) |real(graph)| instantiate(exec, graph, false, real);
+    cuGraphInstantiate_v2(
+        exec: *mut usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
+    ) |real(graph)| instantiate(exec, graph, false, real);
+    cuGraphInstantiateWithFlags(
+        exec: *mut usize, graph: usize, flags: u64,
+    ) |real(graph)| instantiate(exec, graph, flags & FROM_DEVICE != 0, real);
+    cuGraphExecDestroy(exec: usize) |real| destroy(exec, real);
+    cuGraphExecUpdate(
+        exec: usize, graph: usize, error: *mut usize, result: *mut u32,
+    ) |real(graph)| update(exec, graph, [error], real);
+    cuGraphExecUpdate_v2(
+        exec: usize, graph: usize, result: *mut Updated,
+    ) |real(graph)| update(exec, graph, Updated::nodes(result), real);
+    cuGraphExecChildGraphNodeSetParams(
+        exec: usize, node: usize, inner: usize,
+    ) |real(node, inner)| child(exec, node, inner, real);
+}
+
+twins! {
+    cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(
+        exec: *mut usize, graph: usize, params: *mut u64,
+    ) |_is_twin, real(graph)| {
+        // SAFETY: null, or the program's promise to the driver: a struct that begins with flags.
+        let flags = unsafe { params.as_ref() }.copied().unwrap_or_default();
+        instantiate(exec, graph, flags & FROM_DEVICE != 0, real)
+    };
+}
+
+// Calls that name a node of an executable graph by the node that it was made from.
+hooks! {
+    cuGraphExecKernelNodeSetParams(
+        exec: usize, of: usize, params: *const c_void,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecKernelNodeSetParams_v2(
+        exec: usize, of: usize, params: *const c_void,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecMemcpyNodeSetParams(
+        exec: usize, of: usize, params: *const c_void, context: usize,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecMemsetNodeSetParams(
+        exec: usize, of: usize, params: *const c_void, context: usize,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecHostNodeSetParams(
+        exec: usize, of: usize, params: *const c_void,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecEventRecordNodeSetEvent(
+        exec: usize, of: usize, event: usize,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecEventWaitNodeSetEvent(
+        exec: usize, of: usize, event: usize,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecExternalSemaphoresSignalNodeSetParams(
+        exec: usize, of: usize, params: *const c_void,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecExternalSemaphoresWaitNodeSetParams(
+        exec: usize, of: usize, params: *const c_void,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecBatchMemOpNodeSetParams(
+        exec: usize, of: usize, params: *const c_void,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecNodeSetParams(
+        exec: usize, of: usize, params: usize,
+    ) |real(of, params)| any(exec, of, params, real);
+    cuGraphNodeSetEnabled(
+        exec: usize, of: usize, enabled: u32,
+    ) |real(of)| node(exec, of, real);
+    cuGraphNodeGetEnabled(
+        exec: usize, of: usize, enabled: *mut u32,
+    ) |real(of)| node(exec, of, real);
+}

@@ -1,0 +1,171 @@
+//! Graphs that are built node by node: gates inside of them, and none that the program sees.
+
+use super::{Program, mixed, program};
+use crate::common::graph::Graph;
+use crate::common::{self, UUID, call, until};
+use reef_guest::registry::Registry;
+use std::time::Duration;
+
+/// Closes the gate, from inside of a graph.
+extern "C" fn hold(registry: usize) {
+    // SAFETY: the test's registry, which outlives the graph's run.
+    unsafe { &*(registry as *const Registry) }.hold(UUID, true);
+}
+
+impl Program {
+    fn graph(&self) -> Graph {
+        Graph::new(self.driver, self.mix)
+    }
+
+    fn launch_graph(&self, exec: usize) {
+        assert_eq!(call!(self.driver, cuGraphLaunch(exec, self.stream)), 0);
+    }
+
+    fn gates(&self) -> u64 {
+        self.registry.guests().iter().map(|guest| guest.gates).sum()
+    }
+
+    /// Launches a graph that closes the gate when it comes to its host node. It stands where the word is `middle`, and
+    /// opened again it leaves `end`.
+    fn stops(&self, exec: usize, middle: u64, end: u64) {
+        self.launch_graph(exec);
+        until("it comes to its middle", || self.value() == middle);
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!((self.value(), self.query()), (middle, 600), "it stands in its middle");
+        self.registry.hold(UUID, false);
+        self.synchronize();
+        assert_eq!(self.value(), end);
+    }
+}
+
+#[test]
+fn a_graph_is_stopped_in_its_middle_and_goes_on_where_it_stood() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    program.launch(0);
+    program.synchronize();
+    let (graph, word, before) = (program.graph(), program.memory, program.value());
+    let first = graph.chain(&[], word, 0..10);
+    let host = graph.host(&first[9..], hold, &raw const program.registry as usize);
+    graph.chain(&[host], word, 10..200);
+    let exec = graph.instantiate();
+    assert_eq!(graph.nodes(), 201, "the program's graph stays as it is");
+    // The first gate behind the tenth kernel.
+    program.stops(exec, mixed(before, 0..48), mixed(before, 0..200));
+    assert_eq!(call!(program.driver, cuGraphExecDestroy(exec)), 0);
+}
+
+#[test]
+fn a_graph_inside_of_a_node_has_gates_as_well() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    program.launch(0);
+    program.synchronize();
+    let (graph, inner, word) = (program.graph(), program.graph(), program.memory);
+    let before = program.value();
+    inner.chain(&[], word, 40..140);
+    let first = graph.chain(&[], word, 0..40);
+    let host = graph.host(&first[39..], hold, &raw const program.registry as usize);
+    let child = graph.child(&[host], &inner);
+    let last = graph.chain(&[child], word, 140..160);
+    let exec = graph.instantiate();
+    assert_eq!((graph.nodes(), inner.nodes()), (62, 100));
+    program.stops(exec, mixed(before, 0..48), mixed(before, 0..160));
+
+    // Another graph in the place of the inner one, and a node behind it, both named by the program's nodes.
+    let (driver, other, start) = (program.driver, program.graph(), program.value());
+    other.chain(&[], word, 300..400);
+    let set = |inner| call!(driver, cuGraphExecChildGraphNodeSetParams(exec, child, inner));
+    assert_eq!(set(other.handle), 0);
+    assert_eq!(graph.set(exec, last[0], word, 7), 0);
+    let values = || (0..40).chain(300..400).chain([7]).chain(141..160);
+    program.stops(exec, mixed(start, values().take(48)), mixed(start, values()));
+    // The same through the call for nodes of all kinds; one of another shape is refused.
+    let mut params = [0_usize; 32];
+    (params[0], params[2]) = (4, inner.handle);
+    assert_eq!(call!(driver, cuGraphExecNodeSetParams(exec, child, params.as_mut_ptr())), 0);
+    other.chain(&[], word, [1]);
+    assert_ne!(set(other.handle), 0);
+    let start = program.value();
+    let values = || (0..140).chain([7]).chain(141..160);
+    program.stops(exec, mixed(start, 0..48), mixed(start, values()));
+    assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
+}
+
+#[test]
+fn an_executable_graph_with_gates_is_updated_from_a_graph_without() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    let (driver, graph, word) = (program.driver, program.graph(), program.memory);
+    let nodes = graph.chain(&[], word, 0..120);
+    let (gates, exec) = (program.gates(), graph.instantiate());
+    program.synchronize();
+    assert_eq!(program.gates() - gates, 2);
+    assert_eq!(call!(driver, cuGraphDestroy(graph.handle)), 0);
+
+    let other = program.graph();
+    other.chain(&[], word, 500..620);
+    let mut result = [7_usize; 3];
+    let update = |with, result: &mut [usize; 3]| {
+        call!(driver, cuGraphExecUpdate_v2(exec, with, result.as_mut_ptr()))
+    };
+    assert_eq!(update(other.handle, &mut result), 0);
+    assert_eq!(other.nodes(), 120);
+    assert_eq!(graph.set(exec, nodes[100], word, 9), 0);
+    let start = program.value();
+    program.launch_graph(exec);
+    program.synchronize();
+    let values = (500..600).chain([9]).chain(601..620);
+    assert_eq!(program.value(), mixed(start, values));
+
+    // Another shape is refused, by the name of a node of the program's; fewer nodes than there were gates as well.
+    let odd = program.graph();
+    let nodes = odd.chain(&[], word, 0..119);
+    let last = odd.kernel(&nodes[117..118], word, 1);
+    assert_eq!((update(odd.handle, &mut result), result[1]), (910, last));
+    let short = program.graph();
+    short.chain(&[], word, 0..30);
+    assert_eq!(update(short.handle, &mut result), 910);
+    assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
+}
+
+#[test]
+fn graphs_that_cannot_be_cloned_stand_behind_a_gate_in_front() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    let (driver, word) = (program.driver, program.memory);
+    program.launch(0);
+    program.synchronize();
+    let with_branch = || {
+        let (graph, mut condition, mut body) = (program.graph(), 0_usize, 0_usize);
+        let on = graph.handle;
+        assert_eq!(
+            call!(driver, cuGraphConditionalHandleCreate(&raw mut condition, on, 1, 1, 0)),
+            0
+        );
+        let words = [condition, 0, &raw mut body as usize, 1, 1];
+        assert_eq!(graph.any(&[], 13, words).0, 0);
+        Graph { handle: body, ..graph }.chain(&[], word, 0..100);
+        graph
+    };
+    let with_memory = || {
+        let graph = program.graph();
+        let (code, node) = graph.any(&[], 10, [0; 5]);
+        assert_eq!(code, 0);
+        graph.chain(&[node], word, 0..100);
+        graph
+    };
+    for graph in [with_branch(), with_memory()] {
+        let (gates, before) = (program.gates(), program.value());
+        let exec = graph.instantiate();
+        assert_eq!(program.gates(), gates, "none inside");
+        program.registry.hold(UUID, true);
+        program.launch_graph(exec);
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!((program.value(), program.query()), (before, 600), "held");
+        program.registry.hold(UUID, false);
+        program.synchronize();
+        assert_eq!(program.value(), mixed(before, 0..100));
+        assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
+    }
+}
