@@ -1,22 +1,22 @@
 //! The daemon as a whole: opens the device, listens, and ends in order.
 //!
 //! On SIGTERM or SIGINT it takes no more connections and requests, answers those that it has for as long
-//! as [`Times::drain_ms`](crate::config::Times) says, unloads everything and returns.
+//! as [`Times::drain_ms`](crate::config::Times) says, unloads everything and returns. A service manager is told of each
+//! step.
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
 use crate::guests::service::Guests;
 use crate::kserve::grpc::serve as grpc;
 use crate::kserve::http::serve as http;
-use crate::local::session::Local;
 use crate::net::admission::Admission;
 use crate::net::auth::Tokens;
-use crate::net::clients::Protocol;
-use crate::net::folder::{folder, make_folder};
 use crate::net::listener::Listener;
-use crate::net::tls::Tls;
 use crate::reload::{Files, hangups, outlive_hangup, reload_at};
 use crate::server::Server;
+use crate::systemd::notify;
+use crate::systemd::passed::Passed;
+use crate::ways_in::{WaysIn, configured};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,14 +34,15 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// What keeps it from starting; a listener that fails.
 pub fn run(config: Config, ready: impl FnOnce(&Places)) -> Result<()> {
     outlive_hangup()?; // from the first model on
-    let server = Server::open(config)?; // before there are threads for anything else
+    let passed = Passed::take()?;
+    let server = Server::open(configured(config, &passed))?; // before there are threads for anything else
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("reef-io")
         .enable_all()
         .build()
         .map_err(|e| Error::system("no threads for connections", e))?;
-    let done = runtime.block_on(serve(&server, ready));
+    let done = runtime.block_on(serve(&server, passed, ready));
     runtime.shutdown_timeout(CLOSE_TIMEOUT);
     server.registry.clear();
     done
@@ -60,32 +61,11 @@ pub struct Places {
     pub http: Option<std::net::SocketAddr>,
 }
 
-async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> {
-    let config = &server.config.listen;
+async fn serve(server: &Arc<Server>, passed: Passed, ready: impl FnOnce(&Places)) -> Result<()> {
     let tokens = Arc::new(Tokens::read(&server.config)?);
-    let mut certificates = Vec::new();
-    let may_share = !tokens.is_empty() || config.tcp_shared_memory;
-    let folder = folder(config.folder.as_deref());
-    make_folder(&folder)?;
-    let mut sockets = Sockets::default();
-    let mut grpc =
-        vec![Listener::unix(&folder.join("grpc.sock"), Protocol::Grpc, &server.clients)?];
-    sockets.0.push(folder.join("grpc.sock"));
-    let mut http =
-        vec![Listener::unix(&folder.join("http.sock"), Protocol::Http, &server.clients)?];
-    sockets.0.push(folder.join("http.sock"));
-    let local = Local::start(server, &folder.join("local.sock"))?;
-    sockets.0.push(folder.join("local.sock"));
+    let ways = WaysIn::open(server, &tokens, passed)?;
+    let WaysIn { grpc, http, local, folder, certificates, sockets } = ways;
     let guests = Guests::start(&server.config.guests, &folder, &server.observer.metrics)?;
-    let tcp = [(config.grpc, Protocol::Grpc, &mut grpc), (config.http, Protocol::Http, &mut http)];
-    for (address, protocol, listeners) in tcp {
-        if let Some(address) = address {
-            let tls = Tls::load(&server.config.tls, protocol)?;
-            certificates.extend(tls.clone().map(|tls| (tls, protocol)));
-            listeners
-                .push(Listener::tcp(address, protocol, &server.clients, may_share, tls).await?);
-        }
-    }
     let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);
     let device = server.engine.name();
     let places = Places { device, folder, grpc: address(&grpc), http: address(&http) };
@@ -103,15 +83,18 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
         });
     }
     tokio::spawn(prune(server.clone()));
+    tokio::spawn(notify::give_signs_of_life(server.clone()));
     let files = Arc::new(Files { tokens, tls: certificates });
     tokio::spawn(reload_at(hangups()?, server.clone(), files));
     let signals = Signals::new()?;
     ready(&places);
+    notify::ready();
     tracing::info!(device = %places.device, folder = %places.folder.display(), "ready");
     let failed = tokio::select! {
         () = signals.next() => None,
         done = tasks.join_next() => done, // a listener that ends by itself has failed
     };
+    notify::stopping();
     server.clients.close();
     let local = tokio::task::spawn_blocking(|| local.stop());
     drain(&server.requests, server.config.times.drain()).await;
@@ -120,6 +103,7 @@ async fn serve(server: &Arc<Server>, ready: impl FnOnce(&Places)) -> Result<()> 
     let _ = end.send(true);
     let closed = async { while tasks.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await; // idle connections are cut off
+    drop(sockets);
     failed.map_or(Ok(()), |done| done.unwrap_or_else(|e| Err(Error::system("a listener", e))))
 }
 
@@ -162,18 +146,6 @@ impl Signals {
         tokio::select! {
             _ = self.0.recv() => {}
             _ = self.1.recv() => {}
-        }
-    }
-}
-
-/// Our sockets, removed in the end.
-#[derive(Default)]
-struct Sockets(Vec<PathBuf>);
-
-impl Drop for Sockets {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            let _ = std::fs::remove_file(path); // it may be gone already
         }
     }
 }

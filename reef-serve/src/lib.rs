@@ -15,7 +15,9 @@
 //!
 //! | folder | what it holds |
 //! |---|---|
-//! | `daemon`, `reload`, `preflight` | sockets, signals, the drain at the end; SIGHUP; `--check` |
+//! | `daemon`, `reload`, `preflight` | signals, the drain at the end; SIGHUP; `--check` |
+//! | `ways_in` | everything that listens |
+//! | `systemd` | sockets from a service manager, and what it is told |
 //! | `kserve` | the standard protocol: one request type, HTTP and gRPC on top of it |
 //! | `guests` | unmodified programs: who may register, and what they did |
 //! | `local` | the protocol in shared memory, and its client |
@@ -49,8 +51,10 @@ mod preflight;
 mod reload;
 mod requests;
 mod server;
+mod systemd;
 mod tenants;
 mod tensor;
+mod ways_in;
 
 pub use class::Class;
 pub use config::settings::Config;

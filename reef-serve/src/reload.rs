@@ -6,6 +6,7 @@ use crate::net::auth::Tokens;
 use crate::net::clients::Protocol;
 use crate::net::tls::Tls;
 use crate::server::Server;
+use crate::systemd::notify;
 use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -59,6 +60,8 @@ pub(crate) async fn reload_at(mut hangups: Signal, server: Arc<Server>, files: A
             files.reload(&server.config);
             server.registry.reload();
         };
+        notify::reloading();
         let _ = tokio::task::spawn_blocking(reload).await; // a panic has already been printed
+        notify::ready();
     }
 }

@@ -11,14 +11,13 @@ use crate::models::budget::{Reservation, within};
 use crate::models::loaded_model::{LoadedModel, is_sound};
 use crate::net::admission::Permit;
 use crate::net::clients::{ClientId, Protocol};
-use crate::net::listener::{admit, bind};
+use crate::net::listener::admit;
 use crate::net::principal::Principal;
 use crate::observe::tracer::InstanceId;
 use crate::requests::job::{Phases, chunks};
 use crate::server::Server;
 use crate::tenants::tenant::Tenant;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -35,13 +34,12 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    /// Listens on a Unix socket that only its owner can open.
+    /// Takes clients from a Unix socket.
     ///
     /// # Errors
     ///
-    /// As [`bind`].
-    pub(crate) fn start(server: &Arc<Server>, path: &Path) -> Result<Self> {
-        let listener = bind(path)?;
+    /// `Failed`.
+    pub(crate) fn start(server: &Arc<Server>, listener: UnixListener) -> Result<Self> {
         listener.set_nonblocking(true).map_err(|e| Error::system("O_NONBLOCK", e))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (server, stopped) = (server.clone(), stop.clone());

@@ -35,38 +35,39 @@ enum Socket {
 }
 
 impl Listener {
-    /// Listens on a Unix socket that only its owner can open.
+    /// Takes connections from a Unix socket.
     ///
     /// # Errors
     ///
-    /// As [`bind`].
-    pub(crate) fn unix(path: &Path, protocol: Protocol, clients: &Arc<Clients>) -> Result<Self> {
-        let listener = bind(path)?;
-        let wrong = |e| Error::system(&path.display().to_string(), e);
-        listener.set_nonblocking(true).map_err(wrong)?;
-        let socket = Socket::Unix(UnixListener::from_std(listener).map_err(wrong)?);
+    /// `Failed`.
+    pub(crate) fn unix(
+        socket: std::os::unix::net::UnixListener,
+        protocol: Protocol,
+        clients: &Arc<Clients>,
+    ) -> Result<Self> {
+        let wrong = |e| Error::system("a Unix socket", e);
+        socket.set_nonblocking(true).map_err(wrong)?;
+        let socket = Socket::Unix(UnixListener::from_std(socket).map_err(wrong)?);
         Ok(Self { socket, protocol, clients: clients.clone() })
     }
 
-    /// Listens on a TCP address.
+    /// Takes connections from TCP.
     ///
     /// # Errors
     ///
-    /// `Failed` with the address.
-    pub(crate) async fn tcp(
-        address: SocketAddr,
+    /// `Failed`.
+    pub(crate) fn tcp(
+        socket: std::net::TcpListener,
         protocol: Protocol,
         clients: &Arc<Clients>,
         may_share: bool,
         tls: Option<Tls>,
     ) -> Result<Self> {
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|e| Error::system(&address.to_string(), e))?;
-        Ok(Self {
-            socket: Socket::Tcp { listener, may_share, tls },
-            protocol,
-            clients: clients.clone(),
-        })
+        let wrong = |e| Error::system("a socket", e);
+        socket.set_nonblocking(true).map_err(wrong)?;
+        let listener = TcpListener::from_std(socket).map_err(wrong)?;
+        let socket = Socket::Tcp { listener, may_share, tls };
+        Ok(Self { socket, protocol, clients: clients.clone() })
     }
 
     /// The TCP address that it has, with the port that the system chose for port 0.

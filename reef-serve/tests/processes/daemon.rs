@@ -1,6 +1,6 @@
 //! A daemon as a process of its own, with two small models.
 
-use crate::{FLAGS, Folder, spawn};
+use crate::{FLAGS, Folder, spawn_as};
 use reef_serve::config::from_sources;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -33,6 +33,11 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts one with `tiny` loaded, `other` not, and these keys of the configuration.
     pub(crate) fn start(test: &str, flags: &[&str]) -> Self {
+        Self::start_in(Self::place(test), flags)
+    }
+
+    /// A folder with the two models.
+    pub(crate) fn place(test: &str) -> Folder {
         let folder = Folder::new(test);
         for name in ["tiny", "other"] {
             let model = folder.path().join("models").join(name);
@@ -40,11 +45,17 @@ impl Daemon {
             let text = "network = \"resnet18\"\nsize = 32\nseed = 1\n";
             std::fs::write(model.join("model.toml"), text).unwrap();
         }
-        Self::start_in(folder, flags)
+        folder
     }
 
     /// Starts one where there was one before.
     pub(crate) fn start_in(folder: Folder, flags: &[&str]) -> Self {
+        let myself = std::env::current_exe().expect("a test has an executable");
+        Self::start_by(Command::new(myself), folder, flags)
+    }
+
+    /// Starts one by a command that takes our arguments and environment.
+    pub(crate) fn start_by(command: Command, folder: Folder, flags: &[&str]) -> Self {
         let path = folder.path().display();
         let mut all = vec![
             format!("listen.folder={path}"),
@@ -56,7 +67,7 @@ impl Daemon {
             "rights.others={ rt = true, control = true }".into(),
         ];
         all.extend(flags.iter().map(|&flag| flag.into()));
-        let mut child = spawn("daemon", folder.path(), &all);
+        let mut child = spawn_as(command, "daemon", folder.path(), &all);
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let (mut grpc, mut http) = (String::new(), String::new());
         loop {
@@ -89,9 +100,14 @@ impl Daemon {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(sent.is_ok_and(|status| status.success()), "kill -TERM {pid}");
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill -s {name} {pid}");
     }
 
     /// Waits for its end; panics if it takes longer than `time`.

@@ -11,6 +11,7 @@ mod requests;
 mod rights;
 mod slow;
 mod soak;
+mod systemd;
 mod tls;
 mod token;
 mod trace;
@@ -31,7 +32,13 @@ const FOLDER: &str = "REEF_TEST_FOLDER";
 
 /// A process of its own that plays `role`; [`process`] does.
 fn spawn(role: &str, folder: &Path, flags: &[String]) -> Child {
-    Command::new(std::env::current_exe().expect("a test has an executable"))
+    let myself = Command::new(std::env::current_exe().expect("a test has an executable"));
+    spawn_as(myself, role, folder, flags)
+}
+
+/// The same, started by a command that takes our arguments and environment.
+fn spawn_as(mut command: Command, role: &str, folder: &Path, flags: &[String]) -> Child {
+    command
         .args(["--exact", "process", "--nocapture", "--test-threads=1"])
         .env(ROLE, role)
         .env(FOLDER, folder)

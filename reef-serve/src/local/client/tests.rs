@@ -7,6 +7,7 @@ use crate::engine::api::Run;
 use crate::error::Error;
 use crate::local::session::{Local, PINNED_AFTER};
 use crate::net::folder::make_folder;
+use crate::net::listener::bind;
 use crate::server::Server;
 use crate::tensor::to_bytes;
 use proptest::prelude::*;
@@ -35,7 +36,7 @@ impl Fixture {
         let models = Models { repository, builtin: true, ..Models::default() };
         let device = "cpu:0?units=1".into();
         let server = Server::open(Config { device, models, ..Config::default() }).unwrap();
-        let local = Some(Local::start(&server, &folder.join("local.sock")).unwrap());
+        let local = Some(Local::start(&server, bind(&folder.join("local.sock")).unwrap()).unwrap());
         Self { folder, server, local }
     }
 

@@ -1,0 +1,103 @@
+//! Where clients come in: the daemon's own sockets, those that the service manager has passed, and TCP.
+
+use crate::config::settings::Config;
+use crate::error::{Error, Result};
+use crate::local::session::Local;
+use crate::net::auth::Tokens;
+use crate::net::clients::Protocol;
+use crate::net::folder::{folder, make_folder};
+use crate::net::listener::{Listener, bind};
+use crate::net::tls::Tls;
+use crate::server::Server;
+use crate::systemd::passed::Passed;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Everything that listens.
+#[derive(Debug)]
+pub(crate) struct WaysIn {
+    pub(crate) grpc: Vec<Listener>,
+    pub(crate) http: Vec<Listener>,
+    pub(crate) local: Local,
+    /// Of our sockets.
+    pub(crate) folder: PathBuf,
+    /// Of TCP, which may be read anew.
+    pub(crate) certificates: Vec<(Tls, Protocol)>,
+    /// Dropped when nobody listens any more.
+    pub(crate) sockets: Sockets,
+}
+
+/// The configuration with what was passed in place of what it names: so that it is checked alike.
+pub(crate) fn configured(mut config: Config, passed: &Passed) -> Config {
+    let listen = &mut config.listen;
+    listen.grpc = passed.address(Protocol::Grpc).or(listen.grpc);
+    listen.http = passed.address(Protocol::Http).or(listen.http);
+    config
+}
+
+impl WaysIn {
+    /// Listens wherever `server` is told to, on what was passed where there is something.
+    ///
+    /// # Errors
+    ///
+    /// What keeps one of them from listening.
+    pub(crate) fn open(server: &Arc<Server>, tokens: &Tokens, mut passed: Passed) -> Result<Self> {
+        let Config { listen, tls, guests, .. } = &server.config;
+        let folder = passed.folder().unwrap_or_else(|| folder(listen.folder.as_deref()));
+        if passed.folder().is_none() || guests.listen {
+            make_folder(&folder)?;
+        }
+        let mut sockets = Sockets { folder: folder.clone(), ours: Vec::new() };
+        let unix = |protocol| match passed.unix(protocol) {
+            Some(socket) => Ok(socket),
+            None => sockets.bind(protocol),
+        };
+        let [local, grpc, http] = Protocol::EACH.map(unix);
+        let listener = |protocol, socket| Listener::unix(socket, protocol, &server.clients);
+        let mut grpc = vec![listener(Protocol::Grpc, grpc?)?];
+        let mut http = vec![listener(Protocol::Http, http?)?];
+        let may_share = !tokens.is_empty() || listen.tcp_shared_memory;
+        let mut certificates = Vec::new();
+        for (address, protocol, listeners) in
+            [(listen.grpc, Protocol::Grpc, &mut grpc), (listen.http, Protocol::Http, &mut http)]
+        {
+            let Some(address) = address else { continue };
+            let tls = Tls::load(tls, protocol)?;
+            certificates.extend(tls.clone().map(|tls| (tls, protocol)));
+            let socket = passed.tcp(protocol).map_or_else(|| tcp(address), Ok)?;
+            listeners.push(Listener::tcp(socket, protocol, &server.clients, may_share, tls)?);
+        }
+        let local = Local::start(server, local?)?;
+        Ok(Self { grpc, http, local, folder, certificates, sockets })
+    }
+}
+
+fn tcp(address: SocketAddr) -> Result<std::net::TcpListener> {
+    std::net::TcpListener::bind(address).map_err(|e| Error::system(&address.to_string(), e))
+}
+
+/// Our own sockets, removed in the end. Those that were passed are whose they are.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    folder: PathBuf,
+    ours: Vec<PathBuf>,
+}
+
+impl Sockets {
+    fn bind(&mut self, protocol: Protocol) -> Result<UnixListener> {
+        let path = self.folder.join(format!("{}.sock", protocol.name()));
+        let socket = bind(&path)?;
+        self.ours.push(path);
+        Ok(socket)
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        for path in &self.ours {
+            let _ = std::fs::remove_file(path); // it may be gone already
+        }
+    }
+}
