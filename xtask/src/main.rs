@@ -227,7 +227,8 @@ fn benches() -> Vec<Command> {
             .into();
     commands.push(cargo("build --workspace --examples"));
     let examples = std::fs::read_dir("examples").into_iter().flatten().flatten();
-    let mut names: Vec<_> = examples.filter_map(|e| e.path().file_stem().map(Into::into)).collect();
+    let examples = examples.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "rs"));
+    let mut names: Vec<_> = examples.filter_map(|p| p.file_stem().map(Into::into)).collect();
     names.sort();
     let folder = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let folder = Path::new(&folder).join("debug/examples");
