@@ -1,0 +1,71 @@
+//! Pointers of C as what they mean.
+
+use crate::fault::{Fault, Result};
+use crate::handles::{self, Kind};
+use std::ffi::{CStr, c_char};
+use std::time::Duration;
+
+/// The text at `text`, called `what` in errors.
+///
+/// # Safety
+///
+/// Null, or a string that ends with a zero byte and stays as it is for as long as the answer is used.
+pub(crate) unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<&'a str> {
+    // SAFETY: the caller's promise.
+    let text = unsafe { optional_text(what, text) }?;
+    text.ok_or_else(|| Fault::invalid(format!("{what} is null")))
+}
+
+/// As [`text`]; `None` if it is null.
+///
+/// # Safety
+///
+/// As [`text`].
+pub(crate) unsafe fn optional_text<'a>(what: &str, text: *const c_char) -> Result<Option<&'a str>> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    let is_utf8 = text.to_str().map(Some);
+    is_utf8.map_err(|error| Fault::invalid(format!("{what} is no UTF-8: {error}")))
+}
+
+/// Gives C a handle of `object` at `to`.
+///
+/// # Safety
+///
+/// `to` is null or can be written.
+pub(crate) unsafe fn give<T: Kind, H>(object: T, to: *mut *mut H) -> Result<()> {
+    let handle = handles::open(object)?;
+    // SAFETY: the caller's promise, and `place` has looked whether it is null.
+    unsafe { to.write_unaligned(std::ptr::without_provenance_mut(handle)) };
+    Ok(())
+}
+
+/// Refuses a null pointer to a place that is called `what`.
+pub(crate) fn place<T>(what: &str, place: *const T) -> Result<()> {
+    match place.is_null() {
+        true => Err(Fault::invalid(format!("{what} is null"))),
+        false => Ok(()),
+    }
+}
+
+/// The bytes of `count` values of an array, of which there are to be `want`.
+pub(crate) fn array_bytes(
+    what: &str,
+    array: *const f32,
+    count: usize,
+    want: usize,
+) -> Result<usize> {
+    if count != want {
+        return Err(Fault::invalid(format!("{what}: {count} values given, {want} wanted")));
+    }
+    place(what, array)?;
+    Ok(count * size_of::<f32>())
+}
+
+/// A time in microseconds; `None` if it is negative.
+pub(crate) fn time(micros: i64) -> Option<Duration> {
+    u64::try_from(micros).ok().map(Duration::from_micros)
+}

@@ -1,0 +1,181 @@
+//! Networks.
+
+use crate::entry::args::{array_bytes, give, optional_text, place, text};
+use crate::entry::record;
+use crate::entry::types::{reef_device, reef_network, reef_network_info, reef_network_options};
+use crate::fault::{Fault, Result};
+use crate::guard::answer;
+use crate::handles;
+use crate::objects::device::Device;
+use crate::objects::network::Network;
+use crate::status::reef_status;
+use reef::models::{Opened, Seeded, open, open_weights};
+use std::ffi::c_char;
+use std::{ptr, slice};
+
+/// Loads a network onto a device: one of `reef_networks()`, an .onnx file, a folder of `reef model import`, or a
+/// .safetensors file whose name begins with one of `reef_networks()`. NULL options: the usual.
+///
+/// A network that is built by name has made-up weights unless the options name a file. Any thread.
+///
+/// # Safety
+///
+/// `what` is null or a string that ends with a zero byte; `options` is null or as large as its `struct_size`, and its
+/// `weights` as `what`; `network` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reef_network_load(
+    device: *const reef_device,
+    what: *const c_char,
+    options: *const reef_network_options,
+    network: *mut *mut reef_network,
+) -> reef_status {
+    answer(|| {
+        place("network", network)?;
+        let device = handles::get::<Device>(device.addr())?;
+        // SAFETY: the caller's promises.
+        let (what, options) = unsafe { (text("what", what)?, record::read(options)?) };
+        // SAFETY: as above.
+        let weights = unsafe { optional_text("weights", options.weights) }?;
+        let loaded = device.load(opened(what, weights, &options)?)?;
+        // SAFETY: as above.
+        unsafe { give(loaded, network) }
+    })
+}
+
+fn opened(what: &str, weights: Option<&str>, options: &reef_network_options) -> Result<Opened> {
+    record::unused("reef_network_options", options.reserved)?;
+    let some = |number: u32| (number > 0).then_some(number as usize);
+    let (size, batch) = (some(options.input_size), some(options.batch));
+    Ok(match weights {
+        Some(file) => open_weights(what, file, size, batch)?,
+        None => open(what, size, batch, Seeded(options.seed))?,
+    })
+}
+
+/// Makes another instance of the network: the same weights, memory of its own, so that a request of each can be on its
+/// way. Any thread.
+///
+/// # Safety
+///
+/// `instance` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reef_network_new_instance(
+    network: *const reef_network,
+    instance: *mut *mut reef_network,
+) -> reef_status {
+    answer(|| {
+        place("instance", instance)?;
+        let made = handles::get::<Network>(network.addr())?.instance()?;
+        // SAFETY: the caller's promise.
+        unsafe { give(made, instance) }
+    })
+}
+
+/// Frees the handle; NULL does nothing. A request that is on its way goes on. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn reef_network_free(network: *mut reef_network) -> reef_status {
+    answer(|| match network.is_null() {
+        true => Ok(()),
+        false => handles::close::<Network>(network.addr()).map(drop),
+    })
+}
+
+/// The network's shapes. Any thread.
+///
+/// # Safety
+///
+/// `info` is null or as large as its `struct_size`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reef_network_get_info(
+    network: *const reef_network,
+    info: *mut reef_network_info,
+) -> reef_status {
+    answer(|| {
+        let network = handles::get::<Network>(network.addr())?;
+        let shapes = shapes(&network)?;
+        // SAFETY: the caller's promise.
+        unsafe { record::write(shapes, info) }
+    })
+}
+
+fn shapes(network: &Network) -> Result<reef_network_info> {
+    let [input, output] = network.shapes();
+    let number = |number: usize| {
+        u32::try_from(number).map_err(|_| Fault::invalid(format!("a network with {number} rows")))
+    };
+    Ok(reef_network_info {
+        struct_size: 0,
+        batch: number(input.batch)?,
+        channels: number(input.channels)?,
+        height: number(input.height)?,
+        width: number(input.width)?,
+        reserved: 0,
+        inputs: input.elements() as u64,
+        outputs: output.elements() as u64,
+    })
+}
+
+/// Writes the input of the next request: all of its values. REEF_BUSY: a request is on its way.
+///
+/// Any thread; calls for one network wait for each other.
+///
+/// # Safety
+///
+/// `count` values at `values` can be read, or it is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reef_network_write_input(
+    network: *const reef_network,
+    values: *const f32,
+    count: usize,
+) -> reef_status {
+    answer(|| {
+        let network = handles::get::<Network>(network.addr())?;
+        // SAFETY: the caller's promise.
+        unsafe { write_input(&network, values, count) }
+    })
+}
+
+/// Reads the output of the last request that finished: all of its values. REEF_BUSY: a request is on its way.
+///
+/// Any thread; calls for one network wait for each other.
+///
+/// # Safety
+///
+/// `count` values at `values` can be written, or it is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reef_network_read_output(
+    network: *const reef_network,
+    values: *mut f32,
+    count: usize,
+) -> reef_status {
+    answer(|| {
+        let network = handles::get::<Network>(network.addr())?;
+        // SAFETY: the caller's promise.
+        unsafe { read_output(&network, values, count) }
+    })
+}
+
+/// # Safety
+///
+/// As [`reef_network_write_input`].
+pub(crate) unsafe fn write_input(
+    network: &Network,
+    values: *const f32,
+    count: usize,
+) -> Result<()> {
+    let bytes = array_bytes("input", values, count, network.shapes()[0].elements())?;
+    // SAFETY: the caller's promise; bytes are aligned, and any bytes are some.
+    network.write(unsafe { slice::from_raw_parts(values.cast(), bytes) })
+}
+
+/// # Safety
+///
+/// As [`reef_network_read_output`].
+pub(crate) unsafe fn read_output(network: &Network, values: *mut f32, count: usize) -> Result<()> {
+    let bytes = array_bytes("output", values, count, network.shapes()[1].elements())?;
+    let mut read = vec![0; bytes]; // so that C's place is left alone if it fails
+    network.read(&mut read)?;
+    // SAFETY: the caller's promise.
+    unsafe { ptr::copy_nonoverlapping(read.as_ptr(), values.cast(), bytes) };
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! Structures that begin with their size.
+//!
+//! A program says by it which version of a structure it has. What it doesn't have is 0, which means the default; what
+//! it has and the library doesn't know must be 0.
+
+use crate::entry::args::place;
+use crate::fault::{Fault, Result};
+use crate::status::REEF_UNSUPPORTED;
+use std::ptr;
+
+/// A structure of `reef.h`.
+///
+/// # Safety
+///
+/// It is `repr(C)`, begins with a `u32`, has no padding, and any bytes are one.
+pub(crate) unsafe trait Record: Copy {
+    /// What C calls it.
+    const NAME: &'static str;
+    /// Bytes that its first version had.
+    const LEAST: usize;
+    /// One of zeros.
+    const ZERO: Self;
+}
+
+/// No structure of a later version is larger.
+const MOST: usize = 4096;
+
+/// What is at `from`; all defaults if it is null.
+///
+/// # Safety
+///
+/// `from` is null, or its first 4 bytes are a size, and so many bytes can be read there.
+pub(crate) unsafe fn read<T: Record>(from: *const T) -> Result<T> {
+    let mut value = T::ZERO;
+    if from.is_null() {
+        return Ok(value);
+    }
+    // SAFETY: the caller's promise.
+    let size = unsafe { size::<T>(from.cast()) }?;
+    let known = size.min(size_of::<T>());
+    for at in known..size {
+        // SAFETY: in front of the end by the caller's promise.
+        if unsafe { from.cast::<u8>().add(at).read() } != 0 {
+            let text = format!("{}: byte {at} is set, which this version doesn't know", T::NAME);
+            return Err(Fault::new(REEF_UNSUPPORTED, text));
+        }
+    }
+    // SAFETY: so many bytes are in both, and any bytes are a value.
+    unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut value).cast(), known) };
+    Ok(value)
+}
+
+/// Puts as much of `value` to `to` as fits there, without the size.
+///
+/// # Safety
+///
+/// `to` is null, or its first 4 bytes are a size, and so many bytes can be written there.
+pub(crate) unsafe fn write<T: Record>(value: T, to: *mut T) -> Result<()> {
+    const HEAD: usize = size_of::<u32>();
+    place(T::NAME, to)?;
+    // SAFETY: the caller's promise.
+    let known = unsafe { size::<T>(to.cast()) }?.min(size_of::<T>());
+    let from = (&raw const value).cast::<u8>();
+    // SAFETY: so many bytes are in both, and the head is in front of them.
+    unsafe { ptr::copy_nonoverlapping(from.add(HEAD), to.cast::<u8>().add(HEAD), known - HEAD) };
+    Ok(())
+}
+
+/// Refuses a place that is kept for later versions and isn't 0.
+pub(crate) fn unused(name: &str, reserved: u32) -> Result<()> {
+    match reserved {
+        0 => Ok(()),
+        _ => Err(Fault::new(REEF_UNSUPPORTED, format!("{name}: reserved is {reserved}, not 0"))),
+    }
+}
+
+/// # Safety
+///
+/// `at` can be read.
+unsafe fn size<T: Record>(at: *const u32) -> Result<usize> {
+    // SAFETY: the caller's promise.
+    let size = unsafe { at.read_unaligned() } as usize;
+    match (T::LEAST..=MOST).contains(&size) {
+        true => Ok(size),
+        false => Err(Fault::invalid(format!(
+            "{}: struct_size is {size}, possible are {} to {MOST}",
+            T::NAME,
+            T::LEAST
+        ))),
+    }
+}

@@ -1,0 +1,185 @@
+//! Types of `reef.h`.
+
+use crate::entry::record::Record;
+use std::ffi::c_char;
+
+/// An open device. A handle: compare it with NULL, and give it to functions of this header.
+#[derive(Debug)]
+pub struct reef_device {
+    _opaque: (),
+}
+
+/// A network on a device, with memory for one request at a time. A handle.
+#[derive(Debug)]
+pub struct reef_network {
+    _opaque: (),
+}
+
+/// What schedules the requests of many clients on one device. A handle.
+#[derive(Debug)]
+pub struct reef_dispatcher {
+    _opaque: (),
+}
+
+/// Who submits requests, of one class. A handle.
+#[derive(Debug)]
+pub struct reef_client {
+    _opaque: (),
+}
+
+/// A submitted inference. A handle.
+#[derive(Debug)]
+pub struct reef_request {
+    _opaque: (),
+}
+
+/// How a client is scheduled: one of the two below.
+pub type reef_class = u32;
+/// Starts at once, before any best-effort work.
+pub const REEF_REAL_TIME: reef_class = 1;
+/// Takes what real-time work leaves, and loses nothing.
+pub const REEF_BEST_EFFORT: reef_class = 2;
+
+/// How deep a preemption reaches: one of the three below.
+pub type reef_level = u32;
+/// What isn't launched waits.
+pub const REEF_HOST_QUEUE: reef_level = 0;
+/// What is launched and hasn't started, too.
+pub const REEF_DEVICE_QUEUE: reef_level = 1;
+/// What runs, too.
+pub const REEF_ALL: reef_level = 2;
+
+/// A time that isn't known.
+pub const REEF_UNKNOWN: u64 = u64::MAX;
+
+/// Facts about a device.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct reef_device_info {
+    /// Set it to `sizeof(reef_device_info)`.
+    pub struct_size: u32,
+    /// Streaming multiprocessors, compute units, or CPU threads.
+    pub units: u32,
+    /// Deepest level that it supports.
+    pub level: reef_level,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// How to load a network. 0 and NULL mean the usual.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct reef_network_options {
+    /// Set it to `sizeof(reef_network_options)`.
+    pub struct_size: u32,
+    /// Pictures in a request; 0: as many as the network was made for, or 1.
+    pub batch: u32,
+    /// Rows and columns of a picture; 0: as many as the network was made for.
+    pub input_size: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Of made-up weights, where the network is one that is built by name and has no others.
+    pub seed: u64,
+    /// A .safetensors or .param file with weights for a network that is built by name, or NULL.
+    pub weights: *const c_char,
+}
+
+/// Shapes of a network. Values are floats, and lie image by image, channel by channel, row by row.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct reef_network_info {
+    /// Set it to `sizeof(reef_network_info)`.
+    pub struct_size: u32,
+    /// Pictures in a request.
+    pub batch: u32,
+    /// Channels of a picture.
+    pub channels: u32,
+    /// Its rows.
+    pub height: u32,
+    /// Its columns.
+    pub width: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Values of the whole input.
+    pub inputs: u64,
+    /// Values of the whole output.
+    pub outputs: u64,
+}
+
+/// What a client is to be. 0 means the default.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct reef_client_options {
+    /// Set it to `sizeof(reef_client_options)`.
+    pub struct_size: u32,
+    /// Larger goes first under the scheduler `priority`.
+    pub priority: i32,
+    /// Best-effort: its part of the device's time under `fair-share`, against the weights of others; 0: 1.
+    pub weight: u32,
+    /// Best-effort: commands that can wait, a power of two; 0: 1024. A network has one or several for each layer.
+    pub capacity: u32,
+    /// Best-effort: commands with the device at once; 0: 4. Few are quick to preempt.
+    pub window: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// How often what happened since the dispatcher was started.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct reef_stats {
+    /// Set it to `sizeof(reef_stats)`.
+    pub struct_size: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Preemptions of best-effort work.
+    pub preemptions: u64,
+    /// Real-time requests that finished.
+    pub rt_finished: u64,
+    /// Real-time kernels with best-effort blocks beside them.
+    pub padded_launches: u64,
+    /// Best-effort blocks that were launched beside real-time kernels.
+    pub padded_blocks: u64,
+    /// How often the device refused to stop or to restore best-effort work, and was asked again.
+    pub retries: u64,
+}
+
+/// When a request was where, in nanoseconds.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct reef_timing {
+    /// Set it to `sizeof(reef_timing)`.
+    pub struct_size: u32,
+    /// 0.
+    pub reserved: u32,
+    /// From submission until its first command could start: the preemption, if there was one. `REEF_UNKNOWN` for
+    /// best-effort requests.
+    pub delay_ns: u64,
+    /// From then until its last command ended. `REEF_UNKNOWN` for best-effort requests.
+    pub device_ns: u64,
+    /// From submission until the dispatcher noted its end; of a best-effort request, until this call.
+    pub total_ns: u64,
+}
+
+macro_rules! records {
+    ($($record:ident { $($field:ident: $zero:expr),+ })+) => {$(
+        // SAFETY: `repr(C)`, numbers and pointers alone, the first one the size; `tests/c/layout.c` has no padding in
+        // it, and says so.
+        unsafe impl Record for $record {
+            const NAME: &'static str = stringify!($record);
+            const LEAST: usize = size_of::<$record>(); // there has been one version
+            const ZERO: Self = Self { struct_size: 0, $($field: $zero),+ };
+        }
+    )+};
+}
+
+records! {
+    reef_device_info { units: 0, level: 0, reserved: 0 }
+    reef_network_options { batch: 0, input_size: 0, reserved: 0, seed: 0, weights: std::ptr::null() }
+    reef_network_info { batch: 0, channels: 0, height: 0, width: 0, reserved: 0, inputs: 0, outputs: 0 }
+    reef_client_options { priority: 0, weight: 0, capacity: 0, window: 0, reserved: 0 }
+    reef_stats {
+        reserved: 0, preemptions: 0, rt_finished: 0, padded_launches: 0, padded_blocks: 0, retries: 0
+    }
+    reef_timing { reserved: 0, delay_ns: 0, device_ns: 0, total_ns: 0 }
+}

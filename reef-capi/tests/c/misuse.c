@@ -1,0 +1,223 @@
+// What a program must not do, and what it is told: each line is one mistake.
+
+#include <pthread.h>
+#include <reef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int failures;
+
+#define WANT(status, call)                                                                                             \
+    do {                                                                                                               \
+        reef_status got = (call);                                                                                      \
+        if (got != (status)) {                                                                                         \
+            printf("line %d: %s: %s (%s), not %s\n", __LINE__, #call, reef_status_name(got), reef_error_message(),     \
+                   #status);                                                                                           \
+            failures++;                                                                                                \
+        }                                                                                                              \
+    } while (0)
+
+#define SAYS(words)                                                                                                    \
+    do {                                                                                                               \
+        if (!strstr(reef_error_message(), words)) {                                                                    \
+            printf("line %d: \"%s\" says nothing of \"%s\"\n", __LINE__, reef_error_message(), words);                 \
+            failures++;                                                                                                \
+        }                                                                                                              \
+    } while (0)
+
+#define UNTOUCHED ((void *)(uintptr_t)0x77)
+
+static reef_device *device;
+static reef_network *network;
+static reef_dispatcher *dispatcher;
+static reef_client *rt, *be;
+
+static void names(void) {
+    reef_device *none = UNTOUCHED;
+    WANT(REEF_INVALID, reef_device_open(NULL, &none));
+    WANT(REEF_INVALID, reef_device_open("cpu", NULL));
+    WANT(REEF_INVALID, reef_device_open("cpu:x", &none));
+    WANT(REEF_INVALID, reef_device_open("\xff", &none));
+    SAYS("UTF-8");
+    WANT(REEF_NOT_FOUND, reef_device_open("tpu", &none));
+    SAYS("no backend \"tpu\"");
+    reef_network *no_network = UNTOUCHED;
+    WANT(REEF_NOT_FOUND, reef_network_load(device, "lenet", NULL, &no_network));
+    WANT(REEF_FILE, reef_network_load(device, "/nowhere/a.onnx", NULL, &no_network));
+    reef_network_options options = {.struct_size = sizeof options};
+    options.weights = "/nowhere/a.safetensors";
+    WANT(REEF_FILE, reef_network_load(device, "resnet18", &options, &no_network));
+    reef_dispatcher *no_dispatcher = UNTOUCHED;
+    WANT(REEF_NOT_FOUND, reef_dispatcher_start(device, "reaf", &no_dispatcher));
+    SAYS("have: ");
+    if (none != UNTOUCHED || no_network != UNTOUCHED || no_dispatcher != UNTOUCHED)
+        failures++, puts("a call that failed gave something");
+}
+
+static void handles(void) {
+    reef_network_info info = {.struct_size = sizeof info};
+    WANT(REEF_HANDLE, reef_network_get_info(NULL, &info));
+    SAYS("null");
+    WANT(REEF_HANDLE, reef_network_get_info((reef_network *)device, &info));
+    SAYS("it is a device");
+    WANT(REEF_HANDLE, reef_network_get_info((reef_network *)&info, &info));
+    WANT(REEF_HANDLE, reef_client_free((reef_client *)network));
+    reef_network *twice;
+    WANT(REEF_OK, reef_network_new_instance(network, &twice));
+    WANT(REEF_OK, reef_network_free(twice));
+    WANT(REEF_HANDLE, reef_network_free(twice));
+    SAYS("freed");
+    WANT(REEF_HANDLE, reef_network_get_info(twice, &info));
+    reef_request *request;
+    WANT(REEF_HANDLE, reef_client_submit(rt, twice, -1, &request));
+    WANT(REEF_OK, reef_network_free(NULL));
+}
+
+static void sizes(void) {
+    reef_network_info info = {0};
+    WANT(REEF_INVALID, reef_network_get_info(network, &info));
+    SAYS("struct_size is 0");
+    WANT(REEF_INVALID, reef_network_get_info(network, NULL));
+    info.struct_size = sizeof info;
+    WANT(REEF_OK, reef_network_get_info(network, &info));
+    float few[3] = {0};
+    WANT(REEF_INVALID, reef_network_write_input(network, few, 3));
+    SAYS("3 values given");
+    WANT(REEF_INVALID, reef_network_write_input(network, NULL, info.inputs));
+    WANT(REEF_INVALID, reef_network_read_output(network, few, SIZE_MAX));
+
+    struct {
+        reef_client_options known;
+        uint32_t later[2];
+    } options = {.known = {.struct_size = sizeof options}};
+    reef_client *client;
+    WANT(REEF_OK, reef_client_open(dispatcher, REEF_REAL_TIME, &options.known, &client));
+    WANT(REEF_OK, reef_client_free(client));
+    options.later[1] = 1;
+    WANT(REEF_UNSUPPORTED, reef_client_open(dispatcher, REEF_REAL_TIME, &options.known, &client));
+    options.known.struct_size = sizeof options.known;
+    options.known.capacity = 3;
+    WANT(REEF_INVALID, reef_client_open(dispatcher, REEF_BEST_EFFORT, &options.known, &client));
+    SAYS("power of two");
+    WANT(REEF_INVALID, reef_client_open(dispatcher, 7, NULL, &client));
+    char name[4];
+    size_t needed = 0;
+    WANT(REEF_OK, reef_device_get_name(device, name, sizeof name, &needed));
+    if (strlen(name) != 3 || needed < 5)
+        failures++, puts("a name that is cut");
+}
+
+static void order(void) {
+    reef_request *request, *second;
+    reef_timing timing = {.struct_size = sizeof timing};
+    float *input = calloc(3 * 32 * 32, sizeof *input), output[1000];
+    WANT(REEF_OK, reef_network_write_input(network, input, 3 * 32 * 32));
+
+    reef_client_options small = {.struct_size = sizeof small, .window = 1};
+    small.capacity = 8; // a power of two, and fewer commands than the network has
+    reef_client *narrow;
+    WANT(REEF_INVALID, (reef_client_open(dispatcher, REEF_BEST_EFFORT, &small, &narrow),
+                        reef_client_submit(narrow, network, -1, &request)));
+    SAYS("capacity is 8");
+    WANT(REEF_OK, reef_client_free(narrow));
+
+    WANT(REEF_OK, reef_client_submit(be, network, -1, &request));
+    WANT(REEF_UNSUPPORTED, reef_request_cancel(request, NULL));
+    WANT(REEF_OK, reef_request_wait(request, 60000000));
+    WANT(REEF_OK, reef_request_get_timing(request, &timing));
+    if (timing.delay_ns != REEF_UNKNOWN || timing.total_ns == 0)
+        failures++, puts("times of a best-effort request");
+    WANT(REEF_OK, reef_request_free(request));
+
+    WANT(REEF_OK, reef_client_submit(rt, network, -1, &request));
+    reef_status now = reef_client_submit(rt, network, -1, &second);
+    if (now == REEF_OK) // the first one had ended
+        WANT(REEF_OK, (reef_request_wait(second, 60000000), reef_request_free(second)));
+    else
+        WANT(REEF_BUSY, now);
+    WANT(REEF_OK, reef_request_wait(request, 60000000));
+    int32_t cancelled = 7;
+    WANT(REEF_OK, reef_request_cancel(request, &cancelled));
+    if (cancelled != 0)
+        failures++, puts("a request that had ended was cancelled");
+    WANT(REEF_OK, reef_request_free(request));
+    WANT(REEF_OK, reef_network_read_output(network, output, 1000));
+    free(input);
+}
+
+// Frees one handle many times at once: one thread succeeds.
+static void *free_network(void *handle) { return reef_network_free(handle) == REEF_OK ? handle : NULL; }
+
+static void *run(void *own) {
+    float *input = calloc(3 * 32 * 32, sizeof *input), output[1000];
+    for (int i = 0; i < 4; i++)
+        WANT(REEF_OK, reef_client_run(i % 2 ? rt : be, own, input, 3 * 32 * 32, output, 1000, 60000000));
+    free(input);
+    return NULL;
+}
+
+static void threads(void) {
+    enum { COUNT = 4 };
+    pthread_t thread[COUNT];
+    reef_network *own[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        WANT(REEF_OK, reef_network_new_instance(network, &own[i]));
+        if (pthread_create(&thread[i], NULL, run, own[i]))
+            exit(1);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        pthread_join(thread[i], NULL);
+        if (i)
+            WANT(REEF_OK, reef_network_free(own[i]));
+    }
+    int freed = 0;
+    for (int i = 0; i < COUNT; i++)
+        if (pthread_create(&thread[i], NULL, free_network, own[0]))
+            exit(1);
+    for (int i = 0; i < COUNT; i++) {
+        void *how;
+        pthread_join(thread[i], &how);
+        freed += how != NULL;
+    }
+    if (freed != 1)
+        failures++, printf("freed %d times\n", freed);
+}
+
+// A dispatcher that goes while others still hold its clients.
+static void gone(void) {
+    float output[1000] = {0};
+    float *input = calloc(3 * 32 * 32, sizeof *input);
+    reef_request *request;
+    WANT(REEF_OK, reef_dispatcher_free(dispatcher));
+    WANT(REEF_CANCELLED, reef_client_run(rt, network, input, 3 * 32 * 32, output, 1000, 60000000));
+    WANT(REEF_CANCELLED, reef_client_submit(be, network, -1, &request));
+    WANT(REEF_OK, reef_client_free(be));
+    WANT(REEF_OK, reef_client_free(rt));
+    WANT(REEF_OK, reef_network_free(network));
+    WANT(REEF_OK, reef_device_free(device));
+    if (reef_live_handles() != 0)
+        failures++, printf("%zu handles left\n", reef_live_handles());
+    free(input);
+}
+
+int main(void) {
+    if (reef_version() >> 16 != REEF_VERSION >> 16 || *reef_error_message())
+        return 3;
+    reef_network_options options = {.struct_size = sizeof options};
+    options.input_size = 32;
+    WANT(REEF_OK, reef_device_open("cpu:0?units=2", &device));
+    WANT(REEF_OK, reef_network_load(device, "resnet18", &options, &network));
+    WANT(REEF_OK, reef_dispatcher_start(device, "reef", &dispatcher));
+    WANT(REEF_OK, reef_client_open(dispatcher, REEF_REAL_TIME, NULL, &rt));
+    WANT(REEF_OK, reef_client_open(dispatcher, REEF_BEST_EFFORT, NULL, &be));
+    names();
+    handles();
+    sizes();
+    order();
+    threads();
+    gone();
+    printf("%d mistakes were not told\n", failures);
+    return failures != 0;
+}

@@ -1,0 +1,65 @@
+//! C and C++ programs against the installed library: they compile without warnings, say what Rust computes, and are
+//! told their mistakes. Skipped aloud without a compiler.
+
+#![cfg(target_os = "linux")]
+
+mod installed;
+
+use installed::{Link, compile, compiler, prefix, run};
+use reef::cpu::Cpu;
+use reef::models::{Network, Seeded, Weights, build};
+use reef::scheduler::Reef;
+use reef::{Device, Dispatcher, Task};
+
+/// What `infer.c` draws.
+fn picture(count: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 37) % 201) as f32 / 100.0 - 1.0).collect()
+}
+
+/// The same request by the Rust library.
+fn by_rust() -> Vec<f32> {
+    let device = Cpu::open(0, "units=2").unwrap();
+    let model = build("resnet18", Some(32), 1).unwrap();
+    let weights = Weights::pack(&device, &model, &Seeded(1)).unwrap();
+    let network = Network::new(&device, &model, &weights).unwrap();
+    network.stage_input(&picture(network.input_len())).unwrap();
+    let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
+    let task = Task::new(network.inference()).unwrap();
+    dispatcher.real_time().unwrap().run(&task).unwrap();
+    network.staged_output().unwrap()
+}
+
+fn bits(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks::<4>().0.iter().map(|&word| u32::from_ne_bytes(word)).collect()
+}
+
+#[test]
+fn c_gets_the_bits_that_rust_gets() {
+    let Some(cc) = compiler("cc") else { return };
+    let want: Vec<u32> = by_rust().iter().map(|value| value.to_bits()).collect();
+    for link in [Link::Shared, Link::Static] {
+        let program = compile(&cc, "examples/c/infer.c", &["-std=c99", "-pedantic"], link);
+        let file = prefix().join(format!("{link:?}.out"));
+        let said = run(&program, &["cpu:0?units=2", "resnet18", "32", file.to_str().unwrap()]);
+        assert!(said.starts_with("resnet18: 3x32x32, class "), "{said}");
+        assert_eq!(bits(&std::fs::read(&file).unwrap()), want, "{link:?}");
+    }
+}
+
+#[test]
+fn cplusplus_runs_both_classes() {
+    let Some(cxx) = compiler("c++") else { return };
+    let flags = ["-std=c++17", "-pedantic", "-pthread"];
+    let program = compile(&cxx, "examples/c/two_classes.cpp", &flags, Link::Shared);
+    let said = run(&program, &["cpu:0?units=2", "resnet18", "resnet18", "32", "3"]);
+    assert_eq!(said.lines().filter(|line| line.starts_with("real-time: ")).count(), 3, "{said}");
+    assert!(said.contains(" best-effort requests meanwhile, "), "{said}");
+}
+
+#[test]
+fn mistakes_are_told() {
+    let Some(cc) = compiler("cc") else { return };
+    let program =
+        compile(&cc, "reef-capi/tests/c/misuse.c", &["-std=c99", "-pthread"], Link::Shared);
+    assert_eq!(run(&program, &[]), "0 mistakes were not told\n");
+}
