@@ -7,6 +7,9 @@ macro_rules! plain {
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
+                if $crate::engine::run::is_lost() {
+                    return $crate::api::code::NOT_INITIALIZED;
+                }
                 // SAFETY: the caller's promise.
                 unsafe { self::$body($($arg),*) }
             }
@@ -21,6 +24,9 @@ macro_rules! twin {
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
+                if $crate::engine::run::is_lost() {
+                    return $crate::api::code::NOT_INITIALIZED;
+                }
                 // SAFETY: the caller's promise.
                 unsafe { self::$body(false, $($arg),*) }
             }
@@ -28,6 +34,9 @@ macro_rules! twin {
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $twin($($arg: $type),*) -> u32 {
+                if $crate::engine::run::is_lost() {
+                    return $crate::api::code::NOT_INITIALIZED;
+                }
                 // SAFETY: the caller's promise.
                 unsafe { self::$body(true, $($arg),*) }
             }

@@ -15,6 +15,7 @@ plain! {
     cuMemHostUnregister(at: usize) = unregister;
     cuMemHostGetDevicePointer_v2(to: *mut usize, at: usize, flags: u32) = device_pointer;
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize) = info;
+    cuDeviceGetDefaultMemPool(pool: *mut usize, device: i32) = pool;
 }
 
 twin! {
@@ -23,6 +24,9 @@ twin! {
     cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
     cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(to: usize, from: usize, bytes: usize) = copy_now;
     cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(to: usize, from: usize, bytes: usize) = copy_now;
+    cuMemAllocAsync / cuMemAllocAsync_ptsz(to: *mut usize, bytes: usize, stream: usize) = alloc_in_stream;
+    cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz(to: *mut usize, bytes: usize, pool: usize, stream: usize) = alloc_from_pool;
+    cuMemFreeAsync / cuMemFreeAsync_ptsz(at: usize, stream: usize) = free_in_stream;
     cuMemsetD8Async / cuMemsetD8Async_ptsz(to: usize, value: u8, bytes: usize, stream: usize) = fill;
 }
 
@@ -91,4 +95,38 @@ unsafe fn copy_now(is_twin: bool, to: usize, from: usize, bytes: usize) -> u32 {
 
 unsafe fn fill(is_twin: bool, to: usize, value: u8, bytes: usize, stream: usize) -> u32 {
     give_to(is_twin, stream, Op::Fill { to, value, bytes })
+}
+
+/// There is one pool.
+unsafe fn pool(pool: *mut usize, _device: i32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { give(pool, 0x9001) };
+    SUCCESS
+}
+
+/// Not for captures: there memory would be a node's.
+unsafe fn alloc_in_stream(is_twin: bool, to: *mut usize, bytes: usize, stream: usize) -> u32 {
+    match give_to(is_twin, stream, Op::Empty) {
+        // SAFETY: the caller's promise.
+        SUCCESS => unsafe { alloc(to, bytes) },
+        code => code,
+    }
+}
+
+unsafe fn alloc_from_pool(
+    is_twin: bool,
+    to: *mut usize,
+    bytes: usize,
+    _pool: usize,
+    stream: usize,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { alloc_in_stream(is_twin, to, bytes, stream) }
+}
+
+unsafe fn free_in_stream(is_twin: bool, at: usize, stream: usize) -> u32 {
+    if !world().memory.contains_key(&at) {
+        return INVALID_VALUE;
+    }
+    give_to(is_twin, stream, Op::Free(at))
 }

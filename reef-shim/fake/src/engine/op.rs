@@ -54,6 +54,8 @@ pub(crate) enum Op {
     },
     Host(extern "C" fn(usize), usize),
     Graph(usize),
+    /// The end of memory.
+    Free(usize),
     /// Of graphs alone: another graph in the place of a node.
     Child(usize),
     /// Of graphs alone: a graph that runs or doesn't, as a handle said when the node was made.
@@ -84,6 +86,7 @@ impl Op {
             Self::WaitFor { .. } => 6,
             Self::Record { .. } => 7,
             Self::Memory => 10,
+            Self::Free(_) => 11,
             Self::Write(..) | Self::Wait { .. } => 12,
             Self::If { .. } => 13,
         }

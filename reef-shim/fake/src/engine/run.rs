@@ -3,16 +3,31 @@
 use super::op::{Op, passes, take_effect};
 use super::world::{CHANGED, World, setting, world};
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What may run now: a stream's first entry, and which node of it if it is a graph.
 type Choice = (u64, Option<usize>);
+
+/// This process is a child of the one that started the device.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" fn in_child() {
+    IS_CHILD.store(true, Ordering::Relaxed);
+}
+
+/// Whether the device was started by this process's parent: then nothing works here, as with the driver.
+pub(crate) fn is_lost() -> bool {
+    IS_CHILD.load(Ordering::Relaxed)
+}
 
 /// Starts the device, once.
 pub(crate) fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         world().seed = setting("REEF_FAKE_SEED", 1);
+        // SAFETY: a function that touches an atomic alone.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         let length = Duration::from_nanos(setting("REEF_FAKE_KERNEL_NS", 0));
         std::thread::spawn(move || {
             loop {
@@ -109,6 +124,9 @@ fn finish((stream, node): Choice, op: &Op) {
     let mut world = world();
     if let Op::Record { event, times } = *op {
         world.events.entry(event).or_default().reached = times;
+    }
+    if let Op::Free(at) = *op {
+        world.memory.remove(&at);
     }
     let Some(queue) = world.streams.get_mut(&stream).map(|stream| &mut stream.queue) else {
         return;
