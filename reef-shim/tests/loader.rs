@@ -1,6 +1,10 @@
 //! Ways in which programs reach the driver: which of them lead to the shim. Each is a process of its own.
 
 mod common;
+#[path = "loader/costs.rs"]
+mod costs;
+#[path = "loader/processes.rs"]
+mod processes;
 
 use common::{Driver, FAKE, SHIM, call, library};
 use std::ffi::{CStr, CString, c_void};
@@ -76,10 +80,48 @@ fn a_preloaded_shim_is_what_programs_get_by_the_drivers_name() {
     }
 }
 
+/// A folder of this test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("reef-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// As a bind mount leaves it: the driver's file under another name, the shim in its place.
+#[test]
+fn a_shim_in_the_place_of_the_drivers_file_is_found_by_an_absolute_path() {
+    let folder = folder("mounted");
+    let (place, real) = (folder.join("libcuda.so.1"), folder.join("libcuda.so.595.45"));
+    std::fs::copy(library(SHIM), &place).unwrap();
+    std::fs::copy(library(FAKE), &real).unwrap();
+    let variables: &[(&str, &Path)] = &[("REEF_CUDA", &real), ("LD_LIBRARY_PATH", &folder)];
+    for flags in [libc::RTLD_NOW, libc::RTLD_NOW | libc::RTLD_GLOBAL] {
+        for way in [place.to_str().unwrap(), "libcuda.so.1"] {
+            assert_eq!(got(&format!("{way} {flags}"), variables), "libcuda.so.1 code 0");
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// `dlmopen` by the driver's name, which a preloaded library doesn't take part in: in the search path it does.
+#[test]
+fn a_namespace_of_its_own_gets_a_shim_that_is_in_the_search_path() {
+    let folder = folder("namespace");
+    std::os::unix::fs::symlink(library(SHIM), folder.join("libcuda.so.1")).unwrap();
+    assert_eq!(got("libcuda.so.1 -1", &[("LD_LIBRARY_PATH", &folder)]), "libcuda.so.1 code 0");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_shim_that_is_not_loaded_is_not_found_without_loading() {
+    let nowhere: &[(&str, &Path)] = &[("LD_LIBRARY_PATH", Path::new("/nowhere"))];
+    let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD;
+    assert_eq!(got(&format!("libcuda.so.1 {flags}"), nowhere), "nothing");
+}
+
 #[test]
 fn a_shim_under_the_drivers_name_in_the_search_path_is_found_as_well() {
-    let folder = std::env::temp_dir().join(format!("reef-loader-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = folder("loader");
     let link = folder.join("libcuda.so.1");
     let _ = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(library(SHIM), &link).unwrap();

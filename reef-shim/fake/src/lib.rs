@@ -1,9 +1,9 @@
 //! A CUDA driver that is made of functions: what tests of reef-shim run on where there is no GPU.
 //!
 //! It plays what the shim meets: streams that run in any order that their dependencies allow (a seeded choice,
-//! `REEF_FAKE_SEED`), legacy and per-thread default streams, events, waits and writes of memory words, capture and
-//! graphs, a queue whose end blocks inside the driver (`REEF_FAKE_QUEUE`), kernels of a length
-//! (`REEF_FAKE_KERNEL_NS`), and `cuGetProcAddress` by name, version and flag. Every other driver function is there and
+//! `REEF_FAKE_SEED`), legacy and per-thread default streams, events, waits and writes of memory words, memory of
+//! streams, graphs by capture or by node, a queue whose end blocks inside the driver (`REEF_FAKE_QUEUE`), kernels of a length
+//! (`REEF_FAKE_KERNEL_NS`; or none of all that, `REEF_FAKE_INSTANT`), and `cuGetProcAddress` by name, version and flag. Every other driver function is there and
 //! answers 801 (not supported).
 //!
 //! Kernels are known by their names: `mix(p, v)`: `*p = *p × K + v`, which shows order; `add(p, v)`: `*p += v`;

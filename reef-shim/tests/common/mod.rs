@@ -85,30 +85,45 @@ fn error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-impl Driver {
-    /// Launches a kernel of the fake driver's, by this function or its twin.
-    pub fn launch(&self, name: &str, kernel: usize, stream: usize, to: usize, value: u64) -> u32 {
-        type Launch = unsafe extern "C" fn(
-            usize,
-            u32,
-            u32,
-            u32,
-            u32,
-            u32,
-            u32,
-            u32,
-            usize,
-            *const *const u64,
-            usize,
-        ) -> u32;
+type Launch = unsafe extern "C" fn(
+    usize,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    usize,
+    *const *const u64,
+    usize,
+) -> u32;
+
+/// A driver's function that launches.
+#[derive(Clone, Copy, Debug)]
+pub struct Launcher(Launch);
+
+impl Launcher {
+    /// Launches a kernel of the fake driver's.
+    pub fn launch(self, kernel: usize, stream: usize, to: usize, value: u64) -> u32 {
         let to = to as u64;
         let params = [&raw const to, &raw const value];
-        let at = self.symbol(name).unwrap();
         // SAFETY: the function's arguments; those of the kernel are read during the call.
-        unsafe {
-            let call: Launch = std::mem::transmute(at);
-            call(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params.as_ptr(), 0)
-        }
+        unsafe { (self.0)(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params.as_ptr(), 0) }
+    }
+}
+
+impl Driver {
+    /// This function, which is `cuLaunchKernel` or its twin.
+    pub fn launcher(&self, name: &str) -> Launcher {
+        let at = self.symbol(name).unwrap();
+        // SAFETY: both have these arguments.
+        Launcher(unsafe { std::mem::transmute::<usize, Launch>(at) })
+    }
+
+    /// Launches a kernel of the fake driver's, by this function or its twin.
+    pub fn launch(&self, name: &str, kernel: usize, stream: usize, to: usize, value: u64) -> u32 {
+        self.launcher(name).launch(kernel, stream, to, value)
     }
 }
 
