@@ -45,6 +45,7 @@ pub use backend::words;
 pub use dispatch::account::{Account, Usage};
 pub use dispatch::be_client::BeClient;
 pub use dispatch::dispatcher::Dispatcher;
+pub use dispatch::neighbours::Neighbours;
 pub use dispatch::rt_client::RtClient;
 pub use dispatch::state::Stats;
 pub use dispatch::task::{Task, Timing};

@@ -15,6 +15,7 @@ pub struct Cpu(pub(crate) Arc<Open>);
 pub(crate) struct Open {
     pub(crate) shared: Arc<Shared>,
     pub(crate) units: Vec<JoinHandle<()>>,
+    pub(crate) uuid: Option<[u8; 16]>,
 }
 
 impl Drop for Open {

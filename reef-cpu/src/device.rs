@@ -45,7 +45,7 @@ impl Device for Cpu {
             return Err(Error::NotFound(format!("no device cpu:{ordinal} (have: 0..{DEVICES})")));
         }
         let shared = Arc::new(Shared::new(options.units, options.spin));
-        let mut open = Open { shared: shared.clone(), units: Vec::new() };
+        let mut open = Open { shared: shared.clone(), units: Vec::new(), uuid: options.uuid };
         for unit in 0..options.units {
             open.units.push(start(ordinal, unit, options, shared.clone())?);
         }
@@ -57,6 +57,7 @@ impl Device for Cpu {
         let name = format!("software device, {units} units");
         let mut info = DeviceInfo::new(name, units, PreemptLevel::All);
         (info.registers_per_unit, info.shared_per_unit) = (u32::MAX, u32::MAX);
+        info.uuid = self.0.uuid;
         info
     }
 

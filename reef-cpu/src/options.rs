@@ -21,13 +21,15 @@ pub struct Options {
     pub nice: i32,
     /// Whether each unit stays on one core; default yes (`pin=1`).
     pub pin: bool,
+    /// What names the device in other processes, as GPUs' drivers name theirs: 32 hexadecimal digits; default none.
+    pub uuid: Option<[u8; 16]>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let cores = thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let units = cores.clamp(1, MAX_UNITS);
-        Self { units, spin: Duration::from_micros(300), nice: 5, pin: true }
+        Self { units, spin: Duration::from_micros(300), nice: 5, pin: true, uuid: None }
     }
 }
 
@@ -57,8 +59,10 @@ impl Options {
             "spin" => self.spin = Duration::from_micros(number(key, value, 0, 1_000_000)?.into()),
             "nice" => self.nice = number(key, value, 0, 19)? as i32,
             "pin" => self.pin = number(key, value, 0, 1)? == 1,
+            "uuid" => self.uuid = Some(uuid(value)?),
             _ => {
-                let text = format!("cpu: unknown option {key:?} (have: units, spin, nice, pin)");
+                let have = "units, spin, nice, pin, uuid";
+                let text = format!("cpu: unknown option {key:?} (have: {have})");
                 return Err(Error::Invalid(text));
             }
         }
@@ -75,6 +79,14 @@ fn number(key: &str, value: &str, min: u32, max: u32) -> Result<u32> {
     }
 }
 
+fn uuid(value: &str) -> Result<[u8; 16]> {
+    let is_hex = value.len() == 32 && value.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let number = is_hex.then(|| u128::from_str_radix(value, 16).ok()).flatten();
+    number.map(u128::to_be_bytes).ok_or_else(|| {
+        Error::Invalid(format!("cpu: option uuid must be 32 hexadecimal digits, got {value:?}"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,9 +94,20 @@ mod tests {
     #[test]
     fn options_are_read_and_checked() {
         let options = Options::parse("units=4&spin=0&nice=0&pin=0").unwrap();
-        let want = Options { units: 4, spin: Duration::ZERO, nice: 0, pin: false };
+        let want = Options { units: 4, spin: Duration::ZERO, nice: 0, pin: false, uuid: None };
         assert_eq!(options, want);
-        for bad in ["units=0", "units=257", "units", "units=x", "spin=-1", "cores=2"] {
+        let uuid = Options::parse("uuid=000102030405060708090a0b0c0d0eff").unwrap().uuid;
+        assert_eq!(uuid, Some([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]));
+        for bad in [
+            "units=0",
+            "uuid=12",
+            "uuid=+00102030405060708090a0b0c0d0eff",
+            "units=257",
+            "units",
+            "units=x",
+            "spin=-1",
+            "cores=2",
+        ] {
             assert!(Options::parse(bad).is_err(), "{bad}");
         }
     }

@@ -127,6 +127,8 @@ table! {
         cuGraphDestroy(graph: CUgraph);
     }
     optional {
+        cuDeviceGetUuid(uuid: *mut [u8; 16], device: CUdevice);
+        cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: CUdevice);
         cuMemAllocAsync(memory: *mut CUdeviceptr, bytes: usize, stream: CUstream);
         cuMemFreeAsync(memory: CUdeviceptr, stream: CUstream);
         cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);

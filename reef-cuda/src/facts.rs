@@ -43,6 +43,7 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
     let own = Own::read(driver, device)?;
     let facts = Facts {
         name: name(driver, device)?,
+        uuid: uuid(driver, device),
         units: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         be_units: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         blocks_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?,
@@ -112,6 +113,16 @@ fn name(driver: &Driver, device: CUdevice) -> Result<String> {
         driver.cuDeviceGetName(name.as_mut_ptr(), 127, device)?;
         Ok(CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
     }
+}
+
+/// What names the device in every process: of the MIG instance, where there is one.
+fn uuid(driver: &Driver, device: CUdevice) -> Option<[u8; 16]> {
+    let mut uuid = [0; 16];
+    // SAFETY: the pointer is valid for the call, for 16 bytes.
+    let said = unsafe { driver.cuDeviceGetUuid_v2(&mut uuid, device) }
+        // SAFETY: as above.
+        .or_else(|_| unsafe { driver.cuDeviceGetUuid(&mut uuid, device) });
+    said.is_ok().then_some(uuid)
 }
 
 /// One line about a device, without opening it.

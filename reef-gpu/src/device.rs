@@ -201,6 +201,7 @@ impl<V: Vendor> Device for Gpu<V> {
         info.threads_per_unit = facts.threads_per_unit;
         info.registers_per_unit = facts.registers_per_unit;
         info.shared_per_unit = facts.shared_per_unit;
+        info.uuid = facts.uuid;
         info.features = facts.features.into_iter().chain(self.timeout_feature()).collect();
         info
     }

@@ -75,6 +75,7 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
     let registers = registers.or_else(|_| get(attribute::MAX_REGISTERS_PER_BLOCK))?;
     Ok(reef_gpu::Facts {
         name: name(driver, device.ordinal)?,
+        uuid: uuid(driver, device.ordinal),
         units: get(attribute::UNITS)?,
         be_units: get(attribute::UNITS)?,
         blocks_per_unit: blocks,
@@ -134,6 +135,13 @@ fn name(driver: &Driver, ordinal: c_int) -> Result<String> {
         driver.hipDeviceGetName(name.as_mut_ptr(), 127, ordinal)?;
         Ok(CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
     }
+}
+
+/// What names the device in every process, if the runtime says it.
+fn uuid(driver: &Driver, ordinal: c_int) -> Option<[u8; 16]> {
+    let mut uuid = [0; 16];
+    // SAFETY: the pointer is valid for the call, for 16 bytes.
+    unsafe { driver.hipDeviceGetUuid(&mut uuid, ordinal) }.ok().map(|()| uuid)
 }
 
 /// Where `gcnArchName` is in the properties that HIP 6 came with, and in those before, which the plain

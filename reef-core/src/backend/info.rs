@@ -59,6 +59,8 @@ pub struct DeviceInfo {
     pub shared_per_unit: u32,
     /// Deepest level that this device supports.
     pub level: PreemptLevel,
+    /// What names the device in every process of this machine, as its driver does; `None` if nothing does.
+    pub uuid: Option<[u8; 16]>,
     /// What else is there or isn't, for people to read, such as `graphs` or `driver 13.0`.
     pub features: Vec<String>,
 }
@@ -74,6 +76,7 @@ impl DeviceInfo {
             registers_per_unit: 1,
             shared_per_unit: 1,
             level,
+            uuid: None,
             features: Vec::new(),
         }
     }

@@ -166,6 +166,7 @@ impl<D: Device> Core<D> {
 
     fn apply(&self, state: &mut PassState<D>) -> bool {
         self.stop(state);
+        state.hold_neighbours();
         let beside = self.group.capped_blocks();
         let pads = state.plan.pad && self.device.colocation() == Colocation::Padded;
         let beside = beside.filter(|_| state.is_long_stopped() && state.plan.pad);

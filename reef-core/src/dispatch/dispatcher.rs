@@ -5,6 +5,7 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::dispatch::be_client::BeClient;
 use crate::dispatch::core::Core;
+use crate::dispatch::neighbours::Neighbours;
 use crate::dispatch::rt_client::RtClient;
 use crate::dispatch::rt_queue::RtQueue;
 use crate::dispatch::state::{PassState, Stats};
@@ -74,6 +75,18 @@ impl<D: Device> Dispatcher<D> {
         self.core.with(|state| state.preempted.as_mut().map(std::mem::take).unwrap_or_default())
     }
 
+    /// Names others who work on the same device: this dispatcher's real-time work holds their best-effort work, and
+    /// theirs preempts its queues.
+    pub fn set_neighbours(&self, who: Option<Arc<dyn Neighbours>>) {
+        self.core.with(|state| state.neighbours.set(who));
+        self.look();
+    }
+
+    /// Makes a pass: something has changed that the dispatcher isn't told otherwise.
+    pub fn look(&self) {
+        self.core.pass();
+    }
+
     /// Whether best-effort work is preempted, or on the way to be.
     pub fn is_preempted(&self) -> bool {
         self.core.group.is_preempted()
@@ -107,6 +120,7 @@ impl<D: Device> Drop for Dispatcher<D> {
         while !self.core.with(|state| state.rt.is_idle()) {
             thread::yield_now(); // without the lock: clients look whether their time is over
         }
+        self.core.with(|state| state.neighbours.set(None));
         let queues = self.core.with(|state| std::mem::take(&mut state.queues));
         self.core.pass(); // what a client left to the service thread
         drop(queues); // cancels what waits, and waits for what runs

@@ -5,6 +5,7 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::{DeviceInfo, Seq};
 use crate::dispatch::be_queue::BeQueue;
+use crate::dispatch::neighbours::Neighbourhood;
 use crate::dispatch::padding::{Padded, PaddingSource};
 use crate::dispatch::rt_queue::RtQueue;
 use crate::scheduler::policy::{LaunchLimit, Plan, QueueView, RtTaskView, Scheduler, View};
@@ -74,6 +75,7 @@ pub(crate) struct PassState<D: Device> {
     pub(super) preempted: Option<Vec<Duration>>,
     /// Why no real-time work runs any more.
     pub(super) closed: Option<Error>,
+    pub(super) neighbours: Neighbourhood,
 }
 
 impl<D: Device> PassState<D> {
@@ -90,6 +92,7 @@ impl<D: Device> PassState<D> {
             stats: Stats::default(),
             preempted: None,
             closed: None,
+            neighbours: Neighbourhood::default(),
         }
     }
 
@@ -103,8 +106,19 @@ impl<D: Device> PassState<D> {
     #[cold]
     pub(super) fn retry_soon(&mut self) {
         self.stats.retries += 1;
-        let at = self.last_pass.saturating_add(RETRY_AFTER);
+        self.wake_by(self.last_pass.saturating_add(RETRY_AFTER));
+    }
+
+    fn wake_by(&mut self, at: Duration) {
         self.plan.wake = Some(self.plan.wake.map_or(at, |wake| wake.min(at)));
+    }
+
+    /// Holds neighbours if there is real-time work, before it is launched; releases them some time after the last.
+    pub(super) fn hold_neighbours(&mut self) {
+        let has_work = self.rt.running() > 0 || self.rt.waiting() > 0;
+        if let Some(at) = self.neighbours.note(has_work, self.last_pass) {
+            self.wake_by(at);
+        }
     }
 
     pub(super) fn note_preemption(&mut self) {
@@ -130,6 +144,9 @@ impl<D: Device> PassState<D> {
         self.plan.open(&view);
         if self.closed.is_none() {
             self.scheduler.decide(now, &view, &mut self.plan);
+        }
+        if self.neighbours.have_real_time() {
+            (self.plan.preempt, self.plan.pad) = (true, false);
         }
         self.last_pass = now;
     }

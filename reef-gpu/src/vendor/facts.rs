@@ -5,6 +5,8 @@
 pub struct Facts {
     /// What to call it when talking to people.
     pub name: String,
+    /// What names it in every process, as the driver does.
+    pub uuid: Option<[u8; 16]>,
     /// Streaming multiprocessors, or compute units.
     pub units: u32,
     /// Those that best-effort streams run on.

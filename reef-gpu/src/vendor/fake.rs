@@ -119,6 +119,7 @@ impl Default for Fake {
     fn default() -> Self {
         let facts = Facts {
             name: "fake".into(),
+            uuid: None,
             units: 4,
             be_units: 4,
             blocks_per_unit: 8,

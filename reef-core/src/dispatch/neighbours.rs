@@ -1,0 +1,167 @@
+//! Work on the same device that isn't this dispatcher's.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long real-time work has been over before neighbours are released: the next request may be on its way.
+const HYSTERESIS: Duration = Duration::from_micros(200);
+
+/// Others that work on the dispatcher's device, such as programs in processes of their own.
+///
+/// Passes call both, one at a time and on the threads of real-time clients, so neither may block or wait for a lock
+/// that best-effort work holds.
+pub trait Neighbours: Debug + Send + Sync {
+    /// Holds their best-effort work, before a real-time task is launched; or releases it, once there has been none
+    /// for 200 µs.
+    fn hold(&self, is_held: bool);
+
+    /// Whether real-time work of theirs wants the device: best-effort queues are preempted meanwhile. Whoever changes
+    /// it calls [`Dispatcher::look`](crate::Dispatcher::look) then.
+    fn have_real_time(&self) -> bool;
+}
+
+/// The neighbours of a dispatcher, and whether it holds them.
+#[derive(Debug, Default)]
+pub(super) struct Neighbourhood {
+    who: Option<Arc<dyn Neighbours>>,
+    is_held: bool,
+    /// Since when there has been no real-time work while they are held.
+    idle: Option<Duration>,
+}
+
+impl Neighbourhood {
+    /// Others are the neighbours from now on; those before them are released.
+    pub(super) fn set(&mut self, who: Option<Arc<dyn Neighbours>>) {
+        self.apply(false);
+        *self = Self { who, ..Self::default() };
+    }
+
+    pub(super) fn have_real_time(&self) -> bool {
+        self.who.as_ref().is_some_and(|who| who.have_real_time())
+    }
+
+    /// Holds them while there is real-time work, and for a little longer: when to ask again, if that is now.
+    pub(super) fn note(&mut self, has_work: bool, now: Duration) -> Option<Duration> {
+        if has_work {
+            self.idle = None;
+            self.apply(true);
+            return None;
+        }
+        if !self.is_held {
+            return None;
+        }
+        let release = self.idle.get_or_insert(now).saturating_add(HYSTERESIS);
+        if now < release {
+            return Some(release);
+        }
+        self.apply(false);
+        None
+    }
+
+    fn apply(&mut self, is_held: bool) {
+        if let Some(who) = self.who.as_ref().filter(|_| self.is_held != is_held) {
+            who.hold(is_held);
+            self.is_held = is_held;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::fake::{Fake, eventually, kernel};
+    use crate::dispatch::dispatcher::Dispatcher;
+    use crate::dispatch::task::Task;
+    use crate::limits::ClientConfig;
+    use crate::scheduler::Reef;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    #[derive(Debug, Default)]
+    struct Others {
+        is_held: AtomicBool,
+        holds: AtomicU32,
+        are_real_time: AtomicBool,
+    }
+
+    impl Neighbours for Others {
+        fn hold(&self, is_held: bool) {
+            self.is_held.store(is_held, Ordering::SeqCst);
+            self.holds.fetch_add(u32::from(is_held), Ordering::SeqCst);
+        }
+
+        fn have_real_time(&self) -> bool {
+            self.are_real_time.load(Ordering::SeqCst)
+        }
+    }
+
+    fn begin() -> (Fake, Dispatcher<Fake>, Arc<Others>) {
+        let (device, others) = (Fake::default(), Arc::new(Others::default()));
+        let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("started");
+        dispatcher.set_neighbours(Some(others.clone()));
+        (device, dispatcher, others)
+    }
+
+    #[test]
+    fn neighbours_are_held_before_a_task_is_launched_and_released_after_the_last() {
+        let (device, dispatcher, others) = begin();
+        device.0.rt_hangs_at.store(1, Ordering::SeqCst);
+        let mut rt = dispatcher.real_time().expect("a client");
+        let task = Task::new(vec![kernel()]).expect("launches");
+        let ticket = rt.submit(&task).expect("room");
+        assert!(others.is_held.load(Ordering::SeqCst), "held by the submission itself");
+        std::thread::sleep(5 * HYSTERESIS);
+        assert!(others.is_held.load(Ordering::SeqCst), "it runs");
+        device.0.rt_hangs_at.store(0, Ordering::SeqCst);
+        ticket.wait().expect("it ends");
+        eventually("released", || !others.is_held.load(Ordering::SeqCst));
+        assert_eq!(others.holds.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn requests_that_follow_each_other_hold_once() {
+        let mut all = Neighbourhood::default();
+        let others = Arc::new(Others::default());
+        all.set(Some(others.clone()));
+        let at = |micros| Duration::from_micros(micros);
+        assert_eq!(all.note(false, at(0)), None, "nobody is held");
+        for begin in [0, 150, 300] {
+            assert_eq!(all.note(true, at(begin)), None);
+            assert_eq!(all.note(false, at(begin + 10)), Some(at(begin + 210)));
+        }
+        assert_eq!(all.note(false, at(509)), Some(at(510)));
+        assert!(others.is_held.load(Ordering::SeqCst));
+        assert_eq!(all.note(false, at(510)), None);
+        assert!(!others.is_held.load(Ordering::SeqCst));
+        assert_eq!(others.holds.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn real_time_work_of_neighbours_preempts_best_effort_work_and_no_longer() {
+        let (device, dispatcher, others) = begin();
+        device.0.be_hangs.store(true, Ordering::SeqCst);
+        let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+        let last = be.submit(&[kernel()]).expect("room");
+        others.are_real_time.store(true, Ordering::SeqCst);
+        dispatcher.look();
+        assert!(dispatcher.is_preempted() && dispatcher.stats().preemptions == 1);
+        let mut rt = dispatcher.real_time().expect("a client");
+        rt.run(&Task::new(vec![kernel()]).expect("launches")).expect("real-time work is not held");
+        assert!(dispatcher.is_preempted());
+        device.0.be_hangs.store(false, Ordering::SeqCst);
+        others.are_real_time.store(false, Ordering::SeqCst);
+        dispatcher.look();
+        be.wait(last).expect("it goes on");
+        eventually("restored", || !dispatcher.is_preempted());
+    }
+
+    #[test]
+    fn a_dispatcher_that_ends_holds_nobody() {
+        let (_device, dispatcher, others) = begin();
+        let mut rt = dispatcher.real_time().expect("a client");
+        rt.run(&Task::new(vec![kernel()]).expect("launches")).expect("it runs");
+        drop(dispatcher);
+        assert!(!others.is_held.load(Ordering::SeqCst));
+        assert_eq!(others.holds.load(Ordering::SeqCst), 1);
+    }
+}
