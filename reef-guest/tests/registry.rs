@@ -2,9 +2,10 @@
 
 use reef_guest::join::{Event, Joined, Link, Refusal, Wish, join};
 use reef_guest::page::Class::{self, BestEffort, RealTime};
+use reef_guest::page::{BYTES, Mapping};
 use reef_guest::registry::Registry;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const GPU: [u8; 16] = *b"first device....";
@@ -119,4 +120,56 @@ fn more_real_time_guests_than_bits_are_refused() {
     guest(&path, RealTime, OTHER);
     drop(all);
     until("a bit", || join(&path, &Wish { class: RealTime, device: GPU }, SOON).is_ok());
+}
+
+/// Overwrites a whole page, as a program may do with memory of its own.
+fn scribble(page: &Mapping, seed: u64) {
+    let words = page.address().cast::<u64>();
+    for at in 0..BYTES / 8 {
+        let value = (seed + at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed << 40;
+        // SAFETY: within the page, which is atomics alone, and aligned as it is.
+        unsafe { AtomicU64::from_ptr(words.add(at)) }.store(value, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_guest_that_overwrites_its_page_harms_nobody_else() {
+    for seed in 0..20 {
+        let (registry, path) = registry();
+        let [honest, liar] = [guest(&path, BestEffort, GPU), guest(&path, BestEffort, GPU)];
+        let liar_rt = guest(&path, RealTime, GPU);
+        scribble(&liar.page, seed);
+        scribble(&liar_rt.page, seed + 7);
+        let rt = guest(&path, RealTime, GPU); // gets the liar's page
+        assert_eq!(rt.peers.len(), 2);
+        rt.peers.iter().for_each(|(_, page)| page.holders.hold(rt.who.holder));
+        assert!(honest.page.holders.has(rt.who.holder));
+        rt.peers.iter().for_each(|(_, page)| page.holders.release(rt.who.holder));
+        registry.hold(GPU, true);
+        assert!(honest.page.holders.is_closed());
+        registry.hold(GPU, false);
+        assert!(!honest.page.holders.is_closed());
+        let views = registry.guests();
+        let of = |joined: &Joined| views.iter().find(|view| view.who == joined.who).unwrap();
+        assert_eq!((of(&honest).kernels, of(&liar).uid), (0, of(&honest).uid));
+        // Who joins beside a liar that says it is busy is held by its bit, until the liar goes.
+        let newcomer = guest(&path, BestEffort, GPU);
+        assert!(matches!(next(&rt.link), Event::Peer(number, _) if number == newcomer.who.guest));
+        drop(liar_rt);
+        until("open", || !newcomer.page.holders.is_closed());
+    }
+}
+
+#[test]
+fn bits_that_a_real_time_guest_leaves_in_others_names_go_with_it() {
+    let (_registry, path) = registry();
+    let be = guest(&path, BestEffort, GPU);
+    let (other, liar) = (guest(&path, RealTime, GPU), guest(&path, RealTime, GPU));
+    other.peers.iter().for_each(|(_, page)| page.holders.hold(other.who.holder));
+    (0..29).for_each(|bit| liar.peers.iter().for_each(|(_, page)| page.holders.hold(bit)));
+    drop(liar);
+    until("the liar's bits", || !be.page.holders.has(28));
+    assert!(be.page.holders.has(other.who.holder), "the living still hold");
+    drop(other);
+    until("open", || !be.page.holders.is_closed());
 }

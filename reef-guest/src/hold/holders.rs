@@ -54,6 +54,16 @@ impl Holders {
         self.0.fetch_and(OVERRIDE, Ordering::SeqCst);
     }
 
+    /// Takes all holders away but those of `living`, a set of bits as [`set_of`](Self::set_of) makes it.
+    pub fn keep(&self, living: u32) {
+        self.0.fetch_and(living | OVERRIDE, Ordering::SeqCst);
+    }
+
+    /// The set of these holders.
+    pub fn set_of(holders: impl IntoIterator<Item = u32>) -> u32 {
+        holders.into_iter().fold(0, |set, holder| set | bit(holder))
+    }
+
     /// Whether the device stops at its next gate. May be out of date when it returns.
     pub fn is_closed(&self) -> bool {
         !passes(self.0.load(Ordering::Relaxed))
@@ -67,6 +77,11 @@ impl Holders {
     /// Whether there is any holder, override or not.
     pub fn is_held(&self) -> bool {
         self.0.load(Ordering::Relaxed) & !OVERRIDE != 0
+    }
+
+    /// Whether there is any holder besides this one, override or not.
+    pub fn is_held_beside(&self, holder: u32) -> bool {
+        self.0.load(Ordering::Relaxed) & !OVERRIDE & !bit(holder) != 0
     }
 }
 
@@ -103,6 +118,17 @@ mod tests {
                 prop_assert_eq!(word.is_held(), !set.is_empty());
             }
         }
+    }
+
+    #[test]
+    fn bits_that_are_nobodys_are_taken_away() {
+        let word = Holders(AtomicU32::new(u32::MAX));
+        word.keep(Holders::set_of([3, Holders::DAEMON, 99]));
+        word.heed();
+        assert!(word.has(3) && word.has(Holders::DAEMON) && !word.has(4));
+        assert!(word.is_held_beside(Holders::DAEMON));
+        word.release(3);
+        assert!(!word.is_held_beside(Holders::DAEMON) && word.is_held());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::wire::{Message, Wish, receive, send};
 use crate::page::file::PageFile;
-use crate::page::layout::{Class, Identity};
+use crate::page::layout::Identity;
 use crate::page::mapping::Mapping;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -88,7 +88,7 @@ impl Link {
                 None => {}
                 Some((Message::Page(_), Some(file))) => return self.joined(file, peers),
                 Some((Message::Peer(guest), Some(file))) => {
-                    let (_, page) = PageFile::open(file).map_err(Refusal::Unreachable)?;
+                    let page = PageFile::map(file).map_err(Refusal::Unreachable)?;
                     peers.push((guest, page));
                 }
                 Some((Message::Refused(why), _)) => return Err(Refusal::Refused(why)),
@@ -106,9 +106,9 @@ impl Link {
     pub fn next(&self) -> Option<Event> {
         match receive(&self.0) {
             Ok(None) => None,
-            Ok(Some((Message::Peer(guest), Some(file)))) => match PageFile::open(file) {
-                Ok((who, page)) if who.class == Class::BestEffort => Some(Event::Peer(guest, page)),
-                _ => Some(Event::Gone), // a daemon that sends no pages is none
+            Ok(Some((Message::Peer(guest), Some(file)))) => match PageFile::map(file) {
+                Ok(page) => Some(Event::Peer(guest, page)),
+                Err(_) => Some(Event::Gone), // a daemon that sends no pages is none
             },
             Ok(Some((Message::PeerLeft(guest), _))) => Some(Event::PeerLeft(guest)),
             Ok(Some(_)) | Err(_) => Some(Event::Gone),

@@ -36,6 +36,17 @@ impl PageFile {
     ///
     /// `InvalidData`: its size may change, or it isn't a page of this version.
     pub fn open(file: OwnedFd) -> io::Result<(Identity, Mapping)> {
+        let page = Self::map(file)?;
+        let who = page.header.read().map_err(|why| invalid(&format!("not a page: {why}")))?;
+        Ok((who, page))
+    }
+
+    /// Maps a page without a look at what it says of itself: its guest may have written anything there.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData`: its size may change, or isn't a page's.
+    pub fn map(file: OwnedFd) -> io::Result<Mapping> {
         let seals = fcntl_get_seals(&file)?;
         if !seals.contains(SEALS) {
             return Err(invalid(&format!("a page whose size may change (seals {seals:?})")));
@@ -44,9 +55,7 @@ impl PageFile {
         if length != BYTES as i64 {
             return Err(invalid(&format!("a page of {length} bytes")));
         }
-        let page = Mapping::new(&file)?;
-        let who = page.header.read().map_err(|why| invalid(&format!("not a page: {why}")))?;
-        Ok((who, page))
+        Mapping::new(&file)
     }
 }
 

@@ -10,6 +10,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Who is on the other side, as the system says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub(super) struct Guest {
     pub(super) uid: u32,
     pub(super) device: Uuid,
     pub(super) file: PageFile,
-    pub(super) page: Mapping,
+    pub(super) page: Arc<Mapping>,
     pub(super) socket: OwnedFd,
     /// Children may keep the socket open for longer than the process lives.
     pub(super) process: Option<OwnedFd>,

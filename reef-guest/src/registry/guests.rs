@@ -1,6 +1,7 @@
 //! All guests, and what joining and leaving changes.
 
 use super::connection::{Caller, Guest};
+use super::gates::Gates;
 use super::view::GuestView;
 use crate::hold::holders::Holders;
 use crate::join::wire::Message;
@@ -8,14 +9,15 @@ use crate::join::wire::{Uuid, Wish};
 use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// The guests of a daemon, in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Guests {
     all: Vec<Guest>,
     last: u32,
-    /// Devices that the daemon itself holds.
-    held: Vec<Uuid>,
+    /// Of devices that have best-effort guests, or that somebody in the daemon may hold.
+    gates: Vec<(Uuid, Arc<Gates>)>,
 }
 
 impl Guests {
@@ -48,36 +50,38 @@ impl Guests {
         };
         let process = caller.process();
         let (uid, device) = (caller.uid, wish.device);
+        let page = Arc::new(page);
         let guest = Guest { who, uid, device, file, page, socket, process };
         self.welcome(guest);
         Ok(())
     }
 
+    /// Holds it if that is due and makes it known, before it gets its page.
     fn welcome(&mut self, guest: Guest) {
-        if guest.who.class == Class::BestEffort {
-            self.hold_newcomer(&guest);
-        }
-        match guest.who.class {
+        let (class, device) = (guest.who.class, guest.device);
+        self.all.push(guest);
+        let Some(guest) = self.all.last() else { return };
+        match class {
             Class::BestEffort => {
+                self.hold_newcomer(guest);
                 let news = Message::Peer(guest.who.guest);
-                self.real_time(guest.device).for_each(|rt| rt.tell(&news, Some(&guest.file)));
+                self.real_time(device).for_each(|rt| rt.tell(&news, Some(&guest.file)));
             }
             // Before its own page: it has to know them all when it first launches.
-            Class::RealTime => self.best_effort(guest.device).for_each(|be| {
+            Class::RealTime => self.best_effort(device).for_each(|be| {
                 guest.tell(&Message::Peer(be.who.guest), Some(&be.file));
             }),
         }
-        guest.tell(&Message::Page(guest.who), Some(&guest.file));
-        self.all.push(guest);
+        self.note(device);
+        if let Some(guest) = self.all.last() {
+            guest.tell(&Message::Page(guest.who), Some(&guest.file));
+        }
     }
 
     /// Whoever is busy has launched before it could know of this guest. It corrects the bit when it learns of it.
     fn hold_newcomer(&self, guest: &Guest) {
         let busy = self.real_time(guest.device).filter(|rt| rt.page.activity.is_busy());
         busy.for_each(|rt| guest.page.holders.hold(rt.who.holder));
-        if self.held.contains(&guest.device) {
-            guest.page.holders.hold(Holders::DAEMON);
-        }
     }
 
     /// Takes a guest out, and its bit with it.
@@ -89,25 +93,32 @@ impl Guests {
                 let news = Message::PeerLeft(guest);
                 self.real_time(gone.device).for_each(|rt| rt.tell(&news, None));
             }
+            // Its own bit, and what it may have written besides.
             Class::RealTime => {
-                let bit = gone.who.holder;
-                self.best_effort(gone.device).for_each(|be| be.page.holders.release(bit));
+                let living = self.real_time(gone.device).map(|rt| rt.who.holder);
+                let living = Holders::set_of(living.chain([Holders::DAEMON]));
+                self.best_effort(gone.device).for_each(|be| be.page.holders.keep(living));
             }
         }
+        self.note(gone.device);
+        self.gates.retain(|(_, gates)| Arc::strong_count(gates) > 1 || !gates.is_empty());
     }
 
-    /// Holds or releases the best-effort guests of a device, and those that join later, for the daemon.
-    pub(super) fn hold(&mut self, device: Uuid, is_held: bool) {
-        self.held.retain(|held| *held != device);
-        if is_held {
-            self.held.push(device);
+    /// The gates of a device's best-effort guests.
+    pub(super) fn gates(&mut self, device: Uuid) -> Arc<Gates> {
+        if let Some((_, gates)) = self.gates.iter().find(|(of, _)| *of == device) {
+            return gates.clone();
         }
-        for be in self.best_effort(device) {
-            match is_held {
-                true => be.page.holders.hold(Holders::DAEMON),
-                false => be.page.holders.release(Holders::DAEMON),
-            }
-        }
+        let gates = Arc::<Gates>::default();
+        self.gates.push((device, gates.clone()));
+        gates
+    }
+
+    /// Tells those who hold or wait for a device's guests who they are now.
+    fn note(&mut self, device: Uuid) {
+        let gates = self.gates(device);
+        gates.set_pages(self.best_effort(device).map(|be| be.page.clone()).collect());
+        gates.set_real_time(self.real_time(device).next().is_some());
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Guest> {

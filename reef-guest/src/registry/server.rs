@@ -1,6 +1,7 @@
 //! The thread that listens.
 
 use super::connection::Caller;
+use super::gates::Gates;
 use super::guests::Guests;
 use super::view::GuestView;
 use crate::join::wire::{Message, receive, send};
@@ -66,7 +67,12 @@ impl Registry {
 
     /// Holds or releases the best-effort guests of a device in the daemon's own name.
     pub fn hold(&self, device: Uuid, is_held: bool) {
-        lock(&self.guests).hold(device, is_held);
+        self.gates(device).hold(is_held);
+    }
+
+    /// The gates of a device's best-effort guests, for whoever holds them often: that takes no lock of the registry.
+    pub fn gates(&self, device: Uuid) -> Arc<Gates> {
+        lock(&self.guests).gates(device)
     }
 }
 
