@@ -65,7 +65,8 @@ async fn serve(server: &Arc<Server>, passed: Passed, ready: impl FnOnce(&Places)
     let tokens = Arc::new(Tokens::read(&server.config)?);
     let ways = WaysIn::open(server, &tokens, passed)?;
     let WaysIn { grpc, http, local, folder, certificates, sockets } = ways;
-    let guests = Guests::start(&server.config.guests, &folder, &server.observer.metrics)?;
+    let metrics = &server.observer.metrics;
+    let guests = Guests::start(&server.config.guests, &folder, metrics, &server.engine)?;
     let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);
     let device = server.engine.name();
     let places = Places { device, folder, grpc: address(&grpc), http: address(&http) };

@@ -3,7 +3,7 @@
 use crate::class::Class;
 use crate::error::Result;
 use reef::models::{Model, Opened};
-use reef::{Account, ClientConfig, HostMemory, Span};
+use reef::{Account, ClientConfig, HostMemory, Neighbours, Span};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +29,18 @@ pub(crate) trait Engine: Debug + Send + Sync {
 
     /// What there is to run on: multiprocessors, compute units or threads.
     fn units(&self) -> u32;
+
+    /// What names the device in other processes.
+    fn uuid(&self) -> Option<[u8; 16]>;
+
+    /// Names others who work on the device; `None`: there are none any more.
+    fn set_neighbours(&self, who: Option<Arc<dyn Neighbours>>);
+
+    /// Has the dispatcher see what neighbours want now.
+    fn look(&self);
+
+    /// Whether best-effort requests are on the device.
+    fn has_best_effort(&self) -> bool;
 
     /// The device's clock, which traces go by.
     fn clock(&self) -> Duration;

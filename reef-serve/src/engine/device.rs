@@ -2,13 +2,14 @@
 
 use super::api::{DeviceModel, DeviceTrace, Engine, Instance, Sizes};
 use super::instance::{BestEffortInstance, RealTimeInstance};
+use super::running::Running;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use reef::models::profile::Profiles;
 use reef::models::{self, Model, Network, Opened, Weights, arena};
 use reef::op::{Operators, Scratch};
 use reef::scheduler::{self, RtShare, Scheduler};
-use reef::{ClientConfig, Dispatcher, Stats};
+use reef::{ClientConfig, Dispatcher, Neighbours, Stats};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ impl reef::Visit for Start {
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
         let dispatcher = Arc::new(Dispatcher::start(&device, self.0)?);
-        Ok(Arc::new(OnDevice { device, dispatcher }))
+        Ok(Arc::new(OnDevice { device, dispatcher, best_effort: Arc::default() }))
     }
 }
 
@@ -39,6 +40,7 @@ impl reef::Visit for Start {
 struct OnDevice<D: Operators> {
     device: D,
     dispatcher: Arc<Dispatcher<D>>,
+    best_effort: Arc<Running>,
 }
 
 impl<D: Operators> Engine for OnDevice<D> {
@@ -66,7 +68,8 @@ impl<D: Operators> Engine for OnDevice<D> {
             None => Profiles::default(),
         };
         let (device, dispatcher) = (device.clone(), self.dispatcher.clone());
-        Ok(Arc::new(ModelOnDevice { device, dispatcher, model, weights, profiles }))
+        let best_effort = self.best_effort.clone();
+        Ok(Arc::new(ModelOnDevice { device, dispatcher, best_effort, model, weights, profiles }))
     }
 
     fn stats(&self) -> Stats {
@@ -75,6 +78,22 @@ impl<D: Operators> Engine for OnDevice<D> {
 
     fn units(&self) -> u32 {
         self.device.info().units
+    }
+
+    fn uuid(&self) -> Option<[u8; 16]> {
+        self.device.info().uuid
+    }
+
+    fn set_neighbours(&self, who: Option<Arc<dyn Neighbours>>) {
+        self.dispatcher.set_neighbours(who);
+    }
+
+    fn look(&self) {
+        self.dispatcher.look();
+    }
+
+    fn has_best_effort(&self) -> bool {
+        self.best_effort.is_any()
     }
 
     fn clock(&self) -> Duration {
@@ -95,6 +114,7 @@ impl<D: Operators> Engine for OnDevice<D> {
 struct ModelOnDevice<D: Operators> {
     device: D,
     dispatcher: Arc<Dispatcher<D>>,
+    best_effort: Arc<Running>,
     model: Model,
     weights: Arc<Weights<D>>,
     profiles: Profiles,
@@ -109,7 +129,9 @@ impl<D: Operators> DeviceModel for ModelOnDevice<D> {
                 Box::new(RealTimeInstance::new(&self.device, &self.dispatcher, network)?)
             }
             Class::BestEffort => {
-                Box::new(BestEffortInstance::new(&self.device, &self.dispatcher, config, network)?)
+                let running = self.best_effort.clone();
+                let to = (&self.device, &*self.dispatcher);
+                Box::new(BestEffortInstance::new(to, config, network, running)?)
             }
         })
     }

@@ -1,6 +1,7 @@
 //! Instances of both classes.
 
 use super::api::{Instance, Ran, Run};
+use super::running::Running;
 use crate::error::{Error, Result};
 use reef::models::Network;
 use reef::op::Operators;
@@ -97,21 +98,22 @@ pub(super) struct BestEffortInstance<D: Operators> {
     commands: Arc<[Command<D>]>,
     /// On shared memory.
     slots: Vec<Arc<[Command<D>]>>,
+    running: Arc<Running>,
 }
 
 impl<D: Operators> BestEffortInstance<D> {
     pub(super) fn new(
-        device: &D,
-        dispatcher: &Dispatcher<D>,
+        (device, dispatcher): (&D, &Dispatcher<D>),
         mut config: ClientConfig,
         network: Network<D>,
+        running: Arc<Running>,
     ) -> Result<Self> {
         let commands = network.graphs(BE_GRAPH)?;
         if commands.iter().any(|command| matches!(command, Command::Graph(_))) {
             config.queue.window = 2; // graphs are many launches each: two keep the device busy
         }
         let (client, device) = (dispatcher.best_effort(config)?, device.clone());
-        Ok(Self { client, device, network, commands, slots: Vec::new() })
+        Ok(Self { client, device, network, commands, slots: Vec::new(), running })
     }
 }
 
@@ -127,6 +129,7 @@ impl<D: Operators> Instance for BestEffortInstance<D> {
 
     fn run(&mut self, run: Run<'_>) -> Result<Ran> {
         let commands = run.slot.map_or(&self.commands, |slot| &self.slots[slot]);
+        let _running = self.running.begin();
         let (before, began) = (self.client.served(), Instant::now());
         let last = self.client.submit_before(commands, Some(run.time))?;
         while !self.client.wait_for(last, POLL_INTERVAL)? {

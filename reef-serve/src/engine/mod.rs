@@ -12,3 +12,4 @@
 pub(crate) mod api;
 pub(crate) mod device;
 pub(crate) mod instance;
+mod running;

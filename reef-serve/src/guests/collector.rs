@@ -27,7 +27,8 @@ const COUNTERS: [(&str, &str, Number); 6] = [
 
 impl collector::Collector for Collector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let guests = self.0.upgrade().map(|registry| registry.guests()).unwrap_or_default();
+        let mut guests = self.0.upgrade().map(|registry| registry.guests()).unwrap_or_default();
+        guests.retain(|guest| guest.who.pid != std::process::id()); // the daemon's own work has its own metrics
         for (name, help, number) in COUNTERS {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for guest in &guests {

@@ -1,3 +1,4 @@
+mod guests;
 mod limits;
 mod models;
 mod rights;

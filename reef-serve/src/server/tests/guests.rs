@@ -1,0 +1,90 @@
+//! The daemon's own requests beside unmodified programs on the same device.
+
+use super::*;
+use crate::config::guests::Guests as Settings;
+use crate::guests::service::Guests;
+use reef_guest::hold::Holders;
+use reef_guest::join::{Joined, Wish, join};
+use reef_guest::page;
+use std::path::Path;
+
+const DEVICE: [u8; 16] = *b"fake device no 0";
+/// Longer than anything takes on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A daemon on a device that guests have as well.
+fn begin(test: &str) -> (Fixture, Guests) {
+    let digits: String = DEVICE.iter().map(|byte| format!("{byte:02x}")).collect();
+    let fixture = Fixture::new(test, |config| config.device += &format!("&uuid={digits}"));
+    let (settings, server) = (Settings { listen: true, ..Settings::default() }, &fixture.server);
+    let metrics = &server.observer.metrics;
+    let guests = Guests::start(&settings, &fixture.folder, metrics, &server.engine).unwrap();
+    (fixture, guests.expect("listening"))
+}
+
+fn guest(folder: &Path, class: page::Class) -> Joined {
+    join(&folder.join("guests.sock"), &Wish { class, device: DEVICE }, SOON).unwrap()
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+#[test]
+fn real_time_requests_hold_guests_while_they_run() {
+    let (fixture, _guests) = begin("guests-held");
+    let be = guest(&fixture.folder, page::Class::BestEffort);
+    let holds = || be.page.holders.has(Holders::DAEMON);
+    block_on(fixture.server.infer(fixture.inference(2))).unwrap();
+    assert!(!holds(), "a best-effort request holds nobody");
+    let mut was_held = false;
+    until("held", || {
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| block_on(fixture.server.infer(fixture.inference(1))).unwrap());
+            while !run.is_finished() {
+                was_held |= holds();
+            }
+        });
+        was_held
+    });
+    until("released", || !holds());
+    let text = fixture.server.metrics();
+    let mine = |line: &&str| line.starts_with("reef_guest_active{");
+    assert_eq!(text.lines().filter(mine).count(), 0, "the daemon isn't its own guest: {text}");
+}
+
+#[test]
+fn a_real_time_guest_stops_best_effort_requests_and_its_death_lets_them_go_on() {
+    let (fixture, _guests) = begin("guests-evict");
+    let rt = guest(&fixture.folder, page::Class::RealTime);
+    let preemptions = || fixture.server.engine.stats().preemptions;
+    let before = preemptions();
+    rt.peers.iter().for_each(|(_, page)| page.holders.hold(rt.who.holder));
+    until("preempted", || preemptions() > before);
+    std::thread::scope(|scope| {
+        let be = scope.spawn(|| block_on(fixture.server.infer(fixture.inference(2))));
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!be.is_finished(), "held");
+        block_on(fixture.server.infer(fixture.inference(1))).expect("real-time requests run");
+        assert!(!be.is_finished(), "still held");
+        drop(rt);
+        until("it goes on", || be.is_finished());
+        be.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_device_without_a_name_has_guests_that_stand_alone() {
+    let fixture = Fixture::new("guests-alone", |_| ());
+    let (settings, server) = (Settings { listen: true, ..Settings::default() }, &fixture.server);
+    let guests =
+        Guests::start(&settings, &fixture.folder, &server.observer.metrics, &server.engine);
+    let rt = guest(&fixture.folder, page::Class::RealTime);
+    assert!(rt.peers.is_empty());
+    drop(guests.unwrap());
+    block_on(fixture.server.infer(fixture.inference(2))).unwrap();
+}
