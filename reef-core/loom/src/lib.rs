@@ -1,8 +1,13 @@
-//! The protocols of reef-core, compiled against loom. Their models stand beside the code.
+//! The protocols of reef-core, compiled against loom. The models of one file stand beside its code; that of a
+//! preemption, which is a protocol of several, stands here.
 //!
 //! `cargo test -p reef-loom --release`
 
 #![allow(dead_code, unused_imports)] // the models use a part of each file
 
+#[path = "../../src/vqueue/hold.rs"]
+mod hold;
+#[cfg(all(test, loom))]
+mod preemption;
 #[path = "../../src/sync/mod.rs"]
 mod sync;

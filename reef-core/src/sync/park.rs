@@ -6,7 +6,7 @@
 //! and a waker pays one load while no thread sleeps. The models below show what happens without.
 
 use crate::sync::primitives::{
-    AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, Thread, fence,
+    AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence,
 };
 use std::time::Instant;
 
@@ -28,12 +28,12 @@ impl Parker {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Wakes `thread` if it sleeps. Call after storing what it looks for.
+    /// Wakes the thread by `unpark` if it sleeps. Call after storing what it looks for.
     #[inline]
-    pub(crate) fn wake(&self, thread: &Thread) {
+    pub(crate) fn wake(&self, unpark: impl FnOnce()) {
         fence(Ordering::SeqCst); // after 3
         if self.asleep.load(Ordering::Relaxed) {
-            thread.unpark(); // 4
+            unpark(); // 4
         }
     }
 }
@@ -135,7 +135,7 @@ mod models {
             });
             for value in 1..=2 {
                 shared.0.store(value, Ordering::Release);
-                shared.1.wake(sleeper.thread());
+                shared.1.wake(|| sleeper.thread().unpark());
             }
             sleeper.join().unwrap(); // loom reports a deadlock if the sleeper sleeps for ever
         });

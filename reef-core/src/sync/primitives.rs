@@ -7,7 +7,6 @@ mod real {
     pub(crate) use parking_lot::{Mutex, MutexGuard};
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-    pub(crate) use std::thread::Thread;
     use std::time::Duration;
 
     /// A condition variable; [`wait`](Self::wait) takes the guard by value, as loom's does.
@@ -63,7 +62,7 @@ mod model {
     pub(crate) use loom::sync::Arc;
     pub(crate) use loom::sync::MutexGuard;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-    pub(crate) use loom::thread::{self, Thread};
+    pub(crate) use loom::thread;
 
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);

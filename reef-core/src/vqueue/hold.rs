@@ -3,8 +3,21 @@
 //! Two numbers with one writer each, so that nothing is noted of one preemption that belongs to another:
 //! a hold has a number, and taking back notes the number of the hold that it was done for. Whoever takes back reads
 //! the number once, and does nothing without one: between two looks the queue may be released, and evicted again.
+//!
+//! `reef-core/loom` has a model of this with a worker, a group and a submitter.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::primitives::{AtomicU64, Ordering};
+
+/// How far taking back came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reclaim {
+    /// The queue is quiesced.
+    Done,
+    /// The device isn't done, and says so when it is.
+    Pending,
+    /// The queue is held no more. The device need not have anything that it could report.
+    Released,
+}
 
 /// Counts holds and releases: odd while the queue is held. Written by the group.
 #[derive(Debug, Default)]
@@ -43,6 +56,31 @@ pub(crate) struct Quiesced {
 }
 
 impl Quiesced {
+    /// Takes back by `drain` what the device has of a held queue, once in each hold. `drain` says how many commands
+    /// will be launched again, or `None` while the device isn't done. The caller has the launcher's lock.
+    ///
+    /// The hold is looked at once: that of an evicted queue lasts until it is noted, and nothing is launched
+    /// meanwhile. Whoever is so late that the queue has been released leaves the device alone. It may be evicted
+    /// for the next hold already, which begins after that, and what is launched until then would be missing in
+    /// what the device says of this one.
+    ///
+    /// # Errors
+    ///
+    /// Those of `drain`.
+    pub(crate) fn reclaim<E>(
+        &self,
+        hold: &Hold,
+        drain: impl FnOnce() -> Result<Option<u64>, E>,
+    ) -> Result<Reclaim, E> {
+        let Some(hold) = hold.current() else { return Ok(Reclaim::Released) };
+        if self.is_noted_for(hold) {
+            return Ok(Reclaim::Done); // by another thread that had the launcher before
+        }
+        let Some(rerun) = drain()? else { return Ok(Reclaim::Pending) };
+        self.note(hold, rerun); // still locked: nothing was launched since the look
+        Ok(Reclaim::Done)
+    }
+
     /// The device has nothing of the queue for as long as the hold `number` lasts; `rerun` commands
     /// will be launched again.
     pub(crate) fn note(&self, number: u64, rerun: u64) {
@@ -66,7 +104,7 @@ impl Quiesced {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -6,7 +6,7 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::sync::park::{EventCount, Parker};
 use crate::sync::ring::Cursors;
-use crate::vqueue::hold::{Hold, Quiesced};
+use crate::vqueue::hold::{Hold, Quiesced, Reclaim};
 use crate::vqueue::launcher::{Allowance, Launcher};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::OnceLock;
@@ -22,17 +22,6 @@ pub(crate) enum Shutdown {
     Drain,
     /// Let the device finish what it has, then end.
     Cancel,
-}
-
-/// How far taking back came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reclaim {
-    /// The queue is quiesced.
-    Done,
-    /// The device isn't done, and says so when it is.
-    Pending,
-    /// The queue is held no more. The device need not have anything that it could report.
-    Released,
 }
 
 /// What the submitter, the worker and the scheduler share.
@@ -168,21 +157,13 @@ impl<D: Device> Shared<D> {
         }
     }
 
-    /// Takes back what the held queue has on the device, once.
-    ///
-    /// The hold is looked at once: that of an evicted queue lasts until it is noted, and nothing is launched
-    /// meanwhile. Whoever is so late that the queue has been released leaves the device alone. It may be evicted
-    /// for the next hold already, which begins after that, and what is launched until then would be missing in
-    /// what the device says of this one.
+    /// Takes back what the held queue has on the device, once: see [`Quiesced::reclaim`].
     pub(crate) fn reclaim(&self, launcher: &mut Launcher<D>) -> Result<Reclaim> {
-        let Some(hold) = self.hold.current() else { return Ok(Reclaim::Released) };
-        if self.quiesced.is_noted_for(hold) {
-            return Ok(Reclaim::Done); // by another thread that had the launcher before
+        let how = self.quiesced.reclaim(&self.hold, || launcher.try_reclaim())?;
+        if how == Reclaim::Done {
+            self.waiters.notify();
         }
-        let Some(rerun) = launcher.try_reclaim()? else { return Ok(Reclaim::Pending) };
-        self.quiesced.note(hold, rerun); // still locked: nothing was launched since the look
-        self.waiters.notify();
-        Ok(Reclaim::Done)
+        Ok(how)
     }
 
     /// Notes that the next kernel of the held queue has run beside others.
@@ -233,7 +214,7 @@ impl<D: Device> Shared<D> {
     /// Wakes the worker if it sleeps. Call after a submission.
     #[inline]
     pub(crate) fn wake_sleeping_worker(&self) {
-        self.parker.wake(&self.worker);
+        self.parker.wake(|| self.worker.unpark());
     }
 
     /// Sleeps by `park` on the worker's thread unless there is something to do.

@@ -4,8 +4,9 @@
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::vqueue::config::Config;
+use crate::vqueue::hold::Reclaim;
 use crate::vqueue::launcher::{Allowance, Step, Waits};
-use crate::vqueue::shared::{Reclaim, Shared, Shutdown};
+use crate::vqueue::shared::{Shared, Shutdown};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};

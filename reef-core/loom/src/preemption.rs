@@ -1,0 +1,265 @@
+//! One queue while it is preempted and restored: its worker, its group, its submitter, and a device that unparks
+//! the worker only when something that it has of the queue ends.
+//!
+//! The steps are those of `vqueue/{worker,shared,group,submitter}.rs`, cut down to what they do to each other; holds,
+//! parking and waiting are the real code. A [`Rule`] that is broken shows that the model is able to fail: loom reports
+//! a worker that sleeps for ever as a deadlock.
+
+mod device;
+mod scenarios;
+
+use crate::hold::{Hold, Quiesced, Reclaim};
+use crate::sync::park::{EventCount, Parker};
+use crate::sync::primitives::{AtomicBool, AtomicU64, Ordering, fence, thread};
+use device::Device;
+use loom::sync::{Condvar, Mutex, MutexGuard};
+
+/// What a thread must do, and one of the models doesn't.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// All is as it is in the code.
+    Kept,
+    /// A worker that is late to take back waits for the device.
+    LateWorkersLookAgain,
+    /// Whoever takes back looks whether the queue is held, and then for which hold.
+    OneLookAtTheHold,
+    /// Whoever pads the last command away doesn't wake the worker.
+    PaddingWakes,
+}
+
+/// What a worker waits for.
+#[derive(Debug, PartialEq, Eq)]
+enum Waits {
+    Device,
+    /// For the device or for commands.
+    Either,
+    Commands,
+    Nothing,
+}
+
+/// The launching end.
+#[derive(Debug, Default)]
+struct Launcher {
+    launched: u64,
+}
+
+/// How the worker's thread is parked. Loom's own forgets that a thread was unparked when that waits for a lock next.
+#[derive(Default)]
+struct Worker {
+    unparked: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Worker {
+    fn park(&self) {
+        let mut unparked = self.unparked.lock().unwrap();
+        while !*unparked {
+            unparked = self.changed.wait(unparked).unwrap();
+        }
+        *unparked = false;
+    }
+
+    fn unpark(&self) {
+        *self.unparked.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+}
+
+struct Queue {
+    broken: Rule,
+    window: u64,
+    device: Device,
+    launcher: Mutex<Launcher>,
+    submitted: AtomicU64,
+    /// Written under the launcher's lock.
+    completed: AtomicU64,
+    hold: Hold,
+    quiesced: Quiesced,
+    parker: Parker,
+    waiters: EventCount,
+    /// The worker is to end.
+    shutdown: AtomicBool,
+}
+
+impl Queue {
+    /// With so many commands submitted, of which the device finishes those from `long` on as they are launched.
+    fn new(broken: Rule, window: u64, submitted: u64, long: u64) -> Self {
+        Self {
+            broken,
+            window,
+            device: Device::new(long),
+            launcher: Mutex::default(),
+            submitted: AtomicU64::new(submitted),
+            completed: AtomicU64::new(0),
+            hold: Hold::default(),
+            quiesced: Quiesced::default(),
+            parker: Parker::default(),
+            waiters: EventCount::default(),
+            shutdown: AtomicBool::new(false),
+        }
+    }
+
+    fn launcher(&self) -> MutexGuard<'_, Launcher> {
+        self.launcher.lock().unwrap()
+    }
+
+    fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Acquire)
+    }
+
+    fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Acquire)
+    }
+
+    fn is_quiesced(&self) -> bool {
+        self.quiesced.is_noted(&self.hold)
+    }
+
+    /// `Launcher::try_reclaim`.
+    fn drain(&self, launcher: &mut Launcher) -> Result<Option<u64>, ()> {
+        let Some(done) = self.device.try_drain(launcher.launched) else { return Ok(None) };
+        self.completed.store(done, Ordering::Release);
+        let undone = launcher.launched - done;
+        launcher.launched = done;
+        Ok(Some(undone))
+    }
+
+    /// `Shared::reclaim`.
+    fn reclaim(&self, launcher: &mut Launcher) -> Reclaim {
+        let how = if self.broken == Rule::OneLookAtTheHold {
+            self.reclaim_with_two_looks(launcher)
+        } else {
+            self.quiesced.reclaim(&self.hold, || self.drain(launcher)).unwrap()
+        };
+        if how == Reclaim::Done {
+            self.waiters.notify();
+        }
+        how
+    }
+
+    fn reclaim_with_two_looks(&self, launcher: &mut Launcher) -> Reclaim {
+        if self.is_quiesced() {
+            return Reclaim::Done;
+        }
+        let Some(rerun) = self.drain(launcher).unwrap() else { return Reclaim::Pending };
+        self.quiesced.note(self.hold.current().unwrap_or(0), rerun);
+        Reclaim::Done
+    }
+}
+
+/// The worker.
+impl Queue {
+    fn work(&self, worker: &Worker) {
+        while !self.shutdown.load(Ordering::Acquire) {
+            match if self.hold.is_held() { self.quiesce() } else { self.pass() } {
+                Waits::Device => worker.park(),
+                Waits::Either | Waits::Commands => {
+                    self.parker.sleep_unless(|| self.has_work(), || worker.park());
+                }
+                Waits::Nothing => thread::yield_now(),
+            }
+        }
+    }
+
+    fn quiesce(&self) -> Waits {
+        if self.is_quiesced() {
+            return Waits::Commands;
+        }
+        match self.reclaim(&mut self.launcher()) {
+            Reclaim::Done => Waits::Commands,
+            Reclaim::Pending => Waits::Device,
+            Reclaim::Released if self.broken == Rule::LateWorkersLookAgain => Waits::Device,
+            Reclaim::Released => Waits::Nothing,
+        }
+    }
+
+    /// `Launcher::step`.
+    fn pass(&self) -> Waits {
+        let mut launcher = self.launcher();
+        self.note_completed();
+        while launcher.launched - self.completed() < self.window {
+            if self.hold.is_held() || launcher.launched == self.submitted() {
+                break;
+            }
+            self.device.launch(launcher.launched);
+            launcher.launched += 1;
+        }
+        let in_flight = launcher.launched - self.completed();
+        let next = !self.hold.is_held() && launcher.launched < self.submitted();
+        match (in_flight, next) {
+            _ if self.device.completed() > self.completed() => Waits::Nothing,
+            (0, _) => Waits::Commands,
+            (_, true) => Waits::Device,
+            (_, false) => Waits::Either,
+        }
+    }
+
+    fn note_completed(&self) {
+        let done = self.device.completed();
+        if done > self.completed() {
+            self.completed.store(done, Ordering::Release);
+            self.waiters.notify();
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        if self.hold.is_held() {
+            return !self.is_quiesced();
+        }
+        self.shutdown.load(Ordering::Acquire) || self.launcher().launched < self.submitted()
+    }
+}
+
+/// The group and the submitter.
+impl Queue {
+    fn stop(&self) {
+        self.device.evict();
+        self.hold.begin();
+    }
+
+    fn try_quiesce(&self, worker: &Worker) {
+        if self.is_quiesced() {
+            return;
+        }
+        let Ok(mut launcher) = self.launcher.try_lock() else { return worker.unpark() };
+        if self.reclaim(&mut launcher) != Reclaim::Done {
+            drop(launcher);
+            worker.unpark();
+        }
+    }
+
+    fn restore(&self, worker: &Worker) {
+        self.waiters.wait_until(|| self.is_quiesced());
+        self.device.reactivate();
+        self.hold.end();
+        self.waiters.notify();
+        fence(Ordering::SeqCst);
+        if self.completed() < self.submitted() {
+            worker.unpark();
+        }
+    }
+
+    /// Runs all that is left beside real-time work.
+    fn pad_all(&self, worker: &Worker) {
+        let mut launcher = self.launcher();
+        launcher.launched = self.submitted();
+        self.device.note_padded(launcher.launched);
+        self.completed.store(launcher.launched, Ordering::Release);
+        self.waiters.notify();
+        if self.broken != Rule::PaddingWakes {
+            worker.unpark();
+        }
+    }
+
+    /// Waits until so many commands have completed, and ends the worker.
+    fn close(&self, all: u64, worker: &Worker) {
+        self.waiters.wait_until(|| self.completed() == all);
+        self.shutdown.store(true, Ordering::SeqCst);
+        worker.unpark();
+    }
+
+    fn submit(&self, worker: &Worker) {
+        self.submitted.fetch_add(1, Ordering::Release);
+        self.parker.wake(|| worker.unpark());
+    }
+}
