@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Unmodified PyTorch programs under the shim on an NVIDIA GPU: the same output, all launches seen, held and released.
 # Each step has a time limit, and prints as it goes.
-#   tools/gpu_interpose.sh FOLDER     FOLDER has libreef_cuda_shim.so and the example `registry` of reef-guest
+#   tools/gpu_interpose.sh FOLDER     FOLDER has libreef_cuda_shim.so and the example `registry` of reef-guest, and what
+#                                     tools/interpose/programs.sh built; without that, nvcc has to be in the PATH
+#   STEPS="names same frameworks static seen cost pair mps" chooses; FRAMEWORKS, PROGRAMS and MODES likewise.
 set -u
 bin=$(realpath "${1:-target/release}")
 here=$(dirname "$(realpath "$0")")/interpose
@@ -24,7 +26,13 @@ stop() {
     rm -f "$socket"
 }
 trap stop EXIT
-plain() { timeout "${LIMIT:-40}" python3 "$here/${PROGRAM:-net.py}" "$@" 2>>"$out/errors" || echo "  failed: $?"; }
+plain() {
+    local run=("python3" "$here/${PROGRAM:-net.py}")
+    [ -z "${STATIC:-}" ] || run=("$STATIC")
+    timeout "${LIMIT:-40}" "${run[@]}" "$@" 2>>"$out/errors" && return
+    local code=$? # 77: it can't run here, and has said why
+    [ $code = 77 ] || echo "  failed: $code"
+}
 under() { # CLASS PROGRAM...: under the shim; no class: nothing but the shim
     local class=$1
     shift
@@ -33,7 +41,7 @@ under() { # CLASS PROGRAM...: under the shim; no class: nothing but the shim
     else
         rm -f "$out/report"
         LD_PRELOAD=$shim REEF_GUESTS=$socket REEF_CLASS=$class REEF_EXPLAIN=$out/report plain "$@"
-        grep -E "guest|not sched|looked up|private" "$out/report" | sort | uniq | sed 's/^/    /'
+        grep -E "guest|not sched|looked up|private|in front alone" "$out/report" | sort | uniq | sed 's/^/    /'
     fi
 }
 step() { echo "== $* ($(date +%T))"; }
@@ -60,15 +68,31 @@ wanted same && for mode in ${MODES:-eager graph train}; do
     under rt resnet18 $mode 0 0 100
     stop
 done
-wanted frameworks && for what in ${FRAMEWORKS:-cupy numba triton jax workers compile}; do
-    step "$what: plain, shim, best-effort held at random, real-time"
-    PROGRAM=frameworks.py plain $what
-    PROGRAM=frameworks.py under none $what
-    guests 7
-    PROGRAM=frameworks.py under be $what
+five() { # LABEL PROGRAM...: a program in each of the five ways
+    step "$1: plain, shim, best-effort open, best-effort held at random, real-time"
+    shift
+    plain "$@"
+    under none "$@"
     guests
-    PROGRAM=frameworks.py under rt $what
+    under be "$@"
+    guests 7
+    under be "$@"
+    guests
+    under rt "$@"
     stop
+}
+frameworks="cupy numba triton jax cooperative workers workers-spawn compile compile-default expandable malloc-async generate nccl"
+wanted frameworks && for what in ${FRAMEWORKS:-$frameworks}; do
+    LIMIT=${LIMIT:-90} PROGRAM=frameworks.py five "$what" "$what"
+done
+wanted static && for what in ${PROGRAMS:-streams events graphs cooperative managed}; do
+    program=$bin/static-$what
+    if [ ! -x "$program" ]; then
+        program=$out/static-$what
+        nvcc -O2 -std=c++17 -cudart static -arch native "$here/programs/$what.cu" -o "$program" 2>>"$out/errors" ||
+            { echo "static-$what: not built, and nvcc can't"; continue; }
+    fi
+    STATIC=$program five "static-$what"
 done
 wanted seen && for mode in eager graph; do
     step "$mode: launches that CUPTI saw in 20 runs; the counts below have preparation in them too"
@@ -86,15 +110,22 @@ wanted cost && for mode in ${MODES:-eager graph}; do
     stop
 done
 pair() { # LABEL SHIM MODE: a real-time network at 100/s and in a closed loop, beside a best-effort one
-    step "$1: ResNet-50 graph beside ResNet-152 $3"
+    # $BE_WITH and $RT_WITH: variables of one side alone
+    step "$1: ResNet-50 graph beside ResNet-152 $3${BE_WITH:+, BE $BE_WITH}${RT_WITH:+, RT $RT_WITH}"
     export NET_SPANS=$out/spans
     rm -f "$NET_SPANS"
     [ "$2" = none ] || guests
-    { if [ "$2" = none ]; then plain resnet152 "$3" 0 15; else under be resnet152 "$3" 0 15; fi } | sed 's/^/  BE /' &
+    {
+        [ -z "${BE_WITH:-}" ] || export $BE_WITH
+        if [ "$2" = none ]; then plain resnet152 "$3" 0 15; else under be resnet152 "$3" 0 15; fi
+    } | sed 's/^/  BE /' &
     local be=$!
     sleep 8
-    { if [ "$2" = none ]; then NET_CLASS=rt plain resnet50 graph 100,0 2; else NET_CLASS=rt under rt resnet50 graph 100,0 2; fi } |
-        sed 's/^/  RT /'
+    {
+        export NET_CLASS=rt
+        [ -z "${RT_WITH:-}" ] || export $RT_WITH
+        if [ "$2" = none ]; then plain resnet50 graph 100,0 2; else under rt resnet50 graph 100,0 2; fi
+    } | sed 's/^/  RT /'
     wait $be
     stop
 }
@@ -105,13 +136,26 @@ wanted pair && {
     pair "time slices, gates" shim graph
     pair "time slices, gates" shim eager
 }
+# MPS at its best is the fair rival: alone under it in the same run, clients of two priorities, and the best-effort
+# client with a part of the threads. A client's environment says its priority (1 is below normal) and its part.
 wanted mps && {
     dir=$(mktemp -d)
     export CUDA_MPS_PIPE_DIRECTORY=$dir/pipe CUDA_MPS_LOG_DIRECTORY=$dir/log
     mkdir -p "$dir/pipe" "$dir/log"
     if nvidia-cuda-mps-control -d; then
+        step alone, under MPS
+        plain resnet50 graph 100,0 2
+        plain resnet152 graph 0 3
         pair "MPS" none graph
+        BE_WITH="CUDA_MPS_CLIENT_PRIORITY=1" RT_WITH="CUDA_MPS_CLIENT_PRIORITY=0" pair "MPS, priorities" none graph
+        for share in ${SHARES:-50 25}; do
+            BE_WITH="CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$share" pair "MPS, $share % of threads" none graph
+        done
+        BE_WITH="CUDA_MPS_CLIENT_PRIORITY=1 CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50" pair "MPS, both" none graph
         pair "MPS, gates" shim graph
+        BE_WITH="CUDA_MPS_CLIENT_PRIORITY=1" pair "MPS, gates and priorities" shim graph
+        step alone, under MPS, once more
+        plain resnet50 graph 100,0 2
         echo quit | nvidia-cuda-mps-control
     fi
 }

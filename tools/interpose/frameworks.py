@@ -1,19 +1,25 @@
 """Small programs of frameworks other than plain PyTorch; each prints a digest of what it computed.
 
-frameworks.py cupy|numba|triton|jax|compile|workers [ROUNDS]
+frameworks.py PROGRAM [ROUNDS]; without arguments it lists the programs. One that can't run here says so and ends with 77.
 """
 import hashlib
 import json
+import os
 import sys
 import warnings
 
 import numpy as np
 
 warnings.filterwarnings("ignore")
-what = sys.argv[1]
+what = sys.argv[1] if len(sys.argv) > 1 else ""
 rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 300
 kernels = 100 * rounds  # of programs that do nothing but launch them
 start = np.arange(1 << 16, dtype=np.float32) / (1 << 16)
+
+
+def skip(why):
+    print(json.dumps({"program": what, "skipped": why}), flush=True)
+    sys.exit(77)
 
 
 def cupy():
@@ -78,12 +84,35 @@ def jax():
     return np.asarray(x)
 
 
-def compiled():
+def cooperative():
+    """Blocks that wait for each other."""
+    import cupy
+
+    source = r"""
+    #include <cooperative_groups.h>
+    extern "C" __global__ void waves(float *x, float *y, int n) {
+        auto grid = cooperative_groups::this_grid();
+        for (int round = 0; round < 8; round++) {
+            for (int at = grid.thread_rank(); at < n; at += grid.size())
+                y[at] = 3 * x[at] * (1 - x[(at + 1) % n]);
+            grid.sync();
+            float *former = x; x = y; y = former;
+        }
+    }"""
+    kernel = cupy.RawKernel(source, "waves", enable_cooperative_groups=True)
+    units = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    x, y = cupy.asarray(start), cupy.empty_like(cupy.asarray(start))
+    for _ in range(10 * rounds):
+        kernel((units,), (256,), (x, y, np.int32(start.size)))
+    return cupy.asnumpy(x)
+
+
+def compiled(mode):
     import torch
 
     torch.manual_seed(5)
     net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU()) for _ in range(4)])
-    net = torch.compile(net.cuda(), mode="reduce-overhead")
+    net = torch.compile(net.cuda(), mode=mode)
     x = torch.from_numpy(start.reshape(256, 256)).cuda()
     with torch.no_grad():
         for _ in range(rounds):
@@ -91,23 +120,106 @@ def compiled():
     return y.cpu().numpy()
 
 
-def workers():
-    """A training loop with workers that are forked from a process which has a context already."""
+def workers(context):
+    """A training loop whose workers are forked from a process which has a context already, or spawned."""
     import torch
 
     torch.manual_seed(5)
     data = torch.utils.data.TensorDataset(torch.from_numpy(start.reshape(-1, 64)))
     net = torch.nn.Linear(64, 64).cuda()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    loading = {"batch_size": 32, "num_workers": 2, "multiprocessing_context": context, "pin_memory": True}
     for _ in range(2):
-        for (x,) in torch.utils.data.DataLoader(data, batch_size=32, num_workers=2):
+        for (x,) in torch.utils.data.DataLoader(data, **loading):
             optimizer.zero_grad()
-            net(x.cuda()).square().mean().backward()
+            net(x.cuda(non_blocking=True)).square().mean().backward()
             optimizer.step()
     return net.weight.detach().cpu().numpy()
 
 
-programs = {"cupy": cupy, "numba": numba, "triton": triton, "jax": jax, "compile": compiled, "workers": workers}
-result = np.ascontiguousarray(programs[what]())
-digest = hashlib.sha256(result.tobytes()).hexdigest()[:16]
-print(json.dumps({"program": what, "digest": digest, "finite": bool(np.isfinite(result).all())}), flush=True)
+def allocator(setting):
+    """Tensors of many sizes that come and go, so that memory is mapped, unmapped and used again."""
+    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = os.environ["PYTORCH_ALLOC_CONF"] = setting
+    import torch
+
+    x, kept = torch.from_numpy(start).cuda(), []
+    for round in range(10 * rounds):
+        sizes = (round * 7919 % 61 + 1, round * 104729 % 31 + 1)
+        large = x.repeat(sizes[0]).reshape(sizes[0], -1)
+        kept.append((large * (1 - large)).sum(0)[: 1024 * sizes[1]].clone())
+        if len(kept) > 8:
+            first = kept.pop(0)
+            x = x * 0.5 + torch.nn.functional.pad(first, (0, x.numel() - first.numel())) / (4 * sizes[0])
+        if round % 500 == 499:
+            torch.cuda.empty_cache()
+    return x.cpu().numpy()
+
+
+def generate():
+    """A small language model's `generate`, from a configuration with made-up weights."""
+    try:
+        import torch
+        import transformers
+    except ImportError as missing:
+        skip(str(missing))
+    torch.manual_seed(5)
+    sizes = {"vocab_size": 1000, "n_positions": 512, "n_embd": 256, "n_layer": 8, "n_head": 8}
+    config = transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=None, pad_token_id=0)
+    model = transformers.GPT2LMHeadModel(config).cuda().eval()
+    prompt = torch.arange(1, 17, device="cuda").repeat(4, 1)
+    with torch.no_grad():
+        tokens = model.generate(prompt, max_new_tokens=min(rounds, 400), do_sample=False)
+    return tokens.cpu().numpy()
+
+
+def rank(number, to):
+    """One of two processes that add up each other's numbers."""
+    import torch
+    import torch.distributed as peers
+
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29517", RANK=str(number), WORLD_SIZE="2")
+    torch.cuda.set_device(number)
+    peers.init_process_group("nccl")
+    x = torch.from_numpy(start).cuda() * (number + 1)
+    for _ in range(10 * rounds):
+        x = 3 * x * (1 - x)
+        peers.all_reduce(x)
+        x = x / 2
+    peers.destroy_process_group()
+    np.save(f"{to}.{number}.npy", x.cpu().numpy())
+
+
+def nccl():
+    import tempfile
+
+    import torch
+
+    if torch.cuda.device_count() < 2:
+        skip("needs two GPUs")
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(rank, (f"{folder}/rank",), nprocs=2)
+        return sum(np.load(f"{folder}/rank.{number}.npy") for number in range(2))
+
+
+programs = {
+    "cupy": cupy,
+    "numba": numba,
+    "triton": triton,
+    "jax": jax,
+    "cooperative": cooperative,
+    "compile": lambda: compiled("reduce-overhead"),
+    "compile-default": lambda: compiled("default"),
+    "workers": lambda: workers("fork"),
+    "workers-spawn": lambda: workers("spawn"),
+    "expandable": lambda: allocator("expandable_segments:True"),
+    "malloc-async": lambda: allocator("backend:cudaMallocAsync"),
+    "generate": generate,
+    "nccl": nccl,
+}
+# Spawned workers import this file.
+if __name__ == "__main__":
+    if what not in programs:
+        sys.exit(f"programs: {' '.join(programs)}")
+    result = np.ascontiguousarray(programs[what]())
+    digest = hashlib.sha256(result.tobytes()).hexdigest()[:16]
+    print(json.dumps({"program": what, "digest": digest, "finite": bool(np.isfinite(result).all())}), flush=True)

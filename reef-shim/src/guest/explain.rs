@@ -14,6 +14,8 @@ const MOST_REASONS: usize = 16;
 /// Look-ups of functions by `cuGetProcAddress`, and how many of them got a hook.
 pub(crate) static LOOKUPS: AtomicU64 = AtomicU64::new(0);
 pub(crate) static HOOKED: AtomicU64 = AtomicU64::new(0);
+/// Look-ups of functions that the driver doesn't have.
+pub(crate) static MISSING: AtomicU64 = AtomicU64::new(0);
 /// Requests for the driver's private tables of functions, whose calls aren't seen.
 pub(crate) static TABLES: AtomicU64 = AtomicU64::new(0);
 
@@ -72,7 +74,9 @@ fn report() -> String {
     }
     .and_then(|()| {
         let (lookups, hooked) = (LOOKUPS.load(Relaxed), HOOKED.load(Relaxed));
-        writeln!(text, "  functions looked up by name: {lookups}, intercepted: {hooked}")?;
+        let missing = MISSING.load(Relaxed);
+        let counts = format!("{lookups}, intercepted: {hooked}, not found: {missing}");
+        writeln!(text, "  functions looked up by name: {counts}")?;
         writeln!(text, "  private tables of the driver asked for: {}", TABLES.load(Relaxed))
     })
     .unwrap_or_default(); // a string takes all

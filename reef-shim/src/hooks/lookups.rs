@@ -8,6 +8,9 @@ use crate::guest::explain;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 
+/// `CUDA_ERROR_NOT_FOUND`.
+const NOT_FOUND: u32 = 500;
+
 twins! {
     cuGetProcAddress / cuGetProcAddress_ptsz(
         name: *const c_char, to: *mut usize, version: i32, flags: u64,
@@ -33,12 +36,17 @@ fn look_up(name: *const c_char, to: *mut usize, real: impl FnOnce() -> u32) -> u
         // SAFETY: where the real driver has just written, from a name that it has just read.
         let (name, to) = unsafe { (CStr::from_ptr(name), &mut *to) };
         answer(name, to);
+    } else if code == NOT_FOUND {
+        explain::MISSING.fetch_add(1, Relaxed);
     }
     code
 }
 
 fn answer(name: &CStr, to: &mut usize) {
     let found = *to;
+    if found == 0 {
+        explain::MISSING.fetch_add(1, Relaxed);
+    }
     *to = replace(found, &HOOKS);
     if *to != found {
         explain::HOOKED.fetch_add(1, Relaxed);

@@ -1,6 +1,7 @@
 //! Many processes, static ones, and Python's.
 
 use super::folder;
+use crate::common::graph::Graph;
 use crate::common::{self, Driver, FAKE, SHIM, call, library};
 use reef_guest::registry::Registry;
 use std::path::{Path, PathBuf};
@@ -81,6 +82,51 @@ pub(super) fn registry(name: &str) -> (Registry, PathBuf) {
 fn many_processes_at_once_all_start() {
     let (_registry, path) = registry("many");
     assert_eq!(start_at_once(24, SHIM, Some(&path)).len(), 24);
+}
+
+/// Looks up functions, one of which isn't there, and launches a graph that can't be cloned.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn has_something_to_explain() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let [mut at, mut status, mut mix, mut memory, mut stream] = [0_usize; 5];
+    for (name, code) in [(c"cuGraphLaunch", 0), (c"cuNoSuchThing", 1)] {
+        let (name, to) = (name.as_ptr(), &raw mut at);
+        assert_eq!(call!(driver, cuGetProcAddress_v2(name, to, 12000, 0, &raw mut status)), 0);
+        assert_eq!(status as u32, code);
+    }
+    assert_eq!(call!(driver, cuModuleGetFunction(&raw mut mix, 0, c"mix".as_ptr())), 0);
+    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut memory, 8)), 0);
+    assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
+    let graph = Graph::new(driver, mix);
+    let (code, node) = graph.any(&[], 10, [0; 5]);
+    assert_eq!(code, 0);
+    graph.chain(&[node], memory, 0..100);
+    assert_eq!(call!(driver, cuGraphLaunch(graph.instantiate(), stream)), 0);
+    assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+}
+
+#[test]
+fn the_report_says_what_was_missing_and_which_graphs_have_no_gates_inside() {
+    let (_registry, socket) = registry("explained");
+    let folder = folder("explained-report");
+    let report = folder.join("report");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let name = "processes::has_something_to_explain";
+    command.args(["--exact", name, "--include-ignored", "--nocapture"]);
+    command.env("REEF_CUDA", library(FAKE)).env("REEF_GUESTS", socket).env("REEF_EXPLAIN", &report);
+    let output = wait(piped(&mut command), name);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = std::fs::read_to_string(&report).unwrap();
+    for line in [
+        "functions looked up by name: 2, intercepted: 1, not found: 1",
+        "graphs with a gate in front alone: 1 (it has memory nodes)",
+        "class be: kernels 0, graphs 1, captured 0, gates 1,",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A program without a loader: nothing is preloaded, and it runs as it is.
