@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# install_capi.sh PREFIX [FEATURES]: libreef.so, libreef.a, reef.h, reef.hpp and reef.pc for C and C++ programs.
+# install_capi.sh PREFIX [FEATURES]: libreef.so, libreef.a, reef.h, reef.hpp and reef.pc for C and C++ programs;
+# libcudareef.so, cudareef.h and reef-cudareef.pc for those of REEF's CUDA port.
 # FEATURES as cargo takes them, such as cuda,hip; the software device is always there.
 # $REEF_CAPI_BUILT: a folder with the libraries, which are then not built.
 set -euo pipefail
@@ -11,6 +12,7 @@ prefix=$(cd "$1" && pwd)
 built=${REEF_CAPI_BUILT:-}
 if [ -z "$built" ]; then
     (cd "$top" && cargo build --release --locked --package reef-capi --features "${2:-}")
+    (cd "$top" && cargo build --release --locked --package reef-cudareef)
     built=${CARGO_TARGET_DIR:-$top/target}/release
 fi
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$top/Cargo.toml")
@@ -21,4 +23,9 @@ ln -sf "libreef.so.$version" "$prefix/lib/libreef.so.0"
 ln -sf libreef.so.0 "$prefix/lib/libreef.so"
 install -m 644 "$built/libreef_capi.a" "$prefix/lib/libreef.a"
 install -m 644 "$top/reef-capi/include/reef.h" "$top/reef-capi/include/reef.hpp" "$prefix/include"
-sed "s|@PREFIX@|$prefix|; s|@VERSION@|$version|" "$top/reef-capi/reef.pc.in" >"$prefix/lib/pkgconfig/reef.pc"
+install -m 755 "$built/libcudareef.so" "$prefix/lib"
+install -m 644 "$top/reef-cudareef/include/cudareef.h" "$prefix/include"
+install -D -m 644 "$top/reef-cudareef/include/cudareef/reef.h" "$prefix/include/cudareef/reef.h"
+for file in reef-capi/reef reef-cudareef/reef-cudareef; do
+    sed "s|@PREFIX@|$prefix|; s|@VERSION@|$version|" "$top/$file.pc.in" >"$prefix/lib/pkgconfig/${file##*/}.pc"
+done

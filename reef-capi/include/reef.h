@@ -213,7 +213,7 @@ extern "C" {
 //
 // `options` is null or as large as its `struct_size`; `client` is null or can be written.
 reef_status reef_client_open(const reef_dispatcher *dispatcher,
-                             reef_class class_,
+                             reef_class client_class,
                              const reef_client_options *options,
                              reef_client **client);
 

@@ -3,6 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod declared;
 mod installed;
 
 use installed::{Link, compile, compiler, prefix, run};
@@ -62,4 +63,23 @@ fn mistakes_are_told() {
     let program =
         compile(&cc, "reef-capi/tests/c/misuse.c", &["-std=c99", "-pthread"], Link::Shared);
     assert_eq!(run(&program, &[]), "0 mistakes were not told\n");
+}
+
+#[test]
+fn a_program_of_the_cuda_port_preempts_a_stream() {
+    let Some(cxx) = compiler("c++") else { return };
+    let flags = ["-std=c++17", "-pedantic", "-pthread"];
+    let program = compile(&cxx, "reef-capi/tests/c/port.cpp", &flags, Link::Port);
+    assert_eq!(run(&program, &[]), "preempted and restored\n");
+}
+
+/// Without cbindgen, which few have: `tools/capi_header.sh --check` compares all of it.
+#[test]
+fn the_header_declares_what_the_sources_do() {
+    let (header, sources) = (declared::by_header(), declared::by_sources());
+    assert!(header.len() > 50, "{header:#?}");
+    for name in header.keys().chain(sources.keys()) {
+        let [in_header, in_sources] = [&header, &sources].map(|all| all.get(name));
+        assert_eq!(in_header, in_sources, "{name}: tools/capi_header.sh makes the header");
+    }
 }

@@ -25,7 +25,7 @@ use reef::{ClientConfig, Config};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reef_client_open(
     dispatcher: *const reef_dispatcher,
-    class: reef_class,
+    client_class: reef_class,
     options: *const reef_client_options,
     client: *mut *mut reef_client,
 ) -> reef_status {
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn reef_client_open(
         let dispatcher = handles::get::<Dispatcher>(dispatcher.addr())?;
         // SAFETY: the caller's promise.
         let options = unsafe { record::read(options) }?;
-        let opened = opened(&dispatcher, class, &options)?;
+        let opened = opened(&dispatcher, client_class, &options)?;
         // SAFETY: as above.
         unsafe { give(opened, client) }
     })

@@ -12,7 +12,7 @@ use std::ptr;
 ///
 /// # Safety
 ///
-/// It is `repr(C)`, begins with a `u32`, has no padding, and any bytes are one.
+/// It is `repr(C)`, begins with a `u32`, and any bytes are one.
 pub(crate) unsafe trait Record: Copy {
     /// What C calls it.
     const NAME: &'static str;

@@ -163,8 +163,7 @@ pub struct reef_timing {
 
 macro_rules! records {
     ($($record:ident { $($field:ident: $zero:expr),+ })+) => {$(
-        // SAFETY: `repr(C)`, numbers and pointers alone, the first one the size; `tests/c/layout.c` has no padding in
-        // it, and says so.
+        // SAFETY: `repr(C)`, numbers and pointers alone, of which the first one is the size.
         unsafe impl Record for $record {
             const NAME: &'static str = stringify!($record);
             const LEAST: usize = size_of::<$record>(); // there has been one version

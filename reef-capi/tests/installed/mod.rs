@@ -52,6 +52,8 @@ pub(crate) fn compiler(name: &str) -> Option<String> {
 pub(crate) enum Link {
     Shared,
     Static,
+    /// With `libcudareef` instead, and the driver that is made of functions.
+    Port,
 }
 
 /// Compiles a program of the repository, with all warnings as errors.
@@ -61,14 +63,26 @@ pub(crate) fn compile(compiler: &str, source: &str, flags: &[&str], link: Link) 
     let mut command = Command::new(compiler);
     command.args(["-Wall", "-Wextra", "-Werror", "-g"]).args(flags);
     command.arg(top().join(source)).arg("-o").arg(&program);
-    command.arg("-I").arg(prefix().join("include"));
+    let [include, lib] = ["include", "lib"].map(|folder| prefix().join(folder));
     match link {
-        Link::Shared => command.arg("-L").arg(prefix().join("lib")).arg("-lreef"),
-        Link::Static => command.arg(prefix().join("lib/libreef.a")).args(private_libraries()),
+        Link::Port => command.arg("-I").arg(include.join("cudareef")),
+        _ => command.arg("-I").arg(include),
+    };
+    match link {
+        Link::Shared => command.arg("-L").arg(lib).arg("-lreef"),
+        Link::Static => command.arg(lib.join("libreef.a")).args(private_libraries()),
+        Link::Port => command.arg("-L").arg(lib).arg("-lcudareef").arg(driver()),
     };
     let done = command.output().unwrap();
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
     program
+}
+
+/// The driver that is made of functions, under the driver's name.
+fn driver() -> PathBuf {
+    let driver = prefix().join("lib/libcuda.so.1");
+    std::fs::copy(built().join("libfake_libcuda.so"), &driver).unwrap();
+    driver
 }
 
 /// What `reef.pc` says a static program needs.
@@ -81,7 +95,7 @@ fn private_libraries() -> Vec<String> {
 /// Runs a program, which has to end well and in time: what it printed.
 pub(crate) fn run(program: &Path, args: &[&str]) -> String {
     let mut command = Command::new(program);
-    command.args(args).env("LD_LIBRARY_PATH", prefix().join("lib"));
+    command.args(args).env("LD_LIBRARY_PATH", prefix().join("lib")).env_remove("REEF_CUDA");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let begin = Instant::now();
     while child.try_wait().unwrap().is_none() {

@@ -1,0 +1,155 @@
+//! The streams for which preemption is enabled.
+
+use crate::driver::Driver;
+use crate::fault::{Fault, Result};
+use crate::slots::{Free, Reached, Slot};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, LazyLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// For how long whoever waits for a stream keeps its core.
+const SPIN: Duration = Duration::from_micros(200);
+/// How often it looks after that.
+const POLL: Duration = Duration::from_micros(50);
+
+struct Enabled {
+    context: usize,
+    /// The driver's number of the stream, where it has any: handles come again.
+    id: Option<u64>,
+    gate: Mutex<Gate>,
+}
+
+/// Locked by one stream's calls, so that a stream whose queue is full keeps no other one from being restored.
+struct Gate {
+    /// `None` once preemption was disabled.
+    slot: Option<Slot>,
+    is_closed: bool,
+}
+
+/// Locked for look-ups, and while memory is registered.
+#[derive(Default)]
+struct Streams {
+    enabled: HashMap<usize, Arc<Enabled>>,
+    /// By context.
+    free: HashMap<usize, Free>,
+}
+
+static STREAMS: LazyLock<Mutex<Streams>> = LazyLock::new(Mutex::default);
+
+/// Enables preemption, after all that the stream has has ended.
+pub(crate) fn enable(stream: usize) -> Result<()> {
+    let driver = Driver::get()?;
+    let (context, id) = (driver.context()?, driver.id(stream));
+    forget_destroyed(stream, id)?;
+    let mut slot = STREAMS.lock().free.entry(context).or_default().take(driver)?;
+    if let Err(fault) = try_out(driver, stream, &mut slot) {
+        STREAMS.lock().free.remove(&context); // the context may be another one of the same name
+        return Err(fault);
+    }
+    let gate = Mutex::new(Gate { slot: Some(slot), is_closed: false });
+    let enabled = Arc::new(Enabled { context, id, gate });
+    match STREAMS.lock().enabled.entry(stream) {
+        Entry::Vacant(place) => drop(place.insert(enabled)),
+        Entry::Occupied(_) => return Err(Fault::enabled_already(stream)), // by another thread; a slot is lost
+    }
+    Ok(())
+}
+
+/// Refuses a stream that is enabled, unless that was an older one of the same handle.
+fn forget_destroyed(stream: usize, id: Option<u64>) -> Result<()> {
+    let old = STREAMS.lock().enabled.get(&stream).cloned();
+    match old {
+        None => Ok(()),
+        Some(old) if old.id.is_some() && old.id != id => disable(stream),
+        Some(_) => Err(Fault::enabled_already(stream)),
+    }
+}
+
+/// Whether the stream can do what gates need; it is empty then.
+fn try_out(driver: &Driver, stream: usize, slot: &mut Slot) -> Result<()> {
+    if driver.is_capturing(stream) {
+        return Err(capturing(stream));
+    }
+    slot.mark(driver, stream)?;
+    driver.synchronize(stream)?;
+    if slot.is_reached() {
+        return Ok(());
+    }
+    Err(Fault::invalid(format!("stream {stream:#x}: cuStreamWriteValue32 wrote nothing")))
+}
+
+/// Opens the stream's gate for good.
+pub(crate) fn disable(stream: usize) -> Result<()> {
+    let enabled = STREAMS.lock().enabled.remove(&stream);
+    let enabled = enabled.ok_or_else(|| Fault::not_enabled(stream))?;
+    let slot = enabled.gate.lock().slot.take();
+    if let Some(slot) = slot {
+        slot.open();
+        STREAMS.lock().free.entry(enabled.context).or_default().give(slot);
+    }
+    Ok(())
+}
+
+/// Closes the stream's gate, unless it is closed; `waits`: until all that stands in front of it has ended.
+pub(crate) fn preempt(stream: usize, waits: bool) -> Result<()> {
+    let (driver, enabled) = (Driver::get()?, find(stream)?);
+    driver.within(enabled.context, || {
+        let (gate, reached) = close(driver, stream, &mut enabled.gate.lock())?;
+        match waits {
+            true => until(|| reached.is_past(gate), || driver.is_idle(stream).map(drop)),
+            false => Ok(()),
+        }
+    })
+}
+
+/// The number of the gate that is closed now, and how far the device has come.
+fn close(driver: &Driver, stream: usize, gate: &mut Gate) -> Result<(u32, Reached)> {
+    let slot = gate.slot.as_mut().ok_or_else(|| Fault::not_enabled(stream))?;
+    if !gate.is_closed {
+        if driver.is_capturing(stream) {
+            return Err(capturing(stream));
+        }
+        slot.close(driver, stream)?;
+        gate.is_closed = true;
+    }
+    Ok((slot.newest(), slot.reached()))
+}
+
+/// Opens the stream's gate. No call of the driver, which another thread may be waiting in.
+pub(crate) fn restore(stream: usize) -> Result<()> {
+    let enabled = find(stream)?;
+    let mut gate = enabled.gate.lock();
+    gate.slot.as_ref().ok_or_else(|| Fault::not_enabled(stream))?.open();
+    gate.is_closed = false;
+    Ok(())
+}
+
+/// Refuses a stream that isn't enabled.
+pub(crate) fn check(stream: usize) -> Result<()> {
+    find(stream).map(drop)
+}
+
+fn find(stream: usize) -> Result<Arc<Enabled>> {
+    STREAMS.lock().enabled.get(&stream).cloned().ok_or_else(|| Fault::not_enabled(stream))
+}
+
+fn capturing(stream: usize) -> Fault {
+    Fault::invalid(format!("stream {stream:#x} is being captured, and runs nothing"))
+}
+
+/// Waits until something is so, and asks from time to time whether it still can be.
+fn until(is_so: impl Fn() -> bool, can_be: impl Fn() -> Result<()>) -> Result<()> {
+    let begin = Instant::now();
+    while !is_so() {
+        if begin.elapsed() < SPIN {
+            std::hint::spin_loop();
+            continue;
+        }
+        can_be()?;
+        thread::sleep(POLL);
+    }
+    Ok(())
+}
