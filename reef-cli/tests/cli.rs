@@ -181,7 +181,7 @@ fn the_demo_measures_and_leaves_a_plot_and_a_trace() {
     );
     let measurements = report["measurements"].as_array().unwrap();
     let names: Vec<_> = measurements.iter().map(|m| m["name"].as_str().unwrap()).collect();
-    let want = "rt-only,BE alone,sequential,streams,wait-based,reset,reef,\
+    let want = "rt-only,BE alone,sequential,streams,stream-priority,wait-based,reset,reef,\
                 level HostQueue,level DeviceQueue,level All";
     assert_eq!(names.join(","), want);
     for measurement in measurements {

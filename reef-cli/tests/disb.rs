@@ -52,7 +52,16 @@ fn a_workload_runs_under_every_baseline_and_reports_as_disb_does() {
     let find = |scheduler: &str, client: &str| {
         rows.iter().find(|row| row["scheduler"] == scheduler && row["client"] == client)
     };
-    let all = ["BE alone", "rt-only", "sequential", "streams", "wait-based", "reset", "reef"];
+    let all = [
+        "BE alone",
+        "rt-only",
+        "sequential",
+        "streams",
+        "stream-priority",
+        "wait-based",
+        "reset",
+        "reef",
+    ];
     for scheduler in all {
         assert_eq!(find(scheduler, "a_rt").is_some(), scheduler != "BE alone", "{scheduler}");
         assert_eq!(find(scheduler, "b_be").is_some(), scheduler != "rt-only", "{scheduler}");

@@ -1,6 +1,5 @@
 //! `reef bench networks`: how long whole inferences take on a device that has nothing else to do.
 
-use crate::bench::time::{histogram, note};
 use crate::report::checks::check_seconds;
 use crate::report::columns::{Column, as_table};
 use crate::report::output::print;
@@ -8,6 +7,7 @@ use crate::report::progress::Progress;
 use crate::report::results::{self, Results, print_files};
 use crate::report::table::millis;
 use crate::workload::clients::BE_GRAPH;
+use crate::workload::clock::{histogram, note};
 use crate::workload::networks::{Loader, check_all};
 use anyhow::Result;
 use hdrhistogram::Histogram;

@@ -24,6 +24,15 @@ impl Policy {
         Self { name: name.into(), scheduler, window: None, pads: false, level: None }
     }
 
+    /// One of [`BOTH`](crate::workload::baselines::BOTH), REEF as deep as the device goes.
+    pub(crate) fn both(name: &str, deepest: PreemptLevel) -> Self {
+        match name {
+            "reef" => Self::reef(deepest, true),
+            "reset" => Self::reef(deepest, false),
+            name => Self::named(name),
+        }
+    }
+
     /// REEF as deep as `level`.
     pub(crate) fn reef(level: PreemptLevel, pad: bool) -> Self {
         let reef = if pad { Reef::default() } else { Reef::without_padding() };

@@ -1,20 +1,21 @@
 //! Runs the clients under a scheduler and notes what they experience.
 
 use crate::workload::clients::{BE_GRAPH, closed_loop};
+use crate::workload::kept::{Kept, kept};
 use crate::workload::networks::{Named, Networks};
+use crate::workload::requests::{Requests, open_loop};
 use anyhow::{Result, anyhow};
-use hdrhistogram::Histogram;
 use reef::op::Operators;
-use reef::scheduler::Scheduler;
-use reef::{ClientConfig, Command, Dispatcher, RtClient, Span, Stats, Task, Timing};
+use reef::scheduler::{Reef, Scheduler};
+use reef::{ClientConfig, Command, Dispatcher, RtClient, Span, Stats, Task};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Share of the device that real-time requests ask for, if it were theirs alone.
 const RT_LOAD: f64 = 0.25;
 /// Requests that tell how long one takes alone.
-const WARM_UP: usize = 10;
+const ALONE: usize = 10;
 /// How much of a measurement is traced.
 const TRACED: Duration = Duration::from_millis(300);
 
@@ -23,46 +24,36 @@ pub(crate) struct Bench<'a, D: Operators> {
     device: &'a D,
     pub(crate) rt: Named<D>,
     pub(crate) be: Vec<Named<D>>,
+    /// How long one best-effort inference of each takes alone.
+    be_times: Vec<Duration>,
     time: Duration,
     /// Time from one real-time request to the next.
     pub(crate) period: Duration,
     spans: Vec<Span>,
 }
 
-/// What happened in one measurement. Histograms are in nanoseconds.
+/// What happened in one measurement.
 pub(crate) struct Outcome {
-    /// Real-time latency, from submission to the end as the client sees it.
-    pub(crate) latency: Histogram<u64>,
-    /// From submission until the first real-time command could start.
-    pub(crate) delay: Histogram<u64>,
+    pub(crate) requests: Requests,
     /// Best-effort inferences per second, of each client.
     pub(crate) be_rates: Vec<f64>,
     pub(crate) stats: Stats,
-}
-
-impl Outcome {
-    /// Best-effort work done, relative to `alone`: the mean over clients, so that small networks
-    /// count as much as large ones.
-    pub(crate) fn be_kept(&self, alone: &Self) -> f64 {
-        let kept = self.be_rates.iter().zip(&alone.be_rates).map(|(a, b)| a / b);
-        kept.sum::<f64>() / self.be_rates.len().max(1) as f64
-    }
 }
 
 impl<'a, D: Operators> Bench<'a, D> {
     /// Profiles the networks and finds the rate of real-time requests.
     pub(crate) fn new(device: &'a D, networks: Networks<D>, time: Duration) -> Result<Self> {
         let Networks { rt, be } = networks.profiled(device)?;
-        let mut bench = Self { device, rt, be, time, period: Duration::ZERO, spans: Vec::new() };
-        let dispatcher = Dispatcher::start(device, Box::new(reef::scheduler::Reef::default()))?;
-        let mut client = dispatcher.real_time()?;
-        let task = Task::new(bench.rt.network.graphs(usize::MAX)?)?;
-        let mut alone = (0..WARM_UP)
-            .map(|_| client.run(&task).map(|timing| timing.total))
-            .collect::<Result<Vec<_>, _>>()?;
-        alone.sort();
-        bench.period = alone[WARM_UP / 2].div_f64(RT_LOAD);
-        Ok(bench)
+        let period = time_alone(device, &rt)?.div_f64(RT_LOAD);
+        let be_times = be.iter().map(|named| time_alone(device, named)).collect::<Result<_>>()?;
+        Ok(Self { device, rt, be, be_times, time, period, spans: Vec::new() })
+    }
+
+    /// Best-effort work done in `outcome` ÷ that in `alone`; see [`kept`].
+    pub(crate) fn be_kept(&self, outcome: &Outcome, alone: &Outcome) -> Option<f64> {
+        let rates = outcome.be_rates.iter().zip(&alone.be_rates).zip(&self.be_times);
+        let clients = rates.map(|((&rate, &alone), &time)| Kept { rate, alone, time });
+        kept(&clients.collect::<Vec<_>>())
     }
 
     /// What ran on each unit at the end of the measurement named `reef`.
@@ -86,26 +77,44 @@ impl<'a, D: Operators> Bench<'a, D> {
                     })
                 })
                 .collect();
-            let timings = if rt {
-                real_time(dispatcher.real_time()?, &self.rt, self.period, self.time, || {
-                    self.device.set_trace(traced);
-                })
+            let requests = if rt {
+                self.real_time(dispatcher.real_time()?, traced)
             } else {
                 thread::sleep(self.time);
-                Ok(Vec::new())
+                Ok(Requests::default())
             };
             self.device.set_trace(false);
             stop.store(true, Ordering::Release);
             let joined =
                 clients.into_iter().map(|c| c.join().map_err(|_| anyhow!("a client panicked")));
-            let be_rates = joined.map(|rate| rate?).collect::<Result<_>>();
-            summary(&timings?, be_rates?)
+            let be_rates = joined.map(|rate| rate?).collect::<Result<_>>()?;
+            Ok::<_, anyhow::Error>(Outcome {
+                requests: requests?,
+                be_rates,
+                stats: Stats::default(),
+            })
         })?;
         outcome.stats = dispatcher.stats();
         if traced {
             self.spans = self.device.take_trace();
         }
         Ok(outcome)
+    }
+}
+
+impl<D: Operators> Bench<'_, D> {
+    /// A request each period, whatever became of those before.
+    fn real_time(&self, client: RtClient<D>, traced: bool) -> Result<Requests> {
+        let task = Task::new(self.rt.network.graphs(usize::MAX)?)?;
+        let requests = (0..).map(|k| self.period * k);
+        let arrivals: Vec<_> = requests.take_while(|&at| at < self.time).collect();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(self.time.saturating_sub(TRACED));
+                self.device.set_trace(traced);
+            });
+            open_loop(self.device, client, &task, &arrivals, self.time)
+        })
     }
 }
 
@@ -118,39 +127,14 @@ fn client<D: Operators>(commands: &[Command<D>]) -> ClientConfig {
     config
 }
 
-/// Submits an inference each `period` for `time`; calls `near_end` when little time is left.
-fn real_time<D: Operators>(
-    mut client: RtClient<D>,
-    named: &Named<D>,
-    period: Duration,
-    time: Duration,
-    near_end: impl Fn(),
-) -> Result<Vec<Timing>> {
+/// How long an inference takes with nothing beside it: the median of some.
+fn time_alone<D: Operators>(device: &D, named: &Named<D>) -> Result<Duration> {
+    let dispatcher = Dispatcher::start(device, Box::new(Reef::default()))?;
+    let mut client = dispatcher.real_time()?;
     let task = Task::new(named.network.graphs(usize::MAX)?)?;
-    let begin = Instant::now();
-    let mut timings = Vec::new();
-    let mut next = begin;
-    while begin.elapsed() < time {
-        if begin.elapsed() + TRACED > time {
-            near_end();
-        }
-        timings.push(client.run(&task)?);
-        next = (next + period).max(Instant::now()); // requests that were missed are not made up for
-        thread::sleep(next.saturating_duration_since(Instant::now()));
-    }
-    Ok(timings)
-}
-
-fn summary(timings: &[Timing], be_rates: Vec<f64>) -> Result<Outcome> {
-    let mut outcome = Outcome {
-        latency: Histogram::new(3)?,
-        delay: Histogram::new(3)?,
-        be_rates,
-        stats: Stats::default(),
-    };
-    for timing in timings {
-        outcome.latency.record(timing.total.as_nanos() as u64)?;
-        outcome.delay.record(timing.delay.as_nanos() as u64)?;
-    }
-    Ok(outcome)
+    let mut times = (0..ALONE)
+        .map(|_| client.run(&task).map(|timing| timing.total))
+        .collect::<Result<Vec<_>, _>>()?;
+    times.sort();
+    Ok(times[ALONE / 2])
 }

@@ -51,31 +51,40 @@ fn simulation(chosen: &Chosen<'_>) -> String {
 }
 
 /// Real-time latency and best-effort throughput under each scheduler.
-pub(crate) fn schedulers(outcomes: &[(String, Outcome)]) -> Table {
+pub(crate) fn schedulers<D: Operators>(
+    bench: &Bench<'_, D>,
+    outcomes: &[(String, Outcome)],
+) -> Table {
     let [rt_alone, be_alone] = [RT_ALONE, BE_ALONE].map(|name| named(outcomes, name));
     let mut table =
         table(&["scheduler", "RT p50 ms", "÷ alone", "RT p99 ms", "÷ alone", "BE kept", "padded"]);
     for (name, outcome) in outcomes.iter().filter(|(name, _)| !name.starts_with(LEVEL)) {
-        let ratio = |q| millis(&outcome.latency, q) / millis(&rt_alone.latency, q);
-        let rt = |text: String| if outcome.latency.is_empty() { "–".into() } else { text };
+        let ratio =
+            |q| millis(&outcome.requests.latency, q) / millis(&rt_alone.requests.latency, q);
+        let rt =
+            |text: String| if outcome.requests.latency.is_empty() { "–".into() } else { text };
         table.add_row([
             if name == RT_ALONE { format!("{name} (alone)") } else { name.clone() },
-            rt(format!("{:.2}", millis(&outcome.latency, 0.5))),
+            rt(format!("{:.2}", millis(&outcome.requests.latency, 0.5))),
             rt(format!("{:.2}", ratio(0.5))),
-            rt(format!("{:.2}", millis(&outcome.latency, 0.99))),
+            rt(format!("{:.2}", millis(&outcome.requests.latency, 0.99))),
             rt(format!("{:.2}", ratio(0.99))),
-            format!("{:.0} %", 100.0 * outcome.be_kept(be_alone)),
+            kept(bench.be_kept(outcome, be_alone)),
             outcome.stats.padded_launches.to_string(),
         ]);
     }
     table
 }
 
+fn kept(share: Option<f64>) -> String {
+    share.map_or("–".into(), |share| format!("{:.0} %", 100.0 * share))
+}
+
 /// When real-time work starts at each level, and how much later that is than on an idle device.
 ///
 /// Earlier is possible: the units of an idle device sleep, those of a busy one don't.
 pub(crate) fn levels(outcomes: &[(String, Outcome)]) -> Table {
-    let idle = &named(outcomes, RT_ALONE).delay;
+    let idle = &named(outcomes, RT_ALONE).requests.start;
     let mut table = table(&["RT starts after", "p50 µs", "− idle", "p99 µs", "− idle", "requests"]);
     for (name, outcome) in outcomes {
         let what = match name.strip_prefix(LEVEL) {
@@ -83,7 +92,7 @@ pub(crate) fn levels(outcomes: &[(String, Outcome)]) -> Table {
             None if name == RT_ALONE => "idle device".into(),
             None => continue,
         };
-        let start = |q| micros(&outcome.delay, q);
+        let start = |q| micros(&outcome.requests.start, q);
         let over = |q| format!("{:+.1}", start(q) - micros(idle, q));
         table.add_row([
             what,
@@ -91,7 +100,7 @@ pub(crate) fn levels(outcomes: &[(String, Outcome)]) -> Table {
             over(0.5),
             format!("{:.1}", start(0.99)),
             over(0.99),
-            outcome.delay.len().to_string(),
+            outcome.requests.start.len().to_string(),
         ]);
     }
     table
@@ -106,9 +115,10 @@ pub(crate) fn json<D: Operators>(bench: &Bench<'_, D>, outcomes: &[(String, Outc
         .map(|(name, outcome)| {
             json!({
                 "name": name,
-                "rt_latency_us": quantiles(&outcome.latency),
-                "rt_start_delay_us": quantiles(&outcome.delay),
-                "be_kept": outcome.be_kept(be_alone),
+                "rt_latency_us": quantiles(&outcome.requests.latency),
+                "rt_start_delay_us": quantiles(&outcome.requests.start),
+                "be_kept": bench.be_kept(outcome, be_alone),
+                "rt_dropped": outcome.requests.dropped,
                 "be_inferences_per_second": outcome.be_rates,
                 "preemptions": outcome.stats.preemptions,
                 "padded_launches": outcome.stats.padded_launches,
@@ -127,6 +137,6 @@ pub(crate) fn json<D: Operators>(bench: &Bench<'_, D>, outcomes: &[(String, Outc
 pub(crate) fn plot(path: &Path, outcomes: &[(String, Outcome)]) -> anyhow::Result<()> {
     let both = |name: &str| !name.starts_with(LEVEL) && name != BE_ALONE;
     let shown = outcomes.iter().filter(|(name, _)| both(name));
-    let series = shown.map(|(name, outcome)| (name.as_str(), &outcome.latency));
+    let series = shown.map(|(name, outcome)| (name.as_str(), &outcome.requests.latency));
     chart::shares(path, "Real-time latency", ("ms", 1e6), series)
 }

@@ -6,6 +6,7 @@ use super::{report, spans};
 use crate::report::checks::{check_seconds, make_folder};
 use crate::report::output::print;
 use crate::report::progress::Progress;
+use crate::workload::baselines;
 use crate::workload::networks::{Picture, check, networks};
 use anyhow::{Context, Result};
 use reef::PreemptLevel;
@@ -61,7 +62,8 @@ fn plans(level: PreemptLevel) -> Vec<Plan> {
         "reef" => Box::new(Reef::default().level(level)),
         _ => scheduler::by_name(name).expect("a name from this list"),
     };
-    let be_alone = Plan { name: report::BE_ALONE.into(), scheduler: named("reef"), rt: false };
+    let be_alone =
+        Plan { name: report::BE_ALONE.into(), scheduler: named(baselines::BE_ALONE), rt: false };
     let both = |name: &str| Plan { name: name.into(), scheduler: named(name), rt: true };
     let at = |level: PreemptLevel| Plan {
         name: format!("{}{level}", report::LEVEL),
@@ -69,7 +71,7 @@ fn plans(level: PreemptLevel) -> Vec<Plan> {
         rt: true,
     };
     let mut plans = vec![both(report::RT_ALONE), be_alone];
-    plans.extend(["sequential", "streams", "wait-based", "reset", "reef"].map(both));
+    plans.extend(baselines::BOTH.map(both));
     plans.extend([PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All].map(at));
     plans
 }
@@ -90,7 +92,7 @@ fn finish<D: Operators>(
         return print(serde_json::to_string_pretty(&report::json(bench, outcomes))?);
     }
     print(report::header(chosen, device, bench))?;
-    print(format_args!("{}\n", report::schedulers(outcomes)))?;
+    print(format_args!("{}\n", report::schedulers(bench, outcomes)))?;
     print(format_args!("{}\n", report::levels(outcomes)))?;
     print(format_args!("latency plot  {}", plot.display()))?;
     print(format_args!(

@@ -2,9 +2,9 @@
 
 use super::args::{Args, Stay};
 use crate::bench::pair::arrivals::poisson;
-use crate::bench::pair::measure::{Requests, open_loop};
 use crate::bench::policy::Policy;
 use crate::workload::networks::Loader;
+use crate::workload::requests::{Requests, open_loop};
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
@@ -65,7 +65,7 @@ impl<D: Operators> Bench<'_, D> {
             let clients = clients.transpose().map_err(|_| anyhow!("a client panicked"))?;
             Ok::<_, anyhow::Error>((requests?, clients.transpose()?.unwrap_or(0)))
         })?;
-        let Requests { latency, late, dropped } = requests;
+        let Requests { latency, late, dropped, .. } = requests;
         Ok(Row { round, stay, latency, late, dropped, clients, calm: None })
     }
 

@@ -5,7 +5,7 @@ use super::measure::Row;
 use crate::report::columns::{Column, as_table};
 use crate::report::output::print;
 use crate::report::results::{Results, print_files};
-use crate::report::table::millis;
+use crate::report::table::{millis, p999_millis};
 use anyhow::Result;
 use clap::ValueEnum;
 use reef::Device;
@@ -23,7 +23,7 @@ static COLUMNS: [Column<Row>; 12] = [
     Column::shown("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
     Column::shown("rt_p90_ms", "p90", 3, |row| latency(row, 0.9)),
     Column::shown("rt_p99_ms", "p99", 3, |row| latency(row, 0.99)),
-    Column::shown("rt_p999_ms", "p99.9", 3, |row| latency(row, 0.999)),
+    Column::shown("rt_p999_ms", "p99.9", 3, |row| p999_millis(&row.latency).into()),
     Column::hidden("rt_max_ms", |row| latency(row, 1.0)),
     Column::shown("rt_p99_over_calm", "÷ calm", 3, |row| row.over_calm().into()),
     Column::shown("clients", "came", 0, |row| row.clients.into()),

@@ -7,6 +7,7 @@ use crate::bench::policy::check_windows;
 use crate::report::checks::check_seconds;
 use crate::report::results;
 use crate::report::usage::Usage;
+use crate::workload::baselines;
 use anyhow::Result;
 use reef::scheduler;
 use std::path::PathBuf;
@@ -18,8 +19,8 @@ pub(crate) const BE_ALONE: &str = "BE alone";
 const RT_ALONE: &str = "RT alone";
 /// All tasks under a daemon's scheduler.
 const ON_DAEMON: &str = "daemon";
-/// What `--baseline all` compares, beside each class alone.
-const BASELINES: [&str; 6] = ["rt-only", "sequential", "streams", "wait-based", "reset", "reef"];
+/// Real-time tasks alone, under a scheduler of that name.
+const RT_ONLY: &str = "rt-only";
 
 /// Networks that the workload names stand for torchvision's: vgg19-imagenet and vgg for vgg19,
 /// resnet152-imagenet for resnet152, resnet for resnet152, densenet201-imagenet and densenet for
@@ -90,7 +91,7 @@ impl Args {
     pub(crate) fn plan(&self) -> Vec<(String, Who)> {
         let who = |name: &str| match name {
             BE_ALONE => Who::BestEffort,
-            RT_ALONE | "rt-only" => Who::RealTime,
+            RT_ALONE | RT_ONLY => Who::RealTime,
             _ => Who::All,
         };
         let named = |name: &str| (name.to_owned(), who(name));
@@ -98,7 +99,9 @@ impl Args {
             None if self.daemon => vec![named(ON_DAEMON)],
             Some(Baseline::All) if self.daemon => [BE_ALONE, RT_ALONE, ON_DAEMON].map(named).into(),
             None => self.scheduler.iter().map(|name| named(name)).collect(),
-            Some(Baseline::All) => [BE_ALONE].into_iter().chain(BASELINES).map(named).collect(),
+            Some(Baseline::All) => {
+                [BE_ALONE, RT_ONLY].into_iter().chain(baselines::BOTH).map(named).collect()
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::report::columns::{Column, as_table};
 use crate::report::date::date;
 use crate::report::output::print;
 use crate::report::results::{Place, Results, print_files};
-use crate::report::table::{micros, millis};
+use crate::report::table::{micros, millis, p999_millis};
 use anyhow::{Context, Result};
 use reef::Stats;
 use serde_json::{Map, Value, json};
@@ -20,6 +20,7 @@ use std::time::Duration;
 const LEGEND: &str = "\
 mean     a request's launch until its output is read; requests launch when the load says so, or later
 ÷ alone  the same, over what it takes alone on the device
+BE kept  what all best-effort requests would take alone ÷ the same without real-time ones under streams
 skipped  moments to launch that passed while the request before was running";
 
 /// One client, or all of a class, under one scheduler.
@@ -34,8 +35,8 @@ pub(crate) struct Row {
     alone: Duration,
     seconds: f64,
     stats: Stats,
-    /// Requests per second without real-time tasks, for best-effort ones.
-    rate_alone: Option<f64>,
+    /// The same, of the requests without real-time tasks; for best-effort ones.
+    work_alone: Option<Duration>,
 }
 
 static COLUMNS: [Column<Row>; 18] = [
@@ -47,7 +48,7 @@ static COLUMNS: [Column<Row>; 18] = [
     Column::shown("p50_ms", "p50", 2, |row| row.quantile(0.5)),
     Column::shown("p90_ms", "p90", 2, |row| row.quantile(0.9)),
     Column::shown("p99_ms", "p99", 2, |row| row.quantile(0.99)),
-    Column::shown("p999_ms", "p99.9", 2, |row| row.quantile(0.999)),
+    Column::shown("p999_ms", "p99.9", 2, |row| p999_millis(&row.requests.latency).into()),
     Column::hidden("max_ms", |row| row.quantile(1.0)),
     Column::shown("be_kept_percent", "BE kept %", 1, |row| row.kept().into()),
     Column::shown("preemptions", "preempted", 0, |row| row.once(row.stats.preemptions)),
@@ -87,7 +88,8 @@ impl Row {
     }
 
     fn kept(&self) -> Option<f64> {
-        self.rate_alone.filter(|&rate| rate > 0.0).map(|rate| 100.0 * self.rate() / rate)
+        let work = self.work_alone.filter(|work| !work.is_zero())?;
+        Some(100.0 * self.alone.as_secs_f64() / work.as_secs_f64())
     }
 
     /// What is known of the scheduler stands beside its real-time requests.
@@ -122,7 +124,7 @@ pub(crate) fn rows(
                     requests,
                     seconds: time.as_secs_f64(),
                     stats: run.stats,
-                    rate_alone: None,
+                    work_alone: None,
                 });
             }
             let class = total(&rows[begin..]);
@@ -150,14 +152,14 @@ fn total(clients: &[Row]) -> Option<Row> {
 
 /// Best-effort clients with themselves without real-time ones, if that was measured.
 fn compare(rows: &mut [Row]) {
-    let alone: Vec<(String, f64)> = rows
+    let alone: Vec<(String, Duration)> = rows
         .iter()
         .filter(|row| row.policy == BE_ALONE)
-        .map(|row| (row.client.clone(), row.rate()))
+        .map(|row| (row.client.clone(), row.alone))
         .collect();
     for row in rows.iter_mut().filter(|row| !row.real_time) {
         let same = alone.iter().find(|(client, _)| *client == row.client);
-        row.rate_alone = same.map(|(_, rate)| *rate);
+        row.work_alone = same.map(|(_, work)| *work);
     }
 }
 
@@ -194,9 +196,12 @@ fn basic(requests: &Requests, alone: &Phases, time: Duration) -> Value {
     put("avgPostprocessLatency(us)", us(mean.postprocess).into());
     put("avgTotalLatency(us)", total.into());
     put("avgTotalLatencyIncrease(us)", (total as i64 - alone as i64).into());
-    for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)] {
+    for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
         let key = format!("{name}TotalLatency(us)");
         put(&key, (micros(&requests.latency, quantile) as u64).into());
+    }
+    if let Some(p999) = p999_millis(&requests.latency) {
+        put("p99.9TotalLatency(us)", ((p999 * 1e3) as u64).into());
     }
     put("skippedLaunches", requests.skipped.into());
     put("unfinishedRequests", requests.unfinished.into());

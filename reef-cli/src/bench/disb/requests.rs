@@ -1,6 +1,6 @@
 //! What requests took, in the phases that DISB measures.
 
-use crate::bench::time::{histogram, note};
+use crate::workload::clock::{histogram, note};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

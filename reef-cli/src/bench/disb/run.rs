@@ -11,9 +11,9 @@ use super::record::Record;
 use crate::bench::policy::Policy;
 use crate::report::progress::Progress;
 use crate::report::results::Place;
+use crate::workload::baselines;
 use crate::workload::networks::{Loader, Named, check_all};
 use anyhow::Result;
-use reef::PreemptLevel;
 use reef::models::{measured, profile::Profiles};
 use reef::op::Operators;
 use serde_json::json;
@@ -77,13 +77,13 @@ impl reef::Visit for Disb<'_> {
         let progress = Progress::new(3 * workload.tasks.len() + plan.len(), args.common.json);
         let works = self.works(&device, &progress)?;
         let bench = Bench { device: &device, workload, works, options };
-        let alone = bench.alone(policy("reef", deepest), |step| progress.begin(step))?;
+        let alone = bench.alone(Policy::both("reef", deepest), |step| progress.begin(step))?;
         let place = Place::of(&args.common, &device);
         let mut record = Record::new(args, workload, networks, place, alone);
         for (name, who) in plan {
             progress.begin(&name);
-            let scheduler = if name == BE_ALONE { "streams" } else { &name };
-            let run = bench.run(policy(scheduler, deepest), &name, who, &record.alone)?;
+            let scheduler = if name == BE_ALONE { baselines::BE_ALONE } else { &name };
+            let run = bench.run(Policy::both(scheduler, deepest), &name, who, &record.alone)?;
             record.add(run)?;
         }
         progress.finish();
@@ -109,14 +109,5 @@ impl Disb<'_> {
             works.push(Work { network: Named { network, name }, picture });
         }
         Ok(works)
-    }
-}
-
-/// A scheduler by its name; REEF as deep as the device goes.
-fn policy(name: &str, deepest: PreemptLevel) -> Policy {
-    match name {
-        "reef" => Policy::reef(deepest, true),
-        "reset" => Policy::reef(deepest, false),
-        name => Policy::named(name),
     }
 }

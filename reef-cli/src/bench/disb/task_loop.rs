@@ -3,7 +3,7 @@
 
 use super::load::{Inbox, Load, Pace};
 use super::requests::{Phases, Requests};
-use crate::bench::time::wait;
+use crate::workload::clock::wait;
 use anyhow::Result;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;

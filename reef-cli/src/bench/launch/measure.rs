@@ -1,6 +1,7 @@
 //! Hands over commands and notes what each takes.
 
-use crate::bench::time::{histogram, note, wait_awake};
+use crate::bench::time::wait_awake;
+use crate::workload::clock::{histogram, note};
 use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
 use reef::{

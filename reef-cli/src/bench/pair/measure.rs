@@ -2,14 +2,15 @@
 
 use super::arrivals::{Arrivals, poisson};
 use crate::bench::policy::{Lengths, Policy};
-use crate::bench::time::{histogram, note, wait_until};
+use crate::workload::baselines;
 use crate::workload::clients::closed_loop;
+use crate::workload::clock::note;
 use crate::workload::networks::Named;
+use crate::workload::requests::{Requests, open_loop};
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
-use reef::{Colocation, Command, Device, Dispatcher, Error, Fill, RtClient, Stats, Task, Ticket};
-use std::collections::VecDeque;
+use reef::{Colocation, Command, Device, Dispatcher, Fill, RtClient, Stats, Task};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,11 +21,6 @@ pub(crate) const RT_ALONE: &str = "rt-only (alone)";
 pub(crate) const BE_ALONE: &str = "BE alone";
 pub(crate) const RT_COLD: &str = "rt-only (caches emptied)";
 
-/// A request that was submitted so much after its arrival says that this process found no core.
-const LATE: Duration = Duration::from_millis(1);
-/// How often the last requests are looked after. Their times are the dispatcher's.
-const POLL_INTERVAL: Duration = Duration::from_micros(200);
-
 /// Both networks, and how long to measure.
 pub(crate) struct Bench<'a, D: Operators> {
     pub(crate) device: &'a D,
@@ -33,17 +29,6 @@ pub(crate) struct Bench<'a, D: Operators> {
     pub(crate) time: Duration,
     /// What policies leave open.
     pub(crate) lengths: &'a Lengths,
-}
-
-/// What real-time requests experienced.
-pub(crate) struct Requests {
-    /// From arrival until the dispatcher noted the end, in nanoseconds. A request that never ended
-    /// is in it with the time that it waited.
-    pub(crate) latency: Histogram<u64>,
-    /// Requests that were submitted later than [`LATE`].
-    pub(crate) late: u64,
-    /// Requests that were refused, or not finished in twice the time of the measurement.
-    pub(crate) dropped: u64,
 }
 
 /// What happened in one measurement.
@@ -64,6 +49,19 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// Compared with nothing yet.
+    fn of(
+        requests: Requests,
+        arrivals: Option<Arrivals>,
+        policy: String,
+        be_rate: f64,
+        stats: Stats,
+    ) -> Self {
+        let Requests { latency, late, dropped, .. } = requests;
+        let (alone, alone_rate) = (None, be_rate);
+        Self { arrivals, policy, latency, late, dropped, be_rate, stats, alone, alone_rate }
+    }
+
     /// To be compared with each side alone.
     #[must_use]
     pub(crate) fn beside(self, alone: Option<[u64; 2]>, alone_rate: f64) -> Self {
@@ -86,7 +84,7 @@ impl Row {
 impl<D: Operators> Bench<'_, D> {
     /// Best-effort work as if there were no preemption: the most that it could keep.
     pub(crate) fn be_alone(&self) -> Result<Row> {
-        let row = self.measure(None, Policy::named("streams"), true)?;
+        let row = self.measure(None, Policy::named(baselines::BE_ALONE), true)?;
         Ok(Row { policy: BE_ALONE.into(), ..row })
     }
 
@@ -112,7 +110,7 @@ impl<D: Operators> Bench<'_, D> {
             note(&mut requests.latency, client.run(&task)?.total);
         }
         let arrivals = Some(Arrivals::Closed);
-        Ok(requests.row(arrivals, RT_COLD.into(), 0.0, dispatcher.stats()))
+        Ok(Row::of(requests, arrivals, RT_COLD.into(), 0.0, dispatcher.stats()))
     }
 
     pub(crate) fn both(&self, arrivals: &Arrivals, policy: Policy) -> Result<Row> {
@@ -138,7 +136,7 @@ impl<D: Operators> Bench<'_, D> {
                 joined.transpose().map_err(|_| anyhow!("the best-effort client panicked"))?;
             Ok::<_, anyhow::Error>((requests?, rate.transpose()?.unwrap_or(0.0)))
         })?;
-        Ok(requests.row(arrivals.copied(), policy.name, be_rate, dispatcher.stats()))
+        Ok(Row::of(requests, arrivals.copied(), policy.name, be_rate, dispatcher.stats()))
     }
 
     /// One graph; kernel by kernel where best-effort blocks are put beside each.
@@ -166,12 +164,6 @@ impl<D: Operators> Bench<'_, D> {
     }
 }
 
-impl Default for Requests {
-    fn default() -> Self {
-        Self { latency: histogram(), late: 0, dropped: 0 }
-    }
-}
-
 /// One request after the other.
 fn back_to_back<D: Device>(
     device: &D,
@@ -185,63 +177,4 @@ fn back_to_back<D: Device>(
         note(&mut requests.latency, client.run(task)?.total);
     }
     Ok(requests)
-}
-
-/// Submits each request when it arrives, whatever became of those before. Its latency counts from
-/// its arrival, so one that has to wait for others, or for this thread, shows it.
-pub(crate) fn open_loop<D: Device>(
-    device: &D,
-    mut client: RtClient<D>,
-    task: &Task<D>,
-    arrivals: &[Duration],
-    time: Duration,
-) -> Result<Requests> {
-    let mut requests = Requests::default();
-    let mut open = VecDeque::new();
-    let begin = device.clock();
-    for &after in arrivals {
-        let arrived = begin + after;
-        wait_until(device, arrived);
-        requests.late += u64::from(device.clock() - arrived > LATE);
-        match client.submit(task) {
-            Ok(ticket) => open.push_back(Open { arrived, ticket }),
-            Err(Error::State(_)) => requests.dropped += 1,
-            Err(error) => return Err(error.into()),
-        }
-        requests.note_finished(&mut open)?;
-    }
-    while !open.is_empty() && device.clock() < begin + 2 * time {
-        thread::sleep(POLL_INTERVAL);
-        requests.note_finished(&mut open)?;
-    }
-    for request in open {
-        note(&mut requests.latency, device.clock() - request.arrived);
-        requests.dropped += 1;
-    }
-    wait_until(device, begin + time);
-    Ok(requests)
-}
-
-/// A request that has not been seen to finish.
-struct Open<D: Device> {
-    arrived: Duration,
-    ticket: Ticket<D>,
-}
-
-impl Requests {
-    /// With all else that is known; compared with nothing yet.
-    fn row(self, arrivals: Option<Arrivals>, policy: String, be_rate: f64, stats: Stats) -> Row {
-        let Self { latency, late, dropped } = self;
-        let (alone, alone_rate) = (None, be_rate);
-        Row { arrivals, policy, latency, late, dropped, be_rate, stats, alone, alone_rate }
-    }
-
-    /// Takes out what has finished; requests do so in the order in which they came.
-    fn note_finished<D: Device>(&mut self, open: &mut VecDeque<Open<D>>) -> Result<()> {
-        while let Some(timing) = open.front().and_then(|request| request.ticket.try_wait()) {
-            let (timing, request) = (timing?, open.pop_front().expect("the front is there"));
-            note(&mut self.latency, timing.submitted + timing.total - request.arrived);
-        }
-        Ok(())
-    }
 }

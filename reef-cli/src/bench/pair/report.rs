@@ -6,7 +6,7 @@ use crate::report::chart;
 use crate::report::columns::{Column, as_table};
 use crate::report::output::print;
 use crate::report::results::{Results, print_files};
-use crate::report::table::millis;
+use crate::report::table::{millis, p999_millis};
 use anyhow::{Context, Result};
 use reef::Device;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ static COLUMNS: [Column<Row>; 16] = [
     Column::shown("rt_p50_ms", "RT p50 ms", 2, |row| latency(row, 0.5)),
     Column::shown("rt_p90_ms", "p90", 2, |row| latency(row, 0.9)),
     Column::shown("rt_p99_ms", "p99", 2, |row| latency(row, 0.99)),
-    Column::shown("rt_p999_ms", "p99.9", 2, |row| latency(row, 0.999)),
+    Column::shown("rt_p999_ms", "p99.9", 2, |row| p999_millis(&row.latency).into()),
     Column::hidden("rt_max_ms", |row| latency(row, 1.0)),
     Column::shown("rt_p99_over_alone", "p99 ÷ alone", 3, |row| over_alone(row).into()),
     Column::shown("be_kept_percent", "BE kept %", 1, |row| kept(row).into()),

@@ -7,6 +7,7 @@ use super::report;
 use crate::bench::policy::Policy;
 use crate::report::progress::Progress;
 use crate::report::usage::Usage;
+use crate::workload::baselines;
 use crate::workload::networks::{Named, Networks, Picture, check, networks};
 use anyhow::Result;
 use reef::PreemptLevel;
@@ -55,10 +56,7 @@ impl Pair<'_> {
     }
 
     fn policies(&self, deepest: PreemptLevel) -> Result<Vec<Policy>, Usage> {
-        let baselines =
-            ["sequential", "streams", "stream-priority", "wait-based"].map(Policy::named);
-        let reefs = [false, true].map(|pad| Policy::reef(deepest, pad));
-        self.0.choice.of(baselines.into_iter().chain(reefs), deepest)
+        self.0.choice.of(baselines::BOTH.map(|name| Policy::both(name, deepest)), deepest)
     }
 
     /// Each side alone, then both together under each policy, for all arrivals.

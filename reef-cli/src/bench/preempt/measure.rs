@@ -4,7 +4,7 @@ use super::load::{Feeder, Load};
 use super::pace::Limits;
 use super::preempt_restore::{PreemptRestore, preempt_restore};
 use crate::bench::policy::Policy;
-use crate::bench::time::{histogram, note};
+use crate::workload::clock::{histogram, note};
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;

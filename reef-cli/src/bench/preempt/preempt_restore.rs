@@ -2,7 +2,8 @@
 
 use super::load::{Feeder, Load};
 use super::pace::Limits;
-use crate::bench::time::{histogram, note, wait_awake};
+use crate::bench::time::wait_awake;
+use crate::workload::clock::{histogram, note};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use reef::op::Operators;

@@ -2,7 +2,7 @@
 
 use crate::bench::disb::load::Load;
 use crate::bench::disb::requests::{Phases, Requests};
-use crate::bench::time::histogram;
+use crate::workload::clock::histogram;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
