@@ -5,7 +5,7 @@ use crate::bind::state::Inside;
 use crate::graph::execs;
 use crate::graph::insert::{Gate, Gated, insert};
 use crate::graph::places::Places;
-use crate::graph::shape::{Shape, Untouched};
+use crate::graph::shape::Shape;
 use crate::guest::{calls, contexts, explain};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -42,9 +42,9 @@ fn prepare(graph: usize) -> Option<(Gated, Places, Gate)> {
         return None;
     }
     let gate = Gate { context: name, address: context.gate };
-    let shape = Shape::read(graph, gate.address).map_err(note).ok()?;
+    let shape = Shape::read(graph, gate.address).map_err(explain::untouched).ok()?;
     let places = Places::of(&shape);
-    if places.count() == 0 {
+    if places.count() == 0 || shape.is_gated() {
         return None;
     }
     let gated = insert(graph, &shape, &places, gate);
@@ -52,12 +52,6 @@ fn prepare(graph: usize) -> Option<(Gated, Places, Gate)> {
         explain::untouched("the driver refused to clone it or to take gates in");
     }
     Some((gated?, places, gate))
-}
-
-fn note(why: Untouched) {
-    if let Untouched::Because(why) = why {
-        explain::untouched(why);
-    }
 }
 
 /// Updates an executable graph with a graph of the program's. `real` is given that graph, or a clone with gates where

@@ -2,6 +2,7 @@
 
 use super::shape::{Kind, Shape};
 use reef_guest::pace::in_graph;
+use std::collections::HashSet;
 
 /// Where gates are: places of kernels that have one in front, and the same for graphs inside of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,13 +48,22 @@ impl Places {
                     places.children.extend((inner.count() > 0).then_some((at, inner)));
                     after
                 }
+                Kind::Gate => 0,
                 Kind::Other => before,
             };
             behind.iter_mut().skip(at).take(1).for_each(|behind| *behind = after);
         }
         places.kernels.sort_unstable();
-        (places, behind.into_iter().max().unwrap_or(since))
+        let ends = ends(shape).filter_map(|at| behind.get(at)).max();
+        (places, ends.copied().unwrap_or(since))
     }
+}
+
+/// Places of nodes that nothing comes after.
+fn ends(shape: &Shape) -> impl Iterator<Item = usize> {
+    let passed: HashSet<_> =
+        shape.nodes.iter().flat_map(|node| node.after.iter().copied()).collect();
+    (0..shape.nodes.len()).filter(move |at| !passed.contains(at))
 }
 
 /// Places so that each node comes after those that it depends on. Nodes of a cycle, which no driver gives, are left out.

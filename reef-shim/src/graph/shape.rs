@@ -25,20 +25,16 @@ pub(super) enum Kind {
     Kernel(u64),
     /// The graph inside of it.
     Child(Shape),
+    /// A gate that was put in when the graph was captured.
+    Gate,
     /// Takes no time, or the copy engines'.
     Other,
 }
 
-/// Why a graph is instantiated as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Untouched {
-    /// It has gates: it was captured.
-    Gated,
-    /// For the report.
-    Because(&'static str),
-}
+/// Why a graph is instantiated as it is, for the report.
+pub(crate) type Untouched = &'static str;
 
-const UNKNOWN: Untouched = Untouched::Because("the driver doesn't say what is in it");
+const UNKNOWN: Untouched = "the driver doesn't say what is in it";
 
 impl Shape {
     /// Asks the driver about a graph. `gate` is what gates wait for.
@@ -61,12 +57,17 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// Whether it was captured, and has its gates. Those of graphs inside of it don't count.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.kind, Kind::Gate))
+    }
+}
+
 impl Kind {
     fn read(node: usize, gate: u64) -> Result<Self, Untouched> {
         match calls::kind(node).ok_or(UNKNOWN)? {
-            0 if calls::is_device_updatable(node) => {
-                Err(Untouched::Because("kernels may change nodes of it"))
-            }
+            0 if calls::is_device_updatable(node) => Err("kernels may change nodes of it"),
             0 => {
                 let grid = calls::grid(node).ok_or(UNKNOWN)?;
                 let blocks = |product: u64, side| product.saturating_mul(u64::from(side));
@@ -76,12 +77,12 @@ impl Kind {
                 let child = calls::child(node).ok_or(UNKNOWN)?;
                 Ok(Self::Child(Shape::read(child, gate)?))
             }
-            10 | 11 => Err(Untouched::Because("it has memory nodes")),
-            12 if calls::is_gate(node, gate).ok_or(UNKNOWN)? => Err(Untouched::Gated),
-            13 => Err(Untouched::Because("it has conditional nodes")),
+            10 | 11 => Err("it has memory nodes"),
+            12 if calls::is_gate(node, gate).ok_or(UNKNOWN)? => Ok(Self::Gate),
+            13 => Err("it has conditional nodes"),
             // Copies, fills, host calls, empty nodes, events, semaphores, memory operations.
             1..=3 | 5..=9 | 12 => Ok(Self::Other),
-            _ => Err(Untouched::Because("it has nodes of a kind that isn't known")),
+            _ => Err("it has nodes of a kind that isn't known"),
         }
     }
 }

@@ -130,6 +130,38 @@ fn an_executable_graph_with_gates_is_updated_from_a_graph_without() {
 }
 
 #[test]
+fn a_captured_graph_inside_of_a_built_one_keeps_its_gates_and_gets_more() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    let (driver, stream, word, mut handle) = (program.driver, program.stream, program.memory, 0);
+    program.launch(0);
+    program.synchronize();
+    let (graph, gates, before) = (program.graph(), program.gates(), program.value());
+    assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 2)), 0);
+    (100..220).for_each(|value| assert_eq!(program.launch(value), 0));
+    assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut handle)), 0);
+    let captured = Graph { handle, ..graph };
+    assert_eq!((program.gates() - gates, captured.nodes()), (2, 122));
+
+    let first = graph.chain(&[], word, 0..40);
+    let child = graph.child(&first[39..], &captured);
+    graph.chain(&[child], word, 300..360);
+    let exec = graph.instantiate();
+    // In front of the captured one's kernel 8, where it is 48 from the beginning, and of kernel 24 behind it.
+    assert_eq!(program.gates() - gates, 4);
+    program.launch_graph(exec);
+    program.synchronize();
+    assert_eq!(program.value(), mixed(before, (0..40).chain(100..220).chain(300..360)));
+    assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
+    // By itself it stays as it was captured.
+    let (gates, exec) = (program.gates(), captured.instantiate());
+    assert_eq!(program.gates(), gates);
+    program.launch_graph(exec);
+    program.synchronize();
+    assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
+}
+
+#[test]
 fn graphs_that_cannot_be_cloned_stand_behind_a_gate_in_front() {
     let program = program();
     let program = program.as_ref().unwrap();

@@ -7,11 +7,8 @@ use crate::common::{self, call};
 
 impl Thread {
     pub(super) fn graph(&mut self, stream: usize, launches: u64) {
-        let (driver, on, word) = (self.driver, self.streams[stream], self.words.of[stream]);
-        let (mut graph, mut exec) = (0_usize, 0_usize);
-        self.note(call!(driver, cuStreamBeginCapture_v2(on, 2)));
-        (0..launches).for_each(|value| self.launch(self.mix, stream, word, value));
-        self.note(call!(driver, cuStreamEndCapture(on, &raw mut graph)));
+        let (driver, on, mut exec) = (self.driver, self.streams[stream], 0_usize);
+        let graph = self.capture(stream, 0..launches);
         self.note(call!(driver, cuGraphInstantiateWithFlags(&raw mut exec, graph, 0)));
         self.note(call!(driver, cuGraphLaunch(exec, on)));
         self.note(call!(driver, cuGraphLaunch(exec, on)));
@@ -20,12 +17,32 @@ impl Thread {
         self.note(call!(driver, cuGraphExecDestroy(exec)));
     }
 
-    /// Half of the kernels, a graph of kernels, the other half.
-    pub(super) fn built(&mut self, stream: usize, [kernels, inner]: [u64; 2], update: Update) {
+    /// Launches with these values, as a graph.
+    fn capture(&mut self, stream: usize, values: std::ops::Range<u64>) -> usize {
         let (driver, on, word) = (self.driver, self.streams[stream], self.words.of[stream]);
-        let make = |first: u64| {
-            let (graph, child) = (Graph::new(driver, self.mix), Graph::new(driver, self.mix));
-            child.chain(&[], word, first..first + inner);
+        let mut graph = 0_usize;
+        self.note(call!(driver, cuStreamBeginCapture_v2(on, 2)));
+        values.for_each(|value| self.launch(self.mix, stream, word, value));
+        self.note(call!(driver, cuStreamEndCapture(on, &raw mut graph)));
+        graph
+    }
+
+    /// Half of the kernels, a graph of kernels, the other half.
+    pub(super) fn built(
+        &mut self,
+        stream: usize,
+        [kernels, inner]: [u64; 2],
+        captured: bool,
+        update: Update,
+    ) {
+        let (driver, on, word) = (self.driver, self.streams[stream], self.words.of[stream]);
+        let mut make = |first: u64| {
+            let graph = Graph::new(driver, self.mix);
+            let mut child = Graph::new(driver, self.mix);
+            match captured {
+                true => child.handle = self.capture(stream, first..first + inner),
+                false => drop(child.chain(&[], word, first..first + inner)),
+            }
             let mut nodes = graph.chain(&[], word, first..first + kernels / 2);
             let middle = graph.child(nodes.last().map_or(&[], std::slice::from_ref), &child);
             nodes.extend(graph.chain(&[middle], word, first..first + kernels - kernels / 2));

@@ -68,11 +68,13 @@ pub(crate) enum Step {
         stream: usize,
         launches: u64,
     },
-    /// A graph that is built node by node, with another inside, instantiated, launched, updated and launched.
+    /// A graph that is built node by node, with another inside that may be captured, instantiated,
+    /// launched, updated and launched.
     Built {
         stream: usize,
         kernels: u64,
         inner: u64,
+        captured: bool,
         update: Update,
     },
     /// A launch while it is forbidden: what it breaks is the same.
@@ -133,8 +135,15 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn built() -> impl Strategy<Value = Step> {
     let updates = [Update::Kernel, Update::Child, Update::Whole, Update::Odd, Update::Clone];
-    (0..2_usize, 1..120_u64, 0..60_u64, prop::sample::select(updates.to_vec()))
-        .prop_map(|(stream, kernels, inner, update)| Step::Built { stream, kernels, inner, update })
+    let sizes = (0..2_usize, 1..120_u64, 0..120_u64);
+    let how = (any::<bool>(), prop::sample::select(updates.to_vec()));
+    (sizes, how).prop_map(|((stream, kernels, inner), (captured, update))| Step::Built {
+        stream,
+        kernels,
+        inner,
+        captured,
+        update,
+    })
 }
 
 /// What three threads do.

@@ -129,8 +129,8 @@ impl Thread {
             }
             Step::Pool { stream, value, twin } => self.pool(stream, value, twin),
             Step::Graph { stream, launches } => self.graph(stream, launches),
-            Step::Built { stream, kernels, inner, update } => {
-                self.built(stream, [kernels, inner], update);
+            Step::Built { stream, kernels, inner, captured, update } => {
+                self.built(stream, [kernels, inner], captured, update);
             }
             Step::BrokenCapture { stream } => {
                 let (on, mut graph) = (self.streams[stream], 7_usize);

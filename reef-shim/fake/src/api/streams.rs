@@ -3,8 +3,9 @@
 use super::code::*;
 use super::context::current;
 use crate::engine::op::{Op, take_effect};
+use crate::engine::run::is_instant;
 use crate::engine::world::{CHANGED, Stream, World, setting, world};
-use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 /// Whoever waits for room in a queue has this: then every other call that gives work waits as well, as in the driver.
 static DRIVER: Mutex<()> = Mutex::new(());
@@ -45,11 +46,8 @@ pub(crate) fn give_to(is_twin: bool, handle: usize, op: Op) -> u32 {
     given.err().unwrap_or(SUCCESS)
 }
 
-/// `REEF_FAKE_INSTANT`: operations take effect when they are given, so that calls cost next to nothing.
-static IS_INSTANT: LazyLock<bool> = LazyLock::new(|| setting("REEF_FAKE_INSTANT", 0) != 0);
-
 fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
-    if *IS_INSTANT {
+    if is_instant() {
         // SAFETY: whoever called the driver promised that the memory is there.
         unsafe { take_effect(&op) };
         return Ok(());
