@@ -11,6 +11,8 @@ pub(crate) struct Settings {
     pub(crate) socket: Option<PathBuf>,
     /// `$REEF_CLASS`: `rt` or `be`; best-effort if it is anything else.
     pub(crate) class: Class,
+    /// Whether graphs that are built node by node may be cloned for gates: not if `$REEF_GRAPHS` is `front`.
+    pub(crate) clones_graphs: bool,
     /// Where to write what was intercepted, `$REEF_EXPLAIN`.
     pub(crate) report: Option<PathBuf>,
 }
@@ -24,7 +26,8 @@ pub(crate) fn settings() -> &'static Settings {
             Ok("rt") => Class::RealTime,
             _ => Class::BestEffort,
         };
-        Settings { socket: path("REEF_GUESTS"), class, report: path("REEF_EXPLAIN") }
+        let clones_graphs = std::env::var_os("REEF_GRAPHS").is_none_or(|graphs| graphs != "front");
+        Settings { socket: path("REEF_GUESTS"), class, clones_graphs, report: path("REEF_EXPLAIN") }
     })
 }
 

@@ -7,6 +7,7 @@ use crate::graph::insert::{Gate, Gated, insert};
 use crate::graph::places::Places;
 use crate::graph::shape::Shape;
 use crate::guest::{calls, contexts, explain};
+use crate::settings::settings;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Makes an executable graph at `to` by `real`, of the program's graph or of a clone with gates. A graph that kernels
@@ -39,6 +40,10 @@ fn prepare(graph: usize) -> Option<(Gated, Places, Gate)> {
     let name = calls::context();
     let context = contexts::context(name)?;
     if context.device.is_real_time() {
+        return None;
+    }
+    if !settings().clones_graphs {
+        explain::untouched("REEF_GRAPHS=front");
         return None;
     }
     let gate = Gate { context: name, address: context.gate };

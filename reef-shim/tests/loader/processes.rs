@@ -111,14 +111,17 @@ fn has_something_to_explain() {
 fn the_report_says_what_was_missing_and_which_graphs_have_no_gates_inside() {
     let (_registry, socket) = registry("explained");
     let folder = folder("explained-report");
-    let report = folder.join("report");
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let name = "processes::has_something_to_explain";
-    command.args(["--exact", name, "--include-ignored", "--nocapture"]);
-    command.env("REEF_CUDA", library(FAKE)).env("REEF_GUESTS", socket).env("REEF_EXPLAIN", &report);
-    let output = wait(piped(&mut command), name);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = std::fs::read_to_string(&report).unwrap();
+    let report = |graphs| {
+        let (file, name) = (folder.join("report"), "processes::has_something_to_explain");
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", name, "--include-ignored", "--nocapture"]);
+        command.env("REEF_CUDA", library(FAKE)).env("REEF_GUESTS", &socket);
+        command.env("REEF_EXPLAIN", &file).env("REEF_GRAPHS", graphs);
+        let output = wait(piped(&mut command), name);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::read_to_string(&file).unwrap()
+    };
+    let said = report("");
     for line in [
         "functions looked up by name: 2, intercepted: 1, not found: 1",
         "graphs with a gate in front alone: 1 (it has memory nodes)",
@@ -126,6 +129,8 @@ fn the_report_says_what_was_missing_and_which_graphs_have_no_gates_inside() {
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }
+    let line = "graphs with a gate in front alone: 1 (REEF_GRAPHS=front)";
+    assert!(report("front").contains(line));
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
