@@ -4,6 +4,7 @@ use crate::class::Class;
 use crate::config::settings::{Config, Models};
 use crate::local::client::{Client, Options};
 use crate::local::session::Local;
+use crate::net::access::Access;
 use crate::net::listener::bind;
 use crate::server::Server;
 use std::path::PathBuf;
@@ -36,8 +37,11 @@ impl Daemon {
         let device = "cpu:0?units=1".into();
         let server = Server::open(Config { device, models, ..Config::default() });
         let server = server.expect("a configuration that is right");
-        let local = Local::start(&server, bind(&folder.join("local.sock")).expect("a free name"))
-            .expect("a thread");
+        let local = Local::start(
+            &server,
+            bind(&folder.join("local.sock"), Access::Owner).expect("a free name"),
+        )
+        .expect("a thread");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let options = Options {
             folder: Some(folder.clone()),

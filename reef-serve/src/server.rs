@@ -2,6 +2,7 @@
 
 use crate::class::{Class, Priority};
 use crate::config::settings::Config;
+use crate::config::users::Users;
 use crate::engine::api::Engine;
 use crate::engine::device;
 use crate::error::{Error, Result};
@@ -15,13 +16,16 @@ use crate::net::clients::{ClientId, Clients};
 use crate::net::peer::Peer;
 use crate::net::principal::Principal;
 use crate::net::shares::{Share, Shares};
+use crate::observe::exposition::Exposition;
 use crate::observe::metrics::Snapshot;
 use crate::observe::observer::Observer;
+use crate::observe::scrapes::Scrapes;
 use crate::requests::job::{Input, Job, Output, Phases};
 use crate::requests::parsers::Parsers;
 use crate::requests::regions::Regions;
 use crate::tenants::known::Tenants;
 use crate::tenants::tenant::Tenant;
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -44,6 +48,7 @@ pub(crate) struct Server {
     /// What requests of gRPC and HTTP take.
     pub(crate) memory: Memory,
     pub(crate) parsers: Parsers,
+    scrapes: Scrapes,
 }
 
 /// A place of a request.
@@ -83,8 +88,11 @@ impl Server {
             regions: Regions::new(config.limits.regions, config.memory.client_mib << 20),
             tenants: Tenants::new(config.rights.clone(), config.rt.clone()),
             clients: {
-                let part = config.limits.part(config.limits.clients as u64);
-                Clients::new(config.limits.clients, part as usize)
+                let max = config.limits.clients;
+                let part = config.limits.part(max as u64) as usize;
+                // With nobody else there, the owner needs to leave no room.
+                let user_part = if config.listen.users == Users::Owner { max } else { part };
+                Clients::new(max, part, user_part, config.limits.connects_per_second)
             },
             requests: Admission::new("requests", config.limits.open_requests),
             open: Shares::new(
@@ -94,6 +102,7 @@ impl Server {
             ),
             memory: request_memory(&config),
             parsers: Parsers::default(),
+            scrapes: Scrapes::default(),
             config,
             engine,
             registry,
@@ -200,7 +209,12 @@ impl Server {
     }
 
     /// The text that Prometheus reads.
-    pub(crate) fn metrics(&self) -> String {
+    pub(crate) async fn metrics(&self, format: Exposition) -> Bytes {
+        self.scrapes.text(format, || self.metrics_now()).await
+    }
+
+    /// The same at once, as OpenMetrics.
+    pub(crate) fn metrics_now(&self) -> String {
         let stats = self.engine.stats();
         let name = self.config.device.split('?').next().unwrap_or_default();
         self.observer.metrics.text(&Snapshot {

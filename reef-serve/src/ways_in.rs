@@ -3,6 +3,7 @@
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
 use crate::local::session::Local;
+use crate::net::access::Access;
 use crate::net::auth::Tokens;
 use crate::net::clients::Protocol;
 use crate::net::folder::{folder, make_folder};
@@ -46,16 +47,18 @@ impl WaysIn {
     pub(crate) fn open(server: &Arc<Server>, tokens: &Tokens, mut passed: Passed) -> Result<Self> {
         let Config { listen, tls, guests, .. } = &server.config;
         let folder = passed.folder().unwrap_or_else(|| folder(listen.folder.as_deref()));
+        let access = Access::new(&listen.users)?;
         if passed.folder().is_none() || guests.listen {
             make_folder(&folder)?;
+            access.open_folder(&folder)?;
         }
-        let mut sockets = Sockets { folder: folder.clone(), ours: Vec::new() };
+        let mut sockets = Sockets { folder: folder.clone(), access, ours: Vec::new() };
         let unix = |protocol| match passed.unix(protocol) {
-            Some(socket) => Ok(socket),
+            Some(socket) => checked(socket, access),
             None => sockets.bind(protocol),
         };
         let [local, grpc, http] = Protocol::EACH.map(unix);
-        let listener = |protocol, socket| Listener::unix(socket, protocol, &server.clients);
+        let listener = |protocol, socket| Listener::unix(socket, access, protocol, &server.clients);
         let mut grpc = vec![listener(Protocol::Grpc, grpc?)?];
         let mut http = vec![listener(Protocol::Http, http?)?];
         let may_share = !tokens.is_empty() || listen.tcp_shared_memory;
@@ -69,9 +72,23 @@ impl WaysIn {
             let socket = passed.tcp(protocol).map_or_else(|| tcp(address), Ok)?;
             listeners.push(Listener::tcp(socket, protocol, &server.clients, may_share, tls)?);
         }
-        let local = Local::start(server, local?)?;
+        let local = Local::start(server, local?, access)?;
         Ok(Self { grpc, http, local, folder, certificates, sockets })
     }
+}
+
+/// A socket that was passed, if nobody comes in by it who may not.
+fn checked(socket: UnixListener, access: Access) -> Result<UnixListener> {
+    let address = socket.local_addr().map_err(|e| Error::system("a passed socket", e))?;
+    match address.as_pathname() {
+        Some(path) => access.check_socket(path)?,
+        None if matches!(access, Access::Group(_)) => {
+            let why = "a passed socket has no file: it can't be for a group (listen.users)";
+            return Err(Error::Denied(why.into()));
+        }
+        None => {}
+    }
+    Ok(socket)
 }
 
 fn tcp(address: SocketAddr) -> Result<std::net::TcpListener> {
@@ -82,13 +99,14 @@ fn tcp(address: SocketAddr) -> Result<std::net::TcpListener> {
 #[derive(Debug)]
 pub(crate) struct Sockets {
     folder: PathBuf,
+    access: Access,
     ours: Vec<PathBuf>,
 }
 
 impl Sockets {
     fn bind(&mut self, protocol: Protocol) -> Result<UnixListener> {
         let path = self.folder.join(format!("{}.sock", protocol.name()));
-        let socket = bind(&path)?;
+        let socket = bind(&path, self.access)?;
         self.ours.push(path);
         Ok(socket)
     }

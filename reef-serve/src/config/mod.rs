@@ -9,8 +9,10 @@ pub(crate) mod guests;
 pub(crate) mod rights;
 pub(crate) mod settings;
 pub(crate) mod sources;
+pub(crate) mod users;
 
 pub use guests::Guests;
 pub use rights::{Over, RealTime, Right, Rights};
 pub use settings::{Config, Limits, Listen, Memory, Models, Times, Tls};
 pub use sources::{SET, from_sources};
+pub use users::Users;

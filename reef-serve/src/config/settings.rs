@@ -1,6 +1,7 @@
 //! Every key of the configuration, its default, and what is refused.
 
 use super::guests::Guests;
+use super::users::Users;
 use crate::class::{self, Class};
 use crate::config::rights::{self, RealTime, Rights};
 use crate::error::{Error, Result};
@@ -60,9 +61,11 @@ impl Default for Config {
 #[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Listen {
-    /// Folder of the sockets `grpc.sock`, `http.sock` and `local.sock`, which only their owner can
-    /// open. Default: `$XDG_RUNTIME_DIR/reef`, or else `reef-UID` in the temporary folder.
+    /// Folder of the sockets `grpc.sock`, `http.sock` and `local.sock`, to which only their owner may write. Default:
+    /// `$XDG_RUNTIME_DIR/reef`, or else `reef-UID` in the temporary folder.
     pub folder: Option<PathBuf>,
+    /// Who may open these sockets besides root: `owner` (the default), `group NAME` or `all`.
+    pub users: Users,
     /// TCP address for gRPC, such as `127.0.0.1:8001`. Not loopback: only with a token
     /// or certificates of clients. A name such as `localhost:8001` does as well.
     #[serde(deserialize_with = "address")]
@@ -74,6 +77,9 @@ pub struct Listen {
     pub token_file: Option<PathBuf>,
     /// Lets tokens come in plain text from other machines: somebody else encrypts, as a proxy does.
     pub insecure: bool,
+    /// Lets clients come in from other machines who show neither token nor certificate: somebody else decides who
+    /// reaches the daemon, as a cluster does.
+    pub anonymous: bool,
     /// `GET /v2/health/live` and `/v2/health/ready` need no token.
     pub open_probes: bool,
     /// Lets TCP clients without a token register shared memory of the daemon's user. Any user of the
@@ -157,6 +163,9 @@ impl Default for Memory {
 pub struct Limits {
     /// Connections at a time by each way in: local path, Unix sockets, TCP; default 256.
     pub clients: usize,
+    /// Connections over TCP that one address may make in a second, 0 is no limit; default 200. What is over is closed
+    /// at once.
+    pub connects_per_second: u32,
     /// Requests of gRPC and HTTP that are open at a time; default 256.
     pub open_requests: usize,
     /// How much of connections, open requests and their memory one principal may have, in percent: the rest is
@@ -180,6 +189,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             clients: 256,
+            connects_per_second: 200,
             open_requests: 256,
             principal_percent: 50,
             queue: 64,
@@ -334,7 +344,7 @@ impl Listen {
                 continue;
             };
             let wanted = match (tokens, tls.cert.is_some(), tls.client_ca.is_some()) {
-                (false, _, false) => "set listen.token_file or tls.client_ca",
+                (false, _, false) if !self.anonymous => "set listen.token_file or tls.client_ca",
                 (true, false, _) if !self.insecure => {
                     "tokens would go in plain text: set tls.cert and tls.key, or listen.insecure = true"
                 }
@@ -381,6 +391,8 @@ mod tests {
         let want =
             "listen.grpc: 0.0.0.0:8001 is not loopback: set listen.token_file or tls.client_ca";
         assert_eq!(said, want);
+        config.listen.anonymous = true;
+        config.check().unwrap();
         config.listen.token_file = Some("token".into());
         let said = config.check().unwrap_err().to_string();
         assert!(said.ends_with("plain text: set tls.cert and tls.key, or listen.insecure = true"));

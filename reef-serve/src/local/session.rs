@@ -9,9 +9,9 @@ use crate::engine::api::{Engine, Instance, Run};
 use crate::error::{Error, Result};
 use crate::models::budget::{Reservation, within};
 use crate::models::loaded_model::{LoadedModel, is_sound};
+use crate::net::access::Access;
 use crate::net::admission::Permit;
-use crate::net::clients::{ClientId, Protocol};
-use crate::net::listener::admit;
+use crate::net::clients::{ClientId, Permits, Protocol};
 use crate::net::principal::Principal;
 use crate::observe::tracer::InstanceId;
 use crate::requests::job::{Phases, chunks};
@@ -39,12 +39,16 @@ impl Local {
     /// # Errors
     ///
     /// `Failed`.
-    pub(crate) fn start(server: &Arc<Server>, listener: UnixListener) -> Result<Self> {
+    pub(crate) fn start(
+        server: &Arc<Server>,
+        listener: UnixListener,
+        access: Access,
+    ) -> Result<Self> {
         listener.set_nonblocking(true).map_err(|e| Error::system("O_NONBLOCK", e))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (server, stopped) = (server.clone(), stop.clone());
         let thread = thread::Builder::new().name("reef-local".into());
-        let thread = thread.spawn(move || listen(&server, &listener, &stopped));
+        let thread = thread.spawn(move || listen(&server, &listener, access, &stopped));
         let thread = thread.map_err(|e| Error::system("no thread for clients", e))?;
         Ok(Self { stop, thread })
     }
@@ -56,7 +60,7 @@ impl Local {
     }
 }
 
-fn listen(server: &Arc<Server>, listener: &UnixListener, stop: &Arc<AtomicBool>) {
+fn listen(server: &Arc<Server>, listener: &UnixListener, access: Access, stop: &Arc<AtomicBool>) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     while !stop.load(Ordering::Acquire) {
         threads.retain(|thread| !thread.is_finished());
@@ -67,33 +71,57 @@ fn listen(server: &Arc<Server>, listener: &UnixListener, stop: &Arc<AtomicBool>)
             thread::sleep(POLL_INTERVAL / 10); // it went again, or there are no more files
             continue;
         };
-        let (server, stop, id) =
-            (server.clone(), stop.clone(), server.clients.number(Protocol::Local));
-        let thread = thread::Builder::new().name(format!("reef-client-{}", id.number));
-        threads.extend(thread.spawn(move || attend(&server, &stream, id, &stop)));
+        let id = server.clients.number(Protocol::Local);
+        match enter(server, &stream, access) {
+            Ok(entered) => threads.extend(start_thread(server, stream, id, entered, stop)),
+            Err(error) => refuse(&stream, id, error),
+        }
     }
     for thread in threads {
         let _ = thread.join(); // a panic has already been printed
     }
 }
 
+/// Who has come, and its place: before there is a thread for it.
+fn enter(server: &Server, stream: &UnixStream, access: Access) -> Result<(Principal, Permits)> {
+    let peer = rustix::net::sockopt::socket_peercred(stream);
+    let uid = peer.map_err(|e| Error::system("SO_PEERCRED", e))?.uid.as_raw();
+    access.admit(uid)?;
+    let who = Principal::User(uid);
+    let permits = server.clients.enter_local(&who)?;
+    Ok((who, permits))
+}
+
+fn start_thread(
+    server: &Arc<Server>,
+    stream: UnixStream,
+    id: ClientId,
+    (who, permits): (Principal, Permits),
+    stop: &Arc<AtomicBool>,
+) -> std::io::Result<JoinHandle<()>> {
+    let (server, stop) = (server.clone(), stop.clone());
+    let thread = thread::Builder::new().name(format!("reef-client-{}", id.number));
+    thread.spawn(move || {
+        attend(&server, &stream, id, who, &stop);
+        drop(permits); // after queue, memory and model
+    })
+}
+
 /// The thread of one client.
-fn attend(server: &Server, stream: &UnixStream, id: ClientId, stop: &AtomicBool) {
-    let met = server.clients.enter_local().and_then(|permit| {
-        let mut session = Session::handshake(server, stream, id, stop)?;
+fn attend(server: &Server, stream: &UnixStream, id: ClientId, who: Principal, stop: &AtomicBool) {
+    let met = Session::handshake(server, stream, id, who, stop).and_then(|mut session| {
         tracing::info!(%id, model = %session.model.title(), class = %session.class, "client");
-        let how = session.serve().inspect(|()| session.say_why(server));
-        drop(session); // queue, memory and model, before the place is free again
-        drop(permit);
-        how
+        session.serve().inspect(|()| session.say_why(server))
     });
     match met {
         Ok(()) => tracing::info!(%id, "client ended"),
-        Err(error) => {
-            tracing::warn!(%id, %error, "client refused");
-            let _ = send(stream, &ServerHello::Refused(error).to_bytes(), None); // it may be gone
-        }
+        Err(error) => refuse(stream, id, error),
     }
+}
+
+fn refuse(stream: &UnixStream, id: ClientId, error: Error) {
+    tracing::warn!(%id, %error, "client refused");
+    let _ = send(stream, &ServerHello::Refused(error).to_bytes(), None); // it may be gone
 }
 
 /// A client that has come in.
@@ -161,9 +189,10 @@ impl<'a> Session<'a> {
         server: &Server,
         stream: &'a UnixStream,
         id: ClientId,
+        who: Principal,
         stop: &'a AtomicBool,
     ) -> Result<Self> {
-        let (who, hello) = receive_hello(stream)?;
+        let hello = receive_hello(stream)?;
         let tenant = server.tenants.of(&who);
         let name = hello.model.as_str();
         let config = &server.config;
@@ -360,16 +389,13 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Who a client is and what it wants, once it is known to be one of ours.
-fn receive_hello(stream: &UnixStream) -> Result<(Principal, ClientHello)> {
+/// What a client wants.
+fn receive_hello(stream: &UnixStream) -> Result<ClientHello> {
     let wrong = |e: &dyn std::fmt::Display| Error::system("socket", e);
-    let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|e| wrong(&e))?;
-    let uid = peer.uid.as_raw();
-    admit(uid)?;
     stream.set_nonblocking(false).map_err(|e| wrong(&e))?;
     stream.set_read_timeout(Some(HANDSHAKE_TIMEOUT)).map_err(|e| wrong(&e))?;
     stream.set_write_timeout(Some(HANDSHAKE_TIMEOUT)).map_err(|e| wrong(&e))?;
     let mut bytes = [0; CLIENT_HELLO_LEN];
     receive(stream, &mut bytes)?;
-    Ok((Principal::User(uid), ClientHello::from_bytes(&bytes)?))
+    ClientHello::from_bytes(&bytes)
 }

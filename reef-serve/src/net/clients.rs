@@ -6,11 +6,14 @@
 use crate::class::Class;
 use crate::error::Result;
 use crate::net::admission::{Admission, Permit};
+use crate::net::pace::Pace;
 use crate::net::places::{Lost, Place, Places};
 use crate::net::principal::Principal;
+use crate::net::shares::{Share, Shares};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 /// A way in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,13 +50,21 @@ impl fmt::Display for ClientId {
     }
 }
 
+/// A place of a client of the local path, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Permits {
+    _share: Share<Principal>,
+    _permit: Permit,
+}
+
 /// Connections of all protocols.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    local: Arc<Admission>,
+    local: Arc<Shares<Principal>>,
     local_best_effort: Arc<Admission>,
     unix: Arc<Places>,
     tcp: Arc<Places>,
+    pace: Pace,
     /// As [`Protocol::EACH`].
     each: [Arc<Admission>; 3],
     /// As [`Protocol::EACH`].
@@ -61,14 +72,16 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Admits `max` connections at a time by each way in, and over TCP `part` of one principal.
-    pub(crate) fn new(max: usize, part: usize) -> Arc<Self> {
+    /// Admits `max` connections at a time by each way in, and `part` of one principal over TCP, `user_part` of one user
+    /// by the others; over TCP `per_second` of one principal.
+    pub(crate) fn new(max: usize, part: usize, user_part: usize, per_second: u32) -> Arc<Self> {
         let connections = |max| Admission::new("connections", max);
         Arc::new(Self {
-            local: connections(max),
+            local: Shares::new("connections", max as u64, user_part as u64),
             local_best_effort: connections(max - max / 8),
-            unix: Places::new(max, max), // of users who are let in anyway
+            unix: Places::new(max, user_part),
             tcp: Places::new(max, part),
+            pace: Pace::new(per_second),
             each: Protocol::EACH.map(|protocol| Admission::new(protocol.name(), usize::MAX)),
             next: Protocol::EACH.map(|_| AtomicU32::new(1)),
         })
@@ -83,12 +96,15 @@ impl Clients {
     ///
     /// # Errors
     ///
-    /// As [`Places::enter`]; `Unavailable` after [`close`](Self::close).
+    /// As [`Pace::check`] and [`Places::enter`]; `Unavailable` after [`close`](Self::close).
     pub(crate) fn enter(
         &self,
         protocol: Protocol,
         principal: &Principal,
     ) -> Result<(Permit, Place, Lost)> {
+        if !principal.is_local() {
+            self.pace.check(principal, Instant::now())?;
+        }
         let permit = self.each[protocol as usize].try_acquire()?;
         let pool = if principal.is_local() { &self.unix } else { &self.tcp };
         let (place, lost) = pool.enter(principal.clone(), principal.is_local())?;
@@ -99,9 +115,10 @@ impl Clients {
     ///
     /// # Errors
     ///
-    /// As [`Admission::try_acquire`].
-    pub(crate) fn enter_local(&self) -> Result<[Permit; 2]> {
-        Ok([self.local.try_acquire()?, self.each[Protocol::Local as usize].try_acquire()?])
+    /// As [`Shares::take`] and [`Admission::try_acquire`].
+    pub(crate) fn enter_local(&self, who: &Principal) -> Result<Permits> {
+        let share = self.local.take(who.clone(), 1)?;
+        Ok(Permits { _share: share, _permit: self.each[Protocol::Local as usize].try_acquire()? })
     }
 
     /// Lets a client of the local path stay that has said its class: best-effort clients leave room for others.
@@ -132,23 +149,28 @@ mod tests {
 
     #[test]
     fn ways_in_have_places_and_numbers_of_their_own() {
-        let clients = Clients::new(8, 2);
+        let clients = Clients::new(8, 2, 8, 3);
+        let me = &Principal::User(1);
         let tcp = &Peer::UNKNOWN.principal;
         let enter = |protocol, principal| clients.enter(protocol, principal);
         let _tcp = [enter(Protocol::Grpc, tcp).unwrap(), enter(Protocol::Http, tcp).unwrap()];
-        assert!(matches!(enter(Protocol::Http, tcp), Err(Error::Exhausted(_))));
+        let said = [(); 2].map(|()| enter(Protocol::Http, tcp).unwrap_err().to_string());
+        assert_eq!(said[0], "address 0.0.0.0 has 2 connections, all in use: no more");
+        assert_eq!(said[1], "address 0.0.0.0 has made 3 connections in a second");
         assert_eq!(clients.in_use(), [0, 1, 1], "who is refused is not counted");
         let _unix = enter(Protocol::Grpc, &Principal::User(1)).unwrap();
-        let _local: Vec<_> = (0..7).map(|_| clients.enter_local().unwrap()).collect();
+        let _local: Vec<_> = (0..7).map(|_| clients.enter_local(me).unwrap()).collect();
         let _be: Vec<_> = (0..7).map(|_| clients.stay_local(Class::BestEffort).unwrap()).collect();
-        let _last = clients.enter_local().unwrap();
+        let _last = clients.enter_local(me).unwrap();
         assert!(matches!(clients.stay_local(Class::BestEffort), Err(Error::Exhausted(_))));
         clients.stay_local(Class::RealTime).unwrap();
-        assert!(matches!(clients.enter_local(), Err(Error::Exhausted(_))));
+        assert!(matches!(clients.enter_local(me), Err(Error::Exhausted(_))));
         assert_eq!(clients.in_use(), [8, 2, 1]);
         let names = [Protocol::Local, Protocol::Grpc, Protocol::Local]
             .map(|protocol| clients.number(protocol).to_string());
         assert_eq!(names, ["local 1", "grpc 1", "local 2"]);
+        let said = Clients::new(8, 2, 0, 0).enter_local(me).unwrap_err().to_string();
+        assert!(said.starts_with("user 1 has 0 connections"), "{said}");
         clients.close();
         assert!(matches!(enter(Protocol::Http, tcp), Err(Error::Unavailable(_))));
     }

@@ -5,6 +5,7 @@
 //! other, and is cut off when its time is over.
 
 use crate::error::{Error, Result};
+use crate::net::access::Access;
 use crate::net::clients::{ClientId, Clients, Protocol};
 use crate::net::connection::Connection;
 use crate::net::peer::Peer;
@@ -12,7 +13,6 @@ use crate::net::principal::Principal;
 use crate::net::tls::Tls;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,24 +30,25 @@ pub(crate) struct Listener {
 
 #[derive(Debug)]
 enum Socket {
-    Unix(UnixListener),
+    Unix(UnixListener, Access),
     Tcp { listener: TcpListener, may_share: bool, tls: Option<Tls> },
 }
 
 impl Listener {
-    /// Takes connections from a Unix socket.
+    /// Takes connections of those who may come in from a Unix socket.
     ///
     /// # Errors
     ///
     /// `Failed`.
     pub(crate) fn unix(
         socket: std::os::unix::net::UnixListener,
+        access: Access,
         protocol: Protocol,
         clients: &Arc<Clients>,
     ) -> Result<Self> {
         let wrong = |e| Error::system("a Unix socket", e);
         socket.set_nonblocking(true).map_err(wrong)?;
-        let socket = Socket::Unix(UnixListener::from_std(socket).map_err(wrong)?);
+        let socket = Socket::Unix(UnixListener::from_std(socket).map_err(wrong)?, access);
         Ok(Self { socket, protocol, clients: clients.clone() })
     }
 
@@ -73,7 +74,7 @@ impl Listener {
     /// The TCP address that it has, with the port that the system chose for port 0.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
-            Socket::Unix(_) => None,
+            Socket::Unix(..) => None,
             Socket::Tcp { listener, .. } => listener.local_addr().ok(),
         }
     }
@@ -110,9 +111,9 @@ impl Listener {
     async fn accept(&self) -> Result<(Connection, Option<Tls>)> {
         let wrong = |e| Error::system("accept", e);
         match &self.socket {
-            Socket::Unix(listener) => {
+            Socket::Unix(listener, access) => {
                 let (stream, _) = listener.accept().await.map_err(wrong)?;
-                let principal = user(&stream)?;
+                let principal = user(&stream, *access)?;
                 let place = self.clients.enter(self.protocol, &principal)?;
                 let peer = Peer { id: self.number(), principal, may_share: true, ..Peer::UNKNOWN };
                 Ok((Connection::unix(stream, peer, place), None))
@@ -150,31 +151,19 @@ async fn greet(
     }
 }
 
-/// The user at the other end, as the kernel says: ourselves or root.
-fn user(stream: &UnixStream) -> Result<Principal> {
+/// The user at the other end, as the kernel says, if it may come in.
+fn user(stream: &UnixStream, access: Access) -> Result<Principal> {
     let uid = stream.peer_cred().map_err(|e| Error::system("SO_PEERCRED", e))?.uid();
-    admit(uid)?;
+    access.admit(uid)?;
     Ok(Principal::User(uid))
 }
 
-/// Refuses other users than our own and root.
-///
-/// # Errors
-///
-/// `Denied`.
-pub(crate) fn admit(uid: u32) -> Result<()> {
-    if uid == 0 || uid == rustix::process::getuid().as_raw() {
-        return Ok(());
-    }
-    Err(Error::Denied(format!("user {uid} is not the daemon's")))
-}
-
-/// Binds a Unix socket that only its owner can open, in the place of one without a listener.
+/// Binds a Unix socket for those who may come in, in the place of one without a listener.
 ///
 /// # Errors
 ///
 /// `Exists` if a daemon listens there; `Failed`.
-pub(crate) fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener> {
+pub(crate) fn bind(path: &Path, access: Access) -> Result<std::os::unix::net::UnixListener> {
     let wrong = |e| Error::system(&path.display().to_string(), e);
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(Error::Exists(format!("{}: a daemon listens there", path.display())));
@@ -184,7 +173,7 @@ pub(crate) fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener> {
         _ => {}
     }
     let listener = std::os::unix::net::UnixListener::bind(path).map_err(wrong)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(wrong)?;
+    access.open_socket(path)?;
     Ok(listener)
 }
 
@@ -192,24 +181,26 @@ pub(crate) fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener> {
 mod tests {
     use super::*;
     use crate::net::folder::make_folder;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn a_socket_is_its_owners_and_a_dead_one_is_replaced() {
+    fn a_socket_is_for_whom_it_is_and_a_dead_one_is_replaced() {
         let folder = std::env::temp_dir().join(format!("reef-listen-{}", std::process::id()));
         make_folder(&folder).unwrap();
         let path = folder.join("x.sock");
-        let first = bind(&path).unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(matches!(bind(&path), Err(Error::Exists(_))));
-        drop(first);
-        bind(&path).unwrap();
+        let group = folder.metadata().unwrap().gid();
+        for (access, mode, of_folder) in [
+            (Access::Owner, 0o600, 0o700),
+            (Access::Group(group), 0o660, 0o750),
+            (Access::All, 0o666, 0o755),
+        ] {
+            access.open_folder(&folder).unwrap();
+            let socket = bind(&path, access).unwrap();
+            let modes = [&path, &folder].map(|path| path.metadata().unwrap().mode() & 0o777);
+            assert_eq!(modes, [mode, of_folder], "{access:?}");
+            assert!(matches!(bind(&path, access), Err(Error::Exists(_))));
+            drop(socket);
+        }
         std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn other_users_stay_outside() {
-        let me = rustix::process::getuid().as_raw();
-        assert!(admit(me).is_ok() && admit(0).is_ok());
-        assert!(matches!(admit(me + 1), Err(Error::Denied(_))));
     }
 }

@@ -6,6 +6,7 @@
 //!   it and others need it; identity comes from the kernel, a
 //!   certificate or a token, never from what a message says.
 
+pub(crate) mod access;
 pub(crate) mod admission;
 pub(crate) mod auth;
 mod certificate;
@@ -14,6 +15,7 @@ pub(crate) mod clients;
 pub(crate) mod connection;
 pub(crate) mod folder;
 pub(crate) mod listener;
+mod pace;
 pub(crate) mod peer;
 pub(crate) mod places;
 pub(crate) mod principal;

@@ -12,6 +12,8 @@ pub(crate) enum Exposition {
 }
 
 impl Exposition {
+    pub(crate) const EACH: [Self; 2] = [Self::OpenMetrics, Self::Prometheus];
+
     /// What a client's `accept` header asks for.
     pub(crate) fn asked(accept: &str) -> Self {
         if accept.contains(OPENMETRICS) { Self::OpenMetrics } else { Self::Prometheus }

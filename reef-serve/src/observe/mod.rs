@@ -11,6 +11,7 @@ pub(crate) mod metrics;
 pub(crate) mod observer;
 mod process;
 pub(crate) mod recording;
+pub(crate) mod scrapes;
 pub(crate) mod shares;
 pub(crate) mod stats;
 pub(crate) mod tracer;

@@ -1,5 +1,4 @@
-//! Threads for what would keep a thread of I/O busy: long messages are read and written there, and long lists and
-//! the metrics made.
+//! Threads for what would keep a thread of I/O busy: long messages are read and written there, and long lists made.
 //!
 //! There are few, and a principal has one at a time, so that another's message never waits for all of
 //! somebody's. They yield to everything else: what they read is work that the daemon has not accepted yet.

@@ -95,7 +95,7 @@ fn both_classes_compute_what_the_reference_does() {
     }
     let numbers = fixture.server.registry.get("tiny", "1").unwrap().numbers();
     assert_eq!((numbers.success.count, numbers.fail.count), (2, 0));
-    let text = fixture.server.metrics();
+    let text = fixture.server.metrics_now();
     for class in ["rt", "be"] {
         let of = format!("model=\"tiny\",version=\"1\",class=\"{class}\"");
         assert!(text.contains(&format!("reef_requests_served_total{{{of}}} 1\n")), "{text}");
@@ -134,7 +134,11 @@ fn an_overloaded_model_refuses_at_once() {
         assert_eq!(served + refused, 20);
         let of = "model=\"tiny\",version=\"1\",class=\"be\",reason=\"exhausted\"";
         let counted = format!("reef_requests_failed_total{{{of}}} {refused}\n");
-        assert!(fixture.server.metrics().contains(&counted), "{}", fixture.server.metrics());
+        assert!(
+            fixture.server.metrics_now().contains(&counted),
+            "{}",
+            fixture.server.metrics_now()
+        );
     });
 }
 

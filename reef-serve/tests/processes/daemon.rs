@@ -65,6 +65,7 @@ impl Daemon {
             "listen.http=127.0.0.1:0".into(),
             "listen.tcp_shared_memory=true".into(),
             "rights.others={ rt = true, control = true }".into(),
+            "limits.connects_per_second=0".into(), // tests have one address
         ];
         all.extend(flags.iter().map(|&flag| flag.into()));
         let mut child = spawn_as(command, "daemon", folder.path(), &all);

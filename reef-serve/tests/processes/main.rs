@@ -1,6 +1,7 @@
 //! Real processes: each is this test's own executable, told by its environment what to be.
 
 mod daemon;
+mod deploy;
 mod failure;
 mod hostile;
 mod load;
@@ -16,6 +17,7 @@ mod tls;
 mod token;
 mod trace;
 mod triton;
+mod users;
 mod wire;
 
 use reef_serve::{Class, Client, Options};
@@ -56,6 +58,7 @@ fn process() {
     let folder = PathBuf::from(std::env::var_os(FOLDER).expect("set with the role"));
     match role.as_str() {
         "daemon" => daemon::play(),
+        "visitor" => users::play(&folder),
         role if role.starts_with(hostile::ROLE) => hostile::play(role, &folder),
         role if role.contains(' ') => soak::play(role, &folder),
         role => client(role.parse().expect("rt or be"), &folder),

@@ -1,6 +1,6 @@
 //! HTTP connections, and which path leads to which handler.
 
-use super::reply::{App, Reply};
+use super::reply::App;
 use super::{describe, infer, memory, repository, trace};
 use crate::error::Error;
 use crate::kserve::failure::Failure;
@@ -90,17 +90,10 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>) -> Router {
 }
 
 /// The numbers, in the format that is asked for.
-async fn metrics(
-    State(server): App,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-) -> Reply<impl IntoResponse> {
+async fn metrics(State(server): App, headers: HeaderMap) -> impl IntoResponse {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let format = Exposition::asked(accept.unwrap_or_default());
-    let here = server.clone();
-    let write = move || Ok(format.write(here.metrics()));
-    let text = server.parsers.aside(&peer.principal, write).await?;
-    Ok(([(header::CONTENT_TYPE, format.content_type())], text))
+    ([(header::CONTENT_TYPE, format.content_type())], server.metrics(format).await)
 }
 
 /// Takes a place for the request before its body is read.

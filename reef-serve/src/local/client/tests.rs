@@ -6,6 +6,7 @@ use crate::config::settings::{Config, Models};
 use crate::engine::api::Run;
 use crate::error::Error;
 use crate::local::session::{Local, PINNED_AFTER};
+use crate::net::access::Access;
 use crate::net::folder::make_folder;
 use crate::net::listener::bind;
 use crate::server::Server;
@@ -36,7 +37,14 @@ impl Fixture {
         let models = Models { repository, builtin: true, ..Models::default() };
         let device = "cpu:0?units=1".into();
         let server = Server::open(Config { device, models, ..Config::default() }).unwrap();
-        let local = Some(Local::start(&server, bind(&folder.join("local.sock")).unwrap()).unwrap());
+        let local = Some(
+            Local::start(
+                &server,
+                bind(&folder.join("local.sock"), Access::Owner).unwrap(),
+                Access::Owner,
+            )
+            .unwrap(),
+        );
         Self { folder, server, local }
     }
 

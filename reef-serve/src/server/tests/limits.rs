@@ -21,7 +21,7 @@ impl Fixture {
     fn served(&self, class: &str) -> u64 {
         let of = format!("model=\"tiny\",version=\"1\",class=\"{class}\"");
         let name = format!("reef_requests_served_total{{{of}}} ");
-        let text = self.server.metrics();
+        let text = self.server.metrics_now();
         text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or(0)
     }
 }

@@ -60,7 +60,7 @@ fn what_is_over_a_budget_is_late_best_effort_or_refused() {
         assert_eq!(tenant.served()[1].is_zero(), over != Over::BestEffort);
         let counted = tenant.over().into_iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>();
         assert_eq!(counted, [(name, 1)]);
-        let text = fixture.server.metrics();
+        let text = fixture.server.metrics_now();
         for line in [
             format!("reef_client_over_total{{client=\"token camera\",outcome=\"{name}\"}} 1"),
             "reef_client_period_seconds{client=\"token camera\"} 3600.0".into(),

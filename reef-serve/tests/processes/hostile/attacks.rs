@@ -36,6 +36,7 @@ const CUT_OFF: Duration = Duration::from_millis(20);
 pub(super) const ATTACKS: &[Attack] = &[
     Attack { number: 1, name: "idle connections", run: idle },
     Attack { number: 1, name: "clients that read nothing", run: unread },
+    Attack { number: 1, name: "connecting without a pause", run: connect },
     Attack { number: 2, name: "messages without an end", run: endless },
     Attack { number: 3, name: "greedy real-time requests", run: greedy },
     Attack { number: 5, name: "unloads of models", run: unload },
@@ -60,6 +61,21 @@ fn unread(target: &Target) {
     let http = &target.http;
     thread::scope(|scope| {
         (0..100).for_each(|_| drop(scope.spawn(|| forever(|| flood(http)))));
+    });
+}
+
+/// Connects as fast as it can, asks and goes.
+fn connect(target: &Target) {
+    let ask = || {
+        TcpStream::connect(&target.http)?.write_all(b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    };
+    thread::scope(|scope| {
+        let forever = || {
+            loop {
+                let _ = ask(); // it may be sent away
+            }
+        };
+        (0..2).for_each(|_| drop(scope.spawn(forever)));
     });
 }
 

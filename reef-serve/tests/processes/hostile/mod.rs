@@ -16,8 +16,9 @@ use std::process::Child;
 use std::time::Duration;
 
 /// Strangers may ask for real time, which is what attack 3 needs, and no more; the paced client has a budget.
-const SETTINGS: [&str; 4] = [
+const SETTINGS: [&str; 5] = [
     "limits.clients=64",
+    "limits.connects_per_second=200", // the default
     "device=cpu:0?units=2",
     "rights.others={ rt = true }",
     "rights.owner={ rt = true, control = true, period_us = 10000, budget_us = 4000 }",

@@ -1,0 +1,47 @@
+//! Which users of the machine may come in.
+
+use crate::error::{Error, Result};
+use serde::Deserialize;
+
+/// Who may open the daemon's Unix sockets, besides its own user and root.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(try_from = "String")]
+pub enum Users {
+    /// Nobody.
+    #[default]
+    Owner,
+    /// The members of this group: its name in `/etc/group`, or its number.
+    Group(String),
+    /// Everybody.
+    All,
+}
+
+impl TryFrom<String> for Users {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        match text.split_once(' ') {
+            None if text == "owner" => Ok(Self::Owner),
+            None if text == "all" => Ok(Self::All),
+            Some(("group", name)) if !name.trim().is_empty() => Ok(Self::Group(name.trim().into())),
+            _ => Err(Error::Invalid(format!("no {text:?} (have: owner, group NAME, all)"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_the_owner_a_group_or_all() {
+        let users = |text: &str| Users::try_from(text.to_owned());
+        assert_eq!(users("owner"), Ok(Users::default()));
+        assert_eq!(users("all"), Ok(Users::All));
+        assert_eq!(users("group ml"), Ok(Users::Group("ml".into())));
+        for wrong in ["", "group", "group ", "ml", "user 7"] {
+            let said = users(wrong).unwrap_err().to_string();
+            assert!(said.ends_with("(have: owner, group NAME, all)"), "{said}");
+        }
+    }
+}
