@@ -12,7 +12,7 @@ use crate::kserve::http::serve as http;
 use crate::net::admission::Admission;
 use crate::net::auth::Tokens;
 use crate::net::listener::Listener;
-use crate::reload::{Files, hangups, outlive_hangup, reload_at};
+use crate::reload::{Files, Source, hangups, outlive_hangup, reload_at};
 use crate::server::Server;
 use crate::systemd::notify;
 use crate::systemd::passed::Passed;
@@ -33,16 +33,30 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// What keeps it from starting; a listener that fails.
 pub fn run(config: Config, ready: impl FnOnce(&Places)) -> Result<()> {
+    run_reloading(move || Ok(config.clone()), ready)
+}
+
+/// The same with a configuration that is read again at each SIGHUP. Rights and what else may change do then; what takes
+/// a restart is named in the log.
+///
+/// # Errors
+///
+/// As [`run`], and what `read` says at the start; later that is logged.
+pub fn run_reloading(
+    read: impl Fn() -> Result<Config> + Send + Sync + 'static,
+    ready: impl FnOnce(&Places),
+) -> Result<()> {
     outlive_hangup()?; // from the first model on
     let passed = Passed::take()?;
-    let server = Server::open(configured(config, &passed))?; // before there are threads for anything else
+    let config = read()?;
+    let server = Server::open(configured(config.clone(), &passed))?; // before there are threads for anything else
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("reef-io")
         .enable_all()
         .build()
         .map_err(|e| Error::system("no threads for connections", e))?;
-    let done = runtime.block_on(serve(&server, passed, ready));
+    let done = runtime.block_on(serve(&server, passed, Source::new(read, config), ready));
     runtime.shutdown_timeout(CLOSE_TIMEOUT);
     server.registry.clear();
     done
@@ -61,12 +75,17 @@ pub struct Places {
     pub http: Option<std::net::SocketAddr>,
 }
 
-async fn serve(server: &Arc<Server>, passed: Passed, ready: impl FnOnce(&Places)) -> Result<()> {
-    let tokens = Arc::new(Tokens::read(&server.config)?);
+async fn serve(
+    server: &Arc<Server>,
+    passed: Passed,
+    source: Source,
+    ready: impl FnOnce(&Places),
+) -> Result<()> {
+    let tokens = Arc::new(Tokens::read(&server.config.get())?);
     let ways = WaysIn::open(server, &tokens, passed)?;
     let WaysIn { grpc, http, local, folder, certificates, sockets } = ways;
     let metrics = &server.observer.metrics;
-    let guests = Guests::start(&server.config.guests, &folder, metrics, &server.engine)?;
+    let guests = Guests::start(&server.config.get().guests, &folder, metrics, &server.engine)?;
     let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);
     let device = server.engine.name();
     let places = Places { device, folder, grpc: address(&grpc), http: address(&http) };
@@ -85,7 +104,7 @@ async fn serve(server: &Arc<Server>, passed: Passed, ready: impl FnOnce(&Places)
     }
     tokio::spawn(prune(server.clone()));
     tokio::spawn(notify::give_signs_of_life(server.clone()));
-    let files = Arc::new(Files { tokens, tls: certificates });
+    let files = Arc::new(Files { source, tokens, tls: certificates });
     tokio::spawn(reload_at(hangups()?, server.clone(), files));
     let signals = Signals::new()?;
     ready(&places);
@@ -98,7 +117,7 @@ async fn serve(server: &Arc<Server>, passed: Passed, ready: impl FnOnce(&Places)
     notify::stopping();
     server.clients.close();
     let local = tokio::task::spawn_blocking(|| local.stop());
-    drain(&server.requests, server.config.times.drain()).await;
+    drain(&server.requests, server.config.get().times.drain()).await;
     let _ = local.await; // a panic has already been printed
     drop(guests); // real-time guests go on among themselves
     let _ = end.send(true);

@@ -58,7 +58,7 @@ mod ways_in;
 
 pub use class::Class;
 pub use config::settings::Config;
-pub use daemon::{Places, run};
+pub use daemon::{Places, run, run_reloading};
 pub use error::{Error, Result};
 pub use local::client::{Client, Options, Timing};
 pub use name::ModelName;

@@ -1,6 +1,7 @@
 //! The daemon without its protocols: what all of them lead to.
 
 use crate::class::{Class, Priority};
+use crate::config::live::Live;
 use crate::config::settings::Config;
 use crate::config::users::Users;
 use crate::engine::api::Engine;
@@ -33,7 +34,7 @@ use tokio::sync::oneshot;
 /// What all protocols share.
 #[derive(Debug)]
 pub(crate) struct Server {
-    pub(crate) config: Config,
+    pub(crate) config: Live,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) registry: Registry,
     pub(crate) regions: Regions,
@@ -103,7 +104,7 @@ impl Server {
             memory: request_memory(&config),
             parsers: Parsers::default(),
             scrapes: Scrapes::default(),
-            config,
+            config: Live::new(config),
             engine,
             registry,
             observer,
@@ -127,7 +128,7 @@ impl Server {
     ///
     /// `Denied`.
     pub(crate) fn check_control(&self, peer: &Peer) -> Result<()> {
-        self.tenants.of(&peer.principal).grant.check_control(&peer.principal)
+        self.tenants.of(&peer.principal).grant().check_control(&peer.principal)
     }
 
     /// Loads a model, on a thread that may block.
@@ -184,7 +185,7 @@ impl Server {
     /// `Exhausted` at once if its queue is full, or its tenant's budget used up and what is over is refused; `Deadline` when its time is over; the device's.
     pub(crate) async fn infer(&self, inference: Inference) -> Result<Vec<u8>> {
         let Inference { client, tenant, model, priority, timeout, input, output } = inference;
-        let max = self.config.times.request();
+        let max = self.config.get().times.request();
         let time = timeout.map_or(max, |timeout| timeout.min(max));
         let arrived = Instant::now();
         let deadline = arrived + time;
@@ -216,7 +217,8 @@ impl Server {
     /// The same at once, as OpenMetrics.
     pub(crate) fn metrics_now(&self) -> String {
         let stats = self.engine.stats();
-        let name = self.config.device.split('?').next().unwrap_or_default();
+        let config = self.config.get();
+        let name = config.device.split('?').next().unwrap_or_default();
         self.observer.metrics.text(&Snapshot {
             device: name.into(),
             units: self.engine.units(),
@@ -230,7 +232,7 @@ impl Server {
             models: self.registry.len(),
             depths: self.registry.depths(),
             tenants: self.tenants.all(),
-            reserve: self.config.rt.reserve,
+            reserve: config.rt.reserve,
         })
     }
 }

@@ -45,7 +45,8 @@ impl WaysIn {
     ///
     /// What keeps one of them from listening.
     pub(crate) fn open(server: &Arc<Server>, tokens: &Tokens, mut passed: Passed) -> Result<Self> {
-        let Config { listen, tls, guests, .. } = &server.config;
+        let config = server.config.get();
+        let Config { listen, tls, guests, .. } = &*config;
         let folder = passed.folder().unwrap_or_else(|| folder(listen.folder.as_deref()));
         let access = Access::new(&listen.users)?;
         if passed.folder().is_none() || guests.listen {

@@ -60,17 +60,19 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let config = config(args)?;
+    let read = reader(args);
+    let config = read()?;
     if args.check {
         reef_serve::check(&config)?;
         return print(format_args!("{config:#?}"));
     }
     start_log(args.log)?;
-    reef_serve::run(config, |places| announce(places).unwrap_or_default())?;
+    reef_serve::run_reloading(read, |places| announce(places).unwrap_or_default())?;
     Ok(())
 }
 
-fn config(args: &Args) -> Result<Config> {
+/// Reads the configuration: now, and when it may have changed.
+fn reader(args: &Args) -> impl Fn() -> reef_serve::Result<Config> + Send + Sync + use<> {
     let quoted = |text: &String| toml_string(text);
     let load = args
         .load
@@ -91,7 +93,8 @@ fn config(args: &Args) -> Result<Config> {
         let name = name.into_string().ok().filter(|name| name.starts_with(SET))?;
         Some((name, value.to_string_lossy().into_owned()))
     });
-    Ok(from_sources(args.config.as_deref(), variables, &flags)?)
+    let (file, variables) = (args.config.clone(), variables.collect::<Vec<_>>());
+    move || from_sources(file.as_deref(), variables.clone(), &flags)
 }
 
 /// A string that TOML reads as one, whatever it holds.

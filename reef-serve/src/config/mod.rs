@@ -6,6 +6,7 @@
 //!   error that names it, wherever it came from.
 
 pub(crate) mod guests;
+pub(crate) mod live;
 pub(crate) mod rights;
 pub(crate) mod settings;
 pub(crate) mod sources;

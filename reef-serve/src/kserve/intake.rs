@@ -59,7 +59,7 @@ impl Intake {
 
     /// Whom a request of `peer` speaks for, once it may come in.
     fn speaks_for(&self, peer: Peer, request: &Request) -> Result<Peer> {
-        if self.server.config.listen.open_probes && PROBES.contains(&request.uri().path()) {
+        if self.server.config.get().listen.open_probes && PROBES.contains(&request.uri().path()) {
             return Ok(peer);
         }
         let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
@@ -73,7 +73,7 @@ impl Intake {
 
     /// The longest body of a call, and whether it is a stream of messages, which has no longest.
     fn longest(&self, path: &str) -> (usize, bool) {
-        let message = self.server.config.limits.message_mib << 20;
+        let message = self.server.config.get().limits.message_mib << 20;
         match path {
             _ if path.ends_with("/ModelStreamInfer") => (usize::MAX, true),
             _ if path.ends_with("/ModelInfer") => (message + GRPC_PREFIX, false),
@@ -125,7 +125,7 @@ async fn charge(State(intake): State<Arc<Intake>>, mut request: Request, next: N
         return refuse(intake.protocol, error); // its time runs from now on
     }
     request.extensions_mut().insert(charge.clone());
-    let (time, say) = (intake.server.config.times.idle(), of_body(intake.protocol));
+    let (time, say) = (intake.server.config.get().times.idle(), of_body(intake.protocol));
     let arriving = charge.clone();
     let request = request.map(|body| Body::new(ChargedBody::new(body, arriving, max, time, say)));
     let response = next.run(request).await;

@@ -174,7 +174,7 @@ impl Server {
     pub(crate) async fn answer(&self, peer: &Peer, request: InferRequest) -> Result<InferResponse> {
         let model = self.registry.get(&request.model, &request.version)?;
         let tenant = self.tenants.of(&peer.principal);
-        let default = self.config.models.class;
+        let default = self.config.get().models.class;
         let priority = tenant.priority(request.priority, request.class, default)?;
         let input = self.input(peer, &model, request.inputs)?;
         let to = self.wanted(&model, request.outputs)?;

@@ -160,7 +160,7 @@ struct Shared {
 
 impl Shared {
     fn new(model: &LoadedModel, class: Class, tenant: &Tenant, segment: &Segment) -> Result<Self> {
-        let instance = model.instance(class, tenant.grant.client())?;
+        let instance = model.instance(class, tenant.grant().client())?;
         let mut shared = Self { instance, direct: false, requests: 0 };
         if class == Class::RealTime {
             shared.pin(segment)?;
@@ -195,7 +195,7 @@ impl<'a> Session<'a> {
         let hello = receive_hello(stream)?;
         let tenant = server.tenants.of(&who);
         let name = hello.model.as_str();
-        let config = &server.config;
+        let config = server.config.get();
         let priority = tenant.priority(0, hello.class, config.models.class)?; // before a model is loaded for it
         let class = priority.class();
         let model = match config.models.on_demand {
@@ -208,7 +208,7 @@ impl<'a> Session<'a> {
             input: model.input.bytes(),
             output: model.output.bytes(),
         };
-        let demotes = tenant.grant.rate.is_some() && config.rt.over == Over::BestEffort;
+        let demotes = tenant.grant().rate.is_some() && config.rt.over == Over::BestEffort;
         let has = |each| each == class || demotes;
         let count = Class::EACH.into_iter().filter(|&each| has(each)).count();
         let bytes = count as u64 * model.sizes.instance + layout.bytes() as u64;
@@ -370,7 +370,8 @@ impl<'a> Session<'a> {
         let begin = Instant::now();
         let slot = direct.then_some((n % layout.slots) as usize);
         let gone = &|| began.elapsed() > time || self.is_gone();
-        let ran = instance.run(Run { slot, time, gone, account: &self.tenant.account });
+        let account = &self.tenant.account();
+        let ran = instance.run(Run { slot, time, gone, account });
         phases.infer = begin.elapsed();
         let ran = ran?;
         phases.delay = ran.delay;

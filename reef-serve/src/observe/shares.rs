@@ -82,8 +82,9 @@ impl Shares {
             self.over.get_or_create(&of).inc_by(count);
         }
         let of = ClientLabels { client };
-        self.weight.get_or_create(&of).set(tenant.grant.weight.into());
-        if let Some(rate) = tenant.grant.rate {
+        let grant = tenant.grant();
+        self.weight.get_or_create(&of).set(grant.weight.into());
+        if let Some(rate) = grant.rate {
             self.period.get_or_create(&of).set(rate.period().as_secs_f64());
             self.budget.get_or_create(&of).set(rate.budget().as_secs_f64());
         }

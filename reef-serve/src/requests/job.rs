@@ -86,7 +86,7 @@ impl Job {
         self.input.write(instance)?;
         let written = Instant::now();
         phases.input = written - began;
-        let (gone, account) = (&|| self.is_gone(), &self.tenant.account);
+        let (gone, account) = (&|| self.is_gone(), &self.tenant.account());
         let ran = instance.run(Run { slot: None, time: left, gone, account })?;
         phases.delay = ran.delay;
         self.tenant.charge(self.priority.class(), ran.device);

@@ -1,10 +1,10 @@
 //! Tenants by principal.
 
-use crate::config::rights::{RealTime, Rights};
+use crate::config::rights::{Over, RealTime, Rights};
 use crate::net::principal::Principal;
 use crate::tenants::grant::Grant;
 use crate::tenants::tenant::Tenant;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -15,14 +15,13 @@ const MAX_TENANTS: usize = 1024;
 /// Tenants by principal.
 #[derive(Debug)]
 pub(crate) struct Tenants {
-    rights: Rights,
-    rt: RealTime,
+    rights: RwLock<(Rights, Over)>,
     known: Mutex<BTreeMap<Principal, Arc<Tenant>>>,
 }
 
 impl Tenants {
     pub(crate) fn new(rights: Rights, rt: RealTime) -> Self {
-        Self { rights, rt, known: Mutex::default() }
+        Self { rights: RwLock::new((rights, rt.over)), known: Mutex::default() }
     }
 
     /// The tenant of a principal, who may be new.
@@ -44,9 +43,23 @@ impl Tenants {
     }
 
     fn make(&self, who: Principal) -> Tenant {
+        let (grant, over) = self.granted(&who);
+        Tenant::new(who, grant, over)
+    }
+
+    fn granted(&self, who: &Principal) -> (Grant, Over) {
         let own = rustix::process::getuid().as_raw();
-        let grant = Grant::of(&self.rights, &who, own);
-        Tenant::new(who, grant, self.rt.over)
+        let rights = self.rights.read();
+        (Grant::of(&rights.0, who, own), rights.1)
+    }
+
+    /// Grants other rights to all who are known and to come.
+    pub(crate) fn regrant(&self, rights: &Rights, over: Over) {
+        *self.rights.write() = (rights.clone(), over);
+        for tenant in self.all() {
+            let (grant, over) = self.granted(&tenant.who);
+            tenant.regrant(grant, over);
+        }
     }
 
     /// All who are known, by name.

@@ -5,6 +5,7 @@ use crate::config::rights::Over;
 use crate::error::{Error, Result};
 use crate::net::principal::Principal;
 use crate::tenants::grant::Grant;
+use parking_lot::RwLock;
 use reef::Account;
 #[cfg(test)]
 use std::sync::Arc;
@@ -15,15 +16,23 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Tenant {
     pub(crate) who: Principal,
-    pub(crate) grant: Grant,
-    /// What its real-time tasks are charged to.
-    pub(crate) account: Account,
-    over: Over,
+    granted: RwLock<Granted>,
     /// Device time of its best-effort work, in nanoseconds.
     be: AtomicU64,
     /// Real-time requests that became best-effort, or were refused, as its budget was used up.
     demoted: AtomicU64,
     refused: AtomicU64,
+}
+
+/// What it may do now.
+#[derive(Debug)]
+struct Granted {
+    grant: Grant,
+    over: Over,
+    /// What its real-time tasks are charged to.
+    account: Account,
+    /// What accounts before this one had had: a rate has an account of its own.
+    before: (Duration, u64),
 }
 
 #[cfg(test)]
@@ -47,8 +56,29 @@ impl Tenant {
 impl Tenant {
     pub(crate) fn new(who: Principal, grant: Grant, over: Over) -> Self {
         let account = Account::new(grant.rate);
+        let granted = Granted { grant, over, account, before: Default::default() };
         let (be, demoted, refused) = Default::default();
-        Self { who, grant, account, over, be, demoted, refused }
+        Self { who, granted: RwLock::new(granted), be, demoted, refused }
+    }
+
+    /// What it may do now.
+    pub(crate) fn grant(&self) -> Grant {
+        self.granted.read().grant
+    }
+
+    /// What its real-time tasks are charged to now.
+    pub(crate) fn account(&self) -> Account {
+        self.granted.read().account.clone()
+    }
+
+    /// Grants it something else, from its next request on. A budget that stays the same keeps what is used of it.
+    pub(crate) fn regrant(&self, grant: Grant, over: Over) {
+        let mut granted = self.granted.write();
+        if granted.grant.rate != grant.rate {
+            granted.before = granted.had();
+            granted.account = Account::new(grant.rate);
+        }
+        (granted.grant, granted.over) = (grant, over);
     }
 
     /// The place of a request that asks for `asked`, or for nothing and has this default.
@@ -63,27 +93,39 @@ impl Tenant {
         default: Class,
     ) -> Result<Priority> {
         let priority = Priority::new(asked, class.unwrap_or(default));
-        if self.grant.rt || priority.class() == Class::BestEffort {
+        if self.grant().rt || priority.class() == Class::BestEffort {
             return Ok(priority);
         }
         if asked == 0 && class.is_none() {
             return Ok(Priority::BEST_EFFORT); // it has not asked
         }
+        Err(self.no_real_time())
+    }
+
+    fn no_real_time(&self) -> Error {
         let who = &self.who;
-        Err(Error::Denied(format!("{who} may not ask for real time: rights.\"{who}\".rt")))
+        Error::Denied(format!("{who} may not ask for real time: rights.\"{who}\".rt"))
     }
 
     /// What becomes of a request when its turn comes; `now` on the device's clock.
     ///
     /// # Errors
     ///
-    /// `Exhausted` if its budget is used up and the configuration refuses what is over.
+    /// `Denied` if it is real-time, which is no longer granted; `Exhausted` if its budget is used up and the
+    /// configuration refuses what is over.
     pub(crate) fn admit(&self, priority: Priority, now: Duration) -> Result<Priority> {
-        let Some(rate) = self.grant.rate else { return Ok(priority) };
-        if priority.class() == Class::BestEffort || self.account.is_in_budget(now) {
+        if priority.class() == Class::BestEffort {
             return Ok(priority);
         }
-        match self.over {
+        let granted = self.granted.read();
+        if !granted.grant.rt {
+            return Err(self.no_real_time());
+        }
+        let Some(rate) = granted.grant.rate else { return Ok(priority) };
+        if granted.account.is_in_budget(now) {
+            return Ok(priority);
+        }
+        match granted.over {
             Over::Late => Ok(priority),
             Over::BestEffort => {
                 self.demoted.fetch_add(1, Relaxed);
@@ -106,15 +148,23 @@ impl Tenant {
 
     /// Device time that it has had, as [`Class::EACH`].
     pub(crate) fn served(&self) -> [Duration; 2] {
-        [self.account.usage().served, Duration::from_nanos(self.be.load(Relaxed))]
+        [self.granted.read().had().0, Duration::from_nanos(self.be.load(Relaxed))]
     }
 
     /// Real-time requests that were over its budget: late, made best-effort, refused.
     pub(crate) fn over(&self) -> [(&'static str, u64); 3] {
         [
-            ("late", self.account.usage().late),
+            ("late", self.granted.read().had().1),
             ("best-effort", self.demoted.load(Relaxed)),
             ("refused", self.refused.load(Relaxed)),
         ]
+    }
+}
+
+impl Granted {
+    /// Device time of its real-time work so far, and how many of its tasks were late.
+    fn had(&self) -> (Duration, u64) {
+        let (usage, (served, late)) = (self.account.usage(), self.before);
+        (served + usage.served, late + usage.late)
     }
 }

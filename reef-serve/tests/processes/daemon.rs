@@ -1,10 +1,10 @@
 //! A daemon as a process of its own, with two small models.
 
-use crate::{FLAGS, Folder, spawn_as};
+use crate::{FLAGS, FOLDER, Folder, spawn_as};
 use reef_serve::config::from_sources;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,10 @@ pub(super) fn play() {
     let flags = std::env::var(FLAGS).expect("set with the role");
     let flags: Vec<_> = flags.lines().filter_map(|line| line.split_once('=')).collect();
     let flags: Vec<_> = flags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    let config = from_sources(None, [], &flags).unwrap();
-    reef_serve::run(config, |places| {
+    let file =
+        PathBuf::from(std::env::var_os(FOLDER).expect("set with the role")).join("reef.toml");
+    let read = move || from_sources(file.exists().then_some(&*file), [], &flags);
+    reef_serve::run_reloading(read, |places| {
         println!("\ngrpc {}", places.grpc.expect("asked for"));
         println!("http {}", places.http.expect("asked for"));
         println!("ready");

@@ -34,7 +34,8 @@ fn the_dashboard_asks_for_metrics_that_there_are() {
         let mut client = Client::connect("tiny", &options(daemon.folder(), Some(class))).unwrap();
         client.infer(&vec![0.5; client.input_len()]).unwrap();
     }
-    let late = Options { timeout: Some(Duration::from_micros(1)), ..options(daemon.folder(), None) };
+    let late =
+        Options { timeout: Some(Duration::from_micros(1)), ..options(daemon.folder(), None) };
     let mut client = Client::connect("tiny", &late).unwrap();
     assert!(client.infer(&vec![0.5; client.input_len()]).is_err(), "there is a failure to count");
     daemon.get("/v2/no/such/path");

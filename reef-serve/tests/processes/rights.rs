@@ -2,6 +2,9 @@
 
 use crate::daemon::Daemon;
 use crate::wire::Http;
+use crate::{options, within};
+use reef_serve::{Class, Client, Error};
+use std::time::Duration;
 
 fn post(path: &str, headers: &str) -> Vec<u8> {
     let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
@@ -30,4 +33,34 @@ fn strangers_run_best_effort_work_and_nothing_else() {
     let mut owner = Http::connect(daemon.folder()).unwrap();
     assert_eq!(owner.ask(&post(unload, "")).unwrap().0, 200, "the daemon's own user may");
     assert!(daemon.get("/v2/models/tiny/ready").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn rights_change_for_who_is_connected_and_for_who_comes() {
+    let folder = Daemon::place("rights-reload");
+    let file = folder.path().join("reef.toml");
+    let write = |rt: bool| {
+        let text = format!("[rights.owner]\nrt = {rt}\ncontrol = true\n[limits]\nqueue = 65\n");
+        std::fs::write(&file, text).unwrap();
+    };
+    write(true);
+    let daemon = Daemon::start_in(folder, &[]);
+    let place = options(daemon.folder(), Some(Class::RealTime));
+    let mut client = Client::connect("tiny", &place).unwrap();
+    let input = vec![0.5; client.input_len()];
+    client.infer(&input).unwrap();
+    write(false);
+    daemon.signal("HUP");
+    let time = Duration::from_secs(20);
+    within(
+        time,
+        "who is connected loses the right",
+        || matches!(client.infer(&input), Err(Error::Denied(why)) if why.contains("real time")),
+    );
+    assert!(matches!(Client::connect("tiny", &place), Err(Error::Denied(_))));
+    std::fs::write(&file, "[rights.owner]\nrt = 1\n").unwrap();
+    daemon.signal("HUP"); // what is wrong changes nothing, and ends nothing
+    write(true);
+    daemon.signal("HUP");
+    within(time, "and gets it again", || client.infer(&input).is_ok());
 }

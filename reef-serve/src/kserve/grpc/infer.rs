@@ -87,7 +87,7 @@ async fn infer_named(
 /// Charges for what decoding makes, and decodes: long messages on a thread for that.
 async fn decode(server: &Server, caller: &Caller, request: Undecoded) -> Result<InferRequest> {
     let (class, charge) = (caller.class, caller.charge.clone());
-    let (bytes, max) = (request.0.len(), server.config.limits.tensors);
+    let (bytes, max) = (request.0.len(), server.config.get().limits.tensors);
     let work = move || {
         let made = request.decoded_bytes()?;
         charge.as_ref().map_or(Ok(()), |charge| charge.add(made))?;

@@ -34,8 +34,8 @@ pub(crate) async fn serve(
     listener: Listener,
     end: impl Future<Output = ()>,
 ) -> Result<()> {
-    let Limits { message_mib, .. } = server.config.limits;
-    let times = server.config.times.clone();
+    let Limits { message_mib, .. } = server.config.get().limits;
+    let times = server.config.get().times.clone();
     let service = GrpcInferenceServiceServer::new(Service(server.clone()))
         .max_decoding_message_size(message_mib << 20)
         .max_encoding_message_size(message_mib << 20);

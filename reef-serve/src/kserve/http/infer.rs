@@ -53,7 +53,7 @@ pub(super) async fn version(
     headers: HeaderMap,
     body: Bytes,
 ) -> Reply<Response> {
-    let (max, who) = (server.config.limits.tensors, &peer.principal);
+    let (max, who) = (server.config.get().limits.tensors, &peer.principal);
     let (json, binary) = split(&headers, body)?;
     let bytes = json.len();
     charge.add(NUMBERS_PER_TEXT * bytes as u64)?;
@@ -76,7 +76,9 @@ pub(crate) async fn fuzz(server: &Server, length: Option<u16>, body: &[u8]) {
     let mut headers = HeaderMap::new();
     headers.extend(length.map(|n| (header::HeaderName::from_static(JSON_LENGTH), n.into())));
     let Ok((json, binary)) = split(&headers, Bytes::copy_from_slice(body)) else { return };
-    if let Ok((mut request, binary)) = read(&headers, &json, binary, server.config.limits.tensors) {
+    if let Ok((mut request, binary)) =
+        read(&headers, &json, binary, server.config.get().limits.tensors)
+    {
         request.model = "tiny".into();
         if let Ok(answer) = server.answer(&Peer::UNKNOWN, request).await {
             let _ = write(answer, binary);

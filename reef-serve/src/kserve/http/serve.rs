@@ -40,7 +40,7 @@ pub(crate) async fn serve(
     listener: Listener,
     end: impl Future<Output = ()> + Send + 'static,
 ) {
-    let times = server.config.times.clone();
+    let times = server.config.get().times.clone();
     let idle = times.idle();
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(idle);
@@ -64,7 +64,7 @@ pub(crate) async fn serve(
 }
 
 fn router(server: Arc<Server>, tokens: Arc<Tokens>) -> Router {
-    let max = server.config.limits.message_mib << 20;
+    let max = server.config.get().limits.message_mib << 20;
     let infer = Router::new()
         .route("/v2/models/{model}/infer", post(infer::newest))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer::version))
@@ -111,7 +111,7 @@ async fn open(
 
 /// Reads all of the request before it is handled. What arrives is charged for, and has to come in time.
 async fn whole(State(server): App, request: Request, next: Next) -> Response {
-    let max = server.config.limits.message_mib << 20;
+    let max = server.config.get().limits.message_mib << 20;
     let (head, body) = request.into_parts();
     if body.size_hint().lower() > max as u64 {
         if !head.headers.contains_key(header::EXPECT) {
