@@ -393,6 +393,7 @@ mod tests {
         assert_eq!(said, want);
         config.listen.anonymous = true;
         config.check().unwrap();
+        config.listen.anonymous = false;
         config.listen.token_file = Some("token".into());
         let said = config.check().unwrap_err().to_string();
         assert!(said.ends_with("plain text: set tls.cert and tls.key, or listen.insecure = true"));

@@ -172,6 +172,6 @@ mod tests {
         let said = Clients::new(8, 2, 0, 0).enter_local(me).unwrap_err().to_string();
         assert!(said.starts_with("user 1 has 0 connections"), "{said}");
         clients.close();
-        assert!(matches!(enter(Protocol::Http, tcp), Err(Error::Unavailable(_))));
+        assert!(matches!(enter(Protocol::Http, me), Err(Error::Unavailable(_))));
     }
 }
