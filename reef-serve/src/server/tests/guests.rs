@@ -52,7 +52,7 @@ fn real_time_requests_hold_guests_while_they_run() {
         was_held
     });
     until("released", || !holds());
-    let text = fixture.server.metrics();
+    let text = fixture.server.metrics_now();
     let mine = |line: &&str| line.starts_with("reef_guest_active{");
     assert_eq!(text.lines().filter(mine).count(), 0, "the daemon isn't its own guest: {text}");
 }
