@@ -21,5 +21,15 @@ build() { cargo "$@" --profile "$profile" --message-format=json | keep; }
 build test --features cuda --test conformance --test networks --no-run
 build test -p reef-cuda --test lost --test modules --test gates --test given_up --no-run
 build build -p reef-cli --features cuda
+# C programs with their libraries. The driver that is made of functions stands for that of the machine to come.
+cargo build --profile "$profile" -p reef-capi -p reef-cudareef -p fake-libcuda --features reef-capi/cuda
+built=${CARGO_TARGET_DIR:-target}/$([ "$profile" = dev ] && echo debug || echo "$profile")
+REEF_CAPI_BUILT=$built tools/install_capi.sh "$folder/c"
+rm "$folder/c/lib/libreef.a" # large, and not needed
+strip "$folder"/c/lib/lib*.so
+libraries=(-L "$folder/c/lib" -Wl,-rpath,'$ORIGIN/c/lib')
+cc examples/c/infer.c -I "$folder/c/include" "${libraries[@]}" -lreef -o "$folder/infer"
+c++ -std=c++17 -pthread reef-capi/tests/c/port.cpp -I "$folder/c/include/cudareef" "${libraries[@]}" -lcudareef \
+    "$built/libfake_libcuda.so" -o "$folder/port"
 git describe --always --dirty >"$folder/commit"
 ls -lh "$folder"

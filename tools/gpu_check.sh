@@ -24,6 +24,8 @@ core        lost          60
 core        given_up      60
 core        foreign       60
 core        modules       60
+core        capi          60
+core        cudareef      60
 networks    networks      300
 sanitizers  memcheck      150
 sanitizers  racecheck     150
@@ -54,6 +56,13 @@ lost() { "$build/lost" --nocapture; }
 given_up() { "$build/given_up" --nocapture; }
 foreign() { "$build/gates" --nocapture; }
 modules() { "$build/modules" --nocapture; }
+# The C example gives the same class on both devices, and a program of REEF's CUDA port preempts a stream.
+capi() {
+    local device
+    for device in cpu:0 'cuda:0?precision=fp32'; do "$build/infer" "$device" resnet18 || return; done | tee "$work/capi.txt"
+    [ "$(wc -l <"$work/capi.txt")" = 2 ] && [ "$(sort -u "$work/capi.txt" | wc -l)" = 1 ]
+}
+cudareef() { CUDA_MODULE_LOADING=EAGER "$build/port"; }
 networks() { "$build/networks" cuda:: --nocapture --test-threads=2; }
 
 sanitizer() { # TOOL ARGS...

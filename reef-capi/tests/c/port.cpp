@@ -1,5 +1,6 @@
-// A program as for REEF's CUDA port: preempts one stream of two. Runs on the driver that is made of functions, whose kernel
-// `mix(p, v)` is *p = *p * K + v: it shows order.
+// A program as for REEF's CUDA port: preempts one stream of two. Needs no kernels, so that it runs on any GPU and on the
+// driver that is made of functions: each command copies a byte one place further, which shows how many have run, and that
+// they ran in order.
 
 #include <atomic>
 #include <chrono>
@@ -12,27 +13,25 @@
 
 extern "C" {
 typedef struct CUctx_st *CUcontext;
-typedef struct CUfunc_st *CUfunction;
-typedef struct CUmod_st *CUmodule;
+typedef unsigned long long CUdeviceptr;
 int cuInit(unsigned flags);
 int cuCtxCreate_v2(CUcontext *context, unsigned flags, int device);
 int cuCtxSetCurrent(CUcontext context);
-int cuModuleLoadData(CUmodule *module, const void *image);
-int cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
-int cuMemAlloc_v2(std::uint64_t **at, std::size_t bytes);
+int cuMemAlloc_v2(CUdeviceptr *at, std::size_t bytes);
+int cuMemsetD8Async(CUdeviceptr at, unsigned char value, std::size_t bytes, CUstream stream);
+int cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream);
+int cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, std::size_t bytes, CUstream stream);
 int cuStreamCreate(CUstream *stream, unsigned flags);
-int cuStreamDestroy_v2(CUstream stream);
 int cuStreamQuery(CUstream stream);
 int cuStreamSynchronize(CUstream stream);
 int cuStreamBeginCapture_v2(CUstream stream, int mode);
-int cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
-                   CUstream stream, void **params, void **extra);
 }
 
 namespace {
 
-constexpr std::uint64_t K = 6364136223846793005;
 constexpr unsigned NON_BLOCKING = 1;
+constexpr int NOT_READY = 600;
+constexpr std::size_t CELLS = 4096;
 
 void want(bool is_so, const char *what, int line) {
     if (!is_so) {
@@ -42,29 +41,39 @@ void want(bool is_so, const char *what, int line) {
 }
 #define WANT(what) want((what), #what, __LINE__)
 
-CUfunction mix;
-
-void launch(CUstream stream, std::uint64_t *to, std::uint64_t value) {
-    void *params[] = {&to, &value};
-    WANT(cuLaunchKernel(mix, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr) == 0);
-}
-
 struct Stream {
     CUstream handle = nullptr;
-    std::uint64_t *word = nullptr;
-    std::uint64_t expected = 0;
+    CUdeviceptr cells = 0;
+    std::size_t given = 0;
 
     Stream() {
         WANT(cuStreamCreate(&handle, NON_BLOCKING) == 0);
-        WANT(cuMemAlloc_v2(&word, sizeof *word) == 0);
-    }
-    void run(std::uint64_t value) {
-        launch(handle, word, value);
-        expected = expected * K + value;
-    }
-    void finish() {
+        WANT(cuMemAlloc_v2(&cells, CELLS) == 0);
+        WANT(cuMemsetD8Async(cells, 0, CELLS, handle) == 0);
+        WANT(cuMemsetD8Async(cells, 1, 1, handle) == 0);
         WANT(cuStreamSynchronize(handle) == 0);
-        WANT(*word == expected);
+    }
+    // The first one copies cell 0 to cell 1, and so on.
+    void run(int commands) {
+        WANT(given + commands < CELLS);
+        for (int i = 0; i < commands; i++, given++)
+            WANT(cuMemcpyDtoDAsync_v2(cells + given + 1, cells + given, 1, handle) == 0);
+    }
+    // How many have run, as another stream sees it.
+    std::size_t ran(const Stream &reader) const {
+        static unsigned char seen[CELLS];
+        WANT(cuMemcpyDtoHAsync_v2(seen, cells, CELLS, reader.handle) == 0);
+        WANT(cuStreamSynchronize(reader.handle) == 0);
+        std::size_t count = 0;
+        while (count + 1 < CELLS && seen[count + 1] == 1)
+            count++;
+        for (std::size_t at = count + 1; at < CELLS; at++)
+            WANT(seen[at] == 0); // none out of order
+        return count;
+    }
+    void finish(const Stream &reader) {
+        WANT(cuStreamSynchronize(handle) == 0);
+        WANT(ran(reader) == given);
     }
 };
 
@@ -90,47 +99,45 @@ void misuse(Stream &stream) {
 // The low stream stands while the high one runs, and goes on where it stood.
 void preempts(Stream &low, Stream &high) {
     WANT(reef::enablePreemption(low.handle, {32, 8, -1, reef::PreemptHostQueue}) == reef::REEF_SUCCESS);
-    for (std::uint64_t round = 1; round <= 20; round++) {
-        for (int i = 0; i < 8; i++)
-            low.run(round + i);
-        const std::uint64_t before = low.expected;
+    for (int round = 1; round <= 20; round++) {
+        low.run(8);
         WANT(reef::preempt(low.handle, true) == reef::REEF_SUCCESS);
-        WANT(*low.word == before); // it has waited
-        for (int i = 0; i < 8; i++)
-            low.run(round * i);
+        const std::size_t before = low.given;
+        WANT(low.ran(high) == before); // it has waited
+        low.run(8);
         WANT(reef::preempt(low.handle, round % 2) == reef::REEF_SUCCESS); // twice is once
-        high.run(round);
-        high.finish();
-        WANT(*low.word == before);
-        WANT(cuStreamQuery(low.handle) == 600);
+        high.run(8);
+        high.finish(high);
+        WANT(low.ran(high) == before);
+        WANT(cuStreamQuery(low.handle) == NOT_READY);
         WANT(reef::restore(low.handle) == reef::REEF_SUCCESS);
         if (round % 3 == 0)
-            low.finish();
+            low.finish(high);
     }
-    low.finish();
+    low.finish(high);
 }
 
-// One thread preempts and another one restores, without a context of its own.
-void threads(Stream &low) {
+// One thread submits, and another one preempts and restores, without a context of its own.
+void threads(Stream &low, Stream &high) {
     std::atomic<bool> stop{false};
     std::thread other([&] {
         for (int i = 0; !stop; i++)
             WANT((i % 2 ? reef::restore(low.handle) : reef::preempt(low.handle, false)) == reef::REEF_SUCCESS);
     });
     for (int i = 0; i < 500; i++)
-        low.run(i);
+        low.run(1);
     stop = true;
     other.join();
     WANT(reef::restore(low.handle) == reef::REEF_SUCCESS);
-    low.finish();
+    low.finish(high);
 }
 
 // Disabling restores.
-void disables(Stream &low) {
+void disables(Stream &low, Stream &high) {
     WANT(reef::preempt(low.handle) == reef::REEF_SUCCESS);
-    low.run(7);
+    low.run(1);
     WANT(reef::disablePreemption(low.handle) == reef::REEF_SUCCESS);
-    low.finish();
+    low.finish(high);
     WANT(reef::preempt(low.handle) == reef::REEF_ERROR_NOT_FOUND);
     WANT(reef::enablePreemption(low.handle) == reef::REEF_SUCCESS);
     WANT(reef::disablePreemption(low.handle) == reef::REEF_SUCCESS);
@@ -143,14 +150,12 @@ int main() {
     Stream *never = nullptr;
     WANT(reef::enablePreemption(reinterpret_cast<CUstream>(&never)) == reef::REEF_ERROR_INVALID_VALUE); // no context
     CUcontext context;
-    CUmodule module;
     WANT(cuInit(0) == 0 && cuCtxCreate_v2(&context, 0, 0) == 0 && cuCtxSetCurrent(context) == 0);
-    WANT(cuModuleLoadData(&module, "") == 0 && cuModuleGetFunction(&mix, module, "mix") == 0);
     Stream low, high, other;
-    misuse(other);
     preempts(low, high);
-    threads(low);
-    disables(low);
+    threads(low, high);
+    disables(low, high);
+    misuse(other);
     std::puts("preempted and restored");
     return 0;
 }
