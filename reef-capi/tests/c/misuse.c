@@ -185,6 +185,52 @@ static void threads(void) {
         failures++, printf("freed %d times\n", freed);
 }
 
+static void *wait_for(void *request) {
+    WANT(REEF_CANCELLED, reef_request_wait(request, 60000000));
+    return NULL;
+}
+
+// Best-effort requests that never run, because the scheduler lets none.
+static void waits(void) {
+    reef_dispatcher *rt_only;
+    reef_client *client;
+    reef_client_options options = {.struct_size = sizeof options, .capacity = 32};
+    reef_network *second;
+    reef_request *request, *none = UNTOUCHED;
+    float *input = calloc(3 * 32 * 32, sizeof *input), output[1000];
+    WANT(REEF_OK, reef_dispatcher_start(device, "rt-only", &rt_only));
+    WANT(REEF_OK, reef_client_open(rt_only, REEF_BEST_EFFORT, &options, &client));
+    WANT(REEF_OK, reef_network_new_instance(network, &second));
+    WANT(REEF_OK, reef_client_submit(client, network, -1, &request));
+    WANT(REEF_TIMEOUT, reef_request_wait(request, 0));
+    WANT(REEF_TIMEOUT, reef_request_wait(request, 3000));
+    SAYS("3000");
+    WANT(REEF_BUSY, reef_network_write_input(network, input, 3 * 32 * 32));
+    WANT(REEF_BUSY, reef_network_read_output(network, output, 1000));
+    WANT(REEF_BUSY, reef_client_submit(client, network, -1, &none));
+    SAYS("has not ended");
+    WANT(REEF_BUSY, reef_client_submit(client, second, -1, &none));
+    SAYS("queue is full");
+    WANT(REEF_BUSY, reef_request_get_timing(request, &(reef_timing){.struct_size = sizeof(reef_timing)}));
+    if (none != UNTOUCHED)
+        failures++, puts("a submission that failed gave something");
+
+    pthread_t thread[3];
+    for (int i = 0; i < 3; i++)
+        if (pthread_create(&thread[i], NULL, wait_for, request))
+            exit(1);
+    WANT(REEF_OK, reef_client_free(client));
+    for (int i = 0; i < 3; i++)
+        pthread_join(thread[i], NULL);
+    WANT(REEF_CANCELLED, reef_request_get_timing(request, &(reef_timing){.struct_size = sizeof(reef_timing)}));
+    WANT(REEF_OK, reef_network_write_input(network, input, 3 * 32 * 32));
+    WANT(REEF_OK, reef_request_free(request));
+    WANT(REEF_HANDLE, reef_request_wait(request, 0));
+    WANT(REEF_OK, reef_network_free(second));
+    WANT(REEF_OK, reef_dispatcher_free(rt_only));
+    free(input);
+}
+
 // A dispatcher that goes while others still hold its clients.
 static void gone(void) {
     float output[1000] = {0};
@@ -217,6 +263,7 @@ int main(void) {
     sizes();
     order();
     threads();
+    waits();
     gone();
     printf("%d mistakes were not told\n", failures);
     return failures != 0;
