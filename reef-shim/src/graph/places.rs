@@ -37,7 +37,10 @@ impl Places {
             let before = node.after.iter().filter_map(|before| behind.get(*before)).max();
             let before = before.copied().unwrap_or(since);
             let after = match &node.kind {
-                Kind::Kernel(_) if node.overlaps => before,
+                // No gate here; the next kernel that waits for its predecessors has one.
+                Kind::Kernel(blocks) if node.overlaps => {
+                    before.saturating_add(in_graph(0, *blocks).1)
+                }
                 Kind::Kernel(blocks) => {
                     let (is_due, after) = in_graph(before, *blocks);
                     places.kernels.extend(is_due.then_some(at));

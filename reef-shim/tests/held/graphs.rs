@@ -161,6 +161,29 @@ fn a_captured_graph_inside_of_a_built_one_keeps_its_gates_and_gets_more() {
     assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
 }
 
+/// Kernels that may begin before their predecessors have ended: a gate between them would end that.
+#[test]
+fn a_gate_stands_in_front_of_the_next_kernel_that_does_not_overlap() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    program.launch(0);
+    program.synchronize();
+    let (driver, graph, before) = (program.driver, program.graph(), program.value());
+    let handle = graph.handle;
+    let nodes: Vec<_> = (0..70).map(|value| graph.kernel(&[], program.memory, value)).collect();
+    for (at, pair) in nodes.windows(2).enumerate() {
+        let (from, to, data) = (&raw const pair[0], &raw const pair[1], u64::from(at < 60) << 16);
+        let data = &raw const data;
+        assert_eq!(call!(driver, cuGraphAddDependencies_v2(handle, from, to, data, 1)), 0);
+    }
+    let (gates, exec) = (program.gates(), graph.instantiate());
+    assert_eq!(program.gates() - gates, 1);
+    program.launch_graph(exec);
+    program.synchronize();
+    assert_eq!(program.value(), mixed(before, 0..70));
+    assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
+}
+
 #[test]
 fn graphs_that_cannot_be_cloned_stand_behind_a_gate_in_front() {
     let program = program();

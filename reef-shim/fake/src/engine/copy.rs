@@ -19,7 +19,8 @@ impl World {
                 op => op,
             };
             let after = node.after.iter().map(|before| names[before]).collect();
-            copy.push(Node { name: names[&node.name], origin: node.name, op, after });
+            let overlaps = node.overlaps;
+            copy.push(Node { name: names[&node.name], origin: node.name, op, after, overlaps });
         }
         let handle = self.handle();
         self.graphs.insert(handle, copy);

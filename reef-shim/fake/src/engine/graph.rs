@@ -12,6 +12,8 @@ pub(crate) struct Node {
     pub(crate) origin: usize,
     pub(crate) op: Op,
     pub(crate) after: Vec<usize>,
+    /// Its edges say that it may begin before those have ended. Here it doesn't.
+    pub(crate) overlaps: bool,
 }
 
 /// A graph, captured, built or instantiated.
@@ -37,7 +39,13 @@ pub(crate) fn flatten(graphs: &Graphs, graph: usize) -> Graph {
         roots.for_each(|root| root.after.clone_from(&node.after));
         flat.append(&mut inner);
         let after = if ends.is_empty() { node.after.clone() } else { ends };
-        flat.push(Node { name: node.name, origin: node.origin, op: Op::Empty, after });
+        flat.push(Node {
+            name: node.name,
+            origin: node.origin,
+            op: Op::Empty,
+            after,
+            overlaps: false,
+        });
     }
     flat
 }
@@ -103,6 +111,6 @@ impl Capture {
     /// Adds a node after `tail`, which it becomes.
     pub(crate) fn add(&mut self, name: usize, op: Op, tail: &mut Vec<usize>) {
         let after = std::mem::replace(tail, vec![name]);
-        self.nodes.push(Node { name, origin: 0, op, after });
+        self.nodes.push(Node { name, origin: 0, op, after, overlaps: false });
     }
 }

@@ -68,7 +68,12 @@ unsafe fn edges_with_data(
     unsafe {
         let code = edges(graph, from, to, count);
         if code == SUCCESS && !data.is_null() {
-            data.write_bytes(0, *count);
+            let world = world();
+            let edges =
+                world.graphs[&graph].iter().flat_map(|node| vec![node.overlaps; node.after.len()]);
+            // The third byte: CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.
+            let edges = edges.map(|overlaps| u64::from(overlaps) << 16).take(*count);
+            edges.enumerate().for_each(|(at, edge)| data.add(at).write(edge));
         }
         code
     }

@@ -22,6 +22,7 @@ plain! {
     cuGraphAddNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *mut AnyParams) = add_any;
     cuGraphConditionalHandleCreate(handle: *mut u64, graph: usize, context: usize, value: u32, flags: u32) = condition;
     cuGraphAddDependencies(graph: usize, from: *const usize, to: *const usize, count: usize) = add_edges;
+    cuGraphAddDependencies_v2(graph: usize, from: *const usize, to: *const usize, data: *const u64, count: usize) = add_edges_with;
     cuGraphRemoveDependencies(graph: usize, from: *const usize, to: *const usize, count: usize) = remove_edges;
     cuGraphDestroyNode(node: usize) = destroy_node;
     cuGraphKernelNodeSetParams_v2(node: usize, params: *const KernelParams) = set_kernel;
@@ -73,7 +74,7 @@ unsafe fn add(
     if !is_inside(nodes, &after) {
         return INVALID_VALUE;
     }
-    nodes.push(Node { name, origin: 0, op, after });
+    nodes.push(Node { name, origin: 0, op, after, overlaps: false });
     // SAFETY: the caller's promise.
     unsafe { give(node, name) };
     SUCCESS
@@ -183,6 +184,24 @@ unsafe fn add_edges(graph: usize, from: *const usize, to: *const usize, count: u
         world.node(graph, to).into_iter().for_each(|node| node.after.push(from));
     }
     SUCCESS
+}
+
+/// Edges with data: those that aren't zero make their second nodes overlap.
+unsafe fn add_edges_with(
+    graph: usize,
+    from: *const usize,
+    to: *const usize,
+    data: *const u64,
+    count: usize,
+) -> u32 {
+    // SAFETY: the caller's promise.
+    let code = unsafe { add_edges(graph, from, to, count) };
+    for at in (0..count).filter(|_| code == SUCCESS) {
+        // SAFETY: the caller's promise.
+        let (to, data) = unsafe { (*to.add(at), *data.add(at)) };
+        world().node(graph, to).into_iter().for_each(|node| node.overlaps |= data != 0);
+    }
+    code
 }
 
 unsafe fn remove_edges(graph: usize, from: *const usize, to: *const usize, count: usize) -> u32 {
