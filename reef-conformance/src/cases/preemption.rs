@@ -5,7 +5,7 @@ use crate::subject::{
     Cells, Met, Rounds, appended, cycles, doze, happened, holds_evicted, rng, rounds_for,
 };
 use rand::RngExt;
-use reef_core::{Config, Device, Error, Group, PreemptLevel, VirtualQueue};
+use reef_core::{Config, Device, Error, Group, PreemptLevel, Submitter, VirtualQueue};
 use std::time::{Duration, Instant};
 
 fn config(level: PreemptLevel, rng: &mut impl rand::Rng) -> Config {
@@ -70,14 +70,7 @@ fn preempted_often<D: Device>(
 /// ones; the blocks that run.
 pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: PreemptLevel) {
     const EACH: Duration = Duration::from_millis(200);
-    let rounds = rounds_for(device, EACH);
-    let cells = Cells::new(device, 1);
-    let config = Config::default().level(level).window(3).batch(1);
-    let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
-    for value in 1..=4 {
-        submitter.submit(cells.append(value, rounds)).unwrap();
-    }
-    std::thread::sleep(EACH / 4); // the first runs, two are launched, one is not
+    let (cells, submitter, queue) = four_long_commands(device, level, EACH);
     let start = Instant::now();
     queue.preempt(true).unwrap();
     let (took, done) = (start.elapsed(), submitter.completed().0);
@@ -95,6 +88,30 @@ pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: Preemp
     queue.restore().unwrap();
     queue.finish().unwrap();
     cells.expect(1..=4);
+}
+
+/// Commands that take about as long as `each`: the first runs, two are launched, one is not.
+fn four_long_commands<D: Device>(
+    device: &D,
+    level: PreemptLevel,
+    each: Duration,
+) -> (Cells<D>, Submitter<D>, VirtualQueue<D>) {
+    let mut rounds = rounds_for(device, each);
+    for _ in 0..8 {
+        let cells = Cells::new(device, 1);
+        let config = Config::default().level(level).window(3).batch(1);
+        let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
+        for value in 1..=4 {
+            submitter.submit(cells.append(value, rounds)).unwrap();
+        }
+        std::thread::sleep(each / 4);
+        if submitter.completed().0 == 0 {
+            return (cells, submitter, queue);
+        }
+        rounds *= 2; // it was measured while others had the processor
+        queue.finish().unwrap();
+    }
+    panic!("{rounds} rounds end within {:?}", each / 4);
 }
 
 pub fn nothing_runs_while_a_queue_is_held<D: Device>(device: &D, level: PreemptLevel) {

@@ -1,5 +1,6 @@
 //! The toy's hardware: queues of work behind one lock, and the thread that runs their blocks.
 
+use super::dozes::Dozes;
 use super::{Buffer, Event, Fault, Toy};
 use reef_core::{Copy, Drained, Fill, Priority, Seq};
 use std::collections::VecDeque;
@@ -100,6 +101,7 @@ impl Item {
 pub(crate) struct Line {
     id: u64,
     fault: Fault,
+    dozes: Arc<Dozes>,
     priority: Priority,
     stop: Arc<AtomicU8>,
     items: VecDeque<Item>,
@@ -141,7 +143,7 @@ impl Line {
         let block = item.left.take()?;
         self.running = true;
         if self.fault == Fault::CompletesEarly && item.left.is_all_taken() {
-            self.waker.iter().for_each(Thread::unpark);
+            self.waker.iter().for_each(|thread| self.dozes.wake(thread));
         }
         let (work, left, stop) = (item.work.clone(), item.left.clone(), self.stop.clone());
         Some(Task { line: self.id, work, left, block, stop })
@@ -153,7 +155,7 @@ impl Line {
         self.done = self.items.front().map_or(self.pushed, |item| item.seq);
         if self.done >= self.wake_at || (self.drain_wanted && !self.running) {
             (self.wake_at, self.drain_wanted) = (u64::MAX, false);
-            self.waker.iter().for_each(Thread::unpark);
+            self.waker.iter().for_each(|thread| self.dozes.wake(thread));
         }
     }
 
@@ -243,15 +245,16 @@ impl Task {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) fault: Fault,
+    pub(crate) dozes: Arc<Dozes>,
     lines: Mutex<VecDeque<Line>>,
     news: Condvar,
     closing: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(fault: Fault) -> Self {
+    pub(crate) fn new(fault: Fault, dozes: Dozes) -> Self {
         let (lines, news) = (Mutex::default(), Condvar::new());
-        Self { fault, lines, news, closing: AtomicBool::new(false) }
+        Self { fault, dozes: Arc::new(dozes), lines, news, closing: AtomicBool::new(false) }
     }
 
     pub(crate) fn add(&self, priority: Priority, stop: Arc<AtomicU8>) -> u64 {
@@ -260,6 +263,7 @@ impl Shared {
         lines.push_back(Line {
             id,
             fault: self.fault,
+            dozes: self.dozes.clone(),
             priority,
             stop,
             items: VecDeque::new(),

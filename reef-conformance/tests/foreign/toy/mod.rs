@@ -3,8 +3,10 @@
 //! It has nothing but the kernel `append`, and no unsafe code. Opened with a [`Fault`] it is broken in one way,
 //! which the suite must find.
 
+mod dozes;
 mod hardware;
 
+use dozes::Dozes;
 use hardware::{Left, Line, Shared, Stop, Work};
 use reef_core::{
     Backend, Colocation, Copy, Device, DeviceInfo, Drained, Error, Fill, Launch, NoGraph,
@@ -78,7 +80,16 @@ impl Drop for Open {
 
 impl Toy {
     pub(crate) fn broken(fault: Fault) -> Self {
-        let shared = Arc::new(Shared::new(fault));
+        Self::open(fault, Dozes::Never)
+    }
+
+    /// Nothing is wrong with it, but calls take longer now and then.
+    pub(crate) fn dozing(seed: u64) -> Self {
+        Self::open(Fault::None, Dozes::from_seed(seed))
+    }
+
+    fn open(fault: Fault, dozes: Dozes) -> Self {
+        let shared = Arc::new(Shared::new(fault, dozes));
         let unit = Some(std::thread::spawn({
             let shared = shared.clone();
             move || shared.work()
@@ -150,6 +161,7 @@ impl ToyPreemptor {
             _ => stop,
         };
         self.stop.store(stop as u8, Ordering::SeqCst);
+        self.shared.dozes.doze();
         Ok(())
     }
 }
@@ -168,6 +180,7 @@ impl Preemptor for ToyPreemptor {
     }
 
     fn reactivate(&self) -> Result<()> {
+        self.shared.dozes.doze();
         self.stop.store(Stop::Run as u8, Ordering::SeqCst);
         self.shared.announce();
         Ok(())
@@ -182,6 +195,7 @@ pub(crate) struct ToyQueue {
 
 impl ToyQueue {
     fn push(&mut self, seq: Seq, work: Work, left: Left) -> Result<()> {
+        self.device.0.shared.dozes.doze();
         self.device.0.shared.change(self.id, |line| line.push(seq, work, left));
         Ok(())
     }
@@ -220,11 +234,15 @@ impl Queue for ToyQueue {
     }
 
     fn completed(&mut self) -> Result<Seq> {
-        Ok(Seq(self.device.0.shared.change(self.id, |line| line.completed())))
+        let completed = self.device.0.shared.change(self.id, |line| line.completed());
+        self.device.0.shared.dozes.doze();
+        Ok(Seq(completed))
     }
 
     fn try_drain(&mut self) -> Result<Option<Drained<Toy>>> {
-        Ok(self.device.0.shared.change(self.id, Line::try_drain))
+        let drained = self.device.0.shared.change(self.id, Line::try_drain);
+        self.device.0.shared.dozes.doze();
+        Ok(drained)
     }
 
     fn wake(&mut self, thread: Thread) -> bool {
