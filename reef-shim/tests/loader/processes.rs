@@ -111,7 +111,7 @@ fn has_something_to_explain() {
 fn the_report_says_what_was_missing_and_which_graphs_have_no_gates_inside() {
     let (_registry, socket) = registry("explained");
     let folder = folder("explained-report");
-    let report = |graphs| {
+    let once = |graphs| {
         let (file, name) = (folder.join("report"), "processes::has_something_to_explain");
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", name, "--include-ignored", "--nocapture"]);
@@ -119,8 +119,13 @@ fn the_report_says_what_was_missing_and_which_graphs_have_no_gates_inside() {
         command.env("REEF_EXPLAIN", &file).env("REEF_GRAPHS", graphs);
         let output = wait(piped(&mut command), name);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        std::fs::read_to_string(&file).unwrap()
+        let said = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        said
     };
+    // A guest gives its daemon 200 ms, which may not be enough on a busy machine: then it isn't one.
+    let is_guest = |said: &String| said.contains("class be");
+    let report = |graphs| (0..10).map(|_| once(graphs)).find(is_guest).expect("ten tries");
     let said = report("");
     for line in [
         "functions looked up by name: 2, intercepted: 1, not found: 1",
