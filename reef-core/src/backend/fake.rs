@@ -33,6 +33,8 @@ pub(crate) struct Script {
     pub(crate) be_launch_blocks: AtomicBool,
     /// It claims to unpark threads, and never does: nothing of what it has ends while they are parked.
     pub(crate) claims_to_wake: AtomicBool,
+    /// So many blocks of a queue may run beside real-time work; 0: it pads kernel by kernel.
+    pub(crate) capped: AtomicU32,
     /// So many launches on real-time queues panic.
     pub(crate) rt_launch_panics: AtomicU32,
     pub(crate) evict_fails: AtomicU32,
@@ -280,7 +282,10 @@ impl Device for Fake {
     }
 
     fn colocation(&self) -> Colocation {
-        Colocation::Padded
+        match self.0.capped.load(Ordering::SeqCst) {
+            0 => Colocation::Padded,
+            blocks => Colocation::Capped(blocks),
+        }
     }
 
     fn event(&self) -> Result<FakeEvent> {

@@ -12,3 +12,6 @@ pub(crate) mod shared;
 pub(crate) mod submitter;
 pub(crate) mod virtual_queue;
 pub(crate) mod worker;
+
+#[cfg(test)]
+mod tests;

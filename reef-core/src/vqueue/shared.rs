@@ -305,15 +305,55 @@ impl Listener {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::backend::fake::Fake;
+    use crate::backend::fake::{Fake, kernel};
     use crate::backend::info::Priority;
-    use crate::sync::ring::ring;
+    use crate::sync::ring::{Producer, ring};
+    use std::time::{Duration, Instant};
 
     pub(crate) fn shared(device: &Fake) -> Shared<Fake> {
-        let (_, consumer) = ring(8);
+        with_submitter(device).1
+    }
+
+    /// The worker is the thread of the test.
+    fn with_submitter(device: &Fake) -> (Producer<Command<Fake>>, Shared<Fake>) {
+        let (producer, consumer) = ring(8);
         let cursors = consumer.cursors();
         let queue = device.queue(Priority::BestEffort, None).unwrap();
-        Shared::new(Launcher::new(queue, consumer, 4, 1), cursors, thread::current(), None)
+        let launcher = Launcher::new(queue, consumer, 4, 1);
+        (producer, Shared::new(launcher, cursors, thread::current(), None))
+    }
+
+    /// Whether the worker is woken, within some time.
+    fn is_woken(time: Duration) -> bool {
+        let start = Instant::now();
+        thread::park_timeout(time);
+        start.elapsed() < time
+    }
+
+    const LONG: Duration = Duration::from_secs(10);
+    const SHORT: Duration = Duration::from_millis(5);
+
+    #[test]
+    fn a_limit_that_rises_wakes_the_worker() {
+        let shared = shared(&Fake::default());
+        for (limit, wakes) in [(5, false), (5, false), (9, true), (8, false)] {
+            shared.set_limit(limit);
+            assert_eq!(is_woken(if wakes { LONG } else { SHORT }), wakes, "limit {limit}");
+            assert_eq!(shared.allowance().limit, limit);
+        }
+    }
+
+    #[test]
+    fn releasing_wakes_a_worker_that_has_work() {
+        let (mut producer, shared) = with_submitter(&Fake::default());
+        shared.hold();
+        assert_eq!(shared.allowance().limit, 0);
+        shared.release();
+        assert!(!is_woken(SHORT), "there is none");
+        shared.hold();
+        producer.push(kernel()).unwrap();
+        shared.release();
+        assert!(is_woken(LONG));
     }
 
     #[test]
