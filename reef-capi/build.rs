@@ -3,6 +3,7 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {
-        println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libreef.so.0");
+        // Threads of devices run in the library, so it stays, also when a program closes it.
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libreef.so.0,-z,nodelete");
     }
 }
