@@ -4,6 +4,7 @@
 #
 #     tools/mutants.sh [SHARD] [FILE...]      such as 0/8; default: 0/1, all of them
 #
+# A test that takes 25 s never ends: together they take 2. Loom's models are not changed: unit tests don't run them.
 # Takes hours in all, so CI doesn't run it. What was found lies in target/mutants/SHARD/mutants.out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,7 +23,8 @@ out=target/mutants/${shard%/*}-of-${shard#*/}
 mkdir -p "$out"
 code=0
 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 cargo mutants --workspace --jobs 1 --shard "$shard" \
-    --sharding round-robin --timeout 120 --output "$out" --no-shuffle "${files[@]/#/--file=}" -- --lib || code=$?
+    --sharding round-robin --timeout 25 --output "$out" --no-shuffle --exclude-re models:: --exclude-re tests:: \
+    "${files[@]/#/--file=}" -- --lib || code=$?
 wc -l "$out"/mutants.out/{caught,missed,timeout,unviable}.txt
 [ $code = 2 ] || [ $code = 3 ] && code=0 # survivors and endless loops are results
 exit $code

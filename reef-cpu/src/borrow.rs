@@ -27,7 +27,7 @@ pub(crate) struct Borrows(Mutex<State>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// So many blocks and copies read it; nobody writes.
+    /// So many blocks and copies read it; none writes.
     Read(u32),
     /// Only `by` touches it, in `blocks` blocks at once; `None` is an access of the host.
     Written { by: Option<User>, blocks: u32 },

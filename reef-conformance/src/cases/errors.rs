@@ -1,4 +1,4 @@
-//! Bad input gives an error to the one who gave it, and to nobody else.
+//! Bad input is an error of the queue that it came in by, and of no other.
 
 use crate::subject::Cells;
 use reef_core::scheduler::Reef;
@@ -71,7 +71,7 @@ pub fn a_failing_host_function_ends_its_queue_alone<D: Device>(device: &D, level
     let (mut submitter, queue) = enable(device, level);
     let bad = submitter.submit(Command::Host(Arc::new(|| panic!("on purpose")))).unwrap();
     assert!(matches!(submitter.wait(bad), Err(Error::State(_))));
-    queue.preempt(true).unwrap(); // a queue that ended holds nobody up
+    queue.preempt(true).unwrap(); // a queue that ended delays no preemption
     queue.restore().unwrap();
     assert!(queue.finish().is_err());
 }

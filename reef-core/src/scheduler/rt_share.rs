@@ -203,7 +203,7 @@ impl Debt {
         if view.queues.iter().any(|queue| queue.is_ready()) {
             self.seen = Some(now);
         } else if self.seen.is_none_or(|seen| now.saturating_sub(seen) > WINDOW) {
-            self.owed = Duration::ZERO; // nobody is there to be paid
+            self.owed = Duration::ZERO; // no client is left to be paid
         }
         let due = WINDOW.mul_f64(reserve * (1.0 - reserve));
         self.paying = !self.owed.is_zero() && (self.paying || self.owed >= due);
@@ -214,7 +214,7 @@ impl Debt {
         self.seen.is_some_and(|seen| now.saturating_sub(seen) < GRACE)
     }
 
-    /// When to look again: it is paid back, or nobody wanted it.
+    /// When to look again: it is paid back, or no client wanted it.
     fn until(&self, now: Duration, reserve: f64) -> Duration {
         let paid = now.saturating_add(self.owed.div_f64(1.0 - reserve));
         match self.seen {

@@ -163,6 +163,7 @@ impl<D: Device> Launcher<D> {
     pub(crate) fn release_held(&mut self) -> Result<bool> {
         if self.commands.in_flight() > 0 {
             self.queue.release_held();
+            self.queue.wake_at(Seq(self.commands.launched()));
         }
         self.is_quiet()
     }
@@ -349,6 +350,17 @@ mod tests {
         assert_eq!(launcher.try_reclaim().unwrap(), Some(1), "one of two finished");
         launcher.step(OPEN).unwrap();
         assert_eq!(launcher.queue.launched, [(1, Some(3))]);
+    }
+
+    #[test]
+    fn who_waits_for_held_launches_is_woken_by_the_last() {
+        let (mut producer, mut launcher) = launcher(4, 1);
+        push(&mut producer, [kernel(), kernel()]);
+        step(&mut launcher);
+        assert_eq!(launcher.release_held(), Ok(false));
+        assert_eq!(launcher.queue.wake_at, Some(2));
+        launcher.queue.done = 2;
+        assert_eq!(launcher.release_held(), Ok(true));
     }
 
     #[test]

@@ -38,6 +38,7 @@ fn a_group_counts_its_queues() {
     drop(second);
     assert_eq!(group.len(), 1);
     first.1.preempt(true).expect("it is alone");
+    assert!(first.1.shared().is_held());
 }
 
 #[test]
@@ -82,11 +83,12 @@ fn a_preemption_that_waits_has_taken_back_what_was_launched() {
 #[test]
 fn a_queue_with_work_is_not_disabled() {
     let device = Fake::default();
-    let (_submitter, queue) = hanging(&device, 6);
+    let (submitter, queue) = hanging(&device, 6);
     let (error, queue) = queue.disable().unwrap_err();
     assert!(matches!(error, Error::Busy { waiting: 2, in_flight: 4 }), "{error}");
     device.0.be_hangs.store(false, Ordering::SeqCst);
     queue.finish().expect("all of it ends");
+    assert_eq!(submitter.completed(), Seq(6));
 }
 
 #[test]
@@ -109,5 +111,5 @@ fn a_queue_is_idle_after_its_timeout_and_until_it_has_work() {
     submitter.submit(kernel()).expect("room");
     eventually("at work", || !queue.is_idle());
     device.0.be_hangs.store(false, Ordering::SeqCst);
-    submitter.wait(Seq(0)).expect("it ends");
+    assert_eq!(submitter.wait_for(Seq(0), LONG), Ok(true));
 }

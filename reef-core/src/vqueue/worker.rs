@@ -1,5 +1,16 @@
 //! The thread of a virtual queue: launch what fits, note what finished, take back what was preempted,
 //! else sleep.
+//!
+//! What it sleeps for, and who wakes it. An unpark is kept until the next park, so it may come at any time; whoever
+//! parks without saying so must be owed one.
+//!
+//! | waits for | says so | woken by |
+//! |---|---|---|
+//! | commands, or them and the device | yes | a submission that sees it asleep; a release with work left; a limit that rises; shutdown; and the device as below |
+//! | the device: the window is full, or a barrier is in the way | no | the device at `wake_at`. If that was taken back, a release with work left; if it ran as padding, who notes that |
+//! | the device: what was evicted has not stopped | no | the device when a drain gives more |
+//! | the device: held back, its queue cancelled | no | the device at `wake_at`, which is asked first |
+//! | an event of another queue; after an error, the device | | nothing: it looks every 20 or 50 µs |
 
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
@@ -203,7 +214,7 @@ mod tests {
         let shared = shared(&Fake::default());
         shared.hold();
         // The worker saw the hold. Before it takes back, another thread does and releases the queue, which has
-        // no commands: nobody is woken.
+        // no commands: no thread is woken.
         assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(Reclaim::Done));
         shared.release();
         assert_eq!(quiesce(&shared).unwrap(), Waits::Nothing);

@@ -45,7 +45,7 @@ pub(crate) struct Left(Arc<Mutex<Blocks>>);
 struct Blocks {
     total: u32,
     remaining: u32,
-    /// Those that nobody runs.
+    /// Those that do not run.
     waiting: Vec<Block>,
 }
 

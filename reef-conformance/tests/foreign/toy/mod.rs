@@ -1,4 +1,4 @@
-//! A backend of somebody else's, as small as one can be: one thread runs blocks, one after the other.
+//! A third party's backend, as small as one can be: one thread runs blocks, one after the other.
 //!
 //! It has nothing but the kernel `append`, and no unsafe code. Opened with a [`Fault`] it is broken in one way,
 //! which the suite must find.

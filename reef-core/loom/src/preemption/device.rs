@@ -16,7 +16,7 @@ struct State {
     running: bool,
     /// Launches that are not void end here.
     end: u64,
-    /// Somebody is to hear when nothing runs.
+    /// A drain found a command running: the worker is unparked when that ends.
     drain_wanted: bool,
     done: u64,
 }
