@@ -9,6 +9,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod hold;
 pub mod join;
 pub mod pace;

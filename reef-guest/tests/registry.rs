@@ -1,9 +1,10 @@
 //! Guests of one registry, as processes and devices come and go.
 
-use reef_guest::join::{Event, Joined, Link, Refusal, Wish, join};
+use reef_guest::join::{Event, Joined, Link, Refusal, Shown, Wish, join, join_as};
 use reef_guest::page::Class::{self, BestEffort, RealTime};
 use reef_guest::page::{BYTES, Mapping};
 use reef_guest::registry::Registry;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, accept, bind, listen, socket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -172,4 +173,56 @@ fn bits_that_a_real_time_guest_leaves_in_others_names_go_with_it() {
     assert!(be.page.holders.has(other.who.holder), "the living still hold");
     drop(other);
     until("open", || !be.page.holders.is_closed());
+}
+
+#[test]
+fn processes_of_a_job_are_held_together_wherever_they_run() {
+    let (registry, path) = registry();
+    let shows = |job: &str, class, device| {
+        join_as(&path, &Wish { class, device }, &Shown::new(job, "").unwrap(), SOON).unwrap()
+    };
+    let [first, alone] = ["train", ""].map(|job| shows(job, BestEffort, OTHER));
+    let rt = shows("train", RealTime, GPU);
+    assert!(rt.peers.is_empty(), "nobody of the job is on this device");
+    let second = shows("train", BestEffort, GPU);
+    let peers = [next(&rt.link), next(&rt.link)].map(|event| match event {
+        Event::Peer(guest, page) => (guest, page),
+        other => panic!("{other:?}"),
+    });
+    let numbers = peers.each_ref().map(|(guest, _)| *guest);
+    assert_eq!(numbers, [first.who.guest, second.who.guest]);
+    assert!(rt.link.next().is_none(), "the one without a job is not its peer");
+    registry.hold(GPU, true);
+    let third = shows("train", BestEffort, OTHER);
+    assert!([&first, &second, &third].iter().all(|be| be.page.holders.is_closed()));
+    assert!(!alone.page.holders.is_closed());
+    registry.hold(OTHER, false);
+    assert!(first.page.holders.is_closed(), "another device's release is not this one's");
+    registry.hold(GPU, false);
+    // What the real-time guest held on the other device goes with it as well.
+    peers.iter().for_each(|(_, page)| page.holders.hold(rt.who.holder));
+    assert!(first.page.holders.is_closed());
+    drop(rt);
+    until("open", || ![&first, &second, &third].iter().any(|be| be.page.holders.is_closed()));
+}
+
+#[test]
+fn a_daemon_of_another_version_is_one_clear_line() {
+    let path = std::env::temp_dir().join(format!("reef-guests-old-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    listen(&socket, 1).unwrap();
+    let old = std::thread::spawn(move || {
+        let guest = accept(&socket).unwrap();
+        let mut answer = [0; 128];
+        answer[..9].copy_from_slice(b"REEFGUES\x01");
+        rustix::io::write(&guest, &answer).unwrap();
+        guest
+    });
+    let error = join(&path, &Wish { class: BestEffort, device: GPU }, SOON).unwrap_err();
+    let want = "the daemon isn't of this version: it speaks version 1 of guests' messages, this 2";
+    assert_eq!(error.to_string(), want);
+    drop(old.join().unwrap());
+    std::fs::remove_file(&path).unwrap();
 }

@@ -1,5 +1,6 @@
 //! The guest's end of the connection.
 
+use super::shown::Shown;
 use super::wire::{Message, Wish, receive, send};
 use crate::page::file::PageFile;
 use crate::page::layout::Identity;
@@ -19,6 +20,8 @@ pub enum Refusal {
     Unreachable(io::Error),
     /// The daemon said no, and why.
     Refused(String),
+    /// It says what this program doesn't understand: it is of another version, or no daemon.
+    Foreign(String),
 }
 
 impl fmt::Display for Refusal {
@@ -26,6 +29,7 @@ impl fmt::Display for Refusal {
         match self {
             Self::Unreachable(error) => write!(out, "the daemon can't be reached: {error}"),
             Self::Refused(why) => write!(out, "the daemon refuses: {why}"),
+            Self::Foreign(why) => write!(out, "the daemon isn't of this version: {why}"),
         }
     }
 }
@@ -66,13 +70,23 @@ pub struct Link(OwnedFd);
 ///
 /// See [`Refusal`].
 pub fn join(path: &Path, wish: &Wish, time: Duration) -> Result<Joined, Refusal> {
+    join_as(path, wish, &Shown::default(), time)
+}
+
+/// As [`join`], for a guest that shows a job or a token.
+///
+/// # Errors
+///
+/// See [`Refusal`].
+pub fn join_as(path: &Path, wish: &Wish, shown: &Shown, time: Duration) -> Result<Joined, Refusal> {
     let until = Instant::now() + time;
     let (flags, family) = (SocketFlags::CLOEXEC, AddressFamily::UNIX);
     let socket = socket_with(family, SocketType::SEQPACKET, flags, None);
     let link = Link(socket.map_err(unreachable)?);
     let address = SocketAddrUnix::new(path).map_err(unreachable)?;
     connect(&link.0, &address).map_err(unreachable)?;
-    send(&link.0, &Message::Join(*wish), None).map_err(Refusal::Unreachable)?;
+    let wish = Message::Join(*wish, shown.clone());
+    send(&link.0, &wish, None).map_err(Refusal::Unreachable)?;
     link.answer(until)
 }
 
@@ -84,7 +98,7 @@ impl Link {
             if !is_ready(&self.0, left) && left.is_zero() {
                 return Err(Refusal::Unreachable(io::ErrorKind::TimedOut.into()));
             }
-            match receive(&self.0).map_err(Refusal::Unreachable)? {
+            match receive(&self.0).map_err(not_understood)? {
                 None => {}
                 Some((Message::Page(_), Some(file))) => return self.joined(file, peers),
                 Some((Message::Peer(guest), Some(file))) => {
@@ -119,6 +133,13 @@ impl Link {
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+fn not_understood(error: io::Error) -> Refusal {
+    match error.kind() {
+        io::ErrorKind::InvalidData => Refusal::Foreign(error.to_string()),
+        _ => Refusal::Unreachable(error),
     }
 }
 

@@ -1,11 +1,13 @@
 //! How a guest gets its page: messages of one size over a Unix socket that keeps their bounds.
 //!
-//! *In*: the daemon's socket, the class wished for, the device's UUID. *Out*: a page, the class granted, and then the
+//! *In*: the daemon's socket, the class wished for, the device's UUID, and what else the guest shows: a job, a token. *Out*: a page, the class granted, and then the
 //! best-effort pages of the same device, for a real-time guest. *Invariant*: a message of another version or kind
 //! changes nothing; the end of the connection is the end of the guest.
 
 mod guest;
+pub(crate) mod shown;
 pub(crate) mod wire;
 
-pub use guest::{Event, Joined, Link, Refusal, join};
+pub use guest::{Event, Joined, Link, Refusal, join, join_as};
+pub use shown::Shown;
 pub use wire::{Uuid, Wish};

@@ -1,6 +1,7 @@
 //! The messages, byte by byte. Numbers are little-endian.
 
-use crate::page::layout::{Class, Identity, VERSION};
+use super::shown::Shown;
+use crate::page::layout::{Class, Identity};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -13,12 +14,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// What names a device on all sides (`cuDeviceGetUuid`).
 pub type Uuid = [u8; 16];
 
-/// Every message has this size.
-pub(crate) const BYTES: usize = 128;
+/// Every message has this size. Version 1 had 128 bytes.
+pub(crate) const BYTES: usize = 256;
+
+/// Changes with the messages. The first 12 bytes, a mark and the version, stay what they are in all versions.
+const VERSION: u32 = 2;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"REEFGUES");
 /// Where a message's text or UUID begins.
 const TEXT: usize = 32;
+/// Where the names of jobs and the tokens begin in a wish; each ends with a zero.
+const JOB: usize = TEXT + 16;
+const TOKEN: usize = JOB + Shown::MOST_JOB + 1;
+const _: () = assert!(TOKEN + Shown::MOST_TOKEN < BYTES);
 
 /// What a guest asks for when it joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +41,7 @@ pub struct Wish {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// From the guest, first.
-    Join(Wish),
+    Join(Wish, Shown),
     /// The daemon's answer, with the page's file.
     Page(Identity),
     /// The daemon's answer: why not.
@@ -50,7 +58,11 @@ impl Message {
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
         let (kind, numbers, rest): (u32, [u32; 4], &[u8]) = match self {
-            Self::Join(wish) => (1, [wish.class.to_number(), 0, 0, 0], &wish.device),
+            Self::Join(wish, shown) => {
+                put(&mut bytes[JOB..TOKEN], shown.job());
+                put(&mut bytes[TOKEN..], shown.token());
+                (1, [wish.class.to_number(), 0, 0, 0], &wish.device)
+            }
             Self::Page(who) => (2, [who.class.to_number(), who.guest, who.holder, who.pid], &[]),
             Self::Refused(why) => (3, [0; 4], why.as_bytes()),
             Self::Peer(guest) => (4, [0, *guest, 0, 0], &[]),
@@ -66,22 +78,27 @@ impl Message {
     }
 
     /// What is wrong, if these aren't a message of this version.
-    pub(crate) fn decode(bytes: &[u8; BYTES]) -> Result<Self, String> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let word = |at: usize| {
             bytes[at..at + 4].iter().rev().fold(0, |sum, &byte| sum << 8 | u32::from(byte))
         };
-        if bytes[..8] != MAGIC.to_le_bytes() {
+        if bytes.len() < TEXT || bytes[..8] != MAGIC.to_le_bytes() {
             return Err("not a message of guests".into());
         }
         if word(8) != VERSION {
-            return Err(format!("version {} of guests' messages, this is {VERSION}", word(8)));
+            let other = word(8);
+            return Err(format!("it speaks version {other} of guests' messages, this {VERSION}"));
+        }
+        if bytes.len() != BYTES {
+            return Err(format!("a message of {} bytes", bytes.len()));
         }
         let class = || Class::from_number(word(16)).ok_or_else(|| format!("class {}", word(16)));
         Ok(match word(12) {
             1 => {
                 let mut device = [0; 16];
                 device.copy_from_slice(&bytes[TEXT..TEXT + 16]);
-                Self::Join(Wish { class: class()?, device })
+                let (job, token) = (text(&bytes[JOB..TOKEN]), text(&bytes[TOKEN..]));
+                Self::Join(Wish { class: class()?, device }, Shown::new(job, token)?)
             }
             2 => Self::Page(Identity {
                 guest: word(20),
@@ -95,6 +112,11 @@ impl Message {
             kind => return Err(format!("a message of kind {kind}")),
         })
     }
+}
+
+/// Writes a text that leaves room for the zero behind it.
+fn put(place: &mut [u8], text: &str) {
+    place.iter_mut().zip(text.bytes()).for_each(|(place, byte)| *place = byte);
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -146,13 +168,21 @@ pub(crate) fn receive(socket: impl AsFd) -> io::Result<Option<(Message, Option<O
     }
     match got {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        BYTES => Message::decode(&bytes).map(|message| Some((message, file))).map_err(invalid),
-        got => Err(invalid(format!("a message of {got} bytes"))),
+        got => Message::decode(&bytes[..got]).map(|it| Some((it, file))).map_err(invalid),
     }
 }
 
 fn invalid(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// Whatever the bytes are: they are refused, or they are a message that is the same when it is sent on.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn understand(bytes: &[u8]) {
+    if let Ok(message) = Message::decode(bytes) {
+        let again = Message::decode(&message.encode());
+        assert!(matches!(message, Message::Refused(_)) || again == Ok(message));
+    }
 }
 
 #[cfg(test)]
@@ -165,7 +195,8 @@ mod tests {
         let who = Identity { guest: 3, class: Class::RealTime, holder: 4, pid: 5 };
         let wish = Wish { class: Class::BestEffort, device: *b"sixteen bytes id" };
         let all = [
-            Message::Join(wish),
+            Message::Join(wish, Shown::default()),
+            Message::Join(wish, Shown::new("j".repeat(40), "t".repeat(160)).unwrap()),
             Message::Page(who),
             Message::Refused("class rt is not granted to user 7".into()),
             Message::Peer(9),
@@ -177,23 +208,28 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn another_version_is_named_whatever_its_size() {
         let mut bytes = Message::Peer(1).encode();
-        bytes[8] = 9;
-        let error = Message::decode(&bytes).unwrap_err();
-        assert_eq!(error, "version 9 of guests' messages, this is 1");
+        bytes[8] = 1;
+        for size in [TEXT, 128, BYTES] {
+            let error = Message::decode(&bytes[..size]).unwrap_err();
+            assert_eq!(error, "it speaks version 1 of guests' messages, this 2");
+        }
     }
 
     proptest! {
         #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), BYTES), is_ours: bool) {
-            let mut bytes: [u8; BYTES] = bytes.try_into().unwrap();
+        fn no_bytes_panic_and_what_is_understood_is_sent_the_same(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..BYTES + 8),
+            is_ours: bool,
+            kind in 0_u8..8,
+        ) {
             if is_ours {
-                let ours = Message::PeerLeft(0).encode();
-                bytes[..12].copy_from_slice(&ours[..12]);
-                bytes[12] %= 8;
+                bytes.resize(BYTES, 0);
+                bytes[..12].copy_from_slice(&Message::PeerLeft(0).encode()[..12]);
+                bytes[12..20].copy_from_slice(&[kind, 0, 0, 0, kind % 3, 0, 0, 0]);
             }
-            let _ = Message::decode(&bytes);
+            understand(&bytes);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One connection of a guest, from its first message to its end.
 
+use crate::join::shown::Shown;
 use crate::join::wire::Uuid;
 use crate::join::wire::{Message, send};
 use crate::page::file::PageFile;
@@ -21,14 +22,16 @@ pub struct Caller {
     pub pid: u32,
     /// The program, if the system says which.
     pub exe: Option<PathBuf>,
+    /// What it shows besides.
+    pub shown: Shown,
 }
 
 impl Caller {
-    pub(super) fn of(socket: &OwnedFd) -> io::Result<Self> {
+    pub(super) fn of(socket: &OwnedFd, shown: Shown) -> io::Result<Self> {
         let credentials = socket_peercred(socket)?;
         let pid = credentials.pid.as_raw_nonzero().get().unsigned_abs();
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-        Ok(Self { uid: credentials.uid.as_raw(), pid, exe })
+        Ok(Self { uid: credentials.uid.as_raw(), pid, exe, shown })
     }
 
     /// Is ready when the process has ended. `None`: the system doesn't know the process.
@@ -43,7 +46,10 @@ impl Caller {
 pub(super) struct Guest {
     pub(super) who: Identity,
     pub(super) uid: u32,
+    pub(super) job: String,
     pub(super) device: Uuid,
+    /// Of a real-time guest: those whose pages it has. They stay its peers until one of the two ends.
+    pub(super) peers: Vec<u32>,
     pub(super) file: PageFile,
     pub(super) page: Arc<Mapping>,
     pub(super) socket: OwnedFd,
@@ -55,6 +61,11 @@ impl Guest {
     /// Tells this guest. Who is gone is noticed at its socket; who doesn't read misses news and no more.
     pub(super) fn tell(&self, message: &Message, page: Option<&PageFile>) {
         let _ = send(&self.socket, message, page.map(AsFd::as_fd));
+    }
+
+    /// Whether the other is held together with this one, wherever it runs.
+    pub(super) fn shares_job_with(&self, other: &Self) -> bool {
+        !self.job.is_empty() && self.job == other.job && self.uid == other.uid
     }
 
     /// What is ready once the guest has left or died.

@@ -23,11 +23,13 @@ pub struct Gates {
 
 impl Gates {
     /// Closes all gates, and those of guests that join later, or opens them as far as it is the daemon that holds
-    /// them. Any thread may call it at any time; it doesn't block.
+    /// them. Any thread may call it at any time; it doesn't block. Guests of a job that has some on two devices which
+    /// the daemon both holds go on when it releases one: a daemon has one device.
     pub fn hold(&self, is_held: bool) {
-        self.is_held.store(is_held, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        self.settle();
+        if self.is_held.swap(is_held, Ordering::SeqCst) != is_held {
+            fence(Ordering::SeqCst);
+            self.settle();
+        }
     }
 
     /// Whether the daemon holds them. May be out of date when it returns.
@@ -58,7 +60,9 @@ impl Gates {
     pub(super) fn set_pages(&self, pages: Vec<Arc<Mapping>>) {
         self.pages.store(Arc::new(pages));
         fence(Ordering::SeqCst);
-        self.settle();
+        if self.is_held() {
+            self.settle(); // else nobody has held those that are new
+        }
     }
 
     /// Nobody needs to be remembered.

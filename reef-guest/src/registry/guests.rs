@@ -50,38 +50,45 @@ impl Guests {
         };
         let process = caller.process();
         let (uid, device) = (caller.uid, wish.device);
-        let page = Arc::new(page);
-        let guest = Guest { who, uid, device, file, page, socket, process };
+        let (page, job, peers) = (Arc::new(page), caller.shown.job().to_owned(), Vec::new());
+        let guest = Guest { who, uid, job, device, peers, file, page, socket, process };
         self.welcome(guest);
         Ok(())
     }
 
-    /// Holds it if that is due and makes it known, before it gets its page.
+    /// Makes it known and holds it if that is due, before it gets its page: a real-time guest has to know all of its
+    /// peers when it first launches.
     fn welcome(&mut self, guest: Guest) {
-        let (class, device) = (guest.who.class, guest.device);
         self.all.push(guest);
-        let Some(guest) = self.all.last() else { return };
-        match class {
-            Class::BestEffort => {
-                self.hold_newcomer(guest);
-                let news = Message::Peer(guest.who.guest);
-                self.real_time(device).for_each(|rt| rt.tell(&news, Some(&guest.file)));
-            }
-            // Before its own page: it has to know them all when it first launches.
-            Class::RealTime => self.best_effort(device).for_each(|be| {
-                guest.tell(&Message::Peer(be.who.guest), Some(&be.file));
-            }),
-        }
-        self.note(device);
+        self.introduce();
+        self.note();
         if let Some(guest) = self.all.last() {
             guest.tell(&Message::Page(guest.who), Some(&guest.file));
         }
     }
 
-    /// Whoever is busy has launched before it could know of this guest. It corrects the bit when it learns of it.
-    fn hold_newcomer(&self, guest: &Guest) {
-        let busy = self.real_time(guest.device).filter(|rt| rt.page.activity.is_busy());
-        busy.for_each(|rt| guest.page.holders.hold(rt.who.holder));
+    /// Gives each real-time guest the pages of peers that it doesn't have yet. Whoever is busy has launched before it
+    /// could know of them: it corrects the bit when it learns of them.
+    fn introduce(&mut self) {
+        for at in 0..self.all.len() {
+            let rt = &self.all[at];
+            if rt.who.class != Class::RealTime {
+                continue;
+            }
+            let is_new = |be: &&Guest| !rt.peers.contains(&be.who.guest);
+            let news: Vec<u32> = self
+                .held_with(rt.device)
+                .filter(is_new)
+                .map(|be| {
+                    if rt.page.activity.is_busy() {
+                        be.page.holders.hold(rt.who.holder);
+                    }
+                    rt.tell(&Message::Peer(be.who.guest), Some(&be.file));
+                    be.who.guest
+                })
+                .collect();
+            self.all[at].peers.extend(news);
+        }
     }
 
     /// Takes a guest out, and its bit with it.
@@ -89,19 +96,29 @@ impl Guests {
         let Some(at) = self.all.iter().position(|one| one.who.guest == guest) else { return };
         let gone = self.all.remove(at);
         match gone.who.class {
-            Class::BestEffort => {
-                let news = Message::PeerLeft(guest);
-                self.real_time(gone.device).for_each(|rt| rt.tell(&news, None));
-            }
-            // Its own bit, and what it may have written besides.
-            Class::RealTime => {
-                let living = self.real_time(gone.device).map(|rt| rt.who.holder);
-                let living = Holders::set_of(living.chain([Holders::DAEMON]));
-                self.best_effort(gone.device).for_each(|be| be.page.holders.keep(living));
-            }
+            Class::BestEffort => self.forget_peer(guest),
+            Class::RealTime => self.clear_after(&gone),
         }
-        self.note(gone.device);
+        self.note();
         self.gates.retain(|(_, gates)| Arc::strong_count(gates) > 1 || !gates.is_empty());
+    }
+
+    fn forget_peer(&mut self, guest: u32) {
+        for rt in self.all.iter_mut().filter(|rt| rt.peers.contains(&guest)) {
+            rt.peers.retain(|peer| *peer != guest);
+            rt.tell(&Message::PeerLeft(guest), None);
+        }
+    }
+
+    /// Takes away the bit of a real-time guest that has ended, and what it may have written besides.
+    fn clear_after(&self, gone: &Guest) {
+        let is_held = self.gates.iter().any(|(_, gates)| gates.is_held());
+        for be in self.all.iter().filter(|be| gone.peers.contains(&be.who.guest)) {
+            let holds = |rt: &&Guest| rt.peers.contains(&be.who.guest);
+            let living = self.all.iter().filter(holds).map(|rt| rt.who.holder);
+            let daemon = is_held.then_some(Holders::DAEMON);
+            be.page.holders.keep(Holders::set_of(living.chain(daemon)));
+        }
     }
 
     /// The gates of a device's best-effort guests.
@@ -114,11 +131,14 @@ impl Guests {
         gates
     }
 
-    /// Tells those who hold or wait for a device's guests who they are now.
-    fn note(&mut self, device: Uuid) {
-        let gates = self.gates(device);
-        gates.set_pages(self.best_effort(device).map(|be| be.page.clone()).collect());
-        gates.set_real_time(self.real_time(device).next().is_some());
+    /// Tells those who hold or wait for a device's guests who they are now. A job may have guests on other devices.
+    fn note(&mut self) {
+        let devices: Vec<Uuid> = self.all.iter().map(|guest| guest.device).collect();
+        devices.into_iter().for_each(|device| drop(self.gates(device)));
+        for (device, gates) in &self.gates {
+            gates.set_pages(self.held_with(*device).map(|be| be.page.clone()).collect());
+            gates.set_real_time(self.of(*device, Class::RealTime).next().is_some());
+        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Guest> {
@@ -126,23 +146,30 @@ impl Guests {
     }
 
     pub(super) fn views(&self) -> Vec<GuestView> {
-        let view = |guest: &Guest| GuestView::new(guest.who, guest.uid, guest.device, &guest.page);
-        self.all.iter().map(view).collect()
+        self.all.iter().map(GuestView::new).collect()
     }
 
-    fn real_time(&self, device: Uuid) -> impl Iterator<Item = &Guest> {
-        self.of(device, Class::RealTime)
-    }
-
-    fn best_effort(&self, device: Uuid) -> impl Iterator<Item = &Guest> {
-        self.of(device, Class::BestEffort)
+    /// The best-effort guests that are held when the device's are: its own, and those that share a job with one.
+    fn held_with(&self, device: Uuid) -> impl Iterator<Item = &Guest> {
+        let is_held = move |be: &&Guest| {
+            be.device == device
+                || self.of(device, Class::BestEffort).any(|one| one.shares_job_with(be))
+        };
+        self.all.iter().filter(|guest| guest.who.class == Class::BestEffort).filter(is_held)
     }
 
     fn of(&self, device: Uuid, class: Class) -> impl Iterator<Item = &Guest> {
         self.all.iter().filter(move |guest| guest.device == device && guest.who.class == class)
     }
 
+    /// A bit that no other real-time guest has; if there are more of them on all devices together than bits, one that
+    /// none on this device has.
     fn free_holder(&self, device: Uuid) -> Option<u32> {
-        (0..Holders::DAEMON).find(|&bit| self.real_time(device).all(|rt| rt.who.holder != bit))
+        let real_time = || self.all.iter().filter(|guest| guest.who.class == Class::RealTime);
+        let free = |bit: &u32| real_time().all(|rt| rt.who.holder != *bit);
+        let free_here = |bit: &u32| {
+            real_time().filter(|rt| rt.device == device).all(|rt| rt.who.holder != *bit)
+        };
+        (0..Holders::DAEMON).find(free).or_else(|| (0..Holders::DAEMON).find(free_here))
     }
 }

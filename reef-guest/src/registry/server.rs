@@ -4,6 +4,7 @@ use super::connection::Caller;
 use super::gates::Gates;
 use super::guests::Guests;
 use super::view::GuestView;
+use crate::join::shown::Shown;
 use crate::join::wire::{Message, receive, send};
 use crate::join::wire::{Uuid, Wish};
 use crate::page::layout::Class;
@@ -143,15 +144,16 @@ impl Server {
         for (since, socket) in std::mem::take(&mut self.joining) {
             match receive(&socket) {
                 Ok(None) if since.elapsed() < PATIENCE => self.joining.push((since, socket)),
-                Ok(Some((Message::Join(wish), _))) => self.join(socket, wish),
+                Ok(Some((Message::Join(wish, shown), _))) => self.join(socket, wish, shown),
                 Ok(None | Some(_)) => {}
                 Err(error) => refuse(&socket, error.to_string()),
             }
         }
     }
 
-    fn join(&self, socket: OwnedFd, mut wish: Wish) {
-        let granted = Caller::of(&socket).map_err(|error| error.to_string()).and_then(|caller| {
+    fn join(&self, socket: OwnedFd, mut wish: Wish, shown: Shown) {
+        let caller = Caller::of(&socket, shown).map_err(|error| error.to_string());
+        let granted = caller.and_then(|caller| {
             wish.class = (self.policy)(&caller, &wish)?;
             Ok(caller)
         });

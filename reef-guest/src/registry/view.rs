@@ -1,8 +1,8 @@
 //! What is known of a guest, for metrics.
 
+use super::connection::Guest;
 use crate::join::wire::Uuid;
 use crate::page::layout::{Counts, Identity};
-use crate::page::mapping::Mapping;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A guest at one moment. Counts are the guest's own words.
@@ -12,6 +12,8 @@ pub struct GuestView {
     pub who: Identity,
     /// Its user.
     pub uid: u32,
+    /// Processes of a job are held together; empty: none.
+    pub job: String,
     /// Its device.
     pub device: Uuid,
     /// Launches of kernels, captured ones left out.
@@ -31,14 +33,16 @@ pub struct GuestView {
 }
 
 impl GuestView {
-    pub(super) fn new(who: Identity, uid: u32, device: Uuid, page: &Mapping) -> Self {
+    pub(super) fn new(guest: &Guest) -> Self {
+        let Guest { who, uid, job, device, page, .. } = guest;
         let Counts { kernels, graphs, delayed, gates, graph_gates, breathers, refused, .. } =
             &page.counts;
         let read = |count: &AtomicU64| count.load(Relaxed);
         Self {
-            who,
-            uid,
-            device,
+            who: *who,
+            uid: *uid,
+            job: job.clone(),
+            device: *device,
             kernels: read(kernels),
             graphs: read(graphs),
             delayed: read(delayed),
