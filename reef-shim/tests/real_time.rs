@@ -7,7 +7,8 @@ use reef_guest::join::{Joined, Wish, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// A kernel's length.
 const LENGTH: Duration = Duration::from_millis(5);
@@ -20,6 +21,7 @@ fn begin() -> (Driver, Registry, PathBuf) {
     unsafe {
         std::env::set_var("REEF_GUESTS", &path);
         std::env::set_var("REEF_CLASS", "rt");
+        std::env::set_var("REEF_FAKE_DEVICES", "2");
         std::env::set_var("REEF_CUDA", library(FAKE));
         std::env::set_var("REEF_FAKE_KERNEL_NS", LENGTH.as_nanos().to_string());
     }
@@ -90,6 +92,27 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     assert_eq!(call!(driver, cuGraphLaunch(exec, stream)), 0);
     assert!(is_closed());
     until("released", || !is_closed());
+
+    // Others on a device are released when it is idle, whatever this program does on another one.
+    let wish = Wish { class: Class::BestEffort, device: *b"fake device no 1" };
+    let elsewhere = join(&path, &wish, SOON).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(call!(driver, cuCtxSetCurrent(2)), 0);
+            let begin = Instant::now();
+            while !is_over.load(Ordering::Relaxed) && begin.elapsed() < 2 * SOON {
+                assert_eq!(driver.launch("cuLaunchKernel", mix, 0, memory + 8, 1), 0);
+                assert_eq!(call!(driver, cuCtxSynchronize()), 0);
+            }
+        });
+        until("held elsewhere", || elsewhere.page.holders.is_closed());
+        launch("cuLaunchKernel", stream);
+        assert!(is_closed());
+        until("released here", || !is_closed());
+        is_over.store(true, Ordering::Relaxed);
+    });
+    until("released elsewhere", || !elsewhere.page.holders.is_closed());
 
     // The daemon goes: those who know each other go on.
     drop(registry);

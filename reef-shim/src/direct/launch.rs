@@ -79,13 +79,21 @@ impl Launch {
         let device = self.context.device;
         let counts = &device.page.counts;
         count(if self.work == Work::Graph { &counts.graphs } else { &counts.kernels });
-        if !device.is_real_time() {
-            self.stand_back();
-        } else if device.page.activity.launch() {
+        match device.is_real_time() {
+            true => self.go_first(),
+            false => self.stand_back(),
+        }
+        Some(self)
+    }
+
+    /// A real-time launch holds others, unless they are held.
+    fn go_first(&self) {
+        let device = self.context.device;
+        device.own(self.slot);
+        if device.page.activity.launch() {
             device.hold_peers();
             device.wake_keeper();
         }
-        Some(self)
     }
 
     /// A best-effort launch waits for its turn: this thread if it is far ahead, the stream at a gate.

@@ -39,7 +39,8 @@ pub(crate) fn context(of: usize, real: impl FnOnce() -> u32) -> u32 {
         && context.device.is_real_time()
         && before == Some(pulse(context))
     {
-        STREAMS.iter().for_each(|(_, _, state)| state.synced(state.issued()));
+        let its = STREAMS.iter().filter(|(slot, ..)| context.device.owns(*slot));
+        its.for_each(|(_, _, state)| state.synced(state.issued()));
     }
     code
 }

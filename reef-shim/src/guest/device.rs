@@ -32,6 +32,9 @@ impl Marks {
     }
 }
 
+/// On which device each stream runs, by this process's number as a guest there. Written before a launch is counted.
+static OWNERS: [AtomicU32; MOST_STREAMS] = [const { AtomicU32::new(0) }; MOST_STREAMS];
+
 /// A device that was joined; it stays for the life of the process.
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -56,6 +59,17 @@ impl Device {
         let (spacing, peers, began) = (Spacing::new(), Mutex::new(peers), Instant::now());
         let (settled, timed) = (AtomicU64::new(0), AtomicU64::new(0));
         (Self { who, page, spacing, settled, peers, wake, began, timed }, link)
+    }
+
+    /// Notes that the stream in this slot runs here.
+    pub(crate) fn own(&self, slot: usize) {
+        let owner = OWNERS.get(slot);
+        owner.inspect(|owner| owner.store(self.who.guest, Ordering::Relaxed));
+    }
+
+    /// Whether the stream in this slot ran here last.
+    pub(crate) fn owns(&self, slot: usize) -> bool {
+        OWNERS.get(slot).is_some_and(|owner| owner.load(Ordering::Relaxed) == self.who.guest)
     }
 
     pub(crate) fn is_real_time(&self) -> bool {

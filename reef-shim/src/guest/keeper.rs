@@ -109,7 +109,7 @@ impl Keeper {
             std::thread::sleep(LOOK);
             if self.device.settled.load(Acquire) != seen
                 || self.device.page.activity.pulse() != seen
-                || !is_idle()
+                || !is_idle(self.device)
             {
                 idle_since = None;
                 continue;
@@ -140,10 +140,10 @@ impl Keeper {
     }
 }
 
-/// Whether all streams have come to their ends, as far as is known; puts marks where it isn't.
-fn is_idle() -> bool {
+/// Whether all streams of a device have come to their ends, as far as is known; puts marks where it isn't.
+fn is_idle(device: &Device) -> bool {
     let mut is_idle = true;
-    for (slot, key, stream) in STREAMS.iter() {
+    for (slot, key, stream) in STREAMS.iter().filter(|(slot, ..)| device.owns(*slot)) {
         if stream.is_idle(MARKS.read(slot)) {
             continue;
         }
