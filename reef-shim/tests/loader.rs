@@ -3,6 +3,8 @@
 mod common;
 #[path = "loader/costs.rs"]
 mod costs;
+#[path = "loader/killed.rs"]
+mod killed;
 #[path = "loader/processes.rs"]
 mod processes;
 
