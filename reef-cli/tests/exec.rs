@@ -92,7 +92,7 @@ fn a_guest_is_counted_and_says_what_was_intercepted() {
     let _daemon = Daemon::start_with(&folder, &["--guests"]);
     let program = this_program();
     let program: Vec<_> = program.iter().map(String::as_str).collect();
-    let mut command = exec(&folder, &["--strict", "--explain"], &program);
+    let mut command = exec(&folder, &["--strict", "--explain", "--job", "ten"], &program);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -105,6 +105,7 @@ fn a_guest_is_counted_and_says_what_was_intercepted() {
     let view = json(&says(&top));
     let guest = &view["guests"][0];
     assert_eq!((&guest["class"], &guest["is_active"]), (&"be".into(), &false.into()), "{view}");
+    assert_eq!(guest["job"], "ten", "{view}");
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);
@@ -136,5 +137,22 @@ fn exit_status_signals_and_programs_without_cuda_pass_through() {
     assert_eq!((output.status.code(), said), (Some(9), ("out\n", "err\n")));
     assert_eq!(run("kill -TERM $$").status.signal(), Some(15));
     let output = exec(&folder, &["--strict"], &["/no/such/program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_class_that_is_not_granted_is_refused_if_that_is_asked_for_and_said_otherwise() {
+    let folder = Folder::new("exec-refused");
+    let _daemon = Daemon::start_with(&folder, &["--guests", "--set", "rights.owner.rt=false"]);
+    let run = |options: &[&str]| exec(&folder, options, &["sh", "-c", "exit 7"]).output().unwrap();
+    let output = run(&["--class", "rt", "--strict"]);
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("the daemon refuses: class rt: rights.\"user "), "{said}");
+    let output = run(&["--class", "rt"]);
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
+    assert_eq!(run(&["--strict"]).status.code(), Some(7), "best-effort is for all");
+    let output = run(&["--job", &"x".repeat(41)]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }

@@ -226,3 +226,25 @@ fn a_daemon_of_another_version_is_one_clear_line() {
     drop(old.join().unwrap());
     std::fs::remove_file(&path).unwrap();
 }
+
+/// `cargo test --release -p reef-guest --test registry -- --ignored --nocapture hold_of`
+#[test]
+#[ignore = "measures"]
+fn hold_of_eight_guests() {
+    let (registry, path) = registry();
+    let all: Vec<_> = (0..8).map(|_| guest(&path, BestEffort, GPU)).collect();
+    let gates = registry.gates(GPU);
+    let mut times: Vec<Duration> = (0..20_000)
+        .map(|_| {
+            let begin = Instant::now();
+            gates.hold(true);
+            let time = begin.elapsed();
+            assert!(all.iter().all(|be| be.page.holders.is_closed()));
+            gates.hold(false);
+            time
+        })
+        .collect();
+    times.sort();
+    let at = |part: usize| times[times.len() * part / 100];
+    println!("8 guests held within {:?} (median), {:?} (99 %)", at(50), at(99));
+}

@@ -84,8 +84,7 @@ async fn serve(
     let tokens = Arc::new(Tokens::read(&server.config.get())?);
     let ways = WaysIn::open(server, &tokens, passed)?;
     let WaysIn { grpc, http, local, folder, certificates, sockets } = ways;
-    let metrics = &server.observer.metrics;
-    let guests = Guests::start(&server.config.get().guests, &folder, metrics, &server.engine)?;
+    let guests = Guests::start(server, &tokens, &folder)?;
     let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);
     let device = server.engine.name();
     let places = Places { device, folder, grpc: address(&grpc), http: address(&http) };

@@ -1,5 +1,6 @@
 //! What the environment says, read once.
 
+use reef_guest::join::Shown;
 use reef_guest::page::Class;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -13,6 +14,8 @@ pub(crate) struct Settings {
     pub(crate) class: Class,
     /// Whether graphs that are built node by node may be cloned for gates: not if `$REEF_GRAPHS` is `front`.
     pub(crate) clones_graphs: bool,
+    /// `$REEF_JOB`, and the first line of the file `$REEF_TOKEN_FILE`; or what is wrong with them.
+    pub(crate) shown: Result<Shown, String>,
     /// Where to write what was intercepted, `$REEF_EXPLAIN`.
     pub(crate) report: Option<PathBuf>,
 }
@@ -27,8 +30,20 @@ pub(crate) fn settings() -> &'static Settings {
             _ => Class::BestEffort,
         };
         let clones_graphs = std::env::var_os("REEF_GRAPHS").is_none_or(|graphs| graphs != "front");
-        Settings { socket: path("REEF_GUESTS"), class, clones_graphs, report: path("REEF_EXPLAIN") }
+        let shown = shown(path("REEF_TOKEN_FILE"));
+        let (socket, report) = (path("REEF_GUESTS"), path("REEF_EXPLAIN"));
+        Settings { socket, class, clones_graphs, shown, report }
     })
+}
+
+fn shown(token: Option<PathBuf>) -> Result<Shown, String> {
+    let token = token.map(|path| {
+        let text = std::fs::read_to_string(&path);
+        text.map_err(|error| format!("REEF_TOKEN_FILE {}: {error}", path.display()))
+    });
+    let token = token.transpose()?.unwrap_or_default();
+    let job = std::env::var("REEF_JOB").unwrap_or_default();
+    Shown::new(job, token.lines().next().unwrap_or_default().trim())
 }
 
 /// Whether calls are to be looked at.

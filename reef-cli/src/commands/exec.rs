@@ -2,7 +2,7 @@
 
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
-use reef_guest::join::{Wish, join};
+use reef_guest::join::{Refusal, Shown, Wish, join_as};
 use reef_guest::page::Class;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -27,6 +27,12 @@ pub(crate) struct Args {
     /// Refuses to run the program if the daemon isn't there or doesn't grant the class.
     #[arg(long)]
     strict: bool,
+    /// Programs of the same user that name the same job are held together, on whichever devices they run.
+    #[arg(long)]
+    job: Option<String>,
+    /// A file whose first line is a token that may have the right to be real-time.
+    #[arg(long)]
+    token_file: Option<PathBuf>,
     /// Says on stderr what was found, and at the program's end what was intercepted.
     #[arg(long)]
     explain: bool,
@@ -55,11 +61,20 @@ impl Wanted {
 
 /// Becomes the program: its exit status, signals and terminal are its own.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let shown = shown(args)?;
     let socket = reef_serve::folder(args.folder.as_deref()).join("guests.sock");
     let ready = shim(args.shim.as_deref()).and_then(|shim| {
         // Asks once, for a device that nobody has: whether the program would be taken.
         let wish = Wish { class: args.class.class(), device: [0; 16] };
-        join(&socket, &wish, PATIENCE).with_context(|| socket.display().to_string())?;
+        let taken = match join_as(&socket, &wish, &shown, PATIENCE) {
+            // The program may be granted what this one isn't: it asks again when it uses the device.
+            Err(Refusal::Refused(why)) if !args.strict => {
+                eprintln!("reef: {}: the daemon refuses: {why}", socket.display());
+                Ok(())
+            }
+            answer => answer.map(drop),
+        };
+        taken.with_context(|| socket.display().to_string())?;
         Ok(shim)
     });
     match ready {
@@ -72,6 +87,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
+/// The job and the token, as the program's library reads them as well.
+fn shown(args: &Args) -> Result<Shown> {
+    let token = args.token_file.as_ref().map(|path| {
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|e| Usage(format!("--token-file {}: {e}", path.display())))?;
+        Ok::<_, Usage>(text.lines().next().unwrap_or_default().trim().to_owned())
+    });
+    let job = args.job.clone().unwrap_or_default();
+    Ok(Shown::new(job, token.transpose()?.unwrap_or_default()).map_err(Usage)?)
+}
+
 fn become_guest(args: &Args, shim: &Path, socket: &Path) -> Result<()> {
     let first = shim.as_os_str().to_owned();
     let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
@@ -82,6 +108,11 @@ fn become_guest(args: &Args, shim: &Path, socket: &Path) -> Result<()> {
         ("REEF_GUESTS", socket.into()),
         ("REEF_CLASS", class.clone().into()),
     ];
+    set.extend(args.job.as_ref().map(|job| ("REEF_JOB", job.into())));
+    if let Some(path) = &args.token_file {
+        let path = path.canonicalize().with_context(|| path.display().to_string())?;
+        set.push(("REEF_TOKEN_FILE", path.into()));
+    }
     if args.explain {
         eprintln!("reef: {} at {}, class {class}", shim.display(), socket.display());
         set.push(("REEF_EXPLAIN", "/dev/stderr".into()));

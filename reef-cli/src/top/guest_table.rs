@@ -14,9 +14,9 @@ pub(super) fn height(guests: &[Guest]) -> u16 {
 }
 
 pub(super) fn table(guests: &[Guest]) -> Table<'_> {
-    let widths = [16, 7, 5, 12, 12].map(Constraint::Min);
-    let header = ["program", "guest", "class", "launches/s", "delayed/s", "state"];
-    let widths = widths.into_iter().chain([Constraint::Min(7)]);
+    let widths = [16, 7, 5, 12, 12, 7].map(Constraint::Min);
+    let header = ["program", "guest", "class", "launches/s", "delayed/s", "state", "job"];
+    let widths = widths.into_iter().chain([Constraint::Min(8)]);
     Table::new(guests.iter().take(MOST).map(row), widths)
         .header(Row::new(header).bold().underlined())
 }
@@ -32,6 +32,6 @@ fn row(guest: &Guest) -> Row<'_> {
     let numbers = [guest.launches_per_second, guest.delayed_per_second];
     let [launches, delayed] = numbers.map(|number| format!("{number:>10.1}"));
     let pid = format!("pid {}", guest.pid);
-    let cells = [pid, guest.guest.clone(), guest.class.clone(), launches, delayed, state.into()];
-    Row::new(cells).style(style)
+    let (number, class, job) = (guest.guest.clone(), guest.class.clone(), guest.job.clone());
+    Row::new([pid, number, class, launches, delayed, state.into(), job]).style(style)
 }

@@ -10,6 +10,8 @@ pub(crate) struct Guest {
     pub(crate) guest: String,
     pub(crate) class: String,
     pub(crate) pid: String,
+    /// Programs of a job are held together; empty: none.
+    pub(crate) job: String,
     /// Kernels and graphs.
     pub(crate) launches_per_second: f64,
     /// Launches that found the gate closed.
@@ -38,6 +40,7 @@ fn guest(rates: Rates<'_>, labels: &Labels, active: f64) -> Guest {
     Guest {
         class: text("class"),
         pid: text("pid"),
+        job: text("job"),
         launches_per_second: rate("reef_guest_kernels_total") + rate("reef_guest_graphs_total"),
         delayed_per_second: rate("reef_guest_delayed_total"),
         is_active: active > 0.0,

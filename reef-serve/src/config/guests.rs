@@ -9,8 +9,7 @@ use std::path::PathBuf;
 pub struct Guests {
     /// Makes `guests.sock`, at which they register. Off by default.
     pub listen: bool,
-    /// Users, by number, whose programs may be real-time; the daemon's own user always may.
-    pub rt_users: Vec<u32>,
-    /// Programs, by the absolute paths of their executables, that may be real-time whoever runs them.
+    /// Programs, by the absolute paths of their executables, that may be real-time whoever runs them; besides those of
+    /// users, and with tokens, that have the [right](crate::config::Right).
     pub rt_programs: Vec<PathBuf>,
 }

@@ -47,7 +47,7 @@ impl collector::Collector for Collector {
     }
 }
 
-fn labels(guest: &GuestView) -> [(&'static str, String); 4] {
+fn labels(guest: &GuestView) -> [(&'static str, String); 5] {
     let device = guest.device.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}"); // a string takes all
         text
@@ -57,5 +57,6 @@ fn labels(guest: &GuestView) -> [(&'static str, String); 4] {
         ("class", guest.who.class.to_string()),
         ("pid", guest.who.pid.to_string()),
         ("device", device),
+        ("job", guest.job.clone()),
     ]
 }

@@ -8,5 +8,6 @@
 
 mod beside;
 mod collector;
+mod mps;
 mod policy;
 pub(crate) mod service;

@@ -1,51 +1,81 @@
 //! Which class a program gets.
 
-use crate::config::guests::Guests;
+use crate::config::settings::Config;
+use crate::net::auth::Tokens;
+use crate::net::principal::Principal;
+use crate::tenants::grant::Grant;
 use reef_guest::join::Wish;
 use reef_guest::page::Class;
 use reef_guest::registry::Caller;
 
-/// The class that was asked for, or why not.
+/// The class that was asked for, or why not. Real time is for users and for those who show a token, as their rights
+/// say, and for programs that are named, in a daemon of the user `own`.
 pub(super) fn grant(
-    config: &Guests,
+    config: &Config,
+    tokens: &Tokens,
     own: u32,
     caller: &Caller,
     wish: &Wish,
 ) -> Result<Class, String> {
+    let may = |who: &Principal| Grant::of(&config.rights, who, own).rt;
+    let programs = &config.guests.rt_programs;
     let is_granted = wish.class == Class::BestEffort
-        || caller.uid == own
-        || config.rt_users.contains(&caller.uid)
-        || caller.exe.as_ref().is_some_and(|exe| config.rt_programs.contains(exe));
+        || may(&Principal::User(caller.uid))
+        || tokens.holder(caller.shown.token().as_bytes()).is_some_and(|who| may(&who))
+        || caller.exe.as_ref().is_some_and(|exe| programs.contains(exe));
     if is_granted {
         return Ok(wish.class);
     }
     let exe = caller.exe.as_ref().map_or("?".into(), |exe| exe.display().to_string());
+    let uid = caller.uid;
     Err(format!(
-        "class rt: neither guests.rt_users has {} nor guests.rt_programs {exe}",
-        caller.uid
+        "class rt: rights.\"user {uid}\".rt, a token with that right, or guests.rt_programs with {exe}"
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reef_guest::join::Shown;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn real_time_is_for_the_own_user_and_for_those_that_are_named() {
-        let config = Guests {
-            rt_users: vec![7],
-            rt_programs: vec!["/usr/bin/trusted".into()],
-            ..Guests::default()
+    fn real_time_is_for_users_tokens_and_programs_with_that_right() {
+        let file = std::env::temp_dir().join(format!("reef-guest-token-{}", std::process::id()));
+        std::fs::write(&file, "0123456789abcdef\n").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let text = format!(
+            "[rights.\"user 7\"]\nrt = true\n[guests]\nrt_programs = [\"/usr/bin/trusted\"]\n\
+             [rights.\"token ci\"]\nrt = true\ntoken_file = {file:?}\n"
+        );
+        let config: Config = toml::from_str(&text).unwrap();
+        let tokens = Tokens::read(&config).unwrap();
+        let asks = |uid, exe: &str, token: &str, class| {
+            let shown = Shown::new("", token).unwrap();
+            let caller = Caller { uid, pid: 1, exe: Some(exe.into()), shown };
+            grant(&config, &tokens, 1000, &caller, &Wish { class, device: [0; 16] })
         };
-        let asks = |uid, exe: &str, class| {
-            let caller = Caller { uid, pid: 1, exe: Some(exe.into()) };
-            grant(&config, 1000, &caller, &Wish { class, device: [0; 16] })
-        };
-        for (uid, exe) in [(1000, "/bin/sh"), (7, "/bin/sh"), (8, "/usr/bin/trusted")] {
-            assert_eq!(asks(uid, exe, Class::RealTime), Ok(Class::RealTime));
+        let token = "0123456789abcdef";
+        for (uid, exe, token) in [
+            (1000, "/bin/sh", ""),
+            (7, "/bin/sh", ""),
+            (8, "/usr/bin/trusted", ""),
+            (8, "/bin/sh", token),
+        ] {
+            assert_eq!(asks(uid, exe, token, Class::RealTime), Ok(Class::RealTime));
         }
-        assert_eq!(asks(8, "/bin/sh", Class::BestEffort), Ok(Class::BestEffort));
-        let said = asks(8, "/bin/sh", Class::RealTime).unwrap_err();
-        assert_eq!(said, "class rt: neither guests.rt_users has 8 nor guests.rt_programs /bin/sh");
+        assert_eq!(asks(8, "/bin/sh", "", Class::BestEffort), Ok(Class::BestEffort));
+        let said = asks(8, "/bin/sh", "0123456789abcdeF", Class::RealTime).unwrap_err();
+        let want = "class rt: rights.\"user 8\".rt, a token with that right, or guests.rt_programs with /bin/sh";
+        assert_eq!(said, want);
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn what_the_owner_is_denied_is_denied() {
+        let config: Config = toml::from_str("[rights.owner]\nrt = false\n").unwrap();
+        let caller = Caller { uid: 1000, pid: 1, exe: None, shown: Shown::default() };
+        let wish = Wish { class: Class::RealTime, device: [0; 16] };
+        assert!(grant(&config, &Tokens::default(), 1000, &caller, &wish).is_err());
     }
 }

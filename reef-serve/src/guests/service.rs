@@ -2,11 +2,11 @@
 
 use super::beside::Shared;
 use super::collector::Collector;
+use super::mps;
 use super::policy::grant;
-use crate::config::guests::Guests as Settings;
-use crate::engine::api::Engine;
 use crate::error::{Error, Result};
-use crate::observe::metrics::Metrics;
+use crate::net::auth::Tokens;
+use crate::server::Server;
 use reef_guest::registry::Registry;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,21 +26,25 @@ impl Guests {
     ///
     /// `Failed`: the socket can't be made, or there is no thread.
     pub(crate) fn start(
-        config: &Settings,
+        server: &Arc<Server>,
+        tokens: &Arc<Tokens>,
         folder: &Path,
-        metrics: &Metrics,
-        engine: &Arc<dyn Engine>,
     ) -> Result<Option<Self>> {
-        if !config.listen {
+        if !server.config.get().guests.listen {
             return Ok(None);
         }
+        tracing::info!("{}", mps::line(std::env::var_os(mps::FOLDER)));
         let path = folder.join("guests.sock");
         let _ = std::fs::remove_file(&path); // of a daemon that was killed
-        let (config, own) = (config.clone(), rustix::process::getuid().as_raw());
-        let policy = Box::new(move |caller: &_, wish: &_| grant(&config, own, caller, wish));
+        let (of, tokens) = (server.clone(), tokens.clone());
+        let own = rustix::process::getuid().as_raw();
+        let policy = Box::new(move |caller: &_, wish: &_| {
+            grant(&of.config.get(), &tokens, own, caller, wish)
+        });
         let registry =
             Registry::open(&path, policy).map_err(|e| Error::system("guests.sock", e))?;
         let registry = Arc::new(registry);
+        let (metrics, engine) = (&server.observer.metrics, &server.engine);
         metrics.add(Box::new(Collector(Arc::downgrade(&registry))));
         let shared = match engine.uuid() {
             Some(device) => Some(Shared::start(engine, &registry, &path, device)?),

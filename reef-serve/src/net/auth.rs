@@ -94,7 +94,7 @@ impl Tokens {
     }
 
     /// Whose token that is.
-    fn holder(&self, shown: &[u8]) -> Option<Principal> {
+    pub(crate) fn holder(&self, shown: &[u8]) -> Option<Principal> {
         let tokens = self.0.read();
         let found = tokens.iter().find(|token| token.is(shown));
         found.map(|token| Principal::Token(token.name.clone()))

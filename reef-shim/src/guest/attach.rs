@@ -7,7 +7,7 @@ use super::explain;
 use super::keeper;
 use crate::bind::state::pass_all;
 use crate::settings::settings;
-use reef_guest::join::{Uuid, Wish, join};
+use reef_guest::join::{Uuid, Wish, join_as};
 use reef_guest::page::{BYTES, Page};
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -61,7 +61,12 @@ fn join_device(device: Uuid, ordinal: i32) -> Option<&'static Device> {
     if watchdog != 0 {
         return explain::refuse("the device has a display whose watchdog ends work that waits");
     }
-    let joined = match join(socket, &Wish { class: settings.class, device }, PATIENCE) {
+    let shown = match &settings.shown {
+        Ok(shown) => shown,
+        Err(why) => return explain::refuse(why),
+    };
+    let wish = Wish { class: settings.class, device };
+    let joined = match join_as(socket, &wish, shown, PATIENCE) {
         Ok(joined) => joined,
         Err(why) => return explain::refuse(&why.to_string()),
     };

@@ -1,7 +1,6 @@
 //! The daemon's own requests beside unmodified programs on the same device.
 
 use super::*;
-use crate::config::guests::Guests as Settings;
 use crate::guests::service::Guests;
 use reef_guest::hold::Holders;
 use reef_guest::join::{Joined, Wish, join};
@@ -15,11 +14,17 @@ const SOON: Duration = Duration::from_secs(20);
 /// A daemon on a device that guests have as well.
 fn begin(test: &str) -> (Fixture, Guests) {
     let digits: String = DEVICE.iter().map(|byte| format!("{byte:02x}")).collect();
-    let fixture = Fixture::new(test, |config| config.device += &format!("&uuid={digits}"));
-    let (settings, server) = (Settings { listen: true, ..Settings::default() }, &fixture.server);
-    let metrics = &server.observer.metrics;
-    let guests = Guests::start(&settings, &fixture.folder, metrics, &server.engine).unwrap();
-    (fixture, guests.expect("listening"))
+    let fixture = Fixture::new(test, |config| {
+        config.device += &format!("&uuid={digits}");
+        config.guests.listen = true;
+    });
+    let guests = start(&fixture);
+    (fixture, guests)
+}
+
+fn start(fixture: &Fixture) -> Guests {
+    let guests = Guests::start(&fixture.server, &Arc::default(), &fixture.folder).unwrap();
+    guests.expect("listening")
 }
 
 fn guest(folder: &Path, class: page::Class) -> Joined {
@@ -81,12 +86,10 @@ fn a_real_time_guest_stops_best_effort_requests_and_its_death_lets_them_go_on() 
 
 #[test]
 fn a_device_without_a_name_has_guests_that_stand_alone() {
-    let fixture = Fixture::new("guests-alone", |_| ());
-    let (settings, server) = (Settings { listen: true, ..Settings::default() }, &fixture.server);
-    let guests =
-        Guests::start(&settings, &fixture.folder, &server.observer.metrics, &server.engine);
+    let fixture = Fixture::new("guests-alone", |config| config.guests.listen = true);
+    let guests = start(&fixture);
     let rt = guest(&fixture.folder, page::Class::RealTime);
     assert!(rt.peers.is_empty());
-    drop(guests.unwrap());
+    drop(guests);
     block_on(fixture.server.infer(fixture.inference(2))).unwrap();
 }

@@ -1,0 +1,73 @@
+//! Whether programs of this machine share a GPU through NVIDIA's multi-process service (MPS), and what that means.
+//!
+//! A program uses MPS if, when it starts, a control daemon serves the folder that `CUDA_MPS_PIPE_DIRECTORY` names (MPS's
+//! manual, "Environment variables"). So this looks where a program with this daemon's environment would.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The variable that names the folder of the control daemon.
+pub(super) const FOLDER: &str = "CUDA_MPS_PIPE_DIRECTORY";
+/// What it is without the variable.
+const DEFAULT: &str = "/tmp/nvidia-mps";
+
+/// One line for the log; `folder` is the variable's value.
+pub(super) fn line(folder: Option<OsString>) -> String {
+    let folder = folder.filter(|folder| !folder.is_empty());
+    let folder = folder.map_or_else(|| PathBuf::from(DEFAULT), PathBuf::from);
+    let (shown, slices) = (
+        folder.display(),
+        "programs get the GPU in time slices, and real-time \
+         work that arrives now and then starts about 0.3 ms later than alone",
+    );
+    match control(&folder) {
+        Control::None => format!("MPS: no control daemon at {shown}: {slices}"),
+        Control::Ended(pid) => {
+            format!("MPS: the control daemon {pid} of {shown} has ended: {slices}")
+        }
+        Control::Runs => format!(
+            "MPS: a control daemon serves {shown}: programs that start there share the GPU without time slices"
+        ),
+    }
+}
+
+/// What is known of a control daemon.
+#[derive(Debug, PartialEq, Eq)]
+enum Control {
+    None,
+    /// Its folder is there, and its process, by the number in the file, isn't.
+    Ended(u32),
+    Runs,
+}
+
+fn control(folder: &Path) -> Control {
+    if !folder.join("control").exists() {
+        return Control::None;
+    }
+    let number = std::fs::read_to_string(folder.join("nvidia-cuda-mps-control.pid"));
+    match number.ok().and_then(|text| text.trim().parse::<u32>().ok()) {
+        Some(pid) if !Path::new(&format!("/proc/{pid}")).exists() => Control::Ended(pid),
+        _ => Control::Runs, // of another container, whose numbers aren't ours, if there is no file
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_daemon_is_told_from_what_one_has_left() {
+        let folder = std::env::temp_dir().join(format!("reef-mps-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let said = || line(Some(folder.clone().into()));
+        assert!(said().starts_with("MPS: no control daemon at "), "{}", said());
+        std::fs::write(folder.join("control"), "").unwrap();
+        assert_eq!(control(&folder), Control::Runs);
+        let pid = folder.join("nvidia-cuda-mps-control.pid");
+        std::fs::write(&pid, format!("{}\n", std::process::id())).unwrap();
+        assert!(said().contains("without time slices"), "{}", said());
+        std::fs::write(&pid, "4294967295\n").unwrap();
+        assert_eq!(control(&folder), Control::Ended(u32::MAX));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
