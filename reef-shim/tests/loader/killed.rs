@@ -3,7 +3,7 @@
 //!
 //! `REEF_KILLS=100 cargo test -p reef-shim --test loader killed -- --nocapture`
 
-use crate::common::{Driver, FAKE, SHIM, call, library};
+use crate::common::{self, Driver, FAKE, SHIM, call, library};
 use reef_guest::registry::Registry;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -75,11 +75,9 @@ impl Process {
         let (lines, rounds) = (BufReader::new(child.stdout.take().unwrap()), Arc::default());
         let counted: Arc<AtomicU64> = Arc::clone(&rounds);
         std::thread::spawn(move || {
-            let alive =
-                |line: std::io::Result<String>| line.is_ok_and(|line| line.ends_with("alive"));
-            lines
-                .lines()
-                .for_each(|line| drop(counted.fetch_add(alive(line).into(), Ordering::SeqCst)));
+            for line in lines.lines().map_while(Result::ok) {
+                counted.fetch_add(line.ends_with("alive").into(), Ordering::SeqCst);
+            }
         });
         let mut process = Self { role, child, rounds };
         process.goes_on("at its start");
