@@ -187,16 +187,19 @@ fn row(model: &Model) -> Row<'_> {
 fn share_table(shares: &[Share]) -> Table<'_> {
     let mut shares: Vec<_> = shares.iter().collect();
     shares.sort_by(|a, b| b.percent.total_cmp(&a.percent));
-    let percent = |part: Option<f64>| part.map_or("–".into(), |part| format!("{part:.1}"));
+    let number = |number: Option<f64>| number.map_or("–".into(), |number| format!("{number:.1}"));
     let row = |share: &Share| {
-        let over = share.over_per_second.map_or("–".into(), |over| format!("{over:.1}"));
-        let numbers = [percent(Some(share.percent)), percent(share.budget_percent), over];
-        let numbers = numbers.map(|text| right(&text, 9));
+        let Share {
+            percent, budget_percent, held_percent, late_per_second, over_per_second, ..
+        } = *share;
+        let numbers =
+            [Some(percent), budget_percent, held_percent, late_per_second, over_per_second];
+        let numbers = numbers.map(|of| right(&number(of), 9));
         Row::new([share.client.clone(), share.class.clone()].into_iter().chain(numbers))
     };
-    let header = ["client".into(), "class".into(), right("device %", 9), right("budget %", 9)];
-    let header = Row::new(header.into_iter().chain([right("over/s", 9)])).bold();
-    let widths = [24, 5, 9, 9, 9].map(Constraint::Min);
+    let names = ["device %", "budget %", "held %", "late/s", "over/s"].map(|name| right(name, 9));
+    let header = Row::new(["client".into(), "class".into()].into_iter().chain(names)).bold();
+    let widths = [24, 5, 9, 9, 9, 9, 9].map(Constraint::Min);
     Table::new(shares.into_iter().take(MAX_SHARES).map(row), widths).header(header)
 }
 
@@ -250,7 +253,7 @@ mod tests {
             .find(|line| line.contains(" rt ") && line.contains("resnet"))
             .expect("its row");
         let share = lines.iter().find(|line| line.starts_with("token a")).expect("its row");
-        assert_eq!(words(share), ["token", "a", "rt", "12.5", "20.0", "1.0"]);
+        assert_eq!(words(share), ["token", "a", "rt", "12.5", "20.0", "50.0", "1.0", "2.0"]);
         assert_eq!(words(rt), ["resnet18", "1", "rt", "100.0", "0.0", "1.500", "1.990", "0"]);
         let be = lines.iter().find(|line| line.contains(" be ")).expect("its row");
         assert_eq!(words(be), ["resnet18", "1", "be", "40.0", "2.0", "–", "–", "5"]);

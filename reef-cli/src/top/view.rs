@@ -67,12 +67,19 @@ pub(crate) struct Share {
     pub(crate) budget_percent: Option<f64>,
     /// Requests over its budget: late, best-effort or refused; real-time alone.
     pub(crate) over_per_second: Option<f64>,
+    /// Those of them that were late.
+    pub(crate) late_per_second: Option<f64>,
+    /// Time in which its requests were on the device and did not run, of the interval: beyond 100 with several at a
+    /// time. `None`: the daemon doesn't say.
+    pub(crate) held_percent: Option<f64>,
 }
 
 /// Names of numbers that are a sum over time.
 const SERVED: &str = "reef_requests_served_total";
 const FAILED: &str = "reef_requests_failed_total";
 const DEVICE: &str = "reef_client_device_seconds_total";
+const HELD: &str = "reef_client_held_seconds_total";
+const OVER: &str = "reef_client_over_total";
 const BUSY: &str = "reef_device_busy_seconds_total";
 
 /// Two looks.
@@ -150,13 +157,18 @@ impl Between<'_> {
         let rt = class == "rt";
         let [budget, period] = ["budget", "period"]
             .map(|what| self.after.sum(&format!("reef_client_{what}_seconds"), mine));
+        let of_class = |of: &Labels| mine(of) && is(of, "class", class);
+        let says_held = self.after.sum(HELD, of_class).is_some();
         let granted = budget.zip(period).map(|(budget, period)| 100.0 * budget / period);
         Some(Share {
             client: client.into(),
             class: class.into(),
-            percent: 100.0 * self.rate(DEVICE, |of| mine(of) && is(of, "class", class)),
+            percent: 100.0 * self.rate(DEVICE, of_class),
             budget_percent: granted.filter(|_| rt),
-            over_per_second: rt.then(|| self.rate("reef_client_over_total", mine)),
+            over_per_second: rt.then(|| self.rate(OVER, mine)),
+            late_per_second: rt
+                .then(|| self.rate(OVER, |of| mine(of) && is(of, "outcome", "late"))),
+            held_percent: says_held.then(|| 100.0 * self.rate(HELD, of_class)),
         })
     }
 
@@ -270,6 +282,8 @@ pub(crate) mod tests {
              reef_client_period_seconds{{client=\"token a\"}} 0.01\n\
              reef_client_budget_seconds{{client=\"token a\"}} 0.002\n\
              reef_client_over_total{{client=\"token a\",outcome=\"late\"}} {times}\n\
+             reef_client_over_total{{client=\"token a\",outcome=\"refused\"}} {times}\n\
+             reef_client_held_seconds_total{{client=\"token a\",class=\"rt\"}} {}\n\
              reef_memory_bytes 3145728\n",
             100 * times,
             40 * times,
@@ -281,6 +295,7 @@ pub(crate) mod tests {
             90 * times,
             0.25 * times as f64,
             0.125 * times as f64,
+            0.5 * times as f64,
         )
     }
 
@@ -301,7 +316,8 @@ pub(crate) mod tests {
         assert_eq!(device.busy_percent, Some(25.0));
         let [share] = &view.shares[..] else { panic!("{:?}", view.shares) };
         assert_eq!((&*share.client, &*share.class, share.percent), ("token a", "rt", 12.5));
-        assert_eq!((share.budget_percent, share.over_per_second), (Some(20.0), Some(1.0)));
+        assert_eq!((share.budget_percent, share.over_per_second), (Some(20.0), Some(2.0)));
+        assert_eq!((share.held_percent, share.late_per_second), (Some(50.0), Some(1.0)));
         let [be, rt] = &view.models[..] else { panic!("{:?}", view.models) };
         assert_eq!((&*be.class, be.per_second, be.queued, be.p50_ms), ("be", 40.0, 5, None));
         assert_eq!((&*rt.class, rt.failed_per_second), ("rt", 0.0));

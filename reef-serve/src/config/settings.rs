@@ -109,7 +109,7 @@ pub struct Models {
     pub load: Vec<String>,
     /// The networks that can be built by name are there as well, with made-up weights; off by default.
     pub builtin: bool,
-    /// A client of the local path may name a model that is not loaded; it is loaded then.
+    /// A client of the local path that may control may name a model that is not loaded; it is loaded then.
     pub on_demand: bool,
     /// Class of requests that name no priority.
     #[serde(deserialize_with = "class::deserialize")]

@@ -5,6 +5,7 @@ use super::handshake::{CLIENT_HELLO_LEN, ClientHello, RELOADED, ServerHello, cod
 use super::segment::{FIRST, Layout, Segment};
 use crate::class::{Class, Priority};
 use crate::config::rights::Over;
+use crate::config::settings::Config;
 use crate::engine::api::{Engine, Instance, Run};
 use crate::error::{Error, Result};
 use crate::models::budget::{Reservation, within};
@@ -16,7 +17,7 @@ use crate::net::principal::Principal;
 use crate::observe::tracer::InstanceId;
 use crate::requests::job::{Phases, chunks};
 use crate::server::Server;
-use crate::tenants::tenant::Tenant;
+use crate::tenants::tenant::{MemoryTaken, Tenant};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -141,7 +142,7 @@ struct Session<'a> {
     instances: [Option<Shared>; 2],
     model: Arc<LoadedModel>,
     segment: Segment,
-    _memory: Reservation,
+    _memory: (Reservation, MemoryTaken),
     _stay: Option<Permit>,
 }
 
@@ -198,7 +199,8 @@ impl<'a> Session<'a> {
         let config = server.config.get();
         let priority = tenant.priority(0, hello.class, config.models.class)?; // before a model is loaded for it
         let class = priority.class();
-        let model = match config.models.on_demand {
+        // To load is a right of its own.
+        let model = match config.models.on_demand && tenant.grant().control {
             true => server.registry.get_or_load(name)?,
             false => server.registry.get(name, "")?,
         };
@@ -214,6 +216,7 @@ impl<'a> Session<'a> {
         let bytes = count as u64 * model.sizes.instance + layout.bytes() as u64;
         let what = format!("a client of {}", model.title());
         within(&what, bytes, config.memory.client_mib << 20)?;
+        let taken = tenant.take_memory(bytes, most_memory(&config, &who))?;
         let memory = server.registry.budget().reserve(&what, bytes)?;
         let (segment, fd) = Segment::create(layout)?;
         let make =
@@ -238,7 +241,7 @@ impl<'a> Session<'a> {
             instances,
             model,
             segment,
-            _memory: memory,
+            _memory: (memory, taken),
             _stay: stay,
         })
     }
@@ -375,7 +378,7 @@ impl<'a> Session<'a> {
         phases.infer = begin.elapsed();
         let ran = ran?;
         phases.delay = ran.delay;
-        self.tenant.charge(class, ran.device);
+        self.tenant.charge(class, ran.device, phases.infer);
         if *direct || phases.total() > time {
             return Ok(());
         }
@@ -387,6 +390,14 @@ impl<'a> Session<'a> {
         })?;
         phases.output = begin.elapsed();
         Ok(())
+    }
+}
+
+/// What clients of `who` may take on the device: users who were let in leave room for others.
+fn most_memory(config: &Config, who: &Principal) -> u64 {
+    match (config.memory.total_mib << 20, who.is_owner()) {
+        (0, _) | (_, true) => u64::MAX,
+        (all, false) => config.limits.part(all),
     }
 }
 

@@ -11,6 +11,7 @@
 
 use crate::config::users::Users;
 use crate::error::{Error, Result};
+use crate::net::principal::Principal;
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
@@ -47,7 +48,7 @@ impl Access {
     ///
     /// `Denied`.
     pub(crate) fn admit(self, uid: u32) -> Result<()> {
-        if self != Self::Owner || is_owner(uid) {
+        if self != Self::Owner || Principal::User(uid).is_owner() {
             return Ok(());
         }
         Err(Error::Denied(format!("user {uid} is not the daemon's (listen.users)")))
@@ -108,11 +109,6 @@ impl Access {
             facts.gid()
         )))
     }
-}
-
-/// Whether it is the daemon's own user, or root.
-fn is_owner(uid: u32) -> bool {
-    uid == 0 || uid == rustix::process::getuid().as_raw()
 }
 
 /// The number of a group, by group(5).

@@ -33,6 +33,11 @@ impl Principal {
         })
     }
 
+    /// Whether it is the daemon's own user, or root.
+    pub(crate) fn is_owner(&self) -> bool {
+        matches!(*self, Self::User(uid) if uid == 0 || uid == rustix::process::getuid().as_raw())
+    }
+
     /// Whether the kernel says who it is: it came in by a Unix socket.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self, Self::User(_))

@@ -36,6 +36,8 @@ struct OverLabels {
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     device: Family<ShareLabels, Seconds>,
+    held: Family<ShareLabels, Seconds>,
+    memory: Family<ClientLabels, Gauge>,
     over: Family<OverLabels, Counter>,
     period: Family<ClientLabels, Number>,
     budget: Family<ClientLabels, Number>,
@@ -45,9 +47,13 @@ pub(crate) struct Shares {
 
 impl Shares {
     pub(crate) fn register(&self, reef: &mut Registry) {
-        let Self { device, over, period, budget, weight, reserve } = self;
+        let Self { device, held, memory, over, period, budget, weight, reserve } = self;
         let help = "Device time of a client's requests";
         reef.register_with_unit("client_device", help, Unit::Seconds, device.clone());
+        let help = "Time in which a client's requests were on the device and did not run";
+        reef.register_with_unit("client_held", help, Unit::Seconds, held.clone());
+        let help = "Device and shared memory of a client's connections by the local path";
+        reef.register("client_memory_bytes", help, memory.clone());
         let help =
             "Real-time requests that were over their client's budget, by what became of them";
         reef.register("client_over", help, over.clone());
@@ -63,6 +69,8 @@ impl Shares {
     /// What it is now. Clients that are forgotten go.
     pub(crate) fn set<'a>(&self, tenants: impl IntoIterator<Item = &'a Tenant>, reserve: f64) {
         self.device.clear();
+        self.held.clear();
+        self.memory.clear();
         self.over.clear();
         self.period.clear();
         self.budget.clear();
@@ -73,15 +81,18 @@ impl Shares {
 
     fn set_one(&self, tenant: &Tenant) {
         let client = tenant.who.to_string();
-        for (class, time) in Class::EACH.into_iter().zip(tenant.served()) {
-            let of = ShareLabels { client: client.clone(), class: class.name() };
-            self.device.get_or_create(&of).inc_by(time.as_secs_f64());
+        for (times, family) in [(tenant.served(), &self.device), (tenant.held(), &self.held)] {
+            for (class, time) in Class::EACH.into_iter().zip(times) {
+                let of = ShareLabels { client: client.clone(), class: class.name() };
+                family.get_or_create(&of).inc_by(time.as_secs_f64());
+            }
         }
         for (outcome, count) in tenant.over() {
             let of = OverLabels { client: client.clone(), outcome };
             self.over.get_or_create(&of).inc_by(count);
         }
         let of = ClientLabels { client };
+        self.memory.get_or_create(&of).set(i64::try_from(tenant.memory()).unwrap_or(i64::MAX));
         let grant = tenant.grant();
         self.weight.get_or_create(&of).set(grant.weight.into());
         if let Some(rate) = grant.rate {

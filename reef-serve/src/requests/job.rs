@@ -89,9 +89,10 @@ impl Job {
         let (gone, account) = (&|| self.is_gone(), &self.tenant.account());
         let ran = instance.run(Run { slot: None, time: left, gone, account })?;
         phases.delay = ran.delay;
-        self.tenant.charge(self.priority.class(), ran.device);
+        let device = ran.device;
         let ran = Instant::now();
         phases.infer = ran - written;
+        self.tenant.charge(self.priority.class(), device, phases.infer);
         let bytes = self.output.read(instance, output.bytes())?;
         phases.output = ran.elapsed();
         Ok(bytes)

@@ -7,7 +7,6 @@ use crate::net::principal::Principal;
 use crate::tenants::grant::Grant;
 use parking_lot::RwLock;
 use reef::Account;
-#[cfg(test)]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -19,6 +18,10 @@ pub(crate) struct Tenant {
     granted: RwLock<Granted>,
     /// Device time of its best-effort work, in nanoseconds.
     be: AtomicU64,
+    /// Time in which its requests were on the device and did not run there, as [`Class::EACH`], in nanoseconds.
+    held: [AtomicU64; 2],
+    /// Bytes of instances and shared memory that its clients of the local path have.
+    memory: AtomicU64,
     /// Real-time requests that became best-effort, or were refused, as its budget was used up.
     demoted: AtomicU64,
     refused: AtomicU64,
@@ -57,8 +60,8 @@ impl Tenant {
     pub(crate) fn new(who: Principal, grant: Grant, over: Over) -> Self {
         let account = Account::new(grant.rate);
         let granted = Granted { grant, over, account, before: Default::default() };
-        let (be, demoted, refused) = Default::default();
-        Self { who, granted: RwLock::new(granted), be, demoted, refused }
+        let (be, held, memory, demoted, refused) = Default::default();
+        Self { who, granted: RwLock::new(granted), be, held, memory, demoted, refused }
     }
 
     /// What it may do now.
@@ -139,11 +142,39 @@ impl Tenant {
         }
     }
 
-    /// Books device time. That of real-time work is booked by its account.
-    pub(crate) fn charge(&self, class: Class, time: Duration) {
+    /// Books a request that ran for `ran` of the `time` between its submission and its end. The device time of
+    /// real-time work is booked by its account.
+    pub(crate) fn charge(&self, class: Class, ran: Duration, time: Duration) {
         if class == Class::BestEffort {
-            self.be.fetch_add(time.as_nanos().try_into().unwrap_or(u64::MAX), Relaxed);
+            self.be.fetch_add(nanos(ran), Relaxed);
         }
+        self.held[class as usize].fetch_add(nanos(time.saturating_sub(ran)), Relaxed);
+    }
+
+    /// How long its requests were held on the device or waited for others there, as [`Class::EACH`].
+    pub(crate) fn held(&self) -> [Duration; 2] {
+        self.held.each_ref().map(|held| Duration::from_nanos(held.load(Relaxed)))
+    }
+
+    /// Notes memory that one of its clients takes, until the answer is dropped; at most `max` bytes of all.
+    ///
+    /// # Errors
+    ///
+    /// `Exhausted`.
+    pub(crate) fn take_memory(self: &Arc<Self>, bytes: u64, max: u64) -> Result<MemoryTaken> {
+        let more = |has: u64| has.checked_add(bytes).filter(|sum| *sum <= max);
+        match self.memory.fetch_update(Relaxed, Relaxed, more) {
+            Ok(_) => Ok(MemoryTaken { tenant: self.clone(), bytes }),
+            Err(has) => Err(Error::Exhausted(format!(
+                "{} has {has} bytes on the device, {bytes} more are asked for and {max} allowed",
+                self.who
+            ))),
+        }
+    }
+
+    /// What its clients of the local path have taken, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory.load(Relaxed)
     }
 
     /// Device time that it has had, as [`Class::EACH`].
@@ -161,10 +192,62 @@ impl Tenant {
     }
 }
 
+/// Memory of one client, which counts until this is dropped.
+#[derive(Debug)]
+pub(crate) struct MemoryTaken {
+    tenant: Arc<Tenant>,
+    bytes: u64,
+}
+
+impl Drop for MemoryTaken {
+    fn drop(&mut self) {
+        self.tenant.memory.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Granted {
     /// Device time of its real-time work so far, and how many of its tasks were late.
     fn had(&self) -> (Duration, u64) {
         let (usage, (served, late)) = (self.account.usage(), self.before);
         (served + usage.served, late + usage.late)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_counts_until_it_is_given_back_and_has_an_end() {
+        let tenant = Tenant::owner();
+        let first = tenant.take_memory(30, 40).unwrap();
+        let said = tenant.take_memory(11, 40).unwrap_err().to_string();
+        assert_eq!(said, "user 0 has 30 bytes on the device, 11 more are asked for and 40 allowed");
+        assert!(tenant.take_memory(u64::MAX, u64::MAX).is_err());
+        let _second = tenant.take_memory(10, 40).unwrap();
+        drop(first);
+        assert_eq!(tenant.memory(), 10);
+    }
+
+    #[test]
+    fn a_budget_that_stays_the_same_keeps_what_is_used() {
+        let (tenant, over) = (Tenant::owner(), Over::Late);
+        let account = tenant.account();
+        let other = Grant { weight: 7, ..tenant.grant() };
+        tenant.regrant(other, over);
+        tenant.charge(Class::BestEffort, Duration::from_secs(1), Duration::from_secs(3));
+        assert_eq!((tenant.grant(), tenant.served()[1]), (other, Duration::from_secs(1)));
+        assert_eq!(tenant.held(), [Duration::ZERO, Duration::from_secs(2)]);
+        let same = |a: &Account, b: &Account| format!("{a:?}") == format!("{b:?}");
+        assert!(same(&account, &tenant.account()));
+        let rate = reef::Rate::new(Duration::from_millis(10), Duration::from_millis(2)).unwrap();
+        tenant.regrant(Grant { rate: Some(rate), ..other }, over);
+        assert!(!same(&account, &tenant.account()), "another budget begins whole");
+        tenant.regrant(Grant { rt: false, ..other }, over);
+        assert!(tenant.admit(Priority::new(1, Class::RealTime), Duration::ZERO).is_err());
     }
 }
