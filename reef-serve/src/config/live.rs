@@ -91,6 +91,7 @@ mod tests {
         assert!(live.take_over(&before, &fresh).is_empty());
         let now = live.get();
         assert_eq!((&now.rights, now.limits.tensors), (&fresh.rights, 3));
+        assert_eq!(now.rt.over, Over::Refused);
         assert_eq!(now.listen, started.listen, "it still listens there");
         fresh.limits.queue = 7;
         fresh.memory.client_mib = 9;
