@@ -30,6 +30,8 @@ pub(crate) fn happened(what: &str, have: u64, want: u64) {
 
 /// How long a case waits for what must happen, after all its rounds.
 const GRACE: Duration = Duration::from_secs(20);
+/// The same where it hasn't happened once.
+const GRACE_FOR_NOTHING: Duration = Duration::from_secs(6);
 
 /// Counts the rounds of a case: so many, and more until what the case is about has happened often enough.
 pub(crate) struct Rounds {
@@ -42,13 +44,14 @@ impl Rounds {
         Self { left: least.max(1), late: None }
     }
 
-    /// Whether there is another round.
-    pub(crate) fn next(&mut self, enough: bool) -> bool {
+    /// Whether there is another round: what the case is about has happened `have` times, and should `want` times.
+    pub(crate) fn next(&mut self, have: u64, want: u64) -> bool {
         if self.left > 0 {
             self.left -= 1;
             return true;
         }
-        !enough && self.late.get_or_insert_with(Instant::now).elapsed() < GRACE
+        let grace = if have == 0 { GRACE_FOR_NOTHING } else { GRACE };
+        have < want && self.late.get_or_insert_with(Instant::now).elapsed() < grace
     }
 }
 

@@ -253,7 +253,7 @@ fn tsan() -> Vec<Command> {
     vec![command]
 }
 
-/// The whole suite but for one of its tests, which then runs for 10000 preemptions: 2000 at each of its
+/// The whole suite but for one of its tests, which then runs for 5000 preemptions: 1000 at each of its
 /// five levels. What runs on the CPU is left to `test`.
 fn hip() -> Vec<Command> {
     const MANY: &str = "each_block_runs_once_in_order";
@@ -261,7 +261,7 @@ fn hip() -> Vec<Command> {
     let mut all = cargo(&format!("{suite} --test networks hip -- --test-threads=1 --skip {MANY}"));
     all.env("REEF_CONFORMANCE_CYCLES", "200");
     let mut many = cargo(&format!("{suite} -- hip::{MANY} hip_gates::{MANY}"));
-    many.env("REEF_CONFORMANCE_CYCLES", "2000");
+    many.env("REEF_CONFORMANCE_CYCLES", "1000");
     vec![all, many]
 }
 

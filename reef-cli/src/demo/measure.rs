@@ -1,6 +1,7 @@
 //! Runs the clients under a scheduler and notes what they experience.
 
 use crate::workload::clients::{BE_GRAPH, closed_loop};
+use crate::workload::clock::sleep_until;
 use crate::workload::kept::{Kept, kept};
 use crate::workload::networks::{Named, Networks};
 use crate::workload::requests::{Requests, open_loop};
@@ -113,7 +114,7 @@ impl<D: Operators> Bench<'_, D> {
                 thread::sleep(self.time.saturating_sub(TRACED));
                 self.device.set_trace(traced);
             });
-            open_loop(self.device, client, &task, &arrivals, self.time)
+            open_loop(self.device, client, &task, &arrivals, self.time, sleep_until)
         })
     }
 }

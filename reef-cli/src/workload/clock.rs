@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How long a sleep may last longer than asked; the rest is waited for awake.
+#[cfg(feature = "bench")]
 const OVERSLEEP: Duration = Duration::from_micros(150);
 
 /// An empty histogram of nanoseconds.
@@ -19,11 +20,19 @@ pub(crate) fn note(histogram: &mut Histogram<u64>, time: Duration) {
 }
 
 /// Waits until the device's clock shows `at`: most of the time asleep, in the end awake.
+#[cfg(feature = "bench")]
 pub(crate) fn wait_until<D: Device>(device: &D, at: Duration) {
     wait(|| device.clock(), at);
 }
 
+/// Sleeps until the device's clock shows `at`, or a little later: where blocks run on the host's processors, who
+/// waits awake stands in their way.
+pub(crate) fn sleep_until<D: Device>(device: &D, at: Duration) {
+    thread::sleep(at.saturating_sub(device.clock()));
+}
+
 /// Waits until `clock` shows `at`, likewise.
+#[cfg(feature = "bench")]
 pub(crate) fn wait(clock: impl Fn() -> Duration, at: Duration) {
     while let Some(left) = at.checked_sub(clock()).filter(|left| !left.is_zero()) {
         match left.checked_sub(OVERSLEEP) {

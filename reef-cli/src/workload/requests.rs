@@ -1,6 +1,6 @@
 //! Real-time requests that arrive whatever became of those before.
 
-use crate::workload::clock::{histogram, note, wait_until};
+use crate::workload::clock::{histogram, note};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use reef::{Device, Error, RtClient, Task, Ticket};
@@ -33,20 +33,22 @@ impl Default for Requests {
 }
 
 /// Submits each request when it arrives, whatever became of those before. Its latency counts from
-/// its arrival, so one that has to wait for others, or for this thread, shows it.
+/// its arrival, so one that has to wait for others, or for this thread, shows it. `wait` waits until the
+/// device's clock shows a time.
 pub(crate) fn open_loop<D: Device>(
     device: &D,
     mut client: RtClient<D>,
     task: &Task<D>,
     arrivals: &[Duration],
     time: Duration,
+    wait: fn(&D, Duration),
 ) -> Result<Requests> {
     let mut requests = Requests::default();
     let mut open = VecDeque::new();
     let begin = device.clock();
     for &after in arrivals {
         let arrived = begin + after;
-        wait_until(device, arrived);
+        wait(device, arrived);
         requests.late += u64::from(device.clock() - arrived > LATE);
         match client.submit(task) {
             Ok(ticket) => open.push_back(Open { arrived, ticket }),
@@ -63,7 +65,7 @@ pub(crate) fn open_loop<D: Device>(
         note(&mut requests.latency, device.clock() - request.arrived);
         requests.dropped += 1;
     }
-    wait_until(device, begin + time);
+    wait(device, begin + time);
     Ok(requests)
 }
 

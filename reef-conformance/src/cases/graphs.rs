@@ -38,7 +38,7 @@ pub fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let (mut times, wanted) = (0, cycles() / 20);
     let mut rounds = Rounds::new(cycles().div_ceil(100));
-    while rounds.next(times >= wanted) {
+    while rounds.next(times, wanted) {
         let mut met = Met::new(device, level);
         let cells = Cells::new(device, rng.random_range(1..12));
         let copied = device.alloc(8).unwrap();

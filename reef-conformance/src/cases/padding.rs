@@ -35,7 +35,7 @@ pub fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
     // Kernels of which padding ran a part, and their queue the rest.
     let (mut shared, wanted) = (0, if units > 1 { cycles() / 200 } else { 0 });
     let mut rounds = Rounds::new(cycles() / 20);
-    while rounds.next(shared >= wanted) {
+    while rounds.next(shared, wanted) {
         let be_cells = Cells::new(device, rng.random_range(1..40));
         let launch = be_cells.launch(5, rng.random_range(0..20));
         let record = device.checkpoint(&launch).unwrap();

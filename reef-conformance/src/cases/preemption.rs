@@ -22,7 +22,7 @@ pub fn each_block_runs_once_in_order<D: Device>(device: &D, level: PreemptLevel)
     let long = rounds_for(device, LONG);
     let (wanted, mut times) = (cycles() / 20, 0);
     let mut rounds = Rounds::new(cycles().div_ceil(100));
-    while rounds.next(times >= wanted) {
+    while rounds.next(times, wanted) {
         times += preempted_often(device, level, long, &mut rng);
     }
     happened(Met::new(device, level).what(), times, wanted);
@@ -125,7 +125,7 @@ pub fn nothing_runs_while_a_queue_is_held<D: Device>(device: &D, level: PreemptL
     let (mut submitter, queue) = VirtualQueue::enable(device, config(level, &mut rng)).unwrap();
     let (mut submitted, mut held, wanted) = (0, 0, cycles() / 40);
     let mut rounds = Rounds::new(cycles() / 20);
-    while rounds.next(held >= wanted) {
+    while rounds.next(held, wanted) {
         for _ in 0..10 {
             submitter.submit_blocking(cells.append(submitted, spin)).unwrap();
             submitted += 1;
@@ -153,7 +153,7 @@ pub fn a_group_is_preempted_by_one_flag<D: Device>(device: &D, level: PreemptLev
     let rerun = |queues: &[(_, VirtualQueue<D>)]| queues.iter().map(|(_, q)| q.rerun()).sum();
     let (mut turn, mut met, wanted) = (0, Met::new(device, level), cycles() / 40);
     let mut rounds = Rounds::new(cycles() / 10);
-    while rounds.next(met.times(rerun(&queues)) >= wanted) {
+    while rounds.next(met.times(rerun(&queues)), wanted) {
         for ((submitter, _), cells) in queues.iter_mut().zip(&cells) {
             submitter.submit_blocking(cells.append(turn, spin)).unwrap();
         }
@@ -201,7 +201,7 @@ pub fn a_dropped_queue_leaves_a_prefix<D: Device>(device: &D, level: PreemptLeve
     let spin = rounds_for(device, Duration::from_micros(100));
     let (mut cut, wanted) = (0, cycles() / 40);
     let mut rounds = Rounds::new(cycles() / 10);
-    while rounds.next(cut >= wanted) {
+    while rounds.next(cut, wanted) {
         let cells = Cells::new(device, 6);
         let (mut submitter, queue) = VirtualQueue::enable(device, config(level, &mut rng)).unwrap();
         for value in 0..20 {

@@ -26,7 +26,7 @@ pub fn a_kernel_longer_than_the_real_time_period_ends<D: Device>(device: &D, lev
     let spin = rounds_for(device, KERNEL);
     let (mut kernel, mut twice) = (0, 0);
     let mut rounds = Rounds::new(STOPPED_TWICE);
-    while rounds.next(twice >= STOPPED_TWICE) {
+    while rounds.next(twice, STOPPED_TWICE) {
         let before = cells.read();
         let seq = submitter.submit_blocking(cells.append(kernel, spin)).unwrap();
         let mut stopped = 0;

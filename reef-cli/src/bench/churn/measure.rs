@@ -3,6 +3,7 @@
 use super::args::{Args, Stay};
 use crate::bench::pair::arrivals::poisson;
 use crate::bench::policy::Policy;
+use crate::workload::clock::wait_until;
 use crate::workload::networks::Loader;
 use crate::workload::requests::{Requests, open_loop};
 use anyhow::{Result, anyhow};
@@ -72,7 +73,7 @@ impl<D: Operators> Bench<'_, D> {
     fn requests(&self, dispatcher: &Dispatcher<D>) -> Result<Requests> {
         let time = Duration::from_secs_f64(self.args.seconds);
         let arrivals = poisson(self.args.rate, self.args.common.seed, time);
-        open_loop(self.device, dispatcher.real_time()?, self.task, &arrivals, time)
+        open_loop(self.device, dispatcher.real_time()?, self.task, &arrivals, time, wait_until)
     }
 }
 

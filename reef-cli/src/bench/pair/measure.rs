@@ -4,7 +4,7 @@ use super::arrivals::{Arrivals, poisson};
 use crate::bench::policy::{Lengths, Policy};
 use crate::workload::baselines;
 use crate::workload::clients::closed_loop;
-use crate::workload::clock::note;
+use crate::workload::clock::{note, wait_until};
 use crate::workload::networks::Named;
 use crate::workload::requests::{Requests, open_loop};
 use anyhow::{Result, anyhow};
@@ -153,7 +153,8 @@ impl<D: Operators> Bench<'_, D> {
     ) -> Result<Requests> {
         match arrivals {
             Some(&Arrivals::Random { rate, seed }) => {
-                open_loop(self.device, client, task, &poisson(rate, seed, self.time), self.time)
+                let arrivals = poisson(rate, seed, self.time);
+                open_loop(self.device, client, task, &arrivals, self.time, wait_until)
             }
             Some(Arrivals::Closed) => back_to_back(self.device, client, task, self.time),
             None => {
