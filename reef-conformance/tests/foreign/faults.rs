@@ -10,8 +10,8 @@ use std::time::Duration;
 
 type Case = fn(&Toy, PreemptLevel);
 
-/// Longer than a case takes, and shorter than for ever: that is how some faults show.
-const HANG_AFTER: Duration = Duration::from_secs(90);
+/// Longer than a case takes, and shorter than for ever: that is how some faults show (`RunsUnordered` in 1 of 5 runs).
+const HANG_AFTER: Duration = Duration::from_secs(40);
 
 /// A fault shows when threads run beside each other, which on a busy machine they may not in one try.
 const TRIES: u32 = 3;
