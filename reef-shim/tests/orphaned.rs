@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Driver, FAKE, SHIM, SOON, UUID, call, library, until};
+use common::{Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until};
 use reef_guest::join::{Wish, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
@@ -20,11 +20,8 @@ fn a_gate_breathes_under_a_long_hold_and_opens_for_good_when_all_others_are_gone
         std::env::set_var("REEF_CUDA", library(FAKE));
     }
     let driver = Driver::open(&library(SHIM));
-    let [mut stream, mut memory, mut mix] = [0_usize; 3];
     assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
-    assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
-    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut memory, 8)), 0);
-    assert_eq!(call!(driver, cuModuleGetFunction(&raw mut mix, 0, c"mix".as_ptr())), 0);
+    let Work { stream, memory, mix } = driver.work(8);
     let launch = || assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, 1), 0);
     let is_idle = || call!(driver, cuStreamQuery(stream)) == 0;
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Driver, FAKE, SHIM, SOON, UUID, call, library, until};
+use common::{Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until};
 use reef_guest::join::{Joined, Wish, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
@@ -38,10 +38,7 @@ fn best_effort(path: &Path) -> Joined {
 #[test]
 fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     let (driver, registry, path) = begin();
-    let (mut stream, mut memory, mut mix) = (0_usize, 0_usize, 0_usize);
-    assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
-    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut memory, 64)), 0);
-    assert_eq!(call!(driver, cuModuleGetFunction(&raw mut mix, 0, c"mix".as_ptr())), 0);
+    let Work { stream, memory, mix } = driver.work(64);
     let be = best_effort(&path);
     let is_closed = || be.page.holders.is_closed();
     let launch = |name, stream| assert_eq!(driver.launch(name, mix, stream, memory, 1), 0);

@@ -4,6 +4,7 @@
 
 pub mod graph;
 
+use crate::common; // `call!` names it
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -124,6 +125,24 @@ impl Driver {
     /// Launches a kernel of the fake driver's, by this function or its twin.
     pub fn launch(&self, name: &str, kernel: usize, stream: usize, to: usize, value: u64) -> u32 {
         self.launcher(name).launch(kernel, stream, to, value)
+    }
+}
+
+/// What a program launches, on what, and what that writes to.
+pub struct Work {
+    pub stream: usize,
+    pub memory: usize,
+    pub mix: usize,
+}
+
+impl Driver {
+    /// A stream, memory and a kernel; there is a context.
+    pub fn work(&self, bytes: usize) -> Work {
+        let [mut stream, mut memory, mut mix] = [0_usize; 3];
+        assert_eq!(call!(self, cuStreamCreate(&raw mut stream, 1)), 0);
+        assert_eq!(call!(self, cuMemAlloc_v2(&raw mut memory, bytes)), 0);
+        assert_eq!(call!(self, cuModuleGetFunction(&raw mut mix, 0, c"mix".as_ptr())), 0);
+        Work { stream, memory, mix }
     }
 }
 

@@ -3,7 +3,7 @@
 //!     cargo test --release -p reef-shim --test loader -- --ignored --nocapture costs::of_all
 
 use super::processes::{registry, start_at_once};
-use crate::common::{self, Driver, FAKE, SHIM, call, library};
+use crate::common::{self, Driver, FAKE, SHIM, Work, call, library};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -31,11 +31,9 @@ fn time(mut call: impl FnMut()) -> f64 {
 #[ignore = "is a program that another test runs"]
 fn program() {
     let driver = Driver::open(&PathBuf::from(std::env::var_os(OPENS).unwrap()));
-    let [mut memory, mut mix, mut stream, mut version] = [0_usize; 4];
+    let mut version = 0_usize;
     assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
-    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut memory, 8)), 0);
-    assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
-    assert_eq!(call!(driver, cuModuleGetFunction(&raw mut mix, 0, c"mix".as_ptr())), 0);
+    let Work { stream, memory, mix } = driver.work(8);
     let at = driver.symbol("cuDriverGetVersion").unwrap();
     // SAFETY: the function's argument is where an i32 goes.
     let get: unsafe extern "C" fn(*mut usize) -> u32 = unsafe { std::mem::transmute(at) };

@@ -3,7 +3,7 @@
 //!
 //! `REEF_KILLS=100 cargo test -p reef-shim --test loader killed -- --nocapture`
 
-use crate::common::{self, Driver, FAKE, SHIM, call, library};
+use crate::common::{self, Driver, FAKE, SHIM, Work, call, library};
 use reef_guest::registry::Registry;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -44,11 +44,8 @@ fn serve() {
 /// Launches and waits, for ever, with pauses of this length.
 fn work(pause: Duration) {
     let driver = Driver::open(&library(SHIM));
-    let [mut stream, mut memory, mut mix] = [0_usize; 3];
     assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
-    assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
-    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut memory, 8)), 0);
-    assert_eq!(call!(driver, cuModuleGetFunction(&raw mut mix, 0, c"mix".as_ptr())), 0);
+    let Work { stream, memory, mix } = driver.work(8);
     loop {
         (0..8).for_each(|_| assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, 1), 0));
         assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
