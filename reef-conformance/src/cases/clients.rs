@@ -1,6 +1,6 @@
 //! Many clients of one dispatcher.
 
-use crate::subject::{Cells, cycles, doze, happened, rng, rounds_for};
+use crate::subject::{Cells, Rounds, cycles, doze, happened, rng, rounds_for};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reef_core::dkp::Profile;
@@ -9,6 +9,7 @@ use reef_core::{
     ClientConfig, Colocation, Command, Config, Device, Dispatcher, Error, PreemptLevel, Task,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Under each scheduler, each client's work is done once and in order.
@@ -54,28 +55,44 @@ fn best_effort<D: Device>(device: &D, dispatcher: &Dispatcher<D>, client: i32) {
 pub fn clients_come_and_go<D: Device>(device: &D, level: PreemptLevel) {
     let seed = u64::from(rng().random::<u32>());
     let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
-    let freed = Arc::new(());
+    let (freed, ended) = (Arc::new(()), AtomicBool::new(false));
+    let wanted = cycles() / 80;
     std::thread::scope(|scope| {
         for client in 0..4 {
-            let (dispatcher, freed) = (&dispatcher, freed.clone());
+            let (dispatcher, freed, ended) = (&dispatcher, freed.clone(), &ended);
             scope.spawn(move || {
                 let mut rng = ChaCha8Rng::seed_from_u64(seed + client);
-                for _ in 0..cycles() / 50 {
+                let mut left = cycles() / 50;
+                while left > 0 || !ended.load(Ordering::Relaxed) {
                     come_and_go(device, dispatcher, &freed, &mut rng);
+                    left = left.saturating_sub(1);
                 }
             });
         }
+        // Even where a check fails, the clients end.
+        let _end = OnDrop(|| ended.store(true, Ordering::Relaxed));
         let cells = Cells::new(device, 4);
         let mut rt = dispatcher.real_time().unwrap();
         let task = Task::new(vec![cells.append(2, 10); 2]).unwrap();
-        for _ in 0..cycles() / 20 {
+        let (mut rounds, mut requests) = (Rounds::new(cycles() / 20), 0);
+        while rounds.next(dispatcher.stats().preemptions, wanted) {
             std::thread::sleep(Duration::from_micros(300));
             rt.run(&task).unwrap();
+            requests += 1;
         }
-        cells.expect((0..cycles() / 20 * 2).map(|_| 2));
+        cells.expect((0..requests * 2).map(|_| 2));
     });
-    happened("preemptions", dispatcher.stats().preemptions, cycles() / 80);
+    happened("preemptions", dispatcher.stats().preemptions, wanted);
     assert_eq!(Arc::strong_count(&freed), 1, "what dropped clients had submitted is freed");
+}
+
+/// Runs its function when it is dropped.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
 }
 
 fn come_and_go<D: Device>(
@@ -161,19 +178,23 @@ pub fn best_effort_work_ends_beside_faster_requests<D: Device>(device: &D, level
     let mut be = dispatcher.best_effort(ClientConfig::default()).unwrap();
     let mut rt = dispatcher.real_time().unwrap();
     let task = Task::new([rt_cells.append(1, 0)]).unwrap();
-    let last = be.submit(&vec![kernel; 3]).unwrap();
-    let (start, mut requests) = (Instant::now(), 0);
-    while be.submitter().completed() <= last {
-        assert!(start.elapsed() < Duration::from_secs(60), "starved by {requests} requests");
-        rt.run(&task).unwrap();
-        requests += 1;
-        std::thread::sleep(PERIOD);
-    }
-    println!("{requests} requests in {:?}, each kernel {KERNEL:?}", start.elapsed());
-    be_cells.expect([1; 3]);
-    rt_cells.expect((0..requests).map(|_| 1));
     // Where a kernel is not stopped midway, few requests find one to preempt.
     let wanted = if level == PreemptLevel::All { 3 } else { 1 };
+    let (mut rounds, mut kernels, mut requests) = (Rounds::new(1), 0, 0);
+    while rounds.next(dispatcher.stats().preemptions, wanted) {
+        let last = be.submit(&vec![kernel.clone(); 3]).unwrap();
+        kernels += 3;
+        let start = Instant::now();
+        while be.submitter().completed() <= last {
+            assert!(start.elapsed() < Duration::from_secs(60), "starved by {requests} requests");
+            rt.run(&task).unwrap();
+            requests += 1;
+            std::thread::sleep(PERIOD);
+        }
+        println!("{requests} requests, 3 kernels of {KERNEL:?} in {:?}", start.elapsed());
+    }
+    be_cells.expect((0..kernels).map(|_| 1));
+    rt_cells.expect((0..requests).map(|_| 1));
     happened("preemptions", dispatcher.stats().preemptions, wanted);
 }
 

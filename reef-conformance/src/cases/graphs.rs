@@ -87,16 +87,18 @@ pub fn clients_run_graphs<D: Device>(device: &D, level: PreemptLevel) {
     let mut best_effort = dispatcher.best_effort(ClientConfig::default()).unwrap();
     let mut real_time = dispatcher.real_time().unwrap();
     let task = Task::new([rt]).unwrap();
-    let turns = cycles() / 10;
-    for _ in 0..turns {
+    let wanted = cycles() / 40;
+    let (mut rounds, mut turns) = (Rounds::new(cycles() / 10), 0);
+    while rounds.next(dispatcher.stats().preemptions, wanted) {
         best_effort.submit(std::slice::from_ref(&be)).unwrap();
         doze(&mut rng, 200);
         real_time.run(&task).unwrap();
+        turns += 1;
     }
     best_effort.run(&[be]).unwrap();
     rt_cells.expect((0..turns).flat_map(|_| 0..5));
     be_cells.expect((0..=turns).flat_map(|_| 0..5));
-    happened("preemptions", dispatcher.stats().preemptions, turns / 4);
+    happened("preemptions", dispatcher.stats().preemptions, wanted);
 }
 
 /// What can't be in a graph is refused when it is made.
