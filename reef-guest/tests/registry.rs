@@ -1,6 +1,6 @@
 //! Guests of one registry, as processes and devices come and go.
 
-use reef_guest::join::{Event, Joined, Link, Refusal, Shown, Wish, join, join_as};
+use reef_guest::join::{Event, Joined, Link, Refusal, Shown, Wish, join, join_as, rejoin};
 use reef_guest::page::Class::{self, BestEffort, RealTime};
 use reef_guest::page::{BYTES, Mapping};
 use reef_guest::registry::Registry;
@@ -102,6 +102,26 @@ fn a_policy_that_says_no_is_quoted_and_no_daemon_is_an_error() {
     let _registry = Registry::open(&path, policy).unwrap();
     let error = join(&path, &wish, SOON).unwrap_err().to_string();
     assert_eq!(error, "the daemon refuses: class rt is not for you");
+}
+
+#[test]
+fn a_guest_keeps_its_page_under_the_next_daemon_and_nobody_else_gets_it() {
+    let (registry, path) = registry();
+    let (be, rt) = (guest(&path, BestEffort, GPU), guest(&path, RealTime, GPU));
+    let second = guest(&path, RealTime, GPU);
+    second.peers.iter().for_each(|(_, page)| page.holders.hold(second.who.holder));
+    drop((registry, rt, second.link));
+    let _registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class))).unwrap();
+    let again =
+        |class, file| rejoin(&path, &Wish { class, device: GPU }, &Shown::default(), file, SOON);
+    let be_again = again(BestEffort, &be.file).unwrap();
+    assert!(be_again.file.is_same(&be.file) && !be.page.holders.is_held(), "the dead don't hold");
+    let rt = again(RealTime, &second.file).unwrap();
+    assert_eq!(rt.who.holder, second.who.holder, "nobody else has the bit");
+    rt.peers.iter().for_each(|(_, page)| page.holders.hold(rt.who.holder));
+    assert!(be.page.holders.is_closed() && rt.peers.len() == 1);
+    let error = again(BestEffort, &be.file).unwrap_err().to_string();
+    assert_eq!(error, "the daemon refuses: the page that it offers is another guest's");
 }
 
 #[test]

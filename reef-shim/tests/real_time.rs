@@ -14,8 +14,7 @@ const LENGTH: Duration = Duration::from_millis(5);
 
 fn begin() -> (Driver, Registry, PathBuf) {
     let path = std::env::temp_dir().join(format!("reef-real-time-{}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
-    let registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class))).unwrap();
+    let registry = registry_at(&path);
     // SAFETY: this test is alone in its process.
     unsafe {
         std::env::set_var("REEF_GUESTS", &path);
@@ -28,6 +27,11 @@ fn begin() -> (Driver, Registry, PathBuf) {
     assert_eq!(call!(driver, cuInit(0)), 0);
     assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
     (driver, registry, path)
+}
+
+fn registry_at(path: &Path) -> Registry {
+    let _ = std::fs::remove_file(path);
+    Registry::open(path, Box::new(|_, wish| Ok(wish.class))).unwrap()
 }
 
 fn best_effort(path: &Path) -> Joined {
@@ -120,4 +124,16 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     assert!(is_closed());
     assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
     until("released", || !is_closed());
+
+    // The next daemon's guests are held as well, as soon as this one has joined it.
+    let registry = registry_at(&path);
+    let be = best_effort(&path);
+    until("a launch that holds the newcomer", || {
+        launch("cuLaunchKernel", stream);
+        let is_held = be.page.holders.is_closed();
+        assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+        is_held
+    });
+    until("released", || !be.page.holders.is_closed());
+    drop(registry);
 }

@@ -43,6 +43,8 @@ pub struct Joined {
     pub who: Identity,
     /// Its page.
     pub page: Mapping,
+    /// The page's memory, to be offered to the next daemon if this one goes: see [`rejoin`].
+    pub file: PageFile,
     /// For a real-time guest: the numbers and pages of the best-effort guests that are there already.
     pub peers: Vec<(u32, Mapping)>,
     /// News of others.
@@ -79,6 +81,32 @@ pub fn join(path: &Path, wish: &Wish, time: Duration) -> Result<Joined, Refusal>
 ///
 /// See [`Refusal`].
 pub fn join_as(path: &Path, wish: &Wish, shown: &Shown, time: Duration) -> Result<Joined, Refusal> {
+    ask(path, wish, shown, None, time)
+}
+
+/// As [`join_as`], for a guest whose daemon has gone: it offers the page that it has, because its device may have gates
+/// for good that wait there. A daemon of this version takes it; whether it did, [`PageFile::is_same`] says.
+///
+/// # Errors
+///
+/// See [`Refusal`].
+pub fn rejoin(
+    path: &Path,
+    wish: &Wish,
+    shown: &Shown,
+    page: &PageFile,
+    time: Duration,
+) -> Result<Joined, Refusal> {
+    ask(path, wish, shown, Some(page), time)
+}
+
+fn ask(
+    path: &Path,
+    wish: &Wish,
+    shown: &Shown,
+    page: Option<&PageFile>,
+    time: Duration,
+) -> Result<Joined, Refusal> {
     let until = Instant::now() + time;
     let (flags, family) = (SocketFlags::CLOEXEC, AddressFamily::UNIX);
     let socket = socket_with(family, SocketType::SEQPACKET, flags, None);
@@ -86,7 +114,7 @@ pub fn join_as(path: &Path, wish: &Wish, shown: &Shown, time: Duration) -> Resul
     let address = SocketAddrUnix::new(path).map_err(unreachable)?;
     connect(&link.0, &address).map_err(unreachable)?;
     let wish = Message::Join(*wish, shown.clone());
-    send(&link.0, &wish, None).map_err(Refusal::Unreachable)?;
+    send(&link.0, &wish, page.map(AsFd::as_fd)).map_err(Refusal::Unreachable)?;
     link.answer(until)
 }
 
@@ -112,8 +140,8 @@ impl Link {
     }
 
     fn joined(self, file: OwnedFd, peers: Vec<(u32, Mapping)>) -> Result<Joined, Refusal> {
-        let (who, page) = PageFile::open(file).map_err(Refusal::Unreachable)?;
-        Ok(Joined { who, page, peers, link: self })
+        let (who, file, page) = PageFile::open(file).map_err(Refusal::Unreachable)?;
+        Ok(Joined { who, page, file, peers, link: self })
     }
 
     /// News, if there are any at the moment. Doesn't block; see [`AsFd`] for waiting.

@@ -40,7 +40,7 @@ pub struct Wish {
 /// What goes over the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// From the guest, first.
+    /// From the guest, first; with the file of its page if it has one from a daemon that is gone.
     Join(Wish, Shown),
     /// The daemon's answer, with the page's file.
     Page(Identity),

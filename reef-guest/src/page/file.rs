@@ -3,7 +3,7 @@
 use super::layout::{BYTES, Identity};
 use super::mapping::Mapping;
 use rustix::fs::{
-    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create,
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,15 +30,15 @@ impl PageFile {
         Ok((Self(file), page))
     }
 
-    /// Maps a page that somebody else made, and says whose it is.
+    /// Maps a page that somebody else made, and says whose it is, or was.
     ///
     /// # Errors
     ///
     /// `InvalidData`: its size may change, or it isn't a page of this version.
-    pub fn open(file: OwnedFd) -> io::Result<(Identity, Mapping)> {
-        let page = Self::map(file)?;
+    pub fn open(file: OwnedFd) -> io::Result<(Identity, Self, Mapping)> {
+        let page = Self::checked(&file)?;
         let who = page.header.read().map_err(|why| invalid(&format!("not a page: {why}")))?;
-        Ok((who, page))
+        Ok((who, Self(file), page))
     }
 
     /// Maps a page without a look at what it says of itself: its guest may have written anything there.
@@ -47,15 +47,25 @@ impl PageFile {
     ///
     /// `InvalidData`: its size may change, or isn't a page's.
     pub fn map(file: OwnedFd) -> io::Result<Mapping> {
-        let seals = fcntl_get_seals(&file)?;
+        Self::checked(&file)
+    }
+
+    /// Whether both are the same memory.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let place = |file: &Self| fstat(&file.0).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+        place(self).is_some_and(|here| place(other) == Some(here))
+    }
+
+    fn checked(file: &OwnedFd) -> io::Result<Mapping> {
+        let seals = fcntl_get_seals(file)?;
         if !seals.contains(SEALS) {
             return Err(invalid(&format!("a page whose size may change (seals {seals:?})")));
         }
-        let length = rustix::fs::fstat(&file)?.st_size;
+        let length = fstat(file)?.st_size;
         if length != BYTES as i64 {
             return Err(invalid(&format!("a page of {length} bytes")));
         }
-        Mapping::new(&file)
+        Mapping::new(file)
     }
 }
 
@@ -79,8 +89,11 @@ mod tests {
     #[test]
     fn both_sides_see_the_same_words() {
         let (file, page) = PageFile::create(&WHO).unwrap();
-        let (who, other) = PageFile::open(file.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let again = file.as_fd().try_clone_to_owned().unwrap();
+        let (who, again, other) = PageFile::open(again).unwrap();
         assert_eq!(who, WHO);
+        let stranger = PageFile::create(&WHO).unwrap().0;
+        assert!(again.is_same(&file) && !again.is_same(&stranger));
         other.holders.hold(4);
         assert!(page.holders.has(4) && page.holders.is_closed());
     }

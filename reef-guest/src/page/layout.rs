@@ -155,6 +155,12 @@ impl<T> std::ops::Deref for Lone<T> {
 impl Page {
     /// Where the word that the device waits on stands, in bytes from the page's start.
     pub const HOLDERS_AT: usize = std::mem::offset_of!(Page, holders);
+
+    /// Gives it to a guest, which may have had it from another daemon: nobody holds it then.
+    pub(crate) fn give(&self, who: &Identity) {
+        self.header.write(who);
+        self.holders.clear();
+    }
 }
 
 #[cfg(test)]

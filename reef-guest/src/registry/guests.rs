@@ -8,6 +8,7 @@ use crate::join::wire::Message;
 use crate::join::wire::{Uuid, Wish};
 use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
+use crate::page::mapping::Mapping;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub(super) struct Guests {
 }
 
 impl Guests {
-    /// Takes a guest in with the class that was granted.
+    /// Takes a guest in with the class that was granted, and with the page that it has from another daemon, if any.
     ///
     /// # Errors
     ///
@@ -31,22 +32,11 @@ impl Guests {
         socket: OwnedFd,
         caller: &Caller,
         wish: &Wish,
+        former: Option<OwnedFd>,
     ) -> Result<(), (OwnedFd, String)> {
-        let holder = match wish.class {
-            Class::BestEffort => 0,
-            Class::RealTime => match self.free_holder(wish.device) {
-                Some(holder) => holder,
-                None => {
-                    let most = Holders::DAEMON;
-                    return Err((socket, format!("{most} real-time guests on this device")));
-                }
-            },
-        };
-        self.last = self.last.wrapping_add(1);
-        let who = Identity { guest: self.last, class: wish.class, holder, pid: caller.pid };
-        let (file, page) = match PageFile::create(&who) {
+        let (who, file, page) = match self.page(caller, wish, former) {
             Ok(made) => made,
-            Err(error) => return Err((socket, format!("no page: {error}"))),
+            Err(why) => return Err((socket, why)),
         };
         let process = caller.process();
         let (uid, device) = (caller.uid, wish.device);
@@ -54,6 +44,36 @@ impl Guests {
         let guest = Guest { who, uid, job, device, peers, file, page, socket, process };
         self.welcome(guest);
         Ok(())
+    }
+
+    /// A page for a newcomer: the one that it has, or a new one. What it says of itself there is a wish at most.
+    fn page(
+        &mut self,
+        caller: &Caller,
+        wish: &Wish,
+        former: Option<OwnedFd>,
+    ) -> Result<(Identity, PageFile, Mapping), String> {
+        let unusable = |error: std::io::Error| format!("no page: {error}");
+        let former = former.map(PageFile::open).transpose().map_err(unusable)?;
+        let holder = match wish.class {
+            Class::BestEffort => 0,
+            Class::RealTime => self
+                .free_holder(wish.device, former.as_ref().map(|(before, ..)| before.holder))
+                .ok_or_else(|| format!("{} real-time guests on this device", Holders::DAEMON))?,
+        };
+        self.last = self.last.wrapping_add(1);
+        let who = Identity { guest: self.last, class: wish.class, holder, pid: caller.pid };
+        let (file, page) = match former {
+            None => PageFile::create(&who).map_err(unusable)?,
+            Some((_, file, _)) if self.all.iter().any(|other| other.file.is_same(&file)) => {
+                return Err("the page that it offers is another guest's".into());
+            }
+            Some((_, file, page)) => {
+                page.give(&who);
+                (file, page)
+            }
+        };
+        Ok((who, file, page))
     }
 
     /// Makes it known and holds it if that is due, before it gets its page: a real-time guest has to know all of its
@@ -162,14 +182,16 @@ impl Guests {
         self.all.iter().filter(move |guest| guest.device == device && guest.who.class == class)
     }
 
-    /// A bit that no other real-time guest has; if there are more of them on all devices together than bits, one that
-    /// none on this device has.
-    fn free_holder(&self, device: Uuid) -> Option<u32> {
+    /// A bit that no other real-time guest has, the one that it `had` if it may be; if there are more of them on all
+    /// devices together than bits, one that none on this device has.
+    fn free_holder(&self, device: Uuid, had: Option<u32>) -> Option<u32> {
         let real_time = || self.all.iter().filter(|guest| guest.who.class == Class::RealTime);
         let free = |bit: &u32| real_time().all(|rt| rt.who.holder != *bit);
         let free_here = |bit: &u32| {
             real_time().filter(|rt| rt.device == device).all(|rt| rt.who.holder != *bit)
         };
-        (0..Holders::DAEMON).find(free).or_else(|| (0..Holders::DAEMON).find(free_here))
+        let had = had.filter(|bit| *bit < Holders::DAEMON);
+        let bits = || had.into_iter().chain(0..Holders::DAEMON);
+        bits().find(free).or_else(|| bits().find(free_here))
     }
 }

@@ -144,14 +144,16 @@ impl Server {
         for (since, socket) in std::mem::take(&mut self.joining) {
             match receive(&socket) {
                 Ok(None) if since.elapsed() < PATIENCE => self.joining.push((since, socket)),
-                Ok(Some((Message::Join(wish, shown), _))) => self.join(socket, wish, shown),
+                Ok(Some((Message::Join(wish, shown), page))) => {
+                    self.join(socket, wish, shown, page);
+                }
                 Ok(None | Some(_)) => {}
                 Err(error) => refuse(&socket, error.to_string()),
             }
         }
     }
 
-    fn join(&self, socket: OwnedFd, mut wish: Wish, shown: Shown) {
+    fn join(&self, socket: OwnedFd, mut wish: Wish, shown: Shown, page: Option<OwnedFd>) {
         let caller = Caller::of(&socket, shown).map_err(|error| error.to_string());
         let granted = caller.and_then(|caller| {
             wish.class = (self.policy)(&caller, &wish)?;
@@ -160,7 +162,7 @@ impl Server {
         match granted {
             Err(why) => refuse(&socket, why),
             Ok(caller) => {
-                let joined = lock(&self.guests).join(socket, &caller, &wish);
+                let joined = lock(&self.guests).join(socket, &caller, &wish, page);
                 joined.unwrap_or_else(|(socket, why)| refuse(&socket, why));
             }
         }

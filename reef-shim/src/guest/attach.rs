@@ -3,18 +3,15 @@
 use super::calls::{self, relaxed};
 use super::device::{Device, MARKS, MOST_STREAMS};
 use super::entries::Context;
-use super::explain;
-use super::keeper;
+use super::member::Member;
+use super::{explain, keeper, link};
 use crate::bind::state::pass_all;
 use crate::settings::settings;
-use reef_guest::join::{Uuid, Wish, join_as};
+use reef_guest::join::{Uuid, Wish};
 use reef_guest::page::{BYTES, Page};
 use std::ffi::c_void;
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard};
 
-/// How long a daemon may take.
-const PATIENCE: Duration = Duration::from_millis(200);
 /// `CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP`.
 const PORTABLE_MAPPED: u32 = 3;
 /// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`: by another context of this process.
@@ -22,10 +19,15 @@ const ALREADY: u32 = 712;
 /// `CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT`: a display's watchdog ends what waits for long.
 const WATCHDOG: u32 = 17;
 
-/// Devices by UUID. `None`: joining failed, and is not tried again.
-static JOINED: Mutex<Vec<(Uuid, Option<&'static Device>)>> = Mutex::new(Vec::new());
+/// Devices that were asked for.
+static MEMBERS: Mutex<Vec<&'static Member>> = Mutex::new(Vec::new());
 
-/// Attaches the current context. `None`: its calls are passed on; the report says why.
+fn members() -> MutexGuard<'static, Vec<&'static Member>> {
+    MEMBERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Attaches the current context. `None`: its calls are passed on, until a daemon that is late has answered; the report
+/// says why.
 pub(crate) fn attach() -> Option<Context> {
     relaxed(|| {
         let device = device()?;
@@ -44,35 +46,28 @@ fn device() -> Option<&'static Device> {
     if !is_known {
         return explain::refuse("the driver doesn't say which device a context has");
     }
-    let mut joined = JOINED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Some((_, known)) = joined.iter().find(|(known, _)| *known == uuid) {
-        return *known;
+    let mut members = members();
+    if let Some(known) = members.iter().find(|known| known.wish.device == uuid) {
+        return known.device(); // waited for once is enough
     }
-    let device = join_device(uuid, ordinal);
-    joined.push((uuid, device));
-    device
+    let member = start(uuid, ordinal, members.len() as u32 + 1)?;
+    members.push(member);
+    drop(members);
+    member.wait()
 }
 
-fn join_device(device: Uuid, ordinal: i32) -> Option<&'static Device> {
+/// Asks the daemon for a device, unless nothing can come of it.
+fn start(device: Uuid, ordinal: i32, number: u32) -> Option<&'static Member> {
     let settings = settings();
-    let socket = settings.socket.as_ref()?;
+    settings.socket.as_ref()?;
     let mut watchdog = 0;
     let _ = calls::device_attribute(&mut watchdog, WATCHDOG, ordinal);
     if watchdog != 0 {
         return explain::refuse("the device has a display whose watchdog ends work that waits");
     }
-    let shown = match &settings.shown {
-        Ok(shown) => shown,
-        Err(why) => return explain::refuse(why),
-    };
-    let wish = Wish { class: settings.class, device };
-    let joined = match join_as(socket, &wish, shown, PATIENCE) {
-        Ok(joined) => joined,
-        Err(why) => return explain::refuse(&why.to_string()),
-    };
-    let (woken, wake) = std::io::pipe().ok()?;
-    let (device, link) = Device::new(joined, Some(wake));
-    let device: &'static Device = Box::leak(Box::new(device));
+    if let Err(why) = &settings.shown {
+        return explain::refuse(why);
+    }
     // SAFETY: a function that touches an atomic alone. In a child process the device isn't ours.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     // SAFETY: whole pages of ours, which a child never touches: what the device writes must not become its copy.
@@ -80,9 +75,15 @@ fn join_device(device: Uuid, ordinal: i32) -> Option<&'static Device> {
         let marks = MARKS.address().cast_mut().cast();
         libc::madvise(marks, MOST_STREAMS * 4, libc::MADV_DONTFORK);
     }
-    explain::joined(device);
-    keeper::start(device, link, woken);
-    Some(device)
+    let member = Member::new(Wish { class: settings.class, device }, number);
+    let started = keeper::start(member).and_then(|keeper| {
+        member.has_keeper(keeper);
+        link::start(member)
+    });
+    if let Err(error) = started {
+        member.refuse(&format!("no thread: {error}"));
+    }
+    Some(member)
 }
 
 unsafe extern "C" fn in_child() {

@@ -1,10 +1,7 @@
 //! Which device's page a context's launches stand behind.
 
 use super::attach::attach;
-use super::entries::{Context, add, find, take_out};
-use std::sync::{Mutex, MutexGuard};
-
-static ATTACHING: Mutex<()> = Mutex::new(());
+use super::entries::{Context, add, find, lock, take_out};
 
 /// The context of this name, attached when it is first seen. `None`: pass the call on.
 pub(crate) fn context(name: usize) -> Option<Context> {
@@ -25,8 +22,4 @@ pub(crate) fn context(name: usize) -> Option<Context> {
 pub(crate) fn forget(name: Option<usize>) {
     let _lock = lock();
     take_out(name);
-}
-
-fn lock() -> MutexGuard<'static, ()> {
-    ATTACHING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -1,12 +1,10 @@
 //! A device that this process has joined.
 
-use reef_guest::hold::Holders;
-use reef_guest::join::{Joined, Link};
 use reef_guest::pace::{Key, Spacing, Streams};
 use reef_guest::page::{Class, Identity, Mapping};
-use std::io::PipeWriter;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// Most streams that are paced; others are passed on.
@@ -32,48 +30,98 @@ impl Marks {
     }
 }
 
-/// On which device each stream runs, by this process's number as a guest there. Written before a launch is counted.
+/// On which device each stream runs, by its number in this process. Written before a launch is counted.
 static OWNERS: [AtomicU32; MOST_STREAMS] = [const { AtomicU32::new(0) }; MOST_STREAMS];
 
 /// A device that was joined; it stays for the life of the process.
 #[derive(Debug)]
 pub(crate) struct Device {
-    pub(crate) who: Identity,
+    pub(crate) class: Class,
+    /// Its number among this process's devices.
+    number: u32,
+    /// The daemon's number of this guest; the next daemon has another one.
+    pub(crate) guest: AtomicU32,
     pub(crate) page: Mapping,
     pub(crate) spacing: Spacing,
     /// Launches of a real-time guest that are counted in their streams: as many as its pulse says, unless one is under
     /// way, which may take long if the driver loads code.
     pub(crate) settled: AtomicU64,
-    peers: Mutex<Vec<(u32, Mapping)>>,
-    /// Wakes the keeper.
-    pub(crate) wake: Option<PipeWriter>,
+    seat: Mutex<Seat>,
+    /// The daemon has gone, and there is no other one yet.
+    pub(crate) is_orphaned: AtomicBool,
+    keeper: Option<Thread>,
     began: Instant,
     /// When launches were last timed, in nanoseconds since `began`.
     timed: AtomicU64,
 }
 
+/// A real-time guest's place among the guests of its device, as the daemon gave it.
+#[derive(Debug)]
+struct Seat {
+    /// Its bit in its peers' holders words.
+    holder: u32,
+    peers: Vec<(u32, Mapping)>,
+}
+
+impl Seat {
+    fn hold(&self) {
+        self.peers.iter().for_each(|(_, page)| page.holders.hold(self.holder));
+    }
+
+    fn release(&self) {
+        self.peers.iter().for_each(|(_, page)| page.holders.release(self.holder));
+    }
+}
+
 impl Device {
-    /// A device from what the daemon gave, and the connection for its keeper.
-    pub(crate) fn new(joined: Joined, wake: Option<PipeWriter>) -> (Self, Link) {
-        let Joined { who, page, peers, link } = joined;
-        let (spacing, peers, began) = (Spacing::new(), Mutex::new(peers), Instant::now());
-        let (settled, timed) = (AtomicU64::new(0), AtomicU64::new(0));
-        (Self { who, page, spacing, settled, peers, wake, began, timed }, link)
+    /// A device of this process's number, from what the daemon gave.
+    pub(crate) fn new(
+        number: u32,
+        who: &Identity,
+        page: Mapping,
+        peers: Vec<(u32, Mapping)>,
+        keeper: Option<Thread>,
+    ) -> Self {
+        Self {
+            class: who.class,
+            number,
+            guest: AtomicU32::new(who.guest),
+            page,
+            spacing: Spacing::new(),
+            settled: AtomicU64::new(0),
+            seat: Mutex::new(Seat { holder: who.holder, peers }),
+            is_orphaned: AtomicBool::new(false),
+            keeper,
+            began: Instant::now(),
+            timed: AtomicU64::new(0),
+        }
+    }
+
+    /// Goes on under the next daemon, with what that one gave. Those who were held stay so while this guest is busy.
+    pub(crate) fn renew(&self, who: &Identity, peers: Vec<(u32, Mapping)>) {
+        let mut seat = self.seat();
+        seat.release();
+        *seat = Seat { holder: who.holder, peers };
+        if self.page.activity.is_busy() {
+            seat.hold();
+        }
+        self.guest.store(who.guest, Ordering::Relaxed);
+        self.is_orphaned.store(false, Ordering::Relaxed);
     }
 
     /// Notes that the stream in this slot runs here.
     pub(crate) fn own(&self, slot: usize) {
         let owner = OWNERS.get(slot);
-        owner.inspect(|owner| owner.store(self.who.guest, Ordering::Relaxed));
+        owner.inspect(|owner| owner.store(self.number, Ordering::Relaxed));
     }
 
     /// Whether the stream in this slot ran here last.
     pub(crate) fn owns(&self, slot: usize) -> bool {
-        OWNERS.get(slot).is_some_and(|owner| owner.load(Ordering::Relaxed) == self.who.guest)
+        OWNERS.get(slot).is_some_and(|owner| owner.load(Ordering::Relaxed) == self.number)
     }
 
     pub(crate) fn is_real_time(&self) -> bool {
-        self.who.class == Class::RealTime
+        self.class == Class::RealTime
     }
 
     /// Notes that so many launches were made since this was last called.
@@ -85,46 +133,41 @@ impl Device {
         self.spacing.note(launches, passed);
     }
 
-    fn peers(&self) -> MutexGuard<'_, Vec<(u32, Mapping)>> {
-        self.peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn seat(&self) -> MutexGuard<'_, Seat> {
+        self.seat.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Holds all peers, before a launch.
     #[cold]
     pub(crate) fn hold_peers(&self) {
-        let (peers, bit) = (self.peers(), self.who.holder);
-        self.page.activity.hold(|| peers.iter().for_each(|(_, page)| page.holders.hold(bit)));
+        let seat = self.seat();
+        self.page.activity.hold(|| seat.hold());
     }
 
     /// Tells the keeper that this guest is busy now.
     #[cold]
     pub(crate) fn wake_keeper(&self) {
-        if let Some(mut wake) = self.wake.as_ref() {
-            let _ = std::io::Write::write(&mut wake, b"."); // full: it is awake
-        }
+        self.keeper.iter().for_each(Thread::unpark);
     }
 
     /// Releases all peers if nothing was launched since the pulse was `seen`.
     pub(crate) fn release_peers(&self, seen: u64) {
-        let (peers, bit) = (self.peers(), self.who.holder);
-        let release = |page: &Holders| page.release(bit);
-        self.page
-            .activity
-            .release(seen, || peers.iter().for_each(|(_, page)| release(&page.holders)));
+        let seat = self.seat();
+        self.page.activity.release(seen, || seat.release());
     }
 
     /// Adds a peer, which may have been held or not while it was on its way.
     pub(crate) fn add_peer(&self, guest: u32, page: Mapping) {
-        let mut peers = self.peers();
+        let mut seat = self.seat();
         match self.page.activity.is_busy() {
-            true => page.holders.hold(self.who.holder),
-            false => page.holders.release(self.who.holder),
+            true => page.holders.hold(seat.holder),
+            false => page.holders.release(seat.holder),
         }
-        peers.push((guest, page));
+        seat.peers.push((guest, page));
     }
 
     pub(crate) fn drop_peer(&self, guest: u32) {
-        self.peers().retain(|(peer, _)| *peer != guest);
+        self.seat().peers.retain(|(peer, _)| *peer != guest);
     }
 }
 

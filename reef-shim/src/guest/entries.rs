@@ -2,6 +2,7 @@
 
 use super::device::Device;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// Contexts that are looked at; launches of others are passed on.
 const MOST: usize = 64;
@@ -27,6 +28,13 @@ pub(super) struct Entry {
 }
 
 static ENTRIES: [Entry; MOST] = [const { Entry::new() }; MOST];
+
+/// Whoever changes entries has it.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+pub(super) fn lock() -> MutexGuard<'static, ()> {
+    CHANGING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
 
 impl Entry {
     const fn new() -> Self {
@@ -69,6 +77,13 @@ pub(super) fn take_out(name: Option<usize>) {
         context != 0 && name.is_none_or(|name| name == context)
     };
     ENTRIES.iter().filter(is_meant).for_each(|entry| entry.context.store(0, Ordering::Release));
+}
+
+/// Has contexts whose calls are passed on attached anew when they are next seen: a device was joined.
+pub(super) fn look_again() {
+    let _lock = lock();
+    let passed = ENTRIES.iter().filter(|entry| entry.read().is_none());
+    passed.for_each(|entry| entry.context.store(0, Ordering::Release));
 }
 
 /// The context of this name, or any, and its own name; none is attached for it.

@@ -1,8 +1,8 @@
 //! What was intercepted, for `reef exec --explain`: written to a file when the process ends.
 
-use super::device::Device;
 use crate::bind::library;
 use crate::settings::settings;
+use reef_guest::page::Counts;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -22,7 +22,10 @@ pub(crate) static TABLES: AtomicU64 = AtomicU64::new(0);
 static REASONS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Graphs without gates inside, by what is the matter with them.
 static UNTOUCHED: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
-static DEVICES: Mutex<Vec<&'static Device>> = Mutex::new(Vec::new());
+/// Whatever else has something to say in the report.
+static OTHERS: Mutex<Vec<Box<Line>>> = Mutex::new(Vec::new());
+
+type Line = dyn Fn() -> String + Send;
 
 /// Notes why something isn't scheduled. Always `None`, for whoever returns.
 pub(crate) fn refuse<T>(why: &str) -> Option<T> {
@@ -39,9 +42,9 @@ pub(crate) fn untouched(why: &'static str) {
     *graphs.entry(why).or_default() += 1;
 }
 
-/// Notes a device that was joined.
-pub(crate) fn joined(device: &'static Device) {
-    DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(device);
+/// Has somebody say something in the report.
+pub(crate) fn add(line: impl Fn() -> String + Send + 'static) {
+    OTHERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(Box::new(line));
 }
 
 /// The process that began: a child has neither its pages nor its devices.
@@ -80,8 +83,8 @@ fn report() -> String {
         writeln!(text, "  private tables of the driver asked for: {}", TABLES.load(Relaxed))
     })
     .unwrap_or_default(); // a string takes all
-    let devices = DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    devices.iter().for_each(|device| text.push_str(&line(device)));
+    let others = OTHERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    others.iter().for_each(|line| text.push_str(&line()));
     let graphs = UNTOUCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let line = |(why, count)| format!("  graphs with a gate in front alone: {count} ({why})\n");
     graphs.iter().for_each(|graphs| text.push_str(&line(graphs)));
@@ -90,8 +93,8 @@ fn report() -> String {
     text
 }
 
-fn line(device: &Device) -> String {
-    let counts = &device.page.counts;
+/// What a guest did, in words.
+pub(crate) fn counts(counts: &Counts) -> String {
     let counts = [
         ("kernels", &counts.kernels),
         ("graphs", &counts.graphs),
@@ -106,6 +109,5 @@ fn line(device: &Device) -> String {
     ];
     let counts: Vec<_> =
         counts.iter().map(|(name, count)| format!("{name} {}", count.load(Relaxed))).collect();
-    let who = device.who;
-    format!("  guest {}, class {}: {}\n", who.guest, who.class, counts.join(", "))
+    counts.join(", ")
 }

@@ -1,21 +1,20 @@
-//! A thread for each device: hears the daemon, releases peers when this guest is idle, and opens a gate that has been
-//! closed for too long.
+//! A thread for each device: releases peers when this guest is idle, and opens a gate that has been closed for too long.
+//!
+//! It may call the driver, so it shares the program's files, and has none of its own: it is woken by a futex.
 
 use super::calls::{self, Stream};
 use super::capture;
 use super::device::{Device, MARKS, STREAMS};
-use crate::bind::state::Inside;
-use reef_guest::join::{Event, Link};
+use super::member::Member;
+use super::thread;
 use reef_guest::pace::Key;
-use std::io::{PipeReader, Read};
-use std::os::fd::{AsRawFd, RawFd};
+use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// How often a busy real-time guest is looked at; without a launch for this long, marks are put behind its work.
 const LOOK: Duration = Duration::from_micros(50);
-/// Looks from one time that a busy guest hears the daemon to the next.
-const NEWS_EVERY: u32 = 20;
 /// How long a real-time guest is idle before its peers are released: a next request may be on its way.
 const HYSTERESIS: Duration = Duration::from_micros(200);
 /// How long a gate may be closed before it opens for a breather: what holds it may wait for this guest.
@@ -27,84 +26,38 @@ const TICK: Duration = Duration::from_millis(20);
 
 struct Keeper {
     device: &'static Device,
-    link: Option<Link>,
-    woken: PipeReader,
     /// Since when the gate has been closed without a break.
     closed: Option<Instant>,
 }
 
-/// Starts the thread. Signals go to the program's own threads.
-pub(crate) fn start(device: &'static Device, link: Link, woken: PipeReader) {
-    let keeper = Keeper { device, link: Some(link), woken, closed: None };
-    // SAFETY: sets of signals of ours; the old one is put back.
-    let old = unsafe {
-        let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-        old
-    };
-    // Without a thread the gate opens only when others open it: the page is given back instead.
-    let name = std::thread::Builder::new().name("reef-keeper".into());
-    if name.spawn(move || keeper.run()).is_err() {
-        device.page.holders.override_all();
-    }
-    // SAFETY: the set that was there before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
+/// Starts the thread, which sleeps until the device is joined.
+pub(super) fn start(member: &'static Member) -> io::Result<Thread> {
+    thread::spawn("reef-keeper", move || {
+        let device = loop {
+            match member.device() {
+                Some(device) => break device,
+                None => std::thread::park(),
+            }
+        };
+        Keeper { device, closed: None }.run();
+    })
 }
 
 impl Keeper {
     fn run(mut self) {
-        let _inside = Inside::always();
         loop {
-            self.hear();
             match self.device.is_real_time() {
                 true if self.device.page.activity.is_busy() => self.watch(),
-                true => self.sleep(Duration::from_secs(3600)),
+                true => std::thread::park(), // a launch that makes it busy wakes it
                 false => self.breathe(),
             }
-        }
-    }
-
-    /// Takes the daemon's news.
-    fn hear(&mut self) {
-        while let Some(event) = self.link.as_ref().and_then(Link::next) {
-            match event {
-                Event::Peer(guest, page) => self.device.add_peer(guest, page),
-                Event::PeerLeft(guest) => self.device.drop_peer(guest),
-                Event::Gone => self.orphaned(),
-            }
-        }
-    }
-
-    /// The daemon is gone, and its own hold with it. Real-time guests go on among themselves.
-    fn orphaned(&mut self) {
-        self.link = None;
-        self.device.page.holders.release(reef_guest::hold::Holders::DAEMON);
-    }
-
-    /// Sleeps until there is news, a launch of a real-time guest, or this time is over.
-    fn sleep(&mut self, time: Duration) {
-        let link = self.link.as_ref().map_or(-1, |link| std::os::fd::AsFd::as_fd(link).as_raw_fd());
-        let fd = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = [fd(link), fd(self.woken.as_raw_fd())];
-        let time = i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: two entries; a negative descriptor is skipped.
-        unsafe { libc::poll(fds.as_mut_ptr(), 2, time) };
-        if fds[1].revents != 0 {
-            let _ = self.woken.read(&mut [0; 64]); // how often it was woken doesn't matter
         }
     }
 
     /// Looks at a busy real-time guest until it has been idle for a while.
     fn watch(&mut self) {
         let mut idle_since = None;
-        for look in 0_u32.. {
-            if !self.device.page.activity.is_busy() {
-                return;
-            }
-            if look.is_multiple_of(NEWS_EVERY) {
-                self.hear();
-            }
+        while self.device.page.activity.is_busy() {
             let seen = self.device.page.activity.pulse();
             std::thread::sleep(LOOK);
             if self.device.settled.load(Acquire) != seen
@@ -130,13 +83,13 @@ impl Keeper {
             self.device.page.counts.breathers.fetch_add(1, Relaxed);
             holders.override_all();
             std::thread::sleep(BREATHER);
-            if self.link.is_none() {
+            if self.device.is_orphaned.load(Relaxed) {
                 holders.clear();
             }
             holders.heed();
             self.closed = None;
         }
-        self.sleep(TICK);
+        std::thread::sleep(TICK);
     }
 }
 
