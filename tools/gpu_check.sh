@@ -143,7 +143,7 @@ speed() {
         REEF_CACHE="$work/cache" "$build/reef" bench networks --device "cuda:0?tune=on" \
             --seconds 1.5 --out "$work/tuned-$turn" || return
         if python3 -c 'import torch, torchvision' 2>/dev/null; then
-            python3 "$top/tools/cudnn.py" 1.5 | tee "$work/cudnn-$turn.txt" || return
+            python3 "$top/tools/cudnn.py" 1.5 --builds fused | tee "$work/cudnn-$turn.txt" || return
         else
             echo "skipped: the peer: no torch and torchvision on this machine"
         fi
