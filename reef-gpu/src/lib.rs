@@ -25,6 +25,8 @@ pub use preempt::preemptor::Preemptor;
 pub use tuning::{Tuning, observe_tuning};
 pub use vendor::cache;
 pub use vendor::calls::{Graphs, Memory, Modules, Streams, Vendor};
+pub use vendor::compiler::Compiler;
+pub use vendor::compiler_calls::CompilerCalls;
 pub use vendor::facts::{Facts, FunctionFacts, GateSignal, TickRate};
 pub use vendor::free_list::{FreeList, place};
 pub use vendor::header::REEF_H;

@@ -1,28 +1,31 @@
 //! NVIDIA's run-time compiler, which turns CUDA C++ into code for one kind of GPU.
 //!
 //! The library is opened when something has to be compiled, at most once per process. The images that
-//! ship with the crate need none of it: only kernels of a user's own do. Codes are plain integers,
-//! because newer libraries have codes that we don't know.
+//! ship with the crate need none of it: only kernels of a user's own do.
 
 use libloading::Library;
 use reef_core::{Error, Result};
-use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
+use reef_gpu::{Compiler, CompilerCalls, cache};
+use std::ffi::{OsStr, OsString, c_int};
 use std::fmt;
 use std::path::Path;
-use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
 /// The names that a dynamic linker knows it by, newest first. The last of 11.x kept 11.2's name.
 const LIBRARIES: [&str; 4] =
     ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"];
-/// `NVRTC_ERROR_INVALID_OPTION`, `NVRTC_ERROR_COMPILATION`: the program is at fault, and the log says how.
-const FAULTS_OF_THE_PROGRAM: [u32; 2] = [5, 6];
-
-/// `nvrtcProgram`.
-type Handle = *mut std::ffi::c_void;
-type Strings = *const *const c_char;
-type GetSize = unsafe extern "C" fn(Handle, *mut usize) -> u32;
-type GetBytes = unsafe extern "C" fn(Handle, *mut c_char) -> u32;
+const CUBIN: &str = "nvrtcGetCUBIN";
+const PTX: &str = "nvrtcGetPTX";
+const CALLS: CompilerCalls = CompilerCalls {
+    backend: "cuda",
+    library: "NVRTC (11.2 or later is needed)",
+    error_string: "nvrtcGetErrorString",
+    create: "nvrtcCreateProgram",
+    destroy: "nvrtcDestroyProgram",
+    compile: "nvrtcCompileProgram",
+    log: ["nvrtcGetProgramLogSize", "nvrtcGetProgramLog"],
+    outputs: &[["nvrtcGetCUBINSize", CUBIN], ["nvrtcGetPTXSize", PTX]],
+};
 
 /// What to compile for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,24 +65,9 @@ pub(crate) fn options(guarded: bool) -> [&'static str; 2] {
 /// The opened library.
 pub(crate) struct Nvrtc {
     version: (u32, u32),
-    error_string: unsafe extern "C" fn(u32) -> *const c_char,
-    count_archs: unsafe extern "C" fn(*mut c_int) -> u32,
-    get_archs: unsafe extern "C" fn(*mut c_int) -> u32,
-    create: unsafe extern "C" fn(
-        *mut Handle,
-        *const c_char,
-        *const c_char,
-        c_int,
-        Strings,
-        Strings,
-    ) -> u32,
-    destroy: unsafe extern "C" fn(*mut Handle) -> u32,
-    compile: unsafe extern "C" fn(Handle, c_int, Strings) -> u32,
-    log: (GetSize, GetBytes),
-    ptx: (GetSize, GetBytes),
-    cubin: (GetSize, GetBytes),
-    /// Keeps the functions above mapped.
-    _library: Library,
+    /// The compute capabilities that it compiles for (90 is 9.0), rising.
+    archs: Vec<u32>,
+    compiler: Compiler,
 }
 
 impl Nvrtc {
@@ -115,23 +103,8 @@ impl Nvrtc {
         let library = unsafe { Library::new(path) }
             .map_err(|error| Error::NotFound(format!("no NVRTC at {}: {error}", path.display())))?;
         // SAFETY: the signatures are those of nvrtc.h, unchanged since CUDA 11.2.
-        unsafe {
-            let version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> u32 =
-                symbol(&library, "nvrtcVersion")?;
-            Ok(Self {
-                version: pair(version)?,
-                error_string: symbol(&library, "nvrtcGetErrorString")?,
-                count_archs: symbol(&library, "nvrtcGetNumSupportedArchs")?,
-                get_archs: symbol(&library, "nvrtcGetSupportedArchs")?,
-                create: symbol(&library, "nvrtcCreateProgram")?,
-                destroy: symbol(&library, "nvrtcDestroyProgram")?,
-                compile: symbol(&library, "nvrtcCompileProgram")?,
-                log: getters(&library, ["nvrtcGetProgramLogSize", "nvrtcGetProgramLog"])?,
-                ptx: getters(&library, ["nvrtcGetPTXSize", "nvrtcGetPTX"])?,
-                cubin: getters(&library, ["nvrtcGetCUBINSize", "nvrtcGetCUBIN"])?,
-                _library: library,
-            })
-        }
+        let compiler = unsafe { Compiler::new(library, &CALLS) }?;
+        Ok(Self { version: version(&compiler)?, archs: archs(&compiler)?, compiler })
     }
 
     /// Major and minor.
@@ -140,14 +113,8 @@ impl Nvrtc {
     }
 
     /// The compute capabilities that it compiles for (90 is 9.0), rising.
-    pub(crate) fn archs(&self) -> Result<Vec<u32>> {
-        let mut count = 0;
-        // SAFETY: the pointer is valid for the call.
-        self.check("nvrtcGetNumSupportedArchs", unsafe { (self.count_archs)(&mut count) })?;
-        let mut archs = vec![0; usize::try_from(count).unwrap_or(0)];
-        // SAFETY: there is room for as many as the call before has counted.
-        self.check("nvrtcGetSupportedArchs", unsafe { (self.get_archs)(archs.as_mut_ptr()) })?;
-        Ok(archs.into_iter().filter_map(|arch| arch.try_into().ok()).collect())
+    pub(crate) fn archs(&self) -> &[u32] {
+        &self.archs
     }
 
     /// The program's code: a CUBIN, or PTX that ends with a NUL. Takes as long as compiling takes.
@@ -156,122 +123,41 @@ impl Nvrtc {
     ///
     /// `Invalid` with the compiler's messages if the program or an option is wrong; `Driver`.
     pub(crate) fn compile(&self, program: &Program) -> Result<Vec<u8>> {
-        let unit = Unit::new(self, program)?;
-        unit.compile(program)?;
-        match program.target {
-            Target::Cubin(_) => unit.bytes(["nvrtcGetCUBINSize", "nvrtcGetCUBIN"], self.cubin),
-            Target::Ptx(_) => unit.bytes(["nvrtcGetPTXSize", "nvrtcGetPTX"], self.ptx),
-        }
-    }
-
-    fn check(&self, call: &'static str, code: u32) -> Result<()> {
-        match code {
-            0 => Ok(()),
-            _ => Err(Error::Driver { backend: "cuda", call, name: self.error(code), code }),
-        }
-    }
-
-    fn error(&self, code: u32) -> String {
-        // SAFETY: the library answers any number with a text that lives as long as it does.
-        unsafe { CStr::from_ptr((self.error_string)(code)) }.to_string_lossy().into_owned()
+        let &Program { name, source, headers, options, target } = program;
+        let architecture = format!("--gpu-architecture={target}");
+        let options: Vec<_> = options.iter().copied().chain([architecture.as_str()]).collect();
+        let program = cache::Program { name, source, headers, options: &options };
+        let output = match target {
+            Target::Cubin(_) => CUBIN,
+            Target::Ptx(_) => PTX,
+        };
+        self.compiler.compile(&program, output)
     }
 }
 
-/// A program inside the library, gone when dropped.
-struct Unit<'a> {
-    nvrtc: &'a Nvrtc,
-    handle: Handle,
+fn version(compiler: &Compiler) -> Result<(u32, u32)> {
+    type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> u32;
+    let (call, mut major, mut minor) = ("nvrtcVersion", 0, 0);
+    // SAFETY: the function is of this type.
+    let get = unsafe { compiler.symbol::<Version>(call) }?;
+    // SAFETY: the pointers are valid for the call.
+    compiler.check(call, unsafe { get(&mut major, &mut minor) })?;
+    Ok((major.unsigned_abs(), minor.unsigned_abs()))
 }
 
-impl<'a> Unit<'a> {
-    fn new(nvrtc: &'a Nvrtc, program: &Program) -> Result<Self> {
-        let (name, source) = (text(program.name)?, text(program.source)?);
-        let names = Texts::new(program.headers.iter().map(|(name, _)| *name))?;
-        let headers = Texts::new(program.headers.iter().map(|(_, text)| *text))?;
-        let mut handle = null_mut();
-        // SAFETY: all texts end with a NUL and outlive the call, which copies them; the two arrays
-        // have the length we say.
-        nvrtc.check("nvrtcCreateProgram", unsafe {
-            (nvrtc.create)(
-                &mut handle,
-                source.as_ptr(),
-                name.as_ptr(),
-                headers.count(),
-                headers.as_ptr(),
-                names.as_ptr(),
-            )
-        })?;
-        Ok(Self { nvrtc, handle })
-    }
-
-    fn compile(&self, program: &Program) -> Result<()> {
-        let target = format!("--gpu-architecture={}", program.target);
-        let options = program.options.iter().copied().chain([target.as_str()]);
-        let options = Texts::new(options)?;
-        // SAFETY: the handle is live, and the array has the length we say.
-        match unsafe { (self.nvrtc.compile)(self.handle, options.count(), options.as_ptr()) } {
-            0 => Ok(()),
-            code => Err(self.failure(code, program)),
-        }
-    }
-
-    #[cold]
-    fn failure(&self, code: u32, program: &Program) -> Error {
-        let (call, error) = ("nvrtcCompileProgram", self.nvrtc.error(code));
-        let log = self.bytes(["nvrtcGetProgramLogSize", "nvrtcGetProgramLog"], self.nvrtc.log);
-        let log = String::from_utf8_lossy(&log.unwrap_or_default()).into_owned();
-        let log = log.trim_end_matches(['\0', '\n']);
-        if FAULTS_OF_THE_PROGRAM.contains(&code) {
-            Error::Invalid(format!("{} for {}: {error}\n{log}", program.name, program.target))
-        } else {
-            Error::Driver { backend: "cuda", call, name: format!("{error} {log}"), code }
-        }
-    }
-
-    fn bytes(&self, calls: [&'static str; 2], (size, get): (GetSize, GetBytes)) -> Result<Vec<u8>> {
-        let mut length = 0;
-        // SAFETY: the handle is live, and the pointer valid for the call.
-        self.nvrtc.check(calls[0], unsafe { size(self.handle, &mut length) })?;
-        let mut bytes = vec![0; length];
-        // SAFETY: the buffer is as long as the call before has said.
-        self.nvrtc.check(calls[1], unsafe { get(self.handle, bytes.as_mut_ptr().cast()) })?;
-        Ok(bytes)
-    }
-}
-
-impl Drop for Unit<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the handle is live, and isn't used afterwards.
-        unsafe { (self.nvrtc.destroy)(&mut self.handle) };
-    }
-}
-
-/// Texts as C has them: an array of pointers, valid while this lives.
-struct Texts {
-    pointers: Vec<*const c_char>,
-    /// What the pointers point to.
-    _texts: Vec<CString>,
-}
-
-impl Texts {
-    fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Self> {
-        let texts = texts.map(text).collect::<Result<Vec<_>>>()?;
-        Ok(Self { pointers: texts.iter().map(|text| text.as_ptr()).collect(), _texts: texts })
-    }
-
-    fn count(&self) -> c_int {
-        self.pointers.len().try_into().expect("a few options or headers")
-    }
-
-    fn as_ptr(&self) -> Strings {
-        if self.pointers.is_empty() { null() } else { self.pointers.as_ptr() }
-    }
-}
-
-fn text(text: &str) -> Result<CString> {
-    CString::new(text).map_err(|error| {
-        Error::Invalid(format!("a NUL at byte {} of a source", error.nul_position()))
-    })
+fn archs(compiler: &Compiler) -> Result<Vec<u32>> {
+    type Get = unsafe extern "C" fn(*mut c_int) -> u32;
+    let calls = ["nvrtcGetNumSupportedArchs", "nvrtcGetSupportedArchs"];
+    // SAFETY: the functions are of this type.
+    let (count, get) =
+        unsafe { (compiler.symbol::<Get>(calls[0])?, compiler.symbol::<Get>(calls[1])?) };
+    let mut number = 0;
+    // SAFETY: the pointer is valid for the call.
+    compiler.check(calls[0], unsafe { count(&mut number) })?;
+    let mut archs = vec![0; usize::try_from(number).unwrap_or(0)];
+    // SAFETY: there is room for as many as the call before has counted.
+    compiler.check(calls[1], unsafe { get(archs.as_mut_ptr()) })?;
+    Ok(archs.into_iter().filter_map(|arch| arch.try_into().ok()).collect())
 }
 
 /// Where the library may be, in the order of trying.
@@ -286,38 +172,6 @@ fn places() -> Vec<OsString> {
 
 fn variable(name: impl AsRef<OsStr>) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
-}
-
-/// # Safety
-///
-/// `T` is the function's type.
-unsafe fn symbol<T: Copy>(library: &Library, name: &'static str) -> Result<T> {
-    // SAFETY: the caller's promise.
-    unsafe { library.get::<T>(name.as_bytes()) }
-        .map(|symbol| *symbol)
-        .map_err(|_| Error::NotFound(format!("NVRTC has no {name} (11.2 or later is needed)")))
-}
-
-/// # Safety
-///
-/// The names are those of a function that gives a size and of one that fills as many bytes.
-unsafe fn getters(library: &Library, names: [&'static str; 2]) -> Result<(GetSize, GetBytes)> {
-    // SAFETY: the caller's promise.
-    unsafe { Ok((symbol(library, names[0])?, symbol(library, names[1])?)) }
-}
-
-/// # Safety
-///
-/// The function is `nvrtcVersion`.
-unsafe fn pair(version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> u32) -> Result<(u32, u32)> {
-    let (mut major, mut minor) = (0, 0);
-    // SAFETY: the pointers are valid for the call.
-    match unsafe { version(&mut major, &mut minor) } {
-        0 => Ok((major.unsigned_abs(), minor.unsigned_abs())),
-        code => {
-            Err(Error::Driver { backend: "cuda", call: "nvrtcVersion", name: String::new(), code })
-        }
-    }
 }
 
 #[cfg(test)]
@@ -348,7 +202,7 @@ mod tests {
     #[test]
     fn compiles_to_machine_code_and_to_ptx() {
         let Some(nvrtc) = nvrtc() else { return };
-        let newest = *nvrtc.archs().unwrap().last().unwrap();
+        let newest = *nvrtc.archs().last().unwrap();
         let cubin = nvrtc.compile(&program(STEP, Target::Cubin(newest))).unwrap();
         assert_eq!(cubin[..4], *b"\x7fELF");
         let ptx = nvrtc.compile(&program(STEP, Target::Ptx(newest))).unwrap();
@@ -359,7 +213,7 @@ mod tests {
     #[test]
     fn a_wrong_source_is_answered_with_its_line() {
         let Some(nvrtc) = nvrtc() else { return };
-        let newest = *nvrtc.archs().unwrap().last().unwrap();
+        let newest = *nvrtc.archs().last().unwrap();
         let wrong = "extern \"C\" __global__ void step(int *cell) {\n  *cel = 1;\n}\n";
         let error = nvrtc.compile(&program(wrong, Target::Cubin(newest))).unwrap_err();
         let Error::Invalid(text) = error else { panic!("{error:?}") };
@@ -376,12 +230,6 @@ mod tests {
             matches!(&error, Error::Invalid(text) if text.contains("no-such-option")),
             "{error}"
         );
-    }
-
-    #[test]
-    fn a_nul_in_a_source_is_refused() {
-        let error = text("one\0two").unwrap_err();
-        assert_eq!(error, Error::invalid("a NUL at byte 3 of a source"));
     }
 
     #[test]

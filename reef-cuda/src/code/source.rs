@@ -25,8 +25,7 @@ pub(crate) fn compile_user(source: &str, capability: (u32, u32), build: Build) -
 
 fn compile(source: &str, capability: (u32, u32), build: Build, cache: &Cache) -> Result<Vec<u8>> {
     let nvrtc = Nvrtc::get()?;
-    let target =
-        target(&nvrtc.archs()?, capability).ok_or_else(|| unsupported(nvrtc, capability))?;
+    let target = target(nvrtc.archs(), capability).ok_or_else(|| unsupported(nvrtc, capability))?;
     let options = options(build == Build::Guarded);
     let program = Program { name: NAME, source, headers: &HEADERS, options: &options, target };
     let (major, minor) = nvrtc.version();
