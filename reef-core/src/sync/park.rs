@@ -114,6 +114,34 @@ pub(crate) fn spin_until(time: std::time::Duration, over: impl Fn() -> bool) -> 
     }
 }
 
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_wait_with_an_end_says_whether_what_it_waits_for_holds() {
+        let count = EventCount::default();
+        let soon = Instant::now() + Duration::from_millis(2);
+        assert!(!count.wait_until_or(soon, || false), "it ended before");
+        assert!(Instant::now() >= soon, "and not earlier than asked for");
+        assert!(count.wait_until_or(soon, || true), "what holds already is not late");
+    }
+
+    #[test]
+    fn spinning_ends_when_the_time_is_over_or_the_condition_holds() {
+        assert!(!spin_until(Duration::from_millis(1), || false));
+        let looks = std::cell::Cell::new(0);
+        let at_the_hundredth = || {
+            looks.set(looks.get() + 1);
+            looks.get() == 100
+        };
+        assert!(spin_until(LONG, at_the_hundredth), "{} looks", looks.get());
+    }
+}
+
 #[cfg(all(test, loom))]
 mod models {
     use super::*;

@@ -177,6 +177,7 @@ mod tests {
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
     use reef_core::{Device, Priority};
+    use std::sync::atomic::Ordering;
 
     struct Bench {
         gpu: Gpu<Fake>,
@@ -207,6 +208,14 @@ mod tests {
             let launch =
                 unsafe { Launch::new(kernel, [blocks, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
             self.guarded.launch(&self.stream, &launch, &whole(blocks), self.epoch)
+        }
+
+        /// Parameters that the driver got with a launch of a kernel that has this bound value.
+        fn passed(&mut self, bound: &[u64]) -> usize {
+            let builds = self.gpu.network().unwrap();
+            let kernel = Kernel::preemptible(builds, "relu", 0, bound).unwrap();
+            self.launch_of(kernel, 1).unwrap();
+            self.gpu.vendor().passed.load(Ordering::Relaxed)
         }
     }
 
@@ -247,5 +256,35 @@ mod tests {
     fn a_grid_whose_blocks_a_list_cannot_name_is_refused() {
         let error = hurried().launch(MAX_BLOCKS + 1).unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error}");
+    }
+
+    #[test]
+    fn stopped_blocks_run_from_the_entry_of_the_list_on_that_a_segment_says() {
+        let mut bench = hurried();
+        let list = Some(bench.launch(5).unwrap());
+        bench.epoch.may_stop = false;
+        let kernel = bench.gpu.kernel("append").unwrap();
+        // SAFETY: the fake's blocks compute nothing.
+        let launch = unsafe { Launch::new(kernel, [5, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
+        let segment = Segment { list, first: 3, count: 2 };
+        bench.guarded.launch(&bench.stream, &launch, &segment, bench.epoch).unwrap();
+        assert_eq!(*bench.gpu.vendor().ran.lock(), [3, 4]);
+    }
+
+    #[test]
+    fn a_stop_list_that_was_given_back_serves_the_next_launch() {
+        let mut bench = hurried();
+        for _ in 0..3 {
+            let list = bench.launch(3).unwrap();
+            bench.guarded.give_back(list);
+        }
+        assert_eq!(bench.guarded.stop_lists.made(), 1);
+    }
+
+    #[test]
+    fn a_kernel_gets_its_bound_value_only_if_it_has_one() {
+        let mut bench = hurried();
+        assert_eq!(bench.passed(&[]), 1 + 3, "guard and words");
+        assert_eq!(bench.passed(&[7, 7]), 1 + 1 + 3, "guard, bound value and words");
     }
 }

@@ -209,4 +209,14 @@ mod tests {
         assert_eq!(second.live(), live);
         assert_eq!(*gpu.vendor().puts.lock(), [Put::Write(live, 1), Put::Write(live, 0)]);
     }
+
+    #[test]
+    fn on_a_device_with_gates_only_what_can_be_stopped_has_them() {
+        let options = Options { gates: Some(4), ..Options::default() };
+        let gpu = Gpu::new(Fake::default(), options).unwrap();
+        assert!(gpu.preemptor(PreemptLevel::DeviceQueue).unwrap().is_gated());
+        assert!(!gpu.never().is_gated(), "real-time queues never wait");
+        let (_gpu, guarded) = preemptor(PreemptLevel::DeviceQueue);
+        assert!(!guarded.is_gated(), "kernels have guards");
+    }
 }

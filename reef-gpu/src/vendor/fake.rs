@@ -12,7 +12,7 @@ use reef_core::{Dim3, Priority, Result};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// What was put into a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub(crate) struct Fake {
     hurried: AtomicBool,
     /// Blocks of guarded kernels that have taken effect.
     pub(crate) ran: Mutex<Vec<u32>>,
+    /// Parameters of the newest launch.
+    pub(crate) passed: AtomicUsize,
 }
 
 impl fmt::Debug for Fake {
@@ -145,6 +147,7 @@ impl Default for Fake {
             freed: Mutex::default(),
             hurried: AtomicBool::new(false),
             ran: Mutex::default(),
+            passed: AtomicUsize::new(0),
         }
     }
 }
@@ -347,6 +350,7 @@ impl Modules for Fake {
     ) -> Result<()> {
         let blocks = grid.iter().product();
         self.puts.lock().push(Put::Launch(function.number, blocks));
+        self.passed.store(params.len(), Ordering::Relaxed);
         let word = |i: usize| at::<u64>(params[i] as u64);
         match function {
             Function { number: STAMP, .. } => {
