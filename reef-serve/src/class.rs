@@ -1,8 +1,8 @@
 //! Real-time or best-effort, and how the standard protocol's `priority` says which.
 
 use crate::error::Result;
-pub use reef::Class;
-use serde::{Deserialize, Deserializer, de::Error as _};
+pub use reef::{Class, Rate};
+use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
 
 /// A class as it is typed.
 ///
@@ -17,6 +17,12 @@ pub(crate) fn parse(text: &str) -> Result<Class> {
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Class, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse(&text).map_err(D::Error::custom)
+}
+
+/// As it is typed.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+pub(crate) fn serialize<S: Serializer>(class: &Class, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(class.name())
 }
 
 /// A request's place among others: the smaller goes first, 1 is real-time.

@@ -84,7 +84,7 @@ async fn serve(
     let tokens = Arc::new(Tokens::read(&server.config.get())?);
     let ways = WaysIn::open(server, &tokens, passed)?;
     let WaysIn { grpc, http, local, folder, certificates, sockets } = ways;
-    let guests = Guests::start(server, &tokens, &folder)?;
+    let guests = Guests::start(server, &tokens, &folder, sockets.access)?;
     let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);
     let device = server.engine.name();
     let places = Places { device, folder, grpc: address(&grpc), http: address(&http) };

@@ -100,7 +100,7 @@ fn tcp(address: SocketAddr) -> Result<std::net::TcpListener> {
 #[derive(Debug)]
 pub(crate) struct Sockets {
     folder: PathBuf,
-    access: Access,
+    pub(crate) access: Access,
     ours: Vec<PathBuf>,
 }
 

@@ -1,10 +1,10 @@
 //! Which unmodified programs may register, and as what.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Unmodified programs (`reef exec`).
-#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Guests {
     /// Makes `guests.sock`, at which they register. Off by default.

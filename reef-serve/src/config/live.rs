@@ -1,8 +1,11 @@
 //! The configuration that counts now, of which some may change while the daemon runs.
 
 use super::settings::Config;
+use crate::config::rights::RealTime;
 use parking_lot::RwLock;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use toml::Value;
 
 /// The configuration that counts now.
 #[derive(Debug)]
@@ -20,8 +23,8 @@ impl Live {
 
     /// Takes over what may change. `before` is what was read last, without what the service manager passed.
     ///
-    /// Returns the keys, or sections, that differ and take a restart.
-    pub(crate) fn take_over(&self, before: &Config, fresh: &Config) -> Vec<&'static str> {
+    /// Returns the keys that differ and take a restart.
+    pub(crate) fn take_over(&self, before: &Config, fresh: &Config) -> Vec<String> {
         let mut config = Config::clone(&self.get());
         change(&mut config, fresh);
         *self.0.write() = Arc::new(config);
@@ -34,7 +37,7 @@ impl Live {
 /// Everything that is looked up when it is needed.
 fn change(config: &mut Config, fresh: &Config) {
     config.rights = fresh.rights.clone();
-    config.rt.over = fresh.rt.over;
+    config.rt = RealTime { reserve: config.rt.reserve, ..fresh.rt.clone() };
     config.listen.open_probes = fresh.listen.open_probes;
     config.models.class = fresh.models.class;
     config.models.on_demand = fresh.models.on_demand;
@@ -46,37 +49,33 @@ fn change(config: &mut Config, fresh: &Config) {
     config.times.spin_us = fresh.times.spin_us;
 }
 
-/// Names of what isn't the same.
-fn differing(a: &Config, b: &Config) -> Vec<&'static str> {
-    let pairs = [
-        ("device", a.device != b.device),
-        ("scheduler", a.scheduler != b.scheduler),
-        ("rt.reserve", a.rt.reserve != b.rt.reserve),
-        ("[listen]", a.listen != b.listen),
-        ("[tls]", a.tls != b.tls),
-        ("[models]", a.models != b.models),
-        ("[memory]", a.memory != b.memory),
-        ("limits.clients", a.limits.clients != b.limits.clients),
-        (
-            "limits.connects_per_second",
-            a.limits.connects_per_second != b.limits.connects_per_second,
-        ),
-        ("limits.open_requests", a.limits.open_requests != b.limits.open_requests),
-        ("limits.principal_percent", a.limits.principal_percent != b.limits.principal_percent),
-        ("limits.queue", a.limits.queue != b.limits.queue),
-        ("limits.message_mib", a.limits.message_mib != b.limits.message_mib),
-        ("limits.models", a.limits.models != b.limits.models),
-        ("limits.regions", a.limits.regions != b.limits.regions),
-        ("[times]", a.times != b.times),
-        ("[guests]", a.guests != b.guests),
-    ];
-    pairs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+/// Keys of what isn't the same.
+fn differing(a: &Config, b: &Config) -> Vec<String> {
+    let mut keys = Vec::new();
+    match (Value::try_from(a), Value::try_from(b)) {
+        (Ok(a), Ok(b)) => compare("", Some(&a), Some(&b), &mut keys),
+        _ => keys.extend((a != b).then(|| "a value that TOML can't hold".into())),
+    }
+    keys
+}
+
+/// Adds the keys from `key` on whose values are not the same, or that only one side has.
+fn compare(key: &str, a: Option<&Value>, b: Option<&Value>, keys: &mut Vec<String>) {
+    let (Some(Value::Table(one)), Some(Value::Table(other))) = (a, b) else {
+        return keys.extend((a != b).then(|| key.to_owned()));
+    };
+    let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    for name in names {
+        let inner = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+        compare(&inner, one.get(name), other.get(name), keys);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::rights::{Over, Right};
+    use crate::config::users::Users;
 
     #[test]
     fn what_may_change_changes_and_the_rest_is_named() {
@@ -96,7 +95,23 @@ mod tests {
         fresh.limits.queue = 7;
         fresh.memory.client_mib = 9;
         fresh.memory.total_mib = 9;
-        assert_eq!(live.take_over(&before, &fresh), ["[memory]", "limits.queue"]);
+        fresh.listen.grpc = Some(([127, 0, 0, 1], 8001).into());
+        fresh.listen.users = Users::All;
+        fresh.tls.cert = Some("cert.pem".into());
+        fresh.times.idle_ms += 1;
+        fresh.guests.rt_programs.push("/bin/x".into());
+        fresh.rt.reserve = 0.5;
+        let want = [
+            "guests.rt_programs",
+            "limits.queue",
+            "listen.grpc",
+            "listen.users",
+            "memory.total_mib",
+            "rt.reserve",
+            "times.idle_ms",
+            "tls.cert",
+        ];
+        assert_eq!(live.take_over(&before, &fresh), want, "each key, and no section");
         let now = live.get();
         assert_eq!((now.memory.client_mib, now.memory.total_mib, now.limits.queue), (9, 4096, 64));
     }

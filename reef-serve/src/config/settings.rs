@@ -6,13 +6,13 @@ use crate::class::{self, Class};
 use crate::config::rights::{self, RealTime, Rights};
 use crate::error::{Error, Result};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The whole configuration.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// The device that everything runs on, such as `cpu:0`, `cpu:0?units=4` or `cuda:1`.
@@ -58,7 +58,7 @@ impl Default for Config {
 }
 
 /// Where clients come in.
-#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Listen {
     /// Folder of the sockets `grpc.sock`, `http.sock` and `local.sock`, to which only their owner may write. Default:
@@ -88,7 +88,7 @@ pub struct Listen {
 }
 
 /// What TCP is encrypted with. Files are PEM.
-#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tls {
     /// The daemon's certificate and those that lead to its authority. None: TCP is not encrypted.
@@ -100,7 +100,7 @@ pub struct Tls {
 }
 
 /// Which models there are.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Models {
     /// Folder with a folder for each model; none by default.
@@ -112,7 +112,7 @@ pub struct Models {
     /// A client of the local path that may control may name a model that is not loaded; it is loaded then.
     pub on_demand: bool,
     /// Class of requests that name no priority.
-    #[serde(deserialize_with = "class::deserialize")]
+    #[serde(deserialize_with = "class::deserialize", serialize_with = "class::serialize")]
     pub class: Class,
 }
 
@@ -129,7 +129,7 @@ impl Default for Models {
 }
 
 /// How much memory models and clients may take, in MiB; 0 is no limit.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Memory {
     /// All models and clients together; default 4096.
@@ -158,7 +158,7 @@ impl Default for Memory {
 }
 
 /// How much of everything clients may have. Whatever is above is refused at once.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Connections at a time by each way in: local path, Unix sockets, TCP; default 256.
@@ -211,7 +211,7 @@ impl Limits {
 }
 
 /// How long things may take.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Times {
     /// Longest time of a request in milliseconds, whatever it asks for; default 60000.

@@ -1,11 +1,12 @@
 //! Which users of the machine may come in.
 
 use crate::error::{Error, Result};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Who may open the daemon's Unix sockets, besides its own user and root.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(try_from = "String", into = "String")]
 pub enum Users {
     /// Nobody.
     #[default]
@@ -29,6 +30,23 @@ impl TryFrom<String> for Users {
     }
 }
 
+/// As it is typed.
+impl fmt::Display for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner => f.write_str("owner"),
+            Self::Group(name) => write!(f, "group {name}"),
+            Self::All => f.write_str("all"),
+        }
+    }
+}
+
+impl From<Users> for String {
+    fn from(users: Users) -> Self {
+        users.to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,6 +56,9 @@ mod tests {
         let users = |text: &str| Users::try_from(text.to_owned());
         assert_eq!(users("owner"), Ok(Users::default()));
         assert_eq!(users("all"), Ok(Users::All));
+        for text in ["owner", "all", "group ml"] {
+            assert_eq!(users(text).unwrap().to_string(), text);
+        }
         assert_eq!(users("group ml"), Ok(Users::Group("ml".into())));
         for wrong in ["", "group", "group ", "ml", "user 7"] {
             let said = users(wrong).unwrap_err().to_string();

@@ -5,9 +5,10 @@ use super::collector::Collector;
 use super::mps;
 use super::policy::grant;
 use crate::error::{Error, Result};
+use crate::net::access::Access;
 use crate::net::auth::Tokens;
 use crate::server::Server;
-use reef_guest::registry::Registry;
+use reef_guest::registry::{Caller, Registry};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ pub(crate) struct Guests {
 }
 
 impl Guests {
-    /// Listens at `guests.sock` in the folder, which no other daemon has. `None`: the configuration says no.
+    /// Listens at `guests.sock` in the folder, which no other daemon has, for those who may open the other sockets there.
+    /// `None`: the configuration says no.
     ///
     /// # Errors
     ///
@@ -29,6 +31,7 @@ impl Guests {
         server: &Arc<Server>,
         tokens: &Arc<Tokens>,
         folder: &Path,
+        access: Access,
     ) -> Result<Option<Self>> {
         if !server.config.get().guests.listen {
             return Ok(None);
@@ -38,11 +41,13 @@ impl Guests {
         let _ = std::fs::remove_file(&path); // of a daemon that was killed
         let (of, tokens) = (server.clone(), tokens.clone());
         let own = rustix::process::getuid().as_raw();
-        let policy = Box::new(move |caller: &_, wish: &_| {
+        let policy = Box::new(move |caller: &Caller, wish: &_| {
+            access.admit(caller.uid).map_err(|error| error.text().to_owned())?;
             grant(&of.config.get(), &tokens, own, caller, wish)
         });
         let registry =
             Registry::open(&path, policy).map_err(|e| Error::system("guests.sock", e))?;
+        access.open_socket(&path)?; // its mode was the umask's
         let registry = Arc::new(registry);
         let (metrics, engine) = (&server.observer.metrics, &server.engine);
         metrics.add(Box::new(Collector(Arc::downgrade(&registry))));

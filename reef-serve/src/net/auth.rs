@@ -4,9 +4,9 @@ use crate::config::settings::Config;
 use crate::error::{Error, Result};
 use crate::net::peer::Peer;
 use crate::net::principal::Principal;
+use crate::net::secret;
 use parking_lot::RwLock;
 use std::fmt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads the first line of a file that only its owner can read.
+    /// Reads the first line of a file that nobody else can read.
     ///
     /// # Errors
     ///
@@ -34,10 +34,7 @@ impl Token {
     fn read(key: &str, name: &str, path: &Path) -> Result<Self> {
         let wrong =
             |why: &dyn fmt::Display| Error::Invalid(format!("{key} {}: {why}", path.display()));
-        let mode = path.metadata().map_err(|e| wrong(&e))?.permissions().mode();
-        if mode & 0o077 != 0 {
-            return Err(wrong(&format!("mode {:o}, only its owner may read it", mode & 0o777)));
-        }
+        secret::check(path).map_err(|why| wrong(&why))?;
         let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
         let token = text.lines().next().unwrap_or_default().trim();
         if token.len() < MIN_LEN {
@@ -119,6 +116,7 @@ pub(crate) fn identify(tokens: &Tokens, peer: &Peer, given: Option<&[u8]>) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn only_the_token_opens() {
@@ -148,7 +146,7 @@ mod tests {
         std::fs::set_permissions(&path, mode(0o644)).unwrap();
         let read = |path: &Path| Token::read("listen.token_file", "t", path);
         let said = read(&path).unwrap_err().to_string();
-        assert!(said.ends_with("mode 644, only its owner may read it"), "{said}");
+        assert!(said.contains("mode 644: others may read or write it"), "{said}");
         std::fs::set_permissions(&path, mode(0o600)).unwrap();
         assert!(read(&path).unwrap().is(b"0123456789abcdef"));
         std::fs::write(&path, "short").unwrap();

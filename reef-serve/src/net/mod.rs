@@ -19,6 +19,7 @@ mod pace;
 pub(crate) mod peer;
 pub(crate) mod places;
 pub(crate) mod principal;
+mod secret;
 pub(crate) mod served;
 pub(crate) mod shares;
 pub(crate) mod tls;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::guests::service::Guests;
+use crate::net::access::Access;
 use reef_guest::hold::Holders;
 use reef_guest::join::{Joined, Wish, join};
 use reef_guest::page;
@@ -23,8 +24,12 @@ fn begin(test: &str) -> (Fixture, Guests) {
 }
 
 fn start(fixture: &Fixture) -> Guests {
-    let guests = Guests::start(&fixture.server, &Arc::default(), &fixture.folder).unwrap();
-    guests.expect("listening")
+    start_for(fixture, Access::Owner)
+}
+
+fn start_for(fixture: &Fixture, access: Access) -> Guests {
+    let guests = Guests::start(&fixture.server, &Arc::default(), &fixture.folder, access);
+    guests.unwrap().expect("listening")
 }
 
 fn guest(folder: &Path, class: page::Class) -> Joined {
@@ -82,6 +87,25 @@ fn a_real_time_guest_stops_best_effort_requests_and_its_death_lets_them_go_on() 
         until("it goes on", || be.is_finished());
         be.join().unwrap().unwrap();
     });
+}
+
+/// Whatever the umask says.
+#[test]
+fn guests_come_in_by_a_socket_for_those_who_may_come_in_by_the_others() {
+    let fixture = Fixture::new("guests-mode", |config| config.guests.listen = true);
+    let socket = fixture.folder.join("guests.sock");
+    let mode = || std::os::unix::fs::MetadataExt::mode(&socket.metadata().unwrap()) & 0o777;
+    for (access, want) in
+        [(Access::Owner, 0o600), (Access::All, 0o666), (Access::Group(group(&fixture)), 0o660)]
+    {
+        let _guests = start_for(&fixture, access);
+        assert_eq!(mode(), want, "{access:?}");
+    }
+}
+
+/// A group that we may give files to.
+fn group(fixture: &Fixture) -> u32 {
+    std::os::unix::fs::MetadataExt::gid(&fixture.folder.metadata().unwrap())
 }
 
 #[test]
