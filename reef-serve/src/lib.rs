@@ -56,7 +56,7 @@ mod tenants;
 mod tensor;
 mod ways_in;
 
-pub use class::Class;
+pub use class::{Class, Rate};
 pub use config::settings::Config;
 pub use daemon::{Places, run, run_reloading};
 pub use error::{Error, Result};

@@ -34,7 +34,7 @@ impl Source {
         if !fixed.is_empty() {
             tracing::warn!(keys = fixed.join(", "), "changed, and take a restart");
         }
-        server.tenants.regrant(&fresh.rights, fresh.rt.over);
+        server.tenants.regrant(&fresh);
         if fixed.is_empty() {
             *last = fresh; // or what takes a restart is named again next time
         }

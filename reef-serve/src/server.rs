@@ -27,6 +27,7 @@ use crate::requests::regions::Regions;
 use crate::tenants::known::Tenants;
 use crate::tenants::tenant::Tenant;
 use bytes::Bytes;
+use reef::Account;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -65,6 +66,8 @@ pub(crate) struct Inference {
     pub(crate) tenant: Arc<Tenant>,
     pub(crate) model: Arc<LoadedModel>,
     pub(crate) priority: Priority,
+    /// What it is charged to, if that is not its tenant's account.
+    pub(crate) account: Option<Account>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) input: Input,
     pub(crate) output: Output,
@@ -87,7 +90,7 @@ impl Server {
         config.models.load.iter().try_for_each(|name| registry.load_named(name))?;
         Ok(Arc::new(Self {
             regions: Regions::new(config.limits.regions, config.memory.client_mib << 20),
-            tenants: Tenants::new(config.rights.clone(), config.rt.clone()),
+            tenants: Tenants::new(&config),
             clients: {
                 let max = config.limits.clients;
                 let part = config.limits.part(max as u64) as usize;
@@ -102,7 +105,7 @@ impl Server {
                 config.limits.part(config.limits.open_requests as u64),
             ),
             memory: request_memory(&config),
-            parsers: Parsers::default(),
+            parsers: Parsers::start()?,
             scrapes: Scrapes::default(),
             config: Live::new(config),
             engine,
@@ -184,18 +187,29 @@ impl Server {
     ///
     /// `Exhausted` at once if its queue is full, or its tenant's budget used up and what is over is refused; `Deadline` when its time is over; the device's.
     pub(crate) async fn infer(&self, inference: Inference) -> Result<Vec<u8>> {
-        let Inference { client, tenant, model, priority, timeout, input, output } = inference;
+        let Inference { client, tenant, model, priority, account, timeout, input, output } =
+            inference;
+        let account = account.unwrap_or_else(|| tenant.account());
         let max = self.config.get().times.request();
         let time = timeout.map_or(max, |timeout| timeout.min(max));
         let arrived = Instant::now();
         let deadline = arrived + time;
         let (reply, answer) = oneshot::channel();
-        let admitted = tenant.admit(priority, self.engine.clock());
+        let admitted = tenant.admit(priority, &account, self.engine.clock());
         let class = admitted.as_ref().unwrap_or(&priority).class();
         let mut outcome = Outcome::new(model.clone(), class);
         let queued = admitted.and_then(|priority| {
-            let job = Job { client, tenant, priority, input, output, arrived, deadline, reply };
-            model.submit(job)
+            model.submit(Job {
+                client,
+                tenant,
+                priority,
+                account,
+                input,
+                output,
+                arrived,
+                deadline,
+                reply,
+            })
         });
         let (how, phases) = match queued {
             Err(error) => (Err(error), None),
@@ -231,7 +245,7 @@ impl Server {
             request_memory: self.memory.taken(),
             models: self.registry.len(),
             depths: self.registry.depths(),
-            tenants: self.tenants.all(),
+            tenants: self.tenants.all(self.engine.clock()),
             reserve: config.rt.reserve,
         })
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use reef::models::Seeded;
 use reef::models::picture::Transform;
-use reef_serve::{Class, Client, Error, Options};
+use reef_serve::{Class, Client, Error, Options, Rate};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::thread;
@@ -22,6 +22,13 @@ pub(crate) struct Args {
     /// Real-time requests; else they are best-effort.
     #[arg(long)]
     rt: bool,
+    /// Microseconds of device time that it needs in each period: as much is its own if it fits, or else rt.unfit of the
+    /// daemon says what becomes of it.
+    #[arg(long, requires_all = ["period_us", "rt"])]
+    budget_us: Option<u64>,
+    /// That period in microseconds.
+    #[arg(long, requires = "budget_us")]
+    period_us: Option<u64>,
     /// Goes on until it is ended.
     #[arg(long)]
     continuous: bool,
@@ -58,6 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let options = Options {
         folder: args.folder.clone(),
         class: Some(if args.rt { Class::RealTime } else { Class::BestEffort }),
+        rate: rate(args)?,
         spin: Duration::from_micros(args.spin_us),
         timeout: args.timeout_ms.map(Duration::from_millis),
     };
@@ -65,10 +73,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         print(format_args!("loading '{}'", args.model))?;
     }
     let mut client = Client::connect(&args.model, &options)?;
+    if let Some(rate) = options.rate.filter(|_| !client.has_budget()) {
+        let class = client.class();
+        eprintln!("reef: a budget of {rate} doesn't fit; served without, as {class}");
+    }
     match args.empty {
         Some(count) => empty(args, &mut client, count),
         None => inferences(args, &mut client),
     }
+}
+
+fn rate(args: &Args) -> Result<Option<Rate>> {
+    let (Some(period), Some(budget)) = (args.period_us, args.budget_us) else { return Ok(None) };
+    let micros = Duration::from_micros;
+    let rate = Rate::new(micros(period), micros(budget));
+    rate.map(Some).map_err(|e| Usage(format!("--budget-us: {e}")).into())
 }
 
 fn inferences(args: &Args, client: &mut Client) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use reef::Rate;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) const OTHERS: &str = "others";
 pub type Rights = BTreeMap<String, Right>;
 
 /// What one may do.
-#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Right {
     /// May ask for real time.
@@ -82,7 +82,7 @@ impl Right {
 }
 
 /// What becomes of a real-time request whose principal has used its budget up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Over {
     /// It starts behind all that are in their budget, and counts as late.
@@ -94,18 +94,24 @@ pub enum Over {
 }
 
 /// How the device is shared between the classes.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RealTime {
     /// Part of the device that best-effort work keeps when it wants it, from 0 to less than 1; default 0.05.
     pub reserve: f64,
     /// What becomes of what is over a budget: `late` (the default), `best-effort` or `refused`.
     pub over: Over,
+    /// Part of the device that clients may claim together by stating a period and a budget, from 0 to 1; never more than
+    /// `reserve` and the budgets of `[rights]` leave. Default 1.
+    pub claimable: f64,
+    /// What becomes of real-time requests whose stated budget doesn't fit in: `late`, `best-effort` or `refused` (the
+    /// default).
+    pub unfit: Over,
 }
 
 impl Default for RealTime {
     fn default() -> Self {
-        Self { reserve: 0.05, over: Over::Late }
+        Self { reserve: 0.05, over: Over::Late, claimable: 1.0, unfit: Over::Refused }
     }
 }
 
@@ -117,6 +123,10 @@ impl Default for RealTime {
 pub(crate) fn check(rights: &Rights, rt: &RealTime) -> Result<()> {
     if !(0.0..1.0).contains(&rt.reserve) {
         let text = format!("rt.reserve: {}, possible are 0 to less than 1", rt.reserve);
+        return Err(Error::Invalid(text));
+    }
+    if !(0.0..=1.0).contains(&rt.claimable) {
+        let text = format!("rt.claimable: {}, possible are 0 to 1", rt.claimable);
         return Err(Error::Invalid(text));
     }
     let mut sum = 0.0;
@@ -178,6 +188,7 @@ mod tests {
             ("[rights.owner]\nweight = 0", "rights.\"owner\": weight: 0"),
             ("[rights.owner]\ntoken_file = \"x\"", "rights.\"owner\": token_file belongs"),
             ("[rights]\n[rt]\nreserve = 1.0", "rt.reserve: 1, possible"),
+            ("[rights]\n[rt]\nclaimable = 1.1", "rt.claimable: 1.1, possible are 0 to 1"),
         ] {
             let said = said(text).unwrap_err();
             assert!(said.starts_with(want), "{text}: {said}");

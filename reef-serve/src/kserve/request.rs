@@ -10,6 +10,7 @@ use crate::net::peer::Peer;
 use crate::requests::job::{Input, Output};
 use crate::requests::regions::Slice;
 use crate::server::{Inference, Server};
+use crate::tenants::claims::stated;
 use crate::tensor::TensorInfo;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub(crate) struct InferRequest {
     pub(crate) priority: u64,
     /// Microseconds; 0 is no timeout.
     pub(crate) timeout: u64,
+    /// The period and the budget that its client states, in microseconds; 0 is none.
+    pub(crate) rate_us: (u64, u64),
     /// The client's default class.
     pub(crate) class: Option<Class>,
     /// What its bytes are charged to; the answer's are as well.
@@ -129,6 +132,8 @@ impl InferRequest {
         match key {
             "priority" => self.priority = value.number(key)?,
             "timeout" => self.timeout = value.number(key)?,
+            "reef_period_us" => self.rate_us.0 = value.number(key)?,
+            "reef_budget_us" => self.rate_us.1 = value.number(key)?,
             "sequence_id" if *value != Parameter::Number(0) => {
                 return Err(Error::Unimplemented("parameter sequence_id: sequences".into()));
             }
@@ -176,6 +181,13 @@ impl Server {
         let tenant = self.tenants.of(&peer.principal);
         let default = self.config.get().models.class;
         let priority = tenant.priority(request.priority, request.class, default)?;
+        let (priority, account) = match stated(request.rate_us.0, request.rate_us.1)? {
+            None => (priority, None),
+            Some(rate) => {
+                let now = self.engine.clock();
+                self.tenants.claim(&tenant, &peer.life, priority, rate, now)?
+            }
+        };
         let input = self.input(peer, &model, request.inputs)?;
         let to = self.wanted(&model, request.outputs)?;
         let output = match &to {
@@ -193,6 +205,7 @@ impl Server {
             model: model.clone(),
             tenant,
             priority,
+            account,
             timeout: (request.timeout > 0).then(|| Duration::from_micros(request.timeout)),
             input,
             output,

@@ -7,6 +7,7 @@ use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
 use crate::net::folder::connect;
+use reef::Rate;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,6 +23,9 @@ pub struct Options {
     pub folder: Option<PathBuf>,
     /// Class of all its requests; `None`: the daemon's default.
     pub class: Option<Class>,
+    /// The device time that it needs in each period, of a real-time client: admitted if it fits, see
+    /// [`Client::has_budget`].
+    pub rate: Option<Rate>,
     /// How long it polls for an answer before it sleeps.
     pub spin: Duration,
     /// Longest time of a request; `None`: the daemon's.
@@ -31,7 +35,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let spin = Duration::from_micros(50);
-        Self { folder: None, class: None, spin, timeout: None }
+        Self { folder: None, class: None, rate: None, spin, timeout: None }
     }
 }
 
@@ -63,6 +67,7 @@ pub struct Timing {
 pub struct Client {
     id: u32,
     class: Class,
+    has_budget: bool,
     model: ModelName,
     options: Options,
     stream: UnixStream,
@@ -81,7 +86,7 @@ impl Client {
     pub fn connect(model: &str, options: &Options) -> Result<Self> {
         let model = ModelName::new(model)?;
         let stream = connect(options.folder.as_deref(), "local.sock")?;
-        let hello = ClientHello { model: model.clone(), class: options.class };
+        let hello = ClientHello { model: model.clone(), class: options.class, rate: options.rate };
         let sent = send(&stream, &hello.to_bytes(), None);
         let mut bytes = [0; SERVER_HELLO_LEN];
         // A daemon that is full says so without hearing what the client wants.
@@ -91,9 +96,10 @@ impl Client {
             (ServerHello::Accepted { .. }, None) => {
                 Err(Error::Invalid("welcome without memory".into()))
             }
-            (ServerHello::Accepted { id, class, layout }, Some(fd)) => Ok(Self {
+            (ServerHello::Accepted { id, class, has_budget, layout }, Some(fd)) => Ok(Self {
                 id,
                 class,
+                has_budget,
                 model,
                 options: options.clone(),
                 stream,
@@ -122,6 +128,12 @@ impl Client {
     /// Class of its requests.
     pub fn class(&self) -> Class {
         self.class
+    }
+
+    /// Whether the rate that it stated was admitted: as much of the device is its own until it disconnects. Without, the
+    /// daemon's `rt.unfit` says whether it is served late or, as [`class`](Self::class) tells, best-effort.
+    pub fn has_budget(&self) -> bool {
+        self.has_budget
     }
 
     /// Values of the input.

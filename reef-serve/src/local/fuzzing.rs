@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Reads both messages from `bytes`, as they are and after a right beginning.
 pub(crate) fn messages(bytes: &[u8]) {
     let hello =
-        ClientHello { model: ModelName::new("tiny").expect("a name"), class: None }.to_bytes();
+        ClientHello { model: ModelName::new("tiny").expect("a name"), class: None, rate: None }
+            .to_bytes();
     for begin in [0, 8, 16] {
         let mut ours = [0; CLIENT_HELLO_LEN];
         ours[..begin].copy_from_slice(&hello[..begin]);
@@ -36,7 +37,8 @@ pub(crate) fn client(socket: &Path, bytes: &[u8]) {
     let Some((&first, rest)) = bytes.split_first() else { return };
     let Ok(stream) = UnixStream::connect(socket) else { return };
     let mut hello =
-        ClientHello { model: ModelName::new("tiny").expect("a name"), class: None }.to_bytes();
+        ClientHello { model: ModelName::new("tiny").expect("a name"), class: None, rate: None }
+            .to_bytes();
     if first & 1 == 1 {
         fill(&mut hello, rest);
     }

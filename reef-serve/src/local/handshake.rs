@@ -6,15 +6,18 @@ use super::segment::Layout;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
+use reef::Rate;
+use std::time::Duration;
 
 /// The first bytes of both messages, with the version of the protocol.
-const MAGIC: [u8; 8] = *b"reeflcl1";
+const MAGIC: [u8; 8] = *b"reeflcl2";
 
 /// Bytes of a [`ClientHello`].
-pub(super) const CLIENT_HELLO_LEN: usize = 80;
+pub(super) const CLIENT_HELLO_LEN: usize = 96;
 
 /// Bytes of a [`ServerHello`].
 pub(super) const SERVER_HELLO_LEN: usize = 256;
+
 /// What a client is told at the end of a session whose model is there anew.
 pub(super) const RELOADED: &str = "the model was reloaded";
 
@@ -24,6 +27,8 @@ pub(super) struct ClientHello {
     pub(super) model: ModelName,
     /// `None`: the daemon's default.
     pub(super) class: Option<Class>,
+    /// What it says it needs of the device.
+    pub(super) rate: Option<Rate>,
 }
 
 impl ClientHello {
@@ -38,6 +43,10 @@ impl ClientHello {
         };
         bytes[9] = name.len() as u8;
         bytes[16..16 + name.len()].copy_from_slice(name);
+        let rate = self.rate.map(|rate| [rate.period(), rate.budget()].map(|time| time.as_nanos()));
+        let [period, budget] = rate.unwrap_or_default().map(|nanos| (nanos as u64).to_le_bytes());
+        bytes[80..88].copy_from_slice(&period);
+        bytes[88..].copy_from_slice(&budget);
         bytes
     }
 
@@ -52,18 +61,26 @@ impl ClientHello {
             2 => Some(Class::BestEffort),
             n => return Err(Error::Invalid(format!("class {n} (have: 0 to 2)"))),
         };
-        let name = bytes[16..].get(..bytes[9] as usize);
+        let name = bytes[16..80].get(..bytes[9] as usize);
         let name = name.and_then(|name| std::str::from_utf8(name).ok());
         let name = name.ok_or_else(|| Error::Invalid("no model name".into()))?;
-        Ok(Self { model: ModelName::new(name)?, class })
+        let nanos = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
+        let rate = match [nanos(80), nanos(88)] {
+            [0, 0] => None,
+            times => {
+                let [period, budget] = times.map(Duration::from_nanos);
+                Some(Rate::new(period, budget)?)
+            }
+        };
+        Ok(Self { model: ModelName::new(name)?, class, rate })
     }
 }
 
 /// The daemon's answer; with the first, a file descriptor comes along.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ServerHello {
-    /// The client's number, and what lies in the memory.
-    Accepted { id: u32, class: Class, layout: Layout },
+    /// The client's number, what lies in the memory, and whether its rate was admitted.
+    Accepted { id: u32, class: Class, has_budget: bool, layout: Layout },
     /// It may not come in.
     Refused(Error),
 }
@@ -73,10 +90,11 @@ impl ServerHello {
         let mut bytes = [0; SERVER_HELLO_LEN];
         bytes[..8].copy_from_slice(&MAGIC);
         match self {
-            Self::Accepted { id, class, layout } => {
+            Self::Accepted { id, class, has_budget, layout } => {
                 bytes[12..16].copy_from_slice(&id.to_le_bytes());
                 bytes[16..20].copy_from_slice(&layout.slots.to_le_bytes());
                 bytes[20] = *class as u8;
+                bytes[21] = u8::from(*has_budget);
                 bytes[24..32].copy_from_slice(&(layout.input as u64).to_le_bytes());
                 bytes[32..40].copy_from_slice(&(layout.output as u64).to_le_bytes());
             }
@@ -108,7 +126,7 @@ impl ServerHello {
         let layout = Layout { slots: u32(16), input: size(24), output: size(32) };
         layout.check()?;
         let class = if bytes[20] == 0 { Class::RealTime } else { Class::BestEffort };
-        Ok(Self::Accepted { id: u32(12), class, layout })
+        Ok(Self::Accepted { id: u32(12), class, has_budget: bytes[21] != 0, layout })
     }
 }
 
@@ -160,13 +178,18 @@ mod tests {
 
     #[test]
     fn messages_are_read_as_they_are_written() {
-        for class in [None, Some(Class::RealTime), Some(Class::BestEffort)] {
-            let hello = ClientHello { model: ModelName::new(&"x".repeat(64)).unwrap(), class };
+        let rate = Rate::new(Duration::from_secs(3600), Duration::from_nanos(1)).unwrap();
+        for (class, rate) in
+            [(None, None), (Some(Class::RealTime), Some(rate)), (Some(Class::BestEffort), None)]
+        {
+            let model = ModelName::new(&"x".repeat(64)).unwrap();
+            let hello = ClientHello { model, class, rate };
             assert_eq!(ClientHello::from_bytes(&hello.to_bytes()), Ok(hello));
         }
         let layout = Layout { slots: 4, input: 602_112, output: 4000 };
         for class in Class::EACH {
-            let accepted = ServerHello::Accepted { id: 7, class, layout };
+            let has_budget = class == Class::RealTime;
+            let accepted = ServerHello::Accepted { id: 7, class, has_budget, layout };
             assert_eq!(ServerHello::from_bytes(&accepted.to_bytes()), Ok(accepted));
         }
         for n in 1..=10 {

@@ -13,11 +13,13 @@ use crate::models::loaded_model::{LoadedModel, is_sound};
 use crate::net::access::Access;
 use crate::net::admission::Permit;
 use crate::net::clients::{ClientId, Permits, Protocol};
+use crate::net::peer::Connected;
 use crate::net::principal::Principal;
 use crate::observe::tracer::InstanceId;
 use crate::requests::job::{Phases, chunks};
 use crate::server::Server;
 use crate::tenants::tenant::{MemoryTaken, Tenant};
+use reef::Account;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,6 +134,8 @@ struct Session<'a> {
     id: ClientId,
     instance_id: InstanceId,
     class: Class,
+    /// What its requests are charged to, if that is not its tenant's account.
+    account: Option<Account>,
     tenant: Arc<Tenant>,
     engine: Arc<dyn Engine>,
     spin: Duration,
@@ -144,6 +148,8 @@ struct Session<'a> {
     segment: Segment,
     _memory: (Reservation, MemoryTaken),
     _stay: Option<Permit>,
+    /// While this is there its claim holds.
+    _connected: Connected,
 }
 
 /// Requests of a best-effort client before its memory is pinned for the device.
@@ -198,6 +204,14 @@ impl<'a> Session<'a> {
         let name = hello.model.as_str();
         let config = server.config.get();
         let priority = tenant.priority(0, hello.class, config.models.class)?; // before a model is loaded for it
+        let (life, connected) = Connected::new();
+        let (priority, account) = match hello.rate {
+            None => (priority, None),
+            Some(rate) => {
+                let now = server.engine.clock();
+                server.tenants.claim(&tenant, &life, priority, rate, now)?
+            }
+        };
         let class = priority.class();
         // To load is a right of its own.
         let model = match config.models.on_demand && tenant.grant().control {
@@ -210,7 +224,8 @@ impl<'a> Session<'a> {
             input: model.input.bytes(),
             output: model.output.bytes(),
         };
-        let demotes = tenant.grant().rate.is_some() && config.rt.over == Over::BestEffort;
+        let has_rate = hello.rate.is_some() || tenant.grant().rate.is_some();
+        let demotes = has_rate && config.rt.over == Over::BestEffort;
         let has = |each| each == class || demotes;
         let count = Class::EACH.into_iter().filter(|&each| has(each)).count();
         let bytes = count as u64 * model.sizes.instance + layout.bytes() as u64;
@@ -219,10 +234,12 @@ impl<'a> Session<'a> {
         let taken = tenant.take_memory(bytes, most_memory(&config, &who))?;
         let memory = server.registry.budget().reserve(&what, bytes)?;
         let (segment, fd) = Segment::create(layout)?;
+        let has_budget = hello.rate.is_some()
+            && account.as_ref().map_or(class == Class::RealTime, |own| own.rate().is_some());
         let make =
             |each| has(each).then(|| Shared::new(&model, each, &tenant, &segment)).transpose();
         let instances = [make(Class::RealTime)?, make(Class::BestEffort)?];
-        let accepted = ServerHello::Accepted { id: id.number, class, layout };
+        let accepted = ServerHello::Accepted { id: id.number, class, has_budget, layout };
         send(stream, &accepted.to_bytes(), Some(&fd))?;
         let instance_id =
             server.observer.tracer.instance(&format!("{} {class}, {id}", model.title()));
@@ -233,6 +250,7 @@ impl<'a> Session<'a> {
             id,
             instance_id,
             class,
+            account,
             tenant,
             engine: server.engine.clone(),
             spin,
@@ -243,6 +261,7 @@ impl<'a> Session<'a> {
             segment,
             _memory: (memory, taken),
             _stay: stay,
+            _connected: connected,
         })
     }
 
@@ -293,6 +312,10 @@ impl<'a> Session<'a> {
         self.segment.requests().cursor() == seen && self.is_gone()
     }
 
+    fn account(&self) -> Account {
+        self.account.clone().unwrap_or_else(|| self.tenant.account())
+    }
+
     fn is_gone(&self) -> bool {
         is_over(self.stream)
     }
@@ -324,7 +347,7 @@ impl<'a> Session<'a> {
     fn infer(&mut self, n: u32, timeout: u64, phases: &mut Phases) -> Result<()> {
         let asked = Duration::from_micros(if timeout == 0 { u64::MAX } else { timeout });
         let asks = Priority::new(0, self.class);
-        let admitted = self.tenant.admit(asks, self.engine.clock());
+        let admitted = self.tenant.admit(asks, &self.account(), self.engine.clock());
         let class = admitted
             .inspect_err(|error| self.model.note_answer(self.class, phases, Some(Err(error))))?
             .class();
@@ -373,7 +396,7 @@ impl<'a> Session<'a> {
         let begin = Instant::now();
         let slot = direct.then_some((n % layout.slots) as usize);
         let gone = &|| began.elapsed() > time || self.is_gone();
-        let account = &self.tenant.account();
+        let account = &self.account();
         let ran = instance.run(Run { slot, time, gone, account });
         phases.infer = begin.elapsed();
         let ran = ran?;

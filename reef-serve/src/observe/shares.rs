@@ -42,12 +42,15 @@ pub(crate) struct Shares {
     period: Family<ClientLabels, Number>,
     budget: Family<ClientLabels, Number>,
     weight: Family<ClientLabels, Gauge>,
+    claimed: Family<ClientLabels, Number>,
+    unfit: Family<ClientLabels, Counter>,
     reserve: Number,
 }
 
 impl Shares {
     pub(crate) fn register(&self, reef: &mut Registry) {
-        let Self { device, held, memory, over, period, budget, weight, reserve } = self;
+        let Self { device, held, memory, over, period, budget, weight, claimed, unfit, reserve } =
+            self;
         let help = "Device time of a client's requests";
         reef.register_with_unit("client_device", help, Unit::Seconds, device.clone());
         let help = "Time in which a client's requests were on the device and did not run";
@@ -62,6 +65,11 @@ impl Shares {
         let help = "Device time in each period that is a real-time client's own";
         reef.register_with_unit("client_budget", help, Unit::Seconds, budget.clone());
         reef.register("client_weight", "Of a client's best-effort work", weight.clone());
+        let help =
+            "Part of the device that a client's connections have claimed by stating a budget";
+        reef.register("client_claimed", help, claimed.clone());
+        let help = "Budgets that a client's requests and connections stated and that didn't fit";
+        reef.register("client_unfit", help, unfit.clone());
         let help = "Part of the device that real-time work leaves to best-effort work";
         reef.register("rt_reserve", help, reserve.clone());
     }
@@ -75,6 +83,8 @@ impl Shares {
         self.period.clear();
         self.budget.clear();
         self.weight.clear();
+        self.claimed.clear();
+        self.unfit.clear();
         self.reserve.set(reserve);
         tenants.into_iter().for_each(|tenant| self.set_one(tenant));
     }
@@ -93,6 +103,9 @@ impl Shares {
         }
         let of = ClientLabels { client };
         self.memory.get_or_create(&of).set(i64::try_from(tenant.memory()).unwrap_or(i64::MAX));
+        let (claimed, unfit) = tenant.claims();
+        self.claimed.get_or_create(&of).set(claimed);
+        self.unfit.get_or_create(&of).inc_by(unfit);
         let grant = tenant.grant();
         self.weight.get_or_create(&of).set(grant.weight.into());
         if let Some(rate) = grant.rate {

@@ -8,6 +8,7 @@ use crate::requests::regions::Slice;
 use crate::tenants::tenant::Tenant;
 use crate::tensor::TensorInfo;
 use bytes::Bytes;
+use reef::Account;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -52,6 +53,8 @@ pub(crate) struct Job {
     pub(crate) client: ClientId,
     pub(crate) tenant: Arc<Tenant>,
     pub(crate) priority: Priority,
+    /// What it is charged to if it is real-time.
+    pub(crate) account: Account,
     pub(crate) input: Input,
     pub(crate) output: Output,
     pub(crate) arrived: Instant,
@@ -86,7 +89,7 @@ impl Job {
         self.input.write(instance)?;
         let written = Instant::now();
         phases.input = written - began;
-        let (gone, account) = (&|| self.is_gone(), &self.tenant.account());
+        let (gone, account) = (&|| self.is_gone(), &self.account);
         let ran = instance.run(Run { slot: None, time: left, gone, account })?;
         phases.delay = ran.delay;
         let device = ran.device;

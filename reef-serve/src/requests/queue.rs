@@ -136,6 +136,7 @@ mod tests {
             tenant: Tenant::owner(),
             client: ClientId { protocol: Protocol::Grpc, number: 1 },
             priority: Priority::new(priority, Class::BestEffort),
+            account: reef::Account::new(None),
             input: Input::Bytes(vec![priority as u8].into()),
             output: Output::Bytes,
             arrived: now,

@@ -53,6 +53,7 @@ impl Fixture {
             tenant: Tenant::owner(),
             model,
             priority: Priority::new(priority, Class::BestEffort),
+            account: None,
             timeout: None,
             input: Input::Bytes(to_bytes(&input).into()),
             output: Output::Bytes,

@@ -1,13 +1,20 @@
 //! Tenants by principal.
 
-use crate::config::rights::{Over, RealTime, Rights};
+use crate::class::{Class, Priority};
+use crate::config::rights::{Over, Rights};
+use crate::config::settings::Config;
+use crate::error::{Error, Result};
+use crate::net::peer::Life;
 use crate::net::principal::Principal;
+use crate::tenants::claims::Claims;
 use crate::tenants::grant::Grant;
 use crate::tenants::tenant::Tenant;
 use parking_lot::{Mutex, RwLock};
+use reef::{Account, Rate};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Principals that are remembered. Addresses beyond that are one, as long as none of the others is forgotten.
 const MAX_TENANTS: usize = 1024;
@@ -15,13 +22,59 @@ const MAX_TENANTS: usize = 1024;
 /// Tenants by principal.
 #[derive(Debug)]
 pub(crate) struct Tenants {
-    rights: RwLock<(Rights, Over)>,
+    rules: RwLock<Rules>,
+    claims: Claims,
     known: Mutex<BTreeMap<Principal, Arc<Tenant>>>,
 }
 
+/// What of the configuration says who may do what.
+#[derive(Debug)]
+struct Rules {
+    rights: Rights,
+    over: Over,
+    unfit: Over,
+}
+
+impl Rules {
+    fn of(config: &Config) -> Self {
+        Self { rights: config.rights.clone(), over: config.rt.over, unfit: config.rt.unfit }
+    }
+}
+
 impl Tenants {
-    pub(crate) fn new(rights: Rights, rt: RealTime) -> Self {
-        Self { rights: RwLock::new((rights, rt.over)), known: Mutex::default() }
+    pub(crate) fn new(config: &Config) -> Self {
+        let rules = RwLock::new(Rules::of(config));
+        Self { rules, claims: Claims::new(config), known: Mutex::default() }
+    }
+
+    /// What a request, or all requests of a connection, get that state a rate: their place, and what they are charged
+    /// to if that is not the tenant's account; `now` on the device's clock.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if they are best-effort; `Exhausted` if the rate doesn't fit and the configuration refuses those.
+    pub(crate) fn claim(
+        &self,
+        tenant: &Arc<Tenant>,
+        life: &Life,
+        priority: Priority,
+        rate: Rate,
+        now: Duration,
+    ) -> Result<(Priority, Option<Account>)> {
+        if priority.class() == Class::BestEffort {
+            return Err(Error::Invalid(format!("a budget of {rate} for best-effort requests")));
+        }
+        match self.claims.admit(tenant, life, rate, now) {
+            Ok(account) => Ok((priority, account)),
+            Err(error) => {
+                tenant.note_unfit();
+                match self.rules.read().unfit {
+                    Over::Refused => Err(error),
+                    Over::Late => Ok((priority, Some(tenant.spare()))),
+                    Over::BestEffort => Ok((Priority::BEST_EFFORT, None)),
+                }
+            }
+        }
     }
 
     /// The tenant of a principal, who may be new.
@@ -49,21 +102,27 @@ impl Tenants {
 
     fn granted(&self, who: &Principal) -> (Grant, Over) {
         let own = rustix::process::getuid().as_raw();
-        let rights = self.rights.read();
-        (Grant::of(&rights.0, who, own), rights.1)
+        let rules = self.rules.read();
+        (Grant::of(&rules.rights, who, own), rules.over)
     }
 
     /// Grants other rights to all who are known and to come.
-    pub(crate) fn regrant(&self, rights: &Rights, over: Over) {
-        *self.rights.write() = (rights.clone(), over);
-        for tenant in self.all() {
+    pub(crate) fn regrant(&self, config: &Config) {
+        *self.rules.write() = Rules::of(config);
+        self.claims.set_room(config);
+        for tenant in self.known() {
             let (grant, over) = self.granted(&tenant.who);
             tenant.regrant(grant, over);
         }
     }
 
-    /// All who are known, by name.
-    pub(crate) fn all(&self) -> Vec<Arc<Tenant>> {
+    /// All who are known, by name, with what their claims have had until `now` on the device's clock.
+    pub(crate) fn all(&self, now: Duration) -> Vec<Arc<Tenant>> {
+        self.claims.book(now);
+        self.known()
+    }
+
+    fn known(&self) -> Vec<Arc<Tenant>> {
         self.known.lock().values().cloned().collect()
     }
 }

@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+/// The whole device, in the unit in which parts of it are summed: so sums are exact.
+pub(super) const WHOLE: u64 = 1_000_000_000_000;
+
 /// One principal's grant, and what it has had.
 #[derive(Debug)]
 pub(crate) struct Tenant {
@@ -25,6 +28,10 @@ pub(crate) struct Tenant {
     /// Real-time requests that became best-effort, or were refused, as its budget was used up.
     demoted: AtomicU64,
     refused: AtomicU64,
+    /// The sum of its clients' claims, in parts of [`WHOLE`].
+    claimed: AtomicU64,
+    /// Claims that didn't fit.
+    unfit: AtomicU64,
 }
 
 /// What it may do now.
@@ -34,8 +41,10 @@ struct Granted {
     over: Over,
     /// What its real-time tasks are charged to.
     account: Account,
-    /// What accounts before this one had had: a rate has an account of its own.
-    before: (Duration, u64),
+    /// What requests are charged to that have no part in its budget.
+    spare: Account,
+    /// What other accounts have had: those before this one, as a rate has an account of its own, and those of claims.
+    others: (Duration, u64),
 }
 
 #[cfg(test)]
@@ -59,9 +68,10 @@ impl Tenant {
 impl Tenant {
     pub(crate) fn new(who: Principal, grant: Grant, over: Over) -> Self {
         let account = Account::new(grant.rate);
-        let granted = Granted { grant, over, account, before: Default::default() };
-        let (be, held, memory, demoted, refused) = Default::default();
-        Self { who, granted: RwLock::new(granted), be, held, memory, demoted, refused }
+        let (spare, others) = (Account::new(None), Default::default());
+        let granted = RwLock::new(Granted { grant, over, account, spare, others });
+        let (be, held, memory, demoted, refused, claimed, unfit) = Default::default();
+        Self { who, granted, be, held, memory, demoted, refused, claimed, unfit }
     }
 
     /// What it may do now.
@@ -74,11 +84,43 @@ impl Tenant {
         self.granted.read().account.clone()
     }
 
+    /// What its requests are charged to whose claim didn't fit: they have no budget.
+    pub(crate) fn spare(&self) -> Account {
+        self.granted.read().spare.clone()
+    }
+
+    /// Books what an account of a claim has had.
+    pub(super) fn book(&self, served: Duration, late: u64) {
+        let mut granted = self.granted.write();
+        granted.others.0 += served;
+        granted.others.1 += late;
+    }
+
+    /// Notes that one of its clients holds this part of the device from now on, or no longer.
+    pub(super) fn note_claim(&self, part: u64, holds: bool) {
+        match holds {
+            true => self.claimed.fetch_add(part, Relaxed),
+            false => self.claimed.fetch_sub(part, Relaxed),
+        };
+    }
+
+    /// Notes a claim that didn't fit.
+    pub(super) fn note_unfit(&self) {
+        self.unfit.fetch_add(1, Relaxed);
+    }
+
+    /// What of the device its clients have claimed, from 0 to 1, and how often a claim didn't fit.
+    pub(crate) fn claims(&self) -> (f64, u64) {
+        (self.claimed.load(Relaxed) as f64 / WHOLE as f64, self.unfit.load(Relaxed))
+    }
+
     /// Grants it something else, from its next request on. A budget that stays the same keeps what is used of it.
     pub(crate) fn regrant(&self, grant: Grant, over: Over) {
         let mut granted = self.granted.write();
         if granted.grant.rate != grant.rate {
-            granted.before = granted.had();
+            let (served, late) = granted.had();
+            let spare = granted.spare.usage().served; // which stays and is counted by itself
+            granted.others = (served.saturating_sub(spare), late);
             granted.account = Account::new(grant.rate);
         }
         (granted.grant, granted.over) = (grant, over);
@@ -110,13 +152,18 @@ impl Tenant {
         Error::Denied(format!("{who} may not ask for real time: rights.\"{who}\".rt"))
     }
 
-    /// What becomes of a request when its turn comes; `now` on the device's clock.
+    /// What becomes of a request that is charged to `account`; `now` on the device's clock.
     ///
     /// # Errors
     ///
     /// `Denied` if it is real-time, which is no longer granted; `Exhausted` if its budget is used up and the
     /// configuration refuses what is over.
-    pub(crate) fn admit(&self, priority: Priority, now: Duration) -> Result<Priority> {
+    pub(crate) fn admit(
+        &self,
+        priority: Priority,
+        account: &Account,
+        now: Duration,
+    ) -> Result<Priority> {
         if priority.class() == Class::BestEffort {
             return Ok(priority);
         }
@@ -124,8 +171,8 @@ impl Tenant {
         if !granted.grant.rt {
             return Err(self.no_real_time());
         }
-        let Some(rate) = granted.grant.rate else { return Ok(priority) };
-        if granted.account.is_in_budget(now) {
+        let Some(rate) = account.rate() else { return Ok(priority) };
+        if account.is_in_budget(now) {
             return Ok(priority);
         }
         match granted.over {
@@ -212,8 +259,8 @@ fn nanos(time: Duration) -> u64 {
 impl Granted {
     /// Device time of its real-time work so far, and how many of its tasks were late.
     fn had(&self) -> (Duration, u64) {
-        let (usage, (served, late)) = (self.account.usage(), self.before);
-        (served + usage.served, late + usage.late)
+        let (usage, (served, late)) = (self.account.usage(), self.others);
+        (served + usage.served + self.spare.usage().served, late + usage.late)
     }
 }
 
@@ -248,6 +295,7 @@ mod tests {
         tenant.regrant(Grant { rate: Some(rate), ..other }, over);
         assert!(!same(&account, &tenant.account()), "another budget begins whole");
         tenant.regrant(Grant { rt: false, ..other }, over);
-        assert!(tenant.admit(Priority::new(1, Class::RealTime), Duration::ZERO).is_err());
+        let asks = Priority::new(1, Class::RealTime);
+        assert!(tenant.admit(asks, &tenant.account(), Duration::ZERO).is_err());
     }
 }

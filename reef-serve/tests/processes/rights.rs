@@ -1,9 +1,9 @@
 //! What clients may do who were granted nothing: over TCP on loopback, any user of the machine and any web page.
 
 use crate::daemon::Daemon;
-use crate::wire::Http;
+use crate::wire::{Grpc, Http, VALUES, infer_request, json, request, stating};
 use crate::{options, within};
-use reef_serve::{Class, Client, Error};
+use reef_serve::{Class, Client, Error, Options, Rate};
 use std::time::Duration;
 
 fn post(path: &str, headers: &str) -> Vec<u8> {
@@ -63,4 +63,47 @@ fn rights_change_for_who_is_connected_and_for_who_comes() {
     write(true);
     daemon.signal("HUP");
     within(time, "and gets it again", || client.infer(&input).is_ok());
+}
+
+/// By each way in: what is stated is held while its client is there, and nobody gets more than there is.
+#[test]
+fn clients_state_a_budget_and_get_it_if_it_fits() {
+    let daemon = Daemon::start("stated", &["rt.reserve=0.1"]);
+    let millis = Duration::from_millis;
+    let big = Rate::new(millis(10), millis(6)).unwrap();
+    let local =
+        |rate| Options { rate: Some(rate), ..options(daemon.folder(), Some(Class::RealTime)) };
+    let mut first = Client::connect("tiny", &local(big)).unwrap();
+    assert!(first.has_budget() && first.class() == Class::RealTime);
+    first.infer(&vec![0.5; first.input_len()]).unwrap();
+    let why = "a budget of 6ms in 10ms is 60.0 % of the device; of the 90.0 % that all clients may claim, 30.0 % are left";
+    let refused = |error: Error| assert_eq!(error, Error::Exhausted(why.into()));
+    refused(Client::connect("tiny", &local(big)).unwrap_err());
+
+    let mut grpc = Grpc::connect(daemon.folder());
+    let over_grpc = stating(infer_request("tiny", Class::RealTime), 10_000, 6_000);
+    let said = grpc.infer(over_grpc.clone()).unwrap_err();
+    assert_eq!((said.code(), said.message()), (tonic::Code::ResourceExhausted, why));
+    let text = json(Class::RealTime, 4 * VALUES);
+    let text = text.replacen(
+        "\"priority\":",
+        "\"reef_period_us\":10000,\"reef_budget_us\":6000,\"priority\":",
+        1,
+    );
+    let over_http = request(Some(text.len()), &[text.as_bytes(), &[0; 4 * VALUES]].concat());
+    let mut http = Http::connect(daemon.folder()).unwrap();
+    let (status, said) = http.ask(&over_http).unwrap();
+    assert!(status == 429 && String::from_utf8_lossy(&said).contains(why), "{status}: {said:?}");
+
+    drop(first); // and another way in gets it, once it has gone
+    let time = Duration::from_secs(20);
+    within(time, "over gRPC", || grpc.infer(over_grpc.clone()).is_ok());
+    refused(Client::connect("tiny", &local(big)).unwrap_err());
+    drop(grpc);
+    within(time, "over HTTP", || http.ask(&over_http).unwrap().0 == 200);
+    refused(Client::connect("tiny", &local(big)).unwrap_err());
+    drop(http);
+    within(time, "locally again", || Client::connect("tiny", &local(big)).is_ok());
+    let be = Options { rate: Some(big), ..options(daemon.folder(), Some(Class::BestEffort)) };
+    assert!(matches!(Client::connect("tiny", &be), Err(Error::Invalid(_))));
 }

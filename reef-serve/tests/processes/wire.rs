@@ -87,7 +87,8 @@ pub(crate) fn empty(way: Way, folder: &Path) -> Call {
 
 fn local(folder: &Path, class: Class) -> Client {
     let spin = Duration::from_micros(200);
-    let options = Options { folder: Some(folder.into()), class: Some(class), spin, timeout: None };
+    let options =
+        Options { folder: Some(folder.into()), class: Some(class), spin, ..Options::default() };
     Client::connect("tiny", &options).expect("a daemon with the model")
 }
 
@@ -180,6 +181,19 @@ pub(crate) fn infer_request(model: &str, class: Class) -> ModelInferRequest {
         raw_input_contents: vec![vec![0x3f; 4 * VALUES].into()],
         ..Default::default()
     }
+}
+
+/// The same of a client that states its period and its budget in microseconds.
+pub(crate) fn stating(
+    mut request: ModelInferRequest,
+    period: i64,
+    budget: i64,
+) -> ModelInferRequest {
+    for (key, micros) in [("reef_period_us", period), ("reef_budget_us", budget)] {
+        let parameter_choice = Some(ParameterChoice::Int64Param(micros));
+        request.parameters.insert(key.into(), InferParameter { parameter_choice });
+    }
+    request
 }
 
 /// An HTTP client that keeps its connection.

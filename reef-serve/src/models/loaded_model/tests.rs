@@ -80,6 +80,7 @@ fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<u8>> {
         tenant: Tenant::owner(),
         client: ClientId { protocol: Protocol::Grpc, number: 1 },
         priority: Priority::new(2, Class::BestEffort),
+        account: reef::Account::new(None),
         input: Input::Bytes(vec![0; served.input.bytes()].into()),
         output: Output::Bytes,
         arrived: now,

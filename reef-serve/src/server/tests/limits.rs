@@ -6,7 +6,7 @@ use crate::net::principal::Principal;
 
 impl Fixture {
     /// An inference of `tiny` as the standard protocol asks for it.
-    fn ask(&self) -> InferRequest {
+    pub(super) fn ask(&self) -> InferRequest {
         let model = self.server.registry.get("tiny", "").unwrap();
         let input = InputTensor {
             name: "input".into(),

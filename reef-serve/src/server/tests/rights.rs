@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::config::rights::{Over, Right, Rights};
+use crate::kserve::request::InferRequest;
+use crate::net::peer::Connected;
 use crate::net::principal::Principal;
 
 /// A millisecond of the device in each hour.
@@ -70,6 +72,72 @@ fn what_is_over_a_budget_is_late_best_effort_or_refused() {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
     }
+}
+
+/// The part of the device that nobody has been granted.
+fn stated(config: &mut Config) {
+    config.rights.insert("others".into(), Right { rt: true, ..Right::default() });
+    config.rt.claimable = 0.5;
+    config.limits.principal_percent = 100;
+}
+
+#[test]
+fn a_stated_budget_that_does_not_fit_is_late_best_effort_or_refused() {
+    for (unfit, name) in [(Over::Late, "late"), (Over::BestEffort, "be"), (Over::Refused, "no")] {
+        let fixture = Fixture::new(&format!("unfit-{name}"), |config| {
+            stated(config);
+            config.rt.unfit = unfit;
+        });
+        let (life, _open) = Connected::new();
+        let peer = Peer { life, ..Peer::UNKNOWN };
+        let tenant = fixture.of(&peer.principal);
+        let served = || {
+            fixture.server.tenants.all(fixture.server.engine.clock()); // books claims
+            tenant.served()
+        };
+        let ask = |period, budget, priority| {
+            let ask = InferRequest { rate_us: (period, budget), priority, ..fixture.ask() };
+            block_on(fixture.server.answer(&peer, ask)).map(drop)
+        };
+        ask(1_000_000, 400_000, 1).unwrap();
+        let before = served();
+        assert!(!before[0].is_zero() && tenant.claims() == (0.4, 0));
+        let other = Peer { life: Connected::new().0, ..peer.clone() };
+        let too_much = InferRequest { rate_us: (10, 2), priority: 1, ..fixture.ask() };
+        let said = block_on(fixture.server.answer(&other, too_much)).map(drop);
+        assert_eq!(said.is_ok(), unfit != Over::Refused, "{said:?}");
+        assert_eq!(served()[0] > before[0], unfit == Over::Late, "{name}");
+        assert_eq!(served()[1] > before[1], unfit == Over::BestEffort, "{name}");
+        assert_eq!(tenant.claims(), (0.4, 1));
+        let text = fixture.server.metrics_now();
+        for line in [
+            "reef_client_claimed{client=\"address 0.0.0.0\"} 0.4",
+            "reef_client_unfit_total{client=\"address 0.0.0.0\"} 1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        assert!(matches!(ask(10, 0, 1), Err(Error::Invalid(_))), "half of one");
+        let said = ask(10, 1, 2).unwrap_err().to_string();
+        assert_eq!(said, "a budget of 1µs in 10µs for best-effort requests");
+    }
+}
+
+/// A stated budget is used up as a granted one is.
+#[test]
+fn what_is_over_a_stated_budget_goes_as_the_configuration_says() {
+    let fixture = Fixture::new("stated-over", |config| {
+        stated(config);
+        config.rt.over = Over::Refused;
+    });
+    let (life, _open) = Connected::new();
+    let peer = Peer { life, ..Peer::UNKNOWN };
+    let ask = || {
+        let ask = InferRequest { rate_us: (3_600_000_000, 1), priority: 1, ..fixture.ask() };
+        block_on(fixture.server.answer(&peer, ask)).map(drop)
+    };
+    ask().expect("its budget is whole");
+    let said = ask().unwrap_err().to_string();
+    assert_eq!(said, "address 0.0.0.0 has used its budget of 1µs in 3600s up");
 }
 
 #[test]
