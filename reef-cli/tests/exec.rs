@@ -156,3 +156,25 @@ fn a_class_that_is_not_granted_is_refused_if_that_is_asked_for_and_said_otherwis
     let output = run(&["--job", &"x".repeat(41)]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
+
+#[test]
+fn a_class_that_a_program_is_granted_by_its_name_is_not_refused_in_the_name_of_reef() {
+    let folder = Folder::new("exec-named");
+    let shell = std::fs::canonicalize("/bin/sh").unwrap();
+    let programs = format!("guests.rt_programs=[{shell:?}]");
+    let set = ["--guests", "--set", "rights.owner.rt=false", "--set", &programs];
+    let _daemon = Daemon::start_with(&folder, &set);
+    std::fs::write(folder.path("script"), "#!/usr/bin/env sh\nexit 8\n").unwrap();
+    let script = folder.path("script");
+    assert!(Command::new("chmod").args(["+x", &script]).status().unwrap().success());
+    let run =
+        |program: &[&str]| exec(&folder, &["--class", "rt", "--strict"], program).output().unwrap();
+    for (program, code) in [(&["sh", "-c", "exit 7"][..], 7), (&[script.as_str()], 8)] {
+        let output = run(program);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    }
+    let output = run(&["true"]);
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("/true"), "{said}");
+}

@@ -1,8 +1,9 @@
 //! `reef exec`: runs a program that knows nothing of REEF, as a guest.
 
+use super::executable::executable;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
-use reef_guest::join::{Refusal, Shown, Wish, join_as};
+use reef_guest::join::{Refusal, Shown, Wish, would_join};
 use reef_guest::page::Class;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -63,18 +64,9 @@ impl Wanted {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let shown = shown(args)?;
     let socket = reef_serve::folder(args.folder.as_deref()).join("guests.sock");
+    let socket = std::path::absolute(&socket).context("where this runs")?; // the program may go elsewhere
     let ready = shim(args.shim.as_deref()).and_then(|shim| {
-        // Asks once, for a device that nobody has: whether the program would be taken.
-        let wish = Wish { class: args.class.class(), device: [0; 16] };
-        let taken = match join_as(&socket, &wish, &shown, PATIENCE) {
-            // The program may be granted what this one isn't: it asks again when it uses the device.
-            Err(Refusal::Refused(why)) if !args.strict => {
-                eprintln!("reef: {}: the daemon refuses: {why}", socket.display());
-                Ok(())
-            }
-            answer => answer.map(drop),
-        };
-        taken.with_context(|| socket.display().to_string())?;
+        taken(args, &socket, &shown).with_context(|| socket.display().to_string())?;
         Ok(shim)
     });
     match ready {
@@ -84,6 +76,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             eprintln!("reef: {why:#}: the program runs as without reef");
             become_program(args, &[])
         }
+    }
+}
+
+/// Asks whether the program would be taken; for a device that nobody has.
+fn taken(args: &Args, socket: &Path, shown: &Shown) -> Result<()> {
+    let wish = Wish { class: args.class.class(), device: [0; 16] };
+    let program = args.program.first().and_then(|name| executable(name, &args.program[1..]));
+    let program = program.unwrap_or_else(|| "/proc/self/exe".into()); // not found: that is said later
+    match would_join(socket, &wish, shown, &program, PATIENCE) {
+        // What it starts may be granted what it isn't: that asks again when it uses the device.
+        Err(Refusal::Refused(why)) if !args.strict => {
+            eprintln!("reef: {}: the daemon refuses: {why}", socket.display());
+            Ok(())
+        }
+        answer => Ok(answer.map(drop)?),
     }
 }
 

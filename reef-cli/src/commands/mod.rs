@@ -1,6 +1,6 @@
 //! Commands of one file each: arguments come in, a report on stdout goes out.
 //!
-//! None of them knows another.
+//! None of them knows another. `executable` is a question of `exec` alone.
 
 #[cfg(feature = "daemon")]
 pub(crate) mod client;
@@ -8,6 +8,8 @@ pub(crate) mod completions;
 pub(crate) mod devices;
 #[cfg(feature = "daemon")]
 pub(crate) mod exec;
+#[cfg(feature = "daemon")]
+mod executable;
 #[cfg(not(all(feature = "bench", feature = "daemon")))]
 pub(crate) mod left_out;
 pub(crate) mod profile;

@@ -3,9 +3,10 @@
 use super::shown::Shown;
 use super::wire::{Message, Wish, receive, send};
 use crate::page::file::PageFile;
-use crate::page::layout::Identity;
+use crate::page::layout::{Class, Identity};
 use crate::page::mapping::Mapping;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fmt;
 use std::io;
@@ -100,6 +101,29 @@ pub fn rejoin(
     ask(path, wish, shown, Some(page), time)
 }
 
+/// Which class the daemon at `path` would give to a program with this executable file, if this user ran it.
+///
+/// # Errors
+///
+/// See [`Refusal`]; `Unreachable` also if there is no such file.
+pub fn would_join(
+    path: &Path,
+    wish: &Wish,
+    shown: &Shown,
+    program: &Path,
+    time: Duration,
+) -> Result<Class, Refusal> {
+    let until = Instant::now() + time;
+    let file = open(program, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(unreachable)?;
+    let link = Link::connect(path)?;
+    let question = Message::Ask(*wish, shown.clone());
+    send(&link.0, &question, Some(file.as_fd())).map_err(Refusal::Unreachable)?;
+    match link.wait(until)? {
+        (Message::Granted(class), _) => Ok(class),
+        (other, _) => Err(refusal(other)),
+    }
+}
+
 fn ask(
     path: &Path,
     wish: &Wish,
@@ -108,33 +132,45 @@ fn ask(
     time: Duration,
 ) -> Result<Joined, Refusal> {
     let until = Instant::now() + time;
-    let (flags, family) = (SocketFlags::CLOEXEC, AddressFamily::UNIX);
-    let socket = socket_with(family, SocketType::SEQPACKET, flags, None);
-    let link = Link(socket.map_err(unreachable)?);
-    let address = SocketAddrUnix::new(path).map_err(unreachable)?;
-    connect(&link.0, &address).map_err(unreachable)?;
+    let link = Link::connect(path)?;
     let wish = Message::Join(*wish, shown.clone());
     send(&link.0, &wish, page.map(AsFd::as_fd)).map_err(Refusal::Unreachable)?;
     link.answer(until)
 }
 
 impl Link {
-    fn answer(self, until: Instant) -> Result<Joined, Refusal> {
-        let mut peers = Vec::new();
+    fn connect(path: &Path) -> Result<Self, Refusal> {
+        let (flags, family) = (SocketFlags::CLOEXEC, AddressFamily::UNIX);
+        let socket = socket_with(family, SocketType::SEQPACKET, flags, None);
+        let link = Self(socket.map_err(unreachable)?);
+        let address = SocketAddrUnix::new(path).map_err(unreachable)?;
+        connect(&link.0, &address).map_err(unreachable)?;
+        Ok(link)
+    }
+
+    /// The next message, until then.
+    fn wait(&self, until: Instant) -> Result<(Message, Option<OwnedFd>), Refusal> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if !is_ready(&self.0, left) && left.is_zero() {
                 return Err(Refusal::Unreachable(io::ErrorKind::TimedOut.into()));
             }
-            match receive(&self.0).map_err(not_understood)? {
-                None => {}
-                Some((Message::Page(_), Some(file))) => return self.joined(file, peers),
-                Some((Message::Peer(guest), Some(file))) => {
+            if let Some(message) = receive(&self.0).map_err(not_understood)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    fn answer(self, until: Instant) -> Result<Joined, Refusal> {
+        let mut peers = Vec::new();
+        loop {
+            match self.wait(until)? {
+                (Message::Page(_), Some(file)) => return self.joined(file, peers),
+                (Message::Peer(guest), Some(file)) => {
                     let page = PageFile::map(file).map_err(Refusal::Unreachable)?;
                     peers.push((guest, page));
                 }
-                Some((Message::Refused(why), _)) => return Err(Refusal::Refused(why)),
-                Some((other, _)) => return Err(Refusal::Refused(format!("it says {other:?}"))),
+                (other, _) => return Err(refusal(other)),
             }
         }
     }
@@ -161,6 +197,14 @@ impl Link {
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// What an answer means that isn't the one that was asked for.
+fn refusal(answer: Message) -> Refusal {
+    match answer {
+        Message::Refused(why) => Refusal::Refused(why),
+        other => Refusal::Refused(format!("it says {other:?}")),
     }
 }
 

@@ -9,6 +9,6 @@ mod guest;
 pub(crate) mod shown;
 pub(crate) mod wire;
 
-pub use guest::{Event, Joined, Link, Refusal, join, join_as, rejoin};
+pub use guest::{Event, Joined, Link, Refusal, join, join_as, rejoin, would_join};
 pub use shown::Shown;
 pub use wire::{Uuid, Wish};

@@ -51,6 +51,10 @@ pub(crate) enum Message {
     Peer(u32),
     /// To a real-time guest: this one has left.
     PeerLeft(u32),
+    /// Which class a program would get, whose executable file comes along; nobody joins by it.
+    Ask(Wish, Shown),
+    /// The daemon's answer to that; or it refuses.
+    Granted(Class),
 }
 
 impl Message {
@@ -58,15 +62,17 @@ impl Message {
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
         let (kind, numbers, rest): (u32, [u32; 4], &[u8]) = match self {
-            Self::Join(wish, shown) => {
+            Self::Join(wish, shown) | Self::Ask(wish, shown) => {
                 put(&mut bytes[JOB..TOKEN], shown.job());
                 put(&mut bytes[TOKEN..], shown.token());
-                (1, [wish.class.to_number(), 0, 0, 0], &wish.device)
+                let kind = if matches!(self, Self::Join(..)) { 1 } else { 6 };
+                (kind, [wish.class.to_number(), 0, 0, 0], &wish.device)
             }
             Self::Page(who) => (2, [who.class.to_number(), who.guest, who.holder, who.pid], &[]),
             Self::Refused(why) => (3, [0; 4], why.as_bytes()),
             Self::Peer(guest) => (4, [0, *guest, 0, 0], &[]),
             Self::PeerLeft(guest) => (5, [0, *guest, 0, 0], &[]),
+            Self::Granted(class) => (7, [class.to_number(), 0, 0, 0], &[]),
         };
         let words = [VERSION, kind].into_iter().chain(numbers);
         for (place, word) in bytes[8..TEXT].chunks_exact_mut(4).zip(words) {
@@ -94,11 +100,12 @@ impl Message {
         }
         let class = || Class::from_number(word(16)).ok_or_else(|| format!("class {}", word(16)));
         Ok(match word(12) {
-            1 => {
+            kind @ (1 | 6) => {
                 let mut device = [0; 16];
                 device.copy_from_slice(&bytes[TEXT..TEXT + 16]);
                 let (job, token) = (text(&bytes[JOB..TOKEN]), text(&bytes[TOKEN..]));
-                Self::Join(Wish { class: class()?, device }, Shown::new(job, token)?)
+                let (wish, shown) = (Wish { class: class()?, device }, Shown::new(job, token)?);
+                if kind == 1 { Self::Join(wish, shown) } else { Self::Ask(wish, shown) }
             }
             2 => Self::Page(Identity {
                 guest: word(20),
@@ -109,6 +116,7 @@ impl Message {
             3 => Self::Refused(text(&bytes[TEXT..])),
             4 => Self::Peer(word(20)),
             5 => Self::PeerLeft(word(20)),
+            7 => Self::Granted(class()?),
             kind => return Err(format!("a message of kind {kind}")),
         })
     }
@@ -201,6 +209,8 @@ mod tests {
             Message::Refused("class rt is not granted to user 7".into()),
             Message::Peer(9),
             Message::PeerLeft(u32::MAX),
+            Message::Ask(wish, Shown::new("", "token").unwrap()),
+            Message::Granted(Class::RealTime),
         ];
         for message in all {
             assert_eq!(Message::decode(&message.encode()), Ok(message));

@@ -14,7 +14,7 @@ use rustix::net::{
 };
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -147,10 +147,25 @@ impl Server {
                 Ok(Some((Message::Join(wish, shown), page))) => {
                     self.join(socket, wish, shown, page);
                 }
+                Ok(Some((Message::Ask(wish, shown), program))) => {
+                    self.answer(&socket, wish, shown, program);
+                }
                 Ok(None | Some(_)) => {}
                 Err(error) => refuse(&socket, error.to_string()),
             }
         }
+    }
+
+    /// Says what a program would get. That it is another one's executable changes nothing: nothing is given.
+    fn answer(&self, socket: &OwnedFd, wish: Wish, shown: Shown, program: Option<OwnedFd>) {
+        let caller = Caller::of(socket, shown).map_err(|error| error.to_string());
+        let granted = caller.and_then(|mut caller| {
+            let program = program.ok_or("a question without a program")?;
+            caller.exe = std::fs::read_link(format!("/proc/self/fd/{}", program.as_raw_fd())).ok();
+            (self.policy)(&caller, &wish)
+        });
+        let answer = granted.map_or_else(Message::Refused, Message::Granted);
+        let _ = send(socket, &answer, None); // who doesn't listen needn't know
     }
 
     fn join(&self, socket: OwnedFd, mut wish: Wish, shown: Shown, page: Option<OwnedFd>) {
