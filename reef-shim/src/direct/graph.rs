@@ -5,7 +5,7 @@ use crate::bind::state::Inside;
 use crate::graph::execs;
 use crate::graph::insert::{Gate, Gated, insert};
 use crate::graph::places::Places;
-use crate::graph::shape::Shape;
+use crate::graph::shape::{Shape, Untouched, was_gated};
 use crate::guest::{calls, contexts, explain};
 use crate::settings::settings;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,12 +42,15 @@ fn prepare(graph: usize) -> Option<(Gated, Places, Gate)> {
     if context.device.is_real_time() {
         return None;
     }
-    if !settings().clones_graphs {
-        explain::untouched("REEF_GRAPHS=front");
-        return None;
-    }
     let gate = Gate { context: name, address: context.gate };
-    let shape = Shape::read(graph, gate.address).map_err(explain::untouched).ok()?;
+    let shape = match shape(graph, gate.address) {
+        Ok(shape) => shape,
+        Err(_) if was_gated(graph, gate.address) => return None,
+        Err(why) => {
+            explain::untouched(why);
+            return None;
+        }
+    };
     let places = Places::of(&shape);
     if places.count() == 0 || shape.is_gated() {
         return None;
@@ -57,6 +60,11 @@ fn prepare(graph: usize) -> Option<(Gated, Places, Gate)> {
         explain::untouched("the driver refused to clone it or to take gates in");
     }
     Some((gated?, places, gate))
+}
+
+/// What the graph looks like, if it may be cloned.
+fn shape(graph: usize, gate: u64) -> Result<Shape, Untouched> {
+    if settings().clones_graphs { Shape::read(graph, gate) } else { Err("REEF_GRAPHS=front") }
 }
 
 /// Updates an executable graph with a graph of the program's. `real` is given that graph, or a clone with gates where

@@ -64,6 +64,12 @@ impl Shape {
     }
 }
 
+/// Whether the driver put gates into a graph when it was captured, whatever else is in it.
+pub(crate) fn was_gated(graph: usize, gate: u64) -> bool {
+    let is_gate = |node| calls::kind(node) == Some(12) && calls::is_gate(node, gate) == Some(true);
+    calls::nodes(graph).into_iter().flatten().any(is_gate)
+}
+
 impl Kind {
     fn read(node: usize, gate: u64) -> Result<Self, Untouched> {
         match calls::kind(node).ok_or(UNKNOWN)? {
@@ -77,8 +83,10 @@ impl Kind {
                 let child = calls::child(node).ok_or(UNKNOWN)?;
                 Ok(Self::Child(Shape::read(child, gate)?))
             }
+            // The driver's restrictions: such a graph can't be cloned, and no edge of it can be taken out.
             10 | 11 => Err("it has memory nodes"),
             12 if calls::is_gate(node, gate).ok_or(UNKNOWN)? => Ok(Self::Gate),
+            // It can't be cloned, and bodies of such nodes may not have memory operations in them.
             13 => Err("it has conditional nodes"),
             // Copies, fills, host calls, empty nodes, events, semaphores, memory operations.
             1..=3 | 5..=9 | 12 => Ok(Self::Other),

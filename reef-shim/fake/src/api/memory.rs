@@ -104,9 +104,9 @@ unsafe fn pool(pool: *mut usize, _device: i32) -> u32 {
     SUCCESS
 }
 
-/// Not for captures: there memory would be a node's.
+/// In a capture it becomes a node, but here its memory is there from now on.
 unsafe fn alloc_in_stream(is_twin: bool, to: *mut usize, bytes: usize, stream: usize) -> u32 {
-    match give_to(is_twin, stream, Op::Empty) {
+    match give_to(is_twin, stream, Op::Memory) {
         // SAFETY: the caller's promise.
         SUCCESS => unsafe { alloc(to, bytes) },
         code => code,
