@@ -31,7 +31,7 @@ pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
 pub(super) fn leave_files() {
     const UNSHARE: u32 = 2; // CLOSE_RANGE_UNSHARE
     // SAFETY: closes what is in this thread's table alone, and nothing of ours is in it yet.
-    let code = unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, UNSHARE) };
+    let code = unsafe { libc::syscall(libc::SYS_close_range, 0, i32::MAX, UNSHARE) };
     if code == 0 {
         // Whoever prints in this thread (a panic) must not print to the daemon.
         // SAFETY: new files, at the three lowest places.

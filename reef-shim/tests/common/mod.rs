@@ -68,6 +68,12 @@ impl Driver {
         Self(handle as usize)
     }
 
+    /// Closes it once; others may have it open.
+    pub fn close(&self) {
+        // SAFETY: a handle of `dlopen`.
+        unsafe { libc::dlclose(self.0 as *mut c_void) };
+    }
+
     pub fn symbol(&self, name: &str) -> Option<usize> {
         let name = CString::new(name).unwrap();
         // SAFETY: a handle that is never closed.
