@@ -30,6 +30,9 @@ pub struct BeClient<D: Device> {
 
 impl<D: Device> BeClient<D> {
     pub(crate) fn new(core: Arc<Core<D>>, config: ClientConfig) -> Result<Self> {
+        if let Some(error) = core.with(|state| state.loss.why().cloned()) {
+            return Err(error);
+        }
         let (submitter, queue) = core.group.enable_watched(config.queue, core.service().clone())?;
         let id = core.new_id();
         let (producer, tasks) = Tasks::new(config.queue.capacity);

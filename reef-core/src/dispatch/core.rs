@@ -183,8 +183,9 @@ impl<D: Device> Core<D> {
             let before = self.group.is_quiesced();
             again |= self.group.try_quiesce() && !before; // schedulers wait for this
         }
-        if self.restore(state, beside).is_err() {
-            state.retry_soon();
+        match self.restore(state, beside) {
+            Ok(()) => state.loss.note_answer(),
+            Err(error) => state.note_refusal(&error),
         }
         state.set_limits();
         again
@@ -214,7 +215,7 @@ impl<D: Device> Core<D> {
     /// Lets a held group go on, if the plan says so and it has stopped; if it is too early, a worker
     /// that quiesces causes a pass.
     fn restore(&self, state: &mut PassState<D>, beside: Option<u32>) -> Result<()> {
-        if !self.group.is_preempted() {
+        if !self.group.is_preempted() || state.loss.why().is_some() {
             return Ok(());
         }
         if !state.plan.preempt {

@@ -87,6 +87,15 @@ impl<D: Device> Dispatcher<D> {
         self.core.pass();
     }
 
+    /// Gives the device up: what waits, on the device or for it, ends with `error`, and so does what comes later. What
+    /// real-time queues have on the device ends as the device says.
+    ///
+    /// A device that refuses to restore best-effort work for half a second is given up without being told.
+    pub fn give_up(&self, error: &Error) {
+        self.core.with(|state| state.give_up(error));
+        self.look();
+    }
+
     /// Whether best-effort work is preempted, or on the way to be.
     pub fn is_preempted(&self) -> bool {
         self.core.group.is_preempted()

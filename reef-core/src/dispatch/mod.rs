@@ -10,6 +10,7 @@ pub(crate) mod be_client;
 pub(crate) mod be_queue;
 pub(crate) mod core;
 pub(crate) mod dispatcher;
+pub(crate) mod loss;
 pub(crate) mod neighbours;
 pub(crate) mod padding;
 pub(crate) mod rt_client;

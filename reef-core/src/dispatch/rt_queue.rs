@@ -32,6 +32,8 @@ pub(crate) struct RtQueue<D: Device> {
     pub(super) launched: VecDeque<Launched<D>>,
     /// Best-effort kernels of which blocks may run beside real-time ones, oldest first.
     pub(super) donated: VecDeque<Donation<D>>,
+    /// Those of a queue that failed and could not be replaced: nothing waits for them.
+    abandoned: Vec<Donation<D>>,
     wakes: bool,
 }
 
@@ -95,6 +97,7 @@ impl<D: Device> RtQueue<D> {
             feeding: None,
             launched: VecDeque::new(),
             donated: VecDeque::new(),
+            abandoned: Vec::new(),
             wakes: false,
         })
     }
@@ -192,6 +195,7 @@ impl<D: Device> RtQueue<D> {
                 error.clone()
             }
             Err(error) => {
+                self.abandoned.extend(self.donated.drain(..));
                 self.fail_waiting(&error);
                 error
             }

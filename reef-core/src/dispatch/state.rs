@@ -5,6 +5,7 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::{DeviceInfo, Seq};
 use crate::dispatch::be_queue::BeQueue;
+use crate::dispatch::loss::Loss;
 use crate::dispatch::neighbours::Neighbourhood;
 use crate::dispatch::padding::{Padded, PaddingSource};
 use crate::dispatch::rt_queue::RtQueue;
@@ -75,6 +76,7 @@ pub(crate) struct PassState<D: Device> {
     pub(super) preempted: Option<Vec<Duration>>,
     /// Why no real-time work runs any more.
     pub(super) closed: Option<Error>,
+    pub(crate) loss: Loss,
     pub(super) neighbours: Neighbourhood,
 }
 
@@ -92,6 +94,7 @@ impl<D: Device> PassState<D> {
             stats: Stats::default(),
             preempted: None,
             closed: None,
+            loss: Loss::default(),
             neighbours: Neighbourhood::default(),
         }
     }
@@ -107,6 +110,24 @@ impl<D: Device> PassState<D> {
     pub(super) fn retry_soon(&mut self) {
         self.stats.retries += 1;
         self.wake_by(self.last_pass.saturating_add(RETRY_AFTER));
+    }
+
+    /// The device refused to restore best-effort work: have another pass try again, or end all of it.
+    #[cold]
+    pub(super) fn note_refusal(&mut self, error: &Error) {
+        if self.loss.note_refusal(self.last_pass) {
+            self.give_up(error);
+        } else {
+            self.retry_soon();
+        }
+    }
+
+    /// Ends all work of both classes: whoever waits, or comes later, gets `error`.
+    #[cold]
+    pub(super) fn give_up(&mut self, error: &Error) {
+        self.close(error.clone());
+        self.queues.iter().for_each(|kept| kept.queue.give_up(error));
+        self.loss.note(error);
     }
 
     fn wake_by(&mut self, at: Duration) {

@@ -144,6 +144,13 @@ impl<D: Device> VirtualQueue<D> {
         self.shared.failed().map_or(Ok(()), |error| Err(error.clone()))
     }
 
+    /// Ends the queue with `error`, also if it is held; the worker ends when the device has finished what it has, or
+    /// fails.
+    pub(crate) fn give_up(&self, error: &Error) {
+        self.shared.end(error.clone());
+        self.shared.shut_down(Shutdown::Cancel);
+    }
+
     fn stop(&mut self, how: Shutdown) {
         let Some(worker) = self.worker.take() else { return };
         self.shared.shut_down(how);
