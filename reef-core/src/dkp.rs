@@ -49,6 +49,7 @@ mod tests {
             registers_per_unit: u32::MAX,
             shared_per_unit: 65536,
             level: PreemptLevel::All,
+            memory: None,
             uuid: None,
             features: Vec::new(),
         }

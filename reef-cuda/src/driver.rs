@@ -127,6 +127,7 @@ table! {
         cuGraphDestroy(graph: CUgraph);
     }
     optional {
+        cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
         cuDeviceGetUuid(uuid: *mut [u8; 16], device: CUdevice);
         cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: CUdevice);
         cuMemAllocAsync(memory: *mut CUdeviceptr, bytes: usize, stream: CUstream);

@@ -44,6 +44,7 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
     let facts = Facts {
         name: name(driver, device)?,
         uuid: uuid(driver, device),
+        memory: memory(driver, device),
         units: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         be_units: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         blocks_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?,
@@ -113,6 +114,14 @@ fn name(driver: &Driver, device: CUdevice) -> Result<String> {
         driver.cuDeviceGetName(name.as_mut_ptr(), 127, device)?;
         Ok(CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
     }
+}
+
+/// Bytes of device memory, if the driver says so.
+fn memory(driver: &Driver, device: CUdevice) -> Option<u64> {
+    let mut bytes = 0;
+    // SAFETY: the pointer is valid for the call.
+    let said = unsafe { driver.cuDeviceTotalMem_v2(&mut bytes, device) };
+    said.ok().and((bytes > 0).then_some(bytes as u64))
 }
 
 /// What names the device in every process: of the MIG instance, where there is one.

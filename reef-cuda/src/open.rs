@@ -11,6 +11,10 @@ use reef_gpu::{Facts, Options, Streams, Vendor};
 impl Vendor for Context {
     const NAME: &'static str = BACKEND;
 
+    fn count() -> Result<usize> {
+        facts::count(Driver::get()?)
+    }
+
     fn open(ordinal: usize, options: &Options) -> Result<Self> {
         Self::open_with(Driver::get()?, ordinal, options.split)
     }

@@ -190,6 +190,10 @@ impl<V: Vendor> Device for Gpu<V> {
         Options::parse(V::NAME, text)
     }
 
+    fn count() -> Result<usize> {
+        V::count()
+    }
+
     fn open_with(ordinal: usize, options: Options) -> Result<Self> {
         Self::new(V::open(ordinal, &options)?, options)
     }
@@ -201,6 +205,7 @@ impl<V: Vendor> Device for Gpu<V> {
         info.threads_per_unit = facts.threads_per_unit;
         info.registers_per_unit = facts.registers_per_unit;
         info.shared_per_unit = facts.shared_per_unit;
+        info.memory = facts.memory;
         info.uuid = facts.uuid;
         info.features = facts.features.into_iter().chain(self.timeout_feature()).collect();
         info

@@ -133,6 +133,7 @@ table! {
         hipStreamWaitValue32(stream: Handle, address: *mut c_void, value: u32, flags: c_uint, mask: u32);
     }
     optional {
+        hipDeviceTotalMem(bytes: *mut usize, device: c_int);
         hipDeviceGetUuid(uuid: *mut [u8; 16], device: c_int);
         hipGetDevicePropertiesR0600(properties: *mut c_void, device: c_int);
         hipExtStreamCreateWithCUMask(stream: *mut Handle, words: u32, mask: *const u32);

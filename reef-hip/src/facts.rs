@@ -76,6 +76,7 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
     Ok(reef_gpu::Facts {
         name: name(driver, device.ordinal)?,
         uuid: uuid(driver, device.ordinal),
+        memory: memory(driver, device.ordinal),
         units: get(attribute::UNITS)?,
         be_units: get(attribute::UNITS)?,
         blocks_per_unit: blocks,
@@ -135,6 +136,14 @@ fn name(driver: &Driver, ordinal: c_int) -> Result<String> {
         driver.hipDeviceGetName(name.as_mut_ptr(), 127, ordinal)?;
         Ok(CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
     }
+}
+
+/// Bytes of device memory, if the runtime says so.
+fn memory(driver: &Driver, ordinal: c_int) -> Option<u64> {
+    let mut bytes = 0;
+    // SAFETY: the pointer is valid for the call.
+    let said = unsafe { driver.hipDeviceTotalMem(&mut bytes, ordinal) };
+    said.ok().and((bytes > 0).then_some(bytes as u64))
 }
 
 /// What names the device in every process, if the runtime says it.

@@ -32,6 +32,15 @@ pub trait Device: Backend {
     /// `Invalid` names the option, what it may be and what was given.
     fn parse_options(text: &str) -> Result<Self::Options>;
 
+    /// How many devices there are, numbered from 0. Of devices that are made as they are opened, 1.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the library is not installed.
+    fn count() -> Result<usize> {
+        Ok(1)
+    }
+
     /// Opens device number `ordinal`.
     ///
     /// # Errors

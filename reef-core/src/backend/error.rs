@@ -59,6 +59,9 @@ pub enum Error {
         /// What the system said.
         why: String,
     },
+    /// No device of several takes a client; the text says why not, for each.
+    #[error("{0}")]
+    Unplaced(String),
     /// A call that the present state doesn't allow.
     #[error("{0}")]
     State(&'static str),

@@ -247,6 +247,7 @@ impl Device for Fake {
             registers_per_unit: 1024,
             shared_per_unit: 1024,
             level: PreemptLevel::All,
+            memory: None,
             uuid: None,
             features: Vec::new(),
         }

@@ -59,6 +59,8 @@ pub struct DeviceInfo {
     pub shared_per_unit: u32,
     /// Deepest level that this device supports.
     pub level: PreemptLevel,
+    /// Bytes of memory of its own; `None` if it has none, or doesn't say.
+    pub memory: Option<u64>,
     /// What names the device in every process of this machine, as its driver does; `None` if nothing does.
     pub uuid: Option<[u8; 16]>,
     /// What else is there or isn't, for people to read, such as `graphs` or `driver 13.0`.
@@ -76,6 +78,7 @@ impl DeviceInfo {
             registers_per_unit: 1,
             shared_per_unit: 1,
             level,
+            memory: None,
             uuid: None,
             features: Vec::new(),
         }

@@ -22,6 +22,13 @@ pub trait Vendor: Memory + Modules + Graphs + Debug + Send + Sync + Sized + 'sta
     /// The name users type: `"cuda"`, `"hip"`.
     const NAME: &'static str;
 
+    /// How many devices there are.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the library is not installed; the driver's.
+    fn count() -> Result<usize>;
+
     /// Opens device number `ordinal`.
     ///
     /// # Errors

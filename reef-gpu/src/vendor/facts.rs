@@ -7,6 +7,8 @@ pub struct Facts {
     pub name: String,
     /// What names it in every process, as the driver does.
     pub uuid: Option<[u8; 16]>,
+    /// Bytes of device memory; `None`: the driver doesn't say.
+    pub memory: Option<u64>,
     /// Streaming multiprocessors, or compute units.
     pub units: u32,
     /// Those that best-effort streams run on.

@@ -121,6 +121,7 @@ impl Default for Fake {
     fn default() -> Self {
         let facts = Facts {
             name: "fake".into(),
+            memory: None,
             uuid: None,
             units: 4,
             be_units: 4,
@@ -197,6 +198,10 @@ fn memory(bytes: usize) -> *mut u8 {
 
 impl Vendor for Fake {
     const NAME: &'static str = "fake";
+
+    fn count() -> Result<usize> {
+        Ok(1)
+    }
 
     fn open(_: usize, _: &Options) -> Result<Self> {
         Ok(Self::default())
