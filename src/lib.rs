@@ -15,8 +15,12 @@
 //! println!("{}", reef::with_device("cpu:0?units=2", Describe)?);
 //! # Ok::<(), reef::Error>(())
 //! ```
+//!
+//! [`with_devices`] opens several, and a [`cluster::Cluster`] places clients on them.
 
 mod backends;
+pub mod cluster;
+mod devices;
 mod name;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
@@ -27,6 +31,7 @@ pub mod perfetto;
 struct Readme;
 
 pub use backends::{BACKENDS, Backends, BuiltIn, Visit, Visited, with_device, with_device_of};
+pub use devices::{VisitAll, with_devices};
 pub use name::DeviceName;
 pub use reef_core::*;
 

@@ -1,6 +1,8 @@
 //! What goes wrong stays where it is: who is not concerned goes on, who is gets an answer in time.
 #![cfg(feature = "cpu")]
 
+mod cluster;
+
 use reef::cpu::{Cpu, Kernel, Outcome};
 use reef::dkp::{Padding, Profile, Resources};
 use reef::scheduler::{self, EarliestDeadline, Reef, WaitBased};
@@ -15,12 +17,16 @@ use std::time::{Duration, Instant};
 
 /// Runs `body` on a thread of its own and fails if it takes more than 5 seconds.
 fn in_time(body: impl FnOnce() + Send + 'static) {
+    within(Duration::from_secs(5), body);
+}
+
+fn within(limit: Duration, body: impl FnOnce() + Send + 'static) {
     let (done, over) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         body();
         let _ = done.send(());
     });
-    match over.recv_timeout(Duration::from_secs(5)) {
+    match over.recv_timeout(limit) {
         Ok(()) => {}
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
         Err(_) => std::panic::resume_unwind(thread.join().unwrap_err()),

@@ -1,0 +1,44 @@
+//! What a client wants of a device.
+
+/// What a client wants of the device that it is placed on, in its own words: nobody measures it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Demand {
+    /// Device memory that it takes for itself, in bytes.
+    pub bytes: u64,
+    /// The part of a device that it keeps busy, from 0 to 1.
+    pub load: f64,
+    /// Whether it may be made anew on another device when its own is lost.
+    pub moves: bool,
+}
+
+impl Default for Demand {
+    fn default() -> Self {
+        Self { bytes: 0, load: 1.0, moves: true }
+    }
+}
+
+impl Demand {
+    /// With so much device memory. [Replicas](crate::cluster::Replicas) that it shares count for themselves.
+    #[must_use]
+    pub fn bytes(self, bytes: u64) -> Self {
+        Self { bytes, ..self }
+    }
+
+    /// Keeping so much of a device busy: of requests that come at a rate, that rate times what one takes alone.
+    #[must_use]
+    pub fn load(self, load: f64) -> Self {
+        Self { load, ..self }
+    }
+
+    /// It has state on the device that can't be made anew: if the device is lost, it gets an error.
+    #[must_use]
+    pub fn stays(self) -> Self {
+        Self { moves: false, ..self }
+    }
+
+    /// The load in millionths; what is no number counts as nothing.
+    pub(super) fn millionths(&self) -> u64 {
+        (self.load.clamp(0.0, 1.0) * 1e6) as u64
+    }
+}

@@ -1,0 +1,96 @@
+//! A device of a cluster with its dispatcher.
+
+use super::health::{may_mean_loss, probe};
+use super::ledger::{Entered, Ledger};
+use reef_core::{Device, Dispatcher, Error, Result};
+use std::sync::OnceLock;
+
+/// A device of a cluster, with a dispatcher of its own.
+#[derive(Debug)]
+pub struct Node<D: Device> {
+    at: usize,
+    name: String,
+    device: D,
+    dispatcher: Dispatcher<D>,
+    ledger: Ledger,
+    /// Why it is lost. Written once, by whoever finds out.
+    lost: OnceLock<Error>,
+}
+
+impl<D: Device> Node<D> {
+    pub(super) fn new(at: usize, device: D, dispatcher: Dispatcher<D>, ledger: Ledger) -> Self {
+        let name = format!("device {at} ({})", device.info().name);
+        Self { at, name, device, dispatcher, ledger, lost: OnceLock::new() }
+    }
+
+    /// Its place in [`Cluster::nodes`](super::Cluster::nodes).
+    pub fn index(&self) -> usize {
+        self.at
+    }
+
+    /// What to call it when talking to people.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// What runs the work of all clients there. Clients that it is asked for directly are not counted when others
+    /// are placed, and don't move.
+    pub fn dispatcher(&self) -> &Dispatcher<D> {
+        &self.dispatcher
+    }
+
+    /// Clients that are placed there.
+    pub fn clients(&self) -> u32 {
+        self.ledger.entry(self.at).clients
+    }
+
+    /// Bytes of its memory that clients and replicas have been promised.
+    pub fn promised_bytes(&self) -> u64 {
+        self.ledger.entry(self.at).bytes
+    }
+
+    /// Promises at most `bytes` of its memory from now on, whatever the device says that it has.
+    pub fn limit_memory(&self, bytes: u64) {
+        self.ledger.limit(self.at, bytes);
+    }
+
+    /// Why it is lost; `None` while it isn't, as far as anybody has seen.
+    pub fn lost(&self) -> Option<&Error> {
+        self.lost.get()
+    }
+
+    /// Gives the device up: what waits there ends with `why`, its clients move at their next request, and no other
+    /// comes.
+    pub fn give_up(&self, why: Error) {
+        self.ledger.note_lost(self.at);
+        let why = self.lost.get_or_init(|| why); // the first reason stays
+        self.dispatcher.give_up(why);
+    }
+
+    /// Whether the device is lost, now that something on it has ended with `error`. May take as long as a kernel of
+    /// others.
+    pub(super) fn is_lost_after(&self, error: &Error) -> bool {
+        if self.lost.get().is_none()
+            && may_mean_loss(error)
+            && let Err(why) = probe(&self.device)
+        {
+            self.give_up(why);
+        }
+        self.lost.get().is_some()
+    }
+
+    /// Memory of the device for something that clients there share.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` if it has not as much left.
+    pub(super) fn take(&self, bytes: u64) -> Result<Entered> {
+        let asked = bytes.try_into().unwrap_or(usize::MAX);
+        self.ledger.take(self.at, bytes).ok_or(Error::OutOfMemory { backend: D::NAME, asked })
+    }
+}

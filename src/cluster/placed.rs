@@ -1,0 +1,127 @@
+//! A client on whichever device of a cluster has it, and how it moves.
+
+use super::failure::Failure;
+use super::node::Node;
+use super::nodes::Nodes;
+use super::seat::{PlacedClient, Seat, Spec};
+use reef_core::{BeClient, Device, Error, Result, RtClient};
+use std::fmt;
+use std::sync::Arc;
+
+/// A real-time client of a cluster.
+pub type RtPlaced<D, M, E = Error> = Placed<D, RtClient<D>, M, E>;
+/// A best-effort client of a cluster.
+pub type BePlaced<D, M, E = Error> = Placed<D, BeClient<D>, M, E>;
+
+/// So many devices lost under one request say that it is the request.
+const MAX_LOSSES: u32 = 2;
+
+/// A client `C` with the replica `M` of what it runs, on one device of a cluster. If that is lost, both are made anew
+/// on another one.
+pub struct Placed<D: Device, C, M, E = Error> {
+    nodes: Nodes<D>,
+    spec: Spec<D, M, E>,
+    seat: Seat<D, C, M>,
+    moves: u32,
+    /// Devices that were lost while a request of this client was there, since one succeeded.
+    losses: u32,
+}
+
+impl<D: Device, C, M, E> fmt::Debug for Placed<D, C, M, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (node, demand) = (&self.seat.node, &self.spec.demand);
+        f.debug_struct("Placed").field("node", node).field("demand", demand).finish_non_exhaustive()
+    }
+}
+
+impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
+    pub(super) fn new(nodes: Nodes<D>, spec: Spec<D, M, E>) -> Result<Self, E> {
+        let seat = nodes.place(&spec)?;
+        Ok(Self { nodes, spec, seat, moves: 0, losses: 0 })
+    }
+
+    /// Where it is.
+    pub fn node(&self) -> &Arc<Node<D>> {
+        &self.seat.node
+    }
+
+    /// How often it has moved.
+    pub fn moves(&self) -> u32 {
+        self.moves
+    }
+
+    /// The client and its replica, where they are now; if the device is known to be lost, on another one.
+    ///
+    /// For requests that are waited for later. When one ends with an error, ask [`recover`](Self::recover).
+    ///
+    /// # Errors
+    ///
+    /// `DeviceLost` if it may not move; `Unplaced` if no device takes it.
+    pub fn parts(&mut self) -> Result<(&mut C, &mut M), E> {
+        if let Some(error) = self.seat.node.lost().cloned() {
+            self.move_away(&error)?;
+        }
+        Ok((&mut self.seat.client, &mut self.seat.replica))
+    }
+
+    /// Runs `request` to its end. If the device is lost meanwhile, the client moves and `request` runs once more, on
+    /// the new replica: what it did to the old one is gone, what it did elsewhere is its own to know.
+    ///
+    /// # Errors
+    ///
+    /// Those of `request` while the device is well; `DeviceLost` if the client may not move, or if the second device
+    /// was lost as well, which a third one is spared; `Unplaced` if no device takes it.
+    pub fn run<T>(
+        &mut self,
+        mut request: impl FnMut(&mut C, &mut M) -> Result<T, E>,
+    ) -> Result<T, E> {
+        loop {
+            let (client, replica) = self.parts()?;
+            match request(client, replica) {
+                Ok(value) => {
+                    self.losses = 0;
+                    return Ok(value);
+                }
+                Err(error) if !self.recover(&error)? => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Moves the client if its device is lost, now that a request ended with `error`. `false`: the device is well,
+    /// and the error is the request's own.
+    ///
+    /// # Errors
+    ///
+    /// As [`parts`](Self::parts); `DeviceLost` if requests of this client met the loss of several devices and none
+    /// has succeeded in between.
+    pub fn recover(&mut self, error: &E) -> Result<bool, E> {
+        let Some(error) = error.device_error() else { return Ok(false) };
+        if !self.seat.node.is_lost_after(error) {
+            return Ok(false);
+        }
+        self.losses += 1;
+        self.move_away(error)?;
+        Ok(true)
+    }
+
+    /// Takes a seat on another device, then leaves the old one.
+    #[cold]
+    fn move_away(&mut self, error: &Error) -> Result<(), E> {
+        if !self.spec.demand.moves {
+            return Err(self.stays(error, "its client keeps state there and doesn't move").into());
+        }
+        if self.losses >= MAX_LOSSES {
+            let why = format!("{} devices were lost under this client's requests", self.losses);
+            return Err(self.stays(error, &why).into());
+        }
+        self.seat = self.nodes.place(&self.spec)?;
+        self.moves += 1;
+        Ok(())
+    }
+
+    fn stays(&self, error: &Error, why: &str) -> Error {
+        let why = format!("{}: {error}; {why}", self.seat.node.name());
+        Error::DeviceLost { backend: D::NAME, why }
+    }
+}

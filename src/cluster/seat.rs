@@ -1,0 +1,78 @@
+//! A client on one device, with its replica there.
+
+use super::demand::Demand;
+use super::ledger::Entered;
+use super::node::Node;
+use reef_core::{Account, BeClient, Class, ClientConfig, Device, Dispatcher, Result, RtClient};
+use std::sync::Arc;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A client that can be placed: [`RtClient`] and [`BeClient`].
+pub trait PlacedClient<D: Device>: Sized + sealed::Sealed {
+    /// How its work is scheduled.
+    const CLASS: Class;
+
+    /// Opens one.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    fn open(dispatcher: &Dispatcher<D>, config: ClientConfig) -> Result<Self>;
+}
+
+impl<D: Device> sealed::Sealed for RtClient<D> {}
+impl<D: Device> sealed::Sealed for BeClient<D> {}
+
+impl<D: Device> PlacedClient<D> for RtClient<D> {
+    const CLASS: Class = Class::RealTime;
+
+    /// Charges an account of its own: periods go by the clock of one device.
+    fn open(dispatcher: &Dispatcher<D>, config: ClientConfig) -> Result<Self> {
+        let mut client = dispatcher.real_time()?.priority(config.priority);
+        client.charge(&Account::new(config.rate));
+        Ok(client)
+    }
+}
+
+impl<D: Device> PlacedClient<D> for BeClient<D> {
+    const CLASS: Class = Class::BestEffort;
+
+    fn open(dispatcher: &Dispatcher<D>, config: ClientConfig) -> Result<Self> {
+        dispatcher.best_effort(config)
+    }
+}
+
+/// Makes on a device what a client runs there.
+pub(super) type Build<D, M, E> = Box<dyn Fn(&Node<D>) -> Result<M, E> + Send + Sync>;
+
+/// What has to be known of a client to place it.
+pub(super) struct Spec<D: Device, M, E> {
+    pub(super) demand: Demand,
+    pub(super) config: ClientConfig,
+    pub(super) build: Build<D, M, E>,
+}
+
+/// A client with what it runs, on one device. Fields are dropped in this order: the client waits for what runs of it.
+#[derive(Debug)]
+pub(super) struct Seat<D: Device, C, M> {
+    pub(super) client: C,
+    pub(super) replica: M,
+    _entered: Entered,
+    pub(super) node: Arc<Node<D>>,
+}
+
+impl<D: Device, C: PlacedClient<D>, M> Seat<D, C, M> {
+    /// Makes what it runs, then opens the client.
+    pub(super) fn take<E: From<reef_core::Error>>(
+        node: Arc<Node<D>>,
+        entered: Entered,
+        spec: &Spec<D, M, E>,
+    ) -> Result<Self, E> {
+        let replica = (spec.build)(&node)?;
+        let client = C::open(node.dispatcher(), spec.config)?;
+        Ok(Self { client, replica, _entered: entered, node })
+    }
+}

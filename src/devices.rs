@@ -1,0 +1,121 @@
+//! Several devices by one string: `cuda:*`, `cpu,cpu`.
+
+use crate::backends::{Visit, with_device};
+use crate::name::DeviceName;
+use reef_core::op::Operators;
+use reef_core::{Error, Result};
+
+/// Code that runs on several devices of whichever backend was named; compiled once for each backend.
+pub trait VisitAll {
+    /// What it returns.
+    type Output;
+
+    /// Runs on `devices`, of which there is at least one.
+    fn visit_all<D: Operators>(self, devices: Vec<D>) -> Self::Output;
+}
+
+/// Opens several devices of one backend and hands them to `visit`: names joined by commas, and `*` in the place of an
+/// ordinal for all that there are, as in `cuda:*?gates=4`. The same software device may come several times.
+///
+/// # Errors
+///
+/// As [`with_device`], for each; `Invalid` if the backends differ.
+pub fn with_devices<V: VisitAll>(names: &str, visit: V) -> Result<V::Output> {
+    let asked: Vec<Asked<'_>> = names.split(',').map(Asked::parse).collect::<Result<_>>()?;
+    let first = asked[0]; // there is one, if empty
+    if let Some(other) = asked.iter().find(|other| other.name.backend != first.name.backend) {
+        return Err(Error::Invalid(format!(
+            "devices {names:?} are of two backends, {} and {}: one at a time",
+            first.name.backend, other.name.backend
+        )));
+    }
+    let DeviceName { backend, ordinal, options } = first.name;
+    with_device(&format!("{backend}:{ordinal}?{options}"), OpenRest { asked, visit })?
+}
+
+/// One of the names.
+#[derive(Debug, Clone, Copy)]
+struct Asked<'a> {
+    /// With ordinal 0 if all are asked for.
+    name: DeviceName<'a>,
+    all: bool,
+}
+
+impl<'a> Asked<'a> {
+    fn parse(text: &'a str) -> Result<Self> {
+        let (device, options) = text.split_once('?').unwrap_or((text, ""));
+        match device.strip_suffix(":*") {
+            Some(backend) => {
+                Ok(Self { name: DeviceName { backend, ordinal: 0, options }, all: true })
+            }
+            None => Ok(Self { name: DeviceName::parse(text)?, all: false }),
+        }
+    }
+
+    fn ordinals<D: Operators>(self) -> Result<std::ops::Range<usize>> {
+        let first = self.name.ordinal;
+        Ok(first..if self.all { D::count()? } else { first + 1 })
+    }
+}
+
+/// Opens what is left when the backend is known and the first device is open.
+struct OpenRest<'a, V> {
+    asked: Vec<Asked<'a>>,
+    visit: V,
+}
+
+impl<V: VisitAll> Visit for OpenRest<'_, V> {
+    type Output = Result<V::Output>;
+
+    fn visit<D: Operators>(self, first: D) -> Self::Output {
+        let mut devices = vec![first];
+        for (at, asked) in self.asked.into_iter().enumerate() {
+            for ordinal in asked.ordinals::<D>()?.skip(usize::from(at == 0)) {
+                devices.push(D::open(ordinal, asked.name.options)?);
+            }
+        }
+        Ok(self.visit.visit_all(devices))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was opened.
+    struct Units;
+
+    impl VisitAll for Units {
+        type Output = Vec<u32>;
+
+        fn visit_all<D: Operators>(self, devices: Vec<D>) -> Vec<u32> {
+            devices.iter().map(|device| device.info().units).collect()
+        }
+    }
+
+    #[cfg(feature = "cpu")]
+    #[test]
+    fn names_are_opened_in_their_order_with_their_options() {
+        assert_eq!(with_devices("cpu?units=1,cpu:1?units=3,cpu?units=2", Units), Ok(vec![1, 3, 2]));
+        assert_eq!(
+            with_devices("cpu:*?units=2", Units),
+            Ok(vec![2]),
+            "made as they are opened: one"
+        );
+        assert_eq!(with_devices("cpu:*?units=2,cpu:3?units=1", Units), Ok(vec![2, 1]));
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_named() {
+        let error = |names| with_devices(names, Units).unwrap_err().to_string();
+        assert!(
+            error("cpu,cuda:*").contains("two backends, cpu and cuda"),
+            "{}",
+            error("cpu,cuda:*")
+        );
+        assert!(error("cpu,").contains("two backends, cpu and :"), "{}", error("cpu,"));
+        assert!(error("").starts_with("no backend \"\""), "{}", error(""));
+        #[cfg(feature = "cpu")]
+        assert!(error("cpu?units=1,cpu:99").contains("cpu:99"), "{}", error("cpu?units=1,cpu:99"));
+    }
+}
