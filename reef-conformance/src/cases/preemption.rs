@@ -6,7 +6,11 @@ use crate::subject::{
 };
 use rand::RngExt;
 use reef_core::{Config, Device, Error, Group, PreemptLevel, Submitter, VirtualQueue};
+use std::fmt;
 use std::time::{Duration, Instant};
+
+/// Longer than any device takes to stop what a case has launched.
+const UNTIL_QUIESCED: Duration = Duration::from_secs(30);
 
 fn config(level: PreemptLevel, rng: &mut impl rand::Rng) -> Config {
     let window = rng.random_range(1..6);
@@ -71,9 +75,9 @@ fn preempted_often<D: Device>(
 pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: PreemptLevel) {
     const EACH: Duration = Duration::from_millis(200);
     let (cells, submitter, queue) = four_long_commands(device, level, EACH);
-    let start = Instant::now();
-    queue.preempt(true).unwrap();
-    let (took, done) = (start.elapsed(), submitter.completed().0);
+    let stop = Stop::of(&submitter, &queue);
+    println!("{stop}, level {level}");
+    let done = submitter.completed().0;
     let frozen = cells.read();
     std::thread::sleep(EACH + EACH / 4);
     assert_eq!(cells.read(), frozen, "level {level}: what was stopped goes on");
@@ -83,11 +87,44 @@ pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: Preemp
         PreemptLevel::DeviceQueue => 1,
         PreemptLevel::All => 0,
     };
-    assert!(done <= most, "level {level}: {done} commands of {EACH:?} finished, {took:?}");
+    assert!(done <= most, "level {level}: {done} commands of {EACH:?} finished, {stop}");
     cells.expect(1..=done);
     queue.restore().unwrap();
     queue.finish().unwrap();
     cells.expect(1..=4);
+}
+
+/// What was seen of a preemption. Of one that came too late it says where: the calls that stop a device may have
+/// waited (for a lock of the driver, say), or the device may have heard of it late (behind other work, say).
+struct Stop {
+    /// Until the calls that stop the device returned, and commands that had finished then.
+    called: Duration,
+    done: u64,
+    /// Until the device confirmed that nothing runs.
+    quiesced: Duration,
+}
+
+impl Stop {
+    fn of<D: Device>(submitter: &Submitter<D>, queue: &VirtualQueue<D>) -> Self {
+        let start = Instant::now();
+        queue.preempt(false).unwrap();
+        let (called, done) = (start.elapsed(), submitter.completed().0);
+        while !queue.group().is_quiesced() {
+            assert!(start.elapsed() < UNTIL_QUIESCED, "not quiesced within {UNTIL_QUIESCED:?}");
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        Self { called, done, quiesced: start.elapsed() }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { called, done, quiesced } = self;
+        write!(
+            f,
+            "{done} when the calls to stop returned after {called:?}, quiesced after {quiesced:?}"
+        )
+    }
 }
 
 /// Commands that take about as long as `each`: the first runs, two are launched, one is not.

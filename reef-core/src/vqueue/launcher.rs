@@ -258,6 +258,13 @@ mod tests {
         }
     }
 
+    /// A wait for an event that is reached already.
+    fn reached() -> Command<Fake> {
+        let event = FakeEvent::default();
+        event.0.store(true, Ordering::Relaxed);
+        Command::Wait(event)
+    }
+
     /// Positions that were launched since the last look.
     fn launched(launcher: &mut Launcher<Fake>) -> Vec<u64> {
         std::mem::take(&mut launcher.queue.launched).into_iter().map(|(at, _)| at).collect()
@@ -309,6 +316,36 @@ mod tests {
         assert_eq!(step(&mut launcher), (vec![], Waits::Event));
         event.0.store(true, Ordering::Relaxed);
         assert_eq!(step(&mut launcher).0, [1]);
+    }
+
+    #[test]
+    fn what_a_barrier_waits_for_is_the_last_of_those_before_it() {
+        let (mut producer, mut launcher) = launcher(8, 1);
+        let barrier = Command::Record(FakeEvent::default());
+        push(&mut producer, [kernel(), kernel(), kernel(), barrier]);
+        assert_eq!(step(&mut launcher), (vec![0, 1, 2], Waits::Device));
+        assert_eq!(launcher.queue.wake_at, Some(3), "there is room, but not for a barrier");
+    }
+
+    #[test]
+    fn a_step_says_whether_something_completed() {
+        let (mut producer, mut launcher) = launcher(4, 1);
+        push(&mut producer, [reached(), kernel()]);
+        assert!(launcher.step(OPEN).unwrap().completed, "the wait was over at once");
+        push(&mut producer, [kernel()]);
+        assert!(!launcher.step(OPEN).unwrap().completed, "two are launched, none has ended");
+        launcher.queue.done = 2;
+        push(&mut producer, [kernel()]);
+        assert!(launcher.step(OPEN).unwrap().completed, "one has ended, whatever was launched");
+    }
+
+    /// With nothing on the device there is nothing that could wake the worker.
+    #[test]
+    fn more_waits_that_are_over_than_the_window_has_room_for_leave_something_to_do() {
+        let (mut producer, mut launcher) = launcher(2, 1);
+        push(&mut producer, [reached(), reached(), reached()]);
+        assert_eq!(launcher.step(OPEN).unwrap().waits, Waits::Nothing);
+        assert_eq!(launcher.step(OPEN).unwrap().waits, Waits::Commands);
     }
 
     #[test]
