@@ -12,4 +12,5 @@ pub(crate) mod pad;
 pub(crate) mod pair;
 pub(crate) mod policy;
 pub(crate) mod preempt;
+pub(crate) mod sides;
 pub(crate) mod time;

@@ -1,10 +1,9 @@
 //! What `reef bench churn` measures.
 
 use crate::bench::policy::Lengths;
-use crate::report::checks::check_seconds;
+use crate::bench::sides::Sides;
 use crate::report::results;
 use crate::report::usage::Usage;
-use crate::workload::networks::Picture;
 use anyhow::Result;
 
 /// Most clients and requests per second: more would be a typing error.
@@ -22,15 +21,15 @@ pub(crate) enum Stay {
 }
 
 #[derive(clap::Args)]
+#[command(
+    mut_arg("be", |be| be.default_value("resnet18").help("The network of clients that come and go")),
+    mut_arg("seconds", |seconds| seconds.default_value("16"))
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: results::Common,
-    /// The real-time client's network.
-    #[arg(long, default_value = "resnet50")]
-    pub(crate) rt: String,
-    /// The network of clients that come and go.
-    #[arg(long, default_value = "resnet18")]
-    pub(crate) be: String,
+    #[command(flatten)]
+    pub(crate) sides: Sides,
     /// Real-time requests per second, arriving at random.
     #[arg(long, default_value_t = 200.0)]
     pub(crate) rate: f64,
@@ -40,15 +39,9 @@ pub(crate) struct Args {
     /// What each of them does; several are measured one after the other.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "run")]
     pub(crate) stay: Vec<Stay>,
-    /// Seconds for each measurement.
-    #[arg(long, default_value_t = 16.0)]
-    pub(crate) seconds: f64,
     /// How often all is measured.
     #[arg(long, default_value_t = 3)]
     pub(crate) runs: u32,
-    /// Rows and columns of all pictures, instead of the networks' own.
-    #[arg(long)]
-    pub(crate) size: Option<usize>,
     #[command(flatten)]
     pub(crate) lengths: Lengths,
 }
@@ -56,16 +49,12 @@ pub(crate) struct Args {
 impl Args {
     /// Refuses what can't be measured.
     pub(crate) fn check(&self) -> Result<()> {
-        check_seconds(self.seconds)?;
+        self.sides.check()?;
         for (name, rate) in [("--rate", self.rate), ("--clients", self.clients)] {
             if !(rate > 0.0 && rate <= MAX_RATE) {
                 return Err(Usage(format!("{name} must be in 0..={MAX_RATE}, got {rate}")).into());
             }
         }
         Ok(())
-    }
-
-    pub(crate) fn picture(&self) -> Picture<'static> {
-        Picture { file: None, size: self.size }
     }
 }

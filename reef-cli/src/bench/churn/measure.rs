@@ -71,7 +71,7 @@ impl<D: Operators> Bench<'_, D> {
     }
 
     fn requests(&self, dispatcher: &Dispatcher<D>) -> Result<Requests> {
-        let time = Duration::from_secs_f64(self.args.seconds);
+        let time = self.args.sides.time();
         let arrivals = poisson(self.args.rate, self.args.common.seed, time);
         open_loop(self.device, dispatcher.real_time()?, self.task, &arrivals, time, wait_until)
     }
@@ -93,8 +93,8 @@ impl<D: Operators> Visitor<'_, D> {
         stop: &AtomicBool,
     ) -> Result<u64> {
         let args = self.bench.args;
-        let mut loader = Loader::new(self.bench.device, args.size);
-        loader.network(&args.be, None)?; // loads the weights, which all share
+        let mut loader = Loader::new(self.bench.device, args.sides.size);
+        loader.network(&args.sides.be, None)?; // loads the weights, which all share
         let (begin, gap) = (Instant::now(), Duration::from_secs_f64(1.0 / args.clients));
         for client in 0.. {
             let due = begin + gap.saturating_mul(client);
@@ -117,7 +117,7 @@ impl<D: Operators> Visitor<'_, D> {
         if stay == Stay::Register {
             return Ok(());
         }
-        let network = loader.network(&self.bench.args.be, None)?.network;
+        let network = loader.network(&self.bench.args.sides.be, None)?.network;
         let commands = network.graphs(self.graph)?;
         if stay == Stay::Run {
             let last = client.submit(&commands)?;

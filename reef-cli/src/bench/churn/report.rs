@@ -44,8 +44,8 @@ fn latency(row: &Row, quantile: f64) -> Value {
 /// All that is known so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
-        "rt": args.rt, "be": args.be, "rate": args.rate, "clients": args.clients,
-        "seconds": args.seconds, "seed": args.common.seed, "window": args.lengths.window,
+        "rt": args.sides.rt, "be": args.sides.be, "rate": args.rate, "clients": args.clients,
+        "seconds": args.sides.seconds, "seed": args.common.seed, "window": args.lengths.window,
         "graph": args.lengths.graph, "p99_over_calm": means(args, rows),
     });
     Results { bench: "churn", facts, columns: &COLUMNS, rows }
@@ -72,7 +72,7 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
     print(format_args!("{} ({})", args.common.device, device.info().name))?;
     print(format_args!(
         "RT {} at {}/s, {} clients/s of {}",
-        args.rt, args.rate, args.clients, args.be
+        args.sides.rt, args.rate, args.clients, args.sides.be
     ))?;
     print(as_table(&COLUMNS, rows))?;
     print(format_args!("p99 ÷ calm, mean: {}", means(args, rows)))?;

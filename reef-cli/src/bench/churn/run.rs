@@ -4,7 +4,7 @@ use super::args::{Args, Stay};
 use super::measure::{Bench, Row};
 use super::report;
 use crate::report::progress::Progress;
-use crate::workload::networks::{check, networks};
+use crate::workload::networks::networks;
 use anyhow::Result;
 use reef::Task;
 use reef::op::Operators;
@@ -22,11 +22,10 @@ impl reef::Visit for Churn<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Result<()> {
         let args = self.0;
-        check(&args.rt, std::slice::from_ref(&args.be), args.picture())?;
         args.common.make_folder()?;
         let rounds = args.runs as usize * (1 + args.stay.len());
         let progress = Progress::new(1 + rounds, args.common.json);
-        let rt = networks(&device, &args.rt, &[], args.picture(), &progress)?.rt;
+        let rt = networks(&device, &args.sides.rt, &[], args.sides.picture(), &progress)?.rt;
         let task = Task::new(rt.network.graphs(usize::MAX)?)?;
         let bench = Bench { device: &device, args, task: &task };
         let rows = self.rows(&bench, &progress)?;

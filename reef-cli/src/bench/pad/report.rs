@@ -48,7 +48,7 @@ fn kept(row: &Row) -> Option<f64> {
 /// All that is known so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
-        "rt": args.rt, "be": args.be, "seconds": args.seconds,
+        "rt": args.sides.rt, "be": args.sides.be, "seconds": args.sides.seconds,
         "window": args.lengths.window, "graph": args.lengths.graph,
     });
     Results { bench: "pad", facts, columns: &COLUMNS, rows }
@@ -64,8 +64,10 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
             name: row.policy.clone(),
             points: vec![(kept, over, String::new())],
         };
-        let (caption, groups) =
-            (format!("{} beside {}", args.be, args.rt), shown.map(group).collect::<Vec<_>>());
+        let (caption, groups) = (
+            format!("{} beside {}", args.sides.be, args.sides.rt),
+            shown.map(group).collect::<Vec<_>>(),
+        );
         chart::points(plot, &caption, ["BE kept, %", "RT p99 ÷ alone"], &groups)
             .with_context(|| plot.display().to_string())?;
     }
@@ -73,7 +75,7 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
         return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
     }
     print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    print(format_args!("RT {} and BE {}, each in a closed loop", args.rt, args.be))?;
+    print(format_args!("RT {} and BE {}, each in a closed loop", args.sides.rt, args.sides.be))?;
     print(as_table(&COLUMNS, rows))?;
     print(LEGEND)?;
     print_files(plot.as_deref())

@@ -5,18 +5,16 @@ use super::report;
 use crate::bench::pair::arrivals::Arrivals;
 use crate::bench::pair::measure::{BE_ALONE, Bench, RT_ALONE, Row};
 use crate::bench::policy::Policy;
-use crate::report::checks::check_seconds;
+use crate::bench::sides::Sides;
 use crate::report::progress::Progress;
-use crate::workload::networks::{Named, Networks, check, networks};
+use crate::workload::networks::{Named, Networks, networks};
 use anyhow::Result;
 use reef::op::Operators;
 use reef::{Colocation, Device};
-use std::time::Duration;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    check_seconds(args.seconds)?;
+    args.sides.check()?;
     args.lengths.check()?;
-    check(&args.rt, std::slice::from_ref(&args.be), args.picture())?;
     for &blocks in &args.beside {
         reef::with_device(&args.narrow(blocks)?, Open)?; // knows the option, or says that it doesn't
     }
@@ -78,12 +76,12 @@ fn bench<'a, D: Operators>(
     device: &'a D,
     progress: &Progress,
 ) -> Result<Bench<'a, D>> {
-    let be = std::slice::from_ref(&args.be);
-    let networks = networks(device, &args.rt, be, args.picture(), progress)?;
+    let Sides { rt, .. } = &args.sides;
+    let networks = networks(device, rt, args.sides.best_effort(), args.sides.picture(), progress)?;
     progress.begin("measuring kernels");
     let Networks { rt, be } = networks.profiled(device)?;
     let be: Named<D> = be.into_iter().next().expect("one was asked for");
-    let time = Duration::from_secs_f64(args.seconds);
+    let time = args.sides.time();
     Ok(Bench { device, rt, be, time, lengths: &args.lengths })
 }
 

@@ -1,7 +1,7 @@
 //! What `reef bench pair` measures.
 
 use crate::bench::policy::Choice;
-use crate::report::checks::check_seconds;
+use crate::bench::sides::Sides;
 use crate::report::results;
 use crate::report::usage::Usage;
 use anyhow::Result;
@@ -13,12 +13,8 @@ const MAX_RATE: f64 = 100_000.0;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: results::Common,
-    /// The real-time client's network.
-    #[arg(long, default_value = "resnet50")]
-    pub(crate) rt: String,
-    /// The best-effort client's network.
-    #[arg(long, default_value = "resnet152")]
-    pub(crate) be: String,
+    #[command(flatten)]
+    pub(crate) sides: Sides,
     /// Real-time requests per second, arriving at random.
     #[arg(long, value_delimiter = ',', default_value = "100,400")]
     pub(crate) rates: Vec<f64>,
@@ -29,12 +25,6 @@ pub(crate) struct Args {
     /// have used the caches, whatever the scheduler does.
     #[arg(long, value_name = "MIB", requires = "closed", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) cold: Option<u32>,
-    /// Seconds for each measurement.
-    #[arg(long, default_value_t = 5.0)]
-    pub(crate) seconds: f64,
-    /// Rows and columns of all pictures, instead of the networks' own.
-    #[arg(long)]
-    pub(crate) size: Option<usize>,
     #[command(flatten)]
     pub(crate) choice: Choice,
 }
@@ -42,7 +32,7 @@ pub(crate) struct Args {
 impl Args {
     /// Refuses what can't be measured.
     pub(crate) fn check(&self) -> Result<()> {
-        check_seconds(self.seconds)?;
+        self.sides.check()?;
         self.choice.check()?;
         if let Some(wrong) = self.rates.iter().find(|&&rate| !(rate > 0.0 && rate <= MAX_RATE)) {
             return Err(Usage(format!("--rates must be in 0..={MAX_RATE}, got {wrong}")).into());

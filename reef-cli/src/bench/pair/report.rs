@@ -54,7 +54,7 @@ fn kept(row: &Row) -> Option<f64> {
 /// All that is known so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
-        "rt": args.rt, "be": args.be, "seconds": args.seconds, "seed": args.common.seed,
+        "rt": args.sides.rt, "be": args.sides.be, "seconds": args.sides.seconds, "seed": args.common.seed,
         "window": args.choice.lengths.window,
         "graph": args.choice.lengths.graph,
     });
@@ -72,7 +72,7 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
         return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
     }
     print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    print(format_args!("RT {}, BE {} in a closed loop", args.rt, args.be))?;
+    print(format_args!("RT {}, BE {} in a closed loop", args.sides.rt, args.sides.be))?;
     print(as_table(&COLUMNS, rows))?;
     print(LEGEND)?;
     print_files(plot.as_deref())
@@ -92,6 +92,6 @@ fn draw(path: &Path, args: &Args, rows: &[Row]) -> Result<()> {
             None => groups.push(chart::Group { name: row.policy.clone(), points: vec![point] }),
         }
     }
-    let caption = format!("{} beside {}", args.rt, args.be);
+    let caption = format!("{} beside {}", args.sides.rt, args.sides.be);
     chart::points(path, &caption, ["BE kept, %", "RT p99 ÷ alone"], &groups)
 }

@@ -8,11 +8,10 @@ use crate::bench::policy::Policy;
 use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use crate::workload::baselines;
-use crate::workload::networks::{Named, Networks, Picture, check, networks};
+use crate::workload::networks::{Named, Networks, networks};
 use anyhow::Result;
 use reef::PreemptLevel;
 use reef::op::Operators;
-use std::time::Duration;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     args.check()?;
@@ -27,20 +26,19 @@ impl reef::Visit for Pair<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Result<()> {
         let args = self.0;
-        let picture = Picture { file: None, size: args.size };
-        let be = std::slice::from_ref(&args.be);
-        check(&args.rt, be, picture)?;
+        let sides = &args.sides;
         let deepest = device.info().level;
         let policies = self.policies(deepest)?.len();
         args.common.make_folder()?;
         let arrivals = self.arrivals();
         let steps = 4 + usize::from(args.cold.is_some()) + arrivals.len() * (1 + policies);
         let progress = Progress::new(steps, args.common.json);
-        let networks = networks(&device, &args.rt, be, picture, &progress)?;
+        let networks =
+            networks(&device, &sides.rt, sides.best_effort(), sides.picture(), &progress)?;
         progress.begin("measuring kernels");
         let Networks { rt, be } = networks.profiled(&device)?;
         let be: Named<D> = be.into_iter().next().expect("one was asked for");
-        let time = Duration::from_secs_f64(args.seconds);
+        let time = sides.time();
         let bench = Bench { device: &device, rt, be, time, lengths: &args.choice.lengths };
         let rows = self.rows(&bench, &arrivals, &progress)?;
         progress.finish();
