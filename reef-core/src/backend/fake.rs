@@ -63,6 +63,8 @@ pub(crate) struct FakeQueue {
     /// What the next `try_drain` gives. Set by the test.
     pub(crate) drain: Option<(u64, Option<u32>)>,
     pub(crate) wake_at: Option<u64>,
+    /// Whom it was told to wake.
+    pub(crate) wakes: Option<Thread>,
     /// Caps that it was told.
     pub(crate) caps: Vec<Option<u32>>,
     /// A queue of a device does what this says.
@@ -204,7 +206,8 @@ impl Queue for FakeQueue {
         self.caps.push(blocks);
     }
 
-    fn wake(&mut self, _: Thread) -> bool {
+    fn wake(&mut self, thread: Thread) -> bool {
+        self.wakes = Some(thread);
         // A device is polled.
         self.of
             .as_ref()

@@ -237,3 +237,53 @@ impl<D: Device> RtQueue<D> {
         Seq(self.next - 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::fake::Fake;
+    use std::sync::atomic::Ordering;
+    use std::thread;
+
+    fn queue(device: &Fake) -> RtQueue<Fake> {
+        RtQueue::open(device, Priority::RealTime).expect("a queue")
+    }
+
+    /// Whom the device wakes.
+    fn woken(rt: &RtQueue<Fake>) -> thread::ThreadId {
+        rt.queue.wakes.as_ref().expect("it was told").id()
+    }
+
+    #[test]
+    fn a_queue_without_work_is_not_polled() {
+        let device = Fake::default();
+        let mut rt = queue(&device);
+        assert!(!rt.wake(thread::current()) && !rt.needs_polling());
+        device.0.claims_to_wake.store(true, Ordering::SeqCst);
+        assert!(rt.wake(thread::current()) && !rt.needs_polling());
+    }
+
+    #[test]
+    fn the_device_wakes_the_service_thread_when_no_client_waits_also_on_a_queue_that_was_replaced()
+    {
+        let mut rt = queue(&Fake::default());
+        rt.wake_service();
+        assert!(rt.queue.wakes.is_none(), "no thread serves yet");
+        let service = thread::spawn(|| ()).thread().clone();
+        rt.served_by(service.clone());
+        assert_eq!(woken(&rt), service.id());
+        rt.wake(thread::current());
+        assert_eq!(woken(&rt), thread::current().id(), "a client waits");
+        rt.wake_service();
+        assert_eq!(woken(&rt), service.id());
+        rt.wake(thread::current());
+        rt.replace(&Error::Cancelled);
+        assert_eq!(woken(&rt), service.id());
+    }
+
+    #[test]
+    fn positions_follow_each_other_from_zero() {
+        let mut rt = queue(&Fake::default());
+        assert_eq!([rt.take_seq(), rt.take_seq(), rt.take_seq()], [Seq(0), Seq(1), Seq(2)]);
+    }
+}

@@ -232,10 +232,25 @@ fn a_dropped_dispatcher_ends_what_runs_and_cancels_what_waits() {
     let dropped = on_a_thread(move || drop(dispatcher));
     assert!(dropped.recv_timeout(A_WHILE).is_err(), "the device still has work");
     assert_eq!(runs.wait_timeout(Duration::ZERO), None);
-    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     script(&device).be_hangs.store(false, Ordering::SeqCst);
+    assert!(dropped.recv_timeout(A_WHILE).is_err(), "real-time work is still there");
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     dropped.recv_timeout(LONG).expect("it returns");
     assert!(runs.wait().is_ok(), "it was on the device");
     assert_eq!(fed.wait(), Err(Error::Cancelled));
     assert_eq!(waits.wait(), Err(Error::Cancelled));
+}
+
+/// A device that wakes no thread is polled, whether or not a client waits.
+#[test]
+fn a_task_ends_though_its_client_does_not_wait() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    let _at_last = AtLast(device.clone());
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let ticket = dispatcher.real_time().expect("a client").submit(&one_kernel()).expect("room");
+    assert_eq!(ticket.try_wait(), None, "the device has not ended it");
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    eventually("ended", || ticket.try_wait().is_some());
+    assert_eq!(dispatcher.stats().rt_finished, 1);
 }

@@ -375,6 +375,21 @@ mod tests {
         assert!(launcher.queue.caps.is_empty(), "nothing is launched");
         launcher.step(|| Allowance { limit: 2, cap: 7 }).unwrap();
         assert_eq!(launcher.queue.caps, [Some(7)]);
+        push(&mut producer, [kernel()]);
+        launcher.step(OPEN).unwrap();
+        assert_eq!(launcher.queue.caps, [Some(7), None], "all blocks at once again");
+    }
+
+    /// Else blocks that padding has run would run again.
+    #[test]
+    fn what_padding_has_run_of_the_next_kernel_is_kept_when_nothing_is_taken_back() {
+        let (mut producer, mut launcher) = launcher(4, 1);
+        push(&mut producer, [kernel()]);
+        launcher.head(&Fake::default()).unwrap().expect("a kernel is next");
+        launcher.queue.drain = Some((0, None));
+        assert_eq!(launcher.try_reclaim().unwrap(), Some(0), "nothing was launched");
+        launcher.step(OPEN).unwrap();
+        assert_eq!(launcher.queue.launched, [(0, Some(8))], "with the record that padding used");
     }
 
     #[test]
