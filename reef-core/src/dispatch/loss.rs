@@ -71,6 +71,8 @@ mod tests {
         let mut rt = dispatcher.real_time().expect("a client");
         let task = Task::new(vec![kernel()]).expect("a kernel");
         rt.run(&task).expect("its queue works");
+        // Else the kernel ends before it is taken back.
+        eventually("taken back", || device.0.drains.load(Ordering::SeqCst) > 0);
         device.0.be_hangs.store(false, Ordering::SeqCst);
         assert_eq!(be.wait_for(Seq(0), LONG), Err(lost()));
         eventually("given up", || dispatcher.best_effort(ClientConfig::default()).is_err());

@@ -208,6 +208,14 @@ mod tests {
     use crate::backend::fake::Fake;
     use crate::vqueue::shared::tests::shared;
 
+    #[test]
+    fn a_worker_spins_longer_while_its_queue_is_held_on_a_device_that_is_polled() {
+        let config = Config { spin: Duration::from_millis(7), ..Config::default() };
+        let [polled, woken] = [false, true].map(|wakes| Pace { wakes, config });
+        assert_eq!((polled.spin(true), polled.spin(false)), (HELD_SPIN, config.spin));
+        assert_eq!((woken.spin(true), woken.spin(false)), (config.spin, config.spin));
+    }
+
     /// A device that has nothing of a queue wakes no worker that waits for it.
     #[test]
     fn a_worker_that_is_late_to_quiesce_looks_again() {
