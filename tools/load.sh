@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
-# Prints a table of round trips to a daemon on the CPU device, by each way: without an inference and with one of
-# a small network (ResNet-18, pictures of 32 x 32), one client and four, and a real-time client beside four
-# best-effort ones. Each row takes 3 s, or REEF_LOAD_SECONDS.
+# An open loop on the daemon, and on ONNX Runtime behind a plain HTTP server: the same model file, machine, run and
+# generator. Real-time requests arrive at planned times (Poisson) and their latency counts from these, so a server that
+# stalls can't hide it; without and with best-effort clients beside them that never pause. Needs a built program and a
+# Python with numpy and onnxruntime; no Rust, no network:
+#
+#   tools/load.sh --reef ./reef             # about 12 minutes; --help lists the options
+#
+# With eight cores or more the generator has four of its own. How long round trips take by each way: tools/round_trips.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-exec cargo test -p reef-serve --test processes -- --ignored --exact load::load --nocapture
+exec "${PYTHON:-python3}" tools/load/run.py "$@"

@@ -168,9 +168,25 @@ impl Daemon {
         (number("VmRSS:") * 1024, number("Threads:"))
     }
 
-    /// Files that it has open.
-    pub(crate) fn files(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    /// What it has open, each by its kind or its path.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let all = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
+        let target = |file: std::io::Result<std::fs::DirEntry>| {
+            let target = std::fs::read_link(file.ok()?.path()).ok()?.to_string_lossy().into_owned();
+            Some(target.split(":[").next().unwrap_or_default().to_owned())
+        };
+        let mut files: Vec<_> = all.filter_map(target).collect();
+        files.sort();
+        files
+    }
+
+    /// Pieces of memory that it shares with others: open or mapped.
+    pub(crate) fn shared(&self) -> usize {
+        let of = format!("/proc/{}", self.child.id());
+        let is_shared = |name: &str| name.contains("memfd:") || name.contains("/dev/shm/");
+        let open = self.files().into_iter().filter(|name| is_shared(name));
+        let maps = std::fs::read_to_string(format!("{of}/maps")).unwrap();
+        open.count() + maps.lines().filter(|line| is_shared(line)).count()
     }
 }
 

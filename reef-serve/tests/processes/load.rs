@@ -1,4 +1,4 @@
-//! Round trips by each way: how long they take, and how many there are. Run on demand, by `tools/load.sh`.
+//! Round trips by each way: how long they take, and how many there are. Run on demand, by `tools/round_trips.sh`.
 
 use crate::daemon::Daemon;
 use crate::wire::{Call, Way, empty, inference};
@@ -21,7 +21,7 @@ struct Row {
 }
 
 #[test]
-#[ignore = "figures, not a check: tools/load.sh"]
+#[ignore = "figures, not a check: tools/round_trips.sh"]
 fn load() {
     let seconds = std::env::var("REEF_LOAD_SECONDS").map_or(3.0, |text| text.parse().unwrap());
     let time = Duration::from_secs_f64(seconds);

@@ -39,16 +39,20 @@ fn visit(daemon: &Daemon, group: u32) -> String {
     line.unwrap_or_else(|| panic!("{said}")).into()
 }
 
-/// Whether another user can run this test's program at all.
-fn is_possible() -> bool {
-    let mut myself = Command::new(std::env::current_exe().unwrap());
-    let listed = myself.uid(USER).gid(GROUP).arg("--list").output();
-    listed.is_ok_and(|output| output.status.success())
+/// This test's program as such a user. `None`: such a user can't run it.
+pub(crate) fn another_user() -> Option<Command> {
+    let myself = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.uid(USER).gid(GROUP);
+        command
+    };
+    let listed = myself().arg("--list").output();
+    listed.is_ok_and(|output| output.status.success()).then(myself)
 }
 
 #[test]
 fn other_users_come_in_as_far_as_the_configuration_says() {
-    if !is_possible() {
+    if another_user().is_none() {
         return println!("skipped: not root, or others may not read this program");
     }
     let right = "rights.user 54321={ rt = true }";

@@ -1,7 +1,9 @@
 //! Clients of the standard protocol over Unix sockets, as small as they can be.
 
 use reef_serve::{Class, Client, Options};
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +16,7 @@ pub(crate) mod proto {
 }
 
 use proto::grpc_inference_service_client::GrpcInferenceServiceClient;
-use proto::model_infer_request::InferInputTensor;
+use proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use proto::{InferParameter, ModelInferRequest, infer_parameter::ParameterChoice};
 
 /// Values of the input of `tiny`.
@@ -145,6 +147,22 @@ impl Grpc {
         self.runtime.block_on(self.client.model_infer(request)).map(drop)
     }
 
+    /// Registers shared memory under a name.
+    pub(crate) fn register(
+        &mut self,
+        name: &str,
+        key: &str,
+        bytes: u64,
+    ) -> Result<(), tonic::Status> {
+        let request = proto::SystemSharedMemoryRegisterRequest {
+            name: name.into(),
+            key: key.into(),
+            offset: 0,
+            byte_size: bytes,
+        };
+        self.runtime.block_on(self.client.system_shared_memory_register(request)).map(drop)
+    }
+
     /// Loads a model, or unloads it.
     pub(crate) fn load(&mut self, name: &str, wanted: bool) -> Result<(), tonic::Status> {
         let (client, model_name) = (&mut self.client, name.to_owned());
@@ -162,6 +180,28 @@ pub(crate) async fn channel(folder: &Path) -> Channel {
     let uri = format!("unix:{}", folder.join("grpc.sock").display());
     let endpoint = Endpoint::from_shared(uri).expect("a path").timeout(PATIENCE);
     endpoint.connect().await.expect("it listens")
+}
+
+/// An inference whose tensors are in a region: the input, and behind it the output of so many bytes.
+pub(crate) fn infer_in_region(region: &str, class: Class, output: u64) -> ModelInferRequest {
+    let mut request = infer_request("tiny", class);
+    request.raw_input_contents.clear();
+    let input = 4 * VALUES as u64;
+    request.inputs[0].parameters = in_region(region, 0, input);
+    let parameters = in_region(region, input, output);
+    request.outputs.push(InferRequestedOutputTensor { name: "logits".into(), parameters });
+    request
+}
+
+fn in_region(region: &str, offset: u64, bytes: u64) -> HashMap<String, InferParameter> {
+    let number = |n: u64| ParameterChoice::Int64Param(n as i64);
+    let all = [
+        ("shared_memory_region", ParameterChoice::StringParam(region.into())),
+        ("shared_memory_offset", number(offset)),
+        ("shared_memory_byte_size", number(bytes)),
+    ];
+    all.map(|(key, value)| (key.to_owned(), InferParameter { parameter_choice: Some(value) }))
+        .into()
 }
 
 /// An inference with raw contents.
@@ -196,14 +236,27 @@ pub(crate) fn stating(
     request
 }
 
+/// Either kind of socket.
+trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
+
 /// An HTTP client that keeps its connection.
-pub(crate) struct Http(BufReader<UnixStream>);
+pub(crate) struct Http(BufReader<Box<dyn Stream>>);
 
 impl Http {
     pub(crate) fn connect(folder: &Path) -> std::io::Result<Self> {
         let stream = UnixStream::connect(folder.join("http.sock"))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self(BufReader::new(stream)))
+        Ok(Self(BufReader::new(Box::new(stream))))
+    }
+
+    /// Over TCP.
+    pub(crate) fn connect_to(address: &str) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Self(BufReader::new(Box::new(stream))))
     }
 
     /// Sends a request; returns the status and the body.
@@ -245,7 +298,7 @@ pub(crate) fn json(class: Class, bytes: usize) -> String {
 }
 
 /// An inference with binary data.
-fn post(class: Class) -> Vec<u8> {
+pub(crate) fn post(class: Class) -> Vec<u8> {
     let json = json(class, 4 * VALUES);
     request(Some(json.len()), &[json.as_bytes(), &[0x3f; 4 * VALUES]].concat())
 }

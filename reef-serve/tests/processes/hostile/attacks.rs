@@ -4,9 +4,12 @@ use crate::memory::stalled;
 use crate::wire::{VALUES, json, request};
 use hyper::body::Bytes;
 use reef_serve::Class;
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 use tonic::transport::Endpoint;
@@ -15,8 +18,7 @@ use tonic::transport::Endpoint;
 pub(super) struct Target {
     pub(super) grpc: String,
     pub(super) http: String,
-    /// Of its sockets, for attacks by Unix sockets.
-    #[allow(dead_code, reason = "no attack of today needs it")]
+    /// Of its sockets and models.
     pub(super) folder: PathBuf,
 }
 
@@ -25,23 +27,42 @@ pub(super) struct Attack {
     /// Those of one number aim at the same thing.
     pub(super) number: u32,
     pub(super) name: &'static str,
+    /// What it needs of the daemon's configuration.
+    pub(super) settings: &'static [&'static str],
+    /// By another user of the machine; else by another process of the same.
+    pub(super) is_foreign: bool,
     /// Goes on for ever.
     pub(super) run: fn(&Target),
+}
+
+impl Attack {
+    const fn new(number: u32, name: &'static str, run: fn(&Target)) -> Self {
+        Self { number, name, settings: &[], is_foreign: false, run }
+    }
 }
 
 /// Before a client that was cut off connects anew. Without a pause the attack would be on the machine's processors.
 const CUT_OFF: Duration = Duration::from_millis(20);
 
-/// 1 places, 2 memory, 3 real time, 4 models, 5 control, 6 threads of I/O, 8 regions. A new one is a row here.
+/// 1 places, 2 memory, 3 real time, 4 models, 5 control, 6 threads of I/O, 7 sockets, 8 regions. A new one is a row here.
 pub(super) const ATTACKS: &[Attack] = &[
-    Attack { number: 1, name: "idle connections", run: idle },
-    Attack { number: 1, name: "clients that read nothing", run: unread },
-    Attack { number: 1, name: "connecting without a pause", run: connect },
-    Attack { number: 2, name: "messages without an end", run: endless },
-    Attack { number: 3, name: "greedy real-time requests", run: greedy },
-    Attack { number: 5, name: "unloads of models", run: unload },
-    Attack { number: 6, name: "long JSON", run: long_json },
-    Attack { number: 8, name: "regions of all unregistered", run: unregister },
+    Attack::new(1, "idle connections", idle),
+    Attack::new(1, "clients that read nothing", unread),
+    Attack::new(1, "connecting without a pause", connect),
+    Attack::new(2, "messages without an end", endless),
+    Attack::new(3, "greedy real-time requests", greedy),
+    Attack {
+        settings: &["rights.others={ rt = true, control = true }"],
+        ..Attack::new(4, "models that grow", models)
+    },
+    Attack::new(5, "unloads of models", unload),
+    Attack::new(6, "long JSON", long_json),
+    Attack {
+        settings: &["listen.users=all"],
+        is_foreign: true,
+        ..Attack::new(7, "sockets of another user", forge)
+    },
+    Attack::new(8, "regions of all unregistered", unregister),
 ];
 
 /// Takes all places that it can get and keeps them; those that it loses it takes anew.
@@ -116,6 +137,49 @@ fn unload(target: &Target) {
         format!("{head}content-length: 0\r\n\r\n").into_bytes()
     };
     ask_for_ever(target, 1, &[ask("tiny/unload"), ask("other/load"), ask("other/unload")].concat());
+}
+
+/// Has small files read that become large, and files that are none. Who does this may bring models in.
+fn models(target: &Target) {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/onnx");
+    let bombs = ["add-bomb", "concat-bomb", "inception-13", "odd-21"];
+    let place = |name: &str| target.folder.join(format!("models/{name}.onnx"));
+    for name in bombs {
+        std::fs::copy(seeds.join(format!("{name}.onnx")), place(name)).expect("a seed");
+    }
+    std::fs::write(place("noise"), vec![0x0a; 1 << 20]).expect("room");
+    let load = |name: &str| {
+        let head =
+            format!("POST /v2/repository/models/{name}/load HTTP/1.1\r\nhost: localhost\r\n");
+        format!("{head}content-length: 0\r\n\r\n")
+    };
+    let all: Vec<_> = bombs.iter().chain(&["noise"]).map(|name| load(name)).collect();
+    thread::scope(|scope| {
+        for one in all {
+            scope.spawn(move || forever(|| ask(&target.http, one.as_bytes())));
+        }
+    });
+}
+
+/// Tries to take the daemon's sockets away and to put others there, and talks nonsense to them.
+fn forge(target: &Target) {
+    let mut tries = 0_u64;
+    loop {
+        for name in ["local.sock", "grpc.sock", "http.sock"] {
+            let socket = target.folder.join(name);
+            let moved = target.folder.join(format!("old-{name}"));
+            let is_done = std::fs::rename(&socket, moved).is_ok()
+                || std::fs::remove_file(&socket).is_ok()
+                || UnixListener::bind(&socket).is_ok()
+                || std::fs::set_permissions(&socket, Permissions::from_mode(0)).is_ok();
+            assert!(!is_done, "{name} was ours to change");
+            if let Ok(mut stream) = UnixStream::connect(&socket) {
+                let _ = stream.write_all(&tries.to_le_bytes().repeat(16)); // it may be sent away
+            }
+        }
+        tries += 1;
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn long_json(target: &Target) {

@@ -19,6 +19,8 @@ pub(super) struct Bystanders<'a> {
     daemon: &'a Daemon,
     folder: PathBuf,
     rt: Client,
+    /// The other client connects anew each time, by the local path.
+    anew: bool,
 }
 
 /// What they saw.
@@ -47,19 +49,20 @@ impl Seen {
 }
 
 impl<'a> Bystanders<'a> {
-    pub(super) fn connect(daemon: &'a Daemon) -> Self {
+    pub(super) fn connect(daemon: &'a Daemon, anew: bool) -> Self {
         let folder = daemon.folder().to_path_buf();
         let rt = Client::connect("tiny", &options(&folder, Some(Class::RealTime)));
-        Self { daemon, folder, rt: rt.expect("a daemon that nobody attacks yet") }
+        Self { daemon, folder, rt: rt.expect("a daemon that nobody attacks yet"), anew }
     }
 
     /// Lets all of them ask for a while.
     pub(super) fn watch(&mut self, time: Duration) -> Seen {
-        let Self { daemon, folder, rt } = self;
+        let Self { daemon, folder, rt, anew } = self;
         let stop = &AtomicBool::new(false);
         thread::scope(|scope| {
             let health = scope.spawn(|| health(folder, stop));
-            let other = scope.spawn(|| other(folder, stop));
+            let other =
+                scope.spawn(|| if *anew { newcomer(folder, stop) } else { other(folder, stop) });
             let memory = scope.spawn(|| memory(daemon, stop));
             let mut seen = real_time(rt, time);
             stop.store(true, Ordering::Relaxed);
@@ -117,6 +120,15 @@ fn other(folder: &std::path::Path, stop: &AtomicBool) -> Seen {
     until(stop, OTHER_PERIOD, |seen| {
         let answer = grpc.infer(infer_request("tiny", Class::BestEffort));
         seen.add(answer.inspect_err(|e| eprintln!("another client: {e}")).is_ok());
+    })
+}
+
+fn newcomer(folder: &std::path::Path, stop: &AtomicBool) -> Seen {
+    let options = options(folder, Some(Class::BestEffort));
+    until(stop, OTHER_PERIOD, |seen| {
+        let answer = Client::connect("tiny", &options)
+            .and_then(|mut client| client.infer(&vec![0.5; client.input_len()]));
+        seen.add(answer.inspect_err(|e| eprintln!("a newcomer: {e}")).is_ok());
     })
 }
 

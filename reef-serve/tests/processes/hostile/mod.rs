@@ -8,11 +8,12 @@ mod attacks;
 mod bystanders;
 
 use crate::daemon::Daemon;
-use crate::spawn;
-use attacks::ATTACKS;
+use crate::spawn_as;
+use crate::users::another_user;
+use attacks::{ATTACKS, Attack};
 use bystanders::{Bystanders, Seen};
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 /// Strangers may ask for real time, which is what attack 3 needs, and no more; the paced client has a budget.
@@ -66,7 +67,14 @@ fn hostile() {
     let wanted = |name: &str| only.as_ref().is_ok_and(|only| only != name);
     let mut bad = Vec::new();
     for attack in ATTACKS.iter().filter(|attack| !wanted(attack.name)) {
-        let (calm, seen) = measure(attack.name, time);
+        let Some(command) = process_of(attack) else {
+            println!(
+                "| {} {} | skipped: no other user here | | | | | |",
+                attack.number, attack.name
+            );
+            continue;
+        };
+        let (calm, seen) = measure(attack, command, time);
         let allowed = calm.rt_p99().mul_f64(RT_FACTOR).saturating_add(RT_MORE);
         let is_good = seen.rt_p99() <= allowed && seen.health <= HEALTH && seen.lost == 0;
         bad.extend((!is_good).then_some(attack.name));
@@ -85,16 +93,25 @@ fn hostile() {
     );
 }
 
+/// The hostile process; `None`: there is no other user here who could run it.
+fn process_of(attack: &Attack) -> Option<Command> {
+    if attack.is_foreign {
+        return another_user();
+    }
+    Some(Command::new(std::env::current_exe().expect("a test has an executable")))
+}
+
 /// What is seen in a calm time, and then under an attack.
-fn measure(attack: &str, time: Duration) -> (Seen, Seen) {
-    let daemon = Daemon::start("hostile", &SETTINGS);
-    let mut bystanders = Bystanders::connect(&daemon);
+fn measure(attack: &Attack, command: Command, time: Duration) -> (Seen, Seen) {
+    let daemon = Daemon::start("hostile", &[&SETTINGS, attack.settings].concat());
+    let mut bystanders = Bystanders::connect(&daemon, attack.is_foreign);
     bystanders.watch(time.mul_f64(0.2)); // until everything is warm
     let calm = bystanders.watch(time);
     let addresses = [daemon.grpc.clone(), daemon.http.clone()];
-    let hostile = Hostile(spawn(&format!("{ROLE}{attack}"), daemon.folder(), &addresses));
+    let role = format!("{ROLE}{}", attack.name);
+    let mut hostile = Hostile(spawn_as(command, &role, daemon.folder(), &addresses));
     std::thread::sleep(Duration::from_secs(1)); // until it is at work
     let seen = bystanders.watch(time);
-    drop(hostile);
+    assert_eq!(hostile.0.try_wait().unwrap(), None, "{}: it is still at work", attack.name);
     (calm, seen)
 }
