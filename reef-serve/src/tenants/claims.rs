@@ -1,7 +1,7 @@
 //! Claims: rates that clients state for themselves, and whether they fit.
 //!
 //! A claim is one connection's. It holds its part of the device from the request that states it until the connection
-//! has ended and what was used of it has come back, so that who connects anew doesn't begin with a whole budget. Claims
+//! has ended and what was used of it has come back, at most 10 s, so that who connects anew doesn't begin with a whole budget. Claims
 //! of a principal to whom the configuration grants a budget lie within that budget; those of all others share what is left:
 //!
 //! ```text
@@ -20,6 +20,10 @@ use std::time::Duration;
 
 /// Claims that are remembered, also of connections that have just ended.
 const MAX_CLAIMS: usize = 1024;
+
+/// How long a claim outlives its connection at most, if its period is not longer: who was late for an hour on a device
+/// that had room owes an hour, and others may want to claim.
+const MAX_DEBT: Duration = Duration::from_secs(10);
 
 /// The rate that a client states in microseconds; `None` if both are 0.
 ///
@@ -84,8 +88,9 @@ impl Claim {
             return true;
         }
         let ended = *self.ended.get_or_insert(now);
-        let Some(account) = &self.account else { return false };
-        now < ended + self.rate.period() || !account.is_in_budget(now)
+        let (Some(account), period) = (&self.account, self.rate.period()) else { return false };
+        let owes = now < ended + MAX_DEBT && !account.is_in_budget(now);
+        now < ended + period || owes
     }
 
     /// Tells the tenant what the account has had since the last time.

@@ -128,3 +128,18 @@ fn a_connection_that_states_another_rate_has_that_one() {
     claims.book(ms(12));
     assert_eq!(tenant.claims().0, 0.2);
 }
+
+#[test]
+fn a_claim_outlives_its_connection_by_a_period() {
+    let claims = Claims::new(&config());
+    let tenant = tenant("a", None);
+    let (life, open) = Connected::new();
+    let one = Rate::new(Duration::from_secs(3600), ms(1)).unwrap();
+    claims.admit(&tenant, &life, one, ms(0)).unwrap();
+    drop(open);
+    claims.book(ms(5));
+    claims.book(ms(5) + MAX_DEBT);
+    assert!(tenant.claims().0 > 0.0, "a period is longer here");
+    claims.book(ms(5) + Duration::from_secs(3600));
+    assert_eq!(tenant.claims().0, 0.0);
+}
