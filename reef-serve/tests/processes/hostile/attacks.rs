@@ -171,7 +171,7 @@ fn forge(target: &Target) {
             let is_done = std::fs::rename(&socket, moved).is_ok()
                 || std::fs::remove_file(&socket).is_ok()
                 || UnixListener::bind(&socket).is_ok()
-                || std::fs::set_permissions(&socket, Permissions::from_mode(0)).is_ok();
+                || std::fs::set_permissions(&socket, Permissions::from_mode(0o000)).is_ok();
             assert!(!is_done, "{name} was ours to change");
             if let Ok(mut stream) = UnixStream::connect(&socket) {
                 let _ = stream.write_all(&tries.to_le_bytes().repeat(16)); // it may be sent away
