@@ -3,7 +3,7 @@
 use crate::class::Class;
 use crate::config::settings::{Config, Models};
 use crate::local::client::{Client, Options};
-use crate::local::session::Local;
+use crate::local::session::listen::Local;
 use crate::net::access::Access;
 use crate::net::listener::bind;
 use crate::server::Server;

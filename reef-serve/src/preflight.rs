@@ -2,9 +2,9 @@
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
-use crate::net::auth::Tokens;
-use crate::net::clients::Protocol;
 use crate::net::folder::{check_own, folder};
+use crate::net::identity::auth::Tokens;
+use crate::net::identity::client_id::Protocol;
 use crate::net::tls::Tls;
 use crate::server::Server;
 use std::net::TcpListener;

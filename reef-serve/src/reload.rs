@@ -2,8 +2,8 @@
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
-use crate::net::auth::Tokens;
-use crate::net::clients::Protocol;
+use crate::net::identity::auth::Tokens;
+use crate::net::identity::client_id::Protocol;
 use crate::net::tls::Tls;
 use crate::server::Server;
 use crate::systemd::notify;

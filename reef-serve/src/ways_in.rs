@@ -2,11 +2,11 @@
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
-use crate::local::session::Local;
+use crate::local::session::listen::Local;
 use crate::net::access::Access;
-use crate::net::auth::Tokens;
-use crate::net::clients::Protocol;
 use crate::net::folder::{folder, make_folder};
+use crate::net::identity::auth::Tokens;
+use crate::net::identity::client_id::Protocol;
 use crate::net::listener::{Listener, bind};
 use crate::net::tls::Tls;
 use crate::server::Server;

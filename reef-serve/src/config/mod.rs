@@ -6,6 +6,8 @@
 //!   error that names it, wherever it came from.
 
 pub(crate) mod guests;
+pub(crate) mod limits;
+pub(crate) mod listen;
 pub(crate) mod live;
 pub(crate) mod rights;
 pub(crate) mod settings;
@@ -13,7 +15,9 @@ pub(crate) mod sources;
 pub(crate) mod users;
 
 pub use guests::Guests;
+pub use limits::{Limits, Memory, Times};
+pub use listen::{Listen, Tls};
 pub use rights::{Over, RealTime, Right, Rights};
-pub use settings::{Config, Limits, Listen, Memory, Models, Times, Tls};
+pub use settings::{Config, Models};
 pub use sources::{SET, from_sources};
 pub use users::Users;

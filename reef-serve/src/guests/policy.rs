@@ -1,8 +1,8 @@
 //! Which class a program gets.
 
 use crate::config::settings::Config;
-use crate::net::auth::Tokens;
-use crate::net::principal::Principal;
+use crate::net::identity::auth::Tokens;
+use crate::net::identity::principal::Principal;
 use crate::tenants::grant::Grant;
 use reef_guest::join::Wish;
 use reef_guest::page::Class;

@@ -6,7 +6,7 @@ use super::mps;
 use super::policy::grant;
 use crate::error::{Error, Result};
 use crate::net::access::Access;
-use crate::net::auth::Tokens;
+use crate::net::identity::auth::Tokens;
 use crate::server::Server;
 use reef_guest::registry::{Caller, Registry};
 use std::path::Path;

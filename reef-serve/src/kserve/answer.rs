@@ -4,7 +4,7 @@
 //! refuses, a path that there is not, a request whose time is over, a client that goes away.
 
 use crate::kserve::failure::{Kind, outcome};
-use crate::net::clients::Protocol;
+use crate::net::identity::client_id::Protocol;
 use crate::server::Server;
 use axum::body::Body;
 use axum::extract::{Request, State};

@@ -4,8 +4,8 @@
 //! come too late are not read, and the body ends with an error. An answer's are charged for until they are sent.
 
 use crate::error::Error;
-use crate::net::charge::Charge;
-use crate::net::places::InUse;
+use crate::net::room::charge::Charge;
+use crate::net::room::places::InUse;
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! An error as each protocol says it, and what an answer counts as.
 
 use crate::error::Error;
-use crate::net::clients::Protocol;
+use crate::net::identity::client_id::Protocol;
 use axum::Extension;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};

@@ -4,8 +4,8 @@
 //! their own, and a page whose name was made to lead to loopback gives that name as `Host`.
 
 use crate::error::{Error, Result};
-use crate::net::peer::Peer;
-use crate::net::principal::Principal;
+use crate::net::identity::peer::Peer;
+use crate::net::identity::principal::Principal;
 use axum::http::{HeaderMap, header};
 use std::net::IpAddr;
 

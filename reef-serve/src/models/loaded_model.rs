@@ -11,7 +11,7 @@ use crate::engine::api::{DeviceModel, Instance, Sizes};
 use crate::error::{Error, Result};
 use crate::models::budget::Reservation;
 use crate::models::model_spec::ModelSpec;
-use crate::net::clients::ClientId;
+use crate::net::identity::client_id::ClientId;
 use crate::observe::metrics::{ClassLabels, ModelLabels};
 use crate::observe::observer::{Observed, Observer};
 use crate::observe::stats::{Numbers, Stats};

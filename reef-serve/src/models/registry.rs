@@ -1,6 +1,6 @@
 //! The models that are loaded, and how they come and go while the daemon runs.
 
-use crate::config::settings::{Limits, Memory};
+use crate::config::limits::{Limits, Memory};
 use crate::engine::api::Engine;
 use crate::error::{Error, Result};
 use crate::models::aside::aside;

@@ -11,7 +11,7 @@
 
 use crate::config::users::Users;
 use crate::error::{Error, Result};
-use crate::net::principal::Principal;
+use crate::net::identity::principal::Principal;
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;

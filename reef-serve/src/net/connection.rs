@@ -1,9 +1,9 @@
 //! One connection: bytes either way, who is at the other end, and its permit.
 
 use crate::error::{Error, Result};
-use crate::net::admission::Permit;
-use crate::net::peer::{Connected, Peer};
-use crate::net::places::{Lost, Place};
+use crate::net::identity::peer::{Connected, Peer};
+use crate::net::room::admission::Permit;
+use crate::net::room::places::{Lost, Place};
 use crate::net::tls::{self, Tls};
 use std::io;
 use std::pin::Pin;

@@ -6,10 +6,11 @@
 
 use crate::error::{Error, Result};
 use crate::net::access::Access;
-use crate::net::clients::{ClientId, Clients, Protocol};
 use crate::net::connection::Connection;
-use crate::net::peer::Peer;
-use crate::net::principal::Principal;
+use crate::net::identity::client_id::{ClientId, Protocol};
+use crate::net::identity::peer::Peer;
+use crate::net::identity::principal::Principal;
+use crate::net::room::clients::Clients;
 use crate::net::tls::Tls;
 use std::io;
 use std::net::SocketAddr;

@@ -1,25 +1,16 @@
 //! Connections, and who is at the other end.
 //!
 //! - **In**: connections to Unix sockets and TCP addresses.
-//! - **Out**: byte streams with a [`Peer`](peer::Peer) and its [`Principal`](principal::Principal), after the handshake of TLS where there is one.
+//! - **Out**: byte streams with a [`Peer`](identity::peer::Peer) and its [`Principal`](identity::principal::Principal), after the handshake of TLS where there is one.
 //! - **Invariant**: every connection holds a place while it is open, and loses it if it does nothing with
 //!   it and others need it; identity comes from the kernel, a
 //!   certificate or a token, never from what a message says.
 
 pub(crate) mod access;
-pub(crate) mod admission;
-pub(crate) mod auth;
-mod certificate;
-pub(crate) mod charge;
-pub(crate) mod clients;
 pub(crate) mod connection;
 pub(crate) mod folder;
+pub(crate) mod identity;
 pub(crate) mod listener;
-mod pace;
-pub(crate) mod peer;
-pub(crate) mod places;
-pub(crate) mod principal;
-mod secret;
+pub(crate) mod room;
 pub(crate) mod served;
-pub(crate) mod shares;
 pub(crate) mod tls;

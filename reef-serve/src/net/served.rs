@@ -10,10 +10,10 @@
 //! After its first request it may be silent for as long as there are places, as clients keep their channels:
 //! HTTP/2's own pings find out whether it is still there.
 
-use crate::config::settings::Times;
+use crate::config::limits::Times;
 use crate::net::connection::Connection;
-use crate::net::peer::Peer;
-use crate::net::places::{Lost, Place};
+use crate::net::identity::peer::Peer;
+use crate::net::room::places::{Lost, Place};
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::Arc;

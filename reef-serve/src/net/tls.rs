@@ -3,12 +3,12 @@
 //! One acceptor serves gRPC and HTTP alike; what is negotiated differs. Unix sockets have no use for it: the
 //! kernel says who is there.
 
-use crate::config::settings;
+use crate::config::listen;
 use crate::error::{Error, Result};
-use crate::net::certificate::name;
-use crate::net::clients::Protocol;
-use crate::net::principal::Principal;
-use crate::net::secret;
+use crate::net::identity::certificate::name;
+use crate::net::identity::client_id::Protocol;
+use crate::net::identity::principal::Principal;
+use crate::net::identity::secret;
 use parking_lot::RwLock;
 use std::fmt;
 use std::path::Path;
@@ -40,7 +40,7 @@ impl Tls {
     /// # Errors
     ///
     /// `Invalid` with key and file if one is missing or broken, or others can read the private key.
-    pub(crate) fn load(config: &settings::Tls, protocol: Protocol) -> Result<Option<Self>> {
+    pub(crate) fn load(config: &listen::Tls, protocol: Protocol) -> Result<Option<Self>> {
         let (Some(cert), Some(key)) = (&config.cert, &config.key) else { return Ok(None) };
         let chain = certificates("tls.cert", cert)?;
         let wrong = |why: &dyn fmt::Display| wrong("tls.key", key, why);
@@ -73,7 +73,7 @@ impl Tls {
     /// # Errors
     ///
     /// As [`load`](Self::load).
-    pub(crate) fn reload(&self, config: &settings::Tls, protocol: Protocol) -> Result<()> {
+    pub(crate) fn reload(&self, config: &listen::Tls, protocol: Protocol) -> Result<()> {
         if let Some(fresh) = Self::load(config, protocol)? {
             *self.acceptor.write() = fresh.acceptor.read().clone();
         }
@@ -153,12 +153,12 @@ mod tests {
         let load = |cert: &str, key: &str, ca: Option<&str>| {
             let path = |name: &str| -> Option<PathBuf> { Some(file(name)) };
             let config =
-                settings::Tls { cert: path(cert), key: path(key), client_ca: ca.and_then(path) };
+                listen::Tls { cert: path(cert), key: path(key), client_ca: ca.and_then(path) };
             Tls::load(&config, Protocol::Grpc)
         };
         assert!(!load("cert.pem", "key.pem", None).unwrap().unwrap().mutual);
         assert!(load("cert.pem", "key.pem", Some("cert.pem")).unwrap().unwrap().mutual);
-        assert!(Tls::load(&settings::Tls::default(), Protocol::Http).unwrap().is_none());
+        assert!(Tls::load(&listen::Tls::default(), Protocol::Http).unwrap().is_none());
         for (cert, key, ca, begin, has) in [
             ("none.pem", "key.pem", None, "tls.cert ", "none.pem"),
             ("broken.pem", "key.pem", None, "tls.cert ", "broken.pem"),

@@ -1,6 +1,6 @@
 //! How each request of the standard protocol ended: counted once, whatever refused it or served it.
 
-use crate::net::clients::Protocol;
+use crate::net::identity::client_id::Protocol;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

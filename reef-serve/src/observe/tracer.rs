@@ -9,7 +9,7 @@
 
 use crate::class::Class;
 use crate::error::{Error, Result};
-use crate::net::clients::ClientId;
+use crate::net::identity::client_id::ClientId;
 use crate::requests::job::Phases;
 use parking_lot::Mutex;
 use std::sync::Arc;

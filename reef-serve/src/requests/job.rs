@@ -3,7 +3,7 @@
 use crate::class::Priority;
 use crate::engine::api::{Instance, Run};
 use crate::error::{Error, Result};
-use crate::net::clients::ClientId;
+use crate::net::identity::client_id::ClientId;
 use crate::requests::regions::Slice;
 use crate::tenants::tenant::Tenant;
 use crate::tensor::TensorInfo;

@@ -5,7 +5,7 @@
 //! nothing else, as a thread that has once stood back may not come forward again without a right.
 
 use crate::error::{Error, Result};
-use crate::net::principal::Principal;
+use crate::net::identity::principal::Principal;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -4,7 +4,7 @@
 //! queue makes room for a tenant that has fewer requests in it, at the cost of the one with most.
 
 use crate::error::{Error, Result};
-use crate::net::principal::Principal;
+use crate::net::identity::principal::Principal;
 use crate::requests::job::{Job, Phases};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::class::Class;
     use crate::class::Priority;
-    use crate::net::clients::{ClientId, Protocol};
+    use crate::net::identity::client_id::{ClientId, Protocol};
     use crate::requests::job::{Input, Output};
     use crate::tenants::tenant::Tenant;
     use std::sync::Arc;

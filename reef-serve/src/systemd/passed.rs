@@ -5,7 +5,7 @@
 //! Unix socket and, but for `local`, once over TCP.
 
 use crate::error::{Error, Result};
-use crate::net::clients::Protocol;
+use crate::net::identity::client_id::Protocol;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@
 use crate::config::rights::Rights;
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
-use crate::net::peer::{Connected, Life};
+use crate::net::identity::peer::{Connected, Life};
 use crate::tenants::tenant::{Tenant, WHOLE};
 use parking_lot::Mutex;
 use reef::{Account, Rate, Usage};

@@ -2,7 +2,7 @@
 
 use crate::config::rights::{OTHERS, OWNER, Right, Rights};
 use crate::error::{Error, Result};
-use crate::net::principal::Principal;
+use crate::net::identity::principal::Principal;
 use reef::{ClientConfig, Rate};
 
 /// What a principal may do.

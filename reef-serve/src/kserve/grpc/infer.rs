@@ -11,8 +11,8 @@ use crate::kserve::request::{
     CLASS_HEADER, InferRequest, InferResponse, InputTensor, Parameter, RequestedOutput, TensorData,
     place,
 };
-use crate::net::charge::Charge;
-use crate::net::peer::Peer;
+use crate::net::identity::peer::Peer;
+use crate::net::room::charge::Charge;
 use crate::server::Server;
 use crate::tensor::{FP32, short, to_bytes};
 use bytes::Bytes;

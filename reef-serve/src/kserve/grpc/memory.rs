@@ -3,7 +3,7 @@
 use super::proto::system_shared_memory_status_response::RegionStatus;
 use super::proto::*;
 use crate::error::Result;
-use crate::net::peer::Peer;
+use crate::net::identity::peer::Peer;
 use crate::server::Server;
 
 pub(super) fn status(

@@ -5,7 +5,7 @@ use super::proto::*;
 use crate::error::{Error, Result};
 use crate::models::registry::{Indexed, Registry};
 use crate::name::ModelName;
-use crate::net::peer::Peer;
+use crate::net::identity::peer::Peer;
 use crate::server::Server;
 use std::sync::Arc;
 

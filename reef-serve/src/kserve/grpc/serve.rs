@@ -2,11 +2,11 @@
 
 use super::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 use super::service::Service;
-use crate::config::settings::Limits;
+use crate::config::limits::Limits;
 use crate::error::{Error, Result};
 use crate::kserve::intake::Intake;
-use crate::net::auth::Tokens;
-use crate::net::clients::Protocol;
+use crate::net::identity::auth::Tokens;
+use crate::net::identity::client_id::Protocol;
 use crate::net::listener::Listener;
 use crate::net::served::{ConnectionInfo, ServedConnection};
 use crate::server::Server;

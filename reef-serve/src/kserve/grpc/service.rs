@@ -7,7 +7,7 @@ use super::undecoded::Undecoded;
 use super::{describe, infer, memory, repository};
 use crate::error::{Error, Result};
 use crate::kserve::failure::status;
-use crate::net::peer::Peer;
+use crate::net::identity::peer::Peer;
 use crate::server::Server;
 use std::pin::Pin;
 use std::sync::Arc;

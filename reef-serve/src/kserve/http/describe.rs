@@ -4,7 +4,7 @@ use super::reply::{App, Reply};
 use crate::error::{Error, Result};
 use crate::kserve::request::{EXTENSIONS, NAME};
 use crate::models::loaded_model::LoadedModel;
-use crate::net::peer::Peer;
+use crate::net::identity::peer::Peer;
 use crate::observe::stats::Sum;
 use crate::server::Server;
 use crate::tensor::{FP32, TensorInfo};

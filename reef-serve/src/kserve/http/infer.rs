@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::kserve::request::{
     CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput, TensorData, place,
 };
-use crate::net::charge::Charge;
-use crate::net::peer::Peer;
+use crate::net::identity::peer::Peer;
+use crate::net::room::charge::Charge;
 #[cfg(feature = "fuzzing")]
 use crate::server::Server;
 use crate::tensor::{FP32, short, to_floats};

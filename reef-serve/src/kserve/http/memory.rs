@@ -4,7 +4,7 @@ use super::json::object;
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
 use crate::kserve::failure::Failure;
-use crate::net::peer::Peer;
+use crate::net::identity::peer::Peer;
 use crate::requests::regions::Region;
 use crate::server::Server;
 use axum::body::Bytes;

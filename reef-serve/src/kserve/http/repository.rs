@@ -5,7 +5,7 @@ use super::reply::{App, Reply};
 use crate::error::Error;
 use crate::models::registry::Indexed;
 use crate::name::ModelName;
-use crate::net::peer::Peer;
+use crate::net::identity::peer::Peer;
 use crate::server::Server;
 use axum::body::Bytes;
 use axum::extract::{Path, State};

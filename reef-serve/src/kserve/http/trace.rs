@@ -2,7 +2,7 @@
 
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
-use crate::net::peer::Peer;
+use crate::net::identity::peer::Peer;
 use crate::observe::recording::Recording;
 use crate::server::Server;
 use axum::Extension;

@@ -6,7 +6,7 @@ use crate::engine::api::{Ran, Run};
 use crate::models::budget::Budget;
 use crate::models::repository::Repository;
 use crate::name::ModelName;
-use crate::net::clients::Protocol;
+use crate::net::identity::client_id::Protocol;
 use crate::requests::job::{Input, Output};
 use crate::tenants::tenant::Tenant;
 use std::sync::atomic::AtomicUsize;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::net::clients::Protocol;
+use crate::net::identity::client_id::Protocol;
 use std::time::Duration;
 
 fn request(tracer: &Tracer) -> Request {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kserve::request::{InferRequest, InputTensor, TensorData};
-use crate::net::principal::Principal;
+use crate::net::identity::principal::Principal;
 
 impl Fixture {
     /// An inference of `tiny` as the standard protocol asks for it.

@@ -3,8 +3,8 @@
 use super::*;
 use crate::config::rights::{Over, Right, Rights};
 use crate::kserve::request::InferRequest;
-use crate::net::peer::Connected;
-use crate::net::principal::Principal;
+use crate::net::identity::peer::Connected;
+use crate::net::identity::principal::Principal;
 
 /// A millisecond of the device in each hour.
 fn hourly() -> Right {

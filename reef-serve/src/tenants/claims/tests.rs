@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::rights::{Over, Right};
-use crate::net::principal::Principal;
+use crate::net::identity::principal::Principal;
 use crate::tenants::grant::Grant;
 
 fn ms(n: u64) -> Duration {

@@ -2,9 +2,9 @@
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
-use crate::net::peer::Peer;
-use crate::net::principal::Principal;
-use crate::net::secret;
+use crate::net::identity::peer::Peer;
+use crate::net::identity::principal::Principal;
+use crate::net::identity::secret;
 use parking_lot::RwLock;
 use std::fmt;
 use std::path::Path;

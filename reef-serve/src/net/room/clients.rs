@@ -5,50 +5,15 @@
 
 use crate::class::Class;
 use crate::error::Result;
-use crate::net::admission::{Admission, Permit};
-use crate::net::pace::Pace;
-use crate::net::places::{Lost, Place, Places};
-use crate::net::principal::Principal;
-use crate::net::shares::{Share, Shares};
-use std::fmt;
+use crate::net::identity::client_id::{ClientId, Protocol};
+use crate::net::identity::principal::Principal;
+use crate::net::room::admission::{Admission, Permit};
+use crate::net::room::pace::Pace;
+use crate::net::room::places::{Lost, Place, Places};
+use crate::net::room::shares::{Share, Shares};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
-
-/// A way in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Protocol {
-    Local,
-    Grpc,
-    Http,
-}
-
-impl Protocol {
-    /// All of them, as [`Clients`] counts.
-    pub(crate) const EACH: [Self; 3] = [Self::Local, Self::Grpc, Self::Http];
-
-    /// As metrics and traces say.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Grpc => "grpc",
-            Self::Http => "http",
-        }
-    }
-}
-
-/// One connection: its way in and its number there, from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ClientId {
-    pub(crate) protocol: Protocol,
-    pub(crate) number: u32,
-}
-
-impl fmt::Display for ClientId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.protocol.name(), self.number)
-    }
-}
 
 /// A place of a client of the local path, until this is dropped.
 #[derive(Debug)]
@@ -145,7 +110,7 @@ impl Clients {
 mod tests {
     use super::*;
     use crate::error::Error;
-    use crate::net::peer::Peer;
+    use crate::net::identity::peer::Peer;
 
     #[test]
     fn ways_in_have_places_and_numbers_of_their_own() {

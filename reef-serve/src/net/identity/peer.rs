@@ -1,7 +1,7 @@
 //! Who is at the other end of a connection.
 
-use crate::net::clients::{ClientId, Protocol};
-use crate::net::principal::Principal;
+use crate::net::identity::client_id::{ClientId, Protocol};
+use crate::net::identity::principal::Principal;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Weak};
 

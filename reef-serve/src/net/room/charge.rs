@@ -1,10 +1,10 @@
 //! The memory that a request takes: charged as its bytes arrive, until the last byte of its answer has gone.
 
 use crate::error::Result;
-use crate::net::clients::ClientId;
-use crate::net::peer::Peer;
-use crate::net::principal::Principal;
-use crate::net::shares::{Share, Shares};
+use crate::net::identity::client_id::ClientId;
+use crate::net::identity::peer::Peer;
+use crate::net::identity::principal::Principal;
+use crate::net::room::shares::{Share, Shares};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;

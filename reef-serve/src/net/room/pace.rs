@@ -4,7 +4,7 @@
 //! has it: one time for each principal). What is over is closed at once.
 
 use crate::error::{Error, Result};
-use crate::net::principal::Principal;
+use crate::net::identity::principal::Principal;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

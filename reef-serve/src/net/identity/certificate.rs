@@ -16,7 +16,7 @@ const COMMON_NAME: &[u8] = &[0x06, 3, 0x55, 4, 3];
 /// # Errors
 ///
 /// `Denied` if it names nobody.
-pub(super) fn name(certificate: &CertificateDer<'_>) -> Result<Arc<str>> {
+pub(in crate::net) fn name(certificate: &CertificateDer<'_>) -> Result<Arc<str>> {
     let wrong = |why: &dyn std::fmt::Display| Error::Denied(format!("client's certificate: {why}"));
     let certificate = EndEntityCert::try_from(certificate).map_err(|e| wrong(&e))?;
     let mut alternatives = certificate.valid_dns_names().chain(certificate.valid_uri_names());

@@ -17,7 +17,7 @@ const GROUP_READS: u32 = 0o040;
 /// # Errors
 ///
 /// Why, in words that follow the name of the file.
-pub(super) fn check(path: &Path) -> Result<(), String> {
+pub(in crate::net) fn check(path: &Path) -> Result<(), String> {
     let facts = path.metadata().map_err(|e| e.to_string())?;
     let own = |group| {
         getegid().as_raw() == group

@@ -1,0 +1,113 @@
+//! Clients that come in, and their threads.
+
+use super::entry::come_in;
+use crate::error::{Error, Result};
+use crate::local::fd_passing::{POLL_INTERVAL, is_ready, send};
+use crate::local::handshake::ServerHello;
+use crate::net::access::Access;
+use crate::net::identity::client_id::{ClientId, Protocol};
+use crate::net::identity::principal::Principal;
+use crate::net::room::clients::Permits;
+use crate::server::Server;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// Listens for clients of the local path.
+#[derive(Debug)]
+pub(crate) struct Local {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Local {
+    /// Takes clients from a Unix socket.
+    ///
+    /// # Errors
+    ///
+    /// `Failed`.
+    pub(crate) fn start(
+        server: &Arc<Server>,
+        listener: UnixListener,
+        access: Access,
+    ) -> Result<Self> {
+        listener.set_nonblocking(true).map_err(|e| Error::system("O_NONBLOCK", e))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (server, stopped) = (server.clone(), stop.clone());
+        let thread = thread::Builder::new().name("reef-local".into());
+        let thread = thread.spawn(move || listen(&server, &listener, access, &stopped));
+        let thread = thread.map_err(|e| Error::system("no thread for clients", e))?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Answers what is open and ends all clients. Blocks.
+    pub(crate) fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        let _ = self.thread.join(); // a panic has already been printed
+    }
+}
+
+fn listen(server: &Arc<Server>, listener: &UnixListener, access: Access, stop: &Arc<AtomicBool>) {
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    while !stop.load(Ordering::Acquire) {
+        threads.retain(|thread| !thread.is_finished());
+        if !is_ready(listener, POLL_INTERVAL) {
+            continue;
+        }
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(POLL_INTERVAL / 10); // it went again, or there are no more files
+            continue;
+        };
+        let id = server.clients.number(Protocol::Local);
+        match enter(server, &stream, access) {
+            Ok(entered) => threads.extend(start_thread(server, stream, id, entered, stop)),
+            Err(error) => refuse(&stream, id, error),
+        }
+    }
+    for thread in threads {
+        let _ = thread.join(); // a panic has already been printed
+    }
+}
+
+/// Who has come, and its place: before there is a thread for it.
+fn enter(server: &Server, stream: &UnixStream, access: Access) -> Result<(Principal, Permits)> {
+    let peer = rustix::net::sockopt::socket_peercred(stream);
+    let uid = peer.map_err(|e| Error::system("SO_PEERCRED", e))?.uid.as_raw();
+    access.admit(uid)?;
+    let who = Principal::User(uid);
+    let permits = server.clients.enter_local(&who)?;
+    Ok((who, permits))
+}
+
+fn start_thread(
+    server: &Arc<Server>,
+    stream: UnixStream,
+    id: ClientId,
+    (who, permits): (Principal, Permits),
+    stop: &Arc<AtomicBool>,
+) -> std::io::Result<JoinHandle<()>> {
+    let (server, stop) = (server.clone(), stop.clone());
+    let thread = thread::Builder::new().name(format!("reef-client-{}", id.number));
+    thread.spawn(move || {
+        attend(&server, &stream, id, who, &stop);
+        drop(permits); // after queue, memory and model
+    })
+}
+
+/// The thread of one client.
+fn attend(server: &Server, stream: &UnixStream, id: ClientId, who: Principal, stop: &AtomicBool) {
+    let met = come_in(server, stream, id, who, stop).and_then(|mut session| {
+        tracing::info!(%id, model = %session.model.title(), class = %session.class, "client");
+        session.serve().inspect(|()| session.say_why(server))
+    });
+    match met {
+        Ok(()) => tracing::info!(%id, "client ended"),
+        Err(error) => refuse(stream, id, error),
+    }
+}
+
+fn refuse(stream: &UnixStream, id: ClientId, error: Error) {
+    tracing::warn!(%id, %error, "client refused");
+    let _ = send(stream, &ServerHello::Refused(error).to_bytes(), None); // it may be gone
+}

@@ -1,0 +1,200 @@
+//! A client that has come in: its requests, one after the other.
+
+use super::instance::Shared;
+use crate::class::{Class, Priority};
+use crate::engine::api::{Engine, Run};
+use crate::error::{Error, Result};
+use crate::local::fd_passing::{POLL_INTERVAL, is_over, send};
+use crate::local::handshake::{RELOADED, ServerHello, code};
+use crate::local::segment::Segment;
+use crate::models::budget::Reservation;
+use crate::models::loaded_model::{LoadedModel, is_sound};
+use crate::net::identity::client_id::ClientId;
+use crate::net::identity::peer::Connected;
+use crate::net::room::admission::Permit;
+use crate::observe::tracer::InstanceId;
+use crate::requests::job::{Phases, chunks};
+use crate::server::Server;
+use crate::tenants::tenant::{MemoryTaken, Tenant};
+use reef::Account;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A client that has come in.
+pub(super) struct Session<'a> {
+    pub(super) stream: &'a UnixStream,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) id: ClientId,
+    pub(super) instance_id: InstanceId,
+    pub(super) class: Class,
+    /// What its requests are charged to, if that is not its tenant's account.
+    pub(super) account: Option<Account>,
+    pub(super) tenant: Arc<Tenant>,
+    pub(super) engine: Arc<dyn Engine>,
+    pub(super) spin: Duration,
+    pub(super) max_time: Duration,
+    /// Requests that were answered: the daemon's own cursor.
+    pub(super) answered: u32,
+    /// As [`Class::EACH`]: that of its class, and if its requests can become best-effort, one for these.
+    pub(super) instances: [Option<Shared>; 2],
+    pub(super) model: Arc<LoadedModel>,
+    pub(super) segment: Segment,
+    pub(super) _memory: (Reservation, MemoryTaken),
+    pub(super) _stay: Option<Permit>,
+    /// While this is there its claim holds.
+    pub(super) _connected: Connected,
+}
+
+impl Session<'_> {
+    /// Answers requests in their order until the client goes, or has to.
+    pub(super) fn serve(&mut self) -> Result<()> {
+        loop {
+            let last = self.is_ending(); // read first: what was submitted before is answered
+            let submitted = self.segment.requests().cursor();
+            let open = submitted.wrapping_sub(self.answered);
+            if open > self.segment.layout().slots {
+                return Err(Error::Invalid(format!("{open} requests in a smaller ring")));
+            }
+            (0..open).for_each(|_| self.answer());
+            if last || (open == 0 && self.rest(submitted)) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tells a client whose model went what became of it.
+    pub(super) fn say_why(&self, server: &Server) {
+        if !self.model.is_retired() {
+            return;
+        }
+        let now = server.registry.get(self.model.spec.name.as_str(), "");
+        let why = if now.is_ok() { RELOADED } else { "the model was unloaded" };
+        let last = ServerHello::Refused(Error::Unavailable(why.into()));
+        let _ = send(self.stream, &last.to_bytes(), None); // it may be gone
+    }
+
+    /// Whether the daemon ends, or the model.
+    fn is_ending(&self) -> bool {
+        self.stop.load(Ordering::Acquire) || self.model.is_retired()
+    }
+
+    /// Waits for a request, for a while. Returns whether the client is gone.
+    fn rest(&self, seen: u32) -> bool {
+        let begin = Instant::now();
+        while begin.elapsed() < self.spin {
+            for _ in 0..64 {
+                if self.segment.requests().cursor() != seen {
+                    return false;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        self.segment.requests().sleep(seen, POLL_INTERVAL);
+        self.segment.requests().cursor() == seen && self.is_gone()
+    }
+
+    fn account(&self) -> Account {
+        self.account.clone().unwrap_or_else(|| self.tenant.account())
+    }
+
+    fn is_gone(&self) -> bool {
+        is_over(self.stream)
+    }
+
+    fn answer(&mut self) {
+        let n = self.answered;
+        let (kind, timeout) = {
+            let slot = self.segment.slot(n);
+            (slot.kind.load(Ordering::Relaxed), slot.timeout.load(Ordering::Relaxed))
+        };
+        let mut phases = Phases::default();
+        let how = match kind {
+            0 => Ok(()),
+            1 => self.infer(n, timeout, &mut phases),
+            _ => Err(Error::Invalid(format!("request of kind {kind} (have: 0, 1)"))),
+        };
+        let slot = self.segment.slot(n);
+        if let Err(error) = &how {
+            slot.set_text(error.text());
+        }
+        slot.code.store(how.as_ref().map_or_else(code, |()| 0), Ordering::Relaxed);
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        slot.infer.store(nanos(phases.infer), Ordering::Relaxed);
+        slot.delay.store(nanos(phases.delay.unwrap_or_default()), Ordering::Relaxed);
+        self.answered = n.wrapping_add(1);
+        self.segment.answers().publish(self.answered);
+    }
+
+    fn infer(&mut self, n: u32, timeout: u64, phases: &mut Phases) -> Result<()> {
+        let asked = Duration::from_micros(if timeout == 0 { u64::MAX } else { timeout });
+        let asks = Priority::new(0, self.class);
+        let admitted = self.tenant.admit(asks, &self.account(), self.engine.clock());
+        let class = admitted
+            .inspect_err(|error| self.model.note_answer(self.class, phases, Some(Err(error))))?
+            .class();
+        let made = || Shared::new(&self.model, class, &self.tenant, &self.segment);
+        let how = match self.instances[class as usize].take().map_or_else(made, Ok) {
+            Err(error) => Err(error),
+            Ok(mut instance) => {
+                let time = asked.min(self.max_time);
+                let how = self.run(class, &mut instance, n, time, phases);
+                // Before it is said that time was over: the device still has what was given up.
+                self.instances[class as usize] = is_sound(&how).then_some(instance);
+                match how {
+                    Err(Error::Unavailable(_)) | Ok(()) if phases.total() > time => {
+                        Err(Error::Deadline(format!("timed out after {time:?}")))
+                    }
+                    how => how,
+                }
+            }
+        };
+        let said = how.as_ref().map(drop);
+        self.model.note_run(&self.instance_id, class, self.id, phases, said);
+        self.model.note_answer(class, phases, Some(said));
+        how
+    }
+
+    fn run(
+        &self,
+        class: Class,
+        shared: &mut Shared,
+        n: u32,
+        time: Duration,
+        phases: &mut Phases,
+    ) -> Result<()> {
+        shared.count(class, &self.segment)?;
+        let Shared { instance, direct, .. } = shared;
+        let layout = self.segment.layout();
+        let (input, output) = (self.segment.input(n), self.segment.output(n));
+        let began = Instant::now();
+        if !*direct {
+            chunks(layout.input, |at, chunk| {
+                input.read(at, chunk);
+                instance.write(at, chunk)
+            })?;
+            phases.input = began.elapsed();
+        }
+        let begin = Instant::now();
+        let slot = direct.then_some((n % layout.slots) as usize);
+        let gone = &|| began.elapsed() > time || self.is_gone();
+        let account = &self.account();
+        let ran = instance.run(Run { slot, time, gone, account });
+        phases.infer = begin.elapsed();
+        let ran = ran?;
+        phases.delay = ran.delay;
+        self.tenant.charge(class, ran.device, phases.infer);
+        if *direct || phases.total() > time {
+            return Ok(());
+        }
+        let begin = Instant::now();
+        chunks(layout.output, |at, chunk| {
+            instance.read(at, chunk)?;
+            output.write(at, chunk);
+            Ok(())
+        })?;
+        phases.output = begin.elapsed();
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+use super::*;
+use crate::models::source::ModelSource;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let name = format!("reef-repository-{test}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn open(&self) -> Repository {
+        Repository::open(Some(&self.0), true).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn name(text: &str) -> ModelName {
+    ModelName::new(text).unwrap()
+}
+
+#[test]
+fn the_newest_version_is_the_one_unless_others_are_chosen() {
+    let folder = Folder::new("versions");
+    folder.file("a/model.toml", "network = \"resnet18\"\nsize = 64\nseed = 7\n");
+    for version in ["1", "2", "10", "x", "03"] {
+        folder.file(&format!("a/{version}/note"), "");
+    }
+    folder.file("b/model.toml", "network = \"resnet18\"\nseed = 1\nversions = [1, 2]\n");
+    folder.file("b/1/note", "");
+    folder.file("b/2/note", "");
+    let repository = folder.open();
+    let versions = |n: &str, v| -> Vec<u32> {
+        repository.specs(&name(n), v).unwrap().iter().map(|r| r.version).collect()
+    };
+    assert_eq!(versions("a", None), [10]);
+    assert_eq!(versions("a", Some(2)), [2]);
+    assert_eq!(versions("b", None), [1, 2]);
+    let listed = repository.list().unwrap();
+    assert_eq!(listed[0], Listed { name: name("a"), versions: vec![1, 2, 10] });
+    let missing = repository.specs(&name("a"), Some(3)).unwrap_err();
+    assert_eq!(missing, Error::NotFound("model a has no version 3".into()));
+}
+
+#[test]
+fn networks_by_name_are_there_unless_a_folder_hides_them() {
+    let folder = Folder::new("builtin");
+    folder.file("resnet18/model.toml", "network = \"resnet50\"\nseed = 1\n");
+    folder.file("resnet18/4/note", "");
+    let repository = folder.open();
+    assert!(!repository.builtin().contains(&name("resnet18")));
+    let specs = repository.specs(&name("resnet18"), None).unwrap();
+    assert_eq!(specs[0].source, ModelSource::Seeded { network: "resnet50".into(), seed: 1 });
+    assert_eq!(repository.specs(&name("resnet152"), None).unwrap()[0].version, 1);
+    assert!(repository.specs(&name("lenet"), None).is_err());
+    let none = Repository::open(None, false).unwrap();
+    assert!(none.specs(&name("resnet152"), None).is_err());
+}
+
+#[test]
+fn links_and_wrong_descriptions_are_refused() {
+    let (folder, outside) = (Folder::new("links"), Folder::new("outside"));
+    outside.file("m/model.toml", "network = \"resnet18\"\nseed = 1\n");
+    std::os::unix::fs::symlink(outside.0.join("m"), folder.0.join("m")).unwrap();
+    folder.file("typo/model.toml", "network = \"resnet18\"\nsede = 1\n");
+    folder.file("typo/1/note", "");
+    let repository = folder.open();
+    let said = repository.specs(&name("m"), None).unwrap_err().to_string();
+    assert!(said.starts_with("model m: ") && said.contains("/m is a link to "), "{said}");
+    assert!(said.contains("outside/") || said.contains("outside-"), "{said}");
+    std::os::unix::fs::symlink("nowhere", folder.0.join("n.onnx")).unwrap();
+    let said = repository.specs(&name("n"), None).unwrap_err().to_string();
+    assert!(said.contains("n.onnx: No such file"), "{said}");
+    let said = repository.specs(&name("typo"), None).unwrap_err().to_string();
+    assert!(said.contains("model.toml") && said.contains("sede"), "{said}");
+    assert!(Repository::open(Some(Path::new("/nowhere")), true).is_err());
+}
+#[test]
+fn files_and_folders_of_networks_are_models() {
+    let folder = Folder::new("whole");
+    folder.file("a.onnx", "");
+    folder.file("resnet18.safetensors", "");
+    folder.file("b/model.json", "");
+    folder.file("c/1/model.json", "");
+    folder.file("c/2/x.onnx", "");
+    folder.file("d/1/notes.txt", "");
+    folder.file("notes.txt", "");
+    folder.file("e/notes.txt", "");
+    let repository = folder.open();
+    let listed = repository.list().unwrap();
+    let listed: Vec<_> = listed.iter().map(|l| (l.name.as_str(), l.versions.len())).collect();
+    assert_eq!(listed, [("a", 1), ("b", 1), ("c", 2), ("d", 1), ("resnet18", 1)]);
+    let place = folder.0.canonicalize().unwrap();
+    let source = |n: &str, v| repository.specs(&name(n), v).map(|mut r| r.remove(0).source);
+    let whole = |path: &str| Ok(ModelSource::Whole(place.join(path)));
+    assert_eq!(source("a", None), whole("a.onnx"));
+    assert_eq!(source("b", None), whole("b"));
+    assert_eq!(source("c", Some(1)), whole("c/1"));
+    assert_eq!(source("c", None), whole("c/2/x.onnx"));
+    assert_eq!(source("resnet18", None), whole("resnet18.safetensors"));
+    assert!(matches!(source("a", Some(2)), Err(Error::NotFound(_))));
+    let said = source("d", None).unwrap_err().to_string();
+    assert!(said.starts_with("model d/1: ") && said.contains("holds no network"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_not_read_hides_a_network_of_its_name() {
+    let folder = Folder::new("unread");
+    folder.file("resnet50.pth", "PK");
+    folder.file("old/1/model.pt", "PK");
+    folder.file("mine.onnx", "");
+    let say = |builtin, n: &str| {
+        let repository = Repository::open(Some(&folder.0), builtin).unwrap();
+        repository.specs(&name(n), None).unwrap_err().to_string()
+    };
+    for builtin in [true, false] {
+        let said = say(builtin, "resnet50");
+        assert!(said.starts_with("model resnet50: "), "{said}");
+        assert!(said.contains("resnet50.pth: a file of PyTorch, "), "{said}");
+    }
+    assert!(say(true, "old").contains("model.pt: a file of PyTorch, "), "{}", say(true, "old"));
+    let hint = "(models.builtin = true makes up weights for a network of this name)";
+    let said = say(false, "resnet18");
+    assert_eq!(said, format!("no model resnet18 in the repository {hint}"));
+    assert_eq!(say(false, "mien"), "no model mien in the repository: did you mean mine?");
+    let said = say(true, "resnet81");
+    assert_eq!(said, "no model resnet81 in the repository: did you mean resnet18?");
+    assert_eq!(say(true, "gpt"), "no model gpt in the repository");
+    assert_eq!(folder.open().unread().len(), 1);
+}
+
+#[test]
+fn weights_need_a_network_and_networks_need_none() {
+    let folder = Folder::new("weights");
+    folder.file("a/1/weights.param", "");
+    folder.file("b/model.toml", "network = \"resnet50\"\n");
+    folder.file("b/1/any.safetensors", "");
+    folder.file("c/model.toml", "network = \"resnet50\"\n");
+    folder.file("c/1/model.onnx", "");
+    folder.file("d/1/a.onnx", "");
+    folder.file("d/1/b.onnx", "");
+    let repository = folder.open();
+    let source = |n: &str| repository.specs(&name(n), None).map(|mut r| r.remove(0).source);
+    let said = |n: &str| source(n).unwrap_err().to_string();
+    assert!(said("a").contains("weights.param: model.toml names no network"), "{}", said("a"));
+    let place = folder.0.canonicalize().unwrap();
+    let (network, file) = ("resnet50".into(), place.join("b/1/any.safetensors"));
+    assert_eq!(source("b"), Ok(ModelSource::Weights { network, file }));
+    assert!(said("c").contains("model.onnx: it says itself what it is"), "{}", said("c"));
+    assert!(said("d").contains("both a.onnx and b.onnx"), "{}", said("d"));
+}

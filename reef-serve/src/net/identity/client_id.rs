@@ -1,0 +1,38 @@
+//! Names of connections, for logs and metrics.
+
+use std::fmt;
+
+/// A way in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Protocol {
+    Local,
+    Grpc,
+    Http,
+}
+
+impl Protocol {
+    /// All of them, in the order in which they are counted.
+    pub(crate) const EACH: [Self; 3] = [Self::Local, Self::Grpc, Self::Http];
+
+    /// As metrics and traces say.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Grpc => "grpc",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// One connection: its way in and its number there, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ClientId {
+    pub(crate) protocol: Protocol,
+    pub(crate) number: u32,
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.protocol.name(), self.number)
+    }
+}

@@ -1,0 +1,66 @@
+use super::*;
+
+const OLD: Duration = IDLE;
+
+fn user(uid: u32) -> Principal {
+    Principal::User(uid)
+}
+
+/// Lets time pass for all that are there.
+fn age(places: &Places) {
+    places.table.lock().taken.values_mut().for_each(|entry| entry.since -= OLD);
+}
+
+fn is_lost(lost: &mut Lost) -> bool {
+    lost.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+}
+
+fn proven(places: &Arc<Places>, who: u32) -> (Arc<Place>, Lost) {
+    let (place, lost) = places.enter(user(who), true).unwrap();
+    (Arc::new(place), lost)
+}
+
+#[test]
+fn who_shows_nothing_makes_room_for_others() {
+    let places = Places::new(8, 8);
+    let mut silent: Vec<_> = (0..2).map(|_| places.enter(user(1), false).unwrap()).collect();
+    let young = places.enter(user(1), false).unwrap();
+    assert!(silent.iter_mut().all(|(_, lost)| !is_lost(lost)), "they have only just come");
+    age(&places);
+    let _third = places.enter(user(2), false).unwrap();
+    assert!(is_lost(&mut silent[0].1) && !is_lost(&mut silent[1].1), "the oldest");
+    drop((silent, young));
+    assert_eq!(places.table.lock().taken.len(), 1);
+}
+
+#[test]
+fn a_principal_takes_places_of_its_own_alone() {
+    let places = Places::new(4, 2);
+    let (first, mut first_lost) = proven(&places, 1);
+    let (_second, mut second_lost) = proven(&places, 1);
+    let said = places.enter(user(1), true).unwrap_err().to_string();
+    assert_eq!(said, "user 1 has 2 connections, all in use: no more");
+    age(&places);
+    let using = first.begin(&user(1)).unwrap();
+    let _third = proven(&places, 1);
+    assert!(!is_lost(&mut first_lost) && is_lost(&mut second_lost), "the idle one");
+    let (_a, _b) = (proven(&places, 2), proven(&places, 3));
+    age(&places);
+    drop(using);
+    let _c = proven(&places, 4);
+    assert!(!is_lost(&mut first_lost), "it had a request just now");
+}
+
+#[test]
+fn a_connection_is_of_whom_its_last_request_spoke_for() {
+    let places = Places::new(4, 1);
+    let (place, mut lost) = places.enter(user(1), false).unwrap();
+    let place = Arc::new(place);
+    drop(place.begin(&user(2)).unwrap());
+    let other = Arc::new(places.enter(user(1), false).unwrap().0);
+    let said = other.begin(&user(2)).unwrap_err();
+    assert!(matches!(said, Error::Exhausted(_)), "{said}");
+    age(&places);
+    let _using = other.begin(&user(2)).unwrap();
+    assert!(is_lost(&mut lost) && place.begin(&user(2)).is_err());
+}

@@ -1,0 +1,59 @@
+use super::*;
+
+#[test]
+fn what_happened_can_be_read() {
+    let metrics = Metrics::new();
+    let of = ClassLabels { model: "resnet18".into(), version: 1, class: "rt" };
+    let phases = Phases {
+        infer: Duration::from_millis(3),
+        delay: Some(Duration::from_micros(5)),
+        ..Phases::default()
+    };
+    let late = Error::Deadline(String::new());
+    for how in [Some(Ok(())), Some(Err(&late)), None] {
+        metrics.note_answer(&of, phases.total(), how);
+    }
+    metrics.note_phases(&of, &phases);
+    metrics.note_phases(&of, &phases);
+    let mut answer = metrics.answers.begin(Protocol::Http);
+    answer.set("ok");
+    drop((answer, metrics.answers.begin(Protocol::Grpc)));
+    let mut stats = reef::Stats::default();
+    (stats.preemptions, stats.padded_blocks) = (7, 9);
+    let look = Snapshot {
+        device: "cpu:0".into(),
+        units: 2,
+        busy: Duration::from_millis(500),
+        stats,
+        memory: 42,
+        sizes: vec![(ModelLabels { model: "resnet18".into(), version: 1 }, 40)],
+        clients: [3, 0, 1],
+        depths: vec![(of, 2)],
+        ..Snapshot::default()
+    };
+    metrics.text(&look);
+    let text = metrics.text(&Snapshot { busy: Duration::from_millis(750), ..look });
+    let of = "model=\"resnet18\",version=\"1\",class=\"rt\"";
+    for line in [
+        format!("reef_requests_served_total{{{of}}} 1"),
+        format!("reef_requests_failed_total{{{of},reason=\"deadline\"}} 1"),
+        format!("reef_requests_failed_total{{{of},reason=\"gone\"}} 1"),
+        "reef_answers_total{path=\"http\",outcome=\"ok\"} 1".into(),
+        "reef_answers_total{path=\"grpc\",outcome=\"gone\"} 1".into(),
+        format!("reef_request_seconds_count{{{of}}} 1"),
+        format!("reef_rt_start_seconds_count{{{of}}} 2"),
+        format!("reef_queue_depth{{{of}}} 2"),
+        format!("reef_request_infer_seconds_count{{{of}}} 2"),
+        "reef_device_busy_seconds_total{device=\"cpu:0\"} 0.75".into(),
+        "reef_device_units{device=\"cpu:0\"} 2".into(),
+        "reef_clients{path=\"local\"} 3".into(),
+        "reef_clients{path=\"grpc\"} 0".into(),
+        "reef_clients{path=\"http\"} 1".into(),
+        "reef_model_memory_bytes{model=\"resnet18\",version=\"1\"} 40".into(),
+        "reef_padded_blocks 9".into(),
+        "reef_memory_bytes 42".into(),
+        "reef_preemptions 7".into(),
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
+}

@@ -1,0 +1,167 @@
+use super::*;
+use crate::net::identity::peer::Connected;
+
+struct Memory(String, File);
+
+impl Memory {
+    fn new(test: &str, bytes: u64) -> Self {
+        let key = format!("/reef-regions-{test}-{}", std::process::id());
+        let flags = shm::OFlags::RDWR | shm::OFlags::CREATE;
+        let file = File::from(shm::open(&key, flags, Mode::RUSR | Mode::WUSR).unwrap());
+        file.set_len(bytes).unwrap();
+        Self(key, file)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let _ = shm::unlink(&self.0);
+    }
+}
+
+/// A connection: it is open while this is kept.
+fn connected(principal: Principal, number: u32) -> (Peer, Connected) {
+    let (life, open) = Connected::new();
+    let id = ClientId { number, ..Peer::UNKNOWN.id };
+    (Peer { id, principal, life, may_share: true }, open)
+}
+
+fn own() -> Principal {
+    Principal::User(rustix::process::getuid().as_raw())
+}
+
+fn me() -> (Peer, Connected) {
+    connected(own(), 1)
+}
+
+fn regions(max: usize) -> Regions {
+    Regions::new(max, 0)
+}
+
+#[test]
+fn a_region_is_bounded_by_the_real_size() {
+    let memory = Memory::new("size", 4096);
+    let regions = regions(8);
+    let (me, _open) = me();
+    let register =
+        |name, offset, bytes| regions.register(&me, name, &memory.0, (offset, bytes), || Ok(()));
+    register("all", 0, 4096).unwrap();
+    register("end", 4000, 96).unwrap();
+    for (offset, bytes) in [(0, 4097), (4000, 97), (u64::MAX, 2), (1, u64::MAX), (0, 0)] {
+        let said = register("bad", offset, bytes).unwrap_err();
+        assert!(matches!(said, Error::Invalid(_)), "{offset} {bytes}: {said}");
+    }
+    assert!(matches!(register("all", 0, 1), Err(Error::Exists(_))));
+    let slice = |offset, bytes| regions.slice(&me, "end", offset, bytes, bytes as usize);
+    assert!(slice(0, 96).is_ok() && slice(92, 4).is_ok());
+    assert!(slice(1, 96).is_err() && slice(u64::MAX, 4).is_err());
+    assert!(regions.slice(&me, "end", 0, 4, 8).is_err(), "another length than the tensor's");
+}
+
+#[test]
+fn a_slice_lies_where_region_and_request_say() {
+    let memory = Memory::new("place", 64);
+    let regions = regions(8);
+    let (me, _open) = me();
+    regions.register(&me, "r", &memory.0, (16, 32), || Ok(())).unwrap();
+    let slice = regions.slice(&me, "r", 8, 4, 4).unwrap();
+    slice.write(1, &[7, 8]).unwrap();
+    let mut all = [0; 64];
+    memory.1.read_exact_at(&mut all, 0).unwrap();
+    assert_eq!(
+        (&all[16 + 8..][..4], all.iter().filter(|&&byte| byte != 0).count()),
+        (&[0, 7, 8, 0][..], 2)
+    );
+    let mut bytes = [0; 2];
+    slice.read(2, &mut bytes).unwrap();
+    assert_eq!(bytes, [8, 0]);
+}
+
+#[test]
+fn memory_that_shrinks_is_an_error_and_no_signal() {
+    let memory = Memory::new("shrinks", 4096);
+    let regions = regions(8);
+    let (me, _open) = me();
+    regions.register(&me, "r", &memory.0, (0, 4096), || Ok(())).unwrap();
+    let slice = regions.slice(&me, "r", 0, 4096, 4096).unwrap();
+    slice.write(4092, &[1, 2, 3, 4]).unwrap();
+    memory.1.set_len(100).unwrap();
+    let mut bytes = [0; 4096];
+    assert!(matches!(slice.read(0, &mut bytes), Err(Error::Invalid(_))));
+    assert!(regions.slice(&me, "r", 0, 4096, 4096).is_err());
+}
+
+#[test]
+fn regions_of_others_are_not_there() {
+    let memory = Memory::new("others", 64);
+    let regions = regions(2);
+    let (me, _open) = me();
+    regions.register(&me, "r", &memory.0, (0, 64), || Ok(())).unwrap();
+    let (other, _other) = connected(Peer::UNKNOWN.principal, 2);
+    assert!(matches!(regions.slice(&other, "r", 0, 4, 4), Err(Error::NotFound(_))));
+    assert!(regions.status(&other, "").unwrap().is_empty());
+    regions.unregister(&other, "");
+    assert_eq!(regions.status(&me, "r").unwrap().len(), 1);
+    let uid = rustix::process::getuid().as_raw() + 1;
+    let (stranger, _stranger) = connected(Principal::User(uid), 3);
+    let said = regions.register(&stranger, "x", &memory.0, (0, 64), || Ok(()));
+    assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
+    regions.register(&other, "r", &memory.0, (0, 64), || Ok(())).unwrap();
+    let said = regions.register(&me, "s", &memory.0, (0, 64), || Ok(()));
+    assert!(matches!(said, Err(Error::Exhausted(_))), "{said:?}");
+    regions.unregister(&me, "r");
+    assert!(regions.status(&me, "r").is_err());
+}
+
+/// As two programs over TCP on one host that use the same names and unregister everything when they start.
+#[test]
+fn who_has_shown_nothing_shares_regions_with_no_other_connection() {
+    let memory = Memory::new("connections", 64);
+    let regions = regions(8);
+    let [(first, _first), (second, _second)] =
+        [1, 2].map(|number| connected(Peer::UNKNOWN.principal, number));
+    regions.register(&first, "input", &memory.0, (0, 64), || Ok(())).unwrap();
+    regions.unregister(&second, "");
+    regions.unregister(&second, "input");
+    regions.register(&second, "input", &memory.0, (0, 64), || Ok(())).unwrap();
+    assert!(regions.slice(&first, "input", 0, 4, 4).is_ok());
+    assert_eq!(regions.status(&second, "").unwrap().len(), 1);
+}
+
+#[test]
+fn a_region_goes_with_the_last_connection_that_used_it() {
+    let memory = Memory::new("killed", 64);
+    let regions = regions(8);
+    let counted = Arc::new(());
+    let [(first, one), (second, two)] = [1, 2].map(|number| connected(own(), number));
+    regions.register(&first, "r", &memory.0, (0, 64), || Ok(counted.clone())).unwrap();
+    assert!(regions.slice(&second, "r", 0, 4, 4).is_ok(), "connections of one principal share");
+    drop((first, one));
+    regions.prune();
+    assert_eq!(regions.status(&second, "r").unwrap().len(), 1);
+    drop((second, two));
+    regions.prune();
+    assert_eq!(Arc::strong_count(&counted), 1, "and what it counted as");
+}
+
+#[test]
+fn one_owner_has_so_many_bytes() {
+    let memory = Memory::new("bytes", 4096);
+    let regions = Regions::new(8, 5000);
+    let (me, _open) = me();
+    regions.register(&me, "a", &memory.0, (0, 4096), || Ok(())).unwrap();
+    let said = regions.register(&me, "b", &memory.0, (0, 905), || Ok(())).unwrap_err().to_string();
+    assert_eq!(said, "shared memory: 905 bytes asked, 904 of 5000 are left");
+    regions.register(&me, "b", &memory.0, (0, 904), || Ok(())).unwrap();
+}
+
+#[test]
+fn keys_that_are_paths_are_refused() {
+    let regions = regions(2);
+    for key in ["", "/", "..", "/../etc/passwd", "a/b", "//x", "a\0b"] {
+        let said = regions.register(&me().0, "r", key, (0, 1), || Ok(()));
+        assert!(matches!(said, Err(Error::Invalid(_))), "{key:?}: {said:?}");
+    }
+    let said = regions.register(&me().0, "r", "/reef-there-is-none", (0, 1), || Ok(()));
+    assert!(matches!(said, Err(Error::NotFound(_))), "{said:?}");
+}
