@@ -171,7 +171,8 @@ fn clients_that_read_nothing_are_sent_away() {
     let mut stream = TcpStream::connect(&daemon.http).unwrap();
     stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let begin = Instant::now();
-    while stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").is_ok() {
+    // Of what is answered at once: metrics are made now and then only, so their answers fill no socket for a long time.
+    while stream.write_all(b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n").is_ok() {
         assert!(begin.elapsed() < TIME, "it is read without end");
     }
     within(TIME, "it is sent away", || daemon.clients() == 1.0);
