@@ -34,6 +34,7 @@ churn       churn         240
 preempt     preempt       240
 preempt     preempt_gates 120
 pair        pair          240
+cluster     cluster       240
 speed       speed         400
 questions   beside        240
 '
@@ -111,6 +112,23 @@ over = [row["rt_p99_over_calm"] for row in rows if row["rt_p99_over_calm"] is no
 mean = sum(over) / len(over)
 print(f"note: p99 is {mean:.2f} times the calm one, in the mean of {len(over)}")
 assert mean <= 1.1, "clients that come and go cost real-time work too much"
+EOF
+}
+
+# Two GPUs together beside the first one alone. A machine with one GPU has nothing to show here.
+cluster() {
+    local out=$work/cluster.json
+    [ "$(nvidia-smi -L | grep -c ^GPU)" -gt 1 ] || { echo "note: one GPU, nothing measured"; return 0; }
+    "$build/reef" bench cluster --device cuda:0,cuda:1 --json >"$out" || return
+    python3 - "$out" <<'EOF'
+import json, sys
+rows = [row for row in json.load(open(sys.argv[1]))["rows"] if row["devices"] == 2]
+def median(name):
+    return sorted(row[name] for row in rows)[len(rows) // 2]
+throughput, p99 = median("be_alone_over_one"), median("rt_p99_over_one")
+print(f"note: throughput {throughput:.3f}, p99 {p99:.3f} times one device's, the medians of {len(rows)}")
+assert throughput >= 1.95, "two devices do less than 1.95 times what one does"
+assert p99 <= 1.1, "real-time requests are later than on one device"
 EOF
 }
 

@@ -4,6 +4,7 @@
 //! `run`, which calls the three.
 
 pub(crate) mod churn;
+pub(crate) mod cluster;
 pub(crate) mod command;
 pub(crate) mod disb;
 pub(crate) mod launch;

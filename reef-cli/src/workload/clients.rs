@@ -29,7 +29,11 @@ pub(crate) fn closed_loop<D: Device>(
 }
 
 /// Waits for `last`, but not for longer than the measurement: under some schedulers it never comes.
-fn wait_or_stop<D: Device>(client: &BeClient<D>, last: Seq, stop: &AtomicBool) -> Result<bool> {
+pub(crate) fn wait_or_stop<D: Device>(
+    client: &BeClient<D>,
+    last: Seq,
+    stop: &AtomicBool,
+) -> Result<bool> {
     while !client.wait_for(last, Duration::from_millis(20))? {
         if stop.load(Ordering::Acquire) {
             return Ok(false);

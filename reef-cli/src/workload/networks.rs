@@ -85,6 +85,20 @@ pub(crate) fn networks<D: Operators>(
     Ok(Networks { rt, be })
 }
 
+/// An instance that looks at noise, with weights of its own.
+#[cfg(feature = "bench")]
+pub(crate) fn instance<D: Operators>(
+    device: &D,
+    name: &str,
+    size: Option<usize>,
+) -> models::Result<Network<D>> {
+    let Opened { model, tensors, .. } = open(name, size)?;
+    let weights = Weights::pack(device, &model, &tensors)?;
+    let network = Network::new(device, &model, &weights)?;
+    network.stage_input(&WEIGHTS.input(model.input().elements()))?;
+    Ok(network)
+}
+
 /// Instances of the same network share its weights.
 pub(crate) struct Loader<'a, D: Operators> {
     device: &'a D,
