@@ -315,7 +315,7 @@ pub(crate) mod tests {
     }
 
     /// The worker is the thread of the test.
-    fn with_submitter(device: &Fake) -> (Producer<Command<Fake>>, Shared<Fake>) {
+    pub(crate) fn with_submitter(device: &Fake) -> (Producer<Command<Fake>>, Shared<Fake>) {
         let (producer, consumer) = ring(8);
         let cursors = consumer.cursors();
         let queue = device.queue(Priority::BestEffort, None).unwrap();

@@ -205,8 +205,9 @@ fn has_work<D: Device>(shared: &Shared<D>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::fake::Fake;
-    use crate::vqueue::shared::tests::shared;
+    use crate::backend::fake::{Fake, kernel};
+    use crate::vqueue::shared::tests::{shared, with_submitter};
+    use std::sync::atomic::Ordering;
 
     #[test]
     fn a_worker_spins_longer_while_its_queue_is_held_on_a_device_that_is_polled() {
@@ -227,5 +228,59 @@ mod tests {
         shared.release();
         assert_eq!(quiesce(&shared).unwrap(), Waits::Nothing);
         assert_eq!(pass(&shared).unwrap(), Waits::Commands);
+    }
+
+    #[test]
+    fn a_held_queue_has_work_until_it_is_quiesced_and_when_it_is_cancelled() {
+        let shared = shared(&Fake::default());
+        shared.hold();
+        assert!(has_work(&shared), "to take back what the device has");
+        assert_eq!(quiesce(&shared).unwrap(), Waits::Commands);
+        assert!(!has_work(&shared));
+        shared.shut_down(Shutdown::Drain);
+        assert!(!has_work(&shared), "it can't end while it is held");
+        shared.shut_down(Shutdown::Cancel);
+        assert!(has_work(&shared), "it ends");
+    }
+
+    #[test]
+    fn commands_beyond_the_limit_are_no_work() {
+        let (mut producer, shared) = with_submitter(&Fake::default());
+        assert!(producer.push(kernel()).is_ok(), "room");
+        shared.set_limit(0);
+        assert!(!has_work(&shared));
+        shared.set_limit(1);
+        assert!(has_work(&shared));
+    }
+
+    #[test]
+    fn a_cancelled_queue_launches_nothing_more() {
+        let device = Fake::default();
+        device.0.be_hangs.store(true, Ordering::SeqCst);
+        let (mut producer, shared) = with_submitter(&device);
+        assert!(producer.push(kernel()).is_ok(), "room");
+        assert_eq!(pass(&shared).unwrap(), Waits::Either);
+        assert_eq!(shared.launcher().commands.in_flight(), 1);
+        shared.shut_down(Shutdown::Cancel);
+        assert!(producer.push(kernel()).is_ok(), "room");
+        pass(&shared).unwrap();
+        assert_eq!(shared.launcher().commands.in_flight(), 1);
+    }
+
+    #[test]
+    fn after_an_error_the_device_ends_what_it_has() {
+        let device = Fake::default();
+        device.0.be_hangs.store(true, Ordering::SeqCst);
+        let (mut producer, shared) = with_submitter(&device);
+        assert!(producer.push(kernel()).is_ok(), "room");
+        pass(&shared).unwrap();
+        thread::scope(|scope| {
+            let finish = scope.spawn(|| let_device_finish(&shared));
+            thread::sleep(Duration::from_millis(5));
+            let early = finish.is_finished();
+            device.0.be_hangs.store(false, Ordering::SeqCst); // or the thread never ends
+            assert!(!early, "the device has a kernel");
+        });
+        assert_eq!(shared.launcher().commands.in_flight(), 0);
     }
 }
