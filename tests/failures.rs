@@ -150,7 +150,7 @@ fn a_panic_in_a_real_time_kernel() {
     });
 }
 
-/// A task whose client polls starts although nobody else makes a turn.
+/// A task whose client polls starts although no other thread makes a pass.
 #[test]
 fn wait_based_starts_by_itself() {
     in_time(|| {
@@ -168,7 +168,7 @@ fn wait_based_starts_by_itself() {
     });
 }
 
-/// A best-effort queue that failed in the middle of a task keeps nobody else from running.
+/// A best-effort queue that failed in the middle of a task keeps no other from running.
 #[test]
 fn sequential_goes_on_after_a_failure() {
     in_time(|| {

@@ -72,7 +72,7 @@ impl Stage {
         before.contains(&self.file).then(|| (id.trim_end_matches('\0').into(), pid))
     }
 
-    /// The end of a benchmark that went wrong: one error and nobody left.
+    /// The end of a benchmark that went wrong: one error and no client left.
     #[track_caller]
     fn fails(&self, long: Child) -> String {
         let Output { status, stderr, .. } = long.wait_with_output().expect("it has started");

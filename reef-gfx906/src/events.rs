@@ -110,7 +110,7 @@ impl Events {
     }
 }
 
-/// A destroyed event will never come, so nobody waits for it.
+/// A destroyed event will never come, so it is not waited for.
 fn is_over(states: &BTreeMap<u32, State>, ids: &[u32], all: bool, known: &[u64]) -> bool {
     let over = |(id, &known)| states.get(id).is_none_or(|state| state.set || state.age > known);
     let mut each = ids.iter().zip(known).map(over);

@@ -244,7 +244,7 @@ fn map(bytes: u64, flags: MemoryFlags, at: u64) -> Option<u64> {
 /// Unmaps what aligning has left over.
 fn trim(from: u64, to: u64) {
     if from < to {
-        // SAFETY: a part of the mapping that `map` has just made and that nobody knows of.
+        // SAFETY: a part of the mapping that `map` has just made, to which there is no other pointer.
         let trimmed = unsafe { munmap(from as *mut c_void, (to - from) as usize) };
         debug_assert!(trimmed.is_ok(), "part of a mapping of ours: {trimmed:?}");
     }

@@ -117,7 +117,7 @@ fn a_guest_keeps_its_page_under_the_next_daemon_and_nobody_else_gets_it() {
     let be_again = again(BestEffort, &be.file).unwrap();
     assert!(be_again.file.is_same(&be.file) && !be.page.holders.is_held(), "the dead don't hold");
     let rt = again(RealTime, &second.file).unwrap();
-    assert_eq!(rt.who.holder, second.who.holder, "nobody else has the bit");
+    assert_eq!(rt.who.holder, second.who.holder, "no other holder has the bit");
     rt.peers.iter().for_each(|(_, page)| page.holders.hold(rt.who.holder));
     assert!(be.page.holders.is_closed() && rt.peers.len() == 1);
     let error = again(BestEffort, &be.file).unwrap_err().to_string();
@@ -203,7 +203,7 @@ fn processes_of_a_job_are_held_together_wherever_they_run() {
     };
     let [first, alone] = ["train", ""].map(|job| shows(job, BestEffort, OTHER));
     let rt = shows("train", RealTime, GPU);
-    assert!(rt.peers.is_empty(), "nobody of the job is on this device");
+    assert!(rt.peers.is_empty(), "no guest of the job is on this device");
     let second = shows("train", BestEffort, GPU);
     let peers = [next(&rt.link), next(&rt.link)].map(|event| match event {
         Event::Peer(guest, page) => (guest, page),

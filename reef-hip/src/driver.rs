@@ -229,7 +229,7 @@ pub(crate) const INVALID_DEVICE: u32 = 101;
 /// `hipErrorNotReady`: the answer of queries, not an error.
 pub(crate) const NOT_READY: u32 = 600;
 /// Codes after which nothing works on the device: uncorrectable memory errors, faults of kernels. Most
-/// faults end the process before anybody reads a code: that is what AMD's runtime does about them.
+/// faults end the process before a code is read: that is what AMD's runtime does about them.
 pub(crate) const LOST: [u32; 6] = [214, 700, 702, 709, 710, 719];
 
 /// Of the runtime, and what is in it: ordered.

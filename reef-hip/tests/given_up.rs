@@ -93,7 +93,7 @@ fn a_queue_that_never_answers_is_given_up_and_others_live() {
     assert_eq!(bench.count(Priority::BestEffort), 20);
     assert_eq!(bench.count(Priority::RealTime), 20);
 
-    // A queue that is dropped before anybody has noticed.
+    // A queue that is dropped before its silence is noticed.
     let mut queue = device.queue(Priority::BestEffort, None).unwrap();
     queue.launch(Seq(0), &bench.launch(&bench.deaf, &end), None).unwrap();
     within(10 * TIMEOUT, || drop(queue));

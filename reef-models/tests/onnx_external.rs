@@ -77,7 +77,7 @@ fn weights_are_read_from_the_folder_and_below() {
     }
     symlink("below/m.data", folder.0.join("model/link.data")).unwrap();
     sees_ones(folder.load_from("link.data"));
-    // Without a length, what the tensor takes; what lies behind it is somebody else's.
+    // Without a length, what the tensor takes; what lies behind it is another tensor's.
     sees_ones(folder.load(&[("location", "m.data"), ("offset", "4")]));
 }
 
@@ -122,7 +122,7 @@ fn what_is_not_there_is_an_error_before_anything_is_read() {
     assert_eq!(folder.refuses(&[("location", "below")]), "below: no file");
 }
 
-/// Nobody writes to it, so that opening it would wait for ever.
+/// It has no writer, so that opening it would wait for ever.
 #[test]
 fn a_pipe_is_no_file() {
     let folder = Folder::new("pipe");

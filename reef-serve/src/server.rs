@@ -95,7 +95,7 @@ impl Server {
             clients: {
                 let max = config.limits.clients;
                 let part = config.limits.part(max as u64) as usize;
-                // With nobody else there, the owner needs to leave no room.
+                // With no other principal, the owner needs to leave no room.
                 let user_part = if config.listen.users == Users::Owner { max } else { part };
                 Clients::new(max, part, user_part, config.limits.connects_per_second)
             },

@@ -26,7 +26,7 @@ pub(crate) struct WaysIn {
     pub(crate) folder: PathBuf,
     /// Of TCP, which may be read anew.
     pub(crate) certificates: Vec<(Tls, Protocol)>,
-    /// Dropped when nobody listens any more.
+    /// Dropped when no listener is left.
     pub(crate) sockets: Sockets,
 }
 

@@ -1,6 +1,6 @@
 //! What a client wants of a device.
 
-/// What a client wants of the device that it is placed on, in its own words: nobody measures it.
+/// What a client wants of the device that it is placed on, in its own words: it is not measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Demand {

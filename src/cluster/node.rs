@@ -59,7 +59,7 @@ impl<D: Device> Node<D> {
         self.ledger.limit(self.at, bytes);
     }
 
-    /// Why it is lost; `None` while it isn't, as far as anybody has seen.
+    /// Why it is lost; `None` while it isn't, as far as is known.
     pub fn lost(&self) -> Option<&Error> {
         self.lost.get()
     }

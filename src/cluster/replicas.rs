@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 type Build<D, W, E> = dyn Fn(&D) -> Result<W, E> + Send + Sync;
 
-/// A replica on each device on which somebody uses one, and none elsewhere: made for the first, gone with the last.
+/// A replica on each device on which a client uses one, and none elsewhere: made for the first, gone with the last.
 pub struct Replicas<D: Device, W, E = Error> {
     bytes: u64,
     build: Box<Build<D, W, E>>,
@@ -50,7 +50,7 @@ impl<D: Device, W, E: Failure> Replicas<D, W, E> {
         Self { bytes, build: Box::new(build), made }
     }
 
-    /// The replica on this device of the cluster, which is made now if nobody there has one.
+    /// The replica on this device of the cluster, which is made now if no client there has one.
     ///
     /// # Errors
     ///

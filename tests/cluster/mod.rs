@@ -1,4 +1,4 @@
-//! Several devices, of which one is lost: nobody's work is lost without a word.
+//! Several devices, of which one is lost: no work is lost without an error.
 
 mod losable;
 
@@ -145,7 +145,7 @@ fn clients_of_a_lost_device_that_is_polled_go_on_on_another() {
     within(LIMIT, || go_on_elsewhere(true));
 }
 
-/// Requests that nobody waits for yet when the device is lost, while best-effort work pads them.
+/// Requests that no thread waits for yet when the device is lost, while best-effort work pads them.
 fn all_tickets_end(polled: bool) {
     let devices = losable(2, polled);
     let cluster = cluster(&devices);

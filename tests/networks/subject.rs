@@ -1,4 +1,4 @@
-//! A network on a device, two pictures for it, and what each leaves behind when nobody disturbs it.
+//! A network on a device, two pictures for it, and what each leaves behind when it runs alone.
 //!
 //! Turns alternate between the pictures, so a launch that did not run leaves what belongs to the
 //! other one and is found.

@@ -20,7 +20,7 @@ pub(crate) fn load() {
     });
 }
 
-/// No kernel so far has ended by a fault, which AMD's runtime tells nobody.
+/// No kernel so far has ended by a fault, which AMD's runtime reports nowhere.
 #[allow(dead_code)] // not every test file looks
 pub(crate) fn check() {
     if let Some(Some(software)) = SOFTWARE.get() {

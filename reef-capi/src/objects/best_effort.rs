@@ -81,7 +81,7 @@ struct BestEffortRequest<D: Operators> {
 }
 
 impl<D: Operators> BestEffortRequest<D> {
-    /// Waits for `time` at most, as long as nobody may submit.
+    /// Waits for `time` at most, as long as no thread may submit.
     fn turn(&self, time: Duration) -> Option<Result<Times>> {
         let client = self.client.client.read();
         let over = match client.as_ref() {

@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Asks whether the program would be taken; for a device that nobody has.
+/// Asks whether the program would be taken; for a device that there is not.
 fn taken(args: &Args, socket: &Path, shown: &Shown) -> Result<()> {
     let wish = Wish { class: args.class.class(), device: [0; 16] };
     let program = args.program.first().and_then(|name| executable(name, &args.program[1..]));

@@ -102,7 +102,7 @@ impl fmt::Display for Address {
 pub(crate) enum Error {
     /// No daemon there, or no answer.
     Gone(String),
-    /// Somebody is there and says no: the status and its reason.
+    /// The daemon is there and refuses: the status and its reason.
     Refused(StatusCode, String),
 }
 

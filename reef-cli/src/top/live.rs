@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(50);
 
 type News = Result<Option<View>, Error>;
 
-/// Shows the daemon until somebody presses `q` or a signal comes.
+/// Shows the daemon until `q` is pressed or a signal comes.
 pub(crate) fn run(watch: Watch, interval: Duration) -> Result<()> {
     let signals = Signals::listen().context("signals")?; // while the terminal is still as it was
     let mut screen = Screen::new(watch.daemon.name(), interval);

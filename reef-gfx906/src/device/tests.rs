@@ -54,7 +54,7 @@ impl Rig {
 
     fn write(&self, at: u64, bytes: &[u8]) {
         assert!((self.page..self.page + (1 << 20)).contains(&at), "{at:#x}");
-        // SAFETY: within the rig's page, which nobody else uses.
+        // SAFETY: within the rig's page, which is its alone.
         unsafe { (at as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
@@ -416,7 +416,7 @@ fn a_queue_can_be_destroyed_under_an_endless_kernel() {
         }
         assert!(device.destroy_queue(id));
         assert_eq!((device.counters().resident, device.counters().queues), (0, 0));
-        assert_eq!(rig.value(signal), 1, "nobody completes it");
+        assert_eq!(rig.value(signal), 1, "it is never completed");
         assert!(device.trace().iter().all(|record| record.outcome == Outcome::Killed));
     }
 }

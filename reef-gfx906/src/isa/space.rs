@@ -138,7 +138,7 @@ macro_rules! access {
         #[inline]
         pub(super) unsafe fn $load(from: *const u8) -> $type {
             if from.cast::<$type>().is_aligned() {
-                // SAFETY: mapped by the caller's promise, and aligned; nobody makes references to it.
+                // SAFETY: mapped by the caller's promise, and aligned; there are no references to it.
                 unsafe { $atomic::from_ptr(from.cast_mut().cast()) }.load(Ordering::Acquire)
             } else {
                 // SAFETY: mapped by the caller's promise.
@@ -154,7 +154,7 @@ macro_rules! access {
         #[inline]
         pub(super) unsafe fn $store(to: *mut u8, value: $type) {
             if to.cast::<$type>().is_aligned() {
-                // SAFETY: mapped by the caller's promise, and aligned; nobody makes references to it.
+                // SAFETY: mapped by the caller's promise, and aligned; there are no references to it.
                 unsafe { $atomic::from_ptr(to.cast()) }.store(value, Ordering::Release);
             } else {
                 // SAFETY: mapped by the caller's promise.

@@ -31,7 +31,7 @@ pub trait Memory: Debug {
 pub enum Pause {
     /// It has run as many instructions as it was given.
     Steps,
-    /// It sleeps (`s_sleep`), so somebody else should run.
+    /// It sleeps (`s_sleep`), so another wave should run.
     Sleep,
     /// It waits at `s_barrier` for the other waves of its workgroup.
     Barrier,

@@ -18,7 +18,7 @@ impl Ring {
     pub(crate) fn new(base: u64, bytes: u64, write: u64, read: u64) -> Option<Self> {
         let word = |at: u64| {
             // SAFETY: not null, aligned, and the creator of the queue keeps the word until it has
-            // destroyed the queue, after which nobody uses this.
+            // destroyed the queue, after which this is not used.
             (at != 0 && at.is_multiple_of(8))
                 .then(|| unsafe { AtomicU64::from_ptr(at as *mut u64) })
         };

@@ -39,7 +39,7 @@ enum Done {
 #[derive(Debug, Default)]
 pub(crate) struct Sdma {
     at: u64,
-    /// An unknown packet: nobody can tell where the next one starts.
+    /// An unknown packet: where the next one starts can't be told.
     pub(crate) failed: bool,
 }
 

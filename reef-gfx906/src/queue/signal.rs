@@ -20,7 +20,7 @@ pub(crate) fn value(view: &View<'_>, signal: u64) -> Result<i64, Unmapped> {
     Ok(view.word64(signal.wrapping_add(VALUE))?.load(Acquire) as i64)
 }
 
-/// Tells who waits that a packet is done, or will never be. Without a signal nobody waits.
+/// Tells who waits that a packet is done, or will never be. Without a signal no thread waits.
 pub(crate) fn complete(
     view: &View<'_>,
     events: &Events,

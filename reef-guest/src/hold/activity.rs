@@ -1,4 +1,4 @@
-//! When a real-time guest holds its peers: from its first launch until somebody knows that it is idle.
+//! When a real-time guest holds its peers: from its first launch until it is known to be idle.
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -43,7 +43,7 @@ impl Activity {
     /// ended. The caller has the lock. True: released, and `release_all` was called.
     pub fn release(&self, seen: u64, release_all: impl FnOnce()) -> bool {
         if self.busy.load(Ordering::SeqCst) == 0 {
-            return false; // or the 1 below would say held where nobody is
+            return false; // or the 1 below would say held where no peer is
         }
         self.busy.store(0, Ordering::SeqCst);
         if self.pulse.load(Ordering::SeqCst) != seen {

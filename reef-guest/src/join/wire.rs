@@ -51,7 +51,7 @@ pub(crate) enum Message {
     Peer(u32),
     /// To a real-time guest: this one has left.
     PeerLeft(u32),
-    /// Which class a program would get, whose executable file comes along; nobody joins by it.
+    /// Which class a program would get, whose executable file comes along; it joins no guest.
     Ask(Wish, Shown),
     /// The daemon's answer to that; or it refuses.
     Granted(Class),

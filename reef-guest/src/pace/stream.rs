@@ -26,7 +26,7 @@ pub struct Stream {
     issued: AtomicU32,
     /// What `issued` was at the last mark.
     marked: AtomicU32,
-    /// What `issued` was when somebody last waited for all of it.
+    /// What `issued` was when a thread last waited for all of it.
     synced: AtomicU32,
     /// Launches since the last gate.
     since_gate: AtomicU32,
@@ -146,7 +146,7 @@ mod tests {
             for (is_closed, apart, finished) in steps {
                 for mark in marks.drain(..marks.len().min(finished as usize)) { done = mark; }
                 if stream.is_far_ahead(done, is_closed) {
-                    prop_assert!(!marks.is_empty(), "waits for a mark that nobody wrote");
+                    prop_assert!(!marks.is_empty(), "waits for a mark that was never written");
                     continue;
                 }
                 if stream.needs_gate(is_closed, apart) { stream.gated(); since = 0; }

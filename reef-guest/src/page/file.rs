@@ -8,7 +8,7 @@ use rustix::fs::{
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Nobody can make the memory go away under somebody who has it mapped.
+/// No process can make the memory go away under another that has it mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// A page that can be given away.
@@ -30,7 +30,7 @@ impl PageFile {
         Ok((Self(file), page))
     }
 
-    /// Maps a page that somebody else made, and says whose it is, or was.
+    /// Maps a page that another process made, and says whose it is, or was.
     ///
     /// # Errors
     ///

@@ -135,7 +135,7 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            assert_eq!(self.software.last_fault(), "", "a fault ends a kernel, and nobody is told");
+            assert_eq!(self.software.last_fault(), "", "a fault ends a kernel without a word");
         }
     }
 }

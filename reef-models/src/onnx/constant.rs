@@ -85,7 +85,7 @@ impl Constant {
         }
     }
 
-    /// One that nobody else has: itself, or a copy if others have it too.
+    /// One that is not shared: itself, or a copy if others have it too.
     pub(super) fn own(shared: Rc<Self>, ledger: &Ledger) -> Result<Self> {
         Rc::try_unwrap(shared).or_else(|shared| shared.copied(ledger))
     }

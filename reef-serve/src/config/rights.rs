@@ -115,7 +115,7 @@ impl Default for RealTime {
     }
 }
 
-/// Refuses rights of nobody, and more budgets than there is device.
+/// Refuses rights of unknown principals, and more budgets than there is device.
 ///
 /// # Errors
 ///

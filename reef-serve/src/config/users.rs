@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(try_from = "String", into = "String")]
 pub enum Users {
-    /// Nobody.
+    /// No user.
     #[default]
     Owner,
     /// The members of this group: its name in `/etc/group`, or its number.

@@ -86,7 +86,7 @@ pub(crate) struct Run<'a> {
     pub(crate) slot: Option<usize>,
     /// Time that is left.
     pub(crate) time: Duration,
-    /// Whether nobody waits for it any more.
+    /// Whether no client waits for it any more.
     pub(crate) gone: &'a dyn Fn() -> bool,
     /// Whom real-time work is charged to.
     pub(crate) account: &'a Account,
@@ -122,8 +122,8 @@ pub(crate) trait Instance: Debug + Send {
     ///
     /// # Errors
     ///
-    /// `Deadline` for real-time work whose time is over, or that nobody waits for: what was not launched by then is
-    /// cancelled, and the rest has ended. `Unavailable` for best-effort work that nobody waits for, and the device's;
+    /// `Deadline` for real-time work whose time is over, or that no client waits for: what was not launched by then is
+    /// cancelled, and the rest has ended. `Unavailable` for best-effort work that no client waits for, and the device's;
     /// after these the instance can't be used any more.
     fn run(&mut self, run: Run<'_>) -> Result<Ran>;
 

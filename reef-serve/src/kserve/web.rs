@@ -1,4 +1,4 @@
-//! Requests that a web page has a browser send, which comes from an address that nobody had to prove.
+//! Requests that a web page has a browser send, which comes from an address that was never proved.
 //!
 //! A browser on the machine reaches a daemon on loopback. It says which page asked (`Origin`), for forms with types of
 //! their own, and a page whose name was made to lead to loopback gives that name as `Host`.

@@ -82,7 +82,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Unavailable` if there is no daemon; `Denied` if it may be somebody else's; what it says against the model or the client.
+    /// `Unavailable` if there is no daemon; `Denied` if it may be another user's; what it says against the model or the client.
     pub fn connect(model: &str, options: &Options) -> Result<Self> {
         let model = ModelName::new(model)?;
         let stream = connect(options.folder.as_deref(), "local.sock")?;

@@ -128,6 +128,6 @@ mod tests {
         drop(writer);
         let mut said = String::new();
         File::from(OwnedFd::from(reader)).read_to_string(&mut said).unwrap();
-        assert_eq!(said, "", "nobody has the other end any more");
+        assert_eq!(said, "", "no process has the other end any more");
     }
 }

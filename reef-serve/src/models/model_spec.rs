@@ -59,7 +59,7 @@ impl ModelSpec {
         }
     }
 
-    /// What metadata calls it: weights that are made up are no model that anybody trained.
+    /// What metadata calls it: weights that are made up are no model that was trained.
     pub(crate) fn platform(&self) -> &'static str {
         if self.is_made_up() { "reef_made_up_weights" } else { "reef" }
     }

@@ -21,7 +21,7 @@ pub(crate) struct Connection {
     stream: Stream,
     pub(crate) peer: Peer,
     pub(super) place: Arc<Place>,
-    /// Until somebody waits for it.
+    /// Until a thread waits for it.
     pub(super) lost: Option<Lost>,
     _permit: Permit,
     _open: Connected,

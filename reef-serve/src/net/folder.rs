@@ -1,7 +1,7 @@
-//! The folder of a daemon's sockets, and how both sides know that nobody else can put one there.
+//! The folder of a daemon's sockets, and how both sides know that no other user can put one there.
 //!
-//! A client that finds a socket in a folder of somebody else would hand its input to whoever made it. So the folder
-//! and its sockets have to belong to one who is trusted, nobody else may write there, and the kernel has to say that who
+//! A client that finds a socket in a folder of another user would hand its input to whoever made it. So the folder
+//! and its sockets have to belong to one who is trusted, no other may write there, and the kernel has to say that who
 //! listens is the same.
 
 use crate::error::{Error, Result};
@@ -50,7 +50,7 @@ pub(crate) fn check_own(folder: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// `Denied` if somebody else could have put the socket there; `Unavailable` if nobody listens.
+/// `Denied` if another user could have put the socket there; `Unavailable` if no daemon listens.
 pub fn connect(configured: Option<&Path>, socket: &str) -> Result<UnixStream> {
     let folder = folder(configured);
     let path = folder.join(socket);
@@ -67,7 +67,7 @@ pub fn connect(configured: Option<&Path>, socket: &str) -> Result<UnixStream> {
     Ok(stream)
 }
 
-/// The owner of a folder to which nobody else may write, also by replacing it.
+/// The owner of a folder to which no other user may write, also by replacing it.
 fn check_folder(folder: &Path) -> Result<u32> {
     let wrong = |e| Error::system(&folder.display().to_string(), e);
     let facts = std::fs::symlink_metadata(folder).map_err(wrong)?;

@@ -200,7 +200,7 @@ impl Metrics {
         }
     }
 
-    /// Adds numbers that somebody else keeps.
+    /// Adds numbers that are kept elsewhere.
     pub(crate) fn add(&self, numbers: Box<dyn Collector>) {
         self.registry.lock().register_collector(numbers);
     }

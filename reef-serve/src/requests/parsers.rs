@@ -143,7 +143,7 @@ mod tests {
         }
         parsers.turn(&Principal::User(3));
         parsers.turn(&Principal::User(4));
-        assert_eq!(parsers.turns.lock().len(), 1, "nobody is remembered");
+        assert_eq!(parsers.turns.lock().len(), 1, "no principal is remembered");
     }
 
     /// The runtime's own threads for what blocks stay as they are, as they get other work next.

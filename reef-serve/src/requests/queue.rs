@@ -99,7 +99,7 @@ impl State {
         self.turn += 1;
         self.turns.insert(job.tenant.who.clone(), self.turn);
         if self.jobs.is_empty() {
-            self.turns.clear(); // nobody waits for a turn
+            self.turns.clear(); // no request waits for a turn
         }
         Some(job)
     }

@@ -76,7 +76,7 @@ pub(crate) fn context() -> usize {
     }
 }
 
-/// Runs calls of ours so that they don't break a capture of somebody else.
+/// Runs calls of ours so that they don't break a capture of the program's.
 pub(crate) fn relaxed<T>(calls: impl FnOnce() -> T) -> T {
     let mut mode = 2; // CU_STREAM_CAPTURE_MODE_RELAXED
     let _ = exchange_mode(&mut mode);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Which program, and which library it opens.
 const WHICH: &str = "REEF_TEST_ODD";
 const OPENS: &str = "REEF_TEST_OPENS";
-/// A process that nobody ends ends itself.
+/// A process that is not ended ends itself.
 const LIFE: u32 = 60;
 
 type Odd = fn(&Program) -> String;
@@ -64,7 +64,7 @@ impl Program {
     /// What all launches together left.
     fn value(&self) -> u64 {
         self.wait();
-        // SAFETY: a word of the fake driver's, which nobody writes any more.
+        // SAFETY: a word of the fake driver's, which is not written any more.
         unsafe { *(self.work.memory as *const u64) }
     }
 }

@@ -16,7 +16,7 @@ const VGPR_GRANULE: u64 = 4;
 /// Bytes of `Guard`.
 const GUARD: u64 = 64;
 
-/// Kernels that nobody stops, as they have no guard.
+/// Kernels that are never stopped, as they have no guard.
 const UNGUARDED: [&str; 3] = ["report", "stamp", "store"];
 /// Kernels that look while they run; all others do when they start.
 const POLLING: [&str; 1] = ["append"];

@@ -49,7 +49,7 @@ pub(crate) fn all(sources: &Path, toolchain: &Toolchain, scratch: &Path) -> Resu
     let waiting = Mutex::new(wanted(sources)?.into_iter());
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let one_after_another = || -> Result<Vec<Image>> {
-        let next = || waiting.lock().expect("nobody panics with it").next();
+        let next = || waiting.lock().expect("no thread panics with it").next();
         std::iter::from_fn(next).map(|(text, image)| compiler.finish(&text, image)).collect()
     };
     let done: Result<Vec<_>> = thread::scope(|scope| {

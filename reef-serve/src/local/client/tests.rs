@@ -237,7 +237,7 @@ fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
     assert_eq!((numbers.input.time, numbers.output.time), (copied.input.time, copied.output.time));
 }
 
-/// A client that changes its input while it is read gets some numbers, and nobody else notices.
+/// A client that changes its input while it is read gets some numbers, and no other client notices.
 #[test]
 fn tensors_that_change_meanwhile_harm_nobody() {
     let fixture = Fixture::new("change");

@@ -23,11 +23,11 @@ fn request(tracer: &Tracer) -> Request {
 #[test]
 fn nothing_is_made_of_a_request_while_nobody_records() {
     let tracer = Tracer::default();
-    tracer.note(|| panic!("nobody records"));
+    tracer.note(|| panic!("there is no recorder"));
     tracer.begin().unwrap();
     tracer.note(|| request(&tracer));
     assert_eq!(tracer.stop().len(), 1);
-    tracer.note(|| panic!("nobody records any more"));
+    tracer.note(|| panic!("there is no recorder any more"));
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn what_is_over_a_budget_is_late_best_effort_or_refused() {
     }
 }
 
-/// The part of the device that nobody has been granted.
+/// The part of the device that has been granted to no principal.
 fn stated(config: &mut Config) {
     config.rights.insert("others".into(), Right { rt: true, ..Right::default() });
     config.rt.claimable = 0.5;
