@@ -11,5 +11,6 @@ pub(crate) mod failure;
 pub(crate) mod grpc;
 pub(crate) mod http;
 mod intake;
+mod parameter;
 pub(crate) mod request;
 mod web;

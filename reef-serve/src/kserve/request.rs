@@ -4,6 +4,7 @@
 
 use crate::class::Class;
 use crate::error::{Error, Result};
+use crate::kserve::parameter::{Parameter, Place};
 use crate::models::loaded_model::LoadedModel;
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;
@@ -43,6 +44,8 @@ pub(crate) struct InferRequest {
     pub(crate) timeout: u64,
     /// The period and the budget that its client states, in microseconds; 0 is none.
     pub(crate) rate_us: (u64, u64),
+    /// Whether an answer in a stream has to say that it is its request's last one.
+    pub(crate) wants_final: bool,
     /// The client's default class.
     pub(crate) class: Option<Class>,
     /// What its bytes are charged to; the answer's are as well.
@@ -74,14 +77,6 @@ pub(crate) struct RequestedOutput {
     pub(crate) to: Option<Place>,
 }
 
-/// A part of a region.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) region: String,
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
-}
-
 /// The answer.
 #[derive(Debug)]
 pub(crate) struct InferResponse {
@@ -98,30 +93,6 @@ impl InferResponse {
     }
 }
 
-/// A parameter of a request or tensor, of whatever type it came.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Parameter {
-    Number(u64),
-    Text(String),
-    Other,
-}
-
-impl Parameter {
-    pub(crate) fn number(&self, key: &str) -> Result<u64> {
-        match self {
-            Self::Number(n) => Ok(*n),
-            other => Err(Error::Invalid(format!("parameter {key}: no number from 0: {other:?}"))),
-        }
-    }
-
-    fn text(&self, key: &str) -> Result<String> {
-        match self {
-            Self::Text(text) => Ok(text.clone()),
-            other => Err(Error::Invalid(format!("parameter {key}: no text: {other:?}"))),
-        }
-    }
-}
-
 impl InferRequest {
     /// Notes a parameter of the request. Those that are not known are the client's own.
     ///
@@ -134,39 +105,13 @@ impl InferRequest {
             "timeout" => self.timeout = value.number(key)?,
             "reef_period_us" => self.rate_us.0 = value.number(key)?,
             "reef_budget_us" => self.rate_us.1 = value.number(key)?,
-            "sequence_id" if *value != Parameter::Number(0) => {
-                return Err(Error::Unimplemented("parameter sequence_id: sequences".into()));
+            "sequence_id" | "sequence_start" | "sequence_end" if !value.is_nothing() => {
+                return Err(Error::Unimplemented(format!("parameter {key}: sequences")));
             }
+            "triton_enable_empty_final_response" => self.wants_final = value.flag(key)?,
             _ => {}
         }
         Ok(())
-    }
-}
-
-/// The part of a region that the parameters of a tensor name, if they do.
-///
-/// # Errors
-///
-/// `Invalid`; `Unimplemented` for outputs as classes.
-pub(crate) fn place<'a>(
-    parameters: impl IntoIterator<Item = (&'a str, Parameter)>,
-) -> Result<Option<Place>> {
-    let (mut region, mut offset, mut bytes) = (None, 0, None);
-    for (key, value) in parameters {
-        match key {
-            "shared_memory_region" => region = Some(value.text(key)?),
-            "shared_memory_offset" => offset = value.number(key)?,
-            "shared_memory_byte_size" => bytes = Some(value.number(key)?),
-            "classification" if value != Parameter::Number(0) => {
-                return Err(Error::Unimplemented("parameter classification".into()));
-            }
-            _ => {}
-        }
-    }
-    match (region, bytes) {
-        (None, None) => Ok(None),
-        (Some(region), Some(bytes)) => Ok(Some(Place { region, offset, bytes })),
-        _ => Err(Error::Invalid("shared memory: a region and a byte size belong together".into())),
     }
 }
 

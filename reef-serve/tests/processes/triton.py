@@ -204,6 +204,12 @@ def stream(client):
             agree(result.as_numpy("logits"), "stream")
         else:
             assert "not loaded" in str(error), error
+    for wanted in (True, False):
+        client.async_stream_infer(MODEL, given(grpc), enable_empty_final_response=wanted)
+        result, error = done.get(timeout=30)
+        assert error is None, error
+        final = result.get_response().parameters.get("triton_final_response")
+        assert (final is not None and final.bool_param) == wanted, "one answer, which is the last"
     client.stop_stream()
 
 

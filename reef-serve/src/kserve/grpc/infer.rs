@@ -7,9 +7,9 @@ use super::proto::*;
 use super::undecoded::Undecoded;
 use crate::class::{self, Class};
 use crate::error::{Error, Result};
+use crate::kserve::parameter::{Parameter, place};
 use crate::kserve::request::{
-    CLASS_HEADER, InferRequest, InferResponse, InputTensor, Parameter, RequestedOutput, TensorData,
-    place,
+    CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput, TensorData,
 };
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;
@@ -80,8 +80,17 @@ async fn infer_named(
     let unnamed = |error| (String::new(), error);
     let _open = server.request(&caller.peer).map_err(unnamed)?;
     let request = decode(server, caller, request).await.map_err(unnamed)?;
-    let id = request.id.clone();
-    Ok(write(server.answer(&caller.peer, request).await.map_err(|error| (id, error))?))
+    let (id, wants_final) = (request.id.clone(), request.wants_final);
+    let answer = server.answer(&caller.peer, request).await.map_err(|error| (id, error))?;
+    let mut response = write(answer);
+    if wants_final {
+        response.parameters.insert("triton_final_response".into(), flag(true));
+    }
+    Ok(response)
+}
+
+fn flag(value: bool) -> InferParameter {
+    InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(value)) }
 }
 
 /// Charges for what decoding makes, and decodes: long messages on a thread for that.
@@ -153,6 +162,7 @@ fn parameter(value: &InferParameter) -> Parameter {
             u64::try_from(*n).map_or(Parameter::Other, Parameter::Number)
         }
         Some(ParameterChoice::StringParam(text)) => Parameter::Text(text.clone()),
+        Some(ParameterChoice::BoolParam(flag)) => Parameter::Flag(*flag),
         _ => Parameter::Other,
     }
 }

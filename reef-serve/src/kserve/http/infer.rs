@@ -9,8 +9,9 @@ use super::json::{
 use super::reply::{App, Reply};
 use crate::class::{self, Class};
 use crate::error::{Error, Result};
+use crate::kserve::parameter::place;
 use crate::kserve::request::{
-    CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput, TensorData, place,
+    CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput, TensorData,
 };
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;

@@ -2,7 +2,7 @@
 
 use super::bounded;
 use crate::error::{Error, Result};
-use crate::kserve::request::Parameter;
+use crate::kserve::parameter::Parameter;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -116,6 +116,7 @@ pub(super) fn parameters(map: &Map<String, Value>) -> impl Iterator<Item = (&str
     let value = |value: &Value| match value {
         Value::Number(n) => n.as_u64().map_or(Parameter::Other, Parameter::Number),
         Value::String(text) => Parameter::Text(text.clone()),
+        Value::Bool(flag) => Parameter::Flag(*flag),
         _ => Parameter::Other,
     };
     map.iter().map(move |(key, v)| (key.as_str(), value(v)))

@@ -1,0 +1,97 @@
+//! Parameters of requests and tensors, and what those of a tensor say about its place.
+
+use crate::error::{Error, Result};
+
+/// A parameter of a request or tensor, of whatever type it came.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Parameter {
+    Number(u64),
+    Text(String),
+    Flag(bool),
+    Other,
+}
+
+impl Parameter {
+    pub(crate) fn number(&self, key: &str) -> Result<u64> {
+        match self {
+            Self::Number(n) => Ok(*n),
+            other => Err(Error::Invalid(format!("parameter {key}: no number from 0: {other:?}"))),
+        }
+    }
+
+    /// What stands for the absence of the parameter.
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(self, Self::Number(0) | Self::Flag(false))
+    }
+
+    pub(crate) fn flag(&self, key: &str) -> Result<bool> {
+        match self {
+            Self::Flag(flag) => Ok(*flag),
+            other => Err(Error::Invalid(format!("parameter {key}: no true or false: {other:?}"))),
+        }
+    }
+
+    fn text(&self, key: &str) -> Result<String> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            other => Err(Error::Invalid(format!("parameter {key}: no text: {other:?}"))),
+        }
+    }
+}
+
+/// A part of a region.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) region: String,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The part of a region that the parameters of a tensor name, if they do.
+///
+/// # Errors
+///
+/// `Invalid`; `Unimplemented` for outputs as classes.
+pub(crate) fn place<'a>(
+    parameters: impl IntoIterator<Item = (&'a str, Parameter)>,
+) -> Result<Option<Place>> {
+    let (mut region, mut offset, mut bytes) = (None, 0, None);
+    for (key, value) in parameters {
+        match key {
+            "shared_memory_region" => region = Some(value.text(key)?),
+            "shared_memory_offset" => offset = value.number(key)?,
+            "shared_memory_byte_size" => bytes = Some(value.number(key)?),
+            "classification" if value != Parameter::Number(0) => {
+                return Err(Error::Unimplemented("parameter classification".into()));
+            }
+            _ => {}
+        }
+    }
+    match (region, bytes) {
+        (None, None) => Ok(None),
+        (Some(region), Some(bytes)) => Ok(Some(Place { region, offset, bytes })),
+        _ => Err(Error::Invalid("shared memory: a region and a byte size belong together".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_needs_its_size() {
+        let text = |text: &str| Parameter::Text(text.into());
+        let all = [
+            ("shared_memory_region", text("r")),
+            ("shared_memory_byte_size", Parameter::Number(8)),
+            ("shared_memory_offset", Parameter::Number(4)),
+        ];
+        let want = Place { region: "r".into(), offset: 4, bytes: 8 };
+        assert_eq!(place(all.clone()), Ok(Some(want)));
+        assert!(place(all[..1].to_vec()).is_err() && place(all[1..].to_vec()).is_err());
+        assert_eq!(place([("mine", Parameter::Other)]), Ok(None));
+        assert!(place([("shared_memory_region", Parameter::Number(1))]).is_err());
+        let classes = place([("classification", Parameter::Number(3))]);
+        assert!(matches!(classes, Err(Error::Unimplemented(_))));
+    }
+}
