@@ -1,6 +1,25 @@
 //! Ways in for the targets in `fuzz/`.
 
+use crate::page::layout::{BYTES, Page};
+use crate::page::spans::Time;
+
 /// What a daemon or a guest does with bytes that came over the socket.
 pub fn message(bytes: &[u8]) {
     crate::join::wire::understand(bytes);
+}
+
+/// What a daemon does with a page that its guest has filled with these bytes.
+pub fn page(bytes: &[u8]) {
+    let page = Box::new(Page::default());
+    let length = bytes.len().min(size_of::<Page>()).min(BYTES);
+    // SAFETY: a page is atomics alone, which may have any value, and nobody else has this one.
+    unsafe {
+        let to = std::ptr::from_ref(&*page).cast_mut().cast::<u8>();
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, length);
+    }
+    let _ = page.identity(); // it says what it likes
+    page.hold(3, Time(7));
+    assert!(page.holders.has(3) && page.spans.behind(0).len() <= crate::page::KEPT);
+    page.clear(Time(9));
+    assert!(!page.holders.is_held() && page.spans.since().is_none());
 }

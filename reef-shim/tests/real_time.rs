@@ -118,6 +118,12 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     });
     until("released elsewhere", || !elsewhere.page.holders.is_closed());
 
+    // What it held for is counted, on both sides.
+    let views = registry.guests();
+    let held = |guest| views.iter().find(|view| view.who.guest == guest).map(|view| view.held);
+    assert!(views.iter().any(|view| view.who.class == Class::RealTime && view.busy >= LENGTH));
+    assert!(held(be.who.guest).is_some_and(|held| held >= LENGTH), "{views:?}");
+
     // The daemon goes: those who know each other go on.
     drop(registry);
     launch("cuLaunchKernel", stream);

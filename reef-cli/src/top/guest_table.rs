@@ -14,8 +14,9 @@ pub(super) fn height(guests: &[Guest]) -> u16 {
 }
 
 pub(super) fn table(guests: &[Guest]) -> Table<'_> {
-    let widths = [16, 7, 5, 12, 12, 7].map(Constraint::Min);
-    let header = ["program", "guest", "class", "launches/s", "delayed/s", "state", "job"];
+    let widths = [16, 7, 5, 12, 12, 6, 6, 7].map(Constraint::Min);
+    let header =
+        ["program", "guest", "class", "launches/s", "delayed/s", "held", "GPU ≤", "state", "job"];
     let widths = widths.into_iter().chain([Constraint::Min(8)]);
     Table::new(guests.iter().take(MOST).map(row), widths)
         .header(Row::new(header).bold().underlined())
@@ -33,5 +34,6 @@ fn row(guest: &Guest) -> Row<'_> {
     let [launches, delayed] = numbers.map(|number| format!("{number:>10.1}"));
     let pid = format!("pid {}", guest.pid);
     let (number, class, job) = (guest.guest.clone(), guest.class.clone(), guest.job.clone());
-    Row::new([pid, number, class, launches, delayed, state.into(), job]).style(style)
+    let [held, busy] = [guest.held, guest.busy].map(|part| format!("{:>4.0} %", 100.0 * part));
+    Row::new([pid, number, class, launches, delayed, held, busy, state.into(), job]).style(style)
 }

@@ -16,6 +16,10 @@ pub(crate) struct Guest {
     pub(crate) launches_per_second: f64,
     /// Launches that found the gate closed.
     pub(crate) delayed_per_second: f64,
+    /// The part of the time in which it was held, or held others.
+    pub(crate) held: f64,
+    /// The part of the time in which it seemed to use its device: an estimate, rather too much.
+    pub(crate) busy: f64,
     /// It is held, if it is best-effort, or it holds others.
     pub(crate) is_active: bool,
 }
@@ -43,6 +47,8 @@ fn guest(rates: Rates<'_>, labels: &Labels, active: f64) -> Guest {
         job: text("job"),
         launches_per_second: rate("reef_guest_kernels_total") + rate("reef_guest_graphs_total"),
         delayed_per_second: rate("reef_guest_delayed_total"),
+        held: rate("reef_guest_held_seconds_total").min(1.0),
+        busy: rate("reef_guest_busy_seconds_total").min(1.0),
         is_active: active > 0.0,
         guest: number.clone(),
     }

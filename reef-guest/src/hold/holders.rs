@@ -31,12 +31,24 @@ impl Holders {
 
     /// Adds a holder: its bit's number, below [`MOST_HOLDERS`]; others are ignored.
     pub fn hold(&self, holder: u32) {
-        self.0.fetch_or(bit(holder), Ordering::SeqCst);
+        self.add(holder);
     }
 
     /// Takes a holder away; nothing happens if it wasn't one.
     pub fn release(&self, holder: u32) {
-        self.0.fetch_and(!bit(holder), Ordering::SeqCst);
+        self.take(holder);
+    }
+
+    /// As [`hold`](Self::hold). True: it is the first one.
+    pub(crate) fn add(&self, holder: u32) -> bool {
+        let before = self.0.fetch_or(bit(holder), Ordering::SeqCst);
+        before & !OVERRIDE == 0 && bit(holder) != 0
+    }
+
+    /// As [`release`](Self::release). True: it was the last one.
+    pub(crate) fn take(&self, holder: u32) -> bool {
+        let before = self.0.fetch_and(!bit(holder), Ordering::SeqCst);
+        before & !OVERRIDE == bit(holder) && bit(holder) != 0
     }
 
     /// Lets everything pass until [`heed`](Self::heed), whoever holds.
@@ -47,11 +59,6 @@ impl Holders {
     /// Ends [`override_all`](Self::override_all): who holds is heeded again.
     pub fn heed(&self) {
         self.0.fetch_and(!OVERRIDE, Ordering::SeqCst);
-    }
-
-    /// Takes all holders away: those who should have done it are dead.
-    pub fn clear(&self) {
-        self.0.fetch_and(OVERRIDE, Ordering::SeqCst);
     }
 
     /// Takes all holders away but those of `living`, a set of bits as [`set_of`](Self::set_of) makes it.

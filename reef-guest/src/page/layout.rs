@@ -1,5 +1,6 @@
 //! What stands where in the page.
 
+use super::spans::{Spans, Time};
 use crate::hold::activity::Activity;
 use crate::hold::holders::Holders;
 use std::fmt;
@@ -124,6 +125,9 @@ pub struct Counts {
     pub refused: AtomicU64,
     /// Look-ups of functions that should be intercepted and couldn't be.
     pub unhooked: AtomicU64,
+    /// Nanoseconds for which a best-effort guest seemed to use its device: its gate was open, and it had launched what
+    /// isn't known to have ended. From looks now and then.
+    pub busy_ns: AtomicU64,
 }
 
 /// The page.
@@ -137,6 +141,8 @@ pub struct Page {
     pub activity: Lone<Activity>,
     /// What the guest did.
     pub counts: Counts,
+    /// When a best-effort guest was held, and a real-time guest held others.
+    pub spans: Spans,
 }
 
 /// Alone in its two cache lines, so that writers of neighbours don't slow readers down.
@@ -156,10 +162,43 @@ impl Page {
     /// Where the word that the device waits on stands, in bytes from the page's start.
     pub const HOLDERS_AT: usize = std::mem::offset_of!(Page, holders);
 
+    /// Whose it says it is, for a look at what bytes may do.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn identity(&self) -> Result<Identity, String> {
+        self.header.read()
+    }
+
     /// Gives it to a guest, which may have had it from another daemon: nobody holds it then.
     pub(crate) fn give(&self, who: &Identity) {
         self.header.write(who);
-        self.holders.clear();
+        self.clear(Time::now());
+    }
+
+    /// Adds a holder; with the first one a span begins.
+    pub fn hold(&self, holder: u32, now: Time) {
+        if self.holders.add(holder) {
+            self.spans.begin(now);
+        }
+    }
+
+    /// Takes a holder away; with the last one the span ends.
+    pub fn release(&self, holder: u32, now: Time) {
+        if self.holders.take(holder) {
+            self.spans.end(now);
+        }
+    }
+
+    /// Takes all holders away but those of `living`, a set as [`Holders::set_of`] makes it.
+    pub fn keep(&self, living: u32, now: Time) {
+        self.holders.keep(living);
+        if !self.holders.is_held() {
+            self.spans.end(now);
+        }
+    }
+
+    /// Takes all holders away: those who should have done it are dead.
+    pub fn clear(&self, now: Time) {
+        self.keep(0, now);
     }
 }
 
@@ -173,7 +212,24 @@ mod tests {
         assert_eq!(Page::HOLDERS_AT, 128);
         assert_eq!(std::mem::offset_of!(Page, activity), 256);
         assert_eq!(std::mem::offset_of!(Page, counts), 384);
+        assert_eq!(std::mem::offset_of!(Page, spans), 512);
         assert!(size_of::<Page>() <= BYTES);
+    }
+
+    #[test]
+    fn a_span_lasts_from_the_first_holder_to_the_last() {
+        let page = Page::default();
+        page.hold(3, Time(10));
+        page.hold(4, Time(20));
+        page.hold(3, Time(30));
+        page.release(9, Time(35));
+        page.release(3, Time(40));
+        page.holders.override_all();
+        page.release(4, Time(50));
+        page.hold(4, Time(60));
+        page.clear(Time(70));
+        page.clear(Time(80));
+        assert_eq!(page.spans.behind(0), [(Time(10), Time(50)), (Time(60), Time(70))]);
     }
 
     #[test]

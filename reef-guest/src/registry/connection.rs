@@ -6,6 +6,7 @@ use crate::join::wire::{Message, send};
 use crate::page::file::PageFile;
 use crate::page::layout::Identity;
 use crate::page::mapping::Mapping;
+use crate::page::spans::Time;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
@@ -46,6 +47,7 @@ impl Caller {
 pub(super) struct Guest {
     pub(super) who: Identity,
     pub(super) uid: u32,
+    pub(super) joined: Time,
     pub(super) job: String,
     pub(super) device: Uuid,
     /// Of a real-time guest: those whose pages it has. They stay its peers until one of the two ends.

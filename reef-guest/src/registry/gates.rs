@@ -2,6 +2,7 @@
 
 use crate::hold::holders::Holders;
 use crate::page::mapping::Mapping;
+use crate::page::spans::Time;
 use arc_swap::ArcSwap;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -74,11 +75,11 @@ impl Gates {
     /// applies the new one.
     fn settle(&self) {
         loop {
-            let is_held = self.is_held();
+            let (is_held, now) = (self.is_held(), Time::now());
             for page in self.pages.load().iter() {
                 match is_held {
-                    true => page.holders.hold(Holders::DAEMON),
-                    false => page.holders.release(Holders::DAEMON),
+                    true => page.hold(Holders::DAEMON, now),
+                    false => page.release(Holders::DAEMON, now),
                 }
             }
             if self.is_held() == is_held {

@@ -2,13 +2,14 @@
 
 use super::connection::{Caller, Guest};
 use super::gates::Gates;
-use super::view::GuestView;
+use super::view::{GuestView, History};
 use crate::hold::holders::Holders;
 use crate::join::wire::Message;
 use crate::join::wire::{Uuid, Wish};
 use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
 use crate::page::mapping::Mapping;
+use crate::page::spans::Time;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -39,9 +40,9 @@ impl Guests {
             Err(why) => return Err((socket, why)),
         };
         let process = caller.process();
-        let (uid, device) = (caller.uid, wish.device);
+        let (uid, device, joined) = (caller.uid, wish.device, Time::now());
         let (page, job, peers) = (Arc::new(page), caller.shown.job().to_owned(), Vec::new());
-        let guest = Guest { who, uid, job, device, peers, file, page, socket, process };
+        let guest = Guest { who, uid, joined, job, device, peers, file, page, socket, process };
         self.welcome(guest);
         Ok(())
     }
@@ -101,7 +102,7 @@ impl Guests {
                 .filter(is_new)
                 .map(|be| {
                     if rt.page.activity.is_busy() {
-                        be.page.holders.hold(rt.who.holder);
+                        be.page.hold(rt.who.holder, Time::now());
                     }
                     rt.tell(&Message::Peer(be.who.guest), Some(&be.file));
                     be.who.guest
@@ -137,7 +138,7 @@ impl Guests {
             let holds = |rt: &&Guest| rt.peers.contains(&be.who.guest);
             let living = self.all.iter().filter(holds).map(|rt| rt.who.holder);
             let daemon = is_held.then_some(Holders::DAEMON);
-            be.page.holders.keep(Holders::set_of(living.chain(daemon)));
+            be.page.keep(Holders::set_of(living.chain(daemon)), Time::now());
         }
     }
 
@@ -167,6 +168,10 @@ impl Guests {
 
     pub(super) fn views(&self) -> Vec<GuestView> {
         self.all.iter().map(GuestView::new).collect()
+    }
+
+    pub(super) fn histories(&self) -> Vec<History> {
+        self.all.iter().map(History::new).collect()
     }
 
     /// The best-effort guests that are held when the device's are: its own, and those that share a job with one.

@@ -14,4 +14,4 @@ mod view;
 pub use connection::Caller;
 pub use gates::Gates;
 pub use server::{Policy, Registry};
-pub use view::GuestView;
+pub use view::{GuestView, History};

@@ -3,7 +3,7 @@
 use super::connection::Caller;
 use super::gates::Gates;
 use super::guests::Guests;
-use super::view::GuestView;
+use super::view::{GuestView, History};
 use crate::join::shown::Shown;
 use crate::join::wire::{Message, receive, send};
 use crate::join::wire::{Uuid, Wish};
@@ -64,6 +64,11 @@ impl Registry {
     /// The guests at this moment.
     pub fn guests(&self) -> Vec<GuestView> {
         lock(&self.guests).views()
+    }
+
+    /// The guests at this moment, with the spans in which they were held, or held others.
+    pub fn histories(&self) -> Vec<History> {
+        lock(&self.guests).histories()
     }
 
     /// Holds or releases the best-effort guests of a device in the daemon's own name.

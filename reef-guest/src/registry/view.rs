@@ -2,8 +2,10 @@
 
 use super::connection::Guest;
 use crate::join::wire::Uuid;
-use crate::page::layout::{Counts, Identity};
+use crate::page::layout::{Class, Counts, Identity};
+use crate::page::spans::Time;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// A guest at one moment. Counts are the guest's own words.
 #[derive(Clone, Debug)]
@@ -30,6 +32,39 @@ pub struct GuestView {
     pub refused: u64,
     /// Whether it is held (best-effort) or holds (real-time).
     pub is_active: bool,
+    /// For how long it was held, or held others.
+    pub held: Duration,
+    /// For how long it seemed to use its device. Of a real-time guest: for how long it held others, which is a little
+    /// more than its work took. Of a best-effort guest: from the guest's own looks, 50 a second.
+    pub busy: Duration,
+}
+
+/// A guest's last spans, for traces.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// The guest.
+    pub guest: GuestView,
+    /// When it joined.
+    pub joined: Time,
+    /// How many spans have ended in which it was held, or held others.
+    pub ended: u64,
+    /// When the span began that hasn't ended.
+    pub since: Option<Time>,
+    /// Spans that ended, the last one last: the guest's own words.
+    pub spans: Vec<(Time, Time)>,
+}
+
+impl History {
+    pub(super) fn new(guest: &Guest) -> Self {
+        let spans = &guest.page.spans;
+        Self {
+            guest: GuestView::new(guest),
+            joined: guest.joined,
+            ended: spans.ended(),
+            since: spans.since(),
+            spans: spans.behind(0),
+        }
+    }
 }
 
 impl GuestView {
@@ -38,6 +73,11 @@ impl GuestView {
         let Counts { kernels, graphs, delayed, gates, graph_gates, breathers, refused, .. } =
             &page.counts;
         let read = |count: &AtomicU64| count.load(Relaxed);
+        let held = Duration::from_nanos(page.spans.total(Time::now()));
+        let busy = match who.class {
+            Class::RealTime => held,
+            Class::BestEffort => Duration::from_nanos(read(&page.counts.busy_ns)),
+        };
         Self {
             who: *who,
             uid: *uid,
@@ -50,6 +90,8 @@ impl GuestView {
             breathers: read(breathers),
             refused: read(refused),
             is_active: page.holders.is_held() || page.activity.is_busy(),
+            held,
+            busy,
         }
     }
 }

@@ -68,6 +68,8 @@ impl Neighbours for Beside {
 pub(super) struct Shared {
     engine: Arc<dyn Engine>,
     is_over: Arc<AtomicBool>,
+    /// The daemon's number as its own guest.
+    pub(super) guest: u32,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -85,7 +87,8 @@ impl Shared {
     ) -> Result<Self> {
         let wish = Wish { class: Class::BestEffort, device };
         let refused = |why: &dyn std::fmt::Display| Error::Failed(format!("guests: {why}"));
-        let Joined { page, link, .. } = join(socket, &wish, PATIENCE).map_err(|e| refused(&e))?;
+        let Joined { who, page, link, .. } =
+            join(socket, &wish, PATIENCE).map_err(|e| refused(&e))?;
         let (is_breathing, told) = (AtomicBool::new(false), AtomicBool::new(false));
         let gates = registry.gates(device);
         let beside = Arc::new(Beside { gates, page, is_breathing, told });
@@ -98,7 +101,7 @@ impl Shared {
             watch.run();
         });
         let thread = Some(thread.map_err(|e| Error::system("a thread for guests", e))?);
-        Ok(Self { engine: engine.clone(), is_over, thread })
+        Ok(Self { engine: engine.clone(), is_over, guest: who.guest, thread })
     }
 }
 

@@ -8,6 +8,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use reef_guest::registry::{GuestView, Registry};
 use std::fmt::{Error, Write};
 use std::sync::Weak;
+use std::time::Duration;
 
 /// Reads the registry, while there is one.
 #[derive(Debug)]
@@ -25,6 +26,20 @@ const COUNTERS: [(&str, &str, Number); 6] = [
     ("reef_guest_refused", "Gates and marks that the driver refused", |guest| guest.refused),
 ];
 
+type Time = fn(&GuestView) -> Duration;
+
+/// The same of times.
+const TIMES: [(&str, &str, Time); 2] = [
+    ("reef_guest_held_seconds", "Time in which a guest was held, or held others", |guest| {
+        guest.held
+    }),
+    (
+        "reef_guest_busy_seconds",
+        "Time in which a guest seemed to use its device: an estimate, rather too much",
+        |guest| guest.busy,
+    ),
+];
+
 impl collector::Collector for Collector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut guests = self.0.upgrade().map(|registry| registry.guests()).unwrap_or_default();
@@ -34,6 +49,14 @@ impl collector::Collector for Collector {
             for guest in &guests {
                 let labels = labels(guest);
                 ConstCounter::new(number(guest)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        for (name, help, time) in TIMES {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for guest in &guests {
+                let labels = labels(guest);
+                let seconds = ConstCounter::new(time(guest).as_secs_f64());
+                seconds.encode(family.encode_family(&labels)?)?;
             }
         }
         let help = "1 while a best-effort guest is held, or a real-time guest holds";

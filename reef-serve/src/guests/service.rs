@@ -60,6 +60,8 @@ impl Guests {
                 None
             }
         };
+        let own = shared.as_ref().map(|shared| shared.guest);
+        *server.observer.guests.lock() = (Arc::downgrade(&registry), own);
         Ok(Some(Self { _shared: shared, _registry: registry }))
     }
 }

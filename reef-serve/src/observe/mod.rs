@@ -7,6 +7,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod exposition;
+mod guests;
 pub(crate) mod metrics;
 pub(crate) mod observer;
 mod process;

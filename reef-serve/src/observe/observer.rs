@@ -6,7 +6,8 @@ use crate::observe::metrics::Metrics;
 use crate::observe::tracer::Tracer;
 use parking_lot::Mutex;
 use reef::HostMemory;
-use std::sync::Arc;
+use reef_guest::registry::Registry;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Numbers, traces, and how busy the device is.
@@ -15,6 +16,8 @@ pub(crate) struct Observer {
     pub(crate) metrics: Metrics,
     pub(crate) tracer: Tracer,
     pub(crate) busy: Busy,
+    /// Unmodified programs, for traces, and the daemon's number among them.
+    pub(crate) guests: Mutex<(Weak<Registry>, Option<u32>)>,
 }
 
 /// How long at least one inference was on the device: it runs there, waits its turn, or is preempted.

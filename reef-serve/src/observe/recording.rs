@@ -1,5 +1,6 @@
 //! One trace, from its begin to the events that show it.
 
+use super::guests::Guests;
 use super::tracer::{MAX_NOTED, Request};
 use crate::class::Class;
 use crate::engine::api::Engine;
@@ -29,6 +30,7 @@ pub(crate) struct Recording {
     clock: Duration,
     spans: Vec<Span>,
     preemptions: Vec<Duration>,
+    guests: Guests,
 }
 
 impl Recording {
@@ -42,7 +44,9 @@ impl Recording {
         engine.set_trace(true);
         let (observer, engine) = (observer.clone(), engine.clone());
         let (begin, clock) = (Instant::now(), engine.clock());
-        Ok(Self { observer, engine, begin, clock, spans: Vec::new(), preemptions: Vec::new() })
+        let guests = Guests::new(observer.guests.lock().clone());
+        let (spans, preemptions) = (Vec::new(), Vec::new());
+        Ok(Self { observer, engine, begin, clock, spans, preemptions, guests })
     }
 
     /// Takes what the device has noted meanwhile; when that is enough it notes no more.
@@ -54,6 +58,7 @@ impl Recording {
         }
         self.spans.extend(noted.spans.into_iter().take(room));
         self.preemptions.extend(noted.preemptions);
+        self.guests.look();
     }
 
     /// Ends it, and writes what happened as JSON.
@@ -61,7 +66,8 @@ impl Recording {
         let requests = self.observer.tracer.stop();
         self.collect();
         let mut text = Vec::new();
-        let events = self.device().chain(instances(&requests, self.begin));
+        let guests = std::mem::take(&mut self.guests).finish();
+        let events = self.device().chain(instances(&requests, self.begin)).chain(guests);
         perfetto::write(&mut text, events).expect("a vector takes any bytes");
         text
     }

@@ -78,6 +78,7 @@ impl Launch {
     fn run(self) -> Option<Self> {
         let device = self.context.device;
         let counts = &device.page.counts;
+        device.own(self.slot);
         count(if self.work == Work::Graph { &counts.graphs } else { &counts.kernels });
         match device.is_real_time() {
             true => self.go_first(),
@@ -89,7 +90,6 @@ impl Launch {
     /// A real-time launch holds others, unless they are held.
     fn go_first(&self) {
         let device = self.context.device;
-        device.own(self.slot);
         if device.page.activity.launch() {
             device.hold_peers();
             device.wake_keeper();

@@ -1,7 +1,7 @@
 //! A device that this process has joined.
 
 use reef_guest::pace::{Key, Spacing, Streams};
-use reef_guest::page::{Class, Identity, Mapping};
+use reef_guest::page::{Class, Identity, Mapping, Time};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread::Thread;
@@ -64,12 +64,12 @@ struct Seat {
 }
 
 impl Seat {
-    fn hold(&self) {
-        self.peers.iter().for_each(|(_, page)| page.holders.hold(self.holder));
+    fn hold(&self, now: Time) {
+        self.peers.iter().for_each(|(_, page)| page.hold(self.holder, now));
     }
 
-    fn release(&self) {
-        self.peers.iter().for_each(|(_, page)| page.holders.release(self.holder));
+    fn release(&self, now: Time) {
+        self.peers.iter().for_each(|(_, page)| page.release(self.holder, now));
     }
 }
 
@@ -99,11 +99,11 @@ impl Device {
 
     /// Goes on under the next daemon, with what that one gave. Those who were held stay so while this guest is busy.
     pub(crate) fn renew(&self, who: &Identity, peers: Vec<(u32, Mapping)>) {
-        let mut seat = self.seat();
-        seat.release();
+        let (mut seat, now) = (self.seat(), Time::now());
+        seat.release(now);
         *seat = Seat { holder: who.holder, peers };
         if self.page.activity.is_busy() {
-            seat.hold();
+            seat.hold(now);
         }
         self.guest.store(who.guest, Ordering::Relaxed);
         self.is_orphaned.store(false, Ordering::Relaxed);
@@ -140,8 +140,11 @@ impl Device {
     /// Holds all peers, before a launch.
     #[cold]
     pub(crate) fn hold_peers(&self) {
-        let seat = self.seat();
-        self.page.activity.hold(|| seat.hold());
+        let (seat, now) = (self.seat(), Time::now());
+        if !self.page.activity.is_busy() {
+            self.page.spans.begin(now);
+        }
+        self.page.activity.hold(|| seat.hold(now));
     }
 
     /// Tells the keeper that this guest is busy now.
@@ -152,16 +155,18 @@ impl Device {
 
     /// Releases all peers if nothing was launched since the pulse was `seen`.
     pub(crate) fn release_peers(&self, seen: u64) {
-        let seat = self.seat();
-        self.page.activity.release(seen, || seat.release());
+        let (seat, now) = (self.seat(), Time::now());
+        if self.page.activity.release(seen, || seat.release(now)) {
+            self.page.spans.end(now);
+        }
     }
 
     /// Adds a peer, which may have been held or not while it was on its way.
     pub(crate) fn add_peer(&self, guest: u32, page: Mapping) {
-        let mut seat = self.seat();
+        let (mut seat, now) = (self.seat(), Time::now());
         match self.page.activity.is_busy() {
-            true => page.holders.hold(seat.holder),
-            false => page.holders.release(seat.holder),
+            true => page.hold(seat.holder, now),
+            false => page.release(seat.holder, now),
         }
         seat.peers.push((guest, page));
     }

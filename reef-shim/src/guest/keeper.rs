@@ -8,6 +8,7 @@ use super::device::{Device, MARKS, STREAMS};
 use super::member::Member;
 use super::thread;
 use reef_guest::pace::Key;
+use reef_guest::page::Time;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::thread::Thread;
@@ -21,6 +22,8 @@ const HYSTERESIS: Duration = Duration::from_micros(200);
 const MOST_CLOSED: Duration = Duration::from_millis(900);
 /// How long a breather lasts: 0.4 % of the time.
 const BREATHER: Duration = Duration::from_millis(4);
+/// For how long a best-effort guest without progress counts as busy: its streams may have come to their ends unseen.
+const STALE: Duration = Duration::from_millis(200);
 /// How often a held guest looks at the clock.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -28,6 +31,16 @@ struct Keeper {
     device: &'static Device,
     /// Since when the gate has been closed without a break.
     closed: Option<Instant>,
+    progress: Progress,
+}
+
+/// What a best-effort guest's streams showed at the last look.
+#[derive(Debug)]
+struct Progress {
+    seen: u32,
+    /// When something had changed.
+    changed: Instant,
+    looked: Instant,
 }
 
 /// Starts the thread, which sleeps until the device is joined.
@@ -39,7 +52,9 @@ pub(super) fn start(member: &'static Member) -> io::Result<Thread> {
                 None => std::thread::park(),
             }
         };
-        Keeper { device, closed: None }.run();
+        let now = Instant::now();
+        let progress = Progress { seen: 0, changed: now, looked: now };
+        Keeper { device, closed: None, progress }.run();
     })
 }
 
@@ -49,7 +64,10 @@ impl Keeper {
             match self.device.is_real_time() {
                 true if self.device.page.activity.is_busy() => self.watch(),
                 true => std::thread::park(), // a launch that makes it busy wakes it
-                false => self.breathe(),
+                false => {
+                    self.breathe();
+                    self.count_busy();
+                }
             }
         }
     }
@@ -84,13 +102,39 @@ impl Keeper {
             holders.override_all();
             std::thread::sleep(BREATHER);
             if self.device.is_orphaned.load(Relaxed) {
-                holders.clear();
+                self.device.page.clear(Time::now());
             }
             holders.heed();
             self.closed = None;
         }
         std::thread::sleep(TICK);
     }
+}
+
+impl Keeper {
+    /// Counts the time since the last look as busy if the gate is open and launches are on their way.
+    fn count_busy(&mut self) {
+        let now = Instant::now();
+        let (seen, is_idle) = state(self.device);
+        let Progress { changed, looked, .. } = self.progress;
+        let changed = if seen == self.progress.seen { changed } else { now };
+        self.progress = Progress { seen, changed, looked: now };
+        let page = &self.device.page;
+        if !is_idle && !page.holders.is_closed() && now - changed < STALE {
+            let nanos = u64::try_from((now - looked).as_nanos()).unwrap_or(u64::MAX);
+            page.counts.busy_ns.fetch_add(nanos, Relaxed);
+        }
+    }
+}
+
+/// A number that changes as streams are given work and come further, and whether all have come to their ends.
+fn state(device: &Device) -> (u32, bool) {
+    let its = STREAMS.iter().filter(|(slot, ..)| device.owns(*slot));
+    its.fold((0, true), |(sum, is_idle), (slot, _, stream)| {
+        let done = MARKS.read(slot);
+        let sum = sum.wrapping_add(stream.issued()).wrapping_add(done);
+        (sum, is_idle && stream.is_idle(done))
+    })
 }
 
 /// Whether all streams of a device have come to their ends, as far as is known; puts marks where it isn't.

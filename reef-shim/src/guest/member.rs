@@ -4,7 +4,7 @@ use super::device::Device;
 use super::{entries, explain};
 use reef_guest::hold::Holders;
 use reef_guest::join::Wish;
-use reef_guest::page::{Identity, Mapping};
+use reef_guest::page::{Identity, Mapping, Time};
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
@@ -116,7 +116,7 @@ impl Member {
     /// The daemon is gone, and its own hold with it. Real-time guests go on among themselves.
     pub(super) fn lose(&self, device: &Device) {
         device.is_orphaned.store(true, Relaxed);
-        device.page.holders.release(Holders::DAEMON);
+        device.page.release(Holders::DAEMON, Time::now());
         self.set(|state| match state {
             State::Joined(_, gone) => State::Gone(gone + 1),
             other => other.clone(),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::guests::service::Guests;
 use crate::net::access::Access;
+use crate::observe::recording::Recording;
 use reef_guest::hold::Holders;
 use reef_guest::join::{Joined, Wish, join};
 use reef_guest::page;
@@ -116,4 +117,32 @@ fn a_device_without_a_name_has_guests_that_stand_alone() {
     assert!(rt.peers.is_empty());
     drop(guests);
     block_on(fixture.server.infer(fixture.inference(2))).unwrap();
+}
+
+#[test]
+fn a_trace_has_a_track_for_each_guest_with_the_spans_in_which_it_was_held() {
+    let (fixture, _guests) = begin("guests-traced");
+    let there = guest(&fixture.folder, page::Class::BestEffort);
+    let (observer, engine) = (&fixture.server.observer, &fixture.server.engine);
+    let mut recording = Recording::start(observer, engine).unwrap();
+    let rt = guest(&fixture.folder, page::Class::RealTime);
+    let pages = || rt.peers.iter().map(|(_, page)| page);
+    for _ in 0..3 {
+        pages().for_each(|page| page.hold(rt.who.holder, page::Time::now()));
+        there.page.counts.kernels.fetch_add(10, std::sync::atomic::Ordering::Relaxed);
+        recording.collect();
+        pages().for_each(|page| page.release(rt.who.holder, page::Time::now()));
+    }
+    pages().for_each(|page| page.hold(rt.who.holder, page::Time::now()));
+    let text = recording.finish();
+    let trace: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let of = |number: u32, name: &str| {
+        let mine = |event: &&serde_json::Value| event["pid"] == 3 && event["tid"] == number;
+        events.iter().filter(mine).filter(|event| event["name"] == name).count()
+    };
+    let (be, rt) = (there.who.guest, rt.who.guest);
+    assert_eq!((of(be, "held"), of(be, "joined"), of(rt, "joined")), (4, 0, 1), "{trace}");
+    let name = format!("guest {be} be, pid {}", std::process::id());
+    assert!(String::from_utf8(text).unwrap().contains(&name));
 }
