@@ -1,14 +1,24 @@
 #!/usr/bin/env bash
 # Unmodified PyTorch programs under the shim on an NVIDIA GPU: the same output, all launches seen, held and released.
-# Each step has a time limit, and prints as it goes.
-#   tools/gpu_interpose.sh FOLDER     FOLDER has libreef_cuda_shim.so and the example `registry` of reef-guest, and what
-#                                     tools/interpose/programs.sh built; without that, nvcc has to be in the PATH
+# Nothing is built here. Each program has a time limit; what it says is printed at once and appended to $OUT/output.txt.
+#   tools/gpu_interpose.sh [FOLDER]   FOLDER (target/gpu-shim, or target/release) has what tools/interpose/build.sh and
+#                                     tools/interpose/programs.sh built; without the latter, nvcc has to be in the PATH
 #   STEPS="names same frameworks static seen cost pair mps" chooses; FRAMEWORKS, PROGRAMS and MODES likewise.
+#   BUDGET=540                        seconds; what doesn't fit isn't begun, and the end says how to run it
 set -u
-bin=$(realpath "${1:-target/release}")
-here=$(dirname "$(realpath "$0")")/interpose
+cd "$(dirname "$(realpath "$0")")/.."
+bin=${1:-$([ -d target/gpu-shim ] && echo target/gpu-shim || echo target/release)}
+bin=$(realpath -m "$bin")
+here=$PWD/tools/interpose
 out=${OUT:-$(mktemp -d)}
+mkdir -p "$out"
+exec > >(tee -a "$out/output.txt") 2>&1
+printer=$!
 shim=$bin/libreef_cuda_shim.so
+left= mps=
+for file in "$shim" "$bin/registry"; do
+    [ -s "$file" ] || { echo "no $file: tools/interpose/build.sh makes it"; exit 2; }
+done
 socket=$(mktemp -d)/guests.sock
 chmod +x "$bin"/* 2>/dev/null
 registry=
@@ -21,17 +31,30 @@ guests() { # [SEED]: a registry, which holds at random with a seed
     echo "no registry"
 }
 stop() {
-    [ -z "$registry" ] || { kill "$registry"; wait "$registry" 2>/dev/null; tail -n 1 "$out/guests.log" | sed 's/^/    /'; }
+    [ -z "$registry" ] || { kill "$registry" 2>/dev/null; wait "$registry" 2>/dev/null; tail -n 1 "$out/guests.log" | sed 's/^/    /'; }
     registry=
     rm -f "$socket"
 }
-trap stop EXIT
+end() { # whatever ended it: nobody is left behind, and all that was said is in the file
+    stop
+    [ -z "$mps" ] || echo quit | nvidia-cuda-mps-control >/dev/null 2>&1
+    exec >&- 2>&-
+    wait "$printer"
+}
+trap end EXIT
+trap 'exit 143' TERM INT
+fits() { # SECONDS WHAT...: whether there is time for it; what isn't begun is said at the end
+    [ $((SECONDS + $1)) -le "${BUDGET:-540}" ] && return
+    shift
+    left="$left$*"$'\n'
+    return 1
+}
 plain() {
     local run=("python3" "$here/${PROGRAM:-net.py}")
     [ -z "${STATIC:-}" ] || run=("$STATIC")
-    timeout "${LIMIT:-40}" "${run[@]}" "$@" 2>>"$out/errors" && return
+    timeout -k 5 "${LIMIT:-40}" "${run[@]}" "$@" 2>>"$out/errors" && return
     local code=$? # 77: it can't run here, and has said why
-    [ $code = 77 ] || echo "  failed: $code"
+    [ $code = 77 ] || echo "  failed: $code: $(tail -n 1 "$out/errors")" # 124: its time was over
 }
 under() { # CLASS PROGRAM...: under the shim; no class: nothing but the shim
     local class=$1
@@ -41,22 +64,24 @@ under() { # CLASS PROGRAM...: under the shim; no class: nothing but the shim
     else
         rm -f "$out/report"
         LD_PRELOAD=$shim REEF_GUESTS=$socket REEF_CLASS=$class REEF_EXPLAIN=$out/report plain "$@"
-        grep -E "guest|not sched|looked up|private|in front alone" "$out/report" | sort | uniq | sed 's/^/    /'
+        grep -E "^  guest|not sched|daemon:|looked up|private|in front alone" "$out/report" 2>/dev/null | sort | uniq | sed 's/^/    /'
     fi
 }
-step() { echo "== $* ($(date +%T))"; }
+step() { echo "== $* ($(date +%T), $SECONDS s)"; }
 wanted() { [ -z "${STEPS:-}" ] || [[ " $STEPS " == *" $1 "* ]]; }
+step "$(date +%F), library of $(cat "$bin/commit" 2>/dev/null || sha256sum "$shim"), steps ${STEPS:-all}"
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader || echo "no nvidia-smi"
 
 wanted names && {
     step names of the driver that we do not export
     driver=$(ldconfig -p | awk '/libcuda.so.1 / { print $NF; exit }')
-    driver=${driver:-$(ls /usr/local/nvidia/lib64/libcuda.so.1)}
-    nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+    driver=${driver:-/usr/local/nvidia/lib64/libcuda.so.1}
     nm -D --defined-only "$driver" | awk '{ print $3 }' | sed 's/@.*//' | grep '^cu[A-Z]' | sort >"$out/theirs"
     nm -D --defined-only "$shim" | awk '{ print $3 }' | grep '^cu[A-Z]' | sort >"$out/ours"
     echo "theirs $(wc -l <"$out/theirs"), of which not ours: $(comm -23 "$out/theirs" "$out/ours" | tr '\n' ' ')"
 }
 wanted same && for mode in ${MODES:-eager graph train}; do
+    fits 60 "STEPS=same MODES=$mode" || continue
     step "$mode: plain, shim, best-effort open, best-effort held at random, real-time"
     plain resnet18 $mode 0 0 100
     under none resnet18 $mode 0 0 100
@@ -68,10 +93,13 @@ wanted same && for mode in ${MODES:-eager graph train}; do
     under rt resnet18 $mode 0 0 100
     stop
 done
-five() { # LABEL PROGRAM...: a program in each of the five ways
+five() { # LABEL PROGRAM...: a program in each of the five ways, as long as plain works
     step "$1: plain, shim, best-effort open, best-effort held at random, real-time"
     shift
-    plain "$@"
+    local said
+    said=$(plain "$@")
+    echo "$said"
+    [[ $said != *failed:* && $said != *skipped* ]] || return
     under none "$@"
     guests
     under be "$@"
@@ -83,9 +111,11 @@ five() { # LABEL PROGRAM...: a program in each of the five ways
 }
 frameworks="cupy numba triton jax cooperative workers workers-spawn compile compile-default expandable malloc-async generate nccl"
 wanted frameworks && for what in ${FRAMEWORKS:-$frameworks}; do
+    fits 100 "STEPS=frameworks FRAMEWORKS=$what" || continue
     LIMIT=${LIMIT:-90} PROGRAM=frameworks.py five "$what" "$what"
 done
 wanted static && for what in ${PROGRAMS:-streams events graphs cooperative managed}; do
+    fits 30 "STEPS=static PROGRAMS=$what" || continue
     program=$bin/static-$what
     if [ ! -x "$program" ]; then
         program=$out/static-$what
@@ -94,13 +124,14 @@ wanted static && for what in ${PROGRAMS:-streams events graphs cooperative manag
     fi
     STATIC=$program five "static-$what"
 done
-wanted seen && for mode in eager graph; do
+wanted seen && fits 40 STEPS=seen && for mode in eager graph; do
     step "$mode: launches that CUPTI saw in 20 runs; the counts below have preparation in them too"
     guests
     NET_PROFILE=1 under be resnet18 $mode 0 0 20
     stop
 done
 wanted cost && for mode in ${MODES:-eager graph}; do
+    fits 60 "STEPS=cost MODES=$mode" || continue
     step "$mode: what it costs, closed loop of 3 s"
     plain resnet50 $mode 0 3
     under none resnet50 $mode 0 3
@@ -129,7 +160,7 @@ pair() { # LABEL SHIM MODE: a real-time network at 100/s and in a closed loop, b
     wait $be
     stop
 }
-wanted pair && {
+wanted pair && fits 130 STEPS=pair && {
     step alone
     plain resnet50 graph 100,0 2
     pair "time slices" none graph
@@ -138,11 +169,12 @@ wanted pair && {
 }
 # MPS at its best is the fair rival: alone under it in the same run, clients of two priorities, and the best-effort
 # client with a part of the threads. A client's environment says its priority (1 is below normal) and its part.
-wanted mps && {
+wanted mps && fits 330 STEPS=mps && {
     dir=$(mktemp -d)
     export CUDA_MPS_PIPE_DIRECTORY=$dir/pipe CUDA_MPS_LOG_DIRECTORY=$dir/log
     mkdir -p "$dir/pipe" "$dir/log"
     if nvidia-cuda-mps-control -d; then
+        mps=runs
         step alone, under MPS
         plain resnet50 graph 100,0 2
         plain resnet152 graph 0 3
@@ -157,7 +189,11 @@ wanted mps && {
         step alone, under MPS, once more
         plain resnet50 graph 100,0 2
         echo quit | nvidia-cuda-mps-control
+        mps=
+    else
+        echo "no MPS"
     fi
+    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
 }
 step end
-tail -n 5 "$out/errors" 2>/dev/null
+[ -z "$left" ] || { echo "no time was left for:" && printf '%s' "$left" | sed 's/^/  /'; }
