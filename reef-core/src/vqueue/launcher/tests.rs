@@ -1,0 +1,207 @@
+//! What a launcher does step by step, on a queue that notes what it is given.
+
+use super::*;
+use crate::backend::fake::{Fake, FakeEvent, FakeQueue, kernel};
+use crate::sync::ring::{Producer, ring};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const OPEN: fn() -> Allowance = || Allowance { limit: u64::MAX, cap: 0 };
+
+fn launcher(window: u64, batch: u64) -> (Producer<Command<Fake>>, Launcher<Fake>) {
+    let (producer, consumer) = ring(64);
+    (producer, Launcher::new(FakeQueue::default(), consumer, window, batch))
+}
+
+fn push(producer: &mut Producer<Command<Fake>>, commands: impl IntoIterator<Item = Command<Fake>>) {
+    for command in commands {
+        producer.push(command).expect("room");
+    }
+}
+
+/// A wait for an event that is reached already.
+fn reached() -> Command<Fake> {
+    let event = FakeEvent::default();
+    event.0.store(true, Ordering::Relaxed);
+    Command::Wait(event)
+}
+
+/// Positions that were launched since the last look.
+fn launched(launcher: &mut Launcher<Fake>) -> Vec<u64> {
+    std::mem::take(&mut launcher.queue.launched).into_iter().map(|(at, _)| at).collect()
+}
+
+fn step(launcher: &mut Launcher<Fake>) -> (Vec<u64>, Waits) {
+    let step = launcher.step(OPEN).expect("the fake has no errors");
+    (launched(launcher), step.waits)
+}
+
+#[test]
+fn the_window_is_filled_a_batch_at_a_time() {
+    let (mut producer, mut launcher) = launcher(4, 2);
+    push(&mut producer, (0..9).map(|_| kernel()));
+    assert_eq!(step(&mut launcher), (vec![0, 1, 2, 3], Waits::Device));
+    assert_eq!(launcher.queue.wake_at, Some(2), "when a batch has room");
+    launcher.queue.done = 1;
+    assert_eq!(step(&mut launcher), (vec![], Waits::Device));
+    launcher.queue.done = 2;
+    assert_eq!(step(&mut launcher), (vec![4, 5], Waits::Device));
+}
+
+#[test]
+fn the_limit_bounds_what_is_launched() {
+    let (mut producer, mut launcher) = launcher(4, 1);
+    push(&mut producer, (0..4).map(|_| kernel()));
+    launcher.step(|| Allowance { limit: 2, cap: 0 }).unwrap();
+    assert_eq!(launched(&mut launcher), [0, 1]);
+}
+
+#[test]
+fn a_barrier_runs_alone() {
+    let (mut producer, mut launcher) = launcher(8, 1);
+    let event = FakeEvent::default();
+    push(&mut producer, [kernel(), Command::Record(event), kernel(), kernel()]);
+    assert_eq!(step(&mut launcher), (vec![0], Waits::Device));
+    launcher.queue.done = 1;
+    assert_eq!(step(&mut launcher), (vec![1], Waits::Device));
+    assert_eq!(step(&mut launcher), (vec![], Waits::Device), "nothing beside it");
+    launcher.queue.done = 2;
+    assert_eq!(step(&mut launcher).0, [2, 3]);
+}
+
+#[test]
+fn a_wait_needs_its_event() {
+    let (mut producer, mut launcher) = launcher(8, 1);
+    let event = FakeEvent::default();
+    push(&mut producer, [Command::Wait(event.clone()), kernel()]);
+    assert_eq!(step(&mut launcher), (vec![], Waits::Event));
+    event.0.store(true, Ordering::Relaxed);
+    assert_eq!(step(&mut launcher).0, [1]);
+}
+
+#[test]
+fn what_a_barrier_waits_for_is_the_last_of_those_before_it() {
+    let (mut producer, mut launcher) = launcher(8, 1);
+    let barrier = Command::Record(FakeEvent::default());
+    push(&mut producer, [kernel(), kernel(), kernel(), barrier]);
+    assert_eq!(step(&mut launcher), (vec![0, 1, 2], Waits::Device));
+    assert_eq!(launcher.queue.wake_at, Some(3), "there is room, but not for a barrier");
+}
+
+#[test]
+fn a_step_says_whether_something_completed() {
+    let (mut producer, mut launcher) = launcher(4, 1);
+    push(&mut producer, [reached(), kernel()]);
+    assert!(launcher.step(OPEN).unwrap().completed, "the wait was over at once");
+    push(&mut producer, [kernel()]);
+    assert!(!launcher.step(OPEN).unwrap().completed, "two are launched, none has ended");
+    launcher.queue.done = 2;
+    push(&mut producer, [kernel()]);
+    assert!(launcher.step(OPEN).unwrap().completed, "one has ended, whatever was launched");
+}
+
+/// With nothing on the device there is nothing that could wake the worker.
+#[test]
+fn more_waits_that_are_over_than_the_window_has_room_for_leave_something_to_do() {
+    let (mut producer, mut launcher) = launcher(2, 1);
+    push(&mut producer, [reached(), reached(), reached()]);
+    assert_eq!(launcher.step(OPEN).unwrap().waits, Waits::Nothing);
+    assert_eq!(launcher.step(OPEN).unwrap().waits, Waits::Commands);
+}
+
+#[test]
+fn host_code_runs_alone_and_outside() {
+    let (mut producer, mut launcher) = launcher(4, 1);
+    let host = || Command::Host(Arc::new(|| ()));
+    push(&mut producer, [kernel(), host(), host(), kernel()]);
+    assert_eq!(step(&mut launcher), (vec![0], Waits::Device));
+    assert!(launcher.host(u64::MAX).is_none(), "a kernel runs");
+    launcher.queue.done = 1;
+    for at in [1, 2] {
+        assert_eq!(step(&mut launcher), (vec![], Waits::Host));
+        assert!(launcher.host(at).is_none(), "beyond the limit");
+        assert_eq!(launcher.host(u64::MAX).expect("it is next").0, at);
+        launcher.host_done(at);
+    }
+    assert_eq!(step(&mut launcher), (vec![3], Waits::Either));
+}
+
+#[test]
+fn a_cap_is_told_before_the_next_launch() {
+    let (mut producer, mut launcher) = launcher(4, 1);
+    push(&mut producer, [kernel(), kernel()]);
+    launcher.step(|| Allowance { limit: 1, cap: 0 }).unwrap();
+    assert!(launcher.queue.caps.is_empty(), "nothing new");
+    launcher.step(|| Allowance { limit: 1, cap: 7 }).unwrap();
+    assert!(launcher.queue.caps.is_empty(), "nothing is launched");
+    launcher.step(|| Allowance { limit: 2, cap: 7 }).unwrap();
+    assert_eq!(launcher.queue.caps, [Some(7)]);
+    push(&mut producer, [kernel()]);
+    launcher.step(OPEN).unwrap();
+    assert_eq!(launcher.queue.caps, [Some(7), None], "all blocks at once again");
+}
+
+/// Else blocks that padding has run would run again.
+#[test]
+fn what_padding_has_run_of_the_next_kernel_is_kept_when_nothing_is_taken_back() {
+    let (mut producer, mut launcher) = launcher(4, 1);
+    push(&mut producer, [kernel()]);
+    launcher.head(&Fake::default()).unwrap().expect("a kernel is next");
+    launcher.queue.drain = Some((0, None));
+    assert_eq!(launcher.try_reclaim().unwrap(), Some(0), "nothing was launched");
+    launcher.step(OPEN).unwrap();
+    assert_eq!(launcher.queue.launched, [(0, Some(8))], "with the record that padding used");
+}
+
+#[test]
+fn what_was_taken_back_resumes_where_it_stopped() {
+    let (mut producer, mut launcher) = launcher(4, 1);
+    push(&mut producer, [kernel(), kernel(), Command::Record(FakeEvent::default())]);
+    step(&mut launcher);
+    assert_eq!(launcher.try_reclaim().unwrap(), None, "the device is not done");
+    launcher.queue.drain = Some((1, Some(3)));
+    assert_eq!(launcher.try_reclaim().unwrap(), Some(1), "one of two finished");
+    launcher.step(OPEN).unwrap();
+    assert_eq!(launcher.queue.launched, [(1, Some(3))]);
+}
+
+#[test]
+fn who_waits_for_held_launches_is_woken_by_the_last() {
+    let (mut producer, mut launcher) = launcher(4, 1);
+    push(&mut producer, [kernel(), kernel()]);
+    step(&mut launcher);
+    assert_eq!(launcher.release_held(), Ok(false));
+    assert_eq!(launcher.queue.wake_at, Some(2));
+    launcher.queue.done = 2;
+    assert_eq!(launcher.release_held(), Ok(true));
+}
+
+#[test]
+fn a_barrier_that_was_taken_back_blocks_nothing() {
+    let (mut producer, mut launcher) = launcher(4, 1);
+    push(&mut producer, [Command::Record(FakeEvent::default()), kernel()]);
+    assert_eq!(step(&mut launcher).0, [0]);
+    launcher.queue.drain = Some((0, None));
+    launcher.try_reclaim().unwrap();
+    assert_eq!(step(&mut launcher).0, [0], "it is launched again");
+    launcher.queue.done = 1;
+    assert_eq!(step(&mut launcher).0, [1]);
+}
+
+#[test]
+fn padding_draws_from_the_next_kernel_and_completes_it() {
+    let (mut producer, mut launcher) = launcher(4, 1);
+    push(&mut producer, [kernel(), kernel()]);
+    launcher.queue.drain = Some((0, None));
+    step(&mut launcher);
+    launcher.queue.drain = Some((0, Some(0)));
+    launcher.try_reclaim().unwrap();
+    let (_, left) = launcher.head(&Fake::default()).unwrap().expect("a kernel is next");
+    assert_eq!(left.remaining(), 0, "the record that was taken back, not a fresh one");
+    assert!(launcher.finish_padded());
+    let (_, left) = launcher.head(&Fake::default()).unwrap().expect("a kernel is next");
+    assert_eq!(left.remaining(), 8, "a fresh one for the second kernel");
+    assert!(!launcher.finish_padded());
+    launcher.step(OPEN).unwrap();
+    assert_eq!(launcher.queue.launched.last(), Some(&(1, Some(8))));
+}

@@ -1,0 +1,220 @@
+//! What backends have of a vendor, on the host's memory.
+
+use super::blocks::{report, run_blocks};
+use super::device::{Fake, Put, Step, at};
+use crate::vendor::calls::{Graphs, Memory, Modules, Streams, Vendor};
+use crate::vendor::facts::{Facts, FunctionFacts, GateSignal};
+use crate::vendor::image::Build;
+use crate::vendor::options::Options;
+use reef_core::{Dim3, Priority, Result};
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+fn memory(bytes: usize) -> *mut u8 {
+    vec![0u64; bytes.div_ceil(8)].leak().as_mut_ptr().cast() // a test's life is short
+}
+
+impl Vendor for Fake {
+    const NAME: &'static str = "fake";
+
+    fn count() -> Result<usize> {
+        Ok(1)
+    }
+
+    fn open(_: usize, _: &Options) -> Result<Self> {
+        Ok(Self::default())
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+impl Memory for Fake {
+    fn alloc(&self, bytes: usize) -> Result<u64> {
+        Ok(memory(bytes) as u64)
+    }
+
+    unsafe fn free(&self, memory: u64) {
+        self.freed.lock().push(memory);
+    }
+
+    fn alloc_signals(&self, bytes: usize) -> Result<u64> {
+        self.alloc(bytes)
+    }
+
+    unsafe fn free_signals(&self, _: u64) {}
+
+    fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
+        let memory = memory(bytes);
+        Ok((memory, memory as u64))
+    }
+
+    unsafe fn free_host(&self, _: *mut u8) {}
+
+    unsafe fn register_host(&self, host: *mut u8, _: usize) -> Result<u64> {
+        Ok(host as u64)
+    }
+
+    unsafe fn unregister_host(&self, host: *mut u8) {
+        self.freed.lock().push(host as u64);
+    }
+
+    fn alloc_gate(&self) -> Result<GateSignal> {
+        let word = memory(8);
+        Ok((word.cast(), word as u64))
+    }
+
+    unsafe fn free_gate(&self, _: GateSignal) {}
+
+    unsafe fn write(&self, to: u64, data: &[u8]) -> Result<()> {
+        // SAFETY: addresses are those of `memory`, and the caller has checked the range.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to as *mut u8, data.len()) };
+        Ok(())
+    }
+
+    unsafe fn read(&self, from: u64, data: &mut [u8]) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(from as *const u8, data.as_mut_ptr(), data.len()) };
+        Ok(())
+    }
+}
+
+impl Streams for Fake {
+    type Stream = u32;
+
+    fn open_stream(&self, _: Priority) -> Result<u32> {
+        self.slow_calls.fetch_add(1, Ordering::Relaxed);
+        Ok(self.opened.fetch_add(1, Ordering::Relaxed))
+    }
+
+    unsafe fn close_stream(&self, _: u32) {
+        self.slow_calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    unsafe fn is_idle(&self, _: u32) -> Result<bool> {
+        Ok(true)
+    }
+
+    unsafe fn wait(&self, _: u32) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn write_value(&self, _: u32, address: u64, value: u32) -> Result<()> {
+        self.puts.lock().push(Put::Write(address, value));
+        self.signal(address, value);
+        Ok(())
+    }
+
+    unsafe fn wait_value(&self, _: u32, address: u64, value: u32) -> Result<()> {
+        self.puts.lock().push(Put::Wait(address, value));
+        if let Some(steps) = &mut *self.slow.lock() {
+            steps.push_back(Step::Wait(address, value));
+        }
+        Ok(())
+    }
+}
+
+/// A function: which it is, and whether of the guarded build.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Function {
+    number: u32,
+    is_guarded: bool,
+}
+
+impl Modules for Fake {
+    type Code = bool;
+    type Function = Function;
+
+    fn shipped(&self, _: &str, build: Build) -> Result<Vec<u8>> {
+        Ok(vec![(build == Build::Guarded).into()])
+    }
+
+    fn compile(&self, _: &str, build: Build) -> Result<Vec<u8>> {
+        self.shipped("", build)
+    }
+
+    fn check_image(&self, image: &[u8]) -> Result<Vec<u8>> {
+        Ok(image.into())
+    }
+
+    unsafe fn load_code(&self, image: &[u8]) -> Result<bool> {
+        Ok(image == [1])
+    }
+
+    unsafe fn unload_code(&self, _: bool) {}
+
+    unsafe fn function(&self, is_guarded: bool, name: &str) -> Result<Option<Function>> {
+        self.slow_calls.fetch_add(1, Ordering::Relaxed);
+        let number = match name {
+            "stamp" => STAMP,
+            "report" => REPORT,
+            other => other.len() as u32,
+        };
+        Ok(Some(Function { number, is_guarded }))
+    }
+
+    unsafe fn function_facts(&self, _: Function) -> Result<FunctionFacts> {
+        Ok(FunctionFacts { registers: 32, shared: 0, parameters: None })
+    }
+
+    unsafe fn reserve_shared(&self, _: Function, _: u32) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn launch(
+        &self,
+        _: u32,
+        function: Function,
+        grid: Dim3,
+        _: Dim3,
+        _: u32,
+        params: &mut [*mut c_void],
+    ) -> Result<()> {
+        let blocks = grid.iter().product();
+        self.puts.lock().push(Put::Launch(function.number, blocks));
+        self.passed.store(params.len(), Ordering::Relaxed);
+        let word = |i: usize| at::<u64>(params[i] as u64);
+        match function {
+            Function { number: STAMP, .. } => {
+                // SAFETY: they are an event's address, a timeline signal's and its value.
+                unsafe {
+                    *(word(0) as *mut u64) = 1;
+                    *(word(1) as *mut u32) = word(2) as u32;
+                }
+            }
+            Function { number: REPORT, .. } => {
+                let [stopped, host, count, done, turn] = std::array::from_fn(word);
+                report(stopped, host, count);
+                self.signal(done, turn as u32);
+            }
+            Function { is_guarded: true, .. } => run_blocks(self, &at(params[0] as u64), blocks),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Graphs for Fake {
+    type Exec = ();
+
+    unsafe fn begin_capture(&self, _: u32) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn end_capture(&self, _: u32) -> Result<()> {
+        self.slow_calls.fetch_add(1, Ordering::Relaxed);
+        let act = self.at_capture.lock().take();
+        act.into_iter().for_each(|act| act());
+        Ok(())
+    }
+
+    unsafe fn launch_exec(&self, (): (), _: u32) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn free_exec(&self, (): ()) {}
+}
+
+const STAMP: u32 = 1000;
+const REPORT: u32 = 1001;

@@ -1,0 +1,153 @@
+//! The device: what was put into its streams, and signals that arrive at once or when told to.
+
+use crate::vendor::facts::{Facts, TickRate};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+/// What was put into a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// A launch of a function with this many blocks.
+    Launch(u32, u32),
+    /// The word at this address was set.
+    Write(u64, u32),
+    /// A wait for the word at this address.
+    Wait(u64, u32),
+}
+
+/// What a stream does to a signal, in order.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step {
+    Write(u64, u32),
+    Wait(u64, u32),
+}
+
+/// An open device.
+pub(crate) struct Fake {
+    pub(super) facts: Facts,
+    pub(crate) puts: Mutex<Vec<Put>>,
+    /// What streams have to do, if that isn't done at once.
+    pub(super) slow: Mutex<Option<VecDeque<Step>>>,
+    /// Calls that take locks of a real driver for long: streams opened and closed, captures, functions looked up.
+    pub(crate) slow_calls: AtomicU32,
+    /// Is called by the next capture.
+    pub(super) at_capture: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Streams that were opened.
+    pub(crate) opened: AtomicU32,
+    /// Device memory that was given back.
+    pub(crate) freed: Mutex<Vec<u64>>,
+    /// Whether blocks that have started meet an eviction before they end.
+    pub(super) hurried: AtomicBool,
+    /// Blocks of guarded kernels that have taken effect.
+    pub(crate) ran: Mutex<Vec<u32>>,
+    /// Parameters of the newest launch.
+    pub(crate) passed: AtomicUsize,
+}
+
+impl fmt::Debug for Fake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fake").field("puts", &self.puts).finish_non_exhaustive()
+    }
+}
+
+impl Fake {
+    /// One that takes several launches at once.
+    pub(crate) fn with_graphs() -> Self {
+        let mut fake = Self::default();
+        fake.facts.graphs = true;
+        fake
+    }
+
+    /// The next capture calls `act` before it ends.
+    pub(crate) fn at_next_capture(&self, act: impl FnOnce() + Send + 'static) {
+        *self.at_capture.lock() = Some(Box::new(act));
+    }
+
+    /// From now on signals arrive when told to.
+    pub(crate) fn slow_down(&self) {
+        *self.slow.lock() = Some(VecDeque::new());
+    }
+
+    /// The device sets a signal, now or when told to.
+    pub(super) fn signal(&self, address: u64, value: u32) {
+        match &mut *self.slow.lock() {
+            None => set((address, value)),
+            Some(steps) => steps.push_back(Step::Write(address, value)),
+        }
+    }
+
+    /// From now on no block ends before an eviction, unless it runs through.
+    pub(crate) fn hurry(&self) {
+        self.hurried.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets up to `most` signals arrive, but none behind a wait that isn't over: how many did.
+    pub(crate) fn proceed(&self, most: usize) -> usize {
+        let mut slow = self.slow.lock();
+        let steps = slow.as_mut().expect("it was slowed down");
+        let mut count = 0;
+        while let Some(&step) = steps.front() {
+            match step {
+                Step::Wait(address, value) if at::<u32>(address) != value => break,
+                Step::Write(..) if count == most => break,
+                Step::Write(address, value) => {
+                    set((address, value));
+                    count += 1;
+                }
+                Step::Wait(..) => {}
+            }
+            steps.pop_front();
+        }
+        count
+    }
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        let facts = Facts {
+            name: "fake".into(),
+            memory: None,
+            uuid: None,
+            units: 4,
+            be_units: 4,
+            blocks_per_unit: 8,
+            threads_per_unit: 1024,
+            registers_per_unit: 65536,
+            shared_per_unit: 65536,
+            shared_per_block: 65536,
+            wave: 32,
+            tensor_cores: false,
+            writes_values: true,
+            waits_values: true,
+            tick_rate: TickRate::Known(1_000_000_000),
+            graphs: false,
+            features: Vec::new(),
+        };
+        Self {
+            opened: AtomicU32::new(0),
+            facts,
+            puts: Mutex::default(),
+            slow: Mutex::new(None),
+            slow_calls: AtomicU32::new(0),
+            at_capture: Mutex::new(None),
+            freed: Mutex::default(),
+            hurried: AtomicBool::new(false),
+            ran: Mutex::default(),
+            passed: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// The value at an address of the device.
+pub(super) fn at<T: Copy>(address: u64) -> T {
+    // SAFETY: addresses are those of `memory`, or of parameters that outlive the call.
+    unsafe { *(address as *const T) }
+}
+
+/// Writes a word of the device.
+pub(super) fn set((address, value): (u64, u32)) {
+    // SAFETY: addresses are those of `memory`, which is never freed.
+    unsafe { AtomicU32::from_ptr(address as *mut u32) }.store(value, Ordering::Release);
+}
