@@ -7,6 +7,7 @@ mod bench;
 mod commands;
 mod demo;
 mod model;
+mod nodetest;
 #[cfg(feature = "daemon")]
 mod remote;
 mod report;

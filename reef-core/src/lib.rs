@@ -17,7 +17,8 @@
 //! * [`Group`] preempts several virtual queues with one flag.
 //! * [`scheduler`] decides who runs; the [`Dispatcher`] applies it for many clients.
 //! * [`dkp`] sizes best-effort blocks to fill the units that a real-time kernel leaves idle.
-//! * [`op`] describes what the launches of a neural network compute.
+//! * [`op`] describes what the launches of a neural network for pictures compute, [`tensor`] what those of any other
+//!   network do.
 
 #![deny(unsafe_code)]
 
@@ -28,6 +29,7 @@ mod limits;
 pub mod op;
 pub mod scheduler;
 mod sync;
+pub mod tensor;
 mod vqueue;
 
 pub use backend::cells::{Cells, appended};

@@ -13,7 +13,9 @@
 use crate::backend::command::Launch;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
+use crate::tensor::op::TensorOp;
 use std::fmt;
+use std::sync::Arc;
 
 /// Most of each size of a tensor or a window.
 pub const MAX_SIZE: usize = 1 << 28;
@@ -466,6 +468,32 @@ pub trait Operators: Device {
     /// `Invalid` if shapes contradict each other, a storage is too small, or the output overlaps what is read;
     /// `Unsupported` names an op that the device has no kernel for.
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>>;
+
+    /// The launches, in order, that compute an operation on tensors of any rank and type.
+    ///
+    /// What holds for those of [`operator`](Self::operator) holds for these. A device that says nothing has none.
+    ///
+    /// # Errors
+    ///
+    /// As [`operator`](Self::operator).
+    fn tensor_operator(
+        &self,
+        op: &Arc<TensorOp>,
+        operands: &TensorOperands<'_, Self>,
+    ) -> Result<Vec<Launch<Self>>> {
+        let (name, kind) = (self.info().name, op.name());
+        let what = format!("{name} has no kernel for {kind} of {} tensors", operands.inputs.len());
+        Err(Error::Unsupported { backend: "device", what })
+    }
+}
+
+/// The memory that one [`TensorOp`] works on.
+#[derive(Debug)]
+pub struct TensorOperands<'a, D: Device> {
+    /// What is read, in the operation's order.
+    pub inputs: Vec<Storage<'a, D>>,
+    /// What is written. Doesn't overlap the others.
+    pub output: Storage<'a, D>,
 }
 
 #[cfg(test)]

@@ -6,10 +6,13 @@ use crate::kernel::Kernel;
 use crate::kernels::build::build;
 use crate::kernels::pack::pack;
 use crate::kernels::place::Place;
+use crate::kernels::tensor;
 use crate::memory::Buffer;
-use reef_core::op::{Op, Operands, Operators, Storage};
+use reef_core::op::{Op, Operands, Operators, Storage, TensorOperands};
+use reef_core::tensor::TensorOp;
 use reef_core::{Args, Launch, Result};
 use std::iter;
+use std::sync::Arc;
 
 impl Operators for Cpu {
     fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
@@ -28,6 +31,19 @@ impl Operators for Cpu {
             .into_iter()
             .map(|(kernel, blocks)| launch(kernel.using(uses(operands)), blocks))
             .collect())
+    }
+
+    fn tensor_operator(
+        &self,
+        op: &Arc<TensorOp>,
+        operands: &TensorOperands<'_, Self>,
+    ) -> Result<Vec<Launch<Self>>> {
+        let TensorOperands { inputs, output } = operands;
+        let places: Vec<_> = inputs.iter().map(place).collect();
+        let (kernel, blocks) = tensor::build(op, &places, &place(output))?;
+        let written = iter::once((output.buffer.clone(), Access::Write));
+        let read = inputs.iter().map(|input| (input.buffer.clone(), Access::Read));
+        Ok(vec![launch(kernel.using(written.chain(read).collect()), blocks)])
     }
 }
 

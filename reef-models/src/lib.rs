@@ -38,6 +38,8 @@ mod model;
 pub mod onnx;
 mod open;
 mod run;
+#[cfg(feature = "onnx")]
+mod tensors;
 mod zoo;
 
 pub use errors::{Error, Result};
@@ -51,4 +53,6 @@ pub use open::{Opened, Tensors, expected, open, open_weights, open_weights_withi
 #[cfg(feature = "pictures")]
 pub use run::picture;
 pub use run::{LaunchName, Network, Seeded, Weights, measure, measure_with, measured, reference};
+#[cfg(feature = "onnx")]
+pub use tensors::{Port, TensorModel, TensorNetwork, TensorStep, TensorWeights};
 pub use zoo::{NAMES, build};

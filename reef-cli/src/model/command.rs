@@ -1,6 +1,7 @@
 //! Which of the commands.
 
 use super::{check, import, list, show, verify};
+use crate::nodetest;
 use anyhow::Result;
 
 #[derive(clap::Subcommand)]
@@ -16,6 +17,8 @@ pub(crate) enum Command {
     Import(import::Import),
     /// Makes a folder of a network that is built, with made-up weights.
     Export(import::Export),
+    /// Runs test data in the form of ONNX's own on a device and compares outputs with those that are wanted.
+    Nodetest(nodetest::args::Args),
     /// Runs a network on a device and compares it with the reference: plain loops on the host.
     Verify(verify::Args),
 }
@@ -27,6 +30,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Check(args) => check::run(args),
         Command::Import(args) => import::import(args),
         Command::Export(args) => import::export(args),
+        Command::Nodetest(args) => nodetest::run::run(args),
         Command::Verify(args) => verify::run(args),
     }
 }

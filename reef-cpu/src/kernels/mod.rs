@@ -32,6 +32,7 @@ mod scale_shift;
 mod simd;
 mod stop_token;
 mod taps;
+pub(crate) mod tensor;
 mod tile;
 
 #[cfg(test)]

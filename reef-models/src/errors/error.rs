@@ -135,6 +135,32 @@ pub enum Error {
         /// Values wanted.
         want: usize,
     },
+    /// Tensors that don't fit a network.
+    #[error("{why}")]
+    Tensor {
+        /// Which one, what was given and what is wanted.
+        why: String,
+    },
+    /// The device has no kernel for what a node needs.
+    #[error("node {node:?}: {why}")]
+    Refused {
+        /// The node.
+        node: String,
+        /// The device's words.
+        why: reef_core::Error,
+    },
+    /// Shapes depend on the values of an input, which have to be given when the network is loaded.
+    #[error(
+        "{file}: {at}: the values of input {inputs:?} decide about shapes: give them when it is loaded"
+    )]
+    Unbound {
+        /// Path or name as given.
+        file: String,
+        /// Which node wants to know them.
+        at: String,
+        /// The inputs.
+        inputs: Vec<String>,
+    },
     /// The device refused.
     #[error(transparent)]
     Device(#[from] reef_core::Error),

@@ -22,8 +22,9 @@
 //! | vgg19 | 25,690,112 | 65,562,624 |
 //! | alexnet | 961,024 | 2,326,016 |
 
-use super::schedule::ScheduleGraph;
+use super::schedule::{ScheduleGraph, Storage};
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 /// Every storage starts at a multiple of this many bytes.
@@ -40,36 +41,45 @@ pub struct ArenaPlan {
 }
 
 /// A storage that needs a place.
+#[derive(Debug)]
 struct Tenant {
     storage: usize,
     bytes: usize,
     life: RangeInclusive<usize>,
 }
 
-/// A tenant's place.
-struct Placed<'a> {
-    tenant: &'a Tenant,
-    offset: usize,
+/// Steps that all lives together may last for [`tightest`], which notes each storage at each of its steps.
+const STEPS: usize = 1 << 22;
+
+/// Places all activations of `graph`.
+pub fn plan(graph: &ScheduleGraph) -> ArenaPlan {
+    let bytes: Vec<usize> = graph.storages.iter().map(Storage::bytes).collect();
+    place(&bytes, lives(graph))
 }
 
-/// Places all activations of `graph`, the largest first, each where it wastes least.
-pub fn plan(graph: &ScheduleGraph) -> ArenaPlan {
-    let tenants = tenants(graph);
-    let mut placed: Vec<Placed<'_>> = Vec::new();
-    for tenant in &tenants {
-        let offset = best_gap(tenant, &placed);
-        let at = placed.partition_point(|other| other.offset <= offset);
-        placed.insert(at, Placed { tenant, offset });
-    }
-    let mut offsets = vec![None; graph.storages.len()];
-    placed.iter().for_each(|placed| offsets[placed.tenant.storage] = Some(placed.offset));
-    let ends = placed.iter().map(|placed| placed.offset + placed.tenant.bytes);
+/// Places storages that take so many bytes and hold something at these steps; those with `None` get no place.
+///
+/// The largest comes first, and each where it wastes least. Where lives are so many and so long that this would take
+/// seconds, they come in the order of the steps instead, which wastes more.
+pub(crate) fn place(bytes: &[usize], lives: Vec<Option<RangeInclusive<usize>>>) -> ArenaPlan {
+    let storages = lives.len();
+    let tenants = tenants(bytes, lives);
+    let steps =
+        tenants.iter().map(|tenant| tenant.life.end() - tenant.life.start() + 1).sum::<usize>();
+    let placed = if steps <= STEPS { tightest(&tenants) } else { in_order(&tenants) };
+    let mut offsets = vec![None; storages];
+    tenants
+        .iter()
+        .zip(&placed)
+        .for_each(|(tenant, &offset)| offsets[tenant.storage] = Some(offset));
+    let ends = tenants.iter().zip(&placed).map(|(tenant, offset)| offset + tenant.bytes);
     ArenaPlan { offsets, bytes: ends.max().unwrap_or(0) }
 }
 
 /// What the same storages take without sharing.
 pub fn private_bytes(graph: &ScheduleGraph) -> usize {
-    tenants(graph).iter().map(|tenant| tenant.bytes).sum()
+    let bytes: Vec<usize> = graph.storages.iter().map(Storage::bytes).collect();
+    tenants(&bytes, lives(graph)).iter().map(|tenant| tenant.bytes).sum()
 }
 
 /// The steps at which each storage holds something; `None` if it has its own memory.
@@ -89,30 +99,153 @@ pub fn lives(graph: &ScheduleGraph) -> Vec<Option<RangeInclusive<usize>>> {
 }
 
 /// The largest first; of equals the one that lives first.
-fn tenants(graph: &ScheduleGraph) -> Vec<Tenant> {
+fn tenants(bytes: &[usize], lives: Vec<Option<RangeInclusive<usize>>>) -> Vec<Tenant> {
     let tenant = |(storage, life): (usize, Option<RangeInclusive<usize>>)| {
-        let bytes = graph.storages[storage].bytes().next_multiple_of(ALIGNMENT);
+        let bytes = bytes[storage].next_multiple_of(ALIGNMENT);
         life.map(|life| Tenant { storage, bytes, life })
     };
-    let mut tenants: Vec<_> = lives(graph).into_iter().enumerate().filter_map(tenant).collect();
+    let mut tenants: Vec<_> = lives.into_iter().enumerate().filter_map(tenant).collect();
     tenants.sort_by_key(|tenant| (Reverse(tenant.bytes), *tenant.life.start()));
     tenants
 }
 
-/// The tightest gap for `tenant` between those of `placed` (sorted by offset) that live when it does.
-fn best_gap(tenant: &Tenant, placed: &[Placed<'_>]) -> usize {
+/// A place for each of `tenants`, one after the other, in the tightest gap between those that live when it does.
+fn tightest(tenants: &[Tenant]) -> Vec<usize> {
+    let steps = tenants.iter().map(|tenant| tenant.life.end() + 1).max().unwrap_or(0);
+    let mut at_step: Vec<Vec<usize>> = vec![Vec::new(); steps];
+    let mut offsets: Vec<usize> = Vec::with_capacity(tenants.len());
+    for (number, tenant) in tenants.iter().enumerate() {
+        let mut others: Vec<usize> =
+            at_step[tenant.life.clone()].iter().flatten().copied().collect();
+        others.sort_unstable_by_key(|&other| (offsets[other], other));
+        others.dedup();
+        let taken = others.iter().map(|&other| (offsets[other], tenants[other].bytes));
+        offsets.push(best_gap(tenant.bytes, taken));
+        at_step[tenant.life.clone()].iter_mut().for_each(|live| live.push(number));
+    }
+    offsets
+}
+
+/// The tightest gap for `bytes` between what is taken: offsets in order, each with its length.
+fn best_gap(bytes: usize, taken: impl Iterator<Item = (usize, usize)>) -> usize {
     let mut best: Option<(usize, usize)> = None;
     let mut end = 0;
-    for other in placed.iter().filter(|other| meet(&tenant.life, &other.tenant.life)) {
-        let gap = other.offset.saturating_sub(end);
-        if gap >= tenant.bytes && best.is_none_or(|(tightest, _)| gap < tightest) {
+    for (offset, len) in taken {
+        let gap = offset.saturating_sub(end);
+        if gap >= bytes && best.is_none_or(|(tightest, _)| gap < tightest) {
             best = Some((gap, end));
         }
-        end = end.max(other.offset + other.tenant.bytes);
+        end = end.max(offset + len);
     }
     best.map_or(end, |(_, offset)| offset)
 }
 
-fn meet(a: &RangeInclusive<usize>, b: &RangeInclusive<usize>) -> bool {
-    a.start() <= b.end() && b.start() <= a.end()
+/// A place for each of `tenants`: step by step, in the smallest gap that is free, those that end are freed.
+fn in_order(tenants: &[Tenant]) -> Vec<usize> {
+    let mut starts: Vec<usize> = (0..tenants.len()).collect();
+    starts.sort_by_key(|&number| *tenants[number].life.start());
+    let mut ends = starts.clone();
+    ends.sort_by_key(|&number| *tenants[number].life.end());
+    let (mut offsets, mut free) = (vec![0; tenants.len()], Gaps::default());
+    let mut ended = ends.into_iter().peekable();
+    for number in starts {
+        let begins = *tenants[number].life.start();
+        while let Some(other) = ended.next_if(|&other| *tenants[other].life.end() < begins) {
+            free.give_back(offsets[other], tenants[other].bytes);
+        }
+        offsets[number] = free.take(tenants[number].bytes);
+    }
+    offsets
+}
+
+/// What is free, by place and by size; behind `end` everything is.
+#[derive(Default)]
+struct Gaps {
+    by_offset: BTreeMap<usize, usize>,
+    by_bytes: BTreeSet<(usize, usize)>,
+    end: usize,
+}
+
+impl Gaps {
+    fn take(&mut self, bytes: usize) -> usize {
+        let Some(&(gap, offset)) = self.by_bytes.range((bytes, 0)..).next() else {
+            self.end += bytes;
+            return self.end - bytes;
+        };
+        self.remove(offset, gap);
+        if gap > bytes {
+            self.insert(offset + bytes, gap - bytes);
+        }
+        offset
+    }
+
+    /// Frees a range, which becomes one with free ranges that adjoin it.
+    fn give_back(&mut self, mut offset: usize, mut bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        if let Some((&before, &len)) = self.by_offset.range(..offset).next_back()
+            && before + len == offset
+        {
+            self.remove(before, len);
+            (offset, bytes) = (before, bytes + len);
+        }
+        if let Some(&len) = self.by_offset.get(&(offset + bytes)) {
+            self.remove(offset + bytes, len);
+            bytes += len;
+        }
+        self.insert(offset, bytes);
+    }
+
+    fn insert(&mut self, offset: usize, bytes: usize) {
+        self.by_offset.insert(offset, bytes);
+        self.by_bytes.insert((bytes, offset));
+    }
+
+    fn remove(&mut self, offset: usize, bytes: usize) {
+        self.by_offset.remove(&offset);
+        self.by_bytes.remove(&(bytes, offset));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn overlap(tenants: &[Tenant], offsets: &[usize]) -> bool {
+        let meet = |a: usize, b: usize| {
+            let (one, other) = (&tenants[a], &tenants[b]);
+            let in_time =
+                one.life.start() <= other.life.end() && other.life.start() <= one.life.end();
+            let in_place =
+                offsets[a] < offsets[b] + other.bytes && offsets[b] < offsets[a] + one.bytes;
+            in_time && in_place
+        };
+        (0..tenants.len()).any(|a| (0..a).any(|b| meet(a, b)))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+        #[test]
+        fn what_lives_at_the_same_time_lies_apart(
+            given in prop::collection::vec((1usize..5000, 0usize..40, 0usize..20), 1..60),
+        ) {
+            let bytes: Vec<usize> = given.iter().map(|given| given.0).collect();
+            let lives = given.iter().map(|&(_, start, steps)| Some(start..=start + steps)).collect();
+            let tenants = tenants(&bytes, lives);
+            prop_assert!(!overlap(&tenants, &tightest(&tenants)));
+            prop_assert!(!overlap(&tenants, &in_order(&tenants)));
+        }
+    }
+
+    #[test]
+    fn a_hundred_thousand_steps_are_placed_at_once() {
+        let chain = (0..100_000).map(|k| Some(k..=k + 1)).collect();
+        let plan = place(&vec![1000; 100_000], chain);
+        assert_eq!(plan.bytes, 2048);
+        let fan = (0..100_000).map(|k| Some(k..=100_000)).collect();
+        assert_eq!(place(&vec![64; 100_000], fan).bytes, 6_400_000);
+    }
 }

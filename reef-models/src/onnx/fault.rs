@@ -5,7 +5,7 @@ use crate::memory::budget::Exhausted;
 use crate::memory::ledger::Ledger;
 
 /// What is wrong, in words that follow the name of a node or a tensor.
-pub(super) type Result<T> = std::result::Result<T, String>;
+pub(super) type Result<T, E = String> = std::result::Result<T, E>;
 
 /// What is wrong, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,6 +13,8 @@ type Result<T> = std::result::Result<T, Malformed>;
 pub(super) struct ModelFile<'a> {
     /// Version of the default operator set; `None` if the file imports none.
     pub(super) opset: Option<i64>,
+    /// Functions that nodes may call as they call operators.
+    pub(super) functions: List<FunctionFile<'a>>,
     pub(super) graph: Option<GraphFile<'a>>,
 }
 
@@ -23,6 +25,18 @@ pub(super) struct GraphFile<'a> {
     pub(super) initializers: List<TensorFile<'a>>,
     pub(super) inputs: List<ValueFile<'a>>,
     pub(super) outputs: List<ValueFile<'a>>,
+}
+
+/// `FunctionProto`: an operator that is made of others.
+#[derive(Debug, Default)]
+pub(super) struct FunctionFile<'a> {
+    pub(super) name: &'a str,
+    pub(super) domain: &'a str,
+    pub(super) inputs: List<&'a str>,
+    pub(super) outputs: List<&'a str>,
+    pub(super) nodes: List<NodeFile<'a>>,
+    /// Attributes with what they are if a node doesn't say.
+    pub(super) defaults: List<AttributeFile<'a>>,
 }
 
 /// `NodeProto`.
@@ -47,6 +61,8 @@ pub(super) struct AttributeFile<'a> {
     pub(super) tensor: Option<TensorFile<'a>>,
     pub(super) floats: List<f32>,
     pub(super) ints: List<i64>,
+    /// The attribute of a function that this one is.
+    pub(super) refers_to: Option<&'a str>,
 }
 
 /// `TensorProto`. Values stand in whichever of the lists is not empty.
@@ -58,6 +74,7 @@ pub(super) struct TensorFile<'a> {
     pub(super) element: i64,
     pub(super) floats: List<f32>,
     pub(super) ints: List<i64>,
+    pub(super) doubles: List<f64>,
     pub(super) raw: Option<&'a [u8]>,
     /// Keys and values that say in which file the data is.
     pub(super) external: List<(&'a str, &'a str)>,
@@ -101,6 +118,7 @@ impl<'a> ModelFile<'a> {
             8 => |v| if let ("" | "ai.onnx", version) = opset(v.bytes()?)? {
                 model.opset = Some(version);
             },
+            25 => |v| model.functions.push(FunctionFile::read(v.bytes()?, ledger)?, ledger)?,
         );
         Ok(model)
     }
@@ -123,6 +141,21 @@ impl<'a> GraphFile<'a> {
             12 => |v| graph.outputs.push(ValueFile::read(v.bytes()?, ledger)?, ledger)?,
         );
         Ok(graph)
+    }
+}
+
+impl<'a> FunctionFile<'a> {
+    fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
+        let mut function = Self::default();
+        message!(bytes,
+            1 => |v| function.name = v.text()?,
+            4 => |v| function.inputs.push(v.text()?, ledger)?,
+            5 => |v| function.outputs.push(v.text()?, ledger)?,
+            7 => |v| function.nodes.push(NodeFile::read(v.bytes()?, ledger)?, ledger)?,
+            10 => |v| function.domain = v.text()?,
+            11 => |v| function.defaults.push(AttributeFile::read(v.bytes()?, ledger)?, ledger)?,
+        );
+        Ok(function)
     }
 }
 
@@ -152,13 +185,14 @@ impl<'a> AttributeFile<'a> {
             5 => |v| attribute.tensor = Some(TensorFile::read(v.bytes()?, ledger)?),
             7 => |v| v.append_floats(&mut attribute.floats, ledger)?,
             8 => |v| v.append_ints(&mut attribute.ints, ledger)?,
+            21 => |v| attribute.refers_to = Some(v.text()?),
         );
         Ok(attribute)
     }
 }
 
 impl<'a> TensorFile<'a> {
-    fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
+    pub(super) fn read(bytes: &'a [u8], ledger: &Ledger) -> Result<Self> {
         let mut tensor = Self::default();
         message!(bytes,
             1 => |v| v.append_ints(&mut tensor.dims, ledger)?,
@@ -168,6 +202,8 @@ impl<'a> TensorFile<'a> {
             7 => |v| v.append_ints(&mut tensor.ints, ledger)?,
             8 => |v| tensor.name = v.text()?,
             9 => |v| tensor.raw = Some(v.bytes()?),
+            10 => |v| v.append_doubles(&mut tensor.doubles, ledger)?,
+            11 => |v| v.append_ints(&mut tensor.ints, ledger)?,
             13 => |v| tensor.external.push(pair(v.bytes()?)?, ledger)?,
         );
         Ok(tensor)

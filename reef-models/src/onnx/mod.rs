@@ -24,6 +24,7 @@ pub(crate) mod evaluate;
 mod external;
 mod fault;
 mod file;
+mod general;
 pub(crate) mod load;
 mod node;
 mod operators;
@@ -33,6 +34,9 @@ pub(crate) mod walk;
 mod window;
 
 pub use evaluate::{execute, execute_bytes};
+pub use general::{
+    TensorOptions, input_names, load_tensors, load_tensors_within, read_tensor, tensors_from_bytes,
+};
 pub use load::{Imported, OPSETS, from_bytes, from_bytes_within, load, load_within};
 pub use operators::OPERATORS;
 pub use walk::Options;

@@ -155,6 +155,20 @@ impl<'a> Value<'a> {
     }
 }
 
+impl Value<'_> {
+    /// As [`append_floats`](Self::append_floats), of doubles.
+    pub(super) fn append_doubles(self, to: &mut List<f64>, ledger: &Ledger) -> Result<()> {
+        if let Self::Fixed64(bits) = self {
+            return Ok(to.push(f64::from_bits(bits), ledger)?);
+        }
+        let (words, []) = self.bytes()?.as_chunks::<8>() else {
+            return Err(Malformed("doubles that end inside a number".into()));
+        };
+        let doubles = words.iter().map(|&word| f64::from_le_bytes(word));
+        Ok(to.append(words.len(), doubles, ledger)?)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

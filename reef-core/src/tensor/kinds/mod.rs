@@ -1,0 +1,13 @@
+//! The kinds of operations, each with its loops.
+//!
+//! In: an operation that was checked, its inputs and a range of outputs ([`job::Job`]). Out: these outputs, or nothing
+//! if it was told to stop. Invariant: loops look whether to stop after some ten thousand steps at most.
+
+pub(crate) mod contract;
+pub(crate) mod fold;
+pub(crate) mod formula;
+pub(crate) mod indexed;
+pub(crate) mod job;
+pub(crate) mod map;
+pub(crate) mod movement;
+pub(crate) mod rows;

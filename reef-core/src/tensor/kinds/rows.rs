@@ -1,0 +1,132 @@
+//! What looks at whole rows: running sums, and the largest of a row.
+
+use super::job::{Job, Outputs, with_domain};
+use crate::backend::error::{Error, Result};
+use crate::tensor::element::Domain;
+use crate::tensor::number::Number;
+use crate::tensor::spec::Spec;
+use crate::tensor::view::View;
+use std::cmp::Ordering;
+
+/// Running sums over rows of `len` elements that are `inner` apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scan {
+    /// Elements of a row.
+    pub len: usize,
+    /// Rows that lie in each other.
+    pub inner: usize,
+    /// Each sum without its own element.
+    pub exclusive: bool,
+    /// From the last to the first.
+    pub reverse: bool,
+    /// What it is computed with.
+    pub domain: Domain,
+}
+
+/// The `k` largest or smallest of rows of `len` elements, the best first, of equals the first one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopK {
+    /// Elements of a row.
+    pub len: usize,
+    /// How many are given.
+    pub k: usize,
+    /// The largest, or else the smallest.
+    pub largest: bool,
+    /// Gives their places in the row, and not themselves.
+    pub places: bool,
+}
+
+impl Scan {
+    /// Outputs that are computed together.
+    pub(crate) fn grain(&self) -> usize {
+        self.len * self.inner
+    }
+
+    pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
+        let grain = self.len.saturating_mul(self.inner);
+        let whole = grain > 0 && output.elements().is_multiple_of(grain);
+        match inputs {
+            [input] if whole && input.elements() == output.elements() => Ok(()),
+            _ => Err(Error::invalid(format!("{self:?} that makes {output}"))),
+        }
+    }
+
+    pub(crate) fn compute(&self, job: Job<'_>) -> Outputs {
+        with_domain!(self.domain, T => self.run::<T>(job))
+    }
+
+    fn run<T: Number>(&self, mut job: Job<'_>) -> Outputs {
+        let view = View::dense(&[job.inputs[0].len()]);
+        let mut rows = vec![T::default(); self.grain()];
+        for first in job.range.clone().step_by(self.grain()) {
+            if job.stopped() {
+                return None;
+            }
+            job.load(0, &view, first, &mut rows);
+            (0..self.inner).for_each(|row| self.row(&mut rows[row..]));
+            job.push(&rows);
+        }
+        Some(job.output)
+    }
+
+    fn row<T: Number>(&self, row: &mut [T]) {
+        let mut sum = T::default();
+        for i in 0..self.len {
+            let i = if self.reverse { self.len - 1 - i } else { i };
+            let element = &mut row[i * self.inner];
+            let with = sum.add(*element);
+            *element = if self.exclusive { sum } else { with };
+            sum = with;
+        }
+    }
+}
+
+impl TopK {
+    pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
+        let sound = self.len > 0 && (1..=self.len).contains(&self.k);
+        match inputs {
+            [input]
+                if sound
+                    && input.elements().is_multiple_of(self.len)
+                    && input.elements() / self.len * self.k == output.elements() =>
+            {
+                Ok(())
+            }
+            _ => Err(Error::invalid(format!("{self:?} that makes {output}"))),
+        }
+    }
+
+    pub(crate) fn compute(&self, job: Job<'_>, input: &Spec) -> Outputs {
+        with_domain!(input.element.domain(), T => self.run::<T>(job))
+    }
+
+    fn run<T: Number>(&self, mut job: Job<'_>) -> Outputs {
+        let mut row = vec![T::default(); self.len];
+        for first in job.range.clone().step_by(self.k) {
+            if job.stopped() {
+                return None;
+            }
+            T::load(&job.inputs[0], first / self.k * self.len, 1, &mut row);
+            let best = self.best(&row);
+            match self.places {
+                true => job.push(&best.iter().map(|&place| place as i64).collect::<Vec<_>>()),
+                false => job.push(&best.iter().map(|&place| row[place]).collect::<Vec<_>>()),
+            }
+        }
+        Some(job.output)
+    }
+
+    /// Places of the best, the best first.
+    fn best<T: Number>(&self, row: &[T]) -> Vec<usize> {
+        let order = |&a: &usize, &b: &usize| {
+            let by_value = row[a].partial_cmp(&row[b]).unwrap_or(Ordering::Equal);
+            let by_value = if self.largest { by_value.reverse() } else { by_value };
+            by_value.then(a.cmp(&b))
+        };
+        let mut places: Vec<usize> = (0..self.len).collect();
+        // Numbers that are none make no total order; a stable sort gives some order then, and doesn't panic.
+        places.sort_by(order);
+        places.truncate(self.k);
+        places
+    }
+}

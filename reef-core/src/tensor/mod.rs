@@ -1,0 +1,44 @@
+//! Operations on tensors of any rank and element type, and what each of them means.
+//!
+//! In: [`TensorOp`], plain data made by whoever reads networks. Out: its values, by plain loops over any range of the
+//! outputs ([`TensorOp::compute`]). A device runs these loops as its blocks or brings kernels of its own; readers
+//! evaluate constants with them, and tests compare with them.
+//!
+//! There are few kinds, and everything else is made of them:
+//!
+//! | kind | gives | for example |
+//! |---|---|---|
+//! | [`Map`] | a formula of elements, broadcast | Add, Where, Gelu, Cast |
+//! | [`Move`] | elements from elsewhere, an axis at a time | Transpose, Slice, Pad, Expand, Tile, DepthToSpace |
+//! | [`Concat`] | tensors one after the other | Concat |
+//! | [`Fold`] | many elements as one | Reduce*, pools, ArgMax |
+//! | [`Contract`] | sums of products | MatMul, Gemm, convolutions, Einsum, Resize |
+//! | [`Gather`], [`Scatter`] | what indices say | Gather, GatherND, ScatterElements, OneHot |
+//! | [`Scan`] | running sums | CumSum |
+//! | [`TopK`] | the largest of each row | TopK |
+//!
+//! Invariants: tensors are dense and row-major; after [`TensorOp::check`] no operation reads outside of its inputs; an
+//! output depends on the inputs alone, not on the range that it is computed in.
+
+mod array;
+mod element;
+mod kinds;
+mod number;
+pub(crate) mod op;
+mod spec;
+mod stored;
+mod view;
+
+pub use array::{Array, Listed, Values};
+pub use element::{Domain, Element};
+pub use kinds::contract::Contract;
+pub use kinds::fold::{Fold, FoldKind};
+pub use kinds::formula::{Binary, Formula, Scalar, Term, Unary};
+pub use kinds::indexed::{Gather, Scatter, ScatterKind, Target};
+pub use kinds::map::Map;
+pub use kinds::movement::{Concat, Move, NOWHERE};
+pub use kinds::rows::{Scan, TopK};
+pub use op::{Kind, TensorOp};
+pub use spec::Spec;
+pub use stored::{Brain, Half, Stored, Truth};
+pub use view::View;

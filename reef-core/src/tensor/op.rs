@@ -1,0 +1,159 @@
+//! One operation: its kind, what it reads and what it makes.
+
+use super::array::{Array, Values};
+use super::kinds::contract::Contract;
+use super::kinds::fold::Fold;
+use super::kinds::indexed::{Gather, Scatter};
+use super::kinds::job::Job;
+use super::kinds::map::Map;
+use super::kinds::movement::{Concat, Move};
+use super::kinds::rows::{Scan, TopK};
+use super::spec::Spec;
+use super::view::MAX_ELEMENTS;
+use crate::backend::error::{Error, Result};
+use std::ops::Range;
+
+/// What an operation computes.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "each is described at its type")]
+pub enum Kind {
+    Map(Map),
+    Move(Move),
+    Concat(Concat),
+    Fold(Fold),
+    Contract(Contract),
+    Gather(Gather),
+    Scatter(Scatter),
+    Scan(Scan),
+    TopK(TopK),
+}
+
+/// An operation on tensors: `output = kind(inputs)`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TensorOp {
+    /// What it computes.
+    pub kind: Kind,
+    /// What it reads.
+    pub inputs: Vec<Spec>,
+    /// What it makes.
+    pub output: Spec,
+}
+
+impl TensorOp {
+    /// The kind's name, in lower case.
+    pub fn name(&self) -> &'static str {
+        match &self.kind {
+            Kind::Map(_) => "map",
+            Kind::Move(_) => "move",
+            Kind::Concat(_) => "concat",
+            Kind::Fold(_) => "fold",
+            Kind::Contract(_) => "contract",
+            Kind::Gather(_) => "gather",
+            Kind::Scatter(_) => "scatter",
+            Kind::Scan(_) => "scan",
+            Kind::TopK(_) => "top_k",
+        }
+    }
+
+    /// Checks that shapes fit each other, and that nothing outside of the inputs is read. Sizes come from files, so
+    /// whoever runs an operation calls it first.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` says what is wrong.
+    pub fn check(&self) -> Result<()> {
+        let Self { kind, inputs, output } = self;
+        for spec in inputs.iter().chain([output]) {
+            if spec.elements() > MAX_ELEMENTS {
+                return Err(Error::invalid(format!("a tensor {spec}: too large")));
+            }
+        }
+        match kind {
+            Kind::Map(op) => op.check(inputs, output),
+            Kind::Move(op) => op.check(inputs, output),
+            Kind::Concat(op) => op.check(inputs, output),
+            Kind::Fold(op) => op.check(inputs, output),
+            Kind::Contract(op) => op.check(inputs, output),
+            Kind::Gather(op) => op.check(inputs, output),
+            Kind::Scatter(op) => op.check(inputs, output),
+            Kind::Scan(op) => op.check(inputs, output),
+            Kind::TopK(op) => op.check(inputs, output),
+        }
+    }
+
+    /// Outputs that are computed together: a range for [`compute`](Self::compute) holds whole groups of them.
+    pub fn grain(&self) -> usize {
+        match &self.kind {
+            Kind::Scan(op) => op.grain(),
+            Kind::TopK(op) => op.k,
+            _ => 1,
+        }
+    }
+
+    /// Steps of a loop that one output takes, about.
+    pub fn cost(&self) -> usize {
+        match &self.kind {
+            Kind::Map(op) => 4 * op.formula.0.len(),
+            Kind::Move(_) | Kind::Concat(_) => 1,
+            Kind::Fold(op) => 16 + op.folded.len(),
+            Kind::Contract(op) => 1 + op.summed[0].len(),
+            Kind::Gather(_) => 32,
+            Kind::Scatter(_) => 1 + self.inputs[2].elements() / 16,
+            Kind::Scan(_) => 4,
+            Kind::TopK(op) => 32 * op.len / op.k,
+        }
+    }
+
+    /// The outputs of `range`, from all of the inputs; `None` if `stop` says so, which is asked every few
+    /// microseconds.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if the operation is not sound ([`check`](Self::check)), the inputs are not as it says, or the range
+    /// is none of whole groups inside of the output.
+    pub fn compute(
+        &self,
+        inputs: &[Values<'_>],
+        range: Range<usize>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Array>> {
+        self.check()?;
+        let as_said = inputs.len() == self.inputs.len()
+            && inputs
+                .iter()
+                .zip(&self.inputs)
+                .all(|(values, spec)| values.len() == spec.elements());
+        let whole =
+            range.start.is_multiple_of(self.grain()) && range.len().is_multiple_of(self.grain());
+        if !as_said || !whole || range.end > self.output.elements() {
+            return Err(Error::invalid(format!("{range:?} of {} to {}", self.name(), self.output)));
+        }
+        Ok(self.compute_checked(inputs, range, stop))
+    }
+
+    /// As [`compute`](Self::compute), without its checks: for devices, which check when they bind an operation.
+    ///
+    /// # Panics
+    ///
+    /// If a check would have failed.
+    pub fn compute_checked(
+        &self,
+        inputs: &[Values<'_>],
+        range: Range<usize>,
+        stop: &dyn Fn() -> bool,
+    ) -> Option<Array> {
+        let output = Array::with_capacity(self.output.element, range.len());
+        let job = Job { inputs, range, output, stop };
+        match &self.kind {
+            Kind::Map(op) => op.compute(&self.inputs, &self.output, job),
+            Kind::Move(op) => op.compute(job),
+            Kind::Concat(op) => op.compute(job),
+            Kind::Fold(op) => op.compute(job),
+            Kind::Contract(op) => op.compute(job),
+            Kind::Gather(op) => op.compute(job),
+            Kind::Scatter(op) => op.compute(job),
+            Kind::Scan(op) => op.compute(job),
+            Kind::TopK(op) => op.compute(job, &self.inputs[0]),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Tensors as others see them: sizes, and how far apart neighbours lie.
+
+use super::array::Values;
+use super::number::Number;
+use crate::backend::error::{Error, Result};
+
+/// Most elements of a tensor. In bytes it doesn't wrap.
+pub(crate) const MAX_ELEMENTS: usize = 1 << 40;
+
+/// A product that stops at the largest number.
+pub(crate) fn product(sizes: &[usize]) -> usize {
+    sizes.iter().copied().fold(1, usize::saturating_mul)
+}
+
+/// Elements of a row-major tensor in an order and a number of their own. The one at `i₀, i₁, …` is
+/// `i₀ * strides[0] + i₁ * strides[1] + …`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct View {
+    /// Sizes, outermost first.
+    pub dims: Vec<usize>,
+    /// Elements from one to the next along each axis; 0 where one stands for all.
+    pub strides: Vec<usize>,
+}
+
+impl View {
+    /// All elements in their own order.
+    pub fn dense(dims: &[usize]) -> Self {
+        let mut strides = vec![1; dims.len()];
+        for k in (1..dims.len()).rev() {
+            strides[k - 1] = dims[k].saturating_mul(strides[k]);
+        }
+        Self { dims: dims.to_vec(), strides }
+    }
+
+    /// A row-major tensor of `dims` broadcast to `to`, axes counted from the last.
+    pub fn broadcast(dims: &[usize], to: &[usize]) -> Option<Self> {
+        let dense = Self::dense(dims);
+        let missing = to.len().checked_sub(dims.len())?;
+        let mut strides = vec![0; to.len()];
+        for (k, &size) in dims.iter().enumerate() {
+            match size {
+                _ if size == to[missing + k] => strides[missing + k] = dense.strides[k],
+                1 => {}
+                _ => return None,
+            }
+        }
+        Some(Self { dims: to.to_vec(), strides })
+    }
+
+    /// These axes of it, in this order.
+    #[must_use]
+    pub fn axes(&self, axes: &[usize]) -> Self {
+        let pick = |from: &[usize]| axes.iter().map(|&axis| from[axis]).collect();
+        Self { dims: pick(&self.dims), strides: pick(&self.strides) }
+    }
+
+    /// Its axes, then those of `other`.
+    #[must_use]
+    pub fn then(&self, other: &Self) -> Self {
+        Self {
+            dims: [&*self.dims, &other.dims].concat(),
+            strides: [&*self.strides, &other.strides].concat(),
+        }
+    }
+
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        product(&self.dims)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.dims.contains(&0)
+    }
+
+    /// Checks that it stays inside of `elements`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub fn check(&self, elements: usize) -> Result<()> {
+        let reach = self.dims.iter().zip(&self.strides).fold(0usize, |reach, (size, &stride)| {
+            reach.saturating_add(size.saturating_sub(1).saturating_mul(stride))
+        });
+        let fits = self.dims.len() == self.strides.len() && self.len() <= MAX_ELEMENTS;
+        if fits && (self.is_empty() || reach < elements) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("{self:?} of a tensor with {elements} elements")))
+    }
+
+    /// The same with axes merged that lie one in the other, and none of one element.
+    #[must_use]
+    pub(crate) fn merged(&self) -> Self {
+        let mut merged = Self::default();
+        for (&size, &stride) in self.dims.iter().zip(&self.strides).filter(|(size, _)| **size != 1)
+        {
+            match (merged.dims.last_mut(), merged.strides.last_mut()) {
+                (Some(dim), Some(last)) if *last == size * stride => {
+                    (*dim, *last) = (*dim * size, stride)
+                }
+                _ => {
+                    merged.dims.push(size);
+                    merged.strides.push(stride);
+                }
+            }
+        }
+        merged
+    }
+
+    /// Where element `index` lies, counted in the view's own order.
+    pub(crate) fn offset(&self, mut index: usize) -> usize {
+        let mut offset = 0;
+        for (&size, stride) in self.dims.iter().zip(&self.strides).rev() {
+            offset += index % size * stride;
+            index /= size;
+        }
+        offset
+    }
+
+    /// Runs from element `first` on: where each starts, and how long it is; `len` elements in all.
+    pub(crate) fn runs(&self, first: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
+        let last = self.dims.last().copied().unwrap_or(1);
+        let (mut at, end) = (first, first + len);
+        std::iter::from_fn(move || {
+            let run = (last - at % last.max(1)).min(end - at);
+            (at < end).then(|| {
+                let start = self.offset(at);
+                at += run;
+                (start, run)
+            })
+        })
+    }
+
+    /// Elements from the last axis's one to the next.
+    pub(crate) fn step(&self) -> usize {
+        self.strides.last().copied().unwrap_or(0)
+    }
+
+    /// Reads `to.len()` elements from element `first` on, of what begins at `base`.
+    pub(crate) fn load<T: Number>(
+        &self,
+        values: &Values<'_>,
+        base: usize,
+        first: usize,
+        to: &mut [T],
+    ) {
+        let mut at = 0;
+        for (start, run) in self.runs(first, to.len()) {
+            T::load(values, base + start, self.step(), &mut to[at..at + run]);
+            at += run;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_that_lie_in_each_other_are_one() {
+        let dense = View::dense(&[2, 1, 3, 4]);
+        assert_eq!(dense.merged(), View { dims: vec![24], strides: vec![1] });
+        let turned = dense.axes(&[3, 0, 1, 2]);
+        assert_eq!(turned.merged(), View { dims: vec![4, 6], strides: vec![1, 4] });
+        assert_eq!(turned.offset(7), 5);
+        assert_eq!(turned.merged().runs(5, 3).collect::<Vec<_>>(), [(20, 1), (1, 2)]);
+    }
+
+    #[test]
+    fn broadcasting_repeats_single_elements() {
+        let row = View::broadcast(&[3, 1], &[2, 3, 4]).unwrap();
+        assert_eq!(row.strides, [0, 1, 0]);
+        assert!(View::broadcast(&[2], &[3]).is_none() && View::broadcast(&[1, 1], &[1]).is_none());
+        assert!(row.check(3).is_ok() && row.check(2).is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! Operations on tensors of any rank and type: the loops that define them, a range of outputs at a time.
+//!
+//! A block computes its range into memory of its own, looks whether to stop all along, and copies the range to the
+//! output in one go.
+
+use super::place::{Place, grid, unsupported};
+use super::stop_token::StopToken;
+use crate::kernel::{Block, Kernel, Outcome};
+use crate::memory::Buffer;
+use reef_core::tensor::{Array, Brain, Element, Half, Spec, TensorOp, Truth, Values};
+use reef_core::{Error, Result};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Steps of a loop that a block makes at most, if its outputs can be divided so: some hundred microseconds.
+const STEPS: usize = 256 * 1024;
+/// Outputs of a block at most: they are copied at once.
+const OUTPUTS: usize = 16 * 1024;
+/// Blocks that an operation is cut into if it is large enough for that many.
+const BLOCKS: usize = 8;
+/// Steps for which a block of its own pays.
+const LEAST_STEPS: usize = 16 * 1024;
+
+pub(crate) fn build(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Result<(Kernel, u32)> {
+    op.check()?;
+    if inputs.len() != op.inputs.len() {
+        let text =
+            format!("cpu: {} inputs for {}, {} wanted", inputs.len(), op.name(), op.inputs.len());
+        return Err(Error::Invalid(text));
+    }
+    let inputs = inputs.iter().zip(&op.inputs).map(|(place, spec)| Dense::new(place, spec));
+    let bound = Bound {
+        inputs: inputs.collect::<Result<_>>()?,
+        output: Dense::new(output, &op.output)?,
+        outputs: outputs_of_a_block(op),
+        op: op.clone(),
+    };
+    bound.check_apart()?;
+    let blocks = grid(op.output.elements().div_ceil(bound.outputs))?;
+    Ok((Kernel::new(op.name(), move |block, _| bound.run(block)), blocks))
+}
+
+/// How many outputs one block computes: whole groups.
+fn outputs_of_a_block(op: &TensorOp) -> usize {
+    let (elements, cost, grain) = (op.output.elements(), op.cost().max(1), op.grain().max(1));
+    let most = (STEPS / cost).clamp(1, OUTPUTS);
+    let even = elements.div_ceil(BLOCKS).max(LEAST_STEPS / cost).max(1);
+    most.min(even).next_multiple_of(grain)
+}
+
+/// A dense tensor in memory, which was checked to hold it.
+#[derive(Debug)]
+struct Dense {
+    buffer: Buffer,
+    offset: usize,
+    spec: Spec,
+}
+
+impl Dense {
+    fn new(place: &Place, spec: &Spec) -> Result<Self> {
+        if !place.offset.is_multiple_of(64) {
+            return Err(Error::Invalid(format!(
+                "cpu: offset {} is no multiple of 64",
+                place.offset
+            )));
+        }
+        if place.buffer.is_adopted() {
+            return Err(unsupported("operands in adopted host memory, which others may change"));
+        }
+        place.buffer.check_range(place.offset, spec.bytes())?;
+        Ok(Self { buffer: place.buffer.clone(), offset: place.offset, spec: spec.clone() })
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.buffer.as_ptr().wrapping_add(self.offset)
+    }
+
+    fn addresses(&self) -> Range<usize> {
+        let start = self.start().addr();
+        start..start + self.spec.bytes()
+    }
+
+    /// All its elements.
+    ///
+    /// # Safety
+    ///
+    /// Nobody writes them while the values live.
+    unsafe fn values(&self) -> Values<'_> {
+        let len = self.spec.elements();
+        macro_rules! slice {
+            ($variant:ident, $kind:ty) => {
+                // SAFETY: `new` found as many elements inside the buffer, which is initialised; the offset is aligned,
+                // and each of these types has a value for all bits. The caller answers for writers.
+                Values::$variant(unsafe { std::slice::from_raw_parts(self.start().cast::<$kind>(), len) })
+            };
+        }
+        match self.spec.element {
+            Element::F32 => slice!(F32, f32),
+            Element::F16 => slice!(F16, Half),
+            Element::BF16 => slice!(BF16, Brain),
+            Element::F64 => slice!(F64, f64),
+            Element::I64 => slice!(I64, i64),
+            Element::I32 => slice!(I32, i32),
+            Element::I16 => slice!(I16, i16),
+            Element::I8 => slice!(I8, i8),
+            Element::U64 => slice!(U64, u64),
+            Element::U32 => slice!(U32, u32),
+            Element::U16 => slice!(U16, u16),
+            Element::U8 => slice!(U8, u8),
+            Element::Bool => slice!(Bool, Truth),
+        }
+    }
+
+    /// Copies `array` over the elements from `first` on.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else reads or writes them meanwhile.
+    unsafe fn write(&self, first: usize, array: &Array) {
+        let size = self.spec.element.bytes();
+        assert!(
+            array.element() == self.spec.element && first + array.len() <= self.spec.elements()
+        );
+        macro_rules! copy {
+            ($($variant:ident)*) => {
+                match array {
+                    // SAFETY: the range is inside the tensor, as was just checked, and apart from the array's own
+                    // memory. The caller answers for others.
+                    $(Array::$variant(from) => unsafe {
+                        let to = self.start().wrapping_add(first * size);
+                        std::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to, from.len() * size);
+                    },)*
+                }
+            };
+        }
+        copy!(F32 F16 BF16 F64 I64 I32 I16 I8 U64 U32 U16 U8 Bool);
+    }
+}
+
+/// An operation with its operands.
+#[derive(Debug)]
+struct Bound {
+    op: Arc<TensorOp>,
+    inputs: Vec<Dense>,
+    output: Dense,
+    /// Of one block.
+    outputs: usize,
+}
+
+impl Bound {
+    /// Blocks write their parts of the output while others read, so nothing that is read may lie in it.
+    fn check_apart(&self) -> Result<()> {
+        let written = self.output.addresses();
+        let meets = |read: &Dense| {
+            let read = read.addresses();
+            read.start.max(written.start) < read.end.min(written.end)
+        };
+        match self.inputs.iter().any(meets) {
+            true => Err(Error::Invalid("cpu: the output overlaps what is read".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn run(&self, block: &mut Block<'_>) -> Outcome {
+        let stop = StopToken::of(block);
+        let first = block.index as usize * self.outputs;
+        let range = first..self.output.spec.elements().min(first + self.outputs);
+        // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is read.
+        let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.values() }).collect();
+        let outputs = self.op.compute_checked(&inputs, range, &|| stop.seen());
+        let Some(outputs) = outputs.filter(|_| !stop.seen()) else { return Outcome::Stopped };
+        // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
+        unsafe { self.output.write(first, &outputs) };
+        Outcome::Done
+    }
+}

@@ -1,0 +1,123 @@
+//! Types, constants, and what passes values on.
+
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, one};
+use crate::onnx::general::stored::{array, element};
+use crate::tensors::axes::{elements, size};
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Array, Element, Truth};
+
+pub(in crate::onnx::general::operators) fn cast(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Vec<Value>>> {
+    match call.op() {
+        "Cast" => {
+            call.int("saturate", 1)?; // it is about 8-bit floats alone
+            let to = element(call.int("to", 0)?)?;
+            one(b.cast(call.get(0)?, to)?)
+        }
+        "CastLike" => {
+            call.int("saturate", 1)?;
+            one(b.cast(call.get(0)?, call.get(1)?.element())?)
+        }
+        "Identity" => one(call.get(0)?.clone()),
+        "Dropout" => dropout(b, call),
+        "Constant" => one(constant(b, call)?),
+        "ConstantOfShape" => one(filled(b, call)?),
+        "Range" => one(range(b, call)?),
+        "EyeLike" => one(eye(b, call)?),
+        _ => Ok(None),
+    }
+}
+
+/// What it is when nothing is trained: its input. The mask is true everywhere.
+fn dropout(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
+    call.float("ratio", 0.5)?;
+    call.int("seed", 0)?;
+    let training = call.number(2)?.is_some_and(|flag| flag != 0.0);
+    if training && call.number(1)? != Some(0.0) {
+        return Err("training is not supported".into());
+    }
+    let x = call.get(0)?.clone();
+    let mask = Array::Bool(vec![Truth(1)]);
+    let mask = b.constant(Vec::new(), mask)?;
+    let mask = b.expand(&mask, x.dims())?;
+    Ok(Some(vec![x, mask]))
+}
+
+fn constant(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    if let Some(attribute) = call.attribute("value")? {
+        let tensor = attribute.tensor.as_ref().ok_or("attribute value is no tensor")?;
+        let (spec, array) = array(tensor, call.folder, b.ledger)?;
+        return b.constant(spec.dims, array);
+    }
+    if let Some(list) = call.ints("value_ints")? {
+        return b.constant(vec![list.len()], Array::I64(list.to_vec()));
+    }
+    if let Some(list) = call.floats("value_floats")? {
+        return b.constant(vec![list.len()], Array::F32(list.to_vec()));
+    }
+    if let Some(number) = call.maybe_int("value_int")? {
+        return b.constant(Vec::new(), Array::I64(vec![number]));
+    }
+    match call.maybe_float("value_float")? {
+        Some(number) => b.constant(Vec::new(), Array::F32(vec![number as f32])),
+        None => Err("neither tensor nor number".into()),
+    }
+}
+
+/// Sizes that a constant lists.
+pub(in crate::onnx::general::operators) fn sizes(list: &[i64]) -> Result<Vec<usize>> {
+    let sizes = list.iter().map(|&number| size(number)).collect::<Result<Vec<_>>>()?;
+    elements(&sizes).map(|_| sizes)
+}
+
+fn filled(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let dims = sizes(&call.numbers(0)?.ok_or("operand 0 is missing")?)?;
+    let value = match call.attribute("value")? {
+        None => b.constant(Vec::new(), Array::F32(vec![0.0]))?,
+        Some(attribute) => {
+            let tensor = attribute.tensor.as_ref().ok_or("attribute value is no tensor")?;
+            let (_, array) = array(tensor, call.folder, b.ledger)?;
+            b.constant(Vec::new(), array)?
+        }
+    };
+    b.expand(&value, &dims)
+}
+
+fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let number = |index| call.number(index)?.ok_or_else(|| format!("operand {index} is missing"));
+    let (start, limit, delta) = (number(0)?, number(1)?, number(2)?);
+    let count = ((limit - start) / delta).ceil().max(0.0);
+    if !count.is_finite() || count > reef_core::op::MAX_SIZE as f64 {
+        return Err(format!("from {start} to {limit} by {delta}"));
+    }
+    let count = count as usize;
+    let _numbers = b.ledger.charge(8 * count as u64)?;
+    let to = call.get(0)?.element();
+    let numbers = match to.is_float() {
+        true => Array::F64((0..count).map(|i| start + i as f64 * delta).collect()),
+        false => Array::I64((0..count).map(|i| start as i64 + i as i64 * delta as i64).collect()),
+    };
+    let numbers = b.constant(vec![count], numbers)?;
+    b.cast(&numbers, to)
+}
+
+fn eye(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let like = call.get(0)?;
+    let &[rows, columns] = like.dims() else {
+        return Err(format!("a matrix wanted, {} there", like.spec));
+    };
+    let to = call.maybe_int("dtype")?.map_or(Ok(like.element()), element)?;
+    let k = call.int("k", 0)?;
+    let _numbers = b.ledger.charge(elements(&[rows, columns])? as u64)?;
+    let is_one = |i: usize| ((i / columns) as i64).checked_add(k) == Some((i % columns) as i64);
+    let ones = (0..rows * columns).map(|i| Truth(is_one(i).into())).collect();
+    let ones = b.constant(vec![rows, columns], Array::Bool(ones))?;
+    match to {
+        Element::Bool => Ok(ones),
+        to => b.cast(&ones, to),
+    }
+}

@@ -1,0 +1,45 @@
+//! Which function reads which operator.
+
+use super::elements::{activations, arithmetic, cast};
+use super::places::{indexed, movement, shapes, slices};
+use super::sums::{convolutions, losses, normal, pools, products, reductions};
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::Call;
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+
+/// Reads operators of a few kinds; `None` if the operator is none of them.
+type Family = fn(&mut Builder<'_>, &Call<'_>) -> Result<Option<Vec<Value>>>;
+
+const FAMILIES: &[Family] = &[
+    activations::activation,
+    arithmetic::arithmetic,
+    cast::cast,
+    shapes::shape,
+    movement::movement,
+    slices::slice,
+    reductions::reduction,
+    products::product,
+    convolutions::convolution,
+    pools::pool,
+    normal::normalisation,
+    indexed::indexed,
+    losses::loss,
+];
+
+/// The results of a node, in order.
+pub(in crate::onnx) fn lower(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
+    if !matches!(call.file.domain, "" | "ai.onnx") {
+        return Err(format!("operators of domain {:?} are not supported", call.file.domain));
+    }
+    for family in FAMILIES {
+        if let Some(results) = family(b, call)? {
+            call.ensure_all_known()?;
+            if let Some(index) = (results.len()..call.results()).find(|&index| call.wants(index)) {
+                return Err(format!("output {index} is not supported"));
+            }
+            return Ok(results);
+        }
+    }
+    Err(format!("the operator {:?} is not supported", call.op()))
+}

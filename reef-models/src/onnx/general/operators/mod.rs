@@ -1,0 +1,11 @@
+//! What each operator makes of its operands, as operations on tensors.
+//!
+//! In: a node with its operands ([`Call`](super::call::Call)), and the network so far. Out: its results. A node that
+//! can't be expressed is an error in words that follow its name.
+
+mod elements;
+mod lower;
+mod places;
+mod sums;
+
+pub(in crate::onnx) use lower::lower;

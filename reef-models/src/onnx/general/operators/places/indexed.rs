@@ -1,0 +1,223 @@
+//! Operators that look up what indices say.
+
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, one};
+use crate::tensors::axes::{around, axis, elements};
+use crate::tensors::builder::Builder;
+use crate::tensors::expressions::same_element;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Array, Binary, Element, Gather, Kind, Scatter, ScatterKind, Spec, Target};
+
+pub(in crate::onnx::general::operators) fn indexed(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Vec<Value>>> {
+    match call.op() {
+        "Gather" => one(gather(b, call)?),
+        "GatherElements" => {
+            one(gather_elements(b, call.get(0)?, call.get(1)?, call.int("axis", 0)?)?)
+        }
+        "GatherND" => one(gather_nd(b, call)?),
+        "ScatterElements" | "Scatter" => one(scatter_elements(b, call)?),
+        "ScatterND" => one(scatter_nd(b, call)?),
+        "OneHot" => one(one_hot(b, call)?),
+        "Compress" => one(compress(b, call)?),
+        "NonZero" => one(non_zero(b, call)?),
+        _ => Ok(None),
+    }
+}
+
+fn gather(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, indices) = (call.get(0)?, call.get(1)?);
+    let at = call.axis(0, x.rank())?;
+    let [outer, size, inner] = around(&x.spec, at);
+    if let Some(known) = indices.known().filter(|_| indices.rank() <= 1) {
+        let places = known
+            .array
+            .values()
+            .to_i64()
+            .iter()
+            .map(|&place| axis(place, size))
+            .collect::<Result<_>>()?;
+        let made = b.pick_axis(x, at, places)?;
+        let dims = [&x.dims()[..at], indices.dims(), &x.dims()[at + 1..]].concat();
+        return b.reshape(&made, dims);
+    }
+    let dims = [&x.dims()[..at], indices.dims(), &x.dims()[at + 1..]].concat();
+    let tuples = indices.spec.elements();
+    let target = Target::Tuples {
+        batches: outer,
+        shared: true,
+        sizes: vec![size],
+        inner: inner.max(1),
+        tuples: tuples.max(1),
+    };
+    picked(b, x, indices, target, dims)
+}
+
+fn picked(
+    b: &mut Builder<'_>,
+    x: &Value,
+    indices: &Value,
+    target: Target,
+    dims: Vec<usize>,
+) -> Result<Value> {
+    if elements(&dims)? == 0 {
+        return b.constant(dims, Array::with_capacity(x.element(), 0));
+    }
+    let spec = Spec { element: x.element(), dims };
+    b.emit(Kind::Gather(Gather { target }), &[x, indices], spec)
+}
+
+pub(in crate::onnx::general::operators) fn gather_elements(
+    b: &mut Builder<'_>,
+    x: &Value,
+    indices: &Value,
+    at: i64,
+) -> Result<Value> {
+    if x.rank() != indices.rank() {
+        return Err(format!("indices {} of {}", indices.spec, x.spec));
+    }
+    let target = Target::Along {
+        dims: x.dims().into(),
+        indices: indices.dims().into(),
+        axis: axis(at, x.rank())?,
+    };
+    picked(b, x, indices, target, indices.dims().to_vec())
+}
+
+/// How tuples of indices point into `dims`, of which the first `batch` are those of the indices as well.
+fn tuples(dims: &[usize], indices: &Value, batch: usize) -> Result<(Target, Vec<usize>)> {
+    let refused = || format!("indices {} of {dims:?}, {batch} of them batches", indices.spec);
+    let Some((&depth, front)) = indices.dims().split_last() else { return Err(refused()) };
+    let rest = dims.get(batch..).filter(|rest| depth <= rest.len()).ok_or_else(refused)?;
+    if front.get(..batch) != dims.get(..batch) {
+        return Err(refused());
+    }
+    let product = |dims: &[usize]| dims.iter().product::<usize>();
+    let target = Target::Tuples {
+        batches: product(&dims[..batch]),
+        shared: false,
+        sizes: rest[..depth].to_vec(),
+        inner: product(&rest[depth..]),
+        tuples: product(&front[batch..]),
+    };
+    Ok((target, [front, &rest[depth..]].concat()))
+}
+
+fn gather_nd(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, indices) = (call.get(0)?, call.get(1)?);
+    let batch = crate::tensors::axes::size(call.int("batch_dims", 0)?)?;
+    let (target, dims) = tuples(x.dims(), indices, batch)?;
+    picked(b, x, indices, target, dims)
+}
+
+fn kind(call: &Call<'_>) -> Result<ScatterKind> {
+    Ok(match call.text("reduction", "none")? {
+        "none" => ScatterKind::Replace,
+        "add" => ScatterKind::Add,
+        "mul" => ScatterKind::Multiply,
+        "max" => ScatterKind::Max,
+        "min" => ScatterKind::Min,
+        other => return Err(format!("attribute reduction = {other:?}")),
+    })
+}
+
+fn scatter_elements(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, indices, updates) = (call.get(0)?, call.get(1)?, call.get(2)?);
+    if x.rank() != indices.rank() || indices.dims() != updates.dims() {
+        return Err(format!("updates {} at {} of {}", updates.spec, indices.spec, x.spec));
+    }
+    let target = Target::Along {
+        dims: x.dims().into(),
+        indices: indices.dims().into(),
+        axis: call.axis(0, x.rank())?,
+    };
+    scattered(b, [x, indices, updates], target, kind(call)?)
+}
+
+fn scatter_nd(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, indices, updates) = (call.get(0)?, call.get(1)?, call.get(2)?);
+    let (target, dims) = tuples(x.dims(), indices, 0)?;
+    if updates.dims() != dims {
+        return Err(format!("updates {}, {dims:?} wanted", updates.spec));
+    }
+    scattered(b, [x, indices, updates], target, kind(call)?)
+}
+
+/// Updates of a tensor, where there are any.
+pub(in crate::onnx::general::operators) fn scattered(
+    b: &mut Builder<'_>,
+    [x, indices, updates]: [&Value; 3],
+    target: Target,
+    kind: ScatterKind,
+) -> Result<Value> {
+    same_element(x, updates)?;
+    if updates.spec.elements() == 0 {
+        return Ok(x.clone());
+    }
+    let scatter = Scatter { target, kind, domain: x.element().domain() };
+    b.emit(Kind::Scatter(scatter), &[x, indices, updates], x.spec.clone())
+}
+
+/// `on` where the place along the new axis is the index, `off` elsewhere. Inputs: indices, depth, [off, on].
+fn one_hot(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (indices, values) = (call.get(0)?, call.get(2)?);
+    let depth = call.number(1)?.ok_or("operand 1 is missing")? as i64;
+    let size = crate::tensors::axes::size(depth)?;
+    elements(&[size])?;
+    let at = call.axis(-1, indices.rank() + 1)?;
+    let mut dims = indices.dims().to_vec();
+    dims.insert(at, 1);
+    let indices = b.cast(indices, Element::I64)?;
+    let indices = b.reshape(&indices, dims)?;
+    let mut places = vec![1; indices.rank()];
+    places[at] = size;
+    let places = b.whole(places, (0..depth).collect())?;
+    let out = |number: i64| move |w: &mut crate::tensors::expressions::Writer| w.whole(number);
+    let is = b.map_in(reef_core::tensor::Domain::I64, Element::I64, &[&indices, &places], |w| {
+        let (index, place, depth, zero) = (w.input(0), w.input(1), out(depth)(w), out(0)(w));
+        let below = w.bin(Binary::Less, index, zero);
+        let from_end = w.add(index, depth);
+        let index = w.select(below, from_end, index);
+        w.bin(Binary::Equal, index, place)
+    })?;
+    let dims = is.dims().to_vec();
+    let target = Target::Tuples {
+        batches: 1,
+        shared: true,
+        sizes: vec![2],
+        inner: 1,
+        tuples: is.spec.elements(),
+    };
+    picked(b, values, &is, target, dims)
+}
+
+/// Elements, or places along an axis, where a condition that is known holds.
+fn compress(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let condition = call.numbers(1)?.ok_or("operand 1 is missing")?;
+    let chosen = || (0..condition.len()).filter(|&k| condition[k] != 0);
+    let (x, at) = match call.maybe_int("axis")? {
+        Some(number) => (x.clone(), axis(number, x.rank())?),
+        None => (b.reshape(x, vec![x.spec.elements()])?, 0),
+    };
+    match chosen().all(|place| place < x.dims()[at]) {
+        true => b.pick_axis(&x, at, chosen().collect()),
+        false => Err(format!("a condition of {} values for {}", condition.len(), x.spec)),
+    }
+}
+
+/// Places of what isn't 0, of a tensor that is known.
+fn non_zero(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let values = call.array(0)?.map(|array| array.values().to_f64()).unwrap_or_default();
+    let found: Vec<usize> = (0..values.len()).filter(|&k| values[k] != 0.0).collect();
+    let _places = b.ledger.charge((8 * x.rank() * found.len()) as u64)?;
+    let mut rows = Vec::new();
+    for at in 0..x.rank() {
+        let inner: usize = x.dims()[at + 1..].iter().product();
+        rows.extend(found.iter().map(|place| (place / inner % x.dims()[at]) as i64));
+    }
+    b.whole(vec![x.rank(), found.len()], rows)
+}

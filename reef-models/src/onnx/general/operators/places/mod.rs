@@ -1,0 +1,6 @@
+//! Operators that move elements: shapes, slices, what indices say.
+
+pub(super) mod indexed;
+pub(super) mod movement;
+pub(super) mod shapes;
+pub(super) mod slices;

@@ -1,0 +1,236 @@
+//! Operators that put elements elsewhere.
+
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, one};
+use crate::onnx::general::operators::elements::cast::sizes;
+use crate::tensors::axes::{axis, broadcast, size};
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Array, NOWHERE, Scalar, Truth, View};
+
+pub(in crate::onnx::general::operators) fn movement(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Vec<Value>>> {
+    match call.op() {
+        "Transpose" => one(transpose(b, call)?),
+        "Concat" => {
+            let all = call.all()?;
+            let at = call.axis(1, all.first().map_or(0, |value| value.rank()))?;
+            one(b.concat(&all, at)?)
+        }
+        "Expand" => {
+            let asked = sizes(&call.numbers(1)?.ok_or("operand 1 is missing")?)?;
+            let dims = broadcast([call.get(0)?.dims(), asked.as_slice()])?;
+            one(b.expand(call.get(0)?, &dims)?)
+        }
+        "Tile" => one(tile(b, call)?),
+        "Pad" => one(pad(b, call)?),
+        "Trilu" => one(trilu(b, call)?),
+        "DepthToSpace" => one(depth_to_space(b, call)?),
+        "SpaceToDepth" => one(space_to_depth(b, call)?),
+        "CenterCropPad" => one(centre(b, call)?),
+        _ => Ok(None),
+    }
+}
+
+fn transpose(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let Some(list) = call.ints("perm")? else {
+        return b.transpose(x, &(0..x.rank()).rev().collect::<Vec<_>>());
+    };
+    let order = list.iter().map(|&k| axis(k, x.rank())).collect::<Result<Vec<_>>>()?;
+    let mut sorted = order.clone();
+    sorted.sort_unstable();
+    match sorted.into_iter().eq(0..x.rank()) {
+        true => b.transpose(x, &order),
+        false => Err(format!("attribute perm = {list:?} of {} dimensions", x.rank())),
+    }
+}
+
+fn tile(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let times = sizes(&call.numbers(1)?.ok_or("operand 1 is missing")?)?;
+    if times.len() != x.rank() {
+        return Err(format!("{times:?} times {:?}", x.dims()));
+    }
+    let dims: Vec<usize> =
+        x.dims().iter().zip(&times).map(|(size, times)| size.saturating_mul(*times)).collect();
+    crate::tensors::axes::elements(&dims)?;
+    let places =
+        x.dims().iter().zip(&dims).map(|(size, all)| (0..*all).map(|i| i % size).collect());
+    b.pick(x, places.collect(), Scalar::Whole(0))
+}
+
+/// Sizes before and after each axis, in older operator sets as attributes.
+fn pad(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let rank = x.rank();
+    let list = match call.ints("paddings")? {
+        Some(list) => list.to_vec(),
+        None => call.ints_of("pads", 1)?.ok_or("operand 1 is missing")?,
+    };
+    let all = || (0..rank as i64).collect();
+    let axes: Vec<i64> = call.numbers(3)?.unwrap_or_else(all);
+    if list.len() != 2 * axes.len() {
+        return Err(format!("{} paddings for {} axes", list.len(), axes.len()));
+    }
+    let (mut before, mut after) = (vec![0; rank], vec![0; rank]);
+    for (k, &number) in axes.iter().enumerate() {
+        let at = axis(number, rank)?;
+        (before[at], after[at]) = (list[k], list[axes.len() + k]);
+    }
+    let value = call.maybe_float("value")?;
+    match call.text("mode", "constant")? {
+        "constant" => {
+            let fill = match value {
+                Some(value) => Scalar::Real(value),
+                None => fill(call)?,
+            };
+            b.pad(x, &before, &after, fill)
+        }
+        mode => mirrored(b, x, [&before, &after], mode),
+    }
+}
+
+/// What a constant operand pads with.
+fn fill(call: &Call<'_>) -> Result<Scalar> {
+    let Some(array) = call.array(2)? else { return Ok(Scalar::Whole(0)) };
+    match (
+        array.element().is_float(),
+        array.values().to_f64().first(),
+        array.values().to_i64().first(),
+    ) {
+        (true, Some(&number), _) => Ok(Scalar::Real(number)),
+        (false, _, Some(&number)) => Ok(Scalar::Whole(number)),
+        _ => Ok(Scalar::Whole(0)),
+    }
+}
+
+fn mirrored(
+    b: &mut Builder<'_>,
+    x: &Value,
+    [before, after]: [&[i64]; 2],
+    mode: &str,
+) -> Result<Value> {
+    let mut places = Vec::new();
+    for ((&size, &before), &after) in x.dims().iter().zip(before).zip(after) {
+        let len =
+            crate::tensors::axes::size((size as i64).saturating_add(before).saturating_add(after))?;
+        crate::tensors::axes::elements(&[len])?;
+        b.ledger.charge(8 * len as u64)?;
+        let size = size as i64;
+        if size == 0 && len > 0 {
+            return Err(format!("mode {mode} of an empty axis"));
+        }
+        let place = |at: i64| match mode {
+            "edge" => at.clamp(0, size - 1),
+            "wrap" => at.rem_euclid(size),
+            _ if size == 1 => 0,
+            _ => {
+                let at = at.rem_euclid(2 * (size - 1));
+                at.min(2 * (size - 1) - at)
+            }
+        };
+        places.push((0..len as i64).map(|i| place(i.saturating_sub(before)) as usize).collect());
+    }
+    match mode {
+        "edge" | "wrap" | "reflect" => b.pick(x, places, Scalar::Whole(0)),
+        other => Err(format!("attribute mode = {other:?}")),
+    }
+}
+
+/// Zeros on one side of a diagonal.
+fn trilu(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let (upper, k) = (call.flag("upper", true)?, call.number(1)?.unwrap_or(0.0) as i64);
+    let &[.., rows, columns] = x.dims() else {
+        return Err(format!("matrices wanted, {} there", x.spec));
+    };
+    let stays = |i: usize| {
+        let right = (i % columns) as i64 - (i / columns) as i64;
+        Truth(u8::from(if upper { right >= k } else { right <= k }))
+    };
+    let stays =
+        b.constant(vec![rows, columns], Array::Bool((0..rows * columns).map(stays).collect()))?;
+    b.map(x.element(), &[&stays, x], |w| {
+        let (stays, x, zero) = (w.input(0), w.input(1), w.whole(0));
+        w.select(stays, x, zero)
+    })
+}
+
+/// Block size and sizes of a batch of pictures.
+fn blocks(call: &Call<'_>) -> Result<(usize, [usize; 4])> {
+    let side = size(call.int("blocksize", 0)?)?;
+    match *call.get(0)?.dims() {
+        [n, c, h, w] if side > 0 => Ok((side, [n, c, h, w])),
+        _ => Err(format!("blocks of {side} in {}", call.get(0)?.spec)),
+    }
+}
+
+fn depth_to_space(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (s, [n, c, h, w]) = blocks(call)?;
+    let d = c / s.saturating_mul(s).max(1);
+    let (dims, order) = match call.text("mode", "DCR")? {
+        "DCR" => (vec![n, s, s, d, h, w], [0, 3, 4, 1, 5, 2]),
+        "CRD" => (vec![n, d, s, s, h, w], [0, 1, 4, 2, 5, 3]),
+        other => return Err(format!("attribute mode = {other:?}")),
+    };
+    let x = b.reshape(call.get(0)?, dims)?;
+    let x = b.transpose(&x, &order)?;
+    b.reshape(&x, vec![n, d, h.saturating_mul(s), w.saturating_mul(s)])
+}
+
+fn space_to_depth(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (s, [n, c, h, w]) = blocks(call)?;
+    let x = b.reshape(call.get(0)?, vec![n, c, h / s, s, w / s, s])?;
+    let x = b.transpose(&x, &[0, 3, 5, 1, 2, 4])?;
+    b.reshape(&x, vec![n, c.saturating_mul(s).saturating_mul(s), h / s, w / s])
+}
+
+/// Cuts or pads around the middle.
+fn centre(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let wanted = sizes(&call.numbers(1)?.ok_or("operand 1 is missing")?)?;
+    let all: Vec<i64> = (0..x.rank() as i64).collect();
+    let axes = call.ints("axes")?.unwrap_or(&all);
+    if axes.len() != wanted.len() {
+        return Err(format!("{} sizes for {} axes", wanted.len(), axes.len()));
+    }
+    let mut places: Vec<Vec<usize>> = x.dims().iter().map(|&size| (0..size).collect()).collect();
+    for (&number, &wanted) in axes.iter().zip(&wanted) {
+        let at = axis(number, x.rank())?;
+        let have = x.dims()[at];
+        let place = |i: usize| match have >= wanted {
+            true => (have - wanted) / 2 + i,
+            false => i.checked_sub((wanted - have) / 2).filter(|&at| at < have).unwrap_or(NOWHERE),
+        };
+        places[at] = (0..wanted).map(place).collect();
+    }
+    b.pick(x, places, Scalar::Whole(0))
+}
+
+/// Windows of a tensor as axes of their own, behind all others. Where windows lie is `strides` apart, where their
+/// elements lie `dilations`.
+pub(in crate::onnx::general::operators) fn windows(
+    dims: &[usize],
+    counts: &[usize],
+    sizes: &[usize],
+    strides: &[usize],
+    dilations: &[usize],
+) -> [View; 2] {
+    let dense = View::dense(dims);
+    let space = dims.len() - counts.len();
+    let scaled = |factors: &[usize]| -> Vec<usize> {
+        dense.strides[space..]
+            .iter()
+            .zip(factors)
+            .map(|(stride, factor)| stride.saturating_mul(*factor))
+            .collect()
+    };
+    let kept = View {
+        dims: [&dims[..space], counts].concat(),
+        strides: [&dense.strides[..space], &scaled(strides)].concat(),
+    };
+    [kept, View { dims: sizes.to_vec(), strides: scaled(dilations) }]
+}

@@ -1,0 +1,102 @@
+//! Parts of tensors.
+
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, one};
+use crate::onnx::general::operators::elements::cast::sizes;
+use crate::tensors::axes::axis;
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+use reef_core::tensor::Scalar;
+
+pub(in crate::onnx::general::operators) fn slice(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Vec<Value>>> {
+    match call.op() {
+        "Slice" => one(part(b, call)?),
+        "Split" => Ok(Some(split(b, call)?)),
+        "ReverseSequence" => one(reverse(b, call)?),
+        _ => Ok(None),
+    }
+}
+
+fn part(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let starts = call.ints_of("starts", 1)?.ok_or("operand 1 is missing")?;
+    let ends = call.ints_of("ends", 2)?.ok_or("operand 2 is missing")?;
+    let first = || (0..starts.len() as i64).collect();
+    let axes: Vec<i64> = call.ints_of("axes", 3)?.unwrap_or_else(first);
+    let steps = call.numbers(4)?.unwrap_or_else(|| vec![1; starts.len()]);
+    if [ends.len(), axes.len(), steps.len()] != [starts.len(); 3] {
+        return Err(format!("starts {starts:?}, ends {ends:?}, axes {axes:?}, steps {steps:?}"));
+    }
+    let mut places: Vec<Vec<usize>> = x.dims().iter().map(|&size| (0..size).collect()).collect();
+    for (k, &number) in axes.iter().enumerate() {
+        let at = axis(number, x.rank())?;
+        places[at] = strided(x.dims()[at], starts[k], ends[k], steps[k])?;
+    }
+    b.pick(x, places, Scalar::Whole(0))
+}
+
+/// Places from `start` to `end`, as Python counts them.
+fn strided(size: usize, start: i64, end: i64, step: i64) -> Result<Vec<usize>> {
+    let size = size as i64;
+    let (least, most) = if step > 0 { (0, size) } else { (-1, size - 1) };
+    let bound = |place: i64| {
+        if place < 0 { place.saturating_add(size).max(least) } else { place.min(most) }
+    };
+    let (start, end) = (bound(start).clamp(least, most), bound(end));
+    let count = match step {
+        0 => return Err("a step of 0".into()),
+        1.. => (end - start).max(0) as u64,
+        _ => (start - end).max(0) as u64,
+    };
+    let count = count.div_ceil(step.unsigned_abs());
+    Ok((0..count as i64).map(|i| (start + i * step) as usize).collect())
+}
+
+fn split(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
+    let x = call.get(0)?;
+    let at = call.axis(0, x.rank())?;
+    let size = x.dims()[at];
+    let parts = match call.ints_of("split", 1)? {
+        Some(list) => sizes(&list)?,
+        None => {
+            let parts = call.int("num_outputs", call.results() as i64)?;
+            let parts = usize::try_from(parts)
+                .ok()
+                .filter(|&parts| parts > 0 && parts <= call.results().max(1));
+            let parts = parts.ok_or("a number of parts that is not that of its outputs")?;
+            let each = size.div_ceil(parts);
+            (0..parts).map(|k| size.saturating_sub(k * each).min(each)).collect()
+        }
+    };
+    if parts.iter().fold(0usize, |sum, &part| sum.saturating_add(part)) != size {
+        return Err(format!("parts {parts:?} of {size}"));
+    }
+    let mut from = 0;
+    let mut cut = |&part: &usize| {
+        from += part;
+        b.cut(x, at, from - part, from)
+    };
+    parts.iter().map(&mut cut).collect()
+}
+
+/// Each row of a batch turned round up to a length of its own.
+fn reverse(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let lengths = sizes(&call.numbers(1)?.ok_or("operand 1 is missing")?)?;
+    let batch = axis(call.int("batch_axis", 1)?, x.rank())?;
+    let time = axis(call.int("time_axis", 0)?, x.rank())?;
+    let long = lengths.iter().any(|&length| length > x.dims()[time]);
+    if lengths.len() != x.dims()[batch] || batch == time || long {
+        return Err(format!("lengths {lengths:?} of {}", x.spec));
+    }
+    let mut rows = Vec::new();
+    for (k, &length) in lengths.iter().enumerate() {
+        let row = b.cut(x, batch, k, k + 1)?;
+        let place = |i: usize| if i < length { length - 1 - i } else { i };
+        rows.push(b.pick_axis(&row, time, (0..x.dims()[time]).map(place).collect())?);
+    }
+    b.concat(&rows.iter().collect::<Vec<_>>(), batch)
+}

@@ -1,0 +1,193 @@
+//! Convolutions over one to three axes, and those that are transposed.
+
+use super::window::{Sliding, factors, kernel};
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, one};
+use crate::onnx::general::operators::places::movement::windows;
+use crate::tensors::axes::size;
+use crate::tensors::builder::Builder;
+use crate::tensors::expressions::same_element;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Binary, NOWHERE, Scalar, View};
+
+pub(in crate::onnx::general::operators) fn convolution(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Vec<Value>>> {
+    match call.op() {
+        "Conv" => {
+            let (x, w) = checked(call)?;
+            kernel(call, "kernel_shape")?;
+            let window = Sliding::of(call, w.dims()[2..].to_vec(), &x.dims()[2..])?;
+            let groups = groups(call)?;
+            let made = convolve(b, x, w, &window, groups)?;
+            one(biased(b, made, call.maybe(2))?)
+        }
+        "ConvTranspose" => one(transposed(b, call)?),
+        _ => Ok(None),
+    }
+}
+
+/// Input and weights, of as many dimensions each.
+fn checked<'a>(call: &'a Call<'_>) -> Result<(&'a Value, &'a Value)> {
+    let (x, w) = (call.get(0)?, call.get(1)?);
+    same_element(x, w)?;
+    match x.rank() == w.rank() && x.rank() >= 3 {
+        true => Ok((x, w)),
+        false => Err(format!("a convolution of {} with {}", x.spec, w.spec)),
+    }
+}
+
+fn groups(call: &Call<'_>) -> Result<usize> {
+    match size(call.int("group", 1)?)? {
+        0 => Err("attribute group = 0".into()),
+        groups => Ok(groups),
+    }
+}
+
+fn biased(b: &mut Builder<'_>, made: Value, bias: Option<&Value>) -> Result<Value> {
+    let Some(bias) = bias else { return Ok(made) };
+    let mut dims = vec![1; made.rank() - 1];
+    dims[0] = made.dims()[1];
+    let bias = b.reshape(bias, dims)?;
+    b.binary(Binary::Add, &made, &bias)
+}
+
+/// A sum of products over what the window sees of the padded input.
+fn convolve(
+    b: &mut Builder<'_>,
+    x: &Value,
+    w: &Value,
+    window: &Sliding,
+    groups: usize,
+) -> Result<Value> {
+    let (channels, outputs, each) = (x.dims()[1], w.dims()[0], w.dims()[1]);
+    if channels != each.saturating_mul(groups) || !outputs.is_multiple_of(groups) {
+        return Err(format!("{} with {} in {groups} groups", x.spec, w.spec));
+    }
+    let (before, after) = ([&[0, 0], &*window.before].concat(), [&[0, 0], &*window.after].concat());
+    let x = b.pad(x, &before, &after, Scalar::Whole(0))?;
+    let [kept, taps] =
+        windows(x.dims(), &window.count, &window.size, &window.stride, &window.dilation);
+    let (plane, filter) = (kept.strides[1], View::dense(w.dims()));
+    let view = |dims: Vec<usize>, strides: Vec<usize>| View { dims, strides };
+    let space = view(kept.dims[2..].to_vec(), kept.strides[2..].to_vec());
+    let front = vec![x.dims()[0], groups, outputs / groups];
+    let of_x = view(front.clone(), vec![kept.strides[0], plane * each, 0]).then(&space);
+    let of_w = view(front, vec![0, filter.strides[0] * (outputs / groups), filter.strides[0]])
+        .then(&view(space.dims, vec![0; window.count.len()]));
+    let summed = [
+        view(vec![each], vec![plane]).then(&taps),
+        filter.axes(&(1..w.rank()).collect::<Vec<_>>()),
+    ];
+    let dims = [&[x.dims()[0], outputs], &*window.count].concat();
+    b.contract([&x, w], [of_x, of_w], summed, dims, x.element())
+}
+
+/// A convolution of the input, with zeros between its elements, with filters turned round.
+fn transposed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, w) = checked(call)?;
+    kernel(call, "kernel_shape")?;
+    let (groups, rank) = (groups(call)?, x.rank() - 2);
+    let (taps, over) = (&w.dims()[2..], &x.dims()[2..]);
+    let [stride, dilation] = ["strides", "dilations"].map(|name| factors(call, name, rank));
+    let (stride, dilation) = (stride?, dilation?);
+    let reach: Vec<usize> =
+        (0..rank).map(|k| taps[k].saturating_sub(1) * dilation[k] + 1).collect();
+    let spread: Vec<usize> = (0..rank).map(|k| over[k].saturating_sub(1) * stride[k] + 1).collect();
+    let [before, after] = cut(call, &spread, &reach, &stride, over)?;
+    if taps.contains(&0)
+        || over.contains(&0)
+        || x.dims()[1] != w.dims()[0]
+        || !w.dims()[0].is_multiple_of(groups)
+    {
+        return Err(format!("a transposed convolution of {} with {}", x.spec, w.spec));
+    }
+    let mut places: Vec<Vec<usize>> =
+        x.dims()[..2].iter().map(|&size| (0..size).collect()).collect();
+    for k in 0..rank {
+        let (left, right) = (reach[k] as i64 - 1 - before[k], reach[k] as i64 - 1 - after[k]);
+        let len = size(spread[k] as i64 + left + right)?;
+        crate::tensors::axes::elements(&[len])?;
+        let place = |i: usize| match usize::try_from(i as i64 - left) {
+            Ok(at) if at.is_multiple_of(stride[k]) && at < spread[k] => at / stride[k],
+            _ => NOWHERE,
+        };
+        places.push((0..len).map(place).collect());
+    }
+    let wide = b.pick(x, places, Scalar::Whole(0))?;
+    let filters = turned(b, w, groups)?;
+    let count = (0..rank).map(|k| wide.dims()[k + 2].checked_sub(reach[k]).map(|steps| steps + 1));
+    let count = count.collect::<Option<_>>().ok_or("no outputs")?;
+    let (zero, one) = (vec![0; rank], vec![1; rank]);
+    let size = taps.to_vec();
+    let window = Sliding { size, stride: one, dilation, before: zero.clone(), after: zero, count };
+    let made = convolve(b, &wide, &filters, &window, groups)?;
+    biased(b, made, call.maybe(2))
+}
+
+/// What is cut off of all that filters reach, before and after.
+fn cut(
+    call: &Call<'_>,
+    spread: &[usize],
+    reach: &[usize],
+    stride: &[usize],
+    over: &[usize],
+) -> Result<[Vec<i64>; 2]> {
+    let rank = spread.len();
+    let zeros = vec![0; rank];
+    let more = call.ints("output_padding")?.unwrap_or(&zeros);
+    let auto = call.text("auto_pad", "NOTSET")?;
+    let none = vec![0; 2 * rank];
+    let pads = call.ints("pads")?.unwrap_or(&none);
+    let shape = call.ints("output_shape")?;
+    if more.len() != rank
+        || pads.len() != 2 * rank
+        || shape.is_some_and(|shape| shape.len() != rank)
+    {
+        return Err(format!(
+            "output_padding {more:?}, pads {pads:?}, output_shape {shape:?} for {rank} axes"
+        ));
+    }
+    let limit = |number: i64| (-(1 << 28)..=1 << 28).contains(&number);
+    if !more.iter().chain(pads).chain(shape.into_iter().flatten()).all(|&number| limit(number)) {
+        return Err(format!("output_padding {more:?}, pads {pads:?}, output_shape {shape:?}"));
+    }
+    let same = matches!(auto, "SAME_UPPER" | "SAME_LOWER");
+    let mut made = [Vec::new(), Vec::new()];
+    for k in 0..rank {
+        let all = (spread[k] + reach[k] - 1) as i64;
+        let wanted = match shape {
+            Some(shape) => Some(shape[k]),
+            None => same.then_some((over[k] * stride[k]) as i64),
+        };
+        let (before, after) = match wanted {
+            None => (pads[k], pads[rank + k] - more[k]),
+            Some(wanted) => {
+                let total = all + more[k] - wanted;
+                let half = total.div_euclid(2);
+                let upper = auto == "SAME_UPPER";
+                let (before, after) =
+                    if upper { (half, total - half) } else { (total - half, half) };
+                (before, after - more[k])
+            }
+        };
+        made[0].push(before);
+        made[1].push(after);
+    }
+    Ok(made)
+}
+
+/// Filters `[inputs, outputs / groups, …]` as `[outputs, inputs / groups, …]`, each turned round.
+fn turned(b: &mut Builder<'_>, w: &Value, groups: usize) -> Result<Value> {
+    let mut places: Vec<Vec<usize>> =
+        w.dims()[..2].iter().map(|&size| (0..size).collect()).collect();
+    places.extend(w.dims()[2..].iter().map(|&size| (0..size).rev().collect()));
+    let turned = b.pick(w, places, Scalar::Whole(0))?;
+    let (inputs, outputs) = (w.dims()[0] / groups, w.dims()[1]);
+    let space = &w.dims()[2..];
+    let split = b.reshape(&turned, [&[groups, inputs, outputs], space].concat())?;
+    let order: Vec<usize> = [0, 2, 1].into_iter().chain(3..split.rank()).collect();
+    let ordered = b.transpose(&split, &order)?;
+    b.reshape(&ordered, [&[groups * outputs, inputs], space].concat())
+}

@@ -1,0 +1,173 @@
+//! Softmax and normalisations.
+
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, one};
+use crate::tensors::axes::{axis, size};
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Binary, FoldKind, Scalar, Unary, View};
+
+pub(in crate::onnx::general::operators) fn normalisation(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Vec<Value>>> {
+    match call.op() {
+        "Softmax" | "LogSoftmax" | "Hardmax" => one(softmax(b, call)?),
+        "LayerNormalization" => Ok(Some(layer(b, call)?)),
+        "RMSNormalization" => one(root_mean_square(b, call)?),
+        "InstanceNormalization" => one(instance(b, call)?),
+        "GroupNormalization" => one(group(b, call)?),
+        "BatchNormalization" => one(batch(b, call)?),
+        "MeanVarianceNormalization" => {
+            let x = call.get(0)?;
+            let axes = call.ints("axes")?.unwrap_or(&[0, 2, 3]);
+            let axes = crate::tensors::axes::axes(axes, x.rank())?;
+            let [made, ..] = b.standardise(x, &axes, 1e-9)?;
+            one(b.cast(&made, x.element())?)
+        }
+        "LpNormalization" => one(by_norm(b, call)?),
+        "LRN" => one(local_response(b, call)?),
+        _ => Ok(None),
+    }
+}
+
+/// Along one axis; in older operator sets along all from it on.
+fn softmax(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let at = call.axis(if call.opset < 13 { 1 } else { -1 }, x.rank())?;
+    let axes: Vec<usize> = if call.opset < 13 { (at..x.rank()).collect() } else { vec![at] };
+    if call.op() != "Hardmax" {
+        let made = b.softmax(x, &axes, call.op() == "LogSoftmax")?;
+        return b.cast(&made, x.element());
+    }
+    let count: usize = axes.iter().map(|&axis| x.dims()[axis]).product();
+    let best = b.fold_axes(x, &axes, FoldKind::ArgMax { last: false })?;
+    let dims = (0..x.rank()).map(|k| if axes.contains(&k) { x.dims()[k] } else { 1 }).collect();
+    let places = b.whole(dims, (0..count as i64).collect())?;
+    let is = b.binary(Binary::Equal, &places, &best)?;
+    b.cast(&is, x.element())
+}
+
+/// Results: the normalised input, and if they are wanted the means and the inverse deviations.
+fn layer(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
+    let x = call.get(0)?;
+    let axes: Vec<usize> = (call.axis(-1, x.rank())?..x.rank()).collect();
+    call.int("stash_type", 1)?;
+    let [made, mean, inverse] = b.standardise(x, &axes, call.float("epsilon", 1e-5)?)?;
+    let made = b.scaled(&made, call.maybe(1), call.maybe(2))?;
+    Ok(vec![b.cast(&made, x.element())?, mean, inverse])
+}
+
+fn root_mean_square(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let axes: Vec<usize> = (call.axis(-1, x.rank())?..x.rank()).collect();
+    call.int("stash_type", 1)?;
+    let [made, _] = b.by_root_mean_square(x, &axes, call.float("epsilon", 1e-5)?)?;
+    let made = b.scaled(&made, call.maybe(1), None)?;
+    b.cast(&made, x.element())
+}
+
+/// One number for each channel, to be broadcast over batch and space.
+fn by_channel(b: &Builder<'_>, value: &Value, rank: usize) -> Result<Value> {
+    let mut dims = vec![1; rank.saturating_sub(1).max(1)];
+    dims[0] = value.spec.elements();
+    b.reshape(value, dims)
+}
+
+fn instance(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let axes: Vec<usize> = (2..x.rank()).collect();
+    let [made, ..] = b.standardise(x, &axes, call.float("epsilon", 1e-5)?)?;
+    let (scale, shift) =
+        (by_channel(b, call.get(1)?, x.rank())?, by_channel(b, call.get(2)?, x.rank())?);
+    let made = b.scaled(&made, Some(&scale), Some(&shift))?;
+    b.cast(&made, x.element())
+}
+
+/// Scale and shift are for each group in operator sets before 21, for each channel since.
+fn group(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let groups = size(call.int("num_groups", 0)?)?;
+    call.int("stash_type", 1)?;
+    if x.rank() < 2 || groups == 0 || !x.dims()[1].is_multiple_of(groups) {
+        return Err(format!("{} in {groups} groups", x.spec));
+    }
+    let grouped = [&[x.dims()[0], groups, x.dims()[1] / groups], &x.dims()[2..]].concat();
+    let split = b.reshape(x, grouped)?;
+    let axes: Vec<usize> = (2..split.rank()).collect();
+    let [made, ..] = b.standardise(&split, &axes, call.float("epsilon", 1e-5)?)?;
+    let by_group = call.get(1)?.spec.elements() == groups && call.opset < 21;
+    let made = if by_group { made } else { b.reshape(&made, x.dims().to_vec())? };
+    let rank = made.rank();
+    let (scale, shift) = (by_channel(b, call.get(1)?, rank)?, by_channel(b, call.get(2)?, rank)?);
+    let made = b.scaled(&made, Some(&scale), Some(&shift))?;
+    let made = b.reshape(&made, x.dims().to_vec())?;
+    b.cast(&made, x.element())
+}
+
+/// By means and variances that training has left.
+fn batch(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let epsilon = call.float("epsilon", 1e-5)?;
+    call.float("momentum", 0.9)?;
+    call.int("spatial", 1)?;
+    if call.flag("training_mode", false)? || call.wants(1) {
+        return Err("training is not supported".into());
+    }
+    let channel = |index| call.get(index).and_then(|value| by_channel(b, value, x.rank()));
+    let [scale, shift, mean, variance] = [channel(1)?, channel(2)?, channel(3)?, channel(4)?];
+    let all = [&scale, &shift, &mean, &variance];
+    let wide = all.iter().map(|value| b.widened(value)).collect::<Result<Vec<_>>>()?;
+    let inverse = b.map(wide[0].element(), &[&wide[0], &wide[3]], |w| {
+        let (scale, variance, epsilon) = (w.input(0), w.input(1), w.real(epsilon));
+        let sum = w.add(variance, epsilon);
+        let root = w.un(Unary::Sqrt, sum);
+        w.div(scale, root)
+    })?;
+    b.map(x.element(), &[x, &inverse, &wide[2], &wide[1]], |w| {
+        let (x, factor, mean, shift) = (w.input(0), w.input(1), w.input(2), w.input(3));
+        let centred = w.sub(x, mean);
+        let scaled = w.mul(centred, factor);
+        w.add(scaled, shift)
+    })
+}
+
+fn by_norm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let at = axis(call.int("axis", -1)?, x.rank())?;
+    let norm = match call.int("p", 2)? {
+        1 => b.fold_axes(x, &[at], FoldKind::SumAbs)?,
+        2 => {
+            let squares = b.fold_axes(x, &[at], FoldKind::SumSquares)?;
+            b.unary(Unary::Sqrt, &squares)?
+        }
+        other => return Err(format!("attribute p = {other}")),
+    };
+    b.binary(Binary::Div, x, &norm)
+}
+
+/// `x / (bias + alpha / size * sum of squares of adjoining channels) ^ beta`.
+fn local_response(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let near = size(call.int("size", 0)?)?;
+    let (alpha, beta, bias) =
+        (call.float("alpha", 1e-4)?, call.float("beta", 0.75)?, call.float("bias", 1.0)?);
+    if near == 0 || near > 1 << 20 || x.rank() < 2 {
+        return Err(format!("a window of {near} channels of {}", x.spec));
+    }
+    let (mut before, mut after) = (vec![0; x.rank()], vec![0; x.rank()]);
+    (before[1], after[1]) = (((near - 1) / 2) as i64, (near / 2) as i64);
+    let padded = b.pad(x, &before, &after, Scalar::Whole(0))?;
+    let dense = View::dense(padded.dims());
+    let kept = View { dims: x.dims().to_vec(), strides: dense.strides.clone() };
+    let folded = View { dims: vec![near], strides: vec![dense.strides[1]] };
+    let squares = b.fold_view(&padded, kept, folded, x.dims().to_vec(), FoldKind::SumSquares)?;
+    b.map(x.element(), &[x, &squares], |w| {
+        let (x, squares) = (w.input(0), w.input(1));
+        let (factor, bias, beta) = (w.real(alpha / near as f64), w.real(bias), w.real(beta));
+        let scaled = w.mul(factor, squares);
+        let sum = w.add(bias, scaled);
+        let power = w.bin(Binary::Pow, sum, beta);
+        w.div(x, power)
+    })
+}

@@ -1,0 +1,191 @@
+//! Pools over one to three axes.
+
+use super::window::{Sliding, kernel};
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, one};
+use crate::onnx::general::operators::places::movement::windows;
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+use reef_core::tensor::{
+    Array, Binary, Element, FoldKind, Gather, Kind, Scalar, Spec, Target, Unary, View,
+};
+
+pub(in crate::onnx::general::operators) fn pool(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Vec<Value>>> {
+    match call.op() {
+        "MaxPool" => Ok(Some(max(b, call)?)),
+        "AveragePool" => one(average(b, call)?),
+        "LpPool" => {
+            let (x, window) = over(call)?;
+            let p = call.int("p", 2)? as f64;
+            let powers = powers(b, x, p)?;
+            let (padded, [kept, taps], dims) = seen(b, &powers, &window, Scalar::Whole(0))?;
+            let sum = b.fold_view(&padded, kept, taps, dims, FoldKind::Sum)?;
+            one(b.with_number(Binary::Pow, &sum, 1.0 / p)?)
+        }
+        "GlobalAveragePool" => {
+            let axes = space(call.get(0)?)?;
+            one(b.mean(call.get(0)?, &axes)?)
+        }
+        "GlobalMaxPool" => {
+            let axes = space(call.get(0)?)?;
+            one(b.fold_axes(call.get(0)?, &axes, FoldKind::Max)?)
+        }
+        "GlobalLpPool" => {
+            let axes = space(call.get(0)?)?;
+            let p = call.int("p", 2)? as f64;
+            let powers = powers(b, call.get(0)?, p)?;
+            let sum = b.fold_axes(&powers, &axes, FoldKind::Sum)?;
+            one(b.with_number(Binary::Pow, &sum, 1.0 / p)?)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// `|x|` to the power of `p`.
+fn powers(b: &mut Builder<'_>, x: &Value, p: f64) -> Result<Value> {
+    let magnitudes = b.unary(Unary::Abs, x)?;
+    b.with_number(Binary::Pow, &magnitudes, p)
+}
+
+/// All axes behind batch and channels.
+fn space(x: &Value) -> Result<Vec<usize>> {
+    if x.rank() < 3 { Err(format!("a pool of {}", x.spec)) } else { Ok((2..x.rank()).collect()) }
+}
+
+fn over<'a>(call: &'a Call<'_>) -> Result<(&'a Value, Sliding)> {
+    let x = call.get(0)?;
+    space(x)?;
+    let size = kernel(call, "kernel_shape")?.ok_or("attribute kernel_shape is missing")?;
+    let window = Sliding::of(call, size, &x.dims()[2..])?;
+    Ok((x, window))
+}
+
+/// The padded input, what windows see of it, and the sizes of the result.
+fn seen(
+    b: &mut Builder<'_>,
+    x: &Value,
+    window: &Sliding,
+    fill: Scalar,
+) -> Result<(Value, [View; 2], Vec<usize>)> {
+    let behind = |k: usize| window.behind(k, x.dims()[k + 2]);
+    let before = [&[0, 0], &*window.before].concat();
+    let after: Vec<i64> = [0, 0].into_iter().chain((0..window.size.len()).map(behind)).collect();
+    let padded = b.pad(x, &before, &after, fill)?;
+    let views =
+        windows(padded.dims(), &window.count, &window.size, &window.stride, &window.dilation);
+    Ok((padded, views, [&x.dims()[..2], &window.count].concat()))
+}
+
+fn average(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, window) = over(call)?;
+    let x = &b.widened(x)?;
+    let (padded, [kept, taps], dims) = seen(b, x, &window, Scalar::Whole(0))?;
+    let sum = b.fold_view(&padded, kept, taps, dims, FoldKind::Sum)?;
+    let counts = counts(b, x, &window, call.flag("count_include_pad", false)?)?;
+    let made = b.binary(Binary::Div, &sum, &counts)?;
+    b.cast(&made, call.get(0)?.element())
+}
+
+/// How many elements each mean is over. Padding counts if the node says so; what is behind it never does.
+fn counts(b: &mut Builder<'_>, x: &Value, window: &Sliding, with_padding: bool) -> Result<Value> {
+    let ones = b.scalar(x.element(), 1.0)?;
+    let mut plain = x.dims().to_vec();
+    plain[..2].fill(1);
+    let ones = b.expand(&ones, &plain)?;
+    let zeros = vec![0; window.size.len()];
+    let ones = match with_padding {
+        false => ones,
+        true => {
+            let (before, after) =
+                ([&[0, 0], &*window.before].concat(), [&[0, 0], &*window.after].concat());
+            b.pad(&ones, &before, &after, Scalar::Whole(1))?
+        }
+    };
+    let window = match with_padding {
+        false => window.clone(),
+        true => Sliding { before: zeros.clone(), after: zeros, ..window.clone() },
+    };
+    let (padded, [kept, taps], dims) = seen(b, &ones, &window, Scalar::Whole(0))?;
+    b.fold_view(&padded, kept, taps, dims, FoldKind::Sum)
+}
+
+fn max(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
+    let (x, window) = over(call)?;
+    let by_column = call.flag("storage_order", false)?;
+    let least = if x.element().is_float() {
+        Scalar::Real(f64::NEG_INFINITY)
+    } else {
+        Scalar::Whole(least(x.element()))
+    };
+    let (padded, [kept, taps], dims) = seen(b, x, &window, least)?;
+    let largest = b.fold_view(&padded, kept.clone(), taps.clone(), dims.clone(), FoldKind::Max)?;
+    if !call.wants(1) {
+        return Ok(vec![largest]);
+    }
+    let which = b.fold_view(&padded, kept, taps, dims, FoldKind::ArgMax { last: false })?;
+    Ok(vec![largest, places(b, x, &window, &which, by_column)?])
+}
+
+/// The smallest number of an integer type.
+fn least(element: Element) -> i64 {
+    match element {
+        Element::I64 => i64::MIN,
+        Element::I32 => i32::MIN.into(),
+        Element::I16 => i16::MIN.into(),
+        Element::I8 => i8::MIN.into(),
+        _ => 0,
+    }
+}
+
+/// Where in the input the largest of each window is: the window's place, and that of the tap within it.
+fn places(
+    b: &mut Builder<'_>,
+    x: &Value,
+    window: &Sliding,
+    which: &Value,
+    by_column: bool,
+) -> Result<Value> {
+    let mut strides = View::dense(x.dims()).strides;
+    if by_column {
+        let mut all = 1;
+        for (stride, size) in strides.iter_mut().zip(x.dims()).skip(2) {
+            *stride = all;
+            all *= size;
+        }
+    }
+    let rank = window.size.len();
+    let tap = |tap: usize| -> i64 {
+        let at = View { dims: window.size.clone(), strides: vec![1; rank] };
+        let dense = View::dense(&at.dims).strides;
+        (0..rank)
+            .map(|k| (tap / dense[k] % window.size[k] * window.dilation[k] * strides[k + 2]) as i64)
+            .sum()
+    };
+    let taps: Vec<i64> = (0..window.size.iter().product()).map(tap).collect();
+    let taps = b.whole(vec![taps.len()], taps)?;
+    let target = Target::Tuples {
+        batches: 1,
+        shared: true,
+        sizes: vec![taps.spec.elements()],
+        inner: 1,
+        tuples: which.spec.elements(),
+    };
+    let spec = Spec { element: Element::I64, dims: which.dims().to_vec() };
+    let mut made = b.emit(Kind::Gather(Gather { target }), &[&taps, which], spec)?;
+    for (k, &size) in which.dims().iter().enumerate() {
+        let start = |i: usize| match k.checked_sub(2) {
+            None => (i * strides[k]) as i64,
+            Some(axis) => {
+                ((i * window.stride[axis]) as i64 - window.before[axis]) * strides[k] as i64
+            }
+        };
+        let mut dims = vec![1; which.rank()];
+        dims[k] = size;
+        let starts = b.constant(dims, Array::I64((0..size).map(start).collect()))?;
+        made = b.binary(Binary::Add, &made, &starts)?;
+    }
+    Ok(made)
+}

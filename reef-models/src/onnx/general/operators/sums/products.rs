@@ -1,0 +1,180 @@
+//! Products of matrices and of tensors.
+
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, one};
+use crate::tensors::builder::Builder;
+use crate::tensors::expressions::same_element;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Binary, View};
+use std::collections::BTreeMap;
+
+pub(in crate::onnx::general::operators) fn product(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Vec<Value>>> {
+    match call.op() {
+        "MatMul" => {
+            same_element(call.get(0)?, call.get(1)?)?;
+            one(b.matmul(call.get(0)?, call.get(1)?)?)
+        }
+        "Gemm" => one(gemm(b, call)?),
+        "Einsum" => one(einsum(b, call)?),
+        _ => Ok(None),
+    }
+}
+
+fn gemm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let turned = [call.flag("transA", false)?, call.flag("transB", false)?];
+    same_element(call.get(0)?, call.get(1)?)?;
+    call.flag("broadcast", true)?;
+    let mut made = b.gemm(call.get(0)?, call.get(1)?, turned)?;
+    let (alpha, beta) = (call.float("alpha", 1.0)?, call.float("beta", 1.0)?);
+    if alpha != 1.0 {
+        made = b.with_number(Binary::Mul, &made, alpha)?;
+    }
+    let Some(c) = call.maybe(2) else { return Ok(made) };
+    let c = if beta == 1.0 { c.clone() } else { b.with_number(Binary::Mul, c, beta)? };
+    b.binary(Binary::Add, &made, &c)
+}
+
+/// The axes of an operand or of the result: a letter for each, and those that an ellipsis stands for.
+type Labels = Vec<Label>;
+
+/// Axes of an ellipsis are counted from the last, so that they are broadcast as shapes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Label {
+    Ellipsis(usize),
+    Letter(char),
+}
+
+fn einsum(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let equation: String =
+        call.text("equation", "")?.chars().filter(|c| !c.is_whitespace()).collect();
+    let (inputs, output) = match equation.split_once("->") {
+        Some((inputs, output)) => (inputs, Some(output)),
+        None => (equation.as_str(), None),
+    };
+    let operands = call.all()?;
+    let terms: Vec<&str> = inputs.split(',').collect();
+    if terms.len() != operands.len() {
+        return Err(format!("equation {equation:?} of {} operands", operands.len()));
+    }
+    let labelled = terms.iter().zip(&operands).map(|(term, value)| labels(term, value.rank()));
+    let labelled = labelled.collect::<Result<Vec<_>>>()?;
+    let sizes = sizes(&labelled, &operands)?;
+    let result = match output {
+        Some(output) => result_of(output, &sizes)?,
+        None => implied(&labelled),
+    };
+    let mut all = operands.iter().zip(labelled);
+    let (first, mut have) = all.next().ok_or("no operands")?;
+    let mut made = (*first).clone();
+    for (k, (value, labels)) in all.enumerate() {
+        let later = |label: &Label| terms_after(&terms, &operands, k + 2).contains(label);
+        let kept: Labels =
+            sizes.keys().copied().filter(|label| result.contains(label) || later(label)).collect();
+        let kept: Labels =
+            kept.into_iter().filter(|l| have.contains(l) || labels.contains(l)).collect();
+        made = contracted(b, [&made, value], [&have, &labels], &kept, &sizes)?;
+        have = kept;
+    }
+    if have == result {
+        return Ok(made);
+    }
+    let one = b.scalar(made.element(), 1.0)?;
+    contracted(b, [&made, &one], [&have, &Vec::new()], &result, &sizes)
+}
+
+fn terms_after(terms: &[&str], operands: &[&Value], from: usize) -> Labels {
+    let rest = terms.iter().zip(operands).skip(from);
+    rest.flat_map(|(term, value)| labels(term, value.rank()).unwrap_or_default()).collect()
+}
+
+fn labels(term: &str, rank: usize) -> Result<Labels> {
+    let letters = |text: &str| text.chars().map(Label::Letter).collect::<Labels>();
+    let made = match term.split_once("...") {
+        None => letters(term),
+        Some((before, after)) => {
+            let open = rank.saturating_sub(before.len() + after.len());
+            let open: Labels = (0..open).rev().map(Label::Ellipsis).collect();
+            [letters(before), open, letters(after)].concat()
+        }
+    };
+    let sound =
+        made.iter().all(|label| !matches!(label, Label::Letter(c) if !c.is_ascii_alphabetic()));
+    match made.len() == rank && sound {
+        true => Ok(made),
+        false => Err(format!("term {term:?} of an operand with {rank} dimensions")),
+    }
+}
+
+fn result_of(output: &str, sizes: &BTreeMap<Label, usize>) -> Result<Labels> {
+    let open = sizes.keys().filter(|label| matches!(label, Label::Ellipsis(_))).count();
+    let letters = output.replace("...", "").chars().count();
+    let made = labels(output, letters + if output.contains("...") { open } else { 0 })?;
+    match made.iter().find(|label| !sizes.contains_key(label)) {
+        Some(label) => Err(format!("{label:?} of {output:?} is in no operand")),
+        None => Ok(made),
+    }
+}
+
+/// Without an arrow: what an ellipsis stands for, then letters that are there once, in the alphabet's order.
+fn implied(labelled: &[Labels]) -> Labels {
+    let all: Labels = labelled.iter().flatten().copied().collect();
+    let once = |label: &Label| all.iter().filter(|other| *other == label).count() == 1;
+    let mut open: Labels =
+        all.iter().copied().filter(|label| matches!(label, Label::Ellipsis(_))).collect();
+    open.sort_unstable_by(|a, b| b.cmp(a));
+    open.dedup();
+    let mut letters: Labels =
+        all.iter().copied().filter(|l| matches!(l, Label::Letter(_)) && once(l)).collect();
+    letters.sort_unstable();
+    [open, letters].concat()
+}
+
+fn sizes(labelled: &[Labels], operands: &[&Value]) -> Result<BTreeMap<Label, usize>> {
+    let mut sizes = BTreeMap::new();
+    for (labels, value) in labelled.iter().zip(operands) {
+        for (&label, &size) in labels.iter().zip(value.dims()) {
+            let have = sizes.entry(label).or_insert(size);
+            match (*have, size) {
+                (1, size) => *have = size,
+                (have, size) if size == 1 || have == size => {}
+                (have, size) => return Err(format!("{label:?} is {have} and {size}")),
+            }
+        }
+    }
+    Ok(sizes)
+}
+
+/// The sum over all labels of two tensors that aren't kept.
+fn contracted(
+    b: &mut Builder<'_>,
+    values: [&Value; 2],
+    labels: [&Labels; 2],
+    kept: &Labels,
+    sizes: &BTreeMap<Label, usize>,
+) -> Result<Value> {
+    let used = |label: &&Label| labels.iter().any(|labels| labels.contains(label));
+    let summed: Labels =
+        sizes.keys().filter(|label| !kept.contains(label)).filter(used).copied().collect();
+    let view = |k: usize, wanted: &Labels| {
+        let dense = View::dense(values[k].dims());
+        let stride = |label: &Label| -> usize {
+            let axes = labels[k]
+                .iter()
+                .enumerate()
+                .filter(|(axis, other)| *other == label && values[k].dims()[*axis] > 1);
+            axes.map(|(axis, _)| dense.strides[axis]).sum()
+        };
+        View {
+            dims: wanted.iter().map(|label| sizes[label]).collect(),
+            strides: wanted.iter().map(stride).collect(),
+        }
+    };
+    let dims: Vec<usize> = kept.iter().map(|label| sizes[label]).collect();
+    crate::tensors::axes::elements(&dims)?;
+    let (keeps, sums) = ([view(0, kept), view(1, kept)], [view(0, &summed), view(1, &summed)]);
+    same_element(values[0], values[1])?;
+    b.contract(values, keeps, sums, dims, values[0].element())
+}

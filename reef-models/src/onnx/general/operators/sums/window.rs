@@ -1,0 +1,114 @@
+//! Windows that slide over one to three axes, as a node describes them.
+
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::Call;
+use crate::tensors::axes::{elements, size};
+
+/// A window; each list has one number for each axis.
+#[derive(Debug, Clone)]
+pub(super) struct Sliding {
+    pub(super) size: Vec<usize>,
+    pub(super) stride: Vec<usize>,
+    pub(super) dilation: Vec<usize>,
+    pub(super) before: Vec<i64>,
+    pub(super) after: Vec<i64>,
+    /// How many windows there are.
+    pub(super) count: Vec<usize>,
+}
+
+impl Sliding {
+    /// The window of `node` over axes of these sizes.
+    pub(super) fn of(call: &Call<'_>, window: Vec<usize>, over: &[usize]) -> Result<Self> {
+        let [stride, dilation] =
+            ["strides", "dilations"].map(|name| factors(call, name, over.len()));
+        let (stride, dilation) = (stride?, dilation?);
+        let round_up = call.flag("ceil_mode", false)?;
+        if window.len() != over.len() || over.is_empty() || window.contains(&0) {
+            return Err(format!("a window of {window:?} over {over:?}"));
+        }
+        let mut made =
+            Self { size: window, stride, dilation, before: vec![], after: vec![], count: vec![] };
+        made.pad(call, over)?;
+        for (k, &n) in over.iter().enumerate() {
+            let count = made.counted(k, n, round_up)?;
+            made.count.push(count);
+        }
+        elements(&made.count)?;
+        Ok(made)
+    }
+
+    fn pad(&mut self, call: &Call<'_>, over: &[usize]) -> Result<()> {
+        let rank = over.len();
+        let pads = call.ints("pads")?;
+        (self.before, self.after) = (vec![0; rank], vec![0; rank]);
+        let auto = call.text("auto_pad", "NOTSET")?;
+        match (auto, pads) {
+            ("NOTSET" | "", Some(pads)) if pads.len() == 2 * rank => {
+                pads.iter().try_for_each(|&pad| {
+                    size(pad.abs()).and_then(|pad| elements(&[pad])).map(drop)
+                })?;
+                (self.before, self.after) = (pads[..rank].to_vec(), pads[rank..].to_vec());
+            }
+            ("NOTSET" | "", Some(pads)) => {
+                return Err(format!("attribute pads = {pads:?}, {} wanted", 2 * rank));
+            }
+            ("NOTSET" | "" | "VALID", _) => {}
+            ("SAME_UPPER" | "SAME_LOWER", _) => {
+                for (k, &n) in over.iter().enumerate() {
+                    let covered = n.div_ceil(self.stride[k]).saturating_sub(1) * self.stride[k]
+                        + self.reach(k);
+                    let zeros = covered.saturating_sub(n) as i64;
+                    let (less, more) = (zeros / 2, zeros - zeros / 2);
+                    let lower = auto == "SAME_LOWER";
+                    (self.before[k], self.after[k]) =
+                        if lower { (more, less) } else { (less, more) };
+                }
+            }
+            (other, _) => return Err(format!("attribute auto_pad = {other:?}")),
+        }
+        Ok(())
+    }
+
+    /// From the first tap to the last, both included.
+    pub(super) fn reach(&self, k: usize) -> usize {
+        (self.size[k] - 1).saturating_mul(self.dilation[k]).saturating_add(1)
+    }
+
+    /// Windows along an axis of `n`.
+    fn counted(&self, k: usize, n: usize, round_up: bool) -> Result<usize> {
+        let padded = n as i64 + self.before[k] + self.after[k];
+        let steps = padded - i64::try_from(self.reach(k)).unwrap_or(i64::MAX);
+        let Ok(steps) = usize::try_from(steps) else {
+            return Err(format!("a window of {:?} over {padded} elements of axis {k}", self.size));
+        };
+        if !round_up {
+            return Ok(steps / self.stride[k] + 1);
+        }
+        let count = steps.div_ceil(self.stride[k]) + 1;
+        // The last window starts on the input, or on what is in front of it.
+        let starts_behind = ((count - 1) * self.stride[k]) as i64 >= n as i64 + self.before[k];
+        Ok(if starts_behind { count - 1 } else { count })
+    }
+
+    /// Elements that windows reach over behind an axis of `n`: padding, and more where counts were rounded up.
+    pub(super) fn behind(&self, k: usize, n: usize) -> i64 {
+        let end = (self.count[k] - 1) * self.stride[k] + self.reach(k);
+        (end as i64 - n as i64 - self.before[k]).max(self.after[k])
+    }
+}
+
+/// A positive number for each axis; 1 if the node doesn't say.
+pub(super) fn factors(call: &Call<'_>, name: &'static str, rank: usize) -> Result<Vec<usize>> {
+    let Some(list) = call.ints(name)? else { return Ok(vec![1; rank]) };
+    let factors = list.iter().map(|&factor| size(factor)).collect::<Result<Vec<_>>>()?;
+    let sound =
+        factors.len() == rank && factors.iter().all(|&factor| (1..=1 << 24).contains(&factor));
+    if sound { Ok(factors) } else { Err(format!("attribute {name} = {list:?} for {rank} axes")) }
+}
+
+/// Sizes of a window in an attribute.
+pub(super) fn kernel(call: &Call<'_>, name: &'static str) -> Result<Option<Vec<usize>>> {
+    let Some(list) = call.ints(name)? else { return Ok(None) };
+    let sizes = list.iter().map(|&number| size(number)).collect::<Result<Vec<_>>>()?;
+    elements(&sizes).map(|_| Some(sizes))
+}

@@ -1,0 +1,24 @@
+//! What a file may leave open.
+
+use reef_core::tensor::Array;
+use std::collections::BTreeMap;
+
+/// What a file may leave open.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TensorOptions {
+    /// Sizes of an input, by its name; or of one size, by the name that the file gives to it. What is left open
+    /// otherwise is 1.
+    pub shapes: BTreeMap<String, Vec<usize>>,
+    /// Values of inputs that decide about shapes, with their sizes. They are constants of the network then.
+    pub values: BTreeMap<String, (Vec<usize>, Array)>,
+}
+
+impl TensorOptions {
+    /// The size that the file leaves open under this name.
+    pub(super) fn symbol(&self, name: &str) -> usize {
+        match self.shapes.get(name).map(Vec::as_slice) {
+            Some(&[size]) => size,
+            _ => 1,
+        }
+    }
+}

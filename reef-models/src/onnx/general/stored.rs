@@ -1,0 +1,101 @@
+//! Tensors of a file as arrays.
+
+use crate::memory::ledger::Ledger;
+use crate::onnx::constant;
+use crate::onnx::external::External;
+use crate::onnx::fault::Result;
+use crate::onnx::file::TensorFile;
+use reef_core::tensor::{Array, Brain, Element, Half, Spec, Truth};
+use std::path::Path;
+
+/// The type that `TensorProto.DataType` calls so.
+pub(crate) fn element(number: i64) -> Result<Element> {
+    Ok(match number {
+        1 => Element::F32,
+        2 => Element::U8,
+        3 => Element::I8,
+        4 => Element::U16,
+        5 => Element::I16,
+        6 => Element::I32,
+        7 => Element::I64,
+        9 => Element::Bool,
+        10 => Element::F16,
+        11 => Element::F64,
+        12 => Element::U32,
+        13 => Element::U64,
+        16 => Element::BF16,
+        0 => {
+            return Err(
+                "no tensor (a sequence, a map or an optional), which is not supported".into()
+            );
+        }
+        other => return Err(format!("elements of type {} are not supported", unread(other))),
+    })
+}
+
+/// Types that aren't read, by name.
+fn unread(number: i64) -> String {
+    let known = match number {
+        8 => "string",
+        14 => "complex64",
+        15 => "complex128",
+        17 => "float8e4m3fn",
+        18 => "float8e4m3fnuz",
+        19 => "float8e5m2",
+        20 => "float8e5m2fnuz",
+        21 => "uint4",
+        22 => "int4",
+        23 => "float4e2m1",
+        other => return other.to_string(),
+    };
+    known.into()
+}
+
+/// Decodes a tensor; `folder` has the file that keeps its data, if another one does.
+pub(crate) fn array(
+    tensor: &TensorFile<'_>,
+    folder: Option<&Path>,
+    ledger: &Ledger,
+) -> Result<(Spec, Array)> {
+    let element = element(tensor.element)?;
+    let dims = constant::dims(&tensor.dims)?;
+    let count = constant::elements(&dims)?;
+    let bytes = (count as u64).checked_mul(element.bytes() as u64);
+    let bytes = bytes.ok_or_else(|| format!("a tensor of {dims:?}"))?;
+    let _reading = ledger.charge(bytes)?;
+    let external = match tensor.external.is_empty() {
+        true => None,
+        false => Some(External::of(tensor)?.read(folder, bytes, ledger)?),
+    };
+    let array = match external.as_deref().or(tensor.raw) {
+        Some(raw) if raw.len() as u64 != bytes => {
+            return Err(format!("{} bytes for a tensor {element}{dims:?}", raw.len()));
+        }
+        Some(raw) => Array::from_le_bytes(element, raw),
+        None => listed(tensor, element),
+    };
+    match array.len() == count {
+        true => Ok((Spec { element, dims }, array)),
+        false => Err(format!("{} values for a tensor of {dims:?}", array.len())),
+    }
+}
+
+/// Values that stand in lists of numbers. Halves stand as their bits.
+fn listed(tensor: &TensorFile<'_>, element: Element) -> Array {
+    let ints = || tensor.ints.iter();
+    match element {
+        Element::F32 => Array::F32(tensor.floats.to_vec()),
+        Element::F64 => Array::F64(tensor.doubles.to_vec()),
+        Element::F16 => Array::F16(ints().map(|&bits| Half(bits as u16)).collect()),
+        Element::BF16 => Array::BF16(ints().map(|&bits| Brain(bits as u16)).collect()),
+        Element::I64 => Array::I64(tensor.ints.to_vec()),
+        Element::I32 => Array::I32(ints().map(|&x| x as i32).collect()),
+        Element::I16 => Array::I16(ints().map(|&x| x as i16).collect()),
+        Element::I8 => Array::I8(ints().map(|&x| x as i8).collect()),
+        Element::U64 => Array::U64(ints().map(|&x| x as u64).collect()),
+        Element::U32 => Array::U32(ints().map(|&x| x as u32).collect()),
+        Element::U16 => Array::U16(ints().map(|&x| x as u16).collect()),
+        Element::U8 => Array::U8(ints().map(|&x| x as u8).collect()),
+        Element::Bool => Array::Bool(ints().map(|&x| Truth((x != 0).into())).collect()),
+    }
+}

@@ -1,0 +1,243 @@
+//! Walks over the nodes of a graph, one after the other, and into functions.
+
+use super::call::Call;
+use super::operators::lower;
+use super::options::TensorOptions;
+use super::stored::{array, element};
+use crate::memory::ledger::Ledger;
+use crate::onnx::fault::{Fault, Result};
+use crate::onnx::file::{
+    AttributeFile, Dimension, FunctionFile, GraphFile, ModelFile, NodeFile, ValueFile,
+};
+use crate::tensors::builder::Builder;
+use crate::tensors::model::TensorModel;
+use crate::tensors::value::Value;
+use reef_core::tensor::Spec;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+/// How deep functions may call functions.
+const DEPTH: usize = 16;
+/// Bytes that a name and what it stands for take in a map that grows.
+const NAME: u64 = 256;
+
+/// Names of one graph or function body, and what they stand for.
+type Scope<'a> = HashMap<&'a str, Value>;
+
+/// A file that is being read.
+pub(super) struct Walk<'a> {
+    builder: Builder<'a>,
+    ledger: &'a Ledger,
+    folder: Option<&'a Path>,
+    opset: i64,
+    functions: &'a [FunctionFile<'a>],
+    options: &'a TensorOptions,
+    /// Inputs whose values decide about shapes and were not given.
+    pub(super) unbound: Vec<String>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        file: &'a ModelFile<'a>,
+        folder: Option<&'a Path>,
+        options: &'a TensorOptions,
+        ledger: &'a Ledger,
+    ) -> Self {
+        Self {
+            builder: Builder::new(ledger),
+            ledger,
+            folder,
+            opset: file.opset.unwrap_or_default(),
+            functions: &file.functions,
+            options,
+            unbound: Vec::new(),
+        }
+    }
+
+    /// The network that `graph` describes.
+    pub(super) fn graph(
+        &mut self,
+        graph: &'a GraphFile<'a>,
+        name: &str,
+    ) -> Result<TensorModel, Fault> {
+        let mut scope = Scope::new();
+        self.initializers(graph, &mut scope)?;
+        self.inputs(graph, &mut scope)?;
+        self.nodes(&graph.nodes, &mut scope, &[], 0)?;
+        let output = |output: &ValueFile<'a>| match scope.get(output.name) {
+            Some(value) => Ok((output.name.to_owned(), value.clone())),
+            None => Err(Fault {
+                at: format!("output {:?}", output.name),
+                why: "no node makes it".into(),
+            }),
+        };
+        let outputs = graph.outputs.iter().map(output).collect::<Result<Vec<_>, _>>()?;
+        drop(scope);
+        let builder = std::mem::replace(&mut self.builder, Builder::new(self.ledger));
+        builder.finish(name, outputs).map_err(Fault::of_graph)
+    }
+
+    fn initializers(
+        &mut self,
+        graph: &'a GraphFile<'a>,
+        scope: &mut Scope<'a>,
+    ) -> Result<(), Fault> {
+        for tensor in &graph.initializers {
+            let read = array(tensor, self.folder, self.ledger);
+            let value = read.and_then(|(spec, array)| self.builder.constant(spec.dims, array));
+            let fault = |why| Fault { at: format!("initializer {:?}", tensor.name), why };
+            scope.insert(tensor.name, value.map_err(fault)?);
+        }
+        Ok(())
+    }
+
+    /// What is given at each inference, and what was given beforehand. An initializer is what an input is by default.
+    fn inputs(&mut self, graph: &'a GraphFile<'a>, scope: &mut Scope<'a>) -> Result<(), Fault> {
+        let stored: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name).collect();
+        let mut seen = HashSet::new();
+        for input in graph.inputs.iter().filter(|input| !stored.contains(input.name)) {
+            let value = self.input(input).map_err(|why| Fault::at_input(input.name, why))?;
+            if !seen.insert(input.name) {
+                return Err(Fault::at_input(input.name, "it is there twice".into()));
+            }
+            scope.insert(input.name, value);
+        }
+        let asked = self.options.shapes.keys().chain(self.options.values.keys());
+        let open = |name: &str| graph.inputs.iter().any(|input| is_named(input, name));
+        match asked.into_iter().find(|name| !open(name.as_str())) {
+            Some(name) => {
+                Err(Fault::at_input(name, "the network has no such input or size".into()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn input(&mut self, input: &ValueFile<'a>) -> Result<Value> {
+        let element = element(input.element)?;
+        let bound = self.options.values.get(input.name);
+        let dims = self.dims(input, bound.map(|(dims, _)| dims.as_slice()))?;
+        let Some((_, array)) = bound else {
+            return self.builder.input(input.name, Spec { element, dims });
+        };
+        match array.element() == element {
+            true => self.builder.constant(dims, array.clone()),
+            false => Err(format!("values of type {} given, {element} wanted", array.element())),
+        }
+    }
+
+    /// Sizes of an input: those that were asked for, those of the file, and 1 for what is left open.
+    fn dims(&self, input: &ValueFile<'a>, given: Option<&[usize]>) -> Result<Vec<usize>> {
+        let asked = given.or(self.options.shapes.get(input.name).map(Vec::as_slice));
+        let Some(file) = &input.dims else {
+            return asked
+                .map(<[usize]>::to_vec)
+                .ok_or_else(|| "its shape is left open: choose one".into());
+        };
+        if let Some(asked) = asked.filter(|asked| asked.len() != file.len()) {
+            return Err(format!("{} sizes are wanted, {asked:?} asked", file.len()));
+        }
+        let size = |(k, dim): (usize, &Dimension<'_>)| match (asked.map(|asked| asked[k]), dim) {
+            (Some(asked), Dimension::Fixed(size)) if asked as i64 != *size => {
+                Err(format!("size {k} is fixed to {size}, {asked} asked"))
+            }
+            (Some(asked), _) => Ok(asked),
+            (None, Dimension::Fixed(size)) => crate::tensors::axes::size(*size),
+            (None, Dimension::Open(name)) => Ok(self.options.symbol(name)),
+        };
+        file.iter().enumerate().map(size).collect()
+    }
+
+    fn nodes(
+        &mut self,
+        nodes: &'a [NodeFile<'a>],
+        scope: &mut Scope<'a>,
+        outer: &[&'a AttributeFile<'a>],
+        depth: usize,
+    ) -> Result<(), Fault> {
+        for node in nodes {
+            let results = self.node(node, scope, outer, depth)?;
+            let fault = |why| Fault::at_node(name(node), node.op, why);
+            for (&output, value) in
+                node.outputs.iter().zip(results).filter(|(output, _)| !output.is_empty())
+            {
+                self.ledger.keep(NAME).map_err(|why| fault(why.into()))?;
+                if scope.insert(output, value).is_some() {
+                    return Err(fault(format!("{output:?} is made a second time")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a node makes.
+    fn node(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        scope: &Scope<'a>,
+        outer: &[&'a AttributeFile<'a>],
+        depth: usize,
+    ) -> Result<Vec<Value>, Fault> {
+        let fault = |why| Fault::at_node(name(node), node.op, why);
+        let operands = operands(node, scope).map_err(fault)?;
+        let same = |function: &&FunctionFile<'_>| {
+            (function.name, function.domain) == (node.op, node.domain)
+        };
+        if let Some(function) = self.functions.iter().find(same) {
+            return self.function(node, function, operands, depth);
+        }
+        if depth == 0 {
+            name(node).clone_into(&mut self.builder.node);
+        }
+        let call = Call::new(node, operands, self.opset, self.folder, outer);
+        let made = lower(&mut self.builder, &call);
+        if let Some(operand) = call.unknown.get().and_then(|index| call.maybe(index)) {
+            self.unbound = self.builder.roots(operand);
+        }
+        made.map_err(fault)
+    }
+
+    /// What a function makes of operands.
+    fn function(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        function: &'a FunctionFile<'a>,
+        operands: Vec<Option<Value>>,
+        depth: usize,
+    ) -> Result<Vec<Value>, Fault> {
+        let fault = |why| Fault::at_node(name(node), node.op, why);
+        if depth >= DEPTH {
+            return Err(fault(format!("functions call each other more than {DEPTH} deep")));
+        }
+        let given = function.inputs.iter().zip(operands);
+        let mut scope: Scope<'a> =
+            given.filter_map(|(&name, value)| Some((name, value?))).collect();
+        let outer: Vec<&'a AttributeFile<'a>> =
+            node.attributes.iter().chain(&function.defaults).collect();
+        self.nodes(&function.nodes, &mut scope, &outer, depth + 1)?;
+        let result =
+            |name: &&str| scope.get(name).cloned().ok_or_else(|| format!("no node makes {name:?}"));
+        function.outputs.iter().map(result).collect::<Result<_>>().map_err(fault)
+    }
+}
+
+fn is_named(input: &ValueFile<'_>, name: &str) -> bool {
+    let symbol = |dim: &Dimension<'_>| matches!(dim, Dimension::Open(symbol) if *symbol == name);
+    input.name == name || input.dims.as_ref().is_some_and(|dims| dims.iter().any(symbol))
+}
+
+/// Its own name, or that of what it makes.
+fn name<'a>(node: &NodeFile<'a>) -> &'a str {
+    let output = node.outputs.first().copied().unwrap_or_default();
+    if node.name.is_empty() { output } else { node.name }
+}
+
+fn operands(node: &NodeFile<'_>, scope: &Scope<'_>) -> Result<Vec<Option<Value>>> {
+    let operand = |name: &&str| match (name.is_empty(), scope.get(name)) {
+        (true, _) => Ok(None),
+        (false, Some(value)) => Ok(Some(value.clone())),
+        (false, None) => Err(format!(
+            "{name:?} is no input, no initializer, and no node before this one makes it"
+        )),
+    };
+    node.inputs.iter().map(operand).collect()
+}

@@ -1,0 +1,65 @@
+//! Arithmetic of shapes.
+
+use reef_core::tensor::Spec;
+
+/// What is wrong, in words that follow the name of a node.
+pub(crate) type Result<T> = std::result::Result<T, String>;
+
+/// Most dimensions of a network's tensors.
+pub(crate) const MAX_RANK: usize = 12;
+
+/// The number of an axis, counted from the front.
+pub(crate) fn axis(axis: i64, rank: usize) -> Result<usize> {
+    let from_front = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
+    let fits = from_front.and_then(|axis| usize::try_from(axis).ok()).filter(|&axis| axis < rank);
+    fits.ok_or_else(|| format!("axis {axis} of {rank} dimensions"))
+}
+
+/// Numbers of axes, counted from the front, in order.
+pub(crate) fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
+    let mut all = axes.iter().map(|&axis| self::axis(axis, rank)).collect::<Result<Vec<_>>>()?;
+    all.sort_unstable();
+    match all.windows(2).any(|two| two[0] == two[1]) {
+        true => Err(format!("axes {axes:?} of {rank} dimensions")),
+        false => Ok(all),
+    }
+}
+
+/// The shape to which all of `shapes` can be broadcast.
+pub(crate) fn broadcast<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Result<Vec<usize>> {
+    let mut all: Vec<usize> = Vec::new();
+    for dims in shapes {
+        while all.len() < dims.len() {
+            all.insert(0, 1);
+        }
+        let missing = all.len() - dims.len();
+        for (to, &size) in all[missing..].iter_mut().zip(dims) {
+            match (*to, size) {
+                (1, size) => *to = size,
+                (to, size) if size == 1 || to == size => {}
+                (to, size) => {
+                    return Err(format!("sizes {to} and {size} don't fit: {all:?} and {dims:?}"));
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// A size of a shape.
+pub(crate) fn size(number: i64) -> Result<usize> {
+    usize::try_from(number).map_err(|_| format!("a size of {number}"))
+}
+
+/// How many elements, if that is a number that a tensor can have.
+pub(crate) fn elements(dims: &[usize]) -> Result<usize> {
+    let product = dims.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
+    let fits = product.filter(|&n| n <= reef_core::op::MAX_ELEMENTS && dims.len() <= MAX_RANK);
+    fits.ok_or_else(|| format!("a tensor of {dims:?} is out of range"))
+}
+
+/// Sizes in front of an axis, its own, and those behind it.
+pub(crate) fn around(spec: &Spec, axis: usize) -> [usize; 3] {
+    let dims = &spec.dims;
+    [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
+}

@@ -1,0 +1,211 @@
+//! Puts operations together to a network. What depends on constants alone is computed at once.
+
+use super::axes::{Result, elements};
+use super::model::{Port, TensorModel, TensorStep};
+use super::value::{Known, Value, What};
+use crate::memory::ledger::Ledger;
+use reef_core::tensor::{Array, Kind, Move, Scalar, Spec, TensorOp};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Bytes that are charged for each step: its operation, its names and its place in lists.
+const STEP: u64 = 1024;
+/// Steps of loops that may be spent on computing one constant; what takes more is left to the device.
+const STEPS: usize = 1 << 31;
+
+/// A network that is being built. Memory for all that it makes is charged to its ledger before it is made.
+pub(crate) struct Builder<'a> {
+    pub(crate) ledger: &'a Ledger,
+    /// Name of the node whose operations come next.
+    pub(crate) node: String,
+    inputs: Vec<Port>,
+    storages: Vec<Spec>,
+    steps: Vec<TensorStep>,
+    constants: Vec<(usize, Rc<Known>)>,
+    /// Storages of constants, by address.
+    stored: HashMap<*const Known, usize>,
+}
+
+impl<'a> Builder<'a> {
+    pub(crate) fn new(ledger: &'a Ledger) -> Self {
+        Self {
+            ledger,
+            node: String::new(),
+            inputs: Vec::new(),
+            storages: Vec::new(),
+            steps: Vec::new(),
+            constants: Vec::new(),
+            stored: HashMap::new(),
+        }
+    }
+
+    /// Something that is given at each inference.
+    pub(crate) fn input(&mut self, name: &str, spec: Spec) -> Result<Value> {
+        if elements(&spec.dims)? == 0 {
+            return self.constant(spec.dims, Array::with_capacity(spec.element, 0));
+        }
+        let storage = self.storage(&spec)?;
+        self.inputs.push(Port { name: name.into(), spec: spec.clone(), storage });
+        Ok(Value { spec, what: What::Storage(storage) })
+    }
+
+    /// Values that are known.
+    pub(crate) fn constant(&self, dims: Vec<usize>, array: Array) -> Result<Value> {
+        let (have, want) = (array.len(), elements(&dims)?);
+        if have != want {
+            return Err(format!("{have} values for a tensor of {dims:?}"));
+        }
+        let spec = Spec { element: array.element(), dims };
+        let charge = self.ledger.charge(spec.bytes() as u64)?;
+        Ok(Value { spec, what: What::Known(Rc::new(Known { array, _charge: charge })) })
+    }
+
+    /// What `kind` makes of `inputs`.
+    pub(crate) fn emit(&mut self, kind: Kind, inputs: &[&Value], output: Spec) -> Result<Value> {
+        let count = elements(&output.dims)?;
+        let op = TensorOp {
+            kind,
+            inputs: inputs.iter().map(|value| value.spec.clone()).collect(),
+            output,
+        };
+        op.check().map_err(|error| error.to_string())?;
+        if count == 0 {
+            return self
+                .constant(op.output.dims.clone(), Array::with_capacity(op.output.element, 0));
+        }
+        let known: Option<Vec<_>> = inputs.iter().map(|value| value.known()).collect();
+        match known {
+            Some(known) if count.saturating_mul(op.cost()) <= STEPS => self.fold(op, &known),
+            _ => self.step(op, inputs),
+        }
+    }
+
+    /// Computes an operation of constants.
+    fn fold(&self, op: TensorOp, inputs: &[&Rc<Known>]) -> Result<Value> {
+        let charge = self.ledger.charge(op.output.bytes() as u64)?;
+        let values: Vec<_> = inputs.iter().map(|known| known.array.values()).collect();
+        let made = op.compute(&values, 0..op.output.elements(), &|| false);
+        let array = made.map_err(|error| error.to_string())?.ok_or("stopped")?;
+        Ok(Value { spec: op.output, what: What::Known(Rc::new(Known { array, _charge: charge })) })
+    }
+
+    fn step(&mut self, op: TensorOp, inputs: &[&Value]) -> Result<Value> {
+        self.ledger.keep(STEP + tables(&op.kind))?;
+        let reads = inputs.iter().map(|value| self.stored(value)).collect::<Result<_>>()?;
+        let (spec, writes) = (op.output.clone(), self.storage(&op.output)?);
+        self.steps.push(TensorStep { name: self.node.clone(), op: Arc::new(op), reads, writes });
+        Ok(Value { spec, what: What::Storage(writes) })
+    }
+
+    fn storage(&mut self, spec: &Spec) -> Result<usize> {
+        self.ledger.keep(64)?;
+        self.storages.push(spec.clone());
+        Ok(self.storages.len() - 1)
+    }
+
+    /// The storage of a value; constants get one when they are first read.
+    fn stored(&mut self, value: &Value) -> Result<usize> {
+        let known = match &value.what {
+            What::Storage(storage) => return Ok(*storage),
+            What::Known(known) => known.clone(),
+        };
+        if let Some(&storage) = self.stored.get(&Rc::as_ptr(&known)) {
+            return Ok(storage);
+        }
+        let storage = self.storage(&value.spec)?;
+        self.stored.insert(Rc::as_ptr(&known), storage);
+        self.constants.push((storage, known));
+        Ok(storage)
+    }
+
+    /// The inputs on which `value` depends.
+    pub(crate) fn roots(&self, value: &Value) -> Vec<String> {
+        let What::Storage(storage) = value.what else { return Vec::new() };
+        let mut wanted = vec![false; self.storages.len()];
+        wanted[storage] = true;
+        for step in self.steps.iter().rev().filter(|step| step.writes <= storage) {
+            if wanted[step.writes] {
+                step.reads.iter().for_each(|&read| wanted[read] = true);
+            }
+        }
+        let inputs = self.inputs.iter().filter(|input| wanted[input.storage]);
+        inputs.map(|input| input.name.clone()).collect()
+    }
+
+    /// The network that makes `outputs`, without what nobody needs.
+    pub(crate) fn finish(
+        mut self,
+        name: &str,
+        outputs: Vec<(String, Value)>,
+    ) -> Result<TensorModel> {
+        let mut ports: Vec<Port> = Vec::new();
+        let mut free = vec![false; self.storages.len()];
+        self.steps.iter().for_each(|step| free[step.writes] = true);
+        for (name, value) in outputs {
+            self.node.clone_from(&name);
+            let storage = self.own_storage(&value, &mut free)?;
+            ports.push(Port { name, spec: value.spec, storage });
+        }
+        let needed = self.needed(&ports);
+        self.steps.retain(|step| needed[step.writes]);
+        let constants = self.constants.into_iter().filter(|(storage, _)| needed[*storage]);
+        let own = |(storage, known): (usize, Rc<Known>)| match Rc::try_unwrap(known) {
+            Ok(known) => {
+                known._charge.keep();
+                Ok((storage, known.array))
+            }
+            Err(shared) => {
+                self.ledger.keep(self.storages[storage].bytes() as u64)?;
+                Ok((storage, shared.array.clone()))
+            }
+        };
+        self.stored.clear();
+        let constants = constants.map(own).collect::<Result<_>>()?;
+        let (inputs, storages, steps) = (self.inputs, self.storages, self.steps);
+        Ok(TensorModel { name: name.into(), inputs, outputs: ports, storages, constants, steps })
+    }
+
+    /// The storage of an output: its own if a step writes it and no other output has taken it, as `free` says.
+    fn own_storage(&mut self, value: &Value, free: &mut [bool]) -> Result<usize> {
+        match value.what {
+            What::Storage(storage) if free.get(storage).is_some_and(|&free| free) => {
+                free[storage] = false;
+                Ok(storage)
+            }
+            _ if value.spec.elements() == 0 => self.storage(&value.spec),
+            _ => self.copy(value),
+        }
+    }
+
+    /// A step that copies a value, constants as well.
+    fn copy(&mut self, value: &Value) -> Result<usize> {
+        let tables = vec![(0..value.spec.elements()).collect()];
+        let kind = Kind::Move(Move { tables, fill: Scalar::Whole(0) });
+        let op = TensorOp { kind, inputs: vec![value.spec.clone()], output: value.spec.clone() };
+        match self.step(op, &[value])?.what {
+            What::Storage(storage) => Ok(storage),
+            What::Known(_) => Err("a copy that is known".into()),
+        }
+    }
+
+    /// Which storages the outputs depend on.
+    fn needed(&self, outputs: &[Port]) -> Vec<bool> {
+        let mut needed = vec![false; self.storages.len()];
+        outputs.iter().for_each(|port| needed[port.storage] = true);
+        for step in self.steps.iter().rev() {
+            if needed[step.writes] {
+                step.reads.iter().for_each(|&read| needed[read] = true);
+            }
+        }
+        needed
+    }
+}
+
+/// Bytes of an operation's tables.
+fn tables(kind: &Kind) -> u64 {
+    match kind {
+        Kind::Move(op) => op.tables.iter().map(|table| 8 * table.len() as u64).sum(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,159 @@
+//! Elements from elsewhere, as operations of a network.
+
+use super::axes::{Result, around, elements};
+use super::builder::Builder;
+use super::value::Value;
+use reef_core::tensor::{Concat, Kind, Move, NOWHERE, Scalar, Spec, View};
+
+impl Builder<'_> {
+    /// The same elements in another shape: nothing is moved.
+    pub(crate) fn reshape(&self, value: &Value, dims: Vec<usize>) -> Result<Value> {
+        if elements(&dims)? != value.spec.elements() {
+            return Err(format!("{:?} can't become {dims:?}", value.dims()));
+        }
+        Ok(Value { spec: Spec { dims, ..value.spec.clone() }, what: value.what.clone() })
+    }
+
+    /// Elements by places along each axis; [`NOWHERE`] is `fill`.
+    pub(crate) fn pick(
+        &mut self,
+        value: &Value,
+        places: Vec<Vec<usize>>,
+        fill: Scalar,
+    ) -> Result<Value> {
+        let dims: Vec<usize> = places.iter().map(Vec::len).collect();
+        let in_place = places.iter().zip(value.dims()).all(|(places, &size)| is_all(places, size));
+        if in_place {
+            return Ok(value.clone());
+        }
+        elements(&dims)?;
+        let strides = View::dense(value.dims()).strides;
+        let table = |(places, stride): (Vec<usize>, usize)| -> Vec<usize> {
+            let offset = |at: usize| if at == NOWHERE { at } else { at * stride };
+            places.into_iter().map(offset).collect()
+        };
+        let tables = places.into_iter().zip(strides).map(table).collect();
+        self.moved(value, tables, dims, fill)
+    }
+
+    /// Elements by offsets for each axis of the result.
+    pub(crate) fn moved(
+        &mut self,
+        value: &Value,
+        tables: Vec<Vec<usize>>,
+        dims: Vec<usize>,
+        fill: Scalar,
+    ) -> Result<Value> {
+        let spec = Spec { element: value.element(), dims };
+        self.emit(Kind::Move(Move { tables, fill }), &[value], spec)
+    }
+
+    /// As a view sees it.
+    pub(crate) fn viewed(&mut self, value: &Value, view: &View) -> Result<Value> {
+        elements(&view.dims)?;
+        let offsets = |(&size, stride): (&usize, &usize)| (0..size).map(|i| i * stride).collect();
+        let tables = view.dims.iter().zip(&view.strides).map(offsets).collect();
+        self.moved(value, tables, view.dims.clone(), Scalar::Whole(0))
+    }
+
+    /// Its axes in another order.
+    pub(crate) fn transpose(&mut self, value: &Value, order: &[usize]) -> Result<Value> {
+        if order.iter().enumerate().all(|(k, &axis)| k == axis) {
+            return Ok(value.clone());
+        }
+        let view = View::dense(value.dims()).axes(order);
+        self.viewed(value, &view)
+    }
+
+    /// Broadcast to `dims`.
+    pub(crate) fn expand(&mut self, value: &Value, dims: &[usize]) -> Result<Value> {
+        if value.dims() == dims {
+            return Ok(value.clone());
+        }
+        let view = View::broadcast(value.dims(), dims);
+        let view =
+            view.ok_or_else(|| format!("{:?} can't be broadcast to {dims:?}", value.dims()))?;
+        self.viewed(value, &view)
+    }
+
+    /// Places along one axis, all of the others.
+    pub(crate) fn pick_axis(
+        &mut self,
+        value: &Value,
+        axis: usize,
+        places: Vec<usize>,
+    ) -> Result<Value> {
+        let mut all: Vec<Vec<usize>> =
+            value.dims().iter().map(|&size| (0..size).collect()).collect();
+        all[axis] = places;
+        self.pick(value, all, Scalar::Whole(0))
+    }
+
+    /// Elements from `from` to `to` along one axis.
+    pub(crate) fn cut(
+        &mut self,
+        value: &Value,
+        axis: usize,
+        from: usize,
+        to: usize,
+    ) -> Result<Value> {
+        self.pick_axis(value, axis, (from..to).collect())
+    }
+
+    /// `before` and `after` more along each axis, negative ones less.
+    pub(crate) fn pad(
+        &mut self,
+        value: &Value,
+        before: &[i64],
+        after: &[i64],
+        fill: Scalar,
+    ) -> Result<Value> {
+        let mut places = Vec::new();
+        for ((&size, &before), &after) in value.dims().iter().zip(before).zip(after) {
+            let len = (size as i64).checked_add(before).and_then(|sum| sum.checked_add(after));
+            let len = len.and_then(|len| usize::try_from(len).ok());
+            let len =
+                len.ok_or_else(|| format!("padding {before} and {after} of a size of {size}"))?;
+            elements(&[len])?;
+            self.ledger.charge(8 * len as u64)?;
+            let place = |i: usize| match usize::try_from(i as i64 - before) {
+                Ok(at) if at < size => at,
+                _ => NOWHERE,
+            };
+            places.push((0..len).map(place).collect());
+        }
+        self.pick(value, places, fill)
+    }
+
+    /// Tensors one after the other along an axis.
+    pub(crate) fn concat(&mut self, values: &[&Value], axis: usize) -> Result<Value> {
+        let first = *values.first().ok_or("nothing to put together")?;
+        let mut dims = first.dims().to_vec();
+        dims[axis] = 0;
+        for value in values {
+            let other_sizes = value.rank() != dims.len()
+                || (0..dims.len()).any(|k| k != axis && value.dims()[k] != dims[k]);
+            if other_sizes || value.element() != first.element() {
+                return Err(format!("{} and {} along axis {axis}", first.spec, value.spec));
+            }
+            dims[axis] = dims[axis].saturating_add(value.dims()[axis]);
+        }
+        let values: Vec<&Value> =
+            values.iter().copied().filter(|value| value.spec.elements() > 0).collect();
+        if let [only] = values.as_slice() {
+            return Ok((*only).clone());
+        }
+        let lens = values.iter().map(|value| {
+            let [_, own, inner] = around(&value.spec, axis);
+            own * inner
+        });
+        let outer = dims[..axis].iter().product();
+        let kind = Concat { outer, lens: lens.collect() };
+        self.emit(Kind::Concat(kind), &values, Spec { element: first.element(), dims })
+    }
+}
+
+/// Whether these are all places of an axis in their order.
+fn is_all(places: &[usize], size: usize) -> bool {
+    places.len() == size && places.iter().enumerate().all(|(k, &at)| k == at)
+}
