@@ -43,7 +43,7 @@ mod tensors;
 mod zoo;
 
 pub use errors::{Error, Result};
-pub use files::{Folder, param, profile, safetensors, unread};
+pub use files::{Folder, npy, param, profile, safetensors, unread};
 pub use graph::{
     ElementType, KernelCall, Problem, ScheduleGraph, Step, Storage, Work, arena, hazards,
 };

@@ -6,8 +6,9 @@ mod handmade;
 
 use handmade::{bytes, file, float, int, ints, node, number, ones, scalar, value};
 use proptest::prelude::*;
-use reef_models::onnx::{self, Options};
-use reef_models::{Error, Seeded, reference};
+use reef_core::tensor::Array;
+use reef_models::onnx::{self, Options, TensorOptions};
+use reef_models::{Budget, Error, Seeded, reference};
 use std::path::Path;
 
 /// What reading `nodes` says, between an input `x` of 1x2x4x4 and an output `y`, with these tensors:
@@ -325,5 +326,112 @@ proptest! {
             bytes[at] = byte;
         }
         survive(&bytes);
+    }
+}
+
+/// What reading `nodes` as a network of tensors says, between an input `x` of 2x3 and an output `y`.
+fn say_tensors(nodes: &[Vec<u8>], budget: u64) -> String {
+    let ends = [value(11, "x", &[2, 3]), value(12, "y", &[])];
+    let graph: Vec<_> = nodes.iter().chain(&ends).cloned().collect();
+    let options = TensorOptions::default();
+    match onnx::tensors_from_bytes(&file(17, &graph), "bad.onnx", &options, &Budget::new(budget)) {
+        Ok(_) => "fine".into(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_network_of_tensors_is_said_with_its_node() {
+    let say = |nodes: &[Vec<u8>]| say_tensors(nodes, Budget::USUAL);
+    assert_eq!(say(&[node("Softmax", &["x"], "y", &[int("axis", 1)])]), "fine");
+    assert_eq!(
+        say(&[node("Softmax", &["x"], "y", &[float("axis", 1.0)])]),
+        "bad.onnx: node \"y\" (Softmax): attribute axis is no integer"
+    );
+    assert_eq!(
+        say(&[node("Softmax", &["x"], "y", &[int("axis", 2)])]),
+        "bad.onnx: node \"y\" (Softmax): axis 2 of 2 dimensions"
+    );
+    assert_eq!(
+        say(&[node("If", &["x"], "y", &[])]),
+        "bad.onnx: node \"y\" (If): the operator \"If\" is not supported"
+    );
+    let circle = [node("Add", &["a", "x"], "y", &[]), node("Relu", &["y"], "a", &[])];
+    assert_eq!(
+        say(&circle),
+        "bad.onnx: node \"y\" (Add): \"a\" is no input, no initializer, and no node before this one makes it"
+    );
+    let short = bytes(5, [number(1, 3), number(2, 1), bytes(8, "w"), bytes(9, [0; 4])].concat());
+    assert_eq!(say(&[short]), "bad.onnx: initializer \"w\": 4 bytes for a tensor float32[3]");
+}
+
+#[test]
+fn sizes_that_wrap_or_take_too_much_are_refused_before_anything_is_made() {
+    let filled = |sizes: &[i64]| {
+        let shape = node("Constant", &[], "s", &[ints("value_ints", sizes)]);
+        [shape, node("ConstantOfShape", &["s"], "y", &[])]
+    };
+    assert_eq!(
+        say_tensors(&filled(&[1 << 40, 1 << 40]), Budget::USUAL),
+        "bad.onnx: node \"y\" (ConstantOfShape): a tensor of [1099511627776, 1099511627776] is out of range"
+    );
+    let said = say_tensors(&filled(&[1 << 20, 1 << 12]), 1 << 20);
+    assert!(said.starts_with("bad.onnx: node \"y\" (ConstantOfShape): "), "{said}");
+    assert!(said.contains("bytes of memory wanted"), "{said}");
+}
+
+#[test]
+fn an_input_that_decides_about_shapes_is_named() {
+    let ends = [value(11, "x", &[2, 3]), value(11, "n", &[1]), value(12, "y", &[])];
+    let nodes =
+        [node("Cast", &["n"], "s", &[int("to", 7)]), node("Reshape", &["x", "s"], "y", &[])];
+    let graph: Vec<_> = nodes.iter().chain(&ends).cloned().collect();
+    let read = |options: &TensorOptions| {
+        onnx::tensors_from_bytes(&file(17, &graph), "n.onnx", options, &Budget::default())
+    };
+    let error = read(&TensorOptions::default()).unwrap_err();
+    assert!(matches!(&error, Error::Unbound { inputs, .. } if inputs == &["n"]), "{error}");
+    let values = [("n".to_owned(), (vec![1], Array::F32(vec![6.0])))].into();
+    let model = read(&TensorOptions { values, ..TensorOptions::default() }).unwrap();
+    assert_eq!((model.inputs.len(), model.outputs[0].spec.dims.as_slice()), (1, &[6][..]));
+}
+
+/// Placing activations was quadratic: this took 16 seconds.
+#[test]
+fn a_hundred_thousand_nodes_are_read() {
+    let name = |k: usize| if k == 100_000 { "y".to_owned() } else { format!("v{k}") };
+    let nodes = (1..=100_000).map(|k| {
+        let from = if k == 1 { "x".to_owned() } else { name(k - 1) };
+        node("Relu", &[&from], &name(k), &[])
+    });
+    let ends = [value(11, "x", &[2, 3]), value(12, "y", &[])];
+    let graph: Vec<_> = nodes.chain(ends).collect();
+    let options = TensorOptions::default();
+    let bytes = file(17, &graph);
+    let model = onnx::tensors_from_bytes(&bytes, "long", &options, &Budget::default()).unwrap();
+    assert_eq!((model.steps().len(), model.arena().bytes), (100_000, 128));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    #[test]
+    fn a_damaged_network_of_tensors_never_panics(at in 0usize..600, byte in any::<u8>(), cut in 0usize..600) {
+        let nodes = [
+            node("Constant", &[], "s", &[ints("value_ints", &[3, -1])]),
+            node("Reshape", &["x", "s"], "a", &[]),
+            node("Conv", &["p", "w"], "c", &[ints("pads", &[1, 1, 1, 1]), ints("strides", &[2, 2])]),
+            node("Transpose", &["a"], "t", &[ints("perm", &[1, 0])]),
+            node("MatMul", &["t", "a"], "m", &[]),
+            node("ReduceMean", &["m"], "y", &[ints("axes", &[0])]),
+        ];
+        let ends = [value(11, "x", &[2, 3]), value(11, "p", &[1, 2, 5, 5]), value(12, "y", &[])];
+        let graph: Vec<_> = nodes.iter().chain(&ends).cloned().chain([ones("w", &[3, 2, 3, 3])]).collect();
+        let mut bytes = file(13, &graph);
+        let len = bytes.len();
+        bytes[at % len] = byte;
+        let kept = if cut < 300 { len } else { cut % len };
+        let budget = Budget::new(1 << 20);
+        let _ = onnx::tensors_from_bytes(&bytes[..kept], "damaged", &TensorOptions::default(), &budget);
     }
 }

@@ -6,4 +6,5 @@ pub(crate) mod facts;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod show;
+pub(crate) mod show_tensors;
 pub(crate) mod verify;

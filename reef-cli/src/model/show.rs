@@ -1,6 +1,7 @@
 //! `reef model show`: what a network is made of.
 
 use super::facts::{Facts, describe};
+use super::show_tensors;
 use crate::report::output::print;
 use crate::report::table::table;
 use crate::workload::networks::open;
@@ -23,7 +24,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let model = open(&args.network, args.size)?.model;
+    let model = match open(&args.network, args.size) {
+        // What the reader for pictures refuses is a network of tensors, or the error of that reader.
+        Err(reef::models::Error::Onnx { .. }) => {
+            return show_tensors::show(&args.network, args.json);
+        }
+        opened => opened?.model,
+    };
     let arena = arena::plan(model.graph()).bytes;
     if args.json {
         let steps: Vec<_> = steps(&model).map(|(name, layer)| step(name, layer)).collect();

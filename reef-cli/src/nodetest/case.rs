@@ -1,9 +1,10 @@
 //! One folder of test data.
 
 use anyhow::{Context, Result};
-use reef::models::onnx::{TensorOptions, load_tensors, read_tensor};
+use reef::models::onnx::{TensorOptions, input_names, load_for, read_tensor};
 use reef::models::{Error, TensorModel};
 use reef::tensor::{Array, Brain, Element, Spec};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,32 +47,22 @@ impl Case {
 
     /// Reads the network for its data.
     pub(crate) fn load(&self) -> Result<Loaded, Error> {
-        let (mut inputs, mut wanted) = (self.tensors("input")?, self.tensors("output")?);
-        let (names, elements): (Vec<_>, Vec<_>) =
-            reef::models::onnx::input_names(&self.file)?.into_iter().unzip();
-        for (tensor, element) in inputs.iter_mut().zip(elements) {
-            *tensor = retyped(tensor, element);
-        }
-        let mut options = TensorOptions::default();
-        for (name, (spec, _)) in names.iter().zip(&inputs) {
-            options.shapes.insert(name.clone(), spec.dims.clone());
-        }
-        let model = loop {
-            match load_tensors(&self.file, &options) {
-                Err(Error::Unbound { inputs: wanted, .. })
-                    if bind(&mut options, &wanted, &names, &inputs) => {}
-                other => break other?,
-            }
-        };
-        let given = |port: &reef::models::Port| {
-            let at = names.iter().position(|name| *name == port.name);
-            at.and_then(|at| inputs.get(at)).map(|(_, array)| array.clone())
-        };
-        let why = || Error::Tensor { why: "an input without data".into() };
+        let mut wanted = self.tensors("output")?;
+        let names = input_names(&self.file)?;
+        let tensors = self.tensors("input")?;
+        let given = names.into_iter().zip(&tensors).map(|((name, element), tensor)| {
+            let (spec, array) = retyped(tensor, element);
+            (name, (spec.dims, array))
+        });
+        let given: BTreeMap<_, _> = given.collect();
+        let model = load_for(&self.file, &TensorOptions::default(), &given)?;
         for (tensor, port) in wanted.iter_mut().zip(&model.outputs) {
             *tensor = retyped(tensor, Some(port.spec.element));
         }
-        let inputs = model.inputs.iter().map(given).collect::<Option<_>>().ok_or_else(why)?;
+        let why = || Error::Tensor { why: "an input without data".into() };
+        let inputs =
+            model.inputs.iter().map(|port| given.get(&port.name).map(|(_, array)| array.clone()));
+        let inputs = inputs.collect::<Option<_>>().ok_or_else(why)?;
         Ok(Loaded { model, inputs, wanted })
     }
 
@@ -97,22 +88,4 @@ fn retyped((spec, array): &(Spec, Array), element: Option<Element>) -> (Spec, Ar
         }
         _ => (spec.clone(), array.clone()),
     }
-}
-
-/// Gives the values of inputs beforehand; whether there was any that hadn't been given.
-fn bind(
-    options: &mut TensorOptions,
-    wanted: &[String],
-    names: &[String],
-    inputs: &[(Spec, Array)],
-) -> bool {
-    let mut bound = false;
-    for name in wanted {
-        let at = names.iter().position(|other| other == name);
-        if let Some((spec, array)) = at.and_then(|at| inputs.get(at)) {
-            let values = (spec.dims.clone(), array.clone());
-            bound |= options.values.insert(name.clone(), values).is_none();
-        }
-    }
-    bound
 }

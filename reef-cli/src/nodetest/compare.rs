@@ -15,7 +15,7 @@ pub(crate) fn fault(index: usize, have: (&Spec, &Array), want: &(Spec, Array)) -
     let values = have.1.values().to_f64();
     let allowed = allowed(spec.element);
     let off = |(have, want): (&f64, &f64)| !is_near(*have, *want, allowed);
-    let wrong = values.iter().zip(&wanted).position(|pair| off(pair))?;
+    let wrong = values.iter().zip(&wanted).position(off)?;
     Some(format!("output {index} at {wrong}: {}, {} wanted", values[wrong], wanted[wrong]))
 }
 

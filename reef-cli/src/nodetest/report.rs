@@ -89,14 +89,13 @@ impl Report {
 
 /// The words behind file and node.
 fn reason(why: &str) -> String {
-    let words = why.split_once(".onnx: ").map_or(why, |(_, rest)| rest);
-    let words = words
-        .split_once("): ")
-        .filter(|_| words.starts_with("node "))
-        .map_or(words, |(_, rest)| rest);
-    let words = words
-        .split_once("\": ")
-        .filter(|_| words.starts_with("input "))
-        .map_or(words, |(_, rest)| rest);
+    let mut words = why;
+    for end in [".onnx: ", ".pb: ", "no tensor: "] {
+        words = words.split_once(end).map_or(words, |(_, rest)| rest);
+    }
+    for (start, end) in [("node ", "): "), ("input ", "\": ")] {
+        let rest = words.split_once(end).filter(|_| words.starts_with(start));
+        words = rest.map_or(words, |(_, rest)| rest);
+    }
     words.replace('|', "\\|")
 }

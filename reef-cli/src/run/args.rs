@@ -12,8 +12,17 @@ const MAX_SIDE: usize = 16_384;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Pictures, JPEG or PNG.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "input")]
     pub(crate) images: Vec<PathBuf>,
+    /// An array for an input of an ONNX file, instead of pictures; once for each input.
+    #[arg(long, value_name = "NAME=FILE.npy")]
+    pub(crate) input: Vec<String>,
+    /// Sizes that the file leaves open, by the name of an input or of a size; those of --input are known.
+    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = shape, requires = "input")]
+    pub(crate) shape: Vec<(String, Vec<usize>)>,
+    /// A folder for the outputs as .npy files.
+    #[arg(long, requires = "input")]
+    pub(crate) out: Option<PathBuf>,
     /// The network: a name that `reef model list` has, a folder or an ONNX file.
     #[arg(long)]
     pub(crate) model: String,
@@ -52,6 +61,13 @@ fn colours(text: &str) -> Result<[f32; 3], String> {
     let three = numbers.ok().and_then(|numbers| <[f32; 3]>::try_from(numbers).ok());
     let three = three.filter(|three| three.iter().all(|number| number.is_finite()));
     three.ok_or_else(|| format!("want three numbers, such as 0.5,0.5,0.5; got {text:?}"))
+}
+
+/// Reads `x=1,3,224,224`.
+fn shape(text: &str) -> Result<(String, Vec<usize>), String> {
+    let sizes = |list: &str| list.split(',').map(|size| size.parse().ok()).collect::<Option<_>>();
+    let read = text.split_once('=').and_then(|(name, list)| Some((name.to_owned(), sizes(list)?)));
+    read.ok_or_else(|| format!("want NAME=1,3,224,224; got {text:?}"))
 }
 
 impl Args {

@@ -4,6 +4,7 @@ use super::args::Args;
 use super::infer::Run;
 use super::labels::Labels;
 use super::report;
+use super::tensors;
 use crate::report::usage::Usage;
 use crate::workload::networks;
 use anyhow::Result;
@@ -11,6 +12,9 @@ use reef::models::{self, Opened, Tensors, param::Params, safetensors};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if !args.input.is_empty() {
+        return tensors::run(args);
+    }
     let opened = open(args)?;
     let classes = opened.model.output().channels;
     if !(1..=classes).contains(&args.top) {

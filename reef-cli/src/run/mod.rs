@@ -5,3 +5,4 @@ pub(crate) mod command;
 pub(crate) mod infer;
 pub(crate) mod labels;
 pub(crate) mod report;
+mod tensors;

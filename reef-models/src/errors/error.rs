@@ -81,6 +81,14 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A file of numpy that is broken or of a kind that isn't read.
+    #[error("{file}: {why}")]
+    Npy {
+        /// Path or name as given.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A file that is no picture we can read.
     #[error("{file}: {why}")]
     Picture {

@@ -9,6 +9,7 @@ pub(crate) mod folder;
 pub(crate) mod json;
 pub(crate) mod kind;
 pub(crate) mod model_json;
+pub mod npy;
 pub(crate) mod op_json;
 pub mod param;
 pub mod profile;

@@ -35,7 +35,8 @@ mod window;
 
 pub use evaluate::{execute, execute_bytes};
 pub use general::{
-    TensorOptions, input_names, load_tensors, load_tensors_within, read_tensor, tensors_from_bytes,
+    TensorOptions, input_names, load_for, load_tensors, load_tensors_within, read_tensor,
+    tensors_from_bytes,
 };
 pub use load::{Imported, OPSETS, from_bytes, from_bytes_within, load, load_within};
 pub use operators::OPERATORS;

@@ -12,7 +12,7 @@ use crate::onnx::file::{ModelFile, TensorFile};
 use crate::onnx::protobuf::Malformed;
 use crate::tensors::model::TensorModel;
 use reef_core::tensor::{Array, Element, Spec};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -45,6 +45,29 @@ pub fn load_tensors_within(
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let folder = path.parent().unwrap_or(Path::new("."));
     read(&bytes, (&name, &path.display().to_string()), Some(folder), options, &ledger)
+}
+
+/// Reads a file for these values of its inputs: their shapes are those of the network, and the values themselves are
+/// constants of it where shapes depend on them.
+///
+/// # Errors
+///
+/// As [`load_tensors`]; `Unbound` if a value that shapes depend on is not given.
+pub fn load_for(
+    path: impl AsRef<Path>,
+    options: &TensorOptions,
+    given: &BTreeMap<String, (Vec<usize>, Array)>,
+) -> Result<TensorModel> {
+    let mut options = options.clone();
+    for (name, (dims, _)) in given {
+        options.shapes.insert(name.clone(), dims.clone());
+    }
+    loop {
+        match load_tensors(&path, &options) {
+            Err(Error::Unbound { inputs, .. }) if options.bind(&inputs, given) => {}
+            other => return other,
+        }
+    }
 }
 
 /// Reads the bytes of a file that has all its weights in it; `name` names the network and the file.

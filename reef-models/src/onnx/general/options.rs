@@ -21,4 +21,19 @@ impl TensorOptions {
             _ => 1,
         }
     }
+
+    /// Makes constants of those of `inputs` that are given and weren't yet; whether there were any.
+    pub(super) fn bind(
+        &mut self,
+        inputs: &[String],
+        given: &BTreeMap<String, (Vec<usize>, Array)>,
+    ) -> bool {
+        let mut bound = false;
+        for name in inputs {
+            if let Some(values) = given.get(name) {
+                bound |= self.values.insert(name.clone(), values.clone()).is_none();
+            }
+        }
+        bound
+    }
 }

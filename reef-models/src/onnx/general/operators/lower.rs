@@ -1,7 +1,7 @@
 //! Which function reads which operator.
 
 use super::elements::{activations, arithmetic, cast};
-use super::places::{indexed, movement, shapes, slices};
+use super::places::{indexed, movement, resize, shapes, slices};
 use super::sums::{convolutions, losses, normal, pools, products, reductions};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
@@ -18,6 +18,7 @@ const FAMILIES: &[Family] = &[
     shapes::shape,
     movement::movement,
     slices::slice,
+    resize::resize,
     reductions::reduction,
     products::product,
     convolutions::convolution,

@@ -2,5 +2,6 @@
 
 pub(super) mod indexed;
 pub(super) mod movement;
+pub(super) mod resize;
 pub(super) mod shapes;
 pub(super) mod slices;

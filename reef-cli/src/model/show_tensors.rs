@@ -1,0 +1,56 @@
+//! `reef model show` of a network of tensors: names, types and shapes of what goes in and out.
+
+use crate::report::output::print;
+use crate::report::table::table;
+use anyhow::Result;
+use reef::models::onnx::{TensorOptions, load_tensors};
+use reef::models::{Port, TensorModel};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Shows a file that the reader for pictures has refused.
+pub(crate) fn show(file: &str, as_json: bool) -> Result<()> {
+    let model = load_tensors(Path::new(file), &TensorOptions::default())?;
+    if as_json {
+        return print(serde_json::to_string_pretty(&facts(file, &model))?);
+    }
+    print(format_args!(
+        "{file}: {} operations, {:.2} M constants, activations take {:.1} MB",
+        model.steps().len(),
+        model.parameters() as f64 / 1e6,
+        model.arena().bytes as f64 / 1e6,
+    ))?;
+    let mut ports = table(&["", "name", "type", "shape"]);
+    for (what, all) in [("input", &model.inputs), ("output", &model.outputs)] {
+        for port in all {
+            let shape = format!("{:?}", port.spec.dims);
+            ports.add_row([what, &port.name, port.spec.element.name(), &shape]);
+        }
+    }
+    print(ports)?;
+    let mut kinds = table(&["operation", "times"]);
+    for (kind, times) in kinds_of(&model) {
+        kinds.add_row([kind.to_owned(), times.to_string()]);
+    }
+    print(kinds)
+}
+
+/// How many operations of each kind there are.
+fn kinds_of(model: &TensorModel) -> BTreeMap<&'static str, usize> {
+    let mut kinds = BTreeMap::new();
+    model.steps().iter().for_each(|step| *kinds.entry(step.op.name()).or_default() += 1);
+    kinds
+}
+
+fn facts(file: &str, model: &TensorModel) -> Value {
+    let port = |port: &Port| json!({ "name": port.name, "type": port.spec.element.name(), "shape": port.spec.dims });
+    json!({
+        "network": file,
+        "operations": kinds_of(model),
+        "constants": model.parameters(),
+        "arena_bytes": model.arena().bytes,
+        "inputs": model.inputs.iter().map(port).collect::<Vec<_>>(),
+        "outputs": model.outputs.iter().map(port).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,113 @@
+//! `reef run --input`: arrays in, arrays out.
+
+use super::args::Args;
+use crate::report::output::print;
+use crate::report::usage::Usage;
+use anyhow::{Context, Result};
+use reef::models::onnx::{TensorOptions, load_for};
+use reef::models::{Budget, TensorModel, TensorNetwork, TensorWeights, npy};
+use reef::op::Operators;
+use reef::tensor::{Array, Spec};
+use reef::{Config, Seq, VirtualQueue};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// Values by the names of inputs.
+type Given = BTreeMap<String, (Vec<usize>, Array)>;
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if !args.images.is_empty() {
+        return Err(Usage("pictures and --input: one of them".into()).into());
+    }
+    let given = args.input.iter().map(|text| read(text)).collect::<Result<Given>>()?;
+    let shapes = args.shape.iter().cloned().collect();
+    let options = TensorOptions { shapes, ..TensorOptions::default() };
+    let model = load_for(Path::new(&args.model), &options, &given)?;
+    let (outputs, time) =
+        reef::with_device(&args.device, Tensors { model: &model, given: &given })??;
+    report(args, &model, &outputs, time)
+}
+
+/// Reads the file of `NAME=FILE.npy`.
+fn read(text: &str) -> Result<(String, (Vec<usize>, Array))> {
+    let (name, file) = text
+        .split_once('=')
+        .ok_or_else(|| Usage(format!("--input wants NAME=FILE.npy, got {text:?}")))?;
+    let bytes = fs::read(file).map_err(|why| Usage(format!("--input {file}: {why}")))?;
+    let (spec, array) = npy::from_bytes(&bytes, file, &Budget::default())?;
+    Ok((name.into(), (spec.dims, array)))
+}
+
+/// Writes each output to a file of its name, if a folder was named, and says what it is.
+fn report(args: &Args, model: &TensorModel, outputs: &[Array], time: Duration) -> Result<()> {
+    let mut said = Vec::new();
+    for (k, (port, array)) in model.outputs.iter().zip(outputs).enumerate() {
+        let file = args
+            .out
+            .as_ref()
+            .map(|folder| folder.join(format!("{}.npy", file_name(&port.name, k))));
+        if let Some(file) = &file {
+            let folder = file.parent().unwrap_or(Path::new("."));
+            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            let bytes = npy::to_bytes(&port.spec, array);
+            fs::write(file, bytes).with_context(|| file.display().to_string())?;
+        }
+        let Spec { element, dims } = &port.spec;
+        said.push(
+            json!({ "name": port.name, "type": element.name(), "shape": dims, "file": file }),
+        );
+        if !args.json {
+            let place = file.map(|file| format!(" in {}", file.display())).unwrap_or_default();
+            print(format_args!("{}: {}{place}", port.name, port.spec))?;
+        }
+    }
+    let millis = time.as_secs_f64() * 1e3;
+    match args.json {
+        true => print(serde_json::to_string_pretty(&json!({ "outputs": said, "ms": millis }))?),
+        false => print(format_args!("{millis:.2} ms")),
+    }
+}
+
+/// A name of a file: letters, digits and some signs of the output's, or else its number.
+fn file_name(name: &str, number: usize) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let made: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
+    match made.is_empty() || made.starts_with('.') {
+        true => format!("output_{number}"),
+        false => made,
+    }
+}
+
+/// One inference, on whichever device was named.
+struct Tensors<'a> {
+    model: &'a TensorModel,
+    given: &'a Given,
+}
+
+impl reef::Visit for Tensors<'_> {
+    type Output = Result<(Vec<Array>, Duration)>;
+
+    fn visit<D: Operators>(self, device: D) -> Self::Output {
+        let weights = TensorWeights::upload(&device, self.model)?;
+        let network = TensorNetwork::new(&device, self.model, &weights)?;
+        for (index, port) in self.model.inputs.iter().enumerate() {
+            let missing =
+                || Usage(format!("--input {}=FILE.npy is missing: {}", port.name, port.spec));
+            network.stage(index, &self.given.get(&port.name).ok_or_else(missing)?.1)?;
+        }
+        let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default())?;
+        let begin = device.clock();
+        let mut last = Seq(0);
+        for command in network.inference().iter() {
+            last = submitter.submit_blocking(command.clone())?;
+        }
+        submitter.wait(last)?;
+        let time = device.clock() - begin;
+        queue.finish()?;
+        let outputs = (0..self.model.outputs.len()).map(|index| Ok(network.output(index)?));
+        Ok((outputs.collect::<Result<_>>()?, time))
+    }
+}

@@ -1,0 +1,256 @@
+//! Tensors at another resolution, one axis after the other.
+
+use crate::onnx::fault::Result;
+use crate::onnx::general::call::{Call, one};
+use crate::tensors::axes::{around, axis, elements};
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Array, Truth, View};
+
+pub(in crate::onnx::general::operators) fn resize(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Vec<Value>>> {
+    match call.op() {
+        "Resize" | "Upsample" => {
+            let plan = Plan::of(call)?;
+            one(plan.apply(b, call.get(0)?)?)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// How one axis changes.
+struct Axis {
+    axis: usize,
+    from: usize,
+    to: usize,
+    scale: f64,
+    /// The new size before it was rounded.
+    exact: f64,
+    /// Where a cut begins and ends, as parts of the axis.
+    cut: [f64; 2],
+}
+
+/// What a node asks for.
+struct Plan {
+    axes: Vec<Axis>,
+    mode: String,
+    coordinates: String,
+    nearest: String,
+    cubic: f64,
+    excludes: bool,
+    antialias: bool,
+    extrapolation: f64,
+}
+
+impl Plan {
+    fn of(call: &Call<'_>) -> Result<Self> {
+        let old = call.op() == "Upsample" || call.opset < 11;
+        let coordinates = if old { "asymmetric" } else { "half_pixel" };
+        let nearest = if old { "floor" } else { "round_prefer_floor" };
+        let mode = call.text("mode", "nearest")?;
+        if !matches!(mode, "nearest" | "linear" | "cubic") {
+            return Err(format!("attribute mode = {mode:?}"));
+        }
+        Ok(Self {
+            mode: mode.into(),
+            coordinates: call.text("coordinate_transformation_mode", coordinates)?.into(),
+            nearest: call.text("nearest_mode", nearest)?.into(),
+            cubic: call.float("cubic_coeff_a", -0.75)?,
+            excludes: call.flag("exclude_outside", false)?,
+            antialias: call.flag("antialias", false)?,
+            extrapolation: call.float("extrapolation_value", 0.0)?,
+            axes: axes(call, old)?,
+        })
+    }
+
+    fn apply(&self, b: &mut Builder<'_>, x: &Value) -> Result<Value> {
+        let mut made = if self.mode == "nearest" { x.clone() } else { b.widened(x)? };
+        let changed =
+            |axis: &&Axis| axis.from != axis.to || axis.scale != 1.0 || axis.cut != [0.0, 1.0];
+        for axis in self.axes.iter().filter(changed) {
+            let places = (0..axis.to).map(|to| self.place(axis, to)).collect::<Result<Vec<_>>>()?;
+            made = match self.mode.as_str() {
+                "nearest" => {
+                    let near = places.iter().map(|&place| self.near(place, axis.from));
+                    b.pick_axis(&made, axis.axis, near.collect::<Result<_>>()?)?
+                }
+                _ => self.blend(b, &made, axis, &places)?,
+            };
+            if self.coordinates == "tf_crop_and_resize" {
+                made = self.outside(b, &made, axis, &places)?;
+            }
+        }
+        b.cast(&made, x.element())
+    }
+
+    /// Where output `to` lies on the input's axis.
+    fn place(&self, axis: &Axis, to: usize) -> Result<f64> {
+        let (x, from, size) = (to as f64, axis.from as f64, axis.to as f64);
+        let half_pixel = (x + 0.5) / axis.scale - 0.5;
+        Ok(match self.coordinates.as_str() {
+            "half_pixel" => half_pixel,
+            "half_pixel_symmetric" => from / 2.0 * (1.0 - size / axis.exact) + half_pixel,
+            "pytorch_half_pixel" => {
+                if axis.to > 1 {
+                    half_pixel
+                } else {
+                    0.0
+                }
+            }
+            "align_corners" => {
+                if axis.exact == 1.0 {
+                    0.0
+                } else {
+                    x * (from - 1.0) / (axis.exact - 1.0)
+                }
+            }
+            "asymmetric" => x / axis.scale,
+            "tf_crop_and_resize" => {
+                let [start, end] = axis.cut;
+                match axis.to {
+                    1 => 0.5 * (start + end) * (from - 1.0),
+                    _ => start * (from - 1.0) + x * (end - start) * (from - 1.0) / (size - 1.0),
+                }
+            }
+            other => return Err(format!("attribute coordinate_transformation_mode = {other:?}")),
+        })
+    }
+
+    fn near(&self, place: f64, size: usize) -> Result<usize> {
+        let near = match self.nearest.as_str() {
+            "round_prefer_floor" => (place - 0.5).ceil(),
+            "round_prefer_ceil" => (place + 0.5).floor(),
+            "floor" => place.floor(),
+            "ceil" => place.ceil(),
+            other => return Err(format!("attribute nearest_mode = {other:?}")),
+        };
+        Ok(near.clamp(0.0, size.saturating_sub(1) as f64) as usize)
+    }
+
+    /// Sums of neighbours: a product with a matrix of weights.
+    fn blend(&self, b: &mut Builder<'_>, x: &Value, axis: &Axis, places: &[f64]) -> Result<Value> {
+        let (from, to) = (axis.from, axis.to);
+        let _weights = b.ledger.charge(8 * elements(&[to, from])? as u64)?;
+        let mut weights = vec![0.0; to * from];
+        for (row, &place) in weights.chunks_exact_mut(from).zip(places) {
+            self.weigh(row, place, axis.scale);
+        }
+        let weights = b.constant(vec![to, from], Array::F64(weights))?;
+        let weights = b.cast(&weights, x.element())?;
+        let [outer, _, inner] = around(&x.spec, axis.axis);
+        let view = |dims: &[usize], strides: &[usize]| View {
+            dims: dims.to_vec(),
+            strides: strides.to_vec(),
+        };
+        let kept = [
+            view(&[outer, to, inner], &[from * inner, 0, 1]),
+            view(&[outer, to, inner], &[0, from, 0]),
+        ];
+        let summed = [view(&[from], &[inner]), view(&[from], &[1])];
+        let mut dims = x.dims().to_vec();
+        dims[axis.axis] = to;
+        b.contract([x, &weights], kept, summed, dims, x.element())
+    }
+
+    /// Weights of the neighbours of a place; those outside of the axis are the outermost ones, or are left out.
+    fn weigh(&self, row: &mut [f64], place: f64, scale: f64) {
+        let scale = if self.antialias { scale.min(1.0) } else { 1.0 };
+        let radius = if self.mode == "linear" { 1.0 } else { 2.0 };
+        let (base, ratio) = (place.floor(), place - place.floor());
+        let first = (-radius / scale).floor() as i64 + 1;
+        let taps = first..2 - first;
+        let weight = |tap: i64| self.weight((tap as f64 - ratio) * scale);
+        let inside = |tap: i64| (0..row.len() as i64).contains(&(base as i64 + tap));
+        let counts = |tap: &i64| !self.excludes || inside(*tap);
+        let all: f64 = taps.clone().filter(counts).map(weight).sum();
+        let counted: Vec<i64> = taps.filter(counts).collect();
+        for tap in counted {
+            let at = (base as i64 + tap).clamp(0, row.len() as i64 - 1) as usize;
+            row[at] += weight(tap) / all;
+        }
+    }
+
+    /// Of a neighbour at this distance.
+    fn weight(&self, distance: f64) -> f64 {
+        let (x, a) = (distance.abs(), self.cubic);
+        match (self.mode.as_str(), x) {
+            ("linear", _) => (1.0 - x).max(0.0),
+            (_, ..=1.0) => ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0,
+            (_, ..2.0) => ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a,
+            _ => 0.0,
+        }
+    }
+
+    /// A number of its own where a cut reaches over the edge.
+    fn outside(
+        &self,
+        b: &mut Builder<'_>,
+        x: &Value,
+        axis: &Axis,
+        places: &[f64],
+    ) -> Result<Value> {
+        let is_inside =
+            |place: &f64| Truth((*place >= 0.0 && *place <= axis.from as f64 - 1.0).into());
+        let mut dims = vec![1; x.rank()];
+        dims[axis.axis] = axis.to;
+        let inside = b.constant(dims, Array::Bool(places.iter().map(is_inside).collect()))?;
+        b.map(x.element(), &[&inside, x], |w| {
+            let (inside, x, other) = (w.input(0), w.input(1), w.real(self.extrapolation));
+            w.select(inside, x, other)
+        })
+    }
+}
+
+/// The axes that change, by factors or by new sizes.
+fn axes(call: &Call<'_>, old: bool) -> Result<Vec<Axis>> {
+    let x = call.get(0)?;
+    let listed = match call.ints("axes")? {
+        Some(list) => list.iter().map(|&number| axis(number, x.rank())).collect::<Result<_>>()?,
+        None => (0..x.rank()).collect::<Vec<_>>(),
+    };
+    let some = |list: Option<Vec<f64>>| list.filter(|list| !list.is_empty());
+    let scales = match call.floats("scales")? {
+        Some(list) => Some(list.iter().map(|&scale| f64::from(scale)).collect()),
+        None => some(call.reals(if old { 1 } else { 2 })?),
+    };
+    let (roi, sizes) =
+        if old { (None, None) } else { (some(call.reals(1)?), some(call.reals(3)?)) };
+    let policy = call.text("keep_aspect_ratio_policy", "stretch")?;
+    let numbers = scales.as_ref().or(sizes.as_ref()).ok_or("neither factors nor sizes")?;
+    if numbers.len() != listed.len()
+        || roi.as_ref().is_some_and(|roi| roi.len() != 2 * listed.len())
+    {
+        return Err(format!("{} factors or sizes for {} axes", numbers.len(), listed.len()));
+    }
+    let ratios = || listed.iter().zip(numbers).map(|(&axis, size)| size / x.dims()[axis] as f64);
+    let common = match policy {
+        "not_larger" => Some(ratios().fold(f64::INFINITY, f64::min)),
+        "not_smaller" => Some(ratios().fold(0.0, f64::max)),
+        "stretch" => None,
+        other => return Err(format!("attribute keep_aspect_ratio_policy = {other:?}")),
+    };
+    let made = listed.iter().zip(numbers).enumerate().map(|(k, (&axis, &number))| {
+        let from = x.dims()[axis];
+        let cut = roi.as_ref().map_or([0.0, 1.0], |roi| [roi[k], roi[listed.len() + k]]);
+        let (scale, exact, size) = match (scales.is_some(), common) {
+            (true, _) => {
+                (number, number * from as f64, (number * from as f64 * (cut[1] - cut[0])).floor())
+            }
+            (false, Some(scale)) => {
+                let size = (scale * from as f64 + 0.5).floor();
+                (scale, size, size)
+            }
+            (false, None) => (number / from as f64, number, number),
+        };
+        let sound = scale > 0.0
+            && scale.is_finite()
+            && (0.0..=reef_core::op::MAX_SIZE as f64).contains(&size);
+        match sound && from > 0 {
+            true => Ok(Axis { axis, from, to: size as usize, scale, exact, cut }),
+            false => Err(format!("axis {axis} of {from} elements by {number}")),
+        }
+    });
+    made.collect()
+}
