@@ -40,6 +40,7 @@ impl Daemon {
         let local = Local::start(
             &server,
             bind(&folder.join("local.sock"), Access::Owner).expect("a free name"),
+            Access::Owner,
         )
         .expect("a thread");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
