@@ -14,7 +14,7 @@ pub(super) fn height(guests: &[Guest]) -> u16 {
 }
 
 pub(super) fn table(guests: &[Guest]) -> Table<'_> {
-    let widths = [16, 7, 5, 12, 12, 6, 6, 7].map(Constraint::Min);
+    let widths = [11, 5, 5, 10, 10, 6, 6, 5].map(Constraint::Min); // 74 columns with the job
     let header =
         ["program", "guest", "class", "launches/s", "delayed/s", "held", "GPU ≤", "state", "job"];
     let widths = widths.into_iter().chain([Constraint::Min(8)]);
