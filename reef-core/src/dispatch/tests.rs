@@ -249,6 +249,7 @@ fn a_task_ends_though_its_client_does_not_wait() {
     let _at_last = AtLast(device.clone());
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let ticket = dispatcher.real_time().expect("a client").submit(&one_kernel()).expect("room");
+    thread::sleep(A_WHILE); // later than any pass that the task itself has caused
     assert_eq!(ticket.try_wait(), None, "the device has not ended it");
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     eventually("ended", || ticket.try_wait().is_some());
