@@ -117,8 +117,8 @@ fn a_queue_is_idle_after_its_timeout_and_until_it_has_work() {
 #[test]
 fn the_end_of_a_full_window_is_found_though_the_device_wakes_no_thread() {
     let device = Fake::default();
-    let (submitter, _queue) = hanging(&device, 4);
+    let (submitter, _queue) = hanging(&device, 5);
     std::thread::sleep(Duration::from_millis(5)); // the worker has seen that the window is full
     device.0.be_hangs.store(false, Ordering::SeqCst);
-    assert_eq!(submitter.wait_for(Seq(3), LONG), Ok(true));
+    assert_eq!(submitter.wait_for(Seq(4), LONG), Ok(true));
 }
