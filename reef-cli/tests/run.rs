@@ -1,8 +1,10 @@
 //! `reef run`: what a network sees in pictures, or what is wrong with them.
 
 mod common;
+#[path = "../../reef-models/tests/handmade/mod.rs"]
+mod handmade;
 
-use common::{Folder, reef, refuses, says, text};
+use common::{Folder, prints, reef, refuses, says, text};
 use serde_json::Value;
 use std::path::Path;
 
@@ -126,4 +128,61 @@ fn what_cannot_run_is_refused_in_one_line() {
     let output = reef(&["run", "--model", &net]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("<IMAGES>"), "{}", text(&output.stderr));
+}
+
+/// A network with two outputs, `sum = x · ones(3, 2) + 1` and `top = largest of each row of x`, of rows whose number
+/// is left open.
+fn two_outputs() -> Vec<u8> {
+    use handmade::{bytes, file, int, node, number, ones, value};
+    let open = bytes(1, bytes(2, "rows"));
+    let three = bytes(1, number(1, 3));
+    let tensor = [number(1, 1), bytes(2, [open, three].concat())].concat();
+    let x = bytes(11, [bytes(1, "x"), bytes(2, bytes(1, tensor))].concat());
+    let graph = [
+        node("MatMul", &["x", "w"], "product", &[]),
+        node("Add", &["product", "b"], "sum", &[]),
+        node("ReduceMax", &["x"], "top", &[handmade::ints("axes", &[1]), int("keepdims", 0)]),
+        x,
+        value(12, "sum", &[]),
+        value(12, "top", &[]),
+        ones("w", &[3, 2]),
+        ones("b", &[2]),
+    ];
+    file(13, &graph)
+}
+
+/// A file of numpy with 32-bit floats.
+fn npy(shape: &str, values: &[f32]) -> Vec<u8> {
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let values: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), &values]
+        .concat()
+}
+
+#[test]
+fn arrays_go_in_and_come_out_by_name() {
+    let folder = Folder::new("run-arrays");
+    let model = folder.file("two.onnx", two_outputs());
+    let x = folder.file("x.npy", npy("(2, 3)", &[1.0, 2.0, 3.0, -1.0, 0.0, 0.5]));
+    let (input, out) = (format!("x={x}"), folder.path("out"));
+    let said = prints(&["run", "--model", &model, "--input", &input, "--out", &out]);
+    assert!(
+        said.contains("sum: float32[2, 2] in ") && said.contains("top: float32[2] in "),
+        "{said}"
+    );
+    let written = |name: &str| std::fs::read(format!("{out}/{name}.npy")).expect("it was written");
+    let floats =
+        |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    assert!(written("sum").ends_with(&floats(&[7.0, 7.0, 0.5, 0.5])));
+    assert!(written("top").ends_with(&floats(&[3.0, 0.5])));
+    let said = prints(&["model", "show", &model]);
+    assert!(
+        said.contains("input") && said.contains("float32") && said.contains("[1, 3]"),
+        "{said}"
+    );
+    let wide = folder.file("wide.npy", npy("(2, 4)", &[0.0; 8]));
+    let error = refuses(&["run", "--model", &model, "--input", &format!("x={wide}")]);
+    assert!(error.ends_with("input \"x\": size 1 is fixed to 3, 4 asked"), "{error}");
+    let error = refuses(&["run", "--model", &model, "--input", &format!("z={x}")]);
+    assert!(error.ends_with("input \"z\": the network has no such input or size"), "{error}");
 }

@@ -174,3 +174,6 @@ impl Bound {
         Outcome::Done
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! One operation of each kind: what its blocks write, and that stopped ones write nothing.
+
+use super::*;
+use crate::kernel::{Block, RUN};
+use crate::kernels::stop_token::after;
+use reef_core::Args;
+use reef_core::tensor::{
+    Binary, Concat, Contract, Domain, Fold, FoldKind, Formula, Gather, Kind, Map, Move, Scalar,
+    Scan, Scatter, ScatterKind, Target, Term, TopK, View,
+};
+use std::sync::atomic::AtomicU8;
+
+const ROWS: usize = 96;
+const COLUMNS: usize = 80;
+
+fn spec(element: Element, dims: &[usize]) -> Spec {
+    Spec { element, dims: dims.to_vec() }
+}
+
+fn view(dims: &[usize], strides: &[usize]) -> View {
+    View { dims: dims.to_vec(), strides: strides.to_vec() }
+}
+
+/// One of each kind, over a matrix, with its other inputs.
+fn operations() -> Vec<TensorOp> {
+    let matrix = spec(Element::F32, &[ROWS, COLUMNS]);
+    let turned = spec(Element::F32, &[COLUMNS, ROWS]);
+    let places = spec(Element::I64, &[ROWS, COLUMNS]);
+    let domain = Domain::F32;
+    let of = |kind, inputs: &[&Spec], output: &Spec| TensorOp {
+        kind,
+        inputs: inputs.iter().map(|&input| input.clone()).collect(),
+        output: output.clone(),
+    };
+    let formula = Formula(vec![Term::Input(0), Term::Input(1), Term::Binary(Binary::Mul, 0, 1)]);
+    let tables = vec![(0..COLUMNS).collect(), (0..ROWS).map(|row| row * COLUMNS).collect()];
+    let fold = Fold {
+        kind: FoldKind::Max,
+        domain,
+        kept: view(&[COLUMNS], &[1]),
+        folded: view(&[ROWS], &[COLUMNS]),
+    };
+    let contract = Contract {
+        domain,
+        kept: [view(&[ROWS, ROWS], &[COLUMNS, 0]), view(&[ROWS, ROWS], &[0, 1])],
+        summed: [view(&[COLUMNS], &[1]), view(&[COLUMNS], &[ROWS])],
+    };
+    let along = Target::Along { dims: matrix.dims.clone(), indices: places.dims.clone(), axis: 1 };
+    let scatter = Scatter { target: along.clone(), kind: ScatterKind::Add, domain };
+    let scan = Scan { len: COLUMNS, inner: 1, exclusive: false, reverse: true, domain };
+    let top = TopK { len: COLUMNS, k: 7, largest: true, places: true };
+    vec![
+        of(
+            Kind::Map(Map { formula, domain }),
+            &[&matrix, &spec(Element::F16, &[COLUMNS])],
+            &matrix,
+        ),
+        of(Kind::Move(Move { tables, fill: Scalar::Whole(0) }), &[&matrix], &turned),
+        of(
+            Kind::Concat(Concat { outer: ROWS, lens: vec![COLUMNS; 2] }),
+            &[&matrix, &matrix],
+            &spec(Element::F32, &[ROWS, 2 * COLUMNS]),
+        ),
+        of(Kind::Fold(fold), &[&matrix], &spec(Element::F32, &[COLUMNS])),
+        of(Kind::Contract(contract), &[&matrix, &turned], &spec(Element::F32, &[ROWS, ROWS])),
+        of(Kind::Gather(Gather { target: along }), &[&matrix, &places], &matrix),
+        of(Kind::Scatter(scatter), &[&matrix, &places, &matrix], &matrix),
+        of(Kind::Scan(scan), &[&matrix], &matrix),
+        of(Kind::TopK(top), &[&matrix], &spec(Element::I64, &[ROWS, 7])),
+    ]
+}
+
+/// Numbers that differ, in and out of the range of indices.
+fn values(spec: &Spec, seed: usize) -> Array {
+    let number = |i: usize| ((i * 7919 + seed * 31) % 251) as i64 - 100;
+    let numbers = (0..spec.elements()).map(number);
+    match spec.element {
+        Element::I64 => Array::I64(numbers.collect()),
+        Element::F16 => Array::F16(numbers.map(|x| Half(0x3c00 + x as u16 % 64)).collect()),
+        _ => Array::F32(numbers.map(|x| x as f32 / 8.0).collect()),
+    }
+}
+
+fn stored(array: &Array) -> Place {
+    let bytes = array.to_le_bytes();
+    let buffer = Buffer::zeroed(bytes.len() + 64).unwrap();
+    buffer.write(64, &bytes).unwrap();
+    Place { buffer, offset: 64 }
+}
+
+fn content(place: &Place, spec: &Spec) -> Vec<u8> {
+    let mut bytes = vec![0; spec.bytes()];
+    place.buffer.read(64, &mut bytes).unwrap();
+    bytes
+}
+
+fn run(kernel: &Kernel, index: u32) -> Outcome {
+    let (stop, mut scratch) = (AtomicU8::new(RUN), Vec::new());
+    let mut block = Block { index, unit: 0, stop: &stop, scratch: &mut scratch };
+    kernel.run(&mut block, &Args::default())
+}
+
+/// Stops a block at its first, second, … look at the stop word, until it gets through.
+fn interrupt_everywhere(kernel: &Kernel, index: u32, output: &Place, op: &TensorOp) {
+    for looks in 1.. {
+        let before = content(output, &op.output);
+        if after(looks, || run(kernel, index)) == Outcome::Done {
+            assert!(looks > 1, "{} never looks", op.name());
+            return;
+        }
+        assert_eq!(before, content(output, &op.output), "{}: a stopped block wrote", op.name());
+    }
+}
+
+#[test]
+fn blocks_make_what_the_definition_says_wherever_they_are_stopped_first() {
+    for op in operations() {
+        let inputs: Vec<_> =
+            op.inputs.iter().enumerate().map(|(k, spec)| values(spec, k)).collect();
+        let read: Vec<_> = inputs.iter().map(Array::values).collect();
+        let want = op.compute(&read, 0..op.output.elements(), &|| false).unwrap().unwrap();
+        let places: Vec<_> = inputs.iter().map(stored).collect();
+        let untouched = values(&op.output, 9);
+        let (output, op) = (stored(&untouched), Arc::new(op));
+        let (kernel, blocks) = build(&op, &places, &output).unwrap();
+        (0..blocks).for_each(|index| interrupt_everywhere(&kernel, index, &output, &op));
+        assert_eq!(content(&output, &op.output), want.to_le_bytes(), "{}", op.name());
+    }
+}
+
+#[test]
+fn an_output_over_an_input_and_a_short_buffer_are_refused() {
+    let op = Arc::new(operations().remove(7));
+    let place = stored(&values(&op.output, 1));
+    let said = build(&op, std::slice::from_ref(&place), &place).unwrap_err().to_string();
+    assert_eq!(said, "cpu: the output overlaps what is read");
+    let short = Place { buffer: Buffer::zeroed(100).unwrap(), offset: 64 };
+    assert!(build(&op, &[place], &short).is_err());
+}
