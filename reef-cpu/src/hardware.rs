@@ -422,7 +422,11 @@ impl Hardware {
             Ended::Done => task.record.finish(task.claim),
             Ended::Stopped => {
                 task.record.give_back(task.claim);
-                self.announce();
+                // Nobody can have a block of a queue that is stopped before it is drained and its commands pushed
+                // again, which is announced. All units stop at once: each would call all others to the lock.
+                if task.padding || task.stop.load(Ordering::SeqCst) == RUN {
+                    self.announce();
+                }
             }
             Ended::Failed(error) if task.padding => task.record.fail(error.clone()),
             Ended::Failed(_) => {}
@@ -463,4 +467,48 @@ fn pick_in_turn(
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{EVICT, Kernel, Outcome};
+    use reef_core::Args;
+
+    /// A best-effort queue with a kernel of so many blocks, all of which run.
+    fn running(blocks: u32) -> (Hardware, Arc<AtomicU8>, Vec<Task>) {
+        let mut hardware = Hardware::default();
+        let stop = Arc::new(AtomicU8::new(RUN));
+        let handle = hardware.open(Priority::BestEffort, stop.clone());
+        let kernel = Kernel::new("test", |_, _| Outcome::Stopped);
+        // SAFETY: the kernel takes no arguments and touches no memory.
+        let launch = unsafe { Launch::new(kernel, [blocks, 1, 1], [1; 3], Args::new(&[])) };
+        let (work, record) = (Arc::new(Work::Kernel(launch)), Checkpoint::new(blocks));
+        let item = Item { seq: Seq(0), work, record, pad: None };
+        hardware.push(handle.id, item).unwrap();
+        assert!(hardware.take_news().0, "a kernel is announced");
+        let tasks = (0..blocks).map(|unit| hardware.pick(unit).unwrap()).collect();
+        (hardware, stop, tasks)
+    }
+
+    #[test]
+    fn blocks_that_stop_because_their_queue_does_call_no_unit() {
+        let (mut hardware, stop, tasks) = running(16);
+        stop.store(EVICT, Ordering::SeqCst);
+        stop.store(RESET, Ordering::SeqCst);
+        for task in &tasks {
+            hardware.finish(task, Ended::Stopped);
+            assert!(!hardware.take_news().0, "nobody can have the block");
+        }
+        assert!(hardware.pick(0).is_none());
+        assert!(hardware.try_drain(tasks[0].queue).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_block_that_others_can_have_is_announced() {
+        let (mut hardware, _, tasks) = running(2);
+        hardware.finish(&tasks[0], Ended::Stopped);
+        assert!(hardware.take_news().0);
+        assert_eq!(hardware.pick(1).unwrap().claim.index, tasks[0].claim.index);
+    }
 }
