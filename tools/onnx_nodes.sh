@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs ONNX's own node tests on a device and writes a table of what came of them to docs/onnx-nodes.md:
+# Runs ONNX's own node tests and its nine light networks on a device and writes tables of what came of them to
+# docs/onnx-nodes.md:
 #
 #   tools/onnx_nodes.sh [DEVICE] [OPTIONS of reef model nodetest, such as --preempt]
 #
@@ -14,10 +15,13 @@ if [ ! -d "$folder/onnx/backend/test/data/node" ]; then
     python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$folder" onnx==1.17.0
     python3 -m zipfile -e "$folder"/onnx-1.17.0-*.whl "$folder"
 fi
-table=$(mktemp)
-trap 'rm -f "$table"' EXIT
-cargo run --quiet --release -p reef-cli --no-default-features -- model nodetest \
-    "$folder/onnx/backend/test/data/node" --device "$device" --report "$table" "$@"
+data=$folder/onnx/backend/test/data
+python3 tools/onnx_light.py "$data/light" "$folder/light"
+table=$(mktemp) light=$(mktemp)
+trap 'rm -f "$table" "$light"' EXIT
+nodetest() { cargo run --quiet --release -p reef-cli --no-default-features -- model nodetest "$@"; }
+nodetest "$data/node" --device "$device" --report "$table" "$@"
+nodetest "$folder/light" --device "$device" --report "$light" "$@"
 {
     echo "# ONNX's node tests"
     echo
@@ -25,4 +29,8 @@ cargo run --quiet --release -p reef-cli --no-default-features -- model nodetest 
     echo "own outputs (relative difference 10⁻³, absolute 10⁻⁷, as ONNX's tests allow). *Refused* networks are not read."
     echo
     cat "$table"
+    echo
+    echo "The nine light networks of the same wheel (AlexNet to VGG-19, 1x3x224x224), alike:"
+    echo
+    head -1 "$light"
 } > docs/onnx-nodes.md
