@@ -34,8 +34,8 @@ __device__ static void rest() {
 const u64 LOOK_EVERY = 16;
 
 // cell[i] = cell[i] * 3 + value, after `rounds` microseconds in which the block may be stopped.
-extern "C" __global__ void append(reef::Guard guard, u64 *cells, u64 value, u64 rounds) {
-    REEF_CLAIM(block, guard);
+__device__ __forceinline__ void append_turn(reef::Turns &turns, u64 *cells, u64 value, u64 rounds) {
+    REEF_CLAIM_TURN(block, turns);
     // Blocks that began together look one after the other, so that some place is free at once.
     u64 end = block.index % LOOK_EVERY + 1;
     for (u64 round = 0; round < rounds; end += LOOK_EVERY) {
@@ -48,24 +48,39 @@ extern "C" __global__ void append(reef::Guard guard, u64 *cells, u64 value, u64 
     if (reef::is_first_thread()) cells[block.index] = cells[block.index] * 3 + value;
 }
 
+extern "C" __global__ void append(reef::Guard guard, u64 *cells, u64 value, u64 rounds) {
+    REEF_EACH(turns, guard) append_turn(turns, cells, value, rounds);
+}
+
 // REEF's toy network; its blocks are of 4 x 8 x 4 threads.
 const u32 TOY_THREADS = 128;
 
-extern "C" __global__ void add(reef::Guard guard, const float *b, const float *a, float *temp) {
-    REEF_CLAIM(block, guard);
+__device__ __forceinline__ void add_turn(reef::Turns &turns, const float *b, const float *a,
+                                         float *temp) {
+    REEF_CLAIM_TURN(block, turns);
     u32 t = reef::linear_thread(), i = block.index * TOY_THREADS + t;
     temp[i] = b[t] + a[i];
 }
 
-extern "C" __global__ void multiply(reef::Guard guard, const float *temp, const float *c, float *out) {
-    REEF_CLAIM(block, guard);
+extern "C" __global__ void add(reef::Guard guard, const float *b, const float *a, float *temp) {
+    REEF_EACH(turns, guard) add_turn(turns, b, a, temp);
+}
+
+__device__ __forceinline__ void multiply_turn(reef::Turns &turns, const float *temp,
+                                              const float *c, float *out) {
+    REEF_CLAIM_TURN(block, turns);
     u32 t = reef::linear_thread(), i = block.index * TOY_THREADS + t;
     out[i] = temp[t] * c[i];
 }
 
+extern "C" __global__ void multiply(reef::Guard guard, const float *temp, const float *c, float *out) {
+    REEF_EACH(turns, guard) multiply_turn(turns, temp, c, out);
+}
+
 // Copies `bytes` bytes, `chunk` (a multiple of 16) by each block.
-extern "C" __global__ void copy(reef::Guard guard, const u8 *from, u8 *to, u64 bytes, u64 chunk) {
-    REEF_CLAIM(block, guard);
+__device__ __forceinline__ void copy_turn(reef::Turns &turns, const u8 *from, u8 *to, u64 bytes,
+                                          u64 chunk) {
+    REEF_CLAIM_TURN(block, turns);
     u64 begin = block.index * chunk, end = min(begin + chunk, bytes);
     u64 whole = begin;
     if ((((u64)from | (u64)to) & 15) == 0) {
@@ -76,11 +91,20 @@ extern "C" __global__ void copy(reef::Guard guard, const u8 *from, u8 *to, u64 b
     for (u64 at = whole + threadIdx.x; at < end; at += blockDim.x) to[at] = from[at];
 }
 
+extern "C" __global__ void copy(reef::Guard guard, const u8 *from, u8 *to, u64 bytes, u64 chunk) {
+    REEF_EACH(turns, guard) copy_turn(turns, from, to, bytes, chunk);
+}
+
 // Sets `words` words to `value`, `chunk` by each block.
-extern "C" __global__ void fill(reef::Guard guard, u32 *to, u64 words, u64 value, u64 chunk) {
-    REEF_CLAIM(block, guard);
+__device__ __forceinline__ void fill_turn(reef::Turns &turns, u32 *to, u64 words, u64 value,
+                                          u64 chunk) {
+    REEF_CLAIM_TURN(block, turns);
     u64 begin = block.index * chunk, end = min(begin + chunk, words);
     for (u64 at = begin + threadIdx.x; at < end; at += blockDim.x) to[at] = (u32)value;
+}
+
+extern "C" __global__ void fill(reef::Guard guard, u32 *to, u64 words, u64 value, u64 chunk) {
+    REEF_EACH(turns, guard) fill_turn(turns, to, words, value, chunk);
 }
 
 // Notes the time in ticks of the device's clock, then that all before it has ended. Both words

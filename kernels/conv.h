@@ -243,11 +243,11 @@ __device__ inline bool comes_last(u32 *arrivals, u32 splits) {
 }
 
 template <class Tile>
-__device__ __forceinline__ void convolve(const reef::Guard &guard, const Conv &conv) {
+__device__ __forceinline__ void convolve(reef::Turns &turns, const Conv &conv) {
     extern __shared__ __align__(128) char memory[];
     constexpr int STAGES = Tile::STAGES, STAGE_BYTES = Gather<Tile>::STAGE_BYTES;
     static_assert(!REEF_AMD || STAGES * STAGE_BYTES + 128 <= 64 << 10, "more than a workgroup has");
-    reef::Block block(guard, reef::LINE);
+    reef::Block block(turns, reef::LINE);
     u32 rest = conv.by_output_tiles(block.index);
     u32 first_output = (block.index - rest * conv.output_tiles) * Tile::OUTPUTS;
     u32 split = conv.by_pixel_tiles(rest);

@@ -37,8 +37,8 @@ __device__ inline float convolve_one(const ConvAny &conv, u32 n, u32 row, u32 co
 }
 
 template <class Element>
-__device__ __forceinline__ void convolve_any(const reef::Guard &guard, const ConvAny &conv) {
-    REEF_CLAIM(block, guard);
+__device__ __forceinline__ void convolve_any(reef::Turns &turns, const ConvAny &conv) {
+    REEF_CLAIM_TURN(block, turns);
     u32 channels = conv.outputs * conv.groups;
     for (u64 i = (u64)block.index * blockDim.x + threadIdx.x; i < conv.count;
          i += (u64)conv.blocks * blockDim.x) {

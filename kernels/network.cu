@@ -16,7 +16,7 @@
     extern "C" __global__ void __launch_bounds__(name##_tile::THREADS,              \
                                                  name##_tile::BLOCKS)               \
         name(reef::Guard guard, Conv conv) {                                        \
-        convolve<name##_tile>(guard, conv);                                         \
+        REEF_EACH(turns, guard) convolve<name##_tile>(turns, conv);                 \
     }
 #define CONV_WARPS(bm, bn, wm, wn, wk, stages)                           \
     CONV(conv_tf32_##bm##x##bn, Warps<Tf32, bm, bn, wm, wn, wk, stages>) \
@@ -41,11 +41,11 @@ CONV_THREADS(64, 64)
 #define BOTH(name, Params, ...)                                               \
     extern "C" __global__ void name##_f32(reef::Guard guard, Params params) { \
         typedef float Element;                                                \
-        __VA_ARGS__(guard, params);                                           \
+        REEF_EACH(turns, guard) __VA_ARGS__(turns, params);                   \
     }                                                                         \
     extern "C" __global__ void name##_f16(reef::Guard guard, Params params) { \
         typedef Half Element;                                                 \
-        __VA_ARGS__(guard, params);                                           \
+        REEF_EACH(turns, guard) __VA_ARGS__(turns, params);                   \
     }
 
 BOTH(conv_any, ConvAny, convolve_any<Element>)
@@ -69,8 +69,8 @@ struct Map {
 
 // output[c] = relu?(input[c] * weights[c] + bias[c]), in any layout.
 template <class Element>
-__device__ __forceinline__ void map_any(const reef::Guard &guard, const Map &map) {
-    REEF_CLAIM(block, guard);
+__device__ __forceinline__ void map_any(reef::Turns &turns, const Map &map) {
+    REEF_CLAIM_TURN(block, turns);
     for (u64 i = (u64)block.index * blockDim.x + threadIdx.x; i < map.count;
          i += (u64)map.blocks * blockDim.x) {
         u32 pixel = i / map.channels, c = i - (u64)pixel * map.channels;
@@ -85,8 +85,8 @@ __device__ __forceinline__ void map_any(const reef::Guard &guard, const Map &map
 
 // The same, four channels at a time, both tensors native.
 template <class Element>
-__device__ __forceinline__ void map_fours(const reef::Guard &guard, const Map &map) {
-    reef::Block block(guard, reef::LINE);
+__device__ __forceinline__ void map_fours(reef::Turns &turns, const Map &map) {
+    reef::Block block(turns, reef::LINE);
     block.fetch();
     bool claimed = false;
     for (u32 i = block.index * blockDim.x + threadIdx.x;; i += map.blocks * blockDim.x) {
@@ -155,8 +155,8 @@ __device__ inline float dot(const Linear &linear, const Element *weight, u32 n) 
 
 // output = input . weights + bias: a warp for each output.
 template <class Element>
-__device__ __forceinline__ void multiply(const reef::Guard &guard, const Linear &linear) {
-    reef::Block block(guard, reef::LINE);
+__device__ __forceinline__ void multiply(reef::Turns &turns, const Linear &linear) {
+    reef::Block block(turns, reef::LINE);
     u32 k = (block.index * blockDim.x + threadIdx.x) / 32;
     const Element *weight = (const Element *)linear.weights +
                             (u64)min(k, linear.outputs - 1) * ((linear.inputs + 3) & ~3u);

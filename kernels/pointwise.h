@@ -35,8 +35,8 @@ struct Activation {
 };
 
 template <class Element, class Lanes>
-__device__ __forceinline__ void pointwise_all(const reef::Guard &guard, const Pointwise &map) {
-    reef::Block block(guard, reef::LINE);
+__device__ __forceinline__ void pointwise_all(reef::Turns &turns, const Pointwise &map) {
+    reef::Block block(turns, reef::LINE);
     block.fetch();
     bool claimed = false;
     for (u32 i = block.index * blockDim.x + threadIdx.x;; i += map.blocks * blockDim.x) {

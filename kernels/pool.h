@@ -44,8 +44,8 @@ __device__ inline Lanes pool_window(const Pool &pool, u32 n, u32 row, u32 column
 }
 
 template <class Element, class Lanes, int SIZE>
-__device__ inline void pool_all(const reef::Guard &guard, const Pool &pool) {
-    reef::Block block(guard, reef::LINE);
+__device__ inline void pool_all(reef::Turns &turns, const Pool &pool) {
+    reef::Block block(turns, reef::LINE);
     block.fetch();
     bool claimed = false;
     for (u64 i = (u64)block.index * blockDim.x + threadIdx.x;; i += (u64)pool.blocks * blockDim.x) {
@@ -68,18 +68,18 @@ __device__ inline void pool_all(const reef::Guard &guard, const Pool &pool) {
 
 // Any window.
 template <class Element, class Lanes>
-__device__ __forceinline__ void pool_windows(const reef::Guard &guard, const Pool &pool) {
+__device__ __forceinline__ void pool_windows(reef::Turns &turns, const Pool &pool) {
     if (Lanes::CHANNELS == 4 && pool.window_height == 3 && pool.window_width == 3)
-        pool_all<Element, Lanes, 3>(guard, pool);
+        pool_all<Element, Lanes, 3>(turns, pool);
     else
-        pool_all<Element, Lanes, 0>(guard, pool);
+        pool_all<Element, Lanes, 0>(turns, pool);
 }
 
 // The mean of whole pictures: 8 x 4 channels of one picture a block, its pixels over 32 threads.
 template <class Element>
-__device__ __forceinline__ void pool_picture(const reef::Guard &guard, const Pool &pool) {
+__device__ __forceinline__ void pool_picture(reef::Turns &turns, const Pool &pool) {
     __shared__ float4 sums[32][8];
-    reef::Block block(guard, reef::LINE);
+    reef::Block block(turns, reef::LINE);
     block.fetch();
     u32 groups = (pool.channels + 7) / 8, n = block.index / groups;
     u32 lane = threadIdx.x % 8, c = (block.index - n * groups) * 8 + lane;

@@ -11,6 +11,12 @@
 #define REEF_GUARDED 1
 #endif
 
+// Whether blocks take turns where the grid of a launch is smaller than the kernel's, in a build of its own: it takes
+// registers that launches at full width need for more blocks.
+#ifndef REEF_TURNS
+#define REEF_TURNS 0
+#endif
+
 // Whether this is compiled for AMD's GPUs. All that differs in the kernels hangs on it.
 #ifdef __HIP__
 #define REEF_AMD 1
@@ -28,9 +34,18 @@
 #endif
 
 // Claims the block, or returns if it was evicted. Every thread must come here, before any barrier.
-#define REEF_CLAIM(block, guard)    \
-    reef::Block block(guard);       \
+#define REEF_CLAIM(block, guard)          \
+    reef::Turns block##_turns(guard);     \
+    REEF_CLAIM_TURN(block, block##_turns)
+
+// The same in the body of a kernel whose blocks take turns.
+#define REEF_CLAIM_TURN(block, turns) \
+    reef::Block block(turns);         \
     if (!block.claim()) return
+
+// Runs what follows, a call that is inlined, once for each block that this one stands for: a narrow launch has
+// fewer blocks than the kernel, and each runs several, one after the other.
+#define REEF_EACH(turns, guard) for (reef::Turns turns(guard); turns.left(); turns.next())
 
 // Returns if the block shall stop. Every thread must come here; nothing may have been written before
 // that others can see. The last of these is the commit point.
@@ -55,6 +70,8 @@ struct Guard {
     u32 epoch;
     u32 grid[3];           // of the kernel as a whole, whatever this launch has left of it
     u32 may_stop;          // whether running blocks stop, or only those that have not started
+    u32 count;             // blocks of this launch, whatever its grid
+    u32 stride;            // the grid of this launch
 };
 
 // An entry of a list: which block, and in the two highest bits how often it was stopped midway.
@@ -95,6 +112,46 @@ enum Line { LINE };
 
 #if REEF_GUARDED
 
+// The blocks of a launch that one block of its grid runs: the one of its own place, and each `stride`th from
+// there on. Kernels without REEF_EACH run the first, and are launched with a grid of all of them.
+class Turns {
+  public:
+    // The grid of a guarded launch is a line, whatever the kernel's.
+    __device__ explicit Turns(const Guard &g) : guard(g), place(blockIdx.x), more(true) {}
+
+    __device__ bool left() const { return more; }
+
+    // Goes on to the next, whose shared memory is the same: behind a barrier.
+    __device__ void next() {
+#if REEF_TURNS
+        place += guard.stride;
+        more = more && place < guard.count;
+        if (more) __syncthreads();
+#else
+        more = false;
+#endif
+    }
+
+  private:
+    friend class Block;
+    const Guard &guard;
+    u32 place;
+    bool more;
+
+    __device__ u32 entry(u32 at) const {
+        return guard.list_in ? guard.list_in[at] : guard.first + at;
+    }
+
+    // Gives this block back, and all behind it, which have not begun. One thread.
+    __device__ __forceinline__ void give_back(u32 again) {
+        u32 behind = REEF_TURNS ? (guard.count - 1 - place) / guard.stride : 0;
+        u32 to = atomicAdd(guard.stopped, 1 + behind);
+        guard.list_out[to] = again;
+        for (u32 at = place; behind > 0; behind--)
+            guard.list_out[++to] = entry(at += guard.stride);
+    }
+};
+
 // A claimed block. Loads of the flag are `fresh`: within a kernel that starts after another ended, a
 // block then never runs if one of the other's has been stopped.
 class Block {
@@ -103,16 +160,16 @@ class Block {
     u32 x, y, z;
 
     // Issues the first look at the flag; its answer is taken in `claim` or by the first `post`.
-    __device__ explicit Block(const Guard &g) : Block(g, is_first_thread(), linear_block()) {
-        x = index % g.grid[0];
-        y = index / g.grid[0] % g.grid[1];
-        z = index / g.grid[0] / g.grid[1];
-        if (first && g.epoch_word) epoch = fresh(g.epoch_word);
+    __device__ explicit Block(Turns &t) : Block(t, is_first_thread()) {
+        x = index % guard.grid[0];
+        y = index / guard.grid[0] % guard.grid[1];
+        z = index / guard.grid[0] / guard.grid[1];
+        if (first && guard.epoch_word) epoch = fresh(guard.epoch_word);
         look();
     }
 
     // For short kernels whose grid and blocks have one dimension. They look once, by `fetch`.
-    __device__ Block(const Guard &g, Line) : Block(g, threadIdx.x == 0, blockIdx.x) { x = index; }
+    __device__ Block(Turns &t, Line) : Block(t, threadIdx.x == 0) { x = index; }
 
     // Issues the first look as an asynchronous copy, which the compiler can't move to where somebody
     // waits for it. Its verdict is `arrive`, or `evicted` behind a wait for the copies issued so far
@@ -134,10 +191,7 @@ class Block {
     __device__ __forceinline__ bool evicted() {
         const SharedWord *words = copies();
         if (guard.epoch_word) epoch = words[EPOCH];
-        bool stops_now = (int)(epoch - words[LIVE]) < 0;
-        if (stops_now && first) give_back();
-        entering = false;
-        return stops_now;
+        return leave((int)(epoch - words[LIVE]) < 0);
     }
 
     // Takes the verdict at entry, with a barrier. `false`: return.
@@ -170,23 +224,18 @@ class Block {
     }
 
     // Gives the block back if it shall stop.
-    __device__ bool stop() {
-        bool stops_now = verdicts()[turn];
-        if (stops_now && first) give_back();
-        entering = false;
-        return stops_now;
-    }
+    __device__ bool stop() { return leave(verdicts()[turn]); }
 
   private:
+    Turns &turns;
     const Guard &guard;
     bool first, entering;
     u32 turn, seen, epoch, stops;
 
-    __device__ Block(const Guard &g, bool first_thread, u32 place)
-        : x(0), y(0), z(0), guard(g), first(first_thread), entering(true), turn(0), seen(0),
-          epoch(g.epoch) {
-        u32 entry = g.first + place;
-        if (g.list_in) entry = g.list_in[place];
+    __device__ Block(Turns &t, bool first_thread)
+        : x(0), y(0), z(0), turns(t), guard(t.guard), first(first_thread), entering(true), turn(0),
+          seen(0), epoch(t.guard.epoch) {
+        u32 entry = t.entry(t.place);
         index = entry & INDEX_MASK;
         stops = entry >> STOPS_SHIFT;
     }
@@ -224,21 +273,34 @@ class Block {
 
     __device__ bool may_stop() const { return entering || (guard.may_stop && stops < PATIENCE); }
 
-    __device__ __forceinline__ void give_back() {
-        u32 again = entering ? stops : stops + 1;
-        guard.list_out[atomicAdd(guard.stopped, 1)] = index | again << STOPS_SHIFT;
+    // Gives the block back, with those that would have had their turns after it, if it stops. All threads know.
+    __device__ __forceinline__ bool leave(bool stops_now) {
+        if (stops_now && first) turns.give_back(index | (entering ? stops : stops + 1) << STOPS_SHIFT);
+        turns.more = turns.more && !stops_now;
+        entering = false;
+        return stops_now;
     }
 };
 
 #else
 
+class Turns {
+  public:
+    __device__ explicit Turns(const Guard &) : more(true) {}
+    __device__ bool left() const { return more; }
+    __device__ void next() { more = false; }
+
+  private:
+    bool more;
+};
+
 class Block {
   public:
     u32 index, x, y, z;
 
-    __device__ explicit Block(const Guard &)
+    __device__ explicit Block(Turns &)
         : index(linear_block()), x(blockIdx.x), y(blockIdx.y), z(blockIdx.z) {}
-    __device__ Block(const Guard &g, Line) : Block(g) {}
+    __device__ Block(Turns &t, Line) : Block(t) {}
     __device__ void fetch() {}
     __device__ bool arrive() { return true; }
     __device__ bool evicted() { return false; }

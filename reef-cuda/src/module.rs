@@ -25,6 +25,10 @@ impl Modules for Context {
         image::find(name, build, self.own.capability)
     }
 
+    fn taking_turns(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        image::find_turns(name, self.own.capability).map(Some)
+    }
+
     fn compile(&self, source: &str, build: Build) -> Result<Vec<u8>> {
         compile_user(source, self.own.capability, build)
     }

@@ -26,6 +26,10 @@ impl Modules for Context {
         image::find(name, build, &self.device.target)
     }
 
+    fn taking_turns(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        image::find_turns(name, &self.device.target)
+    }
+
     fn compile(&self, source: &str, build: Build) -> Result<Vec<u8>> {
         compile_user(source, &self.device.target, self.device.runtime, build)
     }

@@ -1,4 +1,4 @@
-//! The device code in `kernels/`, and the two builds of each source.
+//! The device code in `kernels/`, and the builds of each source.
 
 use crate::Result;
 use std::fs;
@@ -6,6 +6,17 @@ use std::path::Path;
 
 /// Names of the builds, and whether kernels can be stopped in them.
 pub(crate) const BUILDS: [(&str, bool); 2] = [("plain", false), ("guarded", true)];
+/// The build whose kernels can be stopped and whose blocks take turns.
+pub(crate) const TURNS: &str = "turns";
+
+/// What a build is compiled with.
+pub(crate) fn defines(build: &str) -> Vec<&'static str> {
+    match build {
+        "plain" => vec!["-DREEF_GUARDED=0"],
+        TURNS => vec!["-DREEF_GUARDED=1", "-DREEF_TURNS=1"],
+        _ => vec!["-DREEF_GUARDED=1"],
+    }
+}
 
 /// Names, without their ending, and texts of the files in a folder that end like this; by name.
 pub(crate) fn with_ending(folder: &Path, ending: &str) -> Result<Vec<(String, String)>> {

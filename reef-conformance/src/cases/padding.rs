@@ -1,10 +1,13 @@
 //! Best-effort blocks beside real-time kernels.
 
 use crate::skip;
-use crate::subject::{Cells, Rounds, cycles, happened, rng};
+use crate::subject::{Cells, Rounds, cycles, doze, happened, rng};
 use rand::RngExt;
 use reef_core::dkp::Padding;
-use reef_core::{Checkpoint, Colocation, Device, PreemptLevel, Priority, Queue, Seq};
+use reef_core::{
+    Checkpoint, Colocation, Device, Drained, PreemptLevel, Preemptor, Priority, Queue, Seq,
+};
+use std::time::{Duration, Instant};
 
 /// Whether the device runs best-effort blocks beside each real-time kernel by itself; aloud if not.
 fn pads<D: Device>(device: &D) -> bool {
@@ -80,4 +83,55 @@ pub fn padding_never_outlasts_its_kernel<D: Device>(device: &D, _: PreemptLevel)
     assert_eq!(record.remaining(), 4, "no block took effect");
     assert_eq!(be_cells.read(), [0; 4]);
     rt_cells.expect([1, 1]);
+}
+
+/// On a capped queue, where blocks of a kernel may take turns, each runs once however often it is evicted.
+pub fn a_capped_queue_runs_each_block_once<D: Device>(device: &D, level: PreemptLevel) {
+    let is_capped = matches!(device.colocation(), Colocation::Capped(_));
+    if !is_capped || level < PreemptLevel::DeviceQueue {
+        return skip(&format!("{} has no capped queues at level {level}", D::NAME));
+    }
+    let mut rng = rng();
+    let preemptor = device.preemptor(level).unwrap();
+    let mut queue = device.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
+    queue.cap_blocks(Some(3));
+    let (mut cut, wanted) = (0, cycles() / 100);
+    let (mut rounds, mut next) = (Rounds::new(cycles() / 20), 0);
+    while rounds.next(cut, wanted) {
+        let cells = Cells::new(device, rng.random_range(4..40));
+        let launch = cells.launch(5, rng.random_range(0..60));
+        let mut left = None;
+        loop {
+            queue.launch(Seq(next), &launch, left.as_ref()).unwrap();
+            doze(&mut rng, 500);
+            let drained = evicted::<D>(&preemptor, &mut queue);
+            if drained.resume_at == Seq(next + 1) {
+                break;
+            }
+            left = drained.partial;
+            let remaining = left.as_ref().map_or(launch.blocks(), Checkpoint::remaining);
+            cut += u64::from(remaining < launch.blocks());
+        }
+        cells.expect([5]);
+        next += 1;
+    }
+    happened("evictions left a part of a kernel", cut, wanted);
+}
+
+/// Evicts the queue as deeply as its level goes, and lets it go on: what it has left.
+fn evicted<D: Device>(preemptor: &D::Preemptor, queue: &mut D::Queue) -> Drained<D> {
+    preemptor.evict().unwrap();
+    if preemptor.level() == PreemptLevel::All {
+        preemptor.reset().unwrap();
+    }
+    let start = Instant::now();
+    let drained = loop {
+        assert!(start.elapsed() < Duration::from_secs(20), "an eviction takes 20 s");
+        match queue.try_drain().unwrap() {
+            Some(drained) => break drained,
+            None => std::thread::yield_now(),
+        }
+    };
+    preemptor.reactivate().unwrap();
+    drained
 }

@@ -19,6 +19,7 @@ struct Source {
     name: &'static str,
     plain: Images,
     guarded: Images,
+    turns: Images,
 }
 
 /// The files of one build, packed.
@@ -49,7 +50,12 @@ macro_rules! images {
 
 macro_rules! source {
     ($name:literal) => {
-        Source { name: $name, plain: images!($name, "plain"), guarded: images!($name, "guarded") }
+        Source {
+            name: $name,
+            plain: images!($name, "plain"),
+            guarded: images!($name, "guarded"),
+            turns: images!($name, "turns"),
+        }
     };
 }
 
@@ -62,14 +68,31 @@ const SOURCES: &[Source] = &[source!("builtin"), source!("network")];
 ///
 /// `Unsupported` if nothing fits the device, `NotFound` if no source has this name.
 pub(crate) fn find(name: &str, build: Build, capability: (u32, u32)) -> Result<Vec<u8>> {
+    find_in(name, capability, |source| match build {
+        Build::Plain => &source.plain,
+        Build::Guarded => &source.guarded,
+    })
+}
+
+/// The same of the build whose blocks take turns.
+///
+/// # Errors
+///
+/// As [`find`].
+pub(crate) fn find_turns(name: &str, capability: (u32, u32)) -> Result<Vec<u8>> {
+    find_in(name, capability, |source| &source.turns)
+}
+
+fn find_in(
+    name: &str,
+    capability: (u32, u32),
+    build: impl Fn(&Source) -> &Images,
+) -> Result<Vec<u8>> {
     let source = SOURCES
         .iter()
         .find(|source| source.name == name)
         .ok_or_else(|| Error::NotFound(format!("no device code {name:?}")))?;
-    let images = match build {
-        Build::Plain => &source.plain,
-        Build::Guarded => &source.guarded,
-    };
+    let images = build(source);
     let packed = match choose(capability) {
         Some(Choice::Cubin(at)) => images.cubins[at],
         Some(Choice::Ptx) => images.ptx,
@@ -148,7 +171,9 @@ mod tests {
 
     #[test]
     fn each_image_is_what_its_name_says() {
-        for images in SOURCES.iter().flat_map(|source| [&source.plain, &source.guarded]) {
+        for images in
+            SOURCES.iter().flat_map(|source| [&source.plain, &source.guarded, &source.turns])
+        {
             for ((major, minor), packed) in CUBINS.iter().zip(images.cubins) {
                 let elf = unpack(packed);
                 assert_eq!(elf[..4], *b"\x7fELF");
@@ -168,7 +193,7 @@ mod tests {
         let files = std::fs::read_dir(folder).unwrap();
         let packed = files
             .filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|e| e == "z"));
-        assert_eq!(packed.count(), SOURCES.len() * 2 * (CUBINS.len() + 1));
+        assert_eq!(packed.count(), SOURCES.len() * 3 * (CUBINS.len() + 1));
     }
 
     #[test]

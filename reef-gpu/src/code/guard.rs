@@ -18,6 +18,9 @@ pub(crate) struct Guard {
     pub(crate) epoch: u32,
     pub(crate) grid: [u32; 3],
     pub(crate) may_stop: u32,
+    /// Blocks of this launch, and of its grid, whose blocks take turns if that is smaller.
+    pub(crate) count: u32,
+    pub(crate) stride: u32,
 }
 
 /// Blocks of a kernel that can be told from each other in a list entry.
@@ -30,9 +33,10 @@ mod tests {
 
     #[test]
     fn it_is_laid_out_as_in_the_header() {
-        assert_eq!(size_of::<Guard>(), 64);
+        assert_eq!(size_of::<Guard>(), 72);
         assert_eq!(offset_of!(Guard, first), 40);
         assert_eq!(offset_of!(Guard, grid), 48);
         assert_eq!(offset_of!(Guard, may_stop), 60);
+        assert_eq!(offset_of!(Guard, stride), 68);
     }
 }

@@ -24,16 +24,17 @@ struct Loaded<V: Vendor> {
     bound: Box<[u64]>,
     /// How many words a launch passes, where the driver can tell.
     words: Option<usize>,
+    turns: Option<V::Function>,
     registers: u32,
     static_shared: u32,
-    _code: [Arc<Code<V>>; 2],
+    _code: Vec<Arc<Code<V>>>,
 }
 
 impl<V: Vendor> Kernel<V> {
     /// A kernel without a guard, which can't be stopped midway.
     pub(crate) fn opaque(code: &Arc<Code<V>>, name: &str) -> Result<Self> {
         let functions = code.describe(code.function(name)?)?;
-        Self::new(name, [code, code], &functions, 0, &[])
+        Self::new(name, vec![code.clone()], &functions, 0, &[])
     }
 
     /// A preemptible kernel, with `shared` bytes of dynamic shared memory and a bound parameter.
@@ -44,17 +45,17 @@ impl<V: Vendor> Kernel<V> {
         bound: &[u64],
     ) -> Result<Self> {
         let functions = builds.functions(name, shared)?;
-        Self::new(name, [&builds.plain, &builds.guarded], &functions, shared, bound)
+        Self::new(name, builds.code(), &functions, shared, bound)
     }
 
     fn new(
         name: &str,
-        modules: [&Arc<Code<V>>; 2],
+        code: Vec<Arc<Code<V>>>,
         functions: &Functions<V>,
         shared: u32,
         bound: &[u64],
     ) -> Result<Self> {
-        let &Functions { plain, guarded, registers, shared: static_shared, ref parameters } =
+        let &Functions { plain, guarded, turns, registers, shared: static_shared, ref parameters } =
             functions;
         let own = usize::from(guarded.is_some()) + usize::from(!bound.is_empty());
         let starts_with_guard =
@@ -71,9 +72,10 @@ impl<V: Vendor> Kernel<V> {
             shared,
             bound: bound.into(),
             words: parameters.as_ref().map(|sizes| sizes.len() - own),
+            turns,
             registers,
             static_shared,
-            _code: modules.map(Arc::clone),
+            _code: code,
         })))
     }
 
@@ -98,6 +100,11 @@ impl<V: Vendor> Kernel<V> {
 
     pub(crate) fn guarded(&self) -> Option<V::Function> {
         self.0.guarded
+    }
+
+    /// The build for launches that have a grid of fewer blocks than they run.
+    pub(crate) fn turns(&self) -> Option<V::Function> {
+        self.0.turns
     }
 
     pub(crate) fn dynamic_shared(&self) -> u32 {

@@ -46,7 +46,7 @@ impl<V: Vendor> Code<V> {
         // SAFETY: the code is loaded.
         let facts = unsafe { self.context.call().function_facts(plain) }?;
         let FunctionFacts { registers, shared, parameters } = facts;
-        Ok(Functions { plain, guarded: None, registers, shared, parameters })
+        Ok(Functions { plain, guarded: None, turns: None, registers, shared, parameters })
     }
 }
 
@@ -64,6 +64,7 @@ impl<V: Vendor> Drop for Code<V> {
 pub(crate) struct Functions<V: Vendor> {
     pub(crate) plain: V::Function,
     pub(crate) guarded: Option<V::Function>,
+    pub(crate) turns: Option<V::Function>,
     /// Of the build that best-effort work runs.
     pub(crate) registers: u32,
     /// Bytes of shared memory without asking.
@@ -75,11 +76,13 @@ pub(crate) struct Functions<V: Vendor> {
 /// Functions by name, each with the dynamic shared memory that was asked for.
 type Known<V> = HashMap<String, (Arc<Functions<V>>, u32)>;
 
-/// Both builds of a source: see kernels/README.md.
+/// The builds of a source: see kernels/README.md.
 #[derive(Debug)]
 pub(crate) struct Builds<V: Vendor> {
     pub(crate) plain: Arc<Code<V>>,
     pub(crate) guarded: Arc<Code<V>>,
+    /// Loaded with the others: loading waits for what runs on the device.
+    turns: Option<Arc<Code<V>>>,
     /// What was looked up, with the dynamic shared memory that was asked for: a network asks for a hundred kernels,
     /// and a client that comes later makes no call of the driver for those that are here.
     known: Mutex<Known<V>>,
@@ -88,7 +91,12 @@ pub(crate) struct Builds<V: Vendor> {
 impl<V: Vendor> Builds<V> {
     /// Of a source that ships with the backend.
     pub(crate) fn shipped(context: &Arc<Context<V>>, name: &str) -> Result<Self> {
-        Self::of(context, |build| context.vendor.shipped(name, build))
+        let mut builds = Self::of(context, |build| context.vendor.shipped(name, build))?;
+        if let Some(image) = context.vendor.taking_turns(name)? {
+            // SAFETY: it ships.
+            builds.turns = Some(unsafe { Code::load(context, &image) }?);
+        }
+        Ok(builds)
     }
 
     /// Of a user's source.
@@ -100,7 +108,16 @@ impl<V: Vendor> Builds<V> {
         // SAFETY: both callers give what `shipped` or `compile` made.
         let load = |build| unsafe { Code::load(context, &code(build)?) };
         let (plain, guarded) = (load(Build::Plain)?, load(Build::Guarded)?);
-        Ok(Self { plain, guarded, known: Mutex::default() })
+        Ok(Self { plain, guarded, turns: None, known: Mutex::default() })
+    }
+
+    /// All of it, which functions need.
+    pub(crate) fn code(&self) -> Vec<Arc<Code<V>>> {
+        [Some(&self.plain), Some(&self.guarded), self.turns.as_ref()]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect()
     }
 
     /// The functions of the kernel of this name, whose launches may ask for `shared` bytes of dynamic shared memory.
@@ -111,7 +128,8 @@ impl<V: Vendor> Builds<V> {
             None => (Arc::new(self.look_up(name)?), SHARED_WITHOUT_ASKING),
         };
         if shared > reserved {
-            for function in [Some(functions.plain), functions.guarded].into_iter().flatten() {
+            let Functions { plain, guarded, turns, .. } = *functions;
+            for function in [Some(plain), guarded, turns].into_iter().flatten() {
                 // SAFETY: the code is loaded.
                 unsafe { self.plain.context.call().reserve_shared(function, shared) }?;
             }
@@ -125,6 +143,7 @@ impl<V: Vendor> Builds<V> {
         let (plain, guarded) = (self.plain.function(name)?, self.guarded.function(name)?);
         let functions = self.plain.describe(plain)?;
         let registers = self.guarded.describe(guarded)?.registers;
-        Ok(Functions { guarded: Some(guarded), registers, ..functions })
+        let turns = self.turns.as_ref().map(|code| code.function(name)).transpose()?;
+        Ok(Functions { guarded: Some(guarded), turns, registers, ..functions })
     }
 }

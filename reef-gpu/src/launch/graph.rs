@@ -110,7 +110,8 @@ impl<V: Vendor> Graph<V> {
             let stream = Stream::open(gpu.context(), priority)?;
             Exec::capture(&stream, gpu, || {
                 let mut launch_one = |launch: &Launch<Gpu<V>>| {
-                    guarded.launch(&stream, launch, &whole(launch.blocks()), epoch)
+                    let blocks = launch.blocks();
+                    guarded.launch(&stream, launch, &whole(blocks), blocks, epoch)
                 };
                 self.launches().iter().map(&mut launch_one).collect()
             })

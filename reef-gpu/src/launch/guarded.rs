@@ -53,15 +53,19 @@ impl<V: Vendor> Guarded<V> {
         })
     }
 
-    /// Launches the blocks of `segment`. The stop list is to be given back when they have ended.
+    /// Launches the blocks of `segment`, on a grid of `width` blocks that take turns if there are more, which the
+    /// kernel must know. The stop list is to be given back when they have ended.
     pub(crate) fn launch(
         &mut self,
         stream: &Stream<V>,
         launch: &Launch<Gpu<V>>,
         segment: &Segment<V>,
+        width: u32,
         epoch: Epoch,
     ) -> Result<Arc<StopList<V>>> {
-        let Some(function) = launch.kernel().guarded() else {
+        let kernel = launch.kernel();
+        let function = if width < segment.count { kernel.turns() } else { kernel.guarded() };
+        let Some(function) = function else {
             let (asked, have) = (PreemptLevel::DeviceQueue, PreemptLevel::HostQueue);
             return Err(Error::Level {
                 backend: V::NAME,
@@ -93,10 +97,12 @@ impl<V: Vendor> Guarded<V> {
             epoch: epoch.value,
             grid: launch.grid(),
             may_stop: epoch.may_stop.into(),
+            count: segment.count,
+            stride: width,
         };
-        let grid = [segment.count, 1, 1];
+        let grid = [width, 1, 1];
         if let Err(error) =
-            run(stream, launch.kernel(), function, &guard, launch.args(), grid, launch.block())
+            run(stream, kernel, function, &guard, launch.args(), grid, launch.block())
         {
             self.stop_lists.give_back(stop_list);
             return Err(error);
@@ -207,7 +213,7 @@ mod tests {
             // SAFETY: the fake's blocks compute nothing.
             let launch =
                 unsafe { Launch::new(kernel, [blocks, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
-            self.guarded.launch(&self.stream, &launch, &whole(blocks), self.epoch)
+            self.guarded.launch(&self.stream, &launch, &whole(blocks), blocks, self.epoch)
         }
 
         /// Parameters that the driver got with a launch of a kernel that has this bound value.
@@ -267,7 +273,7 @@ mod tests {
         // SAFETY: the fake's blocks compute nothing.
         let launch = unsafe { Launch::new(kernel, [5, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
         let segment = Segment { list, first: 3, count: 2 };
-        bench.guarded.launch(&bench.stream, &launch, &segment, bench.epoch).unwrap();
+        bench.guarded.launch(&bench.stream, &launch, &segment, segment.count, bench.epoch).unwrap();
         assert_eq!(*bench.gpu.vendor().ran.lock(), [3, 4]);
     }
 

@@ -23,7 +23,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most launches that one launch becomes on a capped queue; larger grids run wider.
+/// Most launches that one launch becomes on a capped queue whose kernel's blocks don't take turns; larger grids run
+/// wider.
 const MAX_PARTS: u32 = 16;
 /// Longest that a batch runs behind a closed gate before the driver is asked whether the device is there.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
@@ -127,8 +128,8 @@ impl<V: Vendor> Queue<V> {
         }
     }
 
-    /// Launches some blocks of a kernel, which is launch `node` of a command of `total` blocks; a capped
-    /// queue launches them a few at a time.
+    /// Launches some blocks of a kernel, which is launch `node` of a command of `total` blocks. On a capped queue
+    /// they take turns, or are launched a few at a time.
     pub(super) fn launch_segment(
         &mut self,
         (seq, node, total): (Seq, usize, u32),
@@ -137,9 +138,13 @@ impl<V: Vendor> Queue<V> {
         checkpoint: Option<&Checkpoint<V>>,
     ) -> Result<()> {
         let seq = seq.0;
-        let cap = self.block_cap.map_or(u32::MAX, |w| w.max(segment.count.div_ceil(MAX_PARTS)));
-        for part in segment.parts(cap) {
-            let stop_list = self.guarded.launch(&self.stream, launch, &part, self.epoch());
+        let takes_turns = launch.kernel().turns().is_some();
+        let cap = self.block_cap.unwrap_or(u32::MAX);
+        let most = if takes_turns { u32::MAX } else { cap.max(segment.count.div_ceil(MAX_PARTS)) };
+        for part in segment.parts(most) {
+            let width = if takes_turns { part.count.min(cap) } else { part.count };
+            let epoch = self.epoch();
+            let stop_list = self.guarded.launch(&self.stream, launch, &part, width, epoch);
             let stop_list = stop_list.inspect_err(|_| {
                 let _ = self.stream.wait(); // earlier parts may run, and have no entry in `in_flight`
             })?;
@@ -294,7 +299,7 @@ mod tests {
     use crate::gpu::Gpu;
     use crate::launch::queue::Queue;
     use crate::preempt::preemptor::Preemptor;
-    use crate::vendor::fake::Fake;
+    use crate::vendor::fake::{Fake, Put};
     use crate::vendor::options::Options;
     use reef_core::{
         Args, Command, Device, Drained, Error, Launch, PreemptLevel, Preemptor as _, Priority,
@@ -399,6 +404,57 @@ mod tests {
         }
         preemptor.reactivate().unwrap();
         queue.launch(Seq(2), &launch, None).unwrap();
+    }
+
+    fn grids(gpu: &Gpu<Fake>) -> Vec<u32> {
+        let puts = gpu.vendor().puts.lock();
+        puts.iter()
+            .filter_map(|put| if let Put::Launch(6, grid) = put { Some(*grid) } else { None })
+            .collect()
+    }
+
+    #[test]
+    fn on_a_capped_queue_blocks_take_turns() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
+        let mut queue = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
+        queue.cap_blocks(Some(3));
+        queue.launch(Seq(0), &launch_of(&gpu, 11), None).unwrap();
+        queue.launch(Seq(1), &launch_of(&gpu, 2), None).unwrap();
+        assert_eq!(grids(&gpu), [3, 2], "one launch each");
+        assert_eq!(sorted(&gpu), [0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    }
+
+    #[test]
+    fn what_had_no_turn_yet_is_left_by_an_eviction() {
+        let (gpu, preemptor, mut queue) = hurried(PreemptLevel::All);
+        queue.cap_blocks(Some(3));
+        let launch = launch_of(&gpu, 11);
+        let mut partial = None;
+        for _ in 0..20 {
+            queue.launch(Seq(0), &launch, partial.as_ref()).unwrap();
+            let drained = preempt(&preemptor, &mut queue);
+            partial = drained.partial;
+            if drained.resume_at == Seq(1) {
+                break;
+            }
+        }
+        assert!(grids(&gpu).len() > 3, "it was preempted: {:?}", grids(&gpu));
+        assert_eq!(sorted(&gpu), (0..11).collect::<Vec<_>>(), "each block once");
+    }
+
+    #[test]
+    fn blocks_of_kernels_of_others_take_no_turns() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
+        let mut queue = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
+        queue.cap_blocks(Some(3));
+        let kernel = gpu.compile("").unwrap().kernel("theirs").unwrap();
+        // SAFETY: the fake's blocks compute nothing.
+        let launch = unsafe { Launch::new(kernel, [8, 1, 1], [32, 1, 1], Args::new(&[])) };
+        queue.launch(Seq(0), &launch, None).unwrap();
+        assert_eq!(grids(&gpu), [3, 3, 2]);
+        assert_eq!(sorted(&gpu), (0..8).collect::<Vec<_>>());
     }
 
     /// A client that gets a kernel and a queue, runs a graph once, and leaves.

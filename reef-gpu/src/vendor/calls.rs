@@ -222,6 +222,15 @@ pub trait Modules: Streams {
     /// `Unsupported` if there is none for this device.
     fn shipped(&self, name: &str, build: Build) -> Result<Vec<u8>>;
 
+    /// The guarded build of the same in which blocks take turns, if there is one: see `REEF_EACH` in kernels/reef.h.
+    ///
+    /// # Errors
+    ///
+    /// As [`shipped`](Self::shipped).
+    fn taking_turns(&self, _name: &str) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
     /// Compiles a user's source, which may include `reef.h`, for this device.
     ///
     /// # Errors

@@ -18,6 +18,8 @@ struct Source {
     /// Packed.
     plain: &'static [u8],
     guarded: &'static [u8],
+    /// In which blocks take turns.
+    turns: Option<&'static [u8]>,
 }
 
 macro_rules! packed {
@@ -27,13 +29,19 @@ macro_rules! packed {
 }
 
 macro_rules! source {
-    ($name:literal) => {
-        Source { name: $name, plain: packed!($name, "plain"), guarded: packed!($name, "guarded") }
+    ($name:literal, $turns:expr) => {
+        Source {
+            name: $name,
+            plain: packed!($name, "plain"),
+            guarded: packed!($name, "guarded"),
+            turns: $turns,
+        }
     };
 }
 
 /// One for each `kernels/*.cu`.
-const SOURCES: &[Source] = &[source!("builtin"), source!("network")];
+const SOURCES: &[Source] =
+    &[source!("builtin", Some(packed!("builtin", "turns"))), source!("network", None)];
 
 /// Code of this source for a device of this target, as `hipModuleLoadData` takes it. Unpacks it.
 ///
@@ -41,6 +49,23 @@ const SOURCES: &[Source] = &[source!("builtin"), source!("network")];
 ///
 /// `Unsupported` if nothing fits the device, `NotFound` if no source has this name.
 pub(crate) fn find(name: &str, build: Build, device: &Target) -> Result<Vec<u8>> {
+    let source = source(name, device)?;
+    Ok(unpack(match build {
+        Build::Plain => source.plain,
+        Build::Guarded => source.guarded,
+    }))
+}
+
+/// The same of the build whose blocks take turns, if there is one.
+///
+/// # Errors
+///
+/// As [`find`].
+pub(crate) fn find_turns(name: &str, device: &Target) -> Result<Option<Vec<u8>>> {
+    Ok(source(name, device)?.turns.map(unpack))
+}
+
+fn source(name: &str, device: &Target) -> Result<&'static Source> {
     let source = SOURCES
         .iter()
         .find(|source| source.name == name)
@@ -49,10 +74,7 @@ pub(crate) fn find(name: &str, build: Build, device: &Target) -> Result<Vec<u8>>
         let what = format!("{} (have device code for {PROCESSOR})", device.processor);
         return Err(Error::Unsupported { backend: BACKEND, what });
     }
-    Ok(unpack(match build {
-        Build::Plain => source.plain,
-        Build::Guarded => source.guarded,
-    }))
+    Ok(source)
 }
 
 #[cfg(test)]
@@ -98,7 +120,8 @@ mod tests {
         let files = std::fs::read_dir(folder).unwrap();
         let packed = files
             .filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|e| e == "z"));
-        assert_eq!(packed.count(), SOURCES.len() * 2);
+        let turns = SOURCES.iter().filter(|source| source.turns.is_some()).count();
+        assert_eq!(packed.count(), SOURCES.len() * 2 + turns);
     }
 
     #[test]

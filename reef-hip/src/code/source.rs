@@ -62,7 +62,7 @@ mod tests {
                 Ok(code) => {
                     let code = CodeObject::parse(&code).unwrap();
                     code.check(&device, Version::from(70152801)).unwrap();
-                    assert_eq!(code.kernels()[0].parameters(), [64], "the guard");
+                    assert_eq!(code.kernels()[0].parameters(), [72], "the guard");
                 }
                 Err(Error::NotFound(text)) => return eprintln!("skipped: {text}"),
                 Err(other) => panic!("{other}"),

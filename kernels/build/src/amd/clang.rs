@@ -44,7 +44,7 @@ impl Clang {
         &self,
         folder: &Path,
         source: &str,
-        guarded: bool,
+        defines: &[&str],
         output: &Path,
     ) -> Result<()> {
         // The source's name without a folder, so that no path of this machine can get into the image.
@@ -52,7 +52,7 @@ impl Clang {
             .current_dir(folder)
             .args(OPTIONS.split_whitespace())
             .arg(format!("--offload-arch={TARGET}"))
-            .arg(format!("-DREEF_GUARDED={}", u8::from(guarded)))
+            .args(defines)
             .arg(format!("{source}.cu"))
             .arg("-o")
             .arg(std::path::absolute(output)?))?;

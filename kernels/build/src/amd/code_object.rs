@@ -136,9 +136,9 @@ mod tests {
         let code = crate::folder::read(&images.join("builtin-guarded-gfx906.z")).unwrap();
         let kernels = kernels(&code).unwrap();
         let append = kernels.iter().find(|kernel| kernel.name == "append").unwrap();
-        assert_eq!((append.threads, append.parameters), (1024, 64 + 3 * 8));
-        let guard = Argument { offset: 0, size: 64, kind: "by_value".into() };
-        let cells = Argument { offset: 64, size: 8, kind: "global_buffer".into() };
+        assert_eq!((append.threads, append.parameters), (1024, 72 + 3 * 8));
+        let guard = Argument { offset: 0, size: 72, kind: "by_value".into() };
+        let cells = Argument { offset: 72, size: 8, kind: "global_buffer".into() };
         assert_eq!(append.arguments[..2], [guard, cells]);
         assert!(append.vgprs > 0 && append.sgprs > 0 && append.parameters_at.is_some());
     }

@@ -14,7 +14,7 @@ const LANES: u64 = 64;
 const VGPRS: u64 = 256;
 const VGPR_GRANULE: u64 = 4;
 /// Bytes of `Guard`.
-const GUARD: u64 = 64;
+const GUARD: u64 = 72;
 
 /// Kernels that are never stopped, as they have no guard.
 const UNGUARDED: [&str; 3] = ["report", "stamp", "store"];
@@ -27,7 +27,7 @@ pub(crate) fn faults(image: &Image) -> Vec<String> {
         let mut faults = excesses(kernel);
         if !UNGUARDED.contains(&kernel.name.as_str()) {
             faults.extend(misplaced_guard(kernel));
-            if image.build == "guarded" {
+            if image.build != "plain" {
                 faults.extend(stale_looks(&kernel.name, &looks(image, kernel)));
             }
         }
@@ -90,7 +90,7 @@ mod tests {
     use crate::amd::code_object::Argument;
 
     fn kernel() -> Kernel {
-        let guard = Argument { offset: 0, size: 64, kind: "by_value".into() };
+        let guard = Argument { offset: 0, size: 72, kind: "by_value".into() };
         Kernel { threads: 256, vgprs: 128, arguments: vec![guard], ..Kernel::default() }
     }
 

@@ -16,7 +16,7 @@ mod live;
 mod table;
 
 use crate::folder::Contents;
-use crate::sources::{BUILDS, with_ending};
+use crate::sources::{BUILDS, TURNS, defines, with_ending};
 use crate::{Places, Result};
 use clang::Clang;
 use code_object::Kernel;
@@ -66,14 +66,20 @@ pub(crate) fn run(places: &Places, check: bool) -> Result<()> {
     Ok(())
 }
 
+/// Kernels of networks spill scalar registers where blocks take turns, so there is no such build of them.
+fn builds(source: &str) -> Vec<&'static str> {
+    let turns = (source == "builtin").then_some(TURNS);
+    BUILDS.map(|(build, _)| build).into_iter().chain(turns).collect()
+}
+
 fn compile(places: &Places, clang: &Clang) -> Result<Vec<Image>> {
     let scratch = places.target.join("kernels");
     fs::create_dir_all(&scratch)?;
     let mut images = Vec::new();
     for (source, _) in with_ending(&places.sources(), ".cu")? {
-        for (build, guarded) in BUILDS {
+        for build in builds(&source) {
             let output = scratch.join(format!("{source}-{build}.hsaco"));
-            clang.compile(&places.sources(), &source, guarded, &output)?;
+            clang.compile(&places.sources(), &source, &defines(build), &output)?;
             let code = fs::read(&output)?;
             let kernels = code_object::kernels(&code)?;
             let instructions = clang.disassemble(&output)?;

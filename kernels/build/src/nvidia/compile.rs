@@ -4,7 +4,7 @@ use super::resources::{self, Resources};
 use super::toolchain::Toolchain;
 use crate::Result;
 use crate::nvrtc::{Nvrtc, Program, Target, options};
-use crate::sources::{BUILDS, with_ending};
+use crate::sources::{BUILDS, TURNS, with_ending};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -65,7 +65,8 @@ pub(crate) fn all(sources: &Path, toolchain: &Toolchain, scratch: &Path) -> Resu
 fn wanted(sources: &Path) -> Result<Vec<(String, Image)>> {
     let mut wanted = Vec::new();
     for (source, text) in with_ending(sources, ".cu")? {
-        let pairs = TARGETS.iter().flat_map(|target| BUILDS.map(|(build, _)| (*target, build)));
+        let builds = [BUILDS[0].0, BUILDS[1].0, TURNS];
+        let pairs = TARGETS.iter().flat_map(|target| builds.map(|build| (*target, build)));
         wanted.extend(pairs.map(|(target, build)| {
             let source = source.clone();
             (text.clone(), Image { source, build, target, code: Vec::new(), kernels: Vec::new() })
@@ -102,14 +103,16 @@ impl Compiler<'_> {
 
     fn ptx(&self, text: &str, image: &Image) -> Result<Vec<u8>> {
         let (Target::Cubin(arch) | Target::Ptx(arch)) = image.target;
-        let guarded = BUILDS.contains(&(image.build, true));
+        let turns = image.build == TURNS;
+        let mut options = options(turns || BUILDS.contains(&(image.build, true))).to_vec();
+        options.extend(turns.then_some("-DREEF_TURNS=1"));
         let headers: Vec<(&str, &str)> =
             self.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         Ok(self.nvrtc.compile(&Program {
             name: &format!("{}.cu", image.source),
             source: text,
             headers: &headers,
-            options: &options(guarded),
+            options: &options,
             target: Target::Ptx(arch),
         })?)
     }

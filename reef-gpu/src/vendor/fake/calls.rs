@@ -130,6 +130,10 @@ impl Modules for Fake {
         Ok(vec![(build == Build::Guarded).into()])
     }
 
+    fn taking_turns(&self, _: &str) -> Result<Option<Vec<u8>>> {
+        Ok(Some(vec![1]))
+    }
+
     fn compile(&self, _: &str, build: Build) -> Result<Vec<u8>> {
         self.shipped("", build)
     }
