@@ -161,6 +161,12 @@ impl Drop for Charge {
     }
 }
 
+impl From<Exhausted> for String {
+    fn from(why: Exhausted) -> Self {
+        why.to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,6 @@
 //! What is wrong with a file, and where.
 
 use crate::errors::error::Error;
-use crate::memory::budget::Exhausted;
 use crate::memory::ledger::Ledger;
 
 /// What is wrong, in words that follow the name of a node or a tensor.
@@ -33,12 +32,6 @@ impl Fault {
             Some(why) => Error::Memory { file, at: self.at, why },
             None => Error::Onnx { file, at: self.at, why: self.why },
         }
-    }
-}
-
-impl From<Exhausted> for String {
-    fn from(why: Exhausted) -> Self {
-        why.to_string()
     }
 }
 
