@@ -6,7 +6,6 @@ use crate::tensor::element::Domain;
 use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::View;
-use std::cmp::Ordering;
 
 /// Running sums over rows of `len` elements that are `inner` apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,15 +117,52 @@ impl TopK {
 
     /// Places of the best, the best first.
     fn best<T: Number>(&self, row: &[T]) -> Vec<usize> {
+        // Above all numbers is what is none, as numpy has it: sorting panics if there is no total order.
+        let is_none = |place: usize| row[place].partial_cmp(&row[place]).is_none();
         let order = |&a: &usize, &b: &usize| {
-            let by_value = row[a].partial_cmp(&row[b]).unwrap_or(Ordering::Equal);
+            let by_value = row[a].partial_cmp(&row[b]);
+            let by_value = by_value.unwrap_or_else(|| is_none(a).cmp(&is_none(b)));
             let by_value = if self.largest { by_value.reverse() } else { by_value };
             by_value.then(a.cmp(&b))
         };
         let mut places: Vec<usize> = (0..self.len).collect();
-        // Numbers that are none make no total order; a stable sort gives some order then, and doesn't panic.
         places.sort_by(order);
         places.truncate(self.k);
         places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tensor::{Array, Element, Kind, Spec, TensorOp, TopK, Values};
+
+    /// The places of the `k` best of these.
+    fn places(row: &[f32], k: usize, largest: bool) -> Vec<i64> {
+        let op = TensorOp {
+            kind: Kind::TopK(TopK { len: row.len(), k, largest, places: true }),
+            inputs: vec![Spec { element: Element::F32, dims: vec![row.len()] }],
+            output: Spec { element: Element::I64, dims: vec![k] },
+        };
+        match op.compute(&[Values::F32(row)], 0..k, &|| false) {
+            Ok(Some(Array::I64(places))) => places,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_larger_than_all() {
+        let row = [1.0, f32::NAN, 3.0, -f32::NAN, f32::INFINITY];
+        assert_eq!(places(&row, 4, true), [1, 3, 4, 2]);
+        assert_eq!(places(&row, 4, false), [0, 2, 4, 1]);
+    }
+
+    #[test]
+    fn rows_with_much_that_is_no_number_have_an_order() {
+        let value = |i: usize| if i % 3 == 0 { f32::NAN } else { (i * 7919 % 1009) as f32 };
+        let row: Vec<f32> = (0..1000).map(value).collect();
+        let mut all = places(&row, 1000, true);
+        assert!(all[..334].iter().all(|&place| place % 3 == 0));
+        all.sort_unstable();
+        assert_eq!(all, (0..1000).collect::<Vec<_>>());
     }
 }
