@@ -99,7 +99,12 @@ fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let to = call.get(0)?.element();
     let numbers = match to.is_float() {
         true => Array::F64((0..count).map(|i| start + i as f64 * delta).collect()),
-        false => Array::I64((0..count).map(|i| start as i64 + i as i64 * delta as i64).collect()),
+        false => {
+            let (start, delta) = (start as i64, delta as i64);
+            Array::I64(
+                (0..count as i64).map(|i| start.wrapping_add(i.wrapping_mul(delta))).collect(),
+            )
+        }
     };
     let numbers = b.constant(vec![count], numbers)?;
     b.cast(&numbers, to)

@@ -156,19 +156,22 @@ impl Plan {
 
     /// Weights of the neighbours of a place; those outside of the axis are the outermost ones, or are left out.
     fn weigh(&self, row: &mut [f64], place: f64, scale: f64) {
-        let scale = if self.antialias { scale.min(1.0) } else { 1.0 };
+        // A cut that reaches far beyond the axis can have a scale that spreads one place over more than all of it.
+        let least = 1.0 / row.len() as f64;
+        let scale = if self.antialias { scale.clamp(least, 1.0) } else { 1.0 };
         let radius = if self.mode == "linear" { 1.0 } else { 2.0 };
         let (base, ratio) = (place.floor(), place - place.floor());
         let first = (-radius / scale).floor() as i64 + 1;
         let taps = first..2 - first;
         let weight = |tap: i64| self.weight((tap as f64 - ratio) * scale);
-        let inside = |tap: i64| (0..row.len() as i64).contains(&(base as i64 + tap));
+        let at = |tap: i64| (base as i64).saturating_add(tap);
+        let inside = |tap: i64| (0..row.len() as i64).contains(&at(tap));
         let counts = |tap: &i64| !self.excludes || inside(*tap);
         let all: f64 = taps.clone().filter(counts).map(weight).sum();
         let counted: Vec<i64> = taps.filter(counts).collect();
         for tap in counted {
-            let at = (base as i64 + tap).clamp(0, row.len() as i64 - 1) as usize;
-            row[at] += weight(tap) / all;
+            let nearest = at(tap).clamp(0, row.len() as i64 - 1) as usize;
+            row[nearest] += weight(tap) / all;
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::tensors::axes::{elements, size};
+use reef_core::op::MAX_SIZE;
 
 /// A window; each list has one number for each axis.
 #[derive(Debug, Clone)]
@@ -44,9 +45,10 @@ impl Sliding {
         let auto = call.text("auto_pad", "NOTSET")?;
         match (auto, pads) {
             ("NOTSET" | "", Some(pads)) if pads.len() == 2 * rank => {
-                pads.iter().try_for_each(|&pad| {
-                    size(pad.abs()).and_then(|pad| elements(&[pad])).map(drop)
-                })?;
+                let fits = |pad: &i64| pad.unsigned_abs() <= MAX_SIZE as u64;
+                if !pads.iter().all(fits) {
+                    return Err(format!("attribute pads = {pads:?}"));
+                }
                 (self.before, self.after) = (pads[..rank].to_vec(), pads[rank..].to_vec());
             }
             ("NOTSET" | "", Some(pads)) => {
@@ -77,7 +79,7 @@ impl Sliding {
     /// Windows along an axis of `n`.
     fn counted(&self, k: usize, n: usize, round_up: bool) -> Result<usize> {
         let padded = n as i64 + self.before[k] + self.after[k];
-        let steps = padded - i64::try_from(self.reach(k)).unwrap_or(i64::MAX);
+        let steps = padded - self.reach(k).min(1 << 60) as i64;
         let Ok(steps) = usize::try_from(steps) else {
             return Err(format!("a window of {:?} over {padded} elements of axis {k}", self.size));
         };
