@@ -25,6 +25,26 @@ fn evicted_blocks_list_themselves_and_run_once_later() {
 }
 
 #[test]
+fn blocks_of_a_narrow_launch_take_turns() {
+    let append = shipped("builtin", "turns", "append");
+    let mut cells = vec![1_u64; BLOCKS as usize];
+    let mut memory = Mapped::default();
+    let arguments = [memory.map_mut(&mut cells), 5, 0];
+    let mut evicted = Guard { live: 7, width: 2, ..Guard::new([BLOCKS, 1, 1]) };
+    evicted.launch(&append, &mut memory, 128, None, &arguments);
+    assert_eq!(evicted.listed(), [0, 1, 2, 3, 4], "each gives back what would have been its turns");
+    assert_eq!(cells, [1; BLOCKS as usize], "nothing has run");
+
+    let list = [4, 0, 3];
+    let mut some = Guard { width: 2, ..Guard::new([BLOCKS, 1, 1]) };
+    some.launch(&append, &mut memory, 128, Some(&list), &arguments);
+    assert_eq!((some.stopped, &cells[..]), (0, &[8, 1, 1, 8, 8][..]));
+    let mut all = Guard { width: 2, ..Guard::new([BLOCKS, 1, 1]) };
+    all.launch(&append, &mut memory, 128, None, &arguments);
+    assert_eq!((all.stopped, &cells[..]), (0, &[29, 8, 8, 29, 29][..]));
+}
+
+#[test]
 fn a_live_word_that_wrapped_around_is_still_larger() {
     let append = shipped("builtin", "guarded", "append");
     for (live, epoch, stops) in [(2, u32::MAX, 1), (u32::MAX, 2, 0), (4, 4, 0)] {

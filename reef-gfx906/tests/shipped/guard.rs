@@ -10,13 +10,15 @@ pub(crate) struct Guard {
     pub(crate) stopped: u32,
     pub(crate) list: Vec<u32>,
     pub(crate) grid: [u32; 3],
+    /// Most blocks of the launch's grid, which take turns if the kernel has more.
+    pub(crate) width: u32,
 }
 
 impl Guard {
     /// For a kernel of this grid, launched in epoch 1 while that is live.
     pub(crate) fn new(grid: [u32; 3]) -> Self {
         let blocks = grid.iter().product::<u32>() as usize;
-        Self { live: 1, epoch: 1, stopped: 0, list: vec![u32::MAX; blocks], grid }
+        Self { live: 1, epoch: 1, stopped: 0, list: vec![u32::MAX; blocks], grid, width: u32::MAX }
     }
 
     /// Launches all blocks of the kernel, or those in the list.
@@ -30,6 +32,7 @@ impl Guard {
     ) {
         let [x, y, z] = self.grid.map(u64::from);
         let blocks = list_in.map_or(self.list.len(), <[u32]>::len) as u32;
+        let width = blocks.min(self.width);
         let guard = [
             memory.map(std::slice::from_ref(&self.live)),
             0,
@@ -39,9 +42,10 @@ impl Guard {
             u64::from(self.epoch) << 32,
             x | y << 32,
             z | 1 << 32,
+            u64::from(blocks) | u64::from(width) << 32,
         ];
         let arguments = [&guard[..], arguments].concat();
-        kernel.launch(memory, [blocks, 1, 1], [threads, 1, 1], &arguments).expect("runs");
+        kernel.launch(memory, [width, 1, 1], [threads, 1, 1], &arguments).expect("runs");
     }
 
     /// The blocks that have stopped, rising.

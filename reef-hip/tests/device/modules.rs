@@ -21,7 +21,7 @@ fn all_that_ships_is_loaded() {
             let function = function.unwrap_or_else(|| panic!("{kernel} in {name}"));
             let facts = unsafe { bench.context.function_facts(function) }.unwrap();
             let guard = facts.parameters.expect("the code says so")[0];
-            assert_eq!(guard, 64, "{name} {build:?}");
+            assert_eq!(guard, 72, "{name} {build:?}");
             unsafe { bench.context.unload_code(code) };
         }
     }
