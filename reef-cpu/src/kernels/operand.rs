@@ -19,16 +19,7 @@ impl Operand {
     /// Checks that `place` holds the storage of `tensor`.
     pub(super) fn new(place: &Place, tensor: Tensor) -> Result<Self> {
         tensor.check()?; // what follows can't wrap
-        if !place.offset.is_multiple_of(64) {
-            return Err(Error::Invalid(format!(
-                "cpu: offset {} is no multiple of 64",
-                place.offset
-            )));
-        }
-        if place.buffer.is_adopted() {
-            return Err(unsupported("operands in adopted host memory, which others may change"));
-        }
-        place.buffer.check_range(place.offset, tensor.storage_elements() * size_of::<f32>())?;
+        place.check(tensor.storage_elements() * size_of::<f32>())?;
         Ok(Self { buffer: place.buffer.clone(), offset: place.offset, tensor })
     }
 

@@ -12,6 +12,22 @@ pub(crate) struct Place {
     pub offset: usize,
 }
 
+impl Place {
+    /// Checks that it holds a storage of so many bytes, which nobody outside of the device changes.
+    pub(super) fn check(&self, bytes: usize) -> Result<()> {
+        if !self.offset.is_multiple_of(64) {
+            return Err(Error::Invalid(format!(
+                "cpu: offset {} is no multiple of 64",
+                self.offset
+            )));
+        }
+        if self.buffer.is_adopted() {
+            return Err(unsupported("operands in adopted host memory, which others may change"));
+        }
+        self.buffer.check_range(self.offset, bytes)
+    }
+}
+
 /// Blocks fit a launch.
 pub(super) fn grid(blocks: usize) -> Result<u32> {
     u32::try_from(blocks).map_err(|_| Error::Invalid(format!("cpu: {blocks} blocks in one launch")))

@@ -3,7 +3,7 @@
 //! A block computes its range into memory of its own, looks whether to stop all along, and copies the range to the
 //! output in one go.
 
-use super::place::{Place, grid, unsupported};
+use super::place::{Place, grid};
 use super::stop_token::StopToken;
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::memory::Buffer;
@@ -58,16 +58,7 @@ struct Dense {
 
 impl Dense {
     fn new(place: &Place, spec: &Spec) -> Result<Self> {
-        if !place.offset.is_multiple_of(64) {
-            return Err(Error::Invalid(format!(
-                "cpu: offset {} is no multiple of 64",
-                place.offset
-            )));
-        }
-        if place.buffer.is_adopted() {
-            return Err(unsupported("operands in adopted host memory, which others may change"));
-        }
-        place.buffer.check_range(place.offset, spec.bytes())?;
+        place.check(spec.bytes())?;
         Ok(Self { buffer: place.buffer.clone(), offset: place.offset, spec: spec.clone() })
     }
 

@@ -3,6 +3,7 @@
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
 use crate::vendor::options::Precision;
+use reef_core::tensor::{Half, Stored};
 
 /// What native tensors and packed weights are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl Element {
         match self {
             Self::F32 => to.copy_from_slice(&value.to_le_bytes()),
             Self::Tf32 => to.copy_from_slice(&tf32(value).to_le_bytes()),
-            Self::F16 => to.copy_from_slice(&half(value).to_le_bytes()),
+            Self::F16 => to.copy_from_slice(&Half::from_f32(value).0.to_le_bytes()),
         }
     }
 }
@@ -63,31 +64,15 @@ fn tf32(value: f32) -> f32 {
     f32::from_bits((value.to_bits() + 0x1000) & !0x1fff)
 }
 
-/// The bits of the nearest 16-bit float, of two equally near the even one.
-fn half(value: f32) -> u16 {
-    let (bits, sign) = (value.to_bits() & 0x7fff_ffff, (value.to_bits() >> 16) as u16 & 0x8000);
-    let magnitude = match bits {
-        0x7f80_0001.. => 0x7e00,                          // not a number
-        0x477f_f000.. => 0x7c00,                          // rounds to infinity
-        0x3880_0000.. => nearest(bits - 0x3800_0000, 13), // normal: the exponent's bias changes
-        0x3300_0000.. => {
-            let mantissa = bits & 0x007f_ffff | 0x0080_0000;
-            nearest(mantissa, 126 - (bits >> 23)) // in units of 2^-24
-        }
-        _ => 0,
-    };
-    sign | magnitude as u16
-}
-
-/// `bits >> shift`, rounded to the nearest, of two equally near the even one.
-fn nearest(bits: u32, shift: u32) -> u32 {
-    let (kept, rest, middle) = (bits >> shift, bits & ((1 << shift) - 1), 1 << (shift - 1));
-    kept + u32::from(rest > middle || rest == middle && kept & 1 == 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn half(value: f32) -> u16 {
+        let mut stored = [0; 2];
+        Element::F16.write(&mut stored, value);
+        u16::from_le_bytes(stored)
+    }
 
     #[test]
     fn halves_are_the_nearest_ones() {

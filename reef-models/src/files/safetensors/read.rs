@@ -7,6 +7,7 @@ use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
 use crate::model::params::Params;
+use reef_core::tensor::{Brain, Half, Stored};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -95,11 +96,8 @@ impl Entry {
         let values = match self.dtype.as_str() {
             "F32" => numbers(raw, f32::from_le_bytes, ledger)?,
             "F64" => numbers(raw, |bytes| f64::from_le_bytes(bytes) as f32, ledger)?,
-            "F16" => numbers(raw, |bytes| half(u16::from_le_bytes(bytes)), ledger)?,
-            "BF16" => {
-                let float = |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16);
-                numbers(raw, float, ledger)?
-            }
+            "F16" => numbers(raw, |bytes| Half(u16::from_le_bytes(bytes)).to_f32(), ledger)?,
+            "BF16" => numbers(raw, |bytes| Brain(u16::from_le_bytes(bytes)).to_f32(), ledger)?,
             _ => return Ok(None),
         };
         let elements = self.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n));
@@ -131,18 +129,6 @@ fn numbers<const N: usize>(
         values.append(words.len(), words.iter().map(|&word| number(word)), ledger)?;
     }
     Ok(values)
-}
-
-/// A 16-bit float: a sign, 5 bits of exponent, 10 of fraction.
-fn half(bits: u16) -> f32 {
-    let sign = if bits >> 15 == 0 { 1.0 } else { -1.0 };
-    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
-    sign * match exponent {
-        0 => fraction * 2f32.powi(-24),
-        31 if fraction == 0.0 => f32::INFINITY,
-        31 => f32::NAN,
-        _ => (1024.0 + fraction) * 2f32.powi(exponent - 25),
-    }
 }
 
 #[cfg(test)]
