@@ -37,3 +37,26 @@ pub(super) fn grid(blocks: usize) -> Result<u32> {
 pub(super) fn unsupported(what: impl Into<String>) -> Error {
     Error::Unsupported { backend: "cpu", what: what.into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reef_core::HostMemory;
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn operands_lie_aligned_inside_of_memory_of_the_device() {
+        let at = |offset| Place { buffer: Buffer::zeroed(256).expect("memory"), offset };
+        assert_eq!(at(64).check(192), Ok(()));
+        assert!(matches!(at(32).check(4), Err(Error::Invalid(_))), "where no vector starts");
+        assert!(at(64).check(193).is_err(), "beyond the end");
+        let theirs = Arc::new(AtomicU64::new(0));
+        let start = NonNull::new(theirs.as_ptr().cast()).expect("an address");
+        // SAFETY: the atomic's eight bytes live as long as the last argument keeps them.
+        let memory = unsafe { HostMemory::new(start, 8, theirs) };
+        let adopted = Place { buffer: Buffer::adopted(memory), offset: 0 };
+        assert!(matches!(adopted.check(4), Err(Error::Unsupported { .. })), "others may change it");
+    }
+}
