@@ -15,6 +15,7 @@ import time
 import client
 import network
 import numpy as np
+from results import Results
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OWN = 4  # cores for the generator, where there are enough
@@ -66,8 +67,8 @@ def alone(address):
     return sorted(times[2:])[5]
 
 
-def row(name, address, rate, clients, seconds):
-    """Measures one load and prints it."""
+def measure(name, address, rate, clients, seconds):
+    """Measures one load; returns its row of the table."""
     count, lost = multiprocessing.Value("q", 0), multiprocessing.Value("q", 0)
     args = (address, seconds + 1, clients, count, lost)
     beside = multiprocessing.Process(target=client.closed, args=args)
@@ -81,7 +82,7 @@ def row(name, address, rate, clients, seconds):
     p999 = f"{at(0.999):.2f}" if len(times) >= 5000 else "–"
     figures = f"{at(0.5):.2f} | {at(0.99):.2f} | {p999} | {1e3 * max(times):.2f}"
     be = f"{count.value / (seconds + 1):.1f}" if clients else "–"
-    print(f"| {name} | {rate:.1f} | {len(times)} | {clients} | {figures} | {be} | {failed + lost.value} |", flush=True)
+    return f"| {name} | {rate:.1f} | {len(times)} | {clients} | {figures} | {be} | {failed + lost.value} |"
 
 
 def model_of(options, folder):
@@ -96,21 +97,35 @@ def model_of(options, folder):
     return model
 
 
-def show_machine(options, on, own):
+def machine(options, on, own):
+    """What the figures are of, in two lines."""
     import onnxruntime
 
     text = open("/proc/cpuinfo").read()
     name = re.search(r"model name\s*: (.*)", text)
     cpu = name.group(1) if name else platform.machine()
     shared = "its own" if set(on).isdisjoint(own) else "the same"
-    print(f"{cpu}; servers on {len(on)} cores, the generator on {len(own)} ({shared}); load {os.getloadavg()[0]:.1f}")
     what = options.model or f"{options.network}, {options.size} x {options.size}"
-    print(f"{what}; ONNX Runtime {onnxruntime.__version__}, Python {platform.python_version()}; {options.seconds} s a row\n")
+    return [
+        f"{cpu}; servers on {len(on)} cores, the generator on {len(own)} ({shared}); reef {built(options)}",
+        f"{what}; ONNX Runtime {onnxruntime.__version__}, Python {platform.python_version()}; {options.seconds} s a row",
+    ]
 
 
-def main():
-    say = argparse.ArgumentParser(prog="tools/load.sh")
-    say.add_argument("--reef", default="target/release/reef", help="the program")
+def built(options):
+    """The commit of the program, if serve_build.sh made it."""
+    try:
+        return open(os.path.join(os.path.dirname(options.reef), "commit")).read().strip()
+    except OSError:
+        return "of no known commit"
+
+
+def arguments():
+    say = argparse.ArgumentParser(prog="tools/load.sh", epilog="Exit codes: 0 done, 1 failed, 3 rows wait for the next call.")
+    say.add_argument("-b", "--build", help="the folder that serve_build.sh made")
+    say.add_argument("--reef", default="target/release/reef", help="the program, without such a folder")
+    say.add_argument("-o", "--out", default="target/load_results", help="folder for load.md; its rows are kept")
+    say.add_argument("-m", "--minutes", type=float, default=60.0, help="no row begins after this long")
     say.add_argument("--model", help="an ONNX file with one input and one output [default: one that is made]")
     say.add_argument("--network", default="resnet50", choices=network.LAYERS)
     say.add_argument("--size", type=int, default=224)
@@ -120,32 +135,58 @@ def main():
     say.add_argument("--clients", type=int, default=4, help="best-effort clients in the rows that have some")
     say.add_argument("--reserve", type=float, default=0.05, help="rt.reserve of the daemon")
     options = say.parse_args()
+    if options.build:
+        options.reef = os.path.join(options.build, "reef")
+    return options
+
+
+def main():
+    options, began = arguments(), time.monotonic()
     on, own = cores()
     os.sched_setaffinity(0, own)
-    show_machine(options, on, own)
+    results = Results(options.out, machine(options, on, own))
+    print(f"load average {os.getloadavg()[0]:.1f}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="reef-load-") as folder:
-        compare(options, folder, model_of(options, folder), on)
+        is_done = compare(options, folder, on, results, began + 60 * options.minutes)
+    results.write()
+    sys.exit(0 if is_done else 3)
 
 
-def compare(options, folder, model, on):
-    print("| server | RT/s | answered | BE clients | RT p50 ms | p99 | p99.9 | max | BE/s | failed |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
-    given, most = {}, None
-    for _ in range(options.turns):
-        for name, begin in [("ONNX Runtime", lambda: rival(model, on)), ("reef", lambda: reef(options, folder, on))]:
+def compare(options, folder, on, results, end):
+    """Measures what is missing; returns whether that is all now."""
+    model = model_of(options, folder)
+    servers = {"ONNX Runtime": lambda: rival(model, on), "reef": lambda: reef(options, folder, on)}
+    shares = [float(share) for share in options.shares.split(",")]
+    loads = [(share, clients) for share in shares for clients in (0, options.clients)]
+    for turn in range(options.turns):
+        for name, begin in servers.items():
+            missing = [load for load in loads if not results.has(turn, name, *load)]
+            if not missing:
+                continue
+            if time.monotonic() > end:
+                return False
             server, address = begin()
             try:
-                given[name] = client.output(address)
-                most = most or 1 / alone(address)
-                for share in map(float, options.shares.split(",")):
-                    for clients in (0, options.clients):
-                        row(name, address, share * most, clients, options.seconds)
+                results.outputs[name] = client.output(address).tolist()
+                results.most = results.most or 1 / alone(address)  # the rival comes first
+                for share, clients in missing:
+                    if time.monotonic() > end:
+                        return False
+                    row = measure(name, address, share * results.most, clients, options.seconds)
+                    results.add(turn, name, share, clients, row)
             finally:
                 server.send_signal(signal.SIGTERM)
                 server.wait()
-    one, other = given.values()
+    check(results)
+    return True
+
+
+def check(results):
+    """Both servers must compute the same."""
+    one, other = map(np.array, results.outputs.values())
     apart = float(np.abs(one - other).max() / np.abs(one).max())
-    print(f"\noutputs of both differ by {apart:.1e} of the largest")
+    results.note = f"outputs of both differ by {apart:.1e} of the largest"
+    print(f"\n{results.note}")
     if not apart < 1e-3:
         sys.exit("they don't compute the same")
 

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 use tonic::transport::Endpoint;
@@ -139,13 +139,19 @@ fn unload(target: &Target) {
     ask_for_ever(target, 1, &[ask("tiny/unload"), ask("other/load"), ask("other/unload")].concat());
 }
 
+/// Files of which large things would be made, or that are wrong.
+const BOMBS: &[(&str, &[u8])] = &[
+    ("add-bomb", include_bytes!("../../../../fuzz/seeds/onnx/add-bomb.onnx")),
+    ("concat-bomb", include_bytes!("../../../../fuzz/seeds/onnx/concat-bomb.onnx")),
+    ("inception-13", include_bytes!("../../../../fuzz/seeds/onnx/inception-13.onnx")),
+    ("odd-21", include_bytes!("../../../../fuzz/seeds/onnx/odd-21.onnx")),
+];
+
 /// Has small files read that become large, and files that are none. Who does this may bring models in.
 fn models(target: &Target) {
-    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/onnx");
-    let bombs = ["add-bomb", "concat-bomb", "inception-13", "odd-21"];
     let place = |name: &str| target.folder.join(format!("models/{name}.onnx"));
-    for name in bombs {
-        std::fs::copy(seeds.join(format!("{name}.onnx")), place(name)).expect("a seed");
+    for (name, bytes) in BOMBS {
+        std::fs::write(place(name), bytes).expect("room");
     }
     std::fs::write(place("noise"), vec![0x0a; 1 << 20]).expect("room");
     let load = |name: &str| {
@@ -153,7 +159,8 @@ fn models(target: &Target) {
             format!("POST /v2/repository/models/{name}/load HTTP/1.1\r\nhost: localhost\r\n");
         format!("{head}content-length: 0\r\n\r\n")
     };
-    let all: Vec<_> = bombs.iter().chain(&["noise"]).map(|name| load(name)).collect();
+    let names = BOMBS.iter().map(|(name, _)| *name).chain(["noise"]);
+    let all: Vec<_> = names.map(load).collect();
     thread::scope(|scope| {
         for one in all {
             scope.spawn(move || forever(|| ask(&target.http, one.as_bytes())));
