@@ -4,10 +4,16 @@
 mod data;
 #[path = "../reef-models/tests/handmade/mod.rs"]
 mod handmade;
+#[cfg(any(feature = "hip", feature = "cuda"))]
+#[path = "networks/program.rs"]
+mod program;
 #[cfg(feature = "hip")]
 mod software;
 #[path = "networks/subject.rs"]
 mod subject;
+
+#[cfg(any(feature = "hip", feature = "cuda"))]
+use program::*;
 
 use handmade::{file, float, int, ints, node, ones, scalar, value};
 use rand::{RngExt, SeedableRng};
@@ -458,6 +464,7 @@ mod cpu {
 /// does in a millisecond.
 #[cfg(feature = "hip")]
 mod hip {
+    use reef::PreemptLevel;
     use reef::hip::Hip;
 
     on! {
@@ -468,6 +475,9 @@ mod hip {
         means_of_large_pictures_are_exact("", 2e-6);
         the_toy_adds_then_multiplies("");
         replay("", "resnet18", 64, 7);
+        kernels_of_its_own_agree("", &[PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All]);
+        kernels_of_its_own_are_preempted("", PreemptLevel::All, 4);
+        kernels_of_its_own_agree_by_gates("gates=2");
     }
 
     /// 16-bit values.
@@ -486,6 +496,7 @@ mod hip {
 /// Networks are computed with 10 bits of mantissa unless the options say otherwise.
 #[cfg(feature = "cuda")]
 mod cuda {
+    use reef::PreemptLevel;
     use reef::cuda::Cuda;
 
     on! {
@@ -501,6 +512,9 @@ mod cuda {
         graphs_give_what_launches_give("");
         every_scheduler_leaves_every_network_as_it_is("");
         narrow_queues_change_no_network("");
+        kernels_of_its_own_agree("", &[PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All]);
+        kernels_of_its_own_are_preempted("", PreemptLevel::All, 200);
+        kernels_of_its_own_agree_by_gates("gates=2");
     }
 
     /// 16-bit values.

@@ -18,7 +18,7 @@
 //! * [`scheduler`] decides who runs; the [`Dispatcher`] applies it for many clients.
 //! * [`dkp`] sizes best-effort blocks to fill the units that a real-time kernel leaves idle.
 //! * [`op`] describes what the launches of a neural network for pictures compute, [`tensor`] what those of any other
-//!   network do.
+//!   network do; [`program`] is a network that brings its kernels as source.
 
 #![deny(unsafe_code)]
 
@@ -27,7 +27,9 @@ mod dispatch;
 pub mod dkp;
 mod limits;
 pub mod op;
+pub mod program;
 pub mod scheduler;
+mod source;
 mod sync;
 pub mod tensor;
 mod vqueue;

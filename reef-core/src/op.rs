@@ -13,6 +13,7 @@
 use crate::backend::command::Launch;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
+use crate::source::Program;
 use crate::tensor::op::TensorOp;
 use std::fmt;
 use std::sync::Arc;
@@ -484,6 +485,20 @@ pub trait Operators: Device {
         let (name, kind) = (self.info().name, op.name());
         let what = format!("{name} has no kernel for {kind} of {} tensors", operands.inputs.len());
         Err(Error::Unsupported { backend: "device", what })
+    }
+
+    /// The kernel of each call of a program, compiled for this device and loaded: a kernel that several calls have
+    /// is loaded once. A device that says nothing runs none.
+    ///
+    /// Must give, for each call, the kernel that it names, from the file that it names.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the device runs no source of GPUs, `Invalid` with the compiler's messages, `NotFound` without
+    /// a compiler or for a kernel that is not in the source.
+    fn program_kernels(&self, _program: &Program) -> Result<Vec<Self::Kernel>> {
+        let what = format!("{}: kernels that come as source run on GPUs alone", self.info().name);
+        Err(Error::Unsupported { backend: Self::NAME, what })
     }
 }
 

@@ -29,6 +29,6 @@ pub use vendor::compiler::Compiler;
 pub use vendor::compiler_calls::CompilerCalls;
 pub use vendor::facts::{Facts, FunctionFacts, GateSignal, TickRate};
 pub use vendor::free_list::{FreeList, place};
-pub use vendor::header::REEF_H;
+pub use vendor::header::{HIP_FLAVOUR_H, REEF_H};
 pub use vendor::image::{Build, unpack};
 pub use vendor::options::{Options, Precision};

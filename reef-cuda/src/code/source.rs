@@ -5,10 +5,10 @@ use crate::code::nvrtc::{Nvrtc, Program, Target, options};
 use crate::driver::BACKEND;
 use reef_core::{Error, Result};
 use reef_gpu::cache::{self, Cache, Key};
-use reef_gpu::{Build, REEF_H};
+use reef_gpu::{Build, HIP_FLAVOUR_H, REEF_H};
 
-/// What `#include "reef.h"` finds.
-const HEADERS: [(&str, &str); 1] = [("reef.h", REEF_H)];
+/// What `#include "reef.h"` finds, and what sources of programs include.
+const HEADERS: [(&str, &str); 2] = [("reef.h", REEF_H), ("hip_flavour.h", HIP_FLAVOUR_H)];
 
 /// How the compiler's messages name the source.
 const NAME: &str = "kernel.cu";

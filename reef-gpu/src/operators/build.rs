@@ -7,11 +7,13 @@
 use super::convolution::build as convolution;
 use super::element::Element;
 use super::site::BoundOp;
-use super::{map, pack, pointwise, pool};
+use super::{map, pack, pointwise, pool, program};
+use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Op, Operands, Operators, Scratch};
+use reef_core::program::Program;
 use reef_core::{Launch, Result};
 
 impl<V: Vendor> Operators for Gpu<V> {
@@ -39,6 +41,10 @@ impl<V: Vendor> Operators for Gpu<V> {
             Op::Activate(op) => pointwise::activate(&bound, op),
             Op::Multiply(op) => pointwise::multiply(&bound, op),
         }
+    }
+
+    fn program_kernels(&self, program: &Program) -> Result<Vec<Kernel<V>>> {
+        program::kernels(self, program)
     }
 }
 

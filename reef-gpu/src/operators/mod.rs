@@ -13,5 +13,6 @@ mod pack;
 mod params;
 mod pointwise;
 mod pool;
+mod program;
 mod site;
 mod slabs;

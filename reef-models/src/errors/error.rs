@@ -73,6 +73,14 @@ pub enum Error {
         /// What it is, and what to do instead.
         why: String,
     },
+    /// Kernels that come as source and are not understood, or not as their schedule calls them.
+    #[error("{file}: {why}")]
+    Program {
+        /// Name of the file.
+        file: String,
+        /// Which kernel, and what is wrong with it.
+        why: String,
+    },
     /// A file of tensors that is broken.
     #[error("{file}: {why}")]
     Safetensors {

@@ -80,10 +80,21 @@ impl File {
     }
 
     pub(crate) fn graph(self, name: &str) -> Result<ScheduleGraph, Fault> {
+        self.graph_of(name, &|_| None)
+    }
+
+    /// The graph, where `written` knows which argument a kernel writes; for others their names tell.
+    pub(crate) fn graph_of(
+        self,
+        name: &str,
+        written: &dyn Fn(&str) -> Option<usize>,
+    ) -> Result<ScheduleGraph, Fault> {
         self.shared_memory_names_the_kernels()?;
         let storages = numbered(&self.storage, "storage", StorageEntry::storage)?;
         let names: BTreeSet<&str> = self.kernels.iter().map(|kernel| &*kernel.name).collect();
-        let steps = numbered(&self.kernels, "kernels", |kernel| kernel.step(&names))?;
+        let written =
+            |kernel: &str| written(kernel).unwrap_or_else(|| written_argument(kernel, &names));
+        let steps = numbered(&self.kernels, "kernels", |kernel| kernel.step(&written))?;
         Ok(ScheduleGraph { name: name.into(), storages, steps, given: self.args })
     }
 
@@ -123,10 +134,10 @@ impl StorageEntry {
 }
 
 impl KernelEntry {
-    fn step(&self, names: &BTreeSet<&str>) -> Result<Step, (&'static str, Problem)> {
+    fn step(&self, written: &dyn Fn(&str) -> usize) -> Result<Step, (&'static str, Problem)> {
         match (&self.op, &self.launch_params) {
             (Some(OpEntry(op)), None) => self.operation(*op),
-            (None, Some(params)) => self.kernel(params, names),
+            (None, Some(params)) => self.kernel(params, written(&self.name)),
             _ => Err(("op", Problem::Work)),
         }
     }
@@ -142,15 +153,10 @@ impl KernelEntry {
         }
     }
 
-    fn kernel(
-        &self,
-        params: &[u32],
-        names: &BTreeSet<&str>,
-    ) -> Result<Step, (&'static str, Problem)> {
+    fn kernel(&self, params: &[u32], at: usize) -> Result<Step, (&'static str, Problem)> {
         let &[gx, gy, gz, bx, by, bz] = params else {
             return Err(("launch_params", Problem::LaunchParams(params.len())));
         };
-        let at = written_argument(&self.name, names);
         let writes = *self
             .args
             .get(at)

@@ -53,8 +53,8 @@ pub struct Network<D: Operators> {
     commands: Arc<[Command<D>]>,
     /// Of each launch.
     names: Vec<LaunchName>,
-    /// Kept for as long as launches refer to them.
-    _weights: Arc<Weights<D>>,
+    /// Kept for as long as launches refer to them; `None` if launches keep theirs.
+    _weights: Option<Arc<Weights<D>>>,
 }
 
 /// What to call a launch in traces and profiles.
@@ -84,11 +84,23 @@ impl<D: Operators> Network<D> {
             let operands = memory.operands(step, constants.as_ref());
             let made = device.operator(&layer.op, &operands)?;
             names.extend(launch_names(&step.name, made.len()));
-            launches.extend(made.into_iter().map(Command::Launch));
+            launches.extend(made);
         }
+        let network = Self::of_launches(device, memory, launches, names);
+        Ok(Self { _weights: Some(weights.clone()), ..network })
+    }
+
+    /// Of launches that keep their weights.
+    pub(crate) fn of_launches(
+        device: &D,
+        memory: Memory<D>,
+        launches: Vec<Launch<D>>,
+        names: Vec<LaunchName>,
+    ) -> Self {
         let before = [Some(memory.copy_in()), memory.zero_scratch()].into_iter().flatten();
+        let launches = launches.into_iter().map(Command::Launch);
         let commands = before.chain(launches).chain([memory.copy_out()]).collect();
-        Ok(Self { device: device.clone(), memory, commands, names, _weights: weights.clone() })
+        Self { device: device.clone(), memory, commands, names, _weights: None }
     }
 
     /// Lets padding plan with what was measured: attaches profiles by the name of the launch.
@@ -266,20 +278,20 @@ fn inside(what: &str, offset: usize, bytes: usize, want: usize) -> Result<()> {
 
 /// The memory of one instance.
 #[derive(Debug)]
-struct Memory<D: Operators> {
-    plan: ArenaPlan,
-    arena: D::Buffer,
-    input: D::Buffer,
-    output: D::Buffer,
-    host_input: D::Buffer,
-    host_output: D::Buffer,
+pub(crate) struct Memory<D: Operators> {
+    pub(crate) plan: ArenaPlan,
+    pub(crate) arena: D::Buffer,
+    pub(crate) input: D::Buffer,
+    pub(crate) output: D::Buffer,
+    pub(crate) host_input: D::Buffer,
+    pub(crate) host_output: D::Buffer,
     /// What all steps share, one after the other; `None` if none wants any.
-    scratch: Option<D::Buffer>,
-    zeroed_bytes: usize,
-    input_bytes: usize,
-    output_bytes: usize,
+    pub(crate) scratch: Option<D::Buffer>,
+    pub(crate) zeroed_bytes: usize,
+    pub(crate) input_bytes: usize,
+    pub(crate) output_bytes: usize,
     /// Which storage the output is; the other one outside the arena is the input.
-    output_storage: Option<usize>,
+    pub(crate) output_storage: Option<usize>,
 }
 
 impl<D: Operators> Memory<D> {
@@ -353,7 +365,7 @@ impl<D: Operators> Memory<D> {
     }
 }
 
-fn launch_names(step: &str, launches: usize) -> impl Iterator<Item = LaunchName> {
+pub(crate) fn launch_names(step: &str, launches: usize) -> impl Iterator<Item = LaunchName> {
     let name = move |i| match launches {
         1 => step.to_owned(),
         _ => format!("{step}/{i}"),

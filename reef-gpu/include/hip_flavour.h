@@ -1,0 +1,1 @@
+../../kernels/hip_flavour.h

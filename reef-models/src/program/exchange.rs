@@ -1,0 +1,76 @@
+//! Exchanges of values in a wave, as far as they work on GPUs of every width: see kernels/hip_flavour.h.
+
+use super::kernels::{Kernel, closing, statements};
+use super::token::Token;
+
+/// Lanes of a wave that sources for AMD's GPUs know.
+const WAVE: u32 = 64;
+
+/// Why a kernel's exchanges don't work in blocks of so many threads, if they don't.
+pub(crate) fn fault(all: &[Token<'_>], kernel: &Kernel<'_>, threads: u32) -> Option<String> {
+    let is_exchange = |at: &usize| all[*at].text.starts_with("__hip_ds_bpermute");
+    let exchanges: Vec<usize> = kernel.body.clone().filter(is_exchange).collect();
+    if !exchanges.is_empty() && threads != WAVE {
+        return Some(format!(
+            "exchanges values in a wave of {WAVE} lanes, and has {threads} threads"
+        ));
+    }
+    let mut others = exchanges.into_iter().filter(|&at| !is_own(all, at));
+    let in_branch = others.any(|at| is_in_branch(all, kernel, at));
+    in_branch.then(|| "exchanges values with other lanes in a branch or loop".into())
+}
+
+/// Whether a lane asks for its own value: the index is its thread's.
+fn is_own(body: &[Token<'_>], at: usize) -> bool {
+    let end = closing(body, at + 1).unwrap_or(at + 1);
+    let mut depth = 0usize;
+    for token in &body[at + 1..end.max(at + 1)] {
+        match token.text {
+            "(" | "[" => depth += 1,
+            ")" | "]" => depth -= 1,
+            "," if depth == 1 => return false,
+            "threadIdx" => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Whether some threads of a block may not come here.
+fn is_in_branch(all: &[Token<'_>], kernel: &Kernel<'_>, at: usize) -> bool {
+    let begins = statements(all, kernel.body.clone());
+    let begin = begins.into_iter().rfind(|begin| *begin <= at).unwrap_or(kernel.body.start);
+    let branches = |token: &Token<'_>| {
+        matches!(token.text, "if" | "for" | "while" | "else" | "{" | "?" | "&&" | "||")
+    };
+    all[begin..at].iter().any(branches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kernels::kernels;
+    use super::super::token::tokens;
+    use super::*;
+
+    fn why(body: &str, threads: u32) -> Option<String> {
+        let source = format!("extern \"C\" __global__ void k(float *p) {{ {body} }}");
+        let tokens = tokens(&source).unwrap();
+        fault(&tokens, &kernels(&tokens).unwrap()[0], threads)
+    }
+
+    #[test]
+    fn only_ones_own_value_is_asked_for_in_branches() {
+        let own =
+            "if (a) { s = __hip_ds_bpermute(((((int)threadIdx.x) + (lane & (~63))) << 2), s); }";
+        let tree = "s = __hip_ds_bpermute(((((lane & 63) + 32) >= 64) ? lane : (lane + 32)) << 2, t[(threadIdx.x)]);";
+        assert_eq!(why(own, 64), None);
+        assert_eq!(why(tree, 64), None);
+        assert!(why(&format!("if (a) {{ {tree} }}"), 64).unwrap().ends_with("in a branch or loop"));
+        assert!(why(&format!("for (;;) {tree}"), 64).is_some());
+        assert_eq!(
+            why(tree, 128).unwrap(),
+            "exchanges values in a wave of 64 lanes, and has 128 threads"
+        );
+        assert_eq!(why("p[0] = 1;", 128), None);
+    }
+}

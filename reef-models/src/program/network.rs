@@ -1,0 +1,170 @@
+//! A network with its own kernels on a device.
+
+use super::model::ProgramModel;
+use crate::errors::error::{Error, Result};
+use crate::graph::arena;
+use crate::graph::schedule::{ElementType, Storage, Work};
+use crate::model::tensor::{Kind, Source, TensorSpec};
+use crate::run::network::{Memory, Network, launch_names};
+use crate::run::seeded::Seeded;
+use reef_core::op::Operators;
+use reef_core::program::{LoadedProgram, Part, Program, Region};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The kernels of a network and its weights on a device; any number of instances share them.
+#[derive(Debug)]
+pub struct ProgramWeights<D: Operators> {
+    loaded: LoadedProgram<D>,
+    /// By storage.
+    regions: BTreeMap<usize, Region<D>>,
+}
+
+impl<D: Operators> ProgramWeights<D> {
+    /// Compiles `program`, which is the trusted [text](ProgramModel::text) of `model`, and brings its weights onto the
+    /// device. What has no weights gets those of `seed`; integers count from 0.
+    ///
+    /// # Errors
+    ///
+    /// `Program` if it is that of another network; `MissingTensor`; the device's.
+    pub fn load(
+        device: &D,
+        model: &ProgramModel,
+        program: Program,
+        seed: Seeded,
+    ) -> Result<Arc<Self>> {
+        if *program.text() != model.text() {
+            let file = model.graph().name.clone();
+            return Err(Error::Program { file, why: "the trusted program is another one".into() });
+        }
+        let loaded = LoadedProgram::load(device, program)?;
+        let region = |&storage: &usize| {
+            let bytes = values(model, &model.graph().storages[storage], seed)?;
+            let region = loaded.alloc(bytes.len())?;
+            device.write(region.buffer(), 0, &bytes)?;
+            Ok((storage, region))
+        };
+        let regions = model.weights().iter().map(region).collect::<Result<_>>()?;
+        Ok(Arc::new(Self { loaded, regions }))
+    }
+}
+
+/// The bytes of a weight.
+fn values(model: &ProgramModel, storage: &Storage, seed: Seeded) -> Result<Vec<u8>> {
+    let count = 0..storage.elements;
+    Ok(match storage.element {
+        ElementType::Float32 => {
+            let values = floats(model, storage, seed)?;
+            values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+        }
+        ElementType::Int32 => count.flat_map(|k| (k as i32).to_ne_bytes()).collect(),
+        ElementType::Int64 => count.flat_map(|k| (k as i64).to_ne_bytes()).collect(),
+        ElementType::Byte | ElementType::Uint1 => vec![0; storage.elements],
+    })
+}
+
+/// Read, or made up. The schedule doesn't tell how many values a weight is summed over: twice the root of its length,
+/// which is right for a convolution of 3 x 3 with somewhat fewer channels going in than out.
+fn floats(model: &ProgramModel, storage: &Storage, seed: Seeded) -> Result<Vec<f32>> {
+    let Storage { name, elements, .. } = storage;
+    if let Some(params) = model.params() {
+        let values = params.tensors.get(name);
+        return values.cloned().ok_or_else(|| Error::MissingTensor { name: name.clone() });
+    }
+    let kind = Kind::Weight { fan_in: (2 * elements.isqrt()).max(1) };
+    seed.tensor(&TensorSpec { name: name.clone(), kind, elements: *elements })
+}
+
+impl<D: Operators> Network<D> {
+    /// An instance of a network with its own kernels. Its input is all inputs, see [`ProgramModel::inputs`]; its output
+    /// is the storage of that name, which may be longer than what the network computes.
+    ///
+    /// Values are 32-bit floats where an input is of those; others are staged as
+    /// [bytes](Self::stage_bytes).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LoadedProgram::launches`]; the device's.
+    pub fn of_program(model: &ProgramModel, weights: &Arc<ProgramWeights<D>>) -> Result<Self> {
+        let (loaded, graph) = (&weights.loaded, model.graph());
+        let own = Own::alloc(model, loaded)?;
+        let arguments = graph.steps.iter().map(|step| own.arguments(model, weights, &step.work));
+        let launches = loaded.launches(&arguments.collect::<Result<Vec<_>>>()?)?;
+        let names = graph.steps.iter().flat_map(|step| launch_names(&step.name, 1)).collect();
+        let memory = own.memory(model, loaded.device())?;
+        Ok(Self::of_launches(loaded.device(), memory, launches, names))
+    }
+}
+
+/// What an instance has for itself on the device.
+struct Own<D: Operators> {
+    plan: arena::ArenaPlan,
+    arena: Region<D>,
+    input: Region<D>,
+    output: Region<D>,
+    output_storage: usize,
+}
+
+impl<D: Operators> Own<D> {
+    fn alloc(model: &ProgramModel, loaded: &LoadedProgram<D>) -> Result<Self> {
+        let (graph, plan) = (model.graph(), arena::plan(model.graph()));
+        let no_output = || Error::MissingTensor { name: "output".into() };
+        let output_storage = graph.storage("output").ok_or_else(no_output)?;
+        let alloc = |bytes: usize| loaded.alloc(bytes.max(1));
+        Ok(Self {
+            arena: alloc(plan.bytes)?,
+            input: alloc(model.input_bytes())?,
+            output: alloc(graph.storages[output_storage].bytes())?,
+            output_storage,
+            plan,
+        })
+    }
+
+    fn arguments<'a>(
+        &'a self,
+        model: &ProgramModel,
+        weights: &'a ProgramWeights<D>,
+        work: &Work,
+    ) -> Result<Vec<Part<'a, D>>> {
+        let Work::Kernel(call) = work else { return Ok(Vec::new()) };
+        call.args.iter().map(|&storage| self.part(model, weights, storage)).collect()
+    }
+
+    fn part<'a>(
+        &'a self,
+        model: &ProgramModel,
+        weights: &'a ProgramWeights<D>,
+        storage: usize,
+    ) -> Result<Part<'a, D>> {
+        let input = model.inputs().iter().find(|input| input.storage == storage);
+        let (region, offset) = match (self.plan.offsets[storage], input) {
+            (Some(offset), _) => (&self.arena, offset),
+            (None, Some(input)) => (&self.input, input.offset),
+            (None, None) if storage == self.output_storage => (&self.output, 0),
+            (None, None) => {
+                let name = || model.graph().storages[storage].name.clone();
+                let missing = || Error::MissingTensor { name: name() };
+                (weights.regions.get(&storage).ok_or_else(missing)?, 0)
+            }
+        };
+        Ok(Part { region, offset })
+    }
+
+    fn memory(self, model: &ProgramModel, device: &D) -> Result<Memory<D>> {
+        let output_bytes = model.graph().storages[self.output_storage].bytes();
+        let input_bytes = model.input_bytes();
+        Ok(Memory {
+            host_input: device.alloc_host(input_bytes.max(1))?,
+            host_output: device.alloc_host(output_bytes)?,
+            arena: self.arena.buffer().clone(),
+            input: self.input.buffer().clone(),
+            output: self.output.buffer().clone(),
+            scratch: None,
+            zeroed_bytes: 0,
+            output_storage: Some(self.output_storage),
+            plan: self.plan,
+            input_bytes,
+            output_bytes,
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! A source file, read as far as it has to be understood.
+
+use super::kernels::{self, Kernel};
+use super::token::{self, Kind, Token};
+use super::uses::Uses;
+use super::{exchange, guard, proof};
+use std::collections::BTreeMap;
+
+/// What of a source's text follows for its kernels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) name: String,
+    /// As the device's compiler takes it.
+    pub(crate) compiled: String,
+    /// Why its kernels can't be stopped, if they can't.
+    pub(crate) unguarded: Option<String>,
+    pub(crate) kernels: BTreeMap<String, KernelFacts>,
+}
+
+/// What is known of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KernelFacts {
+    pub(crate) params: usize,
+    /// Numbers of the parameters that it writes, if that is clear.
+    pub(crate) written: Option<Vec<usize>>,
+    /// Why it doesn't work in blocks of one wave, and why not in others.
+    pub(crate) faults: [Option<String>; 2],
+}
+
+impl Source {
+    /// # Errors
+    ///
+    /// What is wrong, in words.
+    pub(crate) fn read(name: &str, text: &str) -> Result<Self, String> {
+        let tokens = token::tokens(text)
+            .map_err(|at| format!("byte {at}: what begins there doesn't end"))?;
+        let kernels = kernels::kernels(&tokens)?;
+        let unguarded = proof::unproved(&tokens, &kernels);
+        let new = match unguarded {
+            None => guard::guarded(text, &tokens, &kernels),
+            Some(_) => text.into(),
+        };
+        let facts =
+            |kernel: &Kernel<'_>| (kernel.name.to_owned(), KernelFacts::of(&tokens, kernel));
+        Ok(Self {
+            name: name.into(),
+            compiled: compiled(name, &new),
+            unguarded,
+            kernels: kernels.iter().map(facts).collect(),
+        })
+    }
+}
+
+impl KernelFacts {
+    fn of(tokens: &[Token<'_>], kernel: &Kernel<'_>) -> Self {
+        let fault = |threads| exchange::fault(tokens, kernel, threads);
+        Self {
+            params: kernel.params.len(),
+            written: Uses::of(kernel, tokens).written(),
+            faults: [fault(64), fault(65)],
+        }
+    }
+
+    /// Why it can't run in blocks of so many threads, if it can't.
+    pub(crate) fn fault(&self, threads: u32) -> Option<&str> {
+        self.faults[usize::from(threads != 64)].as_deref()
+    }
+}
+
+/// With our header in the place of HIP's. Lines keep their numbers.
+fn compiled(name: &str, text: &str) -> String {
+    let mut made = format!("#include \"hip_flavour.h\"\n#line 1 \"{name}\"\n");
+    let directives = token::tokens(text).unwrap_or_default();
+    let mut at = 0;
+    for token in directives.iter().filter(|token| is_hip_header(token)) {
+        made += &text[at..token.at];
+        at = token.at + token.text.trim_end().len();
+    }
+    made + &text[at..]
+}
+
+fn is_hip_header(token: &Token<'_>) -> bool {
+    let included = token.text.trim_start_matches(['#', ' ']).strip_prefix("include");
+    token.kind == Kind::Directive
+        && included.is_some_and(|what| {
+            what.trim() == "<hip/hip_runtime.h>" || what.trim() == "\"hip/hip_runtime.h\""
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_gets_our_header_and_keeps_its_lines() {
+        let text = "#include <hip/hip_runtime.h>\n\nextern \"C\" __global__ void k(float *p) { p[0] = 1; }\n";
+        let source = Source::read("a.cu", text).unwrap();
+        let begin = "#include \"hip_flavour.h\"\n#line 1 \"a.cu\"\n\n\nextern \"C\" __global__ void k(reef::Guard";
+        assert!(source.compiled.starts_with(begin), "{}", source.compiled);
+        assert_eq!((source.unguarded, source.kernels["k"].written.clone()), (None, Some(vec![0])));
+    }
+
+    #[test]
+    fn kernels_that_are_not_understood_stay_as_they_are() {
+        let text = "extern \"C\" __global__ void k(float *p) { float *q = p; q[gridDim.x] = 1; }\n";
+        let source = Source::read("a.cu", text).unwrap();
+        assert!(source.compiled.ends_with(text));
+        assert_eq!(source.unguarded.unwrap(), "kernel k: p is used without an index");
+    }
+}
