@@ -72,6 +72,26 @@ fn program() {
     }
 }
 
+/// A program that takes all the memory that it gets, in pieces of a mebibyte, and waits for the end of its input.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn allocates() {
+    // SAFETY: the functions have these arguments.
+    unsafe {
+        let driver = libloading::Library::new("libcuda.so.1").unwrap();
+        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
+        let one =
+            |name: &[u8]| -> extern "C" fn(usize) -> u32 { std::mem::transmute(function(name)) };
+        assert_eq!((one(b"cuInit")(0), one(b"cuCtxSetCurrent")(1)), (0, 0));
+        let allocate: extern "C" fn(*mut usize, usize) -> u32 =
+            std::mem::transmute(function(b"cuMemAlloc_v2"));
+        let mut at = 0_usize;
+        let got = (0..1000).take_while(|_| allocate(&raw mut at, 1 << 20) == 0).count();
+        println!("got {got} MiB, then code {}", allocate(&raw mut at, 1 << 20));
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
+}
+
 /// What the daemon says of itself.
 fn metrics(folder: &Folder) -> String {
     let mut stream = UnixStream::connect(folder.path("http.sock")).unwrap();
@@ -82,8 +102,12 @@ fn metrics(folder: &Folder) -> String {
 }
 
 fn this_program() -> Vec<String> {
+    this_test("program")
+}
+
+fn this_test(name: &str) -> Vec<String> {
     let this = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
-    [&this, "--exact", "program", "--include-ignored", "--nocapture"].map(str::to_owned).into()
+    [&this, "--exact", name, "--include-ignored", "--nocapture"].map(str::to_owned).into()
 }
 
 #[test]
@@ -177,4 +201,52 @@ fn a_class_that_a_program_is_granted_by_its_name_is_not_refused_in_the_name_of_r
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
     assert!(said.contains("/true"), "{said}");
+}
+
+#[test]
+fn memory_is_limited_with_a_daemon_and_without_one() {
+    let folder = Folder::new("exec-memory");
+    let program = this_test("allocates");
+    let program: Vec<_> = program.iter().map(String::as_str).collect();
+    let run = |options: &[&str]| {
+        let mut command = exec(&folder, options, &program);
+        let output = command.env("REEF_BOOKS", folder.path("books")).stdin(Stdio::null()).output();
+        let output = output.unwrap();
+        (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
+    };
+    let (out, error) = run(&["--memory", "8MiB"]);
+    assert!(out.contains("got 8 MiB, then code 2\n"), "{out} {error}");
+    let line = ": the program runs within its limits, and without a class\n";
+    assert!(error.starts_with("reef: ") && error.ends_with(line), "{error}");
+    let _daemon = Daemon::start_with(&folder, &["--guests"]);
+    let (out, error) = run(&["--memory", "9m", "--strict", "--explain"]);
+    assert!(out.contains("got 9 MiB, then code 2\n"), "{out} {error}");
+    assert!(error.contains("  device 0: memory 9 MiB of 9 MiB, 2 refused\n"), "{error}");
+    assert!(run(&[]).0.contains("got 1000 MiB"), "without a limit");
+}
+
+#[test]
+fn a_limit_that_cannot_be_read_or_kept_is_refused_and_never_left_out() {
+    let folder = Folder::new("exec-limits");
+    let run = |options: &[&str], set: &[(&str, &str)]| {
+        let mut command = exec(&folder, options, &["sh", "-c", "exit 7"]);
+        let output =
+            command.env("REEF_BOOKS", folder.path("books")).envs(set.iter().copied()).output();
+        let output = output.unwrap();
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    let memory = |text: &str| run(&["--memory", text], &[]);
+    let unit = "GB isn't one of the units k, m, g, t, KiB, MiB, GiB, TiB (of 1024)\n";
+    assert_eq!(memory("8GB"), (Some(2), format!("reef: --memory 8GB: {unit}")));
+    assert_eq!(memory("0"), (Some(2), "reef: --memory 0: no program runs in 0 bytes\n".into()));
+    let (code, said) = run(&[], &[("CUDA_DEVICE_MEMORY_LIMIT", "8GB")]);
+    assert_eq!((code, said), (Some(2), format!("reef: CUDA_DEVICE_MEMORY_LIMIT=8GB: {unit}")));
+    let (code, said) = run(&["--memory", "8m"], &[("REEF_SHIM", "/no/library")]);
+    assert_eq!(code, Some(1));
+    assert!(said.starts_with("reef: not run: limits need the library: no "), "{said}");
+    let (code, said) = run(&["--memory", "8m"], &[("REEF_BOOKS", "/proc/books")]);
+    assert_eq!(code, Some(1));
+    assert!(said.starts_with("reef: not run: limits need books: books in /proc/books: "), "{said}");
+    let (code, said) = run(&["--memory", "8G"], &[]);
+    assert_eq!((code, said.lines().count()), (Some(7), 1), "{said}");
 }

@@ -6,7 +6,8 @@
 //! the real driver, in the program's order, so streams, events, graphs and errors stay the driver's.
 //!
 //! Nothing happens when the library is loaded. Without `$REEF_GUESTS` (a daemon's socket) every call is passed on as
-//! it is; whatever goes wrong in here ends in the same.
+//! it is; whatever goes wrong in here ends in the same. Limits of memory and time (`limit`) are for themselves: they need
+//! no daemon, and what goes wrong there ends in refused allocations.
 //!
 //! x86-64 Linux alone: elsewhere the library is empty.
 
@@ -17,4 +18,5 @@ mod direct;
 mod graph;
 mod guest;
 mod hooks;
+mod limit;
 mod settings;

@@ -1,6 +1,7 @@
 //! What the environment says, read once.
 
 use reef_guest::join::Shown;
+use reef_guest::limit::{self, Limits};
 use reef_guest::page::Class;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -18,6 +19,10 @@ pub(crate) struct Settings {
     pub(crate) shown: Result<Shown, String>,
     /// Where to write what was intercepted, `$REEF_EXPLAIN`.
     pub(crate) report: Option<PathBuf>,
+    /// How much of a device this process's job may have, or what is wrong with what was said about it.
+    pub(crate) limits: Result<Option<Limits>, String>,
+    /// Where the books of limits are.
+    pub(crate) books: PathBuf,
 }
 
 /// Reading the environment enters no driver, so whoever waits here waits for that alone.
@@ -32,8 +37,14 @@ pub(crate) fn settings() -> &'static Settings {
         let clones_graphs = std::env::var_os("REEF_GRAPHS").is_none_or(|graphs| graphs != "front");
         let shown = shown(path("REEF_TOKEN_FILE"));
         let (socket, report) = (path("REEF_GUESTS"), path("REEF_EXPLAIN"));
-        Settings { socket, class, clones_graphs, shown, report }
+        let limits = Limits::read(variable, |path| std::fs::read_to_string(path).ok());
+        let books = limit::folder(variable);
+        Settings { socket, class, clones_graphs, shown, report, limits, books }
     })
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 fn shown(token: Option<PathBuf>) -> Result<Shown, String> {
@@ -49,4 +60,9 @@ fn shown(token: Option<PathBuf>) -> Result<Shown, String> {
 /// Whether calls are to be looked at.
 pub(crate) fn is_wanted() -> bool {
     settings().socket.is_some()
+}
+
+/// Whether anything is limited, or should be.
+pub(crate) fn is_limited() -> bool {
+    !matches!(settings().limits, Ok(None))
 }

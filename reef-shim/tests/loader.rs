@@ -5,6 +5,8 @@ mod common;
 mod costs;
 #[path = "loader/killed.rs"]
 mod killed;
+#[path = "loader/limits.rs"]
+mod limits;
 #[path = "loader/odd.rs"]
 mod odd;
 #[path = "loader/processes.rs"]

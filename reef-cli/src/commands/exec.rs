@@ -1,6 +1,7 @@
 //! `reef exec`: runs a program that knows nothing of REEF, as a guest.
 
 use super::executable::executable;
+use super::limits;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
 use reef_guest::join::{Refusal, Shown, Wish, would_join};
@@ -40,6 +41,8 @@ pub(crate) struct Args {
     /// The library that takes the driver's place [default: $REEF_SHIM, or beside this program].
     #[arg(long)]
     shim: Option<PathBuf>,
+    #[command(flatten)]
+    limits: limits::Limited,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     program: Vec<OsString>,
@@ -63,16 +66,20 @@ impl Wanted {
 /// Becomes the program: its exit status, signals and terminal are its own.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let shown = shown(args)?;
+    let limits = limits::variables(&args.limits, args.job.as_deref())?;
     let socket = reef_serve::folder(args.folder.as_deref()).join("guests.sock");
     let socket = std::path::absolute(&socket).context("where this runs")?; // the program may go elsewhere
-    let ready = shim(args.shim.as_deref()).and_then(|shim| {
-        taken(args, &socket, &shown).with_context(|| socket.display().to_string())?;
-        Ok(shim)
-    });
-    match ready {
-        Ok(shim) => become_guest(args, &shim, &socket),
-        Err(why) if args.strict => Err(why.context("not run")),
-        Err(why) => {
+    let shim = shim(args.shim.as_deref());
+    let taken = taken(args, &socket, &shown).with_context(|| socket.display().to_string());
+    match (shim, taken) {
+        (Ok(shim), Ok(())) => become_guest(args, &shim, Some(&socket), limits),
+        (Err(why), _) | (_, Err(why)) if args.strict => Err(why.context("not run")),
+        (Ok(shim), Err(why)) if !limits.is_empty() => {
+            eprintln!("reef: {why:#}: the program runs within its limits, and without a class");
+            become_guest(args, &shim, None, limits)
+        }
+        (Err(why), _) if !limits.is_empty() => Err(why.context("not run: limits need the library")),
+        (Err(why), _) | (_, Err(why)) => {
             eprintln!("reef: {why:#}: the program runs as without reef");
             become_program(args, &[])
         }
@@ -105,23 +112,33 @@ fn shown(args: &Args) -> Result<Shown> {
     Ok(Shown::new(job, token.transpose()?.unwrap_or_default()).map_err(Usage)?)
 }
 
-fn become_guest(args: &Args, shim: &Path, socket: &Path) -> Result<()> {
+/// Without a socket the program is nobody's guest, and has its limits alone.
+fn become_guest(
+    args: &Args,
+    shim: &Path,
+    socket: Option<&Path>,
+    limits: Vec<(&'static str, OsString)>,
+) -> Result<()> {
     let first = shim.as_os_str().to_owned();
     let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
     let preload = preload.map_or(first.clone(), |more| [first, more].join(&OsString::from(":")));
     let class = args.class.class().to_string();
-    let mut set: Vec<(&str, OsString)> = vec![
-        ("LD_PRELOAD", preload),
-        ("REEF_GUESTS", socket.into()),
-        ("REEF_CLASS", class.clone().into()),
-    ];
+    let mut set: Vec<(&str, OsString)> = vec![("LD_PRELOAD", preload)];
+    set.extend(limits);
+    set.extend(socket.map(|socket| ("REEF_GUESTS", socket.into())));
+    set.extend(socket.map(|_| ("REEF_CLASS", class.clone().into())));
     set.extend(args.job.as_ref().map(|job| ("REEF_JOB", job.into())));
     if let Some(path) = &args.token_file {
         let path = path.canonicalize().with_context(|| path.display().to_string())?;
         set.push(("REEF_TOKEN_FILE", path.into()));
     }
     if args.explain {
-        eprintln!("reef: {} at {}, class {class}", shim.display(), socket.display());
+        match socket {
+            Some(socket) => {
+                eprintln!("reef: {} at {}, class {class}", shim.display(), socket.display());
+            }
+            None => eprintln!("reef: {}, without a daemon", shim.display()),
+        }
         set.push(("REEF_EXPLAIN", "/dev/stderr".into()));
     }
     become_program(args, &set)

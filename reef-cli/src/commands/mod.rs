@@ -1,6 +1,6 @@
 //! Commands of one file each: arguments come in, a report on stdout goes out.
 //!
-//! None of them knows another. `executable` is a question of `exec` alone.
+//! None of them knows another. `executable` and `limits` are questions of `exec` alone.
 
 #[cfg(feature = "daemon")]
 pub(crate) mod client;
@@ -12,6 +12,8 @@ pub(crate) mod exec;
 mod executable;
 #[cfg(not(all(feature = "bench", feature = "daemon")))]
 pub(crate) mod left_out;
+#[cfg(feature = "daemon")]
+mod limits;
 pub(crate) mod profile;
 #[cfg(feature = "daemon")]
 pub(crate) mod serve;

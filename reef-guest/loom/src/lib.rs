@@ -6,3 +6,5 @@
 
 #[path = "../../src/hold/mod.rs"]
 mod hold;
+
+mod limit;

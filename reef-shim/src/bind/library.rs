@@ -1,8 +1,8 @@
 //! The real driver's library, opened at the first call.
 
 use super::search::candidates;
-use super::state::decide;
-use crate::settings::is_wanted;
+use super::state::{decide, decide_limits};
+use crate::settings::{is_limited, is_wanted};
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -49,6 +49,7 @@ fn open() {
             OPENER.store(thread, Ordering::Relaxed);
             HANDLE.store(open_first(), Ordering::Release);
             decide(is_wanted());
+            decide_limits(is_limited());
             STATE.store(OVER, Ordering::Release);
         }
         // What this thread asks for while it opens the driver is not there yet.

@@ -8,6 +8,9 @@ const PASS: u32 = 1;
 const ON: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(0);
+/// The same of calls about memory, which are looked at for limits alone. An error of ours doesn't change it: a limit
+/// isn't given up.
+static LIMITS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     /// Above zero while this thread is inside: whatever it calls meanwhile is passed on. Has no destructor, so that
@@ -19,6 +22,16 @@ thread_local! {
 pub(crate) fn decide(is_on: bool) {
     let state = if is_on { ON } else { PASS };
     let _ = STATE.compare_exchange(0, state, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// Decides whether anything is limited.
+pub(crate) fn decide_limits(is_on: bool) {
+    LIMITS.store(if is_on { ON } else { PASS }, Ordering::Relaxed);
+}
+
+/// Limits nothing from now on: in a child process whose parent had the device, where the driver refuses all calls.
+pub(crate) fn end_limits() {
+    LIMITS.store(PASS, Ordering::Relaxed);
 }
 
 /// Passes everything on from now on: in a child process, or after an error of ours.
@@ -35,6 +48,16 @@ impl Inside {
     #[inline]
     pub(crate) fn enter() -> Option<Self> {
         if STATE.load(Ordering::Relaxed) != ON || DEPTH.get() > 0 {
+            return None;
+        }
+        DEPTH.set(1);
+        Some(Self(()))
+    }
+
+    /// The same for a call about memory. `None`: nothing is limited, or the call is the driver's own.
+    #[inline]
+    pub(crate) fn limited() -> Option<Self> {
+        if LIMITS.load(Ordering::Relaxed) != ON || DEPTH.get() > 0 {
             return None;
         }
         DEPTH.set(1);

@@ -2,12 +2,14 @@
 //!
 //! *In*: a typed call and the real one. *Out*: the real one's result. *Invariant*: the real call is made exactly once,
 //! by the calling thread; if anything of ours fails, it is made all the same. A graph is instantiated a second time, as
-//! it is, if the driver doesn't take it with gates.
+//! it is, if the driver doesn't take it with gates. An allocation that would pass a limit isn't made at all.
 //!
-//! These functions are the sinks of all hooks: what else should happen to calls (limits, another machine) belongs
+//! These functions are the sinks of all hooks: what else should happen to calls (another machine) belongs
 //! here, not into the hooks.
 
 pub(crate) mod graph;
 pub(crate) mod launch;
+pub(crate) mod memory;
+pub(crate) mod pooled;
 pub(crate) mod quietly;
 pub(crate) mod sync;

@@ -65,6 +65,16 @@ calls! {
     write_value = cuStreamWriteValue32_v2(stream: usize, at: u64, value: u32, flags: u32);
     capture_info = cuStreamGetCaptureInfo(stream: usize, status: &mut u32, id: &mut u64);
     exchange_mode = cuThreadExchangeStreamCaptureMode(mode: &mut u32);
+    free = cuMemFree_v2(at: usize);
+    create_event = cuEventCreate(event: &mut usize, flags: u32);
+    record_event = cuEventRecord(event: usize, stream: usize);
+    query_event = cuEventQuery(event: usize);
+    destroy_event = cuEventDestroy_v2(event: usize);
+    primary_state = cuDevicePrimaryCtxGetState(device: i32, flags: &mut u32, is_active: &mut i32);
+    current_pool = cuDeviceGetMemPool(pool: &mut usize, device: i32);
+    pool_attribute = cuMemPoolGetAttribute(pool: usize, attribute: u32, value: &mut u64);
+    trim_pool = cuMemPoolTrimTo(pool: usize, keep: usize);
+    graph_memory = cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: &mut u64);
 }
 
 /// The current context; zero if there is none.

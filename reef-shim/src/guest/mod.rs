@@ -14,4 +14,4 @@ pub(crate) mod explain;
 pub(crate) mod keeper;
 mod link;
 pub(crate) mod member;
-mod thread;
+pub(crate) mod thread;

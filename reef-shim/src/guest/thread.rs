@@ -5,7 +5,7 @@ use std::io;
 use std::thread::{Builder, Thread};
 
 /// Starts a thread. Signals go to the program's own threads.
-pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
     // SAFETY: sets of signals of ours; the old one is put back.
     let old = unsafe {
         let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());
@@ -28,7 +28,7 @@ pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
 /// child inherits nothing of ours, and we keep nothing of the program's open. Such a thread must not call the driver,
 /// whose files are in the program's table. A system that refuses (before Linux 5.9, or a sandbox) leaves the table
 /// shared.
-pub(super) fn leave_files() {
+pub(crate) fn leave_files() {
     const UNSHARE: u32 = 2; // CLOSE_RANGE_UNSHARE
     // SAFETY: closes what is in this thread's table alone, and nothing of ours is in it yet.
     let code = unsafe { libc::syscall(libc::SYS_close_range, 0, i32::MAX, UNSHARE) };

@@ -1,20 +1,32 @@
 //! The driver's beginning; contexts: waiting for them, and their ends.
 
 use super::declare::hooks;
+use crate::direct::memory::{self, end_primary};
 use crate::direct::sync::{context, end_context};
 use crate::guest::explain;
+use crate::limit::{device, refusal};
 
 hooks! {
     cuInit(flags: u32) |real| {
         explain::begin();
-        real()
+        // Opening the driver has read the limits.
+        match refusal::of_settings() {
+            None => {
+                device::explain_limits();
+                real()
+            }
+            Some(code) => code,
+        }
     };
     cuCtxSynchronize() |real| context(0, real);
     cuCtxSynchronize_v2(of: usize) |real| context(of, real);
-    cuCtxDestroy(of: usize) |real| end_context(Some(of), real);
-    cuCtxDestroy_v2(of: usize) |real| end_context(Some(of), real);
-    cuDevicePrimaryCtxRelease(device: i32) |real| end_context(None, real);
-    cuDevicePrimaryCtxRelease_v2(device: i32) |real| end_context(None, real);
-    cuDevicePrimaryCtxReset(device: i32) |real| end_context(None, real);
-    cuDevicePrimaryCtxReset_v2(device: i32) |real| end_context(None, real);
+    cuCtxDestroy(of: usize) |real| memory::end_context(of, || end_context(Some(of), real));
+    cuCtxDestroy_v2(of: usize) |real| memory::end_context(of, || end_context(Some(of), real));
+    cuDevicePrimaryCtxRetain(
+        context: *mut usize, device: i32,
+    ) |real| memory::primary(context, device, real);
+    cuDevicePrimaryCtxRelease(device: i32) |real| end_primary(device, || end_context(None, real));
+    cuDevicePrimaryCtxRelease_v2(device: i32) |real| end_primary(device, || end_context(None, real));
+    cuDevicePrimaryCtxReset(device: i32) |real| end_primary(device, || end_context(None, real));
+    cuDevicePrimaryCtxReset_v2(device: i32) |real| end_primary(device, || end_context(None, real));
 }

@@ -2,6 +2,7 @@
 
 use super::declare::{hooks, twins};
 use crate::direct::launch::{Work, launch};
+use crate::direct::pooled::launch_graph;
 use crate::guest::calls::Stream;
 use std::ffi::c_void;
 
@@ -73,7 +74,7 @@ twins! {
     };
     cuGraphLaunch / cuGraphLaunch_ptsz(
         exec: usize, stream: usize,
-    ) |is_twin, real| launch(Stream::new(stream, is_twin), Work::Graph, real);
+    ) |is_twin, real| launch_graph(|| launch(Stream::new(stream, is_twin), Work::Graph, real));
 }
 
 // From before streams had twins.

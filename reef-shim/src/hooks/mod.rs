@@ -9,4 +9,5 @@ mod graphs;
 mod launches;
 mod list;
 mod lookups;
+mod memory;
 mod streams;

@@ -1,8 +1,10 @@
 //! Memory is the host's: a device pointer is an address.
 
 use super::code::*;
+use super::device_memory::{POOL, use_pool};
 use super::export::{give, plain, twin};
-use super::streams::{give_to, wait_for, wait_for_all};
+use super::streams::{give_to, is_captured, wait_for, wait_for_all};
+use crate::engine::device_memory;
 use crate::engine::op::Op;
 use crate::engine::world::world;
 
@@ -14,8 +16,6 @@ plain! {
     cuMemHostRegister_v2(at: usize, bytes: usize, flags: u32) = register;
     cuMemHostUnregister(at: usize) = unregister;
     cuMemHostGetDevicePointer_v2(to: *mut usize, at: usize, flags: u32) = device_pointer;
-    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) = info;
-    cuDeviceGetDefaultMemPool(pool: *mut usize, device: i32) = pool;
 }
 
 twin! {
@@ -30,7 +30,22 @@ twin! {
     cuMemsetD8Async / cuMemsetD8Async_ptsz(to: usize, value: u8, bytes: usize, stream: usize) = fill;
 }
 
-unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
+/// Memory of the device, which has so much.
+pub(crate) unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
+    if bytes > 0 && !device_memory::take(bytes as u64) {
+        return OUT_OF_MEMORY;
+    }
+    // SAFETY: the caller's promise.
+    let at = match unsafe { host_alloc(to, bytes, 0) } {
+        // SAFETY: as above: an address was written there.
+        SUCCESS => unsafe { *to },
+        code => return code,
+    };
+    world().taken.insert(at, bytes as u64);
+    SUCCESS
+}
+
+unsafe fn host_alloc(to: *mut usize, bytes: usize, _flags: u32) -> u32 {
     if bytes == 0 {
         return INVALID_VALUE;
     }
@@ -42,18 +57,18 @@ unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
     SUCCESS
 }
 
-unsafe fn host_alloc(to: *mut usize, bytes: usize, _flags: u32) -> u32 {
-    // SAFETY: the caller's promise.
-    unsafe { alloc(to, bytes) }
-}
-
 /// Waits for the device first, as the driver does.
 unsafe fn free(at: usize) -> u32 {
     if at == 0 {
         return SUCCESS;
     }
     wait_for_all(None);
-    if world().memory.remove(&at).is_some() { SUCCESS } else { INVALID_VALUE }
+    let mut world = world();
+    world.taken.remove(&at).into_iter().for_each(device_memory::give_back);
+    if let Some((pool, bytes)) = world.pooled.remove(&at) {
+        world.leave_pool(pool, bytes);
+    }
+    if world.memory.remove(&at).is_some() { SUCCESS } else { INVALID_VALUE }
 }
 
 unsafe fn register(at: usize, bytes: usize, _flags: u32) -> u32 {
@@ -74,14 +89,6 @@ unsafe fn device_pointer(to: *mut usize, at: usize, _flags: u32) -> u32 {
     SUCCESS
 }
 
-unsafe fn info(free: *mut usize, total: *mut usize) -> u32 {
-    // SAFETY: the caller's promise.
-    unsafe { give(free, 1 << 30) };
-    // SAFETY: the caller's promise.
-    unsafe { give(total, 1 << 30) };
-    SUCCESS
-}
-
 unsafe fn copy(is_twin: bool, to: usize, from: usize, bytes: usize, stream: usize) -> u32 {
     give_to(is_twin, stream, Op::Copy { to, from, bytes })
 }
@@ -97,31 +104,33 @@ unsafe fn fill(is_twin: bool, to: usize, value: u8, bytes: usize, stream: usize)
     give_to(is_twin, stream, Op::Fill { to, value, bytes })
 }
 
-/// There is one pool.
-unsafe fn pool(pool: *mut usize, _device: i32) -> u32 {
-    // SAFETY: the caller's promise.
-    unsafe { give(pool, 0x9001) };
-    SUCCESS
-}
-
 /// In a capture it becomes a node, but here its memory is there from now on.
 unsafe fn alloc_in_stream(is_twin: bool, to: *mut usize, bytes: usize, stream: usize) -> u32 {
-    match give_to(is_twin, stream, Op::Memory) {
-        // SAFETY: the caller's promise.
-        SUCCESS => unsafe { alloc(to, bytes) },
-        code => code,
-    }
+    // SAFETY: the caller's promise.
+    unsafe { alloc_from_pool(is_twin, to, bytes, POOL, stream) }
 }
 
 unsafe fn alloc_from_pool(
     is_twin: bool,
     to: *mut usize,
     bytes: usize,
-    _pool: usize,
+    pool: usize,
     stream: usize,
 ) -> u32 {
+    let given = match is_captured(is_twin, stream) {
+        true => give_to(is_twin, stream, Op::Memory),
+        false => use_pool(pool, bytes as u64),
+    };
+    if given != SUCCESS {
+        return given;
+    }
     // SAFETY: the caller's promise.
-    unsafe { alloc_in_stream(is_twin, to, bytes, stream) }
+    let code = unsafe { host_alloc(to, bytes, 0) };
+    if code == SUCCESS && !is_captured(is_twin, stream) {
+        // SAFETY: an address was written there.
+        world().pooled.insert(unsafe { *to }, (pool, bytes as u64));
+    }
+    code
 }
 
 unsafe fn free_in_stream(is_twin: bool, at: usize, stream: usize) -> u32 {

@@ -77,6 +77,13 @@ fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
     Ok(())
 }
 
+/// Whether a stream is part of a capture.
+pub(crate) fn is_captured(is_twin: bool, handle: usize) -> bool {
+    let stream = resolve(is_twin, handle);
+    let mut world = world();
+    stream.and_then(|stream| Ok(known(&mut world, stream)?.capture.is_some())).unwrap_or(false)
+}
+
 /// Waits until all of a stream has run; an error, which the capture doesn't survive, if it is being captured.
 pub(crate) fn wait_for(is_twin: bool, handle: usize) -> u32 {
     let stream = match resolve(is_twin, handle) {

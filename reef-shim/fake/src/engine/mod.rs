@@ -4,6 +4,7 @@
 //! effect once, after all that it depends on.
 
 pub(crate) mod copy;
+pub(crate) mod device_memory;
 pub(crate) mod graph;
 pub(crate) mod op;
 pub(crate) mod run;

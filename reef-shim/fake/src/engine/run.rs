@@ -137,6 +137,10 @@ fn finish((stream, node): Choice, op: &Op) {
     }
     if let Op::Free(at) = *op {
         world.memory.remove(&at);
+        world.taken.remove(&at).into_iter().for_each(super::device_memory::give_back);
+        if let Some((pool, bytes)) = world.pooled.remove(&at) {
+            world.leave_pool(pool, bytes);
+        }
     }
     let Some(queue) = world.streams.get_mut(&stream).map(|stream| &mut stream.queue) else {
         return;

@@ -1,5 +1,6 @@
 //! All that the driver knows, behind one lock.
 
+use super::device_memory::{Piece, Pool};
 use super::graph::{Capture, Graphs, Run, flatten};
 use super::op::Op;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -46,6 +47,13 @@ pub(crate) struct World {
     pub(crate) conditions: HashMap<u64, bool>,
     /// Allocations and their bytes.
     pub(crate) memory: HashMap<usize, Box<[u64]>>,
+    /// The device's bytes in `memory`, and in arrays; and in pools, with the pool.
+    pub(crate) taken: HashMap<usize, u64>,
+    pub(crate) pooled: HashMap<usize, (usize, u64)>,
+    pub(crate) pools: HashMap<usize, Pool>,
+    /// Memory by handles, and where it is mapped: lengths, and handles.
+    pub(crate) pieces: HashMap<usize, Piece>,
+    pub(crate) mapped: BTreeMap<usize, (usize, usize)>,
     pub(crate) registered: HashMap<usize, usize>,
     pub(crate) names: HashMap<usize, String>,
     last: u64,

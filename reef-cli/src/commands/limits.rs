@@ -1,0 +1,51 @@
+//! What `reef exec` says to a program's library about limits.
+
+use crate::report::usage::Usage;
+use anyhow::{Context, Result};
+use reef_guest::limit::{self, BooksFile, Limits};
+use std::ffi::OsString;
+use std::time::UNIX_EPOCH;
+
+/// Limits of a program and of all that it starts.
+#[derive(clap::Args)]
+pub(super) struct Limited {
+    /// Most device memory that the program and what it starts may have on each device, such as 8GiB or 8192m.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+}
+
+/// Variables for the library, once it is certain that limits can be kept. Empty: nothing is limited. Those that are set
+/// already count as well.
+///
+/// # Errors
+///
+/// A limit that can't be read, or no place for the books.
+pub(super) fn variables(
+    args: &Limited,
+    job: Option<&str>,
+) -> Result<Vec<(&'static str, OsString)>> {
+    let mut set: Vec<(&str, OsString)> = Vec::new();
+    if let Some(memory) = &args.memory {
+        limit::bytes(memory).map_err(|why| Usage(format!("--memory {memory}: {why}")))?;
+        set.push(("REEF_MEMORY", memory.into()));
+    }
+    let environment = |name: &str| {
+        let own = set.iter().find(|(of, _)| *of == name).map(|(_, value)| value.clone());
+        own.or_else(|| std::env::var_os(name)).map(|value| value.to_string_lossy().into_owned())
+    };
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).ok();
+    let Some(limits) = Limits::read(environment, read).map_err(Usage)? else { return Ok(set) };
+    let folder = std::path::absolute(limit::folder(environment)).context("where this runs")?;
+    BooksFile::check(&folder).context("not run: limits need books")?;
+    if job.is_none() && limits.name.is_empty() {
+        set.push(("REEF_LIMIT_ID", own_name().into()));
+    }
+    set.push(("REEF_BOOKS", folder.into()));
+    Ok(set)
+}
+
+/// A name for this command alone: what it starts has one limit with it.
+fn own_name() -> String {
+    let now = UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos());
+    format!("exec-{}-{now}", std::process::id())
+}

@@ -1,0 +1,127 @@
+//! Sizes and shares as people write them.
+
+/// The largest limit: a pebibyte. Sums of these don't wrap.
+pub(super) const MOST_BYTES: u64 = 1 << 50;
+
+/// Units by their first letter, each 1,024 times the one before.
+const UNITS: [char; 4] = ['k', 'm', 'g', 't'];
+
+/// A size in bytes: a whole number, and nothing or `k`, `m`, `g`, `t`, `KiB`, `MiB`, `GiB`, `TiB` (also `Ki` and so on,
+/// in any case), all of them powers of 1,024.
+///
+/// # Errors
+///
+/// What is wrong, for a line that names the variable and its value.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: u64 = match number {
+        "" => return Err("not a size such as 8GiB, 8192m or 8589934592".into()),
+        number => number.parse().map_err(|_| most())?,
+    };
+    let factor = factor(unit.trim())?;
+    let bytes = number.checked_mul(factor).filter(|bytes| *bytes <= MOST_BYTES).ok_or_else(most)?;
+    if bytes == 0 { Err("no program runs in 0 bytes".into()) } else { Ok(bytes) }
+}
+
+fn factor(unit: &str) -> Result<u64, String> {
+    let lower = unit.to_ascii_lowercase();
+    let power = UNITS.iter().position(|letter| lower.starts_with(*letter));
+    match (power, lower.get(1..)) {
+        (None, _) if unit.is_empty() => Ok(1),
+        (None, _) if lower == "b" => Ok(1),
+        (Some(power), Some("" | "i" | "ib")) => Ok(1 << (10 * (power + 1))),
+        _ => Err(format!("{unit} isn't one of the units k, m, g, t, KiB, MiB, GiB, TiB (of 1024)")),
+    }
+}
+
+fn most() -> String {
+    "more than 1024 TiB".into()
+}
+
+/// A share in parts per million: from 1 to 100, with or without a `%`, and with decimals if need be.
+///
+/// # Errors
+///
+/// As [`bytes`].
+pub fn parts_per_million(text: &str) -> Result<u32, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    let wrong = || "not a share of 1% to 100%".to_owned();
+    let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let percent: f64 =
+        if is_plain { number.parse().map_err(|_| wrong())? } else { return Err(wrong()) };
+    if !(1.0..=100.0).contains(&percent) {
+        return Err(wrong());
+    }
+    Ok((percent * 10_000.0).round() as u32)
+}
+
+/// A size for people: `8 GiB`, `1.5 GiB`, `12 KiB`, `7 bytes`.
+pub fn shown(bytes: u64) -> String {
+    let unit = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match unit.into_iter().find(|(_, power)| bytes >> power > 0) {
+        None => format!("{bytes} bytes"),
+        Some((unit, power)) if bytes.trailing_zeros() >= power => {
+            format!("{} {unit}", bytes >> power)
+        }
+        Some((unit, power)) => format!("{:.1} {unit}", bytes as f64 / (1_u64 << power) as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_and_clusters_write_them() {
+        for (text, want) in [
+            ("8GiB", 8 << 30),
+            ("8G", 8 << 30),
+            ("8192m", 8 << 30),
+            (" 8192 MiB ", 8 << 30),
+            ("512k", 512 << 10),
+            ("8589934592", 8 << 30),
+            ("77b", 77),
+            ("1Ti", 1 << 40),
+        ] {
+            assert_eq!(bytes(text), Ok(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_says_why() {
+        let unit = "GB isn't one of the units k, m, g, t, KiB, MiB, GiB, TiB (of 1024)";
+        for (text, want) in [
+            ("8GB", unit),
+            ("0", "no program runs in 0 bytes"),
+            ("0g", "no program runs in 0 bytes"),
+            ("", "not a size such as 8GiB, 8192m or 8589934592"),
+            ("-1", "not a size such as 8GiB, 8192m or 8589934592"),
+            ("lots", "not a size such as 8GiB, 8192m or 8589934592"),
+            ("1025t", "more than 1024 TiB"),
+            ("99999999999999999999", "more than 1024 TiB"),
+        ] {
+            assert_eq!(bytes(text), Err(want.to_owned()), "{text}");
+        }
+        assert!(bytes("8é").is_err());
+    }
+
+    #[test]
+    fn shares_are_percentages() {
+        for (text, want) in
+            [("30%", 300_000), ("30", 300_000), ("12.5 %", 125_000), ("100", 1_000_000)]
+        {
+            assert_eq!(parts_per_million(text), Ok(want), "{text}");
+        }
+        for text in ["0", "0.5%", "101", "-3", "nan", "inf", "1e1", "", "%", "half"] {
+            assert_eq!(parts_per_million(text), Err("not a share of 1% to 100%".into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_shortly() {
+        let all = [8 << 30, 3 << 29, 12 << 10, 7, 0].map(shown);
+        assert_eq!(all, ["8 GiB", "1.5 GiB", "12 KiB", "7 bytes", "0 bytes"]);
+    }
+}

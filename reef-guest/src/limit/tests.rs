@@ -1,0 +1,109 @@
+//! Books of several processes: here of several open files in one.
+
+use super::{BooksFile, Full, Seat};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A folder of this test's own, taken away at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("reef-books-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path); // of a test that was killed
+        Self(path)
+    }
+
+    fn seat(&self, name: &str, memory: u64) -> std::io::Result<Seat> {
+        let file = BooksFile::open(&self.0, b"sixteen bytes id")?;
+        Seat::join(file, name, Some(memory), None)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn processes_of_a_job_have_one_limit_and_other_jobs_their_own() {
+    let folder = Folder::new("jobs");
+    let [one, two] = [(); 2].map(|()| folder.seat("job", 100).unwrap());
+    let other = folder.seat("other", 50).unwrap();
+    assert_eq!(one.account().reserve(60), Ok(()));
+    assert_eq!(two.account().reserve(41), Err(Full { asked: 41, used: 60, limit: 100 }));
+    assert_eq!(two.account().reserve(40), Ok(()));
+    assert_eq!(other.account().reserve(50), Ok(()));
+    assert_eq!(other.account().reserve(u64::MAX).unwrap_err().used, 50);
+    one.account().give_back(10);
+    assert_eq!((two.account().used(), two.account().own()), (90, 40));
+    drop(one);
+    assert_eq!(two.account().used(), 40, "who leaves gives back");
+    assert_eq!(two.reclaim().unwrap(), 0, "nobody has died");
+}
+
+#[test]
+fn a_job_has_the_limits_of_those_who_are_in_it() {
+    let folder = Folder::new("terms");
+    let one = folder.seat("job", 8 << 30).unwrap();
+    let error = folder.seat("job", 4 << 30).unwrap_err().to_string();
+    assert_eq!(error, "job: 4 GiB asked, but others of it run with 8 GiB");
+    drop(one);
+    assert_eq!(folder.seat("job", 4 << 30).unwrap().account().limit(), 4 << 30);
+}
+
+#[test]
+fn full_books_are_an_error() {
+    let folder = Folder::new("full");
+    let seats: Vec<_> = (0..32).map(|job| folder.seat(&job.to_string(), 1).unwrap()).collect();
+    let error = folder.seat("one more", 1).unwrap_err().to_string();
+    assert_eq!(error, "32 jobs with limits are on this device");
+    let more: Vec<_> = (32..128).map(|_| folder.seat("0", 1).unwrap()).collect();
+    let error = folder.seat("0", 1).unwrap_err().to_string();
+    assert_eq!(error, "128 processes with limits are on this device already");
+    drop((seats, more));
+    folder.seat("one more", 1).unwrap();
+}
+
+#[test]
+fn a_folder_or_a_file_of_something_else_is_an_error() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("foreign");
+    std::fs::create_dir(&folder.0).unwrap();
+    std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o777)).unwrap();
+    let error = folder.seat("job", 1).unwrap_err().to_string();
+    assert!(error.contains("mode 777; a folder of user "), "{error}");
+    std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o700)).unwrap();
+    let file = folder.0.join("7369787465656e206279746573206964.books");
+    std::fs::write(&file, [7; super::BOOKS_BYTES]).unwrap();
+    let error = folder.seat("job", 1).unwrap_err().to_string();
+    assert!(error.ends_with("no books: they begin with 0x707070707070707"), "{error}");
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &file).unwrap();
+    assert!(folder.seat("job", 1).is_err(), "a link");
+}
+
+#[test]
+fn threads_of_several_processes_never_pass_the_limit_together() {
+    let folder = Folder::new("threads");
+    let seats = [(); 3].map(|()| folder.seat("job", 1000).unwrap());
+    let held = &AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for (at, seat) in seats.iter().chain(&seats).enumerate() {
+            scope.spawn(move || {
+                let (account, mut random) = (seat.account(), at as u64);
+                for _ in 0..2_000 {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let bytes = (random >> 33) % 400;
+                    if account.reserve(bytes).is_ok() {
+                        assert!(held.fetch_add(bytes, Relaxed) + bytes <= 1000);
+                        held.fetch_sub(bytes, Relaxed);
+                        account.give_back(bytes);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(seats[0].account().used(), 0);
+}

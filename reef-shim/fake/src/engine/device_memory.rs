@@ -1,0 +1,164 @@
+//! How much of the device is taken, by this process and by others with the same file (`REEF_FAKE_MEMORY`). What a
+//! process had that was killed is free again once its files are closed.
+
+use super::world::setting;
+use std::os::fd::AsRawFd;
+use std::sync::{LazyLock, Mutex, MutexGuard};
+
+/// Most processes that share a device.
+const MOST: usize = 64;
+/// Where the most that was ever taken stands: behind what each process has.
+const PEAK: usize = MOST;
+
+/// A pool: what it has of the device, and what of that is used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pool {
+    pub(crate) reserved: u64,
+    pub(crate) used: u64,
+}
+
+/// A piece of memory by its handle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) bytes: u64,
+    pub(crate) references: u64,
+    pub(crate) mappings: u64,
+}
+
+/// A file of words, whose byte N is locked by process N, and the byte behind these by whoever changes something.
+#[derive(Debug)]
+struct Shared {
+    file: std::fs::File,
+    own: usize,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    own: u64,
+    peak: u64,
+    shared: Option<Shared>,
+}
+
+static TAKEN: LazyLock<Mutex<Taken>> = LazyLock::new(|| {
+    let shared = std::env::var_os("REEF_FAKE_MEMORY").map(|path| {
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path);
+        Shared::join(file.expect("REEF_FAKE_MEMORY"))
+    });
+    Mutex::new(Taken { shared, ..Taken::default() })
+});
+
+fn taken() -> MutexGuard<'static, Taken> {
+    TAKEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn lock(file: &std::fs::File, byte: usize, how: i32, kind: i32) -> bool {
+    // SAFETY: all zero is a value of this struct.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    (lock.l_start, lock.l_len) = (byte as i64, 1);
+    // SAFETY: an open file, and a struct that lives as long as the call.
+    unsafe { libc::fcntl(file.as_raw_fd(), how, &raw mut lock) == 0 }
+}
+
+/// How many bytes the device has: `REEF_FAKE_BYTES`.
+pub(crate) fn capacity() -> u64 {
+    setting("REEF_FAKE_BYTES", 1 << 30)
+}
+
+/// Takes bytes of the device. False: it hasn't so many.
+pub(crate) fn take(bytes: u64) -> bool {
+    let mut taken = taken();
+    let others = taken.locked(Taken::others);
+    let now = taken.own + others + bytes;
+    if now > capacity() {
+        return false;
+    }
+    taken.own += bytes;
+    taken.locked(|taken| taken.write(now));
+    true
+}
+
+/// Gives bytes back.
+pub(crate) fn give_back(bytes: u64) {
+    let mut taken = taken();
+    taken.own -= bytes;
+    taken.locked(|taken| taken.write(0));
+}
+
+/// What is taken now, and the most that ever was.
+pub(crate) fn read() -> (u64, u64) {
+    let mut taken = taken();
+    taken.locked(|taken| {
+        let now = taken.own + taken.others();
+        (now, taken.peak.max(taken.shared.as_ref().map_or(0, |shared| shared.word(PEAK))))
+    })
+}
+
+impl Taken {
+    /// Runs something while no other process changes the file.
+    fn locked<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
+        let whole = |taken: &Self, kind| {
+            taken.shared.iter().for_each(|shared| {
+                lock(&shared.file, MOST, libc::F_OFD_SETLKW, kind);
+            });
+        };
+        whole(self, libc::F_WRLCK);
+        let result = run(self);
+        whole(self, libc::F_UNLCK);
+        result
+    }
+
+    /// What other processes have that live.
+    fn others(&mut self) -> u64 {
+        let Some(shared) = &self.shared else { return 0 };
+        let others = (0..MOST).filter(|at| *at != shared.own);
+        others
+            .filter(|at| shared.word(*at) > 0 && shared.lives(*at))
+            .map(|at| shared.word(at))
+            .sum()
+    }
+
+    /// Writes what this process has, and a new peak.
+    fn write(&mut self, now: u64) {
+        self.peak = self.peak.max(now);
+        let Some(shared) = &self.shared else { return };
+        shared.set(shared.own, self.own);
+        shared.set(PEAK, shared.word(PEAK).max(now));
+    }
+}
+
+impl Shared {
+    /// Takes the first free place. What a dead process has left there is gone before anybody takes it for this one's.
+    fn join(file: std::fs::File) -> Self {
+        lock(&file, MOST, libc::F_OFD_SETLKW, libc::F_WRLCK);
+        let mut places = 0..MOST;
+        let own = places.find(|at| lock(&file, *at, libc::F_OFD_SETLK, libc::F_WRLCK));
+        let shared = Self { file, own: own.expect("a place") };
+        shared.set(shared.own, 0);
+        lock(&shared.file, MOST, libc::F_OFD_SETLKW, libc::F_UNLCK);
+        shared
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        use std::os::unix::fs::FileExt;
+        let mut bytes = [0; 8];
+        let _ = self.file.read_exact_at(&mut bytes, 8 * at as u64); // not written yet: zero
+        u64::from_le_bytes(bytes)
+    }
+
+    fn set(&self, at: usize, value: u64) {
+        use std::os::unix::fs::FileExt;
+        self.file.write_all_at(&value.to_le_bytes(), 8 * at as u64).expect("REEF_FAKE_MEMORY");
+    }
+
+    /// Whether a process has this lock; what a dead one had is forgotten.
+    fn lives(&self, at: usize) -> bool {
+        let is_dead = lock(&self.file, at, libc::F_OFD_SETLK, libc::F_WRLCK);
+        if is_dead {
+            self.set(at, 0);
+            lock(&self.file, at, libc::F_OFD_SETLK, libc::F_UNLCK);
+        }
+        !is_dead
+    }
+}

@@ -1,0 +1,89 @@
+//! Memory: what takes it, and what gives it back. Without limits each is a call of the real driver and one look at a word.
+
+use super::declare::{hooks, twins};
+use crate::direct::memory::{self, allocate, free, uncounted};
+use crate::direct::pooled::{self, Place};
+use crate::guest::calls::Stream;
+use crate::limit::ledger::Kind;
+use crate::limit::pools::Store;
+use crate::limit::sizes::{Deep, Flat};
+use std::ffi::c_void;
+
+/// What an array takes; nothing if there is no description, which the driver refuses.
+fn flat(description: *const Flat) -> u64 {
+    // SAFETY: null, or the program's promise to the driver.
+    unsafe { description.as_ref() }.map_or(0, Flat::bytes)
+}
+
+fn deep(description: *const Deep, levels: u32) -> u64 {
+    // SAFETY: null, or the program's promise to the driver.
+    unsafe { description.as_ref() }.map_or(0, |description| description.bytes(levels))
+}
+
+hooks! {
+    cuMemAlloc_v2(to: *mut usize, bytes: usize) |real| allocate(Kind::Memory, bytes as u64, to, real);
+    cuMemAllocManaged(
+        to: *mut usize, bytes: usize, flags: u32,
+    ) |real| allocate(Kind::Memory, bytes as u64, to, real);
+    cuMemAllocPitch_v2(
+        to: *mut usize, pitch: *mut usize, width: usize, height: usize, element: u32,
+    ) |real| memory::pitched(to, pitch, width, height, real);
+    cuMemFree_v2(at: usize) |real| free(Kind::Memory, at, real);
+    cuArrayCreate_v2(
+        to: *mut usize, of: *const Flat,
+    ) |real| allocate(Kind::Array, flat(of), to, real);
+    cuArray3DCreate_v2(
+        to: *mut usize, of: *const Deep,
+    ) |real| allocate(Kind::Array, deep(of, 1), to, real);
+    cuArrayDestroy(array: usize) |real| free(Kind::Array, array, real);
+    cuMipmappedArrayCreate(
+        to: *mut usize, of: *const Deep, levels: u32,
+    ) |real| allocate(Kind::Mipmapped, deep(of, levels), to, real);
+    cuMipmappedArrayDestroy(array: usize) |real| free(Kind::Mipmapped, array, real);
+    cuMemGetInfo_v2(left: *mut usize, total: *mut usize) |real| memory::info(left, total, real);
+    cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) |real| memory::total(bytes, device, real);
+}
+
+// From before addresses had 64 bits.
+hooks! {
+    cuMemAlloc(to: *mut u32, bytes: u32) |real| uncounted(real);
+    cuMemAllocPitch(
+        to: *mut u32, pitch: *mut u32, width: u32, height: u32, element: u32,
+    ) |real| uncounted(real);
+    cuArrayCreate(to: *mut usize, of: *const c_void) |real| uncounted(real);
+    cuArray3DCreate(to: *mut usize, of: *const c_void) |real| uncounted(real);
+}
+
+hooks! {
+    cuMemCreate(
+        handle: *mut u64, bytes: usize, place: *const Place, flags: u64,
+    ) |real| pooled::create(handle, bytes, place, real);
+    cuMemRelease(handle: u64) |real| pooled::release(handle, real);
+    cuMemMap(
+        at: u64, bytes: usize, offset: usize, handle: u64, flags: u64,
+    ) |real| pooled::map(at, bytes, handle, real);
+    cuMemUnmap(at: u64, bytes: usize) |real| pooled::unmap(at, bytes, real);
+    cuMemRetainAllocationHandle(
+        handle: *mut u64, at: u64,
+    ) |real| pooled::retain(handle, at, real);
+    cuMemPoolTrimTo(
+        pool: usize, keep: usize,
+    ) |real| memory::settled(|_| Store::Pool(pool), real);
+    cuMemPoolDestroy(pool: usize) |real| pooled::destroy_pool(pool, real);
+    cuDeviceGraphMemTrim(device: i32) |real| memory::settled(Store::Graphs, real);
+    cuGraphAddMemAllocNode(
+        node: *mut usize, graph: usize, after: *const usize, count: usize, params: *mut c_void,
+    ) |real| pooled::graph_memory(real);
+}
+
+twins! {
+    cuMemAllocAsync / cuMemAllocAsync_ptsz(
+        to: *mut usize, bytes: usize, stream: usize,
+    ) |is_twin, real| pooled::allocate(bytes, None, Stream::new(stream, is_twin), real);
+    cuMemFreeAsync / cuMemFreeAsync_ptsz(
+        at: usize, stream: usize,
+    ) |is_twin, real| memory::free_in(Stream::new(stream, is_twin), at, real);
+    cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz(
+        to: *mut usize, bytes: usize, pool: usize, stream: usize,
+    ) |is_twin, real| pooled::allocate(bytes, Some(pool), Stream::new(stream, is_twin), real);
+}

@@ -1,0 +1,134 @@
+//! Devices with limits, by their numbers in this process.
+
+use super::refusal::say;
+use super::seat::Clerk;
+use crate::guest::{calls, explain};
+use crate::settings::settings;
+use reef_guest::limit::{Account, shown};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Once, OnceLock};
+
+/// Most devices of a process that may have limits.
+const MOST: usize = 16;
+
+/// By their numbers. `None`: the books can't be joined.
+static DEVICES: [OnceLock<Option<Limited>>; MOST] = [const { OnceLock::new() }; MOST];
+
+/// A device whose memory is limited.
+#[derive(Debug)]
+pub(crate) struct Limited {
+    pub(crate) ordinal: i32,
+    account: Account,
+    clerk: &'static Clerk,
+    /// Allocations that were refused.
+    refused: AtomicU64,
+}
+
+/// What becomes of an allocation on a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Standing {
+    /// The driver decides alone.
+    Free,
+    /// It has to be reserved first.
+    Limited(&'static Limited),
+    /// There is a limit, and no way to keep it: it is refused.
+    Broken,
+}
+
+/// Where the current context's allocations stand. Without a context the driver says what is wrong.
+pub(crate) fn current() -> Standing {
+    let mut ordinal = 0;
+    match calls::context_device(&mut ordinal) {
+        Some(0) => of(ordinal),
+        _ => Standing::Free,
+    }
+}
+
+/// Where a device's allocations stand. The first question joins the books.
+pub(crate) fn of(ordinal: i32) -> Standing {
+    let number = u32::try_from(ordinal).unwrap_or(u32::MAX);
+    match &settings().limits {
+        Ok(None) => return Standing::Free,
+        Ok(Some(limits)) if limits.memory_of(number).is_none() => return Standing::Free,
+        _ => {}
+    }
+    let limited = DEVICES.get(number as usize).map(|device| device.get_or_init(|| join(ordinal)));
+    match limited {
+        Some(Some(limited)) => Standing::Limited(limited),
+        Some(None) | None => Standing::Broken,
+    }
+}
+
+/// The limit of a device in bytes, joined or not.
+pub(crate) fn limit(ordinal: i32) -> Option<u64> {
+    let limits = settings().limits.as_ref().ok()?.as_ref()?;
+    limits.memory_of(u32::try_from(ordinal).ok()?)
+}
+
+fn join(ordinal: i32) -> Option<Limited> {
+    let mut uuid = [0; 16];
+    let is_known = calls::device_uuid_v2(&mut uuid, ordinal) == Some(0)
+        || calls::device_uuid(&mut uuid, ordinal) == Some(0);
+    let started = match (&settings().limits, is_known) {
+        (Ok(Some(limits)), true) => Clerk::start(limits, uuid, ordinal as u32),
+        (Ok(Some(_)), false) => Err("the driver doesn't say which device this is".into()),
+        (Ok(None), _) => Err("no limit".into()), // `of` has looked
+        (Err(why), _) => Err(why.clone()),
+    };
+    match started {
+        Ok((clerk, account)) => {
+            let limited = Limited { ordinal, account, clerk, refused: AtomicU64::new(0) };
+            Some(limited)
+        }
+        Err(why) => {
+            say(&format!("{why}: all memory is refused"));
+            None
+        }
+    }
+}
+
+/// Has the report say what became of the limits.
+pub(crate) fn explain_limits() {
+    static ONCE: Once = Once::new();
+    let line = |limited: &Limited| {
+        let (used, limit) = (shown(limited.account.used()), shown(limited.account.limit()));
+        let refused = limited.refused.load(Relaxed);
+        format!("  device {}: memory {used} of {limit}, {refused} refused\n", limited.ordinal)
+    };
+    let joined = || DEVICES.iter().filter_map(|device| device.get()?.as_ref());
+    ONCE.call_once(|| explain::add(move || joined().map(line).collect()));
+}
+
+impl Limited {
+    /// Reserves bytes, after a look for the dead if there is no room. False: they are refused.
+    pub(crate) fn reserve(&self, bytes: u64) -> bool {
+        if self.account.reserve(bytes).is_ok() {
+            return true;
+        }
+        self.clerk.reclaim();
+        let is_reserved = self.account.reserve(bytes).is_ok();
+        if !is_reserved {
+            self.refused.fetch_add(1, Relaxed);
+        }
+        is_reserved
+    }
+
+    /// Whether so much fits, without a look for the dead and without counting a refusal.
+    pub(crate) fn try_reserve(&self, bytes: u64) -> bool {
+        self.account.reserve(bytes).is_ok()
+    }
+
+    /// Counts what the driver has taken already.
+    pub(crate) fn add(&self, bytes: u64) {
+        self.account.add(bytes);
+    }
+
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.account.give_back(bytes);
+    }
+
+    /// What is left of the limit, in bytes.
+    pub(crate) fn left(&self) -> u64 {
+        self.account.limit().saturating_sub(self.account.used())
+    }
+}

@@ -1,0 +1,70 @@
+//! How much memory arrays take, at most: the driver doesn't say.
+
+/// Arrays begin at multiples of this.
+const ARRAY_UNIT: u64 = 64 << 10;
+
+/// Arrays whose memory is mapped later: `CUDA_ARRAY3D_SPARSE` and `CUDA_ARRAY3D_DEFERRED_MAPPING`.
+const WITHOUT_MEMORY: u32 = 0x40 | 0x80;
+
+/// `CUDA_ARRAY_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flat {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) format: u32,
+    pub(crate) channels: u32,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deep {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) depth: usize,
+    pub(crate) format: u32,
+    pub(crate) channels: u32,
+    pub(crate) flags: u32,
+}
+
+impl Flat {
+    pub(crate) fn bytes(&self) -> u64 {
+        let Self { width, height, format, channels } = *self;
+        Deep { width, height, depth: 0, format, channels, flags: 0 }.bytes(1)
+    }
+}
+
+impl Deep {
+    /// In bytes, with so many levels of half the size each.
+    pub(crate) fn bytes(&self, levels: u32) -> u64 {
+        if self.flags & WITHOUT_MEMORY != 0 {
+            return 0;
+        }
+        let level = |level: u32| {
+            let side = |side: usize| (side as u64 >> level.min(63)).max(1);
+            let texels =
+                side(self.width).saturating_mul(side(self.height)).saturating_mul(side(self.depth));
+            texels
+                .saturating_mul(element(self.format))
+                .saturating_mul(u64::from(self.channels.max(1)))
+        };
+        let sum = (0..levels.clamp(1, 32)).fold(0_u64, |sum, at| sum.saturating_add(level(at)));
+        round_up(sum, ARRAY_UNIT)
+    }
+}
+
+/// Bytes of a channel (`CUarray_format`); of formats that aren't known, more than any has.
+fn element(format: u32) -> u64 {
+    match format {
+        0x01 | 0x08 => 1,
+        0x02 | 0x09 | 0x10 => 2,
+        0x03 | 0x0a | 0x20 => 4,
+        _ => 16,
+    }
+}
+
+/// The next multiple of `unit`, or the largest number.
+pub(crate) fn round_up(bytes: u64, unit: u64) -> u64 {
+    bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
+}
