@@ -55,16 +55,24 @@ impl Rounds {
     }
 }
 
+/// Much longer than it takes to find a kernel of 2 ms.
+const TO_MEASURE: Duration = Duration::from_secs(20);
+
 /// Rounds of `append` for which one block takes about `time`.
 pub(crate) fn rounds_for<D: Device>(device: &D, time: Duration) -> u64 {
     const MEASURED: Duration = Duration::from_millis(2);
     let cells = Cells::new(device, 1);
     let queue = device.queue(Priority::BestEffort, None).unwrap();
     let mut watch = Stopwatch::new(device, queue).unwrap();
-    let mut rounds = 16;
+    let (mut rounds, start) = (16_u64, Instant::now());
     watch.time([&cells.launch(0, rounds)]).unwrap(); // loads the kernel
     loop {
         let took = watch.time([&cells.launch(0, rounds)]).unwrap();
+        let waited = start.elapsed();
+        assert!(
+            waited < TO_MEASURE,
+            "{rounds} rounds take {took:?} by its clock, after {waited:?}"
+        );
         if took >= MEASURED {
             return (time.as_nanos() * u128::from(rounds) / took.as_nanos()).max(1) as u64;
         }

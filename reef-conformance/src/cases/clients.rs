@@ -9,46 +9,70 @@ use reef_core::{
     ClientConfig, Colocation, Command, Config, Device, Dispatcher, Error, PreemptLevel, Task,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Under each scheduler, each client's work is done once and in order.
+/// Under each scheduler, each client's work is done once and in order. Schedulers that preempt have preempted some of
+/// it, and the others have let real-time work run beside it.
 pub fn everybody_gets_their_work_done<D: Device>(device: &D, level: PreemptLevel) {
     for name in scheduler::NAMES.into_iter().filter(|&name| name != "rt-only") {
         let scheduler = scheduler::by_name(name).unwrap();
-        if scheduler.level() != level {
-            continue;
+        if scheduler.level() == level {
+            println!("{name}");
+            all_work_at_once(device, &Dispatcher::start(device, scheduler).unwrap(), level);
         }
-        println!("{name}");
-        let dispatcher = Dispatcher::start(device, scheduler).unwrap();
-        let rt_cells = Cells::new(device, 3);
-        std::thread::scope(|scope| {
-            for client in 0..3 {
-                let dispatcher = &dispatcher;
-                scope.spawn(move || best_effort(device, dispatcher, client));
-            }
-            let task = Task::new(vec![rt_cells.append(1, 20); 4]).unwrap();
-            let mut rt = dispatcher.real_time().unwrap();
-            for _ in 0..20 {
-                std::thread::sleep(Duration::from_micros(500));
-                rt.run(&task).unwrap();
-            }
-        });
-        rt_cells.expect([1; 80]);
-        let stats = dispatcher.stats();
-        assert_eq!(stats.rt_finished, 20, "{name}");
-        println!("{} preemptions", stats.preemptions);
     }
 }
 
-fn best_effort<D: Device>(device: &D, dispatcher: &Dispatcher<D>, client: i32) {
+/// Three best-effort clients work for as long as real-time requests come: until enough of those met their work.
+fn all_work_at_once<D: Device>(device: &D, dispatcher: &Dispatcher<D>, level: PreemptLevel) {
+    // Schedulers of the least level hold nothing back while real-time work runs.
+    let preempts = level > PreemptLevel::HostQueue;
+    let what = if preempts { "preemptions" } else { "requests beside best-effort work" };
+    let (wanted, ended, at_work) = (cycles() / 100, AtomicBool::new(false), AtomicU64::new(0));
+    let (cells, mut requests, mut beside) = (Cells::new(device, 3), 0, 0);
+    let task = Task::new(vec![cells.append(1, 20); 4]).unwrap();
+    let met = |beside| if preempts { dispatcher.stats().preemptions } else { beside };
+    std::thread::scope(|scope| {
+        for client in 0..3 {
+            let (ended, at_work) = (&ended, &at_work);
+            scope.spawn(move || best_effort(device, dispatcher, client, ended, at_work));
+        }
+        // Even where a check fails, the clients end.
+        let _end = OnDrop(|| ended.store(true, Ordering::Relaxed));
+        let mut rt = dispatcher.real_time().unwrap();
+        let mut rounds = Rounds::new(20);
+        while rounds.next(met(beside), wanted) {
+            std::thread::sleep(Duration::from_micros(500));
+            beside += u64::from(at_work.load(Ordering::Relaxed) > 0);
+            rt.run(&task).unwrap();
+            requests += 1;
+        }
+    });
+    cells.expect((0..requests * 4).map(|_| 1));
+    assert_eq!(dispatcher.stats().rt_finished, requests);
+    happened(what, met(beside), wanted);
+}
+
+/// Runs tasks, ten at least, until all is to end; `at_work` counts the clients whose work is not done.
+fn best_effort<D: Device>(
+    device: &D,
+    dispatcher: &Dispatcher<D>,
+    client: i32,
+    ended: &AtomicBool,
+    at_work: &AtomicU64,
+) {
     let config = ClientConfig::default().weight(1 + client as u32).priority(client);
     let mut be = dispatcher.best_effort(config).unwrap();
-    let cells = Cells::new(device, 5);
-    for task in 0..10 {
-        be.run(&vec![cells.append(task, 30); 5]).unwrap();
+    let (cells, mut tasks) = (Cells::new(device, 5), 0);
+    while tasks < 10 || !ended.load(Ordering::Relaxed) {
+        at_work.fetch_add(1, Ordering::Relaxed);
+        let task: Vec<_> = (0..5).map(|n| cells.append(5 * tasks + n, 30)).collect();
+        be.run(&task).unwrap();
+        at_work.fetch_sub(1, Ordering::Relaxed);
+        tasks += 1;
     }
-    cells.expect((0..50).map(|n| n / 5));
+    cells.expect(0..5 * tasks);
 }
 
 /// Clients appear, work, and vanish in the middle of their work while real-time requests come in.

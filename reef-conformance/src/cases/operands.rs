@@ -1,6 +1,6 @@
 //! What commands touch stays theirs until they have ended, whoever drops it.
 
-use crate::subject::{Cells, cycles, doze, read, rng};
+use crate::subject::{Cells, Met, Rounds, cycles, doze, happened, read, rng};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use reef_core::{
@@ -18,7 +18,9 @@ fn orphans<D: Device>(device: &D, rng: &mut ChaCha8Rng) -> [Command<D>; 3] {
     device.write(&from, 0, &[0xee; BYTES]).unwrap();
     let copy = Copy { from, from_offset: 0, to, to_offset: 0, bytes: BYTES, to_host: false };
     let fill = Fill { buffer: buffer(), offset: 0, bytes: BYTES, word: 0xdddd_dddd };
-    let launch = Cells::new(device, LEN).append(7, rng.random_range(0..1000));
+    // About as long on any device, however many of the blocks it runs at a time.
+    let rounds = 1000 * device.info().units.clamp(1, LEN) / LEN;
+    let launch = Cells::new(device, LEN).append(7, rng.random_range(0..u64::from(rounds)));
     [launch, Command::Copy(copy), Command::Fill(fill)]
 }
 
@@ -76,24 +78,40 @@ pub fn a_queue_keeps_what_it_launched<D: Device>(device: &D, level: PreemptLevel
 /// Through virtual queues that are preempted meanwhile, and dropped with work in them.
 pub fn operands_may_be_dropped_at_once<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
-    let config = Config::default().level(level);
-    for _ in 0..(cycles() / 100).max(1) {
-        let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
-        let mut buffers = Vec::new();
-        for _ in 0..4 {
-            for command in orphans(device, &mut rng) {
-                submitter.submit_blocking(command).unwrap();
-            }
-            buffers.extend(newcomers(device));
-            queue.preempt(rng.random()).unwrap();
-            doze(&mut rng, 40);
-            queue.restore().unwrap();
-        }
-        if rng.random() {
-            queue.finish().unwrap();
-        } else {
-            drop(queue); // cancels what has not been launched
-        }
-        expect_untouched(device, &buffers);
+    // Not one for each queue: a preemption may come when all has ended, or before anything was launched.
+    let (wanted, mut times) = ((cycles() / 100).max(1), 0);
+    let mut rounds = Rounds::new(wanted);
+    while rounds.next(times, wanted) {
+        times += preempted_with_orphans(device, level, &mut rng);
     }
+    happened(Met::new(device, level).what(), times, wanted);
+}
+
+/// Preempts one queue four times; returns how often that met work.
+fn preempted_with_orphans<D: Device>(device: &D, level: PreemptLevel, rng: &mut ChaCha8Rng) -> u64 {
+    let (mut submitter, queue) =
+        VirtualQueue::enable(device, Config::default().level(level)).unwrap();
+    let (mut buffers, mut met) = (Vec::new(), Met::new(device, level));
+    let kept = Cells::new(device, 1);
+    for value in 0..4 {
+        for command in orphans(device, rng) {
+            submitter.submit_blocking(command).unwrap();
+        }
+        submitter.submit_blocking(kept.append(value, 0)).unwrap();
+        buffers.extend(newcomers(device));
+        doze(rng, 40);
+        queue.preempt(rng.random()).unwrap();
+        doze(rng, 40);
+        met.look(&submitter);
+        queue.restore().unwrap();
+    }
+    let times = met.times(queue.rerun());
+    if rng.random() {
+        queue.finish().unwrap();
+        kept.expect(0..4);
+    } else {
+        drop(queue); // cancels what has not been launched
+    }
+    expect_untouched(device, &buffers);
+    times
 }

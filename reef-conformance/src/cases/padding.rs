@@ -1,7 +1,7 @@
 //! Best-effort blocks beside real-time kernels.
 
 use crate::skip;
-use crate::subject::{Cells, Rounds, cycles, doze, happened, rng};
+use crate::subject::{Cells, Rounds, cycles, doze, happened, rng, rounds_for};
 use rand::RngExt;
 use reef_core::dkp::Padding;
 use reef_core::{
@@ -70,20 +70,60 @@ pub fn padding_never_outlasts_its_kernel<D: Device>(device: &D, _: PreemptLevel)
     if !pads(device) {
         return;
     }
+    endless_blocks_are_stopped(device);
+    if device.info().units > 1 {
+        let mut rounds = Rounds::new(1);
+        let (mut stopped, wanted) = (0, 1);
+        while rounds.next(stopped, wanted) {
+            stopped += u64::from(is_stopped_twice_first(device));
+        }
+        happened("kernels took effect as padding after they had been stopped", stopped, wanted);
+    }
+}
+
+const PADDING: Padding = Padding { rt_units: 1, be_per_unit: 1, be_blocks: 4 };
+
+fn endless_blocks_are_stopped<D: Device>(device: &D) {
     let mut rt = device.queue(Priority::RealTime, None).unwrap();
     let rt_cells = Cells::new(device, 1);
     let be_cells = Cells::new(device, 4);
     let endless = be_cells.launch(5, 1 << 40);
     let record = device.checkpoint(&endless).unwrap();
-    let padding = Padding { rt_units: 1, be_per_unit: 1, be_blocks: 4 };
     for i in 0..2 {
-        rt.launch_padded(Seq(i), &rt_cells.launch(1, 100), &padding, &endless, &record).unwrap();
+        rt.launch_padded(Seq(i), &rt_cells.launch(1, 100), &PADDING, &endless, &record).unwrap();
         wait(&mut rt, i + 1);
     }
     assert_eq!(record.remaining(), 4, "no block took effect");
     assert_eq!(be_cells.read(), [0; 4]);
     rt_cells.expect([1, 1]);
 }
+
+/// Pads short kernels with a long one until a block of it takes effect. Blocks that were stopped twice run through, so
+/// that shows that they had started; `false`: one took effect beside the first two kernels, which others held up.
+fn is_stopped_twice_first<D: Device>(device: &D) -> bool {
+    let [short, long] = [300, 6000].map(|micros| rounds_for(device, Duration::from_micros(micros)));
+    let (rt_cells, be_cells) = (Cells::new(device, 1), Cells::new(device, 4));
+    let mut rt = device.queue(Priority::RealTime, None).unwrap();
+    let (rt_launch, be_launch) = (rt_cells.launch(1, short), be_cells.launch(5, long));
+    let (record, start) = (device.checkpoint(&be_launch).unwrap(), Instant::now());
+    let mut kernels = 0;
+    while record.remaining() == 4 {
+        let is_late = kernels > MANY && start.elapsed() > STARTED;
+        assert!(!is_late, "no padding took effect beside {kernels} kernels");
+        rt.launch_padded(Seq(kernels), &rt_launch, &PADDING, &be_launch, &record).unwrap();
+        kernels += 1;
+        wait(&mut rt, kernels);
+    }
+    let mut be = device.queue(Priority::BestEffort, None).unwrap();
+    be.launch(Seq(0), &be_launch, Some(&record)).unwrap();
+    wait(&mut be, 1);
+    be_cells.expect([5]);
+    kernels > 2
+}
+
+/// Many more kernels, and much longer, than the first block of a padding takes that is stopped twice.
+const MANY: u64 = 2000;
+const STARTED: Duration = Duration::from_secs(3);
 
 /// On a capped queue, where blocks of a kernel may take turns, each runs once however often it is evicted.
 pub fn a_capped_queue_runs_each_block_once<D: Device>(device: &D, level: PreemptLevel) {

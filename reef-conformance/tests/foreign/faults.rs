@@ -1,7 +1,7 @@
 //! The suite finds what is wrong with a broken device.
 
 use crate::toy::{Fault, Toy};
-use reef_conformance::cases::{errors, order, preemption, starvation};
+use reef_conformance::cases::{clients, errors, operands, order, padding, preemption, starvation};
 use reef_core::PreemptLevel;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 type Case = fn(&Toy, PreemptLevel);
 
-/// Longer than a case takes, and shorter than for ever: that is how some faults show (`RunsUnordered` in 1 of 5 runs).
+/// Longer than a case takes, and shorter than for ever: that is how a fault may show.
 const HANG_AFTER: Duration = Duration::from_secs(40);
 
 /// A fault shows when threads run beside each other, which on a busy machine they may not in one try.
@@ -43,16 +43,19 @@ found! {
     EvictsNothing at DeviceQueue by preemption::each_block_runs_once_in_order,
         preemption::a_preemption_is_as_deep_as_its_level, preemption::a_group_is_preempted_by_one_flag;
     ResetsNothing at All by preemption::a_preemption_is_as_deep_as_its_level;
-    LosesStopped at All by preemption::each_block_runs_once_in_order;
+    LosesStopped at All by preemption::each_block_runs_once_in_order,
+        clients::everybody_gets_their_work_done;
     CommitsStopped at All by preemption::each_block_runs_once_in_order;
     StopsForever at All by starvation::a_kernel_longer_than_the_real_time_period_ends;
     ForgetsCheckpoint at DeviceQueue by preemption::each_block_runs_once_in_order;
-    LosesQueued at DeviceQueue by preemption::each_block_runs_once_in_order;
+    LosesQueued at DeviceQueue by preemption::each_block_runs_once_in_order,
+        operands::operands_may_be_dropped_at_once;
     DrainsEarly at DeviceQueue by preemption::a_preemption_is_as_deep_as_its_level;
     CompletesEarly at HostQueue by order::what_has_completed_has_taken_effect;
-    RunsUnordered at HostQueue by preemption::each_block_runs_once_in_order;
+    RunsUnordered at HostQueue by clients::everybody_gets_their_work_done;
     SkipsCopies at HostQueue by order::copies_fills_and_host_code_keep_their_order;
     SkipsFills at HostQueue by order::copies_fills_and_host_code_keep_their_order;
     ReachesEventsEarly at HostQueue by order::a_queue_waits_for_an_event_of_another;
     ChecksNoBounds at HostQueue by errors::a_copy_out_of_bounds_ends_its_queue_alone;
+    PadsNothing at HostQueue by padding::padding_never_outlasts_its_kernel;
 }

@@ -8,6 +8,7 @@ mod hardware;
 
 use dozes::Dozes;
 use hardware::{Left, Line, Shared, Stop, Work};
+use reef_core::dkp::Padding;
 use reef_core::{
     Backend, Colocation, Copy, Device, DeviceInfo, Drained, Error, Fill, Launch, NoGraph,
     PreemptLevel, Preemptor, Priority, Queue, Result, Seq,
@@ -51,6 +52,8 @@ pub(crate) enum Fault {
     ReachesEventsEarly,
     /// Copies beyond the end of a buffer are no error.
     ChecksNoBounds,
+    /// Takes blocks as padding and starts none of them. The only one that pads at all.
+    PadsNothing,
 }
 
 pub(crate) type Buffer = Arc<Mutex<Vec<u8>>>;
@@ -229,6 +232,17 @@ impl Queue for ToyQueue {
         self.push(seq, Work::Fill(fill.clone()), Left::new(1))
     }
 
+    fn launch_padded(
+        &mut self,
+        seq: Seq,
+        rt: &Launch<Toy>,
+        _: &Padding,
+        _: &Launch<Toy>,
+        _: &Left,
+    ) -> Result<()> {
+        self.launch(seq, rt, None)
+    }
+
     fn record(&mut self, seq: Seq, event: &Event) -> Result<()> {
         self.push(seq, Work::Record(event.clone(), self.device.0.opened), Left::new(1))
     }
@@ -287,7 +301,8 @@ impl Device for Toy {
     }
 
     fn info(&self) -> DeviceInfo {
-        let mut info = DeviceInfo::new("a toy", 1, PreemptLevel::All);
+        let units = if self.0.fault == Fault::PadsNothing { 2 } else { 1 };
+        let mut info = DeviceInfo::new("a toy", units, PreemptLevel::All);
         info.threads_per_unit = 32;
         info
     }
@@ -335,7 +350,10 @@ impl Device for Toy {
     }
 
     fn colocation(&self) -> Colocation {
-        Colocation::Never
+        match self.0.fault {
+            Fault::PadsNothing => Colocation::Padded,
+            _ => Colocation::Never,
+        }
     }
 
     fn event(&self) -> Result<Event> {
