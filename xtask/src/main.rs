@@ -5,7 +5,7 @@ mod licenses;
 mod tables;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 /// A check: its name, whether `ci` runs it, what it is for, and its commands.
@@ -208,8 +208,13 @@ fn features() -> Vec<Command> {
         command
     })
     .into();
-    // The command without its daemon and its benches, and what it then says.
-    commands.push(cargo("test --quiet -p reef-cli --no-default-features --test left_out"));
+    // The command without its daemon and its benches, and what it then says. With all packages in view, so that what
+    // it is made of is what the tests are made of.
+    commands.push(cargo("test --quiet --workspace --no-default-features --test left_out"));
+    // What only the fuzz targets use; all but that crate is checked for the documentation as well.
+    commands.push(cargo(
+        "check --quiet --workspace --lib --features cuda,hip,reef-serve/fuzzing,reef-guest/fuzzing",
+    ));
     commands
 }
 
@@ -230,8 +235,7 @@ fn benches() -> Vec<Command> {
     let examples = examples.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "rs"));
     let mut names: Vec<_> = examples.filter_map(|p| p.file_stem().map(Into::into)).collect();
     names.sort();
-    let folder = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let folder = Path::new(&folder).join("debug/examples");
+    let folder = target().join("debug/examples");
     commands.extend(names.into_iter().map(|name: OsString| Command::new(folder.join(name))));
     commands
 }
@@ -266,11 +270,22 @@ fn hip() -> Vec<Command> {
 }
 
 fn kernels() -> Vec<Command> {
-    vec![cargo("run --quiet --package reef-kernels --")]
+    in_workspace("reef-kernels", &[])
 }
 
 fn kernels_check() -> Vec<Command> {
-    vec![cargo("run --quiet --package reef-kernels -- --check")]
+    in_workspace("reef-kernels", &["--check"])
+}
+
+/// Builds a program with all packages in view, as the tests are, and runs it.
+fn in_workspace(program: &str, args: &[&str]) -> Vec<Command> {
+    let mut run = Command::new(target().join("debug").join(program));
+    run.args(args);
+    vec![cargo(&format!("build --quiet --workspace --bin {program}")), run]
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }
 
 fn tables_check() -> Vec<Command> {
