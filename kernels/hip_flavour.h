@@ -14,7 +14,8 @@
 // Any other index doesn't compile. Exchanges by barriers must not stand in branches.
 //
 // Published sources pass floats to the exchange of integers, which AMD's own header cuts to their whole part. Here
-// floats stay what they are. REEF_WHOLE_LANES=1 is as published.
+// floats stay what they are. REEF_WHOLE_LANES=1 is as published; REEF_EXCHANGE_BY_BARRIERS=1 has AMD's GPUs exchange as
+// NVIDIA's do, for tests.
 
 #pragma once
 
@@ -24,15 +25,7 @@
 #define REEF_WHOLE_LANES 0
 #endif
 
-#if REEF_AMD
-
-#if !REEF_WHOLE_LANES
-__device__ inline float __hip_ds_bpermute(int index, float value) {
-    return __int_as_float(__builtin_amdgcn_ds_bpermute(index, __float_as_int(value)));
-}
-#endif
-
-#else
+#if !REEF_AMD
 
 __device__ inline float __ocml_fma_f32(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ inline float __ocml_exp_f32(float x) { return expf(x); }
@@ -41,6 +34,22 @@ __device__ inline float __ocml_sqrt_f32(float x) { return sqrtf(x); }
 __device__ inline float __ocml_erf_f32(float x) { return erff(x); }
 __device__ inline float __ocml_tanh_f32(float x) { return tanhf(x); }
 __device__ inline float __ocml_pow_f32(float x, float y) { return powf(x, y); }
+
+#endif
+
+#ifndef REEF_EXCHANGE_BY_BARRIERS
+#define REEF_EXCHANGE_BY_BARRIERS !REEF_AMD
+#endif
+
+#if !REEF_EXCHANGE_BY_BARRIERS
+
+#if !REEF_WHOLE_LANES
+__device__ inline float __hip_ds_bpermute(int index, float value) {
+    return __int_as_float(__builtin_amdgcn_ds_bpermute(index, __float_as_int(value)));
+}
+#endif
+
+#else
 
 namespace reef_hip {
 
@@ -64,6 +73,14 @@ struct Exchanged {
 struct Own {
     int from;
 };
+
+__device__ inline void trap() {
+#if REEF_AMD
+    __builtin_trap();
+#else
+    __trap();
+#endif
+}
 
 __device__ inline int this_lane() { return (int)(reef::linear_thread() % WAVE); }
 
@@ -89,45 +106,51 @@ __device__ inline unsigned exchange(int from, unsigned value) {
     return other;
 }
 
-} // namespace reef_hip
 
-__device__ inline reef_hip::LowHalf __mbcnt_lo(int mask, int) {
-    if (mask != -1) __trap();
+__device__ inline LowHalf mbcnt_lo(int mask, int) {
+    if (mask != -1) trap();
     return {};
 }
 
-__device__ inline reef_hip::Lane __mbcnt_hi(int mask, reef_hip::LowHalf) {
-    if (mask != -1) __trap();
-    return {reef_hip::this_lane()};
+__device__ inline Lane mbcnt_hi(int mask, LowHalf) {
+    if (mask != -1) trap();
+    return {this_lane()};
 }
 
-__device__ inline unsigned __hip_ds_bpermute(reef_hip::Exchanged index, unsigned value) {
-    return reef_hip::exchange(index.from, value);
+__device__ inline unsigned bpermute(Exchanged index, unsigned value) {
+    return exchange(index.from, value);
 }
 
-__device__ inline int __hip_ds_bpermute(reef_hip::Exchanged index, int value) {
-    return (int)reef_hip::exchange(index.from, (unsigned)value);
+__device__ inline int bpermute(Exchanged index, int value) {
+    return (int)exchange(index.from, (unsigned)value);
 }
 
-__device__ inline float __hip_ds_bpermutef(reef_hip::Exchanged index, float value) {
-    return __uint_as_float(reef_hip::exchange(index.from, __float_as_uint(value)));
+__device__ inline float bpermutef(Exchanged index, float value) {
+    return __uint_as_float(exchange(index.from, __float_as_uint(value)));
 }
 
-__device__ inline float __hip_ds_bpermute(reef_hip::Exchanged index, float value) {
-    return __hip_ds_bpermutef(index, reef_hip::sent(value));
+__device__ inline float bpermute(Exchanged index, float value) {
+    return bpermutef(index, sent(value));
 }
 
-template <class Value> __device__ inline Value __hip_ds_bpermutef(reef_hip::Own index, Value value) {
-    if (index.from != reef_hip::this_lane()) __trap();
+template <class Value> __device__ inline Value bpermutef(Own index, Value value) {
+    if (index.from != this_lane()) trap();
     return value;
 }
 
-template <class Value> __device__ inline Value __hip_ds_bpermute(reef_hip::Own index, Value value) {
-    return __hip_ds_bpermutef(index, value);
+template <class Value> __device__ inline Value bpermute(Own index, Value value) {
+    return bpermutef(index, value);
 }
 
-__device__ inline float __hip_ds_bpermute(reef_hip::Own index, float value) {
-    return __hip_ds_bpermutef(index, reef_hip::sent(value));
+__device__ inline float bpermute(Own index, float value) {
+    return bpermutef(index, sent(value));
 }
+
+} // namespace reef_hip
+
+#define __mbcnt_lo reef_hip::mbcnt_lo
+#define __mbcnt_hi reef_hip::mbcnt_hi
+#define __hip_ds_bpermute reef_hip::bpermute
+#define __hip_ds_bpermutef reef_hip::bpermutef
 
 #endif

@@ -478,6 +478,7 @@ mod hip {
         kernels_of_its_own_agree("", &[PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All]);
         kernels_of_its_own_are_preempted("", PreemptLevel::All, 4);
         kernels_of_its_own_agree_by_gates("gates=2");
+        exchanges_agree_by_barriers("");
     }
 
     /// 16-bit values.
@@ -515,6 +516,7 @@ mod cuda {
         kernels_of_its_own_agree("", &[PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All]);
         kernels_of_its_own_are_preempted("", PreemptLevel::All, 200);
         kernels_of_its_own_agree_by_gates("gates=2");
+        exchanges_agree_by_barriers("");
     }
 
     /// 16-bit values.

@@ -186,3 +186,40 @@ fn arrays_go_in_and_come_out_by_name() {
     let error = refuses(&["run", "--model", &model, "--input", &format!("z={x}")]);
     assert!(error.ends_with("input \"z\": the network has no such input or size"), "{error}");
 }
+
+#[test]
+fn a_network_that_brings_its_kernels_is_shown_and_runs_on_gpus_alone() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/networks/program");
+    let model = model.to_str().expect("UTF-8");
+    let said = prints(&["model", "show", model]);
+    for part in [
+        "10 launches of 10 kernels of its own",
+        "input",
+        "REEF's restart 1 launches back reads overwritten inputs at ",
+        "by barriers on NVIDIA: fused_nn_dense_add_kernel0, fused_nn_softmax_kernel0",
+        "no weights (.param): they are made up",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let facts = common::json(&says(&["model", "show", model, "--json"]));
+    assert_eq!((&facts["launches"], &facts["weights"]), (&10.into(), &false.into()));
+    let folder = Folder::new("program");
+    let data = format!("data={}", folder.file("data.npy", npy("(192,)", &[0.5; 192])));
+    let run = |more: &[&str]| refuses(&[&["run", "--model", model], more].concat());
+    let gpus = "kernels that come as source run on GPUs alone";
+    assert!(run(&["--input", &data]).ends_with(gpus));
+    let short = format!("data={}", folder.file("short.npy", npy("(3,)", &[0.5; 3])));
+    let error = run(&["--input", &short]);
+    assert!(error.ends_with("--input data: 3 of float32 given, 192 of float32 wanted"), "{error}");
+    let other = format!("x={}", folder.path("data.npy"));
+    assert!(
+        run(&["--input", &other]).ends_with("--input data=FILE.npy is missing: 192 of float32")
+    );
+    assert!(
+        run(&["--input", &data, "--input", &other]).ends_with("--input x: there is no such input")
+    );
+    assert!(run(&["a.png"]).ends_with("takes --input NAME=FILE.npy, no pictures"));
+    let demo = reef(&["demo", "--rt", model, "--be", "resnet18", "--out", &folder.path("demo")]);
+    let said = text(&demo.stderr);
+    assert!(demo.status.code() == Some(2) && said.trim_end().ends_with(gpus), "{said}");
+}

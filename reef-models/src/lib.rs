@@ -51,7 +51,7 @@ pub use graph::{
 pub use memory::{Budget, Charge, Exhausted};
 pub use model::{Constants, Folded, Kind, Layer, Model, Norm, Source, TensorSpec};
 pub use open::{Opened, Tensors, expected, open, open_weights, open_weights_within, open_within};
-pub use program::{ProgramInput, ProgramModel, ProgramWeights, is_program};
+pub use program::{Exchange, ProgramInput, ProgramModel, ProgramWeights, is_program};
 #[cfg(feature = "pictures")]
 pub use run::picture;
 pub use run::{LaunchName, Network, Seeded, Weights, measure, measure_with, measured, reference};

@@ -9,6 +9,7 @@ use crate::memory::budget::Budget;
 use crate::model::network_model::Model;
 use crate::model::params::Params;
 use crate::model::tensor::{Source, TensorSpec};
+use crate::program::folder::is_program;
 use crate::run::reference;
 use crate::run::seeded::Seeded;
 use crate::zoo::by_name::{NAMES, build};
@@ -74,6 +75,12 @@ pub fn open_within(
     if NAMES.contains(&what) {
         let model = build(what, size, batch.unwrap_or(1))?;
         return Ok(Opened { model, tensors: Tensors::Seeded(seed), latencies: None });
+    }
+    if path.is_dir() && is_program(path) {
+        let why = "brings its kernels as source, which GPUs run alone: ProgramModel reads it, or \
+                   `reef run --input`"
+            .into();
+        return Err(Error::Kind { file: what.into(), why });
     }
     if path.is_dir() {
         let Folder { model, params, latencies } = Folder::load_within(path, budget)?;

@@ -6,5 +6,6 @@ pub(crate) mod facts;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod show;
+pub(crate) mod show_program;
 pub(crate) mod show_tensors;
 pub(crate) mod verify;

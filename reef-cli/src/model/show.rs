@@ -1,10 +1,11 @@
 //! `reef model show`: what a network is made of.
 
 use super::facts::{Facts, describe};
-use super::show_tensors;
+use super::{show_program, show_tensors};
 use crate::report::output::print;
 use crate::report::table::table;
 use crate::workload::networks::open;
+use crate::workload::program::is_program;
 use anyhow::Result;
 use comfy_table::Table;
 use reef::models::{Layer, Model, arena};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A network: a folder, an ONNX file, or a name that `reef model list` has.
+    /// A network: a folder (REEF's too), an ONNX file, or a name that `reef model list` has.
     network: String,
     /// Rows and columns of the picture, where the network leaves them open.
     #[arg(long)]
@@ -24,6 +25,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if is_program(&args.network) {
+        return show_program::show(&args.network, args.json);
+    }
     let model = match open(&args.network, args.size) {
         // What the reader for pictures refuses is a network of tensors, or the error of that reader.
         Err(reef::models::Error::Onnx { .. }) => {

@@ -3,15 +3,18 @@
 use super::args::Args;
 use super::infer::Run;
 use super::labels::Labels;
-use super::report;
-use super::tensors;
+use super::{program, report, tensors};
 use crate::report::usage::Usage;
 use crate::workload::networks;
+use crate::workload::program::is_program;
 use anyhow::Result;
 use reef::models::{self, Opened, Tensors, param::Params, safetensors};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if is_program(&args.model) {
+        return program::run(args);
+    }
     if !args.input.is_empty() {
         return tensors::run(args);
     }

@@ -1,8 +1,9 @@
-//! `reef run`: what a network sees in pictures.
+//! `reef run`: what a network sees in pictures, or makes of arrays.
 
 pub(crate) mod args;
 pub(crate) mod command;
 pub(crate) mod infer;
 pub(crate) mod labels;
+mod program;
 pub(crate) mod report;
 mod tensors;

@@ -8,27 +8,33 @@ use reef::models::onnx::{TensorOptions, load_for};
 use reef::models::{Budget, TensorModel, TensorNetwork, TensorWeights, npy};
 use reef::op::Operators;
 use reef::tensor::{Array, Spec};
-use reef::{Config, Seq, VirtualQueue};
+use reef::{Command, Config, Seq, VirtualQueue};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Values by the names of inputs.
-type Given = BTreeMap<String, (Vec<usize>, Array)>;
+pub(super) type Given = BTreeMap<String, (Vec<usize>, Array)>;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if !args.images.is_empty() {
         return Err(Usage("pictures and --input: one of them".into()).into());
     }
-    let given = args.input.iter().map(|text| read(text)).collect::<Result<Given>>()?;
+    let given = given(args)?;
     let shapes = args.shape.iter().cloned().collect();
     let options = TensorOptions { shapes, ..TensorOptions::default() };
     let model = load_for(Path::new(&args.model), &options, &given)?;
     let (outputs, time) =
         reef::with_device(&args.device, Tensors { model: &model, given: &given })??;
-    report(args, &model, &outputs, time)
+    let ports: Vec<_> = model.outputs.iter().map(|port| (port.name.as_str(), &port.spec)).collect();
+    report(args, &ports, &outputs, time)
+}
+
+/// What was given on the command line.
+pub(super) fn given(args: &Args) -> Result<Given> {
+    args.input.iter().map(|text| read(text)).collect()
 }
 
 /// Reads the file of `NAME=FILE.npy`.
@@ -42,26 +48,27 @@ fn read(text: &str) -> Result<(String, (Vec<usize>, Array))> {
 }
 
 /// Writes each output to a file of its name, if a folder was named, and says what it is.
-fn report(args: &Args, model: &TensorModel, outputs: &[Array], time: Duration) -> Result<()> {
+pub(super) fn report(
+    args: &Args,
+    ports: &[(&str, &Spec)],
+    outputs: &[Array],
+    time: Duration,
+) -> Result<()> {
     let mut said = Vec::new();
-    for (k, (port, array)) in model.outputs.iter().zip(outputs).enumerate() {
-        let file = args
-            .out
-            .as_ref()
-            .map(|folder| folder.join(format!("{}.npy", file_name(&port.name, k))));
+    for (k, (&(name, spec), array)) in ports.iter().zip(outputs).enumerate() {
+        let in_folder = |folder: &PathBuf| folder.join(format!("{}.npy", file_name(name, k)));
+        let file = args.out.as_ref().map(in_folder);
         if let Some(file) = &file {
             let folder = file.parent().unwrap_or(Path::new("."));
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-            let bytes = npy::to_bytes(&port.spec, array);
+            let bytes = npy::to_bytes(spec, array);
             fs::write(file, bytes).with_context(|| file.display().to_string())?;
         }
-        let Spec { element, dims } = &port.spec;
-        said.push(
-            json!({ "name": port.name, "type": element.name(), "shape": dims, "file": file }),
-        );
+        let Spec { element, dims } = spec;
+        said.push(json!({ "name": name, "type": element.name(), "shape": dims, "file": file }));
         if !args.json {
             let place = file.map(|file| format!(" in {}", file.display())).unwrap_or_default();
-            print(format_args!("{}: {}{place}", port.name, port.spec))?;
+            print(format_args!("{name}: {spec}{place}"))?;
         }
     }
     let millis = time.as_secs_f64() * 1e3;
@@ -98,16 +105,22 @@ impl reef::Visit for Tensors<'_> {
                 || Usage(format!("--input {}=FILE.npy is missing: {}", port.name, port.spec));
             network.stage(index, &self.given.get(&port.name).ok_or_else(missing)?.1)?;
         }
-        let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default())?;
-        let begin = device.clock();
-        let mut last = Seq(0);
-        for command in network.inference().iter() {
-            last = submitter.submit_blocking(command.clone())?;
-        }
-        submitter.wait(last)?;
-        let time = device.clock() - begin;
-        queue.finish()?;
+        let time = run_once(&device, &network.inference())?;
         let outputs = (0..self.model.outputs.len()).map(|index| Ok(network.output(index)?));
         Ok((outputs.collect::<Result<_>>()?, time))
     }
+}
+
+/// Runs commands on a queue of their own: how long that takes, from the first submission on.
+pub(super) fn run_once<D: Operators>(device: &D, commands: &[Command<D>]) -> Result<Duration> {
+    let (mut submitter, queue) = VirtualQueue::enable(device, Config::default())?;
+    let begin = device.clock();
+    let mut last = Seq(0);
+    for command in commands {
+        last = submitter.submit_blocking(command.clone())?;
+    }
+    submitter.wait(last)?;
+    let time = device.clock() - begin;
+    queue.finish()?;
+    Ok(time)
 }

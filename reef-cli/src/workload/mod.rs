@@ -6,4 +6,5 @@ pub(crate) mod clients;
 pub(crate) mod clock;
 pub(crate) mod kept;
 pub(crate) mod networks;
+pub(crate) mod program;
 pub(crate) mod requests;

@@ -1,16 +1,20 @@
 //! The networks that clients run.
 
+use super::program::{self, is_program};
 use crate::report::progress::Progress;
+use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use reef::models::picture::Transform;
-use reef::models::{self, Model, Network, Opened, Seeded, Weights, measured};
+use reef::models::{
+    self, Model, Network, Opened, ProgramModel, ProgramWeights, Seeded, Weights, measured,
+};
 use reef::op::Operators;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Made-up weights of networks that are built, and what all look at without a photo: see [`Seeded`].
-const WEIGHTS: Seeded = Seeded(2022);
+pub(crate) const WEIGHTS: Seeded = Seeded(2022);
 
 /// Opens a network by its name, its folder or its ONNX file, for one picture at a time.
 pub(crate) fn open(network: &str, size: Option<usize>) -> models::Result<Opened> {
@@ -19,7 +23,10 @@ pub(crate) fn open(network: &str, size: Option<usize>) -> models::Result<Opened>
 
 /// Refuses networks and sizes that there are not, before anything long begins.
 pub(crate) fn check_all(networks: &[String], size: Option<usize>) -> Result<()> {
-    networks.iter().try_for_each(|name| Ok(open(name, size).map(drop)?))
+    networks.iter().try_for_each(|name| match is_program(name) {
+        true => Ok(program::open(name).map(drop)?),
+        false => Ok(open(name, size).map(drop)?),
+    })
 }
 
 /// What networks look at.
@@ -55,10 +62,10 @@ impl<D: Operators> Networks<D> {
 
 /// Refuses networks, sizes and photos that there are not, before anything long begins.
 pub(crate) fn check(rt: &str, be: &[String], picture: Picture<'_>) -> Result<()> {
-    let model = open(rt, picture.size)?.model;
     if let Some(photo) = picture.file {
-        look_at(rt, photo, &model)?;
+        look_at(rt, photo, &open(rt, picture.size)?.model)?;
     }
+    check_all(&[rt.to_owned()], picture.size)?;
     check_all(be, picture.size)
 }
 
@@ -92,18 +99,45 @@ pub(crate) fn instance<D: Operators>(
     name: &str,
     size: Option<usize>,
 ) -> models::Result<Network<D>> {
-    let Opened { model, tensors, .. } = open(name, size)?;
-    let weights = Weights::pack(device, &model, &tensors)?;
-    let network = Network::new(device, &model, &weights)?;
-    network.stage_input(&WEIGHTS.input(model.input().elements()))?;
-    Ok(network)
+    Loaded::load(device, name, size)?.instance(device)
+}
+
+/// A network on a device, of which instances can be made.
+enum Loaded<D: Operators> {
+    Built(Model, Arc<Weights<D>>),
+    Program(ProgramModel, Arc<ProgramWeights<D>>),
+}
+
+impl<D: Operators> Loaded<D> {
+    fn load(device: &D, name: &str, size: Option<usize>) -> models::Result<Self> {
+        if is_program(name) {
+            let model = program::open(name)?;
+            let weights = program::load(device, &model, WEIGHTS)?;
+            return Ok(Self::Program(model, weights));
+        }
+        let Opened { model, tensors, .. } = open(name, size)?;
+        let weights = Weights::pack(device, &model, &tensors)?;
+        Ok(Self::Built(model, weights))
+    }
+
+    /// An instance that looks at noise.
+    fn instance(&self, device: &D) -> models::Result<Network<D>> {
+        match self {
+            Self::Program(model, weights) => program::instance(model, weights, WEIGHTS),
+            Self::Built(model, weights) => {
+                let network = Network::new(device, model, weights)?;
+                network.stage_input(&WEIGHTS.input(model.input().elements()))?;
+                Ok(network)
+            }
+        }
+    }
 }
 
 /// Instances of the same network share its weights.
 pub(crate) struct Loader<'a, D: Operators> {
     device: &'a D,
     size: Option<usize>,
-    loaded: BTreeMap<String, (Model, Arc<Weights<D>>)>,
+    loaded: BTreeMap<String, Loaded<D>>,
 }
 
 impl<'a, D: Operators> Loader<'a, D> {
@@ -121,17 +155,20 @@ impl<'a, D: Operators> Loader<'a, D> {
     /// Makes an instance that looks at `photo`, or else at noise.
     pub(crate) fn network(&mut self, name: &str, photo: Option<&Path>) -> Result<Named<D>> {
         if !self.loaded.contains_key(name) {
-            let Opened { model, tensors, .. } = open(name, self.size)?;
-            let weights = Weights::pack(self.device, &model, &tensors)?;
-            self.loaded.insert(name.into(), (model, weights));
+            self.loaded.insert(name.into(), Loaded::load(self.device, name, self.size)?);
         }
-        let (model, weights) = &self.loaded[name];
-        let network = Network::new(self.device, model, weights)?;
-        let input = match photo {
-            Some(file) => look_at(name, file, model)?,
-            None => WEIGHTS.input(model.input().elements()),
-        };
-        network.stage_input(&input).with_context(|| name.to_string())?;
+        let loaded = &self.loaded[name];
+        let network = loaded.instance(self.device).with_context(|| name.to_string())?;
+        match (loaded, photo) {
+            (_, None) => {}
+            (Loaded::Built(model, _), Some(file)) => {
+                network.stage_input(&look_at(name, file, model)?)?;
+            }
+            (Loaded::Program(..), Some(_)) => {
+                let what = format!("--image: {name} brings its kernels and sees no pictures");
+                return Err(Usage(what).into());
+            }
+        }
         Ok(Named { name: name.into(), network })
     }
 }

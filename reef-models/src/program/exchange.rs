@@ -8,8 +8,7 @@ const WAVE: u32 = 64;
 
 /// Why a kernel's exchanges don't work in blocks of so many threads, if they don't.
 pub(crate) fn fault(all: &[Token<'_>], kernel: &Kernel<'_>, threads: u32) -> Option<String> {
-    let is_exchange = |at: &usize| all[*at].text.starts_with("__hip_ds_bpermute");
-    let exchanges: Vec<usize> = kernel.body.clone().filter(is_exchange).collect();
+    let exchanges: Vec<usize> = kernel.body.clone().filter(|&at| is_exchange(&all[at])).collect();
     if !exchanges.is_empty() && threads != WAVE {
         return Some(format!(
             "exchanges values in a wave of {WAVE} lanes, and has {threads} threads"
@@ -18,6 +17,10 @@ pub(crate) fn fault(all: &[Token<'_>], kernel: &Kernel<'_>, threads: u32) -> Opt
     let mut others = exchanges.into_iter().filter(|&at| !is_own(all, at));
     let in_branch = others.any(|at| is_in_branch(all, kernel, at));
     in_branch.then(|| "exchanges values with other lanes in a branch or loop".into())
+}
+
+pub(crate) fn is_exchange(token: &Token<'_>) -> bool {
+    token.is_word() && token.text.starts_with("__hip_ds_bpermute")
 }
 
 /// Whether a lane asks for its own value: the index is its thread's.

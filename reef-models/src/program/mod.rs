@@ -9,7 +9,7 @@
 //! blocks may be stopped ([`proof`]); all others stay as they are, for queues that stop nothing midway.
 
 mod exchange;
-mod folder;
+pub(crate) mod folder;
 mod guard;
 mod kernels;
 pub(crate) mod model;
@@ -20,5 +20,5 @@ mod token;
 mod uses;
 
 pub use folder::is_program;
-pub use model::{ProgramInput, ProgramModel};
+pub use model::{Exchange, ProgramInput, ProgramModel};
 pub use network::ProgramWeights;

@@ -31,6 +31,30 @@ pub struct ProgramModel {
     /// What is given and no input.
     weights: Vec<usize>,
     params: Option<Params>,
+    exchange: Exchange,
+}
+
+/// How values are exchanged in a wave: see kernels/hip_flavour.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Exchange {
+    /// Floats stay what they are; by instructions where a wave has 64 lanes.
+    #[default]
+    Exact,
+    /// Floats stay what they are; by barriers everywhere, as it is where a wave is narrower.
+    Barriers,
+    /// What an exchange of integers gets becomes a whole number, as published sources have it by AMD's header.
+    Whole,
+}
+
+impl Exchange {
+    /// What is said in front of a source.
+    fn prelude(self) -> &'static str {
+        match self {
+            Self::Exact => "",
+            Self::Barriers => "#define REEF_EXCHANGE_BY_BARRIERS 1\n",
+            Self::Whole => "#define REEF_WHOLE_LANES 1\n",
+        }
+    }
 }
 
 impl ProgramModel {
@@ -71,7 +95,14 @@ impl ProgramModel {
         }
         let is_weight = |storage: &usize| is_weight(&graph.storages[*storage], params.as_ref());
         let (weights, given) = graph.given.iter().copied().partition(is_weight);
-        Ok(Self { inputs: inputs(&graph, given), graph, sources, weights, params })
+        Ok(Self {
+            inputs: inputs(&graph, given),
+            graph,
+            sources,
+            weights,
+            params,
+            exchange: Exchange::Exact,
+        })
     }
 
     /// Storages and launches.
@@ -95,11 +126,28 @@ impl ProgramModel {
         self.sources.iter().filter_map(|source| Some((&*source.name, source.unguarded.as_deref()?)))
     }
 
+    /// Names of the kernels that exchange values in a wave.
+    pub fn exchanging(&self) -> impl Iterator<Item = &str> {
+        let kernels = self.sources.iter().flat_map(|source| &source.kernels);
+        kernels.filter(|(_, facts)| facts.exchanges).map(|(name, _)| name.as_str())
+    }
+
+    /// Whether weights came with it.
+    pub fn has_weights(&self) -> bool {
+        self.params.is_some()
+    }
+
+    /// The same with other exchanges in a wave.
+    #[must_use]
+    pub fn with_exchange(self, exchange: Exchange) -> Self {
+        Self { exchange, ..self }
+    }
+
     /// What a device compiles and launches, for [`Program::trusted`](reef_core::program::Program::trusted).
     pub fn text(&self) -> ProgramText {
         let file = |source: &Source| SourceFile {
             name: source.name.clone(),
-            text: source.compiled.clone(),
+            text: format!("{}{}", self.exchange.prelude(), source.compiled),
             guarded: source.unguarded.is_none(),
         };
         let calls = self.graph.steps.iter().filter_map(|step| self.call(step));

@@ -23,6 +23,8 @@ pub(crate) struct KernelFacts {
     pub(crate) params: usize,
     /// Numbers of the parameters that it writes, if that is clear.
     pub(crate) written: Option<Vec<usize>>,
+    /// Whether it exchanges values in a wave.
+    pub(crate) exchanges: bool,
     /// Why it doesn't work in blocks of one wave, and why not in others.
     pub(crate) faults: [Option<String>; 2],
 }
@@ -57,6 +59,7 @@ impl KernelFacts {
         Self {
             params: kernel.params.len(),
             written: Uses::of(kernel, tokens).written(),
+            exchanges: kernel.body.clone().any(|at| exchange::is_exchange(&tokens[at])),
             faults: [fault(64), fault(65)],
         }
     }

@@ -1,0 +1,68 @@
+//! `reef run --input` of a network that brings its kernels.
+
+use super::args::Args;
+use super::tensors::{self, Given};
+use crate::report::usage::Usage;
+use crate::workload::networks::WEIGHTS;
+use crate::workload::program;
+use anyhow::Result;
+use reef::models::{Network, ProgramInput, ProgramModel};
+use reef::op::Operators;
+use reef::tensor::{Array, Element, Spec};
+use std::time::Duration;
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.input.is_empty() {
+        return Err(
+            Usage(format!("{} takes --input NAME=FILE.npy, no pictures", args.model)).into()
+        );
+    }
+    let given = tensors::given(args)?;
+    let model = program::open(&args.model)?;
+    check(&model, &given)?;
+    let (output, time) = reef::with_device(&args.device, Run { model: &model, given: &given })??;
+    let spec = Spec { element: Element::F32, dims: vec![output.len()] };
+    tensors::report(args, &[("output", &spec)], &[Array::F32(output)], time)
+}
+
+/// Refuses inputs that are missing, unknown, or of another type or length.
+fn check(model: &ProgramModel, given: &Given) -> Result<()> {
+    for input in model.inputs() {
+        let ProgramInput { name, element, elements, .. } = input;
+        let want = format!("{elements} of {}", element.name());
+        let missing = || Usage(format!("--input {name}=FILE.npy is missing: {want}"));
+        let (_, array) = given.get(name).ok_or_else(missing)?;
+        let of_bytes = (array.element().bytes(), element.bytes()) == (1, 1);
+        let same = of_bytes || array.element().name() == element.name();
+        let fits = same && array.len() == *elements;
+        if !fits {
+            let have = format!("{} of {}", array.len(), array.element());
+            return Err(Usage(format!("--input {name}: {have} given, {want} wanted")).into());
+        }
+    }
+    let unknown = given.keys().find(|name| model.inputs().iter().all(|input| input.name != **name));
+    match unknown {
+        Some(name) => Err(Usage(format!("--input {name}: there is no such input")).into()),
+        None => Ok(()),
+    }
+}
+
+/// One inference, on whichever device was named.
+struct Run<'a> {
+    model: &'a ProgramModel,
+    given: &'a Given,
+}
+
+impl reef::Visit for Run<'_> {
+    type Output = Result<(Vec<f32>, Duration)>;
+
+    fn visit<D: Operators>(self, device: D) -> Self::Output {
+        let weights = program::load(&device, self.model, WEIGHTS)?;
+        let network = Network::of_program(self.model, &weights)?;
+        for input in self.model.inputs() {
+            network.stage_bytes(input.offset, &self.given[&input.name].1.to_le_bytes())?;
+        }
+        let time = tensors::run_once(&device, &network.inference())?;
+        Ok((network.staged_output()?, time))
+    }
+}
