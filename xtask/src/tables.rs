@@ -125,6 +125,17 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
             ("requests_per_second", "requests/s", 1),
             ("be_kept_percent", "BE kept %", 1),
         ],
+        "cluster" => &[
+            ("round", "round", 0),
+            ("devices", "devices", 0),
+            ("be_alone_per_second", "BE alone /s", 1),
+            ("be_alone_over_one", "÷ one", 2),
+            ("be_per_second", "BE /s", 1),
+            ("be_over_one", "÷ one", 2),
+            ("rt_p50_ms", "RT p50 ms", 3),
+            ("rt_p99_ms", "p99", 3),
+            ("rt_p99_over_one", "÷ one", 2),
+        ],
         "networks" => &[
             ("network", "network", 0),
             ("launches", "launches", 0),

@@ -167,9 +167,8 @@ impl<D: Device> Core<D> {
     fn apply(&self, state: &mut PassState<D>) -> bool {
         self.stop(state);
         state.hold_neighbours();
-        let beside = self.group.capped_blocks();
+        let beside = state.beside;
         let pads = state.plan.pad && self.device.colocation() == Colocation::Padded;
-        let beside = beside.filter(|_| state.is_long_stopped() && state.plan.pad);
         let queues = &mut state.queues;
         let mut donors = Donors { group: &self.group, queues, device: &self.device };
         let fed = state.rt.feed(&state.plan.start, pads.then_some(&mut donors));
@@ -191,12 +190,14 @@ impl<D: Device> Core<D> {
         again
     }
 
-    /// Stops best-effort work if the plan says so, or if it runs narrow and is to be widened.
+    /// Stops best-effort work that runs as it shouldn't: as wide as it can, or capped, which is stopped to be widened.
     ///
     /// If the device refuses, real-time work starts all the same, and a later pass tries again.
     fn stop(&self, state: &mut PassState<D>) {
         let (held, capped) = (self.group.is_preempted(), self.group.is_capped());
-        let first = !held && state.plan.preempt != capped;
+        let runs_as_planned =
+            if state.plan.preempt { capped && state.beside.is_some() } else { !capped };
+        let first = !held && !runs_as_planned;
         let again = state.plan.preempt && self.group.is_half_stopped();
         if !(first || again) {
             return;

@@ -17,6 +17,7 @@ pub(crate) mod rt_client;
 pub(crate) mod rt_feed;
 pub(crate) mod rt_queue;
 pub(crate) mod state;
+pub(crate) mod steady;
 pub(crate) mod task;
 #[cfg(test)]
 mod tests;

@@ -155,6 +155,28 @@ mod tests {
         eventually("restored", || !dispatcher.is_preempted());
     }
 
+    /// Capped queues run beside real-time work of this dispatcher, and beside nobody else's.
+    #[test]
+    fn real_time_work_of_neighbours_stops_capped_queues_too() {
+        let (device, dispatcher, others) = begin();
+        device.0.capped.store(2, Ordering::SeqCst);
+        device.0.rt_hangs_at.store(1, Ordering::SeqCst);
+        let mut rt = dispatcher.real_time().expect("a client");
+        let ticket = rt.submit(&Task::new(vec![kernel()]).expect("launches")).expect("room");
+        assert!(dispatcher.is_preempted());
+        let beside = || dispatcher.stats().padded_launches == 1 && !dispatcher.is_preempted();
+        eventually("real-time work lasts, so queues run capped", beside);
+        others.are_real_time.store(true, Ordering::SeqCst);
+        eventually("stopped", || {
+            dispatcher.look();
+            dispatcher.is_preempted()
+        });
+        others.are_real_time.store(false, Ordering::SeqCst);
+        device.0.rt_hangs_at.store(0, Ordering::SeqCst);
+        ticket.wait().expect("it ends");
+        eventually("restored in full", || !dispatcher.is_preempted());
+    }
+
     #[test]
     fn a_dispatcher_that_ends_holds_nobody() {
         let (_device, dispatcher, others) = begin();

@@ -9,16 +9,10 @@ use crate::dispatch::loss::Loss;
 use crate::dispatch::neighbours::Neighbourhood;
 use crate::dispatch::padding::{Padded, PaddingSource};
 use crate::dispatch::rt_queue::RtQueue;
+use crate::dispatch::steady::Steady;
 use crate::scheduler::policy::{LaunchLimit, Plan, QueueView, RtTaskView, Scheduler, View};
 use crate::vqueue::group::Group;
 use std::time::Duration;
-
-/// How long real-time work has kept best-effort work off the device before that runs narrow beside it.
-///
-/// It is stopped twice more for that, and slows the rest of the burst: on an H200, beside five real-time
-/// clients whose requests come together, 1 ms made these 1.5 times as slow and gave best-effort work nothing
-/// (docs/cuda.md). It is for real-time work that doesn't end.
-const BESIDE_AFTER: Duration = Duration::from_millis(10);
 
 /// How long a device that refused to stop or to restore best-effort work is left alone.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
@@ -78,6 +72,9 @@ pub(crate) struct PassState<D: Device> {
     pub(super) closed: Option<Error>,
     pub(crate) loss: Loss,
     pub(super) neighbours: Neighbourhood,
+    steady: Steady,
+    /// Blocks of each best-effort queue that run at a time beside real-time work that lasts.
+    pub(super) beside: Option<u32>,
 }
 
 impl<D: Device> PassState<D> {
@@ -96,6 +93,8 @@ impl<D: Device> PassState<D> {
             closed: None,
             loss: Loss::default(),
             neighbours: Neighbourhood::default(),
+            steady: Steady::default(),
+            beside: None,
         }
     }
 
@@ -169,12 +168,20 @@ impl<D: Device> PassState<D> {
         if self.neighbours.have_real_time() {
             (self.plan.preempt, self.plan.pad) = (true, false);
         }
+        self.run_beside(view.rt() > 0, now, group);
         self.last_pass = now;
     }
 
-    /// Whether it is worth running best-effort work beside what stopped it.
-    pub(super) fn is_long_stopped(&self) -> bool {
-        self.last_pass.saturating_sub(self.stopped) >= BESIDE_AFTER
+    /// Has best-effort queues run capped, so that they needn't be stopped, beside real-time work that lasts; also in its
+    /// short pauses, so that the next request finds them so.
+    fn run_beside(&mut self, has_work: bool, now: Duration, group: &Group<D>) {
+        self.steady.note(has_work, now);
+        let capped = group.capped_blocks().filter(|_| self.plan.pad && self.steady.is_long(now));
+        self.beside = capped;
+        if capped.is_some() {
+            self.plan.preempt = true;
+            self.wake_by(self.steady.ends());
+        }
     }
 
     /// Books the time since the last pass to the queues that could run in it, in equal parts.
