@@ -7,7 +7,9 @@
 
 use reef::cpu::Cpu;
 use reef::models::picture::Transform;
-use reef::models::{self, Network, Opened, Seeded, Tensors, Weights, param::Params, safetensors};
+use reef::models::{
+    self, AnyModel, Network, Opened, Seeded, Tensors, Weights, param::Params, safetensors,
+};
 use reef::{Config, Device, VirtualQueue};
 use std::error::Error;
 
@@ -16,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = Cpu::open(0, "")?;
     let picture_file = args.next().filter(|file| file != "-");
     let what = args.next().unwrap_or("resnet50".into());
-    let Opened { model, tensors, .. } = open(&what)?;
+    let (model, tensors) = open(&what)?.model.into_picture()?;
     let input = match picture_file {
         Some(file) => Transform::of_model(&what, &model)?.read(file)?,
         None => Seeded(1).input(model.input().elements()),
@@ -48,8 +50,7 @@ fn open(what: &str) -> models::Result<Opened> {
         Some("safetensors") => safetensors::load(what)?,
         _ => return models::open(what, None, Some(1), Seeded(1)),
     };
-    Ok(Opened {
-        tensors: Tensors::Read(params),
-        ..models::open("resnet50", None, Some(1), Seeded(1))?
-    })
+    let model = models::build("resnet50", None, 1)?;
+    let model = AnyModel::Picture { model, tensors: Tensors::Read(params) };
+    Ok(Opened { model, latencies: None })
 }

@@ -12,6 +12,33 @@ fn onnx(name: &str) -> String {
 }
 
 #[test]
+fn a_network_of_tensors_is_imported_shown_verified_and_measured() {
+    let folder = Folder::new("models-tensors");
+    let (file, out) = (onnx("tensors/typed-17"), folder.path("typed"));
+    let said = prints(&["model", "import", &file, "--out", &out]);
+    assert!(said.starts_with(&format!("{out}: ")) && said.contains(" operations, "), "{said}");
+    for network in [&file, &out] {
+        let said = prints(&["model", "show", network]);
+        assert!(said.contains("int64") && said.contains("[1, 4, 3]"), "{said}");
+        let said = says(&["model", "verify", network, "--tolerance", "0"]);
+        assert!(said.contains("cpu: off by 0.0e0"), "{said}");
+    }
+    let bench =
+        ["bench", "networks", &out, "--device", "cpu:0?units=1", "--seconds", "0.05", "--json"];
+    let said = prints(&bench);
+    assert!(said.contains("\"inferences\""), "{said}");
+    let error = reef(&["run", "x.png", "--model", &out]);
+    let error = String::from_utf8(error.stderr).expect("UTF-8");
+    assert!(
+        error.contains("typed takes tensors (tokens: int64[1, 4], mask: bool[1, 4], "),
+        "{error}"
+    );
+    let error = reef(&["model", "verify", &file, "--size", "32"]);
+    let error = String::from_utf8(error.stderr).expect("UTF-8");
+    assert!(error.contains("no input leaves rows and columns open for size 32"), "{error}");
+}
+
+#[test]
 fn an_imported_network_runs_from_its_folder_as_the_reference_does() {
     let folder = Folder::new("import");
     let out = folder.path("mobilenet");

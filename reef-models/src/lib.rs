@@ -39,7 +39,10 @@ pub mod onnx;
 mod open;
 mod program;
 mod run;
-#[cfg(feature = "onnx")]
+#[cfg_attr(
+    not(feature = "onnx"),
+    expect(dead_code, reason = "only ONNX files become such networks")
+)]
 mod tensors;
 mod zoo;
 
@@ -49,12 +52,14 @@ pub use graph::{
     ElementType, KernelCall, Problem, ScheduleGraph, Step, Storage, Work, arena, hazards,
 };
 pub use memory::{Budget, Charge, Exhausted};
-pub use model::{Constants, Folded, Kind, Layer, Model, Norm, Source, TensorSpec};
-pub use open::{Opened, Tensors, expected, open, open_weights, open_weights_within, open_within};
+pub use model::{Constants, Folded, Kind, Layer, Model, Norm, Port, Ports, Source, TensorSpec};
+pub use open::{Opened, expected, open, open_weights, open_weights_within, open_within};
 pub use program::{Exchange, ProgramInput, ProgramModel, ProgramWeights, is_program};
 #[cfg(feature = "pictures")]
 pub use run::picture;
-pub use run::{LaunchName, Network, Seeded, Weights, measure, measure_with, measured, reference};
-#[cfg(feature = "onnx")]
-pub use tensors::{Port, TensorModel, TensorNetwork, TensorStep, TensorWeights};
+pub use run::{
+    AnyModel, LaunchName, Loaded, Network, Seeded, TensorWeights, Tensors, Weights, measure,
+    measure_with, measured, reference,
+};
+pub use tensors::{TensorModel, TensorStep};
 pub use zoo::{NAMES, build};

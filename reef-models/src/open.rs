@@ -8,47 +8,43 @@ use crate::files::safetensors::read as safetensors;
 use crate::memory::budget::Budget;
 use crate::model::network_model::Model;
 use crate::model::params::Params;
-use crate::model::tensor::{Source, TensorSpec};
+#[cfg(feature = "onnx")]
+use crate::model::ports::Port;
+#[cfg(feature = "onnx")]
+use crate::onnx::{
+    evaluate::execute::execute,
+    general::{load::load_tensors_within, options::TensorOptions},
+    load::{Imported, load_within},
+    walk::Options,
+};
 use crate::program::folder::is_program;
+use crate::run::any_model::{AnyModel, Tensors};
 use crate::run::reference;
 use crate::run::seeded::Seeded;
 use crate::zoo::by_name::{NAMES, build};
 use std::path::Path;
+#[cfg(feature = "onnx")]
+use std::path::PathBuf;
 
-/// A network and where its tensors come from.
+/// A network that was read or built.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Opened {
-    /// The schedule.
-    pub model: Model,
-    /// Its tensors.
-    pub tensors: Tensors,
+    /// The network with its constants.
+    pub model: AnyModel,
     /// How long its launches take, if the folder says.
     pub latencies: Option<Latencies>,
 }
 
-/// Made-up tensors or those of a file.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Tensors {
-    /// Made up.
-    Seeded(Seeded),
-    /// Read.
-    Read(Params),
-}
-
-impl Source for Tensors {
-    fn tensor(&self, tensor: &TensorSpec) -> Result<Vec<f32>> {
-        match self {
-            Self::Seeded(seeded) => seeded.tensor(tensor),
-            Self::Read(params) => params.tensor(tensor),
-        }
-    }
-}
-
-/// Opens `what`: one of [`NAMES`], with tensors that `seed` makes up; a [`Folder`]; an ONNX file; a
-/// `.safetensors` file whose name begins with one of [`NAMES`], as torchvision calls its own
+/// Opens `what`: one of [`NAMES`], with tensors that `seed` makes up; a [`Folder`]; an ONNX file, or a folder with a
+/// `model.onnx`; a `.safetensors` file whose name begins with one of [`NAMES`], as torchvision calls its own
 /// (`resnet18-f37072fd`).
 ///
-/// Without a size or a batch they are those that the network has, or else its usual size and a batch of 1.
+/// An ONNX file becomes a network for pictures if it can be expressed as one, and a network of ordinary tensors
+/// otherwise ([`onnx::load_tensors`](crate::onnx::load_tensors)).
+///
+/// Without a size or a batch they are those that the network has, or else its usual size and a batch of 1. A network
+/// of tensors takes the batch as the first size of inputs that leave that open, and the size as rows and columns of
+/// inputs of four dimensions that leave those open.
 ///
 /// # Errors
 ///
@@ -74,7 +70,11 @@ pub fn open_within(
     let path = Path::new(what);
     if NAMES.contains(&what) {
         let model = build(what, size, batch.unwrap_or(1))?;
-        return Ok(Opened { model, tensors: Tensors::Seeded(seed), latencies: None });
+        return Ok(picture(model, Tensors::Seeded(seed), None));
+    }
+    #[cfg(feature = "onnx")]
+    if let Some(file) = onnx_in(path) {
+        return open_onnx(path, &file, (size, batch), budget);
     }
     if path.is_dir() && is_program(path) {
         let why = "brings its kernels as source, which GPUs run alone: ProgramModel reads it, or \
@@ -85,14 +85,7 @@ pub fn open_within(
     if path.is_dir() {
         let Folder { model, params, latencies } = Folder::load_within(path, budget)?;
         fits(what, &model, size, batch)?;
-        return Ok(Opened { model, tensors: Tensors::Read(params), latencies });
-    }
-    #[cfg(feature = "onnx")]
-    if is_onnx(path) {
-        let options = crate::onnx::walk::Options { batch, size };
-        let crate::onnx::load::Imported { model, params } =
-            crate::onnx::load::load_within(path, &options, budget)?;
-        return Ok(Opened { model, tensors: Tensors::Read(params), latencies: None });
+        return Ok(picture(model, Tensors::Read(params), latencies));
     }
     if let Some(network) = named_by(path) {
         return open_weights_within(network, path, size, batch, budget);
@@ -142,18 +135,54 @@ pub fn open_weights_within(
         false => Params::load_within(file, budget)?,
     };
     let params = model.keep_of(params)?;
-    Ok(Opened { model, tensors: Tensors::Read(params), latencies: None })
+    Ok(picture(model, Tensors::Read(params), None))
+}
+
+fn picture(model: Model, tensors: Tensors, latencies: Option<Latencies>) -> Opened {
+    Opened { model: AnyModel::Picture { model, tensors }, latencies }
+}
+
+/// Opens an ONNX file as a network for pictures or else as one of tensors, named after `place`.
+#[cfg(feature = "onnx")]
+fn open_onnx(
+    place: &Path,
+    file: &Path,
+    (size, batch): (Option<usize>, Option<usize>),
+    budget: &Budget,
+) -> Result<Opened> {
+    let options = Options { batch, size };
+    match load_within(file, &options, budget) {
+        Ok(Imported { model, params }) => {
+            return Ok(picture(model, Tensors::Read(params), None));
+        }
+        Err(Error::Onnx { .. }) => {}
+        Err(other) => return Err(other),
+    }
+    let options = TensorOptions { size, batch, ..TensorOptions::default() };
+    let mut model = load_tensors_within(file, &options, budget)?;
+    model.name = place.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let sides = |port: &Port| (port.spec.dims.len() == 4).then(|| port.spec.dims[2..].to_vec());
+    match size {
+        Some(size) if model.inputs.iter().filter_map(sides).all(|sides| sides != [size; 2]) => {
+            let why =
+                format!("{}: no input leaves rows and columns open for size {size}", model.name);
+            Err(Error::Tensor { why })
+        }
+        _ => Ok(Opened { model: AnyModel::Tensors(model), latencies: None }),
+    }
 }
 
 /// What the network that was [opened](open()) as `what` gives for `input` by plain loops on the host.
 ///
 /// An ONNX file is executed node by node as it stands, before anything of it was rewritten
 /// ([`onnx::execute`](crate::onnx::execute)), so that a fault of the reader shows too; anything else step by
-/// step ([`reference`](mod@crate::reference)). Size and batch are those that it was opened with.
+/// step ([`reference`](mod@crate::reference)). Size and batch are those that it was opened with. For networks of
+/// tensors there is [`TensorModel::execute`](crate::TensorModel::execute).
 ///
 /// # Errors
 ///
-/// `Length` if `input` is not as long as the network's input; those of both executors.
+/// `NotPicture` for a network of tensors, `Length` if `input` is not as long as the network's input; those of both
+/// executors.
 #[cfg_attr(not(feature = "onnx"), expect(unused_variables, reason = "all are steps of a schedule"))]
 pub fn expected(
     what: &str,
@@ -162,18 +191,22 @@ pub fn expected(
     batch: Option<usize>,
     input: &[f32],
 ) -> Result<Vec<f32>> {
+    let (model, tensors) = opened.model.picture()?;
     #[cfg(feature = "onnx")]
-    if is_onnx(Path::new(what)) {
-        let options = crate::onnx::walk::Options { batch, size };
-        return crate::onnx::evaluate::execute::execute(what, &options, input);
+    if let Some(file) = onnx_in(Path::new(what)) {
+        return execute(file, &Options { batch, size }, input);
     }
-    reference::execute(&opened.model, &opened.tensors, input)
+    reference::execute(model, tensors, input)
 }
 
-/// Whether it is a file that [`open`] reads as ONNX.
+/// The ONNX file that is meant: this one, or that of a folder which has no network of another kind.
 #[cfg(feature = "onnx")]
-fn is_onnx(path: &Path) -> bool {
-    !path.is_dir() && path.extension().is_some_and(|extension| extension == "onnx")
+fn onnx_in(path: &Path) -> Option<PathBuf> {
+    let inside = path.join("model.onnx");
+    match path.is_dir() {
+        true => (inside.is_file() && !path.join("model.json").exists()).then_some(inside),
+        false => path.extension().is_some_and(|extension| extension == "onnx").then(|| path.into()),
+    }
 }
 
 /// The network whose weights a `.safetensors` file says in its name to have.

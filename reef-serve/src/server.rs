@@ -22,7 +22,7 @@ use crate::observe::exposition::Exposition;
 use crate::observe::metrics::Snapshot;
 use crate::observe::observer::Observer;
 use crate::observe::scrapes::Scrapes;
-use crate::requests::job::{Input, Job, Output, Phases};
+use crate::requests::job::{Given, Job, Phases, Wanted};
 use crate::requests::parsers::Parsers;
 use crate::requests::regions::Regions;
 use crate::tenants::known::Tenants;
@@ -70,8 +70,8 @@ pub(crate) struct Inference {
     /// What it is charged to, if that is not its tenant's account.
     pub(crate) account: Option<Account>,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) input: Input,
-    pub(crate) output: Output,
+    pub(crate) inputs: Vec<Given>,
+    pub(crate) outputs: Vec<Wanted>,
 }
 
 impl Server {
@@ -187,8 +187,8 @@ impl Server {
     /// # Errors
     ///
     /// `Exhausted` at once if its queue is full, or its tenant's budget used up and what is over is refused; `Deadline` when its time is over; the device's.
-    pub(crate) async fn infer(&self, inference: Inference) -> Result<Vec<u8>> {
-        let Inference { client, tenant, model, priority, account, timeout, input, output } =
+    pub(crate) async fn infer(&self, inference: Inference) -> Result<Vec<Vec<u8>>> {
+        let Inference { client, tenant, model, priority, account, timeout, inputs, outputs } =
             inference;
         let account = account.unwrap_or_else(|| tenant.account());
         let max = self.config.get().times.request();
@@ -205,8 +205,8 @@ impl Server {
                 tenant,
                 priority,
                 account,
-                input,
-                output,
+                inputs,
+                outputs,
                 arrived,
                 deadline,
                 reply,

@@ -71,8 +71,9 @@ impl<D: Operators> AnyDevice for Typed<D> {
     }
 
     fn load(&self, id: DeviceId, opened: Opened) -> Result<Network> {
-        let weights = Weights::pack(&self.0, &opened.model, &opened.tensors)?;
-        let loaded = Loaded::new(&self.0, Arc::new(opened.model), weights)?;
+        let (model, tensors) = opened.model.into_picture()?;
+        let weights = Weights::pack(&self.0, &model, &tensors)?;
+        let loaded = Loaded::new(&self.0, Arc::new(model), weights)?;
         Ok(Network::new(id, Box::new(loaded)))
     }
 

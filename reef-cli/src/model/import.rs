@@ -1,14 +1,16 @@
 //! `reef model import` and `reef model export`: folders of networks.
 
 use super::facts::{Facts, describe};
+use super::show_tensors::{describe as describe_tensors, facts};
 use crate::report::output::print;
 use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use anyhow::Result;
-use reef::models::onnx::{self, Imported, Options};
+use reef::models::onnx;
 use reef::models::profile::Latencies;
 use reef::models::{
-    Budget, Folder, Network, Seeded, Weights, build, measure_with, safetensors, unread,
+    AnyModel, Budget, Folder, Network, Seeded, Weights, build, measure_with, open_within,
+    safetensors, unread,
 };
 use reef::op::Operators;
 use serde_json::json;
@@ -66,12 +68,14 @@ struct Out {
 
 pub(crate) fn import(args: &Import) -> Result<()> {
     let extension = args.file.extension().unwrap_or_default();
-    let Imported { model, params } = match (extension.to_str(), &args.network) {
-        (Some("onnx"), None) => onnx::load_within(&args.file, &args.options(), &args.budget())?,
+    if let (Some("onnx"), None) = (extension.to_str(), &args.network) {
+        return import_onnx(args);
+    }
+    let (params, model) = match (extension.to_str(), &args.network) {
         (Some("safetensors"), Some(name)) => {
             let model = build(name, args.size, args.batch.unwrap_or(1))?;
             let params = safetensors::load_within(&args.file, &args.budget())?;
-            Imported { params: model.keep_of(params)?, model }
+            (model.keep_of(params)?, model)
         }
         (Some("onnx"), Some(_)) => return usage("--network is for .safetensors files"),
         (Some("safetensors"), None) => return usage("--network says whose weights these are"),
@@ -83,11 +87,34 @@ pub(crate) fn import(args: &Import) -> Result<()> {
     args.folder.save(Folder { model, params, latencies: None })
 }
 
-impl Import {
-    fn options(&self) -> Options {
-        Options { batch: self.batch, size: self.size }
+/// A network for pictures becomes a schedule and its weights; one of tensors stays the file that it is.
+fn import_onnx(args: &Import) -> Result<()> {
+    let file =
+        args.file.to_str().ok_or_else(|| Usage("a name of a file that is no UTF-8".into()))?;
+    let opened = open_within(file, args.size, args.batch, Seeded(0), &args.budget())?;
+    let model = match opened.model {
+        AnyModel::Picture { model, tensors } => {
+            let params = model.params(&tensors)?;
+            return args.folder.save(Folder { model, params, latencies: None });
+        }
+        AnyModel::Tensors(model) => model,
+    };
+    if args.size.is_some() || args.batch.is_some() || args.folder.device.is_some() {
+        return usage(
+            "--size, --batch and --device are for networks for pictures: this file is kept as it is",
+        );
     }
+    let out = &args.folder.out;
+    onnx::copy(&args.file, out)?;
+    let copy = out.to_str().ok_or_else(|| Usage("a name of a folder that is no UTF-8".into()))?;
+    open_within(copy, None, None, Seeded(0), &args.budget())?; // nothing was left behind
+    match args.folder.json {
+        true => print(json!({ "folder": out, "network": facts(file, &model) })),
+        false => describe_tensors(&out.display().to_string(), &model),
+    }
+}
 
+impl Import {
     /// The memory that reading may take.
     fn budget(&self) -> Budget {
         Budget::new(if self.memory == 0 { u64::MAX } else { self.memory.saturating_mul(1 << 20) })

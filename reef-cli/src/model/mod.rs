@@ -9,3 +9,4 @@ pub(crate) mod show;
 pub(crate) mod show_program;
 pub(crate) mod show_tensors;
 pub(crate) mod verify;
+mod verify_tensors;

@@ -8,7 +8,7 @@ use crate::workload::networks::open;
 use crate::workload::program::is_program;
 use anyhow::Result;
 use comfy_table::Table;
-use reef::models::{Layer, Model, arena};
+use reef::models::{AnyModel, Layer, Model, arena};
 use reef::op::{Bounds, Function, Op, PoolKind, Tensor, Window};
 use serde_json::{Value, json};
 
@@ -28,12 +28,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if is_program(&args.network) {
         return show_program::show(&args.network, args.json);
     }
-    let model = match open(&args.network, args.size) {
-        // What the reader for pictures refuses is a network of tensors, or the error of that reader.
-        Err(reef::models::Error::Onnx { .. }) => {
-            return show_tensors::show(&args.network, args.json);
-        }
-        opened => opened?.model,
+    let model = match open(&args.network, args.size)?.model {
+        AnyModel::Picture { model, .. } => model,
+        AnyModel::Tensors(model) => return show_tensors::show(&args.network, &model, args.json),
     };
     let arena = arena::plan(model.graph()).bytes;
     if args.json {

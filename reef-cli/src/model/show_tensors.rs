@@ -3,24 +3,16 @@
 use crate::report::output::print;
 use crate::report::table::table;
 use anyhow::Result;
-use reef::models::onnx::{TensorOptions, load_tensors};
 use reef::models::{Port, TensorModel};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
 
-/// Shows a file that the reader for pictures has refused.
-pub(crate) fn show(file: &str, as_json: bool) -> Result<()> {
-    let model = load_tensors(Path::new(file), &TensorOptions::default())?;
+/// Shows a network of tensors.
+pub(crate) fn show(what: &str, model: &TensorModel, as_json: bool) -> Result<()> {
     if as_json {
-        return print(serde_json::to_string_pretty(&facts(file, &model))?);
+        return print(serde_json::to_string_pretty(&facts(what, model))?);
     }
-    print(format_args!(
-        "{file}: {} operations, {:.2} M constants, activations take {:.1} MB",
-        model.steps().len(),
-        model.parameters() as f64 / 1e6,
-        model.arena().bytes as f64 / 1e6,
-    ))?;
+    describe(what, model)?;
     let mut ports = table(&["", "name", "type", "shape"]);
     for (what, all) in [("input", &model.inputs), ("output", &model.outputs)] {
         for port in all {
@@ -30,10 +22,20 @@ pub(crate) fn show(file: &str, as_json: bool) -> Result<()> {
     }
     print(ports)?;
     let mut kinds = table(&["operation", "times"]);
-    for (kind, times) in kinds_of(&model) {
+    for (kind, times) in kinds_of(model) {
         kinds.add_row([kind.to_owned(), times.to_string()]);
     }
     print(kinds)
+}
+
+/// Says in a line what is in it.
+pub(crate) fn describe(what: &str, model: &TensorModel) -> Result<()> {
+    print(format_args!(
+        "{what}: {} operations, {:.2} M constants, activations take {:.1} MB",
+        model.steps().len(),
+        model.parameters() as f64 / 1e6,
+        model.arena().bytes as f64 / 1e6,
+    ))
 }
 
 /// How many operations of each kind there are.
@@ -43,10 +45,10 @@ fn kinds_of(model: &TensorModel) -> BTreeMap<&'static str, usize> {
     kinds
 }
 
-fn facts(file: &str, model: &TensorModel) -> Value {
+pub(crate) fn facts(what: &str, model: &TensorModel) -> Value {
     let port = |port: &Port| json!({ "name": port.name, "type": port.spec.element.name(), "shape": port.spec.dims });
     json!({
-        "network": file,
+        "network": what,
         "operations": kinds_of(model),
         "constants": model.parameters(),
         "arena_bytes": model.arena().bytes,

@@ -4,10 +4,11 @@
 //! that is compared too, on the host and more strictly: rounding on a device must not hide a fault of the reader.
 
 use super::facts::describe;
+use super::verify_tensors::{self, Asked};
 use crate::report::output::print;
 use crate::report::progress::Progress;
 use anyhow::{Result, bail};
-use reef::models::{self, Network, Opened, Seeded, Weights, reference};
+use reef::models::{self, AnyModel, Model, Network, Seeded, Tensors, Weights, reference};
 use reef::op::Operators;
 use reef::{Config, VirtualQueue};
 use serde_json::json;
@@ -38,13 +39,22 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let opened = models::open(&args.network, args.size, None, Seeded(args.seed))?;
+    let (model, tensors) = match &opened.model {
+        AnyModel::Picture { model, tensors } => (model, tensors),
+        AnyModel::Tensors(model) => {
+            let Args { network, device, tolerance, json, .. } = args;
+            let (tolerance, json) = (*tolerance, *json);
+            let asked = Asked { network, device, seed: Seeded(args.seed), tolerance, json };
+            return verify_tensors::verify(&asked, model);
+        }
+    };
     let progress = Progress::new(2, args.json);
     progress.begin(&format!("on {}", args.device));
-    let have = reef::with_device(&args.device, Verify(args, &opened))??;
+    let have = reef::with_device(&args.device, Verify { args, model, tensors })??;
     progress.begin("the reference");
-    let input = picture(args, &opened);
+    let input = picture(args, model);
     let want = models::expected(&args.network, &opened, args.size, None, &input)?;
-    let schedule = reference::execute(&opened.model, &opened.tensors, &input)?;
+    let schedule = reference::execute(model, tensors, &input)?;
     progress.finish();
     let (off, rewritten) = (off(&have, &want), off(&schedule, &want));
     let largest_output = largest(want.iter().map(|&value| f64::from(value)));
@@ -55,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "rewritten": rewritten,
         }))?;
     } else {
-        describe(network, &opened.model)?;
+        describe(network, model)?;
         print(format_args!(
             "the schedule: off by {rewritten:.1e} of what the network's file says"
         ))?;
@@ -84,21 +94,25 @@ fn largest(values: impl Iterator<Item = f64>) -> f64 {
     values.map(f64::abs).max_by(f64::total_cmp).unwrap_or_default()
 }
 
-fn picture(args: &Args, opened: &Opened) -> Vec<f32> {
-    Seeded(args.seed).input(opened.model.input().elements())
+fn picture(args: &Args, model: &Model) -> Vec<f32> {
+    Seeded(args.seed).input(model.input().elements())
 }
 
 /// One inference, on whichever device was named.
-struct Verify<'a>(&'a Args, &'a Opened);
+struct Verify<'a> {
+    args: &'a Args,
+    model: &'a Model,
+    tensors: &'a Tensors,
+}
 
 impl reef::Visit for Verify<'_> {
     type Output = Result<Vec<f32>>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
-        let Self(args, opened) = self;
-        let weights = Weights::pack(&device, &opened.model, &opened.tensors)?;
-        let network = Network::new(&device, &opened.model, &weights)?;
-        network.stage_input(&picture(args, opened))?;
+        let Self { args, model, tensors } = self;
+        let weights = Weights::pack(&device, model, tensors)?;
+        let network = Network::new(&device, model, &weights)?;
+        network.stage_input(&picture(args, model))?;
         let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default())?;
         for command in network.inference().iter() {
             submitter.submit_blocking(command.clone())?;

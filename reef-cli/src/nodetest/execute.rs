@@ -1,7 +1,7 @@
 //! A network of tensors on a device, undisturbed and preempted.
 
 use anyhow::{Result, ensure};
-use reef::models::{TensorModel, TensorNetwork, TensorWeights};
+use reef::models::{Network, TensorModel, TensorWeights};
 use reef::op::Operators;
 use reef::tensor::Array;
 use reef::{Config, PreemptLevel, VirtualQueue};
@@ -23,20 +23,16 @@ pub(crate) fn once<D: Operators>(
     outputs(&network, model)
 }
 
-fn instance<D: Operators>(
-    device: &D,
-    model: &TensorModel,
-    inputs: &[Array],
-) -> Result<TensorNetwork<D>> {
+fn instance<D: Operators>(device: &D, model: &TensorModel, inputs: &[Array]) -> Result<Network<D>> {
     let weights = TensorWeights::upload(device, model)?;
-    let network = TensorNetwork::new(device, model, &weights)?;
+    let network = Network::of_tensors(device, model, &weights)?;
     for (index, array) in inputs.iter().enumerate() {
         network.stage(index, array)?;
     }
     Ok(network)
 }
 
-fn outputs<D: Operators>(network: &TensorNetwork<D>, model: &TensorModel) -> Result<Vec<Array>> {
+fn outputs<D: Operators>(network: &Network<D>, model: &TensorModel) -> Result<Vec<Array>> {
     (0..model.outputs.len()).map(|index| Ok(network.output(index)?)).collect()
 }
 

@@ -8,7 +8,7 @@ use crate::report::usage::Usage;
 use crate::workload::networks;
 use crate::workload::program::is_program;
 use anyhow::Result;
-use reef::models::{self, Opened, Tensors, param::Params, safetensors};
+use reef::models::{self, AnyModel, Opened, Tensors, param::Params, safetensors};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -19,12 +19,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return tensors::run(args);
     }
     let opened = open(args)?;
-    let classes = opened.model.output().channels;
+    let (model, _) = opened.model.picture()?;
+    let classes = model.output().channels;
     if !(1..=classes).contains(&args.top) {
         return Err(Usage(format!("--top must be in 1..={classes}, got {}", args.top)).into());
     }
     let labels = args.labels.as_deref().map(|file| Labels::load(file, classes)).transpose()?;
-    let transform = args.transform(&opened.model)?;
+    let transform = args.transform(model)?;
     let read = |image: &PathBuf| transform.read(image);
     let pictures = args.images.iter().map(read).collect::<models::Result<Vec<_>>>()?;
     let seen = reef::with_device(&args.device, Run { args, opened, pictures: &pictures })??;
@@ -40,8 +41,9 @@ fn open(args: &Args) -> Result<Opened> {
         return Err(Usage(what).into());
     }
     let params = read_weights(file)?;
-    let params = opened.model.params(&params)?;
-    Ok(Opened { tensors: Tensors::Read(params), ..opened })
+    let (model, _) = opened.model.into_picture()?;
+    let tensors = Tensors::Read(model.params(&params)?);
+    Ok(Opened { model: AnyModel::Picture { model, tensors }, latencies: opened.latencies })
 }
 
 fn read_weights(file: &Path) -> Result<Params> {

@@ -3,7 +3,7 @@
 use super::args::Args;
 use crate::report::progress::Progress;
 use anyhow::Result;
-use reef::models::{Network, Opened, Weights};
+use reef::models::Opened;
 use reef::op::Operators;
 use reef::{Config, Seq, VirtualQueue};
 use std::time::Duration;
@@ -26,11 +26,10 @@ impl reef::Visit for Run<'_> {
     type Output = Result<Vec<Seen>>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
-        let Self { args, opened: Opened { model, tensors, .. }, pictures } = self;
+        let Self { args, opened, pictures } = self;
         let progress = Progress::new(1 + pictures.len(), args.json);
         progress.begin(&format!("loading {}", args.model));
-        let weights = Weights::pack(&device, &model, &tensors)?;
-        let network = Network::new(&device, &model, &weights)?;
+        let network = opened.model.load(&device)?.network()?;
         let inference = network.inference();
         let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default())?;
         let mut seen = Vec::new();

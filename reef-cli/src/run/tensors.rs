@@ -5,7 +5,7 @@ use crate::report::output::print;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use reef::models::onnx::{TensorOptions, load_for};
-use reef::models::{Budget, TensorModel, TensorNetwork, TensorWeights, npy};
+use reef::models::{Budget, Network, TensorModel, TensorWeights, npy};
 use reef::op::Operators;
 use reef::tensor::{Array, Spec};
 use reef::{Command, Config, Seq, VirtualQueue};
@@ -99,7 +99,7 @@ impl reef::Visit for Tensors<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
         let weights = TensorWeights::upload(&device, self.model)?;
-        let network = TensorNetwork::new(&device, self.model, &weights)?;
+        let network = Network::of_tensors(&device, self.model, &weights)?;
         for (index, port) in self.model.inputs.iter().enumerate() {
             let missing =
                 || Usage(format!("--input {}=FILE.npy is missing: {}", port.name, port.spec));

@@ -5,9 +5,7 @@ use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use reef::models::picture::Transform;
-use reef::models::{
-    self, Model, Network, Opened, ProgramModel, ProgramWeights, Seeded, Weights, measured,
-};
+use reef::models::{self, Model, Network, Opened, ProgramModel, ProgramWeights, Seeded, measured};
 use reef::op::Operators;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -63,7 +61,7 @@ impl<D: Operators> Networks<D> {
 /// Refuses networks, sizes and photos that there are not, before anything long begins.
 pub(crate) fn check(rt: &str, be: &[String], picture: Picture<'_>) -> Result<()> {
     if let Some(photo) = picture.file {
-        look_at(rt, photo, &open(rt, picture.size)?.model)?;
+        look_at(rt, photo, open(rt, picture.size)?.model.picture()?.0)?;
     }
     check_all(&[rt.to_owned()], picture.size)?;
     check_all(be, picture.size)
@@ -99,12 +97,12 @@ pub(crate) fn instance<D: Operators>(
     name: &str,
     size: Option<usize>,
 ) -> models::Result<Network<D>> {
-    Loaded::load(device, name, size)?.instance(device)
+    Loaded::load(device, name, size)?.instance()
 }
 
 /// A network on a device, of which instances can be made.
 enum Loaded<D: Operators> {
-    Built(Model, Arc<Weights<D>>),
+    Own(models::Loaded<D>),
     Program(ProgramModel, Arc<ProgramWeights<D>>),
 }
 
@@ -115,20 +113,26 @@ impl<D: Operators> Loaded<D> {
             let weights = program::load(device, &model, WEIGHTS)?;
             return Ok(Self::Program(model, weights));
         }
-        let Opened { model, tensors, .. } = open(name, size)?;
-        let weights = Weights::pack(device, &model, &tensors)?;
-        Ok(Self::Built(model, weights))
+        Ok(Self::Own(open(name, size)?.model.load(device)?))
     }
 
     /// An instance that looks at noise.
-    fn instance(&self, device: &D) -> models::Result<Network<D>> {
+    fn instance(&self) -> models::Result<Network<D>> {
         match self {
             Self::Program(model, weights) => program::instance(model, weights, WEIGHTS),
-            Self::Built(model, weights) => {
-                let network = Network::new(device, model, weights)?;
-                network.stage_input(&WEIGHTS.input(model.input().elements()))?;
+            Self::Own(loaded) => {
+                let network = loaded.network()?;
+                network.stage_made_up(WEIGHTS)?;
                 Ok(network)
             }
+        }
+    }
+
+    /// The network for pictures that it is.
+    fn picture(&self) -> Option<&Model> {
+        match self {
+            Self::Program(..) => None,
+            Self::Own(loaded) => loaded.picture(),
         }
     }
 }
@@ -146,10 +150,10 @@ impl<'a, D: Operators> Loader<'a, D> {
         Self { device, size, loaded: BTreeMap::new() }
     }
 
-    /// What networks look at without a photo.
+    /// What networks look at without a photo, as bytes.
     #[cfg(feature = "bench")]
-    pub(crate) fn noise(&self, values: usize) -> Vec<f32> {
-        WEIGHTS.input(values)
+    pub(crate) fn noise(&self, network: &Network<D>) -> Vec<u8> {
+        WEIGHTS.inputs(network.inputs())
     }
 
     /// Makes an instance that looks at `photo`, or else at noise.
@@ -158,15 +162,12 @@ impl<'a, D: Operators> Loader<'a, D> {
             self.loaded.insert(name.into(), Loaded::load(self.device, name, self.size)?);
         }
         let loaded = &self.loaded[name];
-        let network = loaded.instance(self.device).with_context(|| name.to_string())?;
-        match (loaded, photo) {
-            (_, None) => {}
-            (Loaded::Built(model, _), Some(file)) => {
-                network.stage_input(&look_at(name, file, model)?)?;
-            }
-            (Loaded::Program(..), Some(_)) => {
-                let what = format!("--image: {name} brings its kernels and sees no pictures");
-                return Err(Usage(what).into());
+        let network = loaded.instance().with_context(|| name.to_string())?;
+        match (photo, loaded.picture()) {
+            (None, _) => {}
+            (Some(file), Some(model)) => network.stage_input(&look_at(name, file, model)?)?,
+            (Some(_), None) => {
+                return Err(Usage(format!("--image: {name} sees no pictures")).into());
             }
         }
         Ok(Named { name: name.into(), network })

@@ -148,6 +148,16 @@ impl Array {
         with_type!(element, S => S::wrap(Vec::with_capacity(room)))
     }
 
+    /// Doubles as elements: floats are rounded to the nearest, integers lose the fraction.
+    pub fn from_f64(element: Element, values: impl IntoIterator<Item = f64>) -> Self {
+        with_type!(element, S => S::wrap(values.into_iter().map(S::from_f64).collect()))
+    }
+
+    /// Integers as elements; those that are too large for the type wrap.
+    pub fn from_i64(element: Element, values: impl IntoIterator<Item = i64>) -> Self {
+        with_type!(element, S => S::wrap(values.into_iter().map(S::from_i64).collect()))
+    }
+
     /// `bytes` as they lie in memory, the lowest byte of each number first. What is left over at the end is dropped.
     pub fn from_le_bytes(element: Element, bytes: &[u8]) -> Self {
         macro_rules! numbers {

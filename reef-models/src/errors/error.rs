@@ -113,6 +113,14 @@ pub enum Error {
         /// Channels, rows and columns of its input.
         shape: [usize; 3],
     },
+    /// A network of tensors where one for pictures is wanted.
+    #[error("{network} takes tensors ({inputs}), no picture")]
+    NotPicture {
+        /// Its name.
+        network: String,
+        /// Names, types and sizes of its inputs.
+        inputs: String,
+    },
     /// No network of this name can be built.
     #[error("no network \"{asked}\" (have: {have})")]
     UnknownNetwork {

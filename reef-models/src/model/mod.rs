@@ -11,8 +11,10 @@ pub(crate) mod check;
 pub(crate) mod fold;
 pub(crate) mod network_model;
 pub(crate) mod params;
+pub(crate) mod ports;
 pub(crate) mod tensor;
 
 pub use fold::Folded;
 pub use network_model::{Layer, Model};
+pub use ports::{Port, Ports};
 pub use tensor::{Constants, Kind, Norm, Source, TensorSpec};

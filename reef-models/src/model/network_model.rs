@@ -2,10 +2,12 @@
 
 use super::fold::Folded;
 use super::params::Params;
+use super::ports::Port;
 use super::tensor::{Constants, Source, TensorSpec};
 use crate::errors::error::Result;
 use crate::graph::schedule::ScheduleGraph;
 use reef_core::op::{Op, Tensor};
+use reef_core::tensor::{Element, Spec};
 use std::collections::HashSet;
 
 /// What one step of a network computes, and from which tensors.
@@ -56,6 +58,18 @@ impl Model {
         self.layers[self.layers.len() - 1].op.output()
     }
 
+    /// The picture as a port: batch, channels, rows, columns.
+    pub fn input_port(&self) -> Port {
+        let Tensor { batch, channels, height, width, .. } = *self.input();
+        port("input", vec![batch, channels, height, width], self.graph.given[0])
+    }
+
+    /// The logits as a port: batch, classes.
+    pub fn output_port(&self) -> Port {
+        let Tensor { batch, channels, .. } = *self.output();
+        port("logits", vec![batch, channels], self.graph.steps[self.layers.len() - 1].writes)
+    }
+
     /// All tensors that the network is made of, in the order of its steps.
     pub fn tensors(&self) -> Vec<TensorSpec> {
         self.layers.iter().flat_map(|layer| layer.constants.tensors(&layer.op)).collect()
@@ -90,6 +104,10 @@ impl Model {
         params.tensors.retain(|name, _| wanted.contains(name.as_str()));
         Ok(params)
     }
+}
+
+fn port(name: &str, dims: Vec<usize>, storage: usize) -> Port {
+    Port { name: name.into(), spec: Spec { element: Element::F32, dims }, storage }
 }
 
 impl Layer {

@@ -34,6 +34,11 @@ impl<'a> External<'a> {
         Ok(external)
     }
 
+    /// The file as it is named, and where it really is.
+    pub(super) fn place(&self, folder: &Path) -> Result<(PathBuf, PathBuf)> {
+        Ok((self.location.into(), self.inside(folder)?))
+    }
+
     /// Reads the `want` bytes that the tensor takes from a file in `folder` or below.
     pub(super) fn read(
         &self,

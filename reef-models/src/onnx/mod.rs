@@ -20,11 +20,12 @@
 //! ```
 
 mod constant;
+mod copy;
 pub(crate) mod evaluate;
 mod external;
 mod fault;
 mod file;
-mod general;
+pub(crate) mod general;
 pub(crate) mod load;
 mod node;
 mod operators;
@@ -33,6 +34,7 @@ mod scope;
 pub(crate) mod walk;
 mod window;
 
+pub use copy::copy;
 pub use evaluate::{execute, execute_bytes};
 pub use general::{
     TensorOptions, input_names, load_for, load_tensors, load_tensors_within, read_tensor,

@@ -4,11 +4,15 @@ use super::model::ProgramModel;
 use crate::errors::error::{Error, Result};
 use crate::graph::arena;
 use crate::graph::schedule::{ElementType, Storage, Work};
+use crate::model::ports::{Port, Ports};
 use crate::model::tensor::{Kind, Source, TensorSpec};
-use crate::run::network::{Memory, Network, launch_names};
+use crate::run::launch_name::launch_names;
+use crate::run::memory::{Memory, Side};
+use crate::run::network::Network;
 use crate::run::seeded::Seeded;
 use reef_core::op::Operators;
 use reef_core::program::{LoadedProgram, Part, Program, Region};
+use reef_core::tensor::{Element, Spec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -151,20 +155,32 @@ impl<D: Operators> Own<D> {
     }
 
     fn memory(self, model: &ProgramModel, device: &D) -> Result<Memory<D>> {
-        let output_bytes = model.graph().storages[self.output_storage].bytes();
-        let input_bytes = model.input_bytes();
+        let inputs = Ports::new(model.inputs().iter().map(|input| port(model, input.storage)));
+        let outputs = Ports::new([port(model, self.output_storage)]);
+        let side = |ports: Ports, region: &Region<D>| {
+            let host = device.alloc_host(ports.bytes().max(1))?;
+            Ok::<_, Error>(Side { device: region.buffer().clone(), host, ports })
+        };
         Ok(Memory {
-            host_input: device.alloc_host(input_bytes.max(1))?,
-            host_output: device.alloc_host(output_bytes)?,
+            inputs: side(inputs, &self.input)?,
+            outputs: side(outputs, &self.output)?,
             arena: self.arena.buffer().clone(),
-            input: self.input.buffer().clone(),
-            output: self.output.buffer().clone(),
             scratch: None,
             zeroed_bytes: 0,
-            output_storage: Some(self.output_storage),
             plan: self.plan,
-            input_bytes,
-            output_bytes,
         })
     }
+}
+
+/// A storage as the schedule has it: without sizes, but for how many elements there are.
+fn port(model: &ProgramModel, storage: usize) -> Port {
+    let Storage { name, element, elements, .. } = &model.graph().storages[storage];
+    let element = match element {
+        ElementType::Float32 => Element::F32,
+        ElementType::Int32 => Element::I32,
+        ElementType::Int64 => Element::I64,
+        ElementType::Byte => Element::U8,
+        ElementType::Uint1 => Element::Bool,
+    };
+    Port { name: name.clone(), spec: Spec { element, dims: vec![*elements] }, storage }
 }

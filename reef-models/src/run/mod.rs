@@ -1,12 +1,16 @@
 //! Networks on devices, and what their results are checked against.
 //!
-//! In: a [`Model`](crate::Model) and a [`Source`](crate::Source) of its tensors. Out: launches
+//! In: a network of either kind ([`AnyModel`]), or a [`Model`](crate::Model) and a [`Source`](crate::Source) of its
+//! tensors. Out: launches
 //! ([`Network`]), their times ([`measure()`]), or the plain loops' answer ([`reference`](mod@reference)).
 //!
 //! Invariant: a network launches its steps in the order of its schedule, each with memory that no other
 //! step needs at that time.
 
+pub(crate) mod any_model;
+pub(crate) mod launch_name;
 pub(crate) mod measure;
+pub(crate) mod memory;
 pub(crate) mod network;
 #[cfg(feature = "pictures")]
 pub mod picture;
@@ -14,7 +18,12 @@ pub mod picture;
 mod pixels;
 pub mod reference;
 pub(crate) mod seeded;
+mod staging;
+mod weights;
 
+pub use any_model::{AnyModel, Loaded, Tensors};
+pub use launch_name::LaunchName;
 pub use measure::{measure, measure_with, measured};
-pub use network::{LaunchName, Network, Weights};
+pub use network::Network;
 pub use seeded::Seeded;
+pub use weights::{TensorWeights, Weights};

@@ -23,7 +23,9 @@
 //! activations of ResNet-152 out of all proportion. `tools/golden.py` repeats this in numpy.
 
 use crate::errors::error::Result;
+use crate::model::ports::Ports;
 use crate::model::tensor::{Kind, Source, TensorSpec};
+use reef_core::tensor::{Array, Element, Spec};
 
 /// Weights made up from a seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -33,6 +35,27 @@ impl Seeded {
     /// The first `elements` values of the picture that goes with these weights.
     pub fn input(self, elements: usize) -> Vec<f32> {
         self.values("input", elements, 0.0, 1.0)
+    }
+
+    /// Values of all inputs as they lie in memory: floats as [`input`](Self::input) has them, by the input's name, and
+    /// integers that are 0 or 1, which every table has.
+    pub fn inputs(self, ports: &Ports) -> Vec<u8> {
+        let mut bytes = vec![0; ports.bytes()];
+        for (offset, port) in ports.iter() {
+            let values = self.array(&port.name, &port.spec).to_le_bytes();
+            bytes[offset..][..values.len()].copy_from_slice(&values);
+        }
+        bytes
+    }
+
+    /// The values of one of these inputs.
+    pub fn array(self, name: &str, spec: &Spec) -> Array {
+        let values = self.values(name, spec.elements(), 0.0, 1.0).into_iter();
+        match spec.element {
+            Element::F32 => Array::F32(values.collect()),
+            float if float.is_float() => Array::from_f64(float, values.map(f64::from)),
+            whole => Array::from_i64(whole, values.map(|unit| i64::from(unit > 0.0))),
+        }
     }
 
     fn values(self, name: &str, elements: usize, offset: f32, scale: f32) -> Vec<f32> {

@@ -1,9 +1,10 @@
 //! Puts operations together to a network. What depends on constants alone is computed at once.
 
 use super::axes::{Result, elements};
-use super::model::{Port, TensorModel, TensorStep};
+use super::model::{TensorModel, TensorStep};
 use super::value::{Known, Value, What};
 use crate::memory::ledger::Ledger;
+use crate::model::ports::Port;
 use reef_core::tensor::{Array, Kind, Move, Scalar, Spec, TensorOp};
 use std::collections::HashMap;
 use std::rc::Rc;

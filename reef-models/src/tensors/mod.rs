@@ -1,7 +1,7 @@
 //! Networks of ordinary tensors: any rank and element type, several inputs and outputs.
 //!
-//! In: operations on values, from whoever reads a file ([`Builder`]). Out: a [`TensorModel`] (storages, and steps that
-//! fill them), and on a device a [`TensorNetwork`].
+//! In: operations on values, from whoever reads a file ([`Builder`]). Out: a [`TensorModel`]: storages, and steps that
+//! fill them.
 //!
 //! Invariants: each step writes one storage, which no other step writes, and reads only what earlier ones wrote, what
 //! is given, and constants; its operation was checked. What depends on constants alone is a constant.
@@ -11,10 +11,8 @@ pub(crate) mod builder;
 pub(crate) mod expressions;
 pub(crate) mod model;
 pub(crate) mod movement;
-pub(crate) mod network;
 pub(crate) mod normal;
 pub(crate) mod sums;
 pub(crate) mod value;
 
-pub use model::{Port, TensorModel, TensorStep};
-pub use network::{TensorNetwork, TensorWeights};
+pub use model::{TensorModel, TensorStep};

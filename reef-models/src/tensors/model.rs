@@ -1,20 +1,11 @@
 //! A network of tensors as plain data.
 
+use crate::errors::error::{Error, Result};
 use crate::graph::arena::{self, ArenaPlan};
+use crate::model::ports::Port;
 use reef_core::tensor::{Array, Spec, TensorOp};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-
-/// A tensor that goes in or out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Port {
-    /// As the file calls it.
-    pub name: String,
-    /// Element type and sizes.
-    pub spec: Spec,
-    /// Number of its storage.
-    pub storage: usize,
-}
 
 /// One operation of a network.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +47,53 @@ impl TensorModel {
         self.constants.iter().map(|(_, array)| array.len()).sum()
     }
 
+    /// Bytes of each constant.
+    pub(crate) fn constant_bytes(&self) -> impl Iterator<Item = usize> {
+        self.constants.iter().map(|(_, array)| array.len() * array.element().bytes())
+    }
+
+    /// The same without the values of constants, once those are on a device.
+    pub(crate) fn without_values(mut self) -> Self {
+        let drop =
+            |(_, array): &mut (usize, Array)| *array = Array::with_capacity(array.element(), 0);
+        self.constants.iter_mut().for_each(drop);
+        self
+    }
+
+    /// What it makes of `inputs`, by plain loops on the host.
+    ///
+    /// # Errors
+    ///
+    /// `Tensor` if an input is missing or of another type or length than the network's.
+    pub fn execute(&self, inputs: &[Array]) -> Result<Vec<Array>> {
+        let mut held: Vec<Option<Array>> = vec![None; self.storages.len()];
+        for (k, port) in self.inputs.iter().enumerate() {
+            let given = inputs.get(k).filter(|array| {
+                (array.element(), array.len()) == (port.spec.element, port.spec.elements())
+            });
+            let why = || format!("input {:?}: {} wanted", port.name, port.spec);
+            held[port.storage] = Some(given.cloned().ok_or_else(|| Error::Tensor { why: why() })?);
+        }
+        self.constants.iter().for_each(|(storage, array)| held[*storage] = Some(array.clone()));
+        for step in &self.steps {
+            let read = |&read: &usize| held[read].as_ref().map(Array::values);
+            let values = step.reads.iter().map(read).collect::<Option<Vec<_>>>();
+            let values = values.ok_or_else(|| unwritten(&step.name))?;
+            let all = 0..step.op.output.elements();
+            let made = step.op.compute(&values, all, &|| false)?;
+            held[step.writes] = made;
+        }
+        let empty = |port: &Port| {
+            (port.spec.elements() == 0).then(|| Array::with_capacity(port.spec.element, 0))
+        };
+        let mut output = |port: &Port| held[port.storage].take().or_else(|| empty(port));
+        self.outputs
+            .iter()
+            .map(&mut output)
+            .collect::<Option<_>>()
+            .ok_or_else(|| unwritten("output"))
+    }
+
     /// Where activations lie: those that live at different times share memory.
     pub fn arena(&self) -> ArenaPlan {
         let mut lives: Vec<Option<RangeInclusive<usize>>> = vec![None; self.storages.len()];
@@ -72,4 +110,8 @@ impl TensorModel {
         let bytes: Vec<usize> = self.storages.iter().map(Spec::bytes).collect();
         arena::place(&bytes, lives)
     }
+}
+
+fn unwritten(reader: &str) -> Error {
+    Error::Tensor { why: format!("{reader}: it reads what nothing has written") }
 }

@@ -2,7 +2,7 @@
 
 use crate::class::Class;
 use crate::error::Result;
-use reef::models::{Model, Opened};
+use reef::models::{AnyModel, Opened};
 use reef::{Account, ClientConfig, HostMemory, Neighbours, Span};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) trait Engine: Debug + Send + Sync {
     fn name(&self) -> String;
 
     /// Memory that `model` takes there.
-    fn sizes(&self, model: &Model) -> Sizes;
+    fn sizes(&self, model: &AnyModel) -> Sizes;
 
     /// Brings a model's weights onto the device. Blocks, for seconds if it is large. If `measure`, kernels
     /// whose latencies are not known are measured.
@@ -103,15 +103,15 @@ pub(crate) struct Ran {
 
 /// An instance of a model: runs one request at a time.
 pub(crate) trait Instance: Debug + Send {
-    /// Writes a part of the input, from byte `offset` on.
+    /// Writes a part of the inputs, from byte `offset` on.
     ///
     /// # Errors
     ///
     /// `Invalid` if it doesn't fit; the device's.
     fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()>;
 
-    /// Prepares to take tensors from memory of others and to leave them there, at these bytes (input and
-    /// output of each slot), without a copy in between. `false`: the device can't.
+    /// Prepares to take tensors from memory of others and to leave them there, at these bytes (inputs and
+    /// outputs of each slot), without a copy in between. `false`: the device can't.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ pub(crate) trait Instance: Debug + Send {
     /// after these the instance can't be used any more.
     fn run(&mut self, run: Run<'_>) -> Result<Ran>;
 
-    /// Reads a part of the output, from byte `offset` on.
+    /// Reads a part of the outputs, from byte `offset` on.
     ///
     /// # Errors
     ///

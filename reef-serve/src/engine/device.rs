@@ -6,8 +6,8 @@ use super::running::Running;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use reef::models::profile::Profiles;
-use reef::models::{self, Model, Network, Opened, Weights, arena};
-use reef::op::{Operators, Scratch};
+use reef::models::{self, AnyModel, Loaded, Opened};
+use reef::op::Operators;
 use reef::scheduler::{self, RtShare, Scheduler};
 use reef::{ClientConfig, Dispatcher, Neighbours, Stats};
 use std::sync::Arc;
@@ -48,28 +48,23 @@ impl<D: Operators> Engine for OnDevice<D> {
         format!("{}: {}", D::NAME, self.device.info().name)
     }
 
-    fn sizes(&self, model: &Model) -> Sizes {
-        let layers = model.layers();
-        let constants = layers.iter().flat_map(|layer| layer.op.constants()).sum::<usize>();
-        let scratch = layers.iter().map(|layer| self.device.scratch(&layer.op));
-        let scratch = scratch.fold(Scratch::default(), Scratch::max).bytes;
-        let tensors = (model.input().elements() + model.output().elements()) * size_of::<f32>();
-        let instance = arena::plan(model.graph()).bytes + 2 * tensors + scratch;
-        Sizes { weights: (constants * size_of::<f32>()) as u64, instance: instance as u64 }
+    fn sizes(&self, model: &AnyModel) -> Sizes {
+        let instance = model.instance_bytes(&self.device);
+        Sizes { weights: model.constant_bytes() as u64, instance: instance as u64 }
     }
 
     fn load(&self, opened: Opened, measure: bool) -> Result<Arc<dyn DeviceModel>> {
-        let Opened { model, tensors, latencies } = opened;
+        let Opened { model, latencies } = opened;
         let device = &self.device;
-        let weights = Weights::pack(device, &model, &tensors)?;
+        let loaded = model.load(device)?;
         let profiles = match latencies {
             Some(latencies) => latencies.profiles(),
-            None if measure => models::measured(device, &Network::new(device, &model, &weights)?)?,
+            None if measure => models::measured(device, &loaded.network()?)?,
             None => Profiles::default(),
         };
         let (device, dispatcher) = (device.clone(), self.dispatcher.clone());
         let best_effort = self.best_effort.clone();
-        Ok(Arc::new(ModelOnDevice { device, dispatcher, best_effort, model, weights, profiles }))
+        Ok(Arc::new(ModelOnDevice { device, dispatcher, best_effort, loaded, profiles }))
     }
 
     fn stats(&self) -> Stats {
@@ -115,15 +110,13 @@ struct ModelOnDevice<D: Operators> {
     device: D,
     dispatcher: Arc<Dispatcher<D>>,
     best_effort: Arc<Running>,
-    model: Model,
-    weights: Arc<Weights<D>>,
+    loaded: Loaded<D>,
     profiles: Profiles,
 }
 
 impl<D: Operators> DeviceModel for ModelOnDevice<D> {
     fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>> {
-        let network = Network::new(&self.device, &self.model, &self.weights)?;
-        let network = network.with_profiles(&self.profiles);
+        let network = self.loaded.network()?.with_profiles(&self.profiles);
         Ok(match class {
             Class::RealTime => {
                 Box::new(RealTimeInstance::new(&self.device, &self.dispatcher, network)?)

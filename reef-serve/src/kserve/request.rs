@@ -8,11 +8,11 @@ use crate::kserve::parameter::{Parameter, Place};
 use crate::models::loaded_model::LoadedModel;
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;
-use crate::requests::job::{Input, Output};
+use crate::requests::job::{Given, Input, Output, Wanted};
 use crate::requests::regions::Slice;
 use crate::server::{Inference, Server};
 use crate::tenants::claims::stated;
-use crate::tensor::TensorInfo;
+use crate::tensor::{TensorInfo, short};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,10 @@ pub(crate) struct InferRequest {
     /// What its bytes are charged to; the answer's are as well.
     pub(crate) charge: Option<Charge>,
     pub(crate) inputs: Vec<InputTensor>,
+    /// Those that are wanted; none for all.
     pub(crate) outputs: Vec<RequestedOutput>,
+    /// Whether outputs are wanted as binary data that don't say themselves.
+    pub(crate) binary: bool,
 }
 
 /// An input tensor of a request.
@@ -75,6 +78,8 @@ pub(crate) enum TensorData {
 pub(crate) struct RequestedOutput {
     pub(crate) name: String,
     pub(crate) to: Option<Place>,
+    /// Whether it is wanted as binary data, where a protocol has another form.
+    pub(crate) binary: Option<bool>,
 }
 
 /// The answer.
@@ -82,14 +87,24 @@ pub(crate) struct RequestedOutput {
 pub(crate) struct InferResponse {
     pub(crate) model: Arc<LoadedModel>,
     pub(crate) id: String,
-    /// The output, unless it went to a region.
-    pub(crate) bytes: Bytes,
+    pub(crate) outputs: Vec<AnsweredOutput>,
+}
+
+/// An output of an answer.
+#[derive(Debug)]
+pub(crate) struct AnsweredOutput {
+    /// Its number among the model's.
+    index: usize,
     pub(crate) to: Option<Place>,
+    pub(crate) binary: bool,
+    /// Empty if it went to a region.
+    pub(crate) bytes: Bytes,
 }
 
 impl InferResponse {
-    pub(crate) fn output(&self) -> &TensorInfo {
-        &self.model.output
+    /// The outputs with what they are.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&TensorInfo, &AnsweredOutput)> {
+        self.outputs.iter().map(|output| (&self.model.outputs.each[output.index], output))
     }
 }
 
@@ -133,18 +148,10 @@ impl Server {
                 self.tenants.claim(&tenant, &peer.life, priority, rate, now)?
             }
         };
-        let input = self.input(peer, &model, request.inputs)?;
-        let to = self.wanted(&model, request.outputs)?;
-        let output = match &to {
-            None => {
-                request
-                    .charge
-                    .iter()
-                    .try_for_each(|charge| charge.add(model.output.bytes() as u64))?;
-                Output::Bytes
-            }
-            Some(place) => Output::Region(self.slice(peer, place, model.output.bytes())?),
-        };
+        let inputs = self.inputs(peer, &model, request.inputs)?;
+        let mut answered = answered(&model, request.outputs, request.binary)?;
+        let of = |output: &AnsweredOutput| self.wanted(peer, &model, output, &request.charge);
+        let outputs = answered.iter().map(of).collect::<Result<_>>()?;
         let inference = Inference {
             client: peer.id,
             model: model.clone(),
@@ -152,48 +159,96 @@ impl Server {
             priority,
             account,
             timeout: (request.timeout > 0).then(|| Duration::from_micros(request.timeout)),
-            input,
-            output,
+            inputs,
+            outputs,
         };
-        let bytes = self.infer(inference).await?.into();
-        Ok(InferResponse { model, id: request.id, bytes, to })
+        let made = self.infer(inference).await?;
+        answered.iter_mut().zip(made).for_each(|(output, bytes)| output.bytes = bytes.into());
+        Ok(InferResponse { model, id: request.id, outputs: answered })
     }
 
-    fn input(&self, peer: &Peer, model: &LoadedModel, inputs: Vec<InputTensor>) -> Result<Input> {
-        let given = inputs.len();
-        let Ok([input]) = <[InputTensor; 1]>::try_from(inputs) else {
-            let name = model.input.name;
-            return Err(Error::Invalid(format!("{given} inputs given, 1 wanted: {name}")));
-        };
-        model.input.check(&input.name, &input.datatype, &input.shape)?;
-        match input.from {
-            TensorData::Bytes(bytes) => {
-                model.input.check_bytes(bytes.len())?;
-                Ok(Input::Bytes(bytes))
-            }
-            TensorData::Region(place) => {
-                Ok(Input::Region(self.slice(peer, &place, model.input.bytes())?))
-            }
+    /// All inputs of the model, each once.
+    fn inputs(
+        &self,
+        peer: &Peer,
+        model: &LoadedModel,
+        inputs: Vec<InputTensor>,
+    ) -> Result<Vec<Given>> {
+        let (given, want) = (inputs.len(), model.inputs.each.len());
+        if given != want {
+            let names = model.inputs.names().join(", ");
+            return Err(Error::Invalid(format!("{given} inputs given, {want} wanted: {names}")));
         }
+        let mut seen = vec![false; want];
+        let given = |input: InputTensor| {
+            once(&mut seen, model.inputs.find(&input.name)?, &input.name)
+                .and_then(|index| self.given(peer, &model.inputs.each[index], input))
+        };
+        inputs.into_iter().map(given).collect()
     }
 
+    fn given(&self, peer: &Peer, info: &TensorInfo, input: InputTensor) -> Result<Given> {
+        info.check(&input.datatype, &input.shape)?;
+        let from = match input.from {
+            TensorData::Bytes(bytes) => {
+                info.check_bytes(bytes.len())?;
+                Input::Bytes(bytes)
+            }
+            TensorData::Region(place) => Input::Region(self.slice(peer, &place, info.bytes())?),
+        };
+        Ok(Given { offset: info.offset, input: from })
+    }
+
+    /// Where an output lies and goes; what the answer takes is charged for.
     fn wanted(
         &self,
+        peer: &Peer,
         model: &LoadedModel,
-        mut outputs: Vec<RequestedOutput>,
-    ) -> Result<Option<Place>> {
-        if outputs.len() > 1 {
-            let text = format!("{} outputs wanted, there is 1", outputs.len());
-            return Err(Error::Invalid(text));
-        }
-        let Some(output) = outputs.pop() else { return Ok(None) };
-        model.output.check_name(&output.name)?;
-        Ok(output.to)
+        output: &AnsweredOutput,
+        charge: &Option<Charge>,
+    ) -> Result<Wanted> {
+        let info = &model.outputs.each[output.index];
+        let bytes = info.bytes();
+        let to = match &output.to {
+            None => {
+                charge.iter().try_for_each(|charge| charge.add(bytes as u64))?;
+                Output::Bytes
+            }
+            Some(place) => Output::Region(self.slice(peer, place, bytes)?),
+        };
+        Ok(Wanted { offset: info.offset, bytes, output: to })
     }
 
     fn slice(&self, peer: &Peer, place: &Place, want: usize) -> Result<Slice> {
         let Place { region, offset, bytes } = place;
         self.regions.slice(peer, region, *offset, *bytes, want)
+    }
+}
+
+/// The outputs that are asked for, without their bytes.
+fn answered(
+    model: &LoadedModel,
+    outputs: Vec<RequestedOutput>,
+    binary: bool,
+) -> Result<Vec<AnsweredOutput>> {
+    let one = |index, to, binary| AnsweredOutput { index, to, binary, bytes: Bytes::new() };
+    let count = model.outputs.each.len();
+    if outputs.is_empty() {
+        return Ok((0..count).map(|index| one(index, None, binary)).collect());
+    }
+    let mut seen = vec![false; count];
+    let asked = |output: RequestedOutput| {
+        let index = once(&mut seen, model.outputs.find(&output.name)?, &output.name)?;
+        Ok(one(index, output.to, output.binary.unwrap_or(binary)))
+    };
+    outputs.into_iter().map(asked).collect()
+}
+
+/// Notes that a tensor was named.
+fn once(seen: &mut [bool], index: usize, name: &str) -> Result<usize> {
+    match std::mem::replace(&mut seen[index], true) {
+        false => Ok(index),
+        true => Err(Error::Invalid(format!("tensor {:?} is named twice", short(name)))),
     }
 }
 

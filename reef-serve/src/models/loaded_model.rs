@@ -18,7 +18,7 @@ use crate::observe::stats::{Numbers, Stats};
 use crate::observe::tracer::{InstanceId, Request};
 use crate::requests::job::{Job, Phases};
 use crate::requests::queue::Queue;
-use crate::tensor::TensorInfo;
+use crate::tensor::TensorInfos;
 use parking_lot::Mutex;
 use reef::ClientConfig;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,8 +31,8 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) struct LoadedModel {
     pub(crate) spec: ModelSpec,
-    pub(crate) input: TensorInfo,
-    pub(crate) output: TensorInfo,
+    pub(crate) inputs: TensorInfos,
+    pub(crate) outputs: TensorInfos,
     pub(crate) sizes: Sizes,
     loaded: Arc<dyn DeviceModel>,
     /// As [`Class::EACH`].
@@ -50,8 +50,8 @@ pub(crate) struct LoadedModel {
 /// What a model is made of, once it is loaded.
 pub(crate) struct Parts {
     pub(crate) spec: ModelSpec,
-    pub(crate) input: TensorInfo,
-    pub(crate) output: TensorInfo,
+    pub(crate) inputs: TensorInfos,
+    pub(crate) outputs: TensorInfos,
     pub(crate) sizes: Sizes,
     pub(crate) loaded: Arc<dyn DeviceModel>,
     pub(crate) observer: Arc<Observer>,
@@ -65,15 +65,15 @@ impl LoadedModel {
     ///
     /// The device's.
     pub(crate) fn start(parts: Parts, queue: usize) -> Result<Arc<Self>> {
-        let Parts { spec, input, output, sizes, loaded, observer, memory } = parts;
+        let Parts { spec, inputs, outputs, sizes, loaded, observer, memory } = parts;
         let of = Class::EACH.map(|class| ClassLabels {
             model: spec.name.to_string(),
             version: spec.version,
             class: class.name(),
         });
         let served = Arc::new(Self {
-            input,
-            output,
+            inputs,
+            outputs,
             sizes,
             loaded,
             queues: [queue; 2].map(|max| Arc::new(Queue::new(max))),
@@ -116,9 +116,10 @@ impl LoadedModel {
         ModelLabels { model: self.spec.name.to_string(), version: self.spec.version }
     }
 
-    /// Pictures at a time.
+    /// The first size of its first input: pictures at a time, as far as it is one for pictures.
     pub(crate) fn batch(&self) -> u64 {
-        self.input.shape[0] as u64
+        let first = self.inputs.each.first().and_then(|input| input.shape.first());
+        first.map_or(1, |&size| size as u64)
     }
 
     /// One for all clients.
@@ -154,7 +155,7 @@ impl LoadedModel {
             let how = match instance.take().map_or_else(|| self.shared_instance(class), Ok) {
                 Err(error) => Err(error),
                 Ok(mut made) => {
-                    let run = || job.run(&mut *made, &self.output, &mut phases);
+                    let run = || job.run(&mut *made, &mut phases);
                     let how = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
                         Err(Error::Failed("the lane panicked".into())) // and has printed why
                     });

@@ -12,7 +12,7 @@ use crate::models::repository::Repository;
 use crate::name::{self, ModelName};
 use crate::observe::metrics::{ClassLabels, ModelLabels};
 use crate::observe::observer::Observer;
-use crate::tensor::TensorInfo;
+use crate::tensor::TensorInfos;
 use parking_lot::{Mutex, RwLock};
 use reef::models::Opened;
 use std::collections::BTreeMap;
@@ -276,12 +276,13 @@ impl Registry {
         within(&what, bytes, max)?;
         let loading = format!("{what}, while it is loaded,");
         let mut memory = self.budget.reserve(&loading, bytes.saturating_add(staged(&opened)))?;
-        let (input, output) = (TensorInfo::input(&opened.model), TensorInfo::output(&opened.model));
+        let inputs = TensorInfos::of(&opened.model.inputs());
+        let outputs = TensorInfos::of(&opened.model.outputs());
         let loaded = self.engine.load(opened, spec.measure)?;
         drop(reading); // the weights are on the device
         memory.shrink(bytes);
         let observer = self.observer.clone();
-        let parts = Parts { spec, input, output, sizes, loaded, observer, memory };
+        let parts = Parts { spec, inputs, outputs, sizes, loaded, observer, memory };
         LoadedModel::start(parts, self.limits.queue)
     }
 }
@@ -289,7 +290,5 @@ impl Registry {
 /// Bytes of the host that the largest layer takes on its way to the device: a copy, and another one that is laid out
 /// as the device wants it.
 fn staged(opened: &Opened) -> u64 {
-    let layers = opened.model.layers().iter();
-    let largest = layers.map(|layer| layer.op.constants().iter().sum::<usize>()).max();
-    (2 * size_of::<f32>() * largest.unwrap_or_default()) as u64
+    2 * opened.model.largest_constant_bytes() as u64
 }

@@ -4,7 +4,7 @@
 //! REPOSITORY/
 //!     NAME.onnx            a network and its weights: version 1 of NAME
 //!     NAME.safetensors     weights of the built-in network NAME, likewise
-//!     NAME/                a network's folder (model.json, model.param), likewise
+//!     NAME/                a network's folder (model.json and model.param, or model.onnx), likewise
 //!     NAME/
 //!         model.toml       optional: what Description has
 //!         1/               a version, which holds what ModelSource finds
@@ -193,7 +193,7 @@ impl Entry {
             let extension = place.extension().and_then(|extension| extension.to_str());
             return extension.is_some_and(|e| FILES.contains(&e)).then_some(Self::Whole(place));
         }
-        if place.join(MODEL).is_file() {
+        if [MODEL, "model.onnx"].iter().any(|file| place.join(file).is_file()) {
             return Some(Self::Whole(place));
         }
         let described = place.join(DESCRIPTION).is_file();

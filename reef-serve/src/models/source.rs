@@ -2,7 +2,7 @@
 
 use super::description::Description;
 use crate::error::{Error, Result};
-use reef::models::{self, Budget, Opened, Seeded, Tensors, unread};
+use reef::models::{self, Budget, Opened, Seeded, unread};
 use std::path::{Path, PathBuf};
 
 /// The file that makes a folder a network's.
@@ -63,9 +63,7 @@ impl ModelSource {
     ) -> Result<Opened> {
         let (opened, path) = match self {
             Self::Seeded { network, seed } => {
-                let model = models::build(network, size, batch.unwrap_or(1))?;
-                let tensors = Tensors::Seeded(Seeded(*seed));
-                return Ok(Opened { model, tensors, latencies: None });
+                return Ok(models::open_within(network, size, batch, Seeded(*seed), budget)?);
             }
             Self::Weights { network, file } => {
                 (models::open_weights_within(network, file, size, batch, budget), file)

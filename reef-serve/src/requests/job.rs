@@ -6,7 +6,6 @@ use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
 use crate::requests::regions::Slice;
 use crate::tenants::tenant::Tenant;
-use crate::tensor::TensorInfo;
 use bytes::Bytes;
 use reef::Account;
 use std::sync::Arc;
@@ -55,11 +54,26 @@ pub(crate) struct Job {
     pub(crate) priority: Priority,
     /// What it is charged to if it is real-time.
     pub(crate) account: Account,
-    pub(crate) input: Input,
-    pub(crate) output: Output,
+    pub(crate) inputs: Vec<Given>,
+    pub(crate) outputs: Vec<Wanted>,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Instant,
-    pub(crate) reply: oneshot::Sender<(Result<Vec<u8>>, Phases)>,
+    pub(crate) reply: oneshot::Sender<(Result<Vec<Vec<u8>>>, Phases)>,
+}
+
+/// An input, with its first byte among the model's.
+#[derive(Debug)]
+pub(crate) struct Given {
+    pub(crate) offset: usize,
+    pub(crate) input: Input,
+}
+
+/// An output that is asked for: where it lies among the model's.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+    pub(crate) output: Output,
 }
 
 impl Job {
@@ -68,7 +82,7 @@ impl Job {
         self.reply.is_closed()
     }
 
-    /// Runs it on `instance`. Returns the output, empty if that went to a region.
+    /// Runs it on `instance`. Returns the outputs that were asked for, in that order, empty if they went to a region.
     ///
     /// # Errors
     ///
@@ -76,9 +90,8 @@ impl Job {
     pub(crate) fn run(
         &self,
         instance: &mut dyn Instance,
-        output: &TensorInfo,
         phases: &mut Phases,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Vec<Vec<u8>>> {
         let began = Instant::now();
         phases.queue = began - self.arrived;
         let left = self.deadline.saturating_duration_since(began);
@@ -86,7 +99,7 @@ impl Job {
             let text = format!("timed out after {:?} in the queue", phases.queue);
             return Err(Error::Deadline(text));
         }
-        self.input.write(instance)?;
+        self.inputs.iter().try_for_each(|given| given.write(instance))?;
         let written = Instant::now();
         phases.input = written - began;
         let (gone, account) = (&|| self.is_gone(), &self.account);
@@ -96,35 +109,35 @@ impl Job {
         let ran = Instant::now();
         phases.infer = ran - written;
         self.tenant.charge(self.priority.class(), device, phases.infer);
-        let bytes = self.output.read(instance, output.bytes())?;
+        let bytes = self.outputs.iter().map(|wanted| wanted.read(instance)).collect();
         phases.output = ran.elapsed();
-        Ok(bytes)
+        bytes
     }
 }
 
-impl Input {
+impl Given {
     fn write(&self, instance: &mut dyn Instance) -> Result<()> {
-        match self {
-            Self::Bytes(bytes) => instance.write(0, bytes),
-            Self::Region(slice) => chunks(slice.bytes(), |at, chunk| {
+        match &self.input {
+            Input::Bytes(bytes) => instance.write(self.offset, bytes),
+            Input::Region(slice) => chunks(slice.bytes(), |at, chunk| {
                 slice.read(at, chunk)?;
-                instance.write(at, chunk)
+                instance.write(self.offset + at, chunk)
             }),
         }
     }
 }
 
-impl Output {
-    fn read(&self, instance: &mut dyn Instance, bytes: usize) -> Result<Vec<u8>> {
-        match self {
-            Self::Bytes => {
-                let mut data = vec![0; bytes];
-                instance.read(0, &mut data)?;
+impl Wanted {
+    fn read(&self, instance: &mut dyn Instance) -> Result<Vec<u8>> {
+        match &self.output {
+            Output::Bytes => {
+                let mut data = vec![0; self.bytes];
+                instance.read(self.offset, &mut data)?;
                 Ok(data)
             }
-            Self::Region(slice) => {
+            Output::Region(slice) => {
                 chunks(slice.bytes(), |at, chunk| {
-                    instance.read(at, chunk)?;
+                    instance.read(self.offset + at, chunk)?;
                     slice.write(at, chunk)
                 })?;
                 Ok(Vec::new())

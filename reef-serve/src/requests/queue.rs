@@ -121,13 +121,12 @@ mod tests {
     use crate::class::Class;
     use crate::class::Priority;
     use crate::net::identity::client_id::{ClientId, Protocol};
-    use crate::requests::job::{Input, Output};
     use crate::tenants::tenant::Tenant;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
     use tokio::sync::oneshot;
 
-    type Answer = oneshot::Receiver<(Result<Vec<u8>>, Phases)>;
+    type Answer = oneshot::Receiver<(Result<Vec<Vec<u8>>>, Phases)>;
 
     fn job(priority: u64) -> (Job, Answer) {
         let (reply, answer) = oneshot::channel();
@@ -137,8 +136,8 @@ mod tests {
             client: ClientId { protocol: Protocol::Grpc, number: 1 },
             priority: Priority::new(priority, Class::BestEffort),
             account: reef::Account::new(None),
-            input: Input::Bytes(vec![priority as u8].into()),
-            output: Output::Bytes,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
             arrived: now,
             deadline: now + Duration::from_secs(1),
             reply,

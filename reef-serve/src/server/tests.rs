@@ -6,6 +6,7 @@ mod rights;
 use super::*;
 use crate::config::settings::Models;
 use crate::name::ModelName;
+use crate::requests::job::{Input, Output};
 use crate::tenants::tenant::Tenant;
 use crate::tensor::{to_bytes, to_floats};
 use reef::models::{Seeded, build, reference};
@@ -47,7 +48,8 @@ impl Fixture {
 
     fn inference_of(&self, name: &str, priority: u64) -> Inference {
         let model = self.server.registry.get(name, "").unwrap();
-        let input = Seeded(1).input(model.input.elements());
+        let input = Seeded(1).input(model.inputs.each[0].elements());
+        let bytes = model.outputs.bytes;
         Inference {
             client: Peer::UNKNOWN.id,
             tenant: Tenant::owner(),
@@ -55,8 +57,8 @@ impl Fixture {
             priority: Priority::new(priority, Class::BestEffort),
             account: None,
             timeout: None,
-            input: Input::Bytes(to_bytes(&input).into()),
-            output: Output::Bytes,
+            inputs: vec![Given { offset: 0, input: Input::Bytes(to_bytes(&input).into()) }],
+            outputs: vec![Wanted { offset: 0, bytes, output: Output::Bytes }],
         }
     }
 }
@@ -89,7 +91,7 @@ fn both_classes_compute_what_the_reference_does() {
     let want = reference::execute(&model, &Seeded(1), &input).unwrap();
     for priority in [1, 2] {
         let output = block_on(fixture.server.infer(fixture.inference(priority))).unwrap();
-        let got: Vec<f32> = to_floats(&output).collect();
+        let got: Vec<f32> = to_floats(&output[0]).collect();
         assert_eq!(got.len(), want.len());
         let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(worst < 1e-3, "priority {priority}: {worst}");
@@ -175,7 +177,7 @@ fn models_come_and_go_and_their_memory_with_them() {
         registry.unload(&tiny).unwrap(); // what was queued is still served
         answer.await
     });
-    assert_eq!(answer.unwrap().len(), 4000);
+    assert_eq!(answer.unwrap()[0].len(), 4000);
     assert_eq!(registry.budget().used(), one);
     assert!(matches!(registry.get("tiny", ""), Err(Error::NotFound(_))));
     assert!(matches!(registry.unload(&tiny), Err(Error::NotFound(_))));

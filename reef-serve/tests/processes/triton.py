@@ -135,6 +135,44 @@ def listed(client):
     return client.get_model_repository_index(as_json=True)["models"]
 
 
+def typed(client, module):
+    """A network with inputs and outputs of several types, as its file has them."""
+    tokens = np.array([[7, 0, 1, 2]], np.int64)
+    mask = np.array([[True, True, False, True]])
+    bias = np.array([1, 0, 0], np.float16)
+    table = np.arange(24, dtype=np.float32).reshape(8, 3) / 8
+    hidden = np.where(mask[..., None], table[tokens] + bias.astype(np.float32), 0)
+    want = {"hidden": hidden, "best": hidden.argmax(-1), "masked": ~mask}
+    arrays = [("tokens", tokens, "INT64"), ("mask", mask, "BOOL"), ("bias", bias, "FP16")]
+    over_http = module is http
+
+    def ask(binary, outputs=None):
+        inputs = []
+        for name, array, datatype in arrays:
+            given = tensor(module, array.shape, name, datatype)
+            # The client sends halves as binary data only.
+            form = {"binary_data": binary or datatype == "FP16"} if over_http else {}
+            given.set_data_from_numpy(array, **form)
+            inputs.append(given)
+        return client.infer("typed", inputs, outputs=outputs)
+
+    client.load_model("typed")
+    for binary in (True, False) if over_http else (True,):
+        form = {"binary_data": binary} if over_http else {}
+        named = [module.InferRequestedOutput(name, **form) for name in ("masked", "hidden", "best")]
+        for result in (ask(binary), ask(binary, named)):
+            for name, array in want.items():
+                got = result.as_numpy(name)
+                assert got.dtype == array.dtype and (got == array).all(), (name, got)
+        only = ask(binary, named[:1])
+        assert only.as_numpy("hidden") is None and (only.as_numpy("masked") == ~mask).all()
+    both = [module.InferRequestedOutput("best")] * 2
+    refused(lambda: ask(True, both), '"best" is named twice')
+    arrays[0] = ("tokens", tokens.astype(np.int32), "INT32")
+    refused(lambda: ask(True), "it is INT64")
+    client.unload_model("typed")
+
+
 def over_grpc(url, name, channel_args=None):
     with grpc.InferenceServerClient(url, channel_args=channel_args) as client:
         health(client)
@@ -161,6 +199,7 @@ def over_grpc(url, name, channel_args=None):
         stream(client)
         shared_memory(client, grpc, name)
         repository(client)
+        typed(client, grpc)
 
 
 def at_once(client):
@@ -231,6 +270,7 @@ def over_http(url):
         refused(client.get_trace_settings, "501")
         shared_memory(client, http, "http")
         repository(client)
+        typed(client, http)
 
 
 def as_json(client):

@@ -27,6 +27,9 @@ fn the_stock_client_works_unchanged() {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         std::fs::write(daemon.folder().join(name), bytes).unwrap();
     }
+    let typed = "../reef-models/tests/onnx/tensors/typed-17.onnx";
+    let typed = Path::new(env!("CARGO_MANIFEST_DIR")).join(typed);
+    std::fs::copy(typed, daemon.folder().join("models/typed.onnx")).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/triton.py");
     let mut client = Command::new(python);
     client.arg(script).arg(daemon.folder()).args([&daemon.grpc, &daemon.http]);

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// What a client submits.
 pub(crate) struct Work<D: Operators> {
     pub(crate) network: Named<D>,
-    pub(crate) picture: Vec<f32>,
+    pub(crate) picture: Vec<u8>,
 }
 
 /// A task with its place in a dispatcher.
@@ -66,7 +66,7 @@ impl<D: Operators> Launch for Client<'_, D> {
         let clock = || self.device.clock();
         let network = &self.work.network.network;
         let begin = clock();
-        network.stage_input(&self.work.picture)?;
+        network.stage_bytes(0, &self.work.picture)?;
         let staged = clock();
         match &mut self.assignment {
             Assignment::RealTime(client, task) => drop(client.run(task)?),
@@ -80,7 +80,7 @@ impl<D: Operators> Launch for Client<'_, D> {
             }
         }
         let inferred = clock();
-        network.staged_output()?;
+        network.read_staged(0, &mut vec![0; network.outputs().bytes()])?;
         Ok(Some(Phases {
             preprocess: staged - begin,
             infer: inferred - staged,

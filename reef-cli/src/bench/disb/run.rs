@@ -105,7 +105,7 @@ impl Disb<'_> {
                 profiles.insert(name.clone(), measured(device, &network)?);
             }
             let network = network.with_profiles(&profiles[&name]);
-            let picture = loader.noise(network.input_len());
+            let picture = loader.noise(&network);
             works.push(Work { network: Named { network, name }, picture });
         }
         Ok(works)

@@ -40,14 +40,15 @@ impl<D: Operators> Inferences<D> {
         graph: usize,
         mut run: impl FnMut(&[Command<D>]) -> Result<()>,
     ) -> Result<(Self, Vec<PictureTask<D>>)> {
-        let sizes = [network.input_len(), network.output_len()].map(|len| len * size_of::<f32>());
+        let sizes =
+            [network.inputs(), network.outputs()].map(|ports| ports.bytes().next_multiple_of(64));
         let host = device.alloc_host(PICTURES * sizes.iter().sum::<usize>())?;
         let mut inferences = Self { device: device.clone(), host, sizes, want: Default::default() };
         let mut tasks = Vec::new();
         for picture in 0..PICTURES {
             let [from, to] = inferences.places(picture);
-            let input = Seeded(picture as u64 + 1).input(network.input_len());
-            device.write(&inferences.host, from, &bytes(&input))?;
+            let input = Seeded(picture as u64 + 1).inputs(network.inputs());
+            device.write(&inferences.host, from, &input)?;
             let task = network.graphs_on(&inferences.host, (from, to), graph)?;
             run(&task)?;
             inferences.want[picture] = inferences.output(picture)?;

@@ -8,9 +8,9 @@
 //! are given beforehand ([`TensorOptions::values`]) and are constants from then on.
 
 pub(super) mod call;
-pub(super) mod load;
+pub(crate) mod load;
 pub(super) mod operators;
-pub(super) mod options;
+pub(crate) mod options;
 pub(super) mod stored;
 pub(super) mod walk;
 

@@ -9,16 +9,25 @@ pub struct TensorOptions {
     /// Sizes of an input, by its name; or of one size, by the name that the file gives to it. What is left open
     /// otherwise is 1.
     pub shapes: BTreeMap<String, Vec<usize>>,
+    /// The first size of inputs that leave it open, unless `shapes` says otherwise.
+    pub batch: Option<usize>,
+    /// Rows and columns, the last two of four sizes, of inputs that leave them open, unless `shapes` says otherwise.
+    pub size: Option<usize>,
     /// Values of inputs that decide about shapes, with their sizes. They are constants of the network then.
     pub values: BTreeMap<String, (Vec<usize>, Array)>,
 }
 
 impl TensorOptions {
-    /// The size that the file leaves open under this name.
-    pub(super) fn symbol(&self, name: &str) -> usize {
+    /// Size `axis` of `rank` that the file leaves open under this name.
+    pub(super) fn open(&self, name: &str, axis: usize, rank: usize) -> usize {
+        let usual = match (axis, rank) {
+            (0, _) => self.batch,
+            (2 | 3, 4) => self.size,
+            _ => None,
+        };
         match self.shapes.get(name).map(Vec::as_slice) {
             Some(&[size]) => size,
-            _ => 1,
+            _ => usual.unwrap_or(1),
         }
     }
 

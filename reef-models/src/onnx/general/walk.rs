@@ -142,7 +142,7 @@ impl<'a> Walk<'a> {
             }
             (Some(asked), _) => Ok(asked),
             (None, Dimension::Fixed(size)) => crate::tensors::axes::size(*size),
-            (None, Dimension::Open(name)) => Ok(self.options.symbol(name)),
+            (None, Dimension::Open(name)) => Ok(self.options.open(name, k, file.len())),
         };
         file.iter().enumerate().map(size).collect()
     }

@@ -7,7 +7,8 @@ use crate::kserve::request::{EXTENSIONS, NAME};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::registry::Registry;
 use crate::observe::stats::Sum;
-use crate::tensor::{FP32, TensorInfo};
+use crate::tensor::TensorInfo;
+use reef::tensor::Element;
 
 pub(super) fn server() -> ServerMetadataResponse {
     ServerMetadataResponse {
@@ -23,8 +24,8 @@ pub(super) fn model(
 ) -> Result<ModelMetadataResponse> {
     let model = registry.get(&request.name, &request.version)?;
     let tensor = |info: &TensorInfo| TensorMetadata {
-        name: info.name.into(),
-        datatype: FP32.into(),
+        name: info.name.clone(),
+        datatype: info.datatype().into(),
         shape: info.shape.clone(),
     };
     let versions = registry.versions(&model.spec.name);
@@ -32,8 +33,8 @@ pub(super) fn model(
         name: model.spec.name.to_string(),
         versions: versions.iter().map(u32::to_string).collect(),
         platform: model.spec.platform().into(),
-        inputs: vec![tensor(&model.input)],
-        outputs: vec![tensor(&model.output)],
+        inputs: model.inputs.each.iter().map(tensor).collect(),
+        outputs: model.outputs.each.iter().map(tensor).collect(),
     })
 }
 
@@ -42,7 +43,17 @@ pub(super) fn config(
     request: &ModelConfigRequest,
 ) -> Result<ModelConfigResponse> {
     let model = registry.get(&request.name, &request.version)?;
-    let (input, output) = (&model.input, &model.output);
+    let input = |info: &TensorInfo| ModelInput {
+        name: info.name.clone(),
+        data_type: data_type(info.element).into(),
+        format: model_input::Format::None.into(), // pictures are NCHW, with the batch
+        dims: info.shape.clone(),
+    };
+    let output = |info: &TensorInfo| ModelOutput {
+        name: info.name.clone(),
+        data_type: data_type(info.element).into(),
+        dims: info.shape.clone(),
+    };
     let instances = model.spec.instances;
     let group = |class: &str, count: usize| ModelInstanceGroup {
         name: format!("{}_{class}", model.spec.name),
@@ -54,20 +65,29 @@ pub(super) fn config(
         platform: model.spec.platform().into(),
         backend: NAME.into(),
         max_batch_size: 0, // the batch is part of the shape
-        input: vec![ModelInput {
-            name: input.name.into(),
-            data_type: DataType::TypeFp32.into(),
-            format: model_input::Format::None.into(), // NCHW, with the batch
-            dims: input.shape.clone(),
-        }],
-        output: vec![ModelOutput {
-            name: output.name.into(),
-            data_type: DataType::TypeFp32.into(),
-            dims: output.shape.clone(),
-        }],
+        input: model.inputs.each.iter().map(input).collect(),
+        output: model.outputs.each.iter().map(output).collect(),
         instance_group: vec![group("rt", instances.rt), group("be", instances.be)],
     };
     Ok(ModelConfigResponse { config: Some(config) })
+}
+
+fn data_type(element: Element) -> DataType {
+    match element {
+        Element::F32 => DataType::TypeFp32,
+        Element::F16 => DataType::TypeFp16,
+        Element::BF16 => DataType::TypeBf16,
+        Element::F64 => DataType::TypeFp64,
+        Element::I64 => DataType::TypeInt64,
+        Element::I32 => DataType::TypeInt32,
+        Element::I16 => DataType::TypeInt16,
+        Element::I8 => DataType::TypeInt8,
+        Element::U64 => DataType::TypeUint64,
+        Element::U32 => DataType::TypeUint32,
+        Element::U16 => DataType::TypeUint16,
+        Element::U8 => DataType::TypeUint8,
+        Element::Bool => DataType::TypeBool,
+    }
 }
 
 pub(super) fn statistics(

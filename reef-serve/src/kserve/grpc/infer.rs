@@ -9,13 +9,15 @@ use crate::class::{self, Class};
 use crate::error::{Error, Result};
 use crate::kserve::parameter::{Parameter, place};
 use crate::kserve::request::{
-    CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput, TensorData,
+    AnsweredOutput, CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput,
+    TensorData,
 };
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;
 use crate::server::Server;
-use crate::tensor::{FP32, short, to_bytes};
+use crate::tensor::{TensorInfo, element, short};
 use bytes::Bytes;
+use reef::tensor::{Array, Element};
 use std::collections::HashMap;
 use tonic::Request;
 
@@ -128,7 +130,7 @@ fn read(request: ModelInferRequest, max: usize) -> Result<InferRequest> {
     }
     let outputs =
         request.outputs.into_iter().map(|InferRequestedOutputTensor { name, parameters: p }| {
-            Ok(RequestedOutput { name, to: place(parameters(&p))? })
+            Ok(RequestedOutput { name, to: place(parameters(&p))?, binary: None })
         });
     infer.outputs = outputs.collect::<Result<_>>()?;
     Ok(infer)
@@ -138,7 +140,7 @@ fn input(tensor: InferInputTensor, raw: &mut impl Iterator<Item = Bytes>) -> Res
     let InferInputTensor { name, datatype, shape, parameters: p, contents } = tensor;
     let from = match (place(parameters(&p))?, contents) {
         (Some(place), None) => TensorData::Region(place),
-        (None, Some(contents)) => TensorData::Bytes(to_bytes(&contents.fp32_contents).into()),
+        (None, Some(contents)) => TensorData::Bytes(listed(&datatype, contents).into()),
         (None, None) => TensorData::Bytes(
             raw.next()
                 .ok_or_else(|| Error::Invalid(format!("tensor {:?}: no contents", short(&name))))?,
@@ -167,11 +169,45 @@ fn parameter(value: &InferParameter) -> Parameter {
     }
 }
 
+/// The bytes of numbers in the list that is for their type; none if there is no list for it.
+fn listed(datatype: &str, contents: InferTensorContents) -> Vec<u8> {
+    let Some(element) = element(datatype) else { return Vec::new() };
+    let wide = |ints: Vec<i64>| Array::from_i64(element, ints);
+    let array = match element {
+        Element::F32 => Array::F32(contents.fp32_contents),
+        Element::F64 => Array::F64(contents.fp64_contents),
+        Element::I64 => Array::I64(contents.int64_contents),
+        Element::U64 => Array::U64(contents.uint64_contents),
+        Element::I32 | Element::I16 | Element::I8 => {
+            wide(contents.int_contents.into_iter().map(i64::from).collect())
+        }
+        Element::U32 | Element::U16 | Element::U8 => {
+            wide(contents.uint_contents.into_iter().map(i64::from).collect())
+        }
+        Element::Bool => wide(contents.bool_contents.into_iter().map(i64::from).collect()),
+        Element::F16 | Element::BF16 => return Vec::new(),
+    };
+    array.to_le_bytes()
+}
+
 fn write(answer: InferResponse) -> ModelInferResponse {
-    let output = answer.output();
+    let outputs = answer.tensors().map(|(info, output)| written(info, output)).collect();
+    ModelInferResponse {
+        model_name: answer.model.spec.name.to_string(),
+        model_version: answer.model.spec.version.to_string(),
+        id: answer.id,
+        parameters: HashMap::new(),
+        outputs,
+        // One for each output, empty where it went to a region.
+        raw_output_contents: answer.outputs.into_iter().map(|output| output.bytes).collect(),
+    }
+}
+
+/// An output without its bytes.
+fn written(info: &TensorInfo, output: &AnsweredOutput) -> InferOutputTensor {
     let text = |text: &str| ParameterChoice::StringParam(text.into());
     let number = |n: u64| ParameterChoice::Int64Param(n as i64);
-    let place = answer.to.iter().flat_map(|place| {
+    let place = output.to.iter().flat_map(|place| {
         [
             ("shared_memory_region", text(&place.region)),
             ("shared_memory_byte_size", number(place.bytes)),
@@ -180,21 +216,12 @@ fn write(answer: InferResponse) -> ModelInferResponse {
     });
     let parameters = place
         .map(|(key, value)| (key.to_owned(), InferParameter { parameter_choice: Some(value) }));
-    let outputs = vec![InferOutputTensor {
-        name: output.name.into(),
-        datatype: FP32.into(),
-        shape: output.shape.clone(),
+    InferOutputTensor {
+        name: info.name.clone(),
+        datatype: info.datatype().into(),
+        shape: info.shape.clone(),
         parameters: parameters.collect(),
         contents: None,
-    }];
-    ModelInferResponse {
-        model_name: answer.model.spec.name.to_string(),
-        model_version: answer.model.spec.version.to_string(),
-        id: answer.id,
-        parameters: HashMap::new(),
-        outputs,
-        // One for each output, empty where it went to a region.
-        raw_output_contents: vec![answer.bytes],
     }
 }
 

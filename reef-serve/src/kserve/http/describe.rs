@@ -7,7 +7,7 @@ use crate::models::loaded_model::LoadedModel;
 use crate::net::identity::peer::Peer;
 use crate::observe::stats::Sum;
 use crate::server::Server;
-use crate::tensor::{FP32, TensorInfo};
+use crate::tensor::TensorInfo;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -63,27 +63,27 @@ async fn model(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value
         "name": model.spec.name.as_str(),
         "versions": versions.iter().map(u32::to_string).collect::<Vec<_>>(),
         "platform": model.spec.platform(),
-        "inputs": [tensor(&model.input)],
-        "outputs": [tensor(&model.output)],
+        "inputs": model.inputs.each.iter().map(tensor).collect::<Vec<_>>(),
+        "outputs": model.outputs.each.iter().map(tensor).collect::<Vec<_>>(),
     })))
 }
 
 fn tensor(info: &TensorInfo) -> Value {
-    json!({ "name": info.name, "datatype": FP32, "shape": info.shape })
+    json!({ "name": info.name, "datatype": info.datatype(), "shape": info.shape })
 }
 
 async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {
     let model = server.registry.get(&which.model, &which.version)?;
     let (name, instances) = (model.spec.name.as_str(), model.spec.instances);
-    let tensor = |info: &TensorInfo| json!({ "name": info.name, "data_type": "TYPE_FP32", "dims": info.shape });
+    let tensor = |info: &TensorInfo| json!({ "name": info.name, "data_type": format!("TYPE_{}", info.datatype()), "dims": info.shape });
     let group = |class: &str, count: usize| json!({ "name": format!("{name}_{class}"), "kind": "KIND_MODEL", "count": count });
     Ok(Json(json!({
         "name": name,
         "platform": model.spec.platform(),
         "backend": NAME,
         "max_batch_size": 0,
-        "input": [tensor(&model.input)],
-        "output": [tensor(&model.output)],
+        "input": model.inputs.each.iter().map(tensor).collect::<Vec<_>>(),
+        "output": model.outputs.each.iter().map(tensor).collect::<Vec<_>>(),
         "instance_group": [group("rt", instances.rt), group("be", instances.be)],
     })))
 }

@@ -6,30 +6,35 @@
 use super::json::{
     InferRequestJson, InferResponseJson, InputJson, OutputJson, OutputTensorJson, parameters,
 };
+use super::numbers::{Listed, flat};
 use super::reply::{App, Reply};
 use crate::class::{self, Class};
 use crate::error::{Error, Result};
 use crate::kserve::parameter::place;
 use crate::kserve::request::{
-    CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput, TensorData,
+    AnsweredOutput, CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput,
+    TensorData,
 };
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;
 #[cfg(feature = "fuzzing")]
 use crate::server::Server;
-use crate::tensor::{FP32, short, to_floats};
+use crate::tensor::{TensorInfo, element, short};
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// Most bytes that the numbers in a byte of JSON take: `0,` is a float.
-const NUMBERS_PER_TEXT: u64 = 2;
+/// Bytes of the shortest number in JSON: `0,`.
+const SHORTEST: u64 = 2;
 
-/// Most bytes of JSON that a byte of numbers becomes: `-1.1754944e-38,` is a float.
-const TEXT_PER_NUMBERS: u64 = 4;
+/// Most bytes of JSON that a byte of numbers becomes: `-1.1754944e-38,` is a float, `false,` a truth value.
+fn text_per_byte(info: &TensorInfo) -> u64 {
+    if info.element.bytes() < 4 { 7 } else { 4 }
+}
 
 /// The length of the JSON, if binary data follows it.
 const JSON_LENGTH: &str = "inference-header-content-length";
@@ -56,19 +61,19 @@ pub(super) async fn version(
 ) -> Reply<Response> {
     let (max, who) = (server.config.get().limits.tensors, &peer.principal);
     let (json, binary) = split(&headers, body)?;
-    let bytes = json.len();
-    charge.add(NUMBERS_PER_TEXT * bytes as u64)?;
-    let read = move || read(&headers, &json, binary, max);
-    let (mut request, is_binary) = server.parsers.run(who, bytes, read).await?;
+    let (bytes, paying) = (json.len(), charge.clone());
+    let read = move || read(&headers, &json, binary, (max, Some(&paying)));
+    let mut request = server.parsers.run(who, bytes, read).await?;
     (request.model, request.version) = (model, version);
     request.charge = Some(charge.clone());
     let answer = server.answer(&peer, request).await?;
-    let (bytes, write) = (answer.bytes.len(), move || Ok(write(answer, is_binary)));
-    if is_binary {
-        return Ok(write()?);
-    }
-    charge.add(TEXT_PER_NUMBERS * bytes as u64)?;
-    Ok(server.parsers.run(who, bytes, write).await?)
+    let texts = answer.tensors().filter(|(_, output)| is_text(output));
+    let (bytes, text) = texts.fold((0, 0), |(bytes, text), (info, output)| {
+        let more = output.bytes.len();
+        (bytes + more, text + text_per_byte(info) * more as u64)
+    });
+    charge.add(text)?;
+    Ok(server.parsers.run(who, bytes, move || Ok(write(&answer))).await?)
 }
 
 /// A request with this body and, perhaps, this length of its JSON; for fuzzers.
@@ -77,23 +82,23 @@ pub(crate) async fn fuzz(server: &Server, length: Option<u16>, body: &[u8]) {
     let mut headers = HeaderMap::new();
     headers.extend(length.map(|n| (header::HeaderName::from_static(JSON_LENGTH), n.into())));
     let Ok((json, binary)) = split(&headers, Bytes::copy_from_slice(body)) else { return };
-    if let Ok((mut request, binary)) =
-        read(&headers, &json, binary, server.config.get().limits.tensors)
+    if let Ok(mut request) =
+        read(&headers, &json, binary, (server.config.get().limits.tensors, None))
     {
         request.model = "tiny".into();
         if let Ok(answer) = server.answer(&Peer::UNKNOWN, request).await {
-            let _ = write(answer, binary);
+            let _ = write(&answer);
         }
     }
 }
 
-/// The request, and whether the output is wanted as binary data.
+/// The request. What its numbers take is charged for.
 fn read(
     headers: &HeaderMap,
     json: &[u8],
     mut binary: Bytes,
-    max: usize,
-) -> Result<(InferRequest, bool)> {
+    (max, charge): (usize, Option<&Charge>),
+) -> Result<InferRequest> {
     if headers.contains_key(header::CONTENT_ENCODING) {
         return Err(Error::Unimplemented("a compressed body".into()));
     }
@@ -108,19 +113,19 @@ fn read(
     for (key, value) in parameters(&request.parameters) {
         infer.parameter(key, &value)?;
     }
-    let inputs = request.inputs.into_iter().map(|tensor| input(tensor, &mut binary));
+    let inputs = request.inputs.into_iter().map(|tensor| input(tensor, &mut binary, charge));
     infer.inputs = inputs.collect::<Result<_>>()?;
     if !binary.is_empty() {
         return Err(Error::Invalid(format!("{} bytes behind the last tensor", binary.len())));
     }
     let said = |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_bool);
-    let each = request.outputs.first().and_then(|o| said(&o.parameters, "binary_data"));
-    let all = said(&request.parameters, "binary_data_output");
+    infer.binary = said(&request.parameters, "binary_data_output").unwrap_or(false);
     let outputs = request.outputs.into_iter().map(|OutputJson { name, parameters: p }| {
-        Ok(RequestedOutput { name, to: place(parameters(&p))? })
+        let binary = said(&p, "binary_data");
+        Ok(RequestedOutput { name, to: place(parameters(&p))?, binary })
     });
     infer.outputs = outputs.collect::<Result<_>>()?;
-    Ok((infer, each.or(all).unwrap_or(false)))
+    Ok(infer)
 }
 
 /// The JSON, and what follows it.
@@ -139,7 +144,11 @@ fn class(headers: &HeaderMap) -> Result<Option<Class>> {
     given.map(|value| class::parse(value.to_str().unwrap_or_default())).transpose()
 }
 
-fn input(tensor: InputJson, binary: &mut Bytes) -> Result<InputTensor> {
+fn input(
+    tensor: InputJson<'_>,
+    binary: &mut Bytes,
+    charge: Option<&Charge>,
+) -> Result<InputTensor> {
     let InputJson { name, datatype, shape, parameters: p, data } = tensor;
     let size = p.get("binary_data_size").and_then(Value::as_u64);
     let from = match (place(parameters(&p))?, size, data) {
@@ -152,7 +161,9 @@ fn input(tensor: InputJson, binary: &mut Bytes) -> Result<InputTensor> {
             let text = format!("tensor {name:?}: {size} bytes of binary data, {left} are there");
             return Err(Error::Invalid(text));
         }
-        (None, None, Some(data)) => TensorData::Bytes(data.0.into()),
+        (None, None, Some(data)) => {
+            TensorData::Bytes(numbers(&name, &datatype, data, charge)?.into())
+        }
         _ => {
             let name = short(&name);
             let text = format!("tensor {name:?}: one of data, binary data and a region is wanted");
@@ -162,38 +173,65 @@ fn input(tensor: InputJson, binary: &mut Bytes) -> Result<InputTensor> {
     Ok(InputTensor { name, datatype, shape, from })
 }
 
-fn write(answer: InferResponse, binary: bool) -> Response {
+/// The bytes of a tensor that stands in JSON.
+fn numbers(
+    name: &str,
+    datatype: &str,
+    data: &RawValue,
+    charge: Option<&Charge>,
+) -> Result<Vec<u8>> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        Error::Invalid(format!("JSON: tensor {:?}: {why}", short(name)))
+    };
+    let unknown = || wrong(&format!("no datatype {:?}", short(datatype)));
+    let element = element(datatype).ok_or_else(unknown)?;
+    let most = data.get().len() as u64 * element.bytes() as u64 / SHORTEST;
+    charge.map_or(Ok(()), |charge| charge.add(most))?;
+    flat(data, element).map_err(|why| wrong(&why))
+}
+
+/// Whether an output stands in the JSON.
+fn is_text(output: &AnsweredOutput) -> bool {
+    !output.binary && output.to.is_none()
+}
+
+fn write(answer: &InferResponse) -> Response {
+    let response = InferResponseJson {
+        model_name: answer.model.spec.name.to_string(),
+        model_version: answer.model.spec.version.to_string(),
+        outputs: answer.tensors().map(|(info, output)| written(info, output)).collect(),
+        id: answer.id.clone(),
+    };
+    let binary = answer.outputs.iter().filter(|output| output.binary && output.to.is_none());
+    let binary: Vec<&[u8]> = binary.map(|output| &*output.bytes).collect();
+    if binary.is_empty() {
+        return axum::Json(response).into_response();
+    }
+    let mut body = serde_json::to_vec(&response).expect("strings and numbers");
+    let length = HeaderValue::from(body.len());
+    binary.iter().for_each(|bytes| body.extend_from_slice(bytes));
+    let kind = HeaderValue::from_static("application/octet-stream");
+    ([(JSON_LENGTH, length), (header::CONTENT_TYPE.as_str(), kind)], body).into_response()
+}
+
+fn written<'a>(info: &'a TensorInfo, output: &'a AnsweredOutput) -> OutputTensorJson<'a> {
     let (mut said, mut data) = (Map::new(), None);
-    match &answer.to {
+    match &output.to {
         Some(place) => {
             said.insert("shared_memory_region".into(), place.region.as_str().into());
             said.insert("shared_memory_offset".into(), place.offset.into());
             said.insert("shared_memory_byte_size".into(), place.bytes.into());
         }
-        None if binary => {
-            said.insert("binary_data_size".into(), answer.bytes.len().into());
+        None if output.binary => {
+            said.insert("binary_data_size".into(), output.bytes.len().into());
         }
-        None => data = Some(to_floats(&answer.bytes).collect()),
+        None => data = Some(Listed { element: info.element, bytes: &output.bytes }),
     }
-    let output = answer.output();
-    let response = InferResponseJson {
-        model_name: answer.model.spec.name.to_string(),
-        model_version: answer.model.spec.version.to_string(),
-        outputs: [OutputTensorJson {
-            name: output.name,
-            datatype: FP32,
-            shape: output.shape.clone(),
-            parameters: said,
-            data,
-        }],
-        id: answer.id,
-    };
-    if !binary || answer.to.is_some() {
-        return axum::Json(response).into_response();
+    OutputTensorJson {
+        name: &info.name,
+        datatype: info.datatype(),
+        shape: &info.shape,
+        parameters: said,
+        data,
     }
-    let mut body = serde_json::to_vec(&response).expect("strings and numbers");
-    let length = HeaderValue::from(body.len());
-    body.extend_from_slice(&answer.bytes);
-    let kind = HeaderValue::from_static("application/octet-stream");
-    ([(JSON_LENGTH, length), (header::CONTENT_TYPE.as_str(), kind)], body).into_response()
 }

@@ -6,6 +6,7 @@ mod describe;
 pub(crate) mod infer;
 mod json;
 mod memory;
+mod numbers;
 mod reply;
 mod repository;
 pub(crate) mod serve;

@@ -42,9 +42,13 @@ pub(super) fn come_in<'a>(
     let tenant = server.tenants.of(&who);
     let standing = Standing::of(server, &config, &tenant, &hello)?; // before a model is loaded for it
     let model = model_of(server, &config, &tenant, hello.model.as_str())?;
+    if !model.inputs.is_floats() || !model.outputs.is_floats() {
+        let text = format!("{}: this path is for one input and one output, of FP32", model.title());
+        return Err(Error::Unimplemented(text));
+    }
     let stay = server.clients.stay_local(standing.class)?;
     let slots = config.limits.ring as u32;
-    let layout = Layout { slots, input: model.input.bytes(), output: model.output.bytes() };
+    let layout = Layout { slots, input: model.inputs.bytes, output: model.outputs.bytes };
     let memory = take_memory(server, &config, &tenant, &model, &standing, layout)?;
     let (segment, fd) = Segment::create(layout)?;
     let instances = standing.instances(&model, &tenant, &segment)?;

@@ -7,8 +7,9 @@ use crate::models::budget::Budget;
 use crate::models::repository::Repository;
 use crate::name::ModelName;
 use crate::net::identity::client_id::Protocol;
-use crate::requests::job::{Input, Output};
+use crate::requests::job::{Output, Wanted};
 use crate::tenants::tenant::Tenant;
+use reef::models::Ports;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -59,8 +60,8 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
     let model = reef::models::build("resnet18", Some(32), 1).unwrap();
     let parts = Parts {
         spec,
-        input: TensorInfo::input(&model),
-        output: TensorInfo::output(&model),
+        inputs: TensorInfos::of(&Ports::new([model.input_port()])),
+        outputs: TensorInfos::of(&Ports::new([model.output_port()])),
         sizes: Sizes { weights: 0, instance: 0 },
         loaded: device,
         observer: Arc::default(),
@@ -69,11 +70,11 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
     LoadedModel::start(parts, 8).unwrap()
 }
 
-fn ask(served: &LoadedModel) -> Result<Vec<u8>> {
+fn ask(served: &LoadedModel) -> Result<Vec<Vec<u8>>> {
     ask_within(served, Duration::from_secs(10))
 }
 
-fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<u8>> {
+fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<Vec<u8>>> {
     let (reply, answer) = oneshot::channel();
     let now = Instant::now();
     served.submit(Job {
@@ -81,8 +82,8 @@ fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<u8>> {
         client: ClientId { protocol: Protocol::Grpc, number: 1 },
         priority: Priority::new(2, Class::BestEffort),
         account: reef::Account::new(None),
-        input: Input::Bytes(vec![0; served.input.bytes()].into()),
-        output: Output::Bytes,
+        inputs: Vec::new(),
+        outputs: vec![Wanted { offset: 0, bytes: served.outputs.bytes, output: Output::Bytes }],
         arrived: now,
         deadline: now + time,
         reply,
@@ -99,7 +100,7 @@ fn an_error_of_the_device_fails_the_request_that_it_touched() {
     assert_eq!(ask(&served), Err(Error::Failed(lost.into())));
     assert_eq!(ask(&served), Err(Error::Failed("the lane panicked".into())));
     for _ in 0..3 {
-        assert_eq!(ask(&served), Ok(vec![7; 4000]));
+        assert_eq!(ask(&served), Ok(vec![vec![7; 4000]]));
     }
     assert_eq!(device.instances.load(Ordering::Relaxed), 4, "a new one after each failure");
     served.retire();

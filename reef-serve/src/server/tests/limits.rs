@@ -11,8 +11,8 @@ impl Fixture {
         let input = InputTensor {
             name: "input".into(),
             datatype: "FP32".into(),
-            shape: model.input.shape.clone(),
-            from: TensorData::Bytes(vec![0; model.input.bytes()].into()),
+            shape: model.inputs.each[0].shape.clone(),
+            from: TensorData::Bytes(vec![0; model.inputs.bytes].into()),
         };
         InferRequest { model: "tiny".into(), inputs: vec![input], ..InferRequest::default() }
     }

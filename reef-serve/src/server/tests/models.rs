@@ -1,6 +1,8 @@
 //! Models in each form in which a repository may have them.
 
 use super::*;
+use crate::kserve::request::{InferRequest, InputTensor, TensorData};
+use crate::tensor::TensorInfos;
 use reef::models::profile::Latencies;
 use reef::models::{Folder, onnx};
 use std::path::Path;
@@ -48,7 +50,7 @@ impl Fixture {
         let largest = want.iter().fold(0f32, |max, logit| max.max(logit.abs()));
         for priority in [1, 2] {
             let output = block_on(self.server.infer(self.inference_of(name, priority))).unwrap();
-            let got: Vec<f32> = to_floats(&output).collect();
+            let got: Vec<f32> = to_floats(&output[0]).collect();
             assert_eq!(got.len(), want.len(), "{name}");
             let worst = got.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(worst < 1e-4 * largest, "{name}, priority {priority}: off by {worst}");
@@ -75,7 +77,7 @@ fn files_and_folders_give_what_they_must() {
     fixture.gives("whole", &others);
     fixture.gives("versions", &others);
     let first = fixture.server.registry.get("versions", "1").unwrap();
-    assert_eq!(first.output.elements(), logits.len());
+    assert_eq!(first.outputs.each[0].elements(), logits.len());
     for name in ["file", "whole", "versions", "other"] {
         fixture.server.registry.unload(&ModelName::new(name).unwrap()).unwrap();
     }
@@ -211,4 +213,59 @@ fn loading_stays_within_the_budget_from_the_first_byte_on() {
         said.contains("weights.safetensors: ") && said.contains(" bytes of memory wanted, "),
         "{said}"
     );
+}
+
+/// A network whose inputs and outputs have several types.
+const TYPED: &str = "../reef-models/tests/onnx/tensors/typed-17.onnx";
+
+#[test]
+fn a_network_of_tensors_keeps_its_names_and_types() {
+    let fixture = Fixture::new("typed", |_| ());
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(TYPED);
+    fixture.file("typed/1/model.onnx", std::fs::read(file).unwrap());
+    fixture.file("typed/model.toml", "batch = 2\n");
+    let model = std::fs::read(fixture.folder.join("typed/1/model.onnx")).unwrap();
+    fixture.file("whole/model.onnx", model);
+    fixture.load("whole").unwrap();
+    fixture.load("typed").unwrap();
+    let model = fixture.server.registry.get("typed", "").unwrap();
+    let said = |infos: &TensorInfos| {
+        let each = infos.each.iter();
+        each.map(|info| format!("{} {} {:?}", info.name, info.datatype(), info.shape))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(said(&model.inputs), ["tokens INT64 [2, 4]", "mask BOOL [2, 4]", "bias FP16 [3]"]);
+    let outputs = ["hidden FP32 [2, 4, 3]", "best INT64 [2, 4]", "masked BOOL [2, 4]"];
+    assert_eq!(said(&model.outputs), outputs);
+    let tensor = |name: &str, datatype: &str, shape: &[i64], bytes: Vec<u8>| InputTensor {
+        name: name.into(),
+        datatype: datatype.into(),
+        shape: shape.into(),
+        from: TensorData::Bytes(bytes.into()),
+    };
+    let tokens = [7i64, 0, 1, 2, 3, 4, 5, 6].iter().flat_map(|token| token.to_le_bytes()).collect();
+    let inputs = || {
+        let bias = [0x3c00u16, 0, 0].iter().flat_map(|half| half.to_le_bytes()).collect(); // 1, 0, 0
+        vec![
+            tensor("bias", "FP16", &[3], bias),
+            tensor("mask", "BOOL", &[2, 4], vec![1, 1, 0, 1, 1, 1, 1, 0]),
+        ]
+    };
+    let ask = |inputs: Vec<InputTensor>| {
+        let request = InferRequest { model: "typed".into(), inputs, ..InferRequest::default() };
+        block_on(fixture.server.answer(&Peer::UNKNOWN, request))
+    };
+    let said = ask(inputs()).unwrap_err().to_string();
+    assert_eq!(said, "2 inputs given, 3 wanted: tokens, mask, bias");
+    let twice = inputs().into_iter().chain(inputs().drain(..1)).collect();
+    assert_eq!(ask(twice).unwrap_err().to_string(), "tensor \"bias\" is named twice");
+    let all = inputs().into_iter().chain([tensor("tokens", "INT64", &[2, 4], tokens)]).collect();
+    let answer = ask(all).unwrap();
+    let [hidden, best, masked] = &answer.outputs[..] else { panic!("three outputs") };
+    let floats: Vec<f32> = to_floats(&hidden.bytes).collect();
+    assert_eq!(floats[..6], [3.625, 2.75, 2.875, 1.0, 0.125, 0.25]);
+    assert_eq!(floats[6..9], [0.0; 3], "what is masked");
+    let best: Vec<u8> = best.bytes.chunks(8).map(|word| word[0]).collect();
+    assert_eq!(best, [0; 8]);
+    assert_eq!(*masked.bytes, [0, 0, 1, 0, 0, 0, 0, 1]);
 }

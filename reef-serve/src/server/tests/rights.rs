@@ -25,7 +25,7 @@ impl Fixture {
     }
 
     /// What becomes of a real-time request of `who`.
-    fn real_time(&self, who: &Principal) -> Result<Vec<u8>> {
+    fn real_time(&self, who: &Principal) -> Result<Vec<Vec<u8>>> {
         let inference = Inference { tenant: self.of(who), ..self.inference(1) };
         block_on(self.server.infer(inference))
     }

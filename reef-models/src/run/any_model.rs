@@ -1,0 +1,187 @@
+//! A network of either kind, before and after its weights are on a device.
+
+use super::network::Network;
+use super::seeded::Seeded;
+use super::weights::{TensorWeights, Weights};
+use crate::errors::error::{Error, Result};
+use crate::graph::arena;
+use crate::model::network_model::{Layer, Model};
+use crate::model::params::Params;
+use crate::model::ports::Ports;
+use crate::model::tensor::{Source, TensorSpec};
+use crate::tensors::model::TensorModel;
+use reef_core::op::{Operators, Scratch};
+use std::sync::Arc;
+
+/// Made-up tensors or those of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Tensors {
+    /// Made up.
+    Seeded(Seeded),
+    /// Read.
+    Read(Params),
+}
+
+impl Source for Tensors {
+    fn tensor(&self, tensor: &TensorSpec) -> Result<Vec<f32>> {
+        match self {
+            Self::Seeded(seeded) => seeded.tensor(tensor),
+            Self::Read(params) => params.tensor(tensor),
+        }
+    }
+}
+
+/// A network and its constants.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AnyModel {
+    /// A convolutional network for pictures, which every device runs.
+    Picture {
+        /// The schedule.
+        model: Model,
+        /// Its tensors.
+        tensors: Tensors,
+    },
+    /// A network of ordinary tensors, which has its constants in it.
+    Tensors(TensorModel),
+}
+
+impl AnyModel {
+    /// What goes in.
+    pub fn inputs(&self) -> Ports {
+        match self {
+            Self::Picture { model, .. } => Ports::new([model.input_port()]),
+            Self::Tensors(model) => Ports::new(model.inputs.iter().cloned()),
+        }
+    }
+
+    /// What comes out.
+    pub fn outputs(&self) -> Ports {
+        match self {
+            Self::Picture { model, .. } => Ports::new([model.output_port()]),
+            Self::Tensors(model) => Ports::new(model.outputs.iter().cloned()),
+        }
+    }
+
+    /// The network for pictures that it is, with its tensors.
+    ///
+    /// # Errors
+    ///
+    /// `NotPicture` with what it takes, for one of ordinary tensors.
+    pub fn picture(&self) -> Result<(&Model, &Tensors)> {
+        match self {
+            Self::Picture { model, tensors } => Ok((model, tensors)),
+            Self::Tensors(model) => Err(not_picture(model)),
+        }
+    }
+
+    /// The same, to be kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`picture`](Self::picture).
+    pub fn into_picture(self) -> Result<(Model, Tensors)> {
+        match self {
+            Self::Picture { model, tensors } => Ok((model, tensors)),
+            Self::Tensors(model) => Err(not_picture(&model)),
+        }
+    }
+
+    /// Bytes that the constants take on a device.
+    pub fn constant_bytes(&self) -> usize {
+        match self {
+            Self::Picture { model, .. } => {
+                size_of::<f32>() * model.layers().iter().map(floats).sum::<usize>()
+            }
+            Self::Tensors(model) => model.constant_bytes().sum(),
+        }
+    }
+
+    /// Bytes of the largest constant, or of all constants of a step, which come onto a device together.
+    pub fn largest_constant_bytes(&self) -> usize {
+        let largest = match self {
+            Self::Picture { model, .. } => {
+                model.layers().iter().map(|layer| size_of::<f32>() * floats(layer)).max()
+            }
+            Self::Tensors(model) => model.constant_bytes().max(),
+        };
+        largest.unwrap_or_default()
+    }
+
+    /// Bytes that each instance takes on `device` and, for inputs and outputs, on the host.
+    pub fn instance_bytes<D: Operators>(&self, device: &D) -> usize {
+        let activations = match self {
+            Self::Picture { model, .. } => {
+                let wanted = model.layers().iter().map(|layer| device.scratch(&layer.op));
+                arena::plan(model.graph()).bytes
+                    + wanted.fold(Scratch::default(), Scratch::max).bytes
+            }
+            Self::Tensors(model) => model.arena().bytes,
+        };
+        activations + 2 * (self.inputs().bytes() + self.outputs().bytes())
+    }
+
+    /// Brings the constants onto a device.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the tensors; the device's.
+    pub fn load<D: Operators>(self, device: &D) -> Result<Loaded<D>> {
+        let kind = match self {
+            Self::Picture { model, tensors } => {
+                let weights = Weights::pack(device, &model, &tensors)?;
+                Kind::Picture { model: Arc::new(model), weights }
+            }
+            Self::Tensors(model) => {
+                let weights = TensorWeights::upload(device, &model)?;
+                Kind::Tensors { model: Arc::new(model.without_values()), weights }
+            }
+        };
+        Ok(Loaded { device: device.clone(), kind })
+    }
+}
+
+fn not_picture(model: &TensorModel) -> Error {
+    let each = model.inputs.iter().map(|port| format!("{}: {}", port.name, port.spec));
+    let inputs = each.collect::<Vec<_>>().join(", ");
+    Error::NotPicture { network: model.name.clone(), inputs }
+}
+
+/// Weights and biases of a layer.
+fn floats(layer: &Layer) -> usize {
+    layer.op.constants().iter().sum()
+}
+
+/// A network whose constants are on a device: any number of instances share them.
+#[derive(Debug, Clone)]
+pub struct Loaded<D: Operators> {
+    device: D,
+    kind: Kind<D>,
+}
+
+#[derive(Debug, Clone)]
+enum Kind<D: Operators> {
+    Picture { model: Arc<Model>, weights: Arc<Weights<D>> },
+    Tensors { model: Arc<TensorModel>, weights: Arc<TensorWeights<D>> },
+}
+
+impl<D: Operators> Loaded<D> {
+    /// Makes an instance with memory of its own.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` names the node whose operation the device has no kernel for; the device's.
+    pub fn network(&self) -> Result<Network<D>> {
+        match &self.kind {
+            Kind::Picture { model, weights } => Network::new(&self.device, model, weights),
+            Kind::Tensors { model, weights } => Network::of_tensors(&self.device, model, weights),
+        }
+    }
+
+    /// The network for pictures that it is.
+    pub fn picture(&self) -> Option<&Model> {
+        match &self.kind {
+            Kind::Picture { model, .. } => Some(model),
+            Kind::Tensors { .. } => None,
+        }
+    }
+}

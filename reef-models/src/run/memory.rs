@@ -1,0 +1,100 @@
+//! The memory of one instance of a network, on both sides.
+
+use crate::errors::error::{Error, Result};
+use crate::graph::arena::ArenaPlan;
+use crate::model::ports::Ports;
+use reef_core::op::{Operators, Scratch, Storage};
+use reef_core::{Command, Copy, Fill};
+
+/// Activations, inputs and outputs, and those two again on the host.
+#[derive(Debug)]
+pub(crate) struct Memory<D: Operators> {
+    pub(crate) plan: ArenaPlan,
+    pub(crate) arena: D::Buffer,
+    pub(crate) inputs: Side<D>,
+    pub(crate) outputs: Side<D>,
+    /// What all steps share, one after the other; `None` if none wants any.
+    pub(crate) scratch: Option<D::Buffer>,
+    pub(crate) zeroed_bytes: usize,
+}
+
+/// All inputs, or all outputs.
+#[derive(Debug)]
+pub(crate) struct Side<D: Operators> {
+    pub(crate) ports: Ports,
+    pub(crate) device: D::Buffer,
+    pub(crate) host: D::Buffer,
+}
+
+impl<D: Operators> Side<D> {
+    fn alloc(device: &D, ports: Ports) -> Result<Self> {
+        let bytes = ports.bytes().max(1); // not every device allocates nothing
+        Ok(Self { device: device.alloc(bytes)?, host: device.alloc_host(bytes)?, ports })
+    }
+
+    /// Where a storage lies, if it is one of these.
+    fn storage(&self, storage: usize) -> Option<Storage<'_, D>> {
+        let (offset, _) = self.ports.iter().find(|(_, port)| port.storage == storage)?;
+        Some(Storage { buffer: &self.device, offset })
+    }
+
+    /// A copy from one side to the other, if there is anything to copy.
+    fn copy(&self, to_host: bool) -> Option<Command<D>> {
+        let (from, to) = match to_host {
+            true => (&self.device, &self.host),
+            false => (&self.host, &self.device),
+        };
+        let copy = Copy {
+            from: from.clone(),
+            from_offset: 0,
+            to: to.clone(),
+            to_offset: 0,
+            bytes: self.ports.bytes(),
+            to_host,
+        };
+        (copy.bytes > 0).then_some(Command::Copy(copy))
+    }
+}
+
+impl<D: Operators> Memory<D> {
+    pub(crate) fn alloc(
+        device: &D,
+        plan: ArenaPlan,
+        [inputs, outputs]: [Ports; 2],
+        scratch: Scratch,
+    ) -> Result<Self> {
+        Ok(Self {
+            scratch: (scratch.bytes > 0).then(|| device.alloc(scratch.bytes)).transpose()?,
+            zeroed_bytes: scratch.zeroed,
+            arena: device.alloc(plan.bytes.max(1))?,
+            inputs: Side::alloc(device, inputs)?,
+            outputs: Side::alloc(device, outputs)?,
+            plan,
+        })
+    }
+
+    /// Where an activation, an input or an output lies.
+    ///
+    /// # Errors
+    ///
+    /// `Tensor` if it is none of these.
+    pub(crate) fn storage(&self, storage: usize) -> Result<Storage<'_, D>> {
+        if let Some(offset) = self.plan.offsets.get(storage).copied().flatten() {
+            return Ok(Storage { buffer: &self.arena, offset });
+        }
+        let port = self.outputs.storage(storage).or_else(|| self.inputs.storage(storage));
+        port.ok_or_else(|| Error::Tensor { why: format!("storage {storage} has no memory") })
+    }
+
+    /// Needed if an inference before was given up halfway; otherwise it is zero.
+    fn zero_scratch(&self) -> Option<Command<D>> {
+        let buffer = self.scratch.as_ref().filter(|_| self.zeroed_bytes > 0)?.clone();
+        Some(Command::Fill(Fill { buffer, offset: 0, bytes: self.zeroed_bytes, word: 0 }))
+    }
+
+    /// An inference of these launches: copy in, zeros for the scratch memory if it needs any, launches, copy out.
+    pub(crate) fn around(&self, launches: impl Iterator<Item = Command<D>>) -> Vec<Command<D>> {
+        let before = [self.inputs.copy(false), self.zero_scratch()].into_iter().flatten();
+        before.chain(launches).chain(self.outputs.copy(true)).collect()
+    }
+}

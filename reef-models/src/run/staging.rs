@@ -1,0 +1,142 @@
+//! Inputs and outputs of a network on the host.
+
+use super::memory::Side;
+use super::network::Network;
+use super::seeded::Seeded;
+use crate::errors::error::{Error, Result};
+use crate::model::ports::{Port, Ports};
+use reef_core::op::Operators;
+use reef_core::tensor::{Array, Element};
+
+impl<D: Operators> Network<D> {
+    /// What goes in.
+    pub fn inputs(&self) -> &Ports {
+        &self.memory.inputs.ports
+    }
+
+    /// What comes out.
+    pub fn outputs(&self) -> &Ports {
+        &self.memory.outputs.ports
+    }
+
+    /// Values of all inputs.
+    pub fn input_len(&self) -> usize {
+        self.inputs().iter().map(|(_, port)| port.spec.elements()).sum()
+    }
+
+    /// Values of all outputs.
+    pub fn output_len(&self) -> usize {
+        self.outputs().iter().map(|(_, port)| port.spec.elements()).sum()
+    }
+
+    /// Writes the only input, of f32, where [`inference`](Self::inference) copies it from.
+    ///
+    /// # Errors
+    ///
+    /// `Length` if `input` is not as long as the network's, `Tensor` if that has other inputs; the device's.
+    pub fn stage_input(&self, input: &[f32]) -> Result<()> {
+        let port = only_floats(&self.memory.inputs, "input")?;
+        let (given, want) = (input.len(), port.spec.elements());
+        if given != want {
+            return Err(Error::Length { what: "input".into(), given, want });
+        }
+        let bytes: Vec<u8> = input.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.stage_bytes(0, &bytes)
+    }
+
+    /// The only output, of f32, that the last completed [`inference`](Self::inference) copied out.
+    ///
+    /// # Errors
+    ///
+    /// `Tensor` if the network has other outputs; the device's.
+    pub fn staged_output(&self) -> Result<Vec<f32>> {
+        only_floats(&self.memory.outputs, "output")?;
+        let mut bytes = vec![0; self.outputs().bytes()];
+        self.read_staged(0, &mut bytes)?;
+        Ok(bytes.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect())
+    }
+
+    /// Writes input `index` where [`inference`](Self::inference) copies it from.
+    ///
+    /// # Errors
+    ///
+    /// `Tensor` if it is of another type or length than the network's, or there is none of this number; the device's.
+    pub fn stage(&self, index: usize, array: &Array) -> Result<()> {
+        let (offset, Port { name, spec, .. }) = of(self.inputs(), index, "input")?;
+        if (array.element(), array.len()) != (spec.element, spec.elements()) {
+            let (given, len) = (array.element(), array.len());
+            let why = format!("input {name:?}: {len} values of {given} given, {spec} wanted");
+            return Err(Error::Tensor { why });
+        }
+        self.stage_bytes(offset, &array.to_le_bytes())
+    }
+
+    /// Output `index` of the last completed [`inference`](Self::inference).
+    ///
+    /// # Errors
+    ///
+    /// `Tensor` if there is none of this number; the device's.
+    pub fn output(&self, index: usize) -> Result<Array> {
+        let (offset, Port { spec, .. }) = of(self.outputs(), index, "output")?;
+        let mut bytes = vec![0; spec.bytes()];
+        self.read_staged(offset, &mut bytes)?;
+        Ok(Array::from_le_bytes(spec.element, &bytes))
+    }
+
+    /// Writes made-up values to all inputs.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn stage_made_up(&self, seed: Seeded) -> Result<()> {
+        self.stage_bytes(0, &seed.inputs(self.inputs()))
+    }
+
+    /// Writes a part of the inputs, from byte `offset` on, where [`inference`](Self::inference) copies them from: as
+    /// [`inputs`](Self::inputs) lays them out, the lowest byte of each number first.
+    ///
+    /// # Errors
+    ///
+    /// `Length` if it doesn't fit; the device's.
+    pub fn stage_bytes(&self, offset: usize, data: &[u8]) -> Result<()> {
+        inside("input bytes", offset, data.len(), self.inputs().bytes())?;
+        Ok(self.device.write(&self.memory.inputs.host, offset, data)?)
+    }
+
+    /// Reads a part of what the last completed [`inference`](Self::inference) copied out, from byte `offset` on, as
+    /// [`outputs`](Self::outputs) lays it out.
+    ///
+    /// # Errors
+    ///
+    /// As [`stage_bytes`](Self::stage_bytes).
+    pub fn read_staged(&self, offset: usize, data: &mut [u8]) -> Result<()> {
+        inside("output bytes", offset, data.len(), self.outputs().bytes())?;
+        Ok(self.device.read(&self.memory.outputs.host, offset, data)?)
+    }
+}
+
+fn of<'a>(ports: &'a Ports, index: usize, what: &str) -> Result<(usize, &'a Port)> {
+    let why = || format!("{what} {index} of {}", ports.len());
+    ports.get(index).ok_or_else(|| Error::Tensor { why: why() })
+}
+
+/// The only port of a side, if it has floats.
+fn only_floats<'a, D: Operators>(side: &'a Side<D>, what: &str) -> Result<&'a Port> {
+    let other = |why| Err(Error::Tensor { why });
+    match (side.ports.len(), side.ports.get(0)) {
+        (1, Some((_, port))) if port.spec.element == Element::F32 => Ok(port),
+        (1, Some((_, Port { name, spec, .. }))) => {
+            other(format!("{what} {name:?} is {spec}, not of float32"))
+        }
+        (count, _) => other(format!("the network has {count} {what}s, not one")),
+    }
+}
+
+/// Refuses a range that ends behind `want` bytes.
+fn inside(what: &str, offset: usize, bytes: usize, want: usize) -> Result<()> {
+    let given = offset.saturating_add(bytes);
+    if given > want {
+        return Err(Error::Length { what: what.into(), given, want });
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Tensors in JSON: numbers of a type, however deep they are nested.
+
+use reef::tensor::{Array, Element};
+use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Unexpected, Visitor};
+use serde::ser::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// The numbers of `data`, row-major, as the wire has those of this type.
+///
+/// # Errors
+///
+/// What is none, or doesn't fit the type.
+pub(super) fn flat(data: &RawValue, element: Element) -> Result<Vec<u8>, serde_json::Error> {
+    let mut bytes = Vec::new();
+    let mut json = serde_json::Deserializer::from_str(data.get());
+    json.deserialize_seq(Into { element, bytes: &mut bytes })?;
+    Ok(bytes)
+}
+
+/// Reads a number, or an array of them, into one list.
+struct Into<'a> {
+    element: Element,
+    bytes: &'a mut Vec<u8>,
+}
+
+impl<'de> DeserializeSeed<'de> for Into<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Into<'_> {
+    fn float(self, value: f64) {
+        match self.element {
+            Element::F32 => self.bytes.extend_from_slice(&(value as f32).to_le_bytes()),
+            Element::F64 => self.bytes.extend_from_slice(&value.to_le_bytes()),
+            half => self.bytes.extend(Array::from_f64(half, [value]).to_le_bytes()),
+        }
+    }
+
+    /// Adds a whole number, if the type has it.
+    fn whole<E: serde::de::Error>(self, value: i128) -> Result<(), E> {
+        let (least, most) = match self.element {
+            float if float.is_float() => {
+                return {
+                    self.float(value as f64);
+                    Ok(())
+                };
+            }
+            Element::Bool => (0, 1),
+            Element::U8 | Element::U16 | Element::U32 | Element::U64 => {
+                (0, (1 << (8 * self.element.bytes())) - 1)
+            }
+            signed => {
+                let half = 1 << (8 * signed.bytes() - 1);
+                (-half, half - 1)
+            }
+        };
+        if !(least..=most).contains(&value) {
+            return Err(E::custom(format!("{value} is no {}", self.element)));
+        }
+        self.bytes.extend_from_slice(&value.to_le_bytes()[..self.element.bytes()]);
+        Ok(())
+    }
+}
+
+impl<'de> Visitor<'de> for Into<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "numbers ({})", self.element)
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
+        if !self.element.is_float() {
+            return Err(E::invalid_value(Unexpected::Float(value), &self));
+        }
+        self.float(value);
+        Ok(())
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
+        self.whole(value.into())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
+        self.whole(value.into())
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<(), E> {
+        match self.element {
+            Element::Bool => self.whole(value.into()),
+            _ => Err(E::invalid_type(Unexpected::Bool(value), &self)),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let Self { element, bytes } = self;
+        while seq.next_element_seed(Into { element, bytes: &mut *bytes })?.is_some() {}
+        Ok(())
+    }
+}
+
+/// Numbers of the wire as a list in JSON. What is no number becomes `null`.
+#[derive(Debug)]
+pub(super) struct Listed<'a> {
+    pub(super) element: Element,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Serialize for Listed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        macro_rules! each {
+            ($kind:ty, $value:expr) => {{
+                let (words, _) = self.bytes.as_chunks::<{ size_of::<$kind>() }>();
+                serializer
+                    .collect_seq(words.iter().map(|&word| $value(<$kind>::from_le_bytes(word))))
+            }};
+        }
+        match self.element {
+            Element::F32 => each!(f32, |x| x),
+            Element::F64 => each!(f64, |x| x),
+            Element::I64 => each!(i64, |x| x),
+            Element::I32 => each!(i32, |x| x),
+            Element::I16 => each!(i16, |x| x),
+            Element::I8 => each!(i8, |x| x),
+            Element::U64 => each!(u64, |x| x),
+            Element::U32 => each!(u32, |x| x),
+            Element::U16 => each!(u16, |x| x),
+            Element::U8 => each!(u8, |x| x),
+            Element::Bool => each!(u8, |x| x != 0),
+            Element::F16 | Element::BF16 => {
+                let halves = Array::from_le_bytes(self.element, self.bytes);
+                serializer.collect_seq(halves.values().to_f64())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, element: Element) -> Result<Array, String> {
+        let raw: &RawValue = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let bytes = flat(raw, element).map_err(|e| e.to_string())?;
+        Ok(Array::from_le_bytes(element, &bytes))
+    }
+
+    #[test]
+    fn nested_numbers_become_one_list() {
+        let floats = |text: &str| read(text, Element::F32);
+        assert_eq!(floats("[1, -2, 0.5]"), Ok(Array::F32(vec![1.0, -2.0, 0.5])));
+        assert_eq!(floats("[[1, 2], [[3]], []]"), Ok(Array::F32(vec![1.0, 2.0, 3.0])));
+        for bad in ["1", "[\"1\"]", "[null]", "[true]", "{}", "[1", "[1e999]"] {
+            assert!(floats(bad).is_err(), "{bad}");
+        }
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        assert!(floats(&deep).is_err(), "and no stack is left");
+    }
+
+    #[test]
+    fn numbers_keep_their_type_both_ways() {
+        for (element, text) in [
+            (Element::I64, "[9223372036854775807,-9223372036854775808]"),
+            (Element::U64, "[18446744073709551615,0]"),
+            (Element::I8, "[-128,127]"),
+            (Element::Bool, "[true,false]"),
+            (Element::F64, "[0.1,1e+300]"),
+            (Element::F16, "[0.5,-2.0]"),
+        ] {
+            let bytes = read(text, element).unwrap().to_le_bytes();
+            let said = serde_json::to_string(&Listed { element, bytes: &bytes }).unwrap();
+            assert_eq!(said, text);
+        }
+        for (element, text) in [
+            (Element::I64, "[1.5]"),
+            (Element::U8, "[256]"),
+            (Element::Bool, "[2]"),
+            (Element::U8, "[-1]"),
+        ] {
+            let said = read(text, element).unwrap_err();
+            assert!(said.contains(element.name()), "{said}");
+        }
+    }
+}
