@@ -98,7 +98,7 @@ fn preemption_is_measured_at_every_level_and_beside_baselines() {
         assert_eq!((&row["be_right"], &row["requests"]), (&true.into(), &2.into()), "{row}");
         assert!(row["ran_p50_us"].as_f64().unwrap() > 0.0, "{row}");
         let is_level = row["scheduler"].as_str().unwrap().contains(char::is_uppercase);
-        assert_eq!(row["settled_p50_us"].is_f64(), is_level, "{row}");
+        assert_eq!(row["quiesced_p50_us"].is_f64(), is_level, "{row}");
         assert_eq!(row["preemptions"].as_u64().unwrap() > 0, {
             is_level || row["scheduler"] == "wait-based"
         });

@@ -93,7 +93,7 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
             ("ran_p99_us", "p99", 1),
             ("over_idle_p50_us", "− idle p50", 1),
             ("over_idle_p99_us", "p99", 1),
-            ("settled_p50_us", "quiesced p50 µs", 1),
+            ("quiesced_p50_us", "quiesced p50 µs", 1),
             ("resumed_p50_us", "resumed p50 µs", 1),
             ("requests", "requests", 0),
             ("be_right", "BE right", 0),

@@ -17,7 +17,7 @@ use std::path::Path;
 /// What the columns are.
 const LEGEND: &str = "\
 ran       a real-time kernel of one block: submitted until its block has run; idle device subtracted in − idle
-settled   a preemption alone: call until the device confirms that nothing of the queue runs
+quiesced  a preemption alone: call until the device confirms that nothing of the queue runs
 resumed   a restore alone: call until the client sees a first command completed, what was left of it included
 BE right  each best-effort block took effect once, in order (networks: of two pictures in turn, all logits as alone)";
 
@@ -44,9 +44,9 @@ static COLUMNS: [Column<Row>; 24] = [
     hidden("start_p90_us", |row| at(&row.start, 0.9)),
     hidden("start_p99_us", |row| at(&row.start, 0.99)),
     hidden("start_max_us", |row| at(&row.start, 1.0)),
-    shown("settled_p50_us", "settled p50", |row| quiesced(row, 0.5)),
-    shown("settled_p99_us", "p99", |row| quiesced(row, 0.99)),
-    hidden("settled_max_us", |row| quiesced(row, 1.0)),
+    shown("quiesced_p50_us", "quiesced p50", |row| quiesced(row, 0.5)),
+    shown("quiesced_p99_us", "p99", |row| quiesced(row, 0.99)),
+    hidden("quiesced_max_us", |row| quiesced(row, 1.0)),
     shown("resumed_p50_us", "resumed p50", |row| resumed(row, 0.5)),
     shown("resumed_p99_us", "p99", |row| resumed(row, 0.99)),
     hidden("resumed_max_us", |row| resumed(row, 1.0)),
