@@ -14,7 +14,7 @@ files=("$@")
 [ ${#files[@]} -gt 0 ] || files=(
     reef-core/src/sync/{ring,park,combiner}.rs
     reef-core/src/vqueue/{launcher,hold,shared,group,worker}.rs
-    reef-core/src/dispatch/rt_queue.rs
+    reef-core/src/dispatch/queues/rt_queue.rs
     reef-gpu/src/launch/{in_flight,guarded}.rs
     reef-gpu/src/preempt/preemptor.rs
 )

@@ -13,8 +13,8 @@
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::Colocation;
+use crate::dispatch::queues::task::{Request, TaskState};
 use crate::dispatch::state::{Donors, PassState};
-use crate::dispatch::task::{Request, TaskState};
 use crate::sync::combiner::{Combiner, MAX_PASSES};
 use crate::vqueue::group::Group;
 use crossbeam_queue::ArrayQueue;

@@ -47,7 +47,7 @@ mod tests {
     use crate::backend::fake::{Fake, eventually, kernel};
     use crate::backend::info::Seq;
     use crate::dispatch::dispatcher::Dispatcher;
-    use crate::dispatch::task::Task;
+    use crate::dispatch::queues::task::Task;
     use crate::limits::ClientConfig;
     use crate::scheduler::Reef;
     use std::sync::atomic::Ordering;

@@ -5,20 +5,15 @@
 //! *Invariant*: one thread at a time makes a pass, news that come meanwhile lead to another, and every
 //! ticket completes.
 
-pub(crate) mod account;
 pub(crate) mod be_client;
-pub(crate) mod be_queue;
 pub(crate) mod core;
 pub(crate) mod dispatcher;
 pub(crate) mod loss;
 pub(crate) mod neighbours;
-pub(crate) mod padding;
+pub(crate) mod queues;
 pub(crate) mod rt_client;
-pub(crate) mod rt_feed;
-pub(crate) mod rt_queue;
 pub(crate) mod state;
 pub(crate) mod steady;
-pub(crate) mod task;
 #[cfg(test)]
 mod tests;
 pub(crate) mod ticket;

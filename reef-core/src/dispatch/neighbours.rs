@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::backend::fake::{Fake, eventually, kernel};
     use crate::dispatch::dispatcher::Dispatcher;
-    use crate::dispatch::task::Task;
+    use crate::dispatch::queues::task::Task;
     use crate::limits::ClientConfig;
     use crate::scheduler::Reef;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -2,9 +2,9 @@
 
 use crate::backend::device::Device;
 use crate::backend::error::Result;
-use crate::dispatch::account::Account;
 use crate::dispatch::core::Core;
-use crate::dispatch::task::{Request, Task, TaskState, Timing};
+use crate::dispatch::queues::account::Account;
+use crate::dispatch::queues::task::{Request, Task, TaskState, Timing};
 use crate::dispatch::ticket::Ticket;
 use crate::scheduler::policy::RtTaskView;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::backend::fake::{Fake, Script, eventually, kernel, launch};
 use crate::backend::info::Seq;
 use crate::dispatch::be_client::BeClient;
 use crate::dispatch::dispatcher::Dispatcher;
-use crate::dispatch::task::{Task, Timing};
+use crate::dispatch::queues::task::{Task, Timing};
 use crate::dispatch::ticket::Ticket;
 use crate::dkp::Profile;
 use crate::limits::ClientConfig;

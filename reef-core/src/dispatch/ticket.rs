@@ -3,7 +3,7 @@
 use crate::backend::device::Device;
 use crate::backend::error::Result;
 use crate::dispatch::core::Core;
-use crate::dispatch::task::{TaskState, Timing, Waiter};
+use crate::dispatch::queues::task::{TaskState, Timing, Waiter};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};

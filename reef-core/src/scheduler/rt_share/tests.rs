@@ -1,7 +1,7 @@
 //! Clients on a device that is simulated in steps of 0.1 ms.
 
 use super::*;
-use crate::dispatch::account::Account;
+use crate::dispatch::queues::account::Account;
 use crate::limits::Rate;
 use crate::scheduler::Reef;
 use crate::scheduler::policy::tests::{decide, ms, queue};

@@ -4,7 +4,7 @@ use crate::backend::command::Command;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::types::Event;
-use crate::dispatch::account::Account;
+use crate::dispatch::queues::account::Account;
 use crate::scheduler::policy::RtTaskView;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};

@@ -5,7 +5,7 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::{DeviceInfo, Priority, Seq};
 use crate::backend::queue::Queue;
-use crate::dispatch::task::{Request, TaskState};
+use crate::dispatch::queues::task::{Request, TaskState};
 use crate::scheduler::policy::RtTaskView;
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use crate::backend::device::Device;
 use crate::backend::error::Result;
 use crate::backend::info::{DeviceInfo, Seq};
 use crate::backend::types::Checkpoint;
-use crate::dispatch::padding::Padded;
+use crate::dispatch::queues::padding::Padded;
 use crate::dkp;
 use crate::scheduler::policy::{QueueView, TaskView};
 use crate::sync::ring::{Consumer, Producer, ring};
