@@ -13,8 +13,8 @@ pub const MOST_AHEAD: u32 = 256;
 pub const MOST_HELD: u32 = 64;
 
 /// Small kernels from one gate to the next inside of a graph, where they take about 2 µs each and a gate 3 µs (H200,
-/// ResNet-18 by PyTorch).
-const GRAPH_APART: u32 = 48;
+/// ResNet-18 by PyTorch); 48 cost an open graph of ResNet-50 3.6 %.
+const GRAPH_APART: u32 = 72;
 
 /// About as many blocks as a large device runs at a time: a kernel that has more counts as more than one.
 const WAVE: u64 = 512;
@@ -181,9 +181,9 @@ mod tests {
             (0..200).filter(is_place).collect::<Vec<_>>()
         };
         let first = places(1, 100);
-        assert_eq!(first, [48, 96, 144, 192]);
+        assert_eq!(first, [72, 144]);
         assert_eq!(places(2, 100), first);
-        assert_eq!(places(3, 3 * WAVE)[..3], [12, 24, 36], "large kernels");
+        assert_eq!(places(3, 3 * WAVE)[..3], [18, 36, 54], "large kernels");
         assert_eq!(places(4, u64::MAX).len(), 199);
     }
 

@@ -51,7 +51,7 @@ fn a_graph_is_stopped_in_its_middle_and_goes_on_where_it_stood() {
     let exec = graph.instantiate();
     assert_eq!(graph.nodes(), 201, "the program's graph stays as it is");
     // The first gate behind the tenth kernel.
-    program.stops(exec, mixed(before, 0..48), mixed(before, 0..200));
+    program.stops(exec, mixed(before, 0..72), mixed(before, 0..200));
     assert_eq!(call!(program.driver, cuGraphExecDestroy(exec)), 0);
 }
 
@@ -70,7 +70,7 @@ fn a_graph_inside_of_a_node_has_gates_as_well() {
     let last = graph.chain(&[child], word, 140..160);
     let exec = graph.instantiate();
     assert_eq!((graph.nodes(), inner.nodes()), (62, 100));
-    program.stops(exec, mixed(before, 0..48), mixed(before, 0..160));
+    program.stops(exec, mixed(before, 0..72), mixed(before, 0..160));
 
     // Another graph in the place of the inner one, and a node behind it, both named by the program's nodes.
     let (driver, other, start) = (program.driver, program.graph(), program.value());
@@ -79,7 +79,7 @@ fn a_graph_inside_of_a_node_has_gates_as_well() {
     assert_eq!(set(other.handle), 0);
     assert_eq!(graph.set(exec, last[0], word, 7), 0);
     let values = || (0..40).chain(300..400).chain([7]).chain(141..160);
-    program.stops(exec, mixed(start, values().take(48)), mixed(start, values()));
+    program.stops(exec, mixed(start, values().take(72)), mixed(start, values()));
     // The same through the call for nodes of all kinds; one of another shape is refused.
     let mut params = [0_usize; 32];
     (params[0], params[2]) = (4, inner.handle);
@@ -88,7 +88,7 @@ fn a_graph_inside_of_a_node_has_gates_as_well() {
     assert_ne!(set(other.handle), 0);
     let start = program.value();
     let values = || (0..140).chain([7]).chain(141..160);
-    program.stops(exec, mixed(start, 0..48), mixed(start, values()));
+    program.stops(exec, mixed(start, 0..72), mixed(start, values()));
     assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
 }
 
@@ -97,31 +97,31 @@ fn an_executable_graph_with_gates_is_updated_from_a_graph_without() {
     let program = program();
     let program = program.as_ref().unwrap();
     let (driver, graph, word) = (program.driver, program.graph(), program.memory);
-    let nodes = graph.chain(&[], word, 0..120);
+    let nodes = graph.chain(&[], word, 0..180);
     let (gates, exec) = (program.gates(), graph.instantiate());
     program.synchronize();
     assert_eq!(program.gates() - gates, 2);
     assert_eq!(call!(driver, cuGraphDestroy(graph.handle)), 0);
 
     let other = program.graph();
-    other.chain(&[], word, 500..620);
+    other.chain(&[], word, 500..680);
     let mut result = [7_usize; 3];
     let update = |with, result: &mut [usize; 3]| {
         call!(driver, cuGraphExecUpdate_v2(exec, with, result.as_mut_ptr()))
     };
     assert_eq!(update(other.handle, &mut result), 0);
-    assert_eq!(other.nodes(), 120);
+    assert_eq!(other.nodes(), 180);
     assert_eq!(graph.set(exec, nodes[100], word, 9), 0);
     let start = program.value();
     program.launch_graph(exec);
     program.synchronize();
-    let values = (500..600).chain([9]).chain(601..620);
+    let values = (500..600).chain([9]).chain(601..680);
     assert_eq!(program.value(), mixed(start, values));
 
     // Another shape is refused, by the name of a node of the program's; fewer nodes than there were gates as well.
     let odd = program.graph();
-    let nodes = odd.chain(&[], word, 0..119);
-    let last = odd.kernel(&nodes[117..118], word, 1);
+    let nodes = odd.chain(&[], word, 0..179);
+    let last = odd.kernel(&nodes[177..178], word, 1);
     assert_eq!((update(odd.handle, &mut result), result[1]), (910, last));
     let short = program.graph();
     short.chain(&[], word, 0..30);
@@ -138,20 +138,20 @@ fn a_captured_graph_inside_of_a_built_one_keeps_its_gates_and_gets_more() {
     program.synchronize();
     let (graph, gates, before) = (program.graph(), program.gates(), program.value());
     assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 2)), 0);
-    (100..220).for_each(|value| assert_eq!(program.launch(value), 0));
+    (100..280).for_each(|value| assert_eq!(program.launch(value), 0));
     assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut handle)), 0);
     let captured = Graph { handle, ..graph };
-    assert_eq!((program.gates() - gates, captured.nodes()), (2, 122));
+    assert_eq!((program.gates() - gates, captured.nodes()), (2, 182));
 
     let first = graph.chain(&[], word, 0..40);
     let child = graph.child(&first[39..], &captured);
     graph.chain(&[child], word, 300..360);
     let exec = graph.instantiate();
-    // In front of the captured one's kernel 8, where it is 48 from the beginning, and of kernel 24 behind it.
+    // In front of the captured one's kernel 32, where it is 72 from the beginning, and of kernel 36 behind it.
     assert_eq!(program.gates() - gates, 4);
     program.launch_graph(exec);
     program.synchronize();
-    assert_eq!(program.value(), mixed(before, (0..40).chain(100..220).chain(300..360)));
+    assert_eq!(program.value(), mixed(before, (0..40).chain(100..280).chain(300..360)));
     assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
     // By itself it stays as it was captured.
     let (gates, exec) = (program.gates(), captured.instantiate());
@@ -170,9 +170,9 @@ fn a_gate_stands_in_front_of_the_next_kernel_that_does_not_overlap() {
     program.synchronize();
     let (driver, graph, before) = (program.driver, program.graph(), program.value());
     let handle = graph.handle;
-    let nodes: Vec<_> = (0..70).map(|value| graph.kernel(&[], program.memory, value)).collect();
+    let nodes: Vec<_> = (0..100).map(|value| graph.kernel(&[], program.memory, value)).collect();
     for (at, pair) in nodes.windows(2).enumerate() {
-        let (from, to, data) = (&raw const pair[0], &raw const pair[1], u64::from(at < 60) << 16);
+        let (from, to, data) = (&raw const pair[0], &raw const pair[1], u64::from(at < 84) << 16);
         let data = &raw const data;
         assert_eq!(call!(driver, cuGraphAddDependencies_v2(handle, from, to, data, 1)), 0);
     }
@@ -180,7 +180,7 @@ fn a_gate_stands_in_front_of_the_next_kernel_that_does_not_overlap() {
     assert_eq!(program.gates() - gates, 1);
     program.launch_graph(exec);
     program.synchronize();
-    assert_eq!(program.value(), mixed(before, 0..70));
+    assert_eq!(program.value(), mixed(before, 0..100));
     assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
 }
 
