@@ -1,13 +1,14 @@
 //! Operations on tensors of any rank and type: the loops that define them, a range of outputs at a time.
 //!
 //! A block computes its range into memory of its own, looks whether to stop all along, and copies the range to the
-//! output in one go.
+//! output in one go. Products of matrices of singles have a kernel of their own.
 
+use super::matrices::Matrices;
 use super::place::{Place, grid};
 use super::stop_token::StopToken;
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::memory::Buffer;
-use reef_core::tensor::{Array, Brain, Element, Half, Spec, TensorOp, Truth, Values};
+use reef_core::tensor::{Array, Brain, Element, Half, Listed, Spec, TensorOp, Truth, Values};
 use reef_core::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,6 +37,13 @@ pub(crate) fn build(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Res
         op: op.clone(),
     };
     bound.check_apart()?;
+    if let Some(matrices) = Matrices::of(op) {
+        let blocks = grid(matrices.blocks())?;
+        return Ok((
+            Kernel::new(op.name(), move |block, _| bound.multiply(&matrices, block)),
+            blocks,
+        ));
+    }
     let blocks = grid(op.output.elements().div_ceil(bound.outputs))?;
     Ok((Kernel::new(op.name(), move |block, _| bound.run(block)), blocks))
 }
@@ -150,6 +158,26 @@ impl Bound {
             true => Err(Error::Invalid("cpu: the output overlaps what is read".into())),
             false => Ok(()),
         }
+    }
+
+    /// As [`run`](Self::run), of products of matrices.
+    fn multiply(&self, matrices: &Matrices, block: &mut Block<'_>) -> Outcome {
+        let (stop, index) = (StopToken::of(block), block.index as usize);
+        let order = [matrices.left, 1 - matrices.left];
+        // SAFETY: as in `run`.
+        let inputs = order.map(|input| unsafe { self.inputs[input].values() });
+        let inputs = inputs.each_ref().map(|values| f32::of(values).expect("they are singles"));
+        let scratch = block.scratch(matrices.scratch());
+        if !matrices.compute(index, inputs, scratch, stop) {
+            return Outcome::Stopped;
+        }
+        matrices.commit(index, scratch, |first, sums| {
+            let to = self.output.start().cast::<f32>();
+            assert!(first + sums.len() <= self.output.spec.elements(), "outputs are inside");
+            // SAFETY: inside of the output, which overlaps nothing that is read; blocks write disjoint elements.
+            unsafe { std::ptr::copy_nonoverlapping(sums.as_ptr(), to.add(first), sums.len()) };
+        });
+        Outcome::Done
     }
 
     fn run(&self, block: &mut Block<'_>) -> Outcome {

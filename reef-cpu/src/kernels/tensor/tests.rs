@@ -137,3 +137,50 @@ fn an_output_over_an_input_and_a_short_buffer_are_refused() {
     let short = Place { buffer: Buffer::zeroed(100).unwrap(), offset: 64 };
     assert!(build(&op, &[place], &short).is_err());
 }
+
+/// Products of matrices: their sizes and strides in both inputs, what is summed, and the inputs' lengths.
+fn products() -> Vec<TensorOp> {
+    let contract = |dims: &[usize], kept: [&[usize]; 2], terms: &[usize], summed: [&[usize]; 2]| {
+        let kept = kept.map(|strides| view(dims, strides));
+        let summed = summed.map(|strides| view(terms, strides));
+        let length = |k: usize| {
+            let both = kept[k].then(&summed[k]);
+            both.dims
+                .iter()
+                .zip(&both.strides)
+                .map(|(size, stride)| (size - 1) * stride)
+                .sum::<usize>()
+        };
+        let inputs = [0, 1].map(|k| spec(Element::F32, &[length(k) + 1])).into();
+        let kind = Kind::Contract(Contract { domain: Domain::F32, kept, summed });
+        TensorOp { kind, inputs, output: spec(Element::F32, dims) }
+    };
+    vec![
+        // Several matrices, one of them for all.
+        contract(&[3, 40, 50], [&[1440, 36, 0], &[1800, 0, 1]], &[36], [&[1], &[50]]),
+        contract(&[3, 40, 50], [&[1440, 36, 0], &[0, 0, 1]], &[36], [&[1], &[50]]),
+        // Both turned, and more terms than are packed at a time.
+        contract(&[20, 33], [&[1, 0], &[0, 700]], &[700], [&[20], &[1]]),
+        // A convolution: columns are pixels, of the first input.
+        contract(&[5, 6, 7], [&[0, 9, 1], &[36, 0, 0]], &[4, 3, 3], [&[72, 9, 1], &[9, 3, 1]]),
+        // The result is turned.
+        contract(&[64, 16], [&[0, 24], &[24, 0]], &[24], [&[1], &[1]]),
+    ]
+}
+
+#[test]
+fn products_of_matrices_are_those_of_the_definition() {
+    for op in products() {
+        op.check().unwrap();
+        assert!(Matrices::of(&op).is_some(), "{op:?}");
+        let inputs: Vec<_> =
+            op.inputs.iter().enumerate().map(|(k, spec)| values(spec, k)).collect();
+        let read: Vec<_> = inputs.iter().map(Array::values).collect();
+        let want = op.compute(&read, 0..op.output.elements(), &|| false).unwrap().unwrap();
+        let places: Vec<_> = inputs.iter().map(stored).collect();
+        let (output, op) = (stored(&values(&op.output, 9)), Arc::new(op));
+        let (kernel, blocks) = build(&op, &places, &output).unwrap();
+        (0..blocks).for_each(|index| interrupt_everywhere(&kernel, index, &output, &op));
+        assert_eq!(content(&output, &op.output), want.to_le_bytes(), "{op:?}"); // sums are exact
+    }
+}

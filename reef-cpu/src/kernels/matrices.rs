@@ -1,0 +1,246 @@
+//! Sums of products that are products of matrices of f32, by the tuned product of a tile.
+//!
+//! An axis of the outputs along which one input stands still belongs to rows or to columns, as the other input says;
+//! where both move it counts matrices. Columns are those with the outputs' last axis, so that outputs are written in
+//! runs. For a convolution columns are pixels and rows are its outputs' channels.
+//!
+//! A block makes one panel of columns for some rows: it packs the panel, a few hundred terms at a time, and looks at
+//! the stop word after each tile. Sums are in the unit's scratch memory until nothing can stop the block any more.
+
+use super::product::multiply;
+use super::stop_token::StopToken;
+use super::tile::{COLUMNS, Hints, ROWS, Tile};
+use reef_core::tensor::{Domain, Element, Kind, TensorOp, View};
+use std::ops::Range;
+
+/// Terms for which a panel is packed: with it, a tile's rows stay in the second cache.
+const DEPTH: usize = 512;
+/// Most rows of a block: their sums are committed in some ten microseconds.
+const MOST_ROWS: usize = 28 * 1024 / COLUMNS;
+/// Most products of a block: about 200 microseconds with AVX-512.
+const PRODUCTS: usize = 10 << 20;
+/// Sizes from which packing pays.
+const LEAST_ROWS: usize = 4;
+const LEAST_COLUMNS: usize = 8;
+/// Places that tables may have.
+const PLACES: usize = 1 << 22;
+
+/// Where something lies in an input and in the output, or in both inputs.
+type Places = Vec<[usize; 2]>;
+
+/// How a contraction is made of matrices.
+#[derive(Debug)]
+pub(super) struct Matrices {
+    /// Which input has the rows: the other one has the columns.
+    pub(super) left: usize,
+    /// First elements of each matrix: in the left input, the right one, the output.
+    batch: Vec<[usize; 3]>,
+    /// In the left input and the output.
+    rows: Places,
+    /// In the right input and the output.
+    columns: Places,
+    /// In the left and the right input.
+    terms: Places,
+    /// Elements from row to row of the left input, if its rows need no packing.
+    pitch: Option<usize>,
+    rows_of_block: usize,
+}
+
+/// An axis: its size, and the strides of both inputs and the output.
+type Axis = (usize, [usize; 3]);
+
+impl Matrices {
+    /// `None` if `op`, which was checked, is nothing of the kind, or too small for it to pay.
+    pub(super) fn of(op: &TensorOp) -> Option<Self> {
+        let Kind::Contract(contract) = &op.kind else { return None };
+        let singles = op.inputs.iter().chain([&op.output]).all(|spec| spec.element == Element::F32);
+        if !singles || contract.domain != Domain::F32 {
+            return None;
+        }
+        let kept = axes(&contract.kept);
+        let last = kept.last()?.1;
+        let left = match (last[0] > 0, last[1] > 0) {
+            (false, true) => 0,
+            (true, false) => 1,
+            _ => return None,
+        };
+        let right = 1 - left;
+        let moves = |axis: &Axis, in_left, in_right| {
+            (axis.1[left] > 0, axis.1[right] > 0) == (in_left, in_right)
+        };
+        let (rows, others): (Vec<Axis>, Vec<Axis>) =
+            kept.into_iter().partition(|axis| moves(axis, true, false));
+        let (columns, batch): (Vec<Axis>, Vec<Axis>) =
+            others.into_iter().partition(|axis| moves(axis, false, true));
+        let summed = axes(&contract.summed);
+        let sizes = [&rows, &columns, &batch, &summed].map(|axes| count(axes));
+        let [row_count, column_count, _, term_count] = sizes;
+        let pays = row_count >= LEAST_ROWS && column_count >= LEAST_COLUMNS && term_count > 0;
+        if !pays || sizes.iter().any(|&size| size > PLACES) {
+            return None;
+        }
+        let pair = |axes: &[Axis], first, second| -> Places {
+            places(axes).into_iter().map(|place| [place[first], place[second]]).collect()
+        };
+        let batch = places(&batch).into_iter().map(|at| [at[left], at[right], at[2]]).collect();
+        let (rows, terms) = (pair(&rows, left, 2), pair(&summed, left, right));
+        let pitch = pitch(&rows, &terms);
+        let rows_of_block = rows_of_block(row_count, term_count, pitch.is_some());
+        let columns = pair(&columns, right, 2);
+        Some(Self { left, batch, rows, columns, terms, pitch, rows_of_block })
+    }
+
+    /// Blocks along rows and panels.
+    fn grid(&self) -> [usize; 2] {
+        [self.rows.len().div_ceil(self.rows_of_block), self.columns.len().div_ceil(COLUMNS)]
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        self.grid().iter().product::<usize>() * self.batch.len()
+    }
+
+    /// Floats of scratch memory that a block takes: sums, a panel, and rows that are packed.
+    pub(super) fn scratch(&self) -> usize {
+        let packed = if self.pitch.is_some() { 0 } else { self.rows_of_block * DEPTH };
+        self.rows_of_block * COLUMNS + DEPTH * COLUMNS + packed
+    }
+
+    /// Which matrix, rows and columns are those of block `index`. Neighbours share a panel.
+    fn share(&self, index: usize) -> (usize, Range<usize>, Range<usize>) {
+        let [rows, panels] = self.grid();
+        let (row, panel) = (index % rows * self.rows_of_block, index / rows % panels * COLUMNS);
+        let row_end = self.rows.len().min(row + self.rows_of_block);
+        let column_end = self.columns.len().min(panel + COLUMNS);
+        (index / (rows * panels), row..row_end, panel..column_end)
+    }
+
+    /// The sums of block `index` in front of `scratch`, [`COLUMNS`] for each row; false if it was stopped.
+    pub(super) fn compute(
+        &self,
+        index: usize,
+        [left, right]: [&[f32]; 2],
+        scratch: &mut [f32],
+        stop: StopToken<'_>,
+    ) -> bool {
+        let (matrix, rows, columns) = self.share(index);
+        let [first_left, first_right, _] = self.batch[matrix];
+        let (sums, rest) = scratch.split_at_mut(self.rows_of_block * COLUMNS);
+        let (panel, packed) = rest.split_at_mut(DEPTH * COLUMNS);
+        for start in (0..self.terms.len()).step_by(DEPTH) {
+            let terms = &self.terms[start..self.terms.len().min(start + DEPTH)];
+            pack_panel(&right[first_right..], terms, &self.columns[columns.clone()], panel);
+            let (rows_from, pitch) = match self.pitch {
+                Some(pitch) => (&left[first_left + self.rows[rows.start][0] + start..], pitch),
+                None => {
+                    let rows = &self.rows[rows.clone()];
+                    pack_rows(&left[first_left..], terms, rows, packed);
+                    (&*packed, DEPTH)
+                }
+            };
+            for row in (0..rows.len()).step_by(ROWS) {
+                if stop.seen() {
+                    return false;
+                }
+                let tile_rows = ROWS.min(rows.len() - row);
+                let from = &rows_from[row * pitch..][..(tile_rows - 1) * pitch + terms.len()];
+                let to = &mut sums[row * COLUMNS..][..tile_rows * COLUMNS];
+                let tile = Tile {
+                    a: from.as_ptr(),
+                    a_pitch: pitch,
+                    b: panel.as_ptr(),
+                    sums: to.as_mut_ptr(),
+                    sums_pitch: COLUMNS,
+                    rows: tile_rows,
+                    columns: columns.len(),
+                    depth: terms.len(),
+                    fresh: start == 0,
+                    hints: Hints {
+                        next: panel.as_ptr(),
+                        output: to.as_ptr(),
+                        residual: to.as_ptr(),
+                        pitch: COLUMNS,
+                    },
+                };
+                // SAFETY: `from` and `to` are as long as the tile says, and a panel has `DEPTH` rows of `COLUMNS`.
+                unsafe { multiply(&tile) };
+            }
+        }
+        !stop.seen()
+    }
+
+    /// Calls `write(first output, values)` for the sums that [`compute`](Self::compute) made.
+    pub(super) fn commit(&self, index: usize, sums: &[f32], mut write: impl FnMut(usize, &[f32])) {
+        let (matrix, rows, columns) = self.share(index);
+        let places = &self.columns[columns];
+        let in_one = is_run(places.iter().map(|place| place[1]));
+        for (row, sums) in rows.zip(sums.chunks(COLUMNS)) {
+            let first = self.batch[matrix][2] + self.rows[row][1];
+            match in_one {
+                true => write(first + places[0][1], &sums[..places.len()]),
+                false => places.iter().zip(sums).for_each(|(place, &sum)| {
+                    write(first + place[1], &[sum]);
+                }),
+            }
+        }
+    }
+}
+
+/// Axes of more than one element. The outputs are dense in the order of the axes; of sums they don't matter.
+fn axes(views: &[View; 2]) -> Vec<Axis> {
+    let dense = View::dense(&views[0].dims).strides;
+    let axis = |k: usize| (views[0].dims[k], [views[0].strides[k], views[1].strides[k], dense[k]]);
+    (0..dense.len()).map(axis).filter(|(size, _)| *size != 1).collect()
+}
+
+fn count(axes: &[Axis]) -> usize {
+    axes.iter().map(|(size, _)| *size).fold(1, usize::saturating_mul)
+}
+
+/// Where each element lies, row-major.
+fn places(axes: &[Axis]) -> Vec<[usize; 3]> {
+    axes.iter().fold(vec![[0; 3]], |places, (size, strides)| {
+        let along = |place: [usize; 3]| {
+            (0..*size).map(move |i| [0, 1, 2].map(|k| place[k] + i * strides[k]))
+        };
+        places.into_iter().flat_map(along).collect()
+    })
+}
+
+/// From row to row, if terms adjoin and rows are equally far apart.
+fn pitch(rows: &Places, terms: &Places) -> Option<usize> {
+    let pitch = rows.get(1).map_or(0, |row| row[0]);
+    let even = rows.iter().enumerate().all(|(k, row)| row[0] == k * pitch);
+    (even && is_run(terms.iter().map(|term| term[0]))).then_some(pitch)
+}
+
+/// Whether each place is the one after the one before.
+fn is_run(places: impl Iterator<Item = usize> + Clone) -> bool {
+    places.clone().zip(places.skip(1)).all(|(place, next)| next == place + 1)
+}
+
+fn rows_of_block(rows: usize, terms: usize, direct: bool) -> usize {
+    let most = if direct { MOST_ROWS } else { MOST_ROWS / 8 };
+    let most = (PRODUCTS / (terms * COLUMNS)).clamp(ROWS, most);
+    rows.min(most.next_multiple_of(ROWS))
+}
+
+/// Lays terms of columns out as the product of a tile wants them, with zeros for columns that there are not.
+fn pack_panel(from: &[f32], terms: &[[usize; 2]], columns: &[[usize; 2]], panel: &mut [f32]) {
+    let in_one = is_run(columns.iter().map(|column| column[0]));
+    for (term, to) in terms.iter().zip(panel.as_chunks_mut::<COLUMNS>().0) {
+        let from = &from[term[1]..];
+        let (to, none) = to.split_at_mut(columns.len());
+        none.fill(0.0);
+        match in_one {
+            true => to.copy_from_slice(&from[columns[0][0]..][..to.len()]),
+            false => to.iter_mut().zip(columns).for_each(|(to, column)| *to = from[column[0]]),
+        }
+    }
+}
+
+fn pack_rows(from: &[f32], terms: &[[usize; 2]], rows: &[[usize; 2]], packed: &mut [f32]) {
+    for (row, to) in rows.iter().zip(packed.chunks_mut(DEPTH)) {
+        let from = &from[row[0]..];
+        to.iter_mut().zip(terms).for_each(|(to, term)| *to = from[term[0]]);
+    }
+}
