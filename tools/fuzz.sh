@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../fuzz"
 
 seconds=${1:-60}
 shift || true
-models=(graph param onnx weights guests)
+models=(graph param onnx weights guests program)
 serve=(config local http)
 (($#)) || set -- "${models[@]}" "${serve[@]}"
 

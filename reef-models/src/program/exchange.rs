@@ -30,7 +30,7 @@ fn is_own(body: &[Token<'_>], at: usize) -> bool {
     for token in &body[at + 1..end.max(at + 1)] {
         match token.text {
             "(" | "[" => depth += 1,
-            ")" | "]" => depth -= 1,
+            ")" | "]" => depth = depth.saturating_sub(1),
             "," if depth == 1 => return false,
             "threadIdx" => return true,
             _ => {}

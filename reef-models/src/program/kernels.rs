@@ -17,6 +17,9 @@ pub(crate) struct Kernel<'a> {
     pub(crate) body: Range<usize>,
 }
 
+/// Most kernels of a source. REEF's networks have 75 at most.
+const MOST: usize = 1024;
+
 /// All kernels that are defined, in order.
 ///
 /// # Errors
@@ -32,6 +35,9 @@ pub(crate) fn kernels<'a>(tokens: &[Token<'a>]) -> Result<Vec<Kernel<'a>>, Strin
         }
         if !kernel.body.is_empty() {
             kernels.push(kernel);
+        }
+        if kernels.len() > MOST {
+            return Err(format!("more than {MOST} kernels"));
         }
     }
     Ok(kernels)

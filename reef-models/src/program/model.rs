@@ -132,9 +132,9 @@ impl ProgramModel {
         kernels.filter(|(_, facts)| facts.exchanges).map(|(name, _)| name.as_str())
     }
 
-    /// Whether weights came with it.
+    /// Whether all weights that it wants came with it; others are made up.
     pub fn has_weights(&self) -> bool {
-        self.params.is_some()
+        self.params.is_some() || self.weights.is_empty()
     }
 
     /// The same with other exchanges in a wave.

@@ -9,9 +9,10 @@ use super::token::{Kind, Token, tokens};
 use super::uses::Uses;
 
 /// Words that tell or do more than the text shows.
-const UNKNOWN: [&str; 17] = [
-    "gridDim", "asm", "__asm__", "volatile", "goto", "switch", "do", "auto", "typedef", "using",
-    "struct", "class", "union", "template", "operator", "reef", "static",
+const UNKNOWN: [&str; 21] = [
+    "bitand", "and_eq", "or_eq", "xor_eq", "gridDim", "asm", "__asm__", "volatile", "goto",
+    "switch", "do", "auto", "typedef", "using", "struct", "class", "union", "template", "operator",
+    "reef", "static",
 ];
 
 /// Functions that only compute, that exchange values in a wave, or that are a barrier.
@@ -64,7 +65,8 @@ const STATEMENTS: [&str; 5] = ["if", "for", "while", "return", "sizeof"];
 pub(crate) fn unproved(all: &[Token<'_>], kernels: &[Kernel<'_>]) -> Option<String> {
     let mut macros = Vec::new();
     for (at, token) in all.iter().enumerate() {
-        let inside = kernels.iter().find(|kernel| kernel.whole.contains(&at));
+        let before = kernels.partition_point(|kernel| kernel.whole.end <= at);
+        let inside = kernels.get(before).filter(|kernel| kernel.whole.contains(&at));
         if token.kind == Kind::Directive {
             match directive(token.text) {
                 Ok(name) => macros.extend(name),
@@ -89,6 +91,9 @@ fn body(all: &[Token<'_>], kernel: &Kernel<'_>, macros: &[String]) -> Option<Str
         return Some(unclear);
     }
     let body = &all[kernel.body.clone()];
+    if let Some(token) = body.windows(2).find(|two| is_spelled_otherwise(&two[0], &two[1])) {
+        return Some(format!("{:?} is used", token[0].text));
+    }
     for (at, token) in body.iter().enumerate().filter(|(_, token)| token.is_word()) {
         if UNKNOWN.contains(&token.text) || token.text.starts_with("reef_") {
             return Some(format!("{} is used", token.text));
@@ -99,6 +104,14 @@ fn body(all: &[Token<'_>], kernel: &Kernel<'_>, macros: &[String]) -> Option<Str
         }
     }
     None
+}
+
+/// Whether a compiler may read something else here: text, joined lines, `<:` for `[`.
+fn is_spelled_otherwise(token: &Token<'_>, next: &Token<'_>) -> bool {
+    let adjoin = token.end() == next.at;
+    let digraph =
+        (token.is("<") && (next.is("%") || next.is(":"))) || (token.is("%") && next.is(":"));
+    token.kind == Kind::Text || token.is("\\") || (adjoin && digraph)
 }
 
 fn is_known(name: &str, macros: &[String]) -> bool {
@@ -113,7 +126,7 @@ fn directive(text: &str) -> Result<Option<String>, String> {
     let line = text.trim_end();
     let rest = line.trim_start_matches(['#', ' ']);
     let refused = || Err(format!("{line:?} is not known here"));
-    if rest.starts_with("include") || rest.starts_with("pragma unroll") {
+    if rest == "include <hip/hip_runtime.h>" || rest.starts_with("pragma unroll") {
         return Ok(None);
     }
     let Some(define) = rest.strip_prefix("define") else { return refused() };
@@ -133,7 +146,18 @@ fn directive(text: &str) -> Result<Option<String>, String> {
         ),
         Kind::Text | Kind::Directive => false,
     };
-    if body.iter().all(computes) { Ok(Some(name.text.into())) } else { refused() }
+    match body.iter().all(computes) && may_be_defined(name) {
+        true => Ok(Some(name.text.into())),
+        false => refused(),
+    }
+}
+
+/// Whether a macro of this name changes nothing that is known here, or put into the source.
+fn may_be_defined(name: &Token<'_>) -> bool {
+    let own = ["threadIdx", "blockDim", "post", "stop", "look", "Guard", "Block", "Turns"];
+    let taken = [&own[..], &UNKNOWN, &KNOWN, &STATEMENTS].concat();
+    let lower = name.text.to_ascii_lowercase();
+    name.is_word() && !taken.contains(&name.text) && !lower.starts_with("reef")
 }
 
 #[cfg(test)]
@@ -163,6 +187,8 @@ mod tests {
         assert_eq!(of("q[gridDim.x] = 1;"), "kernel k: gridDim is used");
         assert_eq!(of("q[0] = other(1);"), "kernel k: other is called, which is not known here");
         assert_eq!(of("float *r = q;"), "kernel k: q is used without an index");
+        assert_eq!(of("q<:0:> = 1;"), "kernel k: q is used without an index");
+        assert_eq!(of("float a = blo\\\nckIdx.x;"), "kernel k: \"\\\\\" is used");
         assert_eq!(of("atomicAdd(q, 1);"), "kernel k: q is used without an index");
         assert_eq!(
             why("__device__ float f(float x) { return x; }", "").unwrap(),
@@ -173,6 +199,8 @@ mod tests {
             "#define block blockIdx",
             "#define f(x) x##1",
             "#ifdef X",
+            "#define __syncthreads() 0",
+            "#include \"other.h\"",
             "#define I i++",
         ] {
             assert_eq!(

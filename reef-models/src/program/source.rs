@@ -110,4 +110,38 @@ mod tests {
         assert!(source.compiled.ends_with(text));
         assert_eq!(source.unguarded.unwrap(), "kernel k: p is used without an index");
     }
+
+    /// Any text is a source or an error.
+    #[test]
+    fn broken_sources_are_read_or_refused() {
+        let good = "#define F(a) a*2\nextern \"C\" __global__ void k(float *p, float *q) {\n\
+            for (int i = 0; i < 4; ++i) { __syncthreads(); s[0] = p[i]; }\n\
+            t = __hip_ds_bpermute(((threadIdx.x + (lane & (~63))) << 2), s[0]); q[blockIdx.x] = F(t); }\n";
+        assert!(Source::read("k.cu", good).is_ok());
+        let signs = [
+            "(",
+            ")",
+            "[",
+            "]",
+            "{",
+            "}",
+            "\"",
+            "/*",
+            ";",
+            ",",
+            "#",
+            "\\",
+            "é",
+            "__hip_ds_bpermute",
+            "k",
+        ];
+        for (at, _) in good.char_indices() {
+            let _ = Source::read("k.cu", &good[..at]);
+            let _ = Source::read("k.cu", &good[at..]);
+            for sign in signs {
+                let _ = Source::read("k.cu", &format!("{}{sign}{}", &good[..at], &good[at..]));
+                let _ = Source::read("k.cu", &format!("{}{sign}{}", &good[..at], &good[at + 1..]));
+            }
+        }
+    }
 }

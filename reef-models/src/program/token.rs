@@ -71,9 +71,6 @@ fn blank(rest: &str) -> Option<usize> {
     if let Some(inside) = rest.strip_prefix("/*") {
         return Some(inside.find("*/").map_or(0, |end| end + 4));
     }
-    if rest.starts_with("\\\n") {
-        return Some(2);
-    }
     let first = rest.chars().next()?;
     first.is_whitespace().then(|| first.len_utf8())
 }
