@@ -147,7 +147,7 @@ fn a_program_does_the_same_plainly_open_and_held() {
 fn gates_stand_in_streams_and_graphs() {
     let _one = one_at_a_time();
     let both = both();
-    let steps = vec![Step::Graph { stream: 0, launches: 119 }; 3];
+    let steps = vec![Step::Graph { stream: 0, launches: 149 }; 3];
     let program = [steps.clone(), steps, vec![]];
     held_at_random(&both.registry, 1, || run(both.shim, &program, "gates"));
     let guests = both.registry.guests();
