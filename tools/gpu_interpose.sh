@@ -3,7 +3,7 @@
 # Nothing is built here. Each program has a time limit; what it says is printed at once and appended to $OUT/output.txt.
 #   tools/gpu_interpose.sh [FOLDER]   FOLDER (target/gpu-shim, or target/release) has what tools/interpose/build.sh and
 #                                     tools/interpose/programs.sh built; without the latter, nvcc has to be in the PATH
-#   STEPS="names same frameworks static seen cost pair mps" chooses; FRAMEWORKS, PROGRAMS and MODES likewise.
+#   STEPS="names same frameworks static seen cost pair limits mps" chooses; FRAMEWORKS, PROGRAMS and MODES likewise.
 #   BUDGET=540                        seconds; what doesn't fit isn't begun, and the end says how to run it
 set -u
 cd "$(dirname "$(realpath "$0")")/.."
@@ -166,6 +166,29 @@ wanted pair && fits 130 STEPS=pair && {
     pair "time slices" none graph
     pair "time slices, gates" shim graph
     pair "time slices, gates" shim eager
+}
+# No daemon: limits are kept without one. Judged by a GPU-bound loop's throughput over the same without a limit.
+wanted limits && fits 130 STEPS=limits && {
+    export PROGRAM=limits.py REEF_BOOKS=$out/books
+    step memory: 4 GiB, and 4 GiB by the allocators of the driver and of expandable segments
+    REEF_MEMORY=4GiB under none memory
+    PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync REEF_MEMORY=4GiB under none memory
+    PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True REEF_MEMORY=4GiB under none memory
+    step memory: two programs of one job, 6 GiB together
+    REEF_JOB=two REEF_MEMORY=6GiB under none memory &
+    REEF_JOB=two REEF_MEMORY=6GiB under none memory
+    wait $!
+    step time: without a limit, then 10, 30, 50 and 70 %
+    plain loop 5
+    for share in 10 30 50 70; do REEF_JOB=$share REEF_COMPUTE=$share% under none loop 10; done
+    step time: 30 % beside 70 %, then the same work-conserving
+    for policy in hard soft; do
+        export REEF_COMPUTE_POLICY=$policy
+        REEF_JOB=a REEF_COMPUTE=30% under none loop 10 | sed 's/^/  30 %/' &
+        REEF_JOB=b REEF_COMPUTE=70% under none loop 10 | sed 's/^/  70 %/'
+        wait $!
+    done
+    unset PROGRAM REEF_BOOKS REEF_COMPUTE_POLICY
 }
 # MPS at its best is the fair rival: alone under it in the same run, clients of two priorities, and the best-effort
 # client with a part of the threads. A client's environment says its priority (1 is below normal) and its part.

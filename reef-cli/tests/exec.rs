@@ -239,6 +239,8 @@ fn a_limit_that_cannot_be_read_or_kept_is_refused_and_never_left_out() {
     let unit = "GB isn't one of the units k, m, g, t, KiB, MiB, GiB, TiB (of 1024)\n";
     assert_eq!(memory("8GB"), (Some(2), format!("reef: --memory 8GB: {unit}")));
     assert_eq!(memory("0"), (Some(2), "reef: --memory 0: no program runs in 0 bytes\n".into()));
+    let (code, said) = run(&["--compute", "0"], &[]);
+    assert_eq!((code, said), (Some(2), "reef: --compute 0: not a share of 1% to 100%\n".into()));
     let (code, said) = run(&[], &[("CUDA_DEVICE_MEMORY_LIMIT", "8GB")]);
     assert_eq!((code, said), (Some(2), format!("reef: CUDA_DEVICE_MEMORY_LIMIT=8GB: {unit}")));
     let (code, said) = run(&["--memory", "8m"], &[("REEF_SHIM", "/no/library")]);
@@ -247,6 +249,7 @@ fn a_limit_that_cannot_be_read_or_kept_is_refused_and_never_left_out() {
     let (code, said) = run(&["--memory", "8m"], &[("REEF_BOOKS", "/proc/books")]);
     assert_eq!(code, Some(1));
     assert!(said.starts_with("reef: not run: limits need books: books in /proc/books: "), "{said}");
-    let (code, said) = run(&["--memory", "8G"], &[]);
+    let (code, said) =
+        run(&["--memory", "8G", "--compute", "30%", "--compute-policy", "soft"], &[]);
     assert_eq!((code, said.lines().count()), (Some(7), 1), "{said}");
 }

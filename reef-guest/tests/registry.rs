@@ -144,6 +144,26 @@ fn more_real_time_guests_than_bits_are_refused() {
 }
 
 /// Overwrites a whole page, as a program may do with memory of its own.
+#[test]
+fn real_time_guests_whose_parts_of_the_time_do_not_fit_are_refused() {
+    let (_registry, path) = registry();
+    let asks = |class, device, percent: u32| {
+        let part = Shown::default().with_part(percent * 10_000);
+        join_as(&path, &Wish { class, device }, &part, SOON)
+    };
+    let first = asks(RealTime, GPU, 60).unwrap();
+    let error = asks(RealTime, GPU, 50).unwrap_err().to_string();
+    let want =
+        "class rt: 50 % of the device's time asked, 40 % are left beside other real-time limits";
+    assert_eq!(error, format!("the daemon refuses: {want}"));
+    let others =
+        [(RealTime, GPU, 40), (RealTime, OTHER, 70), (RealTime, GPU, 0), (BestEffort, GPU, 90)];
+    let others = others.map(|(class, device, percent)| asks(class, device, percent).unwrap());
+    drop(first);
+    until("room", || asks(RealTime, GPU, 60).is_ok());
+    drop(others);
+}
+
 fn scribble(page: &Mapping, seed: u64) {
     let words = page.address().cast::<u64>();
     for at in 0..BYTES / 8 {

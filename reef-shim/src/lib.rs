@@ -19,4 +19,5 @@ mod graph;
 mod guest;
 mod hooks;
 mod limit;
+mod own;
 mod settings;

@@ -59,7 +59,15 @@ fn shown(token: Option<PathBuf>) -> Result<Shown, String> {
 
 /// Whether calls are to be looked at.
 pub(crate) fn is_wanted() -> bool {
-    settings().socket.is_some()
+    settings().socket.is_some() || limits_time()
+}
+
+/// Whether the time of a device is limited, or may be.
+pub(crate) fn limits_time() -> bool {
+    settings()
+        .limits
+        .as_ref()
+        .is_ok_and(|limits| limits.as_ref().is_some_and(|it| !it.compute.is_empty()))
 }
 
 /// Whether anything is limited, or should be.

@@ -12,6 +12,20 @@ pub(super) struct Limited {
     /// Most device memory that the program and what it starts may have on each device, such as 8GiB or 8192m.
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
+    /// Part of each device's time that the program and what it starts may have, such as 30%.
+    #[arg(long, value_name = "SHARE")]
+    compute: Option<String>,
+    /// Whether they may have more of the time while no other program with a limit wants the device.
+    #[arg(long, value_enum, value_name = "POLICY")]
+    compute_policy: Option<Policy>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Policy {
+    /// Never more.
+    Hard,
+    /// More, while nobody else wants it.
+    Soft,
 }
 
 /// Variables for the library, once it is certain that limits can be kept. Empty: nothing is limited. Those that are set
@@ -29,6 +43,18 @@ pub(super) fn variables(
         limit::bytes(memory).map_err(|why| Usage(format!("--memory {memory}: {why}")))?;
         set.push(("REEF_MEMORY", memory.into()));
     }
+    if let Some(compute) = &args.compute {
+        let read = limit::parts_per_million(compute);
+        read.map_err(|why| Usage(format!("--compute {compute}: {why}")))?;
+        set.push(("REEF_COMPUTE", compute.into()));
+    }
+    set.extend(args.compute_policy.map(|policy| {
+        let text = match policy {
+            Policy::Hard => "hard",
+            Policy::Soft => "soft",
+        };
+        ("REEF_COMPUTE_POLICY", text.into())
+    }));
     let environment = |name: &str| {
         let own = set.iter().find(|(of, _)| *of == name).map(|(_, value)| value.clone());
         own.or_else(|| std::env::var_os(name)).map(|value| value.to_string_lossy().into_owned())

@@ -5,6 +5,7 @@
 pub struct Shown {
     job: String,
     token: Secret,
+    part: u32,
 }
 
 /// A text that isn't printed.
@@ -32,7 +33,18 @@ impl Shown {
         let (job, token) = (job.into(), token.into());
         check("a job's name", &job, Self::MOST_JOB)?;
         check("a token", &token, Self::MOST_TOKEN)?;
-        Ok(Self { job, token: Secret(token) })
+        Ok(Self { job, token: Secret(token), part: 0 })
+    }
+
+    /// The same of a program that may have so much of its device's time, in parts per million; zero: all.
+    #[must_use]
+    pub fn with_part(self, part: u32) -> Self {
+        Self { part, ..self }
+    }
+
+    /// Its part of its device's time, in parts per million. Zero: it has no limit.
+    pub fn part(&self) -> u32 {
+        self.part
     }
 
     /// Processes of one user that name the same job are held together. Empty: none.

@@ -66,7 +66,7 @@ impl Message {
                 put(&mut bytes[JOB..TOKEN], shown.job());
                 put(&mut bytes[TOKEN..], shown.token());
                 let kind = if matches!(self, Self::Join(..)) { 1 } else { 6 };
-                (kind, [wish.class.to_number(), 0, 0, 0], &wish.device)
+                (kind, [wish.class.to_number(), shown.part(), 0, 0], &wish.device)
             }
             Self::Page(who) => (2, [who.class.to_number(), who.guest, who.holder, who.pid], &[]),
             Self::Refused(why) => (3, [0; 4], why.as_bytes()),
@@ -104,7 +104,8 @@ impl Message {
                 let mut device = [0; 16];
                 device.copy_from_slice(&bytes[TEXT..TEXT + 16]);
                 let (job, token) = (text(&bytes[JOB..TOKEN]), text(&bytes[TOKEN..]));
-                let (wish, shown) = (Wish { class: class()?, device }, Shown::new(job, token)?);
+                let (wish, shown) =
+                    (Wish { class: class()?, device }, Shown::new(job, token)?.with_part(word(20)));
                 if kind == 1 { Self::Join(wish, shown) } else { Self::Ask(wish, shown) }
             }
             2 => Self::Page(Identity {
@@ -205,6 +206,7 @@ mod tests {
         let all = [
             Message::Join(wish, Shown::default()),
             Message::Join(wish, Shown::new("j".repeat(40), "t".repeat(160)).unwrap()),
+            Message::Join(wish, Shown::default().with_part(300_000)),
             Message::Page(who),
             Message::Refused("class rt is not granted to user 7".into()),
             Message::Peer(9),

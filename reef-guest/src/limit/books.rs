@@ -1,5 +1,6 @@
 //! What stands where in the books of a device: jobs with their limits, and their processes with what these have.
 
+use super::bucket::Bucket;
 use super::share::Share;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -31,6 +32,7 @@ pub(super) struct Job {
     memory: AtomicU64,
     /// Parts per million of the device's time; zero: no limit.
     compute: AtomicU64,
+    pub(super) bucket: Bucket,
 }
 
 /// A job's name and limits, as a process says them.
@@ -52,6 +54,7 @@ impl Job {
         self.name.iter().zip(terms.name).for_each(|(to, from)| to.store(from, Relaxed));
         self.memory.store(terms.memory, Relaxed);
         self.compute.store(terms.compute, Relaxed);
+        self.bucket.clear();
     }
 }
 
@@ -65,6 +68,9 @@ pub(super) struct Member {
     pub(super) process: AtomicU32,
     pub(super) started: AtomicU64,
     pub(super) share: Share,
+    /// When its work was last seen on the device, and when it last asked to begin some.
+    pub(super) worked: AtomicU64,
+    pub(super) wanted: AtomicU64,
 }
 
 impl Member {

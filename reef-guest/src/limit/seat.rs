@@ -1,6 +1,7 @@
 //! A process in the books: it joins a job, takes from its limit and gives back; the dead are found by their locks.
 
-use super::books::{Books, Job, Terms, hashed};
+use super::books::{Books, Job, Member, Terms, hashed};
+use super::bucket::Bucket;
 use super::file::{BooksFile, Mapped};
 use super::process;
 use super::quantity::{MOST_BYTES, shown};
@@ -28,6 +29,8 @@ pub struct Account {
     job: usize,
     /// The job's limit, in bytes.
     limit: u64,
+    /// The job's part of the time, in parts per million; zero: no limit.
+    part: u64,
 }
 
 /// The limit would be passed.
@@ -64,7 +67,8 @@ impl Seat {
         let terms = Terms { name: hashed(name), memory, compute: compute.map_or(0, u64::from) };
         let (member, job) = file.locked(|| join(&file, name, &terms))??;
         let limit = if memory == 0 { MOST_BYTES } else { memory };
-        let account = Account { books: file.books.clone(), member, job, limit };
+        let account =
+            Account { books: file.books.clone(), member, job, limit, part: terms.compute };
         Ok(Self { file, account })
     }
 
@@ -99,6 +103,8 @@ fn join(file: &BooksFile, name: &str, terms: &Terms) -> io::Result<(usize, usize
     for (at, member) in books.members.iter().enumerate() {
         if member.job().is_none() && file.take(at + 1)? {
             member.share.clear();
+            member.worked.store(0, Relaxed);
+            member.wanted.store(0, Relaxed);
             member.process.store(std::process::id(), Relaxed);
             member.started.store(process::own_start(), Relaxed);
             member.set_job(Some(job));
@@ -162,7 +168,7 @@ impl Account {
     ///
     /// The job has no room for them.
     pub fn reserve(&self, bytes: u64) -> Result<(), Full> {
-        let share = &self.books.members[self.member].share;
+        let share = &self.member().share;
         let full = || Full { asked: bytes, used: self.used(), limit: self.limit };
         if bytes > self.limit {
             return Err(full());
@@ -181,12 +187,32 @@ impl Account {
 
     /// Counts what was taken without a question, because nobody could know of it before.
     pub fn add(&self, bytes: u64) {
-        self.books.members[self.member].share.add(bytes.min(MOST_BYTES));
+        self.member().share.add(bytes.min(MOST_BYTES));
     }
 
     /// Gives bytes back.
     pub fn give_back(&self, bytes: u64) {
-        self.books.members[self.member].share.give_back(bytes);
+        self.member().share.give_back(bytes);
+    }
+
+    pub(super) fn books(&self) -> &Books {
+        &self.books
+    }
+
+    pub(super) fn member(&self) -> &Member {
+        &self.books.members[self.member]
+    }
+
+    pub(super) fn job(&self) -> usize {
+        self.job
+    }
+
+    pub(super) fn bucket(&self) -> &Bucket {
+        &self.books.jobs[self.job].bucket
+    }
+
+    pub(super) fn part(&self) -> u64 {
+        self.part
     }
 
     /// What the job has, in bytes. May be out of date when it returns.
@@ -196,7 +222,7 @@ impl Account {
 
     /// What this process has of it.
     pub fn own(&self) -> u64 {
-        self.books.members[self.member].share.used()
+        self.member().share.used()
     }
 
     /// The job's limit, in bytes.

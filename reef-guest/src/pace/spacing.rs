@@ -36,8 +36,17 @@ impl Spacing {
 
     /// Launches from one gate to the next.
     pub fn launches(&self) -> u32 {
-        let fit = APART.as_nanos() as u32 / self.launch_ns.load(Relaxed).max(1);
-        fit.clamp(1, MOST_APART)
+        self.fit(APART).clamp(1, MOST_APART)
+    }
+
+    /// About how many launches are made in this time: one at least.
+    pub fn launches_in(&self, time: Duration) -> u32 {
+        self.fit(time).max(1)
+    }
+
+    fn fit(&self, time: Duration) -> u32 {
+        let nanos = u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
+        nanos / self.launch_ns.load(Relaxed).max(1)
     }
 }
 

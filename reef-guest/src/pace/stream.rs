@@ -61,10 +61,15 @@ impl Stream {
 
     /// Notes a launch that counts as so many, such as a graph. Some: a mark is due, with this number.
     pub fn launched(&self, weight: u32) -> Option<u32> {
+        self.launched_of(weight, MARK_EVERY)
+    }
+
+    /// The same with a mark behind every so many launches.
+    pub fn launched_of(&self, weight: u32, every: u32) -> Option<u32> {
         self.since_gate.fetch_add(weight, Relaxed);
         let issued = self.issued.fetch_add(weight, Relaxed).wrapping_add(weight);
         let since = issued.wrapping_sub(self.marked.load(Relaxed));
-        (since >= MARK_EVERY).then(|| self.mark(issued))
+        (since >= every).then(|| self.mark(issued))
     }
 
     /// The number of a mark for all launches so far, if some are without one.
@@ -96,7 +101,11 @@ impl Stream {
 
     /// Whether the next launch has to wait until the device has come further than the mark `done`.
     pub fn is_far_ahead(&self, done: u32, is_closed: bool) -> bool {
-        let most = if is_closed { MOST_HELD } else { MOST_AHEAD };
+        self.is_ahead(done, if is_closed { MOST_HELD } else { MOST_AHEAD })
+    }
+
+    /// Whether so many launches are in flight, as the mark `done` and the program's own waiting show.
+    pub fn is_ahead(&self, done: u32, most: u32) -> bool {
         let issued = self.issued.load(Relaxed);
         let ahead = |from: u32| issued.wrapping_sub(from);
         // A launch without a mark can't be waited for.

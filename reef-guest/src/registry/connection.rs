@@ -50,6 +50,8 @@ pub(super) struct Guest {
     pub(super) joined: Time,
     pub(super) job: String,
     pub(super) device: Uuid,
+    /// Of the device's time, in parts per million; zero: no limit.
+    pub(super) part: u32,
     /// Of a real-time guest: those whose pages it has. They stay its peers until one of the two ends.
     pub(super) peers: Vec<u32>,
     pub(super) file: PageFile,

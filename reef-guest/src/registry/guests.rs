@@ -42,7 +42,9 @@ impl Guests {
         let process = caller.process();
         let (uid, device, joined) = (caller.uid, wish.device, Time::now());
         let (page, job, peers) = (Arc::new(page), caller.shown.job().to_owned(), Vec::new());
-        let guest = Guest { who, uid, joined, job, device, peers, file, page, socket, process };
+        let part = caller.shown.part();
+        let guest =
+            Guest { who, uid, joined, job, device, part, peers, file, page, socket, process };
         self.welcome(guest);
         Ok(())
     }
@@ -56,6 +58,7 @@ impl Guests {
     ) -> Result<(Identity, PageFile, Mapping), String> {
         let unusable = |error: std::io::Error| format!("no page: {error}");
         let former = former.map(PageFile::open).transpose().map_err(unusable)?;
+        self.admit(caller.shown.part(), wish)?;
         let holder = match wish.class {
             Class::BestEffort => 0,
             Class::RealTime => self
@@ -75,6 +78,20 @@ impl Guests {
             }
         };
         Ok((who, file, page))
+    }
+
+    /// Real-time programs with limits have to have their parts of the time at any moment, all of them together.
+    fn admit(&self, part: u32, wish: &Wish) -> Result<(), String> {
+        let its = self.of(wish.device, Class::RealTime).map(|guest| u64::from(guest.part));
+        let left = 1_000_000_u64.saturating_sub(its.sum());
+        if wish.class == Class::BestEffort || u64::from(part) <= left {
+            return Ok(());
+        }
+        let percent = |part: u64| part as f64 / 10_000.0;
+        let (part, left) = (percent(part.into()), percent(left));
+        Err(format!(
+            "class rt: {part} % of the device's time asked, {left} % are left beside other real-time limits"
+        ))
     }
 
     /// Makes it known and holds it if that is due, before it gets its page: a real-time guest has to know all of its

@@ -6,7 +6,8 @@ use crate::graph::execs;
 use crate::graph::insert::{Gate, Gated, insert};
 use crate::graph::places::Places;
 use crate::graph::shape::{Shape, Untouched, was_gated};
-use crate::guest::{calls, contexts, explain};
+use crate::guest::contexts;
+use crate::own::{calls, explain};
 use crate::settings::settings;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -2,11 +2,11 @@
 
 use super::quietly::quietly;
 use crate::bind::state::Inside;
-use crate::guest::calls::{self, Stream};
 use crate::guest::capture::{self, Capture};
 use crate::guest::contexts;
 use crate::guest::device::{MARKS, STREAMS, key};
 use crate::guest::entries::Context;
+use crate::own::calls::{self, Stream};
 use reef_guest::hold::Holders;
 use reef_guest::pace;
 use std::sync::atomic::{
@@ -80,6 +80,7 @@ impl Launch {
         let counts = &device.page.counts;
         device.own(self.slot);
         count(if self.work == Work::Graph { &counts.graphs } else { &counts.kernels });
+        device.wait_for_time(self.slot);
         match device.is_real_time() {
             true => self.go_first(),
             false => self.stand_back(),
@@ -107,7 +108,8 @@ impl Launch {
             self.wait();
         }
         let apart = self.context.device.spacing.launches();
-        let may_gate = self.work != Work::Overlapping || is_closed;
+        let may_gate =
+            (self.work != Work::Overlapping || is_closed) && self.context.device.has_daemon();
         if may_gate && state.needs_gate(is_closed, apart) && self.gate() {
             count(&page.counts.gates);
             state.gated();
@@ -170,12 +172,13 @@ impl Launch {
     }
 
     fn account(&self) {
-        let due = self.state().launched(self.work.weight());
         let device = self.context.device;
+        let every = device.mark_every();
+        let due = self.state().launched_of(self.work.weight(), every);
         if let Some(number) = due {
             self.mark(number);
-            device.time(pace::MARK_EVERY);
-        } else if device.is_real_time() && self.stream.is_own() {
+            device.time(every);
+        } else if (device.is_real_time() || device.meter.is_some()) && self.stream.is_own() {
             // No other thread can put a mark there.
             self.state().mark_rest().into_iter().for_each(|number| self.mark(number));
         }

@@ -1,12 +1,12 @@
 //! Allocations and their ends: each is in the books before the driver is asked, and comes out once it has refused.
 
 use crate::bind::state::Inside;
-use crate::guest::calls::{self, Stream};
 use crate::limit::device::{self, Limited, Standing};
 use crate::limit::ledger::{self, Charge, Kind};
 use crate::limit::pending;
 use crate::limit::pools::{Store, stores};
 use crate::limit::refusal::OUT_OF_MEMORY;
+use crate::own::calls::{self, Stream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -2,7 +2,6 @@
 
 use super::memory::{firmly, reserved};
 use crate::bind::state::Inside;
-use crate::guest::calls::{self, Stream};
 use crate::guest::capture::{self, Capture};
 use crate::limit::device::{self, Limited, Standing};
 use crate::limit::pending;
@@ -10,6 +9,7 @@ use crate::limit::pools::{POOL_UNIT, Store, stores};
 use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::limit::sizes::round_up;
 use crate::limit::virtual_memory::pieces;
+use crate::own::calls::{self, Stream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Whether graphs of this process may have memory of their own.

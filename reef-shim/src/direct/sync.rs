@@ -2,11 +2,11 @@
 
 use super::quietly::quietly;
 use crate::bind::state::Inside;
-use crate::guest::calls::{self, Stream};
 use crate::guest::capture;
 use crate::guest::contexts;
 use crate::guest::device::{STREAMS, key};
 use crate::guest::entries::{self, Context};
+use crate::own::calls::{self, Stream};
 
 /// Waits for a stream: all that it was given before has ended then.
 pub(crate) fn stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
@@ -63,6 +63,11 @@ pub(crate) fn end_context(name: Option<usize>, real: impl FnOnce() -> u32) -> u3
     capture::settle();
     ending.inspect(|device| device.page.holders.override_all());
     let code = real();
+    if let (0, Some(device)) = (code, ending) {
+        // Its default streams have no other end, and would count as work for ever.
+        let its = STREAMS.iter().filter(|(slot, ..)| device.owns(*slot));
+        its.for_each(|(_, _, state)| state.synced(state.issued()));
+    }
     ending.inspect(|device| device.page.holders.heed());
     code
 }

@@ -2,7 +2,7 @@
 
 use crate::bind::names;
 use crate::bind::slots::real;
-use crate::guest::calls::calls;
+use crate::own::calls::calls;
 use reef_guest::hold::Holders;
 
 /// What the driver writes in front of a kernel's other parameters: function and grid.

@@ -1,11 +1,13 @@
 //! Joins the current context's device, and gives the device the page's address.
 
-use super::calls::{self, relaxed};
 use super::device::{Device, MARKS, MOST_STREAMS};
 use super::entries::Context;
 use super::member::Member;
-use super::{explain, keeper, link};
+use super::{keeper, link};
 use crate::bind::state::pass_all;
+use crate::limit::device::{self as limit, Standing};
+use crate::own::calls::{self, relaxed};
+use crate::own::explain;
 use crate::settings::settings;
 use reef_guest::join::{Uuid, Wish};
 use reef_guest::page::{BYTES, Page};
@@ -59,13 +61,19 @@ fn device() -> Option<&'static Device> {
 /// Asks the daemon for a device, unless nothing can come of it.
 fn start(device: Uuid, ordinal: i32, number: u32) -> Option<&'static Member> {
     let settings = settings();
-    settings.socket.as_ref()?;
+    let limited = match limit::of(ordinal) {
+        Standing::Limited(limited) if limited.account().has_time_limit() => Some(limited),
+        _ => None,
+    };
+    if settings.socket.is_none() && limited.is_none() {
+        return None;
+    }
     let mut watchdog = 0;
     let _ = calls::device_attribute(&mut watchdog, WATCHDOG, ordinal);
-    if watchdog != 0 {
+    if watchdog != 0 && limited.is_none() {
         return explain::refuse("the device has a display whose watchdog ends work that waits");
     }
-    if let Err(why) = &settings.shown {
+    if let (Err(why), None) = (&settings.shown, limited) {
         return explain::refuse(why);
     }
     // SAFETY: a function that touches an atomic alone. In a child process the device isn't ours.
@@ -75,7 +83,7 @@ fn start(device: Uuid, ordinal: i32, number: u32) -> Option<&'static Member> {
         let marks = MARKS.address().cast_mut().cast();
         libc::madvise(marks, MOST_STREAMS * 4, libc::MADV_DONTFORK);
     }
-    let member = Member::new(Wish { class: settings.class, device }, number);
+    let member = Member::new(Wish { class: settings.class, device }, number, limited);
     let started = keeper::start(member).and_then(|keeper| {
         member.has_keeper(keeper);
         link::start(member)

@@ -1,6 +1,6 @@
 //! Which streams are being captured into graphs: nothing runs there, and nothing but what is meant may be put in.
 
-use super::calls::{self, Stream};
+use crate::own::calls::{self, Stream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 

@@ -1,6 +1,7 @@
 //! A device that this process has joined.
 
-use reef_guest::pace::{Key, Spacing, Streams};
+use super::meter::Meter;
+use reef_guest::pace::{Key, MARK_EVERY, Spacing, Streams};
 use reef_guest::page::{Class, Identity, Mapping, Time};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -50,6 +51,8 @@ pub(crate) struct Device {
     /// The daemon has gone, and there is no other one yet.
     pub(crate) is_orphaned: AtomicBool,
     keeper: Option<Thread>,
+    /// If its time is limited.
+    pub(crate) meter: Option<Meter>,
     began: Instant,
     /// When launches were last timed, in nanoseconds since `began`.
     timed: AtomicU64,
@@ -81,6 +84,7 @@ impl Device {
         page: Mapping,
         peers: Vec<(u32, Mapping)>,
         keeper: Option<Thread>,
+        meter: Option<Meter>,
     ) -> Self {
         Self {
             class: who.class,
@@ -92,6 +96,7 @@ impl Device {
             seat: Mutex::new(Seat { holder: who.holder, peers }),
             is_orphaned: AtomicBool::new(false),
             keeper,
+            meter,
             began: Instant::now(),
             timed: AtomicU64::new(0),
         }
@@ -122,6 +127,27 @@ impl Device {
 
     pub(crate) fn is_real_time(&self) -> bool {
         self.class == Class::RealTime
+    }
+
+    /// Whether a daemon knows of it, so that it may be held.
+    pub(crate) fn has_daemon(&self) -> bool {
+        self.guest.load(Ordering::Relaxed) != 0
+    }
+
+    /// Waits for this process's part of the time, if that is limited. A held guest's launches have a bound of their own.
+    #[inline]
+    pub(crate) fn wait_for_time(&self, slot: usize) {
+        let Some(meter) = &self.meter else { return };
+        meter.wait(&self.spacing, |most| {
+            let stream = STREAMS.get(slot);
+            !self.page.holders.is_closed()
+                && stream.is_some_and(|stream| stream.is_ahead(MARKS.read(slot), most))
+        });
+    }
+
+    /// How many launches a mark is good for.
+    pub(crate) fn mark_every(&self) -> u32 {
+        self.meter.as_ref().map_or(MARK_EVERY, |_| Meter::mark_every(&self.spacing))
     }
 
     /// Notes that so many launches were made since this was last called.
@@ -177,7 +203,7 @@ impl Device {
 }
 
 /// The key of a stream in a context.
-pub(crate) fn key(context: usize, stream: super::calls::Stream) -> Key {
+pub(crate) fn key(context: usize, stream: crate::own::calls::Stream) -> Key {
     match stream.0 {
         1 => Key(context, 1),
         2 => Key(context, thread() << 2 | 2),

@@ -2,11 +2,12 @@
 //!
 //! It may call the driver, so it shares the program's files, and has none of its own: it is woken by a futex.
 
-use super::calls::{self, Stream};
 use super::capture;
 use super::device::{Device, MARKS, STREAMS};
 use super::member::Member;
-use super::thread;
+use super::meter::{self, Meter};
+use crate::own::calls::{self, Stream};
+use crate::own::thread;
 use reef_guest::pace::Key;
 use reef_guest::page::Time;
 use std::io;
@@ -75,9 +76,13 @@ impl Keeper {
     /// Looks at a busy real-time guest until it has been idle for a while.
     fn watch(&mut self) {
         let mut idle_since = None;
+        self.device.meter.iter().for_each(|meter| meter.look(false)); // it slept, so it wasn't busy
         while self.device.page.activity.is_busy() {
             let seen = self.device.page.activity.pulse();
             std::thread::sleep(LOOK);
+            if let Some(meter) = &self.device.meter {
+                self.measure(meter);
+            }
             if self.device.settled.load(Acquire) != seen
                 || self.device.page.activity.pulse() != seen
                 || !is_idle(self.device)
@@ -107,7 +112,23 @@ impl Keeper {
             holders.heed();
             self.closed = None;
         }
-        std::thread::sleep(TICK);
+        self.rest();
+    }
+
+    /// Sleeps for a tick; of a guest whose time is limited, with looks at what it does.
+    fn rest(&mut self) {
+        let Some(meter) = &self.device.meter else { return std::thread::sleep(TICK) };
+        let begin = Instant::now();
+        while begin.elapsed() < TICK {
+            std::thread::sleep(meter::LOOK);
+            self.measure(meter);
+        }
+    }
+
+    /// Counts the time since the last look, unless the guest is held or idle.
+    fn measure(&self, meter: &Meter) {
+        let is_held = !self.device.is_real_time() && self.device.page.holders.is_closed();
+        meter.look(!is_idle(self.device) && !is_held);
     }
 }
 

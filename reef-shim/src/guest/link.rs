@@ -6,10 +6,10 @@
 
 use super::device::Device;
 use super::member::Member;
-use super::thread;
+use crate::own::thread;
 use crate::settings::settings;
 use reef_guest::join::{Event, Joined, Link, Refusal, join_as, rejoin};
-use reef_guest::page::PageFile;
+use reef_guest::page::{Class, PageFile};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -31,6 +31,9 @@ pub(super) fn start(member: &'static Member) -> io::Result<()> {
 
 fn run(member: &'static Member) {
     let (mut page, mut pause) = (None, FIRST_PAUSE);
+    if member.limited.is_some() && !alone(member, &mut page) {
+        return;
+    }
     loop {
         match ask(member, page.as_ref()) {
             Ok(joined) => {
@@ -41,7 +44,11 @@ fn run(member: &'static Member) {
                 }
             }
             Err(Refusal::Refused(why)) => {
-                return member.refuse(&format!("the daemon refuses: {why}"));
+                member.refuse(&format!("the daemon refuses: {why}"));
+                if member.device().is_none() && member.limited.is_some() {
+                    keep_alone(member); // the limit counts all the same
+                }
+                return;
             }
             Err(why) => member.wait_for_more(why.to_string()),
         }
@@ -50,14 +57,31 @@ fn run(member: &'static Member) {
     }
 }
 
+/// A best-effort guest whose time is limited has a page of its own from the beginning, which daemons take as that of
+/// one that went. False: there is no daemon to ask, or no page.
+fn alone(member: &'static Member, page: &mut Option<PageFile>) -> bool {
+    let is_asking = settings().socket.is_some() && settings().shown.is_ok();
+    if !is_asking || member.wish.class == Class::BestEffort {
+        *page = keep_alone(member);
+    }
+    is_asking && (page.is_some() || member.wish.class == Class::RealTime)
+}
+
+fn keep_alone(member: &'static Member) -> Option<PageFile> {
+    let joined = member.join_alone();
+    joined.map(|(_, file)| file).map_err(|error| member.refuse(&format!("no page: {error}"))).ok()
+}
+
 fn ask(member: &Member, page: Option<&PageFile>) -> Result<Joined, Refusal> {
     let settings = settings();
     let (Some(socket), Ok(shown)) = (&settings.socket, &settings.shown) else {
         return Err(Refusal::Refused("nothing to ask with".into())); // `attach` has looked
     };
+    let part = member.limited.map_or(0, |limited| limited.account().part_of_time());
+    let shown = shown.clone().with_part(part);
     match page {
-        None => join_as(socket, &member.wish, shown, PATIENCE),
-        Some(page) => rejoin(socket, &member.wish, shown, page, PATIENCE),
+        None => join_as(socket, &member.wish, &shown, PATIENCE),
+        Some(page) => rejoin(socket, &member.wish, &shown, page, PATIENCE),
     }
 }
 

@@ -1,11 +1,15 @@
 //! A device of this process as the daemon knows it: asked for, joined, refused, or left alone by a daemon that went.
 
 use super::device::Device;
-use super::{entries, explain};
+use super::entries;
+use super::meter::Meter;
+use crate::limit::device::Limited;
+use crate::own::explain;
 use reef_guest::hold::Holders;
 use reef_guest::join::Wish;
-use reef_guest::page::{Identity, Mapping, Time};
+use reef_guest::page::{Class, Identity, Mapping, PageFile, Time};
 use std::fmt;
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::Thread;
@@ -25,6 +29,8 @@ pub(crate) struct Member {
     changed: Condvar,
     device: OnceLock<&'static Device>,
     keeper: OnceLock<Thread>,
+    /// If its time is limited.
+    pub(super) limited: Option<&'static Limited>,
 }
 
 #[derive(Clone, Debug)]
@@ -33,6 +39,8 @@ enum State {
     Asked(Option<String>),
     /// In after this time; how many daemons have gone since.
     Joined(Duration, u32),
+    /// Without a daemon, for its limit's sake.
+    Alone,
     /// Never.
     Refused(String),
     /// The daemon has gone; how many have.
@@ -49,6 +57,7 @@ impl fmt::Display for State {
             }
             Self::Joined(after, 0) => write!(out, "joined after {after:.1?}"),
             Self::Joined(_, gone) => write!(out, "joined again after {gone} had gone"),
+            Self::Alone => write!(out, "none; its part of the time is limited without one"),
             Self::Refused(why) => write!(out, "never asked again: {why}"),
             Self::Gone(gone) => write!(out, "{gone} gone, none since; gates are open"),
         }
@@ -57,7 +66,7 @@ impl fmt::Display for State {
 
 impl Member {
     /// A device that nobody has asked for yet.
-    pub(super) fn new(wish: Wish, number: u32) -> &'static Self {
+    pub(super) fn new(wish: Wish, number: u32, limited: Option<&'static Limited>) -> &'static Self {
         let member: &Self = Box::leak(Box::new(Self {
             wish,
             number,
@@ -66,6 +75,7 @@ impl Member {
             changed: Condvar::new(),
             device: OnceLock::new(),
             keeper: OnceLock::new(),
+            limited,
         }));
         explain::add(move || member.said());
         member
@@ -105,12 +115,23 @@ impl Member {
         page: Mapping,
         peers: Vec<(u32, Mapping)>,
     ) -> &'static Device {
-        let device = Device::new(self.number, who, page, peers, self.keeper.get().cloned());
+        let meter = self.limited.and_then(Meter::of);
+        let device = Device::new(self.number, who, page, peers, self.keeper.get().cloned(), meter);
         let device = *self.device.get_or_init(|| Box::leak(Box::new(device)));
         self.set(|_| State::Joined(self.asked.elapsed(), 0));
         device.wake_keeper();
         entries::look_again();
         device
+    }
+
+    /// Nobody has given a page, and this process's part of the time counts all the same: it has a page of its own.
+    pub(super) fn join_alone(&'static self) -> io::Result<(&'static Device, PageFile)> {
+        let pid = std::process::id();
+        let who = Identity { guest: 0, class: Class::BestEffort, holder: 0, pid };
+        let (file, page) = PageFile::create(&who)?;
+        let device = self.join(&who, page, Vec::new());
+        self.set(|_| State::Alone);
+        Ok((device, file))
     }
 
     /// The daemon is gone, and its own hold with it. Real-time guests go on among themselves.
@@ -127,6 +148,7 @@ impl Member {
     pub(super) fn rejoined(&self) {
         self.set(|state| match state {
             State::Gone(gone) => State::Joined(self.asked.elapsed(), *gone),
+            State::Alone => State::Joined(self.asked.elapsed(), 0),
             other => other.clone(),
         });
     }
@@ -150,6 +172,11 @@ impl Member {
         let state = format!("  daemon: {}\n", self.state());
         let Some(device) = self.device() else { return state };
         let counts = explain::counts(&device.page.counts);
+        let waits = device
+            .meter
+            .as_ref()
+            .map(|meter| format!(", waits for its part of the time {}", meter.waits()));
+        let counts = counts + &waits.unwrap_or_default();
         format!("  guest {}, class {}: {counts}\n{state}", device.guest.load(Relaxed), device.class)
     }
 }

@@ -5,13 +5,11 @@
 //! comes back, is joined by a thread of ours; whatever fails leaves the context alone, and its calls are passed on.
 
 pub(crate) mod attach;
-pub(crate) mod calls;
 pub(crate) mod capture;
 pub(crate) mod contexts;
 pub(crate) mod device;
 pub(crate) mod entries;
-pub(crate) mod explain;
 pub(crate) mod keeper;
 mod link;
 pub(crate) mod member;
-pub(crate) mod thread;
+pub(crate) mod meter;

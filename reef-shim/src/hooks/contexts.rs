@@ -3,8 +3,8 @@
 use super::declare::hooks;
 use crate::direct::memory::{self, end_primary};
 use crate::direct::sync::{context, end_context};
-use crate::guest::explain;
 use crate::limit::{device, refusal};
+use crate::own::explain;
 
 hooks! {
     cuInit(flags: u32) |real| {

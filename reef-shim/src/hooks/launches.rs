@@ -3,7 +3,7 @@
 use super::declare::{hooks, twins};
 use crate::direct::launch::{Work, launch};
 use crate::direct::pooled::launch_graph;
-use crate::guest::calls::Stream;
+use crate::own::calls::Stream;
 use std::ffi::c_void;
 
 /// `CUlaunchConfig`, as far as it is read.

@@ -4,7 +4,7 @@ use super::declare::{hooks, twins};
 use super::list::HOOKS;
 use crate::bind::lookup::{is_missed, replace};
 use crate::bind::state::Inside;
-use crate::guest::explain;
+use crate::own::explain;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -3,10 +3,10 @@
 use super::declare::{hooks, twins};
 use crate::direct::memory::{self, allocate, free, uncounted};
 use crate::direct::pooled::{self, Place};
-use crate::guest::calls::Stream;
 use crate::limit::ledger::Kind;
 use crate::limit::pools::Store;
 use crate::limit::sizes::{Deep, Flat};
+use crate::own::calls::Stream;
 use std::ffi::c_void;
 
 /// What an array takes; nothing if there is no description, which the driver refuses.

@@ -2,8 +2,8 @@
 
 use super::declare::{hooks, twins};
 use crate::direct::sync;
-use crate::guest::calls::Stream;
 use crate::guest::capture;
+use crate::own::calls::Stream;
 use std::ffi::c_void;
 
 twins! {

@@ -2,7 +2,7 @@
 
 use super::refusal::say;
 use super::seat::Clerk;
-use crate::guest::{calls, explain};
+use crate::own::{calls, explain};
 use crate::settings::settings;
 use reef_guest::limit::{Account, shown};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +14,7 @@ const MOST: usize = 16;
 /// By their numbers. `None`: the books can't be joined.
 static DEVICES: [OnceLock<Option<Limited>>; MOST] = [const { OnceLock::new() }; MOST];
 
-/// A device whose memory is limited.
+/// A device whose memory or time is limited.
 #[derive(Debug)]
 pub(crate) struct Limited {
     pub(crate) ordinal: i32,
@@ -49,7 +49,11 @@ pub(crate) fn of(ordinal: i32) -> Standing {
     let number = u32::try_from(ordinal).unwrap_or(u32::MAX);
     match &settings().limits {
         Ok(None) => return Standing::Free,
-        Ok(Some(limits)) if limits.memory_of(number).is_none() => return Standing::Free,
+        Ok(Some(limits))
+            if limits.memory_of(number).is_none() && limits.compute_of(number).is_none() =>
+        {
+            return Standing::Free;
+        }
         _ => {}
     }
     let limited = DEVICES.get(number as usize).map(|device| device.get_or_init(|| join(ordinal)));
@@ -91,9 +95,9 @@ fn join(ordinal: i32) -> Option<Limited> {
 pub(crate) fn explain_limits() {
     static ONCE: Once = Once::new();
     let line = |limited: &Limited| {
-        let (used, limit) = (shown(limited.account.used()), shown(limited.account.limit()));
-        let refused = limited.refused.load(Relaxed);
-        format!("  device {}: memory {used} of {limit}, {refused} refused\n", limited.ordinal)
+        let (used, refused) = (shown(limited.account.used()), limited.refused.load(Relaxed));
+        let most = limit(limited.ordinal).map_or("all".into(), shown);
+        format!("  device {}: memory {used} of {most}, {refused} refused\n", limited.ordinal)
     };
     let joined = || DEVICES.iter().filter_map(|device| device.get()?.as_ref());
     ONCE.call_once(|| explain::add(move || joined().map(line).collect()));
@@ -125,6 +129,11 @@ impl Limited {
 
     pub(crate) fn give_back(&self, bytes: u64) {
         self.account.give_back(bytes);
+    }
+
+    /// What the books say of this process's job.
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
     }
 
     /// What is left of the limit, in bytes.

@@ -1,7 +1,7 @@
 //! Allocations that end in a stream: they stay charged until the stream has come so far.
 
 use super::ledger::Charge;
-use crate::guest::calls::{self, Stream};
+use crate::own::calls::{self, Stream};
 use std::sync::{Mutex, MutexGuard};
 
 /// `CU_EVENT_DISABLE_TIMING`.

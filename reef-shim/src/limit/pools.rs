@@ -2,7 +2,7 @@
 //! that it has reserved.
 
 use super::device::Limited;
-use crate::guest::calls;
+use crate::own::calls;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 

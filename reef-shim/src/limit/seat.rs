@@ -4,7 +4,7 @@
 
 use super::refusal::say;
 use crate::bind::state::end_limits;
-use crate::guest::thread;
+use crate::own::thread;
 use crate::settings::settings;
 use reef_guest::limit::{Account, BooksFile, Limits, Seat};
 use std::sync::{Condvar, Mutex, MutexGuard};

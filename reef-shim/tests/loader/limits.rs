@@ -6,6 +6,8 @@
 
 #[path = "limits/program.rs"]
 mod program;
+#[path = "limits/time.rs"]
+mod time;
 #[path = "limits/told.rs"]
 mod told;
 

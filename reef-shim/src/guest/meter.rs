@@ -1,0 +1,89 @@
+//! Device time of a guest whose part of it is limited: who launches waits for it, and the keeper counts it.
+//!
+//! A guest works if a stream has work that isn't known to have ended. The keeper looks every millisecond and counts the
+//! whole of it or nothing, which is right on average however short kernels are.
+
+use crate::limit::device::Limited;
+use crate::settings::settings;
+use reef_guest::limit::{Account, Policy};
+use reef_guest::pace::{MARK_EVERY, Spacing};
+use reef_guest::page::Time;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How often the keeper looks.
+pub(super) const LOOK: Duration = Duration::from_millis(1);
+/// How much work may be in flight: what is launched can't be taken back.
+const AHEAD: Duration = Duration::from_millis(20);
+/// How far marks are apart, in time.
+const APART: Duration = Duration::from_millis(1);
+/// How often and for how long who waits looks at the bucket; and the longest that a launch waits, whatever the books say.
+const NAP: Duration = Duration::from_millis(2);
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// A device's time, as this process may use it.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    account: Account,
+    policy: Policy,
+    /// When the keeper last looked, in nanoseconds.
+    looked: AtomicU64,
+    /// Launches that had to wait.
+    waits: AtomicU64,
+}
+
+impl Meter {
+    /// The meter of a device whose time is limited.
+    pub(super) fn of(limited: &Limited) -> Option<Self> {
+        let is_soft = settings().limits.as_ref().ok()?.as_ref()?.is_work_conserving;
+        let policy = if is_soft { Policy::WorkConserving } else { Policy::Hard };
+        let account = limited.account().clone();
+        let new = |account| {
+            let looked = AtomicU64::new(Time::now().0);
+            Self { account, policy, looked, waits: AtomicU64::new(0) }
+        };
+        account.has_time_limit().then_some(account).map(new)
+    }
+
+    /// Waits until work may begin: outside of the driver, so that nobody else has to. `is_ahead` says whether so many
+    /// launches are in flight.
+    pub(super) fn wait(&self, spacing: &Spacing, is_ahead: impl Fn(u32) -> bool) {
+        if self.delay(spacing, &is_ahead).is_zero() {
+            return;
+        }
+        self.waits.fetch_add(1, Relaxed);
+        let begin = Instant::now();
+        while begin.elapsed() < LONGEST {
+            match self.delay(spacing, &is_ahead) {
+                Duration::ZERO => return,
+                delay => std::thread::sleep(delay.clamp(Duration::from_micros(50), NAP)),
+            }
+        }
+    }
+
+    /// For how long a launch on a stream has to wait, at least, where `is_ahead` says whether so many are in flight.
+    fn delay(&self, spacing: &Spacing, is_ahead: impl Fn(u32) -> bool) -> Duration {
+        let most = spacing.launches_in(AHEAD).clamp(2, MARK_EVERY);
+        let wait = self.account.wait(Time::now().0, self.policy);
+        if is_ahead(most) { wait.max(Duration::from_micros(100)) } else { wait }
+    }
+
+    /// How many launches a mark is good for.
+    pub(super) fn mark_every(spacing: &Spacing) -> u32 {
+        spacing.launches_in(APART).min(MARK_EVERY)
+    }
+
+    /// Counts the time since the last look if the guest works, which the caller knows.
+    pub(super) fn look(&self, works: bool) {
+        let now = Time::now().0;
+        let before = self.looked.swap(now, Relaxed);
+        if works {
+            self.account.ran(now, now.saturating_sub(before), self.policy);
+        }
+    }
+
+    /// Launches that had to wait.
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits.load(Relaxed)
+    }
+}
