@@ -9,7 +9,7 @@ use crate::models::loaded_model::LoadedModel;
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;
 use crate::requests::job::{Given, Input, Output, Wanted};
-use crate::requests::regions::Slice;
+use crate::requests::shared_memory::Slice;
 use crate::server::{Inference, Server};
 use crate::tenants::claims::stated;
 use crate::tensor::{TensorInfo, short};

@@ -4,7 +4,7 @@ use crate::class::Priority;
 use crate::engine::api::{Instance, Run};
 use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
-use crate::requests::regions::Slice;
+use crate::requests::shared_memory::Slice;
 use crate::tenants::tenant::Tenant;
 use bytes::Bytes;
 use reef::Account;

@@ -9,3 +9,4 @@ pub(crate) mod job;
 pub(crate) mod parsers;
 pub(crate) mod queue;
 pub(crate) mod regions;
+pub(crate) mod shared_memory;

@@ -1,9 +1,5 @@
 //! Shared memory that clients register under a name, as the standard protocol has it.
 //!
-//! A client keeps the right to shrink its own shared memory, and touching what is gone would kill the
-//! daemon with a bus error. So regions are never mapped here: they are read and written with `pread` and
-//! `pwrite`, which give an error instead, and cost the same one copy.
-//!
 //! A region belongs to the principal that registered it, or, where that has shown nothing, to the connection: no other
 //! sees it, or can name it in a request. It goes with the last connection that registered or used it.
 
@@ -11,18 +7,15 @@ use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::{Life, Peer};
 use crate::net::identity::principal::Principal;
+use crate::requests::shared_memory::{Slice, check_size, open};
 use crate::tensor::short;
 use parking_lot::Mutex;
-use rustix::fs::{FileType, Mode};
-use rustix::io::Errno;
-use rustix::shm;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Longest name of a region and of a key.
+/// Longest name of a region.
 const MAX_NAME_LEN: usize = 128;
 
 /// A part of a client's shared memory.
@@ -52,15 +45,6 @@ impl Owner {
             principal => Self::Principal(principal.clone()),
         }
     }
-}
-
-/// A part of a region that holds one tensor.
-#[derive(Debug, Clone)]
-pub(crate) struct Slice {
-    file: Arc<File>,
-    begin: u64,
-    bytes: usize,
-    name: String,
 }
 
 /// Regions by owner and name.
@@ -198,7 +182,7 @@ impl Regions {
         }
         region.check_size()?;
         let begin = region.offset + offset;
-        Ok(Slice { file: region.file.clone(), begin, bytes: want, name: name.into() })
+        Ok(Slice::new(region.file.clone(), begin, want, name.into()))
     }
 }
 
@@ -223,76 +207,8 @@ impl Region {
     }
 }
 
-/// The memory is as long as it was said to be.
-fn check_size(file: &File, key: &str, (offset, bytes): (u64, u64)) -> Result<()> {
-    let there = file.metadata().map_err(|e| Error::system("fstat", e))?.len();
-    let end = offset.checked_add(bytes);
-    if bytes == 0 || end.is_none_or(|end| end > there) {
-        return Err(Error::Invalid(format!(
-            "shared memory {:?} has {there} bytes, {bytes} at {offset} are not inside",
-            short(key)
-        )));
-    }
-    Ok(())
-}
-
-impl Slice {
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Reads from `offset` on.
-    ///
-    /// # Errors
-    ///
-    /// `Invalid` if the memory has shrunk since.
-    pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let done = self.file.read_exact_at(bytes, self.begin + offset as u64);
-        done.map_err(|e| Error::Invalid(format!("region {:?}: {e}", self.name)))
-    }
-
-    /// Writes from `offset` on.
-    ///
-    /// # Errors
-    ///
-    /// As [`read`](Self::read).
-    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        let done = self.file.write_all_at(bytes, self.begin + offset as u64);
-        done.map_err(|e| Error::Invalid(format!("region {:?}: {e}", self.name)))
-    }
-}
-
 fn missing(name: &str) -> Error {
     Error::NotFound(format!("no shared memory region {:?} is registered", short(name)))
-}
-
-/// Opens POSIX shared memory by its key, which has to be the client's own.
-fn open(key: &str, who: &Principal) -> Result<File> {
-    let plain = key.strip_prefix('/').unwrap_or(key);
-    if plain.is_empty()
-        || plain.len() > MAX_NAME_LEN
-        || plain.contains(['/', '\0'])
-        || plain == ".."
-    {
-        return Err(Error::Invalid(format!("shared memory key {:?}: no plain name", short(key))));
-    }
-    let fd = shm::open(plain, shm::OFlags::RDWR, Mode::empty()).map_err(|e| match e {
-        Errno::NOENT => Error::NotFound(format!("no shared memory {key:?}")),
-        Errno::ACCESS => Error::Denied(format!("shared memory {key:?}: permission denied")),
-        e => Error::system("shm_open", e),
-    })?;
-    let stat = rustix::fs::fstat(&fd).map_err(|e| Error::system("fstat", e))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Error::Invalid(format!("shared memory {key:?}: no memory")));
-    }
-    let owner = match who {
-        Principal::User(uid) => *uid,
-        _ => rustix::process::getuid().as_raw(),
-    };
-    if stat.st_uid != owner {
-        return Err(Error::Denied(format!("shared memory {key:?} belongs to another user")));
-    }
-    Ok(File::from(fd))
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 use super::*;
 use crate::net::identity::peer::Connected;
+use rustix::fs::Mode;
+use rustix::shm;
+use std::os::unix::fs::FileExt;
 
 struct Memory(String, File);
 
