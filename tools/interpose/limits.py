@@ -25,8 +25,11 @@ def memory():
     print(f"  told of {total // MIB} MiB, {free // MIB} free; got {got // MIB}, reserved {torch.cuda.memory_reserved() // MIB}, left {left // MIB}: {refused}")
     held.clear()
     torch.cuda.empty_cache()
-    again = torch.empty(got - 64 * MIB, dtype=torch.uint8, device="cuda")
-    print(f"  given back, and got {again.numel() // MIB} at once; {torch.cuda.mem_get_info()[0] // MIB} free")
+    try:
+        again = torch.empty(max(got // MIB - 64, 2) * MIB, dtype=torch.uint8, device="cuda")
+        print(f"  given back, and got {again.numel() // MIB} at once; {torch.cuda.mem_get_info()[0] // MIB} free")
+    except torch.cuda.OutOfMemoryError:
+        print("  given back, and others of the job have it now")
 
 
 def loop(seconds):
