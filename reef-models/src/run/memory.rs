@@ -38,21 +38,20 @@ impl<D: Operators> Side<D> {
         Some(Storage { buffer: &self.device, offset })
     }
 
-    /// A copy from one side to the other, if there is anything to copy.
-    fn copy(&self, to_host: bool) -> Option<Command<D>> {
+    /// A copy from one side to the other: of a byte at least, which is there.
+    fn copy(&self, to_host: bool) -> Command<D> {
         let (from, to) = match to_host {
             true => (&self.device, &self.host),
             false => (&self.host, &self.device),
         };
-        let copy = Copy {
+        Command::Copy(Copy {
             from: from.clone(),
             from_offset: 0,
             to: to.clone(),
             to_offset: 0,
-            bytes: self.ports.bytes(),
+            bytes: self.ports.bytes().max(1),
             to_host,
-        };
-        (copy.bytes > 0).then_some(Command::Copy(copy))
+        })
     }
 }
 
@@ -93,8 +92,10 @@ impl<D: Operators> Memory<D> {
     }
 
     /// An inference of these launches: copy in, zeros for the scratch memory if it needs any, launches, copy out.
+    /// Something is copied even if all outputs are empty: nobody could wait for an inference without commands.
     pub(crate) fn around(&self, launches: impl Iterator<Item = Command<D>>) -> Vec<Command<D>> {
-        let before = [self.inputs.copy(false), self.zero_scratch()].into_iter().flatten();
-        before.chain(launches).chain(self.outputs.copy(true)).collect()
+        let copy_in = (!self.inputs.ports.is_empty()).then(|| self.inputs.copy(false));
+        let before = [copy_in, self.zero_scratch()].into_iter().flatten();
+        before.chain(launches).chain([self.outputs.copy(true)]).collect()
     }
 }
