@@ -64,6 +64,12 @@ impl Inside {
         Some(Self(()))
     }
 
+    /// The same for a look-up, which has to find the calls of both kinds: NVIDIA's runtime takes every function by
+    /// looking it up.
+    pub(crate) fn looking_up() -> Option<Self> {
+        Self::enter().or_else(Self::limited)
+    }
+
     /// The same, whatever is decided: for threads of ours.
     pub(crate) fn always() -> Self {
         DEPTH.set(DEPTH.get().saturating_add(1));

@@ -30,7 +30,7 @@ hooks! {
 
 fn look_up(name: *const c_char, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
     let code = real();
-    let Some(_inside) = Inside::enter() else { return code };
+    let Some(_inside) = Inside::looking_up() else { return code };
     explain::LOOKUPS.fetch_add(1, Relaxed);
     if code == 0 && !name.is_null() && !to.is_null() {
         // SAFETY: where the real driver has just written, from a name that it has just read.

@@ -2,6 +2,7 @@
 
 use super::{Job, LIMIT, exists, ours, said};
 use crate::common::{self, Driver, SHIM, call, library};
+use std::ffi::CStr;
 
 /// Says what it is told, and what becomes of an allocation.
 #[test]
@@ -16,6 +17,27 @@ fn asks() {
     assert_eq!(call!(driver, cuMemGetInfo_v2(0, 0)), 0, "neither is wanted");
     assert_eq!(call!(driver, cuDeviceTotalMem_v2(&raw mut all, 0)), 0);
     eprintln!("told: init {init} alloc {code} left {left} total {total} all {all}");
+}
+
+/// Looks its functions up, as NVIDIA's runtime does, and asks for more than it may have.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn looks_up() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!(call!(driver, cuInit(0)), 0);
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    let look_up = |name: &CStr| {
+        let (mut at, mut status) = (0_usize, 7_u32);
+        let to = (&raw mut at, &raw mut status);
+        let name = name.as_ptr();
+        assert_eq!(call!(driver, cuGetProcAddress_v2(name, to.0, 12000, 0, to.1)), 0);
+        // SAFETY: both functions that are looked up take two words.
+        unsafe { std::mem::transmute::<usize, extern "C" fn(*mut usize, usize) -> u32>(at) }
+    };
+    let [mut at, mut left, mut total] = [0_usize; 3];
+    let code = look_up(c"cuMemAlloc")(&raw mut at, LIMIT as usize + 1);
+    let info = look_up(c"cuMemGetInfo")(&raw mut left, &raw mut total as usize);
+    eprintln!("told: alloc {code} info {info} left {left} total {total}");
 }
 
 fn told(text: &str) -> &str {
@@ -35,6 +57,14 @@ fn a_limit_is_what_a_program_is_told_of_its_device() {
     assert_eq!(told(&text), format!("init 0 alloc 0 left {left} total {all} all {all}"));
     let (_, text) = said(job.command(program).env("REEF_MEMORY", "2g"), "more than there is");
     assert_eq!(told(&text), format!("init 0 alloc 0 left {left} total {all} all {all}"));
+}
+
+/// Without a daemon, where nothing but memory is looked at.
+#[test]
+fn a_limit_holds_for_functions_that_are_looked_up() {
+    let job = Job::new("look-up");
+    let (_, text) = said(&mut job.command("limits::told::looks_up"), "a runtime's way");
+    assert_eq!(told(&text), format!("alloc 2 info 0 left {LIMIT} total {LIMIT}"));
 }
 
 #[test]
