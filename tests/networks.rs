@@ -514,7 +514,7 @@ mod cuda {
         every_scheduler_leaves_every_network_as_it_is("");
         narrow_queues_change_no_network("");
         kernels_of_its_own_agree("", &[PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All]);
-        kernels_of_its_own_are_preempted("", PreemptLevel::All, 200);
+        kernels_of_its_own_are_preempted("", PreemptLevel::All, 50);
         kernels_of_its_own_agree_by_gates("gates=2");
         exchanges_agree_by_barriers("");
     }

@@ -66,8 +66,12 @@ pub(crate) fn rounds_for<D: Device>(device: &D, time: Duration) -> u64 {
     let mut watch = Stopwatch::new(device, queue).unwrap();
     let (mut rounds, start) = (16_u64, Instant::now());
     watch.time([&cells.launch(0, rounds)]).unwrap(); // loads the kernel
+    let mut measure = |rounds| watch.time([&cells.launch(0, rounds)]).unwrap();
     loop {
-        let took = watch.time([&cells.launch(0, rounds)]).unwrap();
+        // The least of three: others may have the processor meanwhile.
+        let took = measure(rounds);
+        let took =
+            if took < MEASURED { took } else { took.min(measure(rounds)).min(measure(rounds)) };
         let waited = start.elapsed();
         assert!(
             waited < TO_MEASURE,

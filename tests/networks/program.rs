@@ -10,7 +10,10 @@ use reef::op::Operators;
 use reef::program::Program;
 use reef::{Config, PreemptLevel, Seq, VirtualQueue};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// No test waits longer for something to happen.
+const LONG: Duration = Duration::from_secs(60);
 
 const SCHEDULE: &str = include_str!("program/chain.json");
 const CHAIN: &str = include_str!("program/chain.cu");
@@ -133,27 +136,34 @@ fn agrees<D: Operators>(device: &D, network: &Network<D>, levels: &[PreemptLevel
     }
 }
 
-/// Whatever is preempted when, the bits stay what they are undisturbed.
+/// Whatever is preempted when, the bits stay what they are undisturbed. Goes on until so many launches ran again.
 pub(crate) fn kernels_of_its_own_are_preempted<D: Operators>(
     device: &D,
     level: PreemptLevel,
-    times: u64,
+    wanted: u64,
 ) {
     let Some(network) = network(device) else { return };
     network.stage_input(&Seeded(8).input(192)).unwrap();
+    let begin = Instant::now();
     run_alone(device, &network.inference());
-    let want = network.staged_output().unwrap();
+    let (took, want) = (begin.elapsed(), network.staged_output().unwrap());
     let (mut submitter, queue) =
         VirtualQueue::enable(device, Config::default().level(level)).unwrap();
-    let mut rng = ChaCha8Rng::seed_from_u64(3);
-    for turn in 0..times {
+    let (mut rng, begin, mut turn) = (ChaCha8Rng::seed_from_u64(3), Instant::now(), 0);
+    while queue.rerun() < wanted {
+        let again = queue.rerun();
+        assert!(begin.elapsed() < LONG, "{again} launches ran again in {turn} preemptions");
         submit(&mut submitter, &network.inference());
-        thread::sleep(Duration::from_micros(rng.random_range(0..3000)));
+        let at = Instant::now() + took.mul_f64(rng.random());
+        while Instant::now() < at {
+            thread::yield_now(); // an inference may be shorter than the shortest sleep
+        }
         queue.preempt(rng.random()).unwrap();
         queue.restore().unwrap();
         submitter.wait(Seq(submitter.submitted().0 - 1)).unwrap();
         assert!(network.staged_output().unwrap() == want, "turn {turn} at {level:?}");
+        turn += 1;
     }
-    println!("{} launches ran again in {times} preemptions at {level:?}", queue.rerun());
+    println!("{} launches ran again in {turn} preemptions at {level:?}", queue.rerun());
     queue.finish().unwrap();
 }
