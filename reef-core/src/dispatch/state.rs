@@ -158,6 +158,7 @@ impl<D: Device> PassState<D> {
         let preempted = group.is_preempted() || group.is_capped();
         let view = View {
             preempted,
+            capped: group.is_capped() && !group.is_preempted(),
             quiesced: preempted && group.is_quiesced(),
             ..View::new(&self.rt_views, self.rt.running(), &self.views)
         };

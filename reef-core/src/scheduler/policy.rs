@@ -36,6 +36,8 @@ pub struct View<'a> {
     pub preempted: bool,
     /// They are, and the device has confirmed that nothing of them runs.
     pub quiesced: bool,
+    /// They run capped beside real-time work, which counts as preempted.
+    pub capped: bool,
     /// Best-effort queues in the order in which their clients came.
     pub queues: &'a [QueueView],
 }
@@ -43,7 +45,8 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     /// These tasks and queues, nothing preempted.
     pub fn new(rt_waiting: &'a [RtTaskView], rt_running: usize, queues: &'a [QueueView]) -> Self {
-        Self { rt_waiting, rt_running, preempted: false, quiesced: false, queues }
+        let (preempted, quiesced, capped) = (false, false, false);
+        Self { rt_waiting, rt_running, preempted, quiesced, capped, queues }
     }
 
     /// Real-time tasks in all.

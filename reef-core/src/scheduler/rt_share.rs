@@ -23,7 +23,8 @@ const MAX_ACCOUNTS: usize = 256;
 /// one that was served last); differences of less than a task count as none, and then the one goes first that has
 /// waited longest for a turn. So a client that asks for less than its part waits for one task, and not for one of each.
 ///
-/// Best-effort work that real-time work keeps off the device is owed the `reserve` of that time. When that has come to
+/// Best-effort work that real-time work keeps off the device is owed the `reserve` of that time; while it runs capped beside
+/// real-time work, nothing. When that has come to
 /// the reserve of 100 ms, tasks that no budget covers wait until it has been paid back. Those in their budget never do:
 /// whoever grants budgets keeps their sum below what the reserve leaves.
 #[derive(Debug)]
@@ -195,7 +196,9 @@ impl Debt {
         let time = now.saturating_sub(self.booked);
         let wanted = self.is_wanted(self.booked);
         self.booked = now;
-        if wanted && (self.kept_off || view.preempted) {
+        if wanted && view.capped {
+            // It has a part, whatever that is.
+        } else if wanted && (self.kept_off || view.preempted) {
             self.owed += time.mul_f64(reserve);
         } else if wanted {
             self.owed = self.owed.saturating_sub(time.mul_f64(1.0 - reserve));

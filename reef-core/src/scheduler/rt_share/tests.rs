@@ -75,6 +75,17 @@ fn simulate(
     be: impl Fn(Duration) -> bool,
     time: Duration,
 ) -> Duration {
+    simulate_with(false, scheduler, clients, be, time)
+}
+
+/// The same, where best-effort work runs capped instead of not at all.
+fn simulate_with(
+    caps: bool,
+    scheduler: &mut dyn Scheduler,
+    clients: &mut [Client],
+    be: impl Fn(Duration) -> bool,
+    time: Duration,
+) -> Duration {
     let (mut now, mut ran) = (Duration::ZERO, Duration::ZERO);
     let mut running: Option<(usize, Duration)> = None;
     let mut preempted = false;
@@ -87,7 +98,8 @@ fn simulate(
         let (at, tasks): (Vec<_>, Vec<_>) = views.unzip();
         let queues = [queue(0, 0, u64::from(be(now)))];
         let rt_running = usize::from(running.is_some());
-        let view = View { preempted, ..View::new(&tasks, rt_running, &queues) };
+        let capped = caps && preempted;
+        let view = View { preempted, capped, ..View::new(&tasks, rt_running, &queues) };
         let plan = decide(scheduler, now, &view);
         assert!(rt_running + plan.start.len() <= 1, "one at a time");
         for &start in &plan.start {
@@ -127,6 +139,13 @@ fn best_effort_work_that_comes_and_goes_keeps_it_too() {
     let blinks = |now: Duration| !now.as_micros().is_multiple_of(2_000); // away for 0.1 ms every 2 ms
     let ran = simulate(&mut share(0.1), &mut [Client::greedy(1, 50)], blinks, time);
     assert!(ran.as_secs_f64() / time.as_secs_f64() >= 0.09, "{ran:?}");
+}
+
+#[test]
+fn what_runs_beside_real_time_work_is_owed_nothing() {
+    let (time, mut clients) = (ms(5_000), [Client::greedy(1, 3)]);
+    simulate_with(true, &mut share(0.1), &mut clients, |_| true, time);
+    assert!(clients[0].share(time) > 0.99, "{}", clients[0].share(time));
 }
 
 #[test]
