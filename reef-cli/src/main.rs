@@ -18,9 +18,11 @@ mod workload;
 
 use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(not(feature = "bench"))]
-use commands::left_out::bench;
+use commands::left_out::{bench, simulate};
 #[cfg(not(feature = "daemon"))]
 use commands::left_out::{client, exec, serve, top, trace};
+#[cfg(feature = "bench")]
+use commands::simulate;
 #[cfg(feature = "daemon")]
 use commands::{client, exec, serve, trace};
 use commands::{completions, devices, profile};
@@ -70,6 +72,8 @@ enum Command {
     Run(run::args::Args),
     /// Serves inference to other processes, over the protocol of KServe v2 and Triton.
     Serve(serve::Args),
+    /// Simulates a fleet of devices, from measured profiles, under schedulers and placements.
+    Simulate(simulate::Args),
     /// Shows what a daemon does: devices, clients, requests, times, preemptions.
     Top(top::args::Args),
     /// Traces a daemon's device for a while, for Perfetto.
@@ -89,7 +93,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {
-    let simulated = simulate(&cli)?;
+    let simulated = load_software(&cli)?;
     match cli.command {
         Command::Bench(command) => bench::command::run(&command),
         Command::Client(args) => client::run(&args),
@@ -101,13 +105,14 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Profile(args) => profile::run(&args),
         Command::Run(args) => run::command::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Top(args) => top::run::run(&args),
         Command::Trace(args) => trace::run(&args),
     }
 }
 
 /// Puts the software device under AMD's runtime if that is asked for; whether it is.
-fn simulate(_cli: &Cli) -> anyhow::Result<bool> {
+fn load_software(_cli: &Cli) -> anyhow::Result<bool> {
     #[cfg(feature = "gfx906-sim")]
     if _cli.gfx906_sim {
         anyhow::Context::context(reef_gfx906::Software::load(), "the software gfx906")?;

@@ -12,6 +12,7 @@ fn a_command_that_is_left_out_says_which_feature_has_it() {
         ("trace --seconds 2", "daemon"),
         ("client --model resnet50", "daemon"),
         ("bench preempt --json", "bench"),
+        ("simulate fleet.json", "bench"),
     ] {
         let mut reef = Command::new(env!("CARGO_BIN_EXE_reef"));
         let output = reef.args(line.split(' ')).output().unwrap();

@@ -37,6 +37,11 @@ pub(crate) mod bench {
     }
 }
 
+#[cfg(not(feature = "bench"))]
+pub(crate) mod simulate {
+    left_out!("bench");
+}
+
 #[cfg(not(feature = "daemon"))]
 pub(crate) mod client {
     left_out!("daemon");

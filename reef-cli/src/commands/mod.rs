@@ -17,5 +17,7 @@ mod limits;
 pub(crate) mod profile;
 #[cfg(feature = "daemon")]
 pub(crate) mod serve;
+#[cfg(feature = "bench")]
+pub(crate) mod simulate;
 #[cfg(feature = "daemon")]
 pub(crate) mod trace;

@@ -1,0 +1,226 @@
+//! Best-effort clients of a device, each with a queue.
+
+use crate::arrivals::{NEVER, Source};
+use crate::device::inference::Inference;
+use crate::totals::Totals;
+use rand_chacha::ChaCha8Rng;
+use reef_core::Seq;
+use reef_core::scheduler::{LaunchLimit, QueueView, TaskView};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A best-effort client and its queue. One inference is one command.
+#[derive(Debug)]
+pub(crate) struct BeQueue {
+    inference: Inference,
+    source: Source,
+    next: u64,
+    /// When the inferences came that aren't finished.
+    pending: VecDeque<u64>,
+    completed: u64,
+    /// Nanoseconds alone that are left of the first one, or, of an endless queue, that have been done.
+    work: f64,
+    done: f64,
+    /// Progress of `work` in a nanosecond.
+    rate: f64,
+    /// Always has the next inference, and when one ends is told to nobody.
+    endless: bool,
+}
+
+impl BeQueue {
+    pub(crate) fn new(inference: Inference, source: Source) -> Self {
+        let (pending, completed, work, done, rate) = (VecDeque::new(), 0, 0.0, 0.0, 0.0);
+        Self {
+            inference,
+            source,
+            next: NEVER,
+            pending,
+            completed,
+            work,
+            done,
+            rate,
+            endless: false,
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.endless || !self.pending.is_empty()
+    }
+
+    fn may_run(&self, limit: LaunchLimit) -> bool {
+        self.is_ready()
+            && match limit {
+                LaunchLimit::Closed => false,
+                LaunchLimit::Until(Seq(end)) => self.completed < end,
+                LaunchLimit::Open => true,
+            }
+    }
+
+    fn submitted(&self) -> u64 {
+        self.completed + if self.endless { 1 } else { self.pending.len() as u64 }
+    }
+
+    /// What a closed loop gets done until `end` beside closed loops of this pressure, its own counted in.
+    fn work_alone(&self, pressure: f64, pause: u64, end: u64) -> u64 {
+        let Inference { alone, pressure: own, .. } = self.inference;
+        let each = alone * self.inference.slowdown(pressure - own) + pause as f64;
+        (end as f64 * alone / each) as u64
+    }
+
+    fn view(&self, id: usize) -> QueueView {
+        let mut view = QueueView::new(id as u64, Seq(self.completed), Seq(self.submitted()));
+        let since = self.pending.front().copied().unwrap_or(0);
+        let task = TaskView::new(Duration::from_nanos(since), Seq(self.completed + 1));
+        view.task = self.is_ready().then_some(task);
+        view.served = Duration::from_nanos(self.done as u64);
+        view.idle = !self.is_ready();
+        view
+    }
+}
+
+/// All best-effort queues of a device.
+#[derive(Debug)]
+pub(super) struct Queues {
+    all: Vec<BeQueue>,
+    views: Vec<QueueView>,
+    /// The scheduler looks at tasks and positions.
+    tracked: bool,
+    pub(super) next_arrival: u64,
+    pub(super) next_finish: u64,
+    /// Pressure of those that run.
+    pub(super) pressure: f64,
+}
+
+impl Queues {
+    /// `tracked`: the scheduler may decide otherwise because an inference has ended.
+    pub(super) fn new(mut all: Vec<BeQueue>, tracked: bool, rng: &mut ChaCha8Rng) -> Self {
+        for queue in &mut all {
+            queue.endless = !tracked && queue.source.answered(0) == Some(0);
+            queue.next = if queue.endless { NEVER } else { queue.source.next(rng) };
+        }
+        let next_arrival = all.iter().map(|queue| queue.next).min().unwrap_or(NEVER);
+        let views = all.iter().enumerate().map(|(id, queue)| queue.view(id)).collect();
+        Self { all, views, tracked, next_arrival, next_finish: NEVER, pressure: 0.0 }
+    }
+
+    pub(super) fn views(&self) -> &[QueueView] {
+        &self.views
+    }
+
+    /// Takes in what arrives now.
+    pub(super) fn arrive(&mut self, now: u64, rng: &mut ChaCha8Rng, totals: &mut Totals) {
+        let mut next = NEVER;
+        for queue in &mut self.all {
+            while queue.next <= now {
+                if queue.pending.is_empty() {
+                    queue.work = queue.inference.work(rng);
+                }
+                queue.pending.push_back(queue.next);
+                totals.be_arrivals += 1;
+                let closed = queue.source.answered(now).is_some();
+                queue.next = if closed { NEVER } else { queue.source.next(rng) };
+            }
+            next = next.min(queue.next);
+        }
+        self.next_arrival = next;
+        self.look();
+    }
+
+    /// Progress of all from `from` until `to`.
+    pub(super) fn advance(&mut self, from: u64, to: u64) {
+        let time = to.saturating_sub(from) as f64;
+        for queue in &mut self.all {
+            queue.work -= time * queue.rate;
+            queue.done += time * queue.rate;
+        }
+    }
+
+    /// How many would run at these limits.
+    pub(super) fn runnable(&self, limits: &[LaunchLimit]) -> u64 {
+        self.all.iter().zip(limits).map(|(queue, &limit)| u64::from(queue.may_run(limit))).sum()
+    }
+
+    /// Sets the rates beside real-time work of the pressure `beside`; `factor` is what they keep of theirs, 0 if they
+    /// are stopped. They make progress from `start` on.
+    pub(super) fn set_rates(
+        &mut self,
+        limits: &[LaunchLimit],
+        beside: f64,
+        factor: f64,
+        start: u64,
+    ) {
+        let runs = |queue: &BeQueue, limit| factor > 0.0 && queue.may_run(limit);
+        let each = self.all.iter().zip(limits).filter(|(queue, limit)| runs(queue, **limit));
+        self.pressure = each.map(|(queue, _)| queue.inference.pressure).sum();
+        self.next_finish = NEVER;
+        for (queue, &limit) in self.all.iter_mut().zip(limits) {
+            queue.rate = 0.0;
+            if !runs(queue, limit) {
+                continue;
+            }
+            let others = self.pressure - queue.inference.pressure + beside;
+            queue.rate = factor / queue.inference.slowdown(others);
+            if !queue.endless {
+                let finish = start + (queue.work.max(0.0) / queue.rate + 0.5) as u64;
+                self.next_finish = self.next_finish.min(finish);
+            }
+        }
+    }
+
+    /// Ends the inferences that have no work left.
+    pub(super) fn finish(&mut self, now: u64, rng: &mut ChaCha8Rng, totals: &mut Totals) {
+        for queue in &mut self.all {
+            // Half a nanosecond: times are rounded to whole ones.
+            if queue.endless || queue.pending.is_empty() || queue.work > 0.5 {
+                continue;
+            }
+            queue.pending.pop_front();
+            queue.completed += 1;
+            totals.be_finished += 1;
+            if let Some(next) = queue.source.answered(now) {
+                queue.next = next;
+                self.next_arrival = self.next_arrival.min(next);
+            }
+            if !queue.pending.is_empty() {
+                queue.work = queue.inference.work(rng);
+            }
+        }
+        self.look();
+    }
+
+    fn look(&mut self) {
+        for (id, (queue, view)) in self.all.iter().zip(&mut self.views).enumerate() {
+            *view = queue.view(id);
+        }
+    }
+
+    /// Brings the views up to date for a scheduler that reads them.
+    pub(super) fn note_served(&mut self) {
+        if self.tracked {
+            for (queue, view) in self.all.iter().zip(&mut self.views) {
+                view.served = Duration::from_nanos(queue.done as u64);
+            }
+        }
+    }
+
+    /// Counts what was done until `end`, and what isn't finished.
+    pub(super) fn close(&self, end: u64, totals: &mut Totals) {
+        let closed = |queue: &&BeQueue| queue.source.answered(0).is_some();
+        let pressure: f64 = self.all.iter().filter(closed).map(|q| q.inference.pressure).sum();
+        for queue in &self.all {
+            let mut came = queue.submitted();
+            if queue.endless {
+                let finished = (queue.done / queue.inference.alone) as u64;
+                totals.be_finished += finished;
+                totals.be_arrivals += finished + 1;
+                (totals.be_left, came) = (totals.be_left + 1, 0);
+            }
+            totals.be_left += came.saturating_sub(queue.completed);
+            totals.be_work += queue.done as u64;
+            totals.be_work_alone += match queue.source.answered(0) {
+                Some(pause) => queue.work_alone(pressure, pause, end),
+                None => (came as f64 * queue.inference.alone) as u64,
+            };
+        }
+    }
+}

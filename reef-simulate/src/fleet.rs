@@ -1,0 +1,204 @@
+//! What is simulated: devices and the clients that want them.
+
+use crate::class::Class;
+use crate::error::Error;
+use crate::profile::{Profile, in_range};
+use crate::trace;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Most devices, clients of all kinds, and seconds.
+const MOST_DEVICES: u64 = 1_000_000;
+const MOST_CLIENTS: u64 = 10_000_000;
+
+/// Devices and the clients that want them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fleet {
+    /// Machines.
+    pub nodes: u32,
+    /// Devices of each.
+    pub gpus_per_node: u32,
+    /// Most load of real-time clients that `pack` and `least-interference` put on a device: 0.7 is 70 % of its time.
+    #[serde(default = "rt_load")]
+    pub rt_load: f64,
+    /// Most best-effort clients that `pack` and `least-interference` put on a device.
+    #[serde(default = "be_per_gpu")]
+    pub be_per_gpu: u32,
+    /// What was measured.
+    pub profile: Profile,
+    /// Who wants devices.
+    pub clients: Vec<Client>,
+    /// Arrivals of files, by the file's path, class and network.
+    #[serde(skip)]
+    pub(crate) traces: BTreeMap<(PathBuf, Class, String), Arc<[u64]>>,
+}
+
+/// Some clients that are alike.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Client {
+    /// Real-time or best-effort.
+    pub class: Class,
+    /// A network of the profile.
+    pub network: String,
+    /// How many there are; each is placed by itself.
+    #[serde(default = "once")]
+    pub count: u32,
+    /// When requests come.
+    pub arrivals: Arrivals,
+    /// How long after its arrival a request should be finished, in ms.
+    #[serde(default)]
+    pub deadline_ms: Option<f64>,
+    /// Of real-time tasks, for the scheduler `priority`.
+    #[serde(default)]
+    pub priority: i32,
+}
+
+/// When the requests of one client come.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Arrivals {
+    /// The next one `pause_us` after the one before has finished.
+    Closed {
+        /// In µs.
+        #[serde(default)]
+        pause_us: f64,
+    },
+    /// At random.
+    Poisson {
+        /// Mean.
+        per_second: f64,
+    },
+    /// At equal intervals.
+    Periodic {
+        /// So often.
+        per_second: f64,
+        /// The first one, in ms.
+        #[serde(default)]
+        offset_ms: f64,
+    },
+    /// Bursts at random; the requests of one come at once.
+    Bursts {
+        /// Mean of bursts.
+        per_second: f64,
+        /// Requests of each.
+        size: u32,
+    },
+    /// The rows of this class and network in a CSV file, dealt to the `count` clients in turns. Relative paths are from
+    /// the fleet's folder.
+    Trace(PathBuf),
+}
+
+fn rt_load() -> f64 {
+    0.7
+}
+
+fn be_per_gpu() -> u32 {
+    4
+}
+
+fn once() -> u32 {
+    1
+}
+
+impl Fleet {
+    /// Reads a fleet and the traces that it names.
+    ///
+    /// # Errors
+    ///
+    /// A file that can't be read or isn't a fleet, or a value that makes no sense.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| Error::File { path: path.into(), source })?;
+        let format = |what: String| Error::Format { path: path.into(), what };
+        let mut fleet: Self =
+            serde_json::from_str(&text).map_err(|error| format(error.to_string()))?;
+        fleet.check().map_err(|error| format(error.to_string()))?;
+        fleet.load_traces(path.parent().unwrap_or(Path::new(".")))?;
+        Ok(fleet)
+    }
+
+    /// Devices in all.
+    pub fn devices(&self) -> usize {
+        self.nodes as usize * self.gpus_per_node as usize
+    }
+
+    /// Whether all numbers and names make sense.
+    ///
+    /// # Errors
+    ///
+    /// The first that doesn't.
+    pub fn check(&self) -> Result<(), Error> {
+        let devices = u64::from(self.nodes) * u64::from(self.gpus_per_node);
+        if !(1..=MOST_DEVICES).contains(&devices) {
+            let (nodes, each) = (self.nodes, self.gpus_per_node);
+            return Error::invalid(format!(
+                "{nodes} nodes of {each} GPUs: 1 to {MOST_DEVICES} in all"
+            ));
+        }
+        let clients: u64 = self.clients.iter().map(|client| u64::from(client.count)).sum();
+        if clients > MOST_CLIENTS {
+            return Error::invalid(format!("{clients} clients: at most {MOST_CLIENTS}"));
+        }
+        in_range("rt_load", self.rt_load, 0.001, 1e3)?;
+        self.profile.check()?;
+        let each = self.clients.iter().enumerate();
+        each.into_iter().try_for_each(|(at, client)| client.check(at, &self.profile))
+    }
+
+    /// The arrivals of a client that has them from a file.
+    pub(crate) fn times(&self, client: &Client) -> Option<&Arc<[u64]>> {
+        let Arrivals::Trace(path) = &client.arrivals else { return None };
+        self.traces.get(&(path.clone(), client.class, client.network.clone()))
+    }
+
+    fn load_traces(&mut self, folder: &Path) -> Result<(), Error> {
+        for client in &self.clients {
+            let Arrivals::Trace(path) = &client.arrivals else { continue };
+            let key = (path.clone(), client.class, client.network.clone());
+            if let Entry::Vacant(entry) = self.traces.entry(key) {
+                let times = trace::read(&folder.join(path), client.class, &client.network)?;
+                entry.insert(times.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Client {
+    fn check(&self, at: usize, profile: &Profile) -> Result<(), Error> {
+        if !profile.networks.contains_key(&self.network) {
+            let have: Vec<&str> = profile.networks.keys().map(String::as_str).collect();
+            let (name, have) = (&self.network, have.join(", "));
+            return Error::invalid(format!("clients[{at}]: no network {name:?} (have: {have})"));
+        }
+        if let Some(deadline) = self.deadline_ms {
+            in_range(&format!("clients[{at}].deadline_ms"), deadline, 0.001, 1e9)?;
+        }
+        self.arrivals.check(&format!("clients[{at}].arrivals"))
+    }
+}
+
+impl Arrivals {
+    fn check(&self, at: &str) -> Result<(), Error> {
+        match self {
+            Self::Closed { pause_us } => in_range(&format!("{at}.pause_us"), *pause_us, 0.0, 1e12),
+            Self::Periodic { per_second, offset_ms } => {
+                in_range(&format!("{at}.offset_ms"), *offset_ms, 0.0, 1e9)?;
+                in_range(&format!("{at}.per_second"), *per_second, 1e-6, 1e7)
+            }
+            Self::Bursts { per_second, size } => {
+                in_range(&format!("{at}.size"), f64::from(*size), 1.0, 1e6)?;
+                in_range(&format!("{at}.per_second"), *per_second, 1e-6, 1e7)
+            }
+            Self::Poisson { per_second } => {
+                in_range(&format!("{at}.per_second"), *per_second, 1e-6, 1e7)
+            }
+            Self::Trace(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What was measured of a device and of networks on it.
+
+use crate::error::Error;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Measured numbers of one kind of device.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// What stopping and restoring cost.
+    pub device: DeviceProfile,
+    /// Networks by name.
+    pub networks: BTreeMap<String, NetworkProfile>,
+}
+
+/// What stopping and restoring best-effort work cost on a device.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceProfile {
+    /// By how much a real-time task starts later for each best-effort queue that had to be stopped, in µs.
+    #[serde(default)]
+    pub stop_us: f64,
+    /// Until a preemption at level `All` is confirmed, in µs.
+    #[serde(default)]
+    pub quiesce_us: f64,
+    /// The same at shallower levels, which wait for what runs, in µs.
+    #[serde(default)]
+    pub run_out_us: f64,
+    /// From a restore until best-effort work makes progress, in µs.
+    #[serde(default)]
+    pub resume_us: f64,
+    /// What best-effort work keeps of its throughput while it is capped: 0 if the device doesn't cap.
+    #[serde(default)]
+    pub capped_kept: f64,
+    /// Which part of their pressure networks exert while they are capped.
+    #[serde(default)]
+    pub capped_pressure: f64,
+}
+
+/// What was measured of a network.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkProfile {
+    /// Time of one inference alone on the device, in µs.
+    pub alone_us: f64,
+    /// Whether inferences all take that, or differ.
+    #[serde(default)]
+    pub service: Service,
+    /// How much longer it takes beside work of pressure 1: 0.3 is 1.3 times as long.
+    #[serde(default)]
+    pub sensitivity: f64,
+    /// How much it slows others, as a factor to their sensitivity.
+    #[serde(default = "one")]
+    pub pressure: f64,
+}
+
+/// How the times of inferences are distributed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Service {
+    /// All alike.
+    #[default]
+    Fixed,
+    /// Exponential, with the given mean.
+    Exponential,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl Profile {
+    /// Whether all numbers make sense.
+    ///
+    /// # Errors
+    ///
+    /// The first that doesn't, by name.
+    pub fn check(&self) -> Result<(), Error> {
+        self.device.check()?;
+        for (name, network) in &self.networks {
+            let NetworkProfile { alone_us, sensitivity, pressure, .. } = network;
+            in_range(&format!("networks.{name}.alone_us"), *alone_us, 0.001, 1e9)?;
+            in_range(&format!("networks.{name}.sensitivity"), *sensitivity, 0.0, 1e3)?;
+            in_range(&format!("networks.{name}.pressure"), *pressure, 0.0, 1e3)?;
+        }
+        Ok(())
+    }
+}
+
+impl DeviceProfile {
+    fn check(&self) -> Result<(), Error> {
+        in_range("device.stop_us", self.stop_us, 0.0, 1e9)?;
+        in_range("device.quiesce_us", self.quiesce_us, 0.0, 1e9)?;
+        in_range("device.run_out_us", self.run_out_us, 0.0, 1e9)?;
+        in_range("device.resume_us", self.resume_us, 0.0, 1e9)?;
+        in_range("device.capped_kept", self.capped_kept, 0.0, 1.0)?;
+        in_range("device.capped_pressure", self.capped_pressure, 0.0, 1e3)
+    }
+}
+
+/// That a number is in a range, both ends included; NaN is in none.
+pub(crate) fn in_range(name: &str, value: f64, least: f64, most: f64) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Error::invalid(format!("{name} is {value}: {least} to {most}"))
+}

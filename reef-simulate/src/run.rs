@@ -1,0 +1,114 @@
+//! All devices of a fleet, on some threads.
+
+use crate::arrivals::{NEVER, Source};
+use crate::class::Class;
+use crate::device::events::{Costs, Device};
+use crate::device::inference::Inference;
+use crate::device::queues::BeQueue;
+use crate::device::tasks::RtClient;
+use crate::error::Error;
+use crate::fleet::Fleet;
+use crate::placement::{Placed, Placement, place};
+use crate::profile::in_range;
+use crate::totals::Totals;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use reef_core::scheduler::{NAMES, by_name};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Devices that a thread takes at a time.
+const CHUNK: usize = 16;
+
+/// What to simulate of a fleet.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// A name that [`by_name`] knows.
+    pub scheduler: String,
+    /// How clients get their devices.
+    pub placement: Placement,
+    /// Simulated time.
+    pub seconds: f64,
+    /// Of all random numbers.
+    pub seed: u64,
+    /// Threads to use; the result doesn't depend on it.
+    pub threads: usize,
+}
+
+/// Simulates a fleet.
+///
+/// # Errors
+///
+/// A scheduler that there isn't, a time, a number of threads or a fleet that makes no sense.
+pub fn simulate(fleet: &Fleet, options: &Options) -> Result<Totals, Error> {
+    fleet.check()?;
+    in_range("seconds", options.seconds, 1e-6, 1e8)?;
+    in_range("threads", options.threads as f64, 1.0, 1024.0)?;
+    if by_name(&options.scheduler).is_none() {
+        let (name, have) = (&options.scheduler, NAMES.join(", "));
+        return Error::invalid(format!("no scheduler {name:?} (have: {have})"));
+    }
+    let placed = place(fleet, options.placement);
+    let next = AtomicUsize::new(0);
+    let work = || run_devices(fleet, options, &placed, &next);
+    let mut totals = Totals::default();
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..options.threads).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(part) => totals.add(&part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    Ok(totals)
+}
+
+fn run_devices(
+    fleet: &Fleet,
+    options: &Options,
+    placed: &[Vec<Placed>],
+    next: &AtomicUsize,
+) -> Totals {
+    let mut totals = Totals::default();
+    loop {
+        let first = next.fetch_add(CHUNK, Ordering::Relaxed);
+        if first >= placed.len() {
+            return totals;
+        }
+        let last = placed.len().min(first + CHUNK);
+        for (number, clients) in (first..last).zip(&placed[first..last]) {
+            if !clients.is_empty() {
+                run_device(fleet, options, number, clients, &mut totals);
+            }
+        }
+    }
+}
+
+fn run_device(
+    fleet: &Fleet,
+    options: &Options,
+    number: usize,
+    placed: &[Placed],
+    totals: &mut Totals,
+) {
+    let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+    rng.set_stream(number as u64);
+    let (mut clients, mut queues) = (Vec::new(), Vec::new());
+    for &(at, number) in placed {
+        let client = &fleet.clients[at as usize];
+        let inference = Inference::new(&fleet.profile.networks[&client.network]);
+        let source = Source::new(&client.arrivals, fleet.times(client), number, client.count);
+        let deadline = client.deadline_ms.map_or(NEVER, |ms| (ms * 1e6) as u64);
+        let (priority, next) = (client.priority, 0);
+        match client.class {
+            Class::Rt => {
+                clients.push(RtClient { inference, source, deadline, priority, next });
+            }
+            Class::Be => queues.push(BeQueue::new(inference, source)),
+        }
+    }
+    let scheduler = by_name(&options.scheduler).expect("its name was looked up before");
+    let costs = Costs::new(&fleet.profile.device, scheduler.level());
+    Device::new(scheduler, costs, rng, clients, queues).run((options.seconds * 1e9) as u64, totals);
+}
