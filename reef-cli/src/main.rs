@@ -20,11 +20,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(not(feature = "bench"))]
 use commands::left_out::{bench, simulate};
 #[cfg(not(feature = "daemon"))]
-use commands::left_out::{client, exec, serve, top, trace};
+use commands::left_out::{client, exec, k8s, serve, top, trace};
 #[cfg(feature = "bench")]
 use commands::simulate;
 #[cfg(feature = "daemon")]
-use commands::{client, exec, serve, trace};
+use commands::{client, exec, k8s, serve, trace};
 use commands::{completions, devices, profile};
 use report::output::is_unread;
 use report::usage::is_input;
@@ -63,6 +63,9 @@ enum Command {
     Devices(devices::Args),
     /// Runs a program that knows nothing of REEF, as a guest of a daemon.
     Exec(exec::Args),
+    /// Offers both classes to the pods of a Kubernetes node.
+    #[cfg_attr(feature = "daemon", command(subcommand))]
+    K8s(k8s::Command),
     /// Lists and checks models.
     #[command(subcommand)]
     Model(model::command::Command),
@@ -101,6 +104,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Demo(args) => demo::run::run(&args, simulated),
         Command::Devices(args) => devices::run(&args),
         Command::Exec(args) => exec::run(&args),
+        Command::K8s(command) => k8s::run(&command),
         Command::Model(command) => model::command::run(&command),
         Command::Profile(args) => profile::run(&args),
         Command::Run(args) => run::command::run(&args),

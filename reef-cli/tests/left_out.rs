@@ -9,6 +9,7 @@ fn a_command_that_is_left_out_says_which_feature_has_it() {
         ("serve --load resnet50 --help", "daemon"),
         ("top", "daemon"),
         ("exec --strict -- true", "daemon"),
+        ("k8s plugin", "daemon"),
         ("trace --seconds 2", "daemon"),
         ("client --model resnet50", "daemon"),
         ("bench preempt --json", "bench"),

@@ -53,6 +53,12 @@ pub(crate) mod exec {
 }
 
 #[cfg(not(feature = "daemon"))]
+pub(crate) mod k8s {
+    left_out!("daemon");
+    pub(crate) use Args as Command;
+}
+
+#[cfg(not(feature = "daemon"))]
 pub(crate) mod serve {
     left_out!("daemon");
 }

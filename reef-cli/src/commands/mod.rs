@@ -10,6 +10,8 @@ pub(crate) mod devices;
 pub(crate) mod exec;
 #[cfg(feature = "daemon")]
 mod executable;
+#[cfg(feature = "daemon")]
+pub(crate) mod k8s;
 #[cfg(not(all(feature = "bench", feature = "daemon")))]
 pub(crate) mod left_out;
 #[cfg(feature = "daemon")]

@@ -1,14 +1,11 @@
 //! `reef serve`: the daemon.
 
+use crate::report::log;
 use crate::report::output::print;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use reef_serve::config::{SET, from_sources};
 use reef_serve::{Config, Places};
-use std::io::IsTerminal;
 use std::path::PathBuf;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt;
-use tracing_subscriber::prelude::*;
 
 /// Serves inference to other processes, over the protocol of KServe v2 and Triton.
 #[derive(clap::Args)]
@@ -42,16 +39,10 @@ pub(crate) struct Args {
     set: Vec<(String, String)>,
     /// How logs look; REEF_LOG says which there are [default: info].
     #[arg(long, value_enum, default_value = "text")]
-    log: Log,
+    log: log::Format,
     /// Checks what a start would (token files, certificates, folder, ports, device, models), prints the configuration and ends.
     #[arg(long)]
     check: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
-enum Log {
-    Text,
-    Json,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -66,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         reef_serve::check(&config)?;
         return print(format_args!("{config:#?}"));
     }
-    start_log(args.log)?;
+    log::start(args.log)?;
     reef_serve::run_reloading(read, |places| announce(places).unwrap_or_default())?;
     Ok(())
 }
@@ -112,17 +103,4 @@ fn announce(places: &Places) -> Result<()> {
         }
     }
     print("ready")
-}
-
-fn start_log(log: Log) -> Result<()> {
-    let wanted = std::env::var("REEF_LOG").unwrap_or_else(|_| "info".into());
-    let targets: Targets = wanted.parse().with_context(|| format!("REEF_LOG={wanted}"))?;
-    let ansi = std::io::stderr().is_terminal();
-    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(ansi);
-    let filtered = tracing_subscriber::registry().with(targets);
-    match log {
-        Log::Text => filtered.with(lines).init(),
-        Log::Json => filtered.with(lines.json()).init(),
-    }
-    Ok(())
 }

@@ -8,6 +8,8 @@ pub(crate) mod checks;
 pub(crate) mod columns;
 #[cfg(feature = "daemon")]
 pub(crate) mod date;
+#[cfg(feature = "daemon")]
+pub(crate) mod log;
 pub(crate) mod output;
 pub(crate) mod progress;
 #[cfg(feature = "bench")]

@@ -34,11 +34,12 @@ fn is_asked(error: &reef::Error) -> bool {
     matches!(error, Invalid(_) | NotFound(_) | Level { .. } | Unsupported { .. })
 }
 
-/// The same of the daemon.
+/// The same of the daemon, and of a node.
 #[cfg(feature = "daemon")]
 fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
     use reef_serve::Error::{Exists, Invalid, NotFound, Unimplemented};
     matches!(error.downcast_ref(), Some(Exists(_) | Invalid(_) | NotFound(_) | Unimplemented(_)))
+        || matches!(error.downcast_ref(), Some(reef_k8s::Error::Refused(_)))
 }
 
 #[cfg(not(feature = "daemon"))]

@@ -1,0 +1,51 @@
+//! Mounts and device nodes by name: a file of the Container Device Interface.
+//!
+//! Version 0.6.0, the lowest that has what is used here and names like ours; newer container runtimes read it too.
+//! Variables aren't in it: they differ from container to container.
+
+use crate::config::Config;
+use crate::edits::{mounts, node, shared_nodes};
+use crate::error::{Error, Result};
+use crate::gpu::Gpu;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The kind of our devices.
+const KIND: &str = "reef.dev/gpu";
+/// The file in the folder of all.
+const FILE: &str = "reef.dev-gpu.json";
+
+/// How a container is given this GPU.
+pub(crate) fn name(gpu: &Gpu) -> String {
+    format!("{KIND}={}", gpu.uuid)
+}
+
+/// Writes the file for these GPUs if it doesn't say so already. A reader sees the old one or the new one whole.
+pub(crate) fn write(config: &Config, folder: &Path, gpus: &[Gpu]) -> Result<()> {
+    let (path, new) = (folder.join(FILE), folder.join(format!(".{FILE}.new")));
+    let text = format!("{:#}\n", spec(config, gpus));
+    if std::fs::read_to_string(&path).is_ok_and(|found| found == text) {
+        return Ok(());
+    }
+    std::fs::write(&new, text).map_err(|error| Error::of(&new, &error))?;
+    std::fs::rename(&new, &path).map_err(|error| Error::of(&path, &error))
+}
+
+fn spec(config: &Config, gpus: &[Gpu]) -> Value {
+    let device = |gpu: &Gpu| json!({ "name": gpu.uuid, "containerEdits": { "deviceNodes": [{ "path": node(gpu) }] } });
+    let mounts: Vec<_> = mounts(config)
+        .iter()
+        .map(|mount| {
+            let options = ["bind", "nosuid", "nodev", if mount.read_only { "ro" } else { "rw" }];
+            json!({ "hostPath": mount.node, "containerPath": mount.container, "options": options })
+        })
+        .collect();
+    let shared: Vec<_> =
+        shared_nodes(&config.root).iter().map(|node| json!({ "path": node })).collect();
+    json!({
+        "cdiVersion": "0.6.0",
+        "kind": KIND,
+        "devices": gpus.iter().map(device).collect::<Vec<_>>(),
+        "containerEdits": { "deviceNodes": shared, "mounts": mounts },
+    })
+}

@@ -1,0 +1,129 @@
+//! What a container is given, as plain values: from the configuration and its device ids alone.
+
+use crate::config::Config;
+use crate::gpu::Gpu;
+use crate::resource::{Resource, gpu_of};
+use reef_guest::page::Class;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Where containers find what is ours.
+const HOME: &str = "/opt/reef";
+/// Where containers find the daemon's sockets.
+const DAEMON: &str = "/run/reef";
+/// Where real-time containers find their token.
+const TOKEN: &str = "/opt/reef/token";
+/// Nodes that all GPUs share; those that there are.
+const SHARED_NODES: [&str; 3] = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"];
+
+/// A file or folder of the node in a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    pub(crate) node: String,
+    pub(crate) container: String,
+    pub(crate) read_only: bool,
+}
+
+/// Paths were checked to be UTF-8 when the plugin started.
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn mount(node: &Path, container: impl Into<String>) -> Mount {
+    Mount { node: text(node), container: container.into(), read_only: true }
+}
+
+/// The GPUs of these ids, each once.
+///
+/// # Errors
+///
+/// An id that isn't one of the resource's, a GPU that isn't there, two ids of one GPU: its limits would be one
+/// container's, so what the second is for can't be said.
+pub(crate) fn gpus_of<'a>(
+    resource: &Resource,
+    ids: &[String],
+    gpus: &'a [Gpu],
+) -> Result<Vec<&'a Gpu>, String> {
+    let name = resource.name();
+    let find = |id: &String| {
+        let gpu = gpus.iter().find(|gpu| gpu_of(id) == Some(&gpu.uuid));
+        let gpu = gpu.filter(|gpu| resource.ids(&gpu.uuid).any(|own| own == *id));
+        let gpu = gpu.ok_or_else(|| format!("{name}: no device {id:?} on this node"))?;
+        if gpu.is_there { Ok(gpu) } else { Err(format!("{name}: the GPU of {id} has gone")) }
+    };
+    let found: Vec<_> = ids.iter().map(find).collect::<Result<_, String>>()?;
+    let distinct: BTreeSet<_> = found.iter().map(|gpu| &gpu.uuid).collect();
+    match (found.len(), distinct.len()) {
+        (0, _) => Err(format!("{name}: a container without devices")),
+        (all, each) if all == each => Ok(found),
+        (all, each) => {
+            Err(format!("{name}: {all} devices of {each} GPUs, a container has one of each GPU"))
+        }
+    }
+}
+
+/// Variables of a container with these ids.
+pub(crate) fn variables(
+    config: &Config,
+    resource: &Resource,
+    ids: &[String],
+    gpus: &[&Gpu],
+) -> BTreeMap<String, String> {
+    let uuids: Vec<_> = gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
+    let shim = format!("{HOME}/{}", file_name(&config.shim));
+    let driver = config.driver.as_ref().map(|path| format!("{HOME}/{}", file_name(path)));
+    let is_rt = resource.class == Class::RealTime;
+    let variables = [
+        ("REEF_CLASS", Some(resource.class.to_string())),
+        ("REEF_GUESTS", Some(format!("{DAEMON}/guests.sock"))),
+        // An id is one container's at a time, so its programs have one limit together, and nobody else's.
+        ("REEF_LIMIT_ID", ids.iter().min().cloned()),
+        ("REEF_MEMORY", resource.memory.clone()),
+        ("REEF_COMPUTE", resource.compute.clone()),
+        ("REEF_BOOKS", config.books.as_ref().map(|_| format!("{HOME}/books"))),
+        ("REEF_TOKEN_FILE", config.token.as_ref().filter(|_| is_rt).map(|_| TOKEN.to_owned())),
+        ("LD_PRELOAD", driver.is_none().then_some(shim)),
+        ("REEF_CUDA", driver),
+        // For NVIDIA's container runtime, which brings the driver's libraries.
+        ("NVIDIA_VISIBLE_DEVICES", Some(uuids.join(","))),
+    ];
+    variables.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Mounts of all containers: the library, the driver that it stands for, the daemon's sockets, the books.
+pub(crate) fn mounts(config: &Config) -> Vec<Mount> {
+    let mut mounts = vec![mount(&config.daemon, DAEMON)];
+    match &config.driver {
+        Some(driver) => mounts.extend([
+            mount(&config.shim, text(driver)),
+            mount(driver, format!("{HOME}/{}", file_name(driver))),
+        ]),
+        None => mounts.push(mount(&config.shim, format!("{HOME}/{}", file_name(&config.shim)))),
+    }
+    let books = config.books.as_ref();
+    mounts.extend(
+        books.map(|path| Mount { read_only: false, ..mount(path, format!("{HOME}/books")) }),
+    );
+    mounts
+}
+
+/// Mounts of containers of this class alone.
+pub(crate) fn own_mounts(config: &Config, resource: &Resource) -> Vec<Mount> {
+    let token = config.token.as_ref().filter(|_| resource.class == Class::RealTime);
+    token.map(|path| mount(path, TOKEN)).into_iter().collect()
+}
+
+/// Device nodes of all GPUs together.
+pub(crate) fn shared_nodes(root: &Path) -> Vec<String> {
+    let is_there = |node: &&str| root.join(node.trim_start_matches('/')).exists();
+    SHARED_NODES.into_iter().filter(is_there).map(str::to_owned).collect()
+}
+
+/// The device node of one GPU.
+pub(crate) fn node(gpu: &Gpu) -> String {
+    format!("/dev/nvidia{}", gpu.minor)
+}

@@ -1,0 +1,83 @@
+//! The GPUs of a node, as NVIDIA's kernel module lists them.
+//!
+//! `/proc/driver/nvidia/gpus/PCI-ADDRESS/information` has lines `Name: value`, of which `GPU UUID` and `Device Minor` are
+//! read. Nothing of the driver is loaded for it.
+
+use std::path::Path;
+
+/// Where the module lists them.
+const LIST: &str = "proc/driver/nvidia/gpus";
+
+/// One GPU.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Gpu {
+    /// `GPU-` and 36 characters: the same at each boot.
+    pub(crate) uuid: String,
+    /// The number of its device node.
+    pub(crate) minor: u32,
+    /// Whether it is listed, and its node is there.
+    pub(crate) is_there: bool,
+}
+
+/// All that are listed below `root`, by UUID. Without the module there are none, and one that the driver hasn't looked at
+/// yet has no UUID and isn't among them.
+pub(crate) fn gpus(root: &Path) -> Vec<Gpu> {
+    let entries = std::fs::read_dir(root.join(LIST)).into_iter().flatten().flatten();
+    let texts = entries.filter_map(|e| std::fs::read_to_string(e.path().join("information")).ok());
+    let mut gpus: Vec<_> = texts.filter_map(|text| parse(&text, root)).collect();
+    gpus.sort();
+    gpus.dedup_by(|a, b| a.uuid == b.uuid);
+    gpus
+}
+
+/// What is there now, and what was `known` before and has gone.
+pub(crate) fn look(root: &Path, known: &[Gpu]) -> Vec<Gpu> {
+    let mut found = gpus(root);
+    let gone = known.iter().filter(|old| !found.iter().any(|new| new.uuid == old.uuid));
+    let gone: Vec<_> = gone.map(|old| Gpu { is_there: false, ..old.clone() }).collect();
+    found.extend(gone);
+    found.sort();
+    found
+}
+
+fn parse(text: &str, root: &Path) -> Option<Gpu> {
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map(str::trim)
+    };
+    let uuid = value("GPU UUID").filter(|uuid| is_uuid(uuid))?.to_owned();
+    let minor: u32 = value("Device Minor")?.parse().ok()?;
+    let is_there = root.join(format!("dev/nvidia{minor}")).exists();
+    Some(Gpu { uuid, minor, is_there })
+}
+
+/// The module writes question marks until the driver has looked at the GPU.
+fn is_uuid(text: &str) -> bool {
+    let rest = text.strip_prefix("GPU-").unwrap_or_default();
+    rest.len() == 36 && rest.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "Model: \t\t NVIDIA H200\nIRQ:   \t\t 66\n\
+        GPU UUID: \t GPU-0a1b2c3d-0000-1111-2222-333344445555\nBus Type: \t PCIe\nDevice Minor: \t 3\n";
+
+    #[test]
+    fn a_gpu_is_read_and_one_without_uuid_is_none() {
+        let gpu = parse(TEXT, Path::new("/nowhere")).unwrap();
+        assert_eq!((gpu.uuid.len(), gpu.minor, gpu.is_there), (40, 3, false));
+        let new = TEXT.replace("0a1b2c3d-0000-1111-2222-333344445555", &"?".repeat(36));
+        assert_eq!(parse(&new, Path::new("/nowhere")), None);
+        assert_eq!(parse("", Path::new("/nowhere")), None);
+    }
+
+    #[test]
+    fn a_gpu_that_has_gone_stays_known() {
+        let known = [parse(TEXT, Path::new("/nowhere")).unwrap()];
+        let known = [Gpu { is_there: true, ..known[0].clone() }];
+        let now = look(Path::new("/nowhere"), &known);
+        assert_eq!(now, [Gpu { is_there: false, ..known[0].clone() }]);
+    }
+}

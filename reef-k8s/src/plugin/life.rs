@@ -1,0 +1,133 @@
+//! One resource, from one kubelet to the next.
+
+use super::proto::device_plugin_server::DevicePluginServer;
+use super::register::register;
+use super::service::Service;
+use super::socket::{Fate, Identity, Own, identity};
+use super::state::State;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::resource::Resource;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::transport::Server;
+
+/// How long calls that are open may take to end.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A resource that is offered.
+#[derive(Clone, Debug)]
+pub(super) struct Life {
+    pub(super) config: Arc<Config>,
+    pub(super) resource: Resource,
+    pub(super) state: watch::Receiver<State>,
+}
+
+/// What this plugin has told a kubelet.
+#[derive(Debug)]
+struct Told {
+    /// The kubelet's socket when it took the registration.
+    kubelet: Option<Identity>,
+    /// When the resource was last watched, or registered.
+    watched: Instant,
+    /// When to try again, and how long to wait after that.
+    next: Instant,
+    wait: Duration,
+}
+
+impl Life {
+    /// Offers the resource until it is dropped, again whenever its socket is removed.
+    ///
+    /// # Errors
+    ///
+    /// Another plugin has taken the socket.
+    pub(super) async fn offer(self) -> Result<()> {
+        let path = self.config.kubelet.join(self.resource.endpoint());
+        loop {
+            match self.offer_once(&path).await {
+                Ok(Fate::Taken) => {
+                    let path = path.display();
+                    return Err(Error::Failed(format!("{path}: another plugin has taken it")));
+                }
+                Ok(_) => tracing::info!("{}: its socket was removed", self.resource.name()),
+                Err(error) => {
+                    tracing::warn!("{}: {error}", self.resource.name());
+                    sleep(self.config.pace.retry).await;
+                }
+            }
+        }
+    }
+
+    /// Offers it until its socket isn't its own any more.
+    async fn offer_once(&self, path: &Path) -> Result<Fate> {
+        let (own, incoming) = Own::bind(path)?;
+        let (until, end) = watch::channel(());
+        let service = self.service(end.clone());
+        let server = Server::builder()
+            .add_service(DevicePluginServer::new(service.clone()))
+            .serve_with_incoming_shutdown(incoming, ended(end));
+        let mut server = tokio::spawn(server);
+        let fate = tokio::select! {
+            fate = self.tend(&own, &service) => Ok(fate),
+            _ = &mut server => Err(Error::Failed(format!("{}: nobody listens", path.display()))),
+        };
+        drop(until); // streams end, and no call comes in
+        if timeout(GRACE, &mut server).await.is_err() {
+            server.abort();
+        }
+        fate
+    }
+
+    fn service(&self, end: watch::Receiver<()>) -> Service {
+        let (config, resource) = (self.config.clone(), self.resource.clone());
+        Service { config, resource, state: self.state.clone(), watched: Arc::new(()), end }
+    }
+
+    /// Registers at each kubelet that comes, as long as the socket is our own.
+    async fn tend(&self, own: &Own, service: &Service) -> Fate {
+        let pace = self.config.pace;
+        let now = Instant::now();
+        let mut told = Told { kubelet: None, watched: now, next: now, wait: pace.sockets };
+        loop {
+            match own.fate() {
+                Fate::Kept => self.tell(&mut told, service.watchers() > 0).await,
+                fate => return fate,
+            }
+            sleep(pace.sockets).await;
+        }
+    }
+
+    /// Registers if the kubelet is another one, or hasn't watched for long.
+    async fn tell(&self, told: &mut Told, is_watched: bool) {
+        let (pace, now) = (self.config.pace, Instant::now());
+        let socket = self.config.kubelet.join("kubelet.sock");
+        let kubelet = identity(&socket);
+        if is_watched {
+            told.watched = now;
+        }
+        let is_known = kubelet == told.kubelet && now - told.watched < pace.unwatched;
+        if kubelet.is_none() || is_known || now < told.next {
+            return;
+        }
+        match register(&socket, &self.resource).await {
+            Ok(()) => {
+                tracing::info!("{} is registered", self.resource.name());
+                let now = Instant::now();
+                *told = Told { kubelet, watched: now, next: now, wait: pace.sockets };
+            }
+            Err(error) => {
+                tracing::warn!("{}: {error}", self.resource.name());
+                told.next = Instant::now() + told.wait;
+                told.wait = pace.retry.min(told.wait * 2);
+            }
+        }
+    }
+}
+
+/// Until the sender is dropped.
+async fn ended(mut end: watch::Receiver<()>) {
+    while end.changed().await.is_ok() {}
+}

@@ -1,0 +1,86 @@
+//! The plugin as a whole.
+
+use super::life::Life;
+use super::state::State;
+use crate::cdi;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use std::io;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// Offers the resources of `config` until SIGTERM or SIGINT. Blocks.
+///
+/// # Errors
+///
+/// `Refused`, if nothing can be offered; `Failed`, if another plugin takes over, or the system refuses.
+pub fn run(config: &Config) -> Result<()> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let failed = |error: io::Error| Error::Failed(format!("a thread for the plugin: {error}"));
+    let runtime = runtime.enable_all().build().map_err(failed)?;
+    runtime.block_on(async {
+        let mut term = signal(SignalKind::terminate()).map_err(failed)?;
+        let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
+        let end = async {
+            tokio::select! { _ = term.recv() => (), _ = int.recv() => () }
+        };
+        serve(config, end).await
+    })
+}
+
+/// Offers the resources of `config` until `end`.
+///
+/// # Errors
+///
+/// As of [`run`].
+pub async fn serve(config: &Config, end: impl Future<Output = ()>) -> Result<()> {
+    config.check()?;
+    let first = State::look(&config.root, &config.daemon, &State::default());
+    write_names(config, &first);
+    let (state, seen) = watch::channel(first);
+    let config = Arc::new(config.clone());
+    let mut lives = JoinSet::new();
+    for resource in config.resources.iter().filter(|resource| resource.replicas > 0) {
+        let (config, resource) = (config.clone(), resource.clone());
+        lives.spawn(Life { config, resource, state: seen.clone() }.offer());
+    }
+    let ended = tokio::select! {
+        () = end => Ok(()),
+        () = look(&config, &state) => Ok(()),
+        Some(ended) = lives.join_next() => ended.unwrap_or_else(broken),
+    };
+    lives.shutdown().await; // sockets go with them
+    ended
+}
+
+fn broken(error: tokio::task::JoinError) -> Result<()> {
+    Err(Error::Failed(format!("a resource's task has ended: {error}")))
+}
+
+/// Looks at GPUs and daemon for ever, and tells who wants to know.
+async fn look(config: &Config, state: &watch::Sender<State>) {
+    tracing::info!("{}", state.borrow().line());
+    loop {
+        sleep(config.pace.health).await;
+        let now = State::look(&config.root, &config.daemon, &state.borrow());
+        write_names(config, &now); // before containers are given them
+        let changed = state.send_if_modified(|state| {
+            let is_new = *state != now;
+            *state = now;
+            is_new
+        });
+        if changed {
+            tracing::info!("{}", state.borrow().line());
+        }
+    }
+}
+
+fn write_names(config: &Config, state: &State) {
+    let Some(folder) = &config.cdi else { return };
+    if let Err(error) = cdi::write(config, folder, &state.gpus) {
+        tracing::warn!("{error}");
+    }
+}

@@ -1,0 +1,83 @@
+//! Unix sockets by path: which one it is that stands there, and what comes in.
+
+use crate::error::{Error, Result};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::net::{UnixListener, UnixStream};
+use tokio_stream::Stream;
+
+/// Which file stands at a path. The time is in it because numbers of files are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    number: u64,
+    made: (i64, i64),
+}
+
+/// `None`: there is no file.
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    let made = (found.mtime(), found.mtime_nsec());
+    Some(Identity { device: found.dev(), number: found.ino(), made })
+}
+
+/// A socket at a path, which it leaves when it is dropped if it is still its own.
+#[derive(Debug)]
+pub(super) struct Own {
+    path: PathBuf,
+    identity: Option<Identity>,
+}
+
+/// What has become of a socket of one's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Kept,
+    /// Removed, as the kubelet does when it starts.
+    Gone,
+    /// Another plugin's stands there.
+    Taken,
+}
+
+impl Own {
+    /// Listens at `path`, in the place of whatever stood there.
+    pub(super) fn bind(path: &Path) -> Result<(Self, Incoming)> {
+        let new = path.with_extension(format!("{}.new", std::process::id()));
+        let _ = std::fs::remove_file(&new); // of one that was killed
+        let listener = UnixListener::bind(&new).map_err(|error| Error::of(&new, &error))?;
+        let own = Self { path: path.to_owned(), identity: identity(&new) };
+        std::fs::rename(&new, path).map_err(|error| Error::of(path, &error))?;
+        Ok((own, Incoming(listener)))
+    }
+
+    pub(super) fn fate(&self) -> Fate {
+        match identity(&self.path) {
+            None => Fate::Gone,
+            found if found == self.identity => Fate::Kept,
+            Some(_) => Fate::Taken,
+        }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if self.fate() == Fate::Kept {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Connections as they come.
+#[derive(Debug)]
+pub(super) struct Incoming(UnixListener);
+
+impl Stream for Incoming {
+    type Item = io::Result<UnixStream>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let come = ready!(self.0.poll_accept(context));
+        Poll::Ready(Some(come.map(|(stream, _)| stream)))
+    }
+}

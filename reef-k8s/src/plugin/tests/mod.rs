@@ -1,0 +1,6 @@
+//! The plugin against a kubelet of the tests' own: registrations, lists, allocations, restarts.
+
+mod allocate;
+mod kubelet;
+mod node;
+mod restarts;

@@ -1,0 +1,113 @@
+//! What is offered of each GPU: a class, how often, within which limits.
+
+use crate::error::{Error, Result};
+use reef_guest::limit::{bytes, parts_per_million};
+use reef_guest::page::Class;
+
+/// The domain of our resources' names.
+const DOMAIN: &str = "reef.dev";
+
+/// The most containers of a class on one GPU: places in its books.
+const MOST: u32 = 128;
+
+/// A class that containers can ask for: of each GPU so many times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// What programs in such a container are.
+    pub class: Class,
+    /// How many containers may have it of each GPU, 0 to 128.
+    pub replicas: u32,
+    /// Most device memory of each of them, such as `8GiB`.
+    pub memory: Option<String>,
+    /// Part of the device's time of each of them, such as `30%`.
+    pub compute: Option<String>,
+}
+
+impl Resource {
+    /// What pods call it.
+    pub fn name(&self) -> String {
+        format!("{DOMAIN}/{}", self.class)
+    }
+
+    /// The name of its socket beside the kubelet's.
+    pub(crate) fn endpoint(&self) -> String {
+        format!("{DOMAIN}-{}.sock", self.class)
+    }
+
+    /// What the kubelet calls the devices of one GPU: at most 63 characters, as a UUID has 40.
+    pub(crate) fn ids<'a>(&'a self, gpu: &'a str) -> impl Iterator<Item = String> + 'a {
+        (0..self.replicas).map(move |number| format!("{gpu}-{}-{number:02}", self.class))
+    }
+
+    /// Whether it can be held: limits that are limits, and no more real-time work than the daemon admits.
+    pub(crate) fn check(&self) -> Result<()> {
+        let refused = |why: String| Error::Refused(format!("{}: {why}", self.name()));
+        if self.replicas > MOST {
+            return Err(refused(format!("{} of each GPU asked, {MOST} at most", self.replicas)));
+        }
+        let named = |text: &str| {
+            let text = text.to_owned();
+            move |why: String| refused(format!("{text:?}: {why}"))
+        };
+        if let Some(text) = &self.memory {
+            bytes(text).map_err(named(text))?;
+        }
+        let part = self.compute.as_ref().map(|text| parts_per_million(text).map_err(named(text)));
+        match part.transpose()? {
+            Some(part) if self.class == Class::RealTime => self.check_sum(part),
+            _ => Ok(()),
+        }
+    }
+
+    /// The daemon grants the class while the parts of all real-time programs come to a whole device.
+    fn check_sum(&self, part: u32) -> Result<()> {
+        let sum = u64::from(part) * u64::from(self.replicas) / 10_000;
+        if sum <= 100 {
+            return Ok(());
+        }
+        let (name, replicas) = (self.name(), self.replicas);
+        let each = self.compute.as_deref().unwrap_or_default();
+        Err(Error::Refused(format!(
+            "{name}: {replicas} times {each} is {sum} % of a device, 100 % at most are admitted"
+        )))
+    }
+}
+
+/// The GPU of a device id, of any class.
+pub(crate) fn gpu_of(id: &str) -> Option<&str> {
+    let (rest, _number) = id.rsplit_once('-')?;
+    rest.rsplit_once('-').map(|(gpu, _class)| gpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(class: Class, replicas: u32, compute: Option<&str>) -> Resource {
+        Resource { class, replicas, memory: None, compute: compute.map(str::to_owned) }
+    }
+
+    #[test]
+    fn ids_name_their_gpu_and_are_short_enough() {
+        let uuid = "GPU-0a1b2c3d-0000-1111-2222-333344445555";
+        let be = resource(Class::BestEffort, MOST, None);
+        let ids: Vec<_> = be.ids(uuid).collect();
+        assert_eq!(ids[3], format!("{uuid}-be-03"));
+        assert!(ids.iter().all(|id| id.len() <= 63 && gpu_of(id) == Some(uuid)));
+    }
+
+    #[test]
+    fn what_cannot_be_held_is_refused_with_both_numbers() {
+        let refused = |resource: Resource| resource.check().unwrap_err().to_string();
+        let rt = refused(resource(Class::RealTime, 4, Some("30%")));
+        assert_eq!(rt, "reef.dev/rt: 4 times 30% is 120 % of a device, 100 % at most are admitted");
+        resource(Class::BestEffort, 4, Some("30%")).check().unwrap();
+        let none = refused(resource(Class::BestEffort, 1, Some("0")));
+        assert!(none.starts_with("reef.dev/be: \"0\": not a share"), "{none}");
+        let many = refused(resource(Class::BestEffort, 129, None));
+        assert_eq!(many, "reef.dev/be: 129 of each GPU asked, 128 at most");
+        let size =
+            Resource { memory: Some("8 furlongs".into()), ..resource(Class::BestEffort, 1, None) };
+        assert!(refused(size).starts_with("reef.dev/be: \"8 furlongs\": "));
+    }
+}
