@@ -104,17 +104,15 @@ fn one_scheduler_shows_each_client() {
 
 #[test]
 fn what_cannot_run_is_said_in_one_line() {
+    let folder = Folder::new("disb-bad");
     let real = shipped("REAL.json");
-    let error = refuses(&["bench", "disb", &real]);
-    assert!(
-        error.starts_with("no network \"distilbert\" here: put another in its place"),
-        "{error}"
-    );
+    let unknown = folder.file("unknown.json", WORKLOAD.replace("vgg19-imagenet", "lenet"));
+    let error = refuses(&["bench", "disb", &unknown]);
+    assert!(error.starts_with("no network \"lenet\" here: put another in its place"), "{error}");
     let error = refuses(&["bench", "disb", &real, "--map", "bert=resnet50"]);
     assert_eq!(error, "--map bert: the workload has no such network");
     let error = refuses(&["bench", "disb", &shipped("A.json"), "--scheduler", "luck"]);
     assert!(error.starts_with("no scheduler \"luck\" (have: rt-only, "), "{error}");
-    let folder = Folder::new("disb-bad");
     let missing = folder.path("missing.json");
     assert!(refuses(&["bench", "disb", &missing]).starts_with(&format!("{missing}: No such file")));
     let cut = folder.file("cut.json", &WORKLOAD[..50]);

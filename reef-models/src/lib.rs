@@ -41,7 +41,7 @@ mod program;
 mod run;
 #[cfg_attr(
     not(feature = "onnx"),
-    expect(dead_code, reason = "only ONNX files become such networks")
+    expect(dead_code, reason = "most operations are those of ONNX files")
 )]
 mod tensors;
 mod zoo;
@@ -52,14 +52,16 @@ pub use graph::{
     ElementType, KernelCall, Problem, ScheduleGraph, Step, Storage, Work, arena, hazards,
 };
 pub use memory::{Budget, Charge, Exhausted};
-pub use model::{Constants, Folded, Kind, Layer, Model, Norm, Port, Ports, Source, TensorSpec};
+pub use model::{
+    Constants, Folded, Kind, Layer, Model, Norm, Port, Ports, Seeded, Source, TensorSpec, Tensors,
+};
 pub use open::{Opened, expected, open, open_weights, open_weights_within, open_within};
 pub use program::{Exchange, ProgramInput, ProgramModel, ProgramWeights, is_program};
 #[cfg(feature = "pictures")]
 pub use run::picture;
 pub use run::{
-    AnyModel, LaunchName, Loaded, Network, Seeded, TensorWeights, Tensors, Weights, measure,
-    measure_with, measured, reference,
+    AnyModel, LaunchName, Loaded, Network, TensorWeights, Weights, measure, measure_with, measured,
+    reference,
 };
 pub use tensors::{TensorModel, TensorStep};
-pub use zoo::{NAMES, build};
+pub use zoo::{NAMES, TEXT_NAMES, build, build_text};

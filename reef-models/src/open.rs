@@ -10,6 +10,8 @@ use crate::model::network_model::Model;
 use crate::model::params::Params;
 #[cfg(feature = "onnx")]
 use crate::model::ports::Port;
+use crate::model::seeded::Seeded;
+use crate::model::tensors::Tensors;
 #[cfg(feature = "onnx")]
 use crate::onnx::{
     evaluate::execute::execute,
@@ -18,10 +20,10 @@ use crate::onnx::{
     walk::Options,
 };
 use crate::program::folder::is_program;
-use crate::run::any_model::{AnyModel, Tensors};
+use crate::run::any_model::AnyModel;
 use crate::run::reference;
-use crate::run::seeded::Seeded;
 use crate::zoo::by_name::{NAMES, build};
+use crate::zoo::text::by_name::{TEXT_NAMES, build_text};
 use std::path::Path;
 #[cfg(feature = "onnx")]
 use std::path::PathBuf;
@@ -35,14 +37,15 @@ pub struct Opened {
     pub latencies: Option<Latencies>,
 }
 
-/// Opens `what`: one of [`NAMES`], with tensors that `seed` makes up; a [`Folder`]; an ONNX file, or a folder with a
-/// `model.onnx`; a `.safetensors` file whose name begins with one of [`NAMES`], as torchvision calls its own
-/// (`resnet18-f37072fd`).
+/// Opens `what`: one of [`NAMES`] or [`TEXT_NAMES`], with tensors that `seed` makes up; a [`Folder`]; an ONNX file, or a
+/// folder with a `model.onnx`; a `.safetensors` file whose name begins with one of these names, as torchvision calls its
+/// own (`resnet18-f37072fd`).
 ///
 /// An ONNX file becomes a network for pictures if it can be expressed as one, and a network of ordinary tensors
 /// otherwise ([`onnx::load_tensors`](crate::onnx::load_tensors)).
 ///
-/// Without a size or a batch they are those that the network has, or else its usual size and a batch of 1. A network
+/// Without a size or a batch they are those that the network has, or else its usual size and a batch of 1. The size of a
+/// network of text is its number of tokens. A network
 /// of tensors takes the batch as the first size of inputs that leave that open, and the size as rows and columns of
 /// inputs of four dimensions that leave those open.
 ///
@@ -72,6 +75,9 @@ pub fn open_within(
         let model = build(what, size, batch.unwrap_or(1))?;
         return Ok(picture(model, Tensors::Seeded(seed), None));
     }
+    if TEXT_NAMES.contains(&what) {
+        return text(what, size, batch, Tensors::Seeded(seed));
+    }
     #[cfg(feature = "onnx")]
     if let Some(file) = onnx_in(path) {
         return open_onnx(path, &file, (size, batch), budget);
@@ -93,12 +99,12 @@ pub fn open_within(
     if let Some(error) = unread(path) {
         return Err(error);
     }
-    let names = NAMES.join(", ");
+    let names = [NAMES, TEXT_NAMES].concat().join(", ");
     let have = format!("{names}, folders of networks, .onnx files, NETWORK.safetensors");
     Err(Error::UnknownNetwork { asked: what.into(), have })
 }
 
-/// Opens one of [`NAMES`] with weights of a `.param` or a `.safetensors` file.
+/// Opens one of [`NAMES`] or [`TEXT_NAMES`] with weights of a `.param` or a `.safetensors` file.
 ///
 /// # Errors
 ///
@@ -129,13 +135,26 @@ pub fn open_weights_within(
     if let Some(error) = unread(file) {
         return Err(error);
     }
-    let model = build(network, size, batch.unwrap_or(1))?;
-    let params = match file.extension().is_some_and(|extension| extension == "safetensors") {
-        true => safetensors::load_within(file, budget)?,
-        false => Params::load_within(file, budget)?,
+    let read = || match file.extension().is_some_and(|extension| extension == "safetensors") {
+        true => safetensors::load_within(file, budget),
+        false => Params::load_within(file, budget),
     };
-    let params = model.keep_of(params)?;
+    if TEXT_NAMES.contains(&network) {
+        return text(network, size, batch, Tensors::Read(read()?));
+    }
+    let model = build(network, size, batch.unwrap_or(1))?;
+    let params = model.keep_of(read()?)?;
     Ok(picture(model, Tensors::Read(params), None))
+}
+
+fn text(
+    name: &str,
+    tokens: Option<usize>,
+    batch: Option<usize>,
+    tensors: Tensors,
+) -> Result<Opened> {
+    let model = build_text(name, tokens, batch.unwrap_or(1), tensors)?;
+    Ok(Opened { model: AnyModel::Tensors(model), latencies: None })
 }
 
 fn picture(model: Model, tensors: Tensors, latencies: Option<Latencies>) -> Opened {
@@ -217,7 +236,7 @@ fn named_by(path: &Path) -> Option<&'static str> {
         let rest = stem.strip_prefix(*name);
         rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
     };
-    NAMES.iter().copied().find(begins)
+    NAMES.iter().chain(TEXT_NAMES).copied().find(begins)
 }
 
 /// Refuses another size or batch than the network was made for.

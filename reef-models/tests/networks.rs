@@ -46,6 +46,7 @@ fn what_cannot_be_built_is_said() {
         "no network \"lenet\" (have: resnet18, resnet50, resnet152, densenet121, densenet201, \
          inception_v3, vgg19, alexnet)"
     );
+    assert_eq!(say("bert", None, 1), "bert takes tensors (input_ids, attention_mask), no picture");
     assert_eq!(say("resnet18", Some(31), 1), "resnet18: input size 31, possible are 32 to 8192");
     assert_eq!(
         say("inception_v3", Some(74), 1),

@@ -4,7 +4,7 @@
     python3 reef-models/tools/golden.py reef-models/golden
 
 Needs torch, torchvision and numpy, no network. Each tensor of a state_dict, and the picture, is
-filled by the function that reef-models/src/run/seeded.rs documents, so both sides have the same
+filled by the function that reef-models/src/model/seeded.rs documents, so both sides have the same
 weights to the last bit. Writes one file per network and size, and skips none silently.
 """
 
@@ -77,7 +77,7 @@ def logits(name, size, seed):
 
 
 def check_function():
-    """The same numbers stand in the tests of reef-models/src/run/seeded.rs."""
+    """The same numbers stand in the tests of reef-models/src/model/seeded.rs."""
     have = [float(value) for value in units("input", 4, SEED)]
     want = [-0.5589770078659058, 0.8368268013000488, 0.44405341148376465, -0.1346958875656128]
     assert have == want, f"units differ from reef-models: {have}, want {want}"

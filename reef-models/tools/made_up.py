@@ -1,4 +1,4 @@
-"""Made-up tensors, the same to the last bit as those of reef-models/src/run/seeded.rs."""
+"""Made-up tensors, the same to the last bit as those of reef-models/src/model/seeded.rs."""
 
 import math
 

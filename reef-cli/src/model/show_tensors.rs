@@ -45,8 +45,23 @@ fn kinds_of(model: &TensorModel) -> BTreeMap<&'static str, usize> {
     kinds
 }
 
+/// As `reef model list` has it.
+pub(crate) fn listed(name: &str, model: &TensorModel) -> Value {
+    let ports = |ports: &[Port]| ports.iter().map(port).collect::<Vec<_>>();
+    json!({
+        "name": name,
+        "steps": model.steps().len(),
+        "parameters": model.parameters(),
+        "inputs": ports(&model.inputs),
+        "outputs": ports(&model.outputs),
+    })
+}
+
+fn port(port: &Port) -> Value {
+    json!({ "name": port.name, "type": port.spec.element.name(), "shape": port.spec.dims })
+}
+
 pub(crate) fn facts(what: &str, model: &TensorModel) -> Value {
-    let port = |port: &Port| json!({ "name": port.name, "type": port.spec.element.name(), "shape": port.spec.dims });
     json!({
         "network": what,
         "operations": kinds_of(model),

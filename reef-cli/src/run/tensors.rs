@@ -3,9 +3,10 @@
 use super::args::Args;
 use crate::report::output::print;
 use crate::report::usage::Usage;
+use crate::workload::networks::WEIGHTS;
 use anyhow::{Context, Result};
 use reef::models::onnx::{TensorOptions, load_for};
-use reef::models::{Budget, Network, TensorModel, TensorWeights, npy};
+use reef::models::{self, AnyModel, Budget, Network, TEXT_NAMES, TensorModel, TensorWeights, npy};
 use reef::op::Operators;
 use reef::tensor::{Array, Spec};
 use reef::{Command, Config, Seq, VirtualQueue};
@@ -23,13 +24,39 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return Err(Usage("pictures and --input: one of them".into()).into());
     }
     let given = given(args)?;
-    let shapes = args.shape.iter().cloned().collect();
-    let options = TensorOptions { shapes, ..TensorOptions::default() };
-    let model = load_for(Path::new(&args.model), &options, &given)?;
+    let model = model(args, &given)?;
     let (outputs, time) =
         reef::with_device(&args.device, Tensors { model: &model, given: &given })??;
     let ports: Vec<_> = model.outputs.iter().map(|port| (port.name.as_str(), &port.spec)).collect();
     report(args, &ports, &outputs, time)
+}
+
+/// The network, made for what was given.
+fn model(args: &Args, given: &Given) -> Result<TensorModel> {
+    if TEXT_NAMES.contains(&args.model.as_str()) {
+        return text(args, given);
+    }
+    let shapes = args.shape.iter().cloned().collect();
+    let options = TensorOptions { shapes, ..TensorOptions::default() };
+    Ok(load_for(Path::new(&args.model), &options, given)?)
+}
+
+/// A built network, for as many texts and tokens as were given.
+fn text(args: &Args, given: &Given) -> Result<TensorModel> {
+    let (tokens, texts) = match given.get("input_ids").map(|(dims, _)| dims.as_slice()) {
+        Some(&[texts, tokens]) => (Some(tokens), Some(texts)),
+        _ => (args.size, None),
+    };
+    let opened = match &args.weights {
+        Some(file) => models::open_weights(&args.model, file, tokens, texts)?,
+        None => models::open(&args.model, tokens, texts, WEIGHTS)?,
+    };
+    match opened.model {
+        AnyModel::Tensors(model) => Ok(model),
+        AnyModel::Picture { .. } => {
+            Err(Usage(format!("--input: {} sees pictures", args.model)).into())
+        }
+    }
 }
 
 /// What was given on the command line.

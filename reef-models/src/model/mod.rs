@@ -12,9 +12,13 @@ pub(crate) mod fold;
 pub(crate) mod network_model;
 pub(crate) mod params;
 pub(crate) mod ports;
+pub(crate) mod seeded;
 pub(crate) mod tensor;
+pub(crate) mod tensors;
 
 pub use fold::Folded;
 pub use network_model::{Layer, Model};
 pub use ports::{Port, Ports};
+pub use seeded::Seeded;
 pub use tensor::{Constants, Kind, Norm, Source, TensorSpec};
+pub use tensors::Tensors;

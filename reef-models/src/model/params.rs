@@ -12,6 +12,12 @@ pub struct Params {
 }
 
 impl Params {
+    /// Takes the values of `tensor` out.
+    pub(crate) fn take(&mut self, tensor: &TensorSpec) -> Result<Vec<f32>> {
+        self.find(tensor)?;
+        Ok(self.tensors.remove(&tensor.name).unwrap_or_default())
+    }
+
     /// The values of `tensor`.
     pub(super) fn find(&self, tensor: &TensorSpec) -> Result<&Vec<f32>> {
         let missing = || Error::MissingTensor { name: tensor.name.clone() };

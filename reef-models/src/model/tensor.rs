@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 /// What a tensor is for; it decides how a made-up one is scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Weights of a convolution or a linear layer.
+    /// Weights of a convolution or a linear layer, or rows of a table.
     Weight {
-        /// Values that each output is the sum of.
+        /// Values that each output is the sum of; of a table it is one.
         fan_in: usize,
     },
-    /// Factors of a batch normalisation.
+    /// Factors of a normalisation.
     Gain,
     /// Factors of the batch normalisation that ends a residual branch.
     BranchGain,
-    /// Summands of a linear layer or a batch normalisation.
+    /// Summands of a linear layer or a normalisation.
     Bias,
     /// Running means of a batch normalisation.
     Mean,

@@ -1,35 +1,15 @@
 //! A network of either kind, before and after its weights are on a device.
 
 use super::network::Network;
-use super::seeded::Seeded;
 use super::weights::{TensorWeights, Weights};
 use crate::errors::error::{Error, Result};
 use crate::graph::arena;
 use crate::model::network_model::{Layer, Model};
-use crate::model::params::Params;
 use crate::model::ports::Ports;
-use crate::model::tensor::{Source, TensorSpec};
+use crate::model::tensors::Tensors;
 use crate::tensors::model::TensorModel;
 use reef_core::op::{Operators, Scratch};
 use std::sync::Arc;
-
-/// Made-up tensors or those of a file.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Tensors {
-    /// Made up.
-    Seeded(Seeded),
-    /// Read.
-    Read(Params),
-}
-
-impl Source for Tensors {
-    fn tensor(&self, tensor: &TensorSpec) -> Result<Vec<f32>> {
-        match self {
-            Self::Seeded(seeded) => seeded.tensor(tensor),
-            Self::Read(params) => params.tensor(tensor),
-        }
-    }
-}
 
 /// A network and its constants.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +21,7 @@ pub enum AnyModel {
         /// Its tensors.
         tensors: Tensors,
     },
-    /// A network of ordinary tensors, which has its constants in it.
+    /// A network of ordinary tensors, with its constants.
     Tensors(TensorModel),
 }
 

@@ -17,13 +17,11 @@ pub mod picture;
 #[cfg(feature = "pictures")]
 mod pixels;
 pub mod reference;
-pub(crate) mod seeded;
 mod staging;
 mod weights;
 
-pub use any_model::{AnyModel, Loaded, Tensors};
+pub use any_model::{AnyModel, Loaded};
 pub use launch_name::LaunchName;
 pub use measure::{measure, measure_with, measured};
 pub use network::Network;
-pub use seeded::Seeded;
 pub use weights::{TensorWeights, Weights};

@@ -2,9 +2,9 @@
 
 use super::memory::Side;
 use super::network::Network;
-use super::seeded::Seeded;
 use crate::errors::error::{Error, Result};
 use crate::model::ports::{Port, Ports};
+use crate::model::seeded::Seeded;
 use reef_core::op::Operators;
 use reef_core::tensor::{Array, Element};
 

@@ -3,9 +3,9 @@
 use crate::errors::error::Result;
 use crate::model::network_model::{Layer, Model};
 use crate::model::tensor::Source;
+use crate::tensors::constant::Constant;
 use crate::tensors::model::TensorModel;
 use reef_core::op::Operators;
-use reef_core::tensor::Array;
 use std::sync::Arc;
 
 /// The constants of a network, packed for a device; any number of instances share them.
@@ -48,8 +48,8 @@ impl<D: Operators> TensorWeights<D> {
     ///
     /// The device's.
     pub fn upload(device: &D, model: &TensorModel) -> Result<Arc<Self>> {
-        let upload = |(storage, array): &(usize, Array)| {
-            let bytes = array.to_le_bytes();
+        let upload = |(storage, constant): &(usize, Constant)| {
+            let bytes = constant.array().to_le_bytes();
             let buffer = device.alloc(bytes.len().max(1))?;
             device.write(&buffer, 0, &bytes)?;
             Ok((*storage, buffer))

@@ -1,11 +1,14 @@
 //! Puts operations together to a network. What depends on constants alone is computed at once.
 
 use super::axes::{Result, elements};
+use super::constant::Constant;
 use super::model::{TensorModel, TensorStep};
 use super::value::{Known, Value, What};
 use crate::memory::ledger::Ledger;
 use crate::model::ports::Port;
-use reef_core::tensor::{Array, Kind, Move, Scalar, Spec, TensorOp};
+use crate::model::seeded::Seeded;
+use crate::model::tensor::TensorSpec;
+use reef_core::tensor::{Array, Element, Kind, Move, Scalar, Spec, TensorOp};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,9 +26,15 @@ pub(crate) struct Builder<'a> {
     inputs: Vec<Port>,
     storages: Vec<Spec>,
     steps: Vec<TensorStep>,
-    constants: Vec<(usize, Rc<Known>)>,
+    constants: Vec<(usize, Held)>,
     /// Storages of constants, by address.
     stored: HashMap<*const Known, usize>,
+}
+
+/// A constant while the network is built.
+enum Held {
+    Known(Rc<Known>),
+    MadeUp(Constant),
 }
 
 impl<'a> Builder<'a> {
@@ -60,6 +69,24 @@ impl<'a> Builder<'a> {
         let spec = Spec { element: array.element(), dims };
         let charge = self.ledger.charge(spec.bytes() as u64)?;
         Ok(Value { spec, what: What::Known(Rc::new(Known { array, _charge: charge })) })
+    }
+
+    /// A tensor of singles that are made up when a device takes them: they are no values that are known, so nothing
+    /// is computed of them before.
+    pub(crate) fn made_up(
+        &mut self,
+        seed: Seeded,
+        tensor: TensorSpec,
+        dims: Vec<usize>,
+    ) -> Result<Value> {
+        let (have, want) = (tensor.elements, elements(&dims)?);
+        if have != want {
+            return Err(format!("{have} values for a tensor of {dims:?}"));
+        }
+        let spec = Spec { element: Element::F32, dims };
+        let storage = self.storage(&spec)?;
+        self.constants.push((storage, Held::MadeUp(Constant::MadeUp(seed, tensor))));
+        Ok(Value { spec, what: What::Storage(storage) })
     }
 
     /// What `kind` makes of `inputs`.
@@ -116,7 +143,7 @@ impl<'a> Builder<'a> {
         }
         let storage = self.storage(&value.spec)?;
         self.stored.insert(Rc::as_ptr(&known), storage);
-        self.constants.push((storage, known));
+        self.constants.push((storage, Held::Known(known)));
         Ok(storage)
     }
 
@@ -151,16 +178,7 @@ impl<'a> Builder<'a> {
         let needed = self.needed(&ports);
         self.steps.retain(|step| needed[step.writes]);
         let constants = self.constants.into_iter().filter(|(storage, _)| needed[*storage]);
-        let own = |(storage, known): (usize, Rc<Known>)| match Rc::try_unwrap(known) {
-            Ok(known) => {
-                known._charge.keep();
-                Ok((storage, known.array))
-            }
-            Err(shared) => {
-                self.ledger.keep(self.storages[storage].bytes() as u64)?;
-                Ok((storage, shared.array.clone()))
-            }
-        };
+        let own = |(storage, held)| Ok((storage, owned(held, self.ledger)?));
         self.stored.clear();
         let constants = constants.map(own).collect::<Result<_>>()?;
         let (inputs, storages, steps) = (self.inputs, self.storages, self.steps);
@@ -200,6 +218,25 @@ impl<'a> Builder<'a> {
             }
         }
         needed
+    }
+}
+
+/// A constant that is the network's alone.
+fn owned(held: Held, ledger: &Ledger) -> Result<Constant> {
+    let known = match held {
+        Held::Known(known) => known,
+        Held::MadeUp(constant) => return Ok(constant),
+    };
+    match Rc::try_unwrap(known) {
+        Ok(known) => {
+            known._charge.keep();
+            Ok(Constant::Values(known.array))
+        }
+        Err(shared) => {
+            let array = &shared.array;
+            ledger.keep((array.len() * array.element().bytes()) as u64)?;
+            Ok(Constant::Values(array.clone()))
+        }
     }
 }
 

@@ -51,6 +51,22 @@ impl Writer {
     pub(crate) fn div(&mut self, a: usize, b: usize) -> usize {
         self.bin(Binary::Div, a, b)
     }
+
+    /// `x * (1 + erf(x / √2)) / 2`.
+    pub(crate) fn gelu(&mut self, x: usize) -> usize {
+        let root = self.real(std::f64::consts::FRAC_1_SQRT_2);
+        let scaled = self.mul(x, root);
+        let error = self.un(Unary::Erf, scaled);
+        self.half_of_product(x, error)
+    }
+
+    /// `x * (1 + y) / 2`.
+    pub(crate) fn half_of_product(&mut self, x: usize, y: usize) -> usize {
+        let (one, half) = (self.real(1.0), self.real(0.5));
+        let sum = self.add(one, y);
+        let product = self.mul(x, sum);
+        self.mul(half, product)
+    }
 }
 
 impl Builder<'_> {

@@ -1,6 +1,6 @@
 //! Networks of ordinary tensors: any rank and element type, several inputs and outputs.
 //!
-//! In: operations on values, from whoever reads a file ([`Builder`]). Out: a [`TensorModel`]: storages, and steps that
+//! In: operations on values, from whoever reads a file or builds a network ([`Builder`]). Out: a [`TensorModel`]: storages, and steps that
 //! fill them.
 //!
 //! Invariants: each step writes one storage, which no other step writes, and reads only what earlier ones wrote, what
@@ -8,6 +8,7 @@
 
 pub(crate) mod axes;
 pub(crate) mod builder;
+pub(crate) mod constant;
 pub(crate) mod expressions;
 pub(crate) mod model;
 pub(crate) mod movement;

@@ -3,6 +3,7 @@
 use crate::errors::error::{Error, Result};
 use crate::graph::arena::{self, ArenaPlan};
 use crate::model::ports::Port;
+use crate::tensors::constant::Constant;
 use reef_core::tensor::{Array, Spec, TensorOp};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub struct TensorModel {
     /// All storages.
     pub(crate) storages: Vec<Spec>,
     /// Storages whose values are known.
-    pub(crate) constants: Vec<(usize, Array)>,
+    pub(crate) constants: Vec<(usize, Constant)>,
     pub(crate) steps: Vec<TensorStep>,
 }
 
@@ -44,19 +45,17 @@ impl TensorModel {
 
     /// Values of all constants.
     pub fn parameters(&self) -> usize {
-        self.constants.iter().map(|(_, array)| array.len()).sum()
+        self.constants.iter().map(|(_, constant)| constant.len()).sum()
     }
 
     /// Bytes of each constant.
     pub(crate) fn constant_bytes(&self) -> impl Iterator<Item = usize> {
-        self.constants.iter().map(|(_, array)| array.len() * array.element().bytes())
+        self.constants.iter().map(|(_, constant)| constant.bytes())
     }
 
     /// The same without the values of constants, once those are on a device.
     pub(crate) fn without_values(mut self) -> Self {
-        let drop =
-            |(_, array): &mut (usize, Array)| *array = Array::with_capacity(array.element(), 0);
-        self.constants.iter_mut().for_each(drop);
+        self.constants.iter_mut().for_each(|(_, constant)| constant.forget());
         self
     }
 
@@ -74,7 +73,8 @@ impl TensorModel {
             let why = || format!("input {:?}: {} wanted", port.name, port.spec);
             held[port.storage] = Some(given.cloned().ok_or_else(|| Error::Tensor { why: why() })?);
         }
-        self.constants.iter().for_each(|(storage, array)| held[*storage] = Some(array.clone()));
+        let constants = self.constants.iter();
+        constants.for_each(|(at, constant)| held[*at] = Some(constant.array().into_owned()));
         for step in &self.steps {
             let read = |&read: &usize| held[read].as_ref().map(Array::values);
             let values = step.reads.iter().map(read).collect::<Option<Vec<_>>>();

@@ -15,16 +15,20 @@ impl Builder<'_> {
     ) -> Result<Value> {
         let value = self.widened(value)?;
         let largest = self.fold_axes(&value, axes, FoldKind::Max)?;
-        let shifted = self.binary(Binary::Sub, &value, &largest)?;
-        let powers = self.unary(Unary::Exp, &shifted)?;
+        let powers = self.map(value.element(), &[&value, &largest], |w| {
+            let (x, largest) = (w.input(0), w.input(1));
+            let shifted = w.sub(x, largest);
+            w.un(Unary::Exp, shifted)
+        })?;
         let sum = self.fold_axes(&powers, axes, FoldKind::Sum)?;
-        match logarithm {
-            false => self.binary(Binary::Div, &powers, &sum),
-            true => {
-                let logarithm = self.unary(Unary::Log, &sum)?;
-                self.binary(Binary::Sub, &shifted, &logarithm)
-            }
+        if !logarithm {
+            return self.binary(Binary::Div, &powers, &sum);
         }
+        self.map(value.element(), &[&value, &largest, &sum], |w| {
+            let (x, largest, sum) = (w.input(0), w.input(1), w.input(2));
+            let (shifted, logarithm) = (w.sub(x, largest), w.un(Unary::Log, sum));
+            w.sub(shifted, logarithm)
+        })
     }
 
     /// `(x - mean) / sqrt(variance + epsilon)` along axes, in a wide type. Also the mean and `1 / sqrt(…)`.

@@ -1,11 +1,12 @@
 //! Networks that can be built by name.
 
+use super::range::{MAX_SIZE, in_range};
 use super::resnet::Block;
+use super::text::{by_name::TEXT_NAMES, encoder::INPUTS};
 use super::{densenet, inception, plain, resnet};
 use crate::errors::error::{Error, Result};
 use crate::model::builder::Builder;
 use crate::model::network_model::Model;
-use std::ops::RangeInclusive;
 
 /// The networks that [`build`] knows.
 pub const NAMES: &[&str] = &[
@@ -19,9 +20,6 @@ pub const NAMES: &[&str] = &[
     "alexnet",
 ];
 
-/// Largest picture and batch, so that no shape overflows.
-const MAX_SIZE: usize = 8192;
-
 /// Builds the network called `name`, one of [`NAMES`], for `batch` square pictures at a time.
 ///
 /// Without an `input_size` it is the one that the network was designed for: 299 rows and columns for
@@ -29,7 +27,7 @@ const MAX_SIZE: usize = 8192;
 ///
 /// # Errors
 ///
-/// `UnknownNetwork`, or `OutOfRange` for the size or the batch.
+/// `UnknownNetwork`, `NotPicture` if it is one of text, or `OutOfRange` for the size or the batch.
 pub fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<Model> {
     let (usual, sizes) = match name {
         "inception_v3" => (299, 75..=MAX_SIZE),
@@ -49,21 +47,11 @@ pub fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<Mode
         "inception_v3" => inception::build(b, size),
         "vgg19" => plain::vgg(b, plain::VGG19),
         "alexnet" => plain::alexnet(b),
+        _ if TEXT_NAMES.contains(&name) => {
+            return Err(Error::NotPicture { network: name.into(), inputs: INPUTS.join(", ") });
+        }
         _ => return Err(Error::UnknownNetwork { asked: name.into(), have: NAMES.join(", ") }),
     })
-}
-
-fn in_range(
-    network: &str,
-    what: &'static str,
-    asked: usize,
-    possible: RangeInclusive<usize>,
-) -> Result<()> {
-    if possible.contains(&asked) {
-        return Ok(());
-    }
-    let (least, most) = possible.into_inner();
-    Err(Error::OutOfRange { network: network.into(), what, asked, least, most })
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
-//! The networks that can be built by name, layer by layer as torchvision has them.
+//! The networks that can be built by name, layer by layer as torchvision and the transformers library have them.
 //!
-//! In: a name, rows and columns, a batch. Out: a model.
+//! In: a name, rows and columns or a number of tokens, a batch. Out: a model.
 //!
-//! Invariant: tensors have torchvision's names and shapes, so that its weights fit.
+//! Invariant: tensors have the names and shapes of these libraries, so that their weights fit.
 
 pub(crate) mod by_name;
 mod densenet;
 mod inception;
 mod plain;
+mod range;
 mod resnet;
+pub(crate) mod text;
 
 pub use by_name::{NAMES, build};
+pub use text::{TEXT_NAMES, build_text};

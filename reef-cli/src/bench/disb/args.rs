@@ -24,7 +24,8 @@ const RT_ONLY: &str = "rt-only";
 
 /// Networks that the workload names stand for torchvision's: vgg19-imagenet and vgg for vgg19,
 /// resnet152-imagenet for resnet152, resnet for resnet152, densenet201-imagenet and densenet for
-/// densenet201, inceptionv3-imagenet and inception for inception_v3. Others need --map.
+/// densenet201, inceptionv3-imagenet and inception for inception_v3. bert and distilbert run on the CPU device alone.
+/// Others need --map.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A workload: DISB's form, that of REEF's sample for it, or that of REEF's artefact.
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     /// Another network in the place of one: NAME=NETWORK, or NAME=FILE.onnx, or NAME=FOLDER.
     #[arg(long, value_name = "NAME=NETWORK", value_parser = names::replacement)]
     pub(crate) map: Vec<(String, String)>,
-    /// Rows and columns of all pictures, instead of the networks' own.
+    /// Rows and columns of all pictures, and tokens of all texts, instead of the networks' own.
     #[arg(long)]
     pub(crate) size: Option<usize>,
     /// Requests of each task before any is counted.

@@ -2,7 +2,7 @@
 
 use super::config::Workload;
 use crate::report::usage::Usage;
-use reef::models::NAMES;
+use reef::models::{NAMES, TEXT_NAMES};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(crate) fn replacement(text: &str) -> Result<(String, String), String> {
         Some((name, network)) if !name.is_empty() && !network.is_empty() => {
             Ok((name.into(), network.into()))
         }
-        _ => Err(format!("want NAME=NETWORK, such as distilbert=resnet50; got {text:?}")),
+        _ => Err(format!("want NAME=NETWORK, such as vgg19=resnet50; got {text:?}")),
     }
 }
 
@@ -51,12 +51,30 @@ fn network(name: &str, replaced: &[(String, String)], of_daemon: bool) -> Result
     if let Some((_, network)) = ALIASES.iter().find(|(alias, _)| *alias == name) {
         return Ok((*network).into());
     }
-    if of_daemon || NAMES.contains(&name) || Path::new(name).exists() {
+    if of_daemon || NAMES.contains(&name) || TEXT_NAMES.contains(&name) || Path::new(name).exists()
+    {
         return Ok(name.into());
     }
-    let have = NAMES.join(", ");
+    let have = [NAMES, TEXT_NAMES].concat().join(", ");
     Err(Usage(format!(
         "no network {name:?} here: put another in its place, as with --map {name}=resnet50 (have: {have}, \
          folders, .onnx files)"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::disb::config;
+
+    #[test]
+    fn workloads_that_are_shipped_name_networks_that_there_are() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("disb");
+        let files = ["A", "B", "C", "D", "E", "REAL", "reef-sample/C", "reef-artefact/D"];
+        for file in files {
+            let workload = config::load(&folder.join(format!("{file}.json"))).unwrap();
+            let networks = networks(&workload, &[], false);
+            assert!(networks.is_ok(), "{file}: {}", networks.unwrap_err().0);
+        }
+    }
 }

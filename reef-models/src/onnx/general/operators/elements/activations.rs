@@ -202,12 +202,7 @@ fn shrink(w: &mut Writer, x: usize, bias: f64, lambda: f64) -> usize {
 /// By the error function, or by a hyperbolic tangent that comes close.
 fn gelu(approximate: &str) -> Result<Write> {
     match approximate {
-        "none" => Ok(Box::new(|w, x| {
-            let root = w.real(std::f64::consts::FRAC_1_SQRT_2);
-            let scaled = w.mul(x, root);
-            let error = w.un(Unary::Erf, scaled);
-            half_of_product(w, x, error)
-        })),
+        "none" => Ok(Box::new(Writer::gelu)),
         "tanh" => Ok(Box::new(|w, x| {
             let (factor, root) = (w.real(0.044_715), w.real((2.0 / std::f64::consts::PI).sqrt()));
             let square = w.mul(x, x);
@@ -216,16 +211,8 @@ fn gelu(approximate: &str) -> Result<Write> {
             let sum = w.add(x, term);
             let scaled = w.mul(root, sum);
             let tangent = w.un(Unary::Tanh, scaled);
-            half_of_product(w, x, tangent)
+            w.half_of_product(x, tangent)
         })),
         other => Err(format!("attribute approximate = {other:?}")),
     }
-}
-
-/// `x * (1 + y) / 2`.
-fn half_of_product(w: &mut Writer, x: usize, y: usize) -> usize {
-    let (one, half) = (w.real(1.0), w.real(0.5));
-    let sum = w.add(one, y);
-    let product = w.mul(x, sum);
-    w.mul(half, product)
 }

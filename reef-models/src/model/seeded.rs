@@ -12,8 +12,8 @@
 //!
 //! | tensor | offset | scale |
 //! |---|---|---|
-//! | weight of a convolution or linear layer | 0 | f32(sqrt(6 / fan in)), the root in f64 |
-//! | factor of a batch normalisation | 1 | 0.2 |
+//! | weight of a convolution, a linear layer or a table | 0 | f32(sqrt(6 / fan in)), the root in f64 |
+//! | factor of a normalisation | 1 | 0.2 |
 //! | the same, if it ends a residual branch | 0.2 | 0.05 |
 //! | bias, running mean | 0 | 0.1 |
 //! | running variance | 1 | 0.3 |
@@ -58,6 +58,12 @@ impl Seeded {
         }
     }
 
+    /// The values of a tensor.
+    pub(crate) fn made(self, tensor: &TensorSpec) -> Vec<f32> {
+        let (offset, scale) = range(tensor.kind);
+        self.values(&tensor.name, tensor.elements, offset, scale)
+    }
+
     fn values(self, name: &str, elements: usize, offset: f32, scale: f32) -> Vec<f32> {
         let key = fnv1a(name) ^ self.0;
         (0..elements as u64).map(|index| offset + scale * unit(key, index)).collect()
@@ -66,8 +72,7 @@ impl Seeded {
 
 impl Source for Seeded {
     fn tensor(&self, tensor: &TensorSpec) -> Result<Vec<f32>> {
-        let (offset, scale) = range(tensor.kind);
-        Ok(self.values(&tensor.name, tensor.elements, offset, scale))
+        Ok(self.made(tensor))
     }
 }
 
