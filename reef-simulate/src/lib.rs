@@ -28,4 +28,6 @@ pub use run::{Options, simulate};
 pub use totals::Totals;
 
 #[cfg(test)]
+mod measured;
+#[cfg(test)]
 mod tests;

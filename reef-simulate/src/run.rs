@@ -13,7 +13,7 @@ use crate::profile::in_range;
 use crate::totals::Totals;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use reef_core::scheduler::{NAMES, by_name};
+use reef_core::scheduler::{NAMES, Scheduler, Streams, by_name};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -70,7 +70,7 @@ fn run_devices(
     placed: &[Vec<Placed>],
     next: &AtomicUsize,
 ) -> Totals {
-    let mut totals = Totals::default();
+    let (mut totals, mut alone) = (Totals::default(), Totals::default());
     loop {
         let first = next.fetch_add(CHUNK, Ordering::Relaxed);
         if first >= placed.len() {
@@ -79,21 +79,39 @@ fn run_devices(
         let last = placed.len().min(first + CHUNK);
         for (number, clients) in (first..last).zip(&placed[first..last]) {
             if !clients.is_empty() {
-                run_device(fleet, options, number, clients, &mut totals);
+                run_device(fleet, options, number, clients, &mut totals, &mut alone);
             }
         }
     }
 }
 
+/// Runs a device; in `alone` without its real-time clients, under streams, where nothing is ever stopped.
 fn run_device(
     fleet: &Fleet,
     options: &Options,
     number: usize,
     placed: &[Placed],
     totals: &mut Totals,
+    alone: &mut Totals,
 ) {
+    let (clients, queues) = clients(fleet, placed);
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
     rng.set_stream(number as u64);
+    let end = (options.seconds * 1e9) as u64;
+    let run = |scheduler: Box<dyn Scheduler>, clients, queues, totals: &mut Totals| {
+        let costs = Costs::new(&fleet.profile.device, scheduler.level());
+        Device::new(scheduler, costs, rng.clone(), clients, queues).run(end, totals);
+    };
+    if !queues.is_empty() {
+        let before = alone.be_work;
+        run(Box::new(Streams), Vec::new(), queues.clone(), alone);
+        totals.be_work_alone += alone.be_work - before;
+    }
+    let scheduler = by_name(&options.scheduler).expect("its name was looked up before");
+    run(scheduler, clients, queues, totals);
+}
+
+fn clients(fleet: &Fleet, placed: &[Placed]) -> (Vec<RtClient>, Vec<BeQueue>) {
     let (mut clients, mut queues) = (Vec::new(), Vec::new());
     for &(at, number) in placed {
         let client = &fleet.clients[at as usize];
@@ -108,7 +126,5 @@ fn run_device(
             Class::Be => queues.push(BeQueue::new(inference, source)),
         }
     }
-    let scheduler = by_name(&options.scheduler).expect("its name was looked up before");
-    let costs = Costs::new(&fleet.profile.device, scheduler.level());
-    Device::new(scheduler, costs, rng, clients, queues).run((options.seconds * 1e9) as u64, totals);
+    (clients, queues)
 }

@@ -71,8 +71,10 @@ fn waits_are_those_of_m_d_1_and_m_m_1() {
     }
 }
 
+/// All counts but the latencies, which are too many to print.
 fn summary(totals: &Totals) -> String {
-    format!("{totals:?}")
+    let all = format!("{totals:?}");
+    all[all.rfind("rt_latency_sum").unwrap()..].into()
 }
 
 #[test]
@@ -82,6 +84,7 @@ fn the_number_of_threads_changes_nothing() {
     for threads in [2, 3, 8] {
         let more = simulate(&fleet, &options("reef", 2.0, threads)).unwrap();
         assert_eq!(summary(&one), summary(&more), "{threads} threads");
+        assert!(one == more, "{threads} threads: latencies differ");
     }
     let other = simulate(&fleet, &Options { seed: 2, ..options("reef", 2.0, 1) }).unwrap();
     assert_ne!(summary(&one), summary(&other), "another seed");
@@ -100,7 +103,7 @@ fn every_arrival_is_finished_or_still_there_under_every_scheduler_and_placement(
         assert_eq!(totals.rt_latency.len(), totals.rt_in_time + totals.rt_late);
         let be = totals.be_finished + totals.be_left;
         assert_eq!(totals.be_arrivals, be, "{scheduler} {placement:?}");
-        assert!(totals.rt_arrivals > 2_000, "{scheduler} {placement:?}: {totals:?}");
+        assert!(totals.rt_arrivals > 2_000, "{scheduler} {placement:?}: {}", summary(&totals));
         assert!(totals.rt_in_time > 500, "{scheduler} {placement:?}: real-time work stands still");
         let runs = totals.be_finished > 0 || *scheduler == "rt-only";
         assert!(runs, "{scheduler} {placement:?}: best-effort work stands still");
@@ -193,6 +196,17 @@ fn a_trace_of_ones_own_is_dealt_to_its_clients() {
     let totals = simulate(&fleet, &options("reef", 1.0, 1)).unwrap();
     assert_eq!((totals.rt_in_time, totals.rt_arrivals), (2, 2));
     assert!(totals.rt_quantile_ms(1.0) < 1.002, "each has a device of its own");
+}
+
+/// The example of docs/simulate.md has the measured profile.
+#[test]
+fn the_example_is_a_fleet_with_the_profile_of_an_h200() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let fleet = Fleet::read(&root.join("docs/simulate/fleet.json")).unwrap();
+    let profile: Profile = serde_json::from_str(include_str!("../profiles/h200.json")).unwrap();
+    assert_eq!(format!("{:?}", fleet.profile), format!("{profile:?}"));
+    let totals = simulate(&fleet, &options("reef", 0.1, 1)).unwrap();
+    assert_eq!((totals.devices_used, totals.rt_left_late), (64, 0));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 const LONGEST: u64 = 3_600_000_000_000;
 
 /// Counts of all devices. All are integers, so that the order in which devices are added changes nothing.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Totals {
     /// Latencies of real-time requests that finished, in nanoseconds.
@@ -32,7 +32,7 @@ pub struct Totals {
     pub be_left: u64,
     /// Best-effort work that was done, as the nanoseconds that it takes alone.
     pub be_work: u64,
-    /// The same if there were no real-time work: of closed loops. Of the others it is what came.
+    /// The same of a simulation without real-time clients, under `streams`.
     pub be_work_alone: u64,
     /// Preemptions of best-effort work.
     pub preemptions: u64,

@@ -84,7 +84,7 @@ impl Device {
         }
         self.advance(end, totals);
         self.tasks.close(end, totals);
-        self.queues.close(end, totals);
+        self.queues.close(totals);
         totals.devices_used += 1;
     }
 

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// A best-effort client and its queue. One inference is one command.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct BeQueue {
     inference: Inference,
     source: Source,
@@ -58,13 +58,6 @@ impl BeQueue {
 
     fn submitted(&self) -> u64 {
         self.completed + if self.endless { 1 } else { self.pending.len() as u64 }
-    }
-
-    /// What a closed loop gets done until `end` beside closed loops of this pressure, its own counted in.
-    fn work_alone(&self, pressure: f64, pause: u64, end: u64) -> u64 {
-        let Inference { alone, pressure: own, .. } = self.inference;
-        let each = alone * self.inference.slowdown(pressure - own) + pause as f64;
-        (end as f64 * alone / each) as u64
     }
 
     fn view(&self, id: usize) -> QueueView {
@@ -203,24 +196,16 @@ impl Queues {
         }
     }
 
-    /// Counts what was done until `end`, and what isn't finished.
-    pub(super) fn close(&self, end: u64, totals: &mut Totals) {
-        let closed = |queue: &&BeQueue| queue.source.answered(0).is_some();
-        let pressure: f64 = self.all.iter().filter(closed).map(|q| q.inference.pressure).sum();
+    /// Counts what was done, and what isn't finished.
+    pub(super) fn close(&self, totals: &mut Totals) {
         for queue in &self.all {
-            let mut came = queue.submitted();
             if queue.endless {
                 let finished = (queue.done / queue.inference.alone) as u64;
                 totals.be_finished += finished;
                 totals.be_arrivals += finished + 1;
-                (totals.be_left, came) = (totals.be_left + 1, 0);
             }
-            totals.be_left += came.saturating_sub(queue.completed);
+            totals.be_left += queue.submitted() - queue.completed;
             totals.be_work += queue.done as u64;
-            totals.be_work_alone += match queue.source.answered(0) {
-                Some(pause) => queue.work_alone(pressure, pause, end),
-                None => (came as f64 * queue.inference.alone) as u64,
-            };
         }
     }
 }
