@@ -127,6 +127,11 @@ impl Fleet {
         self.nodes as usize * self.gpus_per_node as usize
     }
 
+    /// Clients in all.
+    pub(crate) fn count(&self) -> u64 {
+        self.clients.iter().map(|client| u64::from(client.count)).sum()
+    }
+
     /// Whether all numbers and names make sense.
     ///
     /// # Errors
@@ -140,7 +145,7 @@ impl Fleet {
                 "{nodes} nodes of {each} GPUs: 1 to {MOST_DEVICES} in all"
             ));
         }
-        let clients: u64 = self.clients.iter().map(|client| u64::from(client.count)).sum();
+        let clients = self.count();
         if clients > MOST_CLIENTS {
             return Error::invalid(format!("{clients} clients: at most {MOST_CLIENTS}"));
         }

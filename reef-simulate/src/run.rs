@@ -20,6 +20,9 @@ use std::thread;
 /// Devices that a thread takes at a time.
 const CHUNK: usize = 16;
 
+/// Seconds of all devices and clients: more nanoseconds than a count can hold.
+const MOST_SECONDS: f64 = 1e10;
+
 /// What to simulate of a fleet.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -43,7 +46,14 @@ pub struct Options {
 pub fn simulate(fleet: &Fleet, options: &Options) -> Result<Totals, Error> {
     fleet.check()?;
     in_range("seconds", options.seconds, 1e-6, 1e8)?;
-    in_range("threads", options.threads as f64, 1.0, 1024.0)?;
+    in_range("threads", options.threads as f64, 1.0, 256.0)?;
+    let all = fleet.devices() as u64 + fleet.count();
+    if all as f64 * options.seconds > MOST_SECONDS {
+        let seconds = options.seconds;
+        return Error::invalid(format!(
+            "{all} GPUs and clients for {seconds} s: {MOST_SECONDS:e} s in all at most"
+        ));
+    }
     if by_name(&options.scheduler).is_none() {
         let (name, have) = (&options.scheduler, NAMES.join(", "));
         return Error::invalid(format!("no scheduler {name:?} (have: {have})"));

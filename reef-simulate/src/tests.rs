@@ -153,6 +153,26 @@ fn placements_do_what_their_names_say() {
     }
 }
 
+/// The largest numbers that are let in: nothing overflows.
+#[test]
+fn times_beyond_the_end_of_time_never_come() {
+    let closed = Arrivals::Closed { pause_us: 1e12 };
+    let clients = vec![
+        client(Class::Rt, "resnet50", 2, Arrivals::Closed { pause_us: 0.0 }),
+        client(Class::Be, "resnet152", 3, Arrivals::Closed { pause_us: 0.0 }),
+        client(Class::Be, "fixed", 1, closed),
+    ];
+    let mut fleet = fleet(1, clients);
+    for network in fleet.profile.networks.values_mut() {
+        (network.alone_us, network.sensitivity, network.pressure) = (1e9, 1e3, 1e3);
+    }
+    fleet.profile.device.capped_kept = f64::MIN_POSITIVE;
+    for scheduler in NAMES {
+        let totals = simulate(&fleet, &options(scheduler, 10.0, 1)).unwrap();
+        assert!(totals.rt_arrivals >= 2, "{scheduler}");
+    }
+}
+
 #[test]
 fn what_makes_no_sense_is_one_line_that_names_it() {
     let good = || fleet(1, vec![client(Class::Rt, "fixed", 1, poisson(1.0))]);
@@ -171,6 +191,7 @@ fn what_makes_no_sense_is_one_line_that_names_it() {
         (run(&good(), &options("rief", 1.0, 1)), "no scheduler \"rief\" (have: "),
         (run(&good(), &options("reef", 1.0, 0)), "threads is 0"),
         (run(&good(), &options("reef", -1.0, 1)), "seconds is -1"),
+        (run(&fleet(1000, Vec::new()), &options("reef", 1e8, 1)), "1000 GPUs and clients for"),
     ] {
         assert!(message.contains(part) && !message.contains('\n'), "{message}");
     }

@@ -154,7 +154,8 @@ impl Queues {
             let others = self.pressure - queue.inference.pressure + beside;
             queue.rate = factor / queue.inference.slowdown(others);
             if !queue.endless {
-                let finish = start + (queue.work.max(0.0) / queue.rate + 0.5) as u64;
+                let left = (queue.work.max(0.0) / queue.rate + 0.5) as u64;
+                let finish = start.saturating_add(left);
                 self.next_finish = self.next_finish.min(finish);
             }
         }

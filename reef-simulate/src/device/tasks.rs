@@ -119,7 +119,8 @@ impl Tasks {
     pub(super) fn set_slowdown(&mut self, now: u64, slowdown: f64) {
         self.slowdown = slowdown;
         self.next_finish = self.running.front().map_or(NEVER, |first| {
-            now.max(self.held_until) + (first.work.max(0.0) * slowdown + 0.5) as u64
+            let left = (first.work.max(0.0) * slowdown + 0.5) as u64;
+            now.max(self.held_until).saturating_add(left)
         });
     }
 
