@@ -142,6 +142,22 @@ fn usage_errors_name_what_is_possible() {
 }
 
 /// A PNG file with more red to the right and more green further down.
+#[test]
+fn a_node_without_what_a_plugin_needs_is_refused_in_one_line() {
+    let folder = Folder::new("node");
+    let (shim, kubelet) = (folder.file("shim.so", ""), folder.path("no-kubelet"));
+    let plugin = |kubelet: &str, more: &[&str]| {
+        refuses(&[&["k8s", "plugin", "--shim", &shim, "--kubelet", kubelet], more].concat())
+    };
+    let said = plugin(&kubelet, &[]);
+    assert!(
+        said.contains(&format!("no kubelet's folder for device plugins at {kubelet} ")),
+        "{said}"
+    );
+    let said = plugin(&folder.path(""), &["--rt", "4", "--rt-compute", "30%"]);
+    assert!(said.contains("reef.dev/rt: 4 times 30% is 120 % of a device"), "{said}");
+}
+
 fn write_photo(path: &str) {
     let file = std::fs::File::create(path).unwrap();
     let mut encoder = png::Encoder::new(file, 90, 70);

@@ -12,6 +12,8 @@ mod config;
 mod edits;
 mod error;
 mod gpu;
+#[cfg(test)]
+mod manifests;
 mod plugin;
 mod prefer;
 mod resource;

@@ -1,0 +1,81 @@
+//! The files in deploy/kubernetes: what is mounted is what the plugin is told, and what pods ask for is what it offers.
+
+use crate::resource::Resource;
+use reef_guest::page::Class;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use yaml_rust2::{Yaml, YamlLoader};
+
+fn documents(file: &str) -> Vec<Yaml> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kubernetes").join(file);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    YamlLoader::load_from_str(&text).unwrap()
+}
+
+fn list<'a>(yaml: &'a Yaml, key: &str) -> impl Iterator<Item = &'a Yaml> {
+    yaml[key].as_vec().unwrap_or_else(|| panic!("{key}: a list is wanted")).iter()
+}
+
+fn text<'a>(yaml: &'a Yaml, key: &str) -> &'a str {
+    yaml[key].as_str().unwrap_or_else(|| panic!("{key}: a text is wanted"))
+}
+
+/// Of a container: where which volume is mounted.
+fn mounts(container: &Yaml) -> BTreeMap<&str, &str> {
+    list(container, "volumeMounts").map(|m| (text(m, "mountPath"), text(m, "name"))).collect()
+}
+
+#[test]
+fn the_plugin_finds_at_the_nodes_paths_what_it_is_told_of() {
+    let documents = documents("node.yaml");
+    let set = documents.iter().find(|it| text(it, "kind") == "DaemonSet").unwrap();
+    assert_eq!(text(set, "apiVersion"), "apps/v1");
+    let (spec, template) = (&set["spec"], &set["spec"]["template"]);
+    assert_eq!(spec["selector"]["matchLabels"], template["metadata"]["labels"]);
+    assert_eq!(spec["updateStrategy"]["rollingUpdate"]["maxSurge"].as_i64(), Some(0));
+    let pod = &template["spec"];
+    assert_eq!(pod["hostPID"].as_bool(), Some(true));
+    let on_node: BTreeMap<_, _> = list(pod, "volumes")
+        .filter_map(|volume| Some((text(volume, "name"), volume["hostPath"]["path"].as_str()?)))
+        .collect();
+    let plugin = list(pod, "containers").find(|it| text(it, "name") == "plugin").unwrap();
+    let mounts = mounts(plugin);
+    let mut arguments = list(plugin, "args").map(|argument| argument.as_str().unwrap());
+    assert_eq!([arguments.next(), arguments.next()], [Some("k8s"), Some("plugin")]);
+    let paths =
+        arguments.filter_map(|flag| Some(flag.split_once('=')?.1).filter(|it| it.starts_with('/')));
+    let paths: Vec<_> = paths.collect();
+    assert_eq!(paths.len(), 4, "{paths:?}");
+    for path in paths {
+        let (at, volume) = mounts.iter().find(|(at, _)| path.starts_with(**at)).expect(path);
+        assert_eq!(on_node.get(volume), Some(at), "{path}: elsewhere on the node");
+    }
+}
+
+#[test]
+fn containers_mount_volumes_that_there_are() {
+    for document in documents("node.yaml").iter().filter(|it| text(it, "kind") == "DaemonSet") {
+        let pod = &document["spec"]["template"]["spec"];
+        let volumes: BTreeSet<_> =
+            list(pod, "volumes").map(|volume| text(volume, "name")).collect();
+        for container in list(pod, "initContainers").chain(list(pod, "containers")) {
+            let used: BTreeSet<_> = mounts(container).into_values().collect();
+            assert!(used.is_subset(&volumes), "{used:?} of {volumes:?}");
+        }
+    }
+}
+
+#[test]
+fn pods_ask_for_what_is_offered() {
+    let name = |class| Resource { class, replicas: 1, memory: None, compute: None }.name();
+    let offered = [Class::RealTime, Class::BestEffort].map(name);
+    let pods = documents("pods.yaml");
+    let asked = pods.iter().map(|pod| {
+        let container = list(&pod["spec"], "containers").next().unwrap();
+        let limits = container["resources"]["limits"].as_hash().unwrap();
+        let (name, count) = limits.iter().next().unwrap();
+        assert_eq!(count.as_i64(), Some(1));
+        name.as_str().unwrap().to_owned()
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), offered);
+}
