@@ -32,6 +32,7 @@ impl<T> List<T> {
     }
 
     /// As [`of`](Self::of), up to the first error.
+    #[cfg(feature = "onnx")]
     pub(crate) fn try_of<E: From<Exhausted>>(
         len: usize,
         items: impl IntoIterator<Item = Result<T, E>>,
@@ -44,6 +45,7 @@ impl<T> List<T> {
         Ok(list)
     }
 
+    #[cfg(feature = "onnx")]
     pub(crate) fn push(&mut self, item: T, ledger: &Ledger) -> Result<(), Exhausted> {
         self.reserve(1, ledger)?;
         self.items.push(item);
@@ -92,6 +94,7 @@ impl<T: Clone> List<T> {
         Self::of(len, std::iter::repeat_n(value, len), ledger)
     }
 
+    #[cfg(feature = "onnx")]
     pub(crate) fn copied(items: &[T], ledger: &Ledger) -> Result<Self, Exhausted> {
         Self::of(items.len(), items.iter().cloned(), ledger)
     }

@@ -46,11 +46,11 @@ impl Encoder {
         let spec = Spec { element: Element::I64, dims: vec![texts, tokens] };
         let numbers = l.b.input(INPUTS[0], spec.clone())?;
         let mask = l.b.input(INPUTS[1], spec)?;
+        let mut x = self.embeddings(&mut l, &numbers)?;
         l.b.node = INPUTS[1].into();
         let bias = bias_of(&mut l.b, &mask)?;
         let columns = self.width / self.heads;
         let heads = Heads { texts, tokens, heads: self.heads, columns };
-        let mut x = self.embeddings(&mut l, &numbers)?;
         for number in 0..self.layers {
             x = self.layer(&mut l, number, &x, heads, &bias)?;
         }

@@ -8,7 +8,9 @@ use crate::memory::ledger::Ledger;
 use crate::model::seeded::Seeded;
 use crate::model::tensor::{Kind, TensorSpec};
 use crate::model::tensors::Tensors;
+use crate::run::any_model::AnyModel;
 use crate::tensors::builder::Builder;
+use reef_conformance::Null;
 use reef_core::tensor::Array;
 
 const SEED: Seeded = Seeded(5);
@@ -151,6 +153,17 @@ fn logits_are_those_of_plain_loops() {
         assert!(logits.len() == want.len(), "{logits:?} {want:?}");
         assert!(logits.iter().zip(&want).all(close), "{logits:?} {want:?}");
     }
+}
+
+#[test]
+fn a_device_without_kernels_refuses_by_the_name_of_a_layer() {
+    let ledger = Ledger::new(&Budget::default());
+    let (encoder, tensors) = (tiny(names::BERT, 2), Tensors::Seeded(SEED));
+    let model = encoder.build("tiny", [TEXTS, TOKENS], tensors, Builder::new(&ledger)).unwrap();
+    let loaded = AnyModel::Tensors(model).load(&Null::computing(|_, _, _| {})).unwrap();
+    let said = loaded.network().unwrap_err().to_string();
+    assert!(said.starts_with("node \"bert.embeddings.word_embeddings\": "), "{said}");
+    assert!(said.contains("no kernel for gather"), "{said}");
 }
 
 /// As the transformers library counts them: 109,483,778 and 66,955,010.
