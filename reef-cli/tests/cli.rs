@@ -257,3 +257,35 @@ fn the_help_says_what_exit_codes_mean() {
         assert!(said.contains(code), "{code}: {said}");
     }
 }
+
+const FLEET: &str = r#"{
+    "nodes": 2, "gpus_per_node": 2,
+    "profile": {"device": {}, "networks": {"net": {"alone_us": 1000}}},
+    "clients": [
+        {"class": "rt", "network": "net", "count": 4, "arrivals": {"periodic": {"per_second": 10}}},
+        {"class": "be", "network": "net", "count": 4, "arrivals": {"closed": {}}}
+    ]
+}"#;
+
+#[test]
+fn a_fleet_is_simulated_and_a_bad_one_is_refused_in_one_line() {
+    let folder = Folder::new("fleet");
+    let fleet = folder.file("fleet.json", FLEET);
+    let said = prints(&["simulate", &fleet, "--seconds", "1", "--placement", "pack", "--json"]);
+    let rows: Value = serde_json::from_str(&said).unwrap();
+    let requests: Vec<_> = [0, 1].map(|row| rows[row]["rt_arrivals"].clone()).into();
+    assert_eq!((requests, rows.as_array().unwrap().len()), (vec![40.into(), 40.into()], 2));
+    let bad = folder.file(
+        "bad.json",
+        FLEET.replace("\"rt\", \"network\": \"net\"", "\"rt\", \"network\": \"nat\""),
+    );
+    for (args, want) in [
+        (&[&bad[..]][..], "clients[0]: no network \"nat\" (have: net)"),
+        (&[&fleet, "--placement", "tight"], "no placement \"tight\" (have: spread, pack"),
+        (&[&fleet, "--scheduler", "rief"], "no scheduler \"rief\" (have: "),
+        (&[&fleet, "--seconds", "nan"], "seconds is NaN"),
+    ] {
+        let said = refuses(&[&["simulate"], args].concat());
+        assert!(said.contains(want), "{args:?}: {said}");
+    }
+}
