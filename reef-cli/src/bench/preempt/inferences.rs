@@ -18,8 +18,10 @@ pub(super) struct Inferences<D: Operators> {
     device: D,
     /// Both pictures, then both places.
     host: D::Buffer,
-    /// Bytes of a picture and of a place.
+    /// Bytes from one picture to the next, and from one place to the next.
     sizes: [usize; 2],
+    /// Bytes of what a picture gives.
+    given: usize,
     /// What each picture gives.
     want: [Vec<f32>; PICTURES],
 }
@@ -43,12 +45,13 @@ impl<D: Operators> Inferences<D> {
         let sizes =
             [network.inputs(), network.outputs()].map(|ports| ports.bytes().next_multiple_of(64));
         let host = device.alloc_host(PICTURES * sizes.iter().sum::<usize>())?;
-        let mut inferences = Self { device: device.clone(), host, sizes, want: Default::default() };
+        let (device, given) = (device.clone(), network.outputs().bytes());
+        let mut inferences = Self { device, host, sizes, given, want: Default::default() };
         let mut tasks = Vec::new();
         for picture in 0..PICTURES {
             let [from, to] = inferences.places(picture);
             let input = Seeded(picture as u64 + 1).inputs(network.inputs());
-            device.write(&inferences.host, from, &input)?;
+            inferences.device.write(&inferences.host, from, &input)?;
             let task = network.graphs_on(&inferences.host, (from, to), graph)?;
             run(&task)?;
             inferences.want[picture] = inferences.output(picture)?;
@@ -67,7 +70,7 @@ impl<D: Operators> Inferences<D> {
     }
 
     fn output(&self, picture: usize) -> Result<Vec<f32>> {
-        let mut bytes = vec![0; self.sizes[1]];
+        let mut bytes = vec![0; self.given];
         self.device.read(&self.host, self.places(picture)[1], &mut bytes)?;
         Ok(bytes.as_chunks().0.iter().map(|&word| f32::from_ne_bytes(word)).collect())
     }
