@@ -167,7 +167,6 @@ impl<D: Device> Core<D> {
     fn apply(&self, state: &mut PassState<D>) -> bool {
         self.stop(state);
         state.hold_neighbours();
-        let beside = state.beside;
         let pads = state.plan.pad && self.device.colocation() == Colocation::Padded;
         let queues = &mut state.queues;
         let mut donors = Donors { group: &self.group, queues, device: &self.device };
@@ -177,12 +176,12 @@ impl<D: Device> Core<D> {
         // Taking back costs time on the cores that real-time work wants: only if it is needed.
         let mut again = fed.again;
         let rt_held = state.rt.waiting() > 0 && state.rt.running() == 0;
-        let wanted = fed.held_back || rt_held || !state.plan.preempt || beside.is_some();
+        let wanted = fed.held_back || rt_held || !state.plan.preempt || state.beside.is_some();
         if wanted && self.group.is_preempted() {
             let before = self.group.is_quiesced();
             again |= self.group.try_quiesce() && !before; // schedulers wait for this
         }
-        match self.restore(state, beside) {
+        match self.restore(state) {
             Ok(()) => state.loss.note_answer(),
             Err(error) => state.note_refusal(&error),
         }
@@ -205,24 +204,21 @@ impl<D: Device> Core<D> {
         if self.group.stop().is_err() {
             state.retry_soon();
         }
-        if first && self.group.is_preempted() {
-            state.stopped = state.last_pass; // which is this one
-            if state.plan.preempt {
-                state.note_preemption();
-            }
+        if first && state.plan.preempt && self.group.is_preempted() {
+            state.note_preemption();
         }
     }
 
     /// Lets a held group go on, if the plan says so and it has stopped; if it is too early, a worker
     /// that quiesces causes a pass.
-    fn restore(&self, state: &mut PassState<D>, beside: Option<u32>) -> Result<()> {
+    fn restore(&self, state: &mut PassState<D>) -> Result<()> {
         if !self.group.is_preempted() || state.loss.why().is_some() {
             return Ok(());
         }
         if !state.plan.preempt {
             self.group.try_restore()?;
-        } else if beside.is_some() && self.group.is_quiesced() {
-            self.group.try_restore_as(beside)?;
+        } else if state.beside.is_some() && self.group.is_quiesced() {
+            self.group.try_restore_as(state.beside)?;
             state.stats.padded_launches += 1;
         }
         Ok(())

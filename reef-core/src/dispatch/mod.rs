@@ -13,7 +13,6 @@ pub(crate) mod neighbours;
 pub(crate) mod queues;
 pub(crate) mod rt_client;
 pub(crate) mod state;
-pub(crate) mod steady;
 #[cfg(test)]
 mod tests;
 pub(crate) mod ticket;

@@ -9,7 +9,7 @@ use crate::dispatch::neighbours::Neighbourhood;
 use crate::dispatch::queues::be_queue::BeQueue;
 use crate::dispatch::queues::padding::{Padded, PaddingSource};
 use crate::dispatch::queues::rt_queue::RtQueue;
-use crate::dispatch::steady::Steady;
+use crate::scheduler::Steady;
 use crate::scheduler::policy::{LaunchLimit, Plan, QueueView, RtTaskView, Scheduler, View};
 use crate::vqueue::group::Group;
 use std::time::Duration;
@@ -63,8 +63,6 @@ pub(crate) struct PassState<D: Device> {
     rt_views: Vec<RtTaskView>,
     pub(super) plan: Plan,
     pub(super) last_pass: Duration,
-    /// When best-effort work was last stopped.
-    pub(super) stopped: Duration,
     pub(crate) stats: Stats,
     /// When best-effort work was preempted, while a caller traces it.
     pub(super) preempted: Option<Vec<Duration>>,
@@ -87,7 +85,6 @@ impl<D: Device> PassState<D> {
             rt_views: Vec::new(),
             plan: Plan::default(),
             last_pass: Duration::ZERO,
-            stopped: Duration::ZERO,
             stats: Stats::default(),
             preempted: None,
             closed: None,
@@ -144,7 +141,7 @@ impl<D: Device> PassState<D> {
     pub(super) fn note_preemption(&mut self) {
         self.stats.preemptions += 1;
         if let Some(times) = self.preempted.as_mut().filter(|times| times.len() < MAX_NOTED) {
-            times.push(self.stopped);
+            times.push(self.last_pass);
         }
     }
 
@@ -177,11 +174,14 @@ impl<D: Device> PassState<D> {
     /// short pauses, so that the next request finds them so.
     fn run_beside(&mut self, has_work: bool, now: Duration, group: &Group<D>) {
         self.steady.note(has_work, now);
-        let capped = group.capped_blocks().filter(|_| self.plan.pad && self.steady.is_long(now));
-        self.beside = capped;
-        if capped.is_some() {
-            self.plan.preempt = true;
-            self.wake_by(self.steady.ends());
+        let is_long = self.plan.pad && self.steady.is_long(now);
+        self.beside = is_long.then(|| group.capped_blocks()).flatten();
+        if self.beside.is_none() {
+            return;
+        }
+        self.plan.preempt = true;
+        if !has_work {
+            self.wake_by(self.steady.ends()); // the end of the pause is no news of the device
         }
     }
 

@@ -255,3 +255,21 @@ fn a_task_ends_though_its_client_does_not_wait() {
     eventually("ended", || ticket.try_wait().is_some());
     assert_eq!(dispatcher.stats().rt_finished, 1);
 }
+
+/// Nothing tells of the end of a pause: the dispatcher looks by itself.
+#[test]
+fn capped_queues_run_in_full_once_real_time_work_has_paused() {
+    let device = Fake::default();
+    script(&device).capped.store(2, Ordering::SeqCst);
+    let dispatcher = dispatcher(&device);
+    let _at_last = AtLast(device.clone());
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let ticket = dispatcher.real_time().expect("a client").submit(&one_kernel()).expect("room");
+    eventually("real-time work lasts", || dispatcher.stats().padded_launches == 1);
+    let before = script(&device).told.lock().len();
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    ticket.wait().expect("it ends");
+    let since = || script(&device).told.lock()[before..].to_vec();
+    eventually("stopped once more, and restored", || since() == ["evict", "reset", "reactivate"]);
+    assert_eq!(dispatcher.stats().preemptions, 1, "to be widened is no preemption");
+}

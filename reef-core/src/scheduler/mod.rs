@@ -28,6 +28,7 @@ pub(crate) mod policy;
 mod priority;
 mod reef;
 mod rt_share;
+mod steady;
 
 pub use baseline::{RtOnly, Sequential, StreamPriority, Streams, WaitBased};
 pub use by_name::{NAMES, by_name};
@@ -37,3 +38,4 @@ pub use policy::{LaunchLimit, Plan, QueueView, RtTaskView, Scheduler, TaskView, 
 pub use priority::FixedPriority;
 pub use reef::Reef;
 pub use rt_share::RtShare;
+pub use steady::Steady;

@@ -196,12 +196,11 @@ impl Debt {
         let time = now.saturating_sub(self.booked);
         let wanted = self.is_wanted(self.booked);
         self.booked = now;
-        if wanted && view.capped {
-            // It has a part, whatever that is.
-        } else if wanted && (self.kept_off || view.preempted) {
-            self.owed += time.mul_f64(reserve);
-        } else if wanted {
-            self.owed = self.owed.saturating_sub(time.mul_f64(1.0 - reserve));
+        let is_kept_off = self.kept_off || view.preempted;
+        match wanted && !view.capped {
+            false => {} // capped, it has a part, whatever that is
+            true if is_kept_off => self.owed += time.mul_f64(reserve),
+            true => self.owed = self.owed.saturating_sub(time.mul_f64(1.0 - reserve)),
         }
         if view.queues.iter().any(|queue| queue.is_ready()) {
             self.seen = Some(now);

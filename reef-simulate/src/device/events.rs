@@ -1,14 +1,14 @@
 //! The event loop of a device.
 
 use crate::arrivals::NEVER;
-use crate::device::group::{Group, Steady, Width};
+use crate::device::group::{Group, Width};
 use crate::device::queues::{BeQueue, Queues};
 use crate::device::tasks::{RtClient, Tasks};
 use crate::profile::DeviceProfile;
 use crate::totals::Totals;
 use rand_chacha::ChaCha8Rng;
 use reef_core::PreemptLevel;
-use reef_core::scheduler::{Plan, Scheduler, View};
+use reef_core::scheduler::{Plan, Scheduler, Steady, View};
 use std::time::Duration;
 
 /// What stopping and restoring cost, in nanoseconds.
@@ -122,11 +122,12 @@ impl Device {
         self.queues.note_served();
         let mut view = View::new(self.tasks.views(), self.tasks.running(), self.queues.views());
         view.preempted = self.group.width != Width::Full;
+        view.capped = self.group.width == Width::Capped;
         view.quiesced = self.group.width == Width::Stopped && self.now >= self.group.quiesced;
         self.plan.open(&view);
         self.scheduler.decide(Duration::from_nanos(self.now), &view, &mut self.plan);
         totals.decisions += 1;
-        self.wake = self.plan.wake.map_or(NEVER, |at| at.as_nanos().min(u128::from(NEVER)) as u64);
+        self.wake = self.plan.wake.map_or(NEVER, nanos);
         let want = self.wanted();
         self.step(want, totals);
         self.tasks.start(&self.plan.start);
@@ -144,9 +145,12 @@ impl Device {
 
     /// How the plan wants best-effort work to run.
     fn wanted(&mut self) -> Width {
-        self.steady.note(self.tasks.has_work(), self.now);
-        if self.plan.pad && self.costs.capped_kept > 0.0 && self.steady.is_long(self.now) {
-            self.wake_by(self.steady.ends());
+        let (has_work, now) = (self.tasks.has_work(), Duration::from_nanos(self.now));
+        self.steady.note(has_work, now);
+        if self.plan.pad && self.costs.capped_kept > 0.0 && self.steady.is_long(now) {
+            if !has_work {
+                self.wake_by(nanos(self.steady.ends()));
+            }
             return Width::Capped;
         }
         if self.plan.preempt { Width::Stopped } else { Width::Full }
@@ -181,4 +185,8 @@ impl Device {
         let pressure = self.queues.pressure * part;
         self.tasks.set_slowdown(self.now, first.map_or(1.0, |task| task.slowdown(pressure)));
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    time.as_nanos().min(u128::from(NEVER)) as u64
 }

@@ -13,9 +13,11 @@ const LONG: Duration = Duration::from_millis(10);
 /// after each.
 const PAUSE: Duration = Duration::from_micros(300);
 
-/// How long real-time work has been there, short pauses counted in.
+/// How long real-time work has been there, pauses of less than 300 µs counted in.
+///
+/// The dispatcher has best-effort queues run capped beside real-time work that lasts; simulators of it ask the same.
 #[derive(Debug, Default)]
-pub(super) struct Steady {
+pub struct Steady {
     since: Option<Duration>,
     /// When there last was some.
     last: Duration,
@@ -24,7 +26,8 @@ pub(super) struct Steady {
 }
 
 impl Steady {
-    pub(super) fn note(&mut self, has_work: bool, now: Duration) {
+    /// Notes whether there is some at `now`. Times may not go back.
+    pub fn note(&mut self, has_work: bool, now: Duration) {
         if self.has_work {
             self.last = now;
         } else if now >= self.ends() {
@@ -37,13 +40,13 @@ impl Steady {
         self.has_work = has_work;
     }
 
-    /// Whether it lasts, as of the last note.
-    pub(super) fn is_long(&self, now: Duration) -> bool {
+    /// Whether it has lasted for 10 ms, as of the last note.
+    pub fn is_long(&self, now: Duration) -> bool {
         self.since.is_some_and(|since| now.saturating_sub(since) >= LONG)
     }
 
     /// When a pause will have been one, unless there is work before.
-    pub(super) fn ends(&self) -> Duration {
+    pub fn ends(&self) -> Duration {
         self.last.saturating_add(PAUSE)
     }
 }
