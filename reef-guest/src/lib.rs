@@ -14,6 +14,7 @@ pub mod fuzzing;
 pub mod hold;
 pub mod join;
 pub mod limit;
+pub mod mapped;
 pub mod pace;
 pub mod page;
 pub mod registry;

@@ -1,43 +1,21 @@
 //! The books' memory: a file that all processes of a user map.
 
 use super::books::{BOOKS_BYTES, Books};
+use crate::mapped::{InFile, Mapped};
 use rustix::fs::{Mode, OFlags, fstat, ftruncate, open};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
-use std::ops::Deref;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long another process may be joining the same books.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Mapped books. A child process has the same memory.
-#[derive(Debug)]
-pub(super) struct Mapped(NonNull<Books>);
-
 // SAFETY: books are atomics alone.
-unsafe impl Send for Mapped {}
-// SAFETY: as above.
-unsafe impl Sync for Mapped {}
-
-impl Deref for Mapped {
-    type Target = Books;
-
-    fn deref(&self) -> &Books {
-        // SAFETY: mapped until `drop`, and long enough for books, which are atomics alone.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `map`, and no reference outlives `self`.
-        let _ = unsafe { munmap(self.0.as_ptr().cast(), BOOKS_BYTES) }; // can't fail for a whole mapping
-    }
+unsafe impl InFile for Books {
+    const BYTES: usize = BOOKS_BYTES;
 }
 
 /// An open file of books. Its byte 0 is the lock of who joins; the byte behind it of each member is that member's, for
@@ -45,7 +23,8 @@ impl Drop for Mapped {
 #[derive(Debug)]
 pub struct BooksFile {
     file: OwnedFd,
-    pub(super) books: Arc<Mapped>,
+    /// A child process has the same memory.
+    pub(super) books: Arc<Mapped<Books>>,
 }
 
 impl BooksFile {
@@ -78,7 +57,7 @@ impl BooksFile {
         if fstat(&file)?.st_size < BOOKS_BYTES as i64 {
             ftruncate(&file, BOOKS_BYTES as u64)?; // whoever else does it does the same
         }
-        let books = Arc::new(map(&file)?);
+        let books = Arc::new(Mapped::new(&file)?);
         let opened = Self { file, books };
         opened.locked(|| opened.books.check())?.map_err(io::Error::other)?;
         Ok(opened)
@@ -141,11 +120,4 @@ fn own_folder(folder: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(())
-}
-
-fn map(file: &OwnedFd) -> io::Result<Mapped> {
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping, where the system has room.
-    let at = unsafe { mmap(std::ptr::null_mut(), BOOKS_BYTES, access, MapFlags::SHARED, file, 0) }?;
-    Ok(Mapped(NonNull::new(at.cast()).ok_or(io::ErrorKind::OutOfMemory)?))
 }

@@ -2,10 +2,11 @@
 
 use super::books::{Books, Job, Member, Terms, hashed};
 use super::bucket::Bucket;
-use super::file::{BooksFile, Mapped};
+use super::file::BooksFile;
 use super::process;
 use super::quantity::{MOST_BYTES, shown};
 use super::share::Answer;
+use crate::mapped::Mapped;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub struct Seat {
 /// What a process may do in its place, from any thread.
 #[derive(Clone, Debug)]
 pub struct Account {
-    books: Arc<Mapped>,
+    books: Arc<Mapped<Books>>,
     member: usize,
     job: usize,
     /// The job's limit, in bytes.

@@ -1,7 +1,7 @@
 //! The page's memory, as a file that can be sent to others and can't shrink.
 
 use super::layout::{BYTES, Identity};
-use super::mapping::Mapping;
+use super::mapping::{Mapping, map};
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
@@ -25,7 +25,7 @@ impl PageFile {
         let file = memfd_create("reef-guest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, BYTES as u64)?;
         fcntl_add_seals(&file, SEALS)?;
-        let page = Mapping::new(&file)?;
+        let page = map(&file)?;
         page.header.write(who);
         Ok((Self(file), page))
     }
@@ -65,7 +65,7 @@ impl PageFile {
         if length != BYTES as i64 {
             return Err(invalid(&format!("a page of {length} bytes")));
         }
-        Mapping::new(file)
+        map(file)
     }
 }
 

@@ -47,17 +47,18 @@ impl Inside {
     /// `None`: pass the call on.
     #[inline]
     pub(crate) fn enter() -> Option<Self> {
-        if STATE.load(Ordering::Relaxed) != ON || DEPTH.get() > 0 {
-            return None;
-        }
-        DEPTH.set(1);
-        Some(Self(()))
+        Self::if_on(&STATE)
     }
 
     /// The same for a call about memory. `None`: nothing is limited, or the call is the driver's own.
     #[inline]
     pub(crate) fn limited() -> Option<Self> {
-        if LIMITS.load(Ordering::Relaxed) != ON || DEPTH.get() > 0 {
+        Self::if_on(&LIMITS)
+    }
+
+    #[inline]
+    fn if_on(what: &AtomicU32) -> Option<Self> {
+        if what.load(Ordering::Relaxed) != ON || DEPTH.get() > 0 {
             return None;
         }
         DEPTH.set(1);

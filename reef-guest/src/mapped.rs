@@ -1,0 +1,65 @@
+//! A file's memory as a struct of atomics, which other processes have as well.
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use std::io;
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+
+/// What a file holds that processes map.
+///
+/// # Safety
+///
+/// It is atomics alone, so any bytes are a value of it, and any process may write them at any time.
+pub unsafe trait InFile {
+    /// How long the file is.
+    const BYTES: usize;
+}
+
+/// Mapped memory of a file.
+#[derive(Debug)]
+pub struct Mapped<T: InFile>(NonNull<T>);
+
+// SAFETY: atomics alone, in memory that any thread may unmap.
+unsafe impl<T: InFile> Send for Mapped<T> {}
+// SAFETY: as above.
+unsafe impl<T: InFile> Sync for Mapped<T> {}
+
+impl<T: InFile> Mapped<T> {
+    /// Maps a file that is at least so long, and stays so.
+    pub(crate) fn new(file: impl AsFd) -> io::Result<Self> {
+        const { assert!(size_of::<T>() <= T::BYTES) };
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping, where the system has room.
+        let at = unsafe { mmap(std::ptr::null_mut(), T::BYTES, access, flags, file, 0) }?;
+        Ok(Self(NonNull::new(at.cast()).ok_or(io::ErrorKind::OutOfMemory)?))
+    }
+
+    /// The same memory, which child processes don't get.
+    pub(crate) fn not_for_children(self) -> io::Result<Self> {
+        // SAFETY: the range is the mapping's. That a child has no such memory harms none of ours.
+        unsafe { madvise(self.0.as_ptr().cast(), T::BYTES, Advice::LinuxDontFork) }?;
+        Ok(self)
+    }
+
+    /// Where it is, for a driver that registers it.
+    pub fn address(&self) -> *mut u8 {
+        self.0.as_ptr().cast()
+    }
+}
+
+impl<T: InFile> Deref for Mapped<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: mapped until `drop`, and long enough for it, which is atomics alone.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T: InFile> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`, and no reference outlives `self`.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), T::BYTES) }; // can't fail for a whole mapping
+    }
+}
