@@ -9,8 +9,8 @@ use crate::dispatch::neighbours::Neighbourhood;
 use crate::dispatch::queues::be_queue::BeQueue;
 use crate::dispatch::queues::padding::{Padded, PaddingSource};
 use crate::dispatch::queues::rt_queue::RtQueue;
-use crate::scheduler::Steady;
 use crate::scheduler::policy::{LaunchLimit, Plan, QueueView, RtTaskView, Scheduler, View};
+use crate::scheduler::steady::Steady;
 use crate::vqueue::group::Group;
 use std::time::Duration;
 

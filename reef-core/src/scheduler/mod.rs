@@ -28,7 +28,7 @@ pub(crate) mod policy;
 mod priority;
 mod reef;
 mod rt_share;
-mod steady;
+pub(crate) mod steady;
 
 pub use baseline::{RtOnly, Sequential, StreamPriority, Streams, WaitBased};
 pub use by_name::{NAMES, by_name};

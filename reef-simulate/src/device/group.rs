@@ -24,11 +24,8 @@ impl Group {
         Self { width: Width::Full, quiesced: 0, resumed: 0 }
     }
 
-    /// Takes one step towards `want`; whether it was a stop. Look again at [`Self::quiesced`] if it isn't reached.
+    /// Takes one step towards `want`, which it doesn't do yet; whether it was a stop. Look again at [`Self::quiesced`] if it isn't reached.
     pub(super) fn step(&mut self, want: Width, now: u64, quiesce: u64, resume: u64) -> bool {
-        if self.width == want {
-            return false;
-        }
         if self.width != Width::Stopped {
             self.width = Width::Stopped;
             self.quiesced = now + quiesce.max(1); // not yet, as far as a scheduler can see
