@@ -32,10 +32,9 @@ impl Account {
     pub fn wait(&self, now: u64, policy: Policy) -> Duration {
         self.member().wanted.store(now, Relaxed);
         let wait = self.bucket().wait(now, self.part());
-        if policy == Policy::WorkConserving && !self.is_wanted_by_others(now) {
-            return Duration::ZERO;
-        }
-        wait
+        let is_spare =
+            !wait.is_zero() && policy == Policy::WorkConserving && !self.is_wanted_by_others(now);
+        if is_spare { Duration::ZERO } else { wait }
     }
 
     /// Notes that work of this process was on the device for so many nanoseconds until `now`. The device turns between

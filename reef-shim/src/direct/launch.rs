@@ -108,9 +108,9 @@ impl Launch {
             self.wait();
         }
         let apart = self.context.device.spacing.launches();
-        let may_gate =
-            (self.work != Work::Overlapping || is_closed) && self.context.device.has_daemon();
-        if may_gate && state.needs_gate(is_closed, apart) && self.gate() {
+        let may_gate = self.work != Work::Overlapping || is_closed;
+        let is_due = may_gate && state.needs_gate(is_closed, apart);
+        if is_due && self.context.device.has_daemon() && self.gate() {
             count(&page.counts.gates);
             state.gated();
         }

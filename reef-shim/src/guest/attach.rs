@@ -41,13 +41,11 @@ pub(crate) fn attach() -> Option<Context> {
 }
 
 fn device() -> Option<&'static Device> {
-    let (mut ordinal, mut uuid) = (0, [0; 16]);
-    let is_known = calls::context_device(&mut ordinal) == Some(0)
-        && (calls::device_uuid_v2(&mut uuid, ordinal) == Some(0)
-            || calls::device_uuid(&mut uuid, ordinal) == Some(0));
-    if !is_known {
+    let mut ordinal = 0;
+    let is_known = calls::context_device(&mut ordinal) == Some(0);
+    let Some(uuid) = is_known.then(|| calls::uuid(ordinal)).flatten() else {
         return explain::refuse("the driver doesn't say which device a context has");
-    }
+    };
     let mut members = members();
     if let Some(known) = members.iter().find(|known| known.wish.device == uuid) {
         return known.device(); // waited for once is enough

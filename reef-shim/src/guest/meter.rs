@@ -48,16 +48,15 @@ impl Meter {
     /// Waits until work may begin: outside of the driver, so that nobody else has to. `is_ahead` says whether so many
     /// launches are in flight.
     pub(super) fn wait(&self, spacing: &Spacing, is_ahead: impl Fn(u32) -> bool) {
-        if self.delay(spacing, &is_ahead).is_zero() {
+        let mut delay = self.delay(spacing, &is_ahead);
+        if delay.is_zero() {
             return;
         }
         self.waits.fetch_add(1, Relaxed);
         let begin = Instant::now();
-        while begin.elapsed() < LONGEST {
-            match self.delay(spacing, &is_ahead) {
-                Duration::ZERO => return,
-                delay => std::thread::sleep(delay.clamp(Duration::from_micros(50), NAP)),
-            }
+        while !delay.is_zero() && begin.elapsed() < LONGEST {
+            std::thread::sleep(delay.clamp(Duration::from_micros(50), NAP));
+            delay = self.delay(spacing, &is_ahead);
         }
     }
 

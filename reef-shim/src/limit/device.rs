@@ -70,12 +70,9 @@ pub(crate) fn limit(ordinal: i32) -> Option<u64> {
 }
 
 fn join(ordinal: i32) -> Option<Limited> {
-    let mut uuid = [0; 16];
-    let is_known = calls::device_uuid_v2(&mut uuid, ordinal) == Some(0)
-        || calls::device_uuid(&mut uuid, ordinal) == Some(0);
-    let started = match (&settings().limits, is_known) {
-        (Ok(Some(limits)), true) => Clerk::start(limits, uuid, ordinal as u32),
-        (Ok(Some(_)), false) => Err("the driver doesn't say which device this is".into()),
+    let started = match (&settings().limits, calls::uuid(ordinal)) {
+        (Ok(Some(limits)), Some(uuid)) => Clerk::start(limits, uuid, ordinal as u32),
+        (Ok(Some(_)), None) => Err("the driver doesn't say which device this is".into()),
         (Ok(None), _) => Err("no limit".into()), // `of` has looked
         (Err(why), _) => Err(why.clone()),
     };

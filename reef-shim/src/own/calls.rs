@@ -86,6 +86,14 @@ pub(crate) fn context() -> usize {
     }
 }
 
+/// What names a device, or its MIG instance.
+pub(crate) fn uuid(ordinal: i32) -> Option<[u8; 16]> {
+    let mut uuid = [0; 16];
+    let is_known =
+        device_uuid_v2(&mut uuid, ordinal) == Some(0) || device_uuid(&mut uuid, ordinal) == Some(0);
+    is_known.then_some(uuid)
+}
+
 /// Runs calls of ours so that they don't break a capture of the program's.
 pub(crate) fn relaxed<T>(calls: impl FnOnce() -> T) -> T {
     let mut mode = 2; // CU_STREAM_CAPTURE_MODE_RELAXED
