@@ -1,7 +1,7 @@
 //! Networks by whatever names them: a name, a folder, an ONNX file, a file of weights.
 
 use crate::errors::error::{Error, Result};
-use crate::files::folder::Folder;
+use crate::files::folder::{Folder, MODEL};
 use crate::files::kind::unread;
 use crate::files::profile::Latencies;
 use crate::files::safetensors::read as safetensors;
@@ -223,7 +223,7 @@ pub fn expected(
 fn onnx_in(path: &Path) -> Option<PathBuf> {
     let inside = path.join("model.onnx");
     match path.is_dir() {
-        true => (inside.is_file() && !path.join("model.json").exists()).then_some(inside),
+        true => (inside.is_file() && !path.join(MODEL).exists()).then_some(inside),
         false => path.extension().is_some_and(|extension| extension == "onnx").then(|| path.into()),
     }
 }

@@ -15,7 +15,8 @@ use crate::model::network_model::Model;
 use crate::model::params::Params;
 use std::path::Path;
 
-const MODEL: &str = "model.json";
+/// The graph of a folder of ours: what tells it from others.
+pub(crate) const MODEL: &str = "model.json";
 const PARAM: &str = "model.param";
 const PROFILE: &str = "model.profile.json";
 

@@ -6,17 +6,38 @@ use super::token::Token;
 /// Lanes of a wave that sources for AMD's GPUs know.
 const WAVE: u32 = 64;
 
-/// Why a kernel's exchanges don't work in blocks of so many threads, if they don't.
-pub(crate) fn fault(all: &[Token<'_>], kernel: &Kernel<'_>, threads: u32) -> Option<String> {
-    let exchanges: Vec<usize> = kernel.body.clone().filter(|&at| is_exchange(&all[at])).collect();
-    if !exchanges.is_empty() && threads != WAVE {
-        return Some(format!(
-            "exchanges values in a wave of {WAVE} lanes, and has {threads} threads"
-        ));
+/// What of a kernel's exchanges decides in which blocks they work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exchanges {
+    /// It has none.
+    None,
+    /// Whole waves come to all of them, or lanes ask for their own values.
+    Whole,
+    /// One with other lanes stands in a branch or loop.
+    InBranch,
+}
+
+impl Exchanges {
+    pub(crate) fn of(all: &[Token<'_>], kernel: &Kernel<'_>) -> Self {
+        let mut exchanges = kernel.body.clone().filter(|&at| is_exchange(&all[at])).peekable();
+        if exchanges.peek().is_none() {
+            return Self::None;
+        }
+        let in_branch = exchanges.any(|at| !is_own(all, at) && is_in_branch(all, kernel, at));
+        if in_branch { Self::InBranch } else { Self::Whole }
     }
-    let mut others = exchanges.into_iter().filter(|&at| !is_own(all, at));
-    let in_branch = others.any(|at| is_in_branch(all, kernel, at));
-    in_branch.then(|| "exchanges values with other lanes in a branch or loop".into())
+
+    /// Why they don't work in blocks of so many threads, if they don't.
+    pub(crate) fn fault(self, threads: u32) -> Option<String> {
+        match self {
+            Self::None => None,
+            _ if threads != WAVE => Some(format!(
+                "exchanges values in a wave of {WAVE} lanes, and has {threads} threads"
+            )),
+            Self::Whole => None,
+            Self::InBranch => Some("exchanges values with other lanes in a branch or loop".into()),
+        }
+    }
 }
 
 pub(crate) fn is_exchange(token: &Token<'_>) -> bool {
@@ -58,7 +79,7 @@ mod tests {
     fn why(body: &str, threads: u32) -> Option<String> {
         let source = format!("extern \"C\" __global__ void k(float *p) {{ {body} }}");
         let tokens = tokens(&source).unwrap();
-        fault(&tokens, &kernels(&tokens).unwrap()[0], threads)
+        Exchanges::of(&tokens, &kernels(&tokens).unwrap()[0]).fault(threads)
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 use super::model::ProgramModel;
 use crate::errors::error::{Error, Result};
+use crate::files::folder::MODEL;
 use crate::files::whole;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
@@ -23,8 +24,7 @@ const READ: u64 = 64;
 /// Whether a folder has a schedule and sources, and is none of those that this crate writes.
 pub fn is_program(folder: impl AsRef<Path>) -> bool {
     let folder = folder.as_ref();
-    !folder.join("model.json").exists()
-        && files(folder, is_source).is_ok_and(|files| !files.is_empty())
+    !folder.join(MODEL).exists() && files(folder, is_source).is_ok_and(|files| !files.is_empty())
 }
 
 fn is_source(name: &str) -> bool {

@@ -1,5 +1,6 @@
 //! A network with its own kernels: what launches what, with which memory.
 
+use super::exchange::Exchanges;
 use super::source::{KernelFacts, Source};
 use crate::errors::error::{Error, Result};
 use crate::files::json;
@@ -129,7 +130,9 @@ impl ProgramModel {
     /// Names of the kernels that exchange values in a wave.
     pub fn exchanging(&self) -> impl Iterator<Item = &str> {
         let kernels = self.sources.iter().flat_map(|source| &source.kernels);
-        kernels.filter(|(_, facts)| facts.exchanges).map(|(name, _)| name.as_str())
+        kernels
+            .filter(|(_, facts)| facts.exchanges != Exchanges::None)
+            .map(|(name, _)| name.as_str())
     }
 
     /// Whether all weights that it wants came with it; others are made up.
@@ -196,7 +199,7 @@ fn called(name: &str, facts: &KernelFacts, call: &KernelCall) -> Result<(), Stri
     if facts.written.as_ref().is_some_and(|written| written.len() != 1) {
         return Err(format!("kernel {name} doesn't write exactly one of its parameters"));
     }
-    match facts.fault(call.block.iter().product()) {
+    match facts.exchanges.fault(call.block.iter().product()) {
         Some(fault) => Err(format!("kernel {name} {fault}")),
         None => Ok(()),
     }

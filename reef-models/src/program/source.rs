@@ -1,9 +1,10 @@
 //! A source file, read as far as it has to be understood.
 
+use super::exchange::Exchanges;
 use super::kernels::{self, Kernel};
 use super::token::{self, Kind, Token};
 use super::uses::Uses;
-use super::{exchange, guard, proof};
+use super::{guard, proof};
 use std::collections::BTreeMap;
 
 /// What of a source's text follows for its kernels.
@@ -23,10 +24,7 @@ pub(crate) struct KernelFacts {
     pub(crate) params: usize,
     /// Numbers of the parameters that it writes, if that is clear.
     pub(crate) written: Option<Vec<usize>>,
-    /// Whether it exchanges values in a wave.
-    pub(crate) exchanges: bool,
-    /// Why it doesn't work in blocks of one wave, and why not in others.
-    pub(crate) faults: [Option<String>; 2],
+    pub(crate) exchanges: Exchanges,
 }
 
 impl Source {
@@ -55,18 +53,11 @@ impl Source {
 
 impl KernelFacts {
     fn of(tokens: &[Token<'_>], kernel: &Kernel<'_>) -> Self {
-        let fault = |threads| exchange::fault(tokens, kernel, threads);
         Self {
             params: kernel.params.len(),
             written: Uses::of(kernel, tokens).written(),
-            exchanges: kernel.body.clone().any(|at| exchange::is_exchange(&tokens[at])),
-            faults: [fault(64), fault(65)],
+            exchanges: Exchanges::of(tokens, kernel),
         }
-    }
-
-    /// Why it can't run in blocks of so many threads, if it can't.
-    pub(crate) fn fault(&self, threads: u32) -> Option<&str> {
-        self.faults[usize::from(threads != 64)].as_deref()
     }
 }
 

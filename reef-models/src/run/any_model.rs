@@ -1,5 +1,6 @@
 //! A network of either kind, before and after its weights are on a device.
 
+use super::memory::scratch;
 use super::network::Network;
 use super::weights::{TensorWeights, Weights};
 use crate::errors::error::{Error, Result};
@@ -8,7 +9,7 @@ use crate::model::network_model::{Layer, Model};
 use crate::model::ports::Ports;
 use crate::model::tensors::Tensors;
 use crate::tensors::model::TensorModel;
-use reef_core::op::{Operators, Scratch};
+use reef_core::op::Operators;
 use std::sync::Arc;
 
 /// A network and its constants.
@@ -91,9 +92,7 @@ impl AnyModel {
     pub fn instance_bytes<D: Operators>(&self, device: &D) -> usize {
         let activations = match self {
             Self::Picture { model, .. } => {
-                let wanted = model.layers().iter().map(|layer| device.scratch(&layer.op));
-                arena::plan(model.graph()).bytes
-                    + wanted.fold(Scratch::default(), Scratch::max).bytes
+                arena::plan(model.graph()).bytes + scratch(device, model).bytes
             }
             Self::Tensors(model) => model.arena().bytes,
         };

@@ -2,9 +2,16 @@
 
 use crate::errors::error::{Error, Result};
 use crate::graph::arena::ArenaPlan;
+use crate::model::network_model::Model;
 use crate::model::ports::Ports;
 use reef_core::op::{Operators, Scratch, Storage};
 use reef_core::{Command, Copy, Fill};
+
+/// What the largest step of a network wants for itself.
+pub(super) fn scratch<D: Operators>(device: &D, model: &Model) -> Scratch {
+    let wanted = model.layers().iter().map(|layer| device.scratch(&layer.op));
+    wanted.fold(Scratch::default(), Scratch::max)
+}
 
 /// Activations, inputs and outputs, and those two again on the host.
 #[derive(Debug)]

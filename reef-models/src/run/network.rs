@@ -9,7 +9,7 @@
 //! An instance serves one inference at a time: its commands all work on the same memory.
 
 use super::launch_name::{LaunchName, launch_names, names_of_steps};
-use super::memory::Memory;
+use super::memory::{Memory, scratch};
 use super::weights::{TensorWeights, Weights};
 use crate::errors::error::{Error, Result};
 use crate::files::profile::Profiles;
@@ -56,9 +56,8 @@ impl<D: Operators> Network<D> {
             return Err(Error::Length { what: "packed steps".into(), given, want });
         }
         let ports = [model.input_port(), model.output_port()].map(|port| Ports::new([port]));
-        let wanted = model.layers().iter().map(|layer| device.scratch(&layer.op));
-        let scratch = wanted.fold(Scratch::default(), Scratch::max);
-        let memory = Memory::alloc(device, arena::plan(model.graph()), ports, scratch)?;
+        let plan = arena::plan(model.graph());
+        let memory = Memory::alloc(device, plan, ports, scratch(device, model))?;
         let (mut launches, mut names) = (Vec::new(), Vec::new());
         let steps = model.graph().steps.iter().zip(model.layers()).zip(&weights.constants);
         for ((step, layer), constants) in steps {

@@ -52,6 +52,12 @@ impl Writer {
         self.bin(Binary::Div, a, b)
     }
 
+    /// `max(x, 0)`.
+    pub(crate) fn relu(&mut self, x: usize) -> usize {
+        let zero = self.real(0.0);
+        self.bin(Binary::Max, x, zero)
+    }
+
     /// `x * (1 + erf(x / √2)) / 2`.
     pub(crate) fn gelu(&mut self, x: usize) -> usize {
         let root = self.real(std::f64::consts::FRAC_1_SQRT_2);

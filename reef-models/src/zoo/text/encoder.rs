@@ -112,10 +112,7 @@ impl Encoder {
         let pooled = self.names.pooled;
         let x = l.linear(self.names.pool, &first, self.width, None, |w, x| match pooled {
             Pooled::Tanh => w.un(Unary::Tanh, x),
-            Pooled::Relu => {
-                let zero = w.real(0.0);
-                w.bin(Binary::Max, x, zero)
-            }
+            Pooled::Relu => w.relu(x),
         })?;
         l.linear("classifier", &x, self.classes, None, as_it_is)
     }

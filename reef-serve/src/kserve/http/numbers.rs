@@ -1,6 +1,6 @@
 //! Tensors in JSON: numbers of a type, however deep they are nested.
 
-use reef::tensor::{Array, Element};
+use reef::tensor::{Array, Brain, Element, Half, Stored};
 use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Unexpected, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -37,7 +37,8 @@ impl Into<'_> {
         match self.element {
             Element::F32 => self.bytes.extend_from_slice(&(value as f32).to_le_bytes()),
             Element::F64 => self.bytes.extend_from_slice(&value.to_le_bytes()),
-            half => self.bytes.extend(Array::from_f64(half, [value]).to_le_bytes()),
+            Element::BF16 => self.bytes.extend(Brain::from_f64(value).0.to_le_bytes()),
+            _ => self.bytes.extend(Half::from_f64(value).0.to_le_bytes()),
         }
     }
 

@@ -59,7 +59,7 @@ type Write = Box<dyn FnOnce(&mut Writer, usize) -> usize>;
 fn formula(call: &Call<'_>) -> Result<Option<Write>> {
     let float = |name, default| call.float(name, default);
     Ok(Some(match call.op() {
-        "Relu" => Box::new(relu),
+        "Relu" => Box::new(Writer::relu),
         "Reciprocal" => Box::new(reciprocal),
         "Sigmoid" => Box::new(sigmoid),
         "HardSwish" => Box::new(|w, x| {
@@ -121,11 +121,6 @@ fn formula(call: &Call<'_>) -> Result<Option<Write>> {
         }
         _ => return Ok(None),
     }))
-}
-
-fn relu(w: &mut Writer, x: usize) -> usize {
-    let zero = w.real(0.0);
-    w.bin(Binary::Max, x, zero)
 }
 
 fn reciprocal(w: &mut Writer, x: usize) -> usize {
