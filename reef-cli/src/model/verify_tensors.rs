@@ -3,11 +3,11 @@
 use super::show_tensors::describe;
 use crate::report::output::print;
 use crate::report::progress::Progress;
+use crate::workload::tensors::once;
 use anyhow::{Result, bail};
-use reef::models::{Network, Seeded, TensorModel, TensorWeights};
+use reef::models::{Seeded, TensorModel};
 use reef::op::Operators;
 use reef::tensor::Array;
-use reef::{Config, VirtualQueue};
 use serde_json::json;
 
 /// What is to be compared, and how closely.
@@ -66,18 +66,6 @@ impl reef::Visit for Once<'_> {
     type Output = Result<Vec<Array>>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
-        let weights = TensorWeights::upload(&device, self.model)?;
-        let network = Network::of_tensors(&device, self.model, &weights)?;
-        for (index, input) in self.inputs.iter().enumerate() {
-            network.stage(index, input)?;
-        }
-        let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default())?;
-        for command in network.inference().iter() {
-            submitter.submit_blocking(command.clone())?;
-        }
-        queue.finish()?;
-        Ok((0..self.model.outputs.len())
-            .map(|index| network.output(index))
-            .collect::<Result<_, _>>()?)
+        once(&device, self.model, self.inputs)
     }
 }

@@ -1,40 +1,13 @@
-//! A network of tensors on a device, undisturbed and preempted.
+//! A network of tensors on a device, preempted.
 
+use crate::workload::tensors::{instance, outputs};
 use anyhow::{Result, ensure};
-use reef::models::{Network, TensorModel, TensorWeights};
+use reef::models::TensorModel;
 use reef::op::Operators;
 use reef::tensor::Array;
 use reef::{Config, PreemptLevel, VirtualQueue};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Runs a network of tensors once.
-pub(crate) fn once<D: Operators>(
-    device: &D,
-    model: &TensorModel,
-    inputs: &[Array],
-) -> Result<Vec<Array>> {
-    let network = instance(device, model, inputs)?;
-    let (mut submitter, queue) = VirtualQueue::enable(device, Config::default())?;
-    for command in network.inference().iter() {
-        submitter.submit_blocking(command.clone())?;
-    }
-    queue.finish()?;
-    outputs(&network, model)
-}
-
-fn instance<D: Operators>(device: &D, model: &TensorModel, inputs: &[Array]) -> Result<Network<D>> {
-    let weights = TensorWeights::upload(device, model)?;
-    let network = Network::of_tensors(device, model, &weights)?;
-    for (index, array) in inputs.iter().enumerate() {
-        network.stage(index, array)?;
-    }
-    Ok(network)
-}
-
-fn outputs<D: Operators>(network: &Network<D>, model: &TensorModel) -> Result<Vec<Array>> {
-    (0..model.outputs.len()).map(|index| Ok(network.output(index)?)).collect()
-}
 
 /// How long a preempted network may take.
 const LIMIT: Duration = Duration::from_secs(60);

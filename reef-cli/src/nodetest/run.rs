@@ -3,10 +3,11 @@
 use super::args::Args;
 use super::case::{Case, Loaded, cases};
 use super::compare::fault;
-use super::execute::{Random, once, preempted};
+use super::execute::{Random, preempted};
 use super::report::{Outcome, Report};
 use crate::report::output::print;
 use crate::report::progress::Progress;
+use crate::workload::tensors::once;
 use anyhow::{Context, Result, bail};
 use reef::models::Error;
 use reef::op::Operators;

@@ -5,6 +5,7 @@ use super::tensors::{self, Given};
 use crate::report::usage::Usage;
 use crate::workload::networks::WEIGHTS;
 use crate::workload::program;
+use crate::workload::tensors::run_once;
 use anyhow::Result;
 use reef::models::{Network, ProgramInput, ProgramModel};
 use reef::op::Operators;
@@ -62,7 +63,7 @@ impl reef::Visit for Run<'_> {
         for input in self.model.inputs() {
             network.stage_bytes(input.offset, &self.given[&input.name].1.to_le_bytes())?;
         }
-        let time = tensors::run_once(&device, &network.inference())?;
+        let time = run_once(&device, &network.inference())?;
         Ok((network.staged_output()?, time))
     }
 }

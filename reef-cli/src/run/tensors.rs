@@ -4,12 +4,12 @@ use super::args::Args;
 use crate::report::output::print;
 use crate::report::usage::Usage;
 use crate::workload::networks::WEIGHTS;
+use crate::workload::tensors::{outputs, run_once};
 use anyhow::{Context, Result};
 use reef::models::onnx::{TensorOptions, load_for};
 use reef::models::{self, AnyModel, Budget, Network, TEXT_NAMES, TensorModel, TensorWeights, npy};
 use reef::op::Operators;
 use reef::tensor::{Array, Spec};
-use reef::{Command, Config, Seq, VirtualQueue};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
@@ -133,21 +133,6 @@ impl reef::Visit for Tensors<'_> {
             network.stage(index, &self.given.get(&port.name).ok_or_else(missing)?.1)?;
         }
         let time = run_once(&device, &network.inference())?;
-        let outputs = (0..self.model.outputs.len()).map(|index| Ok(network.output(index)?));
-        Ok((outputs.collect::<Result<_>>()?, time))
+        Ok((outputs(&network, self.model)?, time))
     }
-}
-
-/// Runs commands on a queue of their own: how long that takes, from the first submission on.
-pub(super) fn run_once<D: Operators>(device: &D, commands: &[Command<D>]) -> Result<Duration> {
-    let (mut submitter, queue) = VirtualQueue::enable(device, Config::default())?;
-    let begin = device.clock();
-    let mut last = Seq(0);
-    for command in commands {
-        last = submitter.submit_blocking(command.clone())?;
-    }
-    submitter.wait(last)?;
-    let time = device.clock() - begin;
-    queue.finish()?;
-    Ok(time)
 }

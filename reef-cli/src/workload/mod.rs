@@ -8,3 +8,4 @@ pub(crate) mod kept;
 pub(crate) mod networks;
 pub(crate) mod program;
 pub(crate) mod requests;
+pub(crate) mod tensors;

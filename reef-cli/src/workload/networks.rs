@@ -60,10 +60,10 @@ impl<D: Operators> Networks<D> {
 
 /// Refuses networks, sizes and photos that there are not, before anything long begins.
 pub(crate) fn check(rt: &str, be: &[String], picture: Picture<'_>) -> Result<()> {
-    if let Some(photo) = picture.file {
-        look_at(rt, photo, open(rt, picture.size)?.model.picture()?.0)?;
+    match picture.file {
+        Some(photo) => drop(look_at(rt, photo, open(rt, picture.size)?.model.picture()?.0)?),
+        None => check_all(&[rt.to_owned()], picture.size)?,
     }
-    check_all(&[rt.to_owned()], picture.size)?;
     check_all(be, picture.size)
 }
 

@@ -1,0 +1,55 @@
+//! One inference of a network of tensors: arrays in, arrays out.
+
+use anyhow::Result;
+use reef::models::{Network, TensorModel, TensorWeights};
+use reef::op::Operators;
+use reef::tensor::Array;
+use reef::{Command, Config, Seq, VirtualQueue};
+use std::time::Duration;
+
+/// Runs a network of tensors once.
+pub(crate) fn once<D: Operators>(
+    device: &D,
+    model: &TensorModel,
+    inputs: &[Array],
+) -> Result<Vec<Array>> {
+    let network = instance(device, model, inputs)?;
+    run_once(device, &network.inference())?;
+    outputs(&network, model)
+}
+
+/// A network on a device, with these inputs.
+pub(crate) fn instance<D: Operators>(
+    device: &D,
+    model: &TensorModel,
+    inputs: &[Array],
+) -> Result<Network<D>> {
+    let weights = TensorWeights::upload(device, model)?;
+    let network = Network::of_tensors(device, model, &weights)?;
+    for (index, array) in inputs.iter().enumerate() {
+        network.stage(index, array)?;
+    }
+    Ok(network)
+}
+
+/// What it gave.
+pub(crate) fn outputs<D: Operators>(
+    network: &Network<D>,
+    model: &TensorModel,
+) -> Result<Vec<Array>> {
+    (0..model.outputs.len()).map(|index| Ok(network.output(index)?)).collect()
+}
+
+/// Runs commands on a queue of their own: how long that takes, from the first submission on.
+pub(crate) fn run_once<D: Operators>(device: &D, commands: &[Command<D>]) -> Result<Duration> {
+    let (mut submitter, queue) = VirtualQueue::enable(device, Config::default())?;
+    let begin = device.clock();
+    let mut last = Seq(0);
+    for command in commands {
+        last = submitter.submit_blocking(command.clone())?;
+    }
+    submitter.wait(last)?;
+    let time = device.clock() - begin;
+    queue.finish()?;
+    Ok(time)
+}
