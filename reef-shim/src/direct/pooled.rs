@@ -46,6 +46,7 @@ fn from_pool(
     });
     let Some(pool) = pool else { return real() }; // the driver says why
     let (store, mut stores) = (Store::Pool(pool), stores());
+    let device = stores.of(store, device);
     let needed =
         || round_up(bytes, POOL_UNIT).saturating_sub(store.spare() / POOL_UNIT * POOL_UNIT);
     let mut more = needed();
@@ -62,6 +63,32 @@ fn from_pool(
     let code = real();
     calls::relaxed(|| stores.settle(device, store, more));
     code
+}
+
+/// A pool was made or asked for, which is this device's.
+pub(crate) fn own_pool(pool: *mut usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let code = real();
+    // SAFETY: null, or where the driver has just written.
+    let pool = unsafe { pool.as_ref() };
+    if let (0, Some(pool), Standing::Limited(device)) = (code, pool, device::of(ordinal)) {
+        stores().of(Store::Pool(*pool), device);
+    }
+    code
+}
+
+/// A pool is made: of the host's memory it isn't looked at.
+pub(crate) fn create_pool(
+    pool: *mut usize,
+    place: *const Place,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    // SAFETY: null, or the program's promise to the driver: `CUmemPoolProps` begins as `CUmemAllocationProp` does.
+    let place = unsafe { place.as_ref() }.filter(|place| place.location == DEVICE);
+    match place {
+        Some(place) => own_pool(pool, place.ordinal, real),
+        None => real(),
+    }
 }
 
 /// Destroys a pool.

@@ -69,6 +69,15 @@ hooks! {
     cuMemPoolTrimTo(
         pool: usize, keep: usize,
     ) |real| memory::settled(|_| Store::Pool(pool), real);
+    cuMemPoolCreate(
+        pool: *mut usize, place: *const Place,
+    ) |real| pooled::create_pool(pool, place, real);
+    cuDeviceGetMemPool(
+        pool: *mut usize, device: i32,
+    ) |real| pooled::own_pool(pool, device, real);
+    cuDeviceGetDefaultMemPool(
+        pool: *mut usize, device: i32,
+    ) |real| pooled::own_pool(pool, device, real);
     cuMemPoolDestroy(pool: usize) |real| pooled::destroy_pool(pool, real);
     cuDeviceGraphMemTrim(device: i32) |real| memory::settled(Store::Graphs, real);
     cuGraphAddMemAllocNode(

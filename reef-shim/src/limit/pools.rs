@@ -44,9 +44,16 @@ impl Store {
     }
 }
 
-/// What each store was charged with.
+/// A store's device, and what that was charged with.
+#[derive(Clone, Copy, Debug)]
+struct Charged {
+    device: &'static Limited,
+    bytes: u64,
+}
+
+/// All stores that are charged. A store is one device's for its life, whichever device is current when it is used.
 #[derive(Debug, Default)]
-pub(crate) struct Stores(HashMap<Store, (u64, Option<&'static Limited>)>);
+pub(crate) struct Stores(HashMap<Store, Charged>);
 
 static STORES: LazyLock<Mutex<Stores>> = LazyLock::new(Mutex::default);
 
@@ -57,40 +64,47 @@ pub(crate) fn stores() -> MutexGuard<'static, Stores> {
 }
 
 impl Stores {
-    /// Brings the books to what the driver says of a store, `reserved` bytes of which are in the books besides.
+    /// Whose a store is: the device's that is known, or `device` from now on.
+    pub(crate) fn of(&mut self, store: Store, device: &'static Limited) -> &'static Limited {
+        self.0.entry(store).or_insert(Charged { device, bytes: 0 }).device
+    }
+
+    /// Brings the books to what the driver says of a store, `reserved` bytes of which are in the books besides. It is
+    /// `device`'s if it wasn't known.
     pub(crate) fn settle(&mut self, device: &'static Limited, store: Store, reserved: u64) {
-        let (charged, of) = self.0.entry(store).or_default();
-        *of = Some(device);
-        let now = store.reserved();
-        let before = charged.saturating_add(reserved);
-        *charged = now;
+        let charged = self.0.entry(store).or_insert(Charged { device, bytes: 0 });
+        let (now, before) = (store.reserved(), charged.bytes.saturating_add(reserved));
+        let device = charged.device;
+        charged.bytes = now;
         if now > before { device.add(now - before) } else { device.give_back(before - now) }
     }
 
-    /// The same of all stores of a device.
-    pub(crate) fn settle_all(&mut self, device: &'static Limited) {
-        let its = |(_, of): &(u64, Option<&'static Limited>)| {
-            of.is_some_and(|of| of.ordinal == device.ordinal)
-        };
-        let all: Vec<Store> =
-            self.0.iter().filter(|(_, of)| its(of)).map(|(store, _)| *store).collect();
-        all.into_iter().for_each(|store| self.settle(device, store, 0));
+    /// The stores of a device.
+    fn all_of(&self, device: &Limited) -> Vec<Store> {
+        let its = |(_, charged): &(&Store, &Charged)| charged.device.ordinal == device.ordinal;
+        self.0.iter().filter(its).map(|(store, _)| *store).collect()
     }
 
-    /// Has the driver give back what no one uses in the pools of a device.
+    /// Brings the books to what the driver says of all stores of a device.
+    pub(crate) fn settle_all(&mut self, device: &'static Limited) {
+        self.all_of(device).into_iter().for_each(|store| self.settle(device, store, 0));
+    }
+
+    /// Has the driver give back what no one uses in the pools of a device. Those of other devices stay as they are:
+    /// their memory would make no room here.
     pub(crate) fn trim_all(&mut self, device: &'static Limited) {
-        self.0.keys().for_each(|store| {
+        for store in self.all_of(device) {
             if let Store::Pool(pool) = store {
-                let _ = calls::trim_pool(*pool, 0); // what it doesn't give back stays charged
+                let _ = calls::trim_pool(pool, 0); // what it doesn't give back stays charged
             }
-        });
-        self.settle_all(device);
+            self.settle(device, store, 0);
+        }
     }
 
     /// Forgets a pool that was destroyed.
     pub(crate) fn forget(&mut self, pool: usize) {
-        if let Some((charged, Some(device))) = self.0.remove(&Store::Pool(pool)) {
-            device.give_back(charged);
+        if let Some(charged) = self.0.remove(&Store::Pool(pool)) {
+            charged.device.give_back(charged.bytes);
         }
     }
 }

@@ -32,8 +32,13 @@ plain! {
     reef_fake_memory(now: *mut u64, peak: *mut u64) = taken;
 }
 
-/// The device's own pool.
-pub(crate) const POOL: usize = 0x9001;
+/// The pool of the first device itself; the next devices' follow.
+const POOL: usize = 0x9001;
+
+/// A device's own pool.
+pub(crate) fn own_pool(device: usize) -> usize {
+    POOL + device
+}
 
 /// Takes device memory and makes a handle of it.
 unsafe fn make(to: *mut usize, bytes: u64) -> u32 {
@@ -212,9 +217,9 @@ unsafe fn destroy_pool(pool: usize) -> u32 {
     SUCCESS
 }
 
-unsafe fn current_pool(pool: *mut usize, _device: i32) -> u32 {
+unsafe fn current_pool(pool: *mut usize, device: i32) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { give(pool, POOL) };
+    unsafe { give(pool, own_pool(device as usize)) };
     SUCCESS
 }
 

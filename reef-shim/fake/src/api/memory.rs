@@ -1,7 +1,8 @@
 //! Memory is the host's: a device pointer is an address.
 
 use super::code::*;
-use super::device_memory::{POOL, use_pool};
+use super::context::current;
+use super::device_memory::{own_pool, use_pool};
 use super::export::{give, plain, twin};
 use super::streams::{give_to, is_captured, wait_for, wait_for_all};
 use crate::engine::device_memory;
@@ -106,8 +107,9 @@ unsafe fn fill(is_twin: bool, to: usize, value: u8, bytes: usize, stream: usize)
 
 /// In a capture it becomes a node, but here its memory is there from now on.
 unsafe fn alloc_in_stream(is_twin: bool, to: *mut usize, bytes: usize, stream: usize) -> u32 {
+    let Some(context) = current() else { return INVALID_CONTEXT };
     // SAFETY: the caller's promise.
-    unsafe { alloc_from_pool(is_twin, to, bytes, POOL, stream) }
+    unsafe { alloc_from_pool(is_twin, to, bytes, own_pool(context - 1), stream) }
 }
 
 unsafe fn alloc_from_pool(
