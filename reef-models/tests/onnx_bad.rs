@@ -402,7 +402,7 @@ fn a_hundred_thousand_nodes_are_read() {
     let name = |k: usize| if k == 100_000 { "y".to_owned() } else { format!("v{k}") };
     let nodes = (1..=100_000).map(|k| {
         let from = if k == 1 { "x".to_owned() } else { name(k - 1) };
-        node("Relu", &[&from], &name(k), &[])
+        node("Transpose", &[&from], &name(k), &[])
     });
     let ends = [value(11, "x", &[2, 3]), value(12, "y", &[])];
     let graph: Vec<_> = nodes.chain(ends).collect();

@@ -2,6 +2,7 @@
 
 use super::axes::{Result, elements};
 use super::constant::Constant;
+use super::fuse::fuse;
 use super::model::{TensorModel, TensorStep};
 use super::value::{Known, Value, What};
 use crate::memory::ledger::Ledger;
@@ -177,11 +178,12 @@ impl<'a> Builder<'a> {
         }
         let needed = self.needed(&ports);
         self.steps.retain(|step| needed[step.writes]);
+        let steps = fuse(std::mem::take(&mut self.steps), &ports);
         let constants = self.constants.into_iter().filter(|(storage, _)| needed[*storage]);
         let own = |(storage, held)| Ok((storage, owned(held, self.ledger)?));
         self.stored.clear();
         let constants = constants.map(own).collect::<Result<_>>()?;
-        let (inputs, storages, steps) = (self.inputs, self.storages, self.steps);
+        let (inputs, storages) = (self.inputs, self.storages);
         Ok(TensorModel { name: name.into(), inputs, outputs: ports, storages, constants, steps })
     }
 
