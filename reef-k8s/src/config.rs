@@ -1,7 +1,7 @@
 //! What a plugin is told.
 
 use crate::error::{Error, Result};
-use crate::resource::Resource;
+use crate::resource::{Resource, check_places};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,6 +62,7 @@ impl Config {
     /// `Refused`, with what is missing or can't be held.
     pub fn check(&self) -> Result<()> {
         self.resources.iter().try_for_each(Resource::check)?;
+        check_places(&self.resources)?;
         is_there(
             &self.kubelet,
             "--kubelet",

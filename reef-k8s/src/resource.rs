@@ -1,21 +1,18 @@
 //! What is offered of each GPU: a class, how often, within which limits.
 
 use crate::error::{Error, Result};
-use reef_guest::limit::{bytes, parts_per_million};
+use reef_guest::limit::{MOST_JOBS, WHOLE, bytes, parts_per_million, percent};
 use reef_guest::page::Class;
 
 /// The domain of our resources' names.
 const DOMAIN: &str = "reef.dev";
-
-/// The most containers of a class on one GPU: places in its books.
-const MOST: u32 = 128;
 
 /// A class that containers can ask for: of each GPU so many times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// What programs in such a container are.
     pub class: Class,
-    /// How many containers may have it of each GPU, 0 to 128.
+    /// How many containers may have it of each GPU. All classes together: no more than a GPU's books have places.
     pub replicas: u32,
     /// Most device memory of each of them, such as `8GiB`.
     pub memory: Option<String>,
@@ -42,9 +39,6 @@ impl Resource {
     /// Whether it can be held: limits that are limits, and no more real-time work than the daemon admits.
     pub(crate) fn check(&self) -> Result<()> {
         let refused = |why: String| Error::Refused(format!("{}: {why}", self.name()));
-        if self.replicas > MOST {
-            return Err(refused(format!("{} of each GPU asked, {MOST} at most", self.replicas)));
-        }
         let named = |text: &str| {
             let text = text.to_owned();
             move |why: String| refused(format!("{text:?}: {why}"))
@@ -61,16 +55,29 @@ impl Resource {
 
     /// The daemon grants the class while the parts of all real-time programs come to a whole device.
     fn check_sum(&self, part: u32) -> Result<()> {
-        let sum = u64::from(part) * u64::from(self.replicas) / 10_000;
-        if sum <= 100 {
+        let sum = u64::from(part) * u64::from(self.replicas);
+        if sum <= WHOLE.into() {
             return Ok(());
         }
+        let sum = percent(sum);
         let (name, replicas) = (self.name(), self.replicas);
         let each = self.compute.as_deref().unwrap_or_default();
         Err(Error::Refused(format!(
             "{name}: {replicas} times {each} is {sum} % of a device, 100 % at most are admitted"
         )))
     }
+}
+
+/// Each container is a job with a name of its own, and a GPU's books have so many places for jobs.
+pub(crate) fn check_places(resources: &[Resource]) -> Result<()> {
+    let sum: u64 = resources.iter().map(|resource| u64::from(resource.replicas)).sum();
+    if sum <= MOST_JOBS as u64 {
+        return Ok(());
+    }
+    let each = |resource: &Resource| format!("{} {}", resource.name(), resource.replicas);
+    let each: Vec<_> = resources.iter().map(each).collect();
+    let each = each.join(", ");
+    Err(Error::Refused(format!("{sum} containers of each GPU asked ({each}), {MOST_JOBS} at most")))
 }
 
 /// The GPU of a device id, of any class.
@@ -90,10 +97,27 @@ mod tests {
     #[test]
     fn ids_name_their_gpu_and_are_short_enough() {
         let uuid = "GPU-0a1b2c3d-0000-1111-2222-333344445555";
-        let be = resource(Class::BestEffort, MOST, None);
+        let be = resource(Class::BestEffort, MOST_JOBS as u32, None);
         let ids: Vec<_> = be.ids(uuid).collect();
         assert_eq!(ids[3], format!("{uuid}-be-03"));
         assert!(ids.iter().all(|id| id.len() <= 63 && gpu_of(id) == Some(uuid)));
+    }
+
+    #[test]
+    fn containers_of_both_classes_fit_into_a_gpus_books() {
+        let both = |rt, be| {
+            check_places(&[
+                resource(Class::RealTime, rt, None),
+                resource(Class::BestEffort, be, None),
+            ])
+        };
+        both(1, 31).unwrap();
+        let line = both(2, 31).unwrap_err().to_string();
+        assert_eq!(
+            line,
+            "33 containers of each GPU asked (reef.dev/rt 2, reef.dev/be 31), 32 at most"
+        );
+        both(u32::MAX, u32::MAX).unwrap_err();
     }
 
     #[test]
@@ -104,8 +128,11 @@ mod tests {
         resource(Class::BestEffort, 4, Some("30%")).check().unwrap();
         let none = refused(resource(Class::BestEffort, 1, Some("0")));
         assert!(none.starts_with("reef.dev/be: \"0\": not a share"), "{none}");
-        let many = refused(resource(Class::BestEffort, 129, None));
-        assert_eq!(many, "reef.dev/be: 129 of each GPU asked, 128 at most");
+        let third = refused(resource(Class::RealTime, 3, Some("33.4%")));
+        let wanted =
+            "reef.dev/rt: 3 times 33.4% is 100.2 % of a device, 100 % at most are admitted";
+        assert_eq!(third, wanted, "whole per cents would let it pass");
+        resource(Class::RealTime, 3, Some("33.3333%")).check().unwrap();
         let size =
             Resource { memory: Some("8 furlongs".into()), ..resource(Class::BestEffort, 1, None) };
         assert!(refused(size).starts_with("reef.dev/be: \"8 furlongs\": "));

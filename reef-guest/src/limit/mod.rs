@@ -21,7 +21,7 @@ pub(crate) mod variables;
 
 pub use books::{BOOKS_BYTES, Books, MOST_JOBS, MOST_MEMBERS};
 pub use file::BooksFile;
-pub use quantity::{bytes, parts_per_million, shown};
+pub use quantity::{WHOLE, bytes, parts_per_million, percent, shown};
 pub use seat::{Account, Full, Seat};
 pub use time::Policy;
 pub use variables::{Limits, Memory, folder};

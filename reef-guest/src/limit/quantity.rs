@@ -40,6 +40,14 @@ fn most() -> String {
     "more than 1024 TiB".into()
 }
 
+/// All of a device's time, in parts per million: what the parts of real-time programs may come to together.
+pub const WHOLE: u32 = 1_000_000;
+
+/// Parts per million in per cent, for people.
+pub fn percent(parts: u64) -> f64 {
+    parts as f64 / f64::from(WHOLE / 100)
+}
+
 /// A share in parts per million: from 1 to 100, with or without a `%`, and with decimals if need be.
 ///
 /// # Errors
@@ -54,7 +62,7 @@ pub fn parts_per_million(text: &str) -> Result<u32, String> {
     if !(1.0..=100.0).contains(&percent) {
         return Err(wrong());
     }
-    Ok((percent * 10_000.0).round() as u32)
+    Ok((percent * f64::from(WHOLE / 100)).round() as u32)
 }
 
 /// A size for people: `8 GiB`, `1.5 GiB`, `12 KiB`, `7 bytes`.

@@ -6,6 +6,7 @@ use super::view::{GuestView, History};
 use crate::hold::holders::Holders;
 use crate::join::wire::Message;
 use crate::join::wire::{Uuid, Wish};
+use crate::limit::quantity::{WHOLE, percent};
 use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
 use crate::page::mapping::Mapping;
@@ -83,11 +84,10 @@ impl Guests {
     /// Real-time programs with limits have to have their parts of the time at any moment, all of them together.
     fn admit(&self, part: u32, wish: &Wish) -> Result<(), String> {
         let its = self.of(wish.device, Class::RealTime).map(|guest| u64::from(guest.part));
-        let left = 1_000_000_u64.saturating_sub(its.sum());
+        let left = u64::from(WHOLE).saturating_sub(its.sum());
         if wish.class == Class::BestEffort || u64::from(part) <= left {
             return Ok(());
         }
-        let percent = |part: u64| part as f64 / 10_000.0;
         let (part, left) = (percent(part.into()), percent(left));
         Err(format!(
             "class rt: {part} % of the device's time asked, {left} % are left beside other real-time limits"
