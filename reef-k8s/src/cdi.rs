@@ -3,10 +3,10 @@
 //! Version 0.6.0, the lowest that has what is used here and names like ours; newer container runtimes read it too.
 //! Variables aren't in it: they differ from container to container.
 
-use crate::config::Config;
-use crate::edits::{mounts, node, shared_nodes};
+use crate::edits::{device_node, mounts, shared_nodes};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
+use crate::node::Node;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -21,9 +21,9 @@ pub(crate) fn name(gpu: &Gpu) -> String {
 }
 
 /// Writes the file for these GPUs if it doesn't say so already. A reader sees the old one or the new one whole.
-pub(crate) fn write(config: &Config, folder: &Path, gpus: &[Gpu]) -> Result<()> {
+pub(crate) fn write(node: &Node, folder: &Path, gpus: &[Gpu]) -> Result<()> {
     let (path, new) = (folder.join(FILE), folder.join(format!(".{FILE}.new")));
-    let text = format!("{:#}\n", spec(config, gpus));
+    let text = format!("{:#}\n", spec(node, gpus));
     if std::fs::read_to_string(&path).is_ok_and(|found| found == text) {
         return Ok(());
     }
@@ -31,9 +31,9 @@ pub(crate) fn write(config: &Config, folder: &Path, gpus: &[Gpu]) -> Result<()> 
     std::fs::rename(&new, &path).map_err(|error| Error::of(&path, &error))
 }
 
-fn spec(config: &Config, gpus: &[Gpu]) -> Value {
-    let device = |gpu: &Gpu| json!({ "name": gpu.uuid, "containerEdits": { "deviceNodes": [{ "path": node(gpu) }] } });
-    let mounts: Vec<_> = mounts(config)
+fn spec(node: &Node, gpus: &[Gpu]) -> Value {
+    let device = |gpu: &Gpu| json!({ "name": gpu.uuid, "containerEdits": { "deviceNodes": [{ "path": device_node(gpu) }] } });
+    let mounts: Vec<_> = mounts(node)
         .iter()
         .map(|mount| {
             let options = ["bind", "nosuid", "nodev", if mount.read_only { "ro" } else { "rw" }];
@@ -41,7 +41,7 @@ fn spec(config: &Config, gpus: &[Gpu]) -> Value {
         })
         .collect();
     let shared: Vec<_> =
-        shared_nodes(&config.root).iter().map(|node| json!({ "path": node })).collect();
+        shared_nodes(&node.root).iter().map(|node| json!({ "path": node })).collect();
     json!({
         "cdiVersion": "0.6.0",
         "kind": KIND,

@@ -1,7 +1,7 @@
 //! What a container is given, as plain values: from the configuration and its device ids alone.
 
-use crate::config::Config;
 use crate::gpu::Gpu;
+use crate::node::Node;
 use crate::resource::{Resource, gpu_of};
 use reef_guest::page::Class;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,26 +62,30 @@ pub(crate) fn gpus_of<'a>(
     }
 }
 
-/// Variables of a container with these ids.
-pub(crate) fn variables(
-    config: &Config,
-    resource: &Resource,
-    ids: &[String],
-    gpus: &[&Gpu],
-) -> BTreeMap<String, String> {
+/// What a container is: its class, its limits as programs read them, and the name that its programs have one limit by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    pub(crate) class: Class,
+    pub(crate) memory: Option<&'a str>,
+    pub(crate) compute: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
+}
+
+/// Variables of a container that has these GPUs.
+pub(crate) fn variables(node: &Node, terms: &Terms<'_>, gpus: &[&Gpu]) -> BTreeMap<String, String> {
     let uuids: Vec<_> = gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
-    let shim = format!("{HOME}/{}", file_name(&config.shim));
-    let driver = config.driver.as_ref().map(|path| format!("{HOME}/{}", file_name(path)));
-    let is_rt = resource.class == Class::RealTime;
+    let shim = format!("{HOME}/{}", file_name(&node.shim));
+    let driver = node.driver.as_ref().map(|path| format!("{HOME}/{}", file_name(path)));
+    let is_rt = terms.class == Class::RealTime;
+    let own = |text: Option<&str>| text.map(str::to_owned);
     let variables = [
-        ("REEF_CLASS", Some(resource.class.to_string())),
+        ("REEF_CLASS", Some(terms.class.to_string())),
         ("REEF_GUESTS", Some(format!("{DAEMON}/guests.sock"))),
-        // An id is one container's at a time, so its programs have one limit together, and nobody else's.
-        ("REEF_LIMIT_ID", ids.iter().min().cloned()),
-        ("REEF_MEMORY", resource.memory.clone()),
-        ("REEF_COMPUTE", resource.compute.clone()),
-        ("REEF_BOOKS", config.books.as_ref().map(|_| format!("{HOME}/books"))),
-        ("REEF_TOKEN_FILE", config.token.as_ref().filter(|_| is_rt).map(|_| TOKEN.to_owned())),
+        ("REEF_LIMIT_ID", own(terms.name)),
+        ("REEF_MEMORY", own(terms.memory)),
+        ("REEF_COMPUTE", own(terms.compute)),
+        ("REEF_BOOKS", node.books.as_ref().map(|_| format!("{HOME}/books"))),
+        ("REEF_TOKEN_FILE", node.token.as_ref().filter(|_| is_rt).map(|_| TOKEN.to_owned())),
         ("LD_PRELOAD", driver.is_none().then_some(shim)),
         ("REEF_CUDA", driver),
         // For NVIDIA's container runtime, which brings the driver's libraries.
@@ -95,16 +99,16 @@ fn file_name(path: &Path) -> String {
 }
 
 /// Mounts of all containers: the library, the driver that it stands for, the daemon's sockets, the books.
-pub(crate) fn mounts(config: &Config) -> Vec<Mount> {
-    let mut mounts = vec![mount(&config.daemon, DAEMON)];
-    match &config.driver {
+pub(crate) fn mounts(node: &Node) -> Vec<Mount> {
+    let mut mounts = vec![mount(&node.daemon, DAEMON)];
+    match &node.driver {
         Some(driver) => mounts.extend([
-            mount(&config.shim, text(driver)),
+            mount(&node.shim, text(driver)),
             mount(driver, format!("{HOME}/{}", file_name(driver))),
         ]),
-        None => mounts.push(mount(&config.shim, format!("{HOME}/{}", file_name(&config.shim)))),
+        None => mounts.push(mount(&node.shim, format!("{HOME}/{}", file_name(&node.shim)))),
     }
-    let books = config.books.as_ref();
+    let books = node.books.as_ref();
     mounts.extend(
         books.map(|path| Mount { read_only: false, ..mount(path, format!("{HOME}/books")) }),
     );
@@ -112,8 +116,8 @@ pub(crate) fn mounts(config: &Config) -> Vec<Mount> {
 }
 
 /// Mounts of containers of this class alone.
-pub(crate) fn own_mounts(config: &Config, resource: &Resource) -> Vec<Mount> {
-    let token = config.token.as_ref().filter(|_| resource.class == Class::RealTime);
+pub(crate) fn own_mounts(node: &Node, class: Class) -> Vec<Mount> {
+    let token = node.token.as_ref().filter(|_| class == Class::RealTime);
     token.map(|path| mount(path, TOKEN)).into_iter().collect()
 }
 
@@ -124,6 +128,6 @@ pub(crate) fn shared_nodes(root: &Path) -> Vec<String> {
 }
 
 /// The device node of one GPU.
-pub(crate) fn node(gpu: &Gpu) -> String {
+pub(crate) fn device_node(gpu: &Gpu) -> String {
     format!("/dev/nvidia{}", gpu.minor)
 }

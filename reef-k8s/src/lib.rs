@@ -13,13 +13,19 @@ mod edits;
 mod error;
 mod gpu;
 #[cfg(test)]
+mod made_up;
+#[cfg(test)]
 mod manifests;
+mod node;
 mod plugin;
 mod prefer;
 mod resource;
+mod socket;
+mod state;
 
 pub use config::{Config, Pace};
 pub use error::{Error, Result};
+pub use node::Node;
 pub use plugin::run::{run, serve};
 pub use reef_guest::page::Class;
 pub use resource::Resource;

@@ -2,7 +2,7 @@
 
 use crate::report::log;
 use anyhow::Result;
-use reef_k8s::{Class, Config, Pace, Resource};
+use reef_k8s::{Class, Config, Node, Pace, Resource};
 use std::path::PathBuf;
 
 /// What a node does for Kubernetes.
@@ -12,12 +12,9 @@ pub(crate) enum Command {
     Plugin(Args),
 }
 
-/// Paths are the node's: the kubelet mounts them into containers.
+/// Paths are the node's: they are mounted into containers.
 #[derive(clap::Args)]
-pub(crate) struct Args {
-    /// The kubelet's folder for device plugins.
-    #[arg(long, default_value = "/var/lib/kubelet/device-plugins")]
-    kubelet: PathBuf,
+pub(crate) struct OnNode {
     /// What stands in front of /proc/driver/nvidia and /dev.
     #[arg(long, default_value = "/")]
     root: PathBuf,
@@ -33,6 +30,22 @@ pub(crate) struct Args {
     /// A folder of root's with one set of books for all containers, which have to be root's [default: each has its own].
     #[arg(long)]
     books: Option<PathBuf>,
+    /// A file with a token that real-time containers show to the daemon.
+    #[arg(long, value_name = "FILE")]
+    rt_token_file: Option<PathBuf>,
+    /// How logs look; REEF_LOG says which there are [default: info].
+    #[arg(long, value_enum, default_value = "text")]
+    log: log::Format,
+}
+
+/// What is offered to the kubelet, and where.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    on: OnNode,
+    /// The kubelet's folder for device plugins.
+    #[arg(long, default_value = "/var/lib/kubelet/device-plugins")]
+    kubelet: PathBuf,
     /// A folder for a CDI file: containers get mounts and device nodes by name.
     #[arg(long)]
     cdi: Option<PathBuf>,
@@ -45,9 +58,6 @@ pub(crate) struct Args {
     /// Part of the device's time of each real-time container, such as 30%.
     #[arg(long, value_name = "SHARE")]
     rt_compute: Option<String>,
-    /// A file with a token that real-time containers show to the daemon.
-    #[arg(long, value_name = "FILE")]
-    rt_token_file: Option<PathBuf>,
     /// Best-effort containers that each GPU takes.
     #[arg(long, default_value_t = 4)]
     be: u32,
@@ -57,17 +67,25 @@ pub(crate) struct Args {
     /// Part of the device's time of each best-effort container.
     #[arg(long, value_name = "SHARE")]
     be_compute: Option<String>,
-    /// How logs look; REEF_LOG says which there are [default: info].
-    #[arg(long, value_enum, default_value = "text")]
-    log: log::Format,
 }
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     let Command::Plugin(args) = command;
     let config = config(args);
     config.check()?;
-    log::start(args.log)?;
+    log::start(args.on.log)?;
     Ok(reef_k8s::run(&config)?)
+}
+
+fn node(args: &OnNode) -> Node {
+    Node {
+        root: args.root.clone(),
+        daemon: args.folder.clone(),
+        shim: args.shim.clone(),
+        driver: args.driver.clone(),
+        books: args.books.clone(),
+        token: args.rt_token_file.clone(),
+    }
 }
 
 fn config(args: &Args) -> Config {
@@ -79,13 +97,8 @@ fn config(args: &Args) -> Config {
         compute: compute.clone(),
     };
     Config {
+        node: node(&args.on),
         kubelet: args.kubelet.clone(),
-        root: args.root.clone(),
-        daemon: args.folder.clone(),
-        shim: args.shim.clone(),
-        driver: args.driver.clone(),
-        books: args.books.clone(),
-        token: args.rt_token_file.clone(),
         cdi: args.cdi.clone(),
         resources: vec![
             resource(rt, args.rt, &args.rt_memory, &args.rt_compute),

@@ -3,11 +3,11 @@
 use super::proto::device_plugin_server::DevicePluginServer;
 use super::register::register;
 use super::service::Service;
-use super::socket::{Fate, Identity, Own, identity};
-use super::state::State;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::resource::Resource;
+use crate::socket::{Fate, Identity, Own, identity};
+use crate::state::State;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,7 +9,5 @@ mod proto;
 mod register;
 pub(crate) mod run;
 mod service;
-mod socket;
-mod state;
 #[cfg(test)]
 mod tests;

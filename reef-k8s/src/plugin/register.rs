@@ -5,29 +5,11 @@ use super::proto::registration_client::RegistrationClient;
 use super::service::options;
 use crate::error::{Error, Result};
 use crate::resource::Resource;
+use crate::socket::connect;
 use std::path::Path;
-use std::time::Duration;
-use tonic::transport::{Channel, Endpoint};
 
 /// The version of the interface.
 const VERSION: &str = "v1beta1";
-/// How long a kubelet may take: it asks the plugin in turn before it answers.
-const PATIENCE: Duration = Duration::from_secs(15);
-
-/// A connection to a Unix socket.
-pub(super) async fn connect(path: &Path) -> Result<Channel> {
-    let failed = |error: &dyn std::error::Error| {
-        Error::Failed(format!(
-            "{}: {}",
-            path.display(),
-            error.source().map_or(error.to_string(), ToString::to_string)
-        ))
-    };
-    let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()));
-    let endpoint = endpoint.map_err(|error| failed(&error))?.timeout(PATIENCE);
-    endpoint.connect().await.map_err(|error| failed(&error))
-}
-
 /// Registers a resource at the kubelet's socket.
 pub(super) async fn register(socket: &Path, resource: &Resource) -> Result<()> {
     let request = RegisterRequest {

@@ -1,10 +1,10 @@
 //! The plugin as a whole.
 
 use super::life::Life;
-use super::state::State;
 use crate::cdi;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::state::State;
 use std::io;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -38,7 +38,7 @@ pub fn run(config: &Config) -> Result<()> {
 /// As of [`run`].
 pub async fn serve(config: &Config, end: impl Future<Output = ()>) -> Result<()> {
     config.check()?;
-    let first = State::look(&config.root, &config.daemon, &State::default());
+    let first = State::look(&config.node, &State::default());
     write_names(config, &first);
     let (state, seen) = watch::channel(first);
     let config = Arc::new(config.clone());
@@ -65,7 +65,7 @@ async fn look(config: &Config, state: &watch::Sender<State>) {
     tracing::info!("{}", state.borrow().line());
     loop {
         sleep(config.pace.health).await;
-        let now = State::look(&config.root, &config.daemon, &state.borrow());
+        let now = State::look(&config.node, &state.borrow());
         write_names(config, &now); // before containers are given them
         let changed = state.send_if_modified(|state| {
             let is_new = *state != now;
@@ -80,7 +80,7 @@ async fn look(config: &Config, state: &watch::Sender<State>) {
 
 fn write_names(config: &Config, state: &State) {
     let Some(folder) = &config.cdi else { return };
-    if let Err(error) = cdi::write(config, folder, &state.gpus) {
+    if let Err(error) = cdi::write(&config.node, folder, &state.gpus) {
         tracing::warn!("{error}");
     }
 }

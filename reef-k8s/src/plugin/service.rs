@@ -7,13 +7,14 @@ use super::proto::{
     ListAndWatchResponse, Mount, PreStartContainerRequest, PreStartContainerResponse,
     PreferredAllocationRequest, PreferredAllocationResponse,
 };
-use super::state::State;
 use crate::cdi;
 use crate::config::Config;
-use crate::edits::{self, gpus_of, node, own_mounts, shared_nodes};
+use crate::edits::{self, Terms, device_node, gpus_of, own_mounts, shared_nodes};
 use crate::gpu::Gpu;
+use crate::node::Node;
 use crate::prefer::prefer;
 use crate::resource::Resource;
+use crate::state::State;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -81,12 +82,21 @@ impl Service {
     ) -> Result<ContainerAllocateResponse, Status> {
         let (config, resource) = (&*self.config, &self.resource);
         let gpus = gpus_of(resource, ids, &state.gpus).map_err(Status::invalid_argument)?;
-        let envs = edits::variables(config, resource, ids, &gpus).into_iter().collect();
-        let mounts = own_mounts(config, resource);
+        let terms = Terms {
+            class: resource.class,
+            memory: resource.memory.as_deref(),
+            compute: resource.compute.as_deref(),
+            // An id is one container's at a time, so its programs have one limit together, and nobody else's.
+            name: ids.iter().min().map(String::as_str),
+        };
+        let envs = edits::variables(&config.node, &terms, &gpus).into_iter().collect();
+        let mounts = own_mounts(&config.node, resource.class);
         let answer = ContainerAllocateResponse { envs, ..Default::default() };
         Ok(match &config.cdi {
             Some(_) => by_name(answer, mounts, &gpus),
-            None => in_full(answer, [edits::mounts(config), mounts].concat(), config, &gpus),
+            None => {
+                in_full(answer, [edits::mounts(&config.node), mounts].concat(), &config.node, &gpus)
+            }
         })
     }
 }
@@ -103,10 +113,10 @@ fn by_name(
 fn in_full(
     answer: ContainerAllocateResponse,
     mounts: Vec<edits::Mount>,
-    config: &Config,
+    node: &Node,
     gpus: &[&Gpu],
 ) -> ContainerAllocateResponse {
-    let nodes = gpus.iter().map(|gpu| node(gpu)).chain(shared_nodes(&config.root));
+    let nodes = gpus.iter().map(|gpu| device_node(gpu)).chain(shared_nodes(&node.root));
     let devices = nodes.map(|path| DeviceSpec {
         container_path: path.clone(),
         host_path: path,

@@ -2,21 +2,22 @@
 
 use super::super::proto::{ContainerPreferredAllocationRequest, PreferredAllocationRequest};
 use super::kubelet::Kubelet;
-use super::node::Node;
 use super::restarts::start;
 use crate::config::Config;
+use crate::made_up::MadeUp;
+use crate::node::Node;
 use serde_json::Value;
 
 const RT: &str = "reef.dev-rt.sock";
 const BE: &str = "reef.dev-be.sock";
 
 fn id(minor: u32, rest: &str) -> String {
-    format!("{}-{rest}", Node::uuid(minor))
+    format!("{}-{rest}", MadeUp::uuid(minor))
 }
 
 #[tokio::test]
 async fn a_container_gets_its_class_limits_library_socket_and_nodes_and_the_same_again() {
-    let node = Node::new();
+    let node = MadeUp::new();
     let config = node.config();
     let plugin = start(&config);
     let kubelet = Kubelet::start(&config.kubelet);
@@ -28,7 +29,7 @@ async fn a_container_gets_its_class_limits_library_socket_and_nodes_and_the_same
     assert_eq!(env("REEF_LIMIT_ID"), Some(id(1, "be-01").as_str()));
     assert_eq!(env("REEF_GUESTS"), Some("/run/reef/guests.sock"));
     assert_eq!(env("LD_PRELOAD"), Some("/opt/reef/shim.so"));
-    assert_eq!(env("NVIDIA_VISIBLE_DEVICES"), Some(Node::uuid(1).as_str()));
+    assert_eq!(env("NVIDIA_VISIBLE_DEVICES"), Some(MadeUp::uuid(1).as_str()));
     assert_eq!((env("REEF_TOKEN_FILE"), env("REEF_CUDA"), env("REEF_BOOKS")), (None, None, None));
     let mounts: Vec<_> = answer.mounts.iter().map(|m| m.container_path.as_str()).collect();
     assert_eq!(mounts, ["/run/reef", "/opt/reef/shim.so"]);
@@ -37,13 +38,16 @@ async fn a_container_gets_its_class_limits_library_socket_and_nodes_and_the_same
     assert_eq!(kubelet.allocate(BE, &[id(1, "be-01")]).await.unwrap(), answer);
     let rt = kubelet.allocate(RT, &[id(0, "rt-00"), id(1, "rt-00")]).await.unwrap();
     assert_eq!(rt.envs["REEF_TOKEN_FILE"], "/opt/reef/token");
-    assert_eq!(rt.envs["NVIDIA_VISIBLE_DEVICES"], format!("{},{}", Node::uuid(0), Node::uuid(1)));
+    assert_eq!(
+        rt.envs["NVIDIA_VISIBLE_DEVICES"],
+        format!("{},{}", MadeUp::uuid(0), MadeUp::uuid(1))
+    );
     plugin.abort();
 }
 
 #[tokio::test]
 async fn what_cannot_be_given_is_refused_with_a_line() {
-    let node = Node::new();
+    let node = MadeUp::new();
     let config = node.config();
     let plugin = start(&config);
     let kubelet = Kubelet::start(&config.kubelet);
@@ -68,7 +72,7 @@ async fn what_cannot_be_given_is_refused_with_a_line() {
 
 #[tokio::test]
 async fn devices_of_two_gpus_are_preferred() {
-    let node = Node::new();
+    let node = MadeUp::new();
     let config = node.config();
     let plugin = start(&config);
     let kubelet = Kubelet::start(&config.kubelet);
@@ -90,30 +94,34 @@ async fn devices_of_two_gpus_are_preferred() {
 
 #[tokio::test]
 async fn by_name_mounts_and_nodes_stand_in_a_file() {
-    let node = Node::new();
+    let node = MadeUp::new();
     std::fs::write(node.folder.join("libcuda.so.1"), "").unwrap();
     let folder = node.folder.join("cdi");
     let driver = node.folder.join("libcuda.so.1");
-    let config =
-        Config { cdi: Some(folder.clone()), driver: Some(driver.clone()), ..node.config() };
+    let config = Config { cdi: Some(folder.clone()), ..node.config() };
+    let config = Config { node: Node { driver: Some(driver.clone()), ..config.node }, ..config };
     let plugin = start(&config);
     let kubelet = Kubelet::start(&config.kubelet);
     kubelet.until_healthy(4).await;
     let answer = kubelet.allocate(BE, &[id(1, "be-01")]).await.unwrap();
     assert_eq!((answer.mounts.len(), answer.devices.len()), (0, 0));
-    assert_eq!(answer.cdi_devices[0].name, format!("reef.dev/gpu={}", Node::uuid(1)));
+    assert_eq!(answer.cdi_devices[0].name, format!("reef.dev/gpu={}", MadeUp::uuid(1)));
     assert_eq!(answer.envs["REEF_CUDA"], "/opt/reef/libcuda.so.1");
     assert!(!answer.envs.contains_key("LD_PRELOAD"));
     let text = std::fs::read_to_string(folder.join("reef.dev-gpu.json")).unwrap();
     let spec: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&spec["cdiVersion"], &spec["kind"]), (&"0.6.0".into(), &"reef.dev/gpu".into()));
-    assert_eq!(spec["devices"][1]["name"], Node::uuid(1).as_str());
+    assert_eq!(spec["devices"][1]["name"], MadeUp::uuid(1).as_str());
     assert_eq!(spec["devices"][1]["containerEdits"]["deviceNodes"][0]["path"], "/dev/nvidia1");
     let shared = &spec["containerEdits"];
     assert_eq!(shared["deviceNodes"][0]["path"], "/dev/nvidiactl");
     let over = shared["mounts"].as_array().unwrap();
     assert!(over.iter().any(|m| m["containerPath"] == driver.to_str().unwrap()
-        && m["hostPath"] == config.shim.to_str().unwrap()));
-    assert_eq!(super::node::names(&folder), ["reef.dev-gpu.json"], "nothing half written is left");
+        && m["hostPath"] == config.node.shim.to_str().unwrap()));
+    assert_eq!(
+        crate::made_up::names(&folder),
+        ["reef.dev-gpu.json"],
+        "nothing half written is left"
+    );
     plugin.abort();
 }

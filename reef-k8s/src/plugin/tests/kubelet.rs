@@ -5,8 +5,7 @@ use super::super::proto::registration_server::{Registration, RegistrationServer}
 use super::super::proto::{
     AllocateRequest, ContainerAllocateRequest, ContainerAllocateResponse, Empty, RegisterRequest,
 };
-use super::super::register::connect;
-use super::super::socket::Own;
+use crate::socket::{Own, connect};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,5 +2,4 @@
 
 mod allocate;
 mod kubelet;
-mod node;
 mod restarts;

@@ -1,4 +1,4 @@
-//! Unix sockets by path: which one it is that stands there, and what comes in.
+//! Unix sockets by path: which one it is that stands there, what comes in, and how one is called.
 
 use crate::error::{Error, Result};
 use std::io;
@@ -6,19 +6,24 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio_stream::Stream;
+use tonic::transport::{Channel, Endpoint};
+
+/// How long who answers may take: a kubelet asks the plugin in turn before it answers.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Which file stands at a path. The time is in it because numbers of files are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     device: u64,
     number: u64,
     made: (i64, i64),
 }
 
 /// `None`: there is no file.
-pub(super) fn identity(path: &Path) -> Option<Identity> {
+pub(crate) fn identity(path: &Path) -> Option<Identity> {
     let found = std::fs::symlink_metadata(path).ok()?;
     let made = (found.mtime(), found.mtime_nsec());
     Some(Identity { device: found.dev(), number: found.ino(), made })
@@ -26,14 +31,14 @@ pub(super) fn identity(path: &Path) -> Option<Identity> {
 
 /// A socket at a path, which it leaves when it is dropped if it is still its own.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(crate) struct Own {
     path: PathBuf,
     identity: Option<Identity>,
 }
 
 /// What has become of a socket of one's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     Kept,
     /// Removed, as the kubelet does when it starts.
     Gone,
@@ -43,8 +48,10 @@ pub(super) enum Fate {
 
 impl Own {
     /// Listens at `path`, in the place of whatever stood there.
-    pub(super) fn bind(path: &Path) -> Result<(Self, Incoming)> {
-        let new = path.with_extension(format!("{}.new", std::process::id()));
+    pub(crate) fn bind(path: &Path) -> Result<(Self, Incoming)> {
+        // The kubelet takes each socket in a folder that it watches for a plugin's, but for names with a dot in front.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let new = path.with_file_name(format!(".{}.{name}", std::process::id()));
         let _ = std::fs::remove_file(&new); // of one that was killed
         let listener = UnixListener::bind(&new).map_err(|error| Error::of(&new, &error))?;
         let own = Self { path: path.to_owned(), identity: identity(&new) };
@@ -52,7 +59,7 @@ impl Own {
         Ok((own, Incoming(listener)))
     }
 
-    pub(super) fn fate(&self) -> Fate {
+    pub(crate) fn fate(&self) -> Fate {
         match identity(&self.path) {
             None => Fate::Gone,
             found if found == self.identity => Fate::Kept,
@@ -71,7 +78,7 @@ impl Drop for Own {
 
 /// Connections as they come.
 #[derive(Debug)]
-pub(super) struct Incoming(UnixListener);
+pub(crate) struct Incoming(UnixListener);
 
 impl Stream for Incoming {
     type Item = io::Result<UnixStream>;
@@ -80,4 +87,18 @@ impl Stream for Incoming {
         let come = ready!(self.0.poll_accept(context));
         Poll::Ready(Some(come.map(|(stream, _)| stream)))
     }
+}
+
+/// A connection to a Unix socket.
+pub(crate) async fn connect(path: &Path) -> Result<Channel> {
+    let failed = |error: &dyn std::error::Error| {
+        Error::Failed(format!(
+            "{}: {}",
+            path.display(),
+            error.source().map_or(error.to_string(), ToString::to_string)
+        ))
+    };
+    let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()));
+    let endpoint = endpoint.map_err(|error| failed(&error))?.timeout(PATIENCE);
+    endpoint.connect().await.map_err(|error| failed(&error))
 }

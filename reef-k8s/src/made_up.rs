@@ -1,6 +1,7 @@
 //! A node in a folder: GPUs, a daemon's socket, a kubelet's folder.
 
 use crate::config::{Config, Pace};
+use crate::node::Node;
 use crate::resource::Resource;
 use reef_guest::page::Class;
 use std::os::unix::net::UnixListener;
@@ -10,14 +11,14 @@ use std::time::Duration;
 
 /// A node that is removed with its folder.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) folder: PathBuf,
+pub(crate) struct MadeUp {
+    pub(crate) folder: PathBuf,
     _daemon: Option<UnixListener>,
 }
 
-impl Node {
+impl MadeUp {
     /// Two GPUs and a daemon.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("reef-k8s-{}-{number}", std::process::id()));
@@ -34,11 +35,11 @@ impl Node {
     }
 
     /// The UUID of a GPU.
-    pub(super) fn uuid(minor: u32) -> String {
+    pub(crate) fn uuid(minor: u32) -> String {
         format!("GPU-{minor:08x}-0000-1111-2222-333344445555")
     }
 
-    pub(super) fn add_gpu(&self, minor: u32) {
+    pub(crate) fn add_gpu(&self, minor: u32) {
         let entry = self.entry(minor);
         std::fs::create_dir_all(&entry).unwrap();
         let text = format!("GPU UUID: \t {}\nDevice Minor: \t {minor}\n", Self::uuid(minor));
@@ -46,7 +47,7 @@ impl Node {
         std::fs::write(self.folder.join(format!("root/dev/nvidia{minor}")), "").unwrap();
     }
 
-    pub(super) fn lose_gpu(&self, minor: u32) {
+    pub(crate) fn lose_gpu(&self, minor: u32) {
         std::fs::remove_dir_all(self.entry(minor)).unwrap();
     }
 
@@ -55,12 +56,25 @@ impl Node {
     }
 
     /// The daemon ends, and leaves its socket as a killed one does.
-    pub(super) fn end_daemon(&mut self) {
+    pub(crate) fn end_daemon(&mut self) {
         self._daemon = None;
     }
 
+    /// What there is, for containers.
+    pub(crate) fn node(&self) -> Node {
+        let at = |name: &str| self.folder.join(name);
+        Node {
+            root: at("root"),
+            daemon: at("run"),
+            shim: at("shim.so"),
+            driver: None,
+            books: None,
+            token: Some(at("token")),
+        }
+    }
+
     /// Two containers of each class on each GPU; looks often.
-    pub(super) fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> Config {
         let each = |class, memory: Option<&str>| Resource {
             class,
             replicas: 2,
@@ -75,13 +89,8 @@ impl Node {
             retry: Duration::from_millis(20),
         };
         Config {
+            node: self.node(),
             kubelet: at("kubelet"),
-            root: at("root"),
-            daemon: at("run"),
-            shim: at("shim.so"),
-            driver: None,
-            books: None,
-            token: Some(at("token")),
             cdi: None,
             resources: vec![each(Class::RealTime, None), each(Class::BestEffort, Some("8GiB"))],
             pace,
@@ -89,14 +98,14 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for MadeUp {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
 /// The names in a folder, without those that change at once.
-pub(super) fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap().flatten();
     let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort();

@@ -1,0 +1,54 @@
+//! What there is on a node for containers: a daemon, the library, the driver.
+
+use crate::error::{Error, Result};
+use std::path::{Path, PathBuf};
+
+/// What there is on a node. Paths are the node's: the kubelet or the container runtime mounts them into containers.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What stands in front of `/proc/driver/nvidia` and `/dev`, where they are read.
+    pub root: PathBuf,
+    /// The folder of the daemon's sockets.
+    pub daemon: PathBuf,
+    /// The library that programs take for the driver.
+    pub shim: PathBuf,
+    /// The driver's file: the library is mounted in its place. Without it, containers preload the library.
+    pub driver: Option<PathBuf>,
+    /// A folder of root's with the books of all containers. Without it, each container has books of its own.
+    pub books: Option<PathBuf>,
+    /// A file with a token that real-time containers show to the daemon.
+    pub token: Option<PathBuf>,
+}
+
+impl Node {
+    /// Whether containers can be given what they need.
+    pub(crate) fn check(&self) -> Result<()> {
+        is_there(&self.shim, "--shim", "no library for programs", Path::is_file)?;
+        let optional = [
+            (&self.driver, "--driver", "no driver", Path::is_file as fn(&Path) -> bool),
+            (&self.books, "--books", "no folder for books", Path::is_dir),
+            (&self.token, "--rt-token-file", "no token", Path::is_file),
+        ];
+        for (path, flag, what, is_it) in optional {
+            path.as_ref().map_or(Ok(()), |path| is_there(path, flag, what, is_it))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether what a flag names can be mounted from there.
+pub(crate) fn is_there(
+    path: &Path,
+    flag: &str,
+    what: &str,
+    is_it: fn(&Path) -> bool,
+) -> Result<()> {
+    let shown = path.display();
+    if !path.is_absolute() || path.to_str().is_none() {
+        return Err(Error::Refused(format!("{flag} {shown}: an absolute path in UTF-8 is wanted")));
+    }
+    match is_it(path) {
+        true => Ok(()),
+        false => Err(Error::Refused(format!("{what} at {shown} ({flag} names another place)"))),
+    }
+}
