@@ -156,6 +156,26 @@ fn a_node_without_what_a_plugin_needs_is_refused_in_one_line() {
     );
     let said = plugin(&folder.path(""), &["--rt", "4", "--rt-compute", "30%"]);
     assert!(said.contains("reef.dev/rt: 4 times 30% is 120 % of a device"), "{said}");
+    let here = folder.path("");
+    let folders = ["--registry", &here, "--cdi", &here, "--shim", &shim];
+    let dra = |more: &[&str]| refuses(&[&["k8s", "dra"], &folders[..], more].concat());
+    for (more, wanted) in [
+        (&["--node", "a", "--plugins", &kubelet][..], "no kubelet's folder for plugins at"),
+        (&["--plugins", &here, "--node", "A_b"], "--node \"A_b\": the name of a node is wanted"),
+        (&["--plugins", &here, "--node", "a", "--gpu-memory", "many"], "--gpu-memory \"many\": "),
+        (
+            &["--plugins", &here, "--node", "a", "--api", "here"],
+            "--api \"here\": HOST:PORT is wanted",
+        ),
+        (
+            &["--plugins", &here, "--node", "a", "--api", "here:x"],
+            "\"x\" isn't a port of the API server",
+        ),
+        (&["--plugins", &here, "--node", "a", "--api", "here:443", "--api-ca", &kubelet], &kubelet),
+    ] {
+        let said = dra(more);
+        assert!(said.contains(wanted), "{more:?}: {said}");
+    }
 }
 
 fn write_photo(path: &str) {

@@ -1,7 +1,7 @@
 //! What a device plugin is told.
 
 use crate::error::Result;
-use crate::node::{Node, is_there};
+use crate::node::paths::{Node, is_there};
 use crate::resource::{Resource, check_places};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub struct Pace {
     pub unwatched: Duration,
     /// The most time between two tries to register.
     pub retry: Duration,
+    /// At a ResourceSlice that should be as it was left.
+    pub slices: Duration,
 }
 
 impl Default for Pace {
@@ -41,6 +43,7 @@ impl Default for Pace {
             health: Duration::from_secs(5),
             unwatched: Duration::from_secs(15),
             retry: Duration::from_secs(10),
+            slices: Duration::from_secs(60),
         }
     }
 }

@@ -1,17 +1,18 @@
 //! REEF's classes as resources of a Kubernetes node.
 //!
-//! *In*: a [`Config`], the GPUs of the node, and the calls of its kubelet. *Out*: a device plugin (v1beta1) with a
-//! resource for each class, `reef.dev/rt` and `reef.dev/be`, and what a container is given: variables, mounts, device
-//! nodes. *Invariant*: what a container is given depends on the configuration and on its device ids alone, so asking
-//! twice gives the same, and nothing is kept that a restart could lose.
+//! *In*: what the node has ([`Node`]), and the calls of its kubelet. *Out*: a device plugin (v1beta1) with a resource for
+//! each class, `reef.dev/rt` and `reef.dev/be` ([`run`]), or a driver of dynamic resource allocation (v1), to which class,
+//! memory and share are one claim ([`run_claims`]); and what a container is given: variables, mounts, device nodes.
+//! *Invariant*: what a container is given depends on the options and on its device ids or its claim alone, so asking
+//! twice gives the same.
 //!
-//! The class is the resource's name, so no pod has to be looked up while one is allocated.
+//! To the device plugin the class is the resource's name, so no pod has to be looked up while one is allocated. A driver
+//! reads claims from the API server and keeps what it has prepared on disk.
 
-mod cdi;
 mod config;
-mod edits;
+mod dra;
+mod ending;
 mod error;
-mod gpu;
 #[cfg(test)]
 mod made_up;
 #[cfg(test)]
@@ -21,11 +22,13 @@ mod plugin;
 mod prefer;
 mod resource;
 mod socket;
-mod state;
 
 pub use config::{Config, Pace};
+pub use dra::api::client::Server;
+pub use dra::config::ClaimsConfig;
+pub use dra::run::run_claims;
 pub use error::{Error, Result};
-pub use node::Node;
+pub use node::paths::Node;
 pub use plugin::run::{run, serve};
 pub use reef_guest::page::Class;
 pub use resource::Resource;

@@ -1,7 +1,7 @@
 //! A node in a folder: GPUs, a daemon's socket, a kubelet's folder.
 
 use crate::config::{Config, Pace};
-use crate::node::Node;
+use crate::node::paths::Node;
 use crate::resource::Resource;
 use reef_guest::page::Class;
 use std::os::unix::net::UnixListener;
@@ -42,9 +42,21 @@ impl MadeUp {
     pub(crate) fn add_gpu(&self, minor: u32) {
         let entry = self.entry(minor);
         std::fs::create_dir_all(&entry).unwrap();
-        let text = format!("GPU UUID: \t {}\nDevice Minor: \t {minor}\n", Self::uuid(minor));
+        let text = format!(
+            "Model: \t NVIDIA H200\nGPU UUID: \t {}\nDevice Minor: \t {minor}\n",
+            Self::uuid(minor)
+        );
         std::fs::write(entry.join("information"), text).unwrap();
         std::fs::write(self.folder.join(format!("root/dev/nvidia{minor}")), "").unwrap();
+    }
+
+    /// A GPU gets another device node, as it may when the machine starts.
+    pub(crate) fn renumber(&self, minor: u32, to: u32) {
+        let information = self.entry(minor).join("information");
+        let text = std::fs::read_to_string(&information).unwrap();
+        std::fs::write(&information, text.replace(&format!("\t {minor}\n"), &format!("\t {to}\n")))
+            .unwrap();
+        std::fs::write(self.folder.join(format!("root/dev/nvidia{to}")), "").unwrap();
     }
 
     pub(crate) fn lose_gpu(&self, minor: u32) {
@@ -87,6 +99,7 @@ impl MadeUp {
             health: Duration::from_millis(10),
             unwatched: Duration::from_millis(200),
             retry: Duration::from_millis(20),
+            slices: Duration::from_millis(50),
         };
         Config {
             node: self.node(),

@@ -2,7 +2,7 @@
 
 use crate::report::log;
 use anyhow::Result;
-use reef_k8s::{Class, Config, Node, Pace, Resource};
+use reef_k8s::{ClaimsConfig, Class, Config, Error, Node, Pace, Resource, Server};
 use std::path::PathBuf;
 
 /// What a node does for Kubernetes.
@@ -10,6 +10,8 @@ use std::path::PathBuf;
 pub(crate) enum Command {
     /// Offers the resources reef.dev/rt and reef.dev/be to the kubelet of this node, until SIGTERM.
     Plugin(Args),
+    /// Prepares claims of class, memory and share (resource.k8s.io/v1) for pods of this node, until SIGTERM.
+    Dra(DraArgs),
 }
 
 /// Paths are the node's: they are mounted into containers.
@@ -69,8 +71,92 @@ pub(crate) struct Args {
     be_compute: Option<String>,
 }
 
+/// What claims are prepared with.
+#[derive(clap::Args)]
+pub(crate) struct DraArgs {
+    #[command(flatten)]
+    on: OnNode,
+    /// What Kubernetes calls this node.
+    #[arg(long, value_name = "NAME")]
+    node: String,
+    /// The kubelet's folder for plugins' own files.
+    #[arg(long, default_value = "/var/lib/kubelet/plugins")]
+    plugins: PathBuf,
+    /// The folder in which the kubelet looks for plugins.
+    #[arg(long, default_value = "/var/lib/kubelet/plugins_registry")]
+    registry: PathBuf,
+    /// The folder of CDI files.
+    #[arg(long, default_value = "/var/run/cdi")]
+    cdi: PathBuf,
+    /// Device memory of each GPU, such as 141GiB, of which claims ask for parts [default: memory isn't counted].
+    #[arg(long, value_name = "SIZE")]
+    gpu_memory: Option<String>,
+    /// The API server [default: the one that Kubernetes tells pods of].
+    #[arg(long, value_name = "HOST:PORT")]
+    api: Option<String>,
+    /// Certificates of who may have signed the API server's.
+    #[arg(long, default_value = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")]
+    api_ca: PathBuf,
+    /// A file with the token that the API server is shown.
+    #[arg(long, default_value = "/var/run/secrets/kubernetes.io/serviceaccount/token")]
+    api_token_file: PathBuf,
+}
+
 pub(crate) fn run(command: &Command) -> Result<()> {
-    let Command::Plugin(args) = command;
+    match command {
+        Command::Plugin(args) => plugin(args),
+        Command::Dra(args) => dra(args),
+    }
+}
+
+fn dra(args: &DraArgs) -> Result<()> {
+    let config = claims(args)?;
+    config.check()?;
+    let server = server(args)?;
+    log::start(args.on.log)?;
+    Ok(reef_k8s::run_claims(&config, server)?)
+}
+
+fn claims(args: &DraArgs) -> Result<ClaimsConfig> {
+    let named = |text: &String| {
+        let size = reef_guest::limit::bytes(text);
+        size.map_err(|why| refused(format!("--gpu-memory {text:?}: {why}")))
+    };
+    Ok(ClaimsConfig {
+        node: node(&args.on),
+        name: args.node.clone(),
+        plugins: args.plugins.clone(),
+        registry: args.registry.clone(),
+        cdi: args.cdi.clone(),
+        memory: args.gpu_memory.as_ref().map(named).transpose()?,
+        pace: Pace::default(),
+    })
+}
+
+fn server(args: &DraArgs) -> Result<Server> {
+    let (host, port) = match &args.api {
+        Some(api) => {
+            let wrong = || refused(format!("--api {api:?}: HOST:PORT is wanted"));
+            let (host, port) = api.rsplit_once(':').ok_or_else(wrong)?;
+            (host.to_owned(), port.to_owned())
+        }
+        None => (of_pod("KUBERNETES_SERVICE_HOST")?, of_pod("KUBERNETES_SERVICE_PORT")?),
+    };
+    let wrong = |_| refused(format!("{port:?} isn't a port of the API server"));
+    let port = port.parse().map_err(wrong)?;
+    Ok(Server { host, port, authority: args.api_ca.clone(), token: args.api_token_file.clone() })
+}
+
+fn of_pod(variable: &str) -> Result<String> {
+    let none = |_| refused(format!("no API server: {variable} isn't set; --api names one"));
+    std::env::var(variable).map_err(none)
+}
+
+fn refused(line: String) -> anyhow::Error {
+    Error::Refused(line).into()
+}
+
+fn plugin(args: &Args) -> Result<()> {
     let config = config(args);
     config.check()?;
     log::start(args.on.log)?;

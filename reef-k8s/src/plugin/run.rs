@@ -1,13 +1,12 @@
 //! The plugin as a whole.
 
 use super::life::Life;
-use crate::cdi;
 use crate::config::Config;
+use crate::ending::until_signal;
 use crate::error::{Error, Result};
-use crate::state::State;
-use std::io;
+use crate::node::cdi;
+use crate::node::state::State;
 use std::sync::Arc;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -18,17 +17,7 @@ use tokio::time::sleep;
 ///
 /// `Refused`, if nothing can be offered; `Failed`, if another plugin takes over, or the system refuses.
 pub fn run(config: &Config) -> Result<()> {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let failed = |error: io::Error| Error::Failed(format!("a thread for the plugin: {error}"));
-    let runtime = runtime.enable_all().build().map_err(failed)?;
-    runtime.block_on(async {
-        let mut term = signal(SignalKind::terminate()).map_err(failed)?;
-        let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
-        let end = async {
-            tokio::select! { _ = term.recv() => (), _ = int.recv() => () }
-        };
-        serve(config, end).await
-    })
+    until_signal(async |end| serve(config, end).await)
 }
 
 /// Offers the resources of `config` until `end`.

@@ -7,14 +7,14 @@ use super::proto::{
     ListAndWatchResponse, Mount, PreStartContainerRequest, PreStartContainerResponse,
     PreferredAllocationRequest, PreferredAllocationResponse,
 };
-use crate::cdi;
 use crate::config::Config;
-use crate::edits::{self, Terms, device_node, gpus_of, own_mounts, shared_nodes};
-use crate::gpu::Gpu;
-use crate::node::Node;
+use crate::node::cdi;
+use crate::node::edits::{self, Terms, device_node, gpus_of, own_mounts, shared_nodes};
+use crate::node::gpu::Gpu;
+use crate::node::paths::Node;
+use crate::node::state::State;
 use crate::prefer::prefer;
 use crate::resource::Resource;
-use crate::state::State;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;

@@ -5,7 +5,7 @@ use super::kubelet::Kubelet;
 use super::restarts::start;
 use crate::config::Config;
 use crate::made_up::MadeUp;
-use crate::node::Node;
+use crate::node::paths::Node;
 use serde_json::Value;
 
 const RT: &str = "reef.dev-rt.sock";

@@ -1,7 +1,7 @@
 //! What is known of the node now.
 
-use crate::gpu::{Gpu, look};
-use crate::node::Node;
+use crate::node::gpu::{Gpu, look};
+use crate::node::paths::Node;
 
 /// GPUs, also those that have gone, and whether there is a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

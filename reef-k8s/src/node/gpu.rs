@@ -1,7 +1,7 @@
 //! The GPUs of a node, as NVIDIA's kernel module lists them.
 //!
-//! `/proc/driver/nvidia/gpus/PCI-ADDRESS/information` has lines `Name: value`, of which `GPU UUID` and `Device Minor` are
-//! read. Nothing of the driver is loaded for it.
+//! `/proc/driver/nvidia/gpus/PCI-ADDRESS/information` has lines `Name: value`, of which `GPU UUID`, `Device Minor` and
+//! `Model` are read. Nothing of the driver is loaded for it.
 
 use std::path::Path;
 
@@ -15,6 +15,8 @@ pub(crate) struct Gpu {
     pub(crate) uuid: String,
     /// The number of its device node.
     pub(crate) minor: u32,
+    /// What its vendor calls it; empty if the module doesn't say.
+    pub(crate) model: String,
     /// Whether it is listed, and its node is there.
     pub(crate) is_there: bool,
 }
@@ -47,8 +49,9 @@ fn parse(text: &str, root: &Path) -> Option<Gpu> {
     };
     let uuid = value("GPU UUID").filter(|uuid| is_uuid(uuid))?.to_owned();
     let minor: u32 = value("Device Minor")?.parse().ok()?;
+    let model = value("Model").unwrap_or_default().to_owned();
     let is_there = root.join(format!("dev/nvidia{minor}")).exists();
-    Some(Gpu { uuid, minor, is_there })
+    Some(Gpu { uuid, minor, model, is_there })
 }
 
 /// The module writes question marks until the driver has looked at the GPU.
@@ -68,6 +71,7 @@ mod tests {
     fn a_gpu_is_read_and_one_without_uuid_is_none() {
         let gpu = parse(TEXT, Path::new("/nowhere")).unwrap();
         assert_eq!((gpu.uuid.len(), gpu.minor, gpu.is_there), (40, 3, false));
+        assert_eq!(gpu.model, "NVIDIA H200");
         let new = TEXT.replace("0a1b2c3d-0000-1111-2222-333344445555", &"?".repeat(36));
         assert_eq!(parse(&new, Path::new("/nowhere")), None);
         assert_eq!(parse("", Path::new("/nowhere")), None);

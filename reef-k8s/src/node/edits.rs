@@ -1,7 +1,7 @@
 //! What a container is given, as plain values: from the configuration and its device ids alone.
 
-use crate::gpu::Gpu;
-use crate::node::Node;
+use crate::node::gpu::Gpu;
+use crate::node::paths::Node;
 use crate::resource::{Resource, gpu_of};
 use reef_guest::page::Class;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,46 @@
+//! One call, whoever answers it.
+
+use crate::error::Result;
+use serde_json::Value;
+
+/// What is wanted of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dra) enum Call {
+    Get,
+    Post,
+    Put,
+}
+
+/// What was answered.
+#[derive(Clone, Debug)]
+pub(in crate::dra) struct Reply {
+    /// A status of HTTP.
+    pub(in crate::dra) status: u16,
+    /// The object, or a `Status` that says why there is none.
+    pub(in crate::dra) body: Value,
+}
+
+/// Who answers: a cluster's API server, or a test.
+#[tonic::async_trait]
+pub(in crate::dra) trait Api: Send + Sync {
+    /// # Errors
+    ///
+    /// No answer was had. An answer that says no isn't one of these.
+    async fn call(&self, call: Call, path: &str, body: Option<&Value>) -> Result<Reply>;
+}
+
+impl Reply {
+    /// The object.
+    ///
+    /// # Errors
+    ///
+    /// The status isn't one of success: it, and what was said.
+    pub(in crate::dra) fn ok(self) -> std::result::Result<Value, String> {
+        match self.status {
+            200..300 => Ok(self.body),
+            status => {
+                Err(format!("{status}: {}", self.body["message"].as_str().unwrap_or("no reason")))
+            }
+        }
+    }
+}

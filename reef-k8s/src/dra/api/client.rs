@@ -1,0 +1,146 @@
+//! The API server over HTTP/1 and TLS, with the token of a service account.
+
+use super::call::{Api, Call, Reply};
+use crate::error::{Error, Result};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// How long a call may take: a kubelet waits for 45 s.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest object; the API server stores none above 1.5 MiB.
+const MOST: usize = 4 << 20;
+
+type Problem = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where the API server is, and what it is shown.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// A name or an address, as its certificate has it.
+    pub host: String,
+    /// A port.
+    pub port: u16,
+    /// The certificates of who may have signed the server's, in PEM.
+    pub authority: PathBuf,
+    /// A file with the token, read for each call because it is replaced every hour.
+    pub token: PathBuf,
+}
+
+/// A connection for each call: there is one a minute, and one for each new claim.
+pub(in crate::dra) struct Client {
+    server: Server,
+    name: ServerName<'static>,
+    tls: TlsConnector,
+}
+
+impl Client {
+    /// # Errors
+    ///
+    /// `Refused`: the certificates can't be read, or the host isn't one.
+    pub(in crate::dra) fn new(server: Server) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&server.authority)? {
+            roots.add(certificate).map_err(|error| refused(&server.authority, &error))?;
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has what it defaults to")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let host = server.host.trim_matches(['[', ']']).to_owned();
+        let name = ServerName::try_from(host);
+        let name = name.map_err(|_| Error::Refused(format!("{:?} isn't a host", server.host)))?;
+        Ok(Self { server, name, tls: TlsConnector::from(Arc::new(config)) })
+    }
+
+    async fn connect(&self) -> std::result::Result<TlsStream<TcpStream>, Problem> {
+        let host = self.server.host.trim_matches(['[', ']']);
+        let stream = TcpStream::connect((host, self.server.port)).await?;
+        Ok(self.tls.connect(self.name.clone(), stream).await?)
+    }
+
+    async fn exchange(
+        &self,
+        call: Call,
+        path: &str,
+        body: Option<&Value>,
+    ) -> std::result::Result<Reply, Problem> {
+        let request = self.request(call, path, body)?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(self.connect().await?)).await?;
+        let connection = tokio::spawn(connection);
+        let answer = sender.send_request(request).await?;
+        let status = answer.status().as_u16();
+        let bytes = Limited::new(answer.into_body(), MOST).collect().await?.to_bytes();
+        connection.abort();
+        // What isn't JSON comes from something in between, and its status says enough.
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Ok(Reply { status, body })
+    }
+
+    fn request(
+        &self,
+        call: Call,
+        path: &str,
+        body: Option<&Value>,
+    ) -> std::result::Result<Request<Full<Bytes>>, Problem> {
+        let token = std::fs::read_to_string(&self.server.token);
+        let token = token.map_err(|error| Error::of(&self.server.token, &error))?;
+        let method = match call {
+            Call::Get => Method::GET,
+            Call::Post => Method::POST,
+            Call::Put => Method::PUT,
+        };
+        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, format!("{}:{}", self.server.host, self.server.port))
+            .header(AUTHORIZATION, format!("Bearer {}", token.trim()))
+            .header(ACCEPT, "application/json")
+            .header(CONTENT_TYPE, "application/json");
+        Ok(request.body(Full::new(body))?)
+    }
+}
+
+#[tonic::async_trait]
+impl Api for Client {
+    async fn call(&self, call: Call, path: &str, body: Option<&Value>) -> Result<Reply> {
+        let Server { host, port, .. } = &self.server;
+        let failed =
+            |why: &dyn std::fmt::Display| Error::Failed(format!("API server {host}:{port}: {why}"));
+        match timeout(PATIENCE, self.exchange(call, path, body)).await {
+            Ok(reply) => reply.map_err(|error| failed(&error)),
+            Err(_) => Err(failed(&format!("no answer within {PATIENCE:?}"))),
+        }
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(path).map_err(|error| refused(path, &error))?;
+    let read = read.collect::<std::result::Result<Vec<_>, _>>();
+    let read = read.map_err(|error| refused(path, &error))?;
+    match read.is_empty() {
+        true => Err(refused(path, &"no certificate in it")),
+        false => Ok(read),
+    }
+}
+
+fn refused(path: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::Refused(format!("{}: {why}", path.display()))
+}

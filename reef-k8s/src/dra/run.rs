@@ -1,0 +1,125 @@
+//! The plugin for claims as a whole.
+
+use super::api::call::Api;
+use super::api::client::{Client, Server};
+use super::config::{ClaimsConfig, DRIVER};
+use super::driver::Driver;
+use super::known::Known;
+use super::proto::registration::registration_server::RegistrationServer;
+use super::proto::v1::dra_plugin_server::DraPluginServer;
+use super::slices::Slices;
+use crate::ending::until_signal;
+use crate::error::{Error, Result};
+use crate::node::state::State;
+use crate::socket::{Fate, Own};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep, timeout};
+use tokio_stream::StreamExt;
+use tonic::transport;
+
+/// How long calls that are open may take to end.
+const GRACE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Prepares claims of this node, and says what can be had of it, until SIGTERM or SIGINT. Blocks.
+///
+/// # Errors
+///
+/// `Refused`, if it can't be begun; `Failed`, if the checkpoint is damaged, another plugin takes over, or the system
+/// refuses.
+pub fn run_claims(config: &ClaimsConfig, server: Server) -> Result<()> {
+    config.check()?;
+    let api = Arc::new(Client::new(server)?);
+    until_signal(async |end| serve(config, api, end).await)
+}
+
+/// Does so until `end`.
+pub(super) async fn serve(
+    config: &ClaimsConfig,
+    api: Arc<dyn Api>,
+    end: impl Future<Output = ()>,
+) -> Result<()> {
+    config.check()?;
+    let home = config.home();
+    std::fs::create_dir_all(&home).map_err(|error| Error::of(&home, &error))?;
+    let first = State::look(&config.node, &State::default());
+    let (state, seen) = watch::channel(first);
+    let config = Arc::new(config.clone());
+    let driver = Driver { config: config.clone(), api: api.clone(), state: seen };
+    let prepared = driver.replay()?;
+    tracing::info!("{}; {prepared} claims are prepared", state.borrow().line());
+    let mut slices = Slices::new(config.clone(), api);
+    tokio::select! {
+        () = end => Ok(()),
+        ended = offer(&driver) => ended,
+        () = look(&config, &state, &mut slices) => Ok(()),
+    }
+}
+
+/// Looks at GPUs and daemon for ever, and keeps the slice.
+async fn look(config: &ClaimsConfig, state: &watch::Sender<State>, slices: &mut Slices) {
+    loop {
+        let known = state.borrow().clone();
+        slices.keep(&known).await;
+        sleep(config.pace.health).await;
+        let now = State::look(&config.node, &known);
+        if now != known {
+            tracing::info!("{}", now.line());
+            state.send_replace(now);
+        }
+    }
+}
+
+/// Answers the kubelet at two sockets, again when one of them is removed.
+async fn offer(driver: &Driver) -> Result<()> {
+    let socket = Driver::socket(&driver.config);
+    let registry = driver.config.registry.join(format!("{DRIVER}-reg.sock"));
+    loop {
+        match offer_once(driver, &socket, &registry).await? {
+            Fate::Taken => {
+                let path = registry.display();
+                return Err(Error::Failed(format!("{path}: another plugin has taken it")));
+            }
+            _ => tracing::info!("a socket of driver {DRIVER} was removed"),
+        }
+        sleep(driver.config.pace.sockets).await;
+    }
+}
+
+async fn offer_once(driver: &Driver, socket: &Path, registry: &Path) -> Result<Fate> {
+    let (calls, called) = Own::bind(socket)?; // before the kubelet hears of it
+    let (known, asked) = Own::bind(registry)?;
+    let (until, end) = oneshot::channel::<()>();
+    let server = transport::Server::builder()
+        .add_service(DraPluginServer::new(driver.clone()))
+        .add_service(RegistrationServer::new(Known { endpoint: socket.to_owned() }))
+        .serve_with_incoming_shutdown(called.merge(asked), async { drop(end.await) });
+    let mut server = Ended(tokio::spawn(server));
+    let fate = tokio::select! {
+        fate = tend([&calls, &known], driver.config.pace.sockets) => Ok(fate),
+        _ = &mut server.0 => Err(Error::Failed(format!("{}: nobody listens", socket.display()))),
+    };
+    drop(until);
+    let _ = timeout(GRACE, &mut server.0).await;
+    fate
+}
+
+/// A server that goes with its task.
+struct Ended<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for Ended<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Until one of the sockets isn't our own any more.
+async fn tend(sockets: [&Own; 2], pace: std::time::Duration) -> Fate {
+    loop {
+        if let Some(fate) = sockets.iter().map(|own| own.fate()).find(|fate| *fate != Fate::Kept) {
+            return fate;
+        }
+        sleep(pace).await;
+    }
+}

@@ -1,0 +1,9 @@
+//! The plugin for claims against a kubelet and an API server of the tests' own.
+
+mod client;
+mod cluster;
+mod kubelet;
+mod prepare;
+mod refusals;
+mod restarts;
+mod slices;

@@ -1,0 +1,113 @@
+//! What a claim gives, once and again.
+
+use super::cluster::{Cluster, device, object, path};
+use super::kubelet::{Kubelet, Plugin, config};
+use crate::dra::api::call::Call;
+use crate::made_up::{MadeUp, names};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A claim's CDI file.
+pub(super) fn file(folder: &Path, uid: &str) -> Option<Value> {
+    let text = std::fs::read_to_string(folder.join(format!("reef.dev-claim_{uid}.json"))).ok()?;
+    Some(serde_json::from_str(&text).unwrap())
+}
+
+#[tokio::test]
+async fn a_plugin_is_found_by_its_socket_and_says_what_it_is() {
+    let node = MadeUp::new();
+    let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
+    let _plugin = Plugin::start(&config, &cluster);
+    let info = Kubelet::find(&config).await.info;
+    assert_eq!((info.r#type.as_str(), info.name.as_str()), ("DRAPlugin", "reef.dev"));
+    assert_eq!(info.supported_versions, ["v1.DRAPlugin"]);
+    assert_eq!(Path::new(&info.endpoint), config.plugins.join("reef.dev/dra.sock"));
+}
+
+#[tokio::test]
+async fn a_claim_is_prepared_once_and_answered_again() {
+    let node = MadeUp::new();
+    let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
+    cluster.allocate("a-1", 1, "rt", json!({ "memory": "8GiB", "compute": "33.4%" }));
+    let _plugin = Plugin::start(&config, &cluster);
+    let kubelet = Kubelet::find(&config).await;
+    let devices = kubelet.prepare("a-1").await.unwrap();
+    let [one] = devices.as_slice() else { panic!("{devices:?}") };
+    assert_eq!((one.pool_name.as_str(), one.device_name.clone()), ("node-1", device(1)));
+    assert_eq!(one.request_names, ["gpu"]);
+    assert_eq!(one.cdi_device_ids, ["reef.dev/claim=a-1-0"]);
+    assert_eq!(one.share_id.as_deref(), Some("share-1"));
+    let written = file(&config.cdi, "a-1").unwrap();
+    assert_eq!(
+        written,
+        file_of_a_1(&config.node.shim, &config.node.daemon, config.node.token.as_deref())
+    );
+    cluster.remove(&path("a-1")); // a claim may be gone while its pod still ends
+    assert_eq!(kubelet.prepare("a-1").await.unwrap(), devices);
+    assert_eq!(file(&config.cdi, "a-1").unwrap(), written);
+    assert_eq!(cluster.calls(Call::Get, "resourceclaims"), 1);
+    kubelet.unprepare("a-1").await.unwrap();
+    assert_eq!(names(&config.cdi), [""; 0]);
+    kubelet.unprepare("a-1").await.unwrap();
+    kubelet.unprepare("never-seen").await.unwrap();
+    let gone = kubelet.prepare("a-1").await.unwrap_err();
+    assert!(gone.starts_with("claim team/claim-a-1: the API server: 404: "), "{gone}");
+}
+
+/// Byte for byte what a container gets: a change of it is a change for running nodes.
+fn file_of_a_1(shim: &Path, daemon: &Path, token: Option<&Path>) -> Value {
+    let mount = |node: &Path, container: &str| json!({ "hostPath": node, "containerPath": container, "options": ["bind", "nosuid", "nodev", "ro"] });
+    let edits = json!({
+        "env": [
+            "LD_PRELOAD=/opt/reef/shim.so",
+            format!("NVIDIA_VISIBLE_DEVICES={}", MadeUp::uuid(1)),
+            "REEF_CLASS=rt",
+            "REEF_COMPUTE=33.4%",
+            "REEF_GUESTS=/run/reef/guests.sock",
+            "REEF_LIMIT_ID=a-1",
+            "REEF_MEMORY=8589934592",
+            "REEF_TOKEN_FILE=/opt/reef/token",
+        ],
+        "deviceNodes": [{ "path": "/dev/nvidiactl" }],
+        "mounts": [
+            mount(daemon, "/run/reef"),
+            mount(shim, "/opt/reef/shim.so"),
+            mount(token.unwrap(), "/opt/reef/token"),
+        ],
+    });
+    let one = json!({ "deviceNodes": [{ "path": "/dev/nvidia1" }] });
+    json!({
+        "cdiVersion": "0.6.0",
+        "kind": "reef.dev/claim",
+        "devices": [{ "name": "a-1-0", "containerEdits": one }],
+        "containerEdits": edits,
+    })
+}
+
+#[tokio::test]
+async fn what_the_scheduler_counted_is_the_limit_and_claims_of_others_are_left_alone() {
+    let node = MadeUp::new();
+    let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
+    let mut claim = object("b-1", 0, "be", json!({}));
+    let devices = &mut claim["status"]["allocation"]["devices"];
+    devices["results"][0]["consumedCapacity"] =
+        json!({ "reef.dev/memory": "8Gi", "compute": "30" });
+    let other = json!({ "request": "nic", "driver": "net.example", "pool": "p", "device": "eth0" });
+    devices["results"].as_array_mut().unwrap().push(other);
+    let opaque = json!({ "driver": "net.example", "parameters": { "mtu": 9000 } });
+    devices["config"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({ "source": "FromClaim", "opaque": opaque }));
+    cluster.put(&path("b-1"), claim);
+    let _plugin = Plugin::start(&config, &cluster);
+    let devices = Kubelet::find(&config).await.prepare("b-1").await.unwrap();
+    assert_eq!(devices.len(), 1);
+    let file = file(&config.cdi, "b-1").unwrap();
+    let env = file["containerEdits"]["env"].as_array().unwrap();
+    for wanted in ["REEF_MEMORY=8589934592", "REEF_COMPUTE=30%", "REEF_CLASS=be"] {
+        assert!(env.contains(&wanted.into()), "{wanted}: {env:?}");
+    }
+    assert!(!env.iter().any(|it| it.as_str().unwrap().starts_with("REEF_TOKEN")), "{env:?}");
+}

@@ -1,0 +1,78 @@
+//! What the scheduler is told.
+
+use super::cluster::{Cluster, device};
+use super::kubelet::{Plugin, config, until};
+use crate::dra::api::call::Call;
+use crate::made_up::MadeUp;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const PATH: &str = "/apis/resource.k8s.io/v1/resourceslices/node-1-reef.dev";
+
+fn devices(cluster: &Cluster) -> Option<usize> {
+    cluster.get(PATH)?["spec"]["devices"].as_array().map(Vec::len)
+}
+
+fn generation(cluster: &Cluster) -> i64 {
+    cluster.get(PATH).unwrap()["spec"]["pool"]["generation"].as_i64().unwrap()
+}
+
+#[tokio::test]
+async fn a_slice_says_what_each_gpu_has_for_many_claims() {
+    let node = MadeUp::new();
+    let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
+    let _plugin = Plugin::start(&config, &cluster);
+    until("a slice of two GPUs", || devices(&cluster) == Some(2)).await;
+    let slice = cluster.get(PATH).unwrap();
+    let owner = json!({
+        "apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "node-uid", "controller": true,
+    });
+    assert_eq!(slice["metadata"]["ownerReferences"], json!([owner]));
+    assert_eq!(
+        (&slice["apiVersion"], &slice["kind"]),
+        (&"resource.k8s.io/v1".into(), &"ResourceSlice".into())
+    );
+    let part = |all: &str| json!({ "value": all, "requestPolicy": { "default": "0", "validRange": { "min": "0" } } });
+    let second = json!({
+        "name": device(1),
+        "attributes": { "uuid": { "string": MadeUp::uuid(1) }, "model": { "string": "NVIDIA H200" } },
+        "allowMultipleAllocations": true,
+        "capacity": {
+            "memory": part(&(141_u64 << 30).to_string()),
+            "compute": part("100"),
+            "claims": { "value": "32", "requestPolicy": { "default": "1", "validValues": ["1"] } },
+        },
+    });
+    let spec: &Value = &slice["spec"];
+    assert_eq!((&spec["driver"], &spec["nodeName"]), (&"reef.dev".into(), &"node-1".into()));
+    assert_eq!(spec["pool"], json!({ "name": "node-1", "generation": 1, "resourceSliceCount": 1 }));
+    assert_eq!(spec["devices"][1], second);
+}
+
+#[tokio::test]
+async fn a_slice_follows_gpus_daemon_and_whoever_removes_it_and_is_else_left_alone() {
+    let mut node = MadeUp::new();
+    let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
+    cluster.is_away(true);
+    let _plugin = Plugin::start(&config, &cluster);
+    until("a try", || cluster.calls(Call::Get, PATH) > 0).await;
+    cluster.is_away(false);
+    until("a slice of two GPUs", || devices(&cluster) == Some(2)).await;
+    node.lose_gpu(1);
+    until("one GPU", || devices(&cluster) == Some(1)).await;
+    assert_eq!(generation(&cluster), 2);
+    node.add_gpu(1);
+    until("two GPUs", || devices(&cluster) == Some(2)).await;
+    cluster.remove(PATH);
+    until("the slice again", || devices(&cluster) == Some(2)).await;
+    let mut changed = cluster.get(PATH).unwrap();
+    changed["spec"]["devices"] = json!([]);
+    changed["metadata"]["resourceVersion"] = "else".into();
+    cluster.put(PATH, changed);
+    until("what somebody changed", || devices(&cluster) == Some(2)).await;
+    let (written, looked) = (cluster.calls(Call::Put, PATH), cluster.calls(Call::Get, PATH));
+    until("three looks", || cluster.calls(Call::Get, PATH) > looked + 3).await;
+    assert_eq!(cluster.calls(Call::Put, PATH), written, "nothing has changed");
+    node.end_daemon();
+    until("no GPU without a daemon", || devices(&cluster) == Some(0)).await;
+}
