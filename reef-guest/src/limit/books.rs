@@ -13,7 +13,7 @@ pub const MOST_MEMBERS: usize = 128;
 
 /// `REEFBOOK` in memory, and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"REEFBOOK");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
@@ -21,6 +21,9 @@ struct Header {
     magic: AtomicU64,
     version: AtomicU64,
 }
+
+/// Bytes of a job's name that are shown.
+pub(super) const MOST_LABEL: usize = 48;
 
 /// A job: its name by a number, and its limits. Written by whoever joins it first.
 #[derive(Debug, Default)]
@@ -33,6 +36,27 @@ pub(super) struct Job {
     /// Parts per million of the device's time; zero: no limit.
     compute: AtomicU64,
     pub(super) bucket: Bucket,
+    pub(super) tally: Tally,
+    /// The name's first bytes, for people.
+    label: [AtomicU64; MOST_LABEL / 8],
+}
+
+/// What became of a job's requests since its first process joined. Written by all of its processes.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct Tally {
+    /// Allocations that were refused.
+    pub(super) refused: AtomicU64,
+    /// Nanoseconds for which launches waited for the job's part of the time, in all threads.
+    pub(super) waited: AtomicU64,
+    /// Nanoseconds of the device's time that it was charged with, or would have been.
+    pub(super) ran: AtomicU64,
+}
+
+impl Tally {
+    fn clear(&self) {
+        [&self.refused, &self.waited, &self.ran].into_iter().for_each(|of| of.store(0, Relaxed));
+    }
 }
 
 /// A job's name and limits, as a process says them.
@@ -42,19 +66,24 @@ pub(super) struct Terms {
     /// Bytes, and parts per million; zero: no limit.
     pub(super) memory: u64,
     pub(super) compute: u64,
+    pub(super) label: [u64; MOST_LABEL / 8],
 }
 
 impl Job {
     pub(super) fn terms(&self) -> Terms {
         let name = [self.name[0].load(Relaxed), self.name[1].load(Relaxed)];
-        Terms { name, memory: self.memory.load(Relaxed), compute: self.compute.load(Relaxed) }
+        let label = std::array::from_fn(|at| self.label[at].load(Relaxed));
+        let (memory, compute) = (self.memory.load(Relaxed), self.compute.load(Relaxed));
+        Terms { name, memory, compute, label }
     }
 
     pub(super) fn set(&self, terms: &Terms) {
         self.name.iter().zip(terms.name).for_each(|(to, from)| to.store(from, Relaxed));
         self.memory.store(terms.memory, Relaxed);
         self.compute.store(terms.compute, Relaxed);
+        self.label.iter().zip(terms.label).for_each(|(to, from)| to.store(from, Relaxed));
         self.bucket.clear();
+        self.tally.clear();
     }
 }
 
@@ -115,9 +144,15 @@ impl Books {
         self.members.iter().filter(its).map(|member| &member.share)
     }
 
-    /// What a job has, in bytes.
+    /// What a job has, in bytes, with what its contexts take.
     pub(super) fn used(&self, job: usize) -> u64 {
-        self.shares(job).fold(0, |sum, share| sum.saturating_add(share.used()))
+        let all = |share: &Share| share.used().saturating_add(share.overhead());
+        self.shares(job).fold(0, |sum, share| sum.saturating_add(all(share)))
+    }
+
+    /// What its contexts take of that.
+    pub(super) fn overhead(&self, job: usize) -> u64 {
+        self.shares(job).fold(0, |sum, share| sum.saturating_add(share.overhead()))
     }
 }
 
@@ -128,4 +163,23 @@ pub(super) fn hashed(name: &str) -> [u64; 2] {
         name.bytes()
             .fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     })
+}
+
+/// A name for people: what stands behind the variable's name that it came from, as far as there is room.
+pub(super) fn label(name: &str) -> [u64; MOST_LABEL / 8] {
+    let name = name.split_once('=').map_or(name, |(_, value)| value);
+    let end = (0..=name.len().min(MOST_LABEL)).rev().find(|at| name.is_char_boundary(*at));
+    let mut bytes = [0; MOST_LABEL];
+    let shown = &name.as_bytes()[..end.unwrap_or(0)];
+    bytes[..shown.len()].copy_from_slice(shown);
+    let word = |at: usize| std::array::from_fn(|byte| bytes[8 * at + byte]);
+    std::array::from_fn(|at| u64::from_le_bytes(word(at)))
+}
+
+/// The text of a label; other processes write it, so it may be anything.
+pub(super) fn text(label: [u64; MOST_LABEL / 8]) -> String {
+    let bytes: Vec<u8> = label.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let text = String::from_utf8_lossy(&bytes[..end]);
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -6,7 +6,7 @@ use rustix::fs::{Mode, OFlags, fstat, ftruncate, open};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,8 +38,16 @@ impl BooksFile {
             io::Error::new(error.kind(), format!("books in {}: {error}", folder.display()))
         };
         own_folder(folder).map_err(named)?;
-        let name: String = device.iter().map(|byte| format!("{byte:02x}")).collect();
-        Self::open_file(&folder.join(format!("{name}.books"))).map_err(named)
+        Self::open_file(&path(folder, device)).map_err(named)
+    }
+
+    /// Whether this is still the file of a device in that folder: who deletes it lets others make a new one.
+    pub(super) fn is_at(&self, folder: &Path, device: &[u8; 16]) -> bool {
+        let there = std::fs::symlink_metadata(path(folder, device));
+        let same = |open: rustix::fs::Stat, there: std::fs::Metadata| {
+            (open.st_dev, open.st_ino) == (there.dev(), there.ino())
+        };
+        fstat(&self.file).is_ok_and(|open| there.is_ok_and(|there| same(open, there)))
     }
 
     /// Whether books can be kept in this folder, which is made if it isn't there.
@@ -102,6 +110,11 @@ impl BooksFile {
         let code = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
         if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
+}
+
+fn path(folder: &Path, device: &[u8; 16]) -> PathBuf {
+    let name: String = device.iter().map(|byte| format!("{byte:02x}")).collect();
+    folder.join(format!("{name}.books"))
 }
 
 /// Makes the folder, or sees that no other user can write there.

@@ -1,6 +1,6 @@
 //! A process in the books: it joins a job, takes from its limit and gives back; the dead are found by their locks.
 
-use super::books::{Books, Job, Member, Terms, hashed};
+use super::books::{Books, Job, Member, Terms, hashed, label};
 use super::bucket::Bucket;
 use super::file::BooksFile;
 use super::process;
@@ -65,7 +65,8 @@ impl Seat {
         compute: Option<u32>,
     ) -> io::Result<Self> {
         let memory = memory.unwrap_or(0).min(MOST_BYTES);
-        let terms = Terms { name: hashed(name), memory, compute: compute.map_or(0, u64::from) };
+        let compute = compute.map_or(0, u64::from);
+        let terms = Terms { name: hashed(name), memory, compute, label: label(name) };
         let (member, job) = file.locked(|| join(&file, name, &terms))??;
         let limit = if memory == 0 { MOST_BYTES } else { memory };
         let account =
@@ -216,12 +217,22 @@ impl Account {
         self.part
     }
 
-    /// What the job has, in bytes. May be out of date when it returns.
+    /// Counts an allocation that was refused.
+    pub fn note_refused(&self) {
+        self.books.jobs[self.job].tally.refused.fetch_add(1, Relaxed);
+    }
+
+    /// What the job has, in bytes, its overhead included. May be out of date when it returns.
     pub fn used(&self) -> u64 {
         self.books.used(self.job)
     }
 
-    /// What this process has of it.
+    /// What the contexts of the job's processes take, as far as a daemon has found out.
+    pub fn overhead(&self) -> u64 {
+        self.books.overhead(self.job)
+    }
+
+    /// What this process has allocated.
     pub fn own(&self) -> u64 {
         self.member().share.used()
     }

@@ -16,11 +16,14 @@ use super::atomic::{AtomicU64, Ordering::SeqCst, fence};
 pub(super) struct Share {
     asking: AtomicU64,
     used: AtomicU64,
+    /// What it has of its device besides: its context, and code. Written by the daemon.
+    overhead: AtomicU64,
 }
 
 impl Default for Share {
     fn default() -> Self {
-        Self { asking: AtomicU64::new(0), used: AtomicU64::new(0) }
+        let new = || AtomicU64::new(0);
+        Self { asking: new(), used: new(), overhead: new() }
     }
 }
 
@@ -48,6 +51,7 @@ impl Share {
         fence(SeqCst); // step 1 before step 2, of whoever else asks: without it both could miss each other
         let (asking, used) = all.fold((0_u64, 0_u64), |(asking, used), share| {
             let more = share.asking.load(SeqCst); // before `used`: see above
+            let used = used.saturating_add(share.overhead());
             (asking.saturating_add(more), used.saturating_add(share.used.load(SeqCst)))
         });
         let fits = asking.saturating_add(used) <= limit;
@@ -78,8 +82,19 @@ impl Share {
         self.used.load(SeqCst)
     }
 
+    /// What it has besides.
+    pub(super) fn overhead(&self) -> u64 {
+        self.overhead.load(SeqCst)
+    }
+
+    /// It has so much besides: of memory that it had already, so nobody is asked.
+    pub(super) fn set_overhead(&self, bytes: u64) {
+        self.overhead.store(bytes, SeqCst);
+    }
+
     /// Of a process that has ended, or has not begun: it has nothing.
     pub(super) fn clear(&self) {
+        self.overhead.store(0, SeqCst);
         self.asking.store(0, SeqCst);
         self.used.store(0, SeqCst);
     }

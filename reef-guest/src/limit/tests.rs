@@ -1,6 +1,6 @@
 //! Books of several processes: here of several open files in one.
 
-use super::{BooksFile, Full, Seat};
+use super::{Audit, BooksFile, Full, Policy, ProcessView, Seat};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -106,4 +106,71 @@ fn threads_of_several_processes_never_pass_the_limit_together() {
         }
     });
     assert_eq!(seats[0].account().used(), 0);
+}
+
+#[test]
+fn what_contexts_take_counts_and_who_reads_the_books_is_told_of_all() {
+    let folder = Folder::new("audit");
+    let mut audit = Audit::new(folder.0.clone());
+    audit.refresh().unwrap();
+    assert_eq!(audit.jobs(), [], "there is no folder");
+    let file = BooksFile::open(&folder.0, b"sixteen bytes id").unwrap();
+    let seat = Seat::join(file, "REEF_JOB=team", Some(100), Some(250_000)).unwrap();
+    let (account, pid) = (seat.account(), std::process::id());
+    account.reserve(30).unwrap();
+    audit.refresh().unwrap();
+    audit.charge(|device| {
+        assert_eq!(device, b"sixteen bytes id");
+        Some(vec![(1, Some(7)), (pid, Some(45))])
+    });
+    assert_eq!(account.reserve(56), Err(Full { asked: 56, used: 45, limit: 100 }));
+    account.note_refused();
+    account.note_waited(std::time::Duration::from_millis(3));
+    account.ran(1, 5_000_000, Policy::Hard);
+    let [job] = &audit.jobs()[..] else { panic!("{:?}", audit.jobs()) };
+    assert_eq!((job.name.as_str(), job.memory, job.part), ("team", Some(100), Some(250_000)));
+    assert_eq!((job.used, job.overhead, job.refused), (45, 15, 1));
+    assert_eq!((job.waited.as_millis(), job.ran.as_millis()), (3, 5));
+    assert_eq!(job.processes, [ProcessView { pid, used: 30, overhead: 15 }]);
+    for unknown in [None, Some(vec![(pid, None)])] {
+        audit.charge(|_| unknown.clone());
+        assert_eq!(account.overhead(), 15, "what isn't known stays");
+    }
+    audit.charge(|_| {
+        account.give_back(30); // freed after the driver was asked
+        Some(vec![(pid, Some(45))])
+    });
+    assert_eq!(account.overhead(), 15);
+    audit.charge(|_| Some(Vec::new()));
+    assert_eq!((account.overhead(), account.used()), (0, 0), "it has no context any more");
+    drop(seat);
+    assert_eq!(audit.jobs(), []);
+}
+
+#[test]
+fn books_whose_file_was_deleted_are_read_no_more() {
+    let folder = Folder::new("audit-deleted");
+    let (mut audit, seat) = (Audit::new(folder.0.clone()), folder.seat("job", 100).unwrap());
+    audit.refresh().unwrap();
+    std::fs::remove_file(folder.0.join("7369787465656e206279746573206964.books")).unwrap();
+    let _other = folder.seat("other", 100).unwrap();
+    audit.refresh().unwrap();
+    assert_eq!(audit.jobs().iter().map(|job| &job.name[..]).collect::<Vec<_>>(), ["other"]);
+    drop(seat);
+}
+
+/// Of two daemons that look at the same device, each writes what a process takes, not what it adds.
+#[test]
+fn two_daemons_charge_a_process_once() {
+    let (folder, pid) = (Folder::new("two-daemons"), std::process::id());
+    let seat = folder.seat("job", 100).unwrap();
+    seat.account().reserve(30).unwrap();
+    let mut daemons = [(); 2].map(|()| Audit::new(folder.0.clone()));
+    for _ in 0..3 {
+        for daemon in &mut daemons {
+            daemon.refresh().unwrap();
+            daemon.charge(|_| Some(vec![(pid, Some(50))]));
+        }
+    }
+    assert_eq!((seat.account().used(), seat.account().overhead()), (50, 20));
 }

@@ -1,6 +1,6 @@
 //! A process's use of its device's time, as the books have it.
 
-use super::books::{Books, Member};
+use super::books::{Books, Member, Tally};
 use super::seat::Account;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -41,12 +41,23 @@ impl Account {
     /// those who work at once, so that each had a part of that.
     pub fn ran(&self, now: u64, nanos: u64, policy: Policy) {
         self.member().worked.store(now, Relaxed);
-        if policy == Policy::WorkConserving && !self.is_wanted_by_others(now) {
-            return;
-        }
         let works = |member: &&Member| is_recent(member.worked.load(Relaxed), now);
         let working = living(self.books()).filter(works).count().max(1);
-        self.bucket().take(nanos / working as u64);
+        let nanos = nanos / working as u64;
+        self.tally().ran.fetch_add(nanos, Relaxed);
+        if policy == Policy::Hard || self.is_wanted_by_others(now) {
+            self.bucket().take(nanos);
+        }
+    }
+
+    /// Counts the time for which a launch waited for the job's part.
+    pub fn note_waited(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.tally().waited.fetch_add(nanos, Relaxed);
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.books().jobs[self.job()].tally
     }
 
     fn is_wanted_by_others(&self, now: u64) -> bool {

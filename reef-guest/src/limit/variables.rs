@@ -83,6 +83,11 @@ impl Limits {
         Ok((!is_none).then_some(Self { name, memory, compute, is_work_conserving }))
     }
 
+    /// Whether memory is limited on any device.
+    pub fn has_memory(&self) -> bool {
+        self.memory != Memory::default()
+    }
+
     /// The limit of the visible device of this number, in bytes.
     pub fn memory_of(&self, device: u32) -> Option<u64> {
         let own = self.memory.of.iter().find(|(of, _)| *of == device);

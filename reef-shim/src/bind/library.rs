@@ -1,8 +1,8 @@
 //! The real driver's library, opened at the first call.
 
-use super::search::candidates;
 use super::state::{decide, decide_limits};
 use crate::settings::{is_limited, is_wanted};
+use reef_guest::search::candidates;
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,9 @@ fn open() {
 }
 
 fn open_first() -> usize {
-    let opened = candidates().into_iter().find_map(|path| Some((try_open(&path)?, path)));
+    let opened = candidates("libcuda.so.1", std::env::var_os("REEF_CUDA"))
+        .into_iter()
+        .find_map(|path| Some((try_open(&path)?, path)));
     let Some((handle, path)) = opened else { return 0 };
     PATH.store(Box::into_raw(Box::new(path)) as usize, Ordering::Release);
     handle

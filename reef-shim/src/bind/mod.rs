@@ -6,7 +6,6 @@
 
 pub(crate) mod library;
 pub(crate) mod lookup;
-pub(crate) mod search;
 pub(crate) mod slots;
 pub(crate) mod state;
 mod thunks;

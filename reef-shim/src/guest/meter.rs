@@ -58,6 +58,7 @@ impl Meter {
             std::thread::sleep(delay.clamp(Duration::from_micros(50), NAP));
             delay = self.delay(spacing, &is_ahead);
         }
+        self.account.note_waited(begin.elapsed());
     }
 
     /// For how long a launch on a stream has to wait, at least, where `is_ahead` says whether so many are in flight.

@@ -109,9 +109,24 @@ impl Limited {
         self.clerk.reclaim();
         let is_reserved = self.account.reserve(bytes).is_ok();
         if !is_reserved {
-            self.refused.fetch_add(1, Relaxed);
+            self.refuse();
         }
         is_reserved
+    }
+
+    /// Counts a refusal. A limit below what contexts take by themselves is said: no allocation could ever be made.
+    #[cold]
+    fn refuse(&self) {
+        self.refused.fetch_add(1, Relaxed);
+        self.account.note_refused();
+        let (overhead, limit) = (self.account.overhead(), self.account.limit());
+        if overhead >= limit {
+            let [overhead, limit] = [overhead, limit].map(shown);
+            say(&format!(
+                "device {}: a limit of {limit} is below the {overhead} that contexts take: all memory is refused",
+                self.ordinal
+            ));
+        }
     }
 
     /// Whether so much fits, without a look for the dead and without counting a refusal.

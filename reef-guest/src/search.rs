@@ -1,10 +1,9 @@
-//! Where the real driver may be.
+//! Where a library of NVIDIA's driver may be: for whoever stands in its place.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-const NAME: &str = "libcuda.so.1";
 /// Where distributions, containers and WSL put it.
 const FOLDERS: [&str; 7] = [
     "/usr/lib/x86_64-linux-gnu",
@@ -21,21 +20,21 @@ const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const ENTRIES: usize = 48;
 const ENTRY: usize = 24;
 
-/// Files that may be the driver, the best first. `$REEF_CUDA` names the only one.
-pub(crate) fn candidates() -> Vec<PathBuf> {
-    if let Some(named) = std::env::var_os("REEF_CUDA") {
+/// Files that may be the library of this name, the best first. One that is `named` is the only one.
+pub fn candidates(name: &str, named: Option<OsString>) -> Vec<PathBuf> {
+    if let Some(named) = named {
         return vec![named.into()];
     }
     let paths = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let listed: Vec<_> = std::env::split_paths(&paths).collect();
     let cache = std::fs::read(CACHE).unwrap_or_default();
     let folders = listed.iter().map(PathBuf::as_path);
-    let last = FOLDERS.iter().map(Path::new).map(|folder| folder.join(NAME));
-    folders.map(|folder| folder.join(NAME)).chain(cached(&cache)).chain(last).collect()
+    let last = FOLDERS.iter().map(Path::new).map(|folder| folder.join(name));
+    folders.map(|folder| folder.join(name)).chain(cached(&cache, name)).chain(last).collect()
 }
 
-/// What the loader's cache says of the driver. A cache of another form says nothing.
-fn cached(cache: &[u8]) -> Vec<PathBuf> {
+/// What the loader's cache says of the library. A cache of another form says nothing.
+fn cached(cache: &[u8], wanted: &str) -> Vec<PathBuf> {
     let word = |at: usize| {
         let bytes = cache.get(at..at.checked_add(4)?)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
@@ -52,7 +51,7 @@ fn cached(cache: &[u8]) -> Vec<PathBuf> {
         let at = ENTRIES + index * ENTRY;
         let name = text(word(at + 4)?)?;
         let path = text(word(at + 8)?)?;
-        (name == NAME.as_bytes()).then(|| PathBuf::from(OsStr::from_bytes(path)))
+        (name == wanted.as_bytes()).then(|| PathBuf::from(OsStr::from_bytes(path)))
     };
     (0..count).filter_map(entry).collect()
 }

@@ -1,0 +1,152 @@
+//! A management library that is made of functions: what tests run on where there is no NVIDIA driver.
+//!
+//! `REEF_FAKE_NVML` names a file with a line for each process, `PID BYTES PERCENT`, where `-` bytes aren't known. It is
+//! read at each call. `REEF_FAKE_NVML_INIT` is the code of `nvmlInit_v2`, `REEF_FAKE_NVML_LIST` that of lists of
+//! processes. All devices whose UUID begins with `GPU-` are there, have 1 GiB and the same processes.
+
+use std::ffi::{CStr, c_char};
+
+const NOT_FOUND: u32 = 6;
+const INSUFFICIENT_SIZE: u32 = 7;
+const CAPACITY: u64 = 1 << 30;
+/// Of the fake driver's first device.
+const UUID: &CStr = c"GPU-66616b65-2064-6576-6963-65206e6f2030";
+
+/// The code in a variable; zero without it.
+fn code(name: &str) -> u32 {
+    std::env::var(name).ok().and_then(|code| code.parse().ok()).unwrap_or(0)
+}
+
+/// Process, bytes, per cent.
+fn processes() -> Vec<(u32, u64, u32)> {
+    let text =
+        std::env::var_os("REEF_FAKE_NVML").and_then(|path| std::fs::read_to_string(path).ok());
+    let line = |line: &str| {
+        let mut words = line.split(' ');
+        let pid = words.next()?.parse().ok()?;
+        let bytes = words.next()?.parse().unwrap_or(u64::MAX); // NVML_VALUE_NOT_AVAILABLE
+        Some((pid, bytes, words.next().and_then(|word| word.parse().ok()).unwrap_or(0)))
+    };
+    text.unwrap_or_default().lines().filter_map(line).collect()
+}
+
+/// Exports functions under the library's names.
+macro_rules! exports {
+    ($($name:ident($($arg:ident: $type:ty),*) $body:block)+) => {
+        $(
+            #[allow(non_snake_case)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> u32 $body
+        )+
+    };
+}
+
+/// Writes what is asked for.
+///
+/// # Safety
+///
+/// There is room for it.
+unsafe fn give<T>(to: *mut T, value: T) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { to.write(value) };
+    0
+}
+
+/// Writes a list, if it fits.
+///
+/// # Safety
+///
+/// There is a length at `count`, and room for so many at `to`.
+unsafe fn list<T>(count: *mut u32, to: *mut T, of: impl Fn((u32, u64, u32)) -> T) -> u32 {
+    if code("REEF_FAKE_NVML_LIST") != 0 {
+        return code("REEF_FAKE_NVML_LIST");
+    }
+    let all: Vec<T> = processes().into_iter().map(of).collect();
+    // SAFETY: the caller's promise.
+    unsafe {
+        let fits = *count as usize >= all.len();
+        *count = all.len() as u32;
+        if !fits {
+            return INSUFFICIENT_SIZE;
+        }
+        all.into_iter().enumerate().for_each(|(at, one)| to.add(at).write(one));
+    }
+    0
+}
+
+fn used() -> u64 {
+    processes().iter().map(|(_, bytes, _)| *bytes).filter(|bytes| *bytes <= CAPACITY).sum()
+}
+
+exports! {
+    nvmlInit_v2() { code("REEF_FAKE_NVML_INIT") }
+    nvmlShutdown() { 0 }
+    nvmlDeviceGetHandleByIndex_v2(_index: u32, device: *mut usize) {
+        // SAFETY: the caller's promise.
+        unsafe { give(device, 1) }
+    }
+    nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let is_there = CStr::from_ptr(uuid).to_bytes().starts_with(b"GPU-");
+            if is_there { give(device, 1) } else { NOT_FOUND }
+        }
+    }
+    nvmlDeviceGetUUID(_device: usize, to: *mut c_char, length: u32) {
+        let bytes = UUID.to_bytes_with_nul();
+        if (length as usize) < bytes.len() {
+            return INSUFFICIENT_SIZE;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), to, bytes.len()) };
+        0
+    }
+    nvmlDeviceGetMemoryInfo(_device: usize, to: *mut [u64; 3]) {
+        // SAFETY: the caller's promise.
+        unsafe { give(to, [CAPACITY, CAPACITY - used(), used()]) }
+    }
+    nvmlDeviceGetMemoryInfo_v2(_device: usize, to: *mut [u64; 5]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if (*to)[0] as u32 != 40 | 2 << 24 {
+                return 25; // NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+            }
+            give(to, [(*to)[0], CAPACITY, 0, CAPACITY - used(), used()])
+        }
+    }
+    nvmlDeviceGetComputeRunningProcesses(_device: usize, count: *mut u32, to: *mut [u64; 2]) {
+        // SAFETY: the caller's promise.
+        unsafe { list(count, to, |(pid, bytes, _)| [u64::from(pid), bytes]) }
+    }
+    nvmlDeviceGetComputeRunningProcesses_v2(_device: usize, count: *mut u32, to: *mut [u64; 3]) {
+        // SAFETY: the caller's promise.
+        unsafe { list(count, to, |(pid, bytes, _)| [u64::from(pid), bytes, u64::MAX]) }
+    }
+    nvmlDeviceGetComputeRunningProcesses_v3(_device: usize, count: *mut u32, to: *mut [u64; 3]) {
+        // SAFETY: the caller's promise.
+        unsafe { list(count, to, |(pid, bytes, _)| [u64::from(pid), bytes, u64::MAX]) }
+    }
+    nvmlDeviceGetProcessUtilization(_device: usize, to: *mut [u64; 4], count: *mut u32, since: u64) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            list(count, to, |(pid, _, percent)| {
+                [u64::from(pid), since + 1, u64::from(percent), 0]
+            })
+        }
+    }
+    nvmlSystemGetCudaDriverVersion_v2(version: *mut i32) {
+        // SAFETY: the caller's promise.
+        unsafe { give(version, 13_050) }
+    }
+}
+
+/// The same for every code.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+extern "C" fn nvmlErrorString(code: u32) -> *const c_char {
+    match code {
+        3 => c"Not Supported".as_ptr(),
+        9 => c"Driver Not Loaded".as_ptr(),
+        _ => c"Some Error".as_ptr(),
+    }
+}

@@ -1,0 +1,58 @@
+//! How much of a device this program's job may have, and has.
+
+use crate::slots::{self, address};
+use reef_guest::limit::{Audit, Limits, folder};
+use std::ffi::{c_char, c_void};
+use std::sync::OnceLock;
+
+/// `nvmlDevice_t`.
+pub(crate) type Device = *mut c_void;
+
+/// Memory of a device as a job sees it, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) limit: u64,
+    /// What the job has, as far as it has joined the books.
+    pub(crate) used: u64,
+}
+
+/// What the environment says, read once. A value that can't be read limits nothing here: the driver's library refuses the
+/// device then.
+fn limits() -> Option<&'static Limits> {
+    static LIMITS: OnceLock<Option<Limits>> = OnceLock::new();
+    let read = || Limits::read(variable, |path| std::fs::read_to_string(path).ok()).ok().flatten();
+    LIMITS.get_or_init(read).as_ref()
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// The limit on a device. Before a process of the job has used the device nobody knows its number among the visible ones,
+/// so it is the limit of each device then. `None`: there is no limit.
+pub(crate) fn of(device: Device) -> Option<Limit> {
+    let limits = limits().filter(|limits| limits.has_memory())?;
+    let uuid = uuid(device)?;
+    let mut audit = Audit::new(folder(variable));
+    let _ = audit.refresh(); // what can't be read isn't joined
+    let job = audit.jobs().into_iter().find(|job| job.device == uuid && job.is_of(limits));
+    match job.and_then(|job| Some((job.memory?, job.used))) {
+        Some((limit, used)) => Some(Limit { limit, used }),
+        None => limits.memory.each.map(|limit| Limit { limit, used: 0 }),
+    }
+}
+
+fn uuid(device: Device) -> Option<[u8; 16]> {
+    let at = address(slots::UUID);
+    let mut text = [0_u8; 96]; // NVML_DEVICE_UUID_V2_BUFFER_SIZE
+    // SAFETY: the real library's `nvmlDeviceGetUUID`, or a function that looks at no argument; room of this length.
+    let code = unsafe {
+        let get =
+            std::mem::transmute::<usize, unsafe extern "C" fn(Device, *mut c_char, u32) -> u32>(at);
+        get(device, text.as_mut_ptr().cast(), text.len() as u32)
+    };
+    let text = std::str::from_utf8(text.split(|byte| *byte == 0).next()?).ok()?;
+    let hex: String = text.split_once('-')?.1.chars().filter(char::is_ascii_hexdigit).collect();
+    (code == 0 && hex.len() == 32).then_some(())?;
+    u128::from_str_radix(&hex, 16).ok().map(u128::to_be_bytes)
+}

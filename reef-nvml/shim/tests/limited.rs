@@ -1,0 +1,134 @@
+//! What a program is told of its device's memory. Each case is a process of its own.
+
+use reef_guest::limit::{BooksFile, Seat};
+use std::ffi::{CString, c_void};
+use std::path::PathBuf;
+use std::process::Command;
+
+const LIMIT: u64 = 64 << 20;
+
+fn library(name: &str) -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let files = program.ancestors().skip(1).take(2);
+    let mut files = files.flat_map(|folder| [folder.join(name), folder.join("deps").join(name)]);
+    files.find(|file| file.is_file()).unwrap()
+}
+
+/// Opens the library by its name, as programs do.
+fn open() -> *mut c_void {
+    // SAFETY: a library of ours that is preloaded, or none.
+    let handle = unsafe { libc::dlopen(c"libnvidia-ml.so.1".as_ptr(), libc::RTLD_NOW) };
+    assert!(!handle.is_null());
+    handle
+}
+
+fn symbol(handle: *mut c_void, name: &str) -> *mut c_void {
+    let name = CString::new(name).unwrap();
+    // SAFETY: an open library.
+    unsafe { libc::dlsym(handle, name.as_ptr()) }
+}
+
+fn call(handle: *mut c_void, name: &str, arguments: [usize; 3]) -> u32 {
+    let at = symbol(handle, name);
+    assert!(!at.is_null(), "{name}");
+    // SAFETY: each takes three words at most, and looks at no others.
+    unsafe {
+        let call: extern "C" fn(usize, usize, usize) -> u32 = std::mem::transmute(at);
+        call(arguments[0], arguments[1], arguments[2])
+    }
+}
+
+#[test]
+#[ignore = "is a program that other tests run"]
+fn asks() {
+    let handle = open();
+    let [mut device, mut version, mut count] = [0_usize, 0, 8];
+    let call = |name: &str, arguments| call(handle, name, arguments);
+    println!("said: init {}", call("nvmlInit_v2", [0; 3]));
+    assert_eq!(call("nvmlDeviceGetHandleByIndex_v2", [0, &raw mut device as usize, 0]), 0);
+    let (mut one, mut two) = ([0_u64; 3], [40 | 2 << 24, 0, 0, 0, 0_u64]);
+    assert_eq!(call("nvmlDeviceGetMemoryInfo", [device, one.as_mut_ptr() as usize, 0]), 0);
+    assert_eq!(call("nvmlDeviceGetMemoryInfo_v2", [device, two.as_mut_ptr() as usize, 0]), 0);
+    println!("said: memory {one:?} and {:?}", &two[1..]);
+    let mut old = [0_u64; 5];
+    let code = call("nvmlDeviceGetMemoryInfo_v2", [device, old.as_mut_ptr() as usize, 0]);
+    println!("said: another version {code}");
+    let mut list = [[0_u64; 3]; 8];
+    let (count_at, list_at) = (&raw mut count as usize, list.as_mut_ptr() as usize);
+    let name = "nvmlDeviceGetComputeRunningProcesses_v3";
+    assert_eq!(call(name, [device, count_at, list_at]), 0);
+    println!("said: processes {:?}", &list[..count as u32 as usize]);
+    let mut none = 0_usize;
+    let code = call(name, [device, &raw mut none as usize, list_at]);
+    println!("said: no room {code}");
+    let code = call("nvmlSystemGetCudaDriverVersion_v2", [&raw mut version as usize, 0, 0]);
+    println!("said: passed on {code} {version}");
+    println!("said: not there {}", call("nvmlDeviceGetPowerUsage", [device, 0, 0]));
+    let names = include_str!("../names.txt").lines();
+    let missing: Vec<_> = names.filter(|name| symbol(handle, name).is_null()).collect();
+    println!("said: missing {missing:?}");
+}
+
+/// What the program says with these variables and with these lines of processes.
+fn said(name: &str, processes: &str, set: &[(&str, &str)]) -> Vec<String> {
+    let folder = std::env::temp_dir().join(format!("reef-nvml-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder); // of a test that was killed
+    std::fs::create_dir(&folder).unwrap();
+    let (file, books) = (folder.join("processes"), folder.join("books"));
+    std::fs::write(&file, processes).unwrap();
+    let seat = set.iter().any(|(name, _)| *name == "REEF_MEMORY").then(|| {
+        let file = BooksFile::open(&books, b"fake device no 0").unwrap();
+        Seat::join(file, "REEF_JOB=told", Some(LIMIT), None).unwrap()
+    });
+    seat.iter().for_each(|seat| seat.account().reserve(5 << 20).unwrap());
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "asks", "--include-ignored", "--nocapture"]);
+    command.env("LD_PRELOAD", library("libreef_nvml_shim.so")).env("REEF_BOOKS", books);
+    command.env("REEF_NVML_LIBRARY", library("libfake_libnvml.so")).env("REEF_FAKE_NVML", file);
+    let output = command.envs(set.iter().copied()).output().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = |line: &str| line.split_once("said: ").map(|(_, said)| said.to_owned());
+    text.lines().filter_map(line).collect()
+}
+
+const PROCESSES: &str = "7 1000 3\n8 134217728 4\n9 - 0\n";
+
+#[test]
+fn a_limit_is_what_a_program_is_told_of_its_device() {
+    let set = [("REEF_MEMORY", "64MiB"), ("REEF_JOB", "told")];
+    let (used, free) = (5 << 20, LIMIT - (5 << 20));
+    let unknown = u64::MAX;
+    let want = [
+        "init 0".into(),
+        format!("memory [{LIMIT}, {free}, {used}] and [{LIMIT}, 0, {free}, {used}]"),
+        "another version 25".into(),
+        format!(
+            "processes [[7, 1000, {unknown}], [8, {LIMIT}, {unknown}], [9, {unknown}, {unknown}]]"
+        ),
+        "no room 7".into(),
+        "passed on 0 13050".into(),
+        "not there 13".into(),
+        "missing []".into(),
+    ];
+    assert_eq!(said("limited", PROCESSES, &set), want);
+}
+
+#[test]
+fn a_limit_that_nobody_has_joined_yet_is_told_as_well() {
+    let set = [("CUDA_DEVICE_MEMORY_LIMIT", "64m")];
+    let memory = &said("new", "", &set)[1];
+    assert_eq!(*memory, format!("memory [{LIMIT}, {LIMIT}, 0] and [{LIMIT}, 0, {LIMIT}, 0]"));
+}
+
+#[test]
+fn without_a_limit_or_without_the_real_library_nothing_is_changed() {
+    let (used, all) = (1000 + (128 << 20), 1_u64 << 30);
+    let memory = &said("free", PROCESSES, &[])[1];
+    assert_eq!(
+        *memory,
+        format!("memory [{all}, {}, {used}] and [{all}, 0, {}, {used}]", all - used, all - used)
+    );
+    let absent = said("absent", "", &[("REEF_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")]);
+    assert_eq!(absent, ["init 12"]);
+}
