@@ -92,6 +92,29 @@ fn allocates() {
     }
 }
 
+/// A program that takes two mebibytes, says its number, and at each line of its input takes all the memory that it gets.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn takes_more_when_asked() {
+    // SAFETY: the functions have these arguments.
+    unsafe {
+        let driver = libloading::Library::new("libcuda.so.1").unwrap();
+        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
+        let one =
+            |name: &[u8]| -> extern "C" fn(usize) -> u32 { std::mem::transmute(function(name)) };
+        assert_eq!((one(b"cuInit")(0), one(b"cuCtxSetCurrent")(1)), (0, 0));
+        let allocate: extern "C" fn(*mut usize, usize) -> u32 =
+            std::mem::transmute(function(b"cuMemAlloc_v2"));
+        let mut at = 0_usize;
+        assert_eq!(allocate(&raw mut at, 2 << 20), 0);
+        println!("number {}", std::process::id());
+        while std::io::stdin().read_line(&mut String::new()).unwrap() > 0 {
+            let got = (0..1000).take_while(|_| allocate(&raw mut at, 1 << 20) == 0).count();
+            println!("got {got} MiB");
+        }
+    }
+}
+
 /// What the daemon says of itself.
 fn metrics(folder: &Folder) -> String {
     let mut stream = UnixStream::connect(folder.path("http.sock")).unwrap();
@@ -252,4 +275,84 @@ fn a_limit_that_cannot_be_read_or_kept_is_refused_and_never_left_out() {
     let (code, said) =
         run(&["--memory", "8G", "--compute", "30%", "--compute-policy", "soft"], &[]);
     assert_eq!((code, said.lines().count()), (Some(7), 1), "{said}");
+}
+
+/// Waits until the daemon says this of a job.
+fn wait_for(folder: &Folder, line: &str) {
+    let begin = std::time::Instant::now();
+    loop {
+        let text = metrics(folder);
+        if text.lines().any(|said| said == line) {
+            return;
+        }
+        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{line}: {text}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn contexts_are_charged_and_limits_are_shown() {
+    let folder = Folder::new("exec-charged");
+    let (books, processes) = (folder.path("books"), folder.path("processes"));
+    let nvml = library("libfake_libnvml.so");
+    let nvml = ("REEF_NVML_LIBRARY", nvml.to_str().unwrap());
+    let set = [("REEF_BOOKS", &*books), ("REEF_FAKE_NVML", &*processes), nvml];
+    let _daemon = Daemon::start_in(&folder, &["--guests"], &set);
+    let program = this_test("takes_more_when_asked");
+    let program: Vec<_> = program.iter().map(String::as_str).collect();
+    let options = ["--memory", "8MiB", "--compute", "50%", "--job", "ctx", "--strict"];
+    let mut command = exec(&folder, &options, &program);
+    command.env("REEF_BOOKS", &books).env("REEF_SHIM", library("libreef_cuda_shim.so"));
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut said = |what: &str| {
+        lines.find_map(|line| line.split_once(what).map(|(_, said)| said.to_owned())).unwrap()
+    };
+    let pid = said("number ");
+    let of = format!("device=\"{}\",job=\"ctx\"", "66616b6520646576696365206e6f2030");
+    std::fs::write(&processes, format!("{pid} {} 37\n", 5 << 20)).unwrap();
+    wait_for(&folder, &format!("reef_limit_memory_overhead_bytes{{{of}}} 3145728.0"));
+    wait_for(&folder, &format!("reef_limit_process_busy_ratio{{{of},pid=\"{pid}\"}} 0.37"));
+    child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(said("got "), "3 MiB", "8 MiB less 2 of its own and 3 of its context");
+    let top = ["top", "--folder", &folder.path(""), "--interval", "0.05", "--count", "1", "--json"];
+    let view = json(&says(&top));
+    let job = &view["jobs"][0];
+    assert_eq!((&job["job"], &job["compute"]), (&"ctx".into(), &0.5.into()), "{view}");
+    let [limit, used, refused] = ["memory_bytes", "memory_used_bytes", "refused"];
+    assert_eq!((job[limit].as_u64(), job[used].as_u64()), (Some(8 << 20), Some(8 << 20)), "{view}");
+    assert_eq!(job[refused], 1, "{view}");
+    // A context that takes more than the limit leaves nothing for allocations, and that is said.
+    std::fs::write(&processes, format!("{pid} {} 37\n", 50 << 20)).unwrap();
+    wait_for(&folder, &format!("reef_limit_memory_overhead_bytes{{{of}}} 47185920.0"));
+    child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(said("got "), "0 MiB");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    let line = "reef: device 0: a limit of 8 MiB is below the 45 MiB that contexts take: all memory is refused";
+    let said = text(&output.stderr);
+    assert!(said.lines().any(|said| said == line), "{said}");
+}
+
+#[test]
+fn the_management_library_is_put_in_place_if_that_is_asked_for() {
+    let folder = Folder::new("exec-nvml");
+    let run = |options: &[&str], set: &[(&str, &str)]| {
+        let mut command = exec(&folder, options, &["sh", "-c", "echo $LD_PRELOAD"]);
+        command.env("REEF_BOOKS", folder.path("books")).envs(set.iter().copied());
+        let output = command.output().unwrap();
+        (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
+    };
+    let nvml = library("libreef_nvml_shim.so");
+    let named = [("REEF_NVML", "1"), ("REEF_NVML_SHIM", nvml.to_str().unwrap())];
+    let (preload, said) = run(&["--memory", "8m"], &named);
+    assert!(preload.trim().ends_with("libreef_nvml_shim.so"), "{preload} {said}");
+    assert!(preload.contains("libreef_cuda_shim.so:"), "{preload}");
+    assert!(!run(&["--memory", "8m"], &named[1..]).0.contains("nvml"), "not asked for");
+    let (_, said) = run(&["--memory", "8m"], &[named[0], ("REEF_NVML_SHIM", "/no/library")]);
+    assert_eq!(
+        said,
+        "reef: not run: REEF_NVML=1: no libreef_nvml_shim.so (tried [\"/no/library\"])\n"
+    );
 }

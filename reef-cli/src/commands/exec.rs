@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// The library that programs take for the driver.
 const SHIM: &str = "libreef_cuda_shim.so";
+/// The library that they take for the driver's management library, if `REEF_NVML=1` asks for it.
+const NVML_SHIM: &str = "libreef_nvml_shim.so";
 /// How long the daemon may take to answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -69,7 +71,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let limits = limits::variables(&args.limits, args.job.as_deref())?;
     let socket = reef_serve::folder(args.folder.as_deref()).join("guests.sock");
     let socket = std::path::absolute(&socket).context("where this runs")?; // the program may go elsewhere
-    let shim = shim(args.shim.as_deref());
+    let nvml = nvml_shim(!limits.is_empty())?;
+    let shim = library(SHIM, args.shim.as_deref(), "REEF_SHIM");
+    let shim = shim.map(|shim| [Some(shim), nvml].into_iter().flatten().collect::<Vec<_>>());
     let taken = taken(args, &socket, &shown).with_context(|| socket.display().to_string());
     match (shim, taken) {
         (Ok(shim), Ok(())) => become_guest(args, &shim, Some(&socket), limits),
@@ -115,13 +119,13 @@ fn shown(args: &Args) -> Result<Shown> {
 /// Without a socket the program is nobody's guest, and has its limits alone.
 fn become_guest(
     args: &Args,
-    shim: &Path,
+    shims: &[PathBuf],
     socket: Option<&Path>,
     limits: Vec<(&'static str, OsString)>,
 ) -> Result<()> {
-    let first = shim.as_os_str().to_owned();
     let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
-    let preload = preload.map_or(first.clone(), |more| [first, more].join(&OsString::from(":")));
+    let all: Vec<_> = shims.iter().map(OsString::from).chain(preload).collect();
+    let preload = all.join(&OsString::from(":"));
     let class = args.class.class().to_string();
     let mut set: Vec<(&str, OsString)> = vec![("LD_PRELOAD", preload)];
     set.extend(limits);
@@ -133,11 +137,11 @@ fn become_guest(
         set.push(("REEF_TOKEN_FILE", path.into()));
     }
     if args.explain {
+        let shims: Vec<_> = shims.iter().map(|shim| shim.display().to_string()).collect();
+        let shims = shims.join(" and ");
         match socket {
-            Some(socket) => {
-                eprintln!("reef: {} at {}, class {class}", shim.display(), socket.display());
-            }
-            None => eprintln!("reef: {}, without a daemon", shim.display()),
+            Some(socket) => eprintln!("reef: {shims} at {}, class {class}", socket.display()),
+            None => eprintln!("reef: {shims}, without a daemon"),
         }
         set.push(("REEF_EXPLAIN", "/dev/stderr".into()));
     }
@@ -151,17 +155,23 @@ fn become_program(args: &Args, set: &[(&str, OsString)]) -> Result<()> {
     Err(Usage(format!("{}: {error}", program.display())).into())
 }
 
-/// The library: named, or beside this program.
-fn shim(named: Option<&Path>) -> Result<PathBuf> {
-    let named =
-        named.map(Path::to_owned).or_else(|| std::env::var_os("REEF_SHIM").map(PathBuf::from));
+/// The library that shows a limit as a device's memory, if there is one to show and that is asked for.
+fn nvml_shim(is_limited: bool) -> Result<Option<PathBuf>> {
+    let is_asked = std::env::var_os("REEF_NVML").is_some_and(|asked| asked == "1");
+    let found = (is_limited && is_asked).then(|| library(NVML_SHIM, None, "REEF_NVML_SHIM"));
+    found.transpose().context("not run: REEF_NVML=1")
+}
+
+/// A library: named, or beside this program.
+fn library(name: &str, named: Option<&Path>, variable: &str) -> Result<PathBuf> {
+    let named = named.map(Path::to_owned).or_else(|| std::env::var_os(variable).map(PathBuf::from));
     let own = std::env::current_exe().context("where this program is")?;
     let folder = own.parent().unwrap_or(Path::new("/"));
     let beside =
-        [folder.join(SHIM), folder.join("deps").join(SHIM), folder.join("../lib").join(SHIM)];
+        [folder.join(name), folder.join("deps").join(name), folder.join("../lib").join(name)];
     let tried: Vec<PathBuf> = named.map_or_else(|| beside.to_vec(), |named| vec![named]);
     match tried.iter().find(|path| path.is_file()) {
         Some(path) => path.canonicalize().with_context(|| path.display().to_string()),
-        None => bail!("no {SHIM} (tried {tried:?})"),
+        None => bail!("no {name} (tried {tried:?})"),
     }
 }

@@ -6,6 +6,8 @@
 pub(crate) mod args;
 mod guest_table;
 pub(crate) mod guests;
+mod job_table;
+pub(crate) mod jobs;
 pub(crate) mod lines;
 pub(crate) mod live;
 mod rates;

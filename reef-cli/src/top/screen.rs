@@ -1,7 +1,7 @@
 //! What `reef top` draws.
 
-use super::guest_table;
 use super::view::{Model, Share, View};
+use super::{guest_table, job_table};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -64,16 +64,18 @@ impl Screen {
     pub(crate) fn draw(&self, frame: &mut Frame<'_>) {
         let devices = self.view.as_ref().map_or(0, |view| view.devices.len()).max(1) as u16;
         let programs = self.view.as_ref().map_or(0, |view| guest_table::height(&view.guests));
+        let jobs = self.view.as_ref().map_or(0, |view| job_table::height(&view.jobs));
         let shares = self.view.as_ref().map_or(0, |view| view.shares.len());
         let shares = if shares > 0 { shares.min(MAX_SHARES) as u16 + 1 } else { 0 };
         let rows = [1, devices, 3, 4, shares].map(Constraint::Length);
         let rows = rows.into_iter().chain([
             Constraint::Min(3),
             Constraint::Length(programs),
+            Constraint::Length(jobs),
             Constraint::Length(1),
         ]);
-        let [title, devices, facts, curves, shares, models, guests, foot] =
-            Layout::vertical(rows).areas::<8>(frame.area());
+        let [title, devices, facts, curves, shares, models, guests, limits, foot] =
+            Layout::vertical(rows).areas::<9>(frame.area());
         frame.render_widget(Line::from(format!("reef top  {}", self.daemon)).bold(), title);
         frame.render_widget(self.foot(), foot);
         let Some(view) = &self.view else { return };
@@ -84,6 +86,9 @@ impl Screen {
         frame.render_widget(table(&view.models), models);
         if programs > 0 {
             frame.render_widget(guest_table::table(&view.guests), guests);
+        }
+        if jobs > 0 {
+            frame.render_widget(job_table::table(&view.jobs), limits);
         }
     }
 
@@ -255,6 +260,9 @@ mod tests {
         let share = lines.iter().find(|line| line.starts_with("token a")).expect("its row");
         assert_eq!(words(share), ["token", "a", "rt", "12.5", "20.0", "50.0", "1.0", "2.0"]);
         assert_eq!(words(rt), ["resnet18", "1", "rt", "100.0", "0.0", "1.500", "1.990", "0"]);
+        let job = lines.iter().find(|line| line.starts_with("team")).expect("its row");
+        let want = ["team", "3", "MiB", "8", "GiB", "0", "bytes", "–", "–", "0", "–"];
+        assert_eq!(words(job), want);
         let be = lines.iter().find(|line| line.contains(" be ")).expect("its row");
         assert_eq!(words(be), ["resnet18", "1", "be", "40.0", "2.0", "–", "–", "5"]);
     }

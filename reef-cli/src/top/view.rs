@@ -1,6 +1,7 @@
 //! What happened between two looks at a daemon's numbers.
 
 use super::guests::{Guest, guests};
+use super::jobs::{Job, jobs};
 use super::rates::{Rates, grown};
 use crate::remote::scrape::{Labels, Scrape};
 use crate::report::date::date;
@@ -32,6 +33,8 @@ pub(crate) struct View {
     pub(crate) rt_start_p99_us: Option<f64>,
     pub(crate) models: Vec<Model>,
     pub(crate) guests: Vec<Guest>,
+    /// With limits.
+    pub(crate) jobs: Vec<Job>,
     pub(crate) shares: Vec<Share>,
 }
 
@@ -114,6 +117,7 @@ impl Between<'_> {
             rt_start_p99_us: p99.map(micros),
             models: self.models(),
             guests: guests(self.rates()),
+            jobs: jobs(self.rates()),
             shares: self.shares(),
         }
     }
@@ -284,6 +288,8 @@ pub(crate) mod tests {
              reef_client_over_total{{client=\"token a\",outcome=\"late\"}} {times}\n\
              reef_client_over_total{{client=\"token a\",outcome=\"refused\"}} {times}\n\
              reef_client_held_seconds_total{{client=\"token a\",class=\"rt\"}} {}\n\
+             reef_limit_memory_used_bytes{{device=\"66\",job=\"team\"}} 3145728.0\n\
+             reef_limit_memory_bytes{{device=\"66\",job=\"team\"}} 8589934592.0\n\
              reef_memory_bytes 3145728\n",
             100 * times,
             40 * times,

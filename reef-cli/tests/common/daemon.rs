@@ -17,6 +17,11 @@ impl Daemon {
     /// The same, with more arguments.
     #[allow(dead_code)] // each test file uses one of them
     pub(crate) fn start_with(folder: &Folder, more: &[&str]) -> Self {
+        Self::start_in(folder, more, &[])
+    }
+
+    /// The same, with these variables.
+    pub(crate) fn start_in(folder: &Folder, more: &[&str], set: &[(&str, &str)]) -> Self {
         std::fs::create_dir_all(folder.path("models/tiny/1")).unwrap();
         folder.file("models/tiny/model.toml", "network = \"resnet18\"\nsize = 32\nseed = 1\n");
         let config = format!(
@@ -28,6 +33,7 @@ impl Daemon {
             .args(["serve", "--config", &folder.file("reef.toml", config)])
             .args(more)
             .env("REEF_LOG", "warn")
+            .envs(set.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary that this test was built with");

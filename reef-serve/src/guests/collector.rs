@@ -70,11 +70,16 @@ impl collector::Collector for Collector {
     }
 }
 
-fn labels(guest: &GuestView) -> [(&'static str, String); 5] {
-    let device = guest.device.iter().fold(String::new(), |mut text, byte| {
+/// A device, by what names it.
+pub(super) fn hex(device: &[u8; 16]) -> String {
+    device.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}"); // a string takes all
         text
-    });
+    })
+}
+
+fn labels(guest: &GuestView) -> [(&'static str, String); 5] {
+    let device = hex(&guest.device);
     [
         ("guest", guest.who.guest.to_string()),
         ("class", guest.who.class.to_string()),

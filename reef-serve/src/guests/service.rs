@@ -1,7 +1,9 @@
 //! The registry of guests, for as long as the daemon runs.
 
 use super::beside::Shared;
+use super::books::{Books, Watch, nvml};
 use super::collector::Collector;
+use super::jobs::Jobs;
 use super::mps;
 use super::policy::grant;
 use crate::error::{Error, Result};
@@ -18,6 +20,7 @@ pub(crate) struct Guests {
     // Before the registry, whose guest it is.
     _shared: Option<Shared>,
     _registry: Arc<Registry>,
+    _watch: Watch,
 }
 
 impl Guests {
@@ -51,6 +54,10 @@ impl Guests {
         let registry = Arc::new(registry);
         let (metrics, engine) = (&server.observer.metrics, &server.engine);
         metrics.add(Box::new(Collector(Arc::downgrade(&registry))));
+        let folder = reef_guest::limit::folder(|name| std::env::var(name).ok());
+        let books = Arc::new(Books::new(folder, Box::new(nvml)));
+        metrics.add(Box::new(Jobs(books.clone())));
+        let watch = Watch::start(books).map_err(|e| Error::system("no thread for limits", e))?;
         let shared = match engine.uuid() {
             Some(device) => Some(Shared::start(engine, &registry, &path, device)?),
             None => {
@@ -62,6 +69,6 @@ impl Guests {
         };
         let own = shared.as_ref().map(|shared| shared.guest);
         *server.observer.guests.lock() = (Arc::downgrade(&registry), own);
-        Ok(Some(Self { _shared: shared, _registry: registry }))
+        Ok(Some(Self { _shared: shared, _registry: registry, _watch: watch }))
     }
 }

@@ -1,0 +1,95 @@
+//! Jobs with limits, as metrics that are read from their books when somebody asks.
+
+use super::books::Books;
+use super::collector::hex;
+use prometheus_client::collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use reef_guest::limit::JobView;
+use std::fmt::Error;
+use std::sync::Arc;
+
+/// Reads the books.
+#[derive(Debug)]
+pub(super) struct Jobs(pub(super) Arc<Books>);
+
+type Number = fn(&JobView) -> Option<f64>;
+
+/// Name, help, and where the number comes from; `None`: that isn't limited.
+const GAUGES: [(&str, &str, Number); 4] = [
+    ("reef_limit_memory_bytes", "Device memory that a job may have", |job| {
+        job.memory.map(|bytes| bytes as f64)
+    }),
+    (
+        "reef_limit_memory_used_bytes",
+        "Device memory that a job has, with what its contexts take",
+        |job| Some(job.used as f64),
+    ),
+    (
+        "reef_limit_memory_overhead_bytes",
+        "Device memory that a job's contexts take, as far as NVML says so",
+        |job| Some(job.overhead as f64),
+    ),
+    ("reef_limit_compute_ratio", "Part of the device's time that a job may have", |job| {
+        job.part.map(|part| f64::from(part) / 1e6)
+    }),
+];
+
+/// The same of numbers that grow while a job has processes.
+const COUNTERS: [(&str, &str, Number); 3] = [
+    ("reef_limit_compute_seconds", "Device time that a job with a part of it had", |job| {
+        job.part.map(|_| job.ran.as_secs_f64())
+    }),
+    ("reef_limit_refused", "Allocations that were refused", |job| Some(job.refused as f64)),
+    (
+        "reef_limit_waited_seconds",
+        "Time for which a job's launches waited for its part, in all threads",
+        |job| job.part.map(|_| job.waited.as_secs_f64()),
+    ),
+];
+
+impl collector::Collector for Jobs {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let jobs = self.0.jobs();
+        for (name, help, number) in GAUGES {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (job, number) in jobs.iter().filter_map(|job| Some((job, number(job)?))) {
+                let labels = labels(job);
+                ConstGauge::new(number).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        for (name, help, number) in COUNTERS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (job, number) in jobs.iter().filter_map(|job| Some((job, number(job)?))) {
+                let labels = labels(job);
+                ConstCounter::new(number).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        self.processes(encoder, &jobs)
+    }
+}
+
+impl Jobs {
+    /// What the driver's samples say of each process.
+    fn processes(&self, mut encoder: DescriptorEncoder<'_>, jobs: &[JobView]) -> Result<(), Error> {
+        let help = "Part of the time in which kernels of a process ran, as NVML samples it";
+        let name = "reef_limit_process_busy_ratio";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for job in jobs {
+            for process in &job.processes {
+                let Some(percent) = self.0.busy(&job.device, process.pid) else { continue };
+                let [device, name] = labels(job);
+                let labels = [device, name, ("pid", process.pid.to_string())];
+                let ratio = ConstGauge::new(f64::from(percent) / 100.0);
+                ratio.encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn labels(job: &JobView) -> [(&'static str, String); 2] {
+    [("device", hex(&job.device)), ("job", job.name.clone())]
+}
