@@ -62,6 +62,12 @@ template <class T> __device__ inline T min(T a, T b) { return b < a ? b : a; }
 template <class T> __device__ inline T max(T a, T b) { return a < b ? b : a; }
 __device__ inline float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
 __device__ inline float fminf(float a, float b) { return __builtin_fminf(a, b); }
+__device__ inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+__device__ inline double floor(double a) { return __builtin_floor(a); }
+__device__ inline double ceil(double a) { return __builtin_ceil(a); }
+__device__ inline double trunc(double a) { return __builtin_trunc(a); }
+__device__ inline double rint(double a) { return __builtin_rint(a); }
+__device__ inline double sqrt(double a) { return __builtin_sqrt(a); }
 __device__ inline float __int_as_float(int bits) { return __builtin_bit_cast(float, bits); }
 
 struct alignas(8) float2 {

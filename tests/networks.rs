@@ -11,6 +11,8 @@ mod program;
 mod software;
 #[path = "networks/subject.rs"]
 mod subject;
+#[path = "networks/tensors/mod.rs"]
+mod tensors;
 
 #[cfg(any(feature = "hip", feature = "cuda"))]
 use program::*;
@@ -33,6 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use subject::{Subject, run_alone, submit};
+use tensors::{functions_agree, kinds_agree};
 
 /// Opens the device, or says aloud why its tests are skipped.
 fn open<D: Device>(ordinal: usize, options: &str) -> Option<D> {
@@ -447,6 +450,7 @@ mod cpu {
         gates_and_activations_agree("", 1e-5);
         what_is_no_number_stays_none("", 1e-6);
         means_of_large_pictures_are_exact("", 2e-6);
+        kinds_agree("units=2", 4);
         the_toy_adds_then_multiplies("units=2");
         a_lost_launch_is_found("units=2");
         networks_can_be_preempted_at_every_launch("units=2");
@@ -473,6 +477,8 @@ mod hip {
         gates_and_activations_agree("", 1e-5);
         what_is_no_number_stays_none("", 1e-6);
         means_of_large_pictures_are_exact("", 2e-6);
+        functions_agree("");
+        kinds_agree("", 6);
         the_toy_adds_then_multiplies("");
         replay("", "resnet18", 64, 7);
         kernels_of_its_own_agree("", &[PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All]);
@@ -507,6 +513,8 @@ mod cuda {
         gates_and_activations_agree("", 1e-2);
         what_is_no_number_stays_none("", 1e-5);
         means_of_large_pictures_are_exact("", 2e-6);
+        functions_agree("");
+        kinds_agree("", 100);
         the_toy_adds_then_multiplies("");
         a_lost_launch_is_found("");
         networks_can_be_preempted_at_every_launch("");

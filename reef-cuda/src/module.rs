@@ -26,7 +26,7 @@ impl Modules for Context {
     }
 
     fn taking_turns(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        image::find_turns(name, self.own.capability).map(Some)
+        image::find_turns(name, self.own.capability)
     }
 
     fn compile(&self, source: &str, build: Build) -> Result<Vec<u8>> {

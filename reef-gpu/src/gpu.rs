@@ -28,6 +28,8 @@ pub(crate) struct Open<V: Vendor> {
     pub(crate) builtin: Builtin<V>,
     /// kernels/network.cu, loaded when a network first wants it.
     pub(crate) network: OnceLock<Builds<V>>,
+    /// kernels/tensor.cu, likewise.
+    pub(crate) tensor: OnceLock<Builds<V>>,
     pub(crate) writer: Writer<V>,
     /// Of all preemptors.
     pub(crate) control: ControlStream<V>,
@@ -58,14 +60,22 @@ impl<V: Vendor> Gpu<V> {
         &self.0.builtin
     }
 
-    /// Kernels of networks.
+    /// Kernels of networks for pictures.
     pub(crate) fn network(&self) -> Result<&Builds<V>> {
-        let network = &self.0.network;
-        if let Some(loaded) = network.get() {
+        self.shipped(&self.0.network, "network")
+    }
+
+    /// Kernels of operations on ordinary tensors.
+    pub(crate) fn tensor(&self) -> Result<&Builds<V>> {
+        self.shipped(&self.0.tensor, "tensor")
+    }
+
+    fn shipped<'a>(&self, place: &'a OnceLock<Builds<V>>, name: &str) -> Result<&'a Builds<V>> {
+        if let Some(loaded) = place.get() {
             return Ok(loaded);
         }
-        let loaded = Builds::shipped(self.context(), "network")?;
-        Ok(network.get_or_init(|| loaded)) // of two that load at once one is kept
+        let loaded = Builds::shipped(self.context(), name)?;
+        Ok(place.get_or_init(|| loaded)) // of two that load at once one is kept
     }
 
     pub(crate) fn clock(&self) -> &Clock {

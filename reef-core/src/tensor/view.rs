@@ -91,7 +91,7 @@ impl View {
 
     /// The same with axes merged that lie one in the other, and none of one element.
     #[must_use]
-    pub(crate) fn merged(&self) -> Self {
+    pub fn merged(&self) -> Self {
         let mut merged = Self::default();
         for (&size, &stride) in self.dims.iter().zip(&self.strides).filter(|(size, _)| **size != 1)
         {
@@ -109,7 +109,7 @@ impl View {
     }
 
     /// Where element `index` lies, counted in the view's own order.
-    pub(crate) fn offset(&self, mut index: usize) -> usize {
+    pub fn offset(&self, mut index: usize) -> usize {
         let mut offset = 0;
         for (&size, stride) in self.dims.iter().zip(&self.strides).rev() {
             offset += index % size * stride;

@@ -19,7 +19,8 @@ struct Source {
     name: &'static str,
     plain: Images,
     guarded: Images,
-    turns: Images,
+    /// In which blocks take turns.
+    turns: Option<Images>,
 }
 
 /// The files of one build, packed.
@@ -49,18 +50,22 @@ macro_rules! images {
 }
 
 macro_rules! source {
-    ($name:literal) => {
+    ($name:literal, $turns:expr) => {
         Source {
             name: $name,
             plain: images!($name, "plain"),
             guarded: images!($name, "guarded"),
-            turns: images!($name, "turns"),
+            turns: $turns,
         }
     };
 }
 
 /// One for each `kernels/*.cu`.
-const SOURCES: &[Source] = &[source!("builtin"), source!("network")];
+const SOURCES: &[Source] = &[
+    source!("builtin", Some(images!("builtin", "turns"))),
+    source!("network", Some(images!("network", "turns"))),
+    source!("tensor", None),
+];
 
 /// Code of this source for a device of this capability, as `cuModuleLoadData` takes it. Unpacks it.
 ///
@@ -68,37 +73,36 @@ const SOURCES: &[Source] = &[source!("builtin"), source!("network")];
 ///
 /// `Unsupported` if nothing fits the device, `NotFound` if no source has this name.
 pub(crate) fn find(name: &str, build: Build, capability: (u32, u32)) -> Result<Vec<u8>> {
-    find_in(name, capability, |source| match build {
+    let source = source(name)?;
+    let images = match build {
         Build::Plain => &source.plain,
         Build::Guarded => &source.guarded,
-    })
+    };
+    images.find(capability)
 }
 
-/// The same of the build whose blocks take turns.
+/// The same of the build whose blocks take turns, if there is one.
 ///
 /// # Errors
 ///
 /// As [`find`].
-pub(crate) fn find_turns(name: &str, capability: (u32, u32)) -> Result<Vec<u8>> {
-    find_in(name, capability, |source| &source.turns)
+pub(crate) fn find_turns(name: &str, capability: (u32, u32)) -> Result<Option<Vec<u8>>> {
+    source(name)?.turns.as_ref().map(|images| images.find(capability)).transpose()
 }
 
-fn find_in(
-    name: &str,
-    capability: (u32, u32),
-    build: impl Fn(&Source) -> &Images,
-) -> Result<Vec<u8>> {
-    let source = SOURCES
-        .iter()
-        .find(|source| source.name == name)
-        .ok_or_else(|| Error::NotFound(format!("no device code {name:?}")))?;
-    let images = build(source);
-    let packed = match choose(capability) {
-        Some(Choice::Cubin(at)) => images.cubins[at],
-        Some(Choice::Ptx) => images.ptx,
-        None => return Err(unsupported(capability)),
-    };
-    Ok(unpack(packed))
+fn source(name: &str) -> Result<&'static Source> {
+    let source = SOURCES.iter().find(|source| source.name == name);
+    source.ok_or_else(|| Error::NotFound(format!("no device code {name:?}")))
+}
+
+impl Images {
+    fn find(&self, capability: (u32, u32)) -> Result<Vec<u8>> {
+        match choose(capability) {
+            Some(Choice::Cubin(at)) => Ok(unpack(self.cubins[at])),
+            Some(Choice::Ptx) => Ok(unpack(self.ptx)),
+            None => Err(unsupported(capability)),
+        }
+    }
 }
 
 /// An image as `cuModuleLoadData` takes it, which is told no length: a CUBIN or a fatbin that is all there, or
@@ -171,8 +175,10 @@ mod tests {
 
     #[test]
     fn each_image_is_what_its_name_says() {
-        for images in
-            SOURCES.iter().flat_map(|source| [&source.plain, &source.guarded, &source.turns])
+        for images in SOURCES
+            .iter()
+            .flat_map(|source| [Some(&source.plain), Some(&source.guarded), source.turns.as_ref()])
+            .flatten()
         {
             for ((major, minor), packed) in CUBINS.iter().zip(images.cubins) {
                 let elf = unpack(packed);
@@ -193,7 +199,8 @@ mod tests {
         let files = std::fs::read_dir(folder).unwrap();
         let packed = files
             .filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|e| e == "z"));
-        assert_eq!(packed.count(), SOURCES.len() * 3 * (CUBINS.len() + 1));
+        let turns = SOURCES.iter().filter(|source| source.turns.is_some()).count();
+        assert_eq!(packed.count(), (SOURCES.len() * 2 + turns) * (CUBINS.len() + 1));
     }
 
     #[test]

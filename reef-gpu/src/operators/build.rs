@@ -7,14 +7,16 @@
 use super::convolution::build as convolution;
 use super::element::Element;
 use super::site::BoundOp;
-use super::{map, pack, pointwise, pool, program};
+use super::{map, pack, pointwise, pool, program, tensor};
 use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
-use reef_core::op::{Op, Operands, Operators, Scratch};
+use reef_core::op::{Op, Operands, Operators, Scratch, TensorOperands};
 use reef_core::program::Program;
+use reef_core::tensor::TensorOp;
 use reef_core::{Launch, Result};
+use std::sync::Arc;
 
 impl<V: Vendor> Operators for Gpu<V> {
     fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer<V>> {
@@ -41,6 +43,14 @@ impl<V: Vendor> Operators for Gpu<V> {
             Op::Activate(op) => pointwise::activate(&bound, op),
             Op::Multiply(op) => pointwise::multiply(&bound, op),
         }
+    }
+
+    fn tensor_operator(
+        &self,
+        op: &Arc<TensorOp>,
+        operands: &TensorOperands<'_, Self>,
+    ) -> Result<Vec<Launch<Self>>> {
+        tensor::build(self, op, operands)
     }
 
     fn program_kernels(&self, program: &Program) -> Result<Vec<Kernel<V>>> {

@@ -16,3 +16,4 @@ mod pool;
 mod program;
 mod site;
 mod slabs;
+mod tensor;

@@ -35,6 +35,11 @@ impl Divisor {
         let shift = 31 + by.next_power_of_two().trailing_zeros();
         Self { factor: (1_u64 << shift).div_ceil(u64::from(by)) as u32, shift }
     }
+
+    /// As it lies in memory.
+    pub(super) fn words(self) -> [u32; 2] {
+        [self.factor, self.shift]
+    }
 }
 
 /// `View` in kernels/element.h.

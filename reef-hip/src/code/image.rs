@@ -40,8 +40,11 @@ macro_rules! source {
 }
 
 /// One for each `kernels/*.cu`.
-const SOURCES: &[Source] =
-    &[source!("builtin", Some(packed!("builtin", "turns"))), source!("network", None)];
+const SOURCES: &[Source] = &[
+    source!("builtin", Some(packed!("builtin", "turns"))),
+    source!("network", None),
+    source!("tensor", None),
+];
 
 /// Code of this source for a device of this target, as `hipModuleLoadData` takes it. Unpacks it.
 ///

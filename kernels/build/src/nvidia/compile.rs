@@ -65,14 +65,21 @@ pub(crate) fn all(sources: &Path, toolchain: &Toolchain, scratch: &Path) -> Resu
 fn wanted(sources: &Path) -> Result<Vec<(String, Image)>> {
     let mut wanted = Vec::new();
     for (source, text) in with_ending(sources, ".cu")? {
-        let builds = [BUILDS[0].0, BUILDS[1].0, TURNS];
-        let pairs = TARGETS.iter().flat_map(|target| builds.map(|build| (*target, build)));
+        let builds = builds(&source);
+        let pairs =
+            TARGETS.iter().flat_map(|target| builds.iter().map(move |build| (*target, *build)));
         wanted.extend(pairs.map(|(target, build)| {
             let source = source.clone();
             (text.clone(), Image { source, build, target, code: Vec::new(), kernels: Vec::new() })
         }));
     }
     Ok(wanted)
+}
+
+/// Kernels of tensors are not worth a third build: narrow launches of them come one behind the other.
+fn builds(source: &str) -> Vec<&'static str> {
+    let turns = (source != "tensor").then_some(TURNS);
+    BUILDS.map(|(build, _)| build).into_iter().chain(turns).collect()
 }
 
 /// What sources include: the headers beside them.

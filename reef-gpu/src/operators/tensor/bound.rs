@@ -1,0 +1,128 @@
+//! An operation with its operands, checked, and the launch of its kernel.
+
+use super::plan::{Plan, TensorParams};
+use crate::code::kernel::Kernel;
+use crate::driver::buffer::Buffer;
+use crate::gpu::Gpu;
+use crate::operators::params::Params;
+use crate::vendor::calls::Vendor;
+use reef_core::op::{Storage, TensorOperands};
+use reef_core::tensor::{Domain, Spec, TensorOp};
+use reef_core::{Args, Error, Launch, Result};
+
+/// Threads of a block: `THREADS` in kernels/plan.h.
+pub(super) const THREADS: usize = 256;
+/// Elements of one tensor, so that kernels can count in 31 bits.
+const MAX_ELEMENTS: usize = 1 << 31;
+
+/// An operation with its operands, checked.
+#[derive(Debug)]
+pub(super) struct BoundTensors<'a, V: Vendor> {
+    gpu: &'a Gpu<V>,
+    pub(super) op: &'a TensorOp,
+    /// Addresses.
+    inputs: Vec<u64>,
+    output: u64,
+    /// What the launch keeps alive.
+    buffers: Vec<Buffer<V>>,
+}
+
+impl<'a, V: Vendor> BoundTensors<'a, V> {
+    pub(super) fn new(
+        gpu: &'a Gpu<V>,
+        op: &'a TensorOp,
+        operands: &TensorOperands<'_, Gpu<V>>,
+    ) -> Result<Self> {
+        op.check()?;
+        let (given, want) = (operands.inputs.len(), op.inputs.len());
+        if given != want {
+            let text = format!("{}: {given} inputs for {}, {want} wanted", V::NAME, op.name());
+            return Err(Error::Invalid(text));
+        }
+        let inputs = operands.inputs.iter().zip(&op.inputs);
+        let storages = operands.inputs.iter().chain([&operands.output]);
+        Ok(Self {
+            gpu,
+            op,
+            inputs: inputs
+                .map(|(storage, spec)| address(op, storage, spec))
+                .collect::<Result<_>>()?,
+            output: address(op, &operands.output, &op.output)?,
+            buffers: storages.map(|storage| storage.buffer.clone()).collect(),
+        })
+    }
+
+    /// How many outputs there are.
+    pub(super) fn count(&self) -> usize {
+        self.op.output.elements()
+    }
+
+    /// Appends all inputs to a plan.
+    pub(super) fn inputs(&self, plan: &mut Plan) {
+        for (&address, spec) in self.inputs.iter().zip(&self.op.inputs) {
+            plan.input(address, spec.element);
+        }
+    }
+
+    /// Says that the device has no kernel for this.
+    pub(super) fn refused(&self, why: impl std::fmt::Display) -> Error {
+        refused::<V>(self.op, why)
+    }
+
+    /// The launch of `blocks` blocks of kernel `name`, with `shared` bytes of dynamic shared memory.
+    pub(super) fn launch(
+        &self,
+        name: &str,
+        blocks: usize,
+        shared: usize,
+        plan: &Plan,
+    ) -> Result<Launch<Gpu<V>>> {
+        let bytes = plan.bytes();
+        let words = Buffer::device(self.gpu.context(), bytes.len())?;
+        words.write(0, &bytes)?;
+        let params = TensorParams {
+            output: self.output,
+            plan: words.address(),
+            count: self.count() as u32,
+            element: self.op.output.element as u32,
+        };
+        let kernel = Kernel::preemptible(self.gpu.tensor()?, name, shared as u32, &params.words())?;
+        let grid = [blocks as u32, 1, 1];
+        // SAFETY: the kernel's parameter is bound to it; operands were checked to lie inside their buffers and what the
+        // plan names inside of them; blocks write disjoint parts of the output.
+        let launch = unsafe { Launch::new(kernel, grid, [THREADS as u32, 1, 1], Args::default()) };
+        Ok(launch.keep(self.buffers.iter().cloned().chain([words]).collect::<Vec<_>>()))
+    }
+}
+
+/// Says that a device of this vendor has no kernel for an operation.
+fn refused<V: Vendor>(op: &TensorOp, why: impl std::fmt::Display) -> Error {
+    Error::Unsupported { backend: V::NAME, what: format!("{}: {why}", op.name()) }
+}
+
+/// Where a tensor begins that lies inside of its buffer.
+fn address<V: Vendor>(op: &TensorOp, storage: &Storage<'_, Gpu<V>>, spec: &Spec) -> Result<u64> {
+    if spec.elements() >= MAX_ELEMENTS {
+        return Err(refused::<V>(op, format!("{spec} has 2^31 elements or more")));
+    }
+    let address = storage.buffer.range(storage.offset, spec.bytes())?;
+    match address.is_multiple_of(spec.element.bytes() as u64) {
+        true => Ok(address),
+        false => Err(Error::invalid(format!("{spec} at offset {}", storage.offset))),
+    }
+}
+
+/// How kernels of a domain are called.
+pub(super) fn suffix(domain: Domain) -> &'static str {
+    match domain {
+        Domain::F32 => "f32",
+        Domain::F64 => "f64",
+        Domain::I64 => "i64",
+        Domain::U64 => "u64",
+    }
+}
+
+/// Bytes of a number of a domain.
+pub(super) fn bytes(domain: Domain) -> usize {
+    if domain == Domain::F32 { 4 } else { 8 }
+}

@@ -1,0 +1,32 @@
+//! From an operation to its launch.
+
+use super::bound::BoundTensors;
+use super::{contract, formula};
+use crate::gpu::Gpu;
+use crate::vendor::calls::Vendor;
+use reef_core::op::TensorOperands;
+use reef_core::tensor::{Kind, TensorOp};
+use reef_core::{Launch, Result};
+
+/// The launch that computes `op`; none if it has no outputs.
+///
+/// # Errors
+///
+/// `Invalid` if the operation is not sound or its operands don't hold their tensors, `Unsupported` if the device has
+/// no kernel for it.
+pub(in crate::operators) fn build<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+    operands: &TensorOperands<'_, Gpu<V>>,
+) -> Result<Vec<Launch<Gpu<V>>>> {
+    let bound = BoundTensors::new(gpu, op, operands)?;
+    if bound.count() == 0 {
+        return Ok(Vec::new());
+    }
+    let launch = match &op.kind {
+        Kind::Map(op) => formula::build(&bound, op),
+        Kind::Contract(op) => contract::build(&bound, op),
+        _ => Err(bound.refused("the device has no kernel for it")),
+    };
+    Ok(vec![launch?])
+}

@@ -1,0 +1,79 @@
+//! Sums of products.
+
+use super::bound::{BoundTensors, THREADS, suffix};
+use super::matrices::{Axes, Matrices};
+use super::plan::Plan;
+use crate::gpu::Gpu;
+use crate::vendor::calls::Vendor;
+use reef_core::tensor::{Contract, Domain};
+use reef_core::{Launch, Result};
+
+/// Rows and columns of a tile: `TILE` in kernels/contract.h.
+const TILE: usize = 64;
+/// Least rows and columns for which tiles pay.
+const LEAST: usize = 16;
+/// Terms of a sum that have a table of their places, at most.
+const MAX_TABLE: usize = 1 << 22;
+/// Words of `Terms` and of `Matrices` in kernels/contract.h.
+const TERMS_WORDS: u32 = 14;
+const MATRICES_WORDS: usize = 9;
+
+pub(super) fn build<V: Vendor>(
+    bound: &BoundTensors<'_, V>,
+    contract: &Contract,
+) -> Result<Launch<Gpu<V>>> {
+    let mut plan = Plan::default();
+    bound.inputs(&mut plan);
+    plan.words(&[contract.summed[0].len() as u32, 0, 0, 0, 0, 0]);
+    plan.words(&[0; MATRICES_WORDS]);
+    let summed = Axes::of(&contract.summed);
+    terms(bound, &summed, &mut plan)?;
+    let matrices = Matrices::of(&contract.kept, LEAST).filter(|_| contract.domain == Domain::F32);
+    if let Some(matrices) = matrices {
+        let batches: usize = matrices.batches.0.iter().map(|(size, _)| size).product();
+        let tiles = matrices.rows.len().div_ceil(TILE) * matrices.columns.len().div_ceil(TILE);
+        product(&matrices, &summed, &mut plan);
+        return bound.launch("contract_tile", batches * tiles, 0, &plan);
+    }
+    let kept = Axes::of(&contract.kept);
+    for input in 0..2 {
+        let at = plan.view(&kept.view(input));
+        plan.set(12 + input as u32, at);
+    }
+    let blocks = bound.count().div_ceil(THREADS);
+    bound.launch(&format!("contract_{}", suffix(contract.domain)), blocks, 0, &plan)
+}
+
+/// Where terms lie: by a stride in each input, or by a table.
+fn terms<V: Vendor>(bound: &BoundTensors<'_, V>, summed: &Axes, plan: &mut Plan) -> Result<()> {
+    if let [] | [_] = *summed.0 {
+        let steps = summed.0.first().map_or([0; 2], |(_, steps)| *steps);
+        steps.iter().enumerate().for_each(|(k, &step)| plan.set(10 + k as u32, step as u32));
+        return Ok(());
+    }
+    let views = [0, 1].map(|input| summed.view(input));
+    let len = views[0].len();
+    if len > MAX_TABLE {
+        return Err(bound.refused(format!("sums of {len} terms")));
+    }
+    plan.set(9, plan.len());
+    (0..len).for_each(|j| plan.words(&[views[0].offset(j) as u32, views[1].offset(j) as u32]));
+    Ok(())
+}
+
+/// `Matrices` in kernels/contract.h.
+fn product(matrices: &Matrices, summed: &Axes, plan: &mut Plan) {
+    let inputs = [matrices.row_input, 1 - matrices.row_input];
+    let views = [
+        matrices.rows.clone(),
+        matrices.columns.clone(),
+        matrices.batches.view(inputs[0]),
+        matrices.batches.view(inputs[1]),
+    ];
+    let sizes = [matrices.rows.len() as u32, matrices.columns.len() as u32];
+    let along = inputs
+        .map(|input| u32::from(summed.0.last().is_some_and(|(_, strides)| strides[input] == 1)));
+    let views = views.map(|view| plan.view(&view));
+    let words = [&sizes[..], &[matrices.row_input as u32], &views, &along].concat();
+    words.iter().zip(TERMS_WORDS..).for_each(|(&word, at)| plan.set(at, word));
+}

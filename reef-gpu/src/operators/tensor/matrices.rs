@@ -1,0 +1,89 @@
+//! Products of matrices among contractions.
+
+use reef_core::tensor::View;
+
+/// Two views of the same sizes, their axes merged where they can be in both. From the outermost on: a size, and the
+/// stride of each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Axes(pub(super) Vec<(usize, [usize; 2])>);
+
+impl Axes {
+    pub(super) fn of([a, b]: &[View; 2]) -> Self {
+        let mut axes: Vec<(usize, [usize; 2])> = Vec::new();
+        let strides = a.strides.iter().zip(&b.strides);
+        for (&size, (&a, &b)) in a.dims.iter().zip(strides).filter(|(size, _)| **size != 1) {
+            match axes.last_mut() {
+                Some((last, [last_a, last_b])) if (*last_a, *last_b) == (a * size, b * size) => {
+                    (*last, *last_a, *last_b) = (*last * size, a, b);
+                }
+                _ => axes.push((size, [a, b])),
+            }
+        }
+        Self(axes)
+    }
+
+    /// As one of the two views has them.
+    pub(super) fn view(&self, input: usize) -> View {
+        let (dims, strides) = self.0.iter().map(|(size, strides)| (*size, strides[input])).unzip();
+        View { dims, strides }
+    }
+
+    /// Takes off the innermost axes along which this input doesn't move.
+    fn still(&mut self, input: usize) -> Self {
+        let moves = |(_, strides): &(usize, [usize; 2])| strides[input] != 0;
+        let begin = self.0.iter().rposition(moves).map_or(0, |last| last + 1);
+        Self(self.0.split_off(begin))
+    }
+}
+
+/// `batches` products of matrices: outputs are batches of rows of columns.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Matrices {
+    /// Which of the inputs has the rows.
+    pub(super) row_input: usize,
+    pub(super) batches: Axes,
+    pub(super) rows: View,
+    pub(super) columns: View,
+}
+
+impl Matrices {
+    /// `None` if it is nothing that tiles pay for: fewer than `least` rows or columns.
+    pub(super) fn of(kept: &[View; 2], least: usize) -> Option<Self> {
+        (0..2)
+            .map(|row_input| Self::with_rows_of(row_input, kept))
+            .find(|matrices| matrices.rows.len() >= least && matrices.columns.len() >= least)
+    }
+
+    fn with_rows_of(row_input: usize, kept: &[View; 2]) -> Self {
+        let mut batches = Axes::of(kept);
+        let columns = batches.still(row_input).view(1 - row_input);
+        let rows = batches.still(1 - row_input).view(row_input);
+        Self { row_input, batches, rows, columns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(dims: &[usize], strides: &[usize]) -> View {
+        View { dims: dims.to_vec(), strides: strides.to_vec() }
+    }
+
+    #[test]
+    fn a_batch_of_products_is_one() {
+        let kept = [view(&[2, 3, 20, 30], &[180, 60, 3, 0]), view(&[2, 3, 20, 30], &[0, 90, 0, 1])];
+        let matrices = Matrices::of(&kept, 16).unwrap();
+        assert_eq!((matrices.row_input, matrices.batches.0.len()), (0, 2));
+        assert_eq!((matrices.rows, matrices.columns), (view(&[20], &[3]), view(&[30], &[1])));
+    }
+
+    #[test]
+    fn a_convolution_has_the_rows_in_its_weights() {
+        let kept = [view(&[1, 16, 5, 6], &[0, 0, 8, 1]), view(&[1, 16, 5, 6], &[0, 9, 0, 0])];
+        let matrices = Matrices::of(&kept, 16).unwrap();
+        assert_eq!((matrices.row_input, matrices.batches.0.len()), (1, 0));
+        assert_eq!((matrices.rows, matrices.columns), (view(&[16], &[9]), view(&[5, 6], &[8, 1])));
+        assert_eq!(Matrices::of(&kept, 17), None);
+    }
+}

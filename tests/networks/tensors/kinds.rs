@@ -1,0 +1,120 @@
+//! Random operations of each kind.
+
+use super::bench::{Case, agrees};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use reef::op::Operators;
+use reef::tensor::{
+    Array, Binary, Contract, Domain, Element, Formula, Kind, Map, Scalar, Spec, TensorOp, Term,
+    View,
+};
+use std::sync::Arc;
+
+const ELEMENTS: [Element; 13] = {
+    use Element::*;
+    [F32, F16, BF16, F64, I64, I32, I16, I8, U64, U32, U16, U8, Bool]
+};
+/// Of each domain.
+const DOMAINS: [(Domain, &[Element]); 4] = [
+    (Domain::F32, &[Element::F32, Element::F16, Element::BF16]),
+    (Domain::F64, &[Element::F64, Element::F32]),
+    (Domain::I64, &[Element::I64, Element::I32, Element::U8, Element::Bool]),
+    (Domain::U64, &[Element::U64, Element::U16]),
+];
+
+type Make = fn(&mut ChaCha8Rng) -> Case;
+
+/// Runs `cases` random operations of each kind; every second one is preempted as well.
+pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
+    let kinds: [(&str, Make); 3] = [("map", map), ("contract", contract), ("matrices", matrices)];
+    for (name, make) in kinds {
+        for seed in 0..cases {
+            println!("{name}, seed {seed}");
+            let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+            let case = make(rng);
+            agrees(device, &case, seed.is_multiple_of(2).then_some(rng));
+        }
+    }
+}
+
+fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[T]) -> T {
+    of[rng.random_range(0..of.len())]
+}
+
+/// Small whole numbers and halves: sums and products of them are exact in all types of floats.
+fn array(rng: &mut ChaCha8Rng, spec: &Spec) -> Array {
+    let least = if spec.element.name().starts_with(['u', 'b']) { 0 } else { -8 };
+    let numbers = (0..spec.elements()).map(|_| f64::from(rng.random_range(least..9)) / 2.0);
+    Array::from_f64(spec.element, numbers.collect::<Vec<_>>())
+}
+
+fn case(rng: &mut ChaCha8Rng, kind: Kind, inputs: Vec<Spec>, output: Spec, tolerance: f64) -> Case {
+    let arrays = inputs.iter().map(|spec| array(rng, spec)).collect();
+    Case { op: Arc::new(TensorOp { kind, inputs, output }), inputs: arrays, tolerance }
+}
+
+fn dims(rng: &mut ChaCha8Rng, rank: usize, most: usize) -> Vec<usize> {
+    (0..rank).map(|_| rng.random_range(1..=most)).collect()
+}
+
+/// A formula of up to 20 terms over up to four inputs, which are broadcast.
+fn map(rng: &mut ChaCha8Rng) -> Case {
+    let (rank, arity) = (rng.random_range(0..5), rng.random_range(1..5));
+    let output = Spec { element: pick(rng, &ELEMENTS), dims: dims(rng, rank, 9) };
+    let input = |rng: &mut ChaCha8Rng| {
+        let missing = rng.random_range(0..=rank);
+        let size = |&size: &usize| if rng.random() { size } else { 1 };
+        let dims = output.dims[missing..].iter().map(size).collect();
+        Spec { element: pick(rng, &ELEMENTS), dims }
+    };
+    let inputs: Vec<_> = (0..arity).map(|_| input(rng)).collect();
+    let mut formula = Formula((0..arity).map(Term::Input).collect());
+    for _ in 0..rng.random_range(1..16) {
+        let k = formula.0.len();
+        let any = |rng: &mut ChaCha8Rng| rng.random_range(0..k);
+        let function =
+            pick(rng, &[Binary::Add, Binary::Sub, Binary::Min, Binary::Max, Binary::Less]);
+        formula.push(match rng.random_range(0..6) {
+            0 => Term::Scalar(Scalar::Real(rng.random_range(0..9).into())),
+            1 => Term::Select(any(rng), any(rng), any(rng)),
+            _ => Term::Binary(function, any(rng), any(rng)),
+        });
+    }
+    let (domain, _) = pick(rng, &DOMAINS);
+    case(rng, Kind::Map(Map { formula, domain }), inputs, output, 0.0)
+}
+
+/// A window that slides over one input, times the other: a convolution in one dimension, of any domain.
+fn contract(rng: &mut ChaCha8Rng) -> Case {
+    let (domain, elements) = pick(rng, &DOMAINS);
+    let [n, c, k, out, window] = [3, 4, 5, 40, 3].map(|most| rng.random_range(1..=most));
+    let stride = rng.random_range(1..3);
+    let len = (out - 1) * stride + window;
+    let view =
+        |dims: &[usize], strides: &[usize]| View { dims: dims.into(), strides: strides.into() };
+    let kept = [view(&[n, k, out], &[c * len, 0, stride]), view(&[n, k, out], &[0, c * window, 0])];
+    let summed = [view(&[c, window], &[len, 1]), view(&[c, window], &[window, 1])];
+    let contract = Contract { domain, kept, summed };
+    let inputs = vec![
+        Spec { element: pick(rng, elements), dims: vec![n, c, len] },
+        Spec { element: pick(rng, elements), dims: vec![k, c, window] },
+    ];
+    let output = Spec { element: pick(rng, elements), dims: vec![n, k, out] };
+    case(rng, Kind::Contract(contract), inputs, output, 1e-6)
+}
+
+/// Products of matrices of floats, transposed or not, in batches: what tiles compute.
+fn matrices(rng: &mut ChaCha8Rng) -> Case {
+    let [n, m, k, len] = [2, 90, 140, 70].map(|most| rng.random_range(1..=most));
+    let dims = [n, m, k];
+    let at = |strides: [usize; 3]| View { dims: dims.into(), strides: strides.into() };
+    let along = |stride| View { dims: vec![len], strides: vec![stride] };
+    let (a, step_a) = if rng.random() { ([m * len, len, 0], 1) } else { ([m * len, 1, 0], m) };
+    let (b, step_b) = if rng.random() { ([0, 0, 1], k) } else { ([0, 0, len], 1) };
+    let [left, right] = [m * n * len, k * len]
+        .map(|size| Spec { element: pick(rng, DOMAINS[0].1), dims: vec![size] });
+    let (kept, summed) = ([at(a), at(b)], [along(step_a), along(step_b)]);
+    let contract = Contract { domain: Domain::F32, kept, summed };
+    let output = Spec { element: Element::F32, dims: dims.into() };
+    case(rng, Kind::Contract(contract), vec![left, right], output, 0.0)
+}

@@ -1,0 +1,10 @@
+//! Operations on ordinary tensors on any device: what `TensorOp::compute` gives, and the same bits whatever is preempted.
+//!
+//! In: a device. Out: nothing, or a panic that names the operation and the seed.
+
+mod bench;
+mod functions;
+mod kinds;
+
+pub(crate) use functions::functions_agree;
+pub(crate) use kinds::kinds_agree;
