@@ -32,6 +32,7 @@ impl Daemon {
             repository: Some(folder.join("models")),
             load: vec!["tiny".into()],
             builtin: false,
+            kernels: false,
             ..Models::default()
         };
         let device = "cpu:0?units=1".into();

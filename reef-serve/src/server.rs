@@ -84,7 +84,8 @@ impl Server {
         config.check()?;
         let engine = device::start(&config.device, &config.scheduler, config.rt.reserve)?;
         let repository =
-            Repository::open(config.models.repository.as_deref(), config.models.builtin)?;
+            Repository::open(config.models.repository.as_deref(), config.models.builtin)?
+                .with_kernels(config.models.kernels);
         let observer = Arc::new(Observer::default());
         let (memory, limits) = (config.memory.clone(), config.limits.clone());
         let registry = Registry::new(engine.clone(), repository, memory, limits, observer.clone());

@@ -79,6 +79,30 @@ fn floats(model: &ProgramModel, storage: &Storage, seed: Seeded) -> Result<Vec<f
     seed.tensor(&TensorSpec { name: name.clone(), kind, elements: *elements })
 }
 
+impl ProgramModel {
+    /// What goes in, each as a row of elements: the schedule knows no shapes.
+    pub fn input_ports(&self) -> Ports {
+        Ports::new(self.inputs().iter().map(|input| port(self, input.storage)))
+    }
+
+    /// What comes out, likewise; nothing if the schedule has no storage `output`.
+    pub fn output_ports(&self) -> Ports {
+        Ports::new(self.graph().storage("output").map(|output| port(self, output)))
+    }
+
+    /// Bytes that its weights take on a device.
+    pub fn constant_bytes(&self) -> usize {
+        let bytes = |&storage: &usize| self.graph().storages[storage].bytes();
+        self.weights().iter().map(bytes).fold(0, usize::saturating_add)
+    }
+
+    /// Bytes that each instance takes on a device and, for inputs and outputs, on the host.
+    pub fn instance_bytes(&self) -> usize {
+        let ends = self.input_ports().bytes().saturating_add(self.output_ports().bytes());
+        arena::plan(self.graph()).bytes.saturating_add(ends.saturating_mul(2))
+    }
+}
+
 impl<D: Operators> Network<D> {
     /// An instance of a network with its own kernels. Its input is all inputs, see [`ProgramModel::inputs`]; its output
     /// is the storage of that name, which may be longer than what the network computes.
@@ -155,15 +179,13 @@ impl<D: Operators> Own<D> {
     }
 
     fn memory(self, model: &ProgramModel, device: &D) -> Result<Memory<D>> {
-        let inputs = Ports::new(model.inputs().iter().map(|input| port(model, input.storage)));
-        let outputs = Ports::new([port(model, self.output_storage)]);
         let side = |ports: Ports, region: &Region<D>| {
             let host = device.alloc_host(ports.bytes().max(1))?;
             Ok::<_, Error>(Side { device: region.buffer().clone(), host, ports })
         };
         Ok(Memory {
-            inputs: side(inputs, &self.input)?,
-            outputs: side(outputs, &self.output)?,
+            inputs: side(model.input_ports(), &self.input)?,
+            outputs: side(model.output_ports(), &self.output)?,
             arena: self.arena.buffer().clone(),
             scratch: None,
             zeroed_bytes: 0,

@@ -65,6 +65,8 @@ pub struct Models {
     pub load: Vec<String>,
     /// The networks that can be built by name are there as well, with made-up weights; off by default.
     pub builtin: bool,
+    /// Folders with kernels as source are loaded as well: native code of whoever wrote them; off by default.
+    pub kernels: bool,
     /// A client of the local path that may control may name a model that is not loaded; it is loaded then.
     pub on_demand: bool,
     /// Class of requests that name no priority.
@@ -78,6 +80,7 @@ impl Default for Models {
             repository: None,
             load: Vec::new(),
             builtin: false,
+            kernels: false,
             on_demand: true,
             class: Class::BestEffort,
         }

@@ -2,7 +2,7 @@
 
 use crate::class::Class;
 use crate::error::Result;
-use reef::models::{AnyModel, Opened};
+use reef::models::{Opened, Ports, ProgramModel};
 use reef::{Account, ClientConfig, HostMemory, Neighbours, Span};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) trait Engine: Debug + Send + Sync {
     fn name(&self) -> String;
 
     /// Memory that `model` takes there.
-    fn sizes(&self, model: &AnyModel) -> Sizes;
+    fn sizes(&self, model: &ReadModel) -> Sizes;
 
     /// Brings a model's weights onto the device. Blocks, for seconds if it is large. If `measure`, kernels
     /// whose latencies are not known are measured.
@@ -22,7 +22,7 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// # Errors
     ///
     /// What is wrong with the weights; the device's.
-    fn load(&self, opened: Opened, measure: bool) -> Result<Arc<dyn DeviceModel>>;
+    fn load(&self, model: ReadModel, measure: bool) -> Result<Arc<dyn DeviceModel>>;
 
     /// What the dispatcher has done so far.
     fn stats(&self) -> reef::Stats;
@@ -50,6 +50,34 @@ pub(crate) trait Engine: Debug + Send + Sync {
 
     /// Takes what has been noted so far.
     fn take_trace(&self) -> DeviceTrace;
+}
+
+/// A model that was read from its files, or built.
+#[derive(Debug)]
+pub(crate) enum ReadModel {
+    /// Of operations that devices have kernels for.
+    Network(Opened),
+    /// With kernels of its own, which the operator of the daemon trusts.
+    Program(Box<ProgramModel>),
+}
+
+impl ReadModel {
+    /// What goes in and what comes out.
+    pub(crate) fn ports(&self) -> (Ports, Ports) {
+        match self {
+            Self::Network(opened) => (opened.model.inputs(), opened.model.outputs()),
+            Self::Program(model) => (model.input_ports(), model.output_ports()),
+        }
+    }
+
+    /// Bytes of the host that the largest layer takes on its way to the device: a copy, and another one that is laid
+    /// out as the device wants it.
+    pub(crate) fn staged_bytes(&self) -> u64 {
+        2 * match self {
+            Self::Network(opened) => opened.model.largest_constant_bytes() as u64,
+            Self::Program(model) => model.constant_bytes() as u64,
+        }
+    }
 }
 
 /// What happened on a device while it was traced.

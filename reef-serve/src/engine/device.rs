@@ -1,12 +1,13 @@
 //! An [`Engine`] for any device of the facade.
 
-use super::api::{DeviceModel, DeviceTrace, Engine, Instance, Sizes};
+use super::api::{DeviceModel, DeviceTrace, Engine, Instance, ReadModel, Sizes};
+use super::constants::Constants;
 use super::instance::{BestEffortInstance, RealTimeInstance};
 use super::running::Running;
 use crate::class::Class;
 use crate::error::{Error, Result};
+use reef::models;
 use reef::models::profile::Profiles;
-use reef::models::{self, AnyModel, Loaded, Opened};
 use reef::op::Operators;
 use reef::scheduler::{self, RtShare, Scheduler};
 use reef::{ClientConfig, Dispatcher, Neighbours, Stats};
@@ -48,15 +49,19 @@ impl<D: Operators> Engine for OnDevice<D> {
         format!("{}: {}", D::NAME, self.device.info().name)
     }
 
-    fn sizes(&self, model: &AnyModel) -> Sizes {
-        let instance = model.instance_bytes(&self.device);
-        Sizes { weights: model.constant_bytes() as u64, instance: instance as u64 }
+    fn sizes(&self, model: &ReadModel) -> Sizes {
+        let (weights, instance) = match model {
+            ReadModel::Network(opened) => {
+                (opened.model.constant_bytes(), opened.model.instance_bytes(&self.device))
+            }
+            ReadModel::Program(model) => (model.constant_bytes(), model.instance_bytes()),
+        };
+        Sizes { weights: weights as u64, instance: instance as u64 }
     }
 
-    fn load(&self, opened: Opened, measure: bool) -> Result<Arc<dyn DeviceModel>> {
-        let Opened { model, latencies } = opened;
+    fn load(&self, model: ReadModel, measure: bool) -> Result<Arc<dyn DeviceModel>> {
         let device = &self.device;
-        let loaded = model.load(device)?;
+        let (loaded, latencies) = Constants::bring(device, model)?;
         let profiles = match latencies {
             Some(latencies) => latencies.profiles(),
             None if measure => models::measured(device, &loaded.network()?)?,
@@ -110,7 +115,7 @@ struct ModelOnDevice<D: Operators> {
     device: D,
     dispatcher: Arc<Dispatcher<D>>,
     best_effort: Arc<Running>,
-    loaded: Loaded<D>,
+    loaded: Constants<D>,
     profiles: Profiles,
 }
 

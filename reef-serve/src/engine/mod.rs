@@ -10,6 +10,7 @@
 //!   all scheduling is the [`Dispatcher`](reef::Dispatcher)'s.
 
 pub(crate) mod api;
+mod constants;
 pub(crate) mod device;
 pub(crate) mod instance;
 mod running;

@@ -2,10 +2,11 @@
 
 use super::description::{Description, Instances};
 use super::source::ModelSource;
+use crate::engine::api::ReadModel;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
+use reef::models::Budget;
 use reef::models::profile::Latencies;
-use reef::models::{Budget, Opened};
 use std::path::{Path, PathBuf};
 
 /// Seed of the weights of networks that are built by name, as in the other commands.
@@ -59,6 +60,11 @@ impl ModelSpec {
         }
     }
 
+    /// Whether it brings kernels, which are native code of whoever wrote them.
+    pub(super) fn brings_kernels(&self) -> bool {
+        matches!(self.source, ModelSource::Program(_))
+    }
+
     /// What metadata calls it: weights that are made up are no model that was trained.
     pub(crate) fn platform(&self) -> &'static str {
         if self.is_made_up() { "reef_made_up_weights" } else { "reef" }
@@ -74,13 +80,13 @@ impl ModelSpec {
     /// # Errors
     ///
     /// What is wrong, with the model and the file; `Exhausted`.
-    pub(crate) fn open(&self, budget: &Budget) -> Result<Opened> {
+    pub(crate) fn open(&self, budget: &Budget) -> Result<ReadModel> {
         let open = || {
-            let mut opened = self.source.open(self.size, self.batch, budget)?;
-            if let Some(profile) = &self.profile {
+            let mut read = self.source.open(self.size, self.batch, budget)?;
+            if let (ReadModel::Network(opened), Some(profile)) = (&mut read, &self.profile) {
                 opened.latencies = Some(Latencies::load(profile)?);
             }
-            Ok(opened)
+            Ok(read)
         };
         open().map_err(|error| of(&self.name, self.version, error))
     }

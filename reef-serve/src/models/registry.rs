@@ -14,7 +14,6 @@ use crate::observe::metrics::{ClassLabels, ModelLabels};
 use crate::observe::observer::Observer;
 use crate::tensor::TensorInfos;
 use parking_lot::{Mutex, RwLock};
-use reef::models::Opened;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -268,27 +267,22 @@ impl Registry {
         }
         let max = self.memory.model_mib << 20;
         let reading = self.budget.part(max);
-        let opened = spec.open(&reading)?;
-        let sizes = self.engine.sizes(&opened.model);
+        let read = spec.open(&reading)?;
+        let sizes = self.engine.sizes(&read);
         let instances = (spec.instances.rt + spec.instances.be) as u64;
         let bytes = sizes.weights.saturating_add(instances.saturating_mul(sizes.instance));
         let what = format!("model {}/{}", spec.name, spec.version);
         within(&what, bytes, max)?;
         let loading = format!("{what}, while it is loaded,");
-        let mut memory = self.budget.reserve(&loading, bytes.saturating_add(staged(&opened)))?;
-        let inputs = TensorInfos::of(&opened.model.inputs());
-        let outputs = TensorInfos::of(&opened.model.outputs());
-        let loaded = self.engine.load(opened, spec.measure)?;
+        let mut memory =
+            self.budget.reserve(&loading, bytes.saturating_add(read.staged_bytes()))?;
+        let (inputs, outputs) = read.ports();
+        let (inputs, outputs) = (TensorInfos::of(&inputs), TensorInfos::of(&outputs));
+        let loaded = self.engine.load(read, spec.measure)?;
         drop(reading); // the weights are on the device
         memory.shrink(bytes);
         let observer = self.observer.clone();
         let parts = Parts { spec, inputs, outputs, sizes, loaded, observer, memory };
         LoadedModel::start(parts, self.limits.queue)
     }
-}
-
-/// Bytes of the host that the largest layer takes on its way to the device: a copy, and another one that is laid out
-/// as the device wants it.
-fn staged(opened: &Opened) -> u64 {
-    2 * opened.model.largest_constant_bytes() as u64
 }

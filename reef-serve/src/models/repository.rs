@@ -5,6 +5,7 @@
 //!     NAME.onnx            a network and its weights: version 1 of NAME
 //!     NAME.safetensors     weights of the built-in network NAME, likewise
 //!     NAME/                a network's folder (model.json and model.param, or model.onnx), likewise
+//!     NAME/                a folder as REEF publishes it (NAME.json, NAME.cu, NAME.param), if kernels are trusted
 //!     NAME/
 //!         model.toml       optional: what Description has
 //!         1/               a version, which holds what ModelSource finds
@@ -20,7 +21,7 @@ use crate::models::model_spec::ModelSpec;
 use crate::models::nearest::did_you_mean;
 use crate::models::source::MODEL;
 use crate::name::{self, ModelName};
-use reef::models::unread;
+use reef::models::{self, unread};
 use std::path::{Path, PathBuf};
 
 /// What says more about a model.
@@ -41,6 +42,8 @@ pub(crate) struct Listed {
 pub(crate) struct Repository {
     folder: Option<PathBuf>,
     builtin: bool,
+    /// Whether kernels that lie there as source are trusted.
+    kernels: bool,
 }
 
 /// Where a model lies.
@@ -63,7 +66,13 @@ impl Repository {
             let wrong = |e| Error::Invalid(format!("models.repository {}: {e}", folder.display()));
             folder.canonicalize().map_err(wrong)
         };
-        Ok(Self { folder: folder.map(canonical).transpose()?, builtin })
+        Ok(Self { folder: folder.map(canonical).transpose()?, builtin, kernels: false })
+    }
+
+    /// The same, with folders whose kernels come as source, if they are `trusted`.
+    #[must_use]
+    pub(crate) fn with_kernels(self, trusted: bool) -> Self {
+        Self { kernels: trusted, ..self }
     }
 
     /// Models of the folder by name; what is no model is left out.
@@ -86,7 +95,7 @@ impl Repository {
 
     /// Networks that can be built by name and that no entry hides.
     pub(crate) fn builtin(&self) -> Vec<ModelName> {
-        let names = reef::models::NAMES.iter().filter(|_| self.builtin);
+        let names = by_name().filter(|_| self.builtin);
         let names = names.map(|name| ModelName::new(name).expect("a plain word"));
         let hidden = |name: &ModelName| self.entry(name).is_some() || self.unusable(name).is_some();
         names.filter(|name| !hidden(name)).collect()
@@ -113,14 +122,24 @@ impl Repository {
                 "model {name} has no version: no numbered folder"
             )));
         }
-        wanted.into_iter().map(|v| ModelSpec::new(&description, name, v, &entry.place(v))).collect()
+        let spec = |v| self.trusted(ModelSpec::new(&description, name, v, &entry.place(v))?);
+        wanted.into_iter().map(spec).collect()
+    }
+
+    /// Refuses native code that nobody answers for.
+    fn trusted(&self, spec: ModelSpec) -> Result<ModelSpec> {
+        if self.kernels || !spec.brings_kernels() {
+            return Ok(spec);
+        }
+        let why = "it brings kernels as source, which is native code: models.kernels = true trusts those of the repository";
+        Err(Error::Invalid(format!("model {}/{}: {why}", spec.name, spec.version)))
     }
 
     fn built(&self, name: &ModelName, version: Option<u32>) -> Result<Vec<ModelSpec>> {
         if let Some(error) = self.unusable(name) {
             return Err(error);
         }
-        let is_network = reef::models::NAMES.contains(&name.as_str());
+        let is_network = by_name().any(|network| network == name.as_str());
         if self.builtin && is_network {
             if version.is_none_or(|version| version == 1) {
                 return Ok(vec![ModelSpec::builtin(name)]);
@@ -193,7 +212,8 @@ impl Entry {
             let extension = place.extension().and_then(|extension| extension.to_str());
             return extension.is_some_and(|e| FILES.contains(&e)).then_some(Self::Whole(place));
         }
-        if [MODEL, "model.onnx"].iter().any(|file| place.join(file).is_file()) {
+        let is_file = |file: &&str| place.join(file).is_file();
+        if [MODEL, "model.onnx"].iter().any(is_file) || models::is_program(&place) {
             return Some(Self::Whole(place));
         }
         let described = place.join(DESCRIPTION).is_file();
@@ -221,6 +241,11 @@ impl Entry {
             Self::Whole(place) => place.clone(),
         }
     }
+}
+
+/// Networks that can be built by name: of pictures and of text.
+fn by_name() -> impl Iterator<Item = &'static str> {
+    [models::NAMES, models::TEXT_NAMES].into_iter().flatten().copied()
 }
 
 /// The name of the model that lies there, if it is one.

@@ -1,8 +1,9 @@
 //! Where a version's network and its weights come from, and opening them.
 
 use super::description::Description;
+use crate::engine::api::ReadModel;
 use crate::error::{Error, Result};
-use reef::models::{self, Budget, Opened, Seeded, unread};
+use reef::models::{self, Budget, Opened, ProgramModel, Seeded, unread};
 use std::path::{Path, PathBuf};
 
 /// The file that makes a folder a network's.
@@ -20,6 +21,8 @@ pub(crate) enum ModelSource {
     Weights { network: String, file: PathBuf },
     /// A network's folder, an ONNX file, or weights whose file says whose they are.
     Whole(PathBuf),
+    /// A folder as REEF publishes it, with kernels as source.
+    Program(PathBuf),
 }
 
 impl ModelSource {
@@ -32,6 +35,9 @@ impl ModelSource {
         let network = description.network.clone();
         if let (Some(network), Some(seed)) = (&network, description.seed) {
             return Ok(Self::Seeded { network: network.clone(), seed });
+        }
+        if network.is_none() && place.is_dir() && models::is_program(place) {
+            return Ok(Self::Program(place.to_path_buf()));
         }
         let file = match place.is_dir() && !place.join(MODEL).is_file() {
             true => only_file(place)?,
@@ -60,20 +66,26 @@ impl ModelSource {
         size: Option<usize>,
         batch: Option<usize>,
         budget: &Budget,
-    ) -> Result<Opened> {
-        let (opened, path) = match self {
+    ) -> Result<ReadModel> {
+        let network = |opened: models::Result<Opened>| opened.map(ReadModel::Network);
+        let (read, path) = match self {
             Self::Seeded { network, seed } => {
-                return Ok(models::open_within(network, size, batch, Seeded(*seed), budget)?);
+                let opened = models::open_within(network, size, batch, Seeded(*seed), budget)?;
+                return Ok(ReadModel::Network(opened));
             }
-            Self::Weights { network, file } => {
-                (models::open_weights_within(network, file, size, batch, budget), file)
+            Self::Program(folder) => {
+                let read = ProgramModel::load(folder, budget);
+                (read.map(|model| ReadModel::Program(Box::new(model))), folder)
+            }
+            Self::Weights { network: name, file } => {
+                (network(models::open_weights_within(name, file, size, batch, budget)), file)
             }
             Self::Whole(path) => {
                 let what = path.to_str().ok_or_else(|| named(path, &"no UTF-8"))?;
-                (models::open_within(what, size, batch, Seeded(0), budget), path)
+                (network(models::open_within(what, size, batch, Seeded(0), budget)), path)
             }
         };
-        opened.map_err(|error| match error {
+        read.map_err(|error| match error {
             models::Error::Memory { .. } => Error::Exhausted(format!("memory budget: {error}")),
             error => named(path, &error),
         })

@@ -269,3 +269,55 @@ fn a_network_of_tensors_keeps_its_names_and_types() {
     assert_eq!(best, [0; 8]);
     assert_eq!(*masked.bytes, [0, 0, 1, 0, 0, 0, 0, 1]);
 }
+
+/// All that `reef model list` has can be loaded by its name.
+#[test]
+fn networks_by_name_are_those_that_can_be_built() {
+    let fixture = Fixture::new("by-name", |_| ());
+    let index = fixture.server.registry.index().unwrap();
+    let listed: Vec<_> = index.iter().map(|indexed| indexed.name.as_str()).collect();
+    for name in reef::models::NAMES.iter().chain(reef::models::TEXT_NAMES) {
+        assert!(listed.contains(name), "{name} is not among {listed:?}");
+    }
+    let small = Fixture::new("by-name-off", |config| config.models.builtin = false);
+    let said = small.load("bert").unwrap_err().to_string();
+    assert!(said.ends_with("(models.builtin = true makes up weights for a network of this name)"));
+}
+
+#[test]
+fn a_network_of_text_is_served() {
+    let fixture = Fixture::new("text", |_| ());
+    fixture.file("short/model.toml", "network = \"distilbert\"\nsize = 1\nseed = 1\n");
+    fixture.file("short/1/note", "");
+    let said = fixture.server.registry.load(&ModelName::new("short").unwrap());
+    said.unwrap();
+    let model = fixture.server.registry.get("short", "").unwrap();
+    assert_eq!(model.inputs.names(), ["input_ids", "attention_mask"]);
+    assert_eq!(model.outputs.each[0].shape, [1, 2]);
+}
+
+/// A folder as REEF publishes it.
+#[test]
+fn kernels_as_source_are_loaded_where_they_are_trusted_and_can_be_compiled() {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/networks/program");
+    let copy = |fixture: &Fixture, to: &str| {
+        for entry in std::fs::read_dir(&program).unwrap().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            fixture.file(&format!("{to}/{name}"), std::fs::read(entry.path()).unwrap());
+        }
+    };
+    let fixture = Fixture::new("kernels", |config| config.models.kernels = true);
+    let before = fixture.server.registry.budget().used();
+    for (name, place) in [("own", "own"), ("numbered", "numbered/1")] {
+        copy(&fixture, place);
+        let index = fixture.server.registry.index().unwrap();
+        assert!(index.iter().any(|indexed| indexed.name.as_str() == name), "{index:?}");
+        let said = fixture.load(name).unwrap_err().to_string();
+        assert!(said.contains("cpu"), "{said}");
+    }
+    assert_eq!(fixture.server.registry.budget().used(), before, "all memory is back");
+    let careful = Fixture::new("careful", |_| ());
+    copy(&careful, "own");
+    let said = careful.load("own").unwrap_err().to_string();
+    assert!(said.starts_with("model own/1: it brings kernels as source, which is native code"));
+}
