@@ -447,7 +447,8 @@ pub struct Operands<'a, D: Device> {
 pub trait Operators: Device {
     /// Brings weights and bias onto the device in whatever form its kernels want.
     ///
-    /// One packed buffer serves any number of instances of the network.
+    /// One packed buffer serves any number of instances of the network, for any batch, rows and columns that have as many
+    /// weights.
     ///
     /// # Errors
     ///

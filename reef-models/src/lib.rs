@@ -37,6 +37,8 @@ mod model;
 #[cfg(feature = "onnx")]
 pub mod onnx;
 mod open;
+#[cfg(feature = "onnx")]
+mod open_shaped;
 mod program;
 mod run;
 #[cfg_attr(
@@ -55,7 +57,11 @@ pub use memory::{Budget, Charge, Exhausted};
 pub use model::{
     Constants, Folded, Kind, Layer, Model, Norm, Port, Ports, Seeded, Source, TensorSpec, Tensors,
 };
-pub use open::{Opened, expected, open, open_weights, open_weights_within, open_within};
+pub use open::{
+    Opened, expected, open, open_weights, open_weights_within, open_within, weights_of,
+};
+#[cfg(feature = "onnx")]
+pub use open_shaped::{onnx_file, open_shaped};
 pub use program::{Exchange, ProgramInput, ProgramModel, ProgramWeights, is_program};
 #[cfg(feature = "pictures")]
 pub use run::picture;

@@ -157,7 +157,7 @@ fn text(
     Ok(Opened { model: AnyModel::Tensors(model), latencies: None })
 }
 
-fn picture(model: Model, tensors: Tensors, latencies: Option<Latencies>) -> Opened {
+pub(crate) fn picture(model: Model, tensors: Tensors, latencies: Option<Latencies>) -> Opened {
     Opened { model: AnyModel::Picture { model, tensors }, latencies }
 }
 
@@ -220,7 +220,7 @@ pub fn expected(
 
 /// The ONNX file that is meant: this one, or that of a folder which has no network of another kind.
 #[cfg(feature = "onnx")]
-fn onnx_in(path: &Path) -> Option<PathBuf> {
+pub(crate) fn onnx_in(path: &Path) -> Option<PathBuf> {
     let inside = path.join("model.onnx");
     match path.is_dir() {
         true => (inside.is_file() && !path.join(MODEL).exists()).then_some(inside),
@@ -229,6 +229,10 @@ fn onnx_in(path: &Path) -> Option<PathBuf> {
 }
 
 /// The network whose weights a `.safetensors` file says in its name to have.
+pub fn weights_of(path: impl AsRef<Path>) -> Option<&'static str> {
+    named_by(path.as_ref())
+}
+
 fn named_by(path: &Path) -> Option<&'static str> {
     path.extension().filter(|extension| *extension == "safetensors")?;
     let stem = path.file_stem()?.to_str()?;

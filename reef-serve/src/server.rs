@@ -7,9 +7,11 @@ use crate::config::users::Users;
 use crate::engine::api::Engine;
 use crate::engine::device;
 use crate::error::{Error, Result};
+use crate::models::declaration::Shapes;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::registry::Registry;
 use crate::models::repository::Repository;
+use crate::models::shaped::variant::Variant;
 use crate::name::ModelName;
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
@@ -51,6 +53,8 @@ pub(crate) struct Server {
     /// What requests of gRPC and HTTP take.
     pub(crate) memory: Memory,
     pub(crate) parsers: Parsers,
+    /// Threads on which networks are made for shapes that requests come with.
+    makers: Parsers,
     scrapes: Scrapes,
 }
 
@@ -66,6 +70,7 @@ pub(crate) struct Inference {
     pub(crate) client: ClientId,
     pub(crate) tenant: Arc<Tenant>,
     pub(crate) model: Arc<LoadedModel>,
+    pub(crate) variant: Arc<Variant>,
     pub(crate) priority: Priority,
     /// What it is charged to, if that is not its tenant's account.
     pub(crate) account: Option<Account>,
@@ -108,6 +113,7 @@ impl Server {
             ),
             memory: request_memory(&config),
             parsers: Parsers::start()?,
+            makers: Parsers::start()?,
             scrapes: Scrapes::default(),
             config: Live::new(config),
             engine,
@@ -183,14 +189,56 @@ impl Server {
         self.regions.register(peer, name, key, (offset, bytes), counted)
     }
 
+    /// The network of `model` for these shapes, which is made if it isn't there: by a thread for that, one at a time for
+    /// each principal.
+    ///
+    /// # Errors
+    ///
+    /// `Exhausted` if there is no room for it; `Deadline` if it isn't made in `time`; what is wrong with the shapes.
+    pub(crate) async fn variant(
+        &self,
+        model: &Arc<LoadedModel>,
+        tenant: &Arc<Tenant>,
+        shapes: Shapes,
+        time: Option<Duration>,
+    ) -> Result<Arc<Variant>> {
+        if let Some(variant) = model.variants.get(&shapes, &tenant.who) {
+            return Ok(variant);
+        }
+        let config = self.config.get();
+        let time = time.map_or(config.times.request(), |time| time.min(config.times.request()));
+        let most = match (config.memory.total_mib << 20, tenant.who.is_owner()) {
+            (0, _) | (_, true) => u64::MAX,
+            (all, false) => config.limits.part(all),
+        };
+        let (model, payer) = (model.clone(), tenant.clone());
+        let make = move || model.make(&shapes, &payer, most);
+        let made = tokio::time::timeout(time, self.makers.aside(&tenant.who, make)).await;
+        let late = |_| {
+            Error::Deadline(format!(
+                "timed out after {time:?}, a network for its shapes was not there"
+            ))
+        };
+        made.map_err(late)?
+    }
+
     /// Runs an inference in its turn. The output is empty if it went to a region.
     ///
     /// # Errors
     ///
     /// `Exhausted` at once if its queue is full, or its tenant's budget used up and what is over is refused; `Deadline` when its time is over; the device's.
     pub(crate) async fn infer(&self, inference: Inference) -> Result<Vec<Vec<u8>>> {
-        let Inference { client, tenant, model, priority, account, timeout, inputs, outputs } =
-            inference;
+        let Inference {
+            client,
+            tenant,
+            model,
+            variant,
+            priority,
+            account,
+            timeout,
+            inputs,
+            outputs,
+        } = inference;
         let account = account.unwrap_or_else(|| tenant.account());
         let max = self.config.get().times.request();
         let time = timeout.map_or(max, |timeout| timeout.min(max));
@@ -206,6 +254,7 @@ impl Server {
                 tenant,
                 priority,
                 account,
+                instances: variant,
                 inputs,
                 outputs,
                 arrived,

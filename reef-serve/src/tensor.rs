@@ -58,11 +58,12 @@ impl TensorInfos {
 
 impl TensorInfo {
     pub(crate) fn elements(&self) -> usize {
-        self.shape.iter().product::<i64>() as usize
+        let sizes = self.shape.iter().map(|&size| usize::try_from(size).unwrap_or_default());
+        sizes.fold(1, usize::saturating_mul)
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.elements() * self.element.bytes()
+        self.elements().saturating_mul(self.element.bytes())
     }
 
     /// Its type as the protocol calls it.

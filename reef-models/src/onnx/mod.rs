@@ -21,6 +21,7 @@
 
 mod constant;
 mod copy;
+mod declared;
 pub(crate) mod evaluate;
 mod external;
 mod fault;
@@ -35,6 +36,7 @@ pub(crate) mod walk;
 mod window;
 
 pub use copy::copy;
+pub use declared::{Declared, DeclaredPort, DeclaredSize, declared};
 pub use evaluate::{execute, execute_bytes};
 pub use general::{
     TensorOptions, input_names, load_for, load_tensors, load_tensors_within, read_tensor,

@@ -117,6 +117,39 @@ impl AnyModel {
         };
         Ok(Loaded { device: device.clone(), kind })
     }
+
+    /// As [`load`](Self::load), for the network of `base` at other sizes: constants that are the same are not brought
+    /// there again.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn load_beside<D: Operators>(self, base: &Loaded<D>) -> Result<Loaded<D>> {
+        let device = &base.device;
+        let kind = match (self, &base.kind) {
+            (Self::Picture { model, .. }, Kind::Picture { model: other, weights })
+                if has_constants_of(&model, other) =>
+            {
+                Kind::Picture { model: Arc::new(model), weights: weights.clone() }
+            }
+            (Self::Tensors(model), Kind::Tensors { weights: others, .. }) => {
+                let weights = TensorWeights::upload_beside(device, &model, Some(others))?;
+                Kind::Tensors { model: Arc::new(model.without_values()), weights }
+            }
+            (other, _) => return other.load(device),
+        };
+        Ok(Loaded { device: device.clone(), kind })
+    }
+}
+
+/// Whether both have the same tensors in the same steps. What a device packs doesn't depend on batch, rows and columns
+/// ([`Operators::pack`]).
+fn has_constants_of(model: &Model, other: &Model) -> bool {
+    let of = |model: &Model| {
+        let layers = model.layers().iter();
+        layers.map(|layer| (layer.constants.clone(), layer.op.constants())).collect::<Vec<_>>()
+    };
+    of(model) == of(other)
 }
 
 fn not_picture(model: &TensorModel) -> Error {
@@ -153,6 +186,22 @@ impl<D: Operators> Loaded<D> {
         match &self.kind {
             Kind::Picture { model, weights } => Network::new(&self.device, model, weights),
             Kind::Tensors { model, weights } => Network::of_tensors(&self.device, model, weights),
+        }
+    }
+
+    /// Bytes of constants on the device that it shares with no network that it was loaded
+    /// [beside](AnyModel::load_beside).
+    pub fn own_constant_bytes(&self, base: Option<&Self>) -> usize {
+        match (&self.kind, base.map(|base| &base.kind)) {
+            (Kind::Picture { weights, .. }, Some(Kind::Picture { weights: others, .. }))
+                if Arc::ptr_eq(weights, others) =>
+            {
+                0
+            }
+            (Kind::Picture { model, .. }, _) => {
+                size_of::<f32>() * model.layers().iter().map(floats).sum::<usize>()
+            }
+            (Kind::Tensors { weights, .. }, _) => weights.own_bytes(),
         }
     }
 

@@ -3,9 +3,9 @@
 use crate::errors::error::Result;
 use crate::model::network_model::{Layer, Model};
 use crate::model::tensor::Source;
-use crate::tensors::constant::Constant;
 use crate::tensors::model::TensorModel;
 use reef_core::op::Operators;
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 /// The constants of a network, packed for a device; any number of instances share them.
@@ -38,7 +38,17 @@ impl<D: Operators> Weights<D> {
 #[derive(Debug)]
 pub struct TensorWeights<D: Operators> {
     /// By the number of their storage, which grows.
-    buffers: Vec<(usize, D::Buffer)>,
+    kept: Vec<Kept<D>>,
+    /// Bytes of those that no other network has.
+    own: usize,
+}
+
+#[derive(Debug)]
+struct Kept<D: Operators> {
+    storage: usize,
+    bytes: usize,
+    digest: u64,
+    buffer: D::Buffer,
 }
 
 impl<D: Operators> TensorWeights<D> {
@@ -48,19 +58,63 @@ impl<D: Operators> TensorWeights<D> {
     ///
     /// The device's.
     pub fn upload(device: &D, model: &TensorModel) -> Result<Arc<Self>> {
-        let upload = |(storage, constant): &(usize, Constant)| {
-            let bytes = constant.array().to_le_bytes();
-            let buffer = device.alloc(bytes.len().max(1))?;
-            device.write(&buffer, 0, &bytes)?;
-            Ok((*storage, buffer))
-        };
-        let buffers = model.constants.iter().map(upload).collect::<Result<_>>()?;
-        Ok(Arc::new(Self { buffers }))
+        Self::upload_beside(device, model, None)
+    }
+
+    /// As [`upload`](Self::upload), without those that `base` has already: the same network for other shapes differs in
+    /// few.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn upload_beside(
+        device: &D,
+        model: &TensorModel,
+        base: Option<&Self>,
+    ) -> Result<Arc<Self>> {
+        let mut own = 0;
+        let mut kept = Vec::with_capacity(model.constants.len());
+        for (storage, constant) in &model.constants {
+            let values = constant.array().to_le_bytes();
+            let (bytes, digest) = (values.len(), digest(&values));
+            let there = base.map_or(Ok(None), |base| base.same(device, &values, digest))?;
+            let buffer = match there {
+                Some(buffer) => buffer,
+                None => {
+                    own += bytes;
+                    let buffer = device.alloc(bytes.max(1))?;
+                    device.write(&buffer, 0, &values)?;
+                    buffer
+                }
+            };
+            kept.push(Kept { storage: *storage, bytes, digest, buffer });
+        }
+        Ok(Arc::new(Self { kept, own }))
+    }
+
+    /// A buffer with these values: found by a digest, and read back to be sure.
+    fn same(&self, device: &D, values: &[u8], digest: u64) -> Result<Option<D::Buffer>> {
+        let alike = |kept: &&Kept<D>| (kept.bytes, kept.digest) == (values.len(), digest);
+        let Some(kept) = self.kept.iter().find(alike) else { return Ok(None) };
+        let mut there = vec![0; kept.bytes];
+        device.read(&kept.buffer, 0, &mut there)?;
+        Ok((there == values).then(|| kept.buffer.clone()))
+    }
+
+    /// Bytes that were allocated for it alone.
+    pub(super) fn own_bytes(&self) -> usize {
+        self.own
     }
 
     /// The memory of a storage, if it is a constant.
     pub(super) fn buffer(&self, storage: usize) -> Option<&D::Buffer> {
-        let at = self.buffers.binary_search_by_key(&storage, |(number, _)| *number);
-        at.ok().map(|at| &self.buffers[at].1)
+        let at = self.kept.binary_search_by_key(&storage, |kept| kept.storage);
+        at.ok().map(|at| &self.kept[at].buffer)
     }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
 }

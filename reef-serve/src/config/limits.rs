@@ -52,6 +52,9 @@ pub struct Limits {
     pub message_mib: usize,
     /// Versions of models that are loaded at a time; default 64.
     pub models: usize,
+    /// Networks of one model for shapes that requests come with, where its sizes are open; default 16. A principal has its
+    /// part of them.
+    pub shapes: usize,
     /// Inputs or outputs that a request may name; default 16.
     pub tensors: usize,
     /// Regions of shared memory that are registered at a time; default 256.
@@ -70,6 +73,7 @@ impl Default for Limits {
             queue: 64,
             message_mib: 16,
             models: 64,
+            shapes: 16,
             tensors: 16,
             regions: 256,
             ring: 4,

@@ -101,6 +101,7 @@ impl Config {
             ("limits.queue", limits.queue),
             ("limits.message_mib", limits.message_mib),
             ("limits.models", limits.models),
+            ("limits.shapes", limits.shapes),
             ("limits.tensors", limits.tensors),
             ("times.request_ms", self.times.request_ms as usize),
             ("times.idle_ms", self.times.idle_ms as usize),

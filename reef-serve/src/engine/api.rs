@@ -4,6 +4,7 @@ use crate::class::Class;
 use crate::error::Result;
 use reef::models::{Opened, Ports, ProgramModel};
 use reef::{Account, ClientConfig, HostMemory, Neighbours, Span};
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,14 @@ pub(crate) trait Engine: Debug + Send + Sync {
     ///
     /// What is wrong with the weights; the device's.
     fn load(&self, model: ReadModel, measure: bool) -> Result<Arc<dyn DeviceModel>>;
+
+    /// As [`load`](Self::load), for a model at other sizes than `base` has: constants that are the same are shared.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    fn load_beside(&self, model: ReadModel, base: &dyn DeviceModel)
+    -> Result<Arc<dyn DeviceModel>>;
 
     /// What the dispatcher has done so far.
     fn stats(&self) -> reef::Stats;
@@ -105,6 +114,25 @@ pub(crate) trait DeviceModel: Debug + Send + Sync {
     ///
     /// The device's.
     fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>>;
+
+    /// Bytes of constants that it doesn't share with the model that it was loaded beside.
+    fn own_bytes(&self) -> u64;
+
+    /// For the engine that loaded it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Instances of one model that wait for requests.
+pub(crate) trait Instances: Debug + Send + Sync {
+    /// An instance for a lane, which [gives](Self::give) it back. One is made if one was lost.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    fn take(&self, class: Class) -> Result<Box<dyn Instance>>;
+
+    /// Takes an instance that can be used again.
+    fn give(&self, class: Class, instance: Box<dyn Instance>);
 }
 
 /// How a request is to be run.

@@ -41,6 +41,35 @@ impl<D: Operators> Constants<D> {
         }
     }
 
+    /// As [`bring`](Self::bring), for the same model at other sizes: what is the same is shared. Bytes that aren't come
+    /// along.
+    ///
+    /// # Errors
+    ///
+    /// As [`bring`](Self::bring).
+    pub(super) fn bring_beside(&self, device: &D, model: ReadModel) -> Result<(Self, u64)> {
+        match (self, model) {
+            (Self::Network(base), ReadModel::Network(opened)) => {
+                let loaded = opened.model.load_beside(base)?;
+                let own = loaded.own_constant_bytes(Some(base)) as u64;
+                Ok((Self::Network(loaded), own))
+            }
+            (_, model) => {
+                let loaded = Self::bring(device, model)?.0;
+                let own = loaded.own_bytes();
+                Ok((loaded, own))
+            }
+        }
+    }
+
+    /// Bytes of all.
+    pub(super) fn own_bytes(&self) -> u64 {
+        match self {
+            Self::Network(loaded) => loaded.own_constant_bytes(None) as u64,
+            Self::Program(model, _) => model.constant_bytes() as u64,
+        }
+    }
+
     /// An instance with memory of its own.
     pub(super) fn network(&self) -> Result<Network<D>> {
         Ok(match self {

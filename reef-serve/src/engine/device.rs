@@ -11,6 +11,7 @@ use reef::models::profile::Profiles;
 use reef::op::Operators;
 use reef::scheduler::{self, RtShare, Scheduler};
 use reef::{ClientConfig, Dispatcher, Neighbours, Stats};
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,7 +70,21 @@ impl<D: Operators> Engine for OnDevice<D> {
         };
         let (device, dispatcher) = (device.clone(), self.dispatcher.clone());
         let best_effort = self.best_effort.clone();
-        Ok(Arc::new(ModelOnDevice { device, dispatcher, best_effort, loaded, profiles }))
+        let own_bytes = loaded.own_bytes();
+        Ok(Arc::new(ModelOnDevice { device, dispatcher, best_effort, loaded, profiles, own_bytes }))
+    }
+
+    fn load_beside(
+        &self,
+        model: ReadModel,
+        base: &dyn DeviceModel,
+    ) -> Result<Arc<dyn DeviceModel>> {
+        let foreign = || Error::Failed("a model of another device".into());
+        let base: &ModelOnDevice<D> = base.as_any().downcast_ref().ok_or_else(foreign)?;
+        let (loaded, own_bytes) = base.loaded.bring_beside(&self.device, model)?;
+        let (device, dispatcher) = (self.device.clone(), self.dispatcher.clone());
+        let (best_effort, profiles) = (self.best_effort.clone(), Profiles::default());
+        Ok(Arc::new(ModelOnDevice { device, dispatcher, best_effort, loaded, profiles, own_bytes }))
     }
 
     fn stats(&self) -> Stats {
@@ -117,9 +132,18 @@ struct ModelOnDevice<D: Operators> {
     best_effort: Arc<Running>,
     loaded: Constants<D>,
     profiles: Profiles,
+    own_bytes: u64,
 }
 
 impl<D: Operators> DeviceModel for ModelOnDevice<D> {
+    fn own_bytes(&self) -> u64 {
+        self.own_bytes
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
     fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>> {
         let network = self.loaded.network()?.with_profiles(&self.profiles);
         Ok(match class {

@@ -6,6 +6,7 @@ use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::kserve::parameter::{Parameter, Place};
 use crate::models::loaded_model::LoadedModel;
+use crate::models::shaped::variant::Variant;
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;
 use crate::requests::job::{Given, Input, Output, Wanted};
@@ -86,6 +87,7 @@ pub(crate) struct RequestedOutput {
 #[derive(Debug)]
 pub(crate) struct InferResponse {
     pub(crate) model: Arc<LoadedModel>,
+    variant: Arc<Variant>,
     pub(crate) id: String,
     pub(crate) outputs: Vec<AnsweredOutput>,
 }
@@ -104,7 +106,7 @@ pub(crate) struct AnsweredOutput {
 impl InferResponse {
     /// The outputs with what they are.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = (&TensorInfo, &AnsweredOutput)> {
-        self.outputs.iter().map(|output| (&self.model.outputs.each[output.index], output))
+        self.outputs.iter().map(|output| (&self.variant.outputs.each[output.index], output))
     }
 }
 
@@ -130,6 +132,18 @@ impl InferRequest {
     }
 }
 
+impl InputTensor {
+    /// Refuses another type, or another number of bytes than its shape has; whatever the model has of that shape.
+    fn check(&self, info: &TensorInfo) -> Result<()> {
+        let info = TensorInfo { shape: self.shape.clone(), ..info.clone() };
+        info.check(&self.datatype, &self.shape)?;
+        match &self.from {
+            TensorData::Bytes(bytes) => info.check_bytes(bytes.len()),
+            TensorData::Region(_) => Ok(()),
+        }
+    }
+}
+
 impl Server {
     /// Checks an inference, runs it in its turn, and gives the answer.
     ///
@@ -148,41 +162,46 @@ impl Server {
                 self.tenants.claim(&tenant, &peer.life, priority, rate, now)?
             }
         };
-        let inputs = self.inputs(peer, &model, request.inputs)?;
-        let mut answered = answered(&model, request.outputs, request.binary)?;
-        let of = |output: &AnsweredOutput| self.wanted(peer, &model, output, &request.charge);
+        let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
+        let order = in_order(&model, &request.inputs)?;
+        let variant = match model.shapes_of(order.iter().map(|input| &*input.shape))? {
+            None => model.base.clone(),
+            Some(shapes) => {
+                // Before a network is made for a request that is wrong anyway.
+                order.iter().zip(&model.inputs.each).try_for_each(|(i, info)| i.check(info))?;
+                self.variant(&model, &tenant, shapes, timeout).await?
+            }
+        };
+        let inputs = self.inputs(peer, &variant, request.inputs)?;
+        let mut answered = answered(&variant, request.outputs, request.binary)?;
+        let of = |output: &AnsweredOutput| self.wanted(peer, &variant, output, &request.charge);
         let outputs = answered.iter().map(of).collect::<Result<_>>()?;
         let inference = Inference {
             client: peer.id,
             model: model.clone(),
+            variant: variant.clone(),
             tenant,
             priority,
             account,
-            timeout: (request.timeout > 0).then(|| Duration::from_micros(request.timeout)),
+            timeout,
             inputs,
             outputs,
         };
         let made = self.infer(inference).await?;
         answered.iter_mut().zip(made).for_each(|(output, bytes)| output.bytes = bytes.into());
-        Ok(InferResponse { model, id: request.id, outputs: answered })
+        Ok(InferResponse { model, variant, id: request.id, outputs: answered })
     }
 
-    /// All inputs of the model, each once.
+    /// All inputs of the model, which are there, each once.
     fn inputs(
         &self,
         peer: &Peer,
-        model: &LoadedModel,
+        variant: &Variant,
         inputs: Vec<InputTensor>,
     ) -> Result<Vec<Given>> {
-        let (given, want) = (inputs.len(), model.inputs.each.len());
-        if given != want {
-            let names = model.inputs.names().join(", ");
-            return Err(Error::Invalid(format!("{given} inputs given, {want} wanted: {names}")));
-        }
-        let mut seen = vec![false; want];
         let given = |input: InputTensor| {
-            once(&mut seen, model.inputs.find(&input.name)?, &input.name)
-                .and_then(|index| self.given(peer, &model.inputs.each[index], input))
+            let index = variant.inputs.find(&input.name)?;
+            self.given(peer, &variant.inputs.each[index], input)
         };
         inputs.into_iter().map(given).collect()
     }
@@ -203,11 +222,11 @@ impl Server {
     fn wanted(
         &self,
         peer: &Peer,
-        model: &LoadedModel,
+        variant: &Variant,
         output: &AnsweredOutput,
         charge: &Option<Charge>,
     ) -> Result<Wanted> {
-        let info = &model.outputs.each[output.index];
+        let info = &variant.outputs.each[output.index];
         let bytes = info.bytes();
         let to = match &output.to {
             None => {
@@ -225,9 +244,26 @@ impl Server {
     }
 }
 
+/// The inputs in the model's order: all, each once.
+fn in_order<'a>(model: &LoadedModel, inputs: &'a [InputTensor]) -> Result<Vec<&'a InputTensor>> {
+    let (given, want) = (inputs.len(), model.inputs.each.len());
+    if given != want {
+        let names = model.inputs.names().join(", ");
+        return Err(Error::Invalid(format!("{given} inputs given, {want} wanted: {names}")));
+    }
+    let mut order = vec![None; want];
+    for input in inputs {
+        let place = &mut order[model.inputs.find(&input.name)?];
+        if place.replace(input).is_some() {
+            return Err(twice(&input.name));
+        }
+    }
+    Ok(order.into_iter().flatten().collect())
+}
+
 /// The outputs that are asked for, without their bytes.
 fn answered(
-    model: &LoadedModel,
+    model: &Variant,
     outputs: Vec<RequestedOutput>,
     binary: bool,
 ) -> Result<Vec<AnsweredOutput>> {
@@ -248,8 +284,12 @@ fn answered(
 fn once(seen: &mut [bool], index: usize, name: &str) -> Result<usize> {
     match std::mem::replace(&mut seen[index], true) {
         false => Ok(index),
-        true => Err(Error::Invalid(format!("tensor {:?} is named twice", short(name)))),
+        true => Err(twice(name)),
     }
+}
+
+fn twice(name: &str) -> Error {
+    Error::Invalid(format!("tensor {:?} is named twice", short(name)))
 }
 
 #[cfg(test)]

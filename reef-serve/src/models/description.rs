@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A `model.toml`. An unknown key is an error.
@@ -20,6 +21,9 @@ pub(super) struct Description {
     pub(super) versions: Option<Vec<u32>>,
     /// Instances for requests of each class of the standard protocol.
     pub(super) instances: Instances,
+    /// Shapes for which networks are made ahead, as far as the model leaves sizes open; by names of inputs. The first one
+    /// is what clients of the local path get.
+    pub(super) shapes: Vec<BTreeMap<String, Vec<usize>>>,
     /// Measures the kernels when it is loaded, if there is no profile.
     pub(super) measure: bool,
 }

@@ -7,20 +7,21 @@
 //! back when the last instance is gone.
 
 use crate::class::Class;
-use crate::engine::api::{DeviceModel, Instance, Sizes};
 use crate::error::{Error, Result};
-use crate::models::budget::Reservation;
+use crate::models::declaration::{Declaration, Shapes};
 use crate::models::model_spec::ModelSpec;
+use crate::models::shaped::maker::Maker;
+use crate::models::shaped::variant::Variant;
+use crate::models::shaped::variants::Variants;
 use crate::net::identity::client_id::ClientId;
 use crate::observe::metrics::{ClassLabels, ModelLabels};
-use crate::observe::observer::{Observed, Observer};
+use crate::observe::observer::Observer;
 use crate::observe::stats::{Numbers, Stats};
 use crate::observe::tracer::{InstanceId, Request};
 use crate::requests::job::{Job, Phases};
 use crate::requests::queue::Queue;
 use crate::tensor::TensorInfos;
 use parking_lot::Mutex;
-use reef::ClientConfig;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,10 +32,16 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) struct LoadedModel {
     pub(crate) spec: ModelSpec,
+    /// As metadata have them: -1 is a size that requests choose.
     pub(crate) inputs: TensorInfos,
     pub(crate) outputs: TensorInfos,
-    pub(crate) sizes: Sizes,
-    loaded: Arc<dyn DeviceModel>,
+    /// For the usual shapes, or the only ones.
+    pub(crate) base: Arc<Variant>,
+    /// For others.
+    pub(crate) variants: Variants,
+    /// Where sizes are open.
+    pub(super) declaration: Option<Declaration>,
+    pub(super) maker: Arc<Maker>,
     /// As [`Class::EACH`].
     queues: [Arc<Queue>; 2],
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -44,28 +51,50 @@ pub(crate) struct LoadedModel {
     /// As [`Class::EACH`].
     of: [ClassLabels; 2],
     stats: Mutex<Stats>,
-    memory: Reservation,
-}
-
-/// What a model is made of, once it is loaded.
-pub(crate) struct Parts {
-    pub(crate) spec: ModelSpec,
-    pub(crate) inputs: TensorInfos,
-    pub(crate) outputs: TensorInfos,
-    pub(crate) sizes: Sizes,
-    pub(crate) loaded: Arc<dyn DeviceModel>,
-    pub(crate) observer: Arc<Observer>,
-    pub(crate) memory: Reservation,
 }
 
 impl LoadedModel {
-    /// Makes its instances and starts their threads.
+    /// The shapes that a request chooses; `None` if none is open. They are given in the model's order.
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// `Invalid` if they can't be those of the model.
+    pub(crate) fn shapes_of<'a>(
+        &self,
+        given: impl Iterator<Item = &'a [i64]>,
+    ) -> Result<Option<Shapes>> {
+        let Some(declaration) = self.declaration.as_ref().filter(|d| d.is_open()) else {
+            return Ok(None);
+        };
+        let size = |&size: &i64| usize::try_from(size).unwrap_or_default();
+        let shapes: Shapes = given.map(|shape| shape.iter().map(size).collect()).collect();
+        declaration.check(&shapes).map(|()| Some(shapes))
+    }
+}
+
+/// What a loaded model is made of.
+pub(crate) struct Parts {
+    pub(crate) spec: ModelSpec,
+    pub(crate) base: Arc<Variant>,
+    pub(crate) variants: Variants,
+    pub(crate) declaration: Option<Declaration>,
+    pub(crate) maker: Arc<Maker>,
+}
+
+impl LoadedModel {
+    /// Starts the threads of its lanes.
+    ///
+    /// # Errors
+    ///
+    /// `Failed`: there are no threads.
     pub(crate) fn start(parts: Parts, queue: usize) -> Result<Arc<Self>> {
-        let Parts { spec, inputs, outputs, sizes, loaded, observer, memory } = parts;
+        let Parts { spec, base, variants, declaration, maker } = parts;
+        let observer = maker.observer.clone();
+        let infos = (&base.inputs, &base.outputs);
+        let (inputs, outputs) = match &declaration {
+            Some(declaration) => declaration.metadata(infos),
+            None => (infos.0.clone(), infos.1.clone()),
+        };
         let of = Class::EACH.map(|class| ClassLabels {
             model: spec.name.to_string(),
             version: spec.version,
@@ -74,8 +103,10 @@ impl LoadedModel {
         let served = Arc::new(Self {
             inputs,
             outputs,
-            sizes,
-            loaded,
+            base,
+            variants,
+            declaration,
+            maker,
             queues: [queue; 2].map(|max| Arc::new(Queue::new(max))),
             threads: Mutex::default(),
             retired: AtomicBool::new(false),
@@ -84,7 +115,6 @@ impl LoadedModel {
             spec,
             of,
             stats: Mutex::default(),
-            memory,
         });
         served.spawn().inspect_err(|_| served.retire())?;
         Ok(served)
@@ -94,11 +124,10 @@ impl LoadedModel {
         let instances = [self.spec.instances.rt, self.spec.instances.be];
         for (class, instances) in Class::EACH.into_iter().zip(instances) {
             for number in 0..instances {
-                let instance = self.shared_instance(class)?;
                 let id = self.observer.tracer.instance(&format!("{} {class} {number}", self.title));
                 let served = self.clone();
                 let thread = thread::Builder::new().name(format!("reef-{class}-lane"));
-                let thread = thread.spawn(move || served.serve(class, &id, instance));
+                let thread = thread.spawn(move || served.serve(class, &id));
                 let thread = thread.map_err(|e| Error::system("no thread for a lane", e))?;
                 self.threads.lock().push(thread);
             }
@@ -118,23 +147,8 @@ impl LoadedModel {
 
     /// The first size of its first input: pictures at a time, as far as it is one for pictures.
     pub(crate) fn batch(&self) -> u64 {
-        let first = self.inputs.each.first().and_then(|input| input.shape.first());
+        let first = self.base.inputs.each.first().and_then(|input| input.shape.first());
         first.map_or(1, |&size| size as u64)
-    }
-
-    /// One for all clients.
-    fn shared_instance(&self, class: Class) -> Result<Box<dyn Instance>> {
-        self.instance(class, ClientConfig::default())
-    }
-
-    /// Makes an instance for one client of its own, that was granted `config`.
-    ///
-    /// # Errors
-    ///
-    /// The device's.
-    pub(crate) fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>> {
-        let instance = self.loaded.instance(class, config)?;
-        Ok(Box::new(Observed { instance, observer: self.observer.clone() }))
     }
 
     /// Queues a request in its class.
@@ -147,22 +161,20 @@ impl LoadedModel {
         self.queue(class).push(job)
     }
 
-    /// The thread of an instance.
-    fn serve(&self, class: Class, id: &InstanceId, instance: Box<dyn Instance>) {
-        let mut instance = Some(instance);
+    /// The thread of a lane.
+    fn serve(&self, class: Class, id: &InstanceId) {
         while let Some(job) = self.queue(class).pop() {
             let mut phases = Phases::default();
-            let how = match instance.take().map_or_else(|| self.shared_instance(class), Ok) {
-                Err(error) => Err(error),
-                Ok(mut made) => {
-                    let run = || job.run(&mut *made, &mut phases);
-                    let how = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-                        Err(Error::Failed("the lane panicked".into())) // and has printed why
-                    });
-                    instance = is_sound(&how).then_some(made);
-                    how
+            let how = job.instances.take(class).and_then(|mut instance| {
+                let run = || job.run(&mut *instance, &mut phases);
+                let how = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+                    Err(Error::Failed("the lane panicked".into())) // and has printed why
+                });
+                if is_sound(&how) {
+                    job.instances.give(class, instance);
                 }
-            };
+                how
+            });
             self.note_run(id, class, job.client, &phases, how.as_ref().map(drop));
             let _ = job.reply.send((how, phases)); // the client may be gone
         }
@@ -207,7 +219,7 @@ impl LoadedModel {
 
     /// Bytes that it has reserved.
     pub(crate) fn bytes(&self) -> u64 {
-        self.memory.bytes()
+        self.variants.bytes()
     }
 
     /// Requests that wait, by class.
@@ -227,6 +239,8 @@ impl LoadedModel {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             let _ = thread.join(); // a panic has already been printed
         }
+        self.variants.clear();
+        self.base.clear();
     }
 
     fn queue(&self, class: Class) -> &Queue {

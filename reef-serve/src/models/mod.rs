@@ -7,10 +7,13 @@
 
 pub(crate) mod aside;
 pub(crate) mod budget;
+pub(crate) mod declaration;
 pub(crate) mod description;
 pub(crate) mod loaded_model;
+mod loading;
 pub(crate) mod model_spec;
 pub(crate) mod nearest;
 pub(crate) mod registry;
 pub(crate) mod repository;
+pub(crate) mod shaped;
 pub(crate) mod source;

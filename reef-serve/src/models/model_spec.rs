@@ -1,5 +1,6 @@
 //! What one version of a model is made of.
 
+use super::declaration::{Declaration, Shapes};
 use super::description::{Description, Instances};
 use super::source::ModelSource;
 use crate::engine::api::ReadModel;
@@ -7,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::name::ModelName;
 use reef::models::Budget;
 use reef::models::profile::Latencies;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Seed of the weights of networks that are built by name, as in the other commands.
@@ -18,6 +20,8 @@ pub(crate) struct ModelSpec {
     pub(crate) name: ModelName,
     pub(crate) version: u32,
     pub(crate) source: ModelSource,
+    /// For which networks are made ahead.
+    pub(crate) shapes: Vec<BTreeMap<String, Vec<usize>>>,
     size: Option<usize>,
     batch: Option<usize>,
     /// Latencies of its kernels, if they lie beside it.
@@ -43,7 +47,8 @@ impl ModelSpec {
             ModelSource::find(place, description).map_err(|error| of(name, version, error))?;
         let profile = Some(place.join("profile.json")).filter(|profile| profile.is_file());
         let Description { size, batch, measure, instances, .. } = *description;
-        Ok(Self { name: name.clone(), version, source, size, batch, profile, measure, instances })
+        let (name, shapes) = (name.clone(), description.shapes.clone());
+        Ok(Self { name, version, source, shapes, size, batch, profile, measure, instances })
     }
 
     /// A network by name with made-up weights.
@@ -52,6 +57,7 @@ impl ModelSpec {
             name: name.clone(),
             version: 1,
             source: ModelSource::Seeded { network: name.as_str().into(), seed: SEED },
+            shapes: Vec::new(),
             size: None,
             batch: None,
             profile: None,
@@ -75,6 +81,49 @@ impl ModelSpec {
         matches!(self.source, ModelSource::Seeded { .. })
     }
 
+    /// What its source says about its tensors, and what the description fixes of that.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, with the model and the file; `Exhausted`.
+    pub(crate) fn declared(&self, budget: &Budget) -> Result<Option<Declaration>> {
+        let declared = self.source.declared(self.size, false, budget);
+        let mut declared = declared.map_err(|error| of(&self.name, self.version, error))?;
+        if let Some(declaration) = &mut declared {
+            declaration.fix(
+                self.source.is_text().then_some(self.size).flatten(),
+                self.size,
+                self.batch,
+            );
+        }
+        Ok(declared)
+    }
+
+    /// Reads it for these shapes, with memory of `budget`.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub(crate) fn open_shaped(
+        &self,
+        declaration: &Declaration,
+        shapes: &Shapes,
+        budget: &Budget,
+    ) -> Result<ReadModel> {
+        let read = self.source.open_shaped(declaration, shapes, self.size, budget);
+        let mut read = read.map_err(|error| of(&self.name, self.version, error))?;
+        self.add_profile(&mut read).map_err(|error| of(&self.name, self.version, error))?;
+        Ok(read)
+    }
+
+    /// Latencies that lie beside it.
+    fn add_profile(&self, read: &mut ReadModel) -> Result<()> {
+        if let (ReadModel::Network(opened), Some(profile)) = (read, &self.profile) {
+            opened.latencies = Some(Latencies::load(profile)?);
+        }
+        Ok(())
+    }
+
     /// Reads everything, with memory of `budget`.
     ///
     /// # Errors
@@ -83,9 +132,7 @@ impl ModelSpec {
     pub(crate) fn open(&self, budget: &Budget) -> Result<ReadModel> {
         let open = || {
             let mut read = self.source.open(self.size, self.batch, budget)?;
-            if let (ReadModel::Network(opened), Some(profile)) = (&mut read, &self.profile) {
-                opened.latencies = Some(Latencies::load(profile)?);
-            }
+            self.add_profile(&mut read)?;
             Ok(read)
         };
         open().map_err(|error| of(&self.name, self.version, error))

@@ -4,15 +4,16 @@ use crate::config::limits::{Limits, Memory};
 use crate::engine::api::Engine;
 use crate::error::{Error, Result};
 use crate::models::aside::aside;
-use crate::models::budget::{Budget, within};
-use crate::models::loaded_model::{LoadedModel, Parts};
+use crate::models::budget::Budget;
+use crate::models::loaded_model::LoadedModel;
 use crate::models::model_spec::ModelSpec;
 use crate::models::nearest::did_you_mean;
 use crate::models::repository::Repository;
+use crate::models::shaped::maker::Maker;
+use crate::models::shaped::variants::Variants;
 use crate::name::{self, ModelName};
 use crate::observe::metrics::{ClassLabels, ModelLabels};
 use crate::observe::observer::Observer;
-use crate::tensor::TensorInfos;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,12 +24,9 @@ type Loaded = BTreeMap<ModelName, BTreeMap<u32, Arc<LoadedModel>>>;
 /// The models that are loaded, and those that could be.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    engine: Arc<dyn Engine>,
     repository: Repository,
-    budget: Arc<Budget>,
-    memory: Memory,
+    maker: Arc<Maker>,
     limits: Limits,
-    observer: Arc<Observer>,
     loaded: RwLock<Loaded>,
     /// Held while models are loaded or unloaded: one change at a time.
     change: Mutex<()>,
@@ -58,8 +56,10 @@ impl Registry {
         observer: Arc<Observer>,
     ) -> Self {
         let budget = Budget::new(memory.total_mib << 20);
+        let model_bytes = memory.model_mib << 20;
+        let maker = Arc::new(Maker { engine, budget, model_bytes, observer });
         let (loaded, change) = (RwLock::default(), Mutex::default());
-        Self { engine, repository, budget, memory, limits, observer, loaded, change }
+        Self { repository, maker, limits, loaded, change }
     }
 
     /// Loads what configurations name: `*` is all of the repository, of which those that can't be loaded are
@@ -241,7 +241,7 @@ impl Registry {
 
     /// Bytes that are reserved, and the pot that clients reserve theirs from.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.budget
+        &self.maker.budget
     }
 
     /// Versions that are loaded.
@@ -265,24 +265,8 @@ impl Registry {
             let text = format!("{} models are loaded already", self.limits.models);
             return Err(Error::Exhausted(text));
         }
-        let max = self.memory.model_mib << 20;
-        let reading = self.budget.part(max);
-        let read = spec.open(&reading)?;
-        let sizes = self.engine.sizes(&read);
-        let instances = (spec.instances.rt + spec.instances.be) as u64;
-        let bytes = sizes.weights.saturating_add(instances.saturating_mul(sizes.instance));
-        let what = format!("model {}/{}", spec.name, spec.version);
-        within(&what, bytes, max)?;
-        let loading = format!("{what}, while it is loaded,");
-        let mut memory =
-            self.budget.reserve(&loading, bytes.saturating_add(read.staged_bytes()))?;
-        let (inputs, outputs) = read.ports();
-        let (inputs, outputs) = (TensorInfos::of(&inputs), TensorInfos::of(&outputs));
-        let loaded = self.engine.load(read, spec.measure)?;
-        drop(reading); // the weights are on the device
-        memory.shrink(bytes);
-        let observer = self.observer.clone();
-        let parts = Parts { spec, inputs, outputs, sizes, loaded, observer, memory };
-        LoadedModel::start(parts, self.limits.queue)
+        let part = self.limits.part(self.limits.shapes as u64) as usize;
+        let variants = Variants::new(self.limits.shapes, part);
+        LoadedModel::load(spec, self.maker.clone(), variants, self.limits.queue)
     }
 }

@@ -1,9 +1,10 @@
 //! Where a version's network and its weights come from, and opening them.
 
+use super::declaration::{Declaration, Shapes};
 use super::description::Description;
 use crate::engine::api::ReadModel;
 use crate::error::{Error, Result};
-use reef::models::{self, Budget, Opened, ProgramModel, Seeded, unread};
+use reef::models::{self, Budget, Opened, ProgramModel, Seeded, onnx, unread};
 use std::path::{Path, PathBuf};
 
 /// The file that makes a folder a network's.
@@ -85,10 +86,96 @@ impl ModelSource {
                 (network(models::open_within(what, size, batch, Seeded(0), budget)), path)
             }
         };
-        read.map_err(|error| match error {
-            models::Error::Memory { .. } => Error::Exhausted(format!("memory budget: {error}")),
-            error => named(path, &error),
+        read.map_err(|error| read_error(path, error))
+    }
+}
+
+impl ModelSource {
+    /// What it says about its tensors, as far as sizes are open; `None` if it says what it is only when it is read.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, with the file.
+    pub(crate) fn declared(
+        &self,
+        size: Option<usize>,
+        rows: bool,
+        budget: &Budget,
+    ) -> Result<Option<Declaration>> {
+        Ok(match self {
+            Self::Whole(path) if models::onnx_file(path).is_some() => {
+                let file = models::onnx_file(path).unwrap_or_default();
+                let declared = onnx::declared(&file, budget).map_err(|e| read_error(path, e))?;
+                Declaration::of(declared)
+            }
+            Self::Program(_) => None,
+            _ => self.network().and_then(|network| built(network, size, rows)),
         })
+    }
+
+    /// Whether it is a built network of text, whose size is its number of tokens.
+    pub(crate) fn is_text(&self) -> bool {
+        self.network().is_some_and(|name| models::TEXT_NAMES.contains(&name))
+    }
+
+    /// The built network that it is, if it is one.
+    fn network(&self) -> Option<&str> {
+        match self {
+            Self::Seeded { network, .. } | Self::Weights { network, .. } => Some(network),
+            Self::Whole(path) => models::weights_of(path),
+            Self::Program(_) => None,
+        }
+    }
+
+    /// Reads it for these shapes, with memory of `budget`.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub(crate) fn open_shaped(
+        &self,
+        declaration: &Declaration,
+        shapes: &Shapes,
+        size: Option<usize>,
+        budget: &Budget,
+    ) -> Result<ReadModel> {
+        if let Self::Whole(path) = self
+            && models::onnx_file(path).is_some()
+        {
+            let names = declaration.inputs.iter().map(|input| input.name.clone());
+            let shapes = names.zip(shapes.iter().cloned()).collect();
+            let read = models::open_shaped(path, &shapes, budget);
+            return read.map(ReadModel::Network).map_err(|error| read_error(path, error));
+        }
+        let at = |axis: usize| shapes.first().and_then(|sizes| sizes.get(axis)).copied();
+        self.open(if self.is_text() { at(1) } else { size }, at(0), budget)
+    }
+}
+
+/// What is open of a network that is built: texts and tokens, or pictures if their number is to be (`rows`).
+fn built(network: &str, size: Option<usize>, rows: bool) -> Option<Declaration> {
+    if models::TEXT_NAMES.contains(&network) {
+        let tokens: &[&str] = &["batch", "tokens"];
+        let inputs = [("input_ids", tokens), ("attention_mask", tokens)];
+        return Some(Declaration::new(&inputs, &[("logits", &["batch", "2"])]));
+    }
+    let model = rows.then(|| models::build(network, size, 1).ok()).flatten()?;
+    let [mut input, mut logits] = [model.input_port(), model.output_port()].map(|port| {
+        let sizes = port.spec.dims.iter().map(usize::to_string);
+        sizes.collect::<Vec<_>>()
+    });
+    input[0] = "batch".into();
+    logits[0] = "batch".into();
+    let input: Vec<&str> = input.iter().map(String::as_str).collect();
+    let logits: Vec<&str> = logits.iter().map(String::as_str).collect();
+    Some(Declaration::new(&[("input", input.as_slice())], &[("logits", logits.as_slice())]))
+}
+
+/// An error of a reader, with the file.
+fn read_error(path: &Path, error: models::Error) -> Error {
+    match error {
+        models::Error::Memory { .. } => Error::Exhausted(format!("memory budget: {error}")),
+        error => named(path, &error),
     }
 }
 

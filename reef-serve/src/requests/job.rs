@@ -1,7 +1,7 @@
 //! One inference on its way through the daemon.
 
 use crate::class::Priority;
-use crate::engine::api::{Instance, Run};
+use crate::engine::api::{Instance, Instances, Run};
 use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
 use crate::requests::shared_memory::Slice;
@@ -54,6 +54,8 @@ pub(crate) struct Job {
     pub(crate) priority: Priority,
     /// What it is charged to if it is real-time.
     pub(crate) account: Account,
+    /// Of the network for its shapes.
+    pub(crate) instances: Arc<dyn Instances>,
     pub(crate) inputs: Vec<Given>,
     pub(crate) outputs: Vec<Wanted>,
     pub(crate) arrived: Instant,

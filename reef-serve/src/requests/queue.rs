@@ -120,6 +120,7 @@ mod tests {
     use super::*;
     use crate::class::Class;
     use crate::class::Priority;
+    use crate::engine::api::{Instance, Instances};
     use crate::net::identity::client_id::{ClientId, Protocol};
     use crate::tenants::tenant::Tenant;
     use std::sync::Arc;
@@ -136,6 +137,7 @@ mod tests {
             client: ClientId { protocol: Protocol::Grpc, number: 1 },
             priority: Priority::new(priority, Class::BestEffort),
             account: reef::Account::new(None),
+            instances: Arc::new(Nothing),
             inputs: Vec::new(),
             outputs: Vec::new(),
             arrived: now,
@@ -143,6 +145,18 @@ mod tests {
             reply,
         };
         (job, answer)
+    }
+
+    /// Of no model: these requests are never run.
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Instances for Nothing {
+        fn take(&self, _: Class) -> Result<Box<dyn Instance>> {
+            Err(Error::Failed("of no model".into()))
+        }
+
+        fn give(&self, _: Class, _: Box<dyn Instance>) {}
     }
 
     fn next(queue: &Queue) -> Option<Priority> {

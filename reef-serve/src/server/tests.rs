@@ -2,6 +2,7 @@ mod guests;
 mod limits;
 mod models;
 mod rights;
+mod shapes;
 
 use super::*;
 use crate::config::settings::Models;
@@ -48,12 +49,13 @@ impl Fixture {
 
     fn inference_of(&self, name: &str, priority: u64) -> Inference {
         let model = self.server.registry.get(name, "").unwrap();
-        let input = Seeded(1).input(model.inputs.each[0].elements());
-        let bytes = model.outputs.bytes;
+        let input = Seeded(1).input(model.base.inputs.each[0].elements());
+        let (bytes, variant) = (model.base.outputs.bytes, model.base.clone());
         Inference {
             client: Peer::UNKNOWN.id,
             tenant: Tenant::owner(),
             model,
+            variant,
             priority: Priority::new(priority, Class::BestEffort),
             account: None,
             timeout: None,

@@ -222,12 +222,12 @@ fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
         }
         let inputs = [0.25, 0.5, 0.75].map(|value| vec![value; client.input_len()]);
         let model = fixture.server.registry.get("tiny", "").unwrap();
-        let mut staged = model.instance(class, ClientConfig::default()).unwrap();
+        let mut staged = model.base.instance(class, ClientConfig::default()).unwrap();
         for input in inputs.iter().cycle().take(10) {
             staged.write(0, &to_bytes(input)).unwrap();
             let (time, account) = (Duration::from_secs(60), &Account::new(None));
             staged.run(Run { slot: None, time, gone: &|| false, account }).unwrap();
-            let mut want = vec![0; model.outputs.bytes];
+            let mut want = vec![0; model.base.outputs.bytes];
             staged.read(0, &mut want).unwrap();
             assert_eq!(to_bytes(&client.infer(input).unwrap()), want, "{class}");
         }
@@ -276,9 +276,9 @@ fn how_long_staging_takes() {
     use crate::requests::job::chunks;
     let fixture = Fixture::new("staging");
     let model = fixture.server.registry.get_or_load("resnet18").unwrap();
-    let (input, output) = (model.inputs.bytes, model.outputs.bytes);
+    let (input, output) = (model.base.inputs.bytes, model.base.outputs.bytes);
     let (segment, _fd) = Segment::create(Layout { slots: 4, input, output }).unwrap();
-    let mut instance = model.instance(Class::BestEffort, ClientConfig::default()).unwrap();
+    let mut instance = model.base.instance(Class::BestEffort, ClientConfig::default()).unwrap();
     let mut times: Vec<Duration> = (0..2000)
         .map(|n| {
             let begin = Instant::now();

@@ -42,13 +42,13 @@ pub(super) fn come_in<'a>(
     let tenant = server.tenants.of(&who);
     let standing = Standing::of(server, &config, &tenant, &hello)?; // before a model is loaded for it
     let model = model_of(server, &config, &tenant, hello.model.as_str())?;
-    if !model.inputs.is_floats() || !model.outputs.is_floats() {
+    if !model.base.inputs.is_floats() || !model.base.outputs.is_floats() {
         let text = format!("{}: this path is for one input and one output, of FP32", model.title());
         return Err(Error::Unimplemented(text));
     }
     let stay = server.clients.stay_local(standing.class)?;
     let slots = config.limits.ring as u32;
-    let layout = Layout { slots, input: model.inputs.bytes, output: model.outputs.bytes };
+    let layout = Layout { slots, input: model.base.inputs.bytes, output: model.base.outputs.bytes };
     let memory = take_memory(server, &config, &tenant, &model, &standing, layout)?;
     let (segment, fd) = Segment::create(layout)?;
     let instances = standing.instances(&model, &tenant, &segment)?;
@@ -151,7 +151,7 @@ fn take_memory(
     layout: Layout,
 ) -> Result<(Reservation, MemoryTaken)> {
     let count = Class::EACH.into_iter().filter(|&each| standing.has(each)).count();
-    let bytes = count as u64 * model.sizes.instance + layout.bytes() as u64;
+    let bytes = count as u64 * model.base.sizes.instance + layout.bytes() as u64;
     let what = format!("a client of {}", model.title());
     within(&what, bytes, config.memory.client_mib << 20)?;
     let taken = tenant.take_memory(bytes, most_memory(config, &tenant.who))?;

@@ -27,7 +27,7 @@ impl Shared {
         tenant: &Tenant,
         segment: &Segment,
     ) -> Result<Self> {
-        let instance = model.instance(class, tenant.grant().client())?;
+        let instance = model.base.instance(class, tenant.grant().client())?;
         let mut shared = Self { instance, direct: false, requests: 0 };
         if class == Class::RealTime {
             shared.pin(segment)?;

@@ -2,14 +2,17 @@
 
 use super::*;
 use crate::class::Priority;
-use crate::engine::api::{Ran, Run};
+use crate::engine::api::{DeviceModel, Instance, Ran, Run, Sizes};
 use crate::models::budget::Budget;
 use crate::models::repository::Repository;
+use crate::models::shaped::variant;
 use crate::name::ModelName;
 use crate::net::identity::client_id::Protocol;
 use crate::requests::job::{Output, Wanted};
 use crate::tenants::tenant::Tenant;
+use reef::ClientConfig;
 use reef::models::Ports;
+use std::any::Any;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -28,6 +31,14 @@ impl DeviceModel for Device {
     fn instance(&self, _: Class, _: ClientConfig) -> Result<Box<dyn Instance>> {
         self.instances.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(FailingLane(self.runs.clone())))
+    }
+
+    fn own_bytes(&self) -> u64 {
+        0
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 
@@ -58,15 +69,24 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
     let name = ModelName::new("resnet18").unwrap();
     let spec = Repository::open(None, true).unwrap().specs(&name, None).unwrap().remove(0);
     let model = reef::models::build("resnet18", Some(32), 1).unwrap();
-    let parts = Parts {
-        spec,
+    let parts = variant::Parts {
         inputs: TensorInfos::of(&Ports::new([model.input_port()])),
         outputs: TensorInfos::of(&Ports::new([model.output_port()])),
         sizes: Sizes { weights: 0, instance: 0 },
         loaded: device,
         observer: Arc::default(),
         memory: Budget::new(0).reserve("a model", 1).unwrap(),
+        taken: None,
     };
+    let base = Variant::new(parts, [1, 1]).unwrap();
+    let maker = Arc::new(Maker {
+        engine: crate::engine::device::start("cpu:0?units=1", "reef", 0.0).unwrap(),
+        budget: Budget::new(0),
+        model_bytes: 0,
+        observer: Arc::default(),
+    });
+    let variants = Variants::new(1, 1);
+    let parts = Parts { spec, base, variants, declaration: None, maker };
     LoadedModel::start(parts, 8).unwrap()
 }
 
@@ -82,6 +102,7 @@ fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<Vec<u8>>> {
         client: ClientId { protocol: Protocol::Grpc, number: 1 },
         priority: Priority::new(2, Class::BestEffort),
         account: reef::Account::new(None),
+        instances: served.base.clone(),
         inputs: Vec::new(),
         outputs: vec![Wanted { offset: 0, bytes: served.outputs.bytes, output: Output::Bytes }],
         arrived: now,

@@ -58,7 +58,7 @@ fn instances_take_memory() {
     fixture.server.registry.load(&ModelName::new("other").unwrap()).unwrap();
     for (name, instances) in [("tiny", 2), ("other", 5)] {
         let model = fixture.server.registry.get(name, "").unwrap();
-        let sizes = model.sizes;
+        let sizes = model.base.sizes;
         assert!(sizes.instance > 0 && sizes.weights > 0, "{sizes:?}");
         assert_eq!(model.bytes(), sizes.weights + instances * sizes.instance, "{name}");
     }

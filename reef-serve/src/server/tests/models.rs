@@ -293,7 +293,9 @@ fn a_network_of_text_is_served() {
     said.unwrap();
     let model = fixture.server.registry.get("short", "").unwrap();
     assert_eq!(model.inputs.names(), ["input_ids", "attention_mask"]);
-    assert_eq!(model.outputs.each[0].shape, [1, 2]);
+    assert_eq!(model.inputs.each[0].shape, [-1, 1]);
+    assert_eq!(model.outputs.each[0].shape, [-1, 2]);
+    assert_eq!(model.base.outputs.each[0].shape, [1, 2]);
 }
 
 /// A folder as REEF publishes it.

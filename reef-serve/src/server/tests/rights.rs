@@ -155,7 +155,7 @@ fn device_time_is_booked_to_who_asked() {
 fn a_late_real_time_request_is_cancelled_where_it_waits() {
     let fixture = fixture("late", Over::Late);
     let model = fixture.server.registry.get("tiny", "").unwrap();
-    let mut instance = model.instance(Class::RealTime, reef::ClientConfig::default()).unwrap();
+    let mut instance = model.base.instance(Class::RealTime, reef::ClientConfig::default()).unwrap();
     let account = &reef::Account::new(None);
     let time = Duration::from_nanos(1);
     let run = crate::engine::api::Run { slot: None, time, gone: &|| false, account };

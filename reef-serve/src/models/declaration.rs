@@ -1,0 +1,303 @@
+//! What a model's source says about its tensors, and which sizes a request may choose.
+
+use crate::error::{Error, Result};
+use crate::tensor::{TensorInfo, TensorInfos};
+use reef::models::onnx::{Declared, DeclaredPort, DeclaredSize};
+use std::collections::BTreeMap;
+
+/// Sizes of each input, in the model's order.
+pub(crate) type Shapes = Vec<Vec<usize>>;
+
+/// Names, and sizes that may be open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Declaration {
+    pub(crate) inputs: Vec<DeclaredTensor>,
+    outputs: Vec<DeclaredTensor>,
+}
+
+/// A tensor as the model's source has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DeclaredTensor {
+    pub(crate) name: String,
+    /// `None` if the source says nothing about them.
+    sizes: Option<Vec<DeclaredSize>>,
+}
+
+/// Sizes that are open, by their names.
+type Chosen = BTreeMap<String, usize>;
+
+impl Declaration {
+    /// Of a file; `None` if it leaves the rank of an input open.
+    pub(crate) fn of(declared: Declared) -> Option<Self> {
+        let of = |ports: Vec<DeclaredPort>| ports.into_iter().map(DeclaredTensor::of).collect();
+        let Declared { inputs, outputs } = declared;
+        let declaration = Self { inputs: of(inputs), outputs: of(outputs) };
+        declaration.inputs.iter().all(|input| input.sizes.is_some()).then_some(declaration)
+    }
+
+    /// Of tensors with these names and sizes; a word is the name of an open one, -1 has none.
+    pub(crate) fn new(inputs: &[(&str, &[&str])], outputs: &[(&str, &[&str])]) -> Self {
+        let of = |each: &[(&str, &[&str])]| each.iter().map(DeclaredTensor::new).collect();
+        Self { inputs: of(inputs), outputs: of(outputs) }
+    }
+
+    /// Whether a request chooses anything.
+    pub(crate) fn is_open(&self) -> bool {
+        self.inputs.iter().any(DeclaredTensor::is_open)
+    }
+
+    /// Fixes the first size of inputs, the second of two (`tokens`), rows and columns of those of four, where they are open.
+    pub(crate) fn fix(&mut self, tokens: Option<usize>, size: Option<usize>, batch: Option<usize>) {
+        let mut fixed = Chosen::new();
+        for input in &mut self.inputs {
+            let sizes = input.sizes.as_mut().expect("of an input");
+            let rank = sizes.len();
+            for (axis, declared) in sizes.iter_mut().enumerate() {
+                let usual = match (axis, rank) {
+                    (0, _) => batch,
+                    (1, 2) => tokens,
+                    (2 | 3, 4) => size,
+                    _ => None,
+                };
+                if let (DeclaredSize::Open(name), Some(usual)) = (&*declared, usual) {
+                    fixed.insert(name.clone(), usual);
+                    *declared = DeclaredSize::Fixed(usual);
+                }
+            }
+        }
+        fixed.remove("");
+        let all = self.inputs.iter_mut().chain(&mut self.outputs);
+        all.filter_map(|tensor| tensor.sizes.as_mut()).flatten().for_each(|declared| {
+            if let DeclaredSize::Open(name) = declared
+                && let Some(&size) = fixed.get(name)
+            {
+                *declared = DeclaredSize::Fixed(size);
+            }
+        });
+    }
+
+    /// All shapes, from those that are given; what they leave open is 1.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if one is given for no input, or contradicts the declaration.
+    pub(crate) fn complete(&self, given: &BTreeMap<String, Vec<usize>>) -> Result<Shapes> {
+        let mut names = given.keys();
+        if let Some(name) = names.find(|name| self.inputs.iter().all(|i| i.name != **name)) {
+            let have: Vec<_> = self.inputs.iter().map(|input| input.name.as_str()).collect();
+            return Err(Error::Invalid(format!("no input {name:?} (have: {})", have.join(", "))));
+        }
+        let mut chosen = Chosen::new();
+        for input in &self.inputs {
+            given.get(&input.name).map_or(Ok(()), |sizes| input.choose(sizes, &mut chosen))?;
+        }
+        let full = |input: &DeclaredTensor| match given.get(&input.name) {
+            Some(sizes) => sizes.clone(),
+            None => input.filled(&chosen),
+        };
+        Ok(self.inputs.iter().map(full).collect())
+    }
+
+    /// Refuses shapes, one for each input, that the model can't have.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` with the tensor, and both shapes or sizes.
+    pub(crate) fn check(&self, shapes: &Shapes) -> Result<()> {
+        let mut chosen = Chosen::new();
+        self.inputs
+            .iter()
+            .zip(shapes)
+            .try_for_each(|(input, sizes)| input.choose(sizes, &mut chosen))
+    }
+
+    /// Gives the tensors of a variant the names and ranks of the source; and these shapes, if they were chosen.
+    pub(crate) fn name_variant(
+        &self,
+        infos: &mut (TensorInfos, TensorInfos),
+        shapes: Option<&Shapes>,
+    ) {
+        for (at, (info, declared)) in infos.0.each.iter_mut().zip(&self.inputs).enumerate() {
+            info.name.clone_from(&declared.name);
+            match shapes.and_then(|shapes| shapes.get(at)) {
+                Some(sizes) => info.shape = sizes.iter().map(|&size| size as i64).collect(),
+                None => info.shape.truncate(declared.rank()), // a picture of one row and column
+            }
+        }
+        for (info, declared) in infos.1.each.iter_mut().zip(&self.outputs) {
+            info.name.clone_from(&declared.name);
+            if let Some(shape) = declared.shape_of(info) {
+                info.shape = shape;
+            }
+        }
+    }
+
+    /// What metadata say: as `base`, with -1 where a size is open.
+    pub(crate) fn metadata(
+        &self,
+        base: (&TensorInfos, &TensorInfos),
+    ) -> (TensorInfos, TensorInfos) {
+        let is_open = self.is_open();
+        let of = |infos: &TensorInfos, declared: &[DeclaredTensor]| {
+            let mut infos = infos.clone();
+            for (info, declared) in infos.each.iter_mut().zip(declared) {
+                info.shape = declared.metadata(&info.shape, is_open);
+            }
+            infos
+        };
+        (of(base.0, &self.inputs), of(base.1, &self.outputs))
+    }
+
+    /// Shapes with their names, for people.
+    pub(crate) fn show(&self, shapes: &Shapes) -> String {
+        let each = self.inputs.iter().zip(shapes);
+        let each: Vec<_> = each.map(|(input, sizes)| format!("{} {sizes:?}", input.name)).collect();
+        each.join(", ")
+    }
+}
+
+impl DeclaredTensor {
+    fn of(port: DeclaredPort) -> Self {
+        Self { name: port.name, sizes: port.sizes }
+    }
+
+    fn new(&(name, sizes): &(&str, &[&str])) -> Self {
+        let size = |text: &&str| match text.parse() {
+            Ok(size) => DeclaredSize::Fixed(size),
+            Err(_) => DeclaredSize::Open((*text).to_owned()),
+        };
+        Self { name: name.into(), sizes: Some(sizes.iter().map(size).collect()) }
+    }
+
+    fn rank(&self) -> usize {
+        self.sizes.as_ref().map_or(usize::MAX, Vec::len)
+    }
+
+    fn is_open(&self) -> bool {
+        let open = |size: &DeclaredSize| matches!(size, DeclaredSize::Open(_));
+        self.sizes.as_ref().is_none_or(|sizes| sizes.iter().any(open))
+    }
+
+    /// Notes what `given` chooses.
+    fn choose(&self, given: &[usize], chosen: &mut Chosen) -> Result<()> {
+        let sizes = self.sizes.as_ref().expect("of an input");
+        let wrong = |why: &str| {
+            let (name, shown) = (&self.name, &given[..given.len().min(8)]);
+            Error::Invalid(format!("tensor {name}: shape {shown:?}, it is {}{why}", self.shown()))
+        };
+        if sizes.len() != given.len() {
+            return Err(wrong(""));
+        }
+        for (size, &given) in sizes.iter().zip(given) {
+            match size {
+                DeclaredSize::Fixed(size) if *size != given => return Err(wrong("")),
+                DeclaredSize::Open(_) if given == 0 => return Err(wrong(", each at least 1")),
+                DeclaredSize::Open(name) if !name.is_empty() => {
+                    let before = *chosen.entry(name.clone()).or_insert(given);
+                    if before != given {
+                        return Err(wrong(&format!(", and {name} is {before} elsewhere")));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn filled(&self, chosen: &Chosen) -> Vec<usize> {
+        let fill = |size: &DeclaredSize| match size {
+            DeclaredSize::Fixed(size) => *size,
+            DeclaredSize::Open(name) => chosen.get(name).copied().unwrap_or(1),
+        };
+        self.sizes.iter().flatten().map(fill).collect()
+    }
+
+    fn shown(&self) -> String {
+        let size = |size: &DeclaredSize| match size {
+            DeclaredSize::Fixed(size) => size.to_string(),
+            DeclaredSize::Open(name) if name.is_empty() => "-1".into(),
+            DeclaredSize::Open(name) => format!("-1 ({})", crate::tensor::short(name)),
+        };
+        let sizes: Vec<_> = self.sizes.iter().flatten().map(size).collect();
+        format!("[{}]", sizes.join(", "))
+    }
+
+    /// The shape of a computed tensor of so many elements, as far as it is said: a network for pictures has ranks of its
+    /// own.
+    fn shape_of(&self, info: &TensorInfo) -> Option<Vec<i64>> {
+        let sizes = self.sizes.as_ref().filter(|sizes| sizes.len() != info.shape.len())?;
+        let fixed: Vec<_> = sizes
+            .iter()
+            .map(|size| match size {
+                DeclaredSize::Fixed(size) => Some(*size as i64),
+                DeclaredSize::Open(_) => None,
+            })
+            .collect();
+        let known = fixed.iter().flatten().product::<i64>().max(1);
+        let rest = info.elements() as i64 / known;
+        match fixed.iter().filter(|size| size.is_none()).count() {
+            0 | 1 if rest * known == info.elements() as i64 => {
+                Some(fixed.into_iter().map(|size| size.unwrap_or(rest)).collect())
+            }
+            _ => None,
+        }
+    }
+
+    fn metadata(&self, base: &[i64], is_open: bool) -> Vec<i64> {
+        match self.sizes.as_ref().filter(|sizes| sizes.len() == base.len()) {
+            Some(sizes) => {
+                let of = |(size, &base): (&DeclaredSize, &i64)| match size {
+                    DeclaredSize::Open(_) if is_open => -1,
+                    _ => base,
+                };
+                sizes.iter().zip(base).map(of).collect()
+            }
+            None if is_open => vec![-1; base.len()],
+            None => base.to_vec(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text() -> Declaration {
+        let ids: &[&str] = &["batch", "tokens"];
+        Declaration::new(&[("ids", ids), ("mask", ids)], &[("logits", &["batch", "2"])])
+    }
+
+    fn refused(shapes: Shapes) -> String {
+        text().check(&shapes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn sizes_of_one_name_are_the_same() {
+        text().check(&vec![vec![2, 7], vec![2, 7]]).unwrap();
+        let said = refused(vec![vec![2, 7], vec![2, 8]]);
+        let want =
+            "tensor mask: shape [2, 8], it is [-1 (batch), -1 (tokens)], and tokens is 7 elsewhere";
+        assert_eq!(said, want);
+        let want = "tensor ids: shape [2], it is [-1 (batch), -1 (tokens)]";
+        assert_eq!(refused(vec![vec![2], vec![2, 7]]), want);
+        assert!(refused(vec![vec![2, 0], vec![2, 7]]).ends_with(", each at least 1"));
+    }
+
+    #[test]
+    fn what_is_not_given_follows_from_what_is() {
+        let given = BTreeMap::from([("mask".to_owned(), vec![3, 9])]);
+        assert_eq!(text().complete(&given).unwrap(), [[3, 9], [3, 9]]);
+        assert_eq!(text().complete(&BTreeMap::new()).unwrap(), [[1, 1], [1, 1]]);
+        let unknown = BTreeMap::from([("tokens".to_owned(), vec![3])]);
+        let said = text().complete(&unknown).unwrap_err().to_string();
+        assert_eq!(said, "no input \"tokens\" (have: ids, mask)");
+    }
+
+    #[test]
+    fn what_is_fixed_is_no_longer_open() {
+        let mut declaration = text();
+        declaration.fix(None, None, Some(4));
+        assert!(declaration.check(&vec![vec![4, 7], vec![4, 7]]).is_ok());
+        assert!(declaration.check(&vec![vec![2, 7], vec![2, 7]]).is_err());
+    }
+}

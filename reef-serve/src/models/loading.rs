@@ -1,0 +1,103 @@
+//! Making a model's networks: those that are wanted from the beginning, and those for shapes of requests.
+
+use crate::error::{Error, Result};
+use crate::models::declaration::{Declaration, Shapes};
+use crate::models::loaded_model::{LoadedModel, Parts};
+use crate::models::model_spec::ModelSpec;
+use crate::models::shaped::maker::{Maker, Order};
+use crate::models::shaped::variant::Variant;
+use crate::models::shaped::variants::Variants;
+use crate::tenants::tenant::Tenant;
+use std::sync::Arc;
+
+impl LoadedModel {
+    /// Reads it, makes the networks that are wanted from the beginning, and starts its lanes.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with its files; `Exhausted`; the device's.
+    pub(crate) fn load(
+        spec: ModelSpec,
+        maker: Arc<Maker>,
+        variants: Variants,
+        queue: usize,
+    ) -> Result<Arc<Self>> {
+        let declaration = spec.declared(&maker.budget.part(maker.model_bytes))?;
+        let named = named_shapes(&spec, declaration.as_ref())?;
+        let order = Order {
+            spec: &spec,
+            declaration: declaration.as_ref(),
+            shapes: named.first(),
+            base: None,
+            taken: 0,
+            payer: None,
+        };
+        let base = maker.make(&order)?;
+        variants.pin(base.shapes(), base.clone());
+        for shapes in named.iter().skip(1) {
+            let (shapes, base, taken) = (Some(shapes), Some(&*base), variants.bytes());
+            let made = maker.make(&Order { shapes, base, taken, ..order })?;
+            variants.pin(shapes.cloned().unwrap_or_default(), made);
+        }
+        Self::start(Parts { spec, base, variants, declaration, maker }, queue)
+    }
+
+    /// Makes the network for these shapes, for a principal that pays at most `most` bytes. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the shapes; `Exhausted`; the device's.
+    pub(crate) fn make(
+        &self,
+        shapes: &Shapes,
+        who: &Arc<Tenant>,
+        most: u64,
+    ) -> Result<Arc<Variant>> {
+        loop {
+            if let Some(made) = self.variants.get(shapes, &who.who) {
+                return Ok(made); // by another request of its principal
+            }
+            if self.is_retired() {
+                return Err(Error::Unavailable("the model is being unloaded".into()));
+            }
+            if !self.variants.make_room(&who.who) {
+                return Err(Error::Exhausted(format!(
+                    "{}: others have all its shapes",
+                    self.title()
+                )));
+            }
+            let order = Order {
+                spec: &self.spec,
+                declaration: self.declaration.as_ref(),
+                shapes: Some(shapes),
+                base: Some(&self.base),
+                taken: self.variants.bytes(),
+                payer: Some((who, most)),
+            };
+            match self.maker.make(&order) {
+                Ok(made) => return Ok(self.variants.insert(shapes.clone(), &who.who, made)),
+                Err(Error::Exhausted(_)) if self.variants.give_up(&who.who) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The shapes that networks are made for ahead, the usual ones first; none if the source doesn't say what is open.
+fn named_shapes(spec: &ModelSpec, declaration: Option<&Declaration>) -> Result<Vec<Shapes>> {
+    let of = |error: Error| {
+        error.map(|text| format!("model {}/{}: shapes: {text}", spec.name, spec.version))
+    };
+    let Some(declaration) = declaration else {
+        let why = Error::Invalid("no size of it is open".into());
+        return if spec.shapes.is_empty() { Ok(Vec::new()) } else { Err(of(why)) };
+    };
+    let named = spec.shapes.iter();
+    named
+        .map(|given| {
+            let shapes = declaration.complete(given)?;
+            declaration.check(&shapes).map(|()| shapes)
+        })
+        .collect::<Result<_>>()
+        .map_err(of)
+}

@@ -1,0 +1,97 @@
+//! A network for fixed shapes, and the instances that wait for its requests.
+
+use crate::class::Class;
+use crate::engine::api::{DeviceModel, Instance, Instances, Sizes};
+use crate::error::Result;
+use crate::models::budget::Reservation;
+use crate::models::declaration::Shapes;
+use crate::observe::observer::{Observed, Observer};
+use crate::tenants::tenant::MemoryTaken;
+use crate::tensor::{TensorInfo, TensorInfos};
+use parking_lot::Mutex;
+use reef::ClientConfig;
+use std::sync::Arc;
+
+/// A model for fixed shapes of its inputs. Its memory is given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Variant {
+    pub(crate) inputs: TensorInfos,
+    pub(crate) outputs: TensorInfos,
+    pub(crate) sizes: Sizes,
+    /// Instances that no lane works with, as [`Class::EACH`].
+    spare: [Mutex<Vec<Box<dyn Instance>>>; 2],
+    pub(super) loaded: Arc<dyn DeviceModel>,
+    observer: Arc<Observer>,
+    memory: Reservation,
+    /// What is charged to whoever had it made.
+    _taken: Option<MemoryTaken>,
+}
+
+/// What a variant is made of.
+pub(crate) struct Parts {
+    pub(crate) inputs: TensorInfos,
+    pub(crate) outputs: TensorInfos,
+    pub(crate) sizes: Sizes,
+    pub(crate) loaded: Arc<dyn DeviceModel>,
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) memory: Reservation,
+    pub(crate) taken: Option<MemoryTaken>,
+}
+
+impl Variant {
+    /// With so many instances of each class, as [`Class::EACH`].
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub(crate) fn new(parts: Parts, lanes: [usize; 2]) -> Result<Arc<Self>> {
+        let Parts { inputs, outputs, sizes, loaded, observer, memory, taken } = parts;
+        let spare = Default::default();
+        let variant =
+            Self { inputs, outputs, sizes, spare, loaded, observer, memory, _taken: taken };
+        for (class, count) in Class::EACH.into_iter().zip(lanes) {
+            for _ in 0..count {
+                let instance = variant.instance(class, ClientConfig::default())?;
+                variant.give(class, instance);
+            }
+        }
+        Ok(Arc::new(variant))
+    }
+
+    /// The shapes of its inputs.
+    pub(crate) fn shapes(&self) -> Shapes {
+        let sizes = |info: &TensorInfo| info.shape.iter().map(|&size| size as usize).collect();
+        self.inputs.each.iter().map(sizes).collect()
+    }
+
+    /// Makes an instance for one client, that was granted `config`.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub(crate) fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>> {
+        let instance = self.loaded.instance(class, config)?;
+        Ok(Box::new(Observed { instance, observer: self.observer.clone() }))
+    }
+
+    /// Drops the instances that no lane works with.
+    pub(crate) fn clear(&self) {
+        self.spare.iter().for_each(|spare| spare.lock().clear());
+    }
+
+    /// Bytes that it has reserved.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+}
+
+impl Instances for Variant {
+    fn take(&self, class: Class) -> Result<Box<dyn Instance>> {
+        let spare = self.spare[class as usize].lock().pop();
+        spare.map_or_else(|| self.instance(class, ClientConfig::default()), Ok)
+    }
+
+    fn give(&self, class: Class, instance: Box<dyn Instance>) {
+        self.spare[class as usize].lock().push(instance);
+    }
+}

@@ -1,0 +1,181 @@
+//! Models whose sizes are open.
+
+use super::*;
+use crate::kserve::request::{InferRequest, InferResponse, InputTensor, TensorData};
+use crate::net::identity::principal::Principal;
+use handmade::{bytes, file, node, number, ones};
+
+#[path = "../../../../reef-models/tests/handmade/mod.rs"]
+mod handmade;
+
+/// Sums of each four numbers, three times: `x[batch, tokens, 4]` by a matrix of ones.
+fn sums() -> Vec<u8> {
+    let open = |name: &str| bytes(1, bytes(2, name));
+    let port = |field: u64, name: &str, last: i64| {
+        let sizes = [open("batch"), open("tokens"), bytes(1, number(1, last))].concat();
+        let tensor = [number(1, 1), bytes(2, sizes)].concat();
+        bytes(field, [bytes(1, name), bytes(2, bytes(1, tensor))].concat())
+    };
+    let product = node("MatMul", &["x", "ones"], "y", &[]);
+    file(17, &[product, ones("ones", &[4, 3]), port(11, "x", 4), port(12, "y", 3)])
+}
+
+fn open(test: &str, description: &str, change: impl FnOnce(&mut Config)) -> Fixture {
+    let fixture = Fixture::new(test, |config| {
+        config.models.load.clear();
+        config.limits.queue = 512;
+        change(config);
+    });
+    let folder = fixture.folder.join("sums");
+    std::fs::create_dir_all(folder.join("1")).unwrap();
+    std::fs::write(folder.join("1/model.onnx"), sums()).unwrap();
+    std::fs::write(folder.join("model.toml"), description).unwrap();
+    fixture.server.registry.load(&ModelName::new("sums").unwrap()).unwrap();
+    fixture
+}
+
+fn peer(name: &str) -> Peer {
+    Peer { principal: Principal::Token(name.into()), ..Peer::UNKNOWN }
+}
+
+impl Fixture {
+    async fn ask_sums(&self, who: &str, shape: &[i64]) -> Result<InferResponse> {
+        let values: Vec<f32> = (0..shape.iter().product()).map(|n: i64| n as f32).collect();
+        let input = InputTensor {
+            name: "x".into(),
+            datatype: "FP32".into(),
+            shape: shape.into(),
+            from: TensorData::Bytes(to_bytes(&values).into()),
+        };
+        let inputs = vec![input];
+        let request = InferRequest { model: "sums".into(), inputs, ..InferRequest::default() };
+        self.server.answer(&peer(who), request).await
+    }
+
+    fn sums(&self) -> Arc<LoadedModel> {
+        self.server.registry.get("sums", "").unwrap()
+    }
+}
+
+fn refused<T>(how: Result<T>) -> String {
+    how.err().expect("a refusal").to_string()
+}
+
+#[test]
+fn each_request_has_its_own_shape() {
+    let fixture = open("shapes", "", |_| ());
+    let model = fixture.sums();
+    assert_eq!(model.inputs.each[0].shape, [-1, -1, 4]);
+    assert_eq!(model.outputs.each[0].shape, [-1, -1, 3]);
+    for shape in [[1, 3, 4], [2, 5, 4], [1, 3, 4]] {
+        let answer = block_on(fixture.ask_sums("a", &shape)).unwrap();
+        let (info, output) = answer.tensors().next().unwrap();
+        assert_eq!(info.shape, [shape[0], shape[1], 3]);
+        let got: Vec<f32> = to_floats(&output.bytes).collect();
+        let want = (0..shape[0] * shape[1]).flat_map(|row| [(16 * row + 6) as f32; 3]);
+        assert_eq!(got, want.collect::<Vec<_>>());
+    }
+    assert_eq!(model.variants.len(), 3, "the usual shape and two more");
+    let shapes = vec![vec![2, 5, 4]];
+    let variant = model.variants.get(&shapes, &peer("a").principal).unwrap();
+    assert_eq!(variant.bytes(), 2 * variant.sizes.instance, "its weights are the model's");
+}
+
+#[test]
+fn shapes_that_contradict_the_file_are_refused_with_both() {
+    let fixture = open("contradiction", "batch = 2", |_| ());
+    assert_eq!(fixture.sums().inputs.each[0].shape, [2, -1, 4]);
+    let said = refused(block_on(fixture.ask_sums("a", &[1, 3, 4])));
+    assert_eq!(said, "tensor x: shape [1, 3, 4], it is [2, -1 (tokens), 4]");
+    let said = refused(block_on(fixture.ask_sums("a", &[2, 12])));
+    assert_eq!(said, "tensor x: shape [2, 12], it is [2, -1 (tokens), 4]");
+    let said = refused(block_on(fixture.ask_sums("a", &[2, 0, 4])));
+    assert_eq!(said, "tensor x: shape [2, 0, 4], it is [2, -1 (tokens), 4], each at least 1");
+    assert_eq!(fixture.sums().variants.len(), 1);
+}
+
+#[test]
+fn a_shape_that_does_not_fit_is_named() {
+    let fixture = open("too-long", "", |config| config.memory.model_mib = 1);
+    let before = fixture.server.registry.budget().used();
+    let said = refused(block_on(fixture.ask_sums("a", &[1, 40_000, 4])));
+    let want = "memory budget: model sums/1 for x [1, 40000, 4] needs ";
+    assert!(said.starts_with(want) && said.ends_with(" bytes, 1048576 are allowed"), "{said}");
+    assert_eq!(fixture.server.registry.budget().used(), before);
+    block_on(fixture.ask_sums("a", &[1, 4, 4])).unwrap();
+}
+
+/// Whoever asks for many shapes takes nothing of others, and its memory is bounded.
+#[test]
+fn many_shapes_of_one_client_push_out_its_own() {
+    let fixture = open("hostile", "", |config| {
+        config.limits.shapes = 6;
+        config.limits.principal_percent = 50;
+    });
+    let (model, shapes) = (fixture.sums(), vec![vec![2, 7, 4]]);
+    block_on(fixture.ask_sums("b", &[2, 7, 4])).unwrap();
+    let before = model.variants.get(&shapes, &peer("b").principal).unwrap();
+    for tokens in 1..150 {
+        block_on(fixture.ask_sums("a", &[1, tokens, 4])).unwrap();
+        assert!(model.variants.len() <= 1 + 1 + 3, "{tokens}: {}", model.variants.len());
+    }
+    block_on(fixture.ask_sums("a", &[2, 7, 4])).unwrap(); // has it in its list as well now
+    for tokens in 1..9 {
+        block_on(fixture.ask_sums("a", &[3, tokens, 4])).unwrap();
+    }
+    let after = model.variants.get(&shapes, &peer("b").principal).unwrap();
+    assert!(Arc::ptr_eq(&before, &after), "it was not made anew");
+    drop((before, after));
+    fixture.server.registry.unload(&ModelName::new("sums").unwrap()).unwrap();
+    drop(model);
+    assert_eq!(fixture.server.registry.budget().used(), 0, "all memory is back");
+}
+
+/// The last places are shared out: who has most gives some up.
+#[test]
+fn a_newcomer_gets_a_place_of_who_has_most() {
+    let fixture = open("places", "", |config| {
+        config.limits.shapes = 2;
+        config.limits.principal_percent = 100;
+    });
+    for (who, tokens) in [("a", 2), ("a", 3), ("b", 4), ("c", 5), ("a", 6)] {
+        block_on(fixture.ask_sums(who, &[1, tokens, 4])).unwrap();
+        assert!(fixture.sums().variants.len() <= 3);
+    }
+}
+
+/// Requests of shapes that are there don't wait for those of others that aren't.
+#[test]
+fn known_shapes_do_not_wait_while_networks_are_made() {
+    let fixture = open("waiting", "shapes = [{ x = [1, 2, 4] }, { x = [1, 9, 4] }]", |_| ());
+    assert_eq!(fixture.sums().variants.len(), 2, "made ahead");
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(parking_lot::Mutex::new(held));
+    let hold = |who: &str| {
+        let (held, who) = (held.clone(), Principal::Token(who.into()));
+        let work = move || {
+            let _ = held.lock().recv_timeout(Duration::from_secs(20));
+            Ok(())
+        };
+        let server = fixture.server.clone();
+        async move { server.makers.aside(&who, work).await }
+    };
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_time().build().unwrap();
+    let busy = [runtime.spawn(hold("x")), runtime.spawn(hold("y"))];
+    runtime.block_on(async {
+        let known =
+            tokio::time::timeout(Duration::from_secs(10), fixture.ask_sums("a", &[1, 9, 4]));
+        known.await.expect("it waits for nothing").unwrap();
+        let (model, who) = (fixture.sums(), fixture.server.tenants.of(&peer("a").principal));
+        let (shapes, time) = (vec![vec![1, 8, 4]], Some(Duration::from_millis(50)));
+        let new = fixture.server.variant(&model, &who, shapes, time);
+        let said = refused(new.await);
+        assert!(said.starts_with("timed out after 50ms, a network for its shapes"), "{said}");
+        drop(release);
+        for busy in busy {
+            busy.await.unwrap().unwrap();
+        }
+        fixture.ask_sums("a", &[1, 8, 4]).await.unwrap();
+    });
+}
