@@ -1,12 +1,14 @@
-//! The files in deploy/kubernetes: what is mounted is what the plugin is told, and what pods ask for is what it offers.
+//! The files in deploy/kubernetes and deploy/helm: what is mounted is what the plugin is told, what pods ask for is what
+//! it offers, and what the chart can be told is in its schema. `tools/helm_check.sh` renders the chart.
 
 use crate::resource::Resource;
 use reef_guest::page::Class;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use yaml_rust2::{Yaml, YamlLoader};
 
-fn documents(file: &str) -> Vec<Yaml> {
+pub(crate) fn documents(file: &str) -> Vec<Yaml> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kubernetes").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     YamlLoader::load_from_str(&text).unwrap()
@@ -78,4 +80,63 @@ fn pods_ask_for_what_is_offered() {
         name.as_str().unwrap().to_owned()
     });
     assert_eq!(asked.collect::<Vec<_>>(), offered);
+}
+
+const CHART: &str = "helm/reef";
+
+fn chart(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(CHART).join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Paths of what can be set, as a schema names them. Objects of free keys count as one.
+fn paths(schema: &Value, at: &str, found: &mut BTreeSet<String>) {
+    match schema["properties"].as_object() {
+        Some(properties) => {
+            assert_eq!(schema["additionalProperties"], false, "{at}: unknown keys are refused");
+            for (key, of) in properties.iter().filter(|(key, _)| *key != "global") {
+                paths(of, &format!("{at}.{key}"), found);
+            }
+        }
+        None => drop(found.insert(at.to_owned())),
+    }
+}
+
+fn is_in(yaml: &Yaml, path: &str) -> bool {
+    let keys = path.split('.').filter(|key| !key.is_empty());
+    !keys.fold(yaml, |yaml, key| &yaml[key]).is_badvalue()
+}
+
+#[test]
+fn each_value_of_the_chart_is_in_its_schema_and_each_that_templates_use_is_a_value() {
+    let values = &YamlLoader::load_from_str(&chart("values.yaml")).unwrap()[0];
+    let schema: Value = serde_json::from_str(&chart("values.schema.json")).unwrap();
+    let mut known = BTreeSet::new();
+    paths(&schema, "", &mut known);
+    assert!(known.len() > 30, "{known:?}");
+    for path in &known {
+        assert!(is_in(values, path), "{path}: in the schema, and not in values.yaml");
+    }
+    let names = ["access", "classes", "config", "dashboard", "metrics", "node"]
+        .map(|it| format!("{it}.yaml"));
+    for name in names.iter().map(String::as_str).chain(["_names.tpl", "NOTES.txt"]) {
+        let text = chart(&format!("templates/{name}"));
+        let used = text.split(".Values.").skip(1).chain(text.split("$v.").skip(1));
+        for used in used {
+            let end =
+                used.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(used.len());
+            let path = used[..end].trim_end_matches('.');
+            assert!(is_in(values, path), "{name}: {path} isn't in values.yaml");
+        }
+    }
+}
+
+#[test]
+fn the_charts_dashboard_is_that_of_deploy() {
+    let dashboard: Value = serde_json::from_str(&chart("dashboards/reef-serve.json")).unwrap();
+    assert_eq!(dashboard["uid"], "reef-serve");
+    let link = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../deploy/helm/reef/dashboards/reef-serve.json");
+    let wanted = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/grafana/reef-serve.json");
+    assert_eq!(link.canonicalize().unwrap(), wanted.canonicalize().unwrap());
 }

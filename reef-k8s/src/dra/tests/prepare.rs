@@ -3,6 +3,7 @@
 use super::cluster::{Cluster, device, object, path};
 use super::kubelet::{Kubelet, Plugin, config};
 use crate::dra::api::call::Call;
+use crate::dra::settings::Settings;
 use crate::made_up::{MadeUp, names};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -110,4 +111,25 @@ async fn what_the_scheduler_counted_is_the_limit_and_claims_of_others_are_left_a
         assert!(env.contains(&wanted.into()), "{wanted}: {env:?}");
     }
     assert!(!env.iter().any(|it| it.as_str().unwrap().starts_with("REEF_TOKEN")), "{env:?}");
+}
+
+#[test]
+fn the_manifests_parameters_are_read_and_their_classes_are_the_charts() {
+    let claims = crate::manifests::documents("claims.yaml");
+    let templates = claims.iter().filter(|it| it["kind"].as_str() == Some("ResourceClaimTemplate"));
+    let mut classes = Vec::new();
+    for template in templates {
+        let devices = &template["spec"]["spec"]["devices"];
+        let class = &devices["requests"][0]["exactly"]["deviceClassName"];
+        classes.push(class.as_str().unwrap());
+        for config in devices["config"].as_vec().into_iter().flatten() {
+            assert_eq!(config["opaque"]["driver"].as_str(), Some("reef.dev"));
+            let parameters = config["opaque"]["parameters"].as_hash().unwrap().iter();
+            let each = parameters.map(|(key, value)| {
+                (key.as_str().unwrap().to_owned(), value.as_str().unwrap().into())
+            });
+            Settings::read(&Value::Object(each.collect())).unwrap();
+        }
+    }
+    assert_eq!(classes, ["reef-rt", "reef-be"]);
 }
