@@ -18,13 +18,6 @@ struct Step {
 
 enum Code : u32 { INPUT, SCALAR, SELECT, UNARY = 16, BINARY = 64 };
 
-__device__ inline void from_words(const u32 *words, float &to) { to = single_of_bits(words[0]); }
-__device__ inline void from_words(const u32 *words, u64 &to) { to = (u64)words[1] << 32 | words[0]; }
-__device__ inline void from_words(const u32 *words, i64 &to) { to = (i64)((u64)words[1] << 32 | words[0]); }
-__device__ inline void from_words(const u32 *words, double &to) {
-    to = of_bits((u64)words[1] << 32 | words[0]);
-}
-
 // Words of a plan: how many steps, how many outputs a thread makes; from INPUTS on the inputs and then the steps.
 struct Formula {
     const u32 *plan;

@@ -25,6 +25,14 @@ __device__ inline double of_bits(u64 bits) { return __longlong_as_double((i64)bi
 __device__ inline float single_of_bits(u32 bits) { return __uint_as_float(bits); }
 #endif
 
+// Numbers whose bits stand in words, the low half first.
+__device__ inline void from_words(const u32 *words, float &to) { to = single_of_bits(words[0]); }
+__device__ inline void from_words(const u32 *words, u64 &to) { to = (u64)words[1] << 32 | words[0]; }
+__device__ inline void from_words(const u32 *words, i64 &to) { to = (i64)((u64)words[1] << 32 | words[0]); }
+__device__ inline void from_words(const u32 *words, double &to) {
+    to = of_bits((u64)words[1] << 32 | words[0]);
+}
+
 __device__ inline double infinity() { return of_bits(0x7ff0000000000000ull); }
 __device__ inline double none() { return of_bits(0x7ff8000000000000ull); }
 

@@ -3,7 +3,11 @@
 // writes at its end; `operators/tensor` in reef-gpu says what their plans hold.
 
 #include "contract.h"
+#include "fold.h"
 #include "formula.h"
+#include "indexed.h"
+#include "movement.h"
+#include "rows.h"
 
 #define TENSOR(name, ...)                                                                                     \
     extern "C" __global__ void __launch_bounds__(tensor::THREADS) name(reef::Guard guard, tensor::Job job) { \
@@ -11,12 +15,26 @@
         tensor::__VA_ARGS__(block, job);                                                                      \
     }
 
-TENSOR(map_f32, map<float>)
-TENSOR(map_f64, map<double>)
-TENSOR(map_i64, map<i64>)
-TENSOR(map_u64, map<u64>)
+// One for each of the numbers. Unsigned integers are signed ones where they are only added and multiplied; singles are
+// doubles where they are only compared.
+#define SIGNED(name)                     \
+    TENSOR(name##_f64, name<double>) \
+    TENSOR(name##_i64, name<i64>)
+#define NUMBERS(name)               \
+    TENSOR(name##_f32, name<float>) \
+    TENSOR(name##_u64, name<u64>)   \
+    SIGNED(name)
+
+NUMBERS(map)
+NUMBERS(fold)
+NUMBERS(scatter)
+SIGNED(contract)
 TENSOR(contract_f32, contract<float>)
-TENSOR(contract_f64, contract<double>)
-TENSOR(contract_i64, contract<i64>)
-TENSOR(contract_u64, contract<u64>)
 TENSOR(contract_tile, contract_tile)
+SIGNED(scan)
+TENSOR(scan_f32, scan<float>)
+SIGNED(top)
+TENSOR(top_u64, top<u64>)
+TENSOR(move, move)
+TENSOR(concat, concat)
+TENSOR(gather, gather)

@@ -5,8 +5,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reef::op::Operators;
 use reef::tensor::{
-    Array, Binary, Contract, Domain, Element, Formula, Kind, Map, Scalar, Spec, TensorOp, Term,
-    View,
+    Array, Binary, Concat, Contract, Domain, Element, Fold, FoldKind, Formula, Gather, Kind, Map,
+    Move, NOWHERE, Scalar, Scan, Scatter, ScatterKind, Spec, Target, TensorOp, Term, TopK, View,
 };
 use std::sync::Arc;
 
@@ -26,7 +26,18 @@ type Make = fn(&mut ChaCha8Rng) -> Case;
 
 /// Runs `cases` random operations of each kind; every second one is preempted as well.
 pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
-    let kinds: [(&str, Make); 3] = [("map", map), ("contract", contract), ("matrices", matrices)];
+    let kinds: [(&str, Make); 10] = [
+        ("map", map),
+        ("contract", contract),
+        ("matrices", matrices),
+        ("fold", fold),
+        ("move", movement),
+        ("concat", concat),
+        ("gather", gather),
+        ("scatter", scatter),
+        ("scan", scan),
+        ("top", top),
+    ];
     for (name, make) in kinds {
         for seed in 0..cases {
             println!("{name}, seed {seed}");
@@ -117,4 +128,121 @@ fn matrices(rng: &mut ChaCha8Rng) -> Case {
     let contract = Contract { domain: Domain::F32, kept, summed };
     let output = Spec { element: Element::F32, dims: dims.into() };
     case(rng, Kind::Contract(contract), vec![left, right], output, 0.0)
+}
+
+/// A window of one input folded, with axes in any order.
+fn fold(rng: &mut ChaCha8Rng) -> Case {
+    let (domain, elements) = pick(rng, &DOMAINS);
+    let [a, b, c] = [40, 7, 300].map(|most| rng.random_range(1..=most));
+    let dense = View::dense(&[a, b, c]);
+    let [kept, folded] = match rng.random_range(0..4) {
+        0 => [vec![0], vec![1, 2]],
+        1 => [vec![0, 2], vec![1]],
+        2 => [vec![], vec![2, 0, 1]],
+        _ => [vec![1, 0], vec![2]],
+    }
+    .map(|axes| dense.axes(&axes));
+    let last = rng.random();
+    let kind = match rng.random_range(0..8) {
+        0 => FoldKind::Sum,
+        1 => FoldKind::SumAbs,
+        2 => FoldKind::SumSquares,
+        3 if domain != Domain::F32 => FoldKind::Product,
+        4 => FoldKind::Max,
+        5 => FoldKind::Min,
+        6 => FoldKind::ArgMax { last },
+        _ => FoldKind::ArgMin { last },
+    };
+    let by_place = matches!(kind, FoldKind::ArgMax { .. } | FoldKind::ArgMin { .. });
+    let input = Spec { element: pick(rng, elements), dims: vec![a, b, c] };
+    let made = if by_place { Element::I64 } else { pick(rng, elements) };
+    let output = Spec { element: made, dims: kept.dims.clone() };
+    case(rng, Kind::Fold(Fold { kind, domain, kept, folded }), vec![input], output, 1e-6)
+}
+
+/// Elements of any type from anywhere, an axis at a time, or from nowhere.
+fn movement(rng: &mut ChaCha8Rng) -> Case {
+    let rank = rng.random_range(0..5);
+    let input = Spec { element: pick(rng, &ELEMENTS), dims: dims(rng, rank, 8) };
+    let strides = View::dense(&input.dims).strides;
+    let mut table = |k: usize| {
+        let place = |rng: &mut ChaCha8Rng| rng.random_range(0..input.dims[k]) * strides[k];
+        let entry =
+            |rng: &mut ChaCha8Rng| if rng.random_ratio(1, 9) { NOWHERE } else { place(rng) };
+        (0..rng.random_range(1..12)).map(|_| entry(rng)).collect()
+    };
+    let tables: Vec<Vec<usize>> = (0..rank).map(&mut table).collect();
+    let output = Spec { dims: tables.iter().map(Vec::len).collect(), ..input };
+    let fill = Scalar::Real(rng.random_range(0..9).into());
+    case(rng, Kind::Move(Move { tables, fill }), vec![input], output, 0.0)
+}
+
+fn concat(rng: &mut ChaCha8Rng) -> Case {
+    let (element, outer) = (pick(rng, &ELEMENTS), rng.random_range(1..20));
+    let lens: Vec<usize> = (0..rng.random_range(1..9)).map(|_| rng.random_range(0..50)).collect();
+    let inputs = lens.iter().map(|&len| Spec { element, dims: vec![outer, len] }).collect();
+    let output = Spec { element, dims: vec![outer, lens.iter().sum()] };
+    case(rng, Kind::Concat(Concat { outer, lens }), inputs, output, 0.0)
+}
+
+/// How indices point: elements of the data, of the indices, and of what they point at.
+fn target(rng: &mut ChaCha8Rng) -> (Target, [usize; 3]) {
+    if rng.random() {
+        let [rank, batches, inner, tuples] = [3, 3, 5, 90].map(|most| rng.random_range(1..=most));
+        let (sizes, shared) = (dims(rng, rank, 6), rng.random());
+        let data = sizes.iter().product::<usize>() * inner * batches;
+        let rows = if shared { tuples } else { tuples * batches };
+        let lens = [data, rows * rank, batches * tuples * inner];
+        return (Target::Tuples { batches, shared, sizes, inner, tuples }, lens);
+    }
+    let rank = rng.random_range(1..4);
+    let (dims, axis) = (dims(rng, rank, 9), rng.random_range(0..rank));
+    let own = |(k, &size): (usize, &usize)| if k == axis { 13 } else { size.div_ceil(2) };
+    let indices: Vec<usize> = dims.iter().enumerate().map(own).collect();
+    let [data, pointed] = [&dims, &indices].map(|sizes| sizes.iter().product());
+    (Target::Along { dims, indices, axis }, [data, pointed, pointed])
+}
+
+fn gather(rng: &mut ChaCha8Rng) -> Case {
+    let (target, [data, indices, output]) = target(rng);
+    let element = pick(rng, &ELEMENTS[..12]);
+    let inputs = vec![
+        Spec { element, dims: vec![data] },
+        Spec { element: pick(rng, &[Element::I64, Element::I32]), dims: vec![indices] },
+    ];
+    let output = Spec { element, dims: vec![output] };
+    case(rng, Kind::Gather(Gather { target }), inputs, output, 0.0)
+}
+
+fn scatter(rng: &mut ChaCha8Rng) -> Case {
+    use ScatterKind::*;
+    let (target, [data, indices, updates]) = target(rng);
+    let (domain, elements) = pick(rng, &DOMAINS);
+    let [of_data, of_updates] = [0, 1].map(|_| pick(rng, elements));
+    let inputs = vec![
+        Spec { element: of_data, dims: vec![data] },
+        Spec { element: Element::I64, dims: vec![indices] },
+        Spec { element: of_updates, dims: vec![updates] },
+    ];
+    let kind = pick(rng, &[Replace, Add, Multiply, Max, Min]);
+    let output = Spec { element: of_data, dims: vec![data] };
+    case(rng, Kind::Scatter(Scatter { target, kind, domain }), inputs, output, 0.0)
+}
+
+fn scan(rng: &mut ChaCha8Rng) -> Case {
+    let (domain, elements) = pick(rng, &DOMAINS);
+    let [outer, len, inner] = [4, 900, 5].map(|most| rng.random_range(1..=most));
+    let spec = Spec { element: pick(rng, elements), dims: vec![outer, len, inner] };
+    let (exclusive, reverse) = (rng.random(), rng.random());
+    let kind = Kind::Scan(Scan { len, inner, exclusive, reverse, domain });
+    case(rng, kind, vec![spec.clone()], spec, 0.0)
+}
+
+fn top(rng: &mut ChaCha8Rng) -> Case {
+    let [rows, len] = [5, 700].map(|most| rng.random_range(1..=most));
+    let (k, largest, places) = (rng.random_range(1..=len), rng.random(), rng.random());
+    let input = Spec { element: pick(rng, &ELEMENTS), dims: vec![rows, len] };
+    let element = if places { Element::I64 } else { input.element };
+    let output = Spec { element, dims: vec![rows, k] };
+    case(rng, Kind::TopK(TopK { len, k, largest, places }), vec![input], output, 0.0)
 }

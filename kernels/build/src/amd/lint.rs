@@ -19,7 +19,27 @@ const GUARD: u64 = 72;
 /// Kernels that are never stopped, as they have no guard.
 const UNGUARDED: [&str; 3] = ["report", "stamp", "store"];
 /// Kernels that look while they run; all others do when they start.
-const POLLING: [&str; 1] = ["append"];
+const POLLING: [&str; 19] = [
+    "append",
+    "contract_f32",
+    "contract_f64",
+    "contract_i64",
+    "contract_tile",
+    "fold_f32",
+    "fold_f64",
+    "fold_i64",
+    "fold_u64",
+    "scan_f32",
+    "scan_f64",
+    "scan_i64",
+    "scatter_f32",
+    "scatter_f64",
+    "scatter_i64",
+    "scatter_u64",
+    "top_f64",
+    "top_i64",
+    "top_u64",
+];
 
 /// What is wrong with the kernels of an image.
 pub(crate) fn faults(image: &Image) -> Vec<String> {

@@ -69,6 +69,18 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         refused::<V>(self.op, why)
     }
 
+    /// The domain of a kernel that adds and multiplies: unsigned integers are signed ones.
+    pub(super) fn signed(&self, domain: Domain) -> Result<Domain> {
+        let mut specs = self.op.inputs.iter().chain([&self.op.output]);
+        match domain {
+            Domain::U64 if specs.any(|spec| spec.element.is_float()) => {
+                Err(self.refused("floats as unsigned integers"))
+            }
+            Domain::U64 => Ok(Domain::I64),
+            other => Ok(other),
+        }
+    }
+
     /// The launch of `blocks` blocks of kernel `name`, with `shared` bytes of dynamic shared memory.
     pub(super) fn launch(
         &self,

@@ -1,7 +1,7 @@
 //! From an operation to its launch.
 
 use super::bound::BoundTensors;
-use super::{contract, formula};
+use super::{contract, fold, formula, indexed, movement, rows};
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
 use reef_core::op::TensorOperands;
@@ -25,8 +25,14 @@ pub(in crate::operators) fn build<V: Vendor>(
     }
     let launch = match &op.kind {
         Kind::Map(op) => formula::build(&bound, op),
+        Kind::Move(op) => movement::build_move(&bound, op),
+        Kind::Concat(op) => movement::build_concat(&bound, op),
+        Kind::Fold(op) => fold::build(&bound, op),
         Kind::Contract(op) => contract::build(&bound, op),
-        _ => Err(bound.refused("the device has no kernel for it")),
+        Kind::Gather(op) => indexed::build_gather(&bound, op),
+        Kind::Scatter(op) => indexed::build_scatter(&bound, op),
+        Kind::Scan(op) => rows::build_scan(&bound, op),
+        Kind::TopK(op) => rows::build_top(&bound, op),
     };
     Ok(vec![launch?])
 }

@@ -41,7 +41,8 @@ pub(super) fn build<V: Vendor>(
         plan.set(12 + input as u32, at);
     }
     let blocks = bound.count().div_ceil(THREADS);
-    bound.launch(&format!("contract_{}", suffix(contract.domain)), blocks, 0, &plan)
+    let domain = bound.signed(contract.domain)?;
+    bound.launch(&format!("contract_{}", suffix(domain)), blocks, 0, &plan)
 }
 
 /// Where terms lie: by a stride in each input, or by a table.

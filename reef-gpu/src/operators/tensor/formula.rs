@@ -5,9 +5,10 @@
 
 use super::bound::{BoundTensors, THREADS, bytes, suffix};
 use super::plan::{NOWHERE, Plan};
+use super::scalar::bits;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
-use reef_core::tensor::{Domain, Map, Scalar, Term, Unary, View};
+use reef_core::tensor::{Domain, Map, Term, Unary, View};
 use reef_core::{Error, Launch, Result};
 
 /// Steps of the interpreter that a thread makes at most, if that is enough for an output.
@@ -115,20 +116,6 @@ fn step(terms: &[Term], slots: &Slots, k: usize, domain: Domain) -> [u32; 8] {
         Term::Select(a, b, c) => (SELECT, [from(a), from(b), from(c)]),
     };
     [code, slots.of_terms[k], operands[0], operands[1], operands[2], 0, scalar[0], scalar[1]]
-}
-
-/// A number of a domain, the low half first.
-fn bits(scalar: Scalar, domain: Domain) -> [u32; 2] {
-    let bits = match (domain, scalar) {
-        (Domain::F32, Scalar::Real(number)) => (number as f32).to_bits().into(),
-        (Domain::F32, Scalar::Whole(number)) => (number as f32).to_bits().into(),
-        (Domain::F64, Scalar::Real(number)) => number.to_bits(),
-        (Domain::F64, Scalar::Whole(number)) => (number as f64).to_bits(),
-        (Domain::I64, Scalar::Real(number)) => (number as i64) as u64,
-        (Domain::U64, Scalar::Real(number)) => number as u64,
-        (_, Scalar::Whole(number)) => number as u64,
-    };
-    [bits as u32, (bits >> 32) as u32]
 }
 
 /// Where the values of terms are kept.

@@ -8,8 +8,13 @@
 mod bound;
 mod build;
 mod contract;
+mod fold;
 mod formula;
+mod indexed;
 mod matrices;
+mod movement;
 mod plan;
+mod rows;
+mod scalar;
 
 pub(super) use build::build;

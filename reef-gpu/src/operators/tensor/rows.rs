@@ -1,0 +1,45 @@
+//! What looks at whole rows.
+
+use super::bound::{BoundTensors, THREADS, suffix};
+use super::plan::Plan;
+use crate::gpu::Gpu;
+use crate::vendor::calls::Vendor;
+use reef_core::tensor::{Domain, Scan, TopK};
+use reef_core::{Launch, Result};
+
+/// Parts of a row at most: each begins with the sum of those before it, which it makes itself.
+const PARTS: usize = 16;
+/// Elements of a part at least.
+const PART: usize = 256;
+
+/// `scan` in kernels/rows.h.
+pub(super) fn build_scan<V: Vendor>(
+    bound: &BoundTensors<'_, V>,
+    op: &Scan,
+) -> Result<Launch<Gpu<V>>> {
+    let part = op.len.div_ceil(PARTS).max(PART);
+    let parts = op.len.div_ceil(part);
+    let mut plan = Plan::default();
+    bound.inputs(&mut plan);
+    plan.words(&[op.len as u32, op.inner as u32, part as u32, parts as u32]);
+    plan.words(&[op.exclusive.into(), op.reverse.into()]);
+    let domain = bound.signed(op.domain)?;
+    let blocks = (bound.count() / op.len * parts).div_ceil(THREADS);
+    bound.launch(&format!("scan_{}", suffix(domain)), blocks, 0, &plan)
+}
+
+/// `top` in kernels/rows.h.
+pub(super) fn build_top<V: Vendor>(
+    bound: &BoundTensors<'_, V>,
+    op: &TopK,
+) -> Result<Launch<Gpu<V>>> {
+    let (rows, blocks) = (bound.count() / op.k, op.len.div_ceil(THREADS));
+    let mut plan = Plan::default();
+    bound.inputs(&mut plan);
+    plan.words(&[op.len as u32, op.k as u32, op.largest.into(), op.places.into(), blocks as u32]);
+    let domain = match bound.op.inputs[0].element.domain() {
+        Domain::F32 => Domain::F64,
+        other => other,
+    };
+    bound.launch(&format!("top_{}", suffix(domain)), rows * blocks, 0, &plan)
+}
