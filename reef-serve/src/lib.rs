@@ -45,6 +45,7 @@ mod kserve;
 mod local;
 mod models;
 mod name;
+mod nearest;
 mod net;
 mod observe;
 mod preflight;

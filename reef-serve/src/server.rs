@@ -254,6 +254,7 @@ impl Server {
                 tenant,
                 priority,
                 account,
+                rows: model.rows_of(class, &variant.shapes()),
                 instances: variant,
                 inputs,
                 outputs,

@@ -201,12 +201,17 @@ impl Server {
     ) -> Result<Vec<Given>> {
         let given = |input: InputTensor| {
             let index = variant.inputs.find(&input.name)?;
-            self.given(peer, &variant.inputs.each[index], input)
+            self.given(peer, (index, &variant.inputs.each[index]), input)
         };
         inputs.into_iter().map(given).collect()
     }
 
-    fn given(&self, peer: &Peer, info: &TensorInfo, input: InputTensor) -> Result<Given> {
+    fn given(
+        &self,
+        peer: &Peer,
+        (index, info): (usize, &TensorInfo),
+        input: InputTensor,
+    ) -> Result<Given> {
         info.check(&input.datatype, &input.shape)?;
         let from = match input.from {
             TensorData::Bytes(bytes) => {
@@ -215,7 +220,7 @@ impl Server {
             }
             TensorData::Region(place) => Input::Region(self.slice(peer, &place, info.bytes())?),
         };
-        Ok(Given { offset: info.offset, input: from })
+        Ok(Given { index, offset: info.offset, input: from })
     }
 
     /// Where an output lies and goes; what the answer takes is charged for.
@@ -235,7 +240,7 @@ impl Server {
             }
             Some(place) => Output::Region(self.slice(peer, place, bytes)?),
         };
-        Ok(Wanted { offset: info.offset, bytes, output: to })
+        Ok(Wanted { index: output.index, offset: info.offset, bytes, output: to })
     }
 
     fn slice(&self, peer: &Peer, place: &Place, want: usize) -> Result<Slice> {

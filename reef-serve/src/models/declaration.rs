@@ -154,6 +154,16 @@ impl Declaration {
         let each: Vec<_> = each.map(|(input, sizes)| format!("{} {sizes:?}", input.name)).collect();
         each.join(", ")
     }
+
+    /// A tensor whose first size is fixed, if there is one: rows of such a model don't come from several requests.
+    pub(crate) fn without_rows(&self) -> Option<&str> {
+        let first = |tensor: &DeclaredTensor| {
+            let first = tensor.sizes.as_ref().and_then(|sizes| sizes.first());
+            matches!(first, Some(DeclaredSize::Open(_)))
+        };
+        let mut all = self.inputs.iter().chain(&self.outputs);
+        all.find(|tensor| !first(tensor)).map(|tensor| tensor.name.as_str())
+    }
 }
 
 impl DeclaredTensor {
@@ -299,5 +309,6 @@ mod tests {
         declaration.fix(None, None, Some(4));
         assert!(declaration.check(&vec![vec![4, 7], vec![4, 7]]).is_ok());
         assert!(declaration.check(&vec![vec![2, 7], vec![2, 7]]).is_err());
+        assert_eq!((text().without_rows(), declaration.without_rows()), (None, Some("ids")));
     }
 }

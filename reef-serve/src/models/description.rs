@@ -1,9 +1,12 @@
 //! What a `model.toml` may say.
 
+use crate::class::Class;
 use crate::error::{Error, Result};
+use crate::requests::batch::Batching;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// A `model.toml`. An unknown key is an error.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -24,6 +27,12 @@ pub(super) struct Description {
     /// Shapes for which networks are made ahead, as far as the model leaves sizes open; by names of inputs. The first one
     /// is what clients of the local path get.
     pub(super) shapes: Vec<BTreeMap<String, Vec<usize>>>,
+    /// Most rows, the first size of all tensors, that run together; 0 or 1: no requests do.
+    pub(super) max_batch: usize,
+    /// How long a request waits for others to run with, in microseconds.
+    pub(super) max_delay_us: u64,
+    /// Whether real-time requests run with others as well.
+    pub(super) batch_rt: bool,
     /// Measures the kernels when it is loaded, if there is no profile.
     pub(super) measure: bool,
 }
@@ -42,6 +51,10 @@ impl Default for Instances {
     }
 }
 
+/// Most rows that run together, and most microseconds that a request waits for others.
+const MAX_BATCH: usize = 256;
+const MAX_DELAY_US: u64 = 1_000_000;
+
 /// Most instances of one class.
 const MAX_INSTANCES: usize = 16;
 
@@ -59,7 +72,21 @@ impl Description {
                 return Err(wrong(&text));
             }
         }
+        if description.max_batch > MAX_BATCH || description.max_delay_us > MAX_DELAY_US {
+            let text = format!(
+                "max_batch: {} in max_delay_us: {}, possible are {MAX_BATCH} in {MAX_DELAY_US}",
+                description.max_batch, description.max_delay_us
+            );
+            return Err(wrong(&text));
+        }
         Ok(description)
+    }
+
+    /// How requests of each class are gathered, as [`Class::EACH`].
+    pub(super) fn batching(&self) -> [Option<Batching>; 2] {
+        let delay = Duration::from_micros(self.max_delay_us);
+        let batching = (self.max_batch > 1).then_some(Batching { max: self.max_batch, delay });
+        Class::EACH.map(|class| batching.filter(|_| self.batch_rt || class == Class::BestEffort))
     }
 
     /// Versions to load when none is named.

@@ -18,13 +18,12 @@ use crate::observe::metrics::{ClassLabels, ModelLabels};
 use crate::observe::observer::Observer;
 use crate::observe::stats::{Numbers, Stats};
 use crate::observe::tracer::{InstanceId, Request};
-use crate::requests::job::{Job, Phases};
+use crate::requests::job::{Job, Phases, Rows};
 use crate::requests::queue::Queue;
-use crate::tensor::TensorInfos;
+use crate::tensor::{TensorInfo, TensorInfos};
 use parking_lot::Mutex;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -51,6 +50,8 @@ pub(crate) struct LoadedModel {
     /// As [`Class::EACH`].
     of: [ClassLabels; 2],
     stats: Mutex<Stats>,
+    /// Requests that ran with others, but for the first of each run.
+    pub(super) joined: AtomicU64,
 }
 
 impl LoadedModel {
@@ -115,6 +116,7 @@ impl LoadedModel {
             spec,
             of,
             stats: Mutex::default(),
+            joined: AtomicU64::new(0),
         });
         served.spawn().inspect_err(|_| served.retire())?;
         Ok(served)
@@ -161,25 +163,6 @@ impl LoadedModel {
         self.queue(class).push(job)
     }
 
-    /// The thread of a lane.
-    fn serve(&self, class: Class, id: &InstanceId) {
-        while let Some(job) = self.queue(class).pop() {
-            let mut phases = Phases::default();
-            let how = job.instances.take(class).and_then(|mut instance| {
-                let run = || job.run(&mut *instance, &mut phases);
-                let how = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-                    Err(Error::Failed("the lane panicked".into())) // and has printed why
-                });
-                if is_sound(&how) {
-                    job.instances.give(class, instance);
-                }
-                how
-            });
-            self.note_run(id, class, job.client, &phases, how.as_ref().map(drop));
-            let _ = job.reply.send((how, phases)); // the client may be gone
-        }
-    }
-
     /// Counts a request that has ended, once: `None` if its client went away before its answer.
     pub(crate) fn note_answer(
         &self,
@@ -210,6 +193,28 @@ impl LoadedModel {
             outcome: how.err().map_or("ok", Error::kind),
             end: Instant::now(),
         });
+    }
+
+    /// Sizes of a tensor as configurations have them: without the first where it is that of requests that run together.
+    pub(crate) fn dims<'a>(&self, info: &'a TensorInfo) -> &'a [i64] {
+        if self.spec.max_batch() > 1 {
+            info.shape.get(1..).unwrap_or_default()
+        } else {
+            &info.shape
+        }
+    }
+
+    /// How often it has run, which is less often than it was asked where requests ran together.
+    pub(crate) fn executions(&self) -> u64 {
+        self.numbers().success.count.saturating_sub(self.joined.load(Ordering::Relaxed))
+    }
+
+    /// What of a request decides whether it may run with others.
+    pub(crate) fn rows_of(&self, class: Class, shapes: &Shapes) -> Option<Rows> {
+        let max = self.spec.batching[class as usize]?.max;
+        let count = *shapes.first()?.first()?;
+        let others = shapes.iter().map(|sizes| sizes[1..].to_vec()).collect();
+        (count <= max).then_some(Rows { count, others })
     }
 
     /// What it has done so far.
@@ -243,7 +248,7 @@ impl LoadedModel {
         self.base.clear();
     }
 
-    fn queue(&self, class: Class) -> &Queue {
+    pub(super) fn queue(&self, class: Class) -> &Queue {
         &self.queues[class as usize]
     }
 

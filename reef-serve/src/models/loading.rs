@@ -34,10 +34,13 @@ impl LoadedModel {
         };
         let base = maker.make(&order)?;
         variants.pin(base.shapes(), base.clone());
-        for shapes in named.iter().skip(1) {
-            let (shapes, base, taken) = (Some(shapes), Some(&*base), variants.bytes());
-            let made = maker.make(&Order { shapes, base, taken, ..order })?;
-            variants.pin(shapes.cloned().unwrap_or_default(), made);
+        check_rows(&spec, declaration.as_ref())?;
+        let mut ahead = widened(&spec, &[vec![base.shapes()], named.clone()].concat());
+        ahead.retain(|shapes| *shapes != base.shapes());
+        for shapes in ahead {
+            let (taken, base) = (variants.bytes(), Some(&*base));
+            let made = maker.make(&Order { shapes: Some(&shapes), base, taken, ..order })?;
+            variants.pin(shapes, made);
         }
         Self::start(Parts { spec, base, variants, declaration, maker }, queue)
     }
@@ -81,6 +84,39 @@ impl LoadedModel {
             }
         }
     }
+}
+
+/// Refuses to batch what has no rows.
+fn check_rows(spec: &ModelSpec, declaration: Option<&Declaration>) -> Result<()> {
+    let fixed = match declaration {
+        _ if spec.max_batch() <= 1 => None,
+        Some(declaration) => {
+            declaration.without_rows().map(|name| format!("that of {name} is fixed"))
+        }
+        None => Some("its are fixed".into()),
+    };
+    let wrong = |why| {
+        let (name, version) = (&spec.name, spec.version);
+        Err(Error::Invalid(format!(
+            "model {name}/{version}: max_batch: the first size of all tensors has to be open, {why}"
+        )))
+    };
+    fixed.map_or(Ok(()), wrong)
+}
+
+/// These, and for requests that run together the same with 1, 2, 4 rows and so on, up to the most.
+fn widened(spec: &ModelSpec, named: &[Shapes]) -> Vec<Shapes> {
+    let (most, mut all) = (spec.max_batch(), named.to_vec());
+    let widths = || (0..usize::BITS).map(|n| 1 << n).take_while(|rows| *rows < most).chain([most]);
+    for shapes in named.iter().filter(|_| most > 1) {
+        for rows in widths() {
+            let wide = |sizes: &Vec<usize>| [&[rows], &sizes[1..]].concat();
+            all.push(shapes.iter().map(wide).collect());
+        }
+    }
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// The shapes that networks are made for ahead, the usual ones first; none if the source doesn't say what is open.

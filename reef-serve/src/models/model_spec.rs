@@ -6,6 +6,7 @@ use super::source::ModelSource;
 use crate::engine::api::ReadModel;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
+use crate::requests::batch::Batching;
 use reef::models::Budget;
 use reef::models::profile::Latencies;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ pub(crate) struct ModelSpec {
     pub(crate) source: ModelSource,
     /// For which networks are made ahead.
     pub(crate) shapes: Vec<BTreeMap<String, Vec<usize>>>,
+    /// How requests of each class run together, as [`Class::EACH`](crate::class::Class::EACH).
+    pub(crate) batching: [Option<Batching>; 2],
     size: Option<usize>,
     batch: Option<usize>,
     /// Latencies of its kernels, if they lie beside it.
@@ -48,7 +51,19 @@ impl ModelSpec {
         let profile = Some(place.join("profile.json")).filter(|profile| profile.is_file());
         let Description { size, batch, measure, instances, .. } = *description;
         let (name, shapes) = (name.clone(), description.shapes.clone());
-        Ok(Self { name, version, source, shapes, size, batch, profile, measure, instances })
+        let batching = description.batching();
+        Ok(Self {
+            name,
+            version,
+            source,
+            shapes,
+            batching,
+            size,
+            batch,
+            profile,
+            measure,
+            instances,
+        })
     }
 
     /// A network by name with made-up weights.
@@ -58,12 +73,18 @@ impl ModelSpec {
             version: 1,
             source: ModelSource::Seeded { network: name.as_str().into(), seed: SEED },
             shapes: Vec::new(),
+            batching: [None; 2],
             size: None,
             batch: None,
             profile: None,
             measure: false,
             instances: Instances::default(),
         }
+    }
+
+    /// Most rows that run together.
+    pub(crate) fn max_batch(&self) -> usize {
+        self.batching.iter().flatten().map(|batching| batching.max).max().unwrap_or(1)
     }
 
     /// Whether it brings kernels, which are native code of whoever wrote them.
@@ -87,7 +108,7 @@ impl ModelSpec {
     ///
     /// What is wrong, with the model and the file; `Exhausted`.
     pub(crate) fn declared(&self, budget: &Budget) -> Result<Option<Declaration>> {
-        let declared = self.source.declared(self.size, false, budget);
+        let declared = self.source.declared(self.size, self.max_batch() > 1, budget);
         let mut declared = declared.map_err(|error| of(&self.name, self.version, error))?;
         if let Some(declaration) = &mut declared {
             declaration.fix(

@@ -18,9 +18,9 @@
 use crate::error::{Error, Result};
 use crate::models::description::Description;
 use crate::models::model_spec::ModelSpec;
-use crate::models::nearest::did_you_mean;
 use crate::models::source::MODEL;
 use crate::name::{self, ModelName};
+use crate::nearest::did_you_mean;
 use reef::models::{self, unread};
 use std::path::{Path, PathBuf};
 

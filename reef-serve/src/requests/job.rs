@@ -46,6 +46,15 @@ impl Phases {
     }
 }
 
+/// What of a request decides whether it may run with others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rows {
+    /// The first size of its tensors.
+    pub(crate) count: usize,
+    /// The other sizes of its inputs.
+    pub(crate) others: Vec<Vec<usize>>,
+}
+
 /// A request that waits for an instance. The client that waits for the answer holds the other end of `reply`.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -56,6 +65,8 @@ pub(crate) struct Job {
     pub(crate) account: Account,
     /// Of the network for its shapes.
     pub(crate) instances: Arc<dyn Instances>,
+    /// If it may run with others.
+    pub(crate) rows: Option<Rows>,
     pub(crate) inputs: Vec<Given>,
     pub(crate) outputs: Vec<Wanted>,
     pub(crate) arrived: Instant,
@@ -66,6 +77,8 @@ pub(crate) struct Job {
 /// An input, with its first byte among the model's.
 #[derive(Debug)]
 pub(crate) struct Given {
+    /// Its number.
+    pub(crate) index: usize,
     pub(crate) offset: usize,
     pub(crate) input: Input,
 }
@@ -73,6 +86,8 @@ pub(crate) struct Given {
 /// An output that is asked for: where it lies among the model's.
 #[derive(Debug)]
 pub(crate) struct Wanted {
+    /// Its number.
+    pub(crate) index: usize,
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
     pub(crate) output: Output,
@@ -119,11 +134,16 @@ impl Job {
 
 impl Given {
     fn write(&self, instance: &mut dyn Instance) -> Result<()> {
+        self.write_at(instance, self.offset)
+    }
+
+    /// Writes it from byte `offset` of the model's on.
+    pub(super) fn write_at(&self, instance: &mut dyn Instance, offset: usize) -> Result<()> {
         match &self.input {
-            Input::Bytes(bytes) => instance.write(self.offset, bytes),
+            Input::Bytes(bytes) => instance.write(offset, bytes),
             Input::Region(slice) => chunks(slice.bytes(), |at, chunk| {
                 slice.read(at, chunk)?;
-                instance.write(self.offset + at, chunk)
+                instance.write(offset + at, chunk)
             }),
         }
     }
@@ -131,15 +151,20 @@ impl Given {
 
 impl Wanted {
     fn read(&self, instance: &mut dyn Instance) -> Result<Vec<u8>> {
+        self.read_at(instance, self.offset)
+    }
+
+    /// Reads it from byte `offset` of the model's on.
+    pub(super) fn read_at(&self, instance: &mut dyn Instance, offset: usize) -> Result<Vec<u8>> {
         match &self.output {
             Output::Bytes => {
                 let mut data = vec![0; self.bytes];
-                instance.read(self.offset, &mut data)?;
+                instance.read(offset, &mut data)?;
                 Ok(data)
             }
             Output::Region(slice) => {
                 chunks(slice.bytes(), |at, chunk| {
-                    instance.read(self.offset + at, chunk)?;
+                    instance.read(offset + at, chunk)?;
                     slice.write(at, chunk)
                 })?;
                 Ok(Vec::new())

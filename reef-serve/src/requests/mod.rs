@@ -5,6 +5,7 @@
 //! - **Invariant**: a queue holds at most as many requests as the configuration says, and memory of a client
 //!   is read and written with calls that fail, never mapped.
 
+pub(crate) mod batch;
 pub(crate) mod job;
 pub(crate) mod parsers;
 pub(crate) mod queue;

@@ -8,6 +8,7 @@ use crate::net::identity::principal::Principal;
 use crate::requests::job::{Job, Phases};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
 
 /// A bounded queue of requests of one model in one class.
 #[derive(Debug)]
@@ -72,6 +73,23 @@ impl Queue {
         }
     }
 
+    /// Takes the most urgent request that `fits`. If there is none, waits for one until then, unless others wait.
+    pub(crate) fn pop_like(&self, fits: impl Fn(&Job) -> bool, until: Instant) -> Option<Job> {
+        let mut state = self.state.lock();
+        loop {
+            state.jobs.retain(|job| !job.is_gone());
+            if let Some(job) = state.next_like(&fits) {
+                return Some(job);
+            }
+            if !state.jobs.is_empty() || state.closed {
+                return None;
+            }
+            if self.news.wait_until(&mut state, until).timed_out() {
+                return state.next_like(&fits);
+            }
+        }
+    }
+
     fn full(&self) -> Error {
         Error::Exhausted(format!("queue full: {} requests wait", self.max))
     }
@@ -91,10 +109,16 @@ impl Queue {
 impl State {
     /// Takes the most urgent request of the tenant whose turn it is.
     fn next(&mut self) -> Option<Job> {
-        let first = self.jobs.front()?.priority;
-        let urgent = self.jobs.iter().take_while(|job| job.priority == first);
+        self.next_like(&|_| true)
+    }
+
+    /// The same of those that fit.
+    fn next_like(&mut self, fits: &impl Fn(&Job) -> bool) -> Option<Job> {
+        let first = self.jobs.iter().find(|job| fits(job))?.priority;
+        let urgent = |(_, job): &(usize, &Job)| job.priority == first && fits(job);
         let turn = |job: &Job| self.turns.get(&job.tenant.who).copied().unwrap_or_default();
-        let (at, _) = urgent.enumerate().min_by_key(|(at, job)| (turn(job), *at))?;
+        let urgent = self.jobs.iter().enumerate().filter(urgent);
+        let (at, _) = urgent.min_by_key(|(at, job)| (turn(job), *at))?;
         let job = self.jobs.remove(at)?;
         self.turn += 1;
         self.turns.insert(job.tenant.who.clone(), self.turn);
@@ -124,7 +148,7 @@ mod tests {
     use crate::net::identity::client_id::{ClientId, Protocol};
     use crate::tenants::tenant::Tenant;
     use std::sync::Arc;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
     use tokio::sync::oneshot;
 
     type Answer = oneshot::Receiver<(Result<Vec<Vec<u8>>>, Phases)>;
@@ -138,6 +162,7 @@ mod tests {
             priority: Priority::new(priority, Class::BestEffort),
             account: reef::Account::new(None),
             instances: Arc::new(Nothing),
+            rows: None,
             inputs: Vec::new(),
             outputs: Vec::new(),
             arrived: now,

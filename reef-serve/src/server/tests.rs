@@ -1,3 +1,4 @@
+mod batches;
 mod guests;
 mod limits;
 mod models;
@@ -59,8 +60,12 @@ impl Fixture {
             priority: Priority::new(priority, Class::BestEffort),
             account: None,
             timeout: None,
-            inputs: vec![Given { offset: 0, input: Input::Bytes(to_bytes(&input).into()) }],
-            outputs: vec![Wanted { offset: 0, bytes, output: Output::Bytes }],
+            inputs: vec![Given {
+                index: 0,
+                offset: 0,
+                input: Input::Bytes(to_bytes(&input).into()),
+            }],
+            outputs: vec![Wanted { index: 0, offset: 0, bytes, output: Output::Bytes }],
         }
     }
 }

@@ -47,12 +47,12 @@ pub(super) fn config(
         name: info.name.clone(),
         data_type: data_type(info.element).into(),
         format: model_input::Format::None.into(), // pictures are NCHW, with the batch
-        dims: info.shape.clone(),
+        dims: model.dims(info).to_vec(),
     };
     let output = |info: &TensorInfo| ModelOutput {
         name: info.name.clone(),
         data_type: data_type(info.element).into(),
-        dims: info.shape.clone(),
+        dims: model.dims(info).to_vec(),
     };
     let instances = model.spec.instances;
     let group = |class: &str, count: usize| ModelInstanceGroup {
@@ -64,12 +64,17 @@ pub(super) fn config(
         name: model.spec.name.to_string(),
         platform: model.spec.platform().into(),
         backend: NAME.into(),
-        max_batch_size: 0, // the batch is part of the shape
+        max_batch_size: batched(model.spec.max_batch()),
         input: model.inputs.each.iter().map(input).collect(),
         output: model.outputs.each.iter().map(output).collect(),
         instance_group: vec![group("rt", instances.rt), group("be", instances.be)],
     };
     Ok(ModelConfigResponse { config: Some(config) })
+}
+
+/// Most rows that run together; 0 where the batch is a size like any other.
+fn batched(max: usize) -> i32 {
+    if max > 1 { max as i32 } else { 0 }
 }
 
 fn data_type(element: Element) -> DataType {
@@ -108,7 +113,7 @@ fn statistics_of(model: &LoadedModel) -> ModelStatistics {
         version: model.spec.version.to_string(),
         last_inference: numbers.last,
         inference_count: numbers.success.count * batch,
-        execution_count: numbers.success.count,
+        execution_count: model.executions(),
         inference_stats: Some(InferStatistics {
             success: duration(numbers.success),
             fail: duration(numbers.fail),

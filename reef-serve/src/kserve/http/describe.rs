@@ -75,13 +75,13 @@ fn tensor(info: &TensorInfo) -> Value {
 async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {
     let model = server.registry.get(&which.model, &which.version)?;
     let (name, instances) = (model.spec.name.as_str(), model.spec.instances);
-    let tensor = |info: &TensorInfo| json!({ "name": info.name, "data_type": format!("TYPE_{}", info.datatype()), "dims": info.shape });
+    let tensor = |info: &TensorInfo| json!({ "name": info.name, "data_type": format!("TYPE_{}", info.datatype()), "dims": model.dims(info) });
     let group = |class: &str, count: usize| json!({ "name": format!("{name}_{class}"), "kind": "KIND_MODEL", "count": count });
     Ok(Json(json!({
         "name": name,
         "platform": model.spec.platform(),
         "backend": NAME,
-        "max_batch_size": 0,
+        "max_batch_size": if model.spec.max_batch() > 1 { model.spec.max_batch() } else { 0 },
         "input": model.inputs.each.iter().map(tensor).collect::<Vec<_>>(),
         "output": model.outputs.each.iter().map(tensor).collect::<Vec<_>>(),
         "instance_group": [group("rt", instances.rt), group("be", instances.be)],
@@ -114,7 +114,7 @@ fn one(model: &LoadedModel) -> Value {
         "version": model.spec.version.to_string(),
         "last_inference": numbers.last,
         "inference_count": numbers.success.count * model.batch(),
-        "execution_count": numbers.success.count,
+        "execution_count": model.executions(),
         "inference_stats": {
             "success": sum(numbers.success),
             "fail": sum(numbers.fail),

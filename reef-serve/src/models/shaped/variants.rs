@@ -50,6 +50,19 @@ impl Variants {
         Some(variant)
     }
 
+    /// The one with as many rows at least, and the fewest, that has these shapes otherwise.
+    pub(crate) fn with_rows(&self, shapes: &Shapes, rows: usize) -> Option<(usize, Arc<Variant>)> {
+        let state = self.state.lock();
+        let fits = |made: &Shapes| {
+            let alike = |(one, other): (&Vec<usize>, &Vec<usize>)| one.get(1..) == other.get(1..);
+            let first = *made.first()?.first()?;
+            (first >= rows && made.iter().zip(shapes).all(alike)).then_some(first)
+        };
+        let pinned = state.pinned.iter().filter_map(|(made, v)| Some((fits(made)?, v.clone())));
+        let made = state.made.iter().filter_map(|(made, v)| Some((fits(made)?, v.upgrade()?)));
+        pinned.chain(made).min_by_key(|(rows, _)| *rows)
+    }
+
     /// Keeps one that was made for `who`; another one, if it was made at the same time for somebody else.
     pub(crate) fn insert(
         &self,

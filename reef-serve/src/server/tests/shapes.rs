@@ -20,7 +20,7 @@ fn sums() -> Vec<u8> {
     file(17, &[product, ones("ones", &[4, 3]), port(11, "x", 4), port(12, "y", 3)])
 }
 
-fn open(test: &str, description: &str, change: impl FnOnce(&mut Config)) -> Fixture {
+pub(super) fn open(test: &str, description: &str, change: impl FnOnce(&mut Config)) -> Fixture {
     let fixture = Fixture::new(test, |config| {
         config.models.load.clear();
         config.limits.queue = 512;
@@ -34,12 +34,12 @@ fn open(test: &str, description: &str, change: impl FnOnce(&mut Config)) -> Fixt
     fixture
 }
 
-fn peer(name: &str) -> Peer {
+pub(super) fn peer(name: &str) -> Peer {
     Peer { principal: Principal::Token(name.into()), ..Peer::UNKNOWN }
 }
 
 impl Fixture {
-    async fn ask_sums(&self, who: &str, shape: &[i64]) -> Result<InferResponse> {
+    pub(super) async fn ask_sums(&self, who: &str, shape: &[i64]) -> Result<InferResponse> {
         let values: Vec<f32> = (0..shape.iter().product()).map(|n: i64| n as f32).collect();
         let input = InputTensor {
             name: "x".into(),
@@ -52,7 +52,7 @@ impl Fixture {
         self.server.answer(&peer(who), request).await
     }
 
-    fn sums(&self) -> Arc<LoadedModel> {
+    pub(super) fn sums(&self) -> Arc<LoadedModel> {
         self.server.registry.get("sums", "").unwrap()
     }
 }

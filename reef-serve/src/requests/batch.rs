@@ -1,0 +1,182 @@
+//! Requests that run together: one behind the other in the first size of each tensor.
+
+use crate::engine::api::{Instance, Ran, Run};
+use crate::error::{Error, Result};
+use crate::requests::job::{Job, Phases};
+use crate::requests::queue::Queue;
+use crate::tensor::TensorInfos;
+use std::time::{Duration, Instant};
+
+/// How requests are gathered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Batching {
+    /// Most rows.
+    pub(crate) max: usize,
+    /// How long the first request waits for more.
+    pub(crate) delay: Duration,
+}
+
+/// A network for several rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Wide<'a> {
+    pub(crate) inputs: &'a TensorInfos,
+    pub(crate) outputs: &'a TensorInfos,
+    pub(crate) rows: usize,
+}
+
+/// Requests with the same sizes but for the first, in the order of their rows.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) jobs: Vec<Job>,
+}
+
+/// What became of a request.
+pub(crate) type Outcome = (Result<Vec<Vec<u8>>>, Phases);
+
+impl Batch {
+    /// `first`, and those of `queue` that go with it. It waits for more for `delay`, but for no more than half of the
+    /// time that any of them has left, and not while others wait in the queue.
+    pub(crate) fn gather(first: Job, queue: &Queue, batching: Batching) -> Self {
+        let until = Instant::now() + batching.delay;
+        let mut batch = Self { jobs: vec![first] };
+        while let Some(rows) = batch.jobs[0].rows.clone() {
+            let left = batching.max.saturating_sub(batch.rows());
+            let fits = |job: &Job| {
+                let other = job.rows.as_ref();
+                other.is_some_and(|other| other.others == rows.others && other.count <= left)
+            };
+            if left == 0 {
+                break;
+            }
+            match queue.pop_like(fits, until.min(batch.halfway())) {
+                Some(job) => batch.jobs.push(job),
+                None => break,
+            }
+        }
+        batch
+    }
+
+    /// When half of the time is over that its most urgent request had left.
+    fn halfway(&self) -> Instant {
+        let now = Instant::now();
+        let left = self.jobs.iter().map(|job| job.deadline.saturating_duration_since(now)).min();
+        now + left.unwrap_or_default() / 2
+    }
+
+    /// Rows of all.
+    pub(crate) fn rows(&self) -> usize {
+        self.jobs.iter().map(Job::row_count).sum()
+    }
+
+    /// Runs all on an instance of a network with as many rows at least; what is too late is left out. Says what became
+    /// of each.
+    pub(crate) fn run(&self, instance: &mut dyn Instance, wide: Wide<'_>) -> Vec<Outcome> {
+        let began = Instant::now();
+        let mut outcomes: Vec<Outcome> = self.jobs.iter().map(|job| job.begin(began)).collect();
+        let firsts = self.firsts();
+        for ((job, first), (how, _)) in self.jobs.iter().zip(&firsts).zip(&mut outcomes) {
+            if how.is_ok() {
+                *how = job.write_rows(instance, wide, *first).map(|()| Vec::new());
+            }
+        }
+        if let Err(error) = pad(instance, wide, self.rows()) {
+            return failed(outcomes, &error);
+        }
+        let written = Instant::now();
+        let ran = self.run_written(instance, &outcomes, written);
+        let infer = written.elapsed();
+        let device = match ran {
+            Ok(ran) => ran,
+            Err(error) => return failed(outcomes, &error),
+        };
+        for ((job, first), (how, phases)) in self.jobs.iter().zip(&firsts).zip(&mut outcomes) {
+            (phases.input, phases.infer, phases.delay) = (written - began, infer, device.delay);
+            let part = device.device.mul_f64(job.row_count() as f64 / self.rows().max(1) as f64);
+            job.tenant.charge(job.priority.class(), part, infer);
+            if how.is_ok() {
+                let reading = Instant::now();
+                *how = job.read_rows(instance, wide, *first);
+                phases.output = reading.elapsed();
+            }
+        }
+        outcomes
+    }
+
+    /// Rows before those of each.
+    fn firsts(&self) -> Vec<usize> {
+        let before = |sum: &mut usize, job: &Job| {
+            let first = *sum;
+            *sum += job.row_count();
+            Some(first)
+        };
+        self.jobs.iter().scan(0, before).collect()
+    }
+
+    /// For as long as any has time, and is waited for.
+    fn run_written(
+        &self,
+        instance: &mut dyn Instance,
+        outcomes: &[Outcome],
+        now: Instant,
+    ) -> Result<Ran> {
+        let live = || self.jobs.iter().zip(outcomes).filter(|(_, (how, _))| how.is_ok());
+        let left = live().map(|(job, _)| job.deadline.saturating_duration_since(now)).max();
+        let Some(time) = left else { return Ok(Default::default()) }; // nobody's any more
+        let gone = || live().all(|(job, _)| job.is_gone() || job.deadline <= Instant::now());
+        let account = &self.jobs[0].account;
+        instance.run(Run { slot: None, time, gone: &gone, account })
+    }
+}
+
+/// All that have not failed by themselves fail with this.
+fn failed(mut outcomes: Vec<Outcome>, error: &Error) -> Vec<Outcome> {
+    for (how, _) in outcomes.iter_mut().filter(|(how, _)| how.is_ok()) {
+        *how = Err(error.clone());
+    }
+    outcomes
+}
+
+/// Zeros in the rows that no request has.
+fn pad(instance: &mut dyn Instance, wide: Wide<'_>, rows: usize) -> Result<()> {
+    for info in wide.inputs.each.iter().filter(|_| rows < wide.rows) {
+        let row = info.bytes() / wide.rows;
+        instance.write(info.offset + rows * row, &vec![0; (wide.rows - rows) * row])?;
+    }
+    Ok(())
+}
+
+impl Job {
+    fn row_count(&self) -> usize {
+        self.rows.as_ref().map_or(1, |rows| rows.count)
+    }
+
+    /// Nothing yet, or that it is too late.
+    fn begin(&self, now: Instant) -> Outcome {
+        let queue = now.saturating_duration_since(self.arrived);
+        let how = match self.deadline <= now {
+            true => Err(Error::Deadline(format!("timed out after {queue:?} in the queue"))),
+            false => Ok(Vec::new()),
+        };
+        (how, Phases { queue, ..Phases::default() })
+    }
+
+    fn write_rows(&self, instance: &mut dyn Instance, wide: Wide<'_>, first: usize) -> Result<()> {
+        self.inputs.iter().try_for_each(|given| {
+            let info = &wide.inputs.each[given.index];
+            given.write_at(instance, info.offset + first * (info.bytes() / wide.rows))
+        })
+    }
+
+    fn read_rows(
+        &self,
+        instance: &mut dyn Instance,
+        wide: Wide<'_>,
+        first: usize,
+    ) -> Result<Vec<Vec<u8>>> {
+        let read = self.outputs.iter().map(|wanted| {
+            let info = &wide.outputs.each[wanted.index];
+            wanted.read_at(instance, info.offset + first * (info.bytes() / wide.rows))
+        });
+        read.collect()
+    }
+}

@@ -1,0 +1,138 @@
+//! Requests that run together.
+
+use super::shapes::open;
+use super::*;
+use std::task::Poll;
+
+/// The made-up network of pictures, in rows.
+fn pictures(test: &str, more: &str) -> Fixture {
+    let fixture = Fixture::new(test, |config| config.models.load.clear());
+    let text = format!("network = \"resnet18\"\nsize = 32\nseed = 1\n{more}");
+    std::fs::write(fixture.folder.join("tiny/model.toml"), text).unwrap();
+    fixture.server.registry.load(&ModelName::new("tiny").unwrap()).unwrap();
+    fixture
+}
+
+impl Fixture {
+    /// A request with a picture of its own.
+    fn picture(&self, seed: u64, priority: u64) -> Inference {
+        let inference = self.inference(priority);
+        let input = Seeded(seed).input(inference.variant.inputs.each[0].elements());
+        let input = Input::Bytes(to_bytes(&input).into());
+        Inference { inputs: vec![Given { index: 0, offset: 0, input }], ..inference }
+    }
+
+    fn executions(&self, name: &str) -> u64 {
+        self.server.registry.get(name, "").unwrap().executions()
+    }
+}
+
+/// Answers of all of these, asked at once.
+fn all_at_once<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+    let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    let mut answers: Vec<Option<T>> = futures.iter().map(|_| None).collect();
+    block_on(std::future::poll_fn(|cx| {
+        for (future, answer) in futures.iter_mut().zip(&mut answers) {
+            if answer.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(cx)
+            {
+                *answer = Some(ready);
+            }
+        }
+        if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    }));
+    answers.into_iter().flatten().collect()
+}
+
+/// Four different pictures in one run give what each gives alone, bit by bit.
+#[test]
+fn together_is_as_alone() {
+    let alone = pictures("alone", "");
+    let fixture = pictures("together", "max_batch = 4\nmax_delay_us = 1_000_000\n");
+    let model = fixture.server.registry.get("tiny", "").unwrap();
+    assert_eq!(model.inputs.each[0].shape, [-1, 3, 32, 32]);
+    assert_eq!(model.variants.len(), 3, "for 1, 2 and 4 rows");
+    let want = |seed| block_on(alone.server.infer(alone.picture(seed, 2))).unwrap();
+    let wanted: Vec<_> = (1..=4).map(want).collect();
+    let begun = Instant::now();
+    let mut asked = 0;
+    while fixture.executions("tiny") == asked {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{asked} requests, each by itself");
+        let ask = |seed| fixture.server.infer(fixture.picture(seed, 2));
+        for (answer, want) in all_at_once((1..=4).map(ask).collect()).into_iter().zip(&wanted) {
+            assert!(answer.unwrap() == *want, "a picture in a batch differs from the same alone");
+        }
+        asked += 4;
+    }
+    assert_eq!(model.numbers().success.count, asked);
+}
+
+/// Real-time requests wait for nobody unless the model says so.
+#[test]
+fn real_time_requests_run_by_themselves() {
+    let fixture = pictures("rt-alone", "max_batch = 4\nmax_delay_us = 1_000_000\n");
+    let answers =
+        all_at_once((1..=4).map(|n| fixture.server.infer(fixture.picture(n, 1))).collect());
+    answers.into_iter().for_each(|answer| drop(answer.unwrap()));
+    assert_eq!(fixture.executions("tiny"), 4);
+}
+
+/// One goes away, one is too late, the others get theirs.
+#[test]
+fn each_request_of_a_batch_ends_by_itself() {
+    let fixture = pictures("ends", "max_batch = 8\nmax_delay_us = 200_000\n");
+    let want = block_on(fixture.server.infer(fixture.picture(1, 2))).unwrap();
+    let ask = |timeout| {
+        let inference = Inference { timeout, ..fixture.picture(1, 2) };
+        fixture.server.infer(inference)
+    };
+    let mut gone = Box::pin(ask(None));
+    let late = ask(Some(Duration::from_nanos(1)));
+    let mut others = vec![late];
+    others.extend((0..3).map(|_| ask(None)));
+    block_on(std::future::poll_fn(|cx| {
+        let _ = gone.as_mut().poll(cx); // it is queued
+        Poll::Ready(())
+    }));
+    drop(gone);
+    let answers = all_at_once(others);
+    assert!(matches!(answers[0], Err(Error::Deadline(_))), "{:?}", answers[0]);
+    assert!(answers[1..].iter().all(|answer| answer.as_ref() == Ok(&want)));
+}
+
+/// Rows of several requests, and requests of several rows, by the names and shapes of a file.
+#[test]
+fn rows_of_tensors_go_to_their_requests() {
+    let text =
+        "max_batch = 4\nmax_delay_us = 100_000\nbatch_rt = true\nshapes = [{ x = [1, 5, 4] }]\n";
+    let fixture = open("rows", text, |_| ());
+    assert_eq!(fixture.sums().variants.len(), 3);
+    let asked = [(1, 5), (2, 5), (1, 5), (3, 2)];
+    let answers = all_at_once(
+        asked
+            .iter()
+            .map(|&(rows, tokens)| {
+                let fixture = &fixture;
+                async move { fixture.ask_sums("a", &[rows, tokens, 4]).await }
+            })
+            .collect(),
+    );
+    for ((rows, tokens), answer) in asked.into_iter().zip(answers) {
+        let answer = answer.unwrap();
+        let (info, output) = answer.tensors().next().unwrap();
+        assert_eq!(info.shape, [rows, tokens, 3]);
+        let want = (0..rows * tokens).flat_map(|row| [(16 * row + 6) as f32; 3]);
+        assert_eq!(to_floats(&output.bytes).collect::<Vec<_>>(), want.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_has_no_rows_is_not_batched() {
+    let fixture = pictures("no-rows", "");
+    let text = "network = \"resnet18\"\nsize = 32\nseed = 1\nbatch = 2\nmax_batch = 4\n";
+    std::fs::write(fixture.folder.join("tiny/model.toml"), text).unwrap();
+    let said = fixture.server.registry.load(&ModelName::new("tiny").unwrap()).unwrap_err();
+    let want = "model tiny/1: max_batch: the first size of all tensors has to be open, that of input is fixed";
+    assert_eq!(said.to_string(), want);
+    assert!(fixture.server.registry.get("tiny", "").is_ok(), "as it was");
+}
