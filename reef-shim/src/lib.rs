@@ -9,6 +9,8 @@
 //! it is; whatever goes wrong in here ends in the same. Limits of memory and time (`limit`) are for themselves: they need
 //! no daemon, and what goes wrong there ends in refused allocations.
 //!
+//! A `profile` counts and times calls, with or without the rest.
+//!
 //! x86-64 Linux alone: elsewhere the library is empty.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -20,4 +22,5 @@ mod guest;
 mod hooks;
 mod limit;
 mod own;
+mod profile;
 mod settings;

@@ -3,6 +3,7 @@
 use reef_guest::join::Shown;
 use reef_guest::limit::{self, Limits};
 use reef_guest::page::Class;
+use reef_guest::profile::Wanted;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -23,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) limits: Result<Option<Limits>, String>,
     /// Where the books of limits are.
     pub(crate) books: PathBuf,
+    /// What is to be written of calls, or what is wrong with what was said about it.
+    pub(crate) profile: Result<Option<Wanted>, String>,
 }
 
 /// Reading the environment enters no driver, so whoever waits here waits for that alone.
@@ -38,8 +41,8 @@ pub(crate) fn settings() -> &'static Settings {
         let shown = shown(path("REEF_TOKEN_FILE"));
         let (socket, report) = (path("REEF_GUESTS"), path("REEF_EXPLAIN"));
         let limits = Limits::read(variable, |path| std::fs::read_to_string(path).ok());
-        let books = limit::folder(variable);
-        Settings { socket, class, clones_graphs, shown, report, limits, books }
+        let (books, profile) = (limit::folder(variable), Wanted::read(variable));
+        Settings { socket, class, clones_graphs, shown, report, limits, books, profile }
     })
 }
 
@@ -73,4 +76,9 @@ pub(crate) fn limits_time() -> bool {
 /// Whether anything is limited, or should be.
 pub(crate) fn is_limited() -> bool {
     !matches!(settings().limits, Ok(None))
+}
+
+/// Whether calls are to be timed, or should be.
+pub(crate) fn is_profile_wanted() -> bool {
+    !matches!(settings().profile, Ok(None))
 }

@@ -11,6 +11,8 @@ mod limits;
 mod odd;
 #[path = "loader/processes.rs"]
 mod processes;
+#[path = "loader/profile.rs"]
+mod profile;
 
 use common::{Driver, FAKE, SHIM, call, library};
 use std::ffi::{CStr, CString, c_void};

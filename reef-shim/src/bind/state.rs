@@ -12,6 +12,9 @@ static STATE: AtomicU32 = AtomicU32::new(0);
 /// isn't given up.
 static LIMITS: AtomicU32 = AtomicU32::new(0);
 
+/// The same of calls that are timed.
+static PROFILE: AtomicU32 = AtomicU32::new(0);
+
 thread_local! {
     /// Above zero while this thread is inside: whatever it calls meanwhile is passed on. Has no destructor, so that
     /// its use costs no allocation.
@@ -32,6 +35,22 @@ pub(crate) fn decide_limits(is_on: bool) {
 /// Limits nothing from now on: in a child process whose parent had the device, where the driver refuses all calls.
 pub(crate) fn end_limits() {
     LIMITS.store(PASS, Ordering::Relaxed);
+}
+
+/// Decides whether calls are timed.
+pub(crate) fn decide_profile(is_on: bool) {
+    PROFILE.store(if is_on { ON } else { PASS }, Ordering::Relaxed);
+}
+
+/// Times nothing from now on: in a child process.
+pub(crate) fn end_profile() {
+    PROFILE.store(PASS, Ordering::Relaxed);
+}
+
+/// Whether calls are timed.
+#[inline]
+pub(crate) fn is_profiled() -> bool {
+    PROFILE.load(Ordering::Relaxed) == ON
 }
 
 /// Passes everything on from now on: in a child process, or after an error of ours.
@@ -65,10 +84,10 @@ impl Inside {
         Some(Self(()))
     }
 
-    /// The same for a look-up, which has to find the calls of both kinds: NVIDIA's runtime takes every function by
+    /// The same for a look-up, which has to find the calls of all kinds: NVIDIA's runtime takes every function by
     /// looking it up.
     pub(crate) fn looking_up() -> Option<Self> {
-        Self::enter().or_else(Self::limited)
+        Self::enter().or_else(Self::limited).or_else(|| Self::if_on(&PROFILE))
     }
 
     /// The same, whatever is decided: for threads of ours.

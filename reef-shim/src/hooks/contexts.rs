@@ -5,21 +5,26 @@ use crate::direct::memory::{self, end_primary};
 use crate::direct::sync::{context, end_context};
 use crate::limit::{device, refusal};
 use crate::own::explain;
+use crate::profile::{self, timed, timed_init};
+use reef_guest::profile::Api;
 
 hooks! {
     cuInit(flags: u32) |real| {
         explain::begin();
+        profile::begin();
         // Opening the driver has read the limits.
         match refusal::of_settings() {
             None => {
                 device::explain_limits();
-                real()
+                timed_init(real)
             }
             Some(code) => code,
         }
     };
-    cuCtxSynchronize() |real| context(0, real);
-    cuCtxSynchronize_v2(of: usize) |real| context(of, real);
+    cuCtxSynchronize() |real| timed(Api::ContextSync, 0, (0, 0), || context(0, real));
+    cuCtxSynchronize_v2(
+        of: usize,
+    ) |real| timed(Api::ContextSync, 0, (0, 0), || context(of, real));
     cuCtxDestroy(of: usize) |real| memory::end_context(of, || end_context(Some(of), real));
     cuCtxDestroy_v2(of: usize) |real| memory::end_context(of, || end_context(Some(of), real));
     cuDevicePrimaryCtxRetain(

@@ -4,6 +4,8 @@ use super::declare::{hooks, twins};
 use crate::direct::launch::{Work, launch};
 use crate::direct::pooled::launch_graph;
 use crate::own::calls::Stream;
+use crate::profile::timed;
+use reef_guest::profile::Api;
 use std::ffi::c_void;
 
 /// `CUlaunchConfig`, as far as it is read.
@@ -33,6 +35,11 @@ fn blocks(grid: [u32; 3]) -> u64 {
     grid.into_iter().fold(1, |product, side| u64::from(side).saturating_mul(product))
 }
 
+/// How many threads a kernel has.
+fn threads(grid: [u32; 3], block: [u32; 3]) -> u64 {
+    blocks(grid).saturating_mul(blocks(block))
+}
+
 impl Config {
     fn work(&self) -> Work {
         let count = if self.attributes.is_null() { 0 } else { self.count as usize };
@@ -54,14 +61,20 @@ twins! {
         stream: usize, params: *mut *mut c_void, extra: *mut *mut c_void,
     ) |is_twin, real| {
         let work = Work::Kernel(blocks([grid_x, grid_y, grid_z]));
-        launch(Stream::new(stream, is_twin), work, real)
+        let threads = threads([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        timed(Api::Launch, threads, (function, stream), || {
+            launch(Stream::new(stream, is_twin), work, real)
+        })
     };
     cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
         function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
         stream: usize, params: *mut *mut c_void,
     ) |is_twin, real| {
         let work = Work::Kernel(blocks([grid_x, grid_y, grid_z]));
-        launch(Stream::new(stream, is_twin), work, real)
+        let threads = threads([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        timed(Api::Launch, threads, (function, stream), || {
+            launch(Stream::new(stream, is_twin), work, real)
+        })
     };
     cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
         config: *const Config, function: usize, params: *mut *mut c_void, extra: *mut *mut c_void,
@@ -69,12 +82,19 @@ twins! {
         // SAFETY: null, or the program's promise to the driver.
         match unsafe { config.as_ref() } {
             None => real(),
-            Some(config) => launch(Stream::new(config.stream, is_twin), config.work(), real),
+            Some(config) => {
+                let (threads, stream) = (threads(config.grid, config.block), config.stream);
+                timed(Api::Launch, threads, (function, stream), || {
+                    launch(Stream::new(stream, is_twin), config.work(), real)
+                })
+            }
         }
     };
     cuGraphLaunch / cuGraphLaunch_ptsz(
         exec: usize, stream: usize,
-    ) |is_twin, real| launch_graph(|| launch(Stream::new(stream, is_twin), Work::Graph, real));
+    ) |is_twin, real| timed(Api::GraphLaunch, 0, (exec, stream), || {
+        launch_graph(|| launch(Stream::new(stream, is_twin), Work::Graph, real))
+    });
 }
 
 // From before streams had twins.

@@ -7,6 +7,8 @@ use crate::limit::ledger::Kind;
 use crate::limit::pools::Store;
 use crate::limit::sizes::{Deep, Flat};
 use crate::own::calls::Stream;
+use crate::profile::{allocated, freed, timed};
+use reef_guest::profile::Api;
 use std::ffi::c_void;
 
 /// What an array takes; nothing if there is no description, which the driver refuses.
@@ -20,15 +22,27 @@ fn deep(description: *const Deep, levels: u32) -> u64 {
     unsafe { description.as_ref() }.map_or(0, |description| description.bytes(levels))
 }
 
+/// An allocation, as profiles see it.
+fn alloc(to: *const usize, bytes: usize, call: impl FnOnce() -> u32) -> u32 {
+    timed(Api::Alloc, bytes as u64, (0, 0), || allocated(call(), to, bytes))
+}
+
+/// An allocation's end.
+fn end(at: usize, stream: usize, call: impl FnOnce() -> u32) -> u32 {
+    timed(Api::Free, 0, (0, stream), || freed(at, call))
+}
+
 hooks! {
-    cuMemAlloc_v2(to: *mut usize, bytes: usize) |real| allocate(Kind::Memory, bytes as u64, to, real);
+    cuMemAlloc_v2(
+        to: *mut usize, bytes: usize,
+    ) |real| alloc(to, bytes, || allocate(Kind::Memory, bytes as u64, to, real));
     cuMemAllocManaged(
         to: *mut usize, bytes: usize, flags: u32,
-    ) |real| allocate(Kind::Memory, bytes as u64, to, real);
+    ) |real| alloc(to, bytes, || allocate(Kind::Memory, bytes as u64, to, real));
     cuMemAllocPitch_v2(
         to: *mut usize, pitch: *mut usize, width: usize, height: usize, element: u32,
-    ) |real| memory::pitched(to, pitch, width, height, real);
-    cuMemFree_v2(at: usize) |real| free(Kind::Memory, at, real);
+    ) |real| alloc(to, width.saturating_mul(height), || memory::pitched(to, pitch, width, height, real));
+    cuMemFree_v2(at: usize) |real| end(at, 0, || free(Kind::Memory, at, real));
     cuArrayCreate_v2(
         to: *mut usize, of: *const Flat,
     ) |real| allocate(Kind::Array, flat(of), to, real);
@@ -88,11 +102,17 @@ hooks! {
 twins! {
     cuMemAllocAsync / cuMemAllocAsync_ptsz(
         to: *mut usize, bytes: usize, stream: usize,
-    ) |is_twin, real| pooled::allocate(bytes, None, Stream::new(stream, is_twin), real);
+    ) |is_twin, real| alloc(to, bytes, || {
+        pooled::allocate(bytes, None, Stream::new(stream, is_twin), real)
+    });
     cuMemFreeAsync / cuMemFreeAsync_ptsz(
         at: usize, stream: usize,
-    ) |is_twin, real| memory::free_in(Stream::new(stream, is_twin), at, real);
+    ) |is_twin, real| end(at, stream, || {
+        memory::free_in(Stream::new(stream, is_twin), at, real)
+    });
     cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz(
         to: *mut usize, bytes: usize, pool: usize, stream: usize,
-    ) |is_twin, real| pooled::allocate(bytes, Some(pool), Stream::new(stream, is_twin), real);
+    ) |is_twin, real| alloc(to, bytes, || {
+        pooled::allocate(bytes, Some(pool), Stream::new(stream, is_twin), real)
+    });
 }

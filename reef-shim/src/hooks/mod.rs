@@ -4,6 +4,7 @@
 //! which names aren't plain jumps.
 
 mod contexts;
+mod copies;
 mod declare;
 mod graphs;
 mod launches;

@@ -4,12 +4,14 @@ use super::declare::{hooks, twins};
 use crate::direct::sync;
 use crate::guest::capture;
 use crate::own::calls::Stream;
+use crate::profile::timed;
+use reef_guest::profile::Api;
 use std::ffi::c_void;
 
 twins! {
     cuStreamSynchronize / cuStreamSynchronize_ptsz(
         stream: usize,
-    ) |is_twin, real| sync::stream(Stream::new(stream, is_twin), real);
+    ) |is_twin, real| timed(Api::StreamSync, 0, (0, stream), || sync::stream(Stream::new(stream, is_twin), real));
     cuStreamBeginCapture / cuStreamBeginCapture_ptsz(
         stream: usize,
     ) |_is_twin, real| capture::begin(real);

@@ -4,6 +4,7 @@
 
 use super::processes::{registry, start_at_once};
 use crate::common::{self, Driver, FAKE, SHIM, Work, call, library};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -50,16 +51,20 @@ fn program() {
 
 /// The two times of a process that opens this library, with this class or none.
 fn costs(opens: &str, class: Option<(&str, &Path)>) -> (f64, f64) {
+    let set =
+        class.map(|(class, socket)| [("REEF_CLASS", class.into()), ("REEF_GUESTS", socket.into())]);
+    costs_with(opens, set.iter().flatten().cloned().collect())
+}
+
+/// The same with these variables.
+fn costs_with(opens: &str, set: Vec<(&str, OsString)>) -> (f64, f64) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "costs::program", "--include-ignored", "--nocapture"]);
     command
         .env(OPENS, library(opens))
         .env("REEF_CUDA", library(FAKE))
         .env("REEF_FAKE_INSTANT", "1");
-    if let Some((class, socket)) = class {
-        command.env("REEF_CLASS", class).env("REEF_GUESTS", socket);
-    }
-    let output = command.output().unwrap();
+    let output = command.envs(set).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let line = said.lines().find_map(|line| line.split_once("costs: ")?.1.split_once(' '));
     let (jump, launch) = line.unwrap_or_else(|| panic!("{said}"));
@@ -100,5 +105,30 @@ fn of_all() {
         println!(
             "open and cuInit, {count} at once: {plain:.2} ms alone, {shim:.2} ms with the shim (p50)"
         );
+    }
+}
+
+/// What a profile adds to a launch, in turns; the fastest counts.
+#[test]
+#[ignore = "measures"]
+fn of_a_profile() {
+    let kinds = ["", "v1", "table", "table,trace"];
+    let trace = std::env::temp_dir().join(format!("reef-costs-{}.json", std::process::id()));
+    let mut best = [f64::INFINITY; 4];
+    for _ in 0..TURNS {
+        for (best, kind) in best.iter_mut().zip(kinds) {
+            let logs = std::env::temp_dir().join(format!("reef-costs-{}", std::process::id()));
+            let set = vec![
+                ("REEF_PROFILE", kind.into()),
+                ("PFLOG", if kind == "v1" { logs.clone().into() } else { OsString::new() }),
+                ("REEF_PROFILE_TRACE", trace.clone().into()),
+            ];
+            *best = best.min(costs_with(SHIM, set).1);
+            let _ = std::fs::remove_dir_all(&logs);
+        }
+    }
+    let _ = std::fs::remove_file(&trace);
+    for (kind, launch) in kinds.into_iter().zip(best) {
+        println!("profile {kind:?}: launch {launch:.1} ns ({:+.1})", launch - best[0]);
     }
 }

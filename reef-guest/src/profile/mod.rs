@@ -1,0 +1,26 @@
+//! What a program's calls of its driver cost the program: counts, host times, bytes.
+//!
+//! *In*: calls, as they end, each from its own thread ([`Recorder`]). *Out*: totals ([`Totals`]) as Alnair's files
+//! ([`alnair`]), a table for people ([`table`]), events for Perfetto ([`trace`]). *Invariant*: recording takes no lock and
+//! allocates nothing; each thread writes its own part, and what it counted stays when it ends.
+
+mod api;
+mod histogram;
+mod kernels;
+mod part;
+mod recorder;
+mod report;
+mod ring;
+#[cfg(test)]
+mod tests;
+mod totals;
+mod wanted;
+
+pub use api::{Api, Set};
+pub use histogram::Histogram;
+pub use part::Part;
+pub use recorder::{MOST_THREADS, Recorder};
+pub use report::{alnair, table, trace};
+pub use ring::{Call, Event};
+pub use totals::{KernelTotal, Total, Totals};
+pub use wanted::{Version, Wanted};

@@ -1,0 +1,114 @@
+//! What the environment says of profiles.
+
+use super::api::{Api, Set};
+use super::report::alnair::lined;
+use std::path::PathBuf;
+
+/// Where Alnair's profiler writes if nobody says where.
+const FOLDER: &str = "./test";
+/// Where its plugin puts what belongs to a container.
+const WORKSPACE: &str = "/var/lib/alnair/workspace";
+
+/// A version of Alnair's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// `metrics.log` with three lines for each function, `timeline.log`.
+    One,
+    /// A line for each function, with bytes.
+    Two,
+    /// Four lines in the workspace, and no timeline.
+    Three,
+}
+
+/// What a program is to write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Alnair's files, and their folder.
+    pub alnair: Option<(Version, PathBuf)>,
+    /// A table on stderr at the end.
+    pub table: bool,
+    /// A file for Perfetto.
+    pub trace: Option<PathBuf>,
+}
+
+impl Wanted {
+    /// Reads `REEF_PROFILE`, a list of `v1`, `v2`, `v3`, `table` and `trace`; without it, `PFLOG` alone means `v1`.
+    /// `None`: nothing is to be written.
+    ///
+    /// # Errors
+    ///
+    /// A line that names the variable, and what is wrong with its value.
+    pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
+        let set = |name: &str| get(name).filter(|value| !value.trim().is_empty());
+        let path = |name: &str, or: &str| PathBuf::from(set(name).unwrap_or_else(|| or.into()));
+        let list = set("REEF_PROFILE").or_else(|| set("PFLOG").map(|_| "v1".into()));
+        let Some(list) = list else { return Ok(None) };
+        let mut wanted = Self::default();
+        for word in list.split(',').map(str::trim) {
+            let wrong = |why: &str| Err(format!("REEF_PROFILE={list}: {word}{why}"));
+            match word {
+                "v1" | "v2" | "v3" if wanted.alnair.is_some() => {
+                    return wrong(": metrics.log has one version");
+                }
+                "v1" => wanted.alnair = Some((Version::One, path("PFLOG", FOLDER))),
+                "v2" => wanted.alnair = Some((Version::Two, path("PFLOG", FOLDER))),
+                "v3" => {
+                    let folder = path("ALNAIR_WORKSPACE_PATH", WORKSPACE);
+                    wanted.alnair = Some((Version::Three, folder));
+                }
+                "table" => wanted.table = true,
+                "trace" => wanted.trace = Some(path("REEF_PROFILE_TRACE", "reef-trace.json")),
+                _ => return wrong(" isn't one of v1, v2, v3, table, trace"),
+            }
+        }
+        Ok(Some(wanted))
+    }
+
+    /// The calls that have to be written down one by one.
+    pub fn sent(&self) -> Set {
+        let lines = match self.alnair {
+            Some((Version::One | Version::Two, _)) => lined(),
+            _ => Set::default(),
+        };
+        let spans = if self.trace.is_some() { Set::of(&Api::ALL) } else { Set::default() };
+        lines.or(spans)
+    }
+
+    /// Whether it has to be known what is allocated now.
+    pub fn needs_memory(&self) -> bool {
+        matches!(self.alnair, Some((Version::Two | Version::Three, _)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(set: &[(&str, &str)]) -> Result<Option<Wanted>, String> {
+        Wanted::read(|name| {
+            set.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn what_is_wanted_is_a_list() {
+        assert_eq!(read(&[("PFLOG", "")]), Ok(None));
+        let one = read(&[("PFLOG", "logs")]).unwrap().unwrap();
+        assert_eq!(one.alnair, Some((Version::One, "logs".into())));
+        let all = [("REEF_PROFILE", "v2, table,trace"), ("REEF_PROFILE_TRACE", "/tmp/a.json")];
+        let all = read(&all).unwrap().unwrap();
+        assert_eq!(all.alnair, Some((Version::Two, FOLDER.into())));
+        assert!(all.table && all.needs_memory() && all.sent().has(Api::Launch));
+        assert_eq!(all.trace, Some("/tmp/a.json".into()));
+        let three = read(&[("REEF_PROFILE", "v3"), ("PFLOG", "logs")]).unwrap().unwrap();
+        assert_eq!(three.alnair, Some((Version::Three, WORKSPACE.into())));
+        assert!(!three.sent().has(Api::CopyIn));
+    }
+
+    #[test]
+    fn what_is_not_known_or_does_not_go_together_is_an_error() {
+        let said = |list| read(&[("REEF_PROFILE", list)]).unwrap_err();
+        assert_eq!(said("v4"), "REEF_PROFILE=v4: v4 isn't one of v1, v2, v3, table, trace");
+        assert_eq!(said("v1,v2"), "REEF_PROFILE=v1,v2: v2: metrics.log has one version");
+    }
+}

@@ -1,0 +1,86 @@
+//! The profile of this process.
+
+use super::writer::Writer;
+use super::{finish, writer};
+use crate::bind::state::end_profile;
+use crate::own::thread;
+use crate::settings::settings;
+use reef_guest::page::Time;
+use reef_guest::profile::{Recorder, Set, Wanted, alnair};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
+use std::time::UNIX_EPOCH;
+
+/// A profile that is taken.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(super) recorder: Box<Recorder>,
+    pub(super) wanted: Wanted,
+    /// Calls that are written down one by one, and those of them that wait for room.
+    pub(super) sent: Set,
+    pub(super) lined: Set,
+    /// The process whose it is: a child's calls are its own business.
+    pub(super) process: u32,
+    /// When it began, by the system's clock since it started, and by that of the day. A day's clock that jumps later
+    /// changes nothing.
+    pub(super) began: u64,
+    pub(super) began_at: u64,
+    pub(super) writer: Mutex<Writer>,
+}
+
+static ACTIVE: OnceLock<Option<&'static Active>> = OnceLock::new();
+
+/// The profile, once the first call that is looked at has begun it.
+#[inline]
+pub(super) fn active() -> Option<&'static Active> {
+    *ACTIVE.get_or_init(start)
+}
+
+/// Begins, at the driver's beginning: not everything is ready when the driver is opened.
+pub(crate) fn begin() {
+    if let Some(active) = active().filter(|active| active.process == std::process::id()) {
+        static IS_BEGUN: AtomicBool = AtomicBool::new(false);
+        if !IS_BEGUN.swap(true, Relaxed) {
+            finish::at_the_end(active);
+            let started = thread::spawn("reef-profile", || writer::run(active));
+            started.err().into_iter().for_each(|error| say(&format!("no thread: {error}")));
+        }
+    }
+}
+
+fn start() -> Option<&'static Active> {
+    let wanted = match &settings().profile {
+        Ok(wanted) => wanted.clone()?,
+        Err(why) => {
+            say(why);
+            return None;
+        }
+    };
+    // SAFETY: a function that touches an atomic alone.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    let day = UNIX_EPOCH.elapsed().map_or(0, |day| u64::try_from(day.as_nanos()).unwrap_or(0));
+    let active = Active {
+        recorder: Recorder::new(),
+        sent: wanted.sent(),
+        lined: alnair::lined(),
+        process: std::process::id(),
+        began: Time::now().0,
+        began_at: day,
+        writer: Mutex::new(Writer::new(&wanted)),
+        wanted,
+    };
+    Some(Box::leak(Box::new(active)))
+}
+
+unsafe extern "C" fn in_child() {
+    end_profile();
+}
+
+/// Says once why there is no profile, or a part of one.
+pub(super) fn say(why: &str) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !IS_SAID.swap(true, Relaxed) {
+        let _ = writeln!(std::io::stderr(), "reef: profile: {why}"); // nobody else could be told
+    }
+}

@@ -1,0 +1,51 @@
+//! How much is allocated now, for the files that say so.
+
+use super::active::active;
+use crate::bind::state::is_profiled;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{LazyLock, Mutex, MutexGuard};
+
+static USED: AtomicU64 = AtomicU64::new(0);
+/// Bytes by addresses.
+static LIVE: LazyLock<Mutex<HashMap<usize, u64>>> = LazyLock::new(Mutex::default);
+
+fn live() -> MutexGuard<'static, HashMap<usize, u64>> {
+    LIVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn is_wanted() -> bool {
+    is_profiled() && active().is_some_and(|active| active.wanted.needs_memory())
+}
+
+pub(super) fn used() -> u64 {
+    USED.load(Relaxed)
+}
+
+/// Notes an allocation whose call has answered with this code.
+pub(crate) fn allocated(code: u32, to: *const usize, bytes: usize) -> u32 {
+    if code == 0 && is_wanted() {
+        // SAFETY: null, or where the driver has just written.
+        if let Some(at) = unsafe { to.as_ref() } {
+            live().insert(*at, bytes as u64);
+            USED.fetch_add(bytes as u64, Relaxed);
+        }
+    }
+    code
+}
+
+/// Ends an allocation by `call`. It is taken out before: its address may be another's as soon as it has ended.
+pub(crate) fn freed(at: usize, call: impl FnOnce() -> u32) -> u32 {
+    let bytes = if is_wanted() { live().remove(&at) } else { None };
+    let code = call();
+    match (code, bytes) {
+        (0, Some(bytes)) => {
+            USED.fetch_sub(bytes, Relaxed);
+        }
+        (_, Some(bytes)) => {
+            live().insert(at, bytes);
+        }
+        (_, None) => {}
+    }
+    code
+}

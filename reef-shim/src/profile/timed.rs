@@ -1,0 +1,82 @@
+//! Calls with a clock before and behind them.
+
+use super::active::{Active, active};
+use crate::bind::state::is_profiled;
+use reef_guest::page::Time;
+use reef_guest::profile::{Api, Call, Part};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// How often a call that has to be written down looks whether there is room, and how often at most.
+const NAP: Duration = Duration::from_micros(200);
+const NAPS: u32 = 5_000;
+
+/// This thread's part, which it gives back when it ends.
+struct Mine(Cell<Option<&'static Part>>);
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Part::give_back);
+    }
+}
+
+thread_local! {
+    static MINE: Mine = const { Mine(Cell::new(None)) };
+}
+
+/// Calls, and notes how long that took the program. `amount`: bytes, or threads of a kernel; `what` and `stream`: the
+/// driver's handles.
+#[inline]
+pub(crate) fn timed(
+    api: Api,
+    amount: u64,
+    (what, stream): (usize, usize),
+    call: impl FnOnce() -> u32,
+) -> u32 {
+    if !is_profiled() {
+        return call();
+    }
+    let start = Time::now().0;
+    let code = call();
+    let nanos = Time::now().0.saturating_sub(start);
+    note(&Call { api, start, nanos, amount, what: what as u64, stream: stream as u64 });
+    code
+}
+
+/// The same of the driver's beginning. Opening the driver, which came before, decides whether there is a profile.
+pub(crate) fn timed_init(call: impl FnOnce() -> u32) -> u32 {
+    timed(Api::Init, 0, (0, 0), call)
+}
+
+fn note(call: &Call) {
+    let Some(active) = active() else { return };
+    let part = MINE.try_with(|mine| mine.0.get().or_else(|| take(mine, active))).ok().flatten();
+    let Some(part) = part else { return active.recorder.lose() };
+    part.note(call);
+    if active.sent.has(call.api) {
+        send(active, part, call);
+    }
+}
+
+#[cold]
+fn take(mine: &Mine, active: &'static Active) -> Option<&'static Part> {
+    // SAFETY: asks for a number.
+    let part = active.recorder.part(unsafe { libc::gettid() }.unsigned_abs());
+    mine.0.set(part);
+    part
+}
+
+/// Puts a call on its way. A line of a file waits for room; a span that finds none is left out, which the trace says.
+fn send(active: &Active, part: &Part, call: &Call) {
+    let mut is_sent = part.send(call);
+    for _ in 0..NAPS {
+        if is_sent || !active.lined.has(call.api) {
+            break;
+        }
+        std::thread::sleep(NAP);
+        is_sent = part.send(call);
+    }
+    if !is_sent {
+        part.miss();
+    }
+}
