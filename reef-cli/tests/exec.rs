@@ -356,3 +356,40 @@ fn the_management_library_is_put_in_place_if_that_is_asked_for() {
         "reef: not run: REEF_NVML=1: no libreef_nvml_shim.so (tried [\"/no/library\"])\n"
     );
 }
+
+#[test]
+fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
+    let folder = Folder::new("exec-profile");
+    let program = this_program();
+    let program: Vec<_> = program.iter().map(String::as_str).collect();
+    let run = |options: &[&str], program: &[&str]| {
+        let mut command = exec(&folder, options, program);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    let file = folder.path("out.json");
+    let (code, said) = run(&["--profile", &file], &program);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(": the program runs with a profile, and without a class\n"), "{said}");
+    let row = |name: &str| {
+        let line = said.lines().find(|line| line.trim_start().starts_with(name));
+        line.unwrap_or_else(|| panic!("{name}: {said}"))
+            .split_whitespace()
+            .nth(1)
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(
+        (&*row("cuLaunchKernel"), &*row("add"), &*row("cuCtxSynchronize")),
+        ("10", "10", "1")
+    );
+    let trace = json(&std::fs::read_to_string(&file).unwrap());
+    let events = trace["traceEvents"].as_array().unwrap();
+    assert_eq!(events.iter().filter(|event| event["name"] == "add").count(), 10, "{trace}");
+    let (_, said) = run(&["--profile"], &["sh", "-c", "exit 0"]);
+    assert!(!said.contains("cuLaunchKernel"), "{said}");
+    let (code, said) = run(&["--profile", "python"], &["true"]);
+    let line =
+        "reef: --profile python: not a file that ends in .json; write -- in front of the program\n";
+    assert_eq!((code, &*said), (Some(2), line));
+}

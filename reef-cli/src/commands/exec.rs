@@ -43,6 +43,10 @@ pub(crate) struct Args {
     /// The library that takes the driver's place [default: $REEF_SHIM, or beside this program].
     #[arg(long)]
     shim: Option<PathBuf>,
+    /// Says on stderr, at the program's end, what its calls of the driver cost it; with a file that ends in .json, writes
+    /// each call there for Perfetto as well. Write `--` in front of the program.
+    #[arg(long, value_name = "FILE.json", num_args = 0..=1)]
+    profile: Option<Option<PathBuf>>,
     #[command(flatten)]
     limits: limits::Limited,
     /// The program and its arguments.
@@ -69,6 +73,7 @@ impl Wanted {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let shown = shown(args)?;
     let limits = limits::variables(&args.limits, args.job.as_deref())?;
+    let profile = profile(args)?;
     let socket = reef_serve::folder(args.folder.as_deref()).join("guests.sock");
     let socket = std::path::absolute(&socket).context("where this runs")?; // the program may go elsewhere
     let nvml = nvml_shim(!limits.is_empty())?;
@@ -76,11 +81,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let shim = shim.map(|shim| [Some(shim), nvml].into_iter().flatten().collect::<Vec<_>>());
     let taken = taken(args, &socket, &shown).with_context(|| socket.display().to_string());
     match (shim, taken) {
-        (Ok(shim), Ok(())) => become_guest(args, &shim, Some(&socket), limits),
+        (Ok(shim), Ok(())) => become_guest(args, &shim, Some(&socket), [limits, profile].concat()),
         (Err(why), _) | (_, Err(why)) if args.strict => Err(why.context("not run")),
         (Ok(shim), Err(why)) if !limits.is_empty() => {
             eprintln!("reef: {why:#}: the program runs within its limits, and without a class");
-            become_guest(args, &shim, None, limits)
+            become_guest(args, &shim, None, [limits, profile].concat())
+        }
+        (Ok(shim), Err(why)) if !profile.is_empty() => {
+            eprintln!("reef: {why:#}: the program runs with a profile, and without a class");
+            become_guest(args, &shim, None, profile)
         }
         (Err(why), _) if !limits.is_empty() => Err(why.context("not run: limits need the library")),
         (Err(why), _) | (_, Err(why)) => {
@@ -116,19 +125,39 @@ fn shown(args: &Args) -> Result<Shown> {
     Ok(Shown::new(job, token.transpose()?.unwrap_or_default()).map_err(Usage)?)
 }
 
+/// Variables for a profile. This process becomes the program, so that its number is the first one's.
+fn profile(args: &Args) -> Result<Vec<(&'static str, OsString)>> {
+    let Some(file) = &args.profile else { return Ok(Vec::new()) };
+    let mut set = vec![("REEF_PROFILE", OsString::from("table"))];
+    if let Some(file) = file {
+        let shown = file.display();
+        if file.extension().is_none_or(|of| of != "json") {
+            let why = format!(
+                "--profile {shown}: not a file that ends in .json; write -- in front of the program"
+            );
+            bail!(Usage(why));
+        }
+        let file = std::path::absolute(file).with_context(|| shown.to_string())?;
+        set[0].1 = "table,trace".into();
+        set.push(("REEF_PROFILE_TRACE", file.into()));
+        set.push(("REEF_PROFILE_FIRST", std::process::id().to_string().into()));
+    }
+    Ok(set)
+}
+
 /// Without a socket the program is nobody's guest, and has its limits alone.
 fn become_guest(
     args: &Args,
     shims: &[PathBuf],
     socket: Option<&Path>,
-    limits: Vec<(&'static str, OsString)>,
+    more: Vec<(&'static str, OsString)>,
 ) -> Result<()> {
     let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
     let all: Vec<_> = shims.iter().map(OsString::from).chain(preload).collect();
     let preload = all.join(&OsString::from(":"));
     let class = args.class.class().to_string();
     let mut set: Vec<(&str, OsString)> = vec![("LD_PRELOAD", preload)];
-    set.extend(limits);
+    set.extend(more);
     set.extend(socket.map(|socket| ("REEF_GUESTS", socket.into())));
     set.extend(socket.map(|_| ("REEF_CLASS", class.clone().into())));
     set.extend(args.job.as_ref().map(|job| ("REEF_JOB", job.into())));
