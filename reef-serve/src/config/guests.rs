@@ -12,4 +12,21 @@ pub struct Guests {
     /// Programs, by the absolute paths of their executables, that may be real-time whoever runs them; besides those of
     /// users, and with tokens, that have the [right](crate::config::Right).
     pub rt_programs: Vec<PathBuf>,
+    /// Containers that register as Alnair's do. `None`: nobody may.
+    pub alnair: Option<Alnair>,
+}
+
+/// Alnair's registration of containers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Alnair {
+    /// Where they register.
+    #[serde(default = "socket")]
+    pub socket: PathBuf,
+    /// The folder that gets one for each container.
+    pub root: PathBuf,
+}
+
+fn socket() -> PathBuf {
+    "/run/alnair/alnair.sock".into()
 }

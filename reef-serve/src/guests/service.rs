@@ -3,9 +3,11 @@
 use super::beside::Shared;
 use super::books::{Books, Watch, nvml};
 use super::collector::Collector;
+use super::containers::Containers;
 use super::jobs::Jobs;
 use super::mps;
 use super::policy::grant;
+use super::registrar::Registrar;
 use crate::error::{Error, Result};
 use crate::net::access::Access;
 use crate::net::identity::auth::Tokens;
@@ -21,6 +23,7 @@ pub(crate) struct Guests {
     _shared: Option<Shared>,
     _registry: Arc<Registry>,
     _watch: Watch,
+    _registrar: Option<Registrar>,
 }
 
 impl Guests {
@@ -58,6 +61,7 @@ impl Guests {
         let books = Arc::new(Books::new(folder, Box::new(nvml)));
         metrics.add(Box::new(Jobs(books.clone())));
         let watch = Watch::start(books).map_err(|e| Error::system("no thread for limits", e))?;
+        let registrar = registrar(server, access)?;
         let shared = match engine.uuid() {
             Some(device) => Some(Shared::start(engine, &registry, &path, device)?),
             None => {
@@ -69,6 +73,23 @@ impl Guests {
         };
         let own = shared.as_ref().map(|shared| shared.guest);
         *server.observer.guests.lock() = (Arc::downgrade(&registry), own);
-        Ok(Some(Self { _shared: shared, _registry: registry, _watch: watch }))
+        Ok(Some(Self {
+            _shared: shared,
+            _registry: registry,
+            _watch: watch,
+            _registrar: registrar,
+        }))
     }
+}
+
+/// Where containers register, if the configuration says so.
+fn registrar(server: &Server, access: Access) -> Result<Option<Registrar>> {
+    let config = server.config.get();
+    let Some(alnair) = &config.guests.alnair else { return Ok(None) };
+    let (proc, cgroup) = ("/proc".into(), "/sys/fs/cgroup".into());
+    let containers = Containers { root: alnair.root.clone(), proc, cgroup };
+    let opened = Registrar::open(&alnair.socket, containers);
+    let opened = opened.map_err(|e| Error::system(&alnair.socket.display().to_string(), e))?;
+    access.open_socket(&alnair.socket)?; // its mode was the umask's
+    Ok(Some(opened))
 }
