@@ -5,13 +5,14 @@ use crate::direct::memory::{self, end_primary};
 use crate::direct::sync::{context, end_context};
 use crate::limit::{device, refusal};
 use crate::own::explain;
-use crate::profile::{self, timed, timed_init};
+use crate::profile::begin::begin;
+use crate::profile::timed::{timed, timed_init};
 use reef_guest::profile::Api;
 
 hooks! {
     cuInit(flags: u32) |real| {
         explain::begin();
-        profile::begin();
+        begin();
         // Opening the driver has read the limits.
         match refusal::of_settings() {
             None => {

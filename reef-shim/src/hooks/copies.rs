@@ -1,7 +1,8 @@
 //! Copies, and look-ups of kernels: for profiles alone.
 
 use super::declare::{hooks, twins};
-use crate::profile::{name, same, timed};
+use crate::profile::names::{name, same};
+use crate::profile::timed::timed;
 use reef_guest::profile::Api;
 use std::ffi::c_char;
 

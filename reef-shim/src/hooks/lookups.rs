@@ -5,7 +5,7 @@ use super::list::HOOKS;
 use crate::bind::lookup::{is_missed, replace};
 use crate::bind::state::Inside;
 use crate::own::explain;
-use crate::profile::timed;
+use crate::profile::timed::timed;
 use reef_guest::profile::Api;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::Ordering::Relaxed;

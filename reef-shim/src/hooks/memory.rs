@@ -7,7 +7,8 @@ use crate::limit::ledger::Kind;
 use crate::limit::pools::Store;
 use crate::limit::sizes::{Deep, Flat};
 use crate::own::calls::Stream;
-use crate::profile::{allocated, freed, timed};
+use crate::profile::memory::{allocated, freed};
+use crate::profile::timed::timed;
 use reef_guest::profile::Api;
 use std::ffi::c_void;
 

@@ -4,7 +4,7 @@ use super::declare::{hooks, twins};
 use crate::direct::sync;
 use crate::guest::capture;
 use crate::own::calls::Stream;
-use crate::profile::timed;
+use crate::profile::timed::timed;
 use reef_guest::profile::Api;
 use std::ffi::c_void;
 

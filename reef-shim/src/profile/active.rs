@@ -1,9 +1,7 @@
 //! The profile of this process.
 
-use super::writer::Writer;
-use super::{finish, writer};
+use super::kept::Kept;
 use crate::bind::state::end_profile;
-use crate::own::thread;
 use crate::settings::settings;
 use reef_guest::page::Time;
 use reef_guest::profile::{Recorder, Set, Wanted, alnair};
@@ -26,7 +24,7 @@ pub(crate) struct Active {
     /// changes nothing.
     pub(super) began: u64,
     pub(super) began_at: u64,
-    pub(super) writer: Mutex<Writer>,
+    pub(super) kept: Mutex<Kept>,
 }
 
 static ACTIVE: OnceLock<Option<&'static Active>> = OnceLock::new();
@@ -35,18 +33,6 @@ static ACTIVE: OnceLock<Option<&'static Active>> = OnceLock::new();
 #[inline]
 pub(super) fn active() -> Option<&'static Active> {
     *ACTIVE.get_or_init(start)
-}
-
-/// Begins, at the driver's beginning: not everything is ready when the driver is opened.
-pub(crate) fn begin() {
-    if let Some(active) = active().filter(|active| active.process == std::process::id()) {
-        static IS_BEGUN: AtomicBool = AtomicBool::new(false);
-        if !IS_BEGUN.swap(true, Relaxed) {
-            finish::at_the_end(active);
-            let started = thread::spawn("reef-profile", || writer::run(active));
-            started.err().into_iter().for_each(|error| say(&format!("no thread: {error}")));
-        }
-    }
 }
 
 fn start() -> Option<&'static Active> {
@@ -67,7 +53,7 @@ fn start() -> Option<&'static Active> {
         process: std::process::id(),
         began: Time::now().0,
         began_at: day,
-        writer: Mutex::new(Writer::new(&wanted)),
+        kept: Mutex::new(Kept::new(&wanted)),
         wanted,
     };
     Some(Box::leak(Box::new(active)))

@@ -1,10 +1,8 @@
-//! The end of a process, however it comes about: a return, `exit`, or SIGTERM.
+//! How the thread that writes is asked for the end, and by SIGTERM among others.
 //!
 //! A signal's handler may do next to nothing, so it asks the thread that writes, waits for it, though not for long, and
 //! lets the signal do what it does. A program that has a handler of its own for SIGTERM keeps that.
 
-use super::active::{Active, active};
-use std::io::Write;
 use std::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
@@ -46,12 +44,11 @@ pub(super) fn done(text: String) {
     STATE.store(DONE, Release);
 }
 
-/// Has the rest written when the process ends.
-pub(super) fn at_the_end(active: &Active) {
-    PROCESS.store(active.process, Relaxed);
-    // SAFETY: functions of ours, for a process that may end in either way; the structs are what the calls take.
+/// Has the thread asked at a SIGTERM of this process, unless the program has a handler.
+pub(super) fn handle_signal(process: u32) {
+    PROCESS.store(process, Relaxed);
+    // SAFETY: a handler of ours that does what handlers may; the structs are what the calls take.
     unsafe {
-        libc::atexit(at_exit);
         let mut old: libc::sigaction = std::mem::zeroed();
         let is_free = libc::sigaction(libc::SIGTERM, std::ptr::null(), &raw mut old) == 0
             && old.sa_sigaction == libc::SIG_DFL;
@@ -61,12 +58,6 @@ pub(super) fn at_the_end(active: &Active) {
             own.sa_flags = libc::SA_RESETHAND;
             libc::sigaction(libc::SIGTERM, &raw const own, std::ptr::null_mut());
         }
-    }
-}
-
-extern "C" fn at_exit() {
-    if let Some(active) = active().filter(|active| active.process == std::process::id()) {
-        let _ = std::io::stderr().write_all(active.finish().as_bytes()); // who doesn't listen needn't know
     }
 }
 

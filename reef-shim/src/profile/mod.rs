@@ -6,14 +6,11 @@
 //! written is one line on stderr, and the program goes on.
 
 mod active;
+pub(crate) mod begin;
 mod files;
 mod finish;
-mod memory;
-mod names;
-mod timed;
+mod kept;
+pub(crate) mod memory;
+pub(crate) mod names;
+pub(crate) mod timed;
 mod writer;
-
-pub(crate) use active::begin;
-pub(crate) use memory::{allocated, freed};
-pub(crate) use names::{name, same};
-pub(crate) use timed::{timed, timed_init};

@@ -1,9 +1,10 @@
 //! Writes what threads have recorded, every now and then and at the end.
 
 use super::active::Active;
+use super::kept::Kept;
 use super::{files, finish, memory, names};
 use crate::own::thread;
-use reef_guest::profile::{Event, Version, Wanted, alnair, table, trace};
+use reef_guest::profile::{Event, Version, alnair, table, trace};
 use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -13,36 +14,6 @@ const TICK: Duration = Duration::from_millis(100);
 const FAST: Duration = Duration::from_millis(10);
 /// Most spans of a trace.
 const MOST_SPANS: usize = 1 << 20;
-
-/// What stands between two looks.
-#[derive(Debug)]
-pub(super) struct Writer {
-    folder: PathBuf,
-    trace: Option<PathBuf>,
-    spans: Vec<Event>,
-    dropped: u64,
-    /// What went wrong first: said at the end, since the thread that writes has no stderr.
-    error: Option<String>,
-    is_over: bool,
-}
-
-impl Writer {
-    /// Notes why something wasn't written.
-    fn note(&mut self, path: &Path, written: std::io::Result<()>) {
-        if let Err(error) = written {
-            let why = || format!("reef: profile: {}: {error}\n", path.display());
-            self.error.get_or_insert_with(why);
-        }
-    }
-
-    /// Paths are those of where the program begins: it may go elsewhere.
-    pub(super) fn new(wanted: &Wanted) -> Self {
-        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        let folder = wanted.alnair.as_ref().map(|(_, folder)| absolute(folder)).unwrap_or_default();
-        let trace = wanted.trace.as_ref().map(absolute);
-        Self { folder, trace, spans: Vec::new(), dropped: 0, error: None, is_over: false }
-    }
-}
 
 /// The thread.
 pub(super) fn run(active: &'static Active) {
@@ -59,26 +30,26 @@ pub(super) fn run(active: &'static Active) {
 }
 
 impl Active {
-    fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Writes what is new.
     fn write(&self) {
-        let writer = &mut *self.writer();
+        let kept = &mut *self.kept();
         let mut lines = String::new();
         self.recorder.drain(|event| {
             let start = self.began_at.saturating_add(event.call.start.saturating_sub(self.began));
             lines.extend(self.line(&event, start));
             match self.wanted.trace.is_some() {
-                true if writer.spans.len() < MOST_SPANS => writer.spans.push(event),
-                is_wanted => writer.dropped += u64::from(is_wanted),
+                true if kept.spans.len() < MOST_SPANS => kept.spans.push(event),
+                is_wanted => kept.dropped += u64::from(is_wanted),
             }
         });
         let Some((version, _)) = self.wanted.alnair else { return };
-        let folder = writer.folder.clone();
+        let folder = kept.folder.clone();
         let written = self.lines(&folder, &lines).and_then(|()| self.metrics(version, &folder));
-        writer.note(&folder, written);
+        kept.note(&folder, written);
     }
 
     fn line(&self, event: &Event, start: u64) -> Option<String> {
@@ -107,19 +78,19 @@ impl Active {
     /// Writes what is written once, at the end: what is to be said then.
     pub(super) fn finish(&self) -> String {
         self.write();
-        let writer = &mut *self.writer();
-        if std::mem::replace(&mut writer.is_over, true) {
+        let kept = &mut *self.kept();
+        if std::mem::replace(&mut kept.is_over, true) {
             return String::new();
         }
         let (all, totals) = (names::all(), self.recorder.totals());
         let name = |handle: u64| all.get(&handle).cloned();
-        if let Some(path) = writer.trace.as_ref().map(|path| self.own_file(path)) {
-            let dropped = writer.dropped + totals.missed;
-            let text = trace::json(&writer.spans, self.process, self.began, dropped, name);
-            writer.note(&path, files::replace(&path, &text));
+        if let Some(path) = kept.trace.as_ref().map(|path| self.own_file(path)) {
+            let dropped = kept.dropped + totals.missed;
+            let text = trace::json(&kept.spans, self.process, self.began, dropped, name);
+            kept.note(&path, files::replace(&path, &text));
         }
         let table = self.wanted.table.then(|| table::table(&totals, self.process, name));
-        table.into_iter().chain(writer.error.take()).collect()
+        table.into_iter().chain(kept.error.take()).collect()
     }
 
     /// A trace's file. Of what a program starts, others than the first process, it has the process's number in it.

@@ -3,7 +3,7 @@
 use super::super::api::Api;
 use super::super::histogram::Histogram;
 use super::super::totals::{KernelTotal, Totals};
-use crate::limit::shown;
+use crate::limit::quantity::shown;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -1,0 +1,29 @@
+//! The profile's beginning and end.
+
+use super::active::{active, say};
+use super::{finish, writer};
+use crate::own::thread;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Begins, at the driver's beginning: not everything is ready when the driver is opened.
+pub(crate) fn begin() {
+    static IS_BEGUN: AtomicBool = AtomicBool::new(false);
+    let Some(active) = active().filter(|active| active.process == std::process::id()) else {
+        return;
+    };
+    if IS_BEGUN.swap(true, Relaxed) {
+        return;
+    }
+    // SAFETY: a function that calls no driver.
+    unsafe { libc::atexit(end) };
+    finish::handle_signal(active.process);
+    let started = thread::spawn("reef-profile", || writer::run(active));
+    started.err().into_iter().for_each(|error| say(&format!("no thread: {error}")));
+}
+
+extern "C" fn end() {
+    if let Some(active) = active().filter(|active| active.process == std::process::id()) {
+        let _ = std::io::stderr().write_all(active.finish().as_bytes()); // who doesn't listen needn't know
+    }
+}
