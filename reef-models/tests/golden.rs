@@ -37,6 +37,10 @@ fn small_pictures_give_torchs_logits() {
     agrees("resnet50", 64);
     agrees("densenet121", 64);
     agrees("inception_v3", 96);
+    agrees("mobilenet_v1", 64);
+    agrees("mobilenet_v2", 64);
+    agrees("mobilenet_v3_small", 64);
+    agrees("mobilenet_v3_large", 64);
 }
 
 #[test]

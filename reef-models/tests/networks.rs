@@ -4,7 +4,7 @@ use reef_models::param::Params;
 use reef_models::{Error, NAMES, Seeded, build, reference};
 
 /// Parameters as torchvision counts them, and inception's without the auxiliary head.
-const PARAMETERS: [(&str, usize); 8] = [
+const PARAMETERS: [(&str, usize); 12] = [
     ("resnet18", 11_689_512),
     ("resnet50", 25_557_032),
     ("resnet152", 60_192_808),
@@ -13,6 +13,10 @@ const PARAMETERS: [(&str, usize); 8] = [
     ("inception_v3", 23_834_568),
     ("vgg19", 143_667_240),
     ("alexnet", 61_100_840),
+    ("mobilenet_v1", 4_231_976),
+    ("mobilenet_v2", 3_504_872),
+    ("mobilenet_v3_small", 2_542_856),
+    ("mobilenet_v3_large", 5_483_032),
 ];
 
 #[test]
@@ -44,7 +48,7 @@ fn what_cannot_be_built_is_said() {
     assert_eq!(
         say("lenet", None, 1),
         "no network \"lenet\" (have: resnet18, resnet50, resnet152, densenet121, densenet201, \
-         inception_v3, vgg19, alexnet)"
+         inception_v3, vgg19, alexnet, mobilenet_v1, mobilenet_v2, mobilenet_v3_small, mobilenet_v3_large)"
     );
     assert_eq!(say("bert", None, 1), "bert takes tensors (input_ids, attention_mask), no picture");
     assert_eq!(say("resnet18", Some(31), 1), "resnet18: input size 31, possible are 32 to 8192");

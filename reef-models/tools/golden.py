@@ -3,7 +3,9 @@
 
     python3 reef-models/tools/golden.py reef-models/golden
 
-Needs torch, torchvision and numpy, no network. Each tensor of a state_dict, and the picture, is
+    python3 reef-models/tools/golden.py reef-models/golden mobilenet     # those whose names begin so
+
+Needs torch, torchvision and numpy, for mobilenet_v1 transformers, no network. Each tensor of a state_dict, and the picture, is
 filled by the function that reef-models/src/model/seeded.rs documents, so both sides have the same
 weights to the last bit. Writes one file per network and size, and skips none silently.
 """
@@ -25,17 +27,26 @@ CASES = [
     ("resnet18", 224), ("resnet50", 224), ("resnet152", 224),
     ("densenet121", 224), ("densenet201", 224), ("inception_v3", 299),
     ("vgg19", 224), ("alexnet", 224),
+    ("mobilenet_v1", 64), ("mobilenet_v2", 64), ("mobilenet_v3_small", 64), ("mobilenet_v3_large", 64),
+    ("mobilenet_v1", 224), ("mobilenet_v2", 224), ("mobilenet_v3_small", 224), ("mobilenet_v3_large", 224),
 ]
 
 
 def branch_ends(net):
     """Names of the factors of the normalisations that end a residual branch."""
     last = {BasicBlock: "bn2", Bottleneck: "bn3"}
-    return {
+    ends = {
         f"{name}.{last[type(module)]}.weight"
         for name, module in net.named_modules()
         if type(module) in last
     }
+    for name, module in net.named_modules():
+        if getattr(module, "use_res_connect", False):
+            inner = "conv" if hasattr(module, "conv") else "block"
+            norms = [part for part, of in module.named_modules() if isinstance(of, torch.nn.BatchNorm2d)]
+            assert norms[-1].startswith(inner)
+            ends.add(f"{name}.{norms[-1]}.weight")
+    return ends
 
 
 def offset_and_scale(name, shape, ends):
@@ -65,6 +76,10 @@ def network(name):
     if name == "inception_v3":
         return torchvision.models.inception_v3(
             weights=None, aux_logits=False, transform_input=False, init_weights=False)
+    if name == "mobilenet_v1":
+        import transformers
+        config = transformers.MobileNetV1Config(num_labels=1000, tf_padding=False)
+        return transformers.MobileNetV1ForImageClassification(config)
     return getattr(torchvision.models, name)(weights=None)
 
 
@@ -73,7 +88,8 @@ def logits(name, size, seed):
     fill(net, seed)
     picture = torch.from_numpy(values("input", (1, 3, size, size), 0.0, 1.0, seed))
     with torch.inference_mode():
-        return net(picture).reshape(-1)
+        out = net(picture)
+        return getattr(out, "logits", out).reshape(-1)
 
 
 def check_function():
@@ -84,13 +100,14 @@ def check_function():
 
 
 def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: golden.py OUTPUT_DIRECTORY")
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: golden.py OUTPUT_DIRECTORY [BEGINNING]")
+    beginning = sys.argv[2] if len(sys.argv) == 3 else ""
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     check_function()
     failed = []
-    for name, size in CASES:
+    for name, size in [case for case in CASES if case[0].startswith(beginning)]:
         begin = time.time()
         try:
             result = logits(name, size, SEED)

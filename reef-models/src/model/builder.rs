@@ -74,6 +74,7 @@ pub(crate) struct Conv {
     name: String,
     channels: usize,
     window: Window,
+    groups: usize,
     norm: Option<Norm>,
     biased: bool,
     residual: Option<Value>,
@@ -83,7 +84,13 @@ pub(crate) struct Conv {
 impl Conv {
     pub(crate) fn new(name: impl Into<String>, channels: usize, window: Window) -> Self {
         let (norm, residual) = (None, None);
-        Self { name: name.into(), channels, window, norm, biased: false, residual, relu: false }
+        let (groups, biased, relu) = (1, false, false);
+        Self { name: name.into(), channels, window, groups, norm, biased, residual, relu }
+    }
+
+    /// Of so many groups of channels, which don't see each other.
+    pub(crate) fn groups(self, groups: usize) -> Self {
+        Self { groups, ..self }
     }
 
     pub(crate) fn norm(self, norm: Norm) -> Self {
@@ -158,12 +165,12 @@ impl Builder {
     }
 
     pub(crate) fn conv_into(&mut self, input: Value, conv: Conv, output: Value) -> Value {
-        let Conv { name, window, norm, biased, residual, relu, .. } = conv;
+        let Conv { name, window, groups, norm, biased, residual, relu, .. } = conv;
         let op = Conv2d {
             input: input.tensor,
             output: output.tensor,
             window,
-            groups: 1,
+            groups,
             residual: residual.is_some(),
             relu,
         };

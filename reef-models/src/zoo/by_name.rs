@@ -3,7 +3,7 @@
 use super::range::{MAX_SIZE, in_range};
 use super::resnet::Block;
 use super::text::{by_name::TEXT_NAMES, encoder::INPUTS};
-use super::{densenet, inception, plain, resnet};
+use super::{densenet, inception, mobilenet, plain, resnet};
 use crate::errors::error::{Error, Result};
 use crate::model::builder::Builder;
 use crate::model::network_model::Model;
@@ -18,6 +18,10 @@ pub const NAMES: &[&str] = &[
     "inception_v3",
     "vgg19",
     "alexnet",
+    "mobilenet_v1",
+    "mobilenet_v2",
+    "mobilenet_v3_small",
+    "mobilenet_v3_large",
 ];
 
 /// Builds the network called `name`, one of [`NAMES`], for `batch` square pictures at a time.
@@ -47,6 +51,10 @@ pub fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<Mode
         "inception_v3" => inception::build(b, size),
         "vgg19" => plain::vgg(b, plain::VGG19),
         "alexnet" => plain::alexnet(b),
+        "mobilenet_v1" => mobilenet::v1(b, size),
+        "mobilenet_v2" => mobilenet::v2(b, size),
+        "mobilenet_v3_small" => mobilenet::v3(b, mobilenet::SMALL, 1024, size),
+        "mobilenet_v3_large" => mobilenet::v3(b, mobilenet::LARGE, 1280, size),
         _ if TEXT_NAMES.contains(&name) => {
             return Err(Error::NotPicture { network: name.into(), inputs: INPUTS.join(", ") });
         }

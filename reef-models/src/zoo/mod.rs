@@ -7,6 +7,7 @@
 pub(crate) mod by_name;
 mod densenet;
 mod inception;
+mod mobilenet;
 mod plain;
 mod range;
 mod resnet;
