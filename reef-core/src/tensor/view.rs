@@ -119,7 +119,7 @@ impl View {
     }
 
     /// Runs from element `first` on: where each starts, and how long it is; `len` elements in all.
-    pub(crate) fn runs(&self, first: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
+    pub fn runs(&self, first: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
         let last = self.dims.last().copied().unwrap_or(1);
         let (mut at, end) = (first, first + len);
         std::iter::from_fn(move || {
@@ -133,7 +133,7 @@ impl View {
     }
 
     /// Elements from the last axis's one to the next.
-    pub(crate) fn step(&self) -> usize {
+    pub fn step(&self) -> usize {
         self.strides.last().copied().unwrap_or(0)
     }
 

@@ -1,14 +1,20 @@
 //! Operations on tensors of any rank and type: the loops that define them, a range of outputs at a time.
 //!
 //! A block computes its range into memory of its own, looks whether to stop all along, and copies the range to the
-//! output in one go. Products of matrices of singles have a kernel of their own.
+//! output in one go. Products of matrices, formulas and folds of singles have kernels of their own.
 
+mod formula;
+mod functions;
+mod rows;
+
+use self::formula::Vectors;
+use self::rows::Rows;
 use super::matrices::Matrices;
 use super::place::{Place, grid};
 use super::stop_token::StopToken;
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::memory::Buffer;
-use reef_core::tensor::{Array, Brain, Element, Half, Listed, Spec, TensorOp, Truth, Values};
+use reef_core::tensor::{Array, Brain, Element, Half, Spec, TensorOp, Truth, Values};
 use reef_core::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,6 +49,17 @@ pub(crate) fn build(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Res
             Kernel::new(op.name(), move |block, _| bound.multiply(&matrices, block)),
             blocks,
         ));
+    }
+    if let Some(vectors) = Vectors::of(op) {
+        let blocks = grid(op.output.elements().div_ceil(vectors.outputs))?;
+        return Ok((
+            Kernel::new(op.name(), move |block, _| bound.run_formula(&vectors, block)),
+            blocks,
+        ));
+    }
+    if let Some(rows) = Rows::of(op) {
+        let blocks = grid(op.output.elements().div_ceil(rows.outputs))?;
+        return Ok((Kernel::new(op.name(), move |block, _| bound.run_rows(&rows, block)), blocks));
     }
     let blocks = grid(op.output.elements().div_ceil(bound.outputs))?;
     Ok((Kernel::new(op.name(), move |block, _| bound.run(block)), blocks))
@@ -110,6 +127,36 @@ impl Dense {
         }
     }
 
+    /// All its elements, which are singles.
+    ///
+    /// # Safety
+    ///
+    /// As [`values`](Self::values).
+    unsafe fn singles(&self) -> &[f32] {
+        assert_eq!(self.spec.element, Element::F32, "singles");
+        // SAFETY: `new` found as many elements inside the buffer, aligned; the caller answers for writers.
+        unsafe { std::slice::from_raw_parts(self.start().cast::<f32>(), self.spec.elements()) }
+    }
+
+    /// Elements of `range`, which are singles.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else reads or writes them while the slice lives.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the memory is the buffer's, and the caller answers for it"
+    )]
+    unsafe fn singles_mut(&self, range: Range<usize>) -> &mut [f32] {
+        let inside = range.start <= range.end && range.end <= self.spec.elements();
+        assert!(inside && self.spec.element == Element::F32, "{range:?} of {}", self.spec);
+        // SAFETY: inside of the buffer, as was just checked, and aligned; the caller answers for others.
+        unsafe {
+            let start = self.start().cast::<f32>().wrapping_add(range.start);
+            std::slice::from_raw_parts_mut(start, range.len())
+        }
+    }
+
     /// Copies `array` over the elements from `first` on.
     ///
     /// # Safety
@@ -165,8 +212,7 @@ impl Bound {
         let (stop, index) = (StopToken::of(block), block.index as usize);
         let order = [matrices.left, 1 - matrices.left];
         // SAFETY: as in `run`.
-        let inputs = order.map(|input| unsafe { self.inputs[input].values() });
-        let inputs = inputs.each_ref().map(|values| f32::of(values).expect("they are singles"));
+        let inputs = order.map(|input| unsafe { self.inputs[input].singles() });
         let scratch = block.scratch(matrices.scratch());
         if !matrices.compute(index, inputs, scratch, stop) {
             return Outcome::Stopped;
@@ -180,16 +226,48 @@ impl Bound {
         Outcome::Done
     }
 
+    /// As [`run`](Self::run), of formulas of singles.
+    fn run_formula(&self, vectors: &Vectors, block: &mut Block<'_>) -> Outcome {
+        if StopToken::of(block).seen() {
+            return Outcome::Stopped;
+        }
+        let range = self.range(block, vectors.outputs);
+        // SAFETY: as in `run`.
+        let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.singles() }).collect();
+        // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
+        let to = unsafe { self.output.singles_mut(range.clone()) };
+        vectors.compute(&inputs, range.start, block.scratch(vectors.scratch()), to);
+        Outcome::Done
+    }
+
+    /// As [`run`](Self::run), of folds of what lies in one piece.
+    fn run_rows(&self, rows: &Rows, block: &mut Block<'_>) -> Outcome {
+        let (stop, range) = (StopToken::of(block), self.range(block, rows.outputs));
+        // SAFETY: as in `run`.
+        let input = unsafe { self.inputs[0].singles() };
+        let made = block.scratch(range.len());
+        if !rows.compute(input, range.start, made, stop) {
+            return Outcome::Stopped;
+        }
+        // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
+        unsafe { self.output.singles_mut(range) }.copy_from_slice(made);
+        Outcome::Done
+    }
+
+    /// The outputs of a block, if each makes as many as said.
+    fn range(&self, block: &Block<'_>, outputs: usize) -> Range<usize> {
+        let first = block.index as usize * outputs;
+        first..self.output.spec.elements().min(first + outputs)
+    }
+
     fn run(&self, block: &mut Block<'_>) -> Outcome {
-        let stop = StopToken::of(block);
-        let first = block.index as usize * self.outputs;
-        let range = first..self.output.spec.elements().min(first + self.outputs);
+        let (stop, range) = (StopToken::of(block), self.range(block, self.outputs));
         // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is read.
         let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.values() }).collect();
-        let outputs = self.op.compute_checked(&inputs, range, &|| stop.seen());
+        let outputs = self.op.compute_checked(&inputs, range.clone(), &|| stop.seen());
         let Some(outputs) = outputs.filter(|_| !stop.seen()) else { return Outcome::Stopped };
         // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
-        unsafe { self.output.write(first, &outputs) };
+        unsafe { self.output.write(range.start, &outputs) };
         Outcome::Done
     }
 }

@@ -4,6 +4,7 @@ use super::axes::{Result, elements};
 use super::constant::Constant;
 use super::fuse::fuse;
 use super::model::{TensorModel, TensorStep};
+use super::scalars::with_scalars;
 use super::value::{Known, Value, What};
 use crate::memory::ledger::Ledger;
 use crate::model::ports::Port;
@@ -93,6 +94,7 @@ impl<'a> Builder<'a> {
     /// What `kind` makes of `inputs`.
     pub(crate) fn emit(&mut self, kind: Kind, inputs: &[&Value], output: Spec) -> Result<Value> {
         let count = elements(&output.dims)?;
+        let (kind, inputs) = with_scalars(kind, inputs);
         let op = TensorOp {
             kind,
             inputs: inputs.iter().map(|value| value.spec.clone()).collect(),
@@ -106,7 +108,7 @@ impl<'a> Builder<'a> {
         let known: Option<Vec<_>> = inputs.iter().map(|value| value.known()).collect();
         match known {
             Some(known) if count.saturating_mul(op.cost()) <= STEPS => self.fold(op, &known),
-            _ => self.step(op, inputs),
+            _ => self.step(op, &inputs),
         }
     }
 

@@ -161,14 +161,11 @@ impl Joined {
         formula: &Formula,
         mut input: impl FnMut(&mut Self, usize) -> Option<usize>,
     ) -> Option<usize> {
-        let mut at = Vec::with_capacity(formula.0.len());
+        let mut at: Vec<usize> = Vec::with_capacity(formula.0.len());
         for term in &formula.0 {
             let number = match *term {
                 Term::Input(k) => input(self, k)?,
-                Term::Scalar(_) => self.formula.push(*term),
-                Term::Unary(f, a) => self.formula.push(Term::Unary(f, at[a])),
-                Term::Binary(f, a, b) => self.formula.push(Term::Binary(f, at[a], at[b])),
-                Term::Select(a, b, c) => self.formula.push(Term::Select(at[a], at[b], at[c])),
+                other => self.formula.push(other.renumbered(|k| at[k])),
             };
             at.push(number);
         }

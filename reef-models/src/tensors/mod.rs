@@ -3,7 +3,8 @@
 //! In: operations on values, from whoever reads a file or builds a network ([`Builder`]). Out: a [`TensorModel`]: storages, and steps that
 //! fill them.
 //!
-//! Formulas that follow each other are one step ([`fuse`]).
+//! Single numbers that are known are part of formulas ([`scalars`]), and formulas that follow each other are one step
+//! ([`fuse`]).
 //!
 //! Invariants: each step writes one storage, which no other step writes, and reads only what earlier ones wrote, what
 //! is given, and constants; its operation was checked. What depends on constants alone is a constant.
@@ -16,6 +17,7 @@ mod fuse;
 pub(crate) mod model;
 pub(crate) mod movement;
 pub(crate) mod normal;
+mod scalars;
 pub(crate) mod sums;
 pub(crate) mod value;
 

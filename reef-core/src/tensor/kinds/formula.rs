@@ -100,6 +100,19 @@ pub enum Term {
     Select(usize, usize, usize),
 }
 
+impl Term {
+    /// The same of other terms: `at` says which each operand has become.
+    #[must_use]
+    pub fn renumbered(self, at: impl Fn(usize) -> usize) -> Self {
+        match self {
+            Self::Input(_) | Self::Scalar(_) => self,
+            Self::Unary(function, a) => Self::Unary(function, at(a)),
+            Self::Binary(function, a, b) => Self::Binary(function, at(a), at(b)),
+            Self::Select(which, a, b) => Self::Select(at(which), at(a), at(b)),
+        }
+    }
+}
+
 /// Terms; the last one is the result.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Formula(pub Vec<Term>);

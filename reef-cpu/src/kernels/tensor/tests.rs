@@ -6,7 +6,7 @@ use crate::kernels::stop_token::after;
 use reef_core::Args;
 use reef_core::tensor::{
     Binary, Concat, Contract, Domain, Fold, FoldKind, Formula, Gather, Kind, Map, Move, Scalar,
-    Scan, Scatter, ScatterKind, Target, Term, TopK, View,
+    Scan, Scatter, ScatterKind, Target, Term, TopK, Unary, View,
 };
 use std::sync::atomic::AtomicU8;
 
@@ -182,5 +182,89 @@ fn products_of_matrices_are_those_of_the_definition() {
         let (kernel, blocks) = build(&op, &places, &output).unwrap();
         (0..blocks).for_each(|index| interrupt_everywhere(&kernel, index, &output, &op));
         assert_eq!(content(&output, &op.output), want.to_le_bytes(), "{op:?}"); // sums are exact
+    }
+}
+
+/// Formulas with each function that has vectors, over inputs that are broadcast in all ways.
+fn formulas() -> Vec<TensorOp> {
+    use Binary::{Add, Div, Equal, Less, LessOrEqual, Max, Min, Mul, Sub};
+    use Unary::{Abs, Erf, Exp, Neg, Not, Sqrt, Tanh};
+    let dims: [&[usize]; 5] = [&[7, 30, 11], &[11], &[30, 1], &[7, 1, 1], &[]];
+    let inputs: Vec<Spec> = dims.map(|dims| spec(Element::F32, dims)).into();
+    let op = |terms: Vec<Term>, output: &[usize]| {
+        let kind = Kind::Map(Map { formula: Formula(terms), domain: Domain::F32 });
+        TensorOp { kind, inputs: inputs.clone(), output: spec(Element::F32, output) }
+    };
+    let inputs_of = |n: usize| (0..n).map(Term::Input).collect::<Vec<_>>();
+    let unary = [Abs, Neg, Not, Sqrt, Exp, Tanh, Erf].map(|function| {
+        op(
+            [inputs_of(2), vec![Term::Binary(Mul, 0, 1), Term::Unary(function, 2)]].concat(),
+            dims[0],
+        )
+    });
+    let binary = [Add, Sub, Mul, Div, Min, Max, Less, LessOrEqual, Equal];
+    let binary = binary.map(|function| {
+        let sums = [Term::Binary(Add, 0, 2), Term::Binary(Sub, 3, 4), Term::Binary(function, 5, 6)];
+        op([inputs_of(5), sums.to_vec()].concat(), dims[0])
+    });
+    let scalar = Term::Scalar(Scalar::Real(0.25));
+    let select = [scalar, Term::Binary(Less, 0, 1), Term::Select(3, 2, 1)];
+    let others = [
+        op([inputs_of(2), select.to_vec()].concat(), dims[0]),
+        op(vec![Term::Input(1)], dims[0]),
+        op(vec![Term::Input(0)], dims[0]),
+        op(vec![scalar], dims[0]),
+    ];
+    unary.into_iter().chain(binary).chain(others).collect()
+}
+
+#[test]
+fn formulas_by_vectors_are_those_of_the_definition() {
+    for op in formulas() {
+        op.check().unwrap();
+        assert!(Vectors::of(&op).is_some(), "{op:?}");
+        agrees(op, 4.0);
+    }
+}
+
+#[test]
+fn folds_by_vectors_are_those_of_the_definition() {
+    for kind in [FoldKind::Sum, FoldKind::SumSquares, FoldKind::Max] {
+        for len in [2, 63, 64, 200, 40_000] {
+            let fold = Fold {
+                kind,
+                domain: Domain::F32,
+                kept: view(&[3, 5], &[6 * len, len]),
+                folded: view(&[len], &[1]),
+            };
+            let inputs = vec![spec(Element::F32, &[18 * len])];
+            let op =
+                TensorOp { kind: Kind::Fold(fold), inputs, output: spec(Element::F32, &[3, 5]) };
+            op.check().unwrap();
+            assert!(Rows::of(&op).is_some(), "{op:?}");
+            agrees(op, 64.0);
+        }
+    }
+}
+
+/// Runs each block of an operation of singles, stopped wherever it looks at first, and compares what it made with the
+/// definition: so many units in the last place may lie between them.
+fn agrees(op: TensorOp, units: f32) {
+    let inputs: Vec<_> = op.inputs.iter().enumerate().map(|(k, spec)| values(spec, k)).collect();
+    let read: Vec<_> = inputs.iter().map(Array::values).collect();
+    let want = op.compute(&read, 0..op.output.elements(), &|| false).unwrap().unwrap();
+    let places: Vec<_> = inputs.iter().map(stored).collect();
+    let (output, op) = (stored(&values(&op.output, 9)), Arc::new(op));
+    let (kernel, blocks) = build(&op, &places, &output).unwrap();
+    (0..blocks).for_each(|index| interrupt_everywhere(&kernel, index, &output, &op));
+    let Array::F32(want) = want else { panic!("singles") };
+    let have = content(&output, &op.output);
+    for (k, (have, &want)) in have.as_chunks::<4>().0.iter().zip(&want).enumerate() {
+        let have = f32::from_le_bytes(*have);
+        let close = (have - want).abs() <= units * (want.abs().next_up() - want.abs());
+        assert!(
+            close || have == want || have.is_nan() && want.is_nan(),
+            "{k}: {have} {want} {op:?}"
+        );
     }
 }

@@ -4,7 +4,7 @@ use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::Value;
 use proptest::prelude::*;
-use reef_core::tensor::{Array, Binary, Element, FoldKind, Kind, Spec, Unary};
+use reef_core::tensor::{Array, Binary, Element, FoldKind, Kind, Spec, Term, Unary};
 
 /// Writes a network and gives what its values are.
 type Write<'a> = &'a dyn Fn(&mut Builder<'_>, &Value) -> Vec<Value>;
@@ -100,13 +100,29 @@ fn formulas_stay_short() {
     assert_eq!(steps(&[5], write), [100, 7]);
 }
 
+#[test]
+fn known_numbers_are_terms_and_small_powers_products() {
+    let write: Write<'_> = &|b, x| {
+        let three = b.constant(vec![1, 1], Array::F32(vec![3.0])).unwrap();
+        vec![b.binary(Binary::Pow, x, &three).unwrap()]
+    };
+    let made = model(&[5], write, false);
+    let [step] = made.steps() else { panic!("{:?}", made.steps()) };
+    let Kind::Map(map) = &step.op.kind else { panic!("{step:?}") };
+    let pow = |term: &Term| matches!(term, Term::Binary(Binary::Pow, ..));
+    assert!(step.reads.len() == 1 && !map.formula.0.iter().any(pow), "{map:?}");
+    let x = Array::F32(vec![-2.0, -0.5, 0.0, 1.5, 10.0]);
+    let want = vec![-8.0, -0.125, 0.0, 3.375, 1000.0];
+    assert_eq!(made.execute(&[x]).unwrap(), [Array::F32(want)]);
+}
+
 /// What is done next, to which two of the values so far.
 type Choice = (u8, prop::sample::Index, prop::sample::Index);
 
 fn apply(b: &mut Builder<'_>, values: &[Value], (what, x, y): &Choice) -> Value {
     let (x, y) = (x.get(values), y.get(values));
     let flat = |b: &mut Builder<'_>| b.reshape(x, vec![x.spec.elements()]);
-    let made = match what % 7 {
+    let made = match what % 9 {
         0 => b.binary(Binary::Add, x, y),
         1 => b.binary(Binary::Max, x, y),
         2 => b.unary(Unary::Neg, x),

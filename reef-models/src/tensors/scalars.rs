@@ -1,0 +1,69 @@
+//! Formulas of single numbers that are known: those become terms, and small powers products.
+
+use super::value::Value;
+use reef_core::tensor::{Array, Binary, Formula, Kind, Map, Scalar, Term};
+
+/// The same operation with fewer inputs, and those. All stay if all are known: then the result is.
+pub(super) fn with_scalars<'a>(kind: Kind, inputs: &[&'a Value]) -> (Kind, Vec<&'a Value>) {
+    let Kind::Map(map) = kind else { return (kind, inputs.to_vec()) };
+    if inputs.iter().all(|value| value.known().is_some()) {
+        return (Kind::Map(map), inputs.to_vec());
+    }
+    let mut written = Written { formula: Formula::default(), left: Vec::new() };
+    let mut at: Vec<usize> = Vec::with_capacity(map.formula.0.len());
+    for term in &map.formula.0 {
+        let number = match *term {
+            Term::Input(input) => written.input(inputs[input]),
+            other => written.term(other.renumbered(|k| at[k])),
+        };
+        at.push(number);
+    }
+    (Kind::Map(Map { formula: written.formula, domain: map.domain }), written.left)
+}
+
+struct Written<'a> {
+    formula: Formula,
+    /// Inputs that are none of the terms.
+    left: Vec<&'a Value>,
+}
+
+impl<'a> Written<'a> {
+    fn input(&mut self, value: &'a Value) -> usize {
+        let single = value.known().and_then(|known| scalar(&known.array));
+        self.formula.push(match single {
+            Some(scalar) => Term::Scalar(scalar),
+            None => {
+                self.left.push(value);
+                Term::Input(self.left.len() - 1)
+            }
+        })
+    }
+
+    fn term(&mut self, term: Term) -> usize {
+        let Term::Binary(Binary::Pow, x, power) = term else { return self.formula.push(term) };
+        let power = match self.formula.0[power] {
+            Term::Scalar(Scalar::Real(2.0) | Scalar::Whole(2)) => 2,
+            Term::Scalar(Scalar::Real(3.0) | Scalar::Whole(3)) => 3,
+            _ => return self.formula.push(term),
+        };
+        let square = self.formula.push(Term::Binary(Binary::Mul, x, x));
+        match power {
+            2 => square,
+            _ => self.formula.push(Term::Binary(Binary::Mul, square, x)),
+        }
+    }
+}
+
+/// The only number of an array, if no formula rounds it.
+fn scalar(array: &Array) -> Option<Scalar> {
+    if array.len() != 1 {
+        return None;
+    }
+    Some(match array {
+        Array::F32(x) => Scalar::Real(x[0].into()),
+        Array::F64(x) => Scalar::Real(x[0]),
+        Array::I64(x) => Scalar::Whole(x[0]),
+        Array::I32(x) => Scalar::Whole(x[0].into()),
+        _ => return None,
+    })
+}
