@@ -32,6 +32,7 @@ mod kernels;
 mod memory;
 mod operators;
 mod options;
+mod pages;
 mod preemptor;
 mod queue;
 mod trace;

@@ -6,15 +6,12 @@
 //! by [`words`], which may race with other processes, and only inside the buffer.
 
 use crate::borrow::{Access, Borrows, HostBorrow};
+use crate::pages::Pages;
 use reef_core::{Error, HostMemory, Result, words};
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-
-/// Cache lines, and the widest vector registers.
-const ALIGN: usize = 64;
 
 /// Zeroed memory, aligned to 64 bytes; freed when the last clone is dropped. Or host memory of others, as it
 /// is, kept until then.
@@ -29,9 +26,10 @@ struct Allocation {
     borrows: Borrows,
 }
 
+/// Keeps the memory.
 #[derive(Debug)]
 enum Owner {
-    Ours(Layout),
+    Ours(#[expect(dead_code, reason = "freed with it")] Pages),
     Other(HostMemory),
 }
 
@@ -41,23 +39,11 @@ unsafe impl Send for Allocation {}
 // SAFETY: as above.
 unsafe impl Sync for Allocation {}
 
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        if let Owner::Ours(layout) = self.owner {
-            // SAFETY: `start` came from `alloc_zeroed` with this layout and is freed once.
-            unsafe { dealloc(self.start.as_ptr(), layout) };
-        }
-    }
-}
-
 impl Buffer {
     pub(crate) fn zeroed(bytes: usize) -> Result<Self> {
         let oom = || Error::OutOfMemory { backend: "cpu", asked: bytes };
-        let whole = bytes.max(1).checked_next_multiple_of(ALIGN).ok_or_else(oom)?;
-        let layout = Layout::from_size_align(whole, ALIGN).map_err(|_| oom())?;
-        // SAFETY: the layout's size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(oom)?;
-        let owner = Owner::Ours(layout);
+        let pages = Pages::zeroed(bytes).ok_or_else(oom)?;
+        let (start, owner) = (pages.start(), Owner::Ours(pages));
         Ok(Self(Arc::new(Allocation { start, owner, bytes, borrows: Borrows::default() })))
     }
 

@@ -8,6 +8,7 @@
 //! the stop word after each tile. Sums are in the unit's scratch memory until nothing can stop the block any more.
 
 use super::product::multiply;
+use super::simd::widest;
 use super::stop_token::StopToken;
 use super::tile::{COLUMNS, Hints, ROWS, Tile};
 use reef_core::tensor::{Domain, Element, Kind, TensorOp, View};
@@ -19,6 +20,8 @@ const DEPTH: usize = 512;
 const MOST_ROWS: usize = 28 * 1024 / COLUMNS;
 /// Most products of a block: about 200 microseconds with AVX-512.
 const PRODUCTS: usize = 10 << 20;
+/// Terms that are asked for ahead while a panel is packed.
+const AHEAD: usize = 16;
 /// Sizes from which packing pays.
 const LEAST_ROWS: usize = 4;
 const LEAST_COLUMNS: usize = 8;
@@ -226,8 +229,12 @@ fn rows_of_block(rows: usize, terms: usize, direct: bool) -> usize {
 
 /// Lays terms of columns out as the product of a tile wants them, with zeros for columns that there are not.
 fn pack_panel(from: &[f32], terms: &[[usize; 2]], columns: &[[usize; 2]], panel: &mut [f32]) {
+    let panel = panel.as_chunks_mut::<COLUMNS>().0;
     let in_one = is_run(columns.iter().map(|column| column[0]));
-    for (term, to) in terms.iter().zip(panel.as_chunks_mut::<COLUMNS>().0) {
+    if in_one && columns.len() == COLUMNS {
+        return pack_whole(&from[columns[0][0]..], terms, panel);
+    }
+    for (term, to) in terms.iter().zip(panel) {
         let from = &from[term[1]..];
         let (to, none) = to.split_at_mut(columns.len());
         none.fill(0.0);
@@ -235,6 +242,33 @@ fn pack_panel(from: &[f32], terms: &[[usize; 2]], columns: &[[usize; 2]], panel:
             true => to.copy_from_slice(&from[columns[0][0]..][..to.len()]),
             false => to.iter_mut().zip(columns).for_each(|(to, column)| *to = from[column[0]]),
         }
+    }
+}
+
+/// As [`pack_panel`], of columns that lie side by side. Terms lie too far apart for the processor to guess where the
+/// next one is, so it is told.
+fn pack_whole(from: &[f32], terms: &[[usize; 2]], panel: &mut [[f32; COLUMNS]]) {
+    widest(
+        #[inline(always)]
+        || {
+            for (k, (term, to)) in terms.iter().zip(panel).enumerate() {
+                if let Some(next) = terms.get(k + AHEAD) {
+                    prefetch(&from[next[1]..][..COLUMNS]);
+                }
+                to.copy_from_slice(&from[term[1]..][..COLUMNS]);
+            }
+        },
+    );
+}
+
+/// Asks for the cache lines of `row`.
+#[inline(always)]
+fn prefetch(row: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in row.chunks(16) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: it reads nothing that the program could see, and the address is that of an element.
+        unsafe { _mm_prefetch(line.as_ptr().cast(), _MM_HINT_T0) };
     }
 }
 
