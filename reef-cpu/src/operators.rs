@@ -6,7 +6,7 @@ use crate::kernel::Kernel;
 use crate::kernels::build::build;
 use crate::kernels::pack::pack;
 use crate::kernels::place::Place;
-use crate::kernels::tensor;
+use crate::kernels::tensor::bind::bind;
 use crate::memory::Buffer;
 use reef_core::op::{Op, Operands, Operators, Storage, TensorOperands};
 use reef_core::tensor::TensorOp;
@@ -40,7 +40,7 @@ impl Operators for Cpu {
     ) -> Result<Vec<Launch<Self>>> {
         let TensorOperands { inputs, output } = operands;
         let places: Vec<_> = inputs.iter().map(place).collect();
-        let (kernel, blocks) = tensor::build(op, &places, &place(output))?;
+        let (kernel, blocks) = bind(op, &places, &place(output))?;
         let written = iter::once((output.buffer.clone(), Access::Write));
         let read = inputs.iter().map(|input| (input.buffer.clone(), Access::Read));
         Ok(vec![launch(kernel.using(written.chain(read).collect()), blocks)])

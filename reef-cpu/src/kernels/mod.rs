@@ -19,7 +19,6 @@ mod depthwise;
 mod epilogue;
 mod gather;
 mod linear;
-mod matrices;
 mod operand;
 pub(crate) mod pack;
 pub(crate) mod place;

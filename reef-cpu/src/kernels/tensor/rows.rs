@@ -1,8 +1,8 @@
 //! Folds of singles that lie side by side, by vectors.
 
-use super::super::stop_token::StopToken;
 use crate::kernels::scalar::larger;
 use crate::kernels::simd::widest;
+use crate::kernels::stop_token::StopToken;
 use reef_core::tensor::{Domain, Element, FoldKind, Kind, TensorOp, View};
 
 /// Partial sums that are made side by side.

@@ -3,16 +3,12 @@
 //! A block computes its range into memory of its own, looks whether to stop all along, and copies the range to the
 //! output in one go. Products of matrices, formulas and folds of singles have kernels of their own.
 
-mod formula;
-mod functions;
-mod rows;
-
-use self::formula::Vectors;
-use self::rows::Rows;
+use super::formula::Vectors;
 use super::matrices::Matrices;
-use super::place::{Place, grid};
-use super::stop_token::StopToken;
+use super::rows::Rows;
 use crate::kernel::{Block, Kernel, Outcome};
+use crate::kernels::place::{Place, grid};
+use crate::kernels::stop_token::StopToken;
 use crate::memory::Buffer;
 use reef_core::tensor::{Array, Brain, Element, Half, Spec, TensorOp, Truth, Values};
 use reef_core::{Error, Result};
@@ -28,7 +24,7 @@ const BLOCKS: usize = 8;
 /// Steps for which a block of its own pays.
 const LEAST_STEPS: usize = 16 * 1024;
 
-pub(crate) fn build(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Result<(Kernel, u32)> {
+pub(crate) fn bind(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Result<(Kernel, u32)> {
     op.check()?;
     if inputs.len() != op.inputs.len() {
         let text =

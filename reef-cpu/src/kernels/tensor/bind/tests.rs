@@ -122,7 +122,7 @@ fn blocks_make_what_the_definition_says_wherever_they_are_stopped_first() {
         let places: Vec<_> = inputs.iter().map(stored).collect();
         let untouched = values(&op.output, 9);
         let (output, op) = (stored(&untouched), Arc::new(op));
-        let (kernel, blocks) = build(&op, &places, &output).unwrap();
+        let (kernel, blocks) = bind(&op, &places, &output).unwrap();
         (0..blocks).for_each(|index| interrupt_everywhere(&kernel, index, &output, &op));
         assert_eq!(content(&output, &op.output), want.to_le_bytes(), "{}", op.name());
     }
@@ -132,10 +132,10 @@ fn blocks_make_what_the_definition_says_wherever_they_are_stopped_first() {
 fn an_output_over_an_input_and_a_short_buffer_are_refused() {
     let op = Arc::new(operations().remove(7));
     let place = stored(&values(&op.output, 1));
-    let said = build(&op, std::slice::from_ref(&place), &place).unwrap_err().to_string();
+    let said = bind(&op, std::slice::from_ref(&place), &place).unwrap_err().to_string();
     assert_eq!(said, "cpu: the output overlaps what is read");
     let short = Place { buffer: Buffer::zeroed(100).unwrap(), offset: 64 };
-    assert!(build(&op, &[place], &short).is_err());
+    assert!(bind(&op, &[place], &short).is_err());
 }
 
 /// Products of matrices: their sizes and strides in both inputs, what is summed, and the inputs' lengths.
@@ -179,7 +179,7 @@ fn products_of_matrices_are_those_of_the_definition() {
         let want = op.compute(&read, 0..op.output.elements(), &|| false).unwrap().unwrap();
         let places: Vec<_> = inputs.iter().map(stored).collect();
         let (output, op) = (stored(&values(&op.output, 9)), Arc::new(op));
-        let (kernel, blocks) = build(&op, &places, &output).unwrap();
+        let (kernel, blocks) = bind(&op, &places, &output).unwrap();
         (0..blocks).for_each(|index| interrupt_everywhere(&kernel, index, &output, &op));
         assert_eq!(content(&output, &op.output), want.to_le_bytes(), "{op:?}"); // sums are exact
     }
@@ -255,7 +255,7 @@ fn agrees(op: TensorOp, units: f32) {
     let want = op.compute(&read, 0..op.output.elements(), &|| false).unwrap().unwrap();
     let places: Vec<_> = inputs.iter().map(stored).collect();
     let (output, op) = (stored(&values(&op.output, 9)), Arc::new(op));
-    let (kernel, blocks) = build(&op, &places, &output).unwrap();
+    let (kernel, blocks) = bind(&op, &places, &output).unwrap();
     (0..blocks).for_each(|index| interrupt_everywhere(&kernel, index, &output, &op));
     let Array::F32(want) = want else { panic!("singles") };
     let have = content(&output, &op.output);

@@ -7,10 +7,10 @@
 //! A block makes one panel of columns for some rows: it packs the panel, a few hundred terms at a time, and looks at
 //! the stop word after each tile. Sums are in the unit's scratch memory until nothing can stop the block any more.
 
-use super::product::multiply;
-use super::simd::widest;
-use super::stop_token::StopToken;
-use super::tile::{COLUMNS, Hints, ROWS, Tile};
+use crate::kernels::product::multiply;
+use crate::kernels::simd::widest;
+use crate::kernels::stop_token::StopToken;
+use crate::kernels::tile::{COLUMNS, Hints, ROWS, Tile};
 use reef_core::tensor::{Domain, Element, Kind, TensorOp, View};
 use std::ops::Range;
 

@@ -1,0 +1,13 @@
+//! Kernels of operations on tensors.
+//!
+//! In: an operation, and where its operands lie. Out: a kernel whose blocks make ranges of the output. Most run the
+//! loops that define the operation; matrices, formulas and folds of singles have kernels of their own.
+//!
+//! Invariants: blocks write disjoint parts of the output, which overlaps nothing that is read; a block that was stopped
+//! has written nothing.
+
+pub(crate) mod bind;
+mod formula;
+mod functions;
+mod matrices;
+mod rows;
