@@ -7,7 +7,7 @@ use reef_guest::page::Class;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// A node that is removed with its folder.
 #[derive(Debug)]
@@ -67,6 +67,13 @@ impl MadeUp {
         self.folder.join(format!("root/proc/driver/nvidia/gpus/0000:{minor:02}:00.0"))
     }
 
+    /// A daemon, in the place of one that ended.
+    pub(crate) fn start_daemon(&mut self) {
+        let socket = self.folder.join("run/guests.sock");
+        let _ = std::fs::remove_file(&socket);
+        self._daemon = Some(UnixListener::bind(socket).unwrap());
+    }
+
     /// The daemon ends, and leaves its socket as a killed one does.
     pub(crate) fn end_daemon(&mut self) {
         self._daemon = None;
@@ -115,6 +122,13 @@ impl Drop for MadeUp {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// With which seed a random test begins, and how many steps it has.
+pub(crate) fn asked(steps: u64) -> (u64, u64) {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
+    let now = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_nanos() as u64);
+    (number("REEF_TEST_SEED").unwrap_or_else(now), number("REEF_TEST_STEPS").unwrap_or(steps))
 }
 
 /// The names in a folder, without those that change at once.

@@ -4,6 +4,7 @@ mod client;
 mod cluster;
 mod kubelet;
 mod prepare;
+mod random;
 mod refusals;
 mod restarts;
 mod slices;

@@ -2,4 +2,5 @@
 
 mod allocate;
 mod kubelet;
+mod random;
 mod restarts;
