@@ -202,6 +202,24 @@ fn a_guest_that_overwrites_its_page_harms_nobody_else() {
 }
 
 #[test]
+fn a_page_that_was_changed_shows_and_who_is_revoked_holds_nobody() {
+    let (registry, path) = registry();
+    let be = guest(&path, BestEffort, GPU);
+    let liar = guest(&path, RealTime, GPU);
+    liar.peers.iter().for_each(|(_, page)| page.holders.hold(liar.who.holder));
+    assert!(registry.guests().iter().all(|view| view.fault.is_none()));
+    scribble(&liar.page, 3);
+    let views = registry.guests();
+    let faults: Vec<_> = views.iter().filter(|view| view.fault.is_some()).collect();
+    assert_eq!(faults.iter().map(|view| view.who).collect::<Vec<_>>(), [liar.who]);
+    registry.revoke(liar.who.guest);
+    assert!(!be.page.holders.is_closed(), "released at once");
+    assert!(matches!(next(&liar.link), Event::Gone));
+    registry.revoke(liar.who.guest); // twice is once
+    assert_eq!(registry.guests().len(), 1);
+}
+
+#[test]
 fn bits_that_a_real_time_guest_leaves_in_others_names_go_with_it() {
     let (_registry, path) = registry();
     let be = guest(&path, BestEffort, GPU);

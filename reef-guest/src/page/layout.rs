@@ -168,6 +168,18 @@ impl Page {
         self.header.read()
     }
 
+    /// Whether it still says what the daemon wrote.
+    ///
+    /// # Errors
+    ///
+    /// What it says: whoever has the page has changed it.
+    pub(crate) fn check(&self, who: &Identity) -> Result<(), String> {
+        match self.header.read()? {
+            found if found == *who => Ok(()),
+            found => Err(format!("it says {found:?}, the daemon wrote {who:?}")),
+        }
+    }
+
     /// Gives it to a guest, which may have had it from another daemon: nobody holds it then.
     pub(crate) fn give(&self, who: &Identity) {
         self.header.write(who);
@@ -239,6 +251,9 @@ mod tests {
         assert_eq!(page.header.read().unwrap_err(), "it begins with 0x0");
         page.header.write(&who);
         assert_eq!(page.header.read(), Ok(who));
+        assert_eq!(page.check(&who), Ok(()));
+        page.header.pid.store(100, Relaxed);
+        assert!(page.check(&who).unwrap_err().contains("pid: 100"));
         page.header.class.store(9, Relaxed);
         assert_eq!(page.header.read().unwrap_err(), "its class is 9");
         page.header.version.store(2, Relaxed);

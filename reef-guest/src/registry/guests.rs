@@ -11,6 +11,7 @@ use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
+use rustix::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -139,6 +140,13 @@ impl Guests {
         }
         self.note();
         self.gates.retain(|(_, gates)| Arc::strong_count(gates) > 1 || !gates.is_empty());
+    }
+
+    /// Takes a guest out that would have stayed. The server's thread may have a copy of its socket still.
+    pub(super) fn revoke(&mut self, guest: u32) {
+        let found = self.all.iter().find(|one| one.who.guest == guest);
+        let _ = found.map(|one| rustix::net::shutdown(&one.socket, Shutdown::Both));
+        self.leave(guest);
     }
 
     fn forget_peer(&mut self, guest: u32) {

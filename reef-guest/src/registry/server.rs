@@ -71,6 +71,12 @@ impl Registry {
         lock(&self.guests).histories()
     }
 
+    /// Ends a guest's connection: what it held is released, and it has no class until it joins again, which the policy
+    /// may refuse.
+    pub fn revoke(&self, guest: u32) {
+        lock(&self.guests).revoke(guest);
+    }
+
     /// Holds or releases the best-effort guests of a device in the daemon's own name.
     pub fn hold(&self, device: Uuid, is_held: bool) {
         self.gates(device).hold(is_held);
@@ -116,7 +122,7 @@ impl Server {
     fn wait(&self) -> Option<Vec<u32>> {
         let guests = lock(&self.guests);
         let numbers: Vec<u32> = guests.iter().map(|guest| guest.who.guest).collect();
-        // Copies, so that the lock isn't held while this sleeps. Only this thread takes guests out.
+        // Copies, so that the lock isn't held while this sleeps. Who was taken out meanwhile isn't there when it wakes up.
         let ends = guests.iter().map(|guest| guest.ends()).collect::<io::Result<Vec<_>>>();
         drop(guests);
         let Ok(ends) = ends else {

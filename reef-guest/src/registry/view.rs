@@ -37,6 +37,8 @@ pub struct GuestView {
     /// For how long it seemed to use its device. Of a real-time guest: for how long it held others, which is a little
     /// more than its work took. Of a best-effort guest: from the guest's own looks, 50 a second.
     pub busy: Duration,
+    /// What is wrong with its page, if the part that the daemon wrote was changed.
+    pub fault: Option<String>,
 }
 
 /// A guest's last spans, for traces.
@@ -92,6 +94,7 @@ impl GuestView {
             is_active: page.holders.is_held() || page.activity.is_busy(),
             held,
             busy,
+            fault: page.check(who).err(),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::slices::Slices;
 use crate::ending::until_signal;
 use crate::error::{Error, Result};
 use crate::node::state::State;
+use crate::node::violations::Violations;
 use crate::socket::{Fate, Own};
 use std::path::Path;
 use std::sync::Arc;
@@ -59,9 +60,11 @@ pub(super) async fn serve(
 
 /// Looks at GPUs and daemon for ever, and keeps the slice.
 async fn look(config: &ClaimsConfig, state: &watch::Sender<State>, slices: &mut Slices) {
+    let mut violations = Violations::default();
     loop {
         let known = state.borrow().clone();
         slices.keep(&known).await;
+        violations.look(&config.node.daemon).await;
         sleep(config.pace.health).await;
         let now = State::look(&config.node, &known);
         if now != known {

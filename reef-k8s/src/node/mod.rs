@@ -2,10 +2,12 @@
 //!
 //! *In*: paths of the node ([`Node`](paths::Node)), the kernel module's list of GPUs, the daemon's socket. *Out*: GPUs with
 //! their health; variables, mounts and device nodes as plain values, and as files of the Container Device Interface.
-//! *Invariant*: nothing is kept between two looks but which GPUs there were.
+//! What the daemon has found to be wrong is logged. *Invariant*: nothing is kept between two looks but which GPUs there
+//! were, and what was wrong.
 
 pub(crate) mod cdi;
 pub(crate) mod edits;
 pub(crate) mod gpu;
 pub(crate) mod paths;
 pub(crate) mod state;
+pub(crate) mod violations;

@@ -6,6 +6,7 @@ use crate::ending::until_signal;
 use crate::error::{Error, Result};
 use crate::node::cdi;
 use crate::node::state::State;
+use crate::node::violations::Violations;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -52,7 +53,9 @@ fn broken(error: tokio::task::JoinError) -> Result<()> {
 /// Looks at GPUs and daemon for ever, and tells who wants to know.
 async fn look(config: &Config, state: &watch::Sender<State>) {
     tracing::info!("{}", state.borrow().line());
+    let mut violations = Violations::default();
     loop {
+        violations.look(&config.node.daemon).await;
         sleep(config.pace.health).await;
         let now = State::look(&config.node, &state.borrow());
         write_names(config, &now); // before containers are given them

@@ -3,15 +3,16 @@
 //! Limits hold without a daemon. What a daemon adds is what a program can't know of itself: how much of the device its
 //! context and its code have, which the driver's management library says.
 
+use super::violations::look::Violations;
 use parking_lot::{Mutex, RwLock};
 use reef_guest::limit::{Audit, JobView};
-use reef_nvml::{Busy, Error, Monitor, Nvml, Uuid, VARIABLE};
+use reef_nvml::{Busy, Error, Monitor, Nvml, Process, Uuid, VARIABLE};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the books are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -109,6 +110,11 @@ impl Books {
         state.busy.extend(busy);
     }
 
+    /// Who is on a device. `None`: the driver doesn't say, or there is no library to ask.
+    fn processes(&self, device: &Uuid) -> Option<Vec<Process>> {
+        self.monitor()?.processes(device).ok()
+    }
+
     /// Logs a line once.
     fn say(&self, line: String) {
         let mut state = self.state.lock();
@@ -119,7 +125,7 @@ impl Books {
     }
 }
 
-/// Looks at the books every second, for as long as it lives.
+/// Looks at the books and for violations every second, for as long as it lives.
 #[derive(Debug)]
 pub(super) struct Watch {
     stop: Option<Sender<()>>,
@@ -127,10 +133,11 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn start(books: Arc<Books>) -> std::io::Result<Self> {
+    pub(super) fn start(books: Arc<Books>, violations: Arc<Violations>) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let run = move || loop {
             books.look();
+            violations.look(&books.jobs(), |device| books.processes(device), Instant::now());
             if stopped.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
@@ -157,7 +164,6 @@ pub(super) fn nvml() -> Result<Box<dyn Monitor>, Error> {
 mod tests {
     use super::*;
     use reef_guest::limit::{BooksFile, Seat};
-    use reef_nvml::Process;
 
     const DEVICE: Uuid = *b"sixteen bytes id";
 

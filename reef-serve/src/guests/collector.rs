@@ -1,5 +1,7 @@
 //! What guests did, as metrics that are read when somebody asks.
 
+use super::violations::find::KINDS;
+use super::violations::look::Violations;
 use prometheus_client::collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -7,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use reef_guest::registry::{GuestView, Registry};
 use std::fmt::{Error, Write};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Reads the registry, while there is one.
@@ -65,6 +67,36 @@ impl collector::Collector for Collector {
         for guest in &guests {
             let labels = labels(guest);
             ConstGauge::new(i64::from(guest.is_active)).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads what was found to be wrong.
+#[derive(Debug)]
+pub(super) struct Shown(pub(super) Arc<Violations>);
+
+impl collector::Collector for Shown {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Violations that were found since the daemon started";
+        let mut family =
+            encoder.encode_descriptor("reef_violations", help, None, MetricType::Counter)?;
+        for kind in KINDS {
+            let count = ConstCounter::new(self.0.counted(kind));
+            count.encode(family.encode_family(&[("kind", kind.name())])?)?;
+        }
+        let help = "1 for each that is so now: a page that was changed, memory beyond a limit, a process that isn't a guest";
+        let mut family =
+            encoder.encode_descriptor("reef_violation", help, None, MetricType::Gauge)?;
+        for found in self.0.now() {
+            let (pid, device) = (found.pid.to_string(), hex(&found.device));
+            let labels = [
+                ("kind", found.kind.name()),
+                ("device", &device),
+                ("pid", &pid),
+                ("job", &found.job),
+            ];
+            ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }

@@ -16,3 +16,4 @@ mod mps;
 mod policy;
 mod registrar;
 pub(crate) mod service;
+mod violations;

@@ -2,16 +2,19 @@
 
 use super::beside::Shared;
 use super::books::{Books, Watch, nvml};
-use super::collector::Collector;
+use super::collector::{Collector, Shown};
 use super::containers::Containers;
 use super::jobs::Jobs;
 use super::mps;
 use super::policy::grant;
 use super::registrar::Registrar;
+use super::violations::look::Violations;
+use super::violations::revoked::Revoked;
 use crate::error::{Error, Result};
 use crate::net::access::Access;
 use crate::net::identity::auth::Tokens;
 use crate::server::Server;
+use reef_guest::join::Wish;
 use reef_guest::registry::{Caller, Registry};
 use std::path::Path;
 use std::sync::Arc;
@@ -47,8 +50,11 @@ impl Guests {
         let _ = std::fs::remove_file(&path); // of a daemon that was killed
         let (of, tokens) = (server.clone(), tokens.clone());
         let own = rustix::process::getuid().as_raw();
-        let policy = Box::new(move |caller: &Caller, wish: &_| {
+        let revoked = Arc::<Revoked>::default();
+        let taken = revoked.clone();
+        let policy = Box::new(move |caller: &Caller, wish: &Wish| {
             access.admit(caller.uid).map_err(|error| error.text().to_owned())?;
+            taken.check(caller.pid, wish.class)?;
             grant(&of.config.get(), &tokens, own, caller, wish)
         });
         let registry =
@@ -60,7 +66,10 @@ impl Guests {
         let folder = reef_guest::limit::folder(|name| std::env::var(name).ok());
         let books = Arc::new(Books::new(folder, Box::new(nvml)));
         metrics.add(Box::new(Jobs(books.clone())));
-        let watch = Watch::start(books).map_err(|e| Error::system("no thread for limits", e))?;
+        let violations = Arc::new(Violations::new(&registry, revoked));
+        metrics.add(Box::new(Shown(violations.clone())));
+        let watch = Watch::start(books, violations)
+            .map_err(|e| Error::system("no thread for limits", e))?;
         let registrar = registrar(server, access)?;
         let shared = match engine.uuid() {
             Some(device) => Some(Shared::start(engine, &registry, &path, device)?),

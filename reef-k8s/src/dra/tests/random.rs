@@ -54,7 +54,7 @@ fn allocate(cluster: &Cluster, claim: u32) {
 
 impl Model {
     fn has_gpu(&self, claim: u32) -> bool {
-        claim % 2 == 0 || self.has_second
+        claim.is_multiple_of(2) || self.has_second
     }
 
     fn has_room(&self, claim: u32) -> bool {

@@ -1,0 +1,102 @@
+//! What the daemon has found to be wrong on its devices, as its metrics say.
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::HOST;
+use hyper_util::rt::TokioIo;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+/// How long a daemon may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest answer.
+const MOST: usize = 4 << 20;
+/// The metric that is 1 for each violation.
+const METRIC: &str = "reef_violation{";
+
+type Problem = Box<dyn std::error::Error + Send + Sync>;
+
+/// What was wrong at the last look.
+#[derive(Debug, Default)]
+pub(crate) struct Violations(BTreeSet<String>);
+
+impl Violations {
+    /// Asks the daemon of this folder, and logs what has come and gone since. A daemon that doesn't say changes nothing.
+    pub(crate) async fn look(&mut self, folder: &Path) {
+        let Ok(Ok(text)) = timeout(PATIENCE, metrics(folder)).await else { return };
+        let (came, went) = self.update(&text);
+        came.iter().for_each(|labels| tracing::warn!("violation: {labels}"));
+        went.iter().for_each(|labels| tracing::info!("no violation any more: {labels}"));
+    }
+
+    fn update(&mut self, text: &str) -> (Vec<String>, Vec<String>) {
+        let labels = |line: &str| Some(line.strip_prefix(METRIC)?.rsplit_once("} ")?.0.to_owned());
+        let now: BTreeSet<_> = text.lines().filter_map(labels).collect();
+        let changes = (
+            now.difference(&self.0).cloned().collect(),
+            self.0.difference(&now).cloned().collect(),
+        );
+        self.0 = now;
+        changes
+    }
+}
+
+async fn metrics(folder: &Path) -> Result<String, Problem> {
+    let stream = UnixStream::connect(folder.join("http.sock")).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let request = Request::get("/metrics").header(HOST, "localhost");
+    let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+    let bytes = Limited::new(answer.into_body(), MOST).collect().await?.to_bytes();
+    connection.abort();
+    Ok(String::from_utf8(bytes.into())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up::MadeUp;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
+    const STRANGER: &str = r#"kind="stranger",device="00",pid="7",job="""#;
+
+    #[test]
+    fn what_came_and_what_went_is_told_once() {
+        let mut violations = Violations::default();
+        let text = format!(
+            "# TYPE reef_violation gauge\nreef_violation{{{STRANGER}}} 1\nreef_violations_total{{kind=\"page\"}} 3\n"
+        );
+        assert_eq!(violations.update(&text), (vec![STRANGER.to_owned()], vec![]));
+        assert_eq!(violations.update(&text), (vec![], vec![]));
+        assert_eq!(violations.update(""), (vec![], vec![STRANGER.to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn a_daemons_metrics_are_read_and_one_that_does_not_answer_changes_nothing() {
+        let node = MadeUp::new();
+        let folder = node.folder.join("run");
+        let mut violations = Violations::default();
+        violations.look(&folder).await;
+        let listener = UnixListener::bind(folder.join("http.sock")).unwrap();
+        let daemon = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            let length = stream.read(&mut request).await.unwrap();
+            let body = format!("reef_violation{{{STRANGER}}} 1\n");
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all((head + &body).as_bytes()).await.unwrap();
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        });
+        violations.look(&folder).await;
+        assert!(daemon.await.unwrap().starts_with("GET /metrics HTTP/1.1\r\n"));
+        assert_eq!(violations.0.len(), 1);
+        violations.look(&folder).await; // nobody listens any more
+        assert_eq!(violations.0.len(), 1);
+    }
+}

@@ -1,0 +1,92 @@
+//! What is wrong now, from what the registry, the books and the driver say.
+
+use reef_guest::limit::{JobView, shown};
+use reef_guest::registry::GuestView;
+use reef_nvml::{Process, Uuid};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::guests) enum Kind {
+    /// A guest changed what the daemon wrote into its page.
+    Page,
+    /// A job has more memory than its limit.
+    Memory,
+    /// A process works beside guests and isn't one.
+    Stranger,
+}
+
+/// All kinds.
+pub(in crate::guests) const KINDS: [Kind; 3] = [Kind::Page, Kind::Memory, Kind::Stranger];
+
+impl Kind {
+    /// Its name in metrics and logs.
+    pub(in crate::guests) fn name(self) -> &'static str {
+        match self {
+            Self::Page => "page",
+            Self::Memory => "memory",
+            Self::Stranger => "stranger",
+        }
+    }
+}
+
+/// Who does something wrong on which device.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::guests) struct Violation {
+    pub(in crate::guests) kind: Kind,
+    pub(in crate::guests) device: Uuid,
+    /// The process; zero for a job.
+    pub(in crate::guests) pid: u32,
+    /// The job; empty for a process.
+    pub(in crate::guests) job: String,
+}
+
+/// What a look found, with a line of each for people.
+pub(super) type Found = BTreeMap<Violation, String>;
+
+pub(super) fn find(
+    guests: &[GuestView],
+    jobs: &[JobView],
+    processes: impl Fn(&Uuid) -> Option<Vec<Process>>,
+) -> Found {
+    let pages = guests.iter().filter_map(|guest| {
+        let (why, pid) = (guest.fault.as_ref()?, guest.who.pid);
+        let line = format!("process {pid} changed its page: {why}");
+        Some((violation(Kind::Page, guest.device, pid, ""), line))
+    });
+    let jobs_over = jobs.iter().filter_map(|job| {
+        let limit = job.memory.filter(|limit| job.used > *limit)?;
+        let (used, limit, name) = (shown(job.used), shown(limit), &job.name);
+        let line = format!("job {name:?} has {used} of device memory, its limit is {limit}");
+        Some((violation(Kind::Memory, job.device, 0, name), line))
+    });
+    let devices: BTreeSet<_> = guests.iter().map(|guest| guest.device).collect();
+    let strangers = devices.iter().flat_map(|device| {
+        let all = processes(device).unwrap_or_default();
+        all.into_iter().filter(|process| is_stranger(process.pid, guests, jobs)).map(|process| {
+            let memory = process.memory.map_or("some memory".into(), shown);
+            let line =
+                format!("process {} has {memory} on a device of guests and isn't one", process.pid);
+            (violation(Kind::Stranger, *device, process.pid, ""), line)
+        })
+    });
+    pages.chain(jobs_over).chain(strangers.collect::<Vec<_>>()).collect()
+}
+
+pub(super) fn violation(kind: Kind, device: Uuid, pid: u32, job: &str) -> Violation {
+    Violation { kind, device, pid, job: job.to_owned() }
+}
+
+/// A guest of another device has opened this one too. MPS's server has a context for its clients.
+fn is_stranger(pid: u32, guests: &[GuestView], jobs: &[JobView]) -> bool {
+    let is_limited =
+        || jobs.iter().flat_map(|job| &job.processes).any(|process| process.pid == pid);
+    let is_known = guests.iter().any(|guest| guest.who.pid == pid) || pid == std::process::id();
+    !is_known && !is_limited() && !is_mps(pid)
+}
+
+/// The system keeps 15 letters of `nvidia-cuda-mps-server`.
+fn is_mps(pid: u32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+    name.is_ok_and(|name| name.trim_end() == "nvidia-cuda-mps")
+}

@@ -1,0 +1,94 @@
+//! Guests and processes that do what they may not.
+
+use super::find::{Kind, violation};
+use super::look::Violations;
+use super::revoked::Revoked;
+use reef_guest::join::{Joined, Wish, join};
+use reef_guest::page::Class;
+use reef_guest::registry::Registry;
+use reef_nvml::{Process, Uuid};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const GPU: Uuid = *b"sixteen bytes id";
+
+fn registry(revoked: &Arc<Revoked>) -> (Arc<Registry>, PathBuf) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path =
+        std::env::temp_dir().join(format!("reef-violations-{}-{number}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let of = revoked.clone();
+    let policy = Box::new(move |caller: &reef_guest::registry::Caller, wish: &Wish| {
+        of.check(caller.pid, wish.class).map(|()| wish.class)
+    });
+    (Arc::new(Registry::open(&path, policy).unwrap()), path)
+}
+
+fn guest(path: &std::path::Path, class: Class) -> Result<Joined, String> {
+    let wish = Wish { class, device: GPU };
+    join(path, &wish, Duration::from_secs(10)).map_err(|why| why.to_string())
+}
+
+#[allow(unsafe_code)] // what a program may do to its own memory
+fn change(joined: &Joined) {
+    let first = joined.page.address().cast::<u64>();
+    // SAFETY: the first word of the page, which is atomics alone.
+    unsafe { AtomicU64::from_ptr(first) }.store(7, Ordering::Relaxed);
+}
+
+fn nobody(_: &Uuid) -> Option<Vec<Process>> {
+    Some(Vec::new())
+}
+
+#[test]
+fn a_real_time_guest_that_changes_its_page_loses_its_class_and_a_best_effort_one_is_shown() {
+    let revoked = Arc::<Revoked>::default();
+    let (registry, path) = registry(&revoked);
+    let violations = Violations::new(&registry, revoked);
+    let (be, rt) =
+        (guest(&path, Class::BestEffort).unwrap(), guest(&path, Class::RealTime).unwrap());
+    violations.look(&[], nobody, Instant::now());
+    assert_eq!(violations.now(), []);
+    change(&rt);
+    violations.look(&[], nobody, Instant::now());
+    assert_eq!(violations.counted(Kind::Page), 1);
+    assert_eq!(registry.guests().len(), 1, "it is out");
+    let line = guest(&path, Class::RealTime).unwrap_err();
+    assert!(line.contains("class rt was revoked: this process changed its page"), "{line}");
+    guest(&path, Class::BestEffort).unwrap();
+    violations.look(&[], nobody, Instant::now());
+    assert_eq!(violations.now(), []);
+    change(&be);
+    let pid = std::process::id();
+    for _ in 0..2 {
+        violations.look(&[], nobody, Instant::now());
+        assert_eq!(violations.now(), [violation(Kind::Page, GPU, pid, "")]);
+    }
+    assert_eq!(violations.counted(Kind::Page), 2, "each once");
+    assert!(registry.guests().iter().any(|view| view.who == be.who), "it is held on");
+}
+
+#[test]
+fn a_process_that_is_no_guest_is_a_stranger_once_it_has_stayed() {
+    let revoked = Arc::<Revoked>::default();
+    let (registry, path) = registry(&revoked);
+    let violations = Violations::new(&registry, revoked);
+    let pids = [std::process::id(), 1];
+    let both = |device: &Uuid| {
+        assert_eq!(*device, GPU);
+        Some(pids.map(|pid| Process { pid, memory: Some(3 << 30) }).into())
+    };
+    let begun = Instant::now();
+    violations.look(&[], both, begun); // nobody is there to be disturbed
+    let _guest = guest(&path, Class::BestEffort).unwrap();
+    for (seconds, wanted) in [(1, 0), (10, 0), (11, 1), (12, 1)] {
+        violations.look(&[], both, begun + Duration::from_secs(seconds));
+        assert_eq!(violations.now().len(), wanted, "after {seconds} s");
+    }
+    assert_eq!(violations.now(), [violation(Kind::Stranger, GPU, 1, "")]);
+    violations.look(&[], |_| None, begun + Duration::from_secs(13));
+    assert_eq!((violations.now().len(), violations.counted(Kind::Stranger)), (0, 1));
+}
