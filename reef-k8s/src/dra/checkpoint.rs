@@ -71,7 +71,7 @@ impl Checkpoint {
     }
 }
 
-fn parse(text: &str) -> std::result::Result<Claims, String> {
+pub(super) fn parse(text: &str) -> std::result::Result<Claims, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     match value["version"].as_u64() {
         Some(VERSION) => (),

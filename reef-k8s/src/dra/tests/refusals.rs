@@ -1,8 +1,11 @@
 //! What can't be prepared is refused with a line, and nothing is left of it.
 
-use super::cluster::{Cluster, object, path};
+use super::cluster::{Cluster, NODE, object, path};
 use super::kubelet::{Kubelet, Plugin, config};
-use crate::made_up::{MadeUp, names};
+use crate::dra::{checkpoint, claim};
+use crate::made_up::{MadeUp, asked, names};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -126,4 +129,34 @@ async fn a_gpu_takes_no_more_than_the_daemon_admits_and_the_books_hold() {
     assert!(answers[..30].iter().all(Result::is_ok), "{answers:?}");
     let line = answers[30].as_ref().unwrap_err();
     assert!(line.ends_with("32 claims are prepared, 32 at most"), "{line}");
+}
+
+/// Neither the API server's answers nor a file on disk are believed to be what they should.
+#[test]
+fn bytes_that_are_changed_at_random_are_read_or_refused() {
+    let (seed, steps) = asked(3_000);
+    println!("REEF_TEST_SEED={seed} REEF_TEST_STEPS={steps}");
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let claim = object("c", 0, "be", json!({ "memory": "8GiB", "compute": "33.4%" }));
+    let prepared = claim::read(&claim, "c", NODE).unwrap();
+    let checkpoint = json!({ "version": 1, "claims": { "c": prepared } }).to_string();
+    checkpoint::parse(&checkpoint).unwrap();
+    for _ in 0..steps {
+        let text = changed(&claim.to_string(), &mut rng);
+        if let Ok(value) = serde_json::from_str(&text) {
+            let _ = claim::read(&value, "c", NODE);
+        }
+        let _ = checkpoint::parse(&changed(&checkpoint, &mut rng));
+    }
+}
+
+/// One to four letters are others, all of which JSON and amounts use.
+fn changed(text: &str, rng: &mut ChaCha8Rng) -> String {
+    const LETTERS: &[u8] = b"\"{}[]:,.-019eEGik%\\ntfu \0";
+    let mut bytes = text.as_bytes().to_vec();
+    for _ in 0..rng.random_range(1..5) {
+        let at = rng.random_range(0..bytes.len());
+        bytes[at] = LETTERS[rng.random_range(0..LETTERS.len())];
+    }
+    String::from_utf8(bytes).expect("all of them are ASCII")
 }
