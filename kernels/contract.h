@@ -59,18 +59,21 @@ struct Matrices {
           views{words[3], words[4], words[5], words[6]}, along_terms{words[7], words[8]} {}
 };
 
-// A tile of outputs of a block, and the terms that it takes at a time. Each thread has EACH x EACH outputs.
-const u32 TILE = 64, DEEP = 16, EACH = 4;
+// A tile of a block has 16 times as many rows and columns as each of its threads has, and takes so many terms at a time.
+const u32 DEEP = 16;
 
 // Rows or columns of a tile, of all those there are; and the terms under way.
-struct Side {
+template <u32 EACH> struct Side {
+    static const u32 TILE = 16 * EACH;
     u32 places[TILE];
     u32 terms[DEEP];
-    float values[DEEP][TILE + EACH];
+    float values[DEEP][TILE + 4];
 };
 
 // Brings in the terms from `first` on; zeros beyond the ends.
-__device__ __forceinline__ void fetch(Side &side, const Input &input, bool along_terms, u32 lines, u32 terms) {
+template <u32 EACH>
+__device__ __forceinline__ void fetch(Side<EACH> &side, const Input &input, bool along_terms, u32 lines, u32 terms) {
+    const u32 TILE = 16 * EACH;
 #pragma unroll
     for (u32 n = 0; n < TILE * DEEP / THREADS; n++) {
         u32 k = n * THREADS + threadIdx.x;
@@ -80,7 +83,9 @@ __device__ __forceinline__ void fetch(Side &side, const Input &input, bool along
     }
 }
 
-__device__ __forceinline__ void multiply(const Side &rows, const Side &columns, float (&sums)[EACH][EACH]) {
+template <u32 EACH>
+__device__ __forceinline__ void multiply(const Side<EACH> &rows, const Side<EACH> &columns,
+                                         float (&sums)[EACH][EACH]) {
     const u32 row = threadIdx.x / 16 * EACH, column = threadIdx.x % 16 * EACH;
 #pragma unroll
     for (u32 term = 0; term < DEEP; term++) {
@@ -92,8 +97,9 @@ __device__ __forceinline__ void multiply(const Side &rows, const Side &columns, 
     }
 }
 
-__device__ __forceinline__ void contract_tile(reef::Block &block, const Job &job) {
-    __shared__ Side sides[2];
+template <u32 EACH> __device__ __forceinline__ void contract_tile(reef::Block &block, const Job &job) {
+    const u32 TILE = 16 * EACH;
+    __shared__ Side<EACH> sides[2];
     const Terms terms(job.plan);
     const Matrices matrices(job.plan + TERMS_WORDS);
     const u32 swapped = matrices.row_input;
@@ -114,9 +120,8 @@ __device__ __forceinline__ void contract_tile(reef::Block &block, const Job &job
         if (round > 0 && round % (TERMS_A_LOOK / DEEP) == 0 && block.stopped()) return;
         if (threadIdx.x < 2 * DEEP) {
             u32 side = threadIdx.x / DEEP, term = threadIdx.x % DEEP;
-            u32 input = side ^ swapped;
             bool there = first + term < terms.len;
-            sides[side].terms[term] = there ? terms.place(job.plan, input, first + term) : 0;
+            sides[side].terms[term] = there ? terms.place(job.plan, side ^ swapped, first + term) : 0;
         }
         __syncthreads();
         const u32 left = terms.len - first;

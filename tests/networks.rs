@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use subject::{Subject, run_alone, submit};
-use tensors::{functions_agree, kinds_agree};
+use tensors::{attention_agrees, functions_agree, kinds_agree};
 
 /// Opens the device, or says aloud why its tests are skipped.
 fn open<D: Device>(ordinal: usize, options: &str) -> Option<D> {
@@ -451,6 +451,7 @@ mod cpu {
         what_is_no_number_stays_none("", 1e-6);
         means_of_large_pictures_are_exact("", 2e-6);
         kinds_agree("units=2", 4);
+        attention_agrees("units=2", 1e-5);
         the_toy_adds_then_multiplies("units=2");
         a_lost_launch_is_found("units=2");
         networks_can_be_preempted_at_every_launch("units=2");
@@ -479,6 +480,7 @@ mod hip {
         means_of_large_pictures_are_exact("", 2e-6);
         functions_agree("");
         kinds_agree("", 6);
+        attention_agrees("", 1e-5);
         the_toy_adds_then_multiplies("");
         replay("", "resnet18", 64, 7);
         kernels_of_its_own_agree("", &[PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All]);
@@ -515,6 +517,7 @@ mod cuda {
         means_of_large_pictures_are_exact("", 2e-6);
         functions_agree("");
         kinds_agree("", 100);
+        attention_agrees("", 1e-5);
         the_toy_adds_then_multiplies("");
         a_lost_launch_is_found("");
         networks_can_be_preempted_at_every_launch("");

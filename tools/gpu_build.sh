@@ -31,5 +31,7 @@ libraries=(-L "$folder/c/lib" -Wl,-rpath,'$ORIGIN/c/lib')
 cc examples/c/infer.c -I "$folder/c/include" "${libraries[@]}" -lreef -o "$folder/infer"
 c++ -std=c++17 -pthread reef-capi/tests/c/port.cpp -I "$folder/c/include/cudareef" "${libraries[@]}" -lcudareef \
     "$built/libfake_libcuda.so" -o "$folder/port"
+# ONNX's node tests, for a machine without a network.
+tar -czf "$folder/onnx_nodes.tar.gz" -C "$(tools/onnx_fetch.sh)" node
 git describe --always --dirty >"$folder/commit"
 ls -lh "$folder"

@@ -27,6 +27,7 @@ core        modules       60
 core        capi          60
 core        cudareef      60
 networks    networks      300
+networks    tensors       400
 sanitizers  memcheck      150
 sanitizers  racecheck     150
 sanitizers  synccheck     150
@@ -66,6 +67,19 @@ capi() {
 }
 cudareef() { CUDA_MODULE_LOADING=EAGER "$build/port"; }
 networks() { "$build/networks" cuda:: --nocapture --test-threads=2; }
+
+# Ordinary tensors: ONNX's own node tests, each preempted at random as well, and networks of text beside plain loops.
+tensors() {
+    local folder=$work/cache/onnx network
+    mkdir -p "$folder" && tar -xzf "$build/onnx_nodes.tar.gz" -C "$folder" || return
+    "$build/reef" model nodetest "$folder/node" --device cuda:0 --preempt --least 1000 --report "$work/onnx-nodes.md"
+    local code=$?
+    echo "note: $(grep -m1 passed "$work/onnx-nodes.md")"
+    for network in distilbert bert; do
+        "$build/reef" model verify "$network" --size 16 --device cuda:0 || code=1
+    done
+    return $code
+}
 
 sanitizer() { # TOOL ARGS...
     local tool=$1

@@ -4,18 +4,25 @@
 #
 #   tools/onnx_nodes.sh [DEVICE] [OPTIONS of reef model nodetest, such as --preempt]
 #
-# Fetches the wheel of onnx 1.17.0 with pip (16 MB) into a folder outside of the repository; REEF_ONNX names another one.
+# The test data are those that tools/onnx_fetch.sh fetches.
+#
+#   tools/onnx_nodes.sh --software [COUNT]
+#
+# runs a sample of COUNT node tests (default 100), spread over all of them, on the software gfx906 instead, with
+# preemptions, and writes nothing. It needs AMD's runtime (tools/install_amd.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 device=${1:-cpu}
 [ $# -eq 0 ] || shift
-folder=${REEF_ONNX:-${TMPDIR:-/tmp}/reef-onnx-1.17.0}
-if [ ! -d "$folder/onnx/backend/test/data/node" ]; then
-    mkdir -p "$folder"
-    python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$folder" onnx==1.17.0
-    python3 -m zipfile -e "$folder"/onnx-1.17.0-*.whl "$folder"
+data=$(tools/onnx_fetch.sh)
+if [ "$device" = --software ]; then
+    mapfile -t all < <(ls -d "$data"/node/*/)
+    sample=()
+    for ((k = 0; k < ${1:-100}; k++)); do sample+=("${all[k * ${#all[@]} / ${1:-100}]}"); done
+    cargo build --quiet --workspace --bin reef --features reef-cli/gfx906-sim
+    exec "${CARGO_TARGET_DIR:-target}/debug/reef" --gfx906-sim model nodetest --device hip:0 --preempt --list "${sample[@]}"
 fi
-data=$folder/onnx/backend/test/data
+folder=${data%/onnx/backend/test/data}
 python3 tools/onnx_light.py "$data/light" "$folder/light"
 table=$(mktemp) light=$(mktemp)
 trap 'rm -f "$table" "$light"' EXIT

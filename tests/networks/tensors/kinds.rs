@@ -26,10 +26,11 @@ type Make = fn(&mut ChaCha8Rng) -> Case;
 
 /// Runs `cases` random operations of each kind; every second one is preempted as well.
 pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
-    let kinds: [(&str, Make); 10] = [
+    let kinds: [(&str, Make); 11] = [
         ("map", map),
         ("contract", contract),
         ("matrices", matrices),
+        ("many matrices", many_matrices),
         ("fold", fold),
         ("move", movement),
         ("concat", concat),
@@ -114,9 +115,19 @@ fn contract(rng: &mut ChaCha8Rng) -> Case {
     case(rng, Kind::Contract(contract), inputs, output, 1e-6)
 }
 
-/// Products of matrices of floats, transposed or not, in batches: what tiles compute.
 fn matrices(rng: &mut ChaCha8Rng) -> Case {
-    let [n, m, k, len] = [2, 90, 140, 70].map(|most| rng.random_range(1..=most));
+    let sizes = [2, 90, 140, 70].map(|most| rng.random_range(1..=most));
+    products(rng, sizes)
+}
+
+/// So many that GPUs take large tiles.
+fn many_matrices(rng: &mut ChaCha8Rng) -> Case {
+    let len = rng.random_range(1..20);
+    products(rng, [40, 65, 70, len])
+}
+
+/// Products of matrices of floats, transposed or not, in batches: what tiles compute.
+fn products(rng: &mut ChaCha8Rng, [n, m, k, len]: [usize; 4]) -> Case {
     let dims = [n, m, k];
     let at = |strides: [usize; 3]| View { dims: dims.into(), strides: strides.into() };
     let along = |stride| View { dims: vec![len], strides: vec![stride] };

@@ -5,6 +5,8 @@
 mod bench;
 mod functions;
 mod kinds;
+mod network;
 
 pub(crate) use functions::functions_agree;
 pub(crate) use kinds::kinds_agree;
+pub(crate) use network::attention_agrees;

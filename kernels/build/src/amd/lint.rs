@@ -19,12 +19,13 @@ const GUARD: u64 = 72;
 /// Kernels that are never stopped, as they have no guard.
 const UNGUARDED: [&str; 3] = ["report", "stamp", "store"];
 /// Kernels that look while they run; all others do when they start.
-const POLLING: [&str; 19] = [
+const POLLING: [&str; 20] = [
     "append",
+    "contract_32x32",
+    "contract_64x64",
     "contract_f32",
     "contract_f64",
     "contract_i64",
-    "contract_tile",
     "fold_f32",
     "fold_f64",
     "fold_i64",

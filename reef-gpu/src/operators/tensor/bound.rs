@@ -57,6 +57,11 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         self.op.output.elements()
     }
 
+    /// Units that best-effort work of the device runs on.
+    pub(super) fn units(&self) -> usize {
+        self.gpu.facts().be_units as usize
+    }
+
     /// Appends all inputs to a plan.
     pub(super) fn inputs(&self, plan: &mut Plan) {
         for (&address, spec) in self.inputs.iter().zip(&self.op.inputs) {

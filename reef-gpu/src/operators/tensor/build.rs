@@ -36,3 +36,43 @@ pub(in crate::operators) fn build<V: Vendor>(
     };
     Ok(vec![launch?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::fake::Fake;
+    use crate::vendor::options::Options;
+    use reef_core::op::Storage;
+    use reef_core::tensor::{Domain, Element, Formula, Map, Spec, Term, Unary};
+    use reef_core::{Device, Error};
+
+    /// Why a map of this function of so many elements is refused.
+    fn refused(element: Element, function: Unary, elements: usize) -> Error {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let buffer = gpu.alloc(64).unwrap();
+        let formula = Formula(vec![Term::Input(0), Term::Unary(function, 0)]);
+        let spec = Spec { element, dims: vec![elements] };
+        let kind = Kind::Map(Map { formula, domain: Domain::I64 });
+        let op = TensorOp { kind, inputs: vec![spec.clone()], output: spec };
+        let storage = || Storage { buffer: &buffer, offset: 0 };
+        let operands = TensorOperands { inputs: vec![storage()], output: storage() };
+        build(&gpu, &op, &operands).unwrap_err()
+    }
+
+    #[test]
+    fn what_there_is_no_kernel_for_is_refused_by_name() {
+        let says = |element, function, elements| match refused(element, function, elements) {
+            Error::Unsupported { what, .. } => what,
+            other => panic!("{other}"),
+        };
+        assert_eq!(says(Element::I64, Unary::Sin, 8), "map: Sin of integers");
+        let large = says(Element::Bool, Unary::Not, 1 << 31);
+        assert_eq!(large, "map: bool[2147483648] has 2^31 elements or more");
+    }
+
+    #[test]
+    fn operands_that_hold_less_are_invalid() {
+        assert!(matches!(refused(Element::I64, Unary::Abs, 9), Error::Invalid(_)));
+        assert!(matches!(refused(Element::I64, Unary::Abs, 1 << 50), Error::Invalid(_)));
+    }
+}

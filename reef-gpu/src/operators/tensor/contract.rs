@@ -8,10 +8,12 @@ use crate::vendor::calls::Vendor;
 use reef_core::tensor::{Contract, Domain};
 use reef_core::{Launch, Result};
 
-/// Rows and columns of a tile: `TILE` in kernels/contract.h.
-const TILE: usize = 64;
+/// Rows and columns of tiles, and their kernels.
+const TILES: [(usize, &str); 2] = [(64, "contract_64x64"), (32, "contract_32x32")];
 /// Least rows and columns for which tiles pay.
-const LEAST: usize = 16;
+const LEAST: usize = 8;
+/// Tiles for each unit of the device from which large ones pay.
+const LARGE: usize = 2;
 /// Terms of a sum that have a table of their places, at most.
 const MAX_TABLE: usize = 1 << 22;
 /// Words of `Terms` and of `Matrices` in kernels/contract.h.
@@ -30,10 +32,9 @@ pub(super) fn build<V: Vendor>(
     terms(bound, &summed, &mut plan)?;
     let matrices = Matrices::of(&contract.kept, LEAST).filter(|_| contract.domain == Domain::F32);
     if let Some(matrices) = matrices {
-        let batches: usize = matrices.batches.0.iter().map(|(size, _)| size).product();
-        let tiles = matrices.rows.len().div_ceil(TILE) * matrices.columns.len().div_ceil(TILE);
         product(&matrices, &summed, &mut plan);
-        return bound.launch("contract_tile", batches * tiles, 0, &plan);
+        let (kernel, tiles) = tiles(&matrices, bound.units());
+        return bound.launch(kernel, tiles, 0, &plan);
     }
     let kept = Axes::of(&contract.kept);
     for input in 0..2 {
@@ -43,6 +44,13 @@ pub(super) fn build<V: Vendor>(
     let blocks = bound.count().div_ceil(THREADS);
     let domain = bound.signed(contract.domain)?;
     bound.launch(&format!("contract_{}", suffix(domain)), blocks, 0, &plan)
+}
+
+/// The kernel for a device of so many units, and how many tiles it makes: large ones if there are enough of them.
+fn tiles(matrices: &Matrices, units: usize) -> (&'static str, usize) {
+    let count = |(size, name)| (name, matrices.tiles(size));
+    let [large, small] = TILES.map(count);
+    if large.1 >= LARGE * units { large } else { small }
 }
 
 /// Where terms lie: by a stride in each input, or by a table.

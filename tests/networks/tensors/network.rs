@@ -1,0 +1,87 @@
+//! A network of tensors: attention over a few rows, as text networks have it.
+
+use crate::handmade::{file, float, int, ints, node, ones, scalar, value};
+use crate::subject::run_alone;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use reef::models::onnx::{TensorOptions, tensors_from_bytes};
+use reef::models::{Budget, Network, Seeded, TensorModel, TensorWeights};
+use reef::op::Operators;
+use reef::tensor::Array;
+use reef::{Config, PreemptLevel, VirtualQueue};
+use std::thread;
+use std::time::Duration;
+
+const ROWS: i64 = 40;
+const WIDTH: i64 = 24;
+
+fn attention() -> Vec<u8> {
+    let last = || vec![int("axis", -1)];
+    let nodes = [
+        node("LayerNormalization", &["x", "gain", "gain"], "n", &[float("epsilon", 1e-5)]),
+        node("MatMul", &["n", "w"], "q", &[]),
+        node("MatMul", &["n", "u"], "k", &[]),
+        node("Transpose", &["k"], "t", &[ints("perm", &[1, 0])]),
+        node("MatMul", &["q", "t"], "s", &[]),
+        node("Mul", &["s", "scale"], "m", &[]),
+        node("Softmax", &["m"], "p", &last()),
+        node("MatMul", &["p", "n"], "a", &[]),
+        node("Add", &["a", "x"], "h", &[]),
+        node("Erf", &["h"], "e", &[]),
+        node("ArgMax", &["p"], "best", &last()),
+        node("Cast", &["best"], "which", &[int("to", 1)]),
+        node("Concat", &["e", "h", "which"], "y", &last()),
+    ];
+    let ends = [
+        value(11, "x", &[ROWS, WIDTH]),
+        value(11, "w", &[WIDTH, WIDTH]),
+        value(11, "u", &[WIDTH, WIDTH]),
+        value(12, "y", &[]),
+    ];
+    let constants = [ones("gain", &[WIDTH]), scalar("scale", 0.2)];
+    file(17, &[nodes.concat(), ends.concat(), constants.concat()])
+}
+
+fn model() -> (TensorModel, Vec<Array>) {
+    let options = TensorOptions::default();
+    let model =
+        tensors_from_bytes(&attention(), "attention", &options, &Budget::new(Budget::USUAL))
+            .unwrap();
+    let made = |(k, port): (usize, &reef::models::Port)| {
+        Array::F32(Seeded(k as u64).input(port.spec.elements()))
+    };
+    let inputs = model.inputs.iter().enumerate().map(made).collect();
+    (model, inputs)
+}
+
+/// What the network gives is what plain loops give, and the same bits whenever it is preempted.
+pub(crate) fn attention_agrees<D: Operators>(device: &D, tolerance: f32) {
+    let (model, inputs) = model();
+    let weights = TensorWeights::upload(device, &model).unwrap();
+    let network = Network::of_tensors(device, &model, &weights).unwrap();
+    inputs.iter().enumerate().for_each(|(k, input)| network.stage(k, input).unwrap());
+    run_alone(device, &network.inference());
+    let alone = network.output(0).unwrap();
+    let want = model.execute(&inputs).unwrap();
+    let [have, want] = [&alone, &want[0]]
+        .map(|array| array.values().to_f64().iter().map(|&value| value as f32).collect::<Vec<_>>());
+    crate::are_close(&have, &want, tolerance, "attention");
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    for turn in 0..6 {
+        preempted(device, &network, &mut rng);
+        assert_eq!(network.output(0).unwrap(), alone, "turn {turn}: other bits when preempted");
+    }
+}
+
+/// Runs it with preemptions at random times, until it has ended.
+fn preempted<D: Operators>(device: &D, network: &Network<D>, rng: &mut ChaCha8Rng) {
+    let config = Config::default().level(PreemptLevel::All);
+    let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
+    crate::submit(&mut submitter, &network.inference());
+    for _ in 0..rng.random_range(2..8) {
+        thread::sleep(Duration::from_micros(rng.random_range(0..3000)));
+        queue.preempt(rng.random()).unwrap();
+        queue.restore().unwrap();
+    }
+    queue.finish().unwrap();
+}
