@@ -139,12 +139,22 @@ fn a_guest_is_counted_and_says_what_was_intercepted() {
     let _daemon = Daemon::start_with(&folder, &["--guests"]);
     let program = this_program();
     let program: Vec<_> = program.iter().map(String::as_str).collect();
-    let mut command = exec(&folder, &["--strict", "--explain", "--job", "ten"], &program);
+    let options = ["--strict", "--explain", "--profile", "--job", "ten"];
+    let mut command = exec(&folder, &options, &program);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().ends_with("sum 20")));
+    let is_shown = |line: &str| {
+        line.starts_with("reef_guest_call_seconds_count{") && line.ends_with("call=\"kernel\"} 10")
+    };
+    wait_until(&folder, "10 calls in a histogram", is_shown);
     let metrics = metrics(&folder);
+    let steps = metrics.lines().filter(|line| {
+        line.starts_with("reef_guest_call_seconds_bucket{") && line.contains("call=\"kernel\"")
+    });
+    let steps: Vec<_> = steps.collect();
+    assert!(steps.len() == 12 && steps[11].contains("le=\"+Inf\""), "{steps:?}");
     let counted = metrics.lines().find(|line| line.starts_with("reef_guest_kernels_total{"));
     let counted = counted.unwrap_or_else(|| panic!("{metrics}"));
     assert!(counted.contains("class=\"be\"") && counted.ends_with("} 10"), "{counted}");
@@ -279,13 +289,18 @@ fn a_limit_that_cannot_be_read_or_kept_is_refused_and_never_left_out() {
 
 /// Waits until the daemon says this of a job.
 fn wait_for(folder: &Folder, line: &str) {
+    wait_until(folder, line, |said| said == line);
+}
+
+/// Waits until a line of the daemon's numbers is so.
+fn wait_until(folder: &Folder, what: &str, is_so: impl Fn(&str) -> bool) {
     let begin = std::time::Instant::now();
     loop {
         let text = metrics(folder);
-        if text.lines().any(|said| said == line) {
+        if text.lines().any(&is_so) {
             return;
         }
-        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{line}: {text}");
+        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{what}: {text}");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }

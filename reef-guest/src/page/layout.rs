@@ -1,6 +1,7 @@
 //! What stands where in the page.
 
 use super::spans::{Spans, Time};
+use super::times::Times;
 use crate::hold::activity::Activity;
 use crate::hold::holders::Holders;
 use std::fmt;
@@ -143,6 +144,8 @@ pub struct Page {
     pub counts: Counts,
     /// When a best-effort guest was held, and a real-time guest held others.
     pub spans: Spans,
+    /// How long its calls took, if it has a profile; zeroes from a guest of an older build.
+    pub times: Times,
 }
 
 /// Alone in its two cache lines, so that writers of neighbours don't slow readers down.
@@ -225,6 +228,7 @@ mod tests {
         assert_eq!(std::mem::offset_of!(Page, activity), 256);
         assert_eq!(std::mem::offset_of!(Page, counts), 384);
         assert_eq!(std::mem::offset_of!(Page, spans), 512);
+        assert_eq!(std::mem::offset_of!(Page, times), 2688);
         assert!(size_of::<Page>() <= BYTES);
     }
 

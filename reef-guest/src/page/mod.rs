@@ -9,8 +9,10 @@ pub(crate) mod file;
 pub(crate) mod layout;
 pub(crate) mod mapping;
 pub(crate) mod spans;
+pub(crate) mod times;
 
 pub use file::PageFile;
 pub use layout::{BYTES, Class, Counts, Identity, Page, VERSION};
 pub use mapping::Mapping;
 pub use spans::{KEPT, Spans, Time};
+pub use times::{Counted, ENDS, Times, TimesView};

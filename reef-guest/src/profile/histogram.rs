@@ -61,6 +61,20 @@ impl Histogram {
         found.map_or(0, end)
     }
 
+    /// The same in fewer steps, of which these are the ends and the last one has none.
+    pub fn within<const N: usize>(&self, ends: &[u64]) -> [u64; N] {
+        let mut counts = [0; N];
+        for (step, count) in self.0.iter().enumerate() {
+            let at = if step + 1 == STEPS {
+                ends.len()
+            } else {
+                ends.partition_point(|of| *of < end(step))
+            };
+            counts[at.min(N - 1)] += count;
+        }
+        counts
+    }
+
     /// Adds another one's counts.
     pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
@@ -88,5 +102,7 @@ mod tests {
             all.0[step(nanos)] += 1;
         }
         assert_eq!((all.quantile(0.5), all.quantile(0.99)), (112, 10_240));
+        all.0[STEPS - 1] += 7;
+        assert_eq!(all.within(&[1 << 10, 1 << 12, 1 << 14]), [3, 0, 1, 7]);
     }
 }

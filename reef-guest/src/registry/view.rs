@@ -4,6 +4,7 @@ use super::connection::Guest;
 use crate::join::wire::Uuid;
 use crate::page::layout::{Class, Counts, Identity};
 use crate::page::spans::Time;
+use crate::page::times::TimesView;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub struct GuestView {
     pub busy: Duration,
     /// What is wrong with its page, if the part that the daemon wrote was changed.
     pub fault: Option<String>,
+    /// How long its calls took on the host, if it has a profile. Of all of its devices together, shown on one of them.
+    pub times: Vec<TimesView>,
 }
 
 /// A guest's last spans, for traces.
@@ -95,6 +98,7 @@ impl GuestView {
             held,
             busy,
             fault: page.check(who).err(),
+            times: page.times.read(),
         }
     }
 }

@@ -3,10 +3,11 @@
 use super::violations::find::KINDS;
 use super::violations::look::Violations;
 use prometheus_client::collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use reef_guest::page::ENDS;
 use reef_guest::registry::{GuestView, Registry};
 use std::fmt::{Error, Write};
 use std::sync::{Arc, Weak};
@@ -68,7 +69,7 @@ impl collector::Collector for Collector {
             let labels = labels(guest);
             ConstGauge::new(i64::from(guest.is_active)).encode(family.encode_family(&labels)?)?;
         }
-        Ok(())
+        times(encoder, &guests)
     }
 }
 
@@ -100,6 +101,26 @@ impl collector::Collector for Shown {
         }
         Ok(())
     }
+}
+
+/// Histograms of guests with a profile.
+fn times(mut encoder: DescriptorEncoder<'_>, guests: &[GuestView]) -> Result<(), Error> {
+    let help = "Host time of a guest's calls of its driver, if it has a profile";
+    let name = "reef_guest_call_seconds";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    for guest in guests {
+        for times in &guest.times {
+            let [guest, class, pid, device, job] = labels(guest);
+            let call = ("call", times.of.name().to_owned());
+            let labels = [guest, class, pid, device, job, call];
+            let mut encoder = family.encode_family(&labels)?;
+            let ends = ENDS.iter().map(|end| *end as f64 / 1e9).chain([f64::INFINITY]);
+            let buckets: Vec<_> = ends.zip(times.counts).collect();
+            let (sum, count) = (times.sum.as_secs_f64(), times.counts.iter().sum());
+            encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+    }
+    Ok(())
 }
 
 /// A device, by what names it.

@@ -28,6 +28,11 @@ fn members() -> MutexGuard<'static, Vec<&'static Member>> {
     MEMBERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
+/// Some device that was joined.
+pub(crate) fn any() -> Option<&'static Device> {
+    members().iter().find_map(|member| member.device())
+}
+
 /// Attaches the current context. `None`: its calls are passed on, until a daemon that is late has answered; the report
 /// says why.
 pub(crate) fn attach() -> Option<Context> {

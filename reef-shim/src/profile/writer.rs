@@ -3,8 +3,10 @@
 use super::active::Active;
 use super::kept::Kept;
 use super::{files, finish, memory, names};
+use crate::guest::attach;
 use crate::own::thread;
-use reef_guest::profile::{Event, Version, alnair, table, trace};
+use reef_guest::page::{Counted, ENDS};
+use reef_guest::profile::{Api, Event, Histogram, Version, alnair, table, trace};
 use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -46,10 +48,30 @@ impl Active {
                 is_wanted => kept.dropped += u64::from(is_wanted),
             }
         });
+        self.show();
         let Some((version, _)) = self.wanted.alnair else { return };
         let folder = kept.folder.clone();
         let written = self.lines(&folder, &lines).and_then(|()| self.metrics(version, &folder));
         kept.note(&folder, written);
+    }
+
+    /// Shows the daemon how long calls took, if it knows this process.
+    fn show(&self) {
+        let Some(device) = attach::any() else { return };
+        let totals = self.recorder.calls();
+        let of = |counted| match counted {
+            Counted::Kernels => &[Api::Launch][..],
+            Counted::Graphs => &[Api::GraphLaunch],
+            Counted::Copies => &[Api::CopyIn, Api::CopyInAsync, Api::CopyOut, Api::Copy],
+        };
+        for counted in Counted::ALL {
+            let (mut nanos, mut times) = (0, Histogram::default());
+            for api in of(counted) {
+                nanos += totals.of(*api).nanos;
+                times.add(&totals.of(*api).times);
+            }
+            device.page.times.show(counted, nanos, &times.within(&ENDS));
+        }
     }
 
     fn line(&self, event: &Event, start: u64) -> Option<String> {
