@@ -7,7 +7,7 @@ const UNDECODED: &str = ".inference.Undecoded";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let mut messages = protox::compile(["inference.proto"], ["proto"])?;
+    let mut messages = protox::compile(["inference.proto", "health.proto"], ["proto"])?;
     let clients = Path::new(&std::env::var("OUT_DIR")?).join("clients"); // of the tests
     std::fs::create_dir_all(&clients)?;
     let builder = || tonic_prost_build::configure().bytes(".inference");

@@ -31,11 +31,12 @@ const CALL_BYTES: usize = 64 << 10;
 const GRPC_PREFIX: usize = 5;
 
 /// Paths that need no token if the configuration says so.
-const PROBES: [&str; 4] = [
+const PROBES: [&str; 5] = [
     "/v2/health/live",
     "/v2/health/ready",
     "/inference.GRPCInferenceService/ServerLive",
     "/inference.GRPCInferenceService/ServerReady",
+    "/grpc.health.v1.Health/Check",
 ];
 
 /// One protocol's way in.

@@ -7,6 +7,7 @@
 
 pub(crate) mod answer;
 mod charged_body;
+mod classes;
 pub(crate) mod failure;
 pub(crate) mod grpc;
 pub(crate) mod http;

@@ -51,7 +51,7 @@ pub(crate) struct Place {
 ///
 /// # Errors
 ///
-/// `Invalid`; `Unimplemented` for outputs as classes.
+/// `Invalid`.
 pub(crate) fn place<'a>(
     parameters: impl IntoIterator<Item = (&'a str, Parameter)>,
 ) -> Result<Option<Place>> {
@@ -61,9 +61,6 @@ pub(crate) fn place<'a>(
             "shared_memory_region" => region = Some(value.text(key)?),
             "shared_memory_offset" => offset = value.number(key)?,
             "shared_memory_byte_size" => bytes = Some(value.number(key)?),
-            "classification" if value != Parameter::Number(0) => {
-                return Err(Error::Unimplemented("parameter classification".into()));
-            }
             _ => {}
         }
     }
@@ -72,6 +69,19 @@ pub(crate) fn place<'a>(
         (Some(region), Some(bytes)) => Ok(Some(Place { region, offset, bytes })),
         _ => Err(Error::Invalid("shared memory: a region and a byte size belong together".into())),
     }
+}
+
+/// How many of its largest values are wanted in place of an output; 0: the output itself.
+///
+/// # Errors
+///
+/// `Invalid`.
+pub(crate) fn classes<'a>(
+    parameters: impl IntoIterator<Item = (&'a str, Parameter)>,
+) -> Result<usize> {
+    let given = parameters.into_iter().find(|(key, _)| *key == "classification");
+    let given = given.map(|(key, value)| value.number(key)).transpose()?;
+    Ok(usize::try_from(given.unwrap_or_default()).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
@@ -91,7 +101,8 @@ mod tests {
         assert!(place(all[..1].to_vec()).is_err() && place(all[1..].to_vec()).is_err());
         assert_eq!(place([("mine", Parameter::Other)]), Ok(None));
         assert!(place([("shared_memory_region", Parameter::Number(1))]).is_err());
-        let classes = place([("classification", Parameter::Number(3))]);
-        assert!(matches!(classes, Err(Error::Unimplemented(_))));
+        assert_eq!(classes([("classification", Parameter::Number(3))]), Ok(3));
+        assert_eq!(classes(all), Ok(0));
+        assert!(classes([("classification", Parameter::Flag(true))]).is_err());
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::class::Class;
 use crate::error::{Error, Result};
+use crate::kserve::classes;
 use crate::kserve::parameter::{Parameter, Place};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::shaped::variant::Variant;
@@ -22,8 +23,9 @@ use std::time::Duration;
 pub(crate) const NAME: &str = "reef";
 
 /// Extensions of the protocol that are there.
-pub(crate) const EXTENSIONS: [&str; 6] = [
+pub(crate) const EXTENSIONS: [&str; 7] = [
     "binary_tensor_data",
+    "classification",
     "model_configuration",
     "model_repository",
     "schedule_policy",
@@ -81,6 +83,8 @@ pub(crate) struct RequestedOutput {
     pub(crate) to: Option<Place>,
     /// Whether it is wanted as binary data, where a protocol has another form.
     pub(crate) binary: Option<bool>,
+    /// How many of its largest values are wanted in its place; 0: all of it as it is.
+    pub(crate) classes: usize,
 }
 
 /// The answer.
@@ -99,8 +103,32 @@ pub(crate) struct AnsweredOutput {
     index: usize,
     pub(crate) to: Option<Place>,
     pub(crate) binary: bool,
+    /// Its largest values, as texts, with their shape.
+    classes: Option<(usize, Vec<i64>)>,
     /// Empty if it went to a region.
     pub(crate) bytes: Bytes,
+}
+
+impl AnsweredOutput {
+    /// What it is in the answer: its type, and its shape.
+    pub(crate) fn shown<'a>(&'a self, info: &'a TensorInfo) -> (&'static str, &'a [i64]) {
+        match &self.classes {
+            Some((_, shape)) => ("BYTES", shape),
+            None => (info.datatype(), &info.shape),
+        }
+    }
+
+    /// The texts that it is, if it is some.
+    pub(crate) fn texts(&self) -> Option<Vec<&str>> {
+        self.classes.as_ref().map(|_| classes::from_bytes(&self.bytes))
+    }
+
+    fn set(&mut self, info: &TensorInfo, bytes: Vec<u8>) {
+        self.bytes = match &self.classes {
+            Some((count, _)) => classes::to_bytes(&classes::texts(info, &bytes, *count)).into(),
+            None => bytes.into(),
+        };
+    }
 }
 
 impl InferResponse {
@@ -188,7 +216,9 @@ impl Server {
             outputs,
         };
         let made = self.infer(inference).await?;
-        answered.iter_mut().zip(made).for_each(|(output, bytes)| output.bytes = bytes.into());
+        for (output, bytes) in answered.iter_mut().zip(made) {
+            output.set(&variant.outputs.each[output.index], bytes);
+        }
         Ok(InferResponse { model, variant, id: request.id, outputs: answered })
     }
 
@@ -272,7 +302,10 @@ fn answered(
     outputs: Vec<RequestedOutput>,
     binary: bool,
 ) -> Result<Vec<AnsweredOutput>> {
-    let one = |index, to, binary| AnsweredOutput { index, to, binary, bytes: Bytes::new() };
+    let one = |index, to, binary| {
+        let (classes, bytes) = (None, Bytes::new());
+        AnsweredOutput { index, to, binary, classes, bytes }
+    };
     let count = model.outputs.each.len();
     if outputs.is_empty() {
         return Ok((0..count).map(|index| one(index, None, binary)).collect());
@@ -280,7 +313,18 @@ fn answered(
     let mut seen = vec![false; count];
     let asked = |output: RequestedOutput| {
         let index = once(&mut seen, model.outputs.find(&output.name)?, &output.name)?;
-        Ok(one(index, output.to, output.binary.unwrap_or(binary)))
+        let has_place = output.to.is_some();
+        let mut answered = one(index, output.to, output.binary.unwrap_or(binary));
+        if output.classes > 0 {
+            if has_place {
+                let text =
+                    format!("tensor {:?}: classification into a region", short(&output.name));
+                return Err(Error::Unimplemented(text));
+            }
+            let shape = classes::shape(&model.outputs.each[index], output.classes)?;
+            answered.classes = Some((output.classes, shape));
+        }
+        Ok(answered)
     };
     outputs.into_iter().map(asked).collect()
 }

@@ -21,7 +21,7 @@ pub(super) struct Description {
     /// Makes weights up instead of reading them.
     pub(super) seed: Option<u64>,
     /// Versions that are loaded when none is named; default: the newest.
-    pub(super) versions: Option<Vec<u32>>,
+    pub(super) versions: Option<Versions>,
     /// Instances for requests of each class of the standard protocol.
     pub(super) instances: Instances,
     /// Shapes for which networks are made ahead, as far as the model leaves sizes open; by names of inputs. The first one
@@ -92,8 +92,51 @@ impl Description {
     /// Versions to load when none is named.
     pub(super) fn choose(&self, have: &[u32]) -> Vec<u32> {
         match &self.versions {
-            Some(versions) => versions.clone(),
+            Some(Versions::These(versions)) => versions.clone(),
+            Some(Versions::All(_)) => have.to_vec(),
+            Some(Versions::Latest { latest }) => {
+                have[have.len().saturating_sub(*latest)..].to_vec()
+            }
             None => have.last().copied().into_iter().collect(),
         }
+    }
+}
+
+/// Which versions are loaded when none is named.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "versions: a list, \"all\" or { latest = N }")]
+pub(super) enum Versions {
+    /// These numbers.
+    These(Vec<u32>),
+    /// All that there are.
+    All(All),
+    /// So many of the newest.
+    Latest { latest: usize },
+}
+
+/// The word `all`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum All {
+    All,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_listed_all_or_the_latest() {
+        let chosen = |text: &str| {
+            let description: Result<Description, _> = toml::from_str(text);
+            description.map(|description| description.choose(&[1, 3, 7]))
+        };
+        assert_eq!(chosen("").unwrap(), [7]);
+        assert_eq!(chosen("versions = \"all\"").unwrap(), [1, 3, 7]);
+        assert_eq!(chosen("versions = { latest = 2 }").unwrap(), [3, 7]);
+        assert_eq!(chosen("versions = { latest = 9 }").unwrap(), [1, 3, 7]);
+        assert_eq!(chosen("versions = [3]").unwrap(), [3]);
+        let said = chosen("versions = \"newest\"").unwrap_err().to_string();
+        assert!(said.contains("versions: a list, \"all\" or { latest = N }"), "{said}");
     }
 }

@@ -3,7 +3,10 @@
 use crate::daemon::Daemon;
 use crate::wire::{Grpc, Http, VALUES, infer_request, json, request};
 use crate::{options, within};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use reef_serve::{Class, Client, Error};
+use std::io::Write;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -149,4 +152,49 @@ fn metrics_come_in_the_format_that_is_asked_for() {
         let said = daemon.get(path);
         assert!(said.starts_with("HTTP/1.1 200") && said.contains("\"reef\""), "{path}: {said}");
     }
+}
+
+/// gRPC's own health check knows the daemon and its models.
+#[test]
+fn health_is_asked_for_as_grpc_has_it() {
+    let daemon = Daemon::start("grpc-health", &[]);
+    let grpc = Grpc::connect(daemon.folder());
+    for service in ["", "inference.GRPCInferenceService", "tiny"] {
+        assert_eq!(grpc.health(service).expect("an answer"), 1, "{service:?} serves");
+    }
+    let said = grpc.health("none").expect_err("there is no such model");
+    assert_eq!((said.code(), said.message()), (tonic::Code::NotFound, "model none is not loaded"));
+}
+
+/// A body by gzip is what is in it; one that becomes too much is refused.
+#[test]
+fn bodies_may_be_compressed() {
+    let daemon = Daemon::start("compressed", &["limits.message_mib=1"]);
+    let packed = |bytes: &[u8]| {
+        let mut to = GzEncoder::new(Vec::new(), Compression::fast());
+        to.write_all(bytes).expect("memory takes it");
+        to.finish().expect("memory takes it")
+    };
+    let ask = |json: usize, body: &[u8], how: &str| {
+        let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\n";
+        let lengths = format!(
+            "content-encoding: {how}\r\ninference-header-content-length: {json}\r\n\
+             content-length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut http = Http::connect(daemon.folder()).expect("it listens");
+        let request = [head.as_bytes(), lengths.as_bytes(), body].concat();
+        let (status, said) = http.ask(&request).expect("an answer");
+        (status, String::from_utf8_lossy(&said).into_owned())
+    };
+    let text = json(Class::BestEffort, 4 * VALUES);
+    let body = packed(&[text.as_bytes(), &[0; 4 * VALUES]].concat());
+    let (status, said) = ask(text.len(), &body, "gzip");
+    assert_eq!(status, 200, "{said}");
+    let (status, said) = ask(text.len(), &packed(&vec![b' '; 2 << 20]), "gzip");
+    assert!(status == 413 && said.contains("1048576 bytes, unpacked"), "{status} {said}");
+    let (status, said) = ask(text.len(), &body[..body.len() / 2], "gzip");
+    assert!(status == 400 && said.contains("compressed body"), "{status} {said}");
+    let (status, said) = ask(text.len(), &body, "br");
+    assert!(status == 501 && said.contains("have: gzip, deflate"), "{status} {said}");
 }

@@ -82,6 +82,25 @@ def errors(client, module):
     health(client)
 
 
+def classes(client, module):
+    """The largest logits in the place of all."""
+    wanted = [module.InferRequestedOutput("logits", class_count=3)]
+    texts = client.infer(MODEL, given(module), outputs=wanted).as_numpy("logits")
+    assert texts.shape == (1, 3), texts.shape
+    order = np.argsort(-LOGITS.reshape(-1), kind="stable")[:3]
+    for text, at in zip(texts[0], order):
+        value, index = text.decode().split(":")
+        assert int(index) == at and abs(float(value) - LOGITS.reshape(-1)[at]) < 1e-3, (text, at)
+
+
+def compressed(client):
+    """Bodies by gzip and deflate."""
+    for how in ("gzip", "deflate"):
+        answer = client.infer(MODEL, given(http), request_compression_algorithm=how,
+                              response_compression_algorithm=how)
+        agree(answer.as_numpy("logits"), how)
+
+
 def shared_memory(client, module, name):
     """Input and output in one region, without any bytes in the messages."""
     key, offset = f"/reef-triton-{name}", 4096
@@ -192,6 +211,7 @@ def over_grpc(url, name, channel_args=None):
         refused(client.get_log_settings, "UNIMPLEMENTED")
         stats = client.get_inference_statistics(MODEL).model_stats[0]
         assert stats.inference_stats.success.count >= 6 and stats.inference_stats.fail.count >= 1
+        classes(client, grpc)
         agree(client.infer(MODEL, given(grpc), headers={"reef-class": "rt"}).as_numpy("logits"), "")
         refused(lambda: client.infer(MODEL, given(grpc), headers={"reef-class": "x"}), "have: rt, be")
         at_once(client)
@@ -261,6 +281,8 @@ def over_http(url):
         inferences(client, http)
         errors(client, http)
         as_json(client)
+        classes(client, http)
+        compressed(client)
         pending = [client.async_infer(MODEL, given(http)) for _ in range(8)]
         for one in pending:
             agree(one.get_result().as_numpy("logits"), "asynchronous")

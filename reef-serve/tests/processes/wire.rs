@@ -15,6 +15,12 @@ pub(crate) mod proto {
     include!(concat!(env!("OUT_DIR"), "/clients/inference.rs"));
 }
 
+/// What `proto/health.proto` says.
+#[allow(unreachable_pub, clippy::all)] // it is generated
+mod health {
+    include!(concat!(env!("OUT_DIR"), "/clients/grpc.health.v1.rs"));
+}
+
 use proto::grpc_inference_service_client::GrpcInferenceServiceClient;
 use proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use proto::{InferParameter, ModelInferRequest, infer_parameter::ParameterChoice};
@@ -102,6 +108,7 @@ fn priority(class: Class) -> i64 {
 /// A gRPC client and the thread that it runs on.
 pub(crate) struct Grpc {
     runtime: tokio::runtime::Runtime,
+    channel: Channel,
     client: GrpcInferenceServiceClient<Channel>,
 }
 
@@ -120,7 +127,15 @@ impl Grpc {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
         let channel = runtime.block_on(channel);
-        Self { runtime, client: GrpcInferenceServiceClient::new(channel) }
+        let client = GrpcInferenceServiceClient::new(channel.clone());
+        Self { runtime, channel, client }
+    }
+
+    /// What gRPC's own health check says of a service: 1 if it serves.
+    pub(crate) fn health(&self, service: &str) -> Result<i32, tonic::Status> {
+        let mut client = health::health_client::HealthClient::new(self.channel.clone());
+        let request = health::HealthCheckRequest { service: service.into() };
+        self.runtime.block_on(client.check(request)).map(|said| said.into_inner().status)
     }
 
     /// Asks for nothing, but answers what HTTP/2 asks.

@@ -7,7 +7,7 @@ use super::proto::*;
 use super::undecoded::Undecoded;
 use crate::class::{self, Class};
 use crate::error::{Error, Result};
-use crate::kserve::parameter::{Parameter, place};
+use crate::kserve::parameter::{Parameter, classes, place};
 use crate::kserve::request::{
     AnsweredOutput, CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput,
     TensorData,
@@ -130,7 +130,8 @@ fn read(request: ModelInferRequest, max: usize) -> Result<InferRequest> {
     }
     let outputs =
         request.outputs.into_iter().map(|InferRequestedOutputTensor { name, parameters: p }| {
-            Ok(RequestedOutput { name, to: place(parameters(&p))?, binary: None })
+            let (to, classes) = (place(parameters(&p))?, classes(parameters(&p))?);
+            Ok(RequestedOutput { name, to, binary: None, classes })
         });
     infer.outputs = outputs.collect::<Result<_>>()?;
     Ok(infer)
@@ -216,10 +217,11 @@ fn written(info: &TensorInfo, output: &AnsweredOutput) -> InferOutputTensor {
     });
     let parameters = place
         .map(|(key, value)| (key.to_owned(), InferParameter { parameter_choice: Some(value) }));
+    let (datatype, shape) = output.shown(info);
     InferOutputTensor {
         name: info.name.clone(),
-        datatype: info.datatype().into(),
-        shape: info.shape.clone(),
+        datatype: datatype.into(),
+        shape: shape.to_vec(),
         parameters: parameters.collect(),
         contents: None,
     }

@@ -1,6 +1,7 @@
 //! The standard protocol over gRPC.
 
 mod describe;
+mod health;
 mod infer;
 mod memory;
 mod proto;

@@ -1,6 +1,8 @@
 //! gRPC connections.
 
+use super::health::HealthService;
 use super::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
+use super::proto::health::health_server::HealthServer;
 use super::service::Service;
 use crate::config::limits::Limits;
 use crate::error::{Error, Result};
@@ -39,7 +41,8 @@ pub(crate) async fn serve(
     let service = GrpcInferenceServiceServer::new(Service(server.clone()))
         .max_decoding_message_size(message_mib << 20)
         .max_encoding_message_size(message_mib << 20);
-    let calls = Routes::new(service).into_axum_router();
+    let health = HealthServer::new(HealthService(server.clone()));
+    let calls = Routes::new(service).add_service(health).into_axum_router();
     let intake = Intake { server, tokens, protocol: Protocol::Grpc };
     let routes = Routes::from(intake.before(calls));
     let idle = times.idle();

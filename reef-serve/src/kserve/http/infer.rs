@@ -3,14 +3,15 @@
 //! With the header below, the body is JSON of that length and then the raw bytes of those inputs that
 //! say `binary_data_size`, one after the other. Answers likewise.
 
+use super::compressed::{encoding, inflate};
 use super::json::{
-    InferRequestJson, InferResponseJson, InputJson, OutputJson, OutputTensorJson, parameters,
+    Data, InferRequestJson, InferResponseJson, InputJson, OutputJson, OutputTensorJson, parameters,
 };
 use super::numbers::{Listed, flat};
 use super::reply::{App, Reply};
 use crate::class::{self, Class};
 use crate::error::{Error, Result};
-use crate::kserve::parameter::place;
+use crate::kserve::parameter::{classes, place};
 use crate::kserve::request::{
     AnsweredOutput, CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput,
     TensorData,
@@ -60,6 +61,13 @@ pub(super) async fn version(
     body: Bytes,
 ) -> Reply<Response> {
     let (max, who) = (server.config.get().limits.tensors, &peer.principal);
+    let body = match encoding(&headers)? {
+        None => body,
+        Some(encoding) => {
+            let (max, paying) = (server.config.get().limits.message_mib << 20, charge.clone());
+            server.parsers.aside(who, move || inflate(&body, encoding, max, &paying)).await?
+        }
+    };
     let (json, binary) = split(&headers, body)?;
     let (bytes, paying) = (json.len(), charge.clone());
     let read = move || read(&headers, &json, binary, (max, Some(&paying)));
@@ -99,9 +107,6 @@ fn read(
     mut binary: Bytes,
     (max, charge): (usize, Option<&Charge>),
 ) -> Result<InferRequest> {
-    if headers.contains_key(header::CONTENT_ENCODING) {
-        return Err(Error::Unimplemented("a compressed body".into()));
-    }
     let request: InferRequestJson =
         serde_json::from_slice(json).map_err(|e| Error::Invalid(format!("JSON: {e}")))?;
     let given = request.inputs.len().max(request.outputs.len());
@@ -122,7 +127,8 @@ fn read(
     infer.binary = said(&request.parameters, "binary_data_output").unwrap_or(false);
     let outputs = request.outputs.into_iter().map(|OutputJson { name, parameters: p }| {
         let binary = said(&p, "binary_data");
-        Ok(RequestedOutput { name, to: place(parameters(&p))?, binary })
+        let (to, classes) = (place(parameters(&p))?, classes(parameters(&p))?);
+        Ok(RequestedOutput { name, to, binary, classes })
     });
     infer.outputs = outputs.collect::<Result<_>>()?;
     Ok(infer)
@@ -225,13 +231,11 @@ fn written<'a>(info: &'a TensorInfo, output: &'a AnsweredOutput) -> OutputTensor
         None if output.binary => {
             said.insert("binary_data_size".into(), output.bytes.len().into());
         }
-        None => data = Some(Listed { element: info.element, bytes: &output.bytes }),
+        None => {
+            let numbers = || Data::Numbers(Listed { element: info.element, bytes: &output.bytes });
+            data = Some(output.texts().map_or_else(numbers, Data::Texts));
+        }
     }
-    OutputTensorJson {
-        name: &info.name,
-        datatype: info.datatype(),
-        shape: &info.shape,
-        parameters: said,
-        data,
-    }
+    let (datatype, shape) = output.shown(info);
+    OutputTensorJson { name: &info.name, datatype, shape, parameters: said, data }
 }

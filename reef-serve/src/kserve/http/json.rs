@@ -60,7 +60,15 @@ pub(super) struct OutputTensorJson<'a> {
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub(super) parameters: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) data: Option<Listed<'a>>,
+    pub(super) data: Option<Data<'a>>,
+}
+
+/// What a tensor has in JSON.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Data<'a> {
+    Numbers(Listed<'a>),
+    Texts(Vec<&'a str>),
 }
 
 /// Parameters as the protocol's other half has them.

@@ -2,6 +2,7 @@
 //! `/reef/trace`.
 
 mod bounded;
+mod compressed;
 mod describe;
 pub(crate) mod infer;
 mod json;

@@ -1,0 +1,100 @@
+//! Bodies by gzip and deflate.
+
+use crate::error::{Error, Result};
+use crate::net::room::charge::Charge;
+use axum::body::Bytes;
+use axum::http::{HeaderMap, header};
+use flate2::read::{GzDecoder, ZlibDecoder};
+use std::io::Read;
+
+/// Bytes that are charged for at a time.
+const STEP: usize = 64 << 10;
+
+/// Ways in which a body is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Gzip,
+    Deflate,
+}
+
+/// How a body is compressed; `None` if it isn't.
+///
+/// # Errors
+///
+/// `Unimplemented` for another way.
+pub(super) fn encoding(headers: &HeaderMap) -> Result<Option<Encoding>> {
+    let Some(given) = headers.get(header::CONTENT_ENCODING) else { return Ok(None) };
+    match given.as_bytes() {
+        b"identity" => Ok(None),
+        b"gzip" | b"x-gzip" => Ok(Some(Encoding::Gzip)),
+        b"deflate" => Ok(Some(Encoding::Deflate)),
+        _ => {
+            Err(Error::Unimplemented(format!("a body of encoding {given:?} (have: gzip, deflate)")))
+        }
+    }
+}
+
+/// The body as it was, of `max` bytes at most, which are charged for before they are there.
+///
+/// # Errors
+///
+/// `TooLarge`, `Exhausted`; `Invalid` if it is broken.
+pub(super) fn inflate(
+    body: &[u8],
+    encoding: Encoding,
+    max: usize,
+    charge: &Charge,
+) -> Result<Bytes> {
+    match encoding {
+        Encoding::Gzip => read(GzDecoder::new(body), max, |bytes| charge.add(bytes)),
+        Encoding::Deflate => read(ZlibDecoder::new(body), max, |bytes| charge.add(bytes)),
+    }
+}
+
+fn read(mut from: impl Read, max: usize, charge: impl Fn(u64) -> Result<()>) -> Result<Bytes> {
+    let mut all = Vec::new();
+    let mut part = vec![0; STEP];
+    loop {
+        let wrong = |e| Error::Invalid(format!("compressed body: {e}"));
+        let bytes = from.read(&mut part).map_err(wrong)?;
+        if bytes == 0 {
+            return Ok(all.into());
+        }
+        if all.len() + bytes > max {
+            let text = format!("body of at most {max} bytes, unpacked (limits.message_mib)");
+            return Err(Error::TooLarge(text));
+        }
+        charge(bytes as u64)?;
+        all.extend_from_slice(&part[..bytes]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write;
+
+    fn packed(bytes: &[u8]) -> Vec<u8> {
+        let mut to = GzEncoder::new(Vec::new(), Compression::default());
+        to.write_all(bytes).unwrap();
+        to.finish().unwrap()
+    }
+
+    fn unpacked(body: &[u8], max: usize) -> Result<Bytes> {
+        read(GzDecoder::new(body), max, |_| Ok(()))
+    }
+
+    #[test]
+    fn what_unpacks_to_too_much_is_refused_before_it_is_there() {
+        let body = packed(&vec![0; 10 << 20]);
+        assert!(body.len() < 20 << 10);
+        assert_eq!(unpacked(&body, 10 << 20).unwrap().len(), 10 << 20);
+        assert!(matches!(unpacked(&body, 1 << 20), Err(Error::TooLarge(_))));
+        let poor = |_| Err(Error::Exhausted("no more".into()));
+        assert!(matches!(read(GzDecoder::new(&*body), 10 << 20, poor), Err(Error::Exhausted(_))));
+        let broken = unpacked(&body[..body.len() / 2], 10 << 20).unwrap_err().to_string();
+        assert!(broken.starts_with("compressed body: "), "{broken}");
+    }
+}
