@@ -6,6 +6,7 @@
 use super::formula::Vectors;
 use super::matrices::Matrices;
 use super::rows::Rows;
+use super::sums::Sums;
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::place::{Place, grid};
 use crate::kernels::stop_token::StopToken;
@@ -58,6 +59,9 @@ pub(crate) fn bind(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Resu
         return Ok((Kernel::new(op.name(), move |block, _| bound.run_rows(&rows, block)), blocks));
     }
     let blocks = grid(op.output.elements().div_ceil(bound.outputs))?;
+    if let Some(sums) = Sums::of(op) {
+        return Ok((Kernel::new(op.name(), move |block, _| bound.run_sums(&sums, block)), blocks));
+    }
     Ok((Kernel::new(op.name(), move |block, _| bound.run(block)), blocks))
 }
 
@@ -243,6 +247,20 @@ impl Bound {
         let input = unsafe { self.inputs[0].singles() };
         let made = block.scratch(range.len());
         if !rows.compute(input, range.start, made, stop) {
+            return Outcome::Stopped;
+        }
+        // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
+        unsafe { self.output.singles_mut(range) }.copy_from_slice(made);
+        Outcome::Done
+    }
+
+    /// As [`run`](Self::run), of sums of products that are no matrices.
+    fn run_sums(&self, sums: &Sums, block: &mut Block<'_>) -> Outcome {
+        let (stop, range) = (StopToken::of(block), self.range(block, self.outputs));
+        // SAFETY: as in `run`.
+        let inputs = [0, 1].map(|input| unsafe { self.inputs[input].singles() });
+        let made = block.scratch(range.len());
+        if !sums.compute(inputs, range.start, made, stop) {
             return Outcome::Stopped;
         }
         // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.

@@ -138,23 +138,8 @@ fn an_output_over_an_input_and_a_short_buffer_are_refused() {
     assert!(bind(&op, &[place], &short).is_err());
 }
 
-/// Products of matrices: their sizes and strides in both inputs, what is summed, and the inputs' lengths.
+/// Products of matrices.
 fn products() -> Vec<TensorOp> {
-    let contract = |dims: &[usize], kept: [&[usize]; 2], terms: &[usize], summed: [&[usize]; 2]| {
-        let kept = kept.map(|strides| view(dims, strides));
-        let summed = summed.map(|strides| view(terms, strides));
-        let length = |k: usize| {
-            let both = kept[k].then(&summed[k]);
-            both.dims
-                .iter()
-                .zip(&both.strides)
-                .map(|(size, stride)| (size - 1) * stride)
-                .sum::<usize>()
-        };
-        let inputs = [0, 1].map(|k| spec(Element::F32, &[length(k) + 1])).into();
-        let kind = Kind::Contract(Contract { domain: Domain::F32, kept, summed });
-        TensorOp { kind, inputs, output: spec(Element::F32, dims) }
-    };
     vec![
         // Several matrices, one of them for all.
         contract(&[3, 40, 50], [&[1440, 36, 0], &[1800, 0, 1]], &[36], [&[1], &[50]]),
@@ -168,11 +153,44 @@ fn products() -> Vec<TensorOp> {
     ]
 }
 
+/// Sums that are no products of matrices.
+fn sums() -> Vec<TensorOp> {
+    vec![
+        // Channels of their own: lines of 7, 70 and 150 pixels.
+        contract(&[5, 6, 7], [&[72, 9, 1], &[9, 0, 0]], &[3, 3], [&[9, 1], &[3, 1]]),
+        contract(&[3, 4, 70], [&[9, 0, 0], &[432, 72, 1]], &[3, 3], [&[3, 1], &[72, 1]]),
+        contract(&[2, 150], [&[200, 1], &[3, 0]], &[3], [&[20], &[1]]),
+        // A row times a matrix, and times one that is turned.
+        contract(&[1, 90], [&[0, 0], &[0, 1]], &[70], [&[1], &[90]]),
+        contract(&[1, 90], [&[0, 0], &[0, 130]], &[130], [&[1], &[1]]),
+    ]
+}
+
+/// Sizes of the output, its strides in both inputs, what is summed, and its strides.
+fn contract(
+    dims: &[usize],
+    kept: [&[usize]; 2],
+    terms: &[usize],
+    summed: [&[usize]; 2],
+) -> TensorOp {
+    let kept = kept.map(|strides| view(dims, strides));
+    let summed = summed.map(|strides| view(terms, strides));
+    let length = |k: usize| {
+        let both = kept[k].then(&summed[k]);
+        both.dims.iter().zip(&both.strides).map(|(size, stride)| (size - 1) * stride).sum::<usize>()
+    };
+    let inputs = [0, 1].map(|k| spec(Element::F32, &[length(k) + 1])).into();
+    let kind = Kind::Contract(Contract { domain: Domain::F32, kept, summed });
+    TensorOp { kind, inputs, output: spec(Element::F32, dims) }
+}
+
 #[test]
-fn products_of_matrices_are_those_of_the_definition() {
-    for op in products() {
+fn sums_of_products_are_those_of_the_definition() {
+    let all = products().into_iter().map(|op| (op, true));
+    for (op, matrices) in all.chain(sums().into_iter().map(|op| (op, false))) {
         op.check().unwrap();
-        assert!(Matrices::of(&op).is_some(), "{op:?}");
+        let [by_matrices, by_sums] = [Matrices::of(&op).is_some(), Sums::of(&op).is_some()];
+        assert!(if matrices { by_matrices } else { !by_matrices && by_sums }, "{op:?}");
         let inputs: Vec<_> =
             op.inputs.iter().enumerate().map(|(k, spec)| values(spec, k)).collect();
         let read: Vec<_> = inputs.iter().map(Array::values).collect();
