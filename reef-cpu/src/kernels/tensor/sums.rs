@@ -20,8 +20,8 @@ const TERMS: usize = 1 << 16;
 /// How sums are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// The factors of this input are the same for a line of outputs; the other's lie side by side.
-    Line { still: usize },
+    /// The factors of this input are the same for a line of outputs; the other's lie so far apart.
+    Line { still: usize, step: usize },
     /// Terms lie in one piece in both inputs.
     Dot,
 }
@@ -49,8 +49,8 @@ impl Sums {
         let in_one = |view: &View| view.merged().strides == [1];
         let shape = match contract.kept.each_ref().map(View::step) {
             _ if contract.summed.iter().all(in_one) => Shape::Dot,
-            [0, 1] => Shape::Line { still: 0 },
-            [1, 0] => Shape::Line { still: 1 },
+            [0, step] if step > 0 => Shape::Line { still: 0, step },
+            [step, 0] if step > 0 => Shape::Line { still: 1, step },
             _ => return None,
         };
         let [a, b] = contract.summed.each_ref().map(|view| places(view, count));
@@ -77,7 +77,8 @@ impl Sums {
             let base = [0, 1].map(|k| self.kept[k].offset(output));
             let part = &mut to[at..at + run];
             match self.shape {
-                Shape::Line { still } => self.line(inputs, base, still, part),
+                Shape::Line { still, step: 1 } => self.line(inputs, base, still, part),
+                Shape::Line { still, step } => self.apart(inputs, base, (still, step), part),
                 Shape::Dot => self.dots(inputs, base, part),
             }
             at += run;
@@ -119,6 +120,25 @@ impl Sums {
                 }
             },
         );
+    }
+
+    /// As [`line`](Self::line), of values that are `step` elements apart.
+    fn apart(
+        &self,
+        inputs: [&[f32]; 2],
+        base: [usize; 2],
+        (still, step): (usize, usize),
+        to: &mut [f32],
+    ) {
+        let moving = 1 - still;
+        let (factors, values) = (&inputs[still][base[still]..], &inputs[moving][base[moving]..]);
+        to.fill(0.0);
+        for term in &self.terms {
+            let (factor, values) = (factors[term[still]], &values[term[moving]..]);
+            for (to, x) in to.iter_mut().zip(values.iter().step_by(step)) {
+                *to += factor * x;
+            }
+        }
     }
 
     fn dots(&self, inputs: [&[f32]; 2], base: [usize; 2], to: &mut [f32]) {
