@@ -3,6 +3,7 @@
 use super::find::{Kind, violation};
 use super::look::Violations;
 use super::revoked::Revoked;
+use crate::guests::collector::{Shown, hex};
 use reef_guest::join::{Joined, Wish, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
@@ -37,6 +38,15 @@ fn change(joined: &Joined) {
     let first = joined.page.address().cast::<u64>();
     // SAFETY: the first word of the page, which is atomics alone.
     unsafe { AtomicU64::from_ptr(first) }.store(7, Ordering::Relaxed);
+}
+
+/// As Prometheus and the plugins of Kubernetes nodes read them.
+fn metrics(violations: &Arc<Violations>) -> String {
+    let mut registry = prometheus_client::registry::Registry::default();
+    registry.register_collector(Box::new(Shown(violations.clone())));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    text
 }
 
 fn nobody(_: &Uuid) -> Option<Vec<Process>> {
@@ -89,6 +99,15 @@ fn a_process_that_is_no_guest_is_a_stranger_once_it_has_stayed() {
         assert_eq!(violations.now().len(), wanted, "after {seconds} s");
     }
     assert_eq!(violations.now(), [violation(Kind::Stranger, GPU, 1, "")]);
+    let violations = Arc::new(violations);
+    let line = format!(
+        "reef_violation{{kind=\"stranger\",device=\"{}\",pid=\"1\",job=\"\"}} 1\n",
+        hex(&GPU)
+    );
+    assert!(metrics(&violations).contains(&line), "{}", metrics(&violations));
     violations.look(&[], |_| None, begun + Duration::from_secs(13));
     assert_eq!((violations.now().len(), violations.counted(Kind::Stranger)), (0, 1));
+    let text = metrics(&violations);
+    assert!(text.contains("reef_violations_total{kind=\"stranger\"} 1\n"), "{text}");
+    assert!(!text.contains("reef_violation{"), "{text}");
 }
