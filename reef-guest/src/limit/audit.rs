@@ -4,6 +4,7 @@ use super::books::{Books, Job, Member, hashed, text};
 use super::file::BooksFile;
 use super::process::is_gone;
 use super::variables::Limits;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,6 +18,8 @@ type Uuid = [u8; 16];
 pub struct Audit {
     folder: PathBuf,
     devices: Vec<(Uuid, BooksFile)>,
+    /// Locked while this daemon is the one that charges.
+    lock: Option<File>,
 }
 
 /// A job on a device at one moment.
@@ -66,7 +69,7 @@ impl JobView {
 impl Audit {
     /// For books in this folder, which need not be there yet. Nothing is opened before [`refresh`](Self::refresh).
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, devices: Vec::new() }
+        Self { folder, devices: Vec::new(), lock: None }
     }
 
     /// Opens books that are new, and closes those whose file is another one now, or none.
@@ -86,6 +89,25 @@ impl Audit {
             }
         }
         result
+    }
+
+    /// Whether no other daemon charges overhead in these books; the first one does, and the next one once it has ended.
+    ///
+    /// # Errors
+    ///
+    /// The folder isn't there, or no lock can be had.
+    pub fn is_alone(&mut self) -> io::Result<bool> {
+        if self.lock.is_some() {
+            return Ok(true);
+        }
+        let path = self.folder.join("daemon.lock");
+        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => self.lock = Some(file),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        Ok(true)
     }
 
     /// All jobs that have processes.

@@ -173,4 +173,9 @@ fn two_daemons_charge_a_process_once() {
         }
     }
     assert_eq!((seat.account().used(), seat.account().overhead()), (50, 20));
+    let [mut first, mut second] = daemons;
+    assert_eq!([first.is_alone().unwrap(), second.is_alone().unwrap()], [true, false]);
+    assert!(first.is_alone().unwrap(), "still");
+    drop(first);
+    assert!(second.is_alone().unwrap(), "the first one has ended");
 }

@@ -96,11 +96,13 @@ impl Books {
 
     /// Asks the driver, which may take its time: nobody who reads metrics waits for that.
     fn ask(&self, monitor: &dyn Monitor, devices: &BTreeSet<Uuid>) {
-        self.audit.read().charge(|device| {
-            let found =
-                monitor.processes(device).map_err(|error| self.say(unknown(&error))).ok()?;
-            Some(found.into_iter().map(|process| (process.pid, process.memory)).collect())
-        });
+        if self.is_alone() {
+            self.audit.read().charge(|device| {
+                let found =
+                    monitor.processes(device).map_err(|error| self.say(unknown(&error))).ok()?;
+                Some(found.into_iter().map(|process| (process.pid, process.memory)).collect())
+            });
+        }
         // Samples are extra: a driver without them has memory alone.
         let since = |device: &Uuid| self.state.lock().since(device);
         let busy = |device: &Uuid| Some((*device, monitor.busy(device, since(device)).ok()?));
@@ -108,6 +110,17 @@ impl Books {
         let mut state = self.state.lock();
         state.busy.retain(|device, _| devices.contains(device));
         state.busy.extend(busy);
+    }
+
+    /// Whether this daemon is the one that charges.
+    fn is_alone(&self) -> bool {
+        let is_alone = self.audit.write().is_alone();
+        match is_alone {
+            Ok(true) => return true,
+            Ok(false) => self.say("another daemon charges limits of this user's programs".into()),
+            Err(error) => self.say(format!("limits: no lock for charging them: {error}")),
+        }
+        false
     }
 
     /// Who is on a device. `None`: the driver doesn't say, or there is no library to ask.
@@ -209,6 +222,27 @@ mod tests {
         assert!(seat.account().reserve(51).is_err());
         assert_eq!(books.busy(&DEVICE, std::process::id()), Some(37));
         assert_eq!(books.busy(&DEVICE, 1), None);
+    }
+
+    #[test]
+    fn of_two_daemons_one_charges_and_the_other_says_so() {
+        let folder = std::env::temp_dir().join(format!("reef-watch-pair-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder); // of a test that was killed
+        let file = BooksFile::open(&folder, &DEVICE).unwrap();
+        let _pair = Seat::join(file, "REEF_JOB=job", Some(100), None).unwrap();
+        let new = |bytes| {
+            let open = move || Ok(Box::new(Fake(Ok(Some(bytes)))) as Box<dyn Monitor>);
+            Books::new(folder.clone(), Box::new(open))
+        };
+        let (one, two) = (new(40), new(60));
+        [&one, &two, &one, &two].into_iter().for_each(Books::look);
+        assert_eq!(two.jobs()[0].overhead, 40);
+        let said: Vec<_> = two.state.lock().said.iter().cloned().collect();
+        assert_eq!(said, ["another daemon charges limits of this user's programs"]);
+        drop(one);
+        two.look();
+        assert_eq!(two.jobs()[0].overhead, 60, "the first one has ended");
+        let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]
