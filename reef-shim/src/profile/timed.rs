@@ -33,14 +33,23 @@ pub(crate) fn timed(
     (what, stream): (usize, usize),
     call: impl FnOnce() -> u32,
 ) -> u32 {
-    if !is_profiled() {
-        return call();
+    let start = if is_profiled() { now() } else { 0 };
+    let code = call(); // in one place, so that it is part of the hook: in two it isn't, which costs 11 ns
+    if start != 0 {
+        end(api, amount, (what, stream), start);
     }
-    let start = Time::now().0;
-    let code = call();
-    let nanos = Time::now().0.saturating_sub(start);
-    note(&Call { api, start, nanos, amount, what: what as u64, stream: stream as u64 });
     code
+}
+
+#[cold]
+fn now() -> u64 {
+    Time::now().0
+}
+
+#[cold]
+fn end(api: Api, amount: u64, (what, stream): (usize, usize), start: u64) {
+    let nanos = now().saturating_sub(start);
+    note(&Call { api, start, nanos, amount, what: what as u64, stream: stream as u64 });
 }
 
 /// The same of the driver's beginning. Opening the driver, which came before, decides whether there is a profile.
