@@ -76,7 +76,7 @@ tensors() {
     local code=$?
     echo "note: $(grep -m1 passed "$work/onnx-nodes.md")"
     for network in distilbert bert; do
-        "$build/reef" model verify "$network" --size 16 --device cuda:0 || code=1
+        "$build/reef" model verify "$network" --size 16 --device cuda:0 --preempt || code=1
     done
     return $code
 }

@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Seed of the made-up picture, and of the weights of a network that is built.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Runs a network of tensors also with preemptions at random times, which must change no bit.
+    #[arg(long)]
+    preempt: bool,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -42,12 +45,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (model, tensors) = match &opened.model {
         AnyModel::Picture { model, tensors } => (model, tensors),
         AnyModel::Tensors(model) => {
-            let Args { network, device, tolerance, json, .. } = args;
-            let (tolerance, json) = (*tolerance, *json);
-            let asked = Asked { network, device, seed: Seeded(args.seed), tolerance, json };
+            let Args { network, device, tolerance, json, preempt, .. } = args;
+            let (tolerance, json, preempt) = (*tolerance, *json, *preempt);
+            let asked =
+                Asked { network, device, seed: Seeded(args.seed), tolerance, preempt, json };
             return verify_tensors::verify(&asked, model);
         }
     };
+    if args.preempt {
+        bail!("--preempt is for networks of tensors, and {} is one of pictures", args.network);
+    }
     let progress = Progress::new(2, args.json);
     progress.begin(&format!("on {}", args.device));
     let have = reef::with_device(&args.device, Verify { args, model, tensors })??;

@@ -1,10 +1,11 @@
 //! `reef model verify` of a network of tensors: a device against the loops that define its operations.
 
 use super::show_tensors::describe;
+use crate::nodetest::execute::{Random, preempted};
 use crate::report::output::print;
 use crate::report::progress::Progress;
 use crate::workload::tensors::once;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use reef::models::{Seeded, TensorModel};
 use reef::op::Operators;
 use reef::tensor::Array;
@@ -16,6 +17,8 @@ pub(super) struct Asked<'a> {
     pub(super) device: &'a str,
     pub(super) seed: Seeded,
     pub(super) tolerance: f64,
+    /// Whether it also runs with preemptions.
+    pub(super) preempt: bool,
     pub(super) json: bool,
 }
 
@@ -25,7 +28,9 @@ pub(super) fn verify(args: &Asked<'_>, model: &TensorModel) -> Result<()> {
     let seed = args.seed;
     let made = |port: &reef::models::Port| seed.array(&port.name, &port.spec);
     let inputs: Vec<Array> = model.inputs.iter().map(made).collect();
-    let have = reef::with_device(args.device, Once { model, inputs: &inputs })??;
+    let preempt = args.preempt.then_some(seed.0);
+    let once = Once { model, inputs: &inputs, preempt };
+    let (have, preemptions) = reef::with_device(args.device, once)??;
     progress.begin("the reference");
     let want = model.execute(&inputs)?;
     progress.finish();
@@ -33,15 +38,27 @@ pub(super) fn verify(args: &Asked<'_>, model: &TensorModel) -> Result<()> {
     let off = off.max_by(f64::total_cmp).unwrap_or_default();
     let (network, device) = (args.network, args.device);
     if args.json {
-        print(json!({ "network": network, "device": device, "off": off }))?;
+        let facts = json!({ "network": network, "device": device, "off": off });
+        print(with_preemptions(facts, preemptions))?;
     } else {
         describe(network, model)?;
         print(format_args!("{device}: off by {off:.1e} of the largest value of an output"))?;
+        if let Some(preemptions) = preemptions {
+            print(format_args!("{preemptions} preemptions changed no bit"))?;
+        }
     }
     if off.is_nan() || off > args.tolerance {
         bail!("{network}: {device} differs from the reference by {off:.1e}");
     }
     Ok(())
+}
+
+/// Adds how many there were, if any were asked for.
+fn with_preemptions(mut facts: serde_json::Value, preemptions: Option<u64>) -> serde_json::Value {
+    if let Some(preemptions) = preemptions {
+        facts["preemptions"] = preemptions.into();
+    }
+    facts
 }
 
 /// The largest difference, as a part of the largest value that is wanted. What is no number in both is equal.
@@ -56,16 +73,32 @@ fn off(have: &Array, want: &Array) -> f64 {
     if worst == 0.0 { 0.0 } else { worst / finite.fold(0.0, f64::max) }
 }
 
-/// One inference, on whichever device was named.
+/// Inferences that are preempted.
+const TURNS: usize = 3;
+
+/// One inference, on whichever device was named, and then others that are preempted if there is a seed.
 struct Once<'a> {
     model: &'a TensorModel,
     inputs: &'a [Array],
+    preempt: Option<u64>,
 }
 
 impl reef::Visit for Once<'_> {
-    type Output = Result<Vec<Array>>;
+    type Output = Result<(Vec<Array>, Option<u64>)>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
-        once(&device, self.model, self.inputs)
+        let undisturbed = once(&device, self.model, self.inputs)?;
+        let Some(seed) = self.preempt else { return Ok((undisturbed, None)) };
+        let (mut random, mut all) = (Random(seed), 0);
+        for _ in 0..TURNS {
+            let (made, preemptions) = preempted(&device, self.model, self.inputs, &mut random)?;
+            ensure!(same_bits(&made, &undisturbed), "it gave other bits when it was preempted");
+            all += preemptions;
+        }
+        Ok((undisturbed, Some(all)))
     }
+}
+
+fn same_bits(a: &[Array], b: &[Array]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_le_bytes() == b.to_le_bytes())
 }

@@ -7,6 +7,6 @@
 pub(crate) mod args;
 mod case;
 mod compare;
-mod execute;
+pub(crate) mod execute;
 mod report;
 pub(crate) mod run;

@@ -67,7 +67,7 @@ pub(crate) fn attention_agrees<D: Operators>(device: &D, tolerance: f32) {
         .map(|array| array.values().to_f64().iter().map(|&value| value as f32).collect::<Vec<_>>());
     crate::are_close(&have, &want, tolerance, "attention");
     let mut rng = ChaCha8Rng::seed_from_u64(3);
-    for turn in 0..6 {
+    for turn in 0..4 {
         preempted(device, &network, &mut rng);
         assert_eq!(network.output(0).unwrap(), alone, "turn {turn}: other bits when preempted");
     }
