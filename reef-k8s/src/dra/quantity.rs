@@ -8,6 +8,10 @@
 pub(super) struct Quantity(u128);
 
 impl Quantity {
+    pub(super) fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
     /// Whole bytes, rounded down.
     pub(super) fn bytes(self) -> u64 {
         u64::try_from(self.0 / 1_000).unwrap_or(u64::MAX)

@@ -44,7 +44,7 @@ pub(super) async fn serve(
     config.check()?;
     let home = config.home();
     std::fs::create_dir_all(&home).map_err(|error| Error::of(&home, &error))?;
-    let first = State::look(&config.node, &State::default());
+    let first = State::look(&config.node, &State::default()).await;
     let (state, seen) = watch::channel(first);
     let config = Arc::new(config.clone());
     let driver = Driver { config: config.clone(), api: api.clone(), state: seen };
@@ -66,7 +66,7 @@ async fn look(config: &ClaimsConfig, state: &watch::Sender<State>, slices: &mut 
         slices.keep(&known).await;
         violations.look(&config.node.daemon).await;
         sleep(config.pace.health).await;
-        let now = State::look(&config.node, &known);
+        let now = State::look(&config.node, &known).await;
         if now != known {
             tracing::info!("{}", now.line());
             state.send_replace(now);

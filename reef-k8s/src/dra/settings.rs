@@ -1,7 +1,7 @@
 //! What a device class and a claim say of REEF: class, memory, share. Whoever says something else is refused.
 
 use super::quantity::Quantity;
-use reef_guest::limit::{bytes, parts_per_million, percent, shown};
+use reef_guest::limit::{WHOLE, bytes, parts_per_million, percent, shown};
 use reef_guest::page::Class;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,6 +14,9 @@ pub(super) struct Settings {
     memory: Option<String>,
     compute: Option<String>,
 }
+
+/// The least part of the time that programs take for a limit, in parts per million.
+const LEAST_PART: u32 = WHOLE / 100;
 
 /// A class by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +84,26 @@ pub(super) struct Counted {
     pub(super) compute: Option<Quantity>,
 }
 
+impl Counted {
+    /// # Errors
+    ///
+    /// An amount that is more than nothing and less than programs take for a limit.
+    fn limits(self) -> Result<Limits, String> {
+        let (memory, compute) = (self.memory, self.compute);
+        let limits = Limits {
+            memory: memory.filter(|it| !it.is_zero()).map(Quantity::bytes),
+            compute: compute.filter(|it| !it.is_zero()).map(Quantity::parts_per_million),
+        };
+        match limits {
+            Limits { memory: Some(0), .. } => Err("less than a byte of memory was counted".into()),
+            Limits { compute: Some(..LEAST_PART), .. } => {
+                Err(format!("less than {} % of the time was counted", percent(LEAST_PART.into())))
+            }
+            limits => Ok(limits),
+        }
+    }
+}
+
 impl Granted {
     /// The class is the device class's, since who writes a claim may not choose it. Limits of the device class are the
     /// most that a claim can say, and what the scheduler counted is the limit.
@@ -102,10 +125,7 @@ impl Granted {
             ));
         }
         let (most, asked) = (class.limits()?, claim.limits()?);
-        let counted = Limits {
-            memory: counted.memory.map(Quantity::bytes).filter(|bytes| *bytes > 0),
-            compute: counted.compute.map(Quantity::parts_per_million).filter(|it| *it > 0),
-        };
+        let counted = counted.limits()?;
         let part = |part: u32| format!("{} %", percent(part.into()));
         Ok(Self {
             class: name,
@@ -209,6 +229,12 @@ mod tests {
             compute: Some(compute.parse().unwrap()),
         };
         let grant = |claim: Value, counted| Granted::new(&class, &settings(claim), counted);
+        for (memory, compute, why) in [
+            ("500m", "0", "less than a byte of memory was counted"),
+            ("0", "500m", "less than 1 % of the time was counted"),
+        ] {
+            assert_eq!(grant(json!({}), counted(memory, compute)).unwrap_err(), why);
+        }
         let both = grant(json!({}), counted("8Gi", "30")).unwrap();
         assert_eq!((both.memory, both.compute), (Some(8 << 30), Some(300_000)));
         let none = grant(json!({}), counted("0", "0")).unwrap();

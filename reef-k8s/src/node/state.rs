@@ -2,6 +2,12 @@
 
 use crate::node::gpu::{Gpu, look};
 use crate::node::paths::Node;
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+/// How long a daemon may take to let somebody in.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// GPUs, also those that have gone, and whether there is a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,10 +19,10 @@ pub(crate) struct State {
 
 impl State {
     /// What is there now.
-    pub(crate) fn look(node: &Node, before: &Self) -> Self {
-        let socket = node.daemon.join("guests.sock");
-        // A socket that a killed daemon left refuses.
-        let has_daemon = std::os::unix::net::UnixStream::connect(socket).is_ok();
+    pub(crate) async fn look(node: &Node, before: &Self) -> Self {
+        // A socket that a killed daemon left refuses; a daemon that was stopped takes nobody in.
+        let connect = UnixStream::connect(node.daemon.join("guests.sock"));
+        let has_daemon = matches!(timeout(PATIENCE, connect).await, Ok(Ok(_)));
         Self { gpus: look(&node.root, &before.gpus), has_daemon }
     }
 

@@ -52,6 +52,11 @@ async fn metrics(folder: &Path) -> Result<String, Problem> {
     let connection = tokio::spawn(connection);
     let request = Request::get("/metrics").header(HOST, "localhost");
     let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+    let status = answer.status();
+    if !status.is_success() {
+        connection.abort();
+        return Err(format!("the daemon's metrics: {status}").into());
+    }
     let bytes = Limited::new(answer.into_body(), MOST).collect().await?.to_bytes();
     connection.abort();
     Ok(String::from_utf8(bytes.into())?)

@@ -28,7 +28,7 @@ pub fn run(config: &Config) -> Result<()> {
 /// As of [`run`].
 pub async fn serve(config: &Config, end: impl Future<Output = ()>) -> Result<()> {
     config.check()?;
-    let first = State::look(&config.node, &State::default());
+    let first = State::look(&config.node, &State::default()).await;
     write_names(config, &first);
     let (state, seen) = watch::channel(first);
     let config = Arc::new(config.clone());
@@ -57,7 +57,8 @@ async fn look(config: &Config, state: &watch::Sender<State>) {
     loop {
         violations.look(&config.node.daemon).await;
         sleep(config.pace.health).await;
-        let now = State::look(&config.node, &state.borrow());
+        let before = state.borrow().clone();
+        let now = State::look(&config.node, &before).await;
         write_names(config, &now); // before containers are given them
         let changed = state.send_if_modified(|state| {
             let is_new = *state != now;
