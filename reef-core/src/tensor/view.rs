@@ -82,7 +82,10 @@ impl View {
         let reach = self.dims.iter().zip(&self.strides).fold(0usize, |reach, (size, &stride)| {
             reach.saturating_add(size.saturating_sub(1).saturating_mul(stride))
         });
-        let fits = self.dims.len() == self.strides.len() && self.len() <= MAX_ELEMENTS;
+        let along = |(size, stride): (&usize, &usize)| size.checked_mul(*stride).is_some();
+        let fits = self.dims.len() == self.strides.len()
+            && self.len() <= MAX_ELEMENTS
+            && self.dims.iter().zip(&self.strides).all(along);
         if fits && (self.is_empty() || reach < elements) {
             return Ok(());
         }
@@ -173,5 +176,7 @@ mod tests {
         assert_eq!(row.strides, [0, 1, 0]);
         assert!(View::broadcast(&[2], &[3]).is_none() && View::broadcast(&[1, 1], &[1]).is_none());
         assert!(row.check(3).is_ok() && row.check(2).is_err());
+        let beyond = View { dims: vec![0, 2], strides: vec![1, usize::MAX] };
+        assert!(beyond.check(3).is_err(), "axes of no elements are axes");
     }
 }
