@@ -1,13 +1,14 @@
 //! An operation with its operands, checked, and the launch of its kernel.
 
 use super::plan::{Plan, TensorParams};
+use crate::code::guard::MAX_BLOCKS;
 use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::operators::params::Params;
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Storage, TensorOperands};
-use reef_core::tensor::{Domain, Spec, TensorOp};
+use reef_core::tensor::{Domain, Spec, TensorOp, View};
 use reef_core::{Args, Error, Launch, Result};
 
 /// Threads of a block: `THREADS` in kernels/plan.h.
@@ -41,7 +42,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         }
         let inputs = operands.inputs.iter().zip(&op.inputs);
         let storages = operands.inputs.iter().chain([&operands.output]);
-        Ok(Self {
+        let bound = Self {
             gpu,
             op,
             inputs: inputs
@@ -49,7 +50,30 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
                 .collect::<Result<_>>()?,
             output: address(op, &operands.output, &op.output)?,
             buffers: storages.map(|storage| storage.buffer.clone()).collect(),
-        })
+        };
+        bound.check_apart()?;
+        Ok(bound)
+    }
+
+    /// Blocks write their parts of the output while others read, so nothing that is read may lie in it.
+    fn check_apart(&self) -> Result<()> {
+        let addresses = |start: u64, spec: &Spec| start..start + spec.bytes() as u64;
+        let written = addresses(self.output, &self.op.output);
+        let mut read = self.inputs.iter().zip(&self.op.inputs);
+        let meets = |(&start, spec): (&u64, &Spec)| {
+            let read = addresses(start, spec);
+            read.start.max(written.start) < read.end.min(written.end)
+        };
+        match read.any(meets) {
+            true => Err(Error::Invalid(format!("{}: the output overlaps what is read", V::NAME))),
+            false => Ok(()),
+        }
+    }
+
+    /// How many elements `view`, which may see one of them often, has of one output.
+    pub(super) fn len(&self, view: &View) -> Result<u32> {
+        let len = u32::try_from(view.len()).ok().filter(|len| *len < MAX_ELEMENTS as u32);
+        len.ok_or_else(|| self.refused(format!("{} elements for one output", view.len())))
     }
 
     /// How many outputs there are.
@@ -94,6 +118,8 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         shared: usize,
         plan: &Plan,
     ) -> Result<Launch<Gpu<V>>> {
+        let blocks = u32::try_from(blocks).ok().filter(|blocks| *blocks <= MAX_BLOCKS);
+        let blocks = blocks.ok_or_else(|| self.refused("more blocks than a launch has"))?;
         let bytes = plan.bytes();
         let words = Buffer::device(self.gpu.context(), bytes.len())?;
         words.write(0, &bytes)?;
@@ -104,7 +130,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
             element: self.op.output.element as u32,
         };
         let kernel = Kernel::preemptible(self.gpu.tensor()?, name, shared as u32, &params.words())?;
-        let grid = [blocks as u32, 1, 1];
+        let grid = [blocks, 1, 1];
         // SAFETY: the kernel's parameter is bound to it; operands were checked to lie inside their buffers and what the
         // plan names inside of them; blocks write disjoint parts of the output.
         let launch = unsafe { Launch::new(kernel, grid, [THREADS as u32, 1, 1], Args::default()) };

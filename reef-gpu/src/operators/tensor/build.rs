@@ -43,20 +43,30 @@ mod tests {
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
     use reef_core::op::Storage;
-    use reef_core::tensor::{Domain, Element, Formula, Map, Spec, Term, Unary};
+    use reef_core::tensor::{
+        Domain, Element, Fold, FoldKind, Formula, Map, Spec, Term, Unary, View,
+    };
     use reef_core::{Device, Error};
 
-    /// Why a map of this function of so many elements is refused.
-    fn refused(element: Element, function: Unary, elements: usize) -> Error {
+    /// Why `op` is refused that reads what begins at the buffer's front and writes what begins at `output`.
+    fn refusal(op: &TensorOp, output: usize) -> Error {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
-        let buffer = gpu.alloc(64).unwrap();
+        let buffer = gpu.alloc(128).unwrap();
+        let storage = |offset| Storage { buffer: &buffer, offset };
+        let operands = TensorOperands { inputs: vec![storage(0)], output: storage(output) };
+        build(&gpu, op, &operands).unwrap_err()
+    }
+
+    /// A map of this function of so many elements.
+    fn map(element: Element, function: Unary, elements: usize) -> TensorOp {
         let formula = Formula(vec![Term::Input(0), Term::Unary(function, 0)]);
         let spec = Spec { element, dims: vec![elements] };
         let kind = Kind::Map(Map { formula, domain: Domain::I64 });
-        let op = TensorOp { kind, inputs: vec![spec.clone()], output: spec };
-        let storage = || Storage { buffer: &buffer, offset: 0 };
-        let operands = TensorOperands { inputs: vec![storage()], output: storage() };
-        build(&gpu, &op, &operands).unwrap_err()
+        TensorOp { kind, inputs: vec![spec.clone()], output: spec }
+    }
+
+    fn refused(element: Element, function: Unary, elements: usize) -> Error {
+        refusal(&map(element, function, elements), 64)
     }
 
     #[test]
@@ -68,6 +78,24 @@ mod tests {
         assert_eq!(says(Element::I64, Unary::Sin, 8), "map: Sin of integers");
         let large = says(Element::Bool, Unary::Not, 1 << 31);
         assert_eq!(large, "map: bool[2147483648] has 2^31 elements or more");
+    }
+
+    #[test]
+    fn sums_of_more_than_kernels_count_are_refused() {
+        let all = View { dims: vec![1 << 32], strides: vec![0] };
+        let kept = View { dims: vec![1], strides: vec![0] };
+        let kind = FoldKind::Sum;
+        let fold = Fold { kind, domain: Domain::F32, kept, folded: all };
+        let single = Spec { element: Element::F32, dims: vec![1] };
+        let op = TensorOp { kind: Kind::Fold(fold), inputs: vec![single.clone()], output: single };
+        let said = refusal(&op, 64).to_string();
+        assert!(said.contains("fold: 4294967296 elements for one output"), "{said}");
+    }
+
+    #[test]
+    fn an_output_over_what_is_read_is_invalid() {
+        let said = refusal(&map(Element::I64, Unary::Abs, 8), 56).to_string();
+        assert_eq!(said, "fake: the output overlaps what is read");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) fn build<V: Vendor>(
 ) -> Result<Launch<Gpu<V>>> {
     let mut plan = Plan::default();
     bound.inputs(&mut plan);
-    plan.words(&[contract.summed[0].len() as u32, 0, 0, 0, 0, 0]);
+    plan.words(&[bound.len(&contract.summed[0])?, 0, 0, 0, 0, 0]);
     plan.words(&[0; MATRICES_WORDS]);
     let summed = Axes::of(&contract.summed);
     terms(bound, &summed, &mut plan)?;

@@ -12,12 +12,12 @@ use reef_core::{Launch, Result};
 const AT_ONCE: usize = 1 << 16;
 
 pub(super) fn build<V: Vendor>(bound: &BoundTensors<'_, V>, fold: &Fold) -> Result<Launch<Gpu<V>>> {
-    let len = fold.folded.len();
-    let lanes = lanes(bound.count(), len);
+    let len = bound.len(&fold.folded)?;
+    let lanes = lanes(bound.count(), len as usize);
     let mut plan = Plan::default();
     bound.inputs(&mut plan);
     let (kind, last) = code(fold.kind);
-    plan.words(&[0, 0, len as u32, kind, last.into(), lanes as u32]);
+    plan.words(&[0, 0, len, kind, last.into(), lanes as u32]);
     plan.words(&start(fold.kind, fold.domain));
     for (at, view) in [(4, &fold.kept), (5, &fold.folded)] {
         let view = plan.view(view);

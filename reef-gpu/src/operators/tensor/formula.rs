@@ -8,7 +8,7 @@ use super::plan::{NOWHERE, Plan};
 use super::scalar::bits;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
-use reef_core::tensor::{Domain, Map, Term, Unary, View};
+use reef_core::tensor::{Binary, Domain, Map, Term, Unary, View};
 use reef_core::{Error, Launch, Result};
 
 /// Steps of the interpreter that a thread makes at most, if that is enough for an output.
@@ -17,8 +17,8 @@ const STEPS: usize = 256;
 const ROUNDS: usize = 16;
 /// Blocks that a map is cut into before its threads make several outputs.
 const BLOCKS: usize = 2048;
-/// Bytes of shared memory for slots.
-const SHARED: usize = 48 << 10;
+/// Bytes of shared memory for slots: with what guards take, all that a launch has without asking for more.
+const SHARED: usize = 47 << 10;
 /// `Formula::INPUTS` in kernels/formula.h.
 const INPUTS: u32 = 4;
 
@@ -37,7 +37,7 @@ pub(super) fn build<V: Vendor>(bound: &BoundTensors<'_, V>, map: &Map) -> Result
     if shared > SHARED {
         return Err(bound.refused(format!("a formula that keeps {} values", slots.most)));
     }
-    let rounds = rounds(bound.count(), terms.len());
+    let rounds = rounds(bound.count(), terms.iter().map(steps).sum());
     let mut plan = Plan::default();
     plan.words(&[terms.len() as u32, rounds as u32, 0, 0]);
     bound.inputs(&mut plan);
@@ -48,6 +48,22 @@ pub(super) fn build<V: Vendor>(bound: &BoundTensors<'_, V>, map: &Map) -> Result
     views(bound, &mut plan)?;
     let blocks = bound.count().div_ceil(THREADS * rounds);
     bound.launch(&format!("map_{}", suffix(map.domain)), blocks, shared, &plan)
+}
+
+/// How long a term takes, in steps that are an instruction or two. Functions are computed in doubles.
+fn steps(term: &Term) -> usize {
+    use Unary::{
+        Abs, Ceil, Complement, Floor, IsInf, IsNan, Neg, Not, Round, Sign, Single, Sqrt, Trunc,
+    };
+    match term {
+        Term::Unary(
+            Abs | Ceil | Complement | Floor | IsInf | IsNan | Neg | Not | Round | Sign | Single
+            | Sqrt | Trunc,
+            _,
+        ) => 1,
+        Term::Unary(..) | Term::Binary(Binary::Pow | Binary::Mod | Binary::Rem, ..) => 32,
+        _ => 1,
+    }
 }
 
 /// Outputs of a thread.

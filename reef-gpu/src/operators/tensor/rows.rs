@@ -7,17 +7,19 @@ use crate::vendor::calls::Vendor;
 use reef_core::tensor::{Domain, Scan, TopK};
 use reef_core::{Launch, Result};
 
-/// Parts of a row at most: each begins with the sum of those before it, which it makes itself.
+/// Parts of a row: each begins with the sum of those before it, which it makes itself.
 const PARTS: usize = 16;
-/// Elements of a part at least.
+/// Elements of a part at least and at most: a thread that has begun to write one makes it whole. Longer rows have more
+/// parts.
 const PART: usize = 256;
+const MOST_PART: usize = 1024;
 
 /// `scan` in kernels/rows.h.
 pub(super) fn build_scan<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     op: &Scan,
 ) -> Result<Launch<Gpu<V>>> {
-    let part = op.len.div_ceil(PARTS).max(PART);
+    let part = op.len.div_ceil(PARTS).clamp(PART, MOST_PART);
     let parts = op.len.div_ceil(part);
     let mut plan = Plan::default();
     bound.inputs(&mut plan);
