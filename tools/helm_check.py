@@ -73,7 +73,7 @@ def arguments(found):
     assert pod["hostPID"] is True
     plugin = next(it for it in pod["containers"] if it["name"] == "plugin")
     on_node = {it["name"]: it["hostPath"]["path"] for it in pod["volumes"] if "hostPath" in it}
-    mounts = {it["mountPath"]: on_node[it["name"]] for it in plugin["volumeMounts"]}
+    mounts = {it["mountPath"]: on_node[it["name"]] for it in plugin["volumeMounts"] if it["name"] in on_node}
     paths = [it.split("=", 1)[1] for it in plugin["args"] if "=/" in it]
     for path in paths:
         at = next((at for at in mounts if path == at or path.startswith(at + "/")), None)
