@@ -6,12 +6,16 @@ use std::sync::Arc;
 
 /// A pot of bytes that reservations are taken from.
 #[derive(Debug)]
-pub(crate) struct Budget(models::Budget);
+pub(crate) struct Budget {
+    pot: models::Budget,
+    total: u64,
+}
 
 impl Budget {
     /// A pot of `total` bytes; 0 is as many as there are.
     pub(crate) fn new(total: u64) -> Arc<Self> {
-        Arc::new(Self(models::Budget::new(or_all(total))))
+        let total = or_all(total);
+        Arc::new(Self { pot: models::Budget::new(total), total })
     }
 
     /// Takes `bytes` for `what`, until the reservation is dropped.
@@ -20,19 +24,25 @@ impl Budget {
     ///
     /// `Exhausted`, with what was asked and what is left.
     pub(crate) fn reserve(&self, what: &str, bytes: u64) -> Result<Reservation> {
-        let charge = self.0.charge(bytes).map_err(|why| exhausted(what, bytes, &why))?;
+        let charge = self.pot.charge(bytes).map_err(|why| exhausted(what, bytes, &why))?;
         Ok(Reservation(charge))
     }
 
     /// At most `bytes` of it, for reading a model's files; 0 is no limit. All of it is given back when the part is
     /// dropped.
     pub(crate) fn part(&self, bytes: u64) -> models::Budget {
-        self.0.part(or_all(bytes))
+        self.pot.part(or_all(bytes))
+    }
+
+    /// Whether `bytes` fit once `freed` of those that are reserved have been given back.
+    pub(crate) fn fits_without(&self, freed: u64, bytes: u64) -> bool {
+        let kept = self.used().saturating_sub(freed);
+        kept.saturating_add(bytes) <= self.total
     }
 
     /// Bytes that are reserved.
     pub(crate) fn used(&self) -> u64 {
-        self.0.used()
+        self.pot.used()
     }
 }
 
@@ -90,6 +100,7 @@ mod tests {
         assert_eq!(budget.used(), 40);
         second.shrink(30);
         assert_eq!(budget.used(), 30);
+        assert!(budget.fits_without(10, 80) && !budget.fits_without(10, 81));
         assert!(budget.reserve("c", 60).is_ok());
     }
 

@@ -8,6 +8,12 @@ use std::collections::BTreeMap;
 /// Sizes of each input, in the model's order.
 pub(crate) type Shapes = Vec<Vec<usize>>;
 
+/// The first size of all inputs, if they have the same.
+pub(crate) fn rows_of(shapes: &Shapes) -> Option<usize> {
+    let rows = *shapes.first()?.first()?;
+    shapes.iter().all(|sizes| sizes.first() == Some(&rows)).then_some(rows)
+}
+
 /// Names, and sizes that may be open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Declaration {

@@ -42,6 +42,9 @@ impl LoadedModel {
             return batch.jobs.into_iter().for_each(|job| self.serve_one(class, id, job));
         };
         let wide = Wide { inputs: &variant.inputs, outputs: &variant.outputs, rows };
+        if !batch.fits(wide) {
+            return batch.jobs.into_iter().for_each(|job| self.serve_one(class, id, job));
+        }
         let run = |instance: &mut dyn Instance| batch.run(instance, wide);
         let are_sound = |outcomes: &Vec<Outcome>| outcomes.iter().all(|(how, _)| is_sound(how));
         let outcomes = on_instance(&*variant, class, run, are_sound).unwrap_or_else(|error| {

@@ -8,7 +8,7 @@
 
 use crate::class::Class;
 use crate::error::{Error, Result};
-use crate::models::declaration::{Declaration, Shapes};
+use crate::models::declaration::{Declaration, Shapes, rows_of};
 use crate::models::model_spec::ModelSpec;
 use crate::models::shaped::maker::Maker;
 use crate::models::shaped::variant::Variant;
@@ -212,7 +212,7 @@ impl LoadedModel {
     /// What of a request decides whether it may run with others.
     pub(crate) fn rows_of(&self, class: Class, shapes: &Shapes) -> Option<Rows> {
         let max = self.spec.batching[class as usize]?.max;
-        let count = *shapes.first()?.first()?;
+        let count = rows_of(shapes)?;
         let others = shapes.iter().map(|sizes| sizes[1..].to_vec()).collect();
         (count <= max).then_some(Rows { count, others })
     }

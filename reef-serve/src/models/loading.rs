@@ -1,10 +1,10 @@
 //! Making a model's networks: those that are wanted from the beginning, and those for shapes of requests.
 
 use crate::error::{Error, Result};
-use crate::models::declaration::{Declaration, Shapes};
+use crate::models::declaration::{Declaration, Shapes, rows_of};
 use crate::models::loaded_model::{LoadedModel, Parts};
 use crate::models::model_spec::ModelSpec;
-use crate::models::shaped::maker::{Maker, Order};
+use crate::models::shaped::maker::{InTheWay, Maker, Order};
 use crate::models::shaped::variant::Variant;
 use crate::models::shaped::variants::Variants;
 use crate::tenants::tenant::Tenant;
@@ -30,17 +30,23 @@ impl LoadedModel {
             shapes: named.first(),
             base: None,
             taken: 0,
+            kept: 0,
             payer: None,
         };
         let base = maker.make(&order)?;
         variants.pin(base.shapes(), base.clone());
         check_rows(&spec, declaration.as_ref())?;
         let mut ahead = widened(&spec, &[vec![base.shapes()], named.clone()].concat());
+        let wide = ahead.clone();
         ahead.retain(|shapes| *shapes != base.shapes());
         for shapes in ahead {
             let (taken, base) = (variants.bytes(), Some(&*base));
-            let made = maker.make(&Order { shapes: Some(&shapes), base, taken, ..order })?;
+            let order = Order { shapes: Some(&shapes), base, taken, kept: taken, ..order };
+            let made = maker.make(&order)?;
             variants.pin(shapes, made);
+        }
+        if spec.max_batch() > 1 {
+            wide.iter().try_for_each(|shapes| check_outputs(&spec, &variants, shapes))?;
         }
         Self::start(Parts { spec, base, variants, declaration, maker }, queue)
     }
@@ -75,12 +81,20 @@ impl LoadedModel {
                 shapes: Some(shapes),
                 base: Some(&self.base),
                 taken: self.variants.bytes(),
+                kept: self.variants.pinned_bytes(),
                 payer: Some((who, most)),
             };
-            match self.maker.make(&order) {
+            let refused = match self.maker.make(&order) {
                 Ok(made) => return Ok(self.variants.insert(shapes.clone(), &who.who, made)),
-                Err(Error::Exhausted(_)) if self.variants.give_up(&who.who) => {}
-                Err(error) => return Err(error),
+                Err(refused) => refused,
+            };
+            let has_gone = match refused.in_the_way {
+                InTheWay::Nothing => false,
+                InTheWay::Own => self.variants.give_up_own(&who.who),
+                InTheWay::Any => self.variants.give_up(&who.who),
+            };
+            if !has_gone {
+                return Err(refused.error);
             }
         }
     }
@@ -95,13 +109,29 @@ fn check_rows(spec: &ModelSpec, declaration: Option<&Declaration>) -> Result<()>
         }
         None => Some("its are fixed".into()),
     };
-    let wrong = |why| {
-        let (name, version) = (&spec.name, spec.version);
-        Err(Error::Invalid(format!(
-            "model {name}/{version}: max_batch: the first size of all tensors has to be open, {why}"
-        )))
+    let wrong = |why: String| {
+        let text = format!("the first size of all tensors has to be open, {why}");
+        Err(not_batched(spec, &text))
     };
     fixed.map_or(Ok(()), wrong)
+}
+
+/// Refuses to batch what has not one row of each output for each row of its inputs.
+fn check_outputs(spec: &ModelSpec, variants: &Variants, shapes: &Shapes) -> Result<()> {
+    let Some((rows, variant)) = rows_of(shapes).and_then(|rows| variants.with_rows(shapes, rows))
+    else {
+        return Ok(());
+    };
+    let wrong = variant.outputs.each.iter().find(|info| info.shape.first() != Some(&(rows as i64)));
+    wrong.map_or(Ok(()), |info| {
+        let (name, shape) = (&info.name, &info.shape);
+        let text = format!("output {name} is of shape {shape:?} for {rows} rows");
+        Err(not_batched(spec, &text))
+    })
+}
+
+fn not_batched(spec: &ModelSpec, why: &str) -> Error {
+    Error::Invalid(format!("model {}/{}: max_batch: {why}", spec.name, spec.version))
 }
 
 /// These, and for requests that run together the same with 1, 2, 4 rows and so on, up to the most.

@@ -68,6 +68,15 @@ impl Batch {
         self.jobs.iter().map(Job::row_count).sum()
     }
 
+    /// Whether outputs of `wide` are rows of those that each has alone; else they can't be shared out.
+    pub(crate) fn fits(&self, wide: Wide<'_>) -> bool {
+        let row = |index: usize| wide.outputs.each[index].bytes() / wide.rows.max(1);
+        let fits = |job: &Job| {
+            job.outputs.iter().all(|wanted| wanted.bytes == job.row_count() * row(wanted.index))
+        };
+        self.jobs.iter().all(fits)
+    }
+
     /// Runs all on an instance of a network with as many rows at least; what is too late is left out. Says what became
     /// of each.
     pub(crate) fn run(&self, instance: &mut dyn Instance, wide: Wide<'_>) -> Vec<Outcome> {

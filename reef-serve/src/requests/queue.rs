@@ -55,7 +55,7 @@ impl Queue {
         if let Some(displaced) = displaced {
             let _ = displaced.reply.send((Err(self.full()), Phases::default())); // it may have gone
         }
-        self.news.notify_one();
+        self.news.notify_all(); // one alone may be one that wants another
         Ok(())
     }
 
@@ -255,6 +255,26 @@ mod tests {
         assert!(matches!(queue.push(second), Err(Error::Unavailable(_))));
         assert!(next(&queue).is_some());
         assert!(next(&queue).is_none());
+    }
+
+    /// Also if one waits who wants another.
+    #[test]
+    fn a_new_request_wakes_who_takes_any() {
+        let queue = Queue::new(1);
+        let (sender, taken) = std::sync::mpsc::channel();
+        let (picky, any) = (&queue, &queue);
+        std::thread::scope(|scope| {
+            let later = Instant::now() + Duration::from_secs(30);
+            scope.spawn(move || assert!(picky.pop_like(|_| false, later).is_none()));
+            std::thread::sleep(Duration::from_millis(20)); // so that it is the first to be woken
+            scope.spawn(move || sender.send(any.pop().is_some()));
+            std::thread::sleep(Duration::from_millis(20));
+            let (job, _answer) = job(2);
+            queue.push(job).unwrap();
+            let said = taken.recv_timeout(Duration::from_secs(10));
+            queue.close(); // whatever came of it
+            assert_eq!(said, Ok(true), "the request waits beside an idle lane");
+        });
     }
 
     #[test]

@@ -246,6 +246,24 @@ pub(crate) struct MemoryTaken {
     bytes: u64,
 }
 
+impl MemoryTaken {
+    /// Makes it `bytes`; what is more has to be within `max` with all that the tenant has.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tenant::take_memory`]; it is as it was then.
+    pub(crate) fn resize(&mut self, bytes: u64, max: u64) -> Result<()> {
+        if bytes > self.bytes {
+            let mut more = self.tenant.take_memory(bytes - self.bytes, max)?;
+            more.bytes = 0; // it is this one's now
+        } else {
+            self.tenant.memory.fetch_sub(self.bytes - bytes, Relaxed);
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
 impl Drop for MemoryTaken {
     fn drop(&mut self) {
         self.tenant.memory.fetch_sub(self.bytes, Relaxed);

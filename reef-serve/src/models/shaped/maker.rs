@@ -2,13 +2,14 @@
 
 use super::variant::{Parts, Variant};
 use crate::engine::api::{Engine, ReadModel, Sizes};
-use crate::error::Result;
-use crate::models::budget::{Budget, within};
+use crate::error::{Error, Result};
+use crate::models::budget::{Budget, Reservation, within};
 use crate::models::declaration::{Declaration, Shapes};
 use crate::models::model_spec::ModelSpec;
 use crate::observe::observer::Observer;
 use crate::tenants::tenant::{MemoryTaken, Tenant};
 use crate::tensor::TensorInfos;
+use reef::models;
 use std::sync::Arc;
 
 /// What makes variants of all models.
@@ -29,11 +30,52 @@ pub(crate) struct Order<'a> {
     pub(crate) shapes: Option<&'a Shapes>,
     /// Whose constants it shares.
     pub(crate) base: Option<&'a Variant>,
-    /// Bytes that the model has already.
+    /// Bytes that the model has already, and those of them that it keeps.
     pub(crate) taken: u64,
+    pub(crate) kept: u64,
     /// Whom its memory is charged to, and how much that may have.
     pub(crate) payer: Option<(&'a Arc<Tenant>, u64)>,
 }
+
+/// Whose variants have to go before a network fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InTheWay {
+    /// Nobody's: it fails whatever goes.
+    Nothing,
+    /// Those of who asks for it.
+    Own,
+    /// Those of anybody.
+    Any,
+}
+
+/// Why there is no network.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) error: Error,
+    pub(crate) in_the_way: InTheWay,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self { error, in_the_way: InTheWay::Nothing }
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        refused.error
+    }
+}
+
+/// The error, if it is one of memory, with what is in the way.
+fn blocked(in_the_way: InTheWay) -> impl Fn(Error) -> Refused {
+    move |error| match error {
+        Error::Exhausted(_) => Refused { error, in_the_way },
+        error => error.into(),
+    }
+}
+
+type Made<T> = std::result::Result<T, Refused>;
 
 impl Maker {
     /// Reads the files and makes a network for these shapes. Blocks.
@@ -41,21 +83,17 @@ impl Maker {
     /// # Errors
     ///
     /// What is wrong with the files or the shapes; `Exhausted`; the device's.
-    pub(crate) fn make(&self, order: &Order<'_>) -> Result<Arc<Variant>> {
+    pub(crate) fn make(&self, order: &Order<'_>) -> Made<Arc<Variant>> {
         let spec = order.spec;
         let reading = self.budget.part(self.model_bytes);
-        let read = match (order.declaration, order.shapes) {
-            (Some(declaration), Some(shapes)) => spec.open_shaped(declaration, shapes, &reading)?,
-            _ => spec.open(&reading)?,
-        };
+        let read = order.read(&reading).map_err(blocked(InTheWay::Own))?;
         let (inputs, outputs) = read.ports();
         let mut infos = (TensorInfos::of(&inputs), TensorInfos::of(&outputs));
         order.declaration.inspect(|declaration| declaration.name_variant(&mut infos, order.shapes));
         let (bytes, sizes) = self.bytes(order, &read)?;
-        let what = order.what();
-        let loading = format!("{what}, while it is loaded,");
-        let staged = bytes.saturating_add(read.staged_bytes());
-        let mut memory = self.budget.reserve(&loading, staged)?;
+        let own = if order.base.is_some() { bytes - sizes.weights } else { bytes }; // few differ
+        let mut taken = order.take(own)?;
+        let mut memory = self.reserve(order, bytes.saturating_add(read.staged_bytes()))?;
         let loaded = match order.base {
             Some(base) => self.engine.load_beside(read, &*base.loaded)?,
             None => self.engine.load(read, spec.measure)?,
@@ -63,22 +101,32 @@ impl Maker {
         drop(reading); // the weights are on the device
         let shared = sizes.weights.saturating_sub(loaded.own_bytes());
         memory.shrink(bytes.saturating_sub(if order.base.is_some() { shared } else { 0 }));
-        let taken = order.take(memory.bytes())?;
+        order.retake(&mut taken, memory.bytes())?;
         let (inputs, outputs) = infos;
         let observer = self.observer.clone();
         let parts = Parts { inputs, outputs, sizes, loaded, observer, memory, taken };
-        Variant::new(parts, [spec.instances.rt, spec.instances.be])
+        Ok(Variant::new(parts, [spec.instances.rt, spec.instances.be])?)
     }
 
     /// What it takes at most, which has to be within what a model may have.
-    fn bytes(&self, order: &Order<'_>, read: &ReadModel) -> Result<(u64, Sizes)> {
+    fn bytes(&self, order: &Order<'_>, read: &ReadModel) -> Made<(u64, Sizes)> {
         let sizes = self.engine.sizes(read);
         let instances = (order.spec.instances.rt + order.spec.instances.be) as u64;
         let instances = instances.saturating_mul(sizes.instance);
         let own = if order.base.is_some() { 0 } else { sizes.weights }; // few differ
-        let all = instances.saturating_add(own).saturating_add(order.taken);
-        within(&order.what(), all, self.model_bytes)?;
+        let own = instances.saturating_add(own);
+        within(&order.what(), own.saturating_add(order.kept), self.model_bytes)?;
+        within(&order.what(), own.saturating_add(order.taken), self.model_bytes)
+            .map_err(blocked(InTheWay::Any))?;
         Ok((sizes.weights.saturating_add(instances), sizes))
+    }
+
+    /// Of the daemon's memory.
+    fn reserve(&self, order: &Order<'_>, bytes: u64) -> Made<Reservation> {
+        let loading = format!("{}, while it is loaded,", order.what());
+        let fits = self.budget.fits_without(order.taken.saturating_sub(order.kept), bytes);
+        let in_the_way = if fits { InTheWay::Any } else { InTheWay::Nothing };
+        self.budget.reserve(&loading, bytes).map_err(blocked(in_the_way))
     }
 }
 
@@ -92,8 +140,22 @@ impl Order<'_> {
         }
     }
 
-    fn take(&self, bytes: u64) -> Result<Option<MemoryTaken>> {
-        let take = |(tenant, most): (&Arc<Tenant>, u64)| tenant.take_memory(bytes, most);
-        self.payer.map(take).transpose()
+    fn read(&self, budget: &models::Budget) -> Result<ReadModel> {
+        match (self.declaration, self.shapes) {
+            (Some(declaration), Some(shapes)) => self.spec.open_shaped(declaration, shapes, budget),
+            _ => self.spec.open(budget),
+        }
+    }
+
+    /// Of what its principal may have, before anything of others goes for it.
+    fn take(&self, bytes: u64) -> Made<Option<MemoryTaken>> {
+        let Some((tenant, most)) = self.payer else { return Ok(None) };
+        within(&self.what(), bytes, most.max(1))?; // 0 would be no limit
+        tenant.take_memory(bytes, most).map(Some).map_err(blocked(InTheWay::Own))
+    }
+
+    fn retake(&self, taken: &mut Option<MemoryTaken>, bytes: u64) -> Made<()> {
+        let Some((taken, (_, most))) = taken.as_mut().zip(self.payer) else { return Ok(()) };
+        taken.resize(bytes, most).map_err(blocked(InTheWay::Own))
     }
 }

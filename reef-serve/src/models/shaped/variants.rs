@@ -4,7 +4,7 @@
 //! asks for many shapes pushes out its own. Variants that the model's description names are in nobody's list and stay.
 
 use super::variant::Variant;
-use crate::models::declaration::Shapes;
+use crate::models::declaration::{Shapes, rows_of};
 use crate::net::identity::principal::Principal;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -55,7 +55,7 @@ impl Variants {
         let state = self.state.lock();
         let fits = |made: &Shapes| {
             let alike = |(one, other): (&Vec<usize>, &Vec<usize>)| one.get(1..) == other.get(1..);
-            let first = *made.first()?.first()?;
+            let first = rows_of(made)?;
             (first >= rows && made.iter().zip(shapes).all(alike)).then_some(first)
         };
         let pinned = state.pinned.iter().filter_map(|(made, v)| Some((fits(made)?, v.clone())));
@@ -100,6 +100,12 @@ impl Variants {
         dropped.is_some()
     }
 
+    /// Drops the one that `who` used longest ago. `false`: it has none.
+    pub(crate) fn give_up_own(&self, who: &Principal) -> bool {
+        let dropped = self.state.lock().oldest_of(who);
+        dropped.is_some()
+    }
+
     /// How many there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -114,6 +120,11 @@ impl Variants {
         let made = state.made.values().filter_map(Weak::upgrade);
         let all = state.pinned.values().cloned().chain(made);
         all.map(|variant| variant.bytes()).sum()
+    }
+
+    /// Bytes of those that stay.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        self.state.lock().pinned.values().map(|variant| variant.bytes()).sum()
     }
 
     /// Lets all go.
@@ -148,10 +159,15 @@ impl State {
             .map(|(who, list)| (who, list.len()))
             .max_by_key(|(_, count)| *count)?;
         let loser = if count > own { most.clone() } else { who.clone() };
-        let list = self.lists.get_mut(&loser)?;
+        self.oldest_of(&loser)
+    }
+
+    /// Takes the oldest of `who`.
+    fn oldest_of(&mut self, who: &Principal) -> Option<Arc<Variant>> {
+        let list = self.lists.get_mut(who)?;
         let (_, oldest) = list.pop_front()?;
         if list.is_empty() {
-            self.lists.remove(&loser);
+            self.lists.remove(who);
         }
         Some(oldest)
     }

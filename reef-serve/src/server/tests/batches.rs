@@ -1,6 +1,7 @@
 //! Requests that run together.
 
-use super::shapes::open;
+use super::shapes::handmade::{file, ints, node, ones};
+use super::shapes::{asking, open, open_file, peer, port};
 use super::*;
 use std::task::Poll;
 
@@ -135,4 +136,44 @@ fn what_has_no_rows_is_not_batched() {
     let want = "model tiny/1: max_batch: the first size of all tensors has to be open, that of input is fixed";
     assert_eq!(said.to_string(), want);
     assert!(fixture.server.registry.get("tiny", "").is_ok(), "as it was");
+}
+
+/// Sums of the rows of two inputs, each with a number of rows of its own.
+fn pairs() -> Vec<u8> {
+    let products = ["x", "y"].map(|x| node("MatMul", &[x, "ones"], &format!("sum_{x}"), &[]));
+    let inputs = [port(11, "x", &["n", "4"]), port(11, "y", &["m", "4"])];
+    let outputs = [port(12, "sum_x", &["n", "3"]), port(12, "sum_y", &["m", "3"])];
+    file(17, &[products.concat(), ones("ones", &[4, 3]), inputs.concat(), outputs.concat()])
+}
+
+/// Rows of one request never lie on another's.
+#[test]
+fn inputs_of_different_rows_do_not_run_with_others() {
+    let text = "max_batch = 4\nmax_delay_us = 50_000\n";
+    let (fixture, loaded) = open_file("pairs", &pairs(), text, |_| ());
+    loaded.unwrap();
+    let asked = [(1, 3), (1, 1), (1, 3), (1, 1)];
+    let ask = |(rows_x, rows_y): (i64, i64)| {
+        let request = asking(&[("x", &[rows_x, 4]), ("y", &[rows_y, 4])]);
+        let fixture = &fixture;
+        async move { fixture.server.answer(&peer("a"), request).await }
+    };
+    for (rows, answer) in asked.into_iter().zip(all_at_once(asked.map(ask).into())) {
+        let answer = answer.unwrap();
+        for ((info, output), rows) in answer.tensors().zip([rows.0, rows.1]) {
+            let want = (0..rows).flat_map(|row| [(16 * row + 6) as f32; 3]);
+            let got: Vec<f32> = to_floats(&output.bytes).collect();
+            assert_eq!(got, want.collect::<Vec<_>>(), "{} of {rows} rows", info.name);
+        }
+    }
+}
+
+#[test]
+fn what_gives_no_row_for_each_row_is_not_batched() {
+    let swapped = node("Transpose", &["x"], "y", &[ints("perm", &[1, 0, 2])]);
+    let ports = [port(11, "x", &["n", "t", "4"]), port(12, "y", &["t", "n", "4"])];
+    let model = file(17, &[swapped, ports.concat()]);
+    let (_fixture, loaded) = open_file("swapped", &model, "max_batch = 4\n", |_| ());
+    let want = "model sums/1: max_batch: output y is of shape [1, 2, 4] for 2 rows";
+    assert_eq!(loaded.unwrap_err().to_string(), want);
 }

@@ -6,21 +6,40 @@ use crate::net::identity::principal::Principal;
 use handmade::{bytes, file, node, number, ones};
 
 #[path = "../../../../reef-models/tests/handmade/mod.rs"]
-mod handmade;
+pub(super) mod handmade;
+
+/// An input (field 11) or output (12) of FP32; a size that is no number is open and has this name.
+pub(super) fn port(field: u64, name: &str, sizes: &[&str]) -> Vec<u8> {
+    let size = |size: &&str| match size.parse() {
+        Ok(fixed) => bytes(1, number(1, fixed)),
+        Err(_) => bytes(1, bytes(2, size)),
+    };
+    let sizes: Vec<u8> = sizes.iter().flat_map(size).collect();
+    let tensor = [number(1, 1), bytes(2, sizes)].concat();
+    bytes(field, [bytes(1, name), bytes(2, bytes(1, tensor))].concat())
+}
 
 /// Sums of each four numbers, three times: `x[batch, tokens, 4]` by a matrix of ones.
 fn sums() -> Vec<u8> {
-    let open = |name: &str| bytes(1, bytes(2, name));
-    let port = |field: u64, name: &str, last: i64| {
-        let sizes = [open("batch"), open("tokens"), bytes(1, number(1, last))].concat();
-        let tensor = [number(1, 1), bytes(2, sizes)].concat();
-        bytes(field, [bytes(1, name), bytes(2, bytes(1, tensor))].concat())
-    };
     let product = node("MatMul", &["x", "ones"], "y", &[]);
-    file(17, &[product, ones("ones", &[4, 3]), port(11, "x", 4), port(12, "y", 3)])
+    let ports =
+        [port(11, "x", &["batch", "tokens", "4"]), port(12, "y", &["batch", "tokens", "3"])];
+    file(17, &[product, ones("ones", &[4, 3]), ports.concat()])
 }
 
 pub(super) fn open(test: &str, description: &str, change: impl FnOnce(&mut Config)) -> Fixture {
+    let (fixture, loaded) = open_file(test, &sums(), description, change);
+    loaded.unwrap();
+    fixture
+}
+
+/// A daemon with this file as its model `sums`, if that could be loaded.
+pub(super) fn open_file(
+    test: &str,
+    model: &[u8],
+    description: &str,
+    change: impl FnOnce(&mut Config),
+) -> (Fixture, Result<()>) {
     let fixture = Fixture::new(test, |config| {
         config.models.load.clear();
         config.limits.queue = 512;
@@ -28,10 +47,10 @@ pub(super) fn open(test: &str, description: &str, change: impl FnOnce(&mut Confi
     });
     let folder = fixture.folder.join("sums");
     std::fs::create_dir_all(folder.join("1")).unwrap();
-    std::fs::write(folder.join("1/model.onnx"), sums()).unwrap();
+    std::fs::write(folder.join("1/model.onnx"), model).unwrap();
     std::fs::write(folder.join("model.toml"), description).unwrap();
-    fixture.server.registry.load(&ModelName::new("sums").unwrap()).unwrap();
-    fixture
+    let loaded = fixture.server.registry.load(&ModelName::new("sums").unwrap());
+    (fixture, loaded)
 }
 
 pub(super) fn peer(name: &str) -> Peer {
@@ -40,21 +59,27 @@ pub(super) fn peer(name: &str) -> Peer {
 
 impl Fixture {
     pub(super) async fn ask_sums(&self, who: &str, shape: &[i64]) -> Result<InferResponse> {
-        let values: Vec<f32> = (0..shape.iter().product()).map(|n: i64| n as f32).collect();
-        let input = InputTensor {
-            name: "x".into(),
-            datatype: "FP32".into(),
-            shape: shape.into(),
-            from: TensorData::Bytes(to_bytes(&values).into()),
-        };
-        let inputs = vec![input];
-        let request = InferRequest { model: "sums".into(), inputs, ..InferRequest::default() };
-        self.server.answer(&peer(who), request).await
+        self.server.answer(&peer(who), asking(&[("x", shape)])).await
     }
 
     pub(super) fn sums(&self) -> Arc<LoadedModel> {
         self.server.registry.get("sums", "").unwrap()
     }
+}
+
+/// A request with 0, 1, 2 and so on in each input.
+pub(super) fn asking(inputs: &[(&str, &[i64])]) -> InferRequest {
+    let input = |&(name, shape): &(&str, &[i64])| {
+        let values: Vec<f32> = (0..shape.iter().product()).map(|n: i64| n as f32).collect();
+        InputTensor {
+            name: name.into(),
+            datatype: "FP32".into(),
+            shape: shape.into(),
+            from: TensorData::Bytes(to_bytes(&values).into()),
+        }
+    };
+    let inputs = inputs.iter().map(input).collect();
+    InferRequest { model: "sums".into(), inputs, ..InferRequest::default() }
 }
 
 fn refused<T>(how: Result<T>) -> String {
@@ -129,6 +154,38 @@ fn many_shapes_of_one_client_push_out_its_own() {
     fixture.server.registry.unload(&ModelName::new("sums").unwrap()).unwrap();
     drop(model);
     assert_eq!(fixture.server.registry.budget().used(), 0, "all memory is back");
+}
+
+/// What can never fit takes nothing of others.
+#[test]
+fn who_asks_for_too_much_takes_nothing_of_others() {
+    let fixture = open("too-much", "", |config| config.memory.model_mib = 1);
+    let (model, shapes) = (fixture.sums(), vec![vec![1, 5, 4]]);
+    for tokens in 5..9 {
+        block_on(fixture.ask_sums("b", &[1, tokens, 4])).unwrap();
+    }
+    let said = refused(block_on(fixture.ask_sums("a", &[1, 40_000, 4])));
+    assert!(said.ends_with(" bytes, 1048576 are allowed"), "{said}");
+    assert_eq!(model.variants.len(), 5, "those of another are there");
+    assert!(model.variants.get(&shapes, &peer("b").principal).is_some());
+}
+
+/// Nor does what is over its principal's own part of the memory.
+#[test]
+fn who_is_over_its_own_part_takes_nothing_of_others() {
+    let fixture = open("own-part", "", |config| {
+        config.memory.total_mib = 8;
+        config.limits.principal_percent = 10;
+        config.limits.shapes = 100;
+    });
+    let model = fixture.sums();
+    for tokens in 5..9 {
+        block_on(fixture.ask_sums("b", &[1, tokens, 4])).unwrap();
+    }
+    let said = refused(block_on(fixture.ask_sums("a", &[1, 30_000, 4])));
+    assert!(said.contains("allowed"), "{said}");
+    assert_eq!(model.variants.len(), 5, "those of another are there");
+    assert_eq!(fixture.server.tenants.of(&peer("a").principal).memory(), 0);
 }
 
 /// The last places are shared out: who has most gives some up.
