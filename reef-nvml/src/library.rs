@@ -11,7 +11,8 @@ pub const LIBRARY: &str = "libnvidia-ml.so.1";
 /// The variable that names another file in its place.
 pub const VARIABLE: &str = "REEF_NVML_LIBRARY";
 
-/// `NVML_ERROR_NOT_FOUND`, also of no samples; `NVML_ERROR_INSUFFICIENT_SIZE`.
+/// `NVML_ERROR_NOT_SUPPORTED`; `NVML_ERROR_NOT_FOUND`, also of no samples; `NVML_ERROR_INSUFFICIENT_SIZE`.
+const NOT_SUPPORTED: u32 = 3;
 const NOT_FOUND: u32 = 6;
 const INSUFFICIENT_SIZE: u32 = 7;
 /// `NVML_VALUE_NOT_AVAILABLE`.
@@ -195,7 +196,12 @@ impl Monitor for Nvml {
             let infos = self.list(name, |count, to: *mut Info| unsafe { list(device, count, to) });
             let memory = |of: u64| (of != NOT_AVAILABLE).then_some(of);
             let process = |info: Info| Process { pid: info.pid, memory: memory(info.memory) };
-            for process in infos?.into_iter().map(process) {
+            let infos = match infos {
+                // A device or a driver without MPS has no programs under it.
+                Err(Error::Call { code: NOT_SUPPORTED, .. }) if name.contains("MPS") => continue,
+                infos => infos?,
+            };
+            for process in infos.into_iter().map(process) {
                 if all.iter().all(|known| known.pid != process.pid) {
                     all.push(process);
                 }

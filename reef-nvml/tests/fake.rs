@@ -51,6 +51,20 @@ fn processes_and_what_they_have_are_read() {
     assert_eq!(lines, want, "more than there is room for at first");
 }
 
+/// As on devices and drivers without MPS: the list of other programs counts.
+#[test]
+fn a_list_under_mps_that_is_not_supported_hides_no_other() {
+    let file = std::env::temp_dir().join(format!("reef-nvml-mps-{}", std::process::id()));
+    std::fs::write(&file, "7 1000 3\n").unwrap();
+    let with =
+        |code| said(&[("REEF_FAKE_NVML", file.to_str().unwrap()), ("REEF_FAKE_NVML_MPS", code)]);
+    let (unsupported, lost) = (with("3"), with("15"));
+    std::fs::remove_file(&file).unwrap();
+    let want = Ok::<_, Error>(vec![Process { pid: 7, memory: Some(1000) }]);
+    assert_eq!(unsupported[0], format!("{want:?}"));
+    assert!(lost[0].contains("code: 15"), "{lost:?}");
+}
+
 #[test]
 fn what_is_not_known_is_one_line() {
     let lines = said(&[("REEF_FAKE_NVML_INIT", "9")]);

@@ -2,7 +2,7 @@
 //!
 //! `REEF_FAKE_NVML` names a file with a line for each process, `PID BYTES PERCENT`, where `-` bytes aren't known. It is
 //! read at each call. `REEF_FAKE_NVML_INIT` is the code of `nvmlInit_v2`, `REEF_FAKE_NVML_LIST` that of lists of
-//! processes. All devices whose UUID begins with `GPU-` are there, have 1 GiB and the same processes.
+//! processes, `REEF_FAKE_NVML_MPS` that of those under MPS, which are empty without it. All devices whose UUID begins with `GPU-` are there, have 1 GiB and the same processes.
 
 use std::ffi::{CStr, c_char};
 
@@ -125,6 +125,11 @@ exports! {
     nvmlDeviceGetComputeRunningProcesses_v3(_device: usize, count: *mut u32, to: *mut [u64; 3]) {
         // SAFETY: the caller's promise.
         unsafe { list(count, to, |(pid, bytes, _)| [u64::from(pid), bytes, u64::MAX]) }
+    }
+    nvmlDeviceGetMPSComputeRunningProcesses_v3(_device: usize, count: *mut u32, _to: *mut [u64; 3]) {
+        // SAFETY: the caller's promise.
+        unsafe { give(count, 0) };
+        code("REEF_FAKE_NVML_MPS")
     }
     nvmlDeviceGetProcessUtilization(_device: usize, to: *mut [u64; 4], count: *mut u32, since: u64) {
         // SAFETY: the caller's promise.
