@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 
 /// Those that are answered here.
-const ANSWERED: [&str; 5] = [
+const ANSWERED: [&str; 6] = [
     "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetMemoryInfo_v2",
     "nvmlDeviceGetComputeRunningProcesses",
     "nvmlDeviceGetComputeRunningProcesses_v2",
     "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlErrorString",
 ];
 
 fn main() {

@@ -1,7 +1,8 @@
 //! The functions that are answered with a limit: the real library's answer, and no more than the limit in it.
 
 use crate::limit::{Device, of};
-use crate::slots::{self, address};
+use crate::slots::{self, NO_FUNCTION, NO_LIBRARY, address};
+use std::ffi::{CStr, c_char};
 
 /// `NVML_VALUE_NOT_AVAILABLE`.
 const NOT_AVAILABLE: u64 = u64::MAX;
@@ -128,4 +129,26 @@ lists! {
     nvmlDeviceGetComputeRunningProcesses(Info1);
     nvmlDeviceGetComputeRunningProcesses_v2(Info2);
     nvmlDeviceGetComputeRunningProcesses_v3(Info2);
+}
+
+/// What codes mean where no real library says it.
+fn meaning(code: u32) -> &'static CStr {
+    match code {
+        0 => c"no error",
+        NO_LIBRARY => c"libnvidia-ml.so.1 not found",
+        NO_FUNCTION => c"libnvidia-ml.so.1 has no such function",
+        _ => c"error of libnvidia-ml.so.1",
+    }
+}
+
+/// The only function of the library that answers with an address: a code in its place would be read from.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+extern "C" fn nvmlErrorString(code: u32) -> *const c_char {
+    let Some(at) = slots::real(slots::nvmlErrorString) else { return meaning(code).as_ptr() };
+    // SAFETY: the real library's function of this name, which takes any number.
+    unsafe {
+        let call = std::mem::transmute::<usize, unsafe extern "C" fn(u32) -> *const c_char>(at);
+        call(code)
+    }
 }

@@ -2,7 +2,7 @@
 //! what processes have of it.
 //!
 //! Every function is exported. Most are a jump into the real library (`slots`); some are `answers`, which call it and put
-//! the limit (`limit`) in the place of more. Codes of errors are the real library's. Nothing happens when the library is
+//! the limit (`limit`) in the place of more, and `nvmlErrorString`: the one that answers with no code. Codes of errors are the real library's. Nothing happens when the library is
 //! loaded, and without a limit it answers as the real one.
 //!
 //! x86-64 Linux alone: elsewhere the library is empty.

@@ -5,8 +5,8 @@ use std::arch::naked_asm;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// `NVML_ERROR_LIBRARY_NOT_FOUND`, `NVML_ERROR_FUNCTION_NOT_FOUND`.
-const NO_LIBRARY: u32 = 12;
-const NO_FUNCTION: u32 = 13;
+pub(crate) const NO_LIBRARY: u32 = 12;
+pub(crate) const NO_FUNCTION: u32 = 13;
 
 /// Zero: not looked up yet. Written by whoever comes first, always with the same value.
 static SLOTS: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
@@ -19,10 +19,15 @@ pub(crate) fn address(slot: usize) -> usize {
     }
 }
 
+/// The real library's function behind a slot. `None`: there is none. It is looked up at each call.
+pub(crate) fn real(slot: usize) -> Option<usize> {
+    NAMES.get(slot).and_then(|name| symbol(name))
+}
+
 /// Looks a slot up for the first time.
 #[cold]
 extern "C" fn bind(slot: usize) -> usize {
-    let at = NAMES.get(slot).and_then(|name| symbol(name)).unwrap_or_else(|| match is_there() {
+    let at = real(slot).unwrap_or_else(|| match is_there() {
         true => no_function as *const () as usize,
         false => no_library as *const () as usize,
     });

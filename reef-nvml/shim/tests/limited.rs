@@ -1,7 +1,7 @@
 //! What a program is told of its device's memory. Each case is a process of its own.
 
 use reef_guest::limit::{BooksFile, Seat};
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -38,10 +38,21 @@ fn call(handle: *mut c_void, name: &str, arguments: [usize; 3]) -> u32 {
     }
 }
 
+/// What the library says that a code means.
+fn text(handle: *mut c_void, code: u32) -> String {
+    let at = symbol(handle, "nvmlErrorString");
+    // SAFETY: the function of this name answers every number with a string that stays.
+    unsafe {
+        let text: extern "C" fn(u32) -> *const c_char = std::mem::transmute(at);
+        CStr::from_ptr(text(code)).to_string_lossy().into_owned()
+    }
+}
+
 #[test]
 #[ignore = "is a program that other tests run"]
 fn asks() {
     let handle = open();
+    println!("said: codes 9 {:?}, 12 {:?}", text(handle, 9), text(handle, 12));
     let [mut device, mut version, mut count] = [0_usize, 0, 8];
     let call = |name: &str, arguments| call(handle, name, arguments);
     println!("said: init {}", call("nvmlInit_v2", [0; 3]));
@@ -100,6 +111,7 @@ fn a_limit_is_what_a_program_is_told_of_its_device() {
     let (used, free) = (5 << 20, LIMIT - (5 << 20));
     let unknown = u64::MAX;
     let want = [
+        r#"codes 9 "Driver Not Loaded", 12 "Some Error""#.into(),
         "init 0".into(),
         format!("memory [{LIMIT}, {free}, {used}] and [{LIMIT}, 0, {free}, {used}]"),
         "another version 25".into(),
@@ -117,18 +129,19 @@ fn a_limit_is_what_a_program_is_told_of_its_device() {
 #[test]
 fn a_limit_that_nobody_has_joined_yet_is_told_as_well() {
     let set = [("CUDA_DEVICE_MEMORY_LIMIT", "64m")];
-    let memory = &said("new", "", &set)[1];
+    let memory = &said("new", "", &set)[2];
     assert_eq!(*memory, format!("memory [{LIMIT}, {LIMIT}, 0] and [{LIMIT}, 0, {LIMIT}, 0]"));
 }
 
 #[test]
 fn without_a_limit_or_without_the_real_library_nothing_is_changed() {
     let (used, all) = (1000 + (128 << 20), 1_u64 << 30);
-    let memory = &said("free", PROCESSES, &[])[1];
+    let memory = &said("free", PROCESSES, &[])[2];
     assert_eq!(
         *memory,
         format!("memory [{all}, {}, {used}] and [{all}, 0, {}, {used}]", all - used, all - used)
     );
     let absent = said("absent", "", &[("REEF_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")]);
-    assert_eq!(absent, ["init 12"]);
+    let codes = r#"codes 9 "error of libnvidia-ml.so.1", 12 "libnvidia-ml.so.1 not found""#;
+    assert_eq!(absent, [codes, "init 12"]);
 }
