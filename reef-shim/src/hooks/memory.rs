@@ -7,7 +7,7 @@ use crate::limit::ledger::Kind;
 use crate::limit::pools::Store;
 use crate::limit::sizes::{Deep, Flat};
 use crate::own::calls::Stream;
-use crate::profile::memory::{allocated, freed};
+use crate::profile::memory::{allocated, allocated_rows, freed};
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;
 use std::ffi::c_void;
@@ -28,6 +28,17 @@ fn alloc(to: *const usize, bytes: usize, call: impl FnOnce() -> u32) -> u32 {
     timed(Api::Alloc, bytes as u64, (0, 0), || allocated(call(), to, bytes))
 }
 
+/// An allocation of rows: the call is of what was asked for, the memory of what it took.
+fn rows(
+    to: *const usize,
+    pitch: *const usize,
+    [width, height]: [usize; 2],
+    call: impl FnOnce() -> u32,
+) -> u32 {
+    let asked = width.saturating_mul(height) as u64;
+    timed(Api::Alloc, asked, (0, 0), || allocated_rows(call(), to, pitch, height))
+}
+
 /// An allocation's end.
 fn end(at: usize, stream: usize, call: impl FnOnce() -> u32) -> u32 {
     timed(Api::Free, 0, (0, stream), || freed(at, call))
@@ -42,7 +53,7 @@ hooks! {
     ) |real| alloc(to, bytes, || allocate(Kind::Memory, bytes as u64, to, real));
     cuMemAllocPitch_v2(
         to: *mut usize, pitch: *mut usize, width: usize, height: usize, element: u32,
-    ) |real| alloc(to, width.saturating_mul(height), || memory::pitched(to, pitch, width, height, real));
+    ) |real| rows(to, pitch, [width, height], || memory::pitched(to, pitch, width, height, real));
     cuMemFree_v2(at: usize) |real| end(at, 0, || free(Kind::Memory, at, real));
     cuArrayCreate_v2(
         to: *mut usize, of: *const Flat,

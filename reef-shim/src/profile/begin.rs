@@ -1,7 +1,8 @@
 //! The profile's beginning and end.
 
 use super::active::{active, say};
-use super::{finish, writer};
+use super::finish::{self, Writing};
+use super::writer;
 use crate::own::thread;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,9 +18,11 @@ pub(crate) fn begin() {
     }
     // SAFETY: a function that calls no driver.
     unsafe { libc::atexit(end) };
-    finish::handle_signal(active.process);
-    let started = thread::spawn("reef-profile", || writer::run(active));
-    started.err().into_iter().for_each(|error| say(&format!("no thread: {error}")));
+    let writing = Writing::begin();
+    match thread::spawn("reef-profile", || writer::run(active, writing)) {
+        Ok(_) => finish::handle_signal(active.process),
+        Err(error) => say(&format!("no thread: {error}")),
+    }
 }
 
 extern "C" fn end() {

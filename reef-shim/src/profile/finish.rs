@@ -1,10 +1,13 @@
 //! How the thread that writes is asked for the end, and by SIGTERM among others.
 //!
 //! A signal's handler may do next to nothing, so it asks the thread that writes, waits for it, though not for long, and
-//! lets the signal do what it does. A program that has a handler of its own for SIGTERM keeps that.
+//! lets the signal do what it does: unless the program has put a handler of its own before this one, which decides that
+//! then. A program that has a handler of its own for SIGTERM before the profile begins keeps that alone.
 
+use crate::bind::state::end_profile;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
 };
 use std::time::Duration;
 
@@ -32,37 +35,76 @@ pub(super) fn wait(time: Duration) -> bool {
     STATE.load(Acquire) == ASKED
 }
 
+/// Whether a thread writes, or is about to begin. Read by those who wait for it to make room.
+static HAS_WRITER: AtomicBool = AtomicBool::new(false);
+
+/// Whether it is worth while to wait for room.
+pub(super) fn has_writer() -> bool {
+    HAS_WRITER.load(Relaxed)
+}
+
+/// Lives while there is a thread that writes: it goes with that thread, however it ends.
+#[derive(Debug)]
+pub(super) struct Writing(());
+
+impl Writing {
+    pub(super) fn begin() -> Self {
+        HAS_WRITER.store(true, Relaxed);
+        Self(())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        HAS_WRITER.store(false, Relaxed);
+    }
+}
+
 /// What a handler says when all is written.
 static SAID: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static SAID_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Tells a handler that all is written, and what it says.
 pub(super) fn done(text: String) {
-    let text = text.leak(); // the process ends
+    let text = text.leak(); // once in a process
     SAID_BYTES.store(text.len(), Relaxed);
     SAID.store(text.as_mut_ptr(), Relaxed);
     STATE.store(DONE, Release);
 }
 
-/// Has the thread asked at a SIGTERM of this process, unless the program has a handler.
-pub(super) fn handle_signal(process: u32) {
-    PROCESS.store(process, Relaxed);
-    // SAFETY: a handler of ours that does what handlers may; the structs are what the calls take.
+/// What a SIGTERM does now.
+fn action() -> libc::sigaction {
+    // SAFETY: zeroes are a value of this struct, which the call fills in.
     unsafe {
-        let mut old: libc::sigaction = std::mem::zeroed();
-        let is_free = libc::sigaction(libc::SIGTERM, std::ptr::null(), &raw mut old) == 0
-            && old.sa_sigaction == libc::SIG_DFL;
-        if is_free {
-            let mut own: libc::sigaction = std::mem::zeroed();
-            own.sa_sigaction = at_signal as *const () as usize;
-            own.sa_flags = libc::SA_RESETHAND;
-            libc::sigaction(libc::SIGTERM, &raw const own, std::ptr::null_mut());
-        }
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGTERM, std::ptr::null(), &raw mut now);
+        now
     }
 }
 
-/// Touches atomics and makes system calls, and nothing else; `SA_RESETHAND` has put the signal's own effect back, which
-/// comes once this returns.
+fn set_action(handler: usize) {
+    // SAFETY: zeroes are a value of this struct: no flags, no signals held back; a handler of ours, or none.
+    unsafe {
+        let mut own: libc::sigaction = std::mem::zeroed();
+        own.sa_sigaction = handler;
+        libc::sigaction(libc::SIGTERM, &raw const own, std::ptr::null_mut());
+    }
+}
+
+fn own_handler() -> usize {
+    at_signal as *const () as usize
+}
+
+/// Has the thread, which was started, asked at a SIGTERM of this process, unless the program has a handler.
+pub(super) fn handle_signal(process: u32) {
+    PROCESS.store(process, Relaxed);
+    if action().sa_sigaction == libc::SIG_DFL {
+        set_action(own_handler());
+    }
+}
+
+/// Touches atomics and makes system calls, and nothing else. It stays the handler until all is written, so that one
+/// more signal waits as well.
 extern "C" fn at_signal(signal: libc::c_int) {
     // SAFETY: the address of a word of this thread's.
     let code = unsafe { libc::__errno_location() };
@@ -72,20 +114,32 @@ extern "C" fn at_signal(signal: libc::c_int) {
     if unsafe { libc::getpid() }.unsigned_abs() == PROCESS.load(Relaxed) {
         let _ = STATE.compare_exchange(0, ASKED, Release, Relaxed); // it may be over already
         futex(libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1, std::ptr::null());
-        let nap = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        for _ in 0..PATIENCE {
-            if STATE.load(Acquire) == DONE {
-                let (text, bytes) = (SAID.load(Relaxed), SAID_BYTES.load(Relaxed));
-                // SAFETY: a text that stays for ever.
-                unsafe { libc::write(2, text.cast_const().cast(), bytes) };
-                break;
-            }
-            // SAFETY: a time, and no place for what is left of it.
-            unsafe { libc::nanosleep(&raw const nap, std::ptr::null_mut()) };
-        }
+        await_last_lines();
     }
-    // SAFETY: this process's own number, and the signal that it was sent.
-    unsafe { libc::kill(libc::getpid(), signal) };
+    // A handler of the program that calls this one does what it likes afterwards: a signal more would call it again.
+    if action().sa_sigaction == own_handler() {
+        set_action(libc::SIG_DFL);
+        // SAFETY: this process's own number, and the signal that it was sent.
+        unsafe { libc::kill(libc::getpid(), signal) };
+    }
+    end_profile(); // it may live on: the system drops this signal of a container's first process
     // SAFETY: as above.
     unsafe { *code = before };
+}
+
+/// Waits until all is written, though not for long, and says what there is to say, once.
+fn await_last_lines() {
+    let nap = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    for _ in 0..PATIENCE {
+        if STATE.load(Acquire) == DONE {
+            let text = SAID.swap(std::ptr::null_mut(), Relaxed);
+            if !text.is_null() {
+                // SAFETY: a text of this length that stays for ever.
+                unsafe { libc::write(2, text.cast_const().cast(), SAID_BYTES.load(Relaxed)) };
+            }
+            return;
+        }
+        // SAFETY: a time, and no place for what is left of it.
+        unsafe { libc::nanosleep(&raw const nap, std::ptr::null_mut()) };
+    }
 }

@@ -27,11 +27,33 @@ pub(crate) fn allocated(code: u32, to: *const usize, bytes: usize) -> u32 {
     if code == 0 && is_wanted() {
         // SAFETY: null, or where the driver has just written.
         if let Some(at) = unsafe { to.as_ref() } {
-            live().insert(*at, bytes as u64);
-            USED.fetch_add(bytes as u64, Relaxed);
+            hold(*at, bytes as u64);
         }
     }
     code
+}
+
+/// Notes bytes at an address. What was known of it has ended in a way that nobody saw.
+fn hold(at: usize, bytes: u64) {
+    let mut live = live();
+    let before = live.insert(at, bytes).unwrap_or(0);
+    USED.fetch_add(bytes, Relaxed);
+    USED.fetch_sub(before, Relaxed);
+}
+
+/// Notes an allocation of rows, whose length the driver has chosen.
+pub(crate) fn allocated_rows(
+    code: u32,
+    to: *const usize,
+    pitch: *const usize,
+    height: usize,
+) -> u32 {
+    if code != 0 {
+        return code;
+    }
+    // SAFETY: null, or where the driver has just written.
+    let pitch = unsafe { pitch.as_ref() }.copied().unwrap_or(0);
+    allocated(code, to, pitch.saturating_mul(height))
 }
 
 /// Ends an allocation by `call`. It is taken out before: its address may be another's as soon as it has ended.

@@ -1,6 +1,7 @@
 //! Calls with a clock before and behind them.
 
 use super::active::{Active, active};
+use super::finish::has_writer;
 use crate::bind::state::is_profiled;
 use reef_guest::page::Time;
 use reef_guest::profile::{Api, Call, Part};
@@ -75,11 +76,11 @@ fn take(mine: &Mine, active: &'static Active) -> Option<&'static Part> {
     part
 }
 
-/// Puts a call on its way. A line of a file waits for room; a span that finds none is left out, which the trace says.
+/// Puts a call on its way. A line of a file waits for room while there is a thread that makes some; a span that finds none is left out, which the trace says.
 fn send(active: &Active, part: &Part, call: &Call) {
     let mut is_sent = part.send(call);
     for _ in 0..NAPS {
-        if is_sent || !active.lined.has(call.api) {
+        if is_sent || !active.lined.has(call.api) || !has_writer() {
             break;
         }
         std::thread::sleep(NAP);

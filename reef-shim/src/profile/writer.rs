@@ -1,8 +1,9 @@
 //! Writes what threads have recorded, every now and then and at the end.
 
 use super::active::Active;
+use super::finish::{self, Writing};
 use super::kept::Kept;
-use super::{files, finish, memory, names};
+use super::{files, memory, names};
 use crate::guest::attach;
 use crate::own::thread;
 use reef_guest::page::{Counted, ENDS};
@@ -18,7 +19,7 @@ const FAST: Duration = Duration::from_millis(10);
 const MOST_SPANS: usize = 1 << 20;
 
 /// The thread.
-pub(super) fn run(active: &'static Active) {
+pub(super) fn run(active: &'static Active, _writing: Writing) {
     thread::leave_files();
     let tick = if active.wanted.trace.is_some() { FAST } else { TICK };
     loop {

@@ -1,14 +1,21 @@
 //! What is written of a program's calls: Alnair's files to the last line, however the program ends; a table; a trace.
 
+#[path = "profile/odd.rs"]
+mod odd;
+
 use super::folder;
 use super::processes::{piped, wait};
 use crate::common::{self, Driver, FAKE, SHIM, Work, call, library};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How the program below ends: `return`, `exit`, `term` (which it doesn't handle), or `handled`.
+/// How the program below ends: `return`, `exit`, `term` (which it doesn't handle), `twice` (in two threads at once),
+/// `handled`, or `chained` (its handler calls the one that was there, and it goes on). `early`: it calls before it
+/// initialises the driver. `memory`: it returns, with odd allocations before.
 const END: &str = "REEF_TEST_END";
 /// More than are on their way at once.
 const COPIES: usize = 5_000;
@@ -19,17 +26,78 @@ extern "C" fn leave(_signal: libc::c_int) {
     unsafe { libc::exit(3) };
 }
 
+/// The handler that was there before `chain`.
+static BEFORE: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn chain(signal: libc::c_int) {
+    // SAFETY: an address that `sigaction` gave as a handler of this type.
+    let before: extern "C" fn(libc::c_int) =
+        unsafe { std::mem::transmute(BEFORE.load(Ordering::Relaxed)) };
+    before(signal);
+}
+
+/// Puts `chain` before the handler that is there.
+fn install_chain() {
+    // SAFETY: structs of zeroes are values of this type, and a handler of this program's.
+    unsafe {
+        let (mut old, mut own): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
+        libc::sigaction(libc::SIGTERM, std::ptr::null(), &raw mut old);
+        assert!(old.sa_sigaction != libc::SIG_DFL, "there is a handler");
+        BEFORE.store(old.sa_sigaction, Ordering::Relaxed);
+        own.sa_sigaction = chain as *const () as usize;
+        libc::sigaction(libc::SIGTERM, &raw const own, std::ptr::null_mut());
+    }
+}
+
+/// Allocates rows, which become longer, and memory whose end the shim doesn't see; says how much there is, at most once
+/// at an address.
+fn allocate_oddly(driver: Driver) {
+    let (fake, mut addresses) = (Driver::open(&library(FAKE)), BTreeSet::new());
+    let [mut at, mut pitch] = [0_usize; 2];
+    assert_eq!(call!(driver, cuMemAllocPitch_v2(&raw mut at, &raw mut pitch, 100, 4, 4)), 0);
+    let rows = 4 * pitch;
+    for _ in 0..100 {
+        assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, 1000)), 0);
+        assert_eq!(call!(fake, cuMemFree_v2(at)), 0);
+        addresses.insert(at);
+    }
+    println!("live: {}", rows + 1000 * addresses.len());
+}
+
+/// Two threads signal themselves at once.
+fn twice() -> i32 {
+    let barrier = Barrier::new(2);
+    let signal = || {
+        barrier.wait();
+        // SAFETY: a signal of this thread.
+        unsafe { libc::raise(libc::SIGTERM) }
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(signal);
+        signal() | other.join().unwrap()
+    })
+}
+
 /// Copies to and fro in two threads, and launches.
 #[test]
 #[ignore = "is a program that other tests run"]
 fn program() {
     let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
-    let Work { stream, memory, mix } = driver.work(64);
     let host = [7_u64; 8];
+    let from = host.as_ptr() as usize;
+    let end = std::env::var(END).unwrap();
+    if end == "early" {
+        (0..COPIES).for_each(|_| {
+            call!(driver, cuMemcpyDtoH_v2(from, from, 64));
+        });
+    }
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    if end == "memory" {
+        return allocate_oddly(driver);
+    }
+    let Work { stream, memory, mix } = driver.work(64);
     let copies = |count: usize| {
         assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
-        let from = host.as_ptr() as usize;
         (0..count).for_each(|_| assert_eq!(call!(driver, cuMemcpyHtoD_v2(memory, from, 64)), 0));
         assert_eq!(call!(driver, cuMemcpyHtoDAsync_v2(memory, from, 32, stream)), 0);
         assert_eq!(call!(driver, cuMemcpyDtoH_v2(from, memory, 16)), 0);
@@ -45,13 +113,20 @@ fn program() {
     assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
     // SAFETY: signals of this process, and its end.
     unsafe {
-        match std::env::var(END).unwrap().as_str() {
+        match end.as_str() {
             "exit" => libc::exit(5),
             "term" => libc::kill(libc::getpid(), libc::SIGTERM),
             "handled" => {
                 libc::signal(libc::SIGTERM, leave as *const () as usize);
                 libc::kill(libc::getpid(), libc::SIGTERM)
             }
+            "chained" => {
+                install_chain();
+                libc::raise(libc::SIGTERM);
+                copies(COPIES); // nobody writes them down
+                libc::exit(6)
+            }
+            "twice" => twice(),
             _ => return,
         };
     }
@@ -80,7 +155,9 @@ fn files_of_alnair_have_every_call_however_a_program_ends() {
         ("return", Some(0), None),
         ("exit", Some(5), None),
         ("term", None, Some(libc::SIGTERM)),
+        ("twice", None, Some(libc::SIGTERM)),
         ("handled", Some(3), None),
+        ("chained", Some(6), None),
     ] {
         let place = folder.join(end).join("logs"); // is made
         std::fs::create_dir(folder.join(end)).unwrap();
