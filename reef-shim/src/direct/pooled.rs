@@ -23,7 +23,7 @@ pub(crate) fn allocate(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    firmly(|| match device::current() {
+    firmly(|| match standing(pool) {
         Standing::Free => real(),
         Standing::Broken => OUT_OF_MEMORY,
         Standing::Limited(_) if capture::of(stream) != Capture::None => {
@@ -32,6 +32,12 @@ pub(crate) fn allocate(
         }
         Standing::Limited(device) => from_pool(device, bytes as u64, pool, real),
     })
+}
+
+/// A pool stands where its own device does, whichever is current.
+fn standing(pool: Option<usize>) -> Standing {
+    let owner = pool.and_then(|pool| stores().owner(pool));
+    owner.map_or_else(device::current, device::of)
 }
 
 fn from_pool(
@@ -71,8 +77,13 @@ pub(crate) fn own_pool(pool: *mut usize, ordinal: i32, real: impl FnOnce() -> u3
     let code = real();
     // SAFETY: null, or where the driver has just written.
     let pool = unsafe { pool.as_ref() };
-    if let (0, Some(pool), Standing::Limited(device)) = (code, pool, device::of(ordinal)) {
-        stores().of(Store::Pool(*pool), device);
+    if let (0, Some(pool)) = (code, pool) {
+        let standing = device::of(ordinal);
+        let mut stores = stores();
+        stores.own(*pool, ordinal);
+        if let Standing::Limited(device) = standing {
+            stores.of(Store::Pool(*pool), device);
+        }
     }
     code
 }
@@ -89,6 +100,16 @@ pub(crate) fn create_pool(
         Some(place) => own_pool(pool, place.ordinal, real),
         None => real(),
     }
+}
+
+/// Has the driver give back what no one uses in a pool.
+pub(crate) fn trim(pool: usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let code = real();
+    if let Standing::Limited(device) = standing(Some(pool)) {
+        calls::relaxed(|| stores().settle(device, Store::Pool(pool), 0));
+    }
+    code
 }
 
 /// Destroys a pool.

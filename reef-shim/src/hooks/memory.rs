@@ -92,9 +92,7 @@ hooks! {
     cuMemRetainAllocationHandle(
         handle: *mut u64, at: u64,
     ) |real| pooled::retain(handle, at, real);
-    cuMemPoolTrimTo(
-        pool: usize, keep: usize,
-    ) |real| memory::settled(|_| Store::Pool(pool), real);
+    cuMemPoolTrimTo(pool: usize, keep: usize) |real| pooled::trim(pool, real);
     cuMemPoolCreate(
         pool: *mut usize, place: *const Place,
     ) |real| pooled::create_pool(pool, place, real);

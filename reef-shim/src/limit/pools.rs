@@ -53,7 +53,11 @@ struct Charged {
 
 /// All stores that are charged. A store is one device's for its life, whichever device is current when it is used.
 #[derive(Debug, Default)]
-pub(crate) struct Stores(HashMap<Store, Charged>);
+pub(crate) struct Stores {
+    charged: HashMap<Store, Charged>,
+    /// The devices of pools, limited or not, by their numbers.
+    owners: HashMap<usize, i32>,
+}
 
 static STORES: LazyLock<Mutex<Stores>> = LazyLock::new(Mutex::default);
 
@@ -66,13 +70,23 @@ pub(crate) fn stores() -> MutexGuard<'static, Stores> {
 impl Stores {
     /// Whose a store is: the device's that is known, or `device` from now on.
     pub(crate) fn of(&mut self, store: Store, device: &'static Limited) -> &'static Limited {
-        self.0.entry(store).or_insert(Charged { device, bytes: 0 }).device
+        self.charged.entry(store).or_insert(Charged { device, bytes: 0 }).device
+    }
+
+    /// Notes whose a pool is. The driver may have the address of one that was destroyed unseen for another.
+    pub(crate) fn own(&mut self, pool: usize, ordinal: i32) {
+        self.owners.insert(pool, ordinal);
+    }
+
+    /// The number of a pool's device, if the program got the pool by a call that names one.
+    pub(crate) fn owner(&self, pool: usize) -> Option<i32> {
+        self.owners.get(&pool).copied()
     }
 
     /// Brings the books to what the driver says of a store, `reserved` bytes of which are in the books besides. It is
     /// `device`'s if it wasn't known.
     pub(crate) fn settle(&mut self, device: &'static Limited, store: Store, reserved: u64) {
-        let charged = self.0.entry(store).or_insert(Charged { device, bytes: 0 });
+        let charged = self.charged.entry(store).or_insert(Charged { device, bytes: 0 });
         let (now, before) = (store.reserved(), charged.bytes.saturating_add(reserved));
         let device = charged.device;
         charged.bytes = now;
@@ -82,7 +96,7 @@ impl Stores {
     /// The stores of a device.
     fn all_of(&self, device: &Limited) -> Vec<Store> {
         let its = |(_, charged): &(&Store, &Charged)| charged.device.ordinal == device.ordinal;
-        self.0.iter().filter(its).map(|(store, _)| *store).collect()
+        self.charged.iter().filter(its).map(|(store, _)| *store).collect()
     }
 
     /// Brings the books to what the driver says of all stores of a device.
@@ -103,7 +117,8 @@ impl Stores {
 
     /// Forgets a pool that was destroyed.
     pub(crate) fn forget(&mut self, pool: usize) {
-        if let Some(charged) = self.0.remove(&Store::Pool(pool)) {
+        self.owners.remove(&pool);
+        if let Some(charged) = self.charged.remove(&Store::Pool(pool)) {
             charged.device.give_back(charged.bytes);
         }
     }

@@ -72,3 +72,31 @@ fn pools_are_in_the_books_of_their_device_whichever_is_current() {
         assert!(text.lines().any(|said| said == line), "{line}: {text}");
     }
 }
+
+#[test]
+#[ignore = "is a program that another test runs"]
+fn uses_a_limited_pool_from_a_free_device() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(2))), (0, 0));
+    let [mut at, mut limited, mut free] = [0_usize; 3];
+    assert_eq!(call!(driver, cuDeviceGetMemPool(&raw mut limited, 0)), 0);
+    assert_eq!(call!(driver, cuDeviceGetMemPool(&raw mut free, 1)), 0);
+    let mut from = |pool| call!(driver, cuMemAllocFromPoolAsync(&raw mut at, PIECE, pool, 0));
+    let codes = [(); 4].map(|()| from(limited));
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    eprintln!(
+        "limited: {codes:?}, free: {}",
+        call!(driver, cuMemAllocFromPoolAsync(&raw mut at, PIECE, free, 0))
+    );
+}
+
+/// With a limit of one device alone.
+#[test]
+fn a_pool_has_its_own_devices_limit_in_a_context_of_a_device_without_one() {
+    let (job, program) =
+        (Job::new("owner"), "limits::devices::uses_a_limited_pool_from_a_free_device");
+    let mut command = job.command(program);
+    command.env_remove("REEF_MEMORY").env("CUDA_DEVICE_MEMORY_LIMIT_0", "24m");
+    let (_, text) = said(command.env("REEF_FAKE_DEVICES", "2"), program);
+    assert!(text.lines().any(|line| line == "limited: [0, 0, 0, 2], free: 0"), "{text}");
+}
