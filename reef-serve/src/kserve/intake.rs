@@ -30,6 +30,10 @@ const CALL_BYTES: usize = 64 << 10;
 /// The prefix of a gRPC message: whether it is compressed, and its length.
 const GRPC_PREFIX: usize = 5;
 
+/// Notes on a request that it came in as a probe, without a token.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Probe;
+
 /// Paths that need no token if the configuration says so.
 const PROBES: [&str; 5] = [
     "/v2/health/live",
@@ -58,11 +62,18 @@ impl Intake {
             .layer(from_fn_with_state(counted, count))
     }
 
-    /// Whom a request of `peer` speaks for, once it may come in.
-    fn speaks_for(&self, peer: Peer, request: &Request) -> Result<Peer> {
-        if self.server.config.get().listen.open_probes && PROBES.contains(&request.uri().path()) {
-            return Ok(peer);
+    /// Whom a request of `peer` speaks for, once it may come in; whether it may only as a probe.
+    fn speaks_for(&self, peer: Peer, request: &Request) -> Result<(Peer, bool)> {
+        let is_open = self.server.config.get().listen.open_probes;
+        let is_probe = is_open && PROBES.contains(&request.uri().path());
+        match self.shown(peer.clone(), request) {
+            Err(_) if is_probe => Ok((peer, true)),
+            shown => Ok((shown?, false)),
         }
+    }
+
+    /// Whom it shows to speak for.
+    fn shown(&self, peer: Peer, request: &Request) -> Result<Peer> {
         let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
         let principal = auth::identify(&self.tokens, &peer, given)?;
         let peer = Peer { principal, ..peer };
@@ -90,11 +101,12 @@ async fn identify(State(intake): State<Arc<Intake>>, mut request: Request, next:
     let peer = info.as_ref().map_or(Peer::UNKNOWN, |info| info.peer.clone());
     let admitted = intake
         .speaks_for(peer, &request)
-        .and_then(|peer| Ok((begin(info.as_ref(), &peer.principal)?, peer)));
+        .and_then(|(peer, probe)| Ok((begin(info.as_ref(), &peer.principal)?, peer, probe)));
     info.inspect(|info| info.note_request(admitted.is_ok()));
     match admitted {
-        Ok((in_use, peer)) => {
+        Ok((in_use, peer, is_probe)) => {
             request.extensions_mut().insert(peer);
+            is_probe.then(|| request.extensions_mut().insert(Probe));
             in_use.map(|in_use| request.extensions_mut().insert(Arc::new(in_use)));
             next.run(request).await
         }

@@ -5,6 +5,7 @@ use super::proto::health::health_server::Health;
 use super::proto::health::{HealthCheckRequest, HealthCheckResponse};
 use crate::error::Error;
 use crate::kserve::failure::status;
+use crate::kserve::intake::Probe;
 use crate::server::Server;
 use std::sync::Arc;
 use tokio_stream::Empty;
@@ -17,6 +18,20 @@ const INFERENCE: &str = "inference.GRPCInferenceService";
 #[derive(Debug)]
 pub(super) struct HealthService(pub(super) Arc<Server>);
 
+impl HealthService {
+    /// Whether a model is loaded, without a word about others.
+    fn check_model(&self, name: &str, is_probe: bool) -> Result<(), Error> {
+        if is_probe {
+            let text = "a probe without a token asks for the daemon, by no name";
+            return Err(Error::Unauthenticated(text.into()));
+        }
+        self.0.registry.get(name, "").map(drop).map_err(|error| match error {
+            Error::NotFound(_) => Error::NotFound(format!("model {name} is not loaded")),
+            error => error,
+        })
+    }
+}
+
 #[tonic::async_trait]
 impl Health for HealthService {
     /// Of the daemon, or of a model by its name.
@@ -26,7 +41,8 @@ impl Health for HealthService {
     ) -> Result<Response<HealthCheckResponse>, Status> {
         let name = &request.get_ref().service;
         if !name.is_empty() && name != INFERENCE {
-            self.0.registry.get(name, "").map_err(status)?;
+            let is_probe = request.extensions().get::<Probe>().is_some();
+            self.check_model(name, is_probe).map_err(status)?;
         }
         let serving = match self.0.requests.is_closed() {
             true => ServingStatus::NotServing,
@@ -43,5 +59,27 @@ impl Health for HealthService {
         _: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         Err(status(Error::Unimplemented("Watch: ask Check again".into())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::Config;
+
+    #[tokio::test]
+    async fn a_probe_learns_nothing_of_models() {
+        let config = Config { device: "cpu:0?units=1".into(), ..Config::default() };
+        let health = HealthService(Server::open(config).unwrap());
+        let ask = async |name: &str, is_probe: bool| {
+            let mut request = Request::new(HealthCheckRequest { service: name.into() });
+            is_probe.then(|| request.extensions_mut().insert(Probe));
+            health.check(request).await.map(drop).map_err(|status| status.code())
+        };
+        for name in ["", INFERENCE] {
+            assert_eq!(ask(name, true).await, Ok(()));
+        }
+        assert_eq!(ask("tiny", true).await, Err(tonic::Code::Unauthenticated));
+        assert_eq!(ask("tiny", false).await, Err(tonic::Code::NotFound));
     }
 }
