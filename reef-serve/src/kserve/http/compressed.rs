@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::net::room::charge::Charge;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
-use flate2::read::{GzDecoder, ZlibDecoder};
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use std::io::Read;
 
 /// Bytes that are charged for at a time.
@@ -46,7 +46,7 @@ pub(super) fn inflate(
     charge: &Charge,
 ) -> Result<Bytes> {
     match encoding {
-        Encoding::Gzip => read(GzDecoder::new(body), max, |bytes| charge.add(bytes)),
+        Encoding::Gzip => read(MultiGzDecoder::new(body), max, |bytes| charge.add(bytes)),
         Encoding::Deflate => read(ZlibDecoder::new(body), max, |bytes| charge.add(bytes)),
     }
 }
@@ -64,9 +64,25 @@ fn read(mut from: impl Read, max: usize, charge: impl Fn(u64) -> Result<()>) -> 
             let text = format!("body of at most {max} bytes, unpacked (limits.message_mib)");
             return Err(Error::TooLarge(text));
         }
-        charge(bytes as u64)?;
+        grow(&mut all, bytes, max, &charge)?;
         all.extend_from_slice(&part[..bytes]);
     }
+}
+
+/// Makes room for `more` bytes, twice as much as there was, which is charged for before it is there.
+fn grow(
+    all: &mut Vec<u8>,
+    more: usize,
+    max: usize,
+    charge: &impl Fn(u64) -> Result<()>,
+) -> Result<()> {
+    let (has, want) = (all.capacity(), all.len() + more);
+    if want > has {
+        let room = want.max(has.saturating_mul(2)).min(max);
+        charge((room - has) as u64)?;
+        all.reserve_exact(room - all.len());
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -83,7 +99,7 @@ mod tests {
     }
 
     fn unpacked(body: &[u8], max: usize) -> Result<Bytes> {
-        read(GzDecoder::new(body), max, |_| Ok(()))
+        read(MultiGzDecoder::new(body), max, |_| Ok(()))
     }
 
     #[test]
@@ -93,8 +109,27 @@ mod tests {
         assert_eq!(unpacked(&body, 10 << 20).unwrap().len(), 10 << 20);
         assert!(matches!(unpacked(&body, 1 << 20), Err(Error::TooLarge(_))));
         let poor = |_| Err(Error::Exhausted("no more".into()));
-        assert!(matches!(read(GzDecoder::new(&*body), 10 << 20, poor), Err(Error::Exhausted(_))));
+        assert!(matches!(
+            read(MultiGzDecoder::new(&*body), 10 << 20, poor),
+            Err(Error::Exhausted(_))
+        ));
         let broken = unpacked(&body[..body.len() / 2], 10 << 20).unwrap_err().to_string();
         assert!(broken.starts_with("compressed body: "), "{broken}");
+    }
+
+    #[test]
+    fn all_parts_of_a_body_count_and_what_is_held_is_charged() {
+        let two = [packed(b"one, "), packed(b"two")].concat();
+        assert_eq!(unpacked(&two, 100).unwrap(), "one, two");
+        assert!(unpacked(&[packed(b"one"), b"more".into()].concat(), 100).is_err());
+        let charged = std::cell::Cell::new(0);
+        let pay = |bytes| {
+            charged.set(charged.get() + bytes);
+            Ok(())
+        };
+        let body = packed(&vec![0; 3 * STEP + 1]);
+        let all = read(MultiGzDecoder::new(&*body), 10 * STEP, pay).unwrap();
+        let all = Vec::from(all);
+        assert!(all.capacity() as u64 <= charged.get(), "{} of {}", charged.get(), all.capacity());
     }
 }
