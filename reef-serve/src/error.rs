@@ -129,6 +129,7 @@ impl From<reef::models::Error> for Error {
         use reef::models::Error as E;
         match error {
             E::Device(error) => error.into(),
+            E::Memory { .. } => Self::Exhausted(format!("memory budget: {error}")),
             E::UnknownNetwork { .. } => Self::NotFound(error.to_string()),
             _ => Self::Invalid(error.to_string()),
         }

@@ -74,6 +74,8 @@ pub(crate) struct Inference {
     pub(crate) priority: Priority,
     /// What it is charged to, if that is not its tenant's account.
     pub(crate) account: Option<Account>,
+    /// Its time runs from then on.
+    pub(crate) arrived: Instant,
     pub(crate) timeout: Option<Duration>,
     pub(crate) inputs: Vec<Given>,
     pub(crate) outputs: Vec<Wanted>,
@@ -194,32 +196,40 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Exhausted` if there is no room for it; `Deadline` if it isn't made in `time`; what is wrong with the shapes.
+    /// `Exhausted` if there is no room for it; `Deadline` if it isn't there in time; what is wrong with the shapes.
     pub(crate) async fn variant(
         &self,
         model: &Arc<LoadedModel>,
         tenant: &Arc<Tenant>,
         shapes: Shapes,
-        time: Option<Duration>,
+        (arrived, timeout): (Instant, Option<Duration>),
     ) -> Result<Arc<Variant>> {
         if let Some(variant) = model.variants.get(&shapes, &tenant.who) {
             return Ok(variant);
         }
         let config = self.config.get();
-        let time = time.map_or(config.times.request(), |time| time.min(config.times.request()));
+        let (time, deadline) = self.time(arrived, timeout);
         let most = match (config.memory.total_mib << 20, tenant.who.is_owner()) {
             (0, _) | (_, true) => u64::MAX,
             (all, false) => config.limits.part(all),
         };
         let (model, payer) = (model.clone(), tenant.clone());
         let make = move || model.make(&shapes, &payer, most);
-        let made = tokio::time::timeout(time, self.makers.aside(&tenant.who, make)).await;
+        let made =
+            tokio::time::timeout_at(deadline.into(), self.makers.aside(&tenant.who, make)).await;
         let late = |_| {
             Error::Deadline(format!(
                 "timed out after {time:?}, a network for its shapes was not there"
             ))
         };
         made.map_err(late)?
+    }
+
+    /// How long a request may take that arrived then, and until when.
+    fn time(&self, arrived: Instant, timeout: Option<Duration>) -> (Duration, Instant) {
+        let max = self.config.get().times.request();
+        let time = timeout.map_or(max, |timeout| timeout.min(max));
+        (time, arrived + time)
     }
 
     /// Runs an inference in its turn. The output is empty if it went to a region.
@@ -235,15 +245,14 @@ impl Server {
             variant,
             priority,
             account,
+            arrived,
             timeout,
             inputs,
             outputs,
         } = inference;
+        let stated = account.is_some();
         let account = account.unwrap_or_else(|| tenant.account());
-        let max = self.config.get().times.request();
-        let time = timeout.map_or(max, |timeout| timeout.min(max));
-        let arrived = Instant::now();
-        let deadline = arrived + time;
+        let (time, deadline) = self.time(arrived, timeout);
         let (reply, answer) = oneshot::channel();
         let admitted = tenant.admit(priority, &account, self.engine.clock());
         let class = admitted.as_ref().unwrap_or(&priority).class();
@@ -254,11 +263,12 @@ impl Server {
                 tenant,
                 priority,
                 account,
+                stated,
                 rows: model.rows_of(class, &variant.shapes()),
                 instances: variant,
                 inputs,
                 outputs,
-                arrived,
+                arrived: Instant::now(), // at the queue
                 deadline,
                 reply,
             })

@@ -4,23 +4,35 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorInfo;
 use reef::tensor::Element;
 
-/// The shape of such an output: classes of each row, or of all values if there are no rows.
+/// Most bytes of a text: its length, a sign, 39 digits, six behind the point, a colon, a place.
+const MOST_TEXT: u64 = 4 + 1 + 39 + 7 + 1 + 20;
+
+/// Refuses what has no such values.
 ///
 /// # Errors
 ///
 /// `Unimplemented` for what is not of FP32.
-pub(super) fn shape(info: &TensorInfo, classes: usize) -> Result<Vec<i64>> {
-    if info.element != Element::F32 {
-        let text = format!(
-            "tensor {}: classification of {}, FP32 is possible",
-            info.name,
-            info.datatype()
-        );
-        return Err(Error::Unimplemented(text));
+pub(super) fn check(info: &TensorInfo) -> Result<()> {
+    if info.element == Element::F32 {
+        return Ok(());
     }
+    let (name, datatype) = (&info.name, info.datatype());
+    let text = format!("tensor {name}: classification of {datatype}, FP32 is possible");
+    Err(Error::Unimplemented(text))
+}
+
+/// The shape of such an output: classes of each row, or of all values if there are no rows.
+pub(super) fn shape(info: &TensorInfo, classes: usize) -> Vec<i64> {
     let (rows, values) = rows(info);
     let kept = classes.min(values) as i64;
-    Ok(if info.shape.len() < 2 { vec![kept] } else { vec![rows as i64, kept] })
+    if info.shape.len() < 2 { vec![kept] } else { vec![rows as i64, kept] }
+}
+
+/// Bytes that making such an output takes at most, and the output itself.
+pub(super) fn room(info: &TensorInfo, classes: usize) -> u64 {
+    let (rows, values) = rows(info);
+    let texts = (rows.saturating_mul(classes.min(values)) as u64).saturating_mul(MOST_TEXT);
+    texts.saturating_add((values as u64).saturating_mul(size_of::<usize>() as u64))
 }
 
 /// How many rows there are, and values of each.
@@ -29,23 +41,33 @@ fn rows(info: &TensorInfo) -> (usize, usize) {
     (rows, info.elements() / rows.max(1))
 }
 
-/// The `classes` largest values of each row, the largest first; of equal ones the first.
-pub(super) fn texts(info: &TensorInfo, bytes: &[u8], classes: usize) -> Vec<String> {
+/// The `classes` largest values of each row, the largest first, of equal ones the first; as the wire has texts: each behind
+/// its length.
+pub(super) fn to_bytes(info: &TensorInfo, bytes: &[u8], classes: usize) -> Vec<u8> {
     let (words, _) = bytes.as_chunks::<4>();
-    let values: Vec<f32> = words.iter().map(|&word| f32::from_le_bytes(word)).collect();
-    values.chunks(rows(info).1.max(1)).flat_map(|row| largest(row, classes)).collect()
+    let (mut order, mut all) = (Vec::new(), Vec::new());
+    for row in words.chunks(rows(info).1.max(1)) {
+        largest(row, classes, &mut order);
+        for &at in &order {
+            let text = format!("{:.6}:{at}", f32::from_le_bytes(row[at]));
+            all.extend((text.len() as u32).to_le_bytes());
+            all.extend(text.as_bytes());
+        }
+    }
+    all
 }
 
-fn largest(row: &[f32], classes: usize) -> Vec<String> {
-    let mut order: Vec<usize> = (0..row.len()).collect();
-    order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
-    order.iter().take(classes).map(|&at| format!("{:.6}:{at}", row[at])).collect()
-}
-
-/// As the wire has texts: each behind its length.
-pub(super) fn to_bytes(texts: &[String]) -> Vec<u8> {
-    let one = |text: &String| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
-    texts.iter().flat_map(one).collect()
+/// Places of the largest values of a row.
+fn largest(row: &[[u8; 4]], classes: usize, order: &mut Vec<usize>) {
+    let value = |at: usize| f32::from_le_bytes(row[at]);
+    let larger = |a: &usize, b: &usize| value(*b).total_cmp(&value(*a)).then(a.cmp(b));
+    order.clear();
+    order.extend(0..row.len());
+    if (1..row.len()).contains(&classes) {
+        order.select_nth_unstable_by(classes - 1, larger);
+    }
+    order.truncate(classes);
+    order.sort_unstable_by(larger);
 }
 
 /// The texts of such bytes.
@@ -73,12 +95,14 @@ mod tests {
         };
         let rows = info(&[2, 3], Element::F32);
         let bytes = crate::tensor::to_bytes(&[0.5, 2.0, -1.0, 3.0, 3.0, f32::NAN.copysign(-1.0)]);
-        let said = texts(&rows, &bytes, 2);
+        let texts = to_bytes(&rows, &bytes, 2);
+        assert!(texts.len() as u64 <= room(&rows, 2));
+        let said = from_bytes(&texts);
         assert_eq!(said, ["2.000000:1", "0.500000:0", "3.000000:0", "3.000000:1"]);
-        assert_eq!(from_bytes(&to_bytes(&said)), said);
-        assert_eq!(shape(&rows, 2), Ok(vec![2, 2]));
-        assert_eq!(shape(&rows, 9), Ok(vec![2, 3]), "no more than there are");
-        assert_eq!(shape(&info(&[6], Element::F32), 4), Ok(vec![4]));
-        assert!(shape(&info(&[6], Element::I64), 4).is_err());
+        assert_eq!(from_bytes(&to_bytes(&rows, &bytes, 9)).len(), 6, "no more than there are");
+        assert_eq!(shape(&rows, 2), [2, 2]);
+        assert_eq!(shape(&rows, 9), [2, 3], "no more than there are");
+        assert_eq!(shape(&info(&[6], Element::F32), 4), [4]);
+        assert!(check(&info(&[6], Element::I64)).is_err() && check(&rows).is_ok());
     }
 }

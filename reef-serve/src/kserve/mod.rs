@@ -12,6 +12,6 @@ pub(crate) mod failure;
 pub(crate) mod grpc;
 pub(crate) mod http;
 mod intake;
-mod parameter;
+pub(crate) mod parameter;
 pub(crate) mod request;
 mod web;

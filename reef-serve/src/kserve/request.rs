@@ -14,10 +14,10 @@ use crate::requests::job::{Given, Input, Output, Wanted};
 use crate::requests::shared_memory::Slice;
 use crate::server::{Inference, Server};
 use crate::tenants::claims::stated;
-use crate::tensor::{TensorInfo, short};
+use crate::tensor::{TensorInfo, TensorInfos, short};
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the server calls itself.
 pub(crate) const NAME: &str = "reef";
@@ -123,9 +123,21 @@ impl AnsweredOutput {
         self.classes.as_ref().map(|_| classes::from_bytes(&self.bytes))
     }
 
+    /// Notes its shape as texts.
+    fn settle(&mut self, info: &TensorInfo) {
+        if let Some((count, shape)) = &mut self.classes {
+            *shape = classes::shape(info, *count);
+        }
+    }
+
+    /// Bytes that its texts take at most, while they are made.
+    fn room(&self, info: &TensorInfo) -> u64 {
+        self.classes.as_ref().map_or(0, |(count, _)| classes::room(info, *count))
+    }
+
     fn set(&mut self, info: &TensorInfo, bytes: Vec<u8>) {
         self.bytes = match &self.classes {
-            Some((count, _)) => classes::to_bytes(&classes::texts(info, &bytes, *count)).into(),
+            Some((count, _)) => classes::to_bytes(info, &bytes, *count).into(),
             None => bytes.into(),
         };
     }
@@ -162,12 +174,12 @@ impl InferRequest {
 
 impl InputTensor {
     /// Refuses another type, or another number of bytes than its shape has; whatever the model has of that shape.
-    fn check(&self, info: &TensorInfo) -> Result<()> {
+    fn check(&self, server: &Server, peer: &Peer, info: &TensorInfo) -> Result<()> {
         let info = TensorInfo { shape: self.shape.clone(), ..info.clone() };
         info.check(&self.datatype, &self.shape)?;
         match &self.from {
             TensorData::Bytes(bytes) => info.check_bytes(bytes.len()),
-            TensorData::Region(_) => Ok(()),
+            TensorData::Region(place) => server.slice(peer, place, info.bytes()).map(drop),
         }
     }
 }
@@ -179,6 +191,7 @@ impl Server {
     ///
     /// What is wrong with it; those of [`Server::infer`].
     pub(crate) async fn answer(&self, peer: &Peer, request: InferRequest) -> Result<InferResponse> {
+        let arrived = Instant::now();
         let model = self.registry.get(&request.model, &request.version)?;
         let tenant = self.tenants.of(&peer.principal);
         let default = self.config.get().models.class;
@@ -191,17 +204,20 @@ impl Server {
             }
         };
         let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
+        let mut answered = answered(&model.outputs, request.outputs, request.binary)?;
         let order = in_order(&model, &request.inputs)?;
         let variant = match model.shapes_of(order.iter().map(|input| &*input.shape))? {
             None => model.base.clone(),
             Some(shapes) => {
                 // Before a network is made for a request that is wrong anyway.
-                order.iter().zip(&model.inputs.each).try_for_each(|(i, info)| i.check(info))?;
-                self.variant(&model, &tenant, shapes, timeout).await?
+                let mut each = order.iter().zip(&model.inputs.each);
+                each.try_for_each(|(input, info)| input.check(self, peer, info))?;
+                self.check_places(peer, &answered)?;
+                self.variant(&model, &tenant, shapes, (arrived, timeout)).await?
             }
         };
         let inputs = self.inputs(peer, &variant, request.inputs)?;
-        let mut answered = answered(&variant, request.outputs, request.binary)?;
+        answered.iter_mut().for_each(|output| output.settle(&variant.outputs.each[output.index]));
         let of = |output: &AnsweredOutput| self.wanted(peer, &variant, output, &request.charge);
         let outputs = answered.iter().map(of).collect::<Result<_>>()?;
         let inference = Inference {
@@ -211,15 +227,42 @@ impl Server {
             tenant,
             priority,
             account,
+            arrived,
             timeout,
             inputs,
             outputs,
         };
         let made = self.infer(inference).await?;
-        for (output, bytes) in answered.iter_mut().zip(made) {
-            output.set(&variant.outputs.each[output.index], bytes);
-        }
-        Ok(InferResponse { model, variant, id: request.id, outputs: answered })
+        let outputs = self.filled(peer, answered, made, variant.clone()).await?;
+        Ok(InferResponse { model, variant, id: request.id, outputs })
+    }
+
+    /// The outputs with their bytes, or the texts that are wanted in their place.
+    async fn filled(
+        &self,
+        peer: &Peer,
+        mut answered: Vec<AnsweredOutput>,
+        made: Vec<Vec<u8>>,
+        variant: Arc<Variant>,
+    ) -> Result<Vec<AnsweredOutput>> {
+        let sorted = answered.iter().zip(&made).filter(|(output, _)| output.classes.is_some());
+        let bytes = sorted.map(|(_, bytes)| bytes.len()).sum();
+        let work = move || {
+            for (output, bytes) in answered.iter_mut().zip(made) {
+                output.set(&variant.outputs.each[output.index], bytes);
+            }
+            Ok(answered)
+        };
+        self.parsers.run(&peer.principal, bytes, work).await
+    }
+
+    /// Refuses regions that aren't there; how long an output is isn't known yet.
+    fn check_places(&self, peer: &Peer, outputs: &[AnsweredOutput]) -> Result<()> {
+        let mut places = outputs.iter().filter_map(|output| output.to.as_ref());
+        places.try_for_each(|place| {
+            let want = usize::try_from(place.bytes).unwrap_or(usize::MAX);
+            self.slice(peer, place, want).map(drop)
+        })
     }
 
     /// All inputs of the model, which are there, each once.
@@ -265,7 +308,8 @@ impl Server {
         let bytes = info.bytes();
         let to = match &output.to {
             None => {
-                charge.iter().try_for_each(|charge| charge.add(bytes as u64))?;
+                let all = (bytes as u64).saturating_add(output.room(info));
+                charge.iter().try_for_each(|charge| charge.add(all))?;
                 Output::Bytes
             }
             Some(place) => Output::Region(self.slice(peer, place, bytes)?),
@@ -296,9 +340,9 @@ fn in_order<'a>(model: &LoadedModel, inputs: &'a [InputTensor]) -> Result<Vec<&'
     Ok(order.into_iter().flatten().collect())
 }
 
-/// The outputs that are asked for, without their bytes.
+/// The outputs that are asked for, without their bytes, and without shapes of texts.
 fn answered(
-    model: &Variant,
+    infos: &TensorInfos,
     outputs: Vec<RequestedOutput>,
     binary: bool,
 ) -> Result<Vec<AnsweredOutput>> {
@@ -306,13 +350,13 @@ fn answered(
         let (classes, bytes) = (None, Bytes::new());
         AnsweredOutput { index, to, binary, classes, bytes }
     };
-    let count = model.outputs.each.len();
+    let count = infos.each.len();
     if outputs.is_empty() {
         return Ok((0..count).map(|index| one(index, None, binary)).collect());
     }
     let mut seen = vec![false; count];
     let asked = |output: RequestedOutput| {
-        let index = once(&mut seen, model.outputs.find(&output.name)?, &output.name)?;
+        let index = once(&mut seen, infos.find(&output.name)?, &output.name)?;
         let has_place = output.to.is_some();
         let mut answered = one(index, output.to, output.binary.unwrap_or(binary));
         if output.classes > 0 {
@@ -321,8 +365,8 @@ fn answered(
                     format!("tensor {:?}: classification into a region", short(&output.name));
                 return Err(Error::Unimplemented(text));
             }
-            let shape = classes::shape(&model.outputs.each[index], output.classes)?;
-            answered.classes = Some((output.classes, shape));
+            classes::check(&infos.each[index])?;
+            answered.classes = Some((output.classes, Vec::new()));
         }
         Ok(answered)
     };

@@ -108,7 +108,7 @@ impl Registry {
     /// As [`load`](Self::load), for a caller that holds `change`.
     fn load_now(&self, name: &ModelName) -> Result<()> {
         let specs = self.repository.specs(name, None)?;
-        let make = || specs.into_iter().map(|spec| self.make(spec)).collect::<Result<Vec<_>>>();
+        let make = || self.make_all(specs);
         let made = aside("reef-load", make);
         let made = made.inspect_err(|error| tracing::warn!(model = %name, %error, "not loaded"))?;
         for served in &made {
@@ -258,6 +258,21 @@ impl Registry {
     /// Requests that wait, by model and class.
     pub(crate) fn depths(&self) -> Vec<(ClassLabels, usize)> {
         self.loaded.read().values().flatten().flat_map(|(_, served)| served.depths()).collect()
+    }
+
+    /// All of them, or none.
+    fn make_all(&self, specs: Vec<ModelSpec>) -> Result<Vec<Arc<LoadedModel>>> {
+        let mut made = Vec::new();
+        for spec in specs {
+            match self.make(spec) {
+                Ok(one) => made.push(one),
+                Err(error) => {
+                    made.iter().for_each(|one: &Arc<LoadedModel>| one.retire());
+                    return Err(error);
+                }
+            }
+        }
+        Ok(made)
     }
 
     fn make(&self, spec: ModelSpec) -> Result<Arc<LoadedModel>> {

@@ -1,5 +1,6 @@
 //! Requests that run together: one behind the other in the first size of each tensor.
 
+use crate::class::Class;
 use crate::engine::api::{Instance, Ran, Run};
 use crate::error::{Error, Result};
 use crate::requests::job::{Job, Phases};
@@ -43,7 +44,8 @@ impl Batch {
             let left = batching.max.saturating_sub(batch.rows());
             let fits = |job: &Job| {
                 let other = job.rows.as_ref();
-                other.is_some_and(|other| other.others == rows.others && other.count <= left)
+                batch.may_pay_for(job)
+                    && other.is_some_and(|other| other.others == rows.others && other.count <= left)
             };
             if left == 0 {
                 break;
@@ -54,6 +56,14 @@ impl Batch {
             }
         }
         batch
+    }
+
+    /// A real-time run is charged to one account.
+    fn may_pay_for(&self, job: &Job) -> bool {
+        let first = &self.jobs[0];
+        let stated = |job: &Job| job.stated.then_some(job.client);
+        first.priority.class() != Class::RealTime
+            || (first.tenant.who == job.tenant.who && stated(first) == stated(job))
     }
 
     /// When half of the time is over that its most urgent request had left.

@@ -63,6 +63,8 @@ pub(crate) struct Job {
     pub(crate) priority: Priority,
     /// What it is charged to if it is real-time.
     pub(crate) account: Account,
+    /// Whether that is its client's own, which stated a rate.
+    pub(crate) stated: bool,
     /// Of the network for its shapes.
     pub(crate) instances: Arc<dyn Instances>,
     /// If it may run with others.

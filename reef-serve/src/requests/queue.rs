@@ -161,6 +161,7 @@ mod tests {
             client: ClientId { protocol: Protocol::Grpc, number: 1 },
             priority: Priority::new(priority, Class::BestEffort),
             account: reef::Account::new(None),
+            stated: false,
             instances: Arc::new(Nothing),
             rows: None,
             inputs: Vec::new(),

@@ -59,6 +59,7 @@ impl Fixture {
             variant,
             priority: Priority::new(priority, Class::BestEffort),
             account: None,
+            arrived: Instant::now(),
             timeout: None,
             inputs: vec![Given {
                 index: 0,

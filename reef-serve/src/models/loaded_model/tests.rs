@@ -102,6 +102,7 @@ fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<Vec<u8>>> {
         client: ClientId { protocol: Protocol::Grpc, number: 1 },
         priority: Priority::new(2, Class::BestEffort),
         account: reef::Account::new(None),
+        stated: false,
         instances: served.base.clone(),
         rows: None,
         inputs: Vec::new(),

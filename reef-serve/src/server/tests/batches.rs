@@ -78,6 +78,19 @@ fn real_time_requests_run_by_themselves() {
     assert_eq!(fixture.executions("tiny"), 4);
 }
 
+/// What runs together is charged to one account, so each client with its own runs by itself.
+#[test]
+fn real_time_requests_run_with_those_of_their_account() {
+    let fixture = pictures("accounts", "max_batch = 4\nmax_delay_us = 20_000\nbatch_rt = true\n");
+    let ask = |number| {
+        let client = ClientId { number, ..Peer::UNKNOWN.id };
+        let account = Some(Account::new(None));
+        fixture.server.infer(Inference { client, account, ..fixture.picture(1, 1) })
+    };
+    all_at_once((1..=4).map(ask).collect()).into_iter().for_each(|answer| drop(answer.unwrap()));
+    assert_eq!(fixture.executions("tiny"), 4);
+}
+
 /// One goes away, one is too late, the others get theirs.
 #[test]
 fn each_request_of_a_batch_ends_by_itself() {
@@ -176,4 +189,17 @@ fn what_gives_no_row_for_each_row_is_not_batched() {
     let (_fixture, loaded) = open_file("swapped", &model, "max_batch = 4\n", |_| ());
     let want = "model sums/1: max_batch: output y is of shape [1, 2, 4] for 2 rows";
     assert_eq!(loaded.unwrap_err().to_string(), want);
+}
+
+/// A version that can't be loaded leaves nothing of the others.
+#[test]
+fn versions_are_loaded_together_or_not_at_all() {
+    let (fixture, loaded) = open_file("versions", &pairs(), "versions = \"all\"\n", |_| ());
+    loaded.unwrap();
+    let name = ModelName::new("sums").unwrap();
+    fixture.server.registry.unload(&name).unwrap();
+    std::fs::create_dir_all(fixture.folder.join("sums/2")).unwrap();
+    std::fs::write(fixture.folder.join("sums/2/model.onnx"), "broken").unwrap();
+    fixture.server.registry.load(&name).unwrap_err();
+    assert_eq!(fixture.server.registry.budget().used(), 0, "of version 1");
 }

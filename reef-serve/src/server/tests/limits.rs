@@ -1,8 +1,9 @@
 //! Limits of requests and memory, and what times mean.
 
 use super::*;
-use crate::kserve::request::{InferRequest, InputTensor, TensorData};
+use crate::kserve::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
 use crate::net::identity::principal::Principal;
+use crate::net::room::charge::Memory;
 
 impl Fixture {
     /// An inference of `tiny` as the standard protocol asks for it.
@@ -97,6 +98,36 @@ fn timeouts_are_microseconds_and_no_longer_than_is_allowed() {
     for (timeout, text) in [(1500, "1.5ms"), (0, "200ms"), (5_000_000, "200ms")] {
         assert_eq!(said(timeout), Error::Deadline(format!("timed out after {text}")));
     }
+}
+
+/// What went by before it is queued counts.
+#[test]
+fn time_runs_from_arrival_on() {
+    let fixture = Fixture::new("arrival", |_| ());
+    let timeout = Some(Duration::from_millis(5));
+    let inference = Inference { timeout, ..fixture.inference(2) };
+    std::thread::sleep(Duration::from_millis(20));
+    let said = block_on(fixture.server.infer(inference));
+    assert!(matches!(said, Err(Error::Deadline(_))), "{said:?}");
+    let numbers = fixture.server.registry.get("tiny", "").unwrap().numbers();
+    assert_eq!(numbers.success.count, 0);
+}
+
+/// Texts in place of an output take more than the output.
+#[test]
+fn texts_of_classes_are_charged_for_before_they_are_made() {
+    let fixture = Fixture::new("classes", |_| ());
+    let ask = |classes| {
+        let memory = Memory::new(u64::MAX, u64::MAX, 20_000);
+        let (name, to, binary) = ("logits".into(), None, None);
+        let outputs = vec![RequestedOutput { name, to, binary, classes }];
+        let charge = Some(memory.charge(&Peer::UNKNOWN));
+        let ask = InferRequest { outputs, charge, ..fixture.ask() };
+        block_on(fixture.server.answer(&Peer::UNKNOWN, ask)).map(drop)
+    };
+    ask(5).unwrap();
+    let said = ask(1000);
+    assert!(matches!(said, Err(Error::Exhausted(_))), "{said:?}");
 }
 
 /// Best-effort work that never ends is given up with its request, so that its instance goes on.

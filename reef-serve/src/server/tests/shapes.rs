@@ -1,7 +1,10 @@
 //! Models whose sizes are open.
 
 use super::*;
-use crate::kserve::request::{InferRequest, InferResponse, InputTensor, TensorData};
+use crate::kserve::parameter::Place;
+use crate::kserve::request::{
+    InferRequest, InferResponse, InputTensor, RequestedOutput, TensorData,
+};
 use crate::net::identity::principal::Principal;
 use handmade::{bytes, file, node, number, ones};
 
@@ -188,6 +191,33 @@ fn who_is_over_its_own_part_takes_nothing_of_others() {
     assert_eq!(fixture.server.tenants.of(&peer("a").principal).memory(), 0);
 }
 
+/// No network is made for a request that is wrong anyway.
+#[test]
+fn a_wrong_request_has_no_network_made() {
+    let fixture = open("wrong", "", |_| ());
+    let place = || Place { region: "none".into(), offset: 0, bytes: 80 };
+    let output = |name: &str, to| {
+        let (name, binary) = (name.into(), None);
+        vec![RequestedOutput { name, to, binary, classes: 0 }]
+    };
+    let wrong_input = || {
+        let mut request = asking(&[("x", &[1, 5, 4])]);
+        request.inputs[0].from = TensorData::Region(place());
+        request
+    };
+    let asked = || asking(&[("x", &[1, 5, 4])]);
+    let missing = "no shared memory region \"none\" is registered";
+    for (request, want) in [
+        (wrong_input(), missing),
+        (InferRequest { outputs: output("y", Some(place())), ..asked() }, missing),
+        (InferRequest { outputs: output("z", None), ..asked() }, "no tensor \"z\" (have: y)"),
+    ] {
+        let said = refused(block_on(fixture.server.answer(&peer("a"), request)));
+        assert_eq!(said, want);
+        assert_eq!(fixture.sums().variants.len(), 1, "{want}");
+    }
+}
+
 /// The last places are shared out: who has most gives some up.
 #[test]
 fn a_newcomer_gets_a_place_of_who_has_most() {
@@ -225,7 +255,8 @@ fn known_shapes_do_not_wait_while_networks_are_made() {
             tokio::time::timeout(Duration::from_secs(10), fixture.ask_sums("a", &[1, 9, 4]));
         known.await.expect("it waits for nothing").unwrap();
         let (model, who) = (fixture.sums(), fixture.server.tenants.of(&peer("a").principal));
-        let (shapes, time) = (vec![vec![1, 8, 4]], Some(Duration::from_millis(50)));
+        let time = (Instant::now(), Some(Duration::from_millis(50)));
+        let shapes = vec![vec![1, 8, 4]];
         let new = fixture.server.variant(&model, &who, shapes, time);
         let said = refused(new.await);
         assert!(said.starts_with("timed out after 50ms, a network for its shapes"), "{said}");
