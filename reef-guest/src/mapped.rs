@@ -1,5 +1,6 @@
 //! A file's memory as a struct of atomics, which other processes have as well.
 
+use rustix::io::pread;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::io;
 use std::ops::Deref;
@@ -46,6 +47,24 @@ impl<T: InFile> Mapped<T> {
     pub fn address(&self) -> *mut u8 {
         self.0.as_ptr().cast()
     }
+}
+
+/// What a file holds now, in memory of this process. Unlike a mapping it can be read whatever others do to the file: what
+/// a file is too short for is zero. Words that change meanwhile are old or new.
+pub(crate) fn copy_of<T: InFile>(file: impl AsFd) -> io::Result<Box<T>> {
+    let mut copy = Box::<T>::new_zeroed();
+    let at = copy.as_mut_ptr().cast::<u8>();
+    // SAFETY: memory of this length, which is ours alone and of which each byte is zero.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(at, size_of::<T>()) };
+    let mut read = 0;
+    while read < bytes.len() {
+        match pread(&file, &mut bytes[read..], read as u64)? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    // SAFETY: any bytes are a value of it, says `InFile`.
+    Ok(unsafe { copy.assume_init() })
 }
 
 impl<T: InFile> Deref for Mapped<T> {

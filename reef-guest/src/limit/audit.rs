@@ -1,14 +1,20 @@
 //! The books of all devices in a folder, as a daemon reads them: what jobs have; and what it adds to that from outside.
 
 use super::books::{Books, Job, Member, hashed, text};
-use super::file::BooksFile;
+use super::file::WatchedFile;
 use super::process::is_gone;
 use super::variables::Limits;
 use std::fs::{File, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+
+/// Most books that are open at a time, and names of a folder that are looked at: more than machines have devices and
+/// parts of them, and few enough that a folder full of anything stops no one.
+const MOST_BOOKS: usize = 128;
+const MOST_NAMES: usize = 1024;
 
 /// A device, by what names it.
 type Uuid = [u8; 16];
@@ -17,7 +23,7 @@ type Uuid = [u8; 16];
 #[derive(Debug)]
 pub struct Audit {
     folder: PathBuf,
-    devices: Vec<(Uuid, BooksFile)>,
+    devices: Vec<(Uuid, WatchedFile)>,
     /// Locked while this daemon is the one that charges.
     lock: Option<File>,
 }
@@ -81,8 +87,10 @@ impl Audit {
         self.devices.retain(|(device, file)| file.is_at(&self.folder, device));
         let mut result = Ok(());
         for device in devices(&self.folder)? {
-            if self.devices.iter().all(|(known, _)| *known != device) {
-                match BooksFile::open(&self.folder, &device) {
+            if self.devices.len() < MOST_BOOKS
+                && self.devices.iter().all(|(known, _)| *known != device)
+            {
+                match WatchedFile::open(&self.folder, &device) {
                     Ok(file) => self.devices.push((device, file)),
                     Err(error) => result = Err(error),
                 }
@@ -101,7 +109,9 @@ impl Audit {
             return Ok(true);
         }
         let path = self.folder.join("daemon.lock");
-        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let file = options.custom_flags(libc::O_NOFOLLOW).open(path)?;
         match file.try_lock() {
             Ok(()) => self.lock = Some(file),
             Err(TryLockError::WouldBlock) => return Ok(false),
@@ -112,9 +122,12 @@ impl Audit {
 
     /// All jobs that have processes.
     pub fn jobs(&self) -> Vec<JobView> {
-        let views = |(device, file): &(Uuid, BooksFile)| {
-            let (device, books) = (*device, file.books.clone());
-            (0..books.jobs.len()).filter_map(move |job| view(device, &books, job))
+        let views = |(device, file): &(Uuid, WatchedFile)| {
+            let books = file.read().ok(); // what can't be read has no jobs
+            let of = |books: &Books| -> Vec<_> {
+                (0..books.jobs.len()).filter_map(|job| view(*device, books, job)).collect()
+            };
+            books.map_or_else(Vec::new, |books| of(&books))
         };
         self.devices.iter().flat_map(views).collect()
     }
@@ -124,18 +137,28 @@ impl Audit {
     /// known last stays.
     pub fn charge(&self, taken: impl Fn(&Uuid) -> Option<Vec<(u32, Option<u64>)>>) {
         for (device, file) in &self.devices {
-            let books: &Books = &file.books;
-            // Before and after: what is allocated or freed while the driver is asked isn't overhead.
-            let before: Vec<_> = books.members.iter().map(Seen::of).collect();
-            let Some(taken) = before.iter().any(Option::is_some).then(|| taken(device)).flatten()
-            else {
-                continue;
-            };
-            for (member, seen) in books.members.iter().zip(before) {
-                seen.into_iter().for_each(|seen| seen.charge(member, &taken));
-            }
+            let _ = charge(file, || taken(device)); // the next look tries again
         }
     }
+}
+
+/// Charges the processes in a file of books.
+fn charge(
+    file: &WatchedFile,
+    taken: impl Fn() -> Option<Vec<(u32, Option<u64>)>>,
+) -> io::Result<()> {
+    // Before and after: what is allocated or freed while the driver is asked isn't overhead.
+    let before: Vec<_> = file.read()?.members.iter().map(Seen::of).collect();
+    let Some(taken) = before.iter().any(Option::is_some).then(taken).flatten() else {
+        return Ok(());
+    };
+    let after = file.read()?;
+    for (at, (member, seen)) in after.members.iter().zip(before).enumerate() {
+        if let Some(bytes) = seen.and_then(|seen| seen.overhead(member, &taken)) {
+            file.set_overhead(at, bytes)?;
+        }
+    }
+    Ok(())
 }
 
 /// A process that was seen in the books.
@@ -154,16 +177,13 @@ impl Seen {
         is_here.then(|| Self { pid, started, used: member.share.used() })
     }
 
-    fn charge(self, member: &Member, taken: &[(u32, Option<u64>)]) {
-        let bytes = match taken.iter().find(|(pid, _)| *pid == self.pid) {
-            Some((_, None)) => return,
-            Some((_, Some(bytes))) => *bytes,
-            None => 0,
-        };
-        let now = Self::of(member);
-        if let Some(now) = now.filter(|now| (now.pid, now.started) == (self.pid, self.started)) {
-            member.share.set_overhead(bytes.saturating_sub(self.used.max(now.used)));
-        }
+    /// What it has besides. `None`: nobody knows, or it is another process now.
+    fn overhead(self, member: &Member, taken: &[(u32, Option<u64>)]) -> Option<u64> {
+        let found = taken.iter().find(|(pid, _)| *pid == self.pid);
+        let bytes = found.map_or(Some(0), |(_, bytes)| *bytes)?;
+        let now = Self::of(member)?;
+        let is_same = (now.pid, now.started) == (self.pid, self.started);
+        is_same.then(|| bytes.saturating_sub(self.used.max(now.used)))
     }
 }
 
@@ -178,7 +198,7 @@ fn devices(folder: &std::path::Path) -> io::Result<Vec<Uuid>> {
         let hex = name.strip_suffix(".books").filter(|hex| hex.len() == 32)?;
         u128::from_str_radix(hex, 16).ok().map(u128::to_be_bytes)
     };
-    Ok(entries.filter_map(device).filter(|device| *device != [0; 16]).collect())
+    Ok(entries.take(MOST_NAMES).filter_map(device).filter(|device| *device != [0; 16]).collect())
 }
 
 fn view(device: Uuid, books: &Books, at: usize) -> Option<JobView> {

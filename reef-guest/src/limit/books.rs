@@ -2,6 +2,7 @@
 
 use super::bucket::Bucket;
 use super::share::Share;
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Books are so many bytes long.
@@ -136,6 +137,12 @@ impl Books {
             (MAGIC, other) => Err(format!("books of version {other}, this program has {VERSION}")),
             _ => Err(format!("no books: they begin with {magic:#x}")),
         }
+    }
+
+    /// Where in the file a process's overhead stands: a word of the daemon's.
+    pub(super) fn overhead_at(member: usize) -> usize {
+        let within = offset_of!(Member, share) + Share::OVERHEAD_AT;
+        offset_of!(Self, members) + member * size_of::<Member>() + within
     }
 
     /// The shares of a job's processes.

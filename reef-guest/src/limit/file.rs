@@ -1,11 +1,12 @@
-//! The books' memory: a file that all processes of a user map.
+//! The books' memory: a file that all processes of a user map, and that a daemon reads.
 
 use super::books::{BOOKS_BYTES, Books};
-use crate::mapped::{InFile, Mapped};
+use crate::mapped::{InFile, Mapped, copy_of};
 use rustix::fs::{Mode, OFlags, fstat, ftruncate, open};
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,20 +35,8 @@ impl BooksFile {
     ///
     /// The folder is another user's, or others may write there; the file can't be made or isn't books of this version.
     pub fn open(folder: &Path, device: &[u8; 16]) -> io::Result<Self> {
-        let named = |error: io::Error| {
-            io::Error::new(error.kind(), format!("books in {}: {error}", folder.display()))
-        };
-        own_folder(folder).map_err(named)?;
-        Self::open_file(&path(folder, device)).map_err(named)
-    }
-
-    /// Whether this is still the file of a device in that folder: who deletes it lets others make a new one.
-    pub(super) fn is_at(&self, folder: &Path, device: &[u8; 16]) -> bool {
-        let there = std::fs::symlink_metadata(path(folder, device));
-        let same = |open: rustix::fs::Stat, there: std::fs::Metadata| {
-            (open.st_dev, open.st_ino) == (there.dev(), there.ino())
-        };
-        fstat(&self.file).is_ok_and(|open| there.is_ok_and(|there| same(open, there)))
+        let opened = own_folder(folder).and_then(|()| Self::open_file(&path(folder, device)));
+        opened.map_err(named(folder))
     }
 
     /// Whether books can be kept in this folder, which is made if it isn't there.
@@ -110,6 +99,51 @@ impl BooksFile {
         let code = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
         if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
+}
+
+/// A file of books that is looked at from outside. Whoever may write it may shorten it, which ends a process that has it
+/// mapped: so it is read into copies, and no lock of it is waited for.
+#[derive(Debug)]
+pub(super) struct WatchedFile(File);
+
+impl WatchedFile {
+    /// Opens the books of a device, in a folder that is this user's alone. They aren't made.
+    pub(super) fn open(folder: &Path, device: &[u8; 16]) -> io::Result<Self> {
+        let opened = own_folder(folder).and_then(|()| Self::open_file(&path(folder, device)));
+        opened.map_err(named(folder))
+    }
+
+    fn open_file(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = File::from(open(path, flags, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other(format!("{} is no file", path.display())));
+        }
+        let opened = Self(file);
+        opened.read()?.check().map_err(io::Error::other)?;
+        Ok(opened)
+    }
+
+    /// Whether this is still the file of a device in that folder: who deletes it lets others make a new one.
+    pub(super) fn is_at(&self, folder: &Path, device: &[u8; 16]) -> bool {
+        let there = std::fs::symlink_metadata(path(folder, device));
+        let place = |of: Metadata| (of.dev(), of.ino());
+        self.0.metadata().is_ok_and(|open| there.is_ok_and(|there| place(open) == place(there)))
+    }
+
+    /// What stands in them now.
+    pub(super) fn read(&self) -> io::Result<Box<Books>> {
+        copy_of(&self.0)
+    }
+
+    /// Writes what a process has besides: of memory that it had already, so nobody is asked.
+    pub(super) fn set_overhead(&self, member: usize, bytes: u64) -> io::Result<()> {
+        self.0.write_all_at(&bytes.to_ne_bytes(), Books::overhead_at(member) as u64)
+    }
+}
+
+fn named(folder: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("books in {}: {error}", folder.display()))
 }
 
 fn path(folder: &Path, device: &[u8; 16]) -> PathBuf {

@@ -39,6 +39,9 @@ pub(super) enum Answer {
 }
 
 impl Share {
+    /// Where `overhead` stands, for who writes it from outside.
+    pub(super) const OVERHEAD_AT: usize = std::mem::offset_of!(Self, overhead);
+
     /// Reserves so many bytes of the limit that `all` shares have together, of which this is one. Neither may be more
     /// than `quantity::MOST_BYTES`.
     pub(super) fn ask<'a>(
@@ -85,11 +88,6 @@ impl Share {
     /// What it has besides.
     pub(super) fn overhead(&self) -> u64 {
         self.overhead.load(SeqCst)
-    }
-
-    /// It has so much besides: of memory that it had already, so nobody is asked.
-    pub(super) fn set_overhead(&self, bytes: u64) {
-        self.overhead.store(bytes, SeqCst);
     }
 
     /// Of a process that has ended, or has not begun: it has nothing.

@@ -179,3 +179,67 @@ fn two_daemons_charge_a_process_once() {
     drop(first);
     assert!(second.is_alone().unwrap(), "the first one has ended");
 }
+
+fn names(audit: &Audit) -> Vec<String> {
+    audit.jobs().into_iter().map(|job| job.name).collect()
+}
+
+/// The name of a test's books.
+const FILE: &str = "7369787465656e206279746573206964.books";
+
+/// Whoever may write books may shorten them: a reader that maps them would be killed by that.
+#[test]
+fn books_that_are_shortened_while_they_are_read_have_no_jobs() {
+    let folder = Folder::new("audit-shortened");
+    let seat = folder.seat("job", 100).unwrap();
+    let mut audit = Audit::new(folder.0.clone());
+    audit.refresh().unwrap();
+    assert_eq!(names(&audit), ["job"]);
+    let copy = folder.0.join("copy");
+    std::fs::copy(folder.0.join(FILE), &copy).unwrap();
+    drop(seat);
+    std::fs::rename(&copy, folder.0.join(FILE)).unwrap();
+    audit.refresh().unwrap();
+    assert_eq!(names(&audit), ["job"], "of another file");
+    std::fs::File::options().write(true).open(folder.0.join(FILE)).unwrap().set_len(0).unwrap();
+    audit.charge(|_| Some(vec![(std::process::id(), Some(45))]));
+    assert!(names(&audit).is_empty());
+}
+
+#[test]
+fn a_reader_of_books_waits_for_nobody_and_opens_no_more_than_devices_can_be() {
+    let (folder, other) = (Folder::new("audit-many"), [7; 16]);
+    let _seat = folder.seat("job", 100).unwrap();
+    for device in 0..200 {
+        let name = format!("{:032x}.books", device + 1);
+        std::fs::copy(folder.0.join(FILE), folder.0.join(name)).unwrap();
+    }
+    let joining = BooksFile::open(&folder.0, &other).unwrap();
+    assert!(joining.take(0).unwrap(), "somebody joins, and never ends that");
+    let mut audit = Audit::new(folder.0.clone());
+    for _ in 0..2 {
+        audit.refresh().unwrap();
+        assert!((127..=128).contains(&names(&audit).len()), "{}", names(&audit).len());
+    }
+}
+
+#[test]
+fn a_reader_of_books_follows_no_link_and_opens_nothing_but_files() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = Folder::new("audit-links");
+    drop(folder.seat("job", 100).unwrap());
+    let victim = folder.0.join("victim");
+    std::fs::rename(folder.0.join(FILE), &victim).unwrap();
+    for name in [FILE, "daemon.lock"] {
+        symlink(&victim, folder.0.join(name)).unwrap();
+    }
+    let mut audit = Audit::new(folder.0.clone());
+    assert!(audit.refresh().is_err() && audit.is_alone().is_err());
+    std::fs::remove_file(folder.0.join(FILE)).unwrap();
+    std::fs::create_dir(folder.0.join(FILE)).unwrap();
+    assert!(audit.refresh().is_err(), "a folder");
+    std::fs::remove_file(folder.0.join("daemon.lock")).unwrap();
+    assert!(audit.is_alone().unwrap());
+    let mode = std::fs::metadata(folder.0.join("daemon.lock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
