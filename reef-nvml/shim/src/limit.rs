@@ -3,6 +3,7 @@
 use crate::slots::{self, address};
 use reef_guest::limit::{Audit, Limits, folder};
 use std::ffi::{c_char, c_void};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// `nvmlDevice_t`.
@@ -28,12 +29,21 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
+/// Where the books are, looked up once: programs may change their environment while other threads ask.
+fn books() -> &'static PathBuf {
+    static BOOKS: OnceLock<PathBuf> = OnceLock::new();
+    BOOKS.get_or_init(|| folder(variable))
+}
+
 /// The limit on a device. Before a process of the job has used the device nobody knows its number among the visible ones,
 /// so it is the limit of each device then. `None`: there is no limit.
+///
+/// Books are open no longer than the call takes: a file of ours among the program's may be closed by it, and its number be
+/// another file's. Nor is there a lock, which a child process could find taken.
 pub(crate) fn of(device: Device) -> Option<Limit> {
     let limits = limits().filter(|limits| limits.has_memory())?;
     let uuid = uuid(device)?;
-    let mut audit = Audit::new(folder(variable));
+    let mut audit = Audit::new(books().clone());
     let _ = audit.refresh(); // what can't be read isn't joined
     let job = audit.jobs().into_iter().find(|job| job.device == uuid && job.is_of(limits));
     match job.and_then(|job| Some((job.memory?, job.used))) {
