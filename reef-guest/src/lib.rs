@@ -18,6 +18,7 @@ pub mod limit;
 pub mod mapped;
 pub mod pace;
 pub mod page;
+pub mod peer;
 pub mod profile;
 pub mod registry;
 pub mod search;

@@ -7,7 +7,7 @@ use crate::page::file::PageFile;
 use crate::page::layout::Identity;
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
-use rustix::net::sockopt::socket_peercred;
+use crate::peer::Peer;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,10 +29,10 @@ pub struct Caller {
 
 impl Caller {
     pub(super) fn of(socket: &OwnedFd, shown: Shown) -> io::Result<Self> {
-        let credentials = socket_peercred(socket)?;
-        let pid = credentials.pid.as_raw_nonzero().get().unsigned_abs();
+        let peer = Peer::of(socket)?;
+        let pid = peer.process()?;
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-        Ok(Self { uid: credentials.uid.as_raw(), pid, exe, shown })
+        Ok(Self { uid: peer.uid, pid, exe, shown })
     }
 
     /// Is ready when the process has ended. `None`: the system doesn't know the process.

@@ -5,7 +5,7 @@
 //! listens is the same.
 
 use crate::error::{Error, Result};
-use rustix::net::sockopt::socket_peercred;
+use reef_guest::peer::Peer;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -62,8 +62,8 @@ pub fn connect(configured: Option<&Path>, socket: &str) -> Result<UnixStream> {
     }
     check_owner(&path, std::fs::symlink_metadata(&path).map_err(&gone)?.uid(), &[owner, 0])?;
     let stream = UnixStream::connect(&path).map_err(gone)?;
-    let peer = socket_peercred(&stream).map_err(|e| Error::system("SO_PEERCRED", e))?;
-    check_owner(&path, peer.uid.as_raw(), &[owner, 0])?;
+    let peer = Peer::of(&stream).map_err(|e| Error::system("SO_PEERCRED", e))?;
+    check_owner(&path, peer.uid, &[owner, 0])?;
     Ok(stream)
 }
 

@@ -72,8 +72,8 @@ fn listen(server: &Arc<Server>, listener: &UnixListener, access: Access, stop: &
 
 /// Who has come, and its place: before there is a thread for it.
 fn enter(server: &Server, stream: &UnixStream, access: Access) -> Result<(Principal, Permits)> {
-    let peer = rustix::net::sockopt::socket_peercred(stream);
-    let uid = peer.map_err(|e| Error::system("SO_PEERCRED", e))?.uid.as_raw();
+    let peer = reef_guest::peer::Peer::of(stream);
+    let uid = peer.map_err(|e| Error::system("SO_PEERCRED", e))?.uid;
     access.admit(uid)?;
     let who = Principal::User(uid);
     let permits = server.clients.enter_local(&who)?;
