@@ -5,6 +5,7 @@
 //! has a process number in each line then, and `<root>/<id>/containerID` the container's name. Who a client is the system
 //! says, and which container it is in; the path that it sends is what it sees from inside, and isn't believed.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ const MOST_ID: usize = 64;
 /// Most characters of a request.
 pub(super) const MOST_REQUEST: usize = 4096;
 
+/// Most ids of a container. Alnair's have one.
+const MOST_IDS: usize = 8;
+
 /// Where registrations go, and what the system says of processes.
 #[derive(Debug)]
 pub(super) struct Containers {
@@ -22,6 +26,8 @@ pub(super) struct Containers {
     /// `/proc`, and `/sys/fs/cgroup`.
     pub(super) proc: PathBuf,
     pub(super) cgroup: PathBuf,
+    /// Held while an id is looked at and taken.
+    pub(super) taking: Mutex<()>,
 }
 
 /// A container's control group.
@@ -43,6 +49,8 @@ impl Containers {
         let id = id(request)?;
         let group = self.group(pid).ok_or(format!("process {pid} is in no container"))?;
         let folder = self.root.join(id);
+        let _taking = self.taking.lock();
+        self.check_count(&folder, &group.container)?;
         self.check(&folder, id, &group.container)?;
         let mut pids = self.pids(&group);
         pids.insert(pid);
@@ -51,6 +59,18 @@ impl Containers {
             .and_then(|()| replace(&folder.join("containerID"), &group.container))
             .and_then(|()| replace(&folder.join("cgroup.procs"), &lines));
         written.map_err(|error| format!("{}: {error}", folder.display()))
+    }
+
+    /// A container has so many ids, and no more.
+    fn check_count(&self, folder: &Path, container: &str) -> Result<(), String> {
+        let its = |path: &Path| {
+            std::fs::read_to_string(path.join("containerID")).is_ok_and(|name| name == container)
+        };
+        let folders = std::fs::read_dir(&self.root).into_iter().flatten().flatten();
+        match its(folder) || folders.filter(|entry| its(&entry.path())).count() < MOST_IDS {
+            true => Ok(()),
+            false => Err(format!("container {container} has {MOST_IDS} ids already")),
+        }
     }
 
     /// An id is one container's for as long as a process lives that it has registered.
@@ -149,7 +169,7 @@ pub(super) mod tests {
 
         pub(in crate::guests) fn containers(&self) -> Containers {
             let [root, proc, cgroup] = ["root", "proc", "cgroup"].map(|name| self.0.join(name));
-            Containers { root, proc, cgroup }
+            Containers { root, proc, cgroup, taking: Mutex::default() }
         }
 
         fn write(&self, path: &str, text: &str) {
@@ -196,6 +216,35 @@ pub(super) mod tests {
         std::fs::remove_dir_all(system.0.join("proc/1")).unwrap();
         assert_eq!(containers.answer(2, "/ abcde\n"), "ok");
         assert_eq!(system.read("root/abcde/containerID"), "two");
+    }
+
+    #[test]
+    fn a_container_has_a_few_ids() {
+        let system = System::new("many", &[(1, "0::/a/one\n"), (2, "0::/a/two\n")]);
+        let containers = system.containers();
+        for id in 0..MOST_IDS {
+            assert_eq!(containers.answer(1, &format!("/ id{id}\n")), "ok");
+        }
+        assert_eq!(containers.answer(1, "/ more\n"), "container one has 8 ids already");
+        assert_eq!(containers.answer(1, "/ id0\n"), "ok", "again");
+        assert_eq!(containers.answer(2, "/ more\n"), "ok");
+    }
+
+    /// Two containers that want one id at the same time: one of them has it, with all that is written.
+    #[test]
+    fn an_id_is_taken_by_one() {
+        let groups: Vec<_> = (1..9).map(|n| (n, format!("0::/a/c{n}\n"))).collect();
+        let groups: Vec<_> = groups.iter().map(|(pid, text)| (*pid, text.as_str())).collect();
+        let system = System::new("race", &groups);
+        let containers = &system.containers();
+        for id in 0..MOST_IDS {
+            let ask = |pid| containers.answer(pid, &format!("/ id{id}\n")) == "ok";
+            let taken = std::thread::scope(|scope| {
+                let asked: Vec<_> = (1..9).map(|pid| scope.spawn(move || ask(pid))).collect();
+                asked.into_iter().map(|one| one.join().unwrap()).filter(|ok| *ok).count()
+            });
+            assert_eq!(taken, 1);
+        }
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! The socket at which containers' processes register, as Alnair's do.
 
 use super::containers::{Containers, MOST_REQUEST};
-use rustix::net::sockopt::socket_peercred;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use reef_guest::peer::Peer;
+use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a client may take to say what it wants.
+/// How long a client may take in all.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Clients that are answered at a time; others are turned away.
 const MOST_CLIENTS: usize = 32;
@@ -81,17 +81,35 @@ fn serve(listener: &UnixListener, containers: &Arc<Containers>, is_over: &Atomic
 
 /// Answers one client. One that says nothing for long, or too much, is told so.
 fn answer(mut client: UnixStream, containers: &Containers) -> io::Result<()> {
-    let pid = socket_peercred(&client)?.pid.as_raw_nonzero().get().unsigned_abs();
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
-    let mut line = Vec::new();
-    BufReader::new(&client).take(MOST_REQUEST as u64).read_until(b'\n', &mut line)?;
+    let (until, pid) = (Instant::now() + PATIENCE, Peer::of(&client)?.process()?);
+    let line = line(&mut client, until)?;
     let answer = match String::from_utf8(line) {
         Ok(line) if line.len() < MOST_REQUEST => containers.answer(pid, &line),
         Ok(_) => format!("a line of more than {MOST_REQUEST} bytes"),
         Err(_) => "not a text".into(),
     };
+    client.set_write_timeout(Some(left(until)?))?;
     client.write_all(answer.as_bytes())
+}
+
+/// Its first line, of [`MOST_REQUEST`] bytes at most, however slowly it comes until then.
+fn line(client: &mut UnixStream, until: Instant) -> io::Result<Vec<u8>> {
+    let (mut line, mut part) = (Vec::new(), [0; 2 * MOST_REQUEST]);
+    loop {
+        client.set_read_timeout(Some(left(until)?))?;
+        let bytes = client.read(&mut part)?;
+        line.extend_from_slice(&part[..bytes]);
+        let end = line.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
+        if bytes == 0 || end.is_some() || line.len() >= MOST_REQUEST {
+            line.truncate(end.unwrap_or(line.len()).min(MOST_REQUEST));
+            return Ok(line);
+        }
+    }
+}
+
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 #[cfg(test)]
@@ -117,6 +135,7 @@ mod tests {
         assert_eq!(ask(&path, b"/kubepods/c0ffee abcde\n"), "ok");
         assert_eq!(system.read("root/abcde/cgroup.procs"), format!("{pid}\n"));
         assert_eq!(ask(&path, b"\xff\xfe abcde\n"), "not a text");
+        assert_eq!(ask(&path, b"/kubepods/c0ffee abcde\nmore"), "ok");
         assert_eq!(ask(&path, &[b'x'; 5000]), "a line of more than 4096 bytes");
         let error = Registrar::open(&path, system.containers()).unwrap_err().to_string();
         assert_eq!(error, "another process listens there");
@@ -124,5 +143,20 @@ mod tests {
         assert_eq!(ask(&path, b"/ abcde\n"), "ok", "beside one that says nothing");
         drop((silent, registrar));
         assert!(!path.exists());
+    }
+
+    /// Whoever says a byte now and then has no more time than others.
+    #[test]
+    fn time_is_for_the_whole_line() {
+        let (mut client, mut server) = UnixStream::pair().unwrap();
+        let until = Instant::now() + Duration::from_millis(50);
+        let said = thread::spawn(move || line(&mut server, until));
+        let patient = Instant::now() + Duration::from_secs(10);
+        while !said.is_finished() && Instant::now() < patient {
+            let _ = client.write_all(b"x"); // it may be gone
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(said.is_finished(), "it listens for as long as something comes");
+        said.join().unwrap().unwrap_err();
     }
 }

@@ -96,7 +96,8 @@ fn registrar(server: &Server, access: Access) -> Result<Option<Registrar>> {
     let config = server.config.get();
     let Some(alnair) = &config.guests.alnair else { return Ok(None) };
     let (proc, cgroup) = ("/proc".into(), "/sys/fs/cgroup".into());
-    let containers = Containers { root: alnair.root.clone(), proc, cgroup };
+    let containers =
+        Containers { root: alnair.root.clone(), proc, cgroup, taking: Default::default() };
     let opened = Registrar::open(&alnair.socket, containers);
     let opened = opened.map_err(|e| Error::system(&alnair.socket.display().to_string(), e))?;
     access.open_socket(&alnair.socket)?; // its mode was the umask's
