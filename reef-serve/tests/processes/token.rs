@@ -98,6 +98,12 @@ fn probes_can_be_open() {
             said.starts_with("HTTP/1.1 401") && said.contains("www-authenticate: Bearer"),
             "{said}"
         );
+        if open == "true" {
+            let grpc = Grpc::connect_to(&daemon.grpc);
+            grpc.health("").expect("of the daemon");
+            let said = grpc.health("tiny").expect_err("models are for those with a token");
+            assert_eq!(said.code(), tonic::Code::Unauthenticated);
+        }
     }
 }
 

@@ -154,6 +154,17 @@ fn a_file_over_budget_is_refused_by_its_size() {
 }
 
 #[test]
+fn a_built_network_over_budget_is_no_mistake_of_the_client() {
+    let fixture = Fixture::new("built-over", |config| {
+        config.models.load.clear();
+        config.memory.model_mib = 1;
+    });
+    let said = fixture.load("tiny").unwrap_err();
+    assert!(matches!(said, Error::Exhausted(_)), "{said:?}");
+    assert!(said.to_string().contains("memory budget: "), "{said}");
+}
+
+#[test]
 fn a_bad_file_among_good_ones_is_left_out() {
     let fixture = Fixture::new("among", |_| ());
     fixture.file("bad.onnx", "no network");
