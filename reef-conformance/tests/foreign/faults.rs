@@ -6,15 +6,16 @@ use reef_core::PreemptLevel;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type Case = fn(&Toy, PreemptLevel);
 
-/// Longer than a case takes, and shorter than for ever: that is how a fault may show.
-const HANG_AFTER: Duration = Duration::from_secs(40);
+/// Longer than all tries take, and shorter than for ever: that is how a fault may show.
+const HANG_AFTER: Duration = Duration::from_secs(90);
 
-/// A fault shows when threads run beside each other, which on a busy machine they may not in one try.
-const TRIES: u32 = 3;
+/// A fault shows when threads run beside each other, which on a busy machine they may not in one try, nor in three: for
+/// so long it is tried again.
+const TRY_FOR: Duration = Duration::from_secs(40);
 
 /// Checks that `case` fails on a device with `fault`, and passes on one without.
 fn finds(fault: Fault, level: PreemptLevel, case: Case) {
@@ -22,8 +23,10 @@ fn finds(fault: Fault, level: PreemptLevel, case: Case) {
     let (done, result) = mpsc::channel();
     thread::spawn(move || {
         let device = || Toy::broken(fault);
-        let fails = |_| catch_unwind(AssertUnwindSafe(|| case(&device(), level))).is_err();
-        let _ = done.send((0..TRIES).any(fails));
+        let fails = |()| catch_unwind(AssertUnwindSafe(|| case(&device(), level))).is_err();
+        let begun = Instant::now();
+        let mut tries = std::iter::repeat(()).take_while(|()| begun.elapsed() < TRY_FOR);
+        let _ = done.send(tries.any(fails));
     });
     let found = result.recv_timeout(HANG_AFTER).unwrap_or(true);
     assert!(found, "a device that {fault:?} passes at level {level}");
