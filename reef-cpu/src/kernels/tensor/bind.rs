@@ -56,11 +56,21 @@ pub(crate) fn bind(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Resu
     }
     if let Some(rows) = Rows::of(op) {
         let blocks = grid(op.output.elements().div_ceil(rows.outputs))?;
-        return Ok((Kernel::new(op.name(), move |block, _| bound.run_rows(&rows, block)), blocks));
+        let run = move |block: &mut Block<'_>| {
+            bound.run_singles(rows.outputs, block, |inputs, first, to, stop| {
+                rows.compute(inputs[0], first, to, stop)
+            })
+        };
+        return Ok((Kernel::new(op.name(), move |block, _| run(block)), blocks));
     }
     let blocks = grid(op.output.elements().div_ceil(bound.outputs))?;
     if let Some(sums) = Sums::of(op) {
-        return Ok((Kernel::new(op.name(), move |block, _| bound.run_sums(&sums, block)), blocks));
+        let run = move |block: &mut Block<'_>| {
+            bound.run_singles(bound.outputs, block, |inputs, first, to, stop| {
+                sums.compute([inputs[0], inputs[1]], first, to, stop)
+            })
+        };
+        return Ok((Kernel::new(op.name(), move |block, _| run(block)), blocks));
     }
     Ok((Kernel::new(op.name(), move |block, _| bound.run(block)), blocks))
 }
@@ -240,27 +250,19 @@ impl Bound {
         Outcome::Done
     }
 
-    /// As [`run`](Self::run), of folds of what lies in one piece.
-    fn run_rows(&self, rows: &Rows, block: &mut Block<'_>) -> Outcome {
-        let (stop, range) = (StopToken::of(block), self.range(block, rows.outputs));
+    /// As [`run`](Self::run), of singles: `make` fills memory with the outputs from the first one on, unless it was
+    /// stopped.
+    fn run_singles(
+        &self,
+        outputs: usize,
+        block: &mut Block<'_>,
+        make: impl FnOnce(&[&[f32]], usize, &mut [f32], StopToken<'_>) -> bool,
+    ) -> Outcome {
+        let (stop, range) = (StopToken::of(block), self.range(block, outputs));
         // SAFETY: as in `run`.
-        let input = unsafe { self.inputs[0].singles() };
+        let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.singles() }).collect();
         let made = block.scratch(range.len());
-        if !rows.compute(input, range.start, made, stop) {
-            return Outcome::Stopped;
-        }
-        // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
-        unsafe { self.output.singles_mut(range) }.copy_from_slice(made);
-        Outcome::Done
-    }
-
-    /// As [`run`](Self::run), of sums of products that are no matrices.
-    fn run_sums(&self, sums: &Sums, block: &mut Block<'_>) -> Outcome {
-        let (stop, range) = (StopToken::of(block), self.range(block, self.outputs));
-        // SAFETY: as in `run`.
-        let inputs = [0, 1].map(|input| unsafe { self.inputs[input].singles() });
-        let made = block.scratch(range.len());
-        if !sums.compute(inputs, range.start, made, stop) {
+        if !make(&inputs, range.start, made, stop) {
             return Outcome::Stopped;
         }
         // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
