@@ -1,5 +1,6 @@
 //! Compiles the standard protocol's messages; no protoc is needed.
 
+use prost::Message;
 use std::path::Path;
 
 /// A message as it arrived: what the daemon's inferences take, so that it decides when and where they are decoded.
@@ -8,7 +9,11 @@ const UNDECODED: &str = ".inference.Undecoded";
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let mut messages = protox::compile(["inference.proto", "health.proto"], ["proto"])?;
-    let clients = Path::new(&std::env::var("OUT_DIR")?).join("clients"); // of the tests
+    let out = std::env::var("OUT_DIR")?;
+    let mut said = messages.clone(); // what reflection says, without comments
+    said.file.iter_mut().for_each(|file| file.source_code_info = None);
+    std::fs::write(Path::new(&out).join("messages.bin"), said.encode_to_vec())?;
+    let clients = Path::new(&out).join("clients"); // of the tests
     std::fs::create_dir_all(&clients)?;
     let builder = || tonic_prost_build::configure().bytes(".inference");
     builder().build_server(false).out_dir(clients).compile_fds(messages.clone())?;

@@ -12,10 +12,13 @@ import tempfile
 import threading
 from pathlib import Path
 
+import grpc as stock
 import mlperf_loadgen as lg
 import numpy as np
 import tritonclient.grpc as grpc
 import tritonclient.http as http
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 HTTP, GRPC = sys.argv[1:3]
 SECONDS = float(sys.argv[3]) if len(sys.argv) > 3 else 10.0
@@ -82,8 +85,18 @@ def generated(scenario, name):
     return f"| loadgen {name}, real-time | {said}, {len(failed)} failed | {tenths['50.00']:.1f} | {tenths['99.00']:.1f} |"
 
 
+def reflected():
+    """What gRPC's own reflection client learns of the daemon."""
+    with stock.insecure_channel(GRPC) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        services = database.get_services()
+        methods = DescriptorPool(database).FindServiceByName("inference.GRPCInferenceService").methods
+    return f"| grpcio-reflection | {len(services)} services, {len(methods)} calls of inference | – | – |"
+
+
 def main():
     print("| client | outcome | p50 ms | p99 ms |\n|---|---|--:|--:|", flush=True)
+    print(reflected(), flush=True)
     both = [BestEffort(http, HTTP), BestEffort(grpc, GRPC)]
     print(generated(lg.TestScenario.SingleStream, "SingleStream"), flush=True)
     print(generated(lg.TestScenario.Server, "Server at 80/s"), flush=True)

@@ -3,16 +3,17 @@
 #
 # REEF is the command, such as target/release/reef; OPENAPI.yaml is KServe's description of the REST protocol
 # (open-inference-protocol, specification/protocol/open_inference_rest.yaml), which schemathesis turns into requests. Installs
-# tritonclient, mlcommons-loadgen and schemathesis from PyPI into target/outside and prints the rows of a table.
+# tritonclient, grpcio-reflection, mlcommons-loadgen and schemathesis from PyPI into target/outside and prints the rows of a table.
 set -euo pipefail
 reef=$(realpath "${1:?usage: tools/outside.sh REEF [OPENAPI.yaml] [SECONDS]}")
 openapi=${2:+$(realpath "$2")}
 seconds=${3:-10}
 cd "$(dirname "$0")/.."
 venv=target/outside
-if ! "$venv/bin/python" -c 'import tritonclient.grpc, mlperf_loadgen, schemathesis' 2>/dev/null; then
+if ! "$venv/bin/python" -c 'import tritonclient.grpc, mlperf_loadgen, schemathesis, grpc_reflection' 2>/dev/null; then
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet 'tritonclient[grpc,http]==2.73.0' 'mlcommons-loadgen==6.0.17' 'schemathesis==4.32.5'
+    "$venv/bin/python" -m pip install --quiet 'tritonclient[grpc,http]==2.73.0' 'mlcommons-loadgen==6.0.17' 'schemathesis==4.32.5' \
+        'grpcio-reflection==1.76.0'
 fi
 folder=$(mktemp -d)
 daemon=

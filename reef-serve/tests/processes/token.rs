@@ -64,6 +64,18 @@ fn grpc_clients_without_the_token_are_sent_away() {
     unix.live().unwrap();
 }
 
+/// It says what calls there are to whoever may ask for metadata. The stock client asks by the version before.
+#[test]
+fn reflection_wants_the_token_as_metadata_does() {
+    let (daemon, _files) = daemon("token-reflection", &["listen.open_probes=true"]);
+    let services = Grpc::connect(daemon.folder()).services().unwrap();
+    for want in ["inference.GRPCInferenceService", "grpc.health.v1.Health"] {
+        assert!(services.iter().any(|service| service == want), "{want} in {services:?}");
+    }
+    let said = Grpc::connect_to(&daemon.grpc).services().unwrap_err();
+    assert_eq!(said.code(), tonic::Code::Unauthenticated, "{said}");
+}
+
 /// One refused request now and then would keep a place for ever.
 #[test]
 fn refused_connections_are_closed() {

@@ -6,10 +6,14 @@ usage: triton.py FOLDER GRPC HTTP, where FOLDER holds grpc.sock, input.f32 and l
 import queue
 import sys
 
+import grpc as stock
 import numpy as np
 import tritonclient.grpc as grpc
 import tritonclient.http as http
 import tritonclient.utils.shared_memory as shm
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from tritonclient.utils import InferenceServerException
 
 FOLDER, GRPC, HTTP = sys.argv[1:4]
@@ -222,6 +226,24 @@ def over_grpc(url, name, channel_args=None):
         typed(client, grpc)
 
 
+def reflected(url):
+    """A client that knows no message learns them from the daemon and makes a call with them."""
+    with stock.insecure_channel(url) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        services = set(database.get_services())
+        assert {"inference.GRPCInferenceService", "grpc.health.v1.Health"} <= services, services
+        service = DescriptorPool(database).FindServiceByName("inference.GRPCInferenceService")
+        infer = service.methods_by_name["ModelInfer"]
+        assert "raw_input_contents" in infer.input_type.fields_by_name
+        method = service.methods_by_name["ModelMetadata"]
+        request = GetMessageClass(method.input_type)(name=MODEL)
+        answer = GetMessageClass(method.output_type)
+        call = channel.unary_unary(f"/{service.full_name}/{method.name}",
+                                   request_serializer=lambda message: message.SerializeToString(),
+                                   response_deserializer=answer.FromString)
+        assert call(request).inputs[0].shape == [1, 3, 32, 32]
+
+
 def at_once(client):
     """Several requests that are open at a time."""
     done = queue.Queue()
@@ -308,5 +330,6 @@ def as_json(client):
 # By default gRPC for Python names the socket's path as authority, which is not one.
 over_grpc(f"unix:{FOLDER}/grpc.sock", "unix", [("grpc.default_authority", "localhost")])
 over_grpc(GRPC, "tcp")
+reflected(GRPC)
 over_http(HTTP)
 print("passed")

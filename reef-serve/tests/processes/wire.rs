@@ -8,6 +8,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_request as reflection_request,
+    server_reflection_response as reflection_response,
+};
 
 /// What `proto/inference.proto` says.
 #[allow(unreachable_pub, clippy::all)] // it is generated
@@ -136,6 +141,23 @@ impl Grpc {
         let mut client = health::health_client::HealthClient::new(self.channel.clone());
         let request = health::HealthCheckRequest { service: service.into() };
         self.runtime.block_on(client.check(request)).map(|said| said.into_inner().status)
+    }
+
+    /// The services that gRPC's reflection names.
+    pub(crate) fn services(&self) -> Result<Vec<String>, tonic::Status> {
+        let mut client = ServerReflectionClient::new(self.channel.clone());
+        let list = Some(reflection_request::MessageRequest::ListServices(String::new()));
+        let asked = ServerReflectionRequest { host: String::new(), message_request: list };
+        let call = async {
+            let answers = client.server_reflection_info(tokio_stream::once(asked)).await?;
+            answers.into_inner().message().await
+        };
+        match self.runtime.block_on(call)?.and_then(|answer| answer.message_response) {
+            Some(reflection_response::MessageResponse::ListServicesResponse(list)) => {
+                Ok(list.service.into_iter().map(|service| service.name).collect())
+            }
+            other => panic!("no list of services: {other:?}"),
+        }
     }
 
     /// Asks for nothing, but answers what HTTP/2 asks.

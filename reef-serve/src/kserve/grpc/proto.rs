@@ -8,3 +8,6 @@ tonic::include_proto!("inference");
 pub(crate) mod health {
     tonic::include_proto!("grpc.health.v1");
 }
+
+/// Descriptors of both files as they are written, encoded: what clients speak.
+pub(crate) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/messages.bin"));

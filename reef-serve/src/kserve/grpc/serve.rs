@@ -1,6 +1,7 @@
 //! gRPC connections.
 
 use super::health::HealthService;
+use super::proto::DESCRIPTORS;
 use super::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 use super::proto::health::health_server::HealthServer;
 use super::service::Service;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use tokio_stream::StreamExt;
 use tonic::service::Routes;
 use tonic::transport::server::Connected;
+use tonic_reflection::server::Builder;
 
 /// Calls that one connection has open; others wait at the client.
 const MAX_STREAMS: u32 = 128;
@@ -42,7 +44,13 @@ pub(crate) async fn serve(
         .max_decoding_message_size(message_mib << 20)
         .max_encoding_message_size(message_mib << 20);
     let health = HealthServer::new(HealthService(server.clone()));
-    let calls = Routes::new(service).add_service(health).into_axum_router();
+    let reflection = || Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
+    let unread = |e| Error::system("gRPC's reflection", e);
+    let calls = Routes::new(service)
+        .add_service(health)
+        .add_service(reflection().build_v1().map_err(unread)?)
+        .add_service(reflection().build_v1alpha().map_err(unread)?)
+        .into_axum_router();
     let intake = Intake { server, tokens, protocol: Protocol::Grpc };
     let routes = Routes::from(intake.before(calls));
     let idle = times.idle();
