@@ -2,7 +2,7 @@
 
 use super::health::{may_mean_loss, probe};
 use super::ledger::{Entered, Ledger};
-use reef_core::{Device, Dispatcher, Error, Result};
+use reef_core::{ClientConfig, Device, Dispatcher, Error, Result};
 use std::sync::OnceLock;
 
 /// A device of a cluster, with a dispatcher of its own.
@@ -72,14 +72,31 @@ impl<D: Device> Node<D> {
         self.dispatcher.give_up(why);
     }
 
+    /// Asks the device for an empty round on a queue of its own, and the dispatcher whether it has given the device up.
+    /// If either fails, the device is lost, as by [`give_up`](Self::give_up). May take as long as a kernel of others.
+    ///
+    /// # Errors
+    ///
+    /// Why it is lost.
+    pub fn check(&self) -> Result<()> {
+        if self.lost.get().is_none()
+            && let Err(why) = self.probe()
+        {
+            self.give_up(why);
+        }
+        self.lost.get().cloned().map_or(Ok(()), Err)
+    }
+
+    fn probe(&self) -> Result<()> {
+        probe(&self.device)?;
+        self.dispatcher.best_effort(ClientConfig::default()).map(drop)
+    }
+
     /// Whether the device is lost, now that something on it has ended with `error`. May take as long as a kernel of
     /// others.
     pub(super) fn is_lost_after(&self, error: &Error) -> bool {
-        if self.lost.get().is_none()
-            && may_mean_loss(error)
-            && let Err(why) = probe(&self.device)
-        {
-            self.give_up(why);
+        if may_mean_loss(error) {
+            let _ = self.check();
         }
         self.lost.get().is_some()
     }
