@@ -1,4 +1,4 @@
-//! The daemon as a whole: opens the device, listens, and ends in order.
+//! The daemon as a whole: opens its devices, listens, and ends in order.
 //!
 //! On SIGTERM or SIGINT it takes no more connections and requests, answers those that it has for as long
 //! as [`Times::drain_ms`](crate::config::Times) says, unloads everything and returns. A service manager is told of each
@@ -65,7 +65,7 @@ pub fn run_reloading(
 /// Where the daemon listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
-    /// The device, for people.
+    /// The device, or the devices, for people.
     pub device: String,
     /// Folder of `grpc.sock`, `http.sock`, `local.sock` and, if guests may register, `guests.sock`.
     pub folder: PathBuf,
@@ -86,7 +86,7 @@ async fn serve(
     let WaysIn { grpc, http, local, folder, certificates, sockets } = ways;
     let guests = Guests::start(server, &tokens, &folder, sockets.access)?;
     let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);
-    let device = server.engine.name();
+    let device = server.device();
     let places = Places { device, folder, grpc: address(&grpc), http: address(&http) };
 
     let (end, ended) = watch::channel(false);

@@ -1,4 +1,4 @@
-//! A daemon that owns a device and serves real-time and best-effort inference to many processes.
+//! A daemon that owns devices and serves real-time and best-effort inference to many processes.
 //!
 //! ```text
 //! gRPC ──┐                                  ┌─► Queue RT ─► Instance ─┐
@@ -27,7 +27,7 @@
 //! | `requests` | one inference, its queue, its shared memory |
 //! | `tenants` | what each principal was granted, and what it has had |
 //! | `net` | sockets, peers, tokens, TLS, admission |
-//! | `engine` | the device |
+//! | `engine` | the devices |
 //! | `config` | what the daemon can be told |
 
 #![deny(unsafe_code)]

@@ -4,8 +4,7 @@ use crate::class::{Class, Priority};
 use crate::config::live::Live;
 use crate::config::settings::Config;
 use crate::config::users::Users;
-use crate::engine::api::Engine;
-use crate::engine::device;
+use crate::engine::node::{self, Entered, Node};
 use crate::error::{Error, Result};
 use crate::models::declaration::Shapes;
 use crate::models::loaded_model::LoadedModel;
@@ -20,6 +19,7 @@ use crate::net::room::admission::{Admission, Permit};
 use crate::net::room::charge::Memory;
 use crate::net::room::clients::Clients;
 use crate::net::room::shares::{Share, Shares};
+use crate::observe::devices::DeviceLook;
 use crate::observe::exposition::Exposition;
 use crate::observe::metrics::Snapshot;
 use crate::observe::observer::Observer;
@@ -39,7 +39,8 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) config: Live,
-    pub(crate) engine: Arc<dyn Engine>,
+    /// Its devices.
+    pub(crate) nodes: Arc<[Arc<Node>]>,
     pub(crate) registry: Registry,
     pub(crate) regions: Regions,
     pub(crate) tenants: Tenants,
@@ -82,24 +83,23 @@ pub(crate) struct Inference {
 }
 
 impl Server {
-    /// Opens the device and loads the models that the configuration names. Blocks.
+    /// Opens the devices and loads the models that the configuration names. Blocks.
     ///
     /// # Errors
     ///
     /// What is wrong with the configuration or the models; the device's.
     pub(crate) fn open(config: Config) -> Result<Arc<Self>> {
         config.check()?;
-        let engine = device::start(&config.device, &config.scheduler, config.rt.reserve)?;
+        let nodes = node::open(&config.device, &config.scheduler, config.rt.reserve)?;
         let repository =
             Repository::open(config.models.repository.as_deref(), config.models.builtin)?
                 .with_kernels(config.models.kernels);
         let observer = Arc::new(Observer::default());
-        let (memory, limits) = (config.memory.clone(), config.limits.clone());
-        let registry = Registry::new(engine.clone(), repository, memory, limits, observer.clone());
+        let registry = Registry::new(&nodes, repository, &config, &observer);
         config.models.load.iter().try_for_each(|name| registry.load_named(name))?;
         Ok(Arc::new(Self {
             regions: Regions::new(config.limits.regions, config.memory.client_mib << 20),
-            tenants: Tenants::new(&config),
+            tenants: Tenants::new(&config, nodes.len()),
             clients: {
                 let max = config.limits.clients;
                 let part = config.limits.part(max as u64) as usize;
@@ -118,10 +118,19 @@ impl Server {
             makers: Parsers::start()?,
             scrapes: Scrapes::default(),
             config: Live::new(config),
-            engine,
+            nodes,
             registry,
             observer,
         }))
+    }
+
+    /// The device, or the devices, for people.
+    pub(crate) fn device(&self) -> String {
+        let one = |node: &Arc<Node>| match node.is_alone {
+            true => node.engine.name(),
+            false => format!("{} ({})", node.name, node.engine.name()),
+        };
+        self.nodes.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 
     /// Takes a place for a request of `peer`; its answer should have been sent when the place is given back.
@@ -251,10 +260,11 @@ impl Server {
             outputs,
         } = inference;
         let stated = account.is_some();
-        let account = account.unwrap_or_else(|| tenant.account());
+        let node = model.node();
+        let account = account.unwrap_or_else(|| tenant.account(node.index));
         let (time, deadline) = self.time(arrived, timeout);
         let (reply, answer) = oneshot::channel();
-        let admitted = tenant.admit(priority, &account, self.engine.clock());
+        let admitted = tenant.admit(priority, &account, node.clock());
         let class = admitted.as_ref().unwrap_or(&priority).class();
         let mut outcome = Outcome::new(model.clone(), class);
         let queued = admitted.and_then(|priority| {
@@ -292,14 +302,11 @@ impl Server {
 
     /// The same at once, as OpenMetrics.
     pub(crate) fn metrics_now(&self) -> String {
-        let stats = self.engine.stats();
         let config = self.config.get();
-        let name = config.device.split('?').next().unwrap_or_default();
+        let used = self.registry.device_memory();
+        let devices = self.nodes.iter().zip(used).map(|(node, memory)| look(node, memory));
         self.observer.metrics.text(&Snapshot {
-            device: name.into(),
-            units: self.engine.units(),
-            busy: self.observer.busy.time(),
-            stats,
+            devices: devices.collect(),
             sizes: self.registry.memory(),
             memory: self.registry.budget().used(),
             clients: self.clients.in_use(),
@@ -307,9 +314,22 @@ impl Server {
             request_memory: self.memory.taken(),
             models: self.registry.len(),
             depths: self.registry.depths(),
-            tenants: self.tenants.all(self.engine.clock()),
+            tenants: self.tenants.all(self.nodes.iter().map(|node| node.clock())),
             reserve: config.rt.reserve,
         })
+    }
+}
+
+/// A device at this moment, of which `memory` is reserved.
+fn look(node: &Node, memory: u64) -> DeviceLook {
+    DeviceLook {
+        name: node.name.clone(),
+        units: node.engine.units(),
+        busy: node.busy.time(),
+        stats: node.engine.stats(),
+        memory,
+        load: node.load(),
+        is_up: node.lost().is_none(),
     }
 }
 
@@ -319,11 +339,13 @@ struct Outcome {
     class: Class,
     arrived: Instant,
     is_set: bool,
+    _entered: Entered,
 }
 
 impl Outcome {
     fn new(model: Arc<LoadedModel>, class: Class) -> Self {
-        Self { model, class, arrived: Instant::now(), is_set: false }
+        let entered = model.node().enter();
+        Self { model, class, arrived: Instant::now(), is_set: false, _entered: entered }
     }
 
     /// Counts it. Without `phases`, all of its time was spent in the queue.

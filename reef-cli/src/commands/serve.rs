@@ -13,7 +13,7 @@ pub(crate) struct Args {
     /// A configuration (TOML). REEF_SERVE__SECTION__KEY in the environment goes before it, flags before both.
     #[arg(long)]
     config: Option<PathBuf>,
-    /// The device [default: cpu:0].
+    /// The device, or several of one backend, such as cuda:0,cuda:1 or cuda:* [default: cpu:0].
     #[arg(long)]
     device: Option<String>,
     /// Folder of the Unix sockets [default: $XDG_RUNTIME_DIR/reef].

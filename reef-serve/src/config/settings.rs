@@ -13,7 +13,8 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The device that everything runs on, such as `cpu:0`, `cpu:0?units=4` or `cuda:1`.
+    /// The device that everything runs on, such as `cpu:0`, `cpu:0?units=4` or `cuda:1`; several of one backend are
+    /// joined by commas, and `cuda:*` is all.
     pub device: String,
     /// Who runs when: `reef`, or one of the other schedulers that `reef demo` compares.
     pub scheduler: String,
@@ -69,6 +70,8 @@ pub struct Models {
     pub kernels: bool,
     /// A client of the local path that may control may name a model that is not loaded; it is loaded then.
     pub on_demand: bool,
+    /// Devices that a model is on whose description doesn't say it; 0: all.
+    pub replicas: usize,
     /// Class of requests that name no priority.
     #[serde(deserialize_with = "class::deserialize", serialize_with = "class::serialize")]
     pub class: Class,
@@ -82,6 +85,7 @@ impl Default for Models {
             builtin: false,
             kernels: false,
             on_demand: true,
+            replicas: 1,
             class: Class::BestEffort,
         }
     }

@@ -39,6 +39,17 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// What there is to run on: multiprocessors, compute units or threads.
     fn units(&self) -> u32;
 
+    /// Bytes of memory of its own; `None` if it has none, or doesn't say.
+    fn memory(&self) -> Option<u64>;
+
+    /// Asks the device whether it still works. If it doesn't, all of its work ends with an error, now and later. May take
+    /// a second.
+    ///
+    /// # Errors
+    ///
+    /// `Failed`: why it is lost.
+    fn check(&self) -> Result<()>;
+
     /// What names the device in other processes.
     fn uuid(&self) -> Option<[u8; 16]>;
 

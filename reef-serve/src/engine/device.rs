@@ -1,4 +1,4 @@
-//! An [`Engine`] for any device of the facade.
+//! An [`Engine`] for each of several devices of the facade.
 
 use super::api::{DeviceModel, DeviceTrace, Engine, Instance, ReadModel, Sizes};
 use super::constants::Constants;
@@ -6,54 +6,66 @@ use super::instance::{BestEffortInstance, RealTimeInstance};
 use super::running::Running;
 use crate::class::Class;
 use crate::error::{Error, Result};
+use reef::cluster::{Cluster, Node};
 use reef::models;
 use reef::models::profile::Profiles;
 use reef::op::Operators;
 use reef::scheduler::{self, RtShare, Scheduler};
-use reef::{ClientConfig, Dispatcher, Neighbours, Stats};
+use reef::{ClientConfig, Neighbours, Stats};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Opens the device of this name with a scheduler of that name, of which best-effort work keeps `reserve`.
+/// Opens the devices of these names, each with a scheduler of that name, of which best-effort work keeps `reserve`.
 ///
 /// # Errors
 ///
-/// The device's; `Invalid` for a scheduler that there is not.
-pub(crate) fn start(device: &str, scheduler: &str, reserve: f64) -> Result<Arc<dyn Engine>> {
-    let wrong = || Error::Invalid(format!("scheduler: no {scheduler:?}"));
-    let scheduler = scheduler::by_name(scheduler).ok_or_else(wrong)?;
-    let scheduler = Box::new(RtShare::new(scheduler, reserve));
-    reef::with_device(device, Start(scheduler))?
+/// The devices'; `Invalid` for a scheduler that there is not, and for one device that is named twice.
+pub(crate) fn start(devices: &str, scheduler: &str, reserve: f64) -> Result<Vec<Arc<dyn Engine>>> {
+    if scheduler::by_name(scheduler).is_none() {
+        return Err(Error::Invalid(format!("scheduler: no {scheduler:?}")));
+    }
+    reef::with_devices(devices, Start { scheduler, reserve })?
 }
 
-struct Start(Box<dyn Scheduler>);
+struct Start<'a> {
+    /// There is one of this name.
+    scheduler: &'a str,
+    reserve: f64,
+}
 
-impl reef::Visit for Start {
-    type Output = Result<Arc<dyn Engine>>;
+impl reef::VisitAll for Start<'_> {
+    type Output = Result<Vec<Arc<dyn Engine>>>;
 
-    fn visit<D: Operators>(self, device: D) -> Self::Output {
-        let dispatcher = Arc::new(Dispatcher::start(&device, self.0)?);
-        Ok(Arc::new(OnDevice { device, dispatcher, best_effort: Arc::default() }))
+    fn visit_all<D: Operators>(self, devices: Vec<D>) -> Self::Output {
+        let scheduler = || -> Box<dyn Scheduler> {
+            let scheduler = scheduler::by_name(self.scheduler).expect("looked for before");
+            Box::new(RtShare::new(scheduler, self.reserve))
+        };
+        let cluster = Cluster::start(devices, scheduler)?;
+        let engine = |node: &Arc<Node<D>>| -> Arc<dyn Engine> {
+            Arc::new(OnDevice { node: node.clone(), best_effort: Arc::default() })
+        };
+        Ok(cluster.nodes().iter().map(engine).collect())
     }
 }
 
+/// A device that is a node of a cluster of its own kind: this is what stands between it and the rest of the daemon.
 #[derive(Debug)]
 struct OnDevice<D: Operators> {
-    device: D,
-    dispatcher: Arc<Dispatcher<D>>,
+    node: Arc<Node<D>>,
     best_effort: Arc<Running>,
 }
 
 impl<D: Operators> Engine for OnDevice<D> {
     fn name(&self) -> String {
-        format!("{}: {}", D::NAME, self.device.info().name)
+        format!("{}: {}", D::NAME, self.node.device().info().name)
     }
 
     fn sizes(&self, model: &ReadModel) -> Sizes {
         let (weights, instance) = match model {
             ReadModel::Network(opened) => {
-                (opened.model.constant_bytes(), opened.model.instance_bytes(&self.device))
+                (opened.model.constant_bytes(), opened.model.instance_bytes(self.node.device()))
             }
             ReadModel::Program(model) => (model.constant_bytes(), model.instance_bytes()),
         };
@@ -61,17 +73,16 @@ impl<D: Operators> Engine for OnDevice<D> {
     }
 
     fn load(&self, model: ReadModel, measure: bool) -> Result<Arc<dyn DeviceModel>> {
-        let device = &self.device;
+        let device = self.node.device();
         let (loaded, latencies) = Constants::bring(device, model)?;
         let profiles = match latencies {
             Some(latencies) => latencies.profiles(),
             None if measure => models::measured(device, &loaded.network()?)?,
             None => Profiles::default(),
         };
-        let (device, dispatcher) = (device.clone(), self.dispatcher.clone());
-        let best_effort = self.best_effort.clone();
+        let (node, best_effort) = (self.node.clone(), self.best_effort.clone());
         let own_bytes = loaded.own_bytes();
-        Ok(Arc::new(ModelOnDevice { device, dispatcher, best_effort, loaded, profiles, own_bytes }))
+        Ok(Arc::new(ModelOnDevice { node, best_effort, loaded, profiles, own_bytes }))
     }
 
     fn load_beside(
@@ -81,30 +92,38 @@ impl<D: Operators> Engine for OnDevice<D> {
     ) -> Result<Arc<dyn DeviceModel>> {
         let foreign = || Error::Failed("a model of another device".into());
         let base: &ModelOnDevice<D> = base.as_any().downcast_ref().ok_or_else(foreign)?;
-        let (loaded, own_bytes) = base.loaded.bring_beside(&self.device, model)?;
-        let (device, dispatcher) = (self.device.clone(), self.dispatcher.clone());
-        let (best_effort, profiles) = (self.best_effort.clone(), Profiles::default());
-        Ok(Arc::new(ModelOnDevice { device, dispatcher, best_effort, loaded, profiles, own_bytes }))
+        let (loaded, own_bytes) = base.loaded.bring_beside(self.node.device(), model)?;
+        let (node, best_effort) = (self.node.clone(), self.best_effort.clone());
+        let profiles = Profiles::default();
+        Ok(Arc::new(ModelOnDevice { node, best_effort, loaded, profiles, own_bytes }))
     }
 
     fn stats(&self) -> Stats {
-        self.dispatcher.stats()
+        self.node.dispatcher().stats()
     }
 
     fn units(&self) -> u32 {
-        self.device.info().units
+        self.node.device().info().units
+    }
+
+    fn memory(&self) -> Option<u64> {
+        self.node.device().info().memory
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(self.node.check()?)
     }
 
     fn uuid(&self) -> Option<[u8; 16]> {
-        self.device.info().uuid
+        self.node.device().info().uuid
     }
 
     fn set_neighbours(&self, who: Option<Arc<dyn Neighbours>>) {
-        self.dispatcher.set_neighbours(who);
+        self.node.dispatcher().set_neighbours(who);
     }
 
     fn look(&self) {
-        self.dispatcher.look();
+        self.node.dispatcher().look();
     }
 
     fn has_best_effort(&self) -> bool {
@@ -112,23 +131,25 @@ impl<D: Operators> Engine for OnDevice<D> {
     }
 
     fn clock(&self) -> Duration {
-        self.device.clock()
+        self.node.device().clock()
     }
 
     fn set_trace(&self, on: bool) {
-        self.device.set_trace(on); // where blocks can't be seen, preemptions still can
-        self.dispatcher.set_trace(on);
+        self.node.device().set_trace(on); // where blocks can't be seen, preemptions still can
+        self.node.dispatcher().set_trace(on);
     }
 
     fn take_trace(&self) -> DeviceTrace {
-        DeviceTrace { spans: self.device.take_trace(), preemptions: self.dispatcher.take_trace() }
+        DeviceTrace {
+            spans: self.node.device().take_trace(),
+            preemptions: self.node.dispatcher().take_trace(),
+        }
     }
 }
 
 #[derive(Debug)]
 struct ModelOnDevice<D: Operators> {
-    device: D,
-    dispatcher: Arc<Dispatcher<D>>,
+    node: Arc<Node<D>>,
     best_effort: Arc<Running>,
     loaded: Constants<D>,
     profiles: Profiles,
@@ -146,13 +167,11 @@ impl<D: Operators> DeviceModel for ModelOnDevice<D> {
 
     fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>> {
         let network = self.loaded.network()?.with_profiles(&self.profiles);
+        let (device, dispatcher) = (self.node.device(), self.node.dispatcher());
         Ok(match class {
-            Class::RealTime => {
-                Box::new(RealTimeInstance::new(&self.device, &self.dispatcher, network)?)
-            }
+            Class::RealTime => Box::new(RealTimeInstance::new(device, dispatcher, network)?),
             Class::BestEffort => {
-                let running = self.best_effort.clone();
-                let to = (&self.device, &*self.dispatcher);
+                let (running, to) = (self.best_effort.clone(), (device, dispatcher));
                 Box::new(BestEffortInstance::new(to, config, network, running)?)
             }
         })

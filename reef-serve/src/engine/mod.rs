@@ -1,7 +1,7 @@
-//! The device, as the daemon sees it: models are loaded on it, instances run their requests.
+//! The devices, as the daemon sees them: models are loaded on them, instances run their requests.
 //!
 //! ```text
-//! Engine ── load ──► DeviceModel (weights) ── instance(class) ──► Instance (activations and a queue of its own)
+//! Node ── Engine ── load ──► DeviceModel (weights) ── instance(class) ──► Instance (activations and a queue of its own)
 //! ```
 //!
 //! - **In**: models with their weights, tensors of one request at a time for each instance.
@@ -10,7 +10,11 @@
 //!   all scheduling is the [`Dispatcher`](reef::Dispatcher)'s.
 
 pub(crate) mod api;
+mod busy;
 mod constants;
 pub(crate) mod device;
 pub(crate) mod instance;
+pub(crate) mod lanes;
+mod names;
+pub(crate) mod node;
 mod running;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Guests {
     // Before the registry, whose guest it is.
-    _shared: Option<Shared>,
+    _shared: Vec<Shared>,
     _registry: Arc<Registry>,
     _watch: Watch,
     _registrar: Option<Registrar>,
@@ -61,7 +61,7 @@ impl Guests {
             Registry::open(&path, policy).map_err(|e| Error::system("guests.sock", e))?;
         access.open_socket(&path)?; // its mode was the umask's
         let registry = Arc::new(registry);
-        let (metrics, engine) = (&server.observer.metrics, &server.engine);
+        let metrics = &server.observer.metrics;
         metrics.add(Box::new(Collector(Arc::downgrade(&registry))));
         let folder = reef_guest::limit::folder(|name| std::env::var(name).ok());
         let books = Arc::new(Books::new(folder, Box::new(nvml)));
@@ -71,16 +71,8 @@ impl Guests {
         let watch = Watch::start(books, violations)
             .map_err(|e| Error::system("no thread for limits", e))?;
         let registrar = registrar(server, access)?;
-        let shared = match engine.uuid() {
-            Some(device) => Some(Shared::start(engine, &registry, &path, device)?),
-            None => {
-                tracing::info!(
-                    "the device has no UUID: its requests and guests' don't hold each other"
-                );
-                None
-            }
-        };
-        let own = shared.as_ref().map(|shared| shared.guest);
+        let shared = shared(server, &registry, &path)?;
+        let own = shared.iter().map(|shared| shared.guest).collect();
         *server.observer.guests.lock() = (Arc::downgrade(&registry), own);
         Ok(Some(Self {
             _shared: shared,
@@ -89,6 +81,21 @@ impl Guests {
             _registrar: registrar,
         }))
     }
+}
+
+/// The devices that have a name in other processes, each shared with its guests.
+fn shared(server: &Server, registry: &Registry, socket: &Path) -> Result<Vec<Shared>> {
+    let mut all = Vec::new();
+    for node in &*server.nodes {
+        match node.engine.uuid() {
+            Some(uuid) => all.push(Shared::start(&node.engine, registry, socket, uuid)?),
+            None => tracing::info!(
+                device = %node.name,
+                "the device has no UUID: its requests and guests' don't hold each other"
+            ),
+        }
+    }
+    Ok(all)
 }
 
 /// Where containers register, if the configuration says so.

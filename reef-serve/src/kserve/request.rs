@@ -199,8 +199,8 @@ impl Server {
         let (priority, account) = match stated(request.rate_us.0, request.rate_us.1)? {
             None => (priority, None),
             Some(rate) => {
-                let now = self.engine.clock();
-                self.tenants.claim(&tenant, &peer.life, priority, rate, now)?
+                let at = (model.node().index, model.node().clock());
+                self.tenants.claim(&tenant, &peer.life, priority, rate, at)?
             }
         };
         let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));

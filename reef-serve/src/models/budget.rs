@@ -9,13 +9,21 @@ use std::sync::Arc;
 pub(crate) struct Budget {
     pot: models::Budget,
     total: u64,
+    /// What it is a part of.
+    of: Option<Arc<Budget>>,
 }
 
 impl Budget {
     /// A pot of `total` bytes; 0 is as many as there are.
     pub(crate) fn new(total: u64) -> Arc<Self> {
         let total = or_all(total);
-        Arc::new(Self { pot: models::Budget::new(total), total })
+        Arc::new(Self { pot: models::Budget::new(total), total, of: None })
+    }
+
+    /// At most `total` bytes of this one, for what is on one device; `None`: no limit of its own.
+    pub(crate) fn of_device(self: &Arc<Self>, total: Option<u64>) -> Arc<Self> {
+        let total = total.unwrap_or(u64::MAX);
+        Arc::new(Self { pot: self.pot.part(total), total, of: Some(self.clone()) })
     }
 
     /// Takes `bytes` for `what`, until the reservation is dropped.
@@ -37,7 +45,14 @@ impl Budget {
     /// Whether `bytes` fit once `freed` of those that are reserved have been given back.
     pub(crate) fn fits_without(&self, freed: u64, bytes: u64) -> bool {
         let kept = self.used().saturating_sub(freed);
-        kept.saturating_add(bytes) <= self.total
+        let above = self.of.as_ref().is_none_or(|of| of.fits_without(freed, bytes));
+        above && kept.saturating_add(bytes) <= self.total
+    }
+
+    /// Bytes that can still be reserved.
+    pub(crate) fn left(&self) -> u64 {
+        let above = self.of.as_ref().map_or(u64::MAX, |of| of.left());
+        self.total.saturating_sub(self.used()).min(above)
     }
 
     /// Bytes that are reserved.
@@ -102,6 +117,22 @@ mod tests {
         assert_eq!(budget.used(), 30);
         assert!(budget.fits_without(10, 80) && !budget.fits_without(10, 81));
         assert!(budget.reserve("c", 60).is_ok());
+    }
+
+    #[test]
+    fn what_is_on_a_device_counts_there_and_in_all() {
+        let all = Budget::new(100);
+        let [first, second] = [Some(60), None].map(|total| all.of_device(total));
+        let on_first = first.reserve("a", 50).unwrap();
+        let refused = first.reserve("b", 11).unwrap_err().to_string();
+        assert_eq!(refused, "memory budget: b needs 11 bytes, 10 of 60 are left");
+        let refused = second.reserve("b", 51).unwrap_err().to_string();
+        assert_eq!(refused, "memory budget: b needs 51 bytes, 50 of 100 are left");
+        let _on_second = second.reserve("b", 45).unwrap();
+        assert_eq!((first.used(), second.used(), all.used()), (50, 45, 95));
+        assert!(first.fits_without(50, 55) && !first.fits_without(50, 56), "of all");
+        drop(on_first);
+        assert_eq!((first.used(), all.used()), (0, 45));
     }
 
     #[test]

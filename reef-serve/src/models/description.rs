@@ -24,6 +24,10 @@ pub(super) struct Description {
     pub(super) versions: Option<Versions>,
     /// Instances for requests of each class of the standard protocol.
     pub(super) instances: Instances,
+    /// Devices that each have that many instances; default: those that the daemon chooses.
+    pub(super) devices: Option<Devices>,
+    /// How many devices the daemon chooses; default: as the configuration says.
+    pub(super) replicas: Option<usize>,
     /// Shapes for which networks are made ahead, as far as the model leaves sizes open; by names of inputs. The first one
     /// is what clients of the local path get.
     pub(super) shapes: Vec<BTreeMap<String, Vec<usize>>>,
@@ -72,6 +76,9 @@ impl Description {
                 return Err(wrong(&text));
             }
         }
+        if description.devices.is_some() && description.replicas.is_some() {
+            return Err(wrong(&"devices and replicas: one of them says where it is"));
+        }
         if description.max_batch > MAX_BATCH || description.max_delay_us > MAX_DELAY_US {
             let text = format!(
                 "max_batch: {} in max_delay_us: {}, possible are {MAX_BATCH} in {MAX_DELAY_US}",
@@ -80,6 +87,16 @@ impl Description {
             return Err(wrong(&text));
         }
         Ok(description)
+    }
+
+    /// Which devices it is to be on.
+    pub(super) fn placing(&self) -> Placing {
+        match (&self.devices, self.replicas) {
+            (Some(Devices::These(names)), _) => Placing::On(names.clone()),
+            (Some(Devices::All(_)), _) => Placing::Replicas(0),
+            (None, Some(count)) => Placing::Replicas(count),
+            (None, None) => Placing::Usual,
+        }
     }
 
     /// How requests of each class are gathered, as [`Class::EACH`].
@@ -114,6 +131,27 @@ pub(super) enum Versions {
     Latest { latest: usize },
 }
 
+/// Devices by name.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "devices: a list of names, or \"all\"")]
+pub(super) enum Devices {
+    /// These, each with a replica.
+    These(Vec<String>),
+    /// All that there are.
+    All(All),
+}
+
+/// Which devices a model is to be on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Placing {
+    /// As the configuration says.
+    Usual,
+    /// So many that the daemon chooses; 0: all.
+    Replicas(usize),
+    /// These.
+    On(Vec<String>),
+}
+
 /// The word `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -124,6 +162,21 @@ pub(super) enum All {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_are_named_counted_or_all() {
+        let placing = |text: &str| {
+            let description: Result<Description, _> = toml::from_str(text);
+            description.map(|description| description.placing())
+        };
+        let two = Placing::On(vec!["cuda:0".into(), "cuda:1".into()]);
+        assert_eq!(placing("").unwrap(), Placing::Usual);
+        assert_eq!(placing("devices = [\"cuda:0\", \"cuda:1\"]").unwrap(), two);
+        assert_eq!(placing("devices = \"all\"").unwrap(), Placing::Replicas(0));
+        assert_eq!(placing("replicas = 2").unwrap(), Placing::Replicas(2));
+        let said = placing("devices = 1").unwrap_err().to_string();
+        assert!(said.contains("devices: a list of names, or \"all\""), "{said}");
+    }
 
     #[test]
     fn versions_are_listed_all_or_the_latest() {

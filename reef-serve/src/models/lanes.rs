@@ -10,7 +10,6 @@ use crate::requests::batch::{Batch, Outcome, Wide};
 use crate::requests::job::{Job, Phases};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl LoadedModel {
     /// The thread of a lane.
@@ -51,7 +50,7 @@ impl LoadedModel {
             batch.jobs.iter().map(|_| (Err(error.clone()), Phases::default())).collect()
         });
         let served = outcomes.iter().filter(|(how, _)| how.is_ok()).count() as u64;
-        self.joined.fetch_add(served.saturating_sub(1), Ordering::Relaxed);
+        self.stats.note_together(served);
         let each = batch.jobs.into_iter().zip(outcomes);
         each.for_each(|(job, outcome)| self.answer(class, id, job, outcome));
     }

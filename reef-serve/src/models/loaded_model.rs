@@ -1,4 +1,4 @@
-//! A loaded version of a model: its weights, the instances that serve the standard protocol, its numbers.
+//! A loaded version of a model on one device: its weights, the instances that serve the standard protocol, its numbers.
 //!
 //! Each class has a queue and instances of its own, so that a real-time request never waits for an instance
 //! that a best-effort one works on. Clients of the local path bring instances of their own.
@@ -7,7 +7,10 @@
 //! back when the last instance is gone.
 
 use crate::class::Class;
+use crate::engine::lanes::Counted;
+use crate::engine::node::Node;
 use crate::error::{Error, Result};
+use crate::models::budget::Budget;
 use crate::models::declaration::{Declaration, Shapes, rows_of};
 use crate::models::model_spec::ModelSpec;
 use crate::models::shaped::maker::Maker;
@@ -23,11 +26,11 @@ use crate::requests::queue::Queue;
 use crate::tensor::{TensorInfo, TensorInfos};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// A loaded version of a model.
+/// A loaded version of a model, on one device: a replica, if it is on several.
 #[derive(Debug)]
 pub(crate) struct LoadedModel {
     pub(crate) spec: ModelSpec,
@@ -45,13 +48,14 @@ pub(crate) struct LoadedModel {
     queues: [Arc<Queue>; 2],
     threads: Mutex<Vec<JoinHandle<()>>>,
     retired: AtomicBool,
+    /// Its instances, until it is retired.
+    lanes: Mutex<Option<Counted>>,
     pub(crate) observer: Arc<Observer>,
     title: Arc<str>,
     /// As [`Class::EACH`].
     of: [ClassLabels; 2],
-    stats: Mutex<Stats>,
-    /// Requests that ran with others, but for the first of each run.
-    pub(super) joined: AtomicU64,
+    /// Of all replicas.
+    pub(crate) stats: Arc<Stats>,
 }
 
 impl LoadedModel {
@@ -80,6 +84,8 @@ pub(crate) struct Parts {
     pub(crate) variants: Variants,
     pub(crate) declaration: Option<Declaration>,
     pub(crate) maker: Arc<Maker>,
+    /// What its other replicas count in.
+    pub(crate) stats: Arc<Stats>,
 }
 
 impl LoadedModel {
@@ -89,7 +95,7 @@ impl LoadedModel {
     ///
     /// `Failed`: there are no threads.
     pub(crate) fn start(parts: Parts, queue: usize) -> Result<Arc<Self>> {
-        let Parts { spec, base, variants, declaration, maker } = parts;
+        let Parts { spec, base, variants, declaration, maker, stats } = parts;
         let observer = maker.observer.clone();
         let infos = (&base.inputs, &base.outputs);
         let (inputs, outputs) = match &declaration {
@@ -101,6 +107,8 @@ impl LoadedModel {
             version: spec.version,
             class: class.name(),
         });
+        let counts = [spec.instances.rt, spec.instances.be];
+        let lanes = Mutex::new(Some(maker.node.count_lanes(counts)));
         let served = Arc::new(Self {
             inputs,
             outputs,
@@ -111,12 +119,12 @@ impl LoadedModel {
             queues: [queue; 2].map(|max| Arc::new(Queue::new(max))),
             threads: Mutex::default(),
             retired: AtomicBool::new(false),
+            lanes,
             observer,
             title: format!("{}/{}", spec.name, spec.version).into(),
             spec,
             of,
-            stats: Mutex::default(),
-            joined: AtomicU64::new(0),
+            stats,
         });
         served.spawn().inspect_err(|_| served.retire())?;
         Ok(served)
@@ -126,7 +134,8 @@ impl LoadedModel {
         let instances = [self.spec.instances.rt, self.spec.instances.be];
         for (class, instances) in Class::EACH.into_iter().zip(instances) {
             for number in 0..instances {
-                let id = self.observer.tracer.instance(&format!("{} {class} {number}", self.title));
+                let name = format!("{} {class} {number}{}", self.title, self.node().place());
+                let id = self.observer.tracer.instance(&name);
                 let served = self.clone();
                 let thread = thread::Builder::new().name(format!("reef-{class}-lane"));
                 let thread = thread.spawn(move || served.serve(class, &id));
@@ -135,6 +144,16 @@ impl LoadedModel {
             }
         }
         Ok(())
+    }
+
+    /// The device that it is on.
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.maker.node
+    }
+
+    /// What that device has of the daemon's memory.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.maker.budget
     }
 
     /// Name and version, for people.
@@ -171,7 +190,7 @@ impl LoadedModel {
         how: Option<Result<(), &Error>>,
     ) {
         self.observer.metrics.note_answer(self.of(class), phases.total(), how);
-        self.stats.lock().note(phases, matches!(how, Some(Ok(()))));
+        self.stats.note(phases, matches!(how, Some(Ok(()))));
     }
 
     /// Notes what an instance has run, for histograms and traces.
@@ -206,7 +225,7 @@ impl LoadedModel {
 
     /// How often it has run, which is less often than it was asked where requests ran together.
     pub(crate) fn executions(&self) -> u64 {
-        self.numbers().success.count.saturating_sub(self.joined.load(Ordering::Relaxed))
+        self.stats.executions()
     }
 
     /// What of a request decides whether it may run with others.
@@ -217,9 +236,9 @@ impl LoadedModel {
         (count <= max).then_some(Rows { count, others })
     }
 
-    /// What it has done so far.
+    /// What it and its other replicas have done so far.
     pub(crate) fn numbers(&self) -> Numbers {
-        self.stats.lock().numbers()
+        self.stats.numbers()
     }
 
     /// Bytes that it has reserved.
@@ -246,6 +265,7 @@ impl LoadedModel {
         }
         self.variants.clear();
         self.base.clear();
+        self.lanes.lock().take();
     }
 
     pub(super) fn queue(&self, class: Class) -> &Queue {

@@ -7,6 +7,7 @@ use crate::models::model_spec::ModelSpec;
 use crate::models::shaped::maker::{InTheWay, Maker, Order};
 use crate::models::shaped::variant::Variant;
 use crate::models::shaped::variants::Variants;
+use crate::observe::stats::Stats;
 use crate::tenants::tenant::Tenant;
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ impl LoadedModel {
         spec: ModelSpec,
         maker: Arc<Maker>,
         variants: Variants,
+        stats: Arc<Stats>,
         queue: usize,
     ) -> Result<Arc<Self>> {
         let declaration = spec.declared(&maker.budget.part(maker.model_bytes))?;
@@ -48,7 +50,7 @@ impl LoadedModel {
         if spec.max_batch() > 1 {
             wide.iter().try_for_each(|shapes| check_outputs(&spec, &variants, shapes))?;
         }
-        Self::start(Parts { spec, base, variants, declaration, maker }, queue)
+        Self::start(Parts { spec, base, variants, declaration, maker, stats }, queue)
     }
 
     /// Makes the network for these shapes, for a principal that pays at most `most` bytes. Blocks.

@@ -13,6 +13,7 @@ mod lanes;
 pub(crate) mod loaded_model;
 mod loading;
 pub(crate) mod model_spec;
+pub(crate) mod placement;
 pub(crate) mod registry;
 pub(crate) mod repository;
 pub(crate) mod shaped;

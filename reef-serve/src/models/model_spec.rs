@@ -1,7 +1,7 @@
 //! What one version of a model is made of.
 
 use super::declaration::{Declaration, Shapes};
-use super::description::{Description, Instances};
+use super::description::{Description, Instances, Placing};
 use super::source::ModelSource;
 use crate::engine::api::ReadModel;
 use crate::error::{Error, Result};
@@ -32,6 +32,8 @@ pub(crate) struct ModelSpec {
     /// Whether kernels are measured if no latencies are there.
     pub(crate) measure: bool,
     pub(crate) instances: Instances,
+    /// Devices that each have as many.
+    pub(crate) placing: Placing,
 }
 
 impl ModelSpec {
@@ -51,7 +53,7 @@ impl ModelSpec {
         let profile = Some(place.join("profile.json")).filter(|profile| profile.is_file());
         let Description { size, batch, measure, instances, .. } = *description;
         let (name, shapes) = (name.clone(), description.shapes.clone());
-        let batching = description.batching();
+        let (batching, placing) = (description.batching(), description.placing());
         Ok(Self {
             name,
             version,
@@ -63,6 +65,7 @@ impl ModelSpec {
             profile,
             measure,
             instances,
+            placing,
         })
     }
 
@@ -79,6 +82,7 @@ impl ModelSpec {
             profile: None,
             measure: false,
             instances: Instances::default(),
+            placing: Placing::Usual,
         }
     }
 

@@ -1,15 +1,16 @@
 //! The models that are loaded, and how they come and go while the daemon runs.
 
-use crate::config::limits::{Limits, Memory};
-use crate::engine::api::Engine;
+use crate::config::settings::Config;
+use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::aside::aside;
 use crate::models::budget::Budget;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::model_spec::ModelSpec;
+use crate::models::placement::placer::Placer;
+use crate::models::placement::replicas::Replicas;
 use crate::models::repository::Repository;
 use crate::models::shaped::maker::Maker;
-use crate::models::shaped::variants::Variants;
 use crate::name::{self, ModelName};
 use crate::nearest::did_you_mean;
 use crate::observe::metrics::{ClassLabels, ModelLabels};
@@ -19,14 +20,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Loaded versions, by name and number.
-type Loaded = BTreeMap<ModelName, BTreeMap<u32, Arc<LoadedModel>>>;
+type Loaded = BTreeMap<ModelName, BTreeMap<u32, Arc<Replicas>>>;
 
 /// The models that are loaded, and those that could be.
 #[derive(Debug)]
 pub(crate) struct Registry {
     repository: Repository,
-    maker: Arc<Maker>,
-    limits: Limits,
+    placer: Placer,
+    budget: Arc<Budget>,
     loaded: RwLock<Loaded>,
     /// Held while models are loaded or unloaded: one change at a time.
     change: Mutex<()>,
@@ -49,17 +50,23 @@ impl Indexed {
 
 impl Registry {
     pub(crate) fn new(
-        engine: Arc<dyn Engine>,
+        nodes: &[Arc<Node>],
         repository: Repository,
-        memory: Memory,
-        limits: Limits,
-        observer: Arc<Observer>,
+        config: &Config,
+        observer: &Arc<Observer>,
     ) -> Self {
-        let budget = Budget::new(memory.total_mib << 20);
-        let model_bytes = memory.model_mib << 20;
-        let maker = Arc::new(Maker { engine, budget, model_bytes, observer });
+        let budget = Budget::new(config.memory.total_mib << 20);
+        let maker = |node: &Arc<Node>| {
+            let (node, observer) = (node.clone(), observer.clone());
+            let budget = budget.of_device(node.engine.memory());
+            let model_bytes = config.memory.model_mib << 20;
+            Arc::new(Maker { node, budget, model_bytes, observer })
+        };
+        let makers = nodes.iter().map(maker).collect();
+        let (limits, usual) = (config.limits.clone(), config.models.replicas);
+        let placer = Placer { makers, limits, usual };
         let (loaded, change) = (RwLock::default(), Mutex::default());
-        Self { repository, maker, limits, loaded, change }
+        Self { repository, placer, budget, loaded, change }
     }
 
     /// Loads what configurations name: `*` is all of the repository, of which those that can't be loaded are
@@ -111,14 +118,10 @@ impl Registry {
         let make = || self.make_all(specs);
         let made = aside("reef-load", make);
         let made = made.inspect_err(|error| tracing::warn!(model = %name, %error, "not loaded"))?;
-        for served in &made {
-            let (model, bytes) = (served.title(), served.bytes());
-            match served.spec.is_made_up() {
-                true => tracing::warn!(%model, bytes, "loaded with made-up weights"),
-                false => tracing::info!(%model, bytes, "loaded"),
-            }
-        }
-        let new = made.into_iter().map(|served| (served.spec.version, served)).collect();
+        made.iter().flat_map(|replicas| replicas.each()).for_each(|served| say_loaded(served));
+        let number = |replicas: &Replicas| replicas.first().spec.version;
+        let new =
+            made.into_iter().map(|replicas| (number(&replicas), Arc::new(replicas))).collect();
         let old = self.loaded.write().insert(name.clone(), new);
         old.into_iter().flatten().for_each(|(_, served)| served.retire());
         Ok(())
@@ -135,7 +138,7 @@ impl Registry {
         let versions = versions.ok_or_else(|| Error::NotFound(format!("{name} is not loaded")))?;
         versions.into_values().for_each(|served| {
             served.retire();
-            tracing::info!(model = %served.title(), "unloaded");
+            tracing::info!(model = %served.first().title(), "unloaded");
         });
         Ok(())
     }
@@ -147,7 +150,7 @@ impl Registry {
         all.into_values().flatten().for_each(|(_, served)| served.retire());
     }
 
-    /// A loaded version of a model, the newest if none is named.
+    /// A loaded version of a model, the newest if none is named: the replica with the least to do.
     ///
     /// # Errors
     ///
@@ -161,7 +164,7 @@ impl Registry {
             None => versions.values().next_back(),
         });
         let version = version.map(|v| format!(" version {v}")).unwrap_or_default();
-        found.cloned().ok_or_else(|| {
+        found.map(|replicas| replicas.next().clone()).ok_or_else(|| {
             let meant = match versions {
                 Some(_) => String::new(),
                 None => did_you_mean(&name, loaded.keys().cloned()),
@@ -191,16 +194,16 @@ impl Registry {
     /// # Errors
     ///
     /// `NotFound` if there is a name that is not loaded.
-    pub(crate) fn select(&self, name: &str, version: &str) -> Result<Vec<Arc<LoadedModel>>> {
-        if !version.is_empty() {
-            return Ok(vec![self.get(name, version)?]);
-        }
-        if !name.is_empty() {
-            self.get(name, "")?;
-        }
+    pub(crate) fn select(&self, name: &str, version: &str) -> Result<Vec<Arc<Replicas>>> {
+        let one = match (name, version) {
+            ("", "") => None,
+            _ => Some(self.get(name, version)?.spec.version),
+        };
+        let is_asked = |number: &u32| version.is_empty() || one == Some(*number);
         let loaded = self.loaded.read();
         let chosen = loaded.iter().filter(|(n, _)| name.is_empty() || n.as_str() == name);
-        Ok(chosen.flat_map(|(_, versions)| versions.values().cloned()).collect())
+        let chosen = chosen.flat_map(|(_, versions)| versions);
+        Ok(chosen.filter(|(n, _)| is_asked(n)).map(|(_, replicas)| replicas.clone()).collect())
     }
 
     /// Versions of a model that are loaded.
@@ -241,7 +244,12 @@ impl Registry {
 
     /// Bytes that are reserved, and the pot that clients reserve theirs from.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.maker.budget
+        &self.budget
+    }
+
+    /// Bytes that are reserved of each device.
+    pub(crate) fn device_memory(&self) -> impl Iterator<Item = u64> {
+        self.placer.makers.iter().map(|maker| maker.budget.used())
     }
 
     /// Versions that are loaded.
@@ -252,22 +260,25 @@ impl Registry {
     /// Bytes that each version has reserved.
     pub(crate) fn memory(&self) -> Vec<(ModelLabels, u64)> {
         let loaded = self.loaded.read();
-        loaded.values().flatten().map(|(_, served)| (served.which(), served.bytes())).collect()
+        let all = loaded.values().flatten();
+        all.map(|(_, replicas)| (replicas.first().which(), replicas.bytes())).collect()
     }
 
-    /// Requests that wait, by model and class.
+    /// Requests that wait, by model and class; a model with replicas comes several times.
     pub(crate) fn depths(&self) -> Vec<(ClassLabels, usize)> {
-        self.loaded.read().values().flatten().flat_map(|(_, served)| served.depths()).collect()
+        let loaded = self.loaded.read();
+        let replicas = loaded.values().flatten().flat_map(|(_, replicas)| replicas.each());
+        replicas.flat_map(|served| served.depths()).collect()
     }
 
     /// All of them, or none.
-    fn make_all(&self, specs: Vec<ModelSpec>) -> Result<Vec<Arc<LoadedModel>>> {
+    fn make_all(&self, specs: Vec<ModelSpec>) -> Result<Vec<Replicas>> {
         let mut made = Vec::new();
         for spec in specs {
-            match self.make(spec) {
+            match self.make(&spec) {
                 Ok(one) => made.push(one),
                 Err(error) => {
-                    made.iter().for_each(|one: &Arc<LoadedModel>| one.retire());
+                    made.iter().for_each(Replicas::retire);
                     return Err(error);
                 }
             }
@@ -275,13 +286,20 @@ impl Registry {
         Ok(made)
     }
 
-    fn make(&self, spec: ModelSpec) -> Result<Arc<LoadedModel>> {
-        if self.len() >= self.limits.models {
-            let text = format!("{} models are loaded already", self.limits.models);
-            return Err(Error::Exhausted(text));
+    fn make(&self, spec: &ModelSpec) -> Result<Replicas> {
+        let most = self.placer.limits.models;
+        if self.len() >= most {
+            return Err(Error::Exhausted(format!("{most} models are loaded already")));
         }
-        let part = self.limits.part(self.limits.shapes as u64) as usize;
-        let variants = Variants::new(self.limits.shapes, part);
-        LoadedModel::load(spec, self.maker.clone(), variants, self.limits.queue)
+        let made = Replicas::new(self.placer.place(spec, &[])?);
+        made.ok_or_else(|| Error::Failed("no replica was made".into()))
+    }
+}
+
+fn say_loaded(served: &LoadedModel) {
+    let (model, bytes, device) = (served.title(), served.bytes(), &served.node().name);
+    match served.spec.is_made_up() {
+        true => tracing::warn!(%model, bytes, %device, "loaded with made-up weights"),
+        false => tracing::info!(%model, bytes, %device, "loaded"),
     }
 }

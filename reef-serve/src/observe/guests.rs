@@ -18,7 +18,7 @@ const GUESTS: u32 = 3;
 pub(super) struct Guests {
     registry: Weak<Registry>,
     /// The daemon, which has tracks of its own.
-    own: Option<u32>,
+    own: Vec<u32>,
     begin: Option<Time>,
     known: BTreeMap<u32, Known>,
     events: Vec<Value>,
@@ -35,7 +35,7 @@ struct Known {
 }
 
 impl Guests {
-    pub(super) fn new((registry, own): (Weak<Registry>, Option<u32>)) -> Self {
+    pub(super) fn new((registry, own): (Weak<Registry>, Vec<u32>)) -> Self {
         let mut guests = Self { registry, own, begin: Some(Time::now()), ..Self::default() };
         guests.look();
         guests
@@ -45,7 +45,7 @@ impl Guests {
     pub(super) fn look(&mut self) {
         let Some(registry) = self.registry.upgrade() else { return };
         let (mut histories, now) = (registry.histories(), Time::now());
-        histories.retain(|one| Some(one.guest.who.guest) != self.own);
+        histories.retain(|one| !self.own.contains(&one.guest.who.guest));
         for history in &histories {
             if self.events.len() < MAX_NOTED {
                 self.note(history, now);

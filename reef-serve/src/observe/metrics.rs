@@ -6,6 +6,7 @@
 use crate::error::Error;
 use crate::net::identity::client_id::Protocol;
 use crate::observe::answers::{Answers, GONE};
+use crate::observe::devices::{DeviceLook, Devices};
 use crate::observe::process::Process;
 use crate::observe::shares::Shares;
 use crate::requests::job::Phases;
@@ -20,7 +21,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Of which model and in which class.
@@ -36,12 +36,6 @@ pub(crate) struct ClassLabels {
 pub(crate) struct ModelLabels {
     pub(crate) model: String,
     pub(crate) version: u32,
-}
-
-/// Of which device.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DeviceLabels {
-    device: String,
 }
 
 /// By which way in.
@@ -75,6 +69,7 @@ pub(crate) struct Metrics {
     pub(crate) answers: Answers,
     process: Process,
     shares: Shares,
+    devices: Devices,
     state: State,
 }
 
@@ -87,8 +82,6 @@ impl Default for Metrics {
 /// What is read when the metrics are scraped.
 #[derive(Debug, Default)]
 struct State {
-    busy: Family<DeviceLabels, Counter<f64, AtomicU64>>,
-    units: Family<DeviceLabels, Gauge>,
     clients: Family<ProtocolLabels, Gauge>,
     sizes: Family<ModelLabels, Gauge>,
     memory: Gauge,
@@ -105,12 +98,7 @@ struct State {
 /// The state of the daemon at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// The device's name.
-    pub(crate) device: String,
-    pub(crate) units: u32,
-    /// How long at least one inference was on the device.
-    pub(crate) busy: Duration,
-    pub(crate) stats: reef::Stats,
+    pub(crate) devices: Vec<DeviceLook>,
     pub(crate) memory: u64,
     /// Bytes of each model.
     pub(crate) sizes: Vec<(ModelLabels, u64)>,
@@ -140,6 +128,7 @@ impl Metrics {
             answers: Answers::default(),
             process: Process::default(),
             shares: Shares::default(),
+            devices: Devices::default(),
             state: State::default(),
         };
         metrics.register(&mut metrics.registry.lock());
@@ -163,10 +152,8 @@ impl Metrics {
         }
         reef.register("queue_depth", "Requests that wait", self.depth.clone());
         self.shares.register(reef);
-        let State { busy, units, clients, sizes, .. } = &self.state;
-        let help = "Time in which at least one inference was on the device";
-        reef.register_with_unit("device_busy", help, Unit::Seconds, busy.clone());
-        reef.register("device_units", "Multiprocessors, compute units or threads", units.clone());
+        self.devices.register(reef);
+        let State { clients, sizes, .. } = &self.state;
         reef.register("clients", "Connections", clients.clone());
         reef.register("model_memory_bytes", "Memory that a model has reserved", sizes.clone());
         let State {
@@ -242,12 +229,13 @@ impl Metrics {
     /// The text that Prometheus reads.
     pub(crate) fn text(&self, look: &Snapshot) -> String {
         let registry = self.registry.lock(); // one scrape at a time
+        self.devices.set(&look.devices);
         self.state.set(look);
         self.process.look();
         self.shares.set(look.tenants.iter().map(|tenant| &**tenant), look.reserve);
         self.depth.clear(); // of models that are gone
         for (of, depth) in &look.depths {
-            self.depth.get_or_create(of).set(*depth as i64);
+            self.depth.get_or_create(of).inc_by(*depth as i64); // of each replica
         }
         let mut text = String::new();
         encode(&mut text, &registry).expect("a string takes any text");
@@ -257,11 +245,6 @@ impl Metrics {
 
 impl State {
     fn set(&self, look: &Snapshot) {
-        let on = DeviceLabels { device: look.device.clone() };
-        let busy = self.busy.get_or_create(&on);
-        busy.inc_by((look.busy.as_secs_f64() - busy.get()).max(0.0)); // up to what it is now
-        drop(busy);
-        self.units.get_or_create(&on).set(look.units.into());
         for (protocol, clients) in Protocol::EACH.into_iter().zip(look.clients) {
             self.clients
                 .get_or_create(&ProtocolLabels { path: protocol.name() })
@@ -271,16 +254,17 @@ impl State {
         for (which, bytes) in &look.sizes {
             self.sizes.get_or_create(which).set(*bytes as i64);
         }
+        let sum = |of: fn(&reef::Stats) -> u64| look.devices.iter().map(|d| of(&d.stats)).sum();
         for (gauge, value) in [
             (&self.memory, look.memory),
             (&self.request_memory, look.request_memory),
             (&self.open, look.open as u64),
             (&self.models, look.models as u64),
-            (&self.preemptions, look.stats.preemptions),
-            (&self.padded, look.stats.padded_launches),
-            (&self.blocks, look.stats.padded_blocks),
-            (&self.rt_finished, look.stats.rt_finished),
-            (&self.retries, look.stats.retries),
+            (&self.preemptions, sum(|stats| stats.preemptions)),
+            (&self.padded, sum(|stats| stats.padded_launches)),
+            (&self.blocks, sum(|stats| stats.padded_blocks)),
+            (&self.rt_finished, sum(|stats| stats.rt_finished)),
+            (&self.retries, sum(|stats| stats.retries)),
         ] {
             gauge.set(value as i64);
         }

@@ -6,6 +6,7 @@
 //!   for it.
 
 pub(crate) mod answers;
+pub(crate) mod devices;
 pub(crate) mod exposition;
 mod guests;
 pub(crate) mod metrics;

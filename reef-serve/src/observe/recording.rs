@@ -3,7 +3,7 @@
 use super::guests::Guests;
 use super::tracer::{MAX_NOTED, Request};
 use crate::class::Class;
-use crate::engine::api::Engine;
+use crate::engine::node::Node;
 use crate::error::Result;
 use crate::observe::observer::Observer;
 use reef::Span;
@@ -13,23 +13,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The group of tracks that shows the device.
+/// The group of tracks that shows the first device.
 const DEVICE: u32 = 1;
+/// The group that shows the second device; the third comes behind it.
+const SECOND_DEVICE: u32 = 4;
 /// The group that shows the instances.
 const LANES: u32 = 2;
-/// The track of the device that shows preemptions; units come behind it.
-const PREEMPTIONS: Track = Track { process: DEVICE, thread: u32::MAX };
 
 /// A trace that is being taken; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Recording {
     observer: Arc<Observer>,
-    engine: Arc<dyn Engine>,
+    devices: Vec<OfDevice>,
     begin: Instant,
-    /// The device's clock then.
-    clock: Duration,
-    spans: Vec<Span>,
-    preemptions: Vec<Duration>,
     guests: Guests,
 }
 
@@ -39,25 +35,16 @@ impl Recording {
     /// # Errors
     ///
     /// `Exists` if there is one already.
-    pub(crate) fn start(observer: &Arc<Observer>, engine: &Arc<dyn Engine>) -> Result<Self> {
+    pub(crate) fn start(observer: &Arc<Observer>, nodes: &[Arc<Node>]) -> Result<Self> {
         observer.tracer.begin()?;
-        engine.set_trace(true);
-        let (observer, engine) = (observer.clone(), engine.clone());
-        let (begin, clock) = (Instant::now(), engine.clock());
+        let devices = nodes.iter().map(|node| OfDevice::start(node.clone())).collect();
         let guests = Guests::new(observer.guests.lock().clone());
-        let (spans, preemptions) = (Vec::new(), Vec::new());
-        Ok(Self { observer, engine, begin, clock, spans, preemptions, guests })
+        Ok(Self { observer: observer.clone(), devices, begin: Instant::now(), guests })
     }
 
-    /// Takes what the device has noted meanwhile; when that is enough it notes no more.
+    /// Takes what the devices have noted meanwhile; one that has noted enough notes no more.
     pub(crate) fn collect(&mut self) {
-        let noted = self.engine.take_trace();
-        let room = MAX_NOTED.saturating_sub(self.spans.len());
-        if noted.spans.len() > room {
-            self.engine.set_trace(false);
-        }
-        self.spans.extend(noted.spans.into_iter().take(room));
-        self.preemptions.extend(noted.preemptions);
+        self.devices.iter_mut().for_each(OfDevice::collect);
         self.guests.look();
     }
 
@@ -67,29 +54,68 @@ impl Recording {
         self.collect();
         let mut text = Vec::new();
         let guests = std::mem::take(&mut self.guests).finish();
-        let events = self.device().chain(instances(&requests, self.begin)).chain(guests);
+        let devices = self.devices.iter().flat_map(OfDevice::events);
+        let events = devices.chain(instances(&requests, self.begin)).chain(guests);
         perfetto::write(&mut text, events).expect("a vector takes any bytes");
         text
-    }
-
-    fn device(&self) -> impl Iterator<Item = Value> {
-        let names = [
-            perfetto::process(DEVICE, &self.engine.name()),
-            perfetto::thread(PREEMPTIONS, "preemptions"),
-        ];
-        let preemptions = self.preemptions.iter();
-        let preemptions = preemptions.map(|&at| at.saturating_sub(self.clock));
-        let preemptions = preemptions.map(|at| perfetto::instant(PREEMPTIONS, "preemption", at));
-        let blocks = perfetto::blocks(DEVICE, &self.spans, self.clock);
-        names.into_iter().chain(preemptions).chain(blocks)
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.engine.set_trace(false);
-        drop(self.engine.take_trace()); // the trace has ended
+        self.devices.clear();
         self.observer.tracer.end();
+    }
+}
+
+/// What one device has noted; it notes nothing more when this is dropped.
+#[derive(Debug)]
+struct OfDevice {
+    node: Arc<Node>,
+    /// The device's clock at the begin.
+    clock: Duration,
+    spans: Vec<Span>,
+    preemptions: Vec<Duration>,
+}
+
+impl OfDevice {
+    fn start(node: Arc<Node>) -> Self {
+        node.engine.set_trace(true);
+        let clock = node.clock();
+        Self { node, clock, spans: Vec::new(), preemptions: Vec::new() }
+    }
+
+    fn collect(&mut self) {
+        let noted = self.node.engine.take_trace();
+        let room = MAX_NOTED.saturating_sub(self.spans.len());
+        if noted.spans.len() > room {
+            self.node.engine.set_trace(false);
+        }
+        self.spans.extend(noted.spans.into_iter().take(room));
+        self.preemptions.extend(noted.preemptions);
+    }
+
+    /// Its group of tracks: the units, and behind them one for preemptions.
+    fn events(&self) -> impl Iterator<Item = Value> {
+        let process = match self.node.index as u32 {
+            0 => DEVICE,
+            index => SECOND_DEVICE + index - 1,
+        };
+        let track = Track { process, thread: u32::MAX };
+        let name = format!("{} ({})", self.node.engine.name(), self.node.name);
+        let names = [perfetto::process(process, &name), perfetto::thread(track, "preemptions")];
+        let preemptions = self.preemptions.iter();
+        let preemptions = preemptions.map(|&at| at.saturating_sub(self.clock));
+        let preemptions = preemptions.map(move |at| perfetto::instant(track, "preemption", at));
+        let blocks = perfetto::blocks(process, &self.spans, self.clock);
+        names.into_iter().chain(preemptions).chain(blocks)
+    }
+}
+
+impl Drop for OfDevice {
+    fn drop(&mut self) {
+        self.node.engine.set_trace(false);
+        drop(self.node.engine.take_trace()); // the trace has ended
     }
 }
 

@@ -1,6 +1,8 @@
 //! How often and how long, for the standard protocol's statistics.
 
 use crate::requests::job::Phases;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often, and how long in all.
@@ -30,13 +32,17 @@ pub(crate) struct Numbers {
     pub(crate) last: u64,
 }
 
-/// Sums them up.
+/// Sums them up: one for all replicas of a model.
 #[derive(Debug, Default)]
-pub(crate) struct Stats(Numbers);
+pub(crate) struct Stats {
+    numbers: Mutex<Numbers>,
+    /// Requests that ran with others, but for the first of each run.
+    joined: AtomicU64,
+}
 
 impl Stats {
-    pub(crate) fn note(&mut self, phases: &Phases, served: bool) {
-        let numbers = &mut self.0;
+    pub(crate) fn note(&self, phases: &Phases, served: bool) {
+        let mut numbers = self.numbers.lock();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         numbers.last = now.as_millis() as u64;
         if !served {
@@ -50,6 +56,16 @@ impl Stats {
     }
 
     pub(crate) fn numbers(&self) -> Numbers {
-        self.0
+        *self.numbers.lock()
+    }
+
+    /// Notes that so many requests ran together.
+    pub(crate) fn note_together(&self, requests: u64) {
+        self.joined.fetch_add(requests.saturating_sub(1), Ordering::Relaxed);
+    }
+
+    /// How often it has run, which is less often than it was asked where requests ran together.
+    pub(crate) fn executions(&self) -> u64 {
+        self.numbers().success.count.saturating_sub(self.joined.load(Ordering::Relaxed))
     }
 }

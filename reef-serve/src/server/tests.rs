@@ -1,4 +1,5 @@
 mod batches;
+mod devices;
 mod guests;
 mod limits;
 mod models;

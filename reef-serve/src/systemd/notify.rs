@@ -28,7 +28,9 @@ pub(crate) async fn give_signs_of_life(server: Arc<Server>) {
     let Some(time) = sd_notify::watchdog_enabled().filter(|time| !time.is_zero()) else { return };
     loop {
         let server = server.clone();
-        let asked = tokio::task::spawn_blocking(move || _ = server.engine.stats());
+        let asked = tokio::task::spawn_blocking(move || {
+            server.nodes.iter().for_each(|node| _ = node.engine.stats());
+        });
         if matches!(tokio::time::timeout(time, asked).await, Ok(Ok(()))) {
             tell(&[Watchdog]);
         }

@@ -23,7 +23,8 @@ const MAX_TENANTS: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Tenants {
     rules: RwLock<Rules>,
-    claims: Claims,
+    /// By device.
+    claims: Box<[Claims]>,
     known: Mutex<BTreeMap<Principal, Arc<Tenant>>>,
 }
 
@@ -42,13 +43,15 @@ impl Rules {
 }
 
 impl Tenants {
-    pub(crate) fn new(config: &Config) -> Self {
+    /// Of a daemon with so many devices.
+    pub(crate) fn new(config: &Config, devices: usize) -> Self {
         let rules = RwLock::new(Rules::of(config));
-        Self { rules, claims: Claims::new(config), known: Mutex::default() }
+        let claims = (0..devices).map(|_| Claims::new(config)).collect();
+        Self { rules, claims, known: Mutex::default() }
     }
 
     /// What a request, or all requests of a connection, get that state a rate: their place, and what they are charged
-    /// to if that is not the tenant's account; `now` on the device's clock.
+    /// to if that is not the tenant's account, on this device; `now` on its clock.
     ///
     /// # Errors
     ///
@@ -59,18 +62,18 @@ impl Tenants {
         life: &Life,
         priority: Priority,
         rate: Rate,
-        now: Duration,
+        (device, now): (usize, Duration),
     ) -> Result<(Priority, Option<Account>)> {
         if priority.class() == Class::BestEffort {
             return Err(Error::Invalid(format!("a budget of {rate} for best-effort requests")));
         }
-        match self.claims.admit(tenant, life, rate, now) {
+        match self.claims[device].admit(tenant, life, rate, now) {
             Ok(account) => Ok((priority, account)),
             Err(error) => {
                 tenant.note_unfit();
                 match self.rules.read().unfit {
                     Over::Refused => Err(error),
-                    Over::Late => Ok((priority, Some(tenant.spare()))),
+                    Over::Late => Ok((priority, Some(tenant.spare(device)))),
                     Over::BestEffort => Ok((Priority::BEST_EFFORT, None)),
                 }
             }
@@ -97,7 +100,7 @@ impl Tenants {
 
     fn make(&self, who: Principal) -> Tenant {
         let (grant, over) = self.granted(&who);
-        Tenant::new(who, grant, over)
+        Tenant::new(who, grant, over, self.claims.len())
     }
 
     fn granted(&self, who: &Principal) -> (Grant, Over) {
@@ -109,16 +112,16 @@ impl Tenants {
     /// Grants other rights to all who are known and to come.
     pub(crate) fn regrant(&self, config: &Config) {
         *self.rules.write() = Rules::of(config);
-        self.claims.set_room(config);
+        self.claims.iter().for_each(|claims| claims.set_room(config));
         for tenant in self.known() {
             let (grant, over) = self.granted(&tenant.who);
             tenant.regrant(grant, over);
         }
     }
 
-    /// All who are known, by name, with what their claims have had until `now` on the device's clock.
-    pub(crate) fn all(&self, now: Duration) -> Vec<Arc<Tenant>> {
-        self.claims.book(now);
+    /// All who are known, by name, with what their claims have had until now, which each device's clock says.
+    pub(crate) fn all(&self, now: impl Iterator<Item = Duration>) -> Vec<Arc<Tenant>> {
+        self.claims.iter().zip(now).for_each(|(claims, now)| claims.book(now));
         self.known()
     }
 

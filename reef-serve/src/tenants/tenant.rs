@@ -6,12 +6,12 @@ use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
 use crate::tenants::grant::Grant;
 use parking_lot::RwLock;
-use reef::Account;
+use reef::{Account, Rate};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The whole device, in the unit in which parts of it are summed: so sums are exact.
+/// A whole device, in the unit in which parts of it are summed: so sums are exact.
 pub(super) const WHOLE: u64 = 1_000_000_000_000;
 
 /// One principal's grant, and what it has had.
@@ -39,10 +39,10 @@ pub(crate) struct Tenant {
 struct Granted {
     grant: Grant,
     over: Over,
-    /// What its real-time tasks are charged to.
-    account: Account,
-    /// What requests are charged to that have no part in its budget.
-    spare: Account,
+    /// What its real-time tasks are charged to, by device: periods go by the clock of one.
+    accounts: Box<[Account]>,
+    /// What requests are charged to that have no part in its budget, likewise.
+    spare: Box<[Account]>,
     /// What other accounts have had: those before this one, as a rate has an account of its own, and those of claims.
     others: (Duration, u64),
 }
@@ -61,15 +61,16 @@ impl Tenant {
 
     fn of(who: Principal) -> Arc<Self> {
         let grant = Grant::from(&crate::config::rights::Right::of_owner());
-        Arc::new(Self::new(who, grant, Over::Late))
+        Arc::new(Self::new(who, grant, Over::Late, 2))
     }
 }
 
 impl Tenant {
-    pub(crate) fn new(who: Principal, grant: Grant, over: Over) -> Self {
-        let account = Account::new(grant.rate);
-        let (spare, others) = (Account::new(None), Default::default());
-        let granted = RwLock::new(Granted { grant, over, account, spare, others });
+    /// With accounts on so many devices.
+    pub(crate) fn new(who: Principal, grant: Grant, over: Over, devices: usize) -> Self {
+        let (spare, others) = (accounts(None, devices), Default::default());
+        let accounts = accounts(grant.rate, devices);
+        let granted = RwLock::new(Granted { grant, over, accounts, spare, others });
         let (be, held, memory, demoted, refused, claimed, unfit) = Default::default();
         Self { who, granted, be, held, memory, demoted, refused, claimed, unfit }
     }
@@ -79,14 +80,14 @@ impl Tenant {
         self.granted.read().grant
     }
 
-    /// What its real-time tasks are charged to now.
-    pub(crate) fn account(&self) -> Account {
-        self.granted.read().account.clone()
+    /// What its real-time tasks on this device are charged to now.
+    pub(crate) fn account(&self, device: usize) -> Account {
+        self.granted.read().accounts[device].clone()
     }
 
-    /// What its requests are charged to whose claim didn't fit: they have no budget.
-    pub(crate) fn spare(&self) -> Account {
-        self.granted.read().spare.clone()
+    /// What its requests on this device are charged to whose claim didn't fit: they have no budget.
+    pub(crate) fn spare(&self, device: usize) -> Account {
+        self.granted.read().spare[device].clone()
     }
 
     /// Books what an account of a claim has had.
@@ -109,7 +110,7 @@ impl Tenant {
         self.unfit.fetch_add(1, Relaxed);
     }
 
-    /// What of the device its clients have claimed, from 0 to 1, and how often a claim didn't fit.
+    /// What of the devices its clients have claimed, each from 0 to 1 and summed, and how often a claim didn't fit.
     pub(crate) fn claims(&self) -> (f64, u64) {
         (self.claimed.load(Relaxed) as f64 / WHOLE as f64, self.unfit.load(Relaxed))
     }
@@ -119,9 +120,9 @@ impl Tenant {
         let mut granted = self.granted.write();
         if granted.grant.rate != grant.rate {
             let (served, late) = granted.had();
-            let spare = granted.spare.usage().served; // which stays and is counted by itself
+            let spare = had(&granted.spare).0; // which stays and is counted by itself
             granted.others = (served.saturating_sub(spare), late);
-            granted.account = Account::new(grant.rate);
+            granted.accounts = accounts(grant.rate, granted.accounts.len());
         }
         (granted.grant, granted.over) = (grant, over);
     }
@@ -277,9 +278,22 @@ fn nanos(time: Duration) -> u64 {
 impl Granted {
     /// Device time of its real-time work so far, and how many of its tasks were late.
     fn had(&self) -> (Duration, u64) {
-        let (usage, (served, late)) = (self.account.usage(), self.others);
-        (served + usage.served + self.spare.usage().served, late + usage.late)
+        let ((own, own_late), (served, late)) = (had(&self.accounts), self.others);
+        (served + own + had(&self.spare).0, late + own_late)
     }
+}
+
+/// Whole budgets, one for each device.
+fn accounts(rate: Option<Rate>, devices: usize) -> Box<[Account]> {
+    (0..devices).map(|_| Account::new(rate)).collect()
+}
+
+/// Device time that these have had, and how many of their tasks were late.
+fn had(accounts: &[Account]) -> (Duration, u64) {
+    let usages = accounts.iter().map(Account::usage);
+    usages.fold(Default::default(), |(served, late), usage| {
+        (served + usage.served, late + usage.late)
+    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::*;
 use crate::error::Result;
 use crate::kserve::request::{EXTENSIONS, NAME};
-use crate::models::loaded_model::LoadedModel;
+use crate::models::placement::replicas::Replicas;
 use crate::models::registry::Registry;
 use crate::observe::stats::Sum;
 use crate::tensor::TensorInfo;
@@ -103,7 +103,13 @@ pub(super) fn statistics(
     Ok(ModelStatisticsResponse { model_stats: models.iter().map(|m| statistics_of(m)).collect() })
 }
 
-fn statistics_of(model: &LoadedModel) -> ModelStatistics {
+fn statistics_of(replicas: &Replicas) -> ModelStatistics {
+    let model = replicas.first(); // they count together
+    let memory = |(device, byte_size): (usize, u64)| MemoryUsage {
+        r#type: "device".into(),
+        id: device as i64,
+        byte_size,
+    };
     let numbers = model.numbers();
     let duration =
         |sum: Sum| Some(StatisticDuration { count: sum.count, ns: sum.time.as_nanos() as u64 });
@@ -130,10 +136,6 @@ fn statistics_of(model: &LoadedModel) -> ModelStatistics {
             compute_infer: duration(numbers.infer),
             compute_output: duration(numbers.output),
         }],
-        memory_usage: vec![MemoryUsage {
-            r#type: "device".into(),
-            id: 0,
-            byte_size: model.bytes(),
-        }],
+        memory_usage: replicas.memory().map(memory).collect(),
     }
 }

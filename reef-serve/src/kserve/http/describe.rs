@@ -3,7 +3,7 @@
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
 use crate::kserve::request::{EXTENSIONS, NAME};
-use crate::models::loaded_model::LoadedModel;
+use crate::models::placement::replicas::Replicas;
 use crate::net::identity::peer::Peer;
 use crate::observe::stats::Sum;
 use crate::server::Server;
@@ -101,12 +101,14 @@ async fn statistics(State(server): App, Path(which): Path<Which>) -> Reply<Json<
     Ok(statistics_of(server.registry.select(&which.model, &which.version))?)
 }
 
-fn statistics_of(models: Result<Vec<Arc<LoadedModel>>>) -> Result<Json<Value>, Error> {
+fn statistics_of(models: Result<Vec<Arc<Replicas>>>) -> Result<Json<Value>, Error> {
     let models: Vec<Value> = models?.iter().map(|model| one(model)).collect();
     Ok(Json(json!({ "model_stats": models })))
 }
 
-fn one(model: &LoadedModel) -> Value {
+fn one(replicas: &Replicas) -> Value {
+    let model = replicas.first(); // they count together
+    let memory = |(device, bytes)| json!({ "type": "device", "id": device, "byte_size": bytes });
     let numbers = model.numbers();
     let sum = |sum: Sum| json!({ "count": sum.count, "ns": sum.time.as_nanos() as u64 });
     json!({
@@ -131,6 +133,6 @@ fn one(model: &LoadedModel) -> Value {
             "compute_infer": sum(numbers.infer),
             "compute_output": sum(numbers.output),
         }],
-        "memory_usage": [{ "type": "device", "id": 0, "byte_size": model.bytes() }],
+        "memory_usage": replicas.memory().map(memory).collect::<Vec<_>>(),
     })
 }

@@ -25,7 +25,7 @@ pub(super) async fn trace(
 ) -> Reply<Response> {
     server.check_control(&peer)?;
     let time = asked(uri.query().unwrap_or_default())?;
-    let mut recording = Recording::start(&server.observer, &server.engine)?;
+    let mut recording = Recording::start(&server.observer, &server.nodes)?;
     record(&server, &mut recording, time).await;
     let written = tokio::task::spawn_blocking(move || recording.finish()).await;
     let text = written.map_err(|e| Error::system("a thread of the daemon", e))?;

@@ -2,9 +2,10 @@
 
 use super::instance::Shared;
 use super::serve::Session;
-use crate::class::Class;
+use crate::class::{Class, Priority};
 use crate::config::rights::Over;
 use crate::config::settings::Config;
+use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::local::fd_passing::{receive, send};
 use crate::local::handshake::{CLIENT_HELLO_LEN, ClientHello, ServerHello};
@@ -40,8 +41,9 @@ pub(super) fn come_in<'a>(
     let hello = receive_hello(stream)?;
     let config = server.config.get();
     let tenant = server.tenants.of(&who);
-    let standing = Standing::of(server, &config, &tenant, &hello)?; // before a model is loaded for it
+    let priority = priority_of(&config, &tenant, &hello)?; // before a model is loaded for it
     let model = model_of(server, &config, &tenant, hello.model.as_str())?;
+    let standing = Standing::of(server, &config, (&tenant, priority, &hello), model.node())?;
     if !model.base.inputs.is_floats() || !model.base.outputs.is_floats() {
         let text = format!("{}: this path is for one input and one output, of FP32", model.title());
         return Err(Error::Unimplemented(text));
@@ -49,7 +51,7 @@ pub(super) fn come_in<'a>(
     let stay = server.clients.stay_local(standing.class)?;
     let slots = config.limits.ring as u32;
     let layout = Layout { slots, input: model.base.inputs.bytes, output: model.base.outputs.bytes };
-    let memory = take_memory(server, &config, &tenant, &model, &standing, layout)?;
+    let memory = take_memory(&config, &tenant, &model, &standing, layout)?;
     let (segment, fd) = Segment::create(layout)?;
     let instances = standing.instances(&model, &tenant, &segment)?;
     let (class, has_budget) = (standing.class, standing.has_budget);
@@ -64,7 +66,7 @@ pub(super) fn come_in<'a>(
         class,
         account: standing.account,
         tenant,
-        engine: server.engine.clone(),
+        _entered: model.node().enter(),
         spin: config.times.spin(),
         max_time: config.times.request(),
         answered: FIRST,
@@ -92,15 +94,14 @@ impl Standing {
     fn of(
         server: &Server,
         config: &Config,
-        tenant: &Arc<Tenant>,
-        hello: &ClientHello,
+        (tenant, mut priority, hello): (&Arc<Tenant>, Priority, &ClientHello),
+        node: &Node,
     ) -> Result<Self> {
         let (life, connected) = Connected::new();
-        let mut priority = tenant.priority(0, hello.class, config.models.class)?;
         let mut account = None;
         if let Some(rate) = hello.rate {
-            let now = server.engine.clock();
-            (priority, account) = server.tenants.claim(tenant, &life, priority, rate, now)?;
+            let at = (node.index, node.clock());
+            (priority, account) = server.tenants.claim(tenant, &life, priority, rate, at)?;
         }
         let class = priority.class();
         let is_own = account.as_ref().map_or(class == Class::RealTime, |own| own.rate().is_some());
@@ -128,6 +129,17 @@ impl Standing {
     }
 }
 
+/// The place of its requests, if it may have that.
+fn priority_of(config: &Config, tenant: &Tenant, hello: &ClientHello) -> Result<Priority> {
+    let priority = tenant.priority(0, hello.class, config.models.class)?;
+    match hello.rate {
+        Some(rate) if priority.class() == Class::BestEffort => {
+            Err(Error::Invalid(format!("a budget of {rate} for best-effort requests")))
+        }
+        _ => Ok(priority),
+    }
+}
+
 /// The model that it names, which is loaded if it may do that: a right of its own.
 fn model_of(
     server: &Server,
@@ -143,7 +155,6 @@ fn model_of(
 
 /// Reserves what its instances and its shared memory take.
 fn take_memory(
-    server: &Server,
     config: &Config,
     tenant: &Arc<Tenant>,
     model: &LoadedModel,
@@ -155,7 +166,7 @@ fn take_memory(
     let what = format!("a client of {}", model.title());
     within(&what, bytes, config.memory.client_mib << 20)?;
     let taken = tenant.take_memory(bytes, most_memory(config, &tenant.who))?;
-    Ok((server.registry.budget().reserve(&what, bytes)?, taken))
+    Ok((model.budget().reserve(&what, bytes)?, taken))
 }
 
 /// What clients of `who` may take on the device: users who were let in leave room for others.

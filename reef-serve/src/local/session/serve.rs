@@ -2,7 +2,8 @@
 
 use super::instance::Shared;
 use crate::class::{Class, Priority};
-use crate::engine::api::{Engine, Run};
+use crate::engine::api::Run;
+use crate::engine::node::Entered;
 use crate::error::{Error, Result};
 use crate::local::fd_passing::{POLL_INTERVAL, is_over, send};
 use crate::local::handshake::{RELOADED, ServerHello, code};
@@ -32,7 +33,6 @@ pub(super) struct Session<'a> {
     /// What its requests are charged to, if that is not its tenant's account.
     pub(super) account: Option<Account>,
     pub(super) tenant: Arc<Tenant>,
-    pub(super) engine: Arc<dyn Engine>,
     pub(super) spin: Duration,
     pub(super) max_time: Duration,
     /// Requests that were answered: the daemon's own cursor.
@@ -43,6 +43,8 @@ pub(super) struct Session<'a> {
     pub(super) segment: Segment,
     pub(super) _memory: (Reservation, MemoryTaken),
     pub(super) _stay: Option<Permit>,
+    /// It is load of its device.
+    pub(super) _entered: Entered,
     /// While this is there its claim holds.
     pub(super) _connected: Connected,
 }
@@ -96,7 +98,7 @@ impl Session<'_> {
     }
 
     fn account(&self) -> Account {
-        self.account.clone().unwrap_or_else(|| self.tenant.account())
+        self.account.clone().unwrap_or_else(|| self.tenant.account(self.model.node().index))
     }
 
     fn is_gone(&self) -> bool {
@@ -130,7 +132,7 @@ impl Session<'_> {
     fn infer(&mut self, n: u32, timeout: u64, phases: &mut Phases) -> Result<()> {
         let asked = Duration::from_micros(if timeout == 0 { u64::MAX } else { timeout });
         let asks = Priority::new(0, self.class);
-        let admitted = self.tenant.admit(asks, &self.account(), self.engine.clock());
+        let admitted = self.tenant.admit(asks, &self.account(), self.model.node().clock());
         let class = admitted
             .inspect_err(|error| self.model.note_answer(self.class, phases, Some(Err(error))))?
             .class();

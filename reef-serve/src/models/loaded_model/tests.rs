@@ -69,24 +69,21 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
     let name = ModelName::new("resnet18").unwrap();
     let spec = Repository::open(None, true).unwrap().specs(&name, None).unwrap().remove(0);
     let model = reef::models::build("resnet18", Some(32), 1).unwrap();
+    let node = crate::engine::node::open("cpu:0?units=1", "reef", 0.0).unwrap()[0].clone();
     let parts = variant::Parts {
         inputs: TensorInfos::of(&Ports::new([model.input_port()])),
         outputs: TensorInfos::of(&Ports::new([model.output_port()])),
         sizes: Sizes { weights: 0, instance: 0 },
         loaded: device,
-        observer: Arc::default(),
+        node: node.clone(),
         memory: Budget::new(0).reserve("a model", 1).unwrap(),
         taken: None,
     };
     let base = Variant::new(parts, [1, 1]).unwrap();
-    let maker = Arc::new(Maker {
-        engine: crate::engine::device::start("cpu:0?units=1", "reef", 0.0).unwrap(),
-        budget: Budget::new(0),
-        model_bytes: 0,
-        observer: Arc::default(),
-    });
+    let maker =
+        Arc::new(Maker { node, budget: Budget::new(0), model_bytes: 0, observer: Arc::default() });
     let variants = Variants::new(1, 1);
-    let parts = Parts { spec, base, variants, declaration: None, maker };
+    let parts = Parts { spec, base, variants, declaration: None, maker, stats: Arc::default() };
     LoadedModel::start(parts, 8).unwrap()
 }
 

@@ -1,7 +1,8 @@
 //! Makes networks for shapes, within the daemon's memory.
 
 use super::variant::{Parts, Variant};
-use crate::engine::api::{Engine, ReadModel, Sizes};
+use crate::engine::api::{ReadModel, Sizes};
+use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::budget::{Budget, Reservation, within};
 use crate::models::declaration::{Declaration, Shapes};
@@ -12,10 +13,11 @@ use crate::tensor::TensorInfos;
 use reef::models;
 use std::sync::Arc;
 
-/// What makes variants of all models.
+/// What makes variants of all models on one device.
 #[derive(Debug)]
 pub(crate) struct Maker {
-    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) node: Arc<Node>,
+    /// What the device has of the daemon's memory.
     pub(crate) budget: Arc<Budget>,
     /// Most bytes of a model; 0 is no limit.
     pub(crate) model_bytes: u64,
@@ -95,22 +97,22 @@ impl Maker {
         let mut taken = order.take(own)?;
         let mut memory = self.reserve(order, bytes.saturating_add(read.staged_bytes()))?;
         let loaded = match order.base {
-            Some(base) => self.engine.load_beside(read, &*base.loaded)?,
-            None => self.engine.load(read, spec.measure)?,
+            Some(base) => self.node.engine.load_beside(read, &*base.loaded)?,
+            None => self.node.engine.load(read, spec.measure)?,
         };
         drop(reading); // the weights are on the device
         let shared = sizes.weights.saturating_sub(loaded.own_bytes());
         memory.shrink(bytes.saturating_sub(if order.base.is_some() { shared } else { 0 }));
         order.retake(&mut taken, memory.bytes())?;
         let (inputs, outputs) = infos;
-        let observer = self.observer.clone();
-        let parts = Parts { inputs, outputs, sizes, loaded, observer, memory, taken };
+        let node = self.node.clone();
+        let parts = Parts { inputs, outputs, sizes, loaded, node, memory, taken };
         Ok(Variant::new(parts, [spec.instances.rt, spec.instances.be])?)
     }
 
     /// What it takes at most, which has to be within what a model may have.
     fn bytes(&self, order: &Order<'_>, read: &ReadModel) -> Made<(u64, Sizes)> {
-        let sizes = self.engine.sizes(read);
+        let sizes = self.node.engine.sizes(read);
         let instances = (order.spec.instances.rt + order.spec.instances.be) as u64;
         let instances = instances.saturating_mul(sizes.instance);
         let own = if order.base.is_some() { 0 } else { sizes.weights }; // few differ

@@ -2,10 +2,11 @@
 
 use crate::class::Class;
 use crate::engine::api::{DeviceModel, Instance, Instances, Sizes};
+use crate::engine::node::Node;
 use crate::error::Result;
 use crate::models::budget::Reservation;
 use crate::models::declaration::Shapes;
-use crate::observe::observer::{Observed, Observer};
+use crate::observe::observer::Observed;
 use crate::tenants::tenant::MemoryTaken;
 use crate::tensor::{TensorInfo, TensorInfos};
 use parking_lot::Mutex;
@@ -21,7 +22,7 @@ pub(crate) struct Variant {
     /// Instances that no lane works with, as [`Class::EACH`].
     spare: [Mutex<Vec<Box<dyn Instance>>>; 2],
     pub(super) loaded: Arc<dyn DeviceModel>,
-    observer: Arc<Observer>,
+    node: Arc<Node>,
     memory: Reservation,
     /// What is charged to whoever had it made.
     _taken: Option<MemoryTaken>,
@@ -33,7 +34,7 @@ pub(crate) struct Parts {
     pub(crate) outputs: TensorInfos,
     pub(crate) sizes: Sizes,
     pub(crate) loaded: Arc<dyn DeviceModel>,
-    pub(crate) observer: Arc<Observer>,
+    pub(crate) node: Arc<Node>,
     pub(crate) memory: Reservation,
     pub(crate) taken: Option<MemoryTaken>,
 }
@@ -45,10 +46,9 @@ impl Variant {
     ///
     /// The device's.
     pub(crate) fn new(parts: Parts, lanes: [usize; 2]) -> Result<Arc<Self>> {
-        let Parts { inputs, outputs, sizes, loaded, observer, memory, taken } = parts;
+        let Parts { inputs, outputs, sizes, loaded, node, memory, taken } = parts;
         let spare = Default::default();
-        let variant =
-            Self { inputs, outputs, sizes, spare, loaded, observer, memory, _taken: taken };
+        let variant = Self { inputs, outputs, sizes, spare, loaded, node, memory, _taken: taken };
         for (class, count) in Class::EACH.into_iter().zip(lanes) {
             for _ in 0..count {
                 let instance = variant.instance(class, ClientConfig::default())?;
@@ -71,7 +71,7 @@ impl Variant {
     /// The device's.
     pub(crate) fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>> {
         let instance = self.loaded.instance(class, config)?;
-        Ok(Box::new(Observed { instance, observer: self.observer.clone() }))
+        Ok(Box::new(Observed { instance, node: self.node.clone() }))
     }
 
     /// Drops the instances that no lane works with.

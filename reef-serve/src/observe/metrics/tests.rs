@@ -20,11 +20,10 @@ fn what_happened_can_be_read() {
     drop((answer, metrics.answers.begin(Protocol::Grpc)));
     let mut stats = reef::Stats::default();
     (stats.preemptions, stats.padded_blocks) = (7, 9);
+    let (name, busy) = ("cpu:0".into(), Duration::from_millis(500));
+    let device = DeviceLook { name, units: 2, busy, stats, memory: 41, load: 3, is_up: true };
     let look = Snapshot {
-        device: "cpu:0".into(),
-        units: 2,
-        busy: Duration::from_millis(500),
-        stats,
+        devices: vec![device.clone()],
         memory: 42,
         sizes: vec![(ModelLabels { model: "resnet18".into(), version: 1 }, 40)],
         clients: [3, 0, 1],
@@ -32,7 +31,10 @@ fn what_happened_can_be_read() {
         ..Snapshot::default()
     };
     metrics.text(&look);
-    let text = metrics.text(&Snapshot { busy: Duration::from_millis(750), ..look });
+    let text = metrics.text(&Snapshot {
+        devices: vec![DeviceLook { busy: Duration::from_millis(750), ..device }],
+        ..look
+    });
     let of = "model=\"resnet18\",version=\"1\",class=\"rt\"";
     for line in [
         format!("reef_requests_served_total{{{of}}} 1"),
@@ -46,6 +48,10 @@ fn what_happened_can_be_read() {
         format!("reef_request_infer_seconds_count{{{of}}} 2"),
         "reef_device_busy_seconds_total{device=\"cpu:0\"} 0.75".into(),
         "reef_device_units{device=\"cpu:0\"} 2".into(),
+        "reef_device_up{device=\"cpu:0\"} 1".into(),
+        "reef_device_load{device=\"cpu:0\"} 3".into(),
+        "reef_device_memory_bytes{device=\"cpu:0\"} 41".into(),
+        "reef_device_preemptions{device=\"cpu:0\"} 7".into(),
         "reef_clients{path=\"local\"} 3".into(),
         "reef_clients{path=\"grpc\"} 0".into(),
         "reef_clients{path=\"http\"} 1".into(),

@@ -72,7 +72,7 @@ fn real_time_requests_hold_guests_while_they_run() {
 fn a_real_time_guest_stops_best_effort_requests_and_its_death_lets_them_go_on() {
     let (fixture, _guests) = begin("guests-evict");
     let rt = guest(&fixture.folder, page::Class::RealTime);
-    let preemptions = || fixture.server.engine.stats().preemptions;
+    let preemptions = || fixture.server.nodes[0].engine.stats().preemptions;
     let (before, begin) = (preemptions(), Instant::now());
     rt.peers.iter().for_each(|(_, page)| page.holders.hold(rt.who.holder));
     until("preempted", || preemptions() > before);
@@ -123,8 +123,8 @@ fn a_device_without_a_name_has_guests_that_stand_alone() {
 fn a_trace_has_a_track_for_each_guest_with_the_spans_in_which_it_was_held() {
     let (fixture, _guests) = begin("guests-traced");
     let there = guest(&fixture.folder, page::Class::BestEffort);
-    let (observer, engine) = (&fixture.server.observer, &fixture.server.engine);
-    let mut recording = Recording::start(observer, engine).unwrap();
+    let (observer, nodes) = (&fixture.server.observer, &fixture.server.nodes);
+    let mut recording = Recording::start(observer, nodes).unwrap();
     let rt = guest(&fixture.folder, page::Class::RealTime);
     let pages = || rt.peers.iter().map(|(_, page)| page);
     for _ in 0..3 {

@@ -143,7 +143,7 @@ fn a_lane_is_free_when_nobody_waits_for_its_request() {
 #[test]
 fn the_device_is_busy_while_something_runs() {
     let fixture = Fixture::new("busy", |_| ());
-    assert_eq!(fixture.server.observer.busy.time(), Duration::ZERO);
+    assert_eq!(fixture.server.nodes[0].busy.time(), Duration::ZERO);
     block_on(fixture.server.infer(fixture.inference(1))).unwrap();
-    assert!(fixture.server.observer.busy.time() > Duration::ZERO);
+    assert!(fixture.server.nodes[0].busy.time() > Duration::ZERO);
 }

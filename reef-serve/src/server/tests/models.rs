@@ -41,7 +41,7 @@ impl Fixture {
         std::fs::write(path, bytes).unwrap();
     }
 
-    fn load(&self, name: &str) -> Result<()> {
+    pub(super) fn load(&self, name: &str) -> Result<()> {
         self.server.registry.load(&ModelName::new(name)?)
     }
 

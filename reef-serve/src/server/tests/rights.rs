@@ -92,7 +92,7 @@ fn a_stated_budget_that_does_not_fit_is_late_best_effort_or_refused() {
         let peer = Peer { life, ..Peer::UNKNOWN };
         let tenant = fixture.of(&peer.principal);
         let served = || {
-            fixture.server.tenants.all(fixture.server.engine.clock()); // books claims
+            fixture.server.tenants.all([fixture.server.nodes[0].clock()].into_iter()); // books claims
             tenant.served()
         };
         let ask = |period, budget, priority| {

@@ -14,7 +14,7 @@ fn rate(budget: u64, period: u64) -> Rate {
 /// A principal that may ask for real time, and perhaps has a budget of its own.
 fn tenant(name: &str, own: Option<Rate>) -> Arc<Tenant> {
     let grant = Grant { rt: true, rate: own, weight: 1, control: false };
-    Arc::new(Tenant::new(Principal::Token(name.into()), grant, Over::Late))
+    Arc::new(Tenant::new(Principal::Token(name.into()), grant, Over::Late, 1))
 }
 
 /// 1 in 10 is kept for best-effort work, 2 in 10 are granted; a principal may claim half of what is left.

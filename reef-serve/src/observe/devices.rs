@@ -1,0 +1,79 @@
+//! Numbers of each device, for Prometheus.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// Of which device.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DeviceLabels {
+    device: String,
+}
+
+/// A device at one moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DeviceLook {
+    pub(crate) name: String,
+    pub(crate) units: u32,
+    /// How long at least one inference was there.
+    pub(crate) busy: Duration,
+    pub(crate) stats: reef::Stats,
+    /// Bytes that models and clients have reserved of it.
+    pub(crate) memory: u64,
+    /// Open requests and connections of the local path.
+    pub(crate) load: usize,
+    /// It isn't lost, as far as is known.
+    pub(crate) is_up: bool,
+}
+
+/// What is read of devices when the metrics are scraped.
+#[derive(Debug, Default)]
+pub(crate) struct Devices {
+    busy: Family<DeviceLabels, Counter<f64, AtomicU64>>,
+    units: Family<DeviceLabels, Gauge>,
+    up: Family<DeviceLabels, Gauge>,
+    load: Family<DeviceLabels, Gauge>,
+    memory: Family<DeviceLabels, Gauge>,
+    preemptions: Family<DeviceLabels, Gauge>,
+    rt_finished: Family<DeviceLabels, Gauge>,
+}
+
+impl Devices {
+    pub(crate) fn register(&self, reef: &mut Registry) {
+        let help = "Time in which at least one inference was on the device";
+        reef.register_with_unit("device_busy", help, Unit::Seconds, self.busy.clone());
+        for (name, help, family) in [
+            ("device_units", "Multiprocessors, compute units or threads", &self.units),
+            ("device_up", "1, or 0 if the device is lost", &self.up),
+            ("device_load", "Open requests, and connections of the local path", &self.load),
+            ("device_memory_bytes", "Memory that models and clients have reserved", &self.memory),
+            ("device_preemptions", "Preemptions of best-effort work", &self.preemptions),
+            ("device_rt_finished", "Real-time tasks that it finished", &self.rt_finished),
+        ] {
+            reef.register(name, help, family.clone());
+        }
+    }
+
+    pub(crate) fn set(&self, devices: &[DeviceLook]) {
+        for look in devices {
+            let on = DeviceLabels { device: look.name.clone() };
+            let busy = self.busy.get_or_create(&on);
+            busy.inc_by((look.busy.as_secs_f64() - busy.get()).max(0.0)); // up to what it is now
+            drop(busy);
+            for (family, value) in [
+                (&self.units, u64::from(look.units)),
+                (&self.up, u64::from(look.is_up)),
+                (&self.load, look.load as u64),
+                (&self.memory, look.memory),
+                (&self.preemptions, look.stats.preemptions),
+                (&self.rt_finished, look.stats.rt_finished),
+            ] {
+                family.get_or_create(&on).set(i64::try_from(value).unwrap_or(i64::MAX));
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Several devices of one daemon.
+
+use super::*;
+use reef::Rate;
+
+/// Two software devices, with `tiny` on the first.
+fn two(test: &str, change: impl FnOnce(&mut Config)) -> Fixture {
+    Fixture::new(test, |config| {
+        config.device = "cpu:0?units=1,cpu:1?units=1".into();
+        change(config);
+    })
+}
+
+impl Fixture {
+    /// Describes `tiny` anew.
+    fn describe(&self, text: &str) {
+        let text = format!("{text}\nnetwork = \"resnet18\"\nsize = 32\nseed = 1\n");
+        std::fs::write(self.folder.join("tiny/model.toml"), text).unwrap();
+    }
+
+    /// Devices that a model is on.
+    fn devices(&self, name: &str) -> Vec<usize> {
+        let versions = self.server.registry.select(name, "").unwrap();
+        versions.iter().flat_map(|replicas| replicas.memory()).map(|(device, _)| device).collect()
+    }
+
+    fn infer(&self, priority: u64) -> Result<Vec<f32>> {
+        let output = block_on(self.server.infer(self.inference(priority)))?;
+        Ok(to_floats(&output[0]).collect())
+    }
+
+    fn busy(&self) -> Vec<bool> {
+        self.server.nodes.iter().map(|node| !node.busy.time().is_zero()).collect()
+    }
+}
+
+#[test]
+fn models_are_spread_and_their_memory_counts_where_they_are() {
+    let fixture = two("spread", |_| ());
+    fixture.load("other").unwrap();
+    assert_eq!((fixture.devices("tiny"), fixture.devices("other")), (vec![0], vec![1]));
+    let used: Vec<u64> = fixture.server.registry.device_memory().collect();
+    assert_eq!(used[0], used[1]);
+    assert_eq!(used[0] + used[1], fixture.server.registry.budget().used());
+    let text = fixture.server.metrics_now();
+    for device in ["cpu:0", "cpu:1"] {
+        let line = format!("reef_device_memory_bytes{{device=\"{device}\"}} {}", used[0]);
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
+}
+
+/// Whichever device computes it, it is what the reference computes; and both do.
+#[test]
+fn a_model_with_replicas_computes_the_same_on_each_device() {
+    let fixture = two("replicas", |config| config.models.replicas = 0);
+    assert_eq!(fixture.devices("tiny"), [0, 1]);
+    let model = build("resnet18", Some(32), 1).unwrap();
+    let input = Seeded(1).input(model.input().elements());
+    let want = reference::execute(&model, &Seeded(1), &input).unwrap();
+    for priority in [1, 2, 1, 2] {
+        let got = fixture.infer(priority).unwrap();
+        let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(worst < 1e-3, "priority {priority}: {worst}");
+    }
+    assert_eq!(fixture.busy(), [true, true], "equals take turns");
+    let numbers = fixture.server.registry.get("tiny", "1").unwrap().numbers();
+    assert_eq!(numbers.success.count, 4, "they count together");
+    let entered = fixture.server.nodes[0].enter();
+    for _ in 0..3 {
+        assert_eq!(fixture.server.registry.get("tiny", "").unwrap().node().index, 1);
+    }
+    drop(entered);
+}
+
+#[test]
+fn a_description_says_where_its_model_is() {
+    let fixture = two("described", |_| ());
+    for (text, want) in [
+        ("devices = [\"cpu:1\"]", vec![1]),
+        ("devices = [\"cpu:1\", \"cpu:0\"]", vec![0, 1]),
+        ("devices = \"all\"", vec![0, 1]),
+        ("replicas = 2", vec![0, 1]),
+    ] {
+        fixture.describe(text);
+        fixture.load("tiny").unwrap();
+        let mut devices = fixture.devices("tiny");
+        devices.sort();
+        assert_eq!(devices, want, "{text}");
+    }
+    fixture.describe("devices = [\"cpu:2\"]");
+    let said = fixture.load("tiny").unwrap_err().to_string();
+    let want = "model tiny/1: devices: the daemon has no device \"cpu:2\" (have: cpu:0, cpu:1)";
+    assert_eq!(said, want);
+    assert_eq!(fixture.devices("tiny").len(), 2, "as it was");
+}
+
+/// What is used up on one device is whole on the other, whose time nobody has had.
+#[test]
+fn a_budget_is_of_each_device() {
+    let fixture = two("budgets", |config| {
+        config.models.replicas = 0;
+        let right = crate::config::rights::Right {
+            rt: true,
+            period_us: Some(3_600_000_000),
+            budget_us: Some(1),
+            ..crate::config::rights::Right::default()
+        };
+        config.rights.insert("token camera".into(), right);
+        config.rt.over = crate::config::rights::Over::Refused;
+    });
+    let tenant = fixture.server.tenants.of(&Principal::Token("camera".into()));
+    let rate = Rate::new(Duration::from_secs(3600), Duration::from_micros(1)).unwrap();
+    assert_eq!(tenant.account(1).rate(), Some(rate));
+    let ask = || {
+        let inference = Inference { tenant: tenant.clone(), ..fixture.inference(1) };
+        block_on(fixture.server.infer(inference)).map(drop)
+    };
+    ask().expect("the budget of one device is whole");
+    ask().expect("and that of the other");
+    assert!(matches!(ask(), Err(Error::Exhausted(_))), "both are used up");
+    let text = fixture.server.metrics_now();
+    let served = text.lines().find(|line| {
+        line.starts_with("reef_client_device_seconds_total{client=\"token camera\",class=\"rt\"}")
+    });
+    let served: f64 = served.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    let each = [0, 1].map(|device| tenant.account(device).usage().served.as_secs_f64());
+    assert!((served - each[0] - each[1]).abs() < 1e-9 && each[0] > 0.0 && each[1] > 0.0);
+}
