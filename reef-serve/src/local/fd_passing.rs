@@ -112,7 +112,7 @@ mod tests {
             assert!(matches!(said, Err(Error::Unavailable(_))), "{said:?}");
             drop(b);
         });
-        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
     }
 
     #[test]

@@ -83,6 +83,7 @@ mod tests {
                 one.await.unwrap();
             }
         }
-        assert!(made.load(SeqCst) <= 4, "{} for 200", made.load(SeqCst));
+        // Two each time; a thread that gets no processor may let a rest go by.
+        assert!(made.load(SeqCst) <= 20, "{} for 200", made.load(SeqCst));
     }
 }

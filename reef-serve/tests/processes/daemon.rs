@@ -1,12 +1,11 @@
 //! A daemon as a process of its own, with two small models.
 
-use crate::{FLAGS, FOLDER, Folder, spawn_as};
+use crate::{FLAGS, FOLDER, Folder, SOON, spawn_as, within};
 use reef_serve::config::from_sources;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
 
 /// The process itself.
 pub(super) fn play() {
@@ -113,16 +112,14 @@ impl Daemon {
         assert!(sent.is_ok_and(|status| status.success()), "kill -s {name} {pid}");
     }
 
-    /// Waits for its end; panics if it takes longer than `time`.
-    pub(crate) fn ends_within(&mut self, time: Duration) -> ExitStatus {
-        let begin = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(begin.elapsed() < time, "still there after {time:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+    /// Waits for its end; panics if it doesn't come.
+    pub(crate) fn ends(&mut self) -> ExitStatus {
+        let mut status = None;
+        within(SOON, "the daemon's end", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.expect("it has ended")
     }
 
     /// One of its metrics.
@@ -150,7 +147,7 @@ impl Daemon {
     /// What HTTP answers to these bytes, until the connection is closed.
     pub(crate) fn say(&self, bytes: &[u8]) -> String {
         let Ok(mut stream) = TcpStream::connect(&self.http) else { return String::new() };
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
         let _ = stream.write_all(bytes); // it may have refused already
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer); // or cut it off

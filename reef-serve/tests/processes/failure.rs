@@ -2,13 +2,11 @@
 
 use crate::daemon::Daemon;
 use crate::wire::Http;
-use crate::{ClientProcess, options, within};
+use crate::{ClientProcess, SOON, options, within};
 use reef_serve::{Class, Client, Error};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// How soon everything has to be noticed.
-const SOON: Duration = Duration::from_secs(1);
+use std::time::Duration;
 
 /// Threads that come when metrics are asked for and stay for a while.
 const PARSERS: u64 = 2;
@@ -27,9 +25,9 @@ fn a_client_that_is_killed_leaves_nothing() {
         let one = daemon.metric("reef_memory_bytes");
         let client = ClientProcess::start(daemon.folder(), class);
         let there = || daemon.metric("reef_memory_bytes") > one;
-        within(Duration::from_secs(20), "the client", there);
-        thread::sleep(Duration::from_millis(100));
-        client.kill();
+        within(SOON, "the client", there);
+        within(SOON, "its inferences", || client.inferences() > 0);
+        drop(client);
         let gone = || daemon.metric("reef_memory_bytes") == one;
         let time = within(SOON, "its memory", gone);
         println!("{class}: gone after {time:?}");
@@ -60,18 +58,16 @@ fn clients_of_a_daemon_that_is_killed_get_an_error_and_reconnect() {
                         break error;
                     }
                 };
-                told.send((Instant::now(), error)).unwrap();
+                told.send(error).unwrap();
                 client
             })
         })
         .collect();
     thread::sleep(Duration::from_millis(200));
-    let killed = Instant::now();
     let folder = daemon.kill();
     for _ in &threads {
-        let (when, error) = errors.recv().unwrap();
+        let error = errors.recv_timeout(SOON).expect("an error of each, in time");
         assert!(matches!(error, Error::Unavailable(_)), "{error}");
-        assert!(when - killed < SOON, "after {:?}", when - killed);
     }
     let daemon = Daemon::start_in(folder, &[]); // over the sockets that are left
     for thread in threads {
@@ -99,7 +95,7 @@ fn a_daemon_that_is_ended_answers_what_is_open() {
         client.receive(&mut got).unwrap_or_else(|e| panic!("request {n}: {e}"));
         assert_eq!(got, want);
     }
-    let status = daemon.ends_within(Duration::from_secs(10));
+    let status = daemon.ends();
     assert!(status.success(), "{status}");
     assert!(matches!(client.infer(&input), Err(Error::Unavailable(_))));
     for socket in ["grpc.sock", "http.sock", "local.sock"] {
@@ -110,12 +106,12 @@ fn a_daemon_that_is_ended_answers_what_is_open() {
 /// SIGTERM: clients that never stop asking keep no daemon alive.
 #[test]
 fn busy_clients_do_not_keep_a_daemon() {
-    let mut daemon = Daemon::start("busy", &[]);
+    let mut daemon = Daemon::start("busy", &["times.drain_ms=600000"]); // longer than it may take
     let _clients = Class::EACH.map(|class| ClientProcess::start(daemon.folder(), class));
-    within(Duration::from_secs(20), "clients", || daemon.clients() == 3.0);
+    within(SOON, "clients", || daemon.clients() == 3.0);
     thread::sleep(Duration::from_millis(200));
     daemon.terminate();
-    let status = daemon.ends_within(Duration::from_secs(10));
+    let status = daemon.ends();
     assert!(status.success(), "{status}");
 }
 
@@ -155,7 +151,7 @@ fn noise_over_tcp_is_no_end() {
         let said = daemon.get(path);
         assert!(said.starts_with("HTTP/1.1 4") && said.contains("error"), "{path}: {said}");
     }
-    within(SOON * 5, "all are gone", || daemon.clients() == 1.0);
+    within(SOON, "all are gone", || daemon.clients() == 1.0);
     let mut client = Client::connect("tiny", &options(daemon.folder(), None)).unwrap();
     client.infer(&vec![0.0; client.input_len()]).unwrap();
 }
@@ -174,23 +170,46 @@ fn http_request() -> String {
     )
 }
 
+/// The code of a whole answer; "none" if the connection was closed without one.
+fn code_of(answer: &str) -> &str {
+    if answer.is_empty() {
+        return "none";
+    }
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("torn: {answer}"));
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let whole: usize = length.expect("an answer says how long it is").parse().unwrap();
+    assert_eq!(body.len(), whole, "torn: {answer}");
+    head.split(' ').nth(1).expect("a status line")
+}
+
+/// Asks again and again until it is sent away; counts what was answered, and says how it was sent away.
+fn ask_on(daemon: &Daemon, request: &str, served: &AtomicUsize) -> String {
+    loop {
+        let answer = daemon.say(request.as_bytes());
+        let code = code_of(&answer);
+        if code != "200" {
+            return code.to_owned();
+        }
+        served.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// SIGTERM: requests over HTTP that came in are answered, whatever is asked later is not.
 #[test]
 fn requests_that_came_in_are_answered_at_the_end() {
+    const CLIENTS: usize = 8; // never done, so that something is open whenever the end comes
     let mut daemon = Daemon::start("drain-http", &["limits.queue=64"]);
-    let request = http_request();
+    let (request, served) = (http_request(), AtomicUsize::new(0));
     let codes: Vec<String> = thread::scope(|scope| {
-        let ask = || daemon.say(request.as_bytes()).split(' ').nth(1).unwrap_or("none").to_owned();
-        let all: Vec<_> = (0..60).map(|_| scope.spawn(ask)).collect();
-        within(SOON * 5, "requests", || daemon.metric("reef_open_requests") >= 2.0);
+        let ask = || ask_on(&daemon, &request, &served);
+        let all: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(ask)).collect();
+        within(SOON, "answers", || served.load(Ordering::Relaxed) >= 2 * CLIENTS);
         daemon.terminate();
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
-    let count = |code: &str| codes.iter().filter(|c| *c == code).count();
-    println!("{} served, {} refused, {} closed", count("200"), count("503"), count("none"));
-    assert!(count("200") >= 2, "{codes:?}");
-    assert_eq!(count("200") + count("503") + count("none"), 60, "{codes:?}");
-    assert!(daemon.ends_within(Duration::from_secs(10)).success());
+    println!("{} served, then {codes:?}", served.into_inner());
+    assert!(codes.iter().all(|code| ["503", "none"].contains(&&**code)), "{codes:?}");
+    assert!(daemon.ends().success());
 }
 
 /// SIGTERM: a request that takes longer than connections get to close is waited for, and no other is begun;
@@ -198,8 +217,11 @@ fn requests_that_came_in_are_answered_at_the_end() {
 #[test]
 fn the_end_waits_for_requests_that_take_their_time() {
     let endless = "scheduler=rt-only"; // best-effort requests end with their time
-    for (drain, code) in [("times.drain_ms=20000", "504"), ("times.drain_ms=100", "none")] {
-        let flags = [endless, "times.request_ms=4000", drain];
+    for (time, drain, code) in [
+        ("times.request_ms=6000", "times.drain_ms=60000", "504"),
+        ("times.request_ms=60000", "times.drain_ms=100", "none"),
+    ] {
+        let flags = [endless, time, drain];
         let mut daemon = Daemon::start("drain-long", &flags);
         let request = http_request();
         let mut other = Http::connect(daemon.folder()).unwrap();
@@ -208,17 +230,18 @@ fn the_end_waits_for_requests_that_take_their_time() {
         let said = thread::scope(|scope| {
             let one = scope.spawn(|| daemon.say(request.as_bytes()));
             let open = || daemon.metric("reef_open_requests") == 1.0;
-            within(SOON * 2, "a request", open);
+            within(SOON, "a request", open);
             daemon.terminate();
             if code == "504" {
-                thread::sleep(SOON / 2);
+                let is_ready = b"GET /v2/health/ready HTTP/1.1\r\nhost: localhost\r\n\r\n";
+                within(SOON, "the end's begin", || other.ask(is_ready).unwrap().0 != 200);
                 let late = request.replace("connection: close\r\n", "");
                 assert_eq!(other.ask(late.as_bytes()).unwrap().0, 503);
             }
             one.join().unwrap()
         });
-        assert_eq!(said.split(' ').nth(1).unwrap_or("none"), code, "{drain}: {said}");
-        assert!(daemon.ends_within(Duration::from_secs(10)).success());
+        assert_eq!(code_of(&said), code, "{drain}: {said}");
+        assert!(daemon.ends().success());
     }
 }
 
@@ -235,7 +258,7 @@ fn overload_is_refused_at_once() {
     let count = |code: &str| codes.iter().filter(|c| *c == code).count();
     println!("{} served, {} refused", count("200"), count("429"));
     assert_eq!(count("200") + count("429"), 40, "{codes:?}");
-    assert!(count("200") >= 3, "{codes:?}");
+    assert!(count("200") >= 2, "as many as may wait: {codes:?}");
     assert_eq!(daemon.metric("reef_open_requests"), 0.0);
     assert!(daemon.say(request.as_bytes()).starts_with("HTTP/1.1 200"));
 }

@@ -1,7 +1,7 @@
 //! The fast path: right answers, both classes, errors that leave the connection whole.
 
 use crate::daemon::Daemon;
-use crate::{ClientProcess, options, within};
+use crate::{ClientProcess, SOON, options, within};
 use reef::models::{Seeded, build, reference};
 use reef_serve::{Class, Client, Error, Options};
 use std::io::Write;
@@ -103,11 +103,9 @@ fn five_processes_share_the_device() {
     };
     let time = Duration::from_secs(120);
     within(time, "inferences of both classes", || served("rt") > 50 && served("be") > 50);
-    assert_eq!(daemon.clients(), 6.0); // and the one that asks
-    assert!(daemon.metric("reef_preemptions") > 0.0);
-    for client in clients {
-        assert!(client.kill() > 0);
-    }
+    within(time, "inferences of each", || clients.iter().all(|client| client.inferences() > 0));
+    within(time, "preemptions", || daemon.metric("reef_preemptions") > 0.0);
+    within(time, "all, and the one that asks", || daemon.clients() == 6.0);
 }
 
 /// Bytes that are no hello end that connection and nothing else.
@@ -128,6 +126,5 @@ fn noise_on_the_socket_is_no_end() {
     let mut client = Client::connect("tiny", &options(daemon.folder(), None)).unwrap();
     client.infer(&vec![0.0; client.input_len()]).unwrap();
     drop(client);
-    let time = Duration::from_secs(3);
-    within(time, "all are gone", || daemon.clients() == 1.0);
+    within(SOON, "all are gone", || daemon.clients() == 1.0);
 }

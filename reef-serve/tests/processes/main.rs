@@ -21,9 +21,15 @@ mod users;
 mod wire;
 
 use reef_serve::{Class, Client, Options};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+/// Longer than anything takes on a busy machine: what is waited for is there much sooner.
+const SOON: Duration = Duration::from_secs(60);
 
 /// What a process of ours is to be.
 const ROLE: &str = "REEF_TEST_ROLE";
@@ -81,27 +87,38 @@ fn options(folder: &Path, class: Option<Class>) -> Options {
 }
 
 /// A client that is a process, killed when this is dropped.
-struct ClientProcess(Child);
+struct ClientProcess {
+    child: Child,
+    inferences: Arc<AtomicUsize>,
+}
 
 impl ClientProcess {
+    /// What it says is read all the time: a client whose pipe is full would ask for nothing more.
     fn start(folder: &Path, class: Class) -> Self {
-        Self(spawn(class.name(), folder, &[]))
+        let mut child = spawn(class.name(), folder, &[]);
+        let said = BufReader::new(child.stdout.take().expect("piped"));
+        let inferences = Arc::new(AtomicUsize::new(0));
+        let count = inferences.clone();
+        std::thread::spawn(move || {
+            let lines = said.lines().map_while(Result::ok);
+            let inferences = lines.filter(|line| line.contains("inference latency"));
+            inferences.for_each(|_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        Self { child, inferences }
     }
 
-    /// Kills it and counts the inferences that it said it had.
-    fn kill(mut self) -> usize {
-        self.0.kill().unwrap();
-        let mut said = String::new();
-        use std::io::Read;
-        self.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-        said.lines().filter(|line| line.contains("inference latency")).count()
+    /// The inferences that it has said it had.
+    fn inferences(&self) -> usize {
+        self.inferences.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for ClientProcess {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -2,16 +2,13 @@
 
 use crate::daemon::Daemon;
 use crate::wire::{Grpc, Http, VALUES, infer_request, json, request};
-use crate::{options, within};
+use crate::{SOON, options, within};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use reef_serve::{Class, Client, Error};
 use std::io::Write;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
-
-const TIME: Duration = Duration::from_secs(20);
 
 /// Why a request over gRPC is refused.
 fn refused_over_grpc(folder: &Path) -> String {
@@ -35,16 +32,18 @@ fn an_open_request_keeps_its_place_until_it_is_answered() {
     let flags = ["limits.open_requests=1", endless, "times.request_ms=2000"];
     let daemon = Daemon::start("open", &flags);
     for ask in [refused_over_grpc, refused_over_http] {
-        let is_open = |count: f64| daemon.metric("reef_open_requests") == count;
-        thread::scope(|scope| {
-            let one = scope.spawn(|| ask(daemon.folder()));
-            within(TIME, "a request", || is_open(1.0));
-            let said = ask(daemon.folder());
-            assert!(said.contains("1 requests are open already"), "{said}");
-            let said = one.join().unwrap();
-            assert!(said.contains("timed out after 2s"), "{said}");
+        // On a busy machine the first may have had its time before the second comes.
+        let late = |said: &str| said.contains("timed out after 2s");
+        within(SOON, "two at a time", || {
+            let said: [String; 2] = thread::scope(|scope| {
+                let both = [(); 2].map(|()| scope.spawn(|| ask(daemon.folder())));
+                both.map(|one| one.join().unwrap())
+            });
+            let refused = |said: &str| said.contains("1 requests are open already");
+            assert!(said.iter().all(|said| late(said) || refused(said)), "{said:?}");
+            said.iter().any(|said| late(said)) && said.iter().any(|said| refused(said))
         });
-        within(TIME, "a place", || is_open(0.0));
+        within(SOON, "a place", || daemon.metric("reef_open_requests") == 0.0);
     }
 }
 
@@ -122,10 +121,10 @@ fn a_request_whose_client_went_away_is_counted() {
     let body = [text.as_bytes(), &[0; 4 * VALUES]].concat();
     let mut stream = std::net::TcpStream::connect(&daemon.http).unwrap();
     std::io::Write::write_all(&mut stream, &request(Some(text.len()), &body)).unwrap();
-    within(TIME, "a request", || daemon.metric("reef_open_requests") == 1.0);
+    within(SOON, "a request", || daemon.metric("reef_open_requests") == 1.0);
     drop(stream);
     let gone = "reef_answers_total{path=\"http\",outcome=\"gone\"} 1\n";
-    within(TIME, "its end", || daemon.get("/metrics").contains(gone));
+    within(SOON, "its end", || daemon.get("/metrics").contains(gone));
     assert!(daemon.get("/metrics").contains("class=\"be\",reason=\"gone\"} 1\n"));
 }
 

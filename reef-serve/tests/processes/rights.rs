@@ -2,7 +2,7 @@
 
 use crate::daemon::Daemon;
 use crate::wire::{Grpc, Http, VALUES, infer_request, json, request, stating};
-use crate::{options, within};
+use crate::{SOON, options, within};
 use reef_serve::{Class, Client, Error, Options, Rate};
 use std::time::Duration;
 
@@ -51,9 +51,8 @@ fn rights_change_for_who_is_connected_and_for_who_comes() {
     client.infer(&input).unwrap();
     write(false);
     daemon.signal("HUP");
-    let time = Duration::from_secs(20);
     within(
-        time,
+        SOON,
         "who is connected loses the right",
         || matches!(client.infer(&input), Err(Error::Denied(why)) if why.contains("real time")),
     );
@@ -62,7 +61,7 @@ fn rights_change_for_who_is_connected_and_for_who_comes() {
     daemon.signal("HUP"); // what is wrong changes nothing, and ends nothing
     write(true);
     daemon.signal("HUP");
-    within(time, "and gets it again", || client.infer(&input).is_ok());
+    within(SOON, "and gets it again", || client.infer(&input).is_ok());
 }
 
 /// By each way in: what is stated is held while its client is there, and nobody gets more than there is.
@@ -96,14 +95,13 @@ fn clients_state_a_budget_and_get_it_if_it_fits() {
     assert!(status == 429 && String::from_utf8_lossy(&said).contains(why), "{status}: {said:?}");
 
     drop(first); // and another way in gets it, once it has gone
-    let time = Duration::from_secs(20);
-    within(time, "over gRPC", || grpc.infer(over_grpc.clone()).is_ok());
+    within(SOON, "over gRPC", || grpc.infer(over_grpc.clone()).is_ok());
     refused(Client::connect("tiny", &local(big)).unwrap_err());
     drop(grpc);
-    within(time, "over HTTP", || http.ask(&over_http).unwrap().0 == 200);
+    within(SOON, "over HTTP", || http.ask(&over_http).unwrap().0 == 200);
     refused(Client::connect("tiny", &local(big)).unwrap_err());
     drop(http);
-    within(time, "locally again", || Client::connect("tiny", &local(big)).is_ok());
+    within(SOON, "locally again", || Client::connect("tiny", &local(big)).is_ok());
     let be = Options { rate: Some(big), ..options(daemon.folder(), Some(Class::BestEffort)) };
     assert!(matches!(Client::connect("tiny", &be), Err(Error::Invalid(_))));
 }

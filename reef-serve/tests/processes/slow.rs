@@ -2,31 +2,61 @@
 
 use crate::daemon::Daemon;
 use crate::wire::{Grpc, Http, infer_request, request};
-use crate::{options, within};
+use crate::{SOON, options, within};
 use reef_serve::{Class, Client};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Long enough for a test on a busy machine, short enough to wait for.
 const IDLE: &str = "times.idle_ms=1000";
-const TIME: Duration = Duration::from_secs(20);
 
-/// Sends a byte now and then, until that fails or there is an answer.
+/// Sends a byte now and then, until there is an answer or the connection has ended.
 fn drip(mut stream: TcpStream, bytes: &[u8]) -> String {
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    let mut answer = Vec::new();
+    let (mut answer, begin) = (Vec::new(), Instant::now());
     for byte in bytes.iter().cycle() {
-        if stream.write_all(&[*byte]).is_err() {
-            break;
-        }
+        assert!(begin.elapsed() < SOON, "it may go on: {}", String::from_utf8_lossy(&answer));
+        let is_over = stream.write_all(&[*byte]).is_err(); // an answer may be there nevertheless
         match stream.read_to_end(&mut answer) {
-            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock) => {}
+            Err(e) if !is_over && matches!(e.kind(), ErrorKind::WouldBlock) => {}
             _ => break,
         }
     }
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Waits until the daemon has ended a connection, whatever it says before that.
+fn wait_until_sent_away(stream: &mut impl Read) {
+    let mut bytes = [0; 1024];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock) => panic!("not within {SOON:?}"),
+            Err(_) => return,
+        }
+    }
+}
+
+/// A connection over TCP on which waiting ends.
+fn tcp(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream
+}
+
+/// A gRPC client that has asked for something before it was sent away.
+pub(crate) fn asked(folder: &Path) -> Grpc {
+    let mut asked = None;
+    within(SOON, "a client that asks in time", || {
+        let mut grpc = Grpc::connect(folder);
+        asked = grpc.live().is_ok().then_some(grpc);
+        asked.is_some()
+    });
+    asked.expect("it has asked")
 }
 
 #[test]
@@ -34,12 +64,10 @@ fn places_are_not_kept_by_saying_nothing_or_little() {
     let daemon = Daemon::start("slow", &[IDLE, "limits.clients=16"]);
     let tcp = TcpStream::connect(&daemon.http).unwrap();
     let unix = UnixStream::connect(daemon.folder().join("http.sock")).unwrap();
-    let begin = Instant::now();
     let mut head = TcpStream::connect(&daemon.http).unwrap();
     head.write_all(b"GET /v2 HTTP/1.1\r\nhost: ").unwrap();
     drip(head, b"x");
-    assert!(begin.elapsed() < TIME, "{:?}", begin.elapsed());
-    within(TIME, "all are sent away", || daemon.clients() == 1.0);
+    within(SOON, "all are sent away", || daemon.clients() == 1.0);
     drop((tcp, unix));
 }
 
@@ -49,11 +77,9 @@ fn a_body_that_drips_is_cut_off_and_its_request_counts_no_more() {
     let mut body = TcpStream::connect(&daemon.http).unwrap();
     let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
     body.write_all(format!("{head}content-length: 100000\r\n\r\n").as_bytes()).unwrap();
-    let begin = Instant::now();
     let said = drip(body, b" ");
     assert!(said.starts_with("HTTP/1.1 504") && said.contains("took longer"), "{said}");
-    assert!(begin.elapsed() < TIME, "{:?}", begin.elapsed());
-    within(TIME, "no open request", || daemon.metric("reef_open_requests") == 0.0);
+    within(SOON, "no open request", || daemon.metric("reef_open_requests") == 0.0);
 }
 
 /// The preface and empty settings, with which a client of HTTP/2 begins.
@@ -63,40 +89,44 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 #[test]
 fn grpc_clients_that_ask_for_nothing_are_sent_away() {
     let daemon = Daemon::start("slow-grpc", &[IDLE]);
-    let tcp = TcpStream::connect(&daemon.grpc).unwrap();
-    let unix = UnixStream::connect(daemon.folder().join("grpc.sock")).unwrap();
-    let mut preface = TcpStream::connect(&daemon.grpc).unwrap();
+    let mut silent = tcp(&daemon.grpc);
+    let mut unix = UnixStream::connect(daemon.folder().join("grpc.sock")).unwrap();
+    unix.set_read_timeout(Some(SOON)).unwrap();
+    let mut preface = tcp(&daemon.grpc);
     preface.write_all(PREFACE).unwrap();
-    let silent = Grpc::connect(daemon.folder());
-    let mut asked = Grpc::connect(daemon.folder());
-    asked.live().unwrap();
+    let idle = Grpc::connect(daemon.folder());
+    let asked = asked(daemon.folder());
+    wait_until_sent_away(&mut silent);
+    wait_until_sent_away(&mut unix);
+    wait_until_sent_away(&mut preface);
+    asked.rest(Duration::from_secs(3));
     let left = || {
-        silent.rest(Duration::from_millis(20));
+        idle.rest(Duration::from_millis(20));
         asked.rest(Duration::from_millis(20));
         daemon.clients() == 2.0 // the one that has asked, and the one that asks
     };
-    within(TIME, "all others are sent away", left);
-    asked.rest(Duration::from_secs(3));
-    assert_eq!(daemon.clients(), 2.0);
-    drop((tcp, unix, preface));
+    within(SOON, "the one that has asked is left", left);
 }
 
 /// A client whose machine is gone says nothing for ever; one that answers pings is there.
 #[test]
 fn grpc_clients_that_answer_no_ping_are_sent_away() {
     let daemon = Daemon::start("dead-grpc", &["times.keepalive_ms=1000"]);
-    let mut alive = Grpc::connect(daemon.folder());
-    alive.live().unwrap();
-    let mut dead = TcpStream::connect(&daemon.grpc).unwrap();
+    let alive = asked(daemon.folder());
+    let mut dead = tcp(&daemon.grpc);
     dead.write_all(PREFACE).unwrap();
-    let left = || {
+    std::thread::scope(|scope| {
+        let sent_away = scope.spawn(|| wait_until_sent_away(&mut dead));
+        while !sent_away.is_finished() {
+            alive.rest(Duration::from_millis(20));
+        }
+        sent_away.join().unwrap();
+    });
+    alive.rest(Duration::from_secs(4));
+    within(SOON, "the living one is left", || {
         alive.rest(Duration::from_millis(20));
         daemon.clients() == 2.0
-    };
-    assert!(!left(), "it has its place at first");
-    within(TIME, "the dead one is sent away", left);
-    alive.rest(Duration::from_secs(4));
-    assert_eq!(daemon.clients(), 2.0);
+    });
 }
 
 /// A message that is too long is refused as soon as that is known.
@@ -148,19 +178,20 @@ fn idle_connections_make_room() {
         .collect();
     let local = Client::connect("tiny", &options(daemon.folder(), Some(Class::RealTime)));
     local.unwrap().ping().unwrap();
-    Grpc::connect(daemon.folder()).live().unwrap();
-    std::thread::sleep(Duration::from_millis(100)); // they have had their time
-    for _ in 0..20 {
-        assert!(daemon.get("/v2/health/live").starts_with("HTTP/1.1 200"));
-    }
+    // Each has a moment to show who it is, which begins when the daemon sees it.
+    let in_time = Duration::from_secs(30); // half of what makes room anyway
+    let lives = || daemon.get("/v2/health/live").starts_with("HTTP/1.1 200");
+    within(in_time, "room by gRPC", || Grpc::connect(daemon.folder()).live().is_ok());
+    within(in_time, "room by HTTP", lives);
+    std::thread::sleep(Duration::from_millis(100)); // all came before that one, and have had their time
+    (0..20).for_each(|_| assert!(lives()));
     // Clients that have asked for something and rest make room for one that asks, likewise.
     let mut resting: Vec<_> =
         (0..16).filter_map(|_| TcpStream::connect(&daemon.http).ok()).collect();
     for stream in &mut resting {
         let _ = stream.write_all(b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n"); // some were too many
     }
-    std::thread::sleep(Duration::from_secs(1));
-    assert!(daemon.get("/v2/health/live").starts_with("HTTP/1.1 200"));
+    within(in_time, "room among those that rest", lives);
     drop(idle);
 }
 
@@ -176,12 +207,12 @@ fn clients_that_read_nothing_are_sent_away() {
     let ask = b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let mut at = 0;
     loop {
-        assert!(begin.elapsed() < TIME, "it may stay and read nothing");
+        assert!(begin.elapsed() < SOON, "it may stay and read nothing");
         match stream.write(&ask[at..]) {
             Ok(count) => at = (at + count) % ask.len(),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(_) => break,
         }
     }
-    within(TIME, "it is sent away", || daemon.clients() == 1.0);
+    within(SOON, "it is sent away", || daemon.clients() == 1.0);
 }

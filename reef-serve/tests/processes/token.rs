@@ -1,8 +1,9 @@
 //! The token that clients over TCP have to show.
 
 use crate::daemon::Daemon;
+use crate::slow::asked;
 use crate::wire::{Grpc, Http};
-use crate::{Folder, within};
+use crate::{Folder, SOON, within};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -49,18 +50,17 @@ fn http_over_tcp_wants_the_token_on_each_path() {
 #[test]
 fn grpc_clients_without_the_token_are_sent_away() {
     let (daemon, _files) = daemon("token-grpc", &["times.idle_ms=1000"]);
-    let mut unix = Grpc::connect(daemon.folder());
-    unix.live().unwrap();
+    let mut unix = asked(daemon.folder());
     let mut tcp = Grpc::connect_to(&daemon.grpc);
-    let said = tcp.live().unwrap_err();
-    assert_eq!(said.code(), tonic::Code::Unauthenticated, "{said}");
+    let mut refused = || tcp.live().unwrap_err().code() == tonic::Code::Unauthenticated;
+    within(SOON, "it hears why, before its time is over", &mut refused);
     let left = || {
         tcp.rest(Duration::from_millis(20));
         let mut http = Http::connect(daemon.folder()).unwrap(); // where no token is wanted
         let (_, text) = http.ask(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         String::from_utf8(text).unwrap().contains("reef_clients{path=\"grpc\"} 1\n")
     };
-    within(Duration::from_secs(20), "it is sent away", left);
+    within(SOON, "it is sent away", left);
     unix.live().unwrap();
 }
 
@@ -81,7 +81,7 @@ fn reflection_wants_the_token_as_metadata_does() {
 fn refused_connections_are_closed() {
     let (daemon, _files) = daemon("token-closed", &[]);
     let mut http = TcpStream::connect(&daemon.http).unwrap();
-    http.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    http.set_read_timeout(Some(SOON)).unwrap();
     http.write_all(b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut said = String::new();
     http.read_to_string(&mut said).unwrap(); // up to its end
@@ -95,7 +95,7 @@ fn refused_connections_are_closed() {
         daemon.say(format!("{head}{right}\r\n").as_bytes())
     };
     let gone = || metrics().contains("reef_clients{path=\"grpc\"} 0\n");
-    within(Duration::from_secs(20), "long before idle_ms", gone);
+    within(SOON, "long before idle_ms", gone);
 }
 
 #[test]
@@ -138,8 +138,6 @@ fn hangup_reads_tokens_anew_and_ends_nothing() {
     assert!(ask("0123456789abcdef").starts_with("HTTP/1.1 200"));
     std::fs::write(files.path().join("token"), "fedcba9876543210").unwrap();
     hangup();
-    within(Duration::from_secs(20), "the new token", || {
-        ask("fedcba9876543210").starts_with("HTTP/1.1 200")
-    });
+    within(SOON, "the new token", || ask("fedcba9876543210").starts_with("HTTP/1.1 200"));
     assert!(ask("0123456789abcdef").starts_with("HTTP/1.1 401"));
 }

@@ -1,15 +1,12 @@
 //! Other users of the machine, whom the configuration lets in or doesn't.
 
 use crate::daemon::Daemon;
-use crate::{options, spawn_as, within};
+use crate::{SOON, options, spawn_as, within};
 use reef_serve::{Class, Client};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
-
-const TIME: Duration = Duration::from_secs(20);
 
 /// A user and two groups that no machine has.
 const USER: u32 = 54_321;
@@ -32,7 +29,7 @@ fn visit(daemon: &Daemon, group: u32) -> String {
     let mut myself = Command::new(std::env::current_exe().unwrap());
     myself.uid(USER).gid(group);
     let mut child = spawn_as(myself, "visitor", daemon.folder(), &[]);
-    within(TIME, "a visitor's end", || child.try_wait().unwrap().is_some());
+    within(SOON, "a visitor's end", || child.try_wait().unwrap().is_some());
     let mut said = String::new();
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     let line = said.lines().find(|line| line.starts_with("was "));

@@ -30,7 +30,7 @@ fn registry(revoked: &Arc<Revoked>) -> (Arc<Registry>, PathBuf) {
 
 fn guest(path: &std::path::Path, class: Class) -> Result<Joined, String> {
     let wish = Wish { class, device: GPU };
-    join(path, &wish, Duration::from_secs(10)).map_err(|why| why.to_string())
+    join(path, &wish, Duration::from_secs(60)).map_err(|why| why.to_string())
 }
 
 #[allow(unsafe_code)] // what a program may do to its own memory

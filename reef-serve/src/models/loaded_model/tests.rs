@@ -88,7 +88,7 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
 }
 
 fn ask(served: &LoadedModel) -> Result<Vec<Vec<u8>>> {
-    ask_within(served, Duration::from_secs(10))
+    ask_within(served, Duration::from_secs(60))
 }
 
 fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<Vec<u8>>> {

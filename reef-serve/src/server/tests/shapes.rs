@@ -241,7 +241,7 @@ fn known_shapes_do_not_wait_while_networks_are_made() {
     let hold = |who: &str| {
         let (held, who) = (held.clone(), Principal::Token(who.into()));
         let work = move || {
-            let _ = held.lock().recv_timeout(Duration::from_secs(20));
+            let _ = held.lock().recv_timeout(Duration::from_secs(60));
             Ok(())
         };
         let server = fixture.server.clone();
@@ -252,7 +252,7 @@ fn known_shapes_do_not_wait_while_networks_are_made() {
     let busy = [runtime.spawn(hold("x")), runtime.spawn(hold("y"))];
     runtime.block_on(async {
         let known =
-            tokio::time::timeout(Duration::from_secs(10), fixture.ask_sums("a", &[1, 9, 4]));
+            tokio::time::timeout(Duration::from_secs(30), fixture.ask_sums("a", &[1, 9, 4]));
         known.await.expect("it waits for nothing").unwrap();
         let (model, who) = (fixture.sums(), fixture.server.tenants.of(&peer("a").principal));
         let time = (Instant::now(), Some(Duration::from_millis(50)));
