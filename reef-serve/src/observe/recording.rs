@@ -134,9 +134,13 @@ fn track(instance: u32) -> Track {
     Track { process: LANES, thread: instance }
 }
 
-/// A request: how long it waited, how long it ran, and with what it spent that time.
+/// A request: how long it waited, how long it ran, and with what it spent that time. Nothing if it ended before `begin`:
+/// requests are noted a moment before that.
 pub(super) fn shown(request: &Request, id: usize, begin: Instant) -> Vec<Value> {
     let Request { instance, model, class, client, phases, outcome, end } = request;
+    if *end <= begin {
+        return Vec::new();
+    }
     let track = track(instance.number);
     // What began before the trace did is shown from there on.
     let since = |before: Duration| {

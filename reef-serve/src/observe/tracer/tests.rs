@@ -82,3 +82,12 @@ fn what_began_before_the_trace_is_shown_from_its_begin() {
     assert_eq!((whole["ts"].as_f64(), whole["dur"].as_f64()), (Some(0.0), Some(50.0)));
     assert!(!events.iter().any(|event| event["name"] == "input"), "it was over");
 }
+
+#[test]
+fn what_ended_before_the_trace_began_is_not_in_it() {
+    let tracer = Tracer::default();
+    let one = request(&tracer);
+    assert!(crate::observe::recording::shown(&one, 0, one.end).is_empty());
+    let before = one.end - Duration::from_nanos(100);
+    assert!(!crate::observe::recording::shown(&one, 0, before).is_empty());
+}
