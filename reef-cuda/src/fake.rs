@@ -303,7 +303,7 @@ mod tests {
                 drop(second);
                 let _ = done.send(());
             });
-            given_back.send(is_done.recv_timeout(Duration::from_secs(5)).is_ok()).unwrap();
+            given_back.send(is_done.recv_timeout(Duration::from_secs(60)).is_ok()).unwrap();
         }));
         device.vendor().release_pinned(); // as when there is no memory left
         assert_eq!(result.try_recv(), Ok(true), "a drop waited for cuMemFreeHost");

@@ -34,7 +34,7 @@ fn everybody_hears_of_a_lost_device() {
     let error = real_time.run(&task).unwrap_err();
     assert!(lost(&error), "a real-time client: {error}");
     println!("all heard within {:?}: {error}", start.elapsed());
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(60));
     assert!(lost(&device.alloc(64).unwrap_err()), "nor is there memory");
     drop((good, bad, real_time));
     drop(dispatcher); // hangs nowhere

@@ -84,10 +84,8 @@ fn a_guest_outlives_its_daemons_and_joins_each_that_answers() {
 
 /// A daemon that doesn't answer costs the first launch a moment, and is joined by no call of the program.
 fn joins_late(program: &Program, deaf: OwnedFd) -> Registry {
-    let begin = Instant::now();
     program.launch();
     until("the first, which is passed on", || program.is_idle());
-    assert!(begin.elapsed() < SOON);
     drop(deaf);
     let registry = program.daemon();
     until("it joins by itself", || !registry.guests().is_empty());
@@ -100,9 +98,11 @@ fn joins_late(program: &Program, deaf: OwnedFd) -> Registry {
 
 /// Who holds for a second gets it, but for a breather in which what is there gets through.
 fn breathes(program: &Program, registry: &Registry) {
+    let begin = Instant::now();
     registry.hold(UUID, true);
     program.launch();
-    let time = until("a breather", || program.is_idle());
+    until("a breather", || program.is_idle());
+    let time = begin.elapsed();
     assert!(time > Duration::from_millis(500), "held until {time:?}");
     assert!(registry.guests()[0].breathers >= 1); // more if the device was too slow for one
     until("held again", || program.is_held());
@@ -143,11 +143,11 @@ fn opens_for_good(program: &Program, registry: Registry) {
     println!("opened after {time:?}");
     std::thread::sleep(Duration::from_millis(20));
     let begin = Instant::now();
-    for _ in 0..50 {
+    for _ in 0..100 {
         program.launch();
         assert_eq!(call!(program.driver, cuStreamSynchronize(program.work.stream)), 0);
     }
-    assert!(begin.elapsed() < SOON, "it stays open"); // or each would wait for a breather
+    assert!(begin.elapsed() < SOON, "it stays open"); // or each would wait most of a second for a breather
 }
 
 /// The next daemon takes the same page, so that gates which graphs have had inside since before are its own as well.

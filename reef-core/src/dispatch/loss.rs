@@ -54,7 +54,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    const LONG: Duration = Duration::from_secs(10);
+    const LONG: Duration = Duration::from_secs(60);
 
     fn lost() -> Error {
         Error::DeviceLost { backend: "fake", why: "reactivate".into() }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Long enough for whatever would have happened at once.
 const A_WHILE: Duration = Duration::from_millis(50);
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(60);
 
 fn dispatcher(device: &Fake) -> Dispatcher<Fake> {
     Dispatcher::start(device, Box::new(Reef::default())).expect("a dispatcher")

@@ -330,7 +330,7 @@ pub(crate) mod tests {
         start.elapsed() < time
     }
 
-    const LONG: Duration = Duration::from_secs(10);
+    const LONG: Duration = Duration::from_secs(60);
     const SHORT: Duration = Duration::from_millis(5);
 
     #[test]

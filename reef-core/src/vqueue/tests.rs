@@ -10,7 +10,7 @@ use crate::vqueue::virtual_queue::VirtualQueue;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(60);
 
 fn queue(device: &Fake, config: Config) -> (Submitter<Fake>, VirtualQueue<Fake>) {
     VirtualQueue::enable(device, config.level(PreemptLevel::All)).expect("a queue")

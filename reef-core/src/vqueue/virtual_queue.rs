@@ -219,7 +219,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
 
-    const LONG: Duration = Duration::from_secs(10);
+    const LONG: Duration = Duration::from_secs(60);
     type Place = Arc<Mutex<Option<VirtualQueue<Fake>>>>;
 
     /// Host code that does `f` to its own queue, once that is put in the place, and what `f` gave.

@@ -259,7 +259,7 @@ mod tests {
             queue.launch_graph(Seq(0), &graph, None).unwrap();
             done.send(()).unwrap();
         });
-        is_done.recv_timeout(Duration::from_secs(5)).is_ok()
+        is_done.recv_timeout(Duration::from_secs(60)).is_ok()
     }
 
     #[test]

@@ -125,8 +125,15 @@ mod tests {
         let (context, gates, gate) = gates();
         let call = context.calls.enter();
         gates.close();
-        thread::sleep(20 * HANG_AFTER);
-        assert_eq!(gate.closed_for(), None);
+        let begin = std::time::Instant::now();
+        while gate.closed_for().is_some() {
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "closed for {:?}",
+                gate.closed_for()
+            );
+            thread::sleep(HANG_AFTER);
+        }
         drop(call);
         gates.close();
         assert!(gate.closed_for().is_some(), "the next time they close as ever");
@@ -149,15 +156,21 @@ mod tests {
 
     #[test]
     fn calls_that_return_leave_them_closed() {
+        // A call that loses its processor for so long hangs, so on a busy machine one may.
+        assert!((0..20).any(|_| are_left_closed()), "opened 20 times");
+    }
+
+    fn are_left_closed() -> bool {
         let (context, gates, gate) = gates();
         gates.close();
-        for _ in 0..2000 {
+        for _ in 0..1000 {
             drop(context.calls.enter());
             thread::sleep(Duration::from_micros(10));
         }
-        assert!(gate.closed_for().is_some());
+        let is_closed = gate.closed_for().is_some();
         gates.open();
         assert_eq!(gate.closed_for(), None);
+        is_closed
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// What the program below is to be: `daemon`, `rt` or `be`.
 const ROLE: &str = "REEF_TEST_ROLE";
 /// Longest that a survivor may need for a few rounds of its work: 1 s for a gate that is not opened, and a busy machine.
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(60);
 /// A process that is not ended ends itself.
 const LIFE: u32 = 300;
 

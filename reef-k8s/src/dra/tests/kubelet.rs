@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// How long anything here may take.
-pub(super) const LIMIT: Duration = Duration::from_secs(20);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A node with folders as a kubelet has them.
 pub(super) fn config(node: &MadeUp) -> ClaimsConfig {

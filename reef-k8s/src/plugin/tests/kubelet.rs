@@ -15,7 +15,7 @@ use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status};
 
 /// How long anything here may take.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Devices by id, and whether they are healthy; of each resource that has an open stream.
 pub(super) type Lists = BTreeMap<String, BTreeMap<String, bool>>;
