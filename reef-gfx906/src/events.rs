@@ -166,16 +166,22 @@ mod tests {
 
     #[test]
     fn all_who_wait_go_on_when_an_event_is_set_once() {
+        // On a busy machine one may not wait yet when it is set.
+        assert!((0..20).any(|_| all_go_on()), "not all of three in 20 tries");
+    }
+
+    fn all_go_on() -> bool {
         let events = Events::default();
         let id = event(&events, false, false);
-        std::thread::scope(|scope| {
-            let wait = || events.wait(&[id], true, 5000, &mut []);
+        let gone_on = std::thread::scope(|scope| {
+            let wait = || events.wait(&[id], true, 2000, &mut []);
             let waiters = [0; 3].map(|_| scope.spawn(wait));
             std::thread::sleep(Duration::from_millis(100));
             events.set(id);
-            assert_eq!(waiters.map(|waiter| waiter.join().expect("no panic")), [true; 3]);
+            waiters.map(|waiter| waiter.join().expect("no panic"))
         });
         assert!(!events.wait(&[id], true, 0, &mut []));
+        gone_on == [true; 3]
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn a_queue_that_never_answers_is_given_up_and_others_live() {
     assert!(matches!(&lost, Error::DeviceLost { why, .. } if why.contains("given up")), "{lost}");
     assert!(start.elapsed() >= TIMEOUT);
     assert_eq!(submitter.wait(behind), Err(lost));
-    within(TIMEOUT, || drop(queue));
+    ends_soon(|| drop(queue));
 
     // What the kernel may still write to is not used by others, and a new queue takes the place of the old one.
     let address = count.address();
@@ -96,16 +96,17 @@ fn a_queue_that_never_answers_is_given_up_and_others_live() {
     // A queue that is dropped before its silence is noticed.
     let mut queue = device.queue(Priority::BestEffort, None).unwrap();
     queue.launch(Seq(0), &bench.launch(&bench.deaf, &end), None).unwrap();
-    within(10 * TIMEOUT, || drop(queue));
+    ends_soon(|| drop(queue));
     assert_eq!(bench.count(Priority::BestEffort), 20);
 
     device.write(&end, 0, &1u32.to_ne_bytes()).unwrap(); // lets the process end
-    within(TIMEOUT, || drop(bench));
+    ends_soon(|| drop(bench));
 }
 
+/// What waits for the kernel would wait for ever; all else is the machine's affair.
 #[track_caller]
-fn within(time: Duration, act: impl FnOnce()) {
+fn ends_soon(act: impl FnOnce()) {
     let start = Instant::now();
     act();
-    assert!(start.elapsed() < 5 * time, "{:?}", start.elapsed());
+    assert!(start.elapsed() < 60 * TIMEOUT, "{:?}", start.elapsed());
 }

@@ -117,7 +117,7 @@ impl Bench {
 
     /// Whether the stream becomes idle soon.
     pub(crate) fn ends(&self, stream: Stream) -> bool {
-        self.ends_within(stream, Duration::from_secs(20))
+        self.ends_within(stream, Duration::from_secs(60))
     }
 
     pub(crate) fn ends_within(&self, stream: Stream, time: Duration) -> bool {

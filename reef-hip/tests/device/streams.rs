@@ -41,14 +41,29 @@ fn real_time_work_runs_while_every_best_effort_queue_is_taken() {
     assert!(held.iter().all(|stream| bench.ends(*stream)));
 }
 
-/// How many of six streams of a class end when they are told to, each before those that were opened earlier.
-fn streams_that_end_alone(bench: &Bench, class: Priority) -> usize {
+/// As many of six streams of a class end by themselves as are wanted: on a busy machine some take longer than at first
+/// is waited for.
+#[track_caller]
+fn end_alone(bench: &Bench, class: Priority, wanted: usize) {
+    let mut counts = Vec::new();
+    for millis in [300, 3000, 20_000] {
+        counts.push(streams_that_end_alone(bench, class, Duration::from_millis(millis)));
+        if counts.last() == Some(&wanted) {
+            return;
+        }
+    }
+    panic!("{counts:?} of six ended alone, {wanted} wanted");
+}
+
+/// How many of six streams of a class end within this time of when they are told to, each before those that were opened
+/// earlier.
+fn streams_that_end_alone(bench: &Bench, class: Priority, time: Duration) -> usize {
     let streams: Vec<_> = (0..6).map(|_| bench.stream(class)).collect();
     let spinning: Vec<_> = streams.iter().map(|stream| bench.spin(*stream)).collect();
     // From the last to the first: one that shares a queue with an earlier one can't end before it.
     let ended_alone = streams.iter().zip(&spinning).rev().filter(|(stream, spinning)| {
         spinning.end();
-        bench.ends_within(**stream, Duration::from_millis(300))
+        bench.ends_within(**stream, time)
     });
     let count = ended_alone.count();
     assert!(streams.iter().all(|stream| bench.ends(*stream)));
@@ -62,14 +77,13 @@ fn of_more_than_four_real_time_streams_some_take_turns() {
     if std::env::var_os("GPU_MAX_HW_QUEUES").is_some() {
         return reef_conformance::skip("GPU_MAX_HW_QUEUES is set");
     }
-    let count = streams_that_end_alone(&bench, Priority::RealTime);
-    assert_eq!(count, 4, "those that were first in their queues");
+    end_alone(&bench, Priority::RealTime, 4); // those that were first in their queues
 }
 
 #[test]
 fn each_best_effort_stream_has_a_hardware_queue_of_its_own() {
     let Some(bench) = Bench::open() else { return };
-    assert_eq!(streams_that_end_alone(&bench, Priority::BestEffort), 6);
+    end_alone(&bench, Priority::BestEffort, 6);
 }
 
 /// Units on which the blocks of a wide kernel ran.
