@@ -37,6 +37,8 @@ mod subject;
 pub use null::Null;
 pub use run::{open, run};
 pub use skip::skip;
+#[doc(hidden)]
+pub use subject::be_impatient;
 
 /// One test for each case, on one device: see the [crate's docs](crate).
 #[macro_export]

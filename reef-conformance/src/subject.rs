@@ -6,6 +6,7 @@ pub(crate) use reef_core::appended;
 use reef_core::{
     Colocation, Command, Device, Launch, PreemptLevel, Priority, Stopwatch, Submitter,
 };
+use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Preemptions per level and test.
@@ -28,10 +29,28 @@ pub(crate) fn happened(what: &str, have: u64, want: u64) {
     assert!(have >= want, "{have} {what}, at least {want} wanted");
 }
 
-/// How long a case waits for what must happen, after all its rounds.
-const GRACE: Duration = Duration::from_secs(20);
-/// The same where it hasn't happened once.
-const GRACE_FOR_NOTHING: Duration = Duration::from_secs(6);
+/// How long a case waits for what must happen, after all its rounds: where it has happened once, and where it hasn't.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    some: Duration,
+    none: Duration,
+}
+
+/// A busy machine may need it.
+const PATIENT: Patience = Patience { some: Duration::from_secs(90), none: Duration::from_secs(60) };
+/// For devices on which it can't happen.
+const IMPATIENT: Patience =
+    Patience { some: Duration::from_secs(20), none: Duration::from_secs(6) };
+
+thread_local! {
+    static PATIENCE: Cell<Patience> = const { Cell::new(PATIENT) };
+}
+
+/// From now on cases on this thread wait for a short time only for what must happen: where a broken device is to fail.
+#[doc(hidden)]
+pub fn be_impatient() {
+    PATIENCE.set(IMPATIENT);
+}
 
 /// Counts the rounds of a case: so many, and more until what the case is about has happened often enough.
 pub(crate) struct Rounds {
@@ -50,7 +69,8 @@ impl Rounds {
             self.left -= 1;
             return true;
         }
-        let grace = if have == 0 { GRACE_FOR_NOTHING } else { GRACE };
+        let Patience { some, none } = PATIENCE.get();
+        let grace = if have == 0 { none } else { some };
         have < want && self.late.get_or_insert_with(Instant::now).elapsed() < grace
     }
 }

@@ -105,7 +105,7 @@ pub fn memory_of_others_is_copied_from_and_to<D: Device>(device: &D, level: Pree
         assert!(got.eq((round..).take(WORDS).map(|i| i * 3 + round)), "round {round}");
     }
     drop((buffer, submitter, queue));
-    let until = Instant::now() + Duration::from_secs(5);
+    let until = Instant::now() + Duration::from_secs(60);
     while Arc::strong_count(&theirs) > 1 && Instant::now() < until {
         std::thread::yield_now();
     }
@@ -226,7 +226,7 @@ pub fn a_queue_counts_as_idle_after_its_timeout<D: Device>(device: &D, level: Pr
     submitter.wait(last).unwrap();
     let start = std::time::Instant::now();
     while !queue.is_idle() {
-        assert!(start.elapsed() < Duration::from_secs(5), "never idle");
+        assert!(start.elapsed() < Duration::from_secs(60), "never idle");
         std::thread::sleep(Duration::from_millis(1));
     }
     let last = submitter.submit(cells.append(1, 100)).unwrap();

@@ -166,7 +166,7 @@ fn evicted<D: Device>(preemptor: &D::Preemptor, queue: &mut D::Queue) -> Drained
     }
     let start = Instant::now();
     let drained = loop {
-        assert!(start.elapsed() < Duration::from_secs(20), "an eviction takes 20 s");
+        assert!(start.elapsed() < Duration::from_secs(60), "an eviction takes a minute");
         match queue.try_drain().unwrap() {
             Some(drained) => break drained,
             None => std::thread::yield_now(),

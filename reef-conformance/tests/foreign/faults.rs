@@ -22,6 +22,7 @@ fn finds(fault: Fault, level: PreemptLevel, case: Case) {
     case(&Toy::broken(Fault::None), level);
     let (done, result) = mpsc::channel();
     thread::spawn(move || {
+        reef_conformance::be_impatient();
         let device = || Toy::broken(fault);
         let fails = |()| catch_unwind(AssertUnwindSafe(|| case(&device(), level))).is_err();
         let begun = Instant::now();
