@@ -300,7 +300,7 @@ fn wait_until(folder: &Folder, what: &str, is_so: impl Fn(&str) -> bool) {
         if text.lines().any(&is_so) {
             return;
         }
-        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{what}: {text}");
+        assert!(begin.elapsed() < std::time::Duration::from_secs(60), "{what}: {text}");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `reef top` on a terminal of its own.
 struct Top {
