@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Runs `body` on a thread of its own and fails if it takes more than 5 seconds.
+/// Runs `body` on a thread of its own and fails if it takes more than a minute: that is for ever.
 fn in_time(body: impl FnOnce() + Send + 'static) {
-    within(Duration::from_secs(5), body);
+    within(Duration::from_secs(60), body);
 }
 
 fn within(limit: Duration, body: impl FnOnce() + Send + 'static) {
@@ -66,6 +66,26 @@ fn bad_copy(device: &Cpu) -> Task<Cpu> {
     Task::new(vec![Command::Copy(copy)]).unwrap()
 }
 
+/// A kernel that runs until it is let go.
+#[derive(Default)]
+struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    fn launch(&self) -> Launch<Cpu> {
+        let is_open = self.0.clone();
+        launch(1, move |_| {
+            while !is_open.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            Outcome::Done
+        })
+    }
+
+    fn open(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 fn panicking() -> Launch<Cpu> {
     launch(1, |_| panic!("on purpose"))
 }
@@ -86,7 +106,7 @@ fn host_functions_in_a_row() {
             submitter.submit(Command::Host(Arc::new(f))).unwrap();
         }
         queue.restore().unwrap();
-        let over = submitter.wait_for(Seq(19), Duration::from_secs(2)).unwrap();
+        let over = submitter.wait_for(Seq(19), Duration::from_secs(30)).unwrap();
         assert!(over, "{} of 20 ran", count.load(Ordering::SeqCst));
     });
 }
@@ -99,12 +119,13 @@ fn a_bad_copy_in_a_real_time_task() {
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
         let bad = bad_copy(&device);
         let ticket = dispatcher.real_time().unwrap().submit(&bad).unwrap();
-        std::thread::sleep(Duration::from_millis(50));
-        assert!(
-            matches!(ticket.try_wait(), Some(Err(Error::Invalid(_)))),
-            "{:?}",
-            ticket.try_wait()
-        );
+        let how = loop {
+            match ticket.try_wait() {
+                Some(how) => break how,
+                None => std::thread::yield_now(),
+            }
+        };
+        assert!(matches!(how, Err(Error::Invalid(_))), "{how:?}");
     });
 }
 
@@ -162,7 +183,7 @@ fn wait_based_starts_by_itself() {
         let ticket = dispatcher.real_time().unwrap().submit(&task).unwrap();
         let start = Instant::now();
         while ticket.try_wait().is_none() {
-            assert!(start.elapsed() < Duration::from_secs(2), "never started");
+            assert!(start.elapsed() < Duration::from_secs(30), "never started");
             std::thread::yield_now();
         }
     });
@@ -216,7 +237,7 @@ fn a_late_panic_in_padding_ends_the_best_effort_queue() {
         go.store(true, Ordering::SeqCst);
         let start = Instant::now();
         while matches!(be.completed(), Ok(Seq(0))) {
-            assert!(start.elapsed() < Duration::from_secs(2), "neither done nor failed");
+            assert!(start.elapsed() < Duration::from_secs(30), "neither done nor failed");
         }
         assert!(be.completed().is_err());
     });
@@ -232,13 +253,10 @@ fn padding_of_a_failed_kernel_stops() {
             let started = started.clone();
             move |block| {
                 started.store(true, Ordering::SeqCst);
-                let start = Instant::now();
-                while start.elapsed() < Duration::from_secs(3) {
-                    if block.stopped() {
-                        return Outcome::Stopped;
-                    }
+                while !block.stopped() {
+                    std::thread::yield_now();
                 }
-                Outcome::Done
+                Outcome::Stopped
             }
         });
         let real_time = launch(1, move |_| {
@@ -252,9 +270,7 @@ fn padding_of_a_failed_kernel_stops() {
         let padding = Padding { rt_units: 1, be_per_unit: 1, be_blocks: 1 };
         rt.launch_padded(Seq(0), &real_time, &padding, &best_effort, &record).unwrap();
         while rt.completed().is_ok() {}
-        let start = Instant::now();
-        drop(rt);
-        assert!(start.elapsed() < Duration::from_secs(1), "waited for {:?}", start.elapsed());
+        drop(rt); // waits for the padding, which never ends by itself
     });
 }
 
@@ -409,20 +425,28 @@ fn deadlines_hold_within_a_queue() {
         let dispatcher = Dispatcher::start(&device, edf).unwrap();
         let mut be = dispatcher.best_effort(ClientConfig::default()).unwrap();
         let ms = Duration::from_millis;
-        let kernel = [Command::Launch(busy(ms(10)))];
-        be.submit_before(&kernel, Some(ms(20))).unwrap();
-        let mut last = Seq(0);
-        for _ in 0..100 {
-            last = be.submit_before(&kernel, Some(Duration::from_secs(100))).unwrap();
-        }
-        let task = Task::new(vec![Command::Launch(busy(Duration::ZERO))]).unwrap();
-        let ticket = dispatcher.real_time().unwrap().submit_before(&task, Some(ms(50))).unwrap();
-        while ticket.try_wait().is_none() {
+        let (gate, ran) = (Gate::default(), Arc::new(AtomicU32::new(0)));
+        be.submit_before(&[Command::Launch(gate.launch())], Some(ms(20))).unwrap();
+        let count = ran.clone();
+        let kernel = [Command::Launch(launch(1, move |_| {
             std::thread::sleep(ms(1));
-            assert!(be.submitter().completed() < last, "it ran after a second of work due later");
+            count.fetch_add(1, Ordering::SeqCst);
+            Outcome::Done
+        }))];
+        for _ in 0..100 {
+            be.submit_before(&kernel, Some(Duration::from_secs(1000))).unwrap();
         }
-        let total = ticket.try_wait().unwrap().unwrap().total;
-        assert!(total < ms(200), "{total:?}");
+        let (count, before) = (ran.clone(), Arc::new(AtomicU32::new(u32::MAX)));
+        let saw = before.clone();
+        let task = task_of(launch(1, move |_| {
+            saw.store(count.load(Ordering::SeqCst), Ordering::SeqCst);
+            Outcome::Done
+        }));
+        let ticket = dispatcher.real_time().unwrap().submit_before(&task, Some(ms(50))).unwrap();
+        gate.open();
+        ticket.wait().unwrap();
+        let before = before.load(Ordering::SeqCst);
+        assert!(before < 50, "it ran after {before} of 100 kernels that are due later");
     });
 }
 
@@ -444,7 +468,7 @@ fn a_command_that_panics_in_its_drop() {
             let _ = &bad;
         };
         let seq = submitter.submit(Command::Host(Arc::new(f))).unwrap();
-        let over = submitter.wait_for(seq, Duration::from_secs(1));
+        let over = submitter.wait_for(seq, Duration::from_secs(30));
         std::thread::sleep(Duration::from_millis(50));
         drop(queue);
         drop(submitter);

@@ -1,9 +1,13 @@
 //! What clients do with real-time tasks: their order, tickets, cancelling, executors.
 
-use reef::cpu::Cpu;
+use reef::cpu::{Cpu, Kernel, Outcome};
 use reef::scheduler::{EarliestDeadline, FixedPriority, RtOnly, Scheduler};
-use reef::{Cells, Device, Dispatcher, Error, Result, RtClient, Task, Timing, appended};
+use reef::{
+    Args, Cells, Command, Device, Dispatcher, Error, Launch, Result, RtClient, Task, Timing,
+    appended,
+};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -14,19 +18,39 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Bench {
     cells: Cells<Cpu>,
     dispatcher: Dispatcher<Cpu>,
+    /// Until then number 1 runs.
+    is_released: Arc<AtomicBool>,
 }
 
 impl Bench {
     fn new(scheduler: impl Scheduler + 'static) -> Self {
         let device = Cpu::open(0, "units=1").unwrap();
         let cells = Cells::new(&device, 1).unwrap();
-        Self { cells, dispatcher: Dispatcher::start(&device, Box::new(scheduler)).unwrap() }
+        let dispatcher = Dispatcher::start(&device, Box::new(scheduler)).unwrap();
+        Self { cells, dispatcher, is_released: Arc::default() }
     }
 
-    /// A task that appends `number`; number 1 takes so long that what follows is submitted meanwhile.
+    /// A task that appends `number`; number 1 runs until it is released, so that what follows is submitted meanwhile.
     fn task(&self, number: u64) -> Task<Cpu> {
-        let rounds = if number == 1 { 5_000 } else { 10 };
-        Task::new([self.cells.append(number, rounds)]).unwrap()
+        let append = self.cells.append(number, 10);
+        let commands = if number == 1 { vec![self.waits(), append] } else { vec![append] };
+        Task::new(commands).unwrap()
+    }
+
+    fn waits(&self) -> Command<Cpu> {
+        let is_released = self.is_released.clone();
+        let kernel = Kernel::new("waits", move |_, _| {
+            while !is_released.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            Outcome::Done
+        });
+        // SAFETY: the kernel takes no arguments and touches no memory of the device.
+        Command::Launch(unsafe { Launch::new(kernel, [1; 3], [1; 3], Args::new(&[])) })
+    }
+
+    fn release(&self) {
+        self.is_released.store(true, Ordering::SeqCst);
     }
 
     fn client(&self) -> RtClient<Cpu> {
@@ -47,6 +71,7 @@ fn an_urgent_task_overtakes_one_that_has_time() {
         [(1, None), (2, Some(1000 * SECOND)), (3, Some(500 * SECOND)), (4, Some(SECOND))];
     let submit = |(number, deadline)| client.submit_before(&bench.task(number), deadline).unwrap();
     let tickets = deadlines.map(submit);
+    bench.release();
     for ticket in tickets {
         ticket.wait().unwrap();
     }
@@ -60,6 +85,7 @@ fn tasks_of_a_high_priority_overtake_low_ones() {
     let (mut low, mut high) = (bench.client(), bench.client().priority(1));
     let mut tickets: Vec<_> = (1..=4).map(|n| low.submit(&bench.task(n)).unwrap()).collect();
     tickets.push(high.submit(&bench.task(5)).unwrap());
+    bench.release();
     for ticket in tickets {
         ticket.wait().unwrap();
     }
@@ -75,6 +101,7 @@ fn a_task_that_waits_can_be_cancelled_and_one_that_runs_can_not() {
     assert!(!second.cancel(), "it has ended");
     assert_eq!(second.wait(), Err(Error::Cancelled));
     assert!(!first.cancel(), "it runs");
+    bench.release();
     third.wait().unwrap();
     first.wait().unwrap();
     bench.expect(&[1, 3]);
@@ -86,6 +113,7 @@ fn a_wait_with_a_limit_gives_up_and_the_task_goes_on() {
     let mut client = bench.client();
     let ticket = client.submit(&bench.task(1)).unwrap();
     assert_eq!(ticket.wait_timeout(Duration::ZERO), None);
+    bench.release();
     let timing = ticket.wait_timeout(Duration::MAX).expect("no limit").unwrap();
     assert_eq!(ticket.wait_timeout(Duration::ZERO), Some(Ok(timing)));
     bench.expect(&[1]);
@@ -132,6 +160,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 #[test]
 fn a_ticket_is_a_future_for_any_executor() {
     let bench = Bench::new(RtOnly);
+    bench.release();
     let run = || two(bench.client(), [1, 2].map(|number| bench.task(number)));
     let [first, second] = block_on(run()).unwrap();
     assert!(first.total > first.device && second.submitted > first.submitted);
@@ -145,7 +174,12 @@ fn a_future_whose_dispatcher_goes_away_ends() {
     let bench = Bench::new(EarliestDeadline::default());
     let mut client = bench.client();
     let [first, second] = [1, 2].map(|number| client.submit(&bench.task(number)).unwrap());
-    let waits = thread::spawn(move || block_on(second));
+    let is_released = bench.is_released.clone();
+    let waits = thread::spawn(move || {
+        let how = block_on(second);
+        is_released.store(true, Ordering::SeqCst); // which the dispatcher's end waits for
+        how
+    });
     drop(bench);
     first.wait().unwrap();
     assert_eq!(waits.join().unwrap(), Err(Error::Cancelled));

@@ -145,6 +145,20 @@ fn clients_of_a_lost_device_that_is_polled_go_on_on_another() {
     within(LIMIT, || go_on_elsewhere(true));
 }
 
+/// A task that ends when that is so.
+fn lasting(is_over: &Arc<AtomicBool>) -> Task<Losable> {
+    let is_over = is_over.clone();
+    let kernel = Kernel::new("lasts", move |_, _| {
+        while !is_over.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        Outcome::Done
+    });
+    // SAFETY: the kernel takes no arguments and touches no memory.
+    let launch = unsafe { Launch::new(kernel, [1; 3], [1; 3], Args::new(&[])) };
+    Task::new(vec![Command::Launch(launch)]).unwrap()
+}
+
 /// Requests that no thread waits for yet when the device is lost, while best-effort work pads them.
 fn all_tickets_end(polled: bool) {
     let devices = losable(2, polled);
@@ -157,11 +171,16 @@ fn all_tickets_end(polled: bool) {
     let last = (0..20).map(|_| be.submit(&replica.commands).unwrap()).last().unwrap();
     let (rt, replica) = client.parts().unwrap();
     let task = Task::new(replica.commands.clone()).unwrap();
-    let tickets: Vec<_> = (0..40).map(|_| rt.submit(&task).unwrap()).collect();
+    let mut tickets: Vec<_> = (0..20).map(|_| rt.submit(&task).unwrap()).collect();
+    // One that lasts until the device is lost, so that this meets work.
+    let is_lost = Arc::new(AtomicBool::new(false));
+    tickets.push(rt.submit(&lasting(&is_lost)).unwrap());
+    tickets.extend((21..40).map(|_| rt.submit(&task).unwrap()));
     while tickets[5].try_wait().is_none() {
         std::thread::yield_now();
     }
     devices[0].lose();
+    is_lost.store(true, Ordering::SeqCst);
     let ends: Vec<_> = tickets.into_iter().map(|ticket| ticket.wait()).collect();
     let done = ends.iter().filter(|end| end.is_ok()).count();
     assert!((6..40).contains(&done), "{done} of 40 done");
