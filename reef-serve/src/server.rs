@@ -4,7 +4,7 @@ use crate::class::{Class, Priority};
 use crate::config::live::Live;
 use crate::config::settings::Config;
 use crate::config::users::Users;
-use crate::engine::node::{self, Entered, Node};
+use crate::engine::node::{Entered, Node, Nodes};
 use crate::error::{Error, Result};
 use crate::models::declaration::Shapes;
 use crate::models::loaded_model::LoadedModel;
@@ -41,7 +41,7 @@ pub(crate) struct Server {
     pub(crate) config: Live,
     /// Its devices.
     pub(crate) nodes: Arc<[Arc<Node>]>,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) regions: Regions,
     pub(crate) tenants: Tenants,
     pub(crate) observer: Arc<Observer>,
@@ -90,12 +90,18 @@ impl Server {
     /// What is wrong with the configuration or the models; the device's.
     pub(crate) fn open(config: Config) -> Result<Arc<Self>> {
         config.check()?;
-        let nodes = node::open(&config.device, &config.scheduler, config.rt.reserve)?;
+        let nodes = Nodes::open(&config.device, &config.scheduler, config.rt.reserve)?;
+        Self::on(nodes, config)
+    }
+
+    /// The same on devices that are open.
+    fn on(Nodes { all: nodes, losses }: Nodes, config: Config) -> Result<Arc<Self>> {
         let repository =
             Repository::open(config.models.repository.as_deref(), config.models.builtin)?
                 .with_kernels(config.models.kernels);
         let observer = Arc::new(Observer::default());
-        let registry = Registry::new(&nodes, repository, &config, &observer);
+        let registry = Arc::new(Registry::new(&nodes, repository, &config, &observer));
+        registry.follow(losses)?;
         config.models.load.iter().try_for_each(|name| registry.load_named(name))?;
         Ok(Arc::new(Self {
             regions: Regions::new(config.limits.regions, config.memory.client_mib << 20),
@@ -131,6 +137,30 @@ impl Server {
             false => format!("{} ({})", node.name, node.engine.name()),
         };
         self.nodes.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether requests are served: it doesn't drain, and a device works.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.requests.is_closed() && self.nodes.iter().any(|node| node.lost().is_none())
+    }
+
+    /// Takes a device out, on a thread that may block: its models go to others.
+    ///
+    /// # Errors
+    ///
+    /// `Denied` if `peer` may not; `NotFound` if there is no such device.
+    pub(crate) async fn give_up(&self, peer: &Peer, device: &str) -> Result<()> {
+        self.check_control(peer)?;
+        let node = self.nodes.iter().find(|node| node.name == device).ok_or_else(|| {
+            let have: Vec<_> = self.nodes.iter().map(|node| &*node.name).collect();
+            Error::NotFound(format!("no device {device:?} (have: {})", have.join(", ")))
+        })?;
+        let (node, who) = (node.clone(), peer.principal.clone());
+        let give_up = move || {
+            node.give_up(&format!("taken out by {who}"));
+            Ok(())
+        };
+        aside(give_up).await
     }
 
     /// Takes a place for a request of `peer`; its answer should have been sent when the place is given back.
@@ -287,7 +317,10 @@ impl Server {
             Err(error) => (Err(error), None),
             Ok(()) => match tokio::time::timeout_at(deadline.into(), answer).await {
                 Ok(Ok((how, phases))) => (how, Some(phases)),
-                Ok(Err(_)) => (Err(Error::Unavailable("the model was unloaded".into())), None),
+                Ok(Err(_)) => {
+                    let gone = Error::Unavailable("the model was unloaded".into());
+                    (Err(model.node().explained(gone)), None)
+                }
                 Err(_) => (Err(Error::Deadline(format!("timed out after {time:?}"))), None),
             },
         };

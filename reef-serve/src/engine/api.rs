@@ -50,6 +50,9 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// `Failed`: why it is lost.
     fn check(&self) -> Result<()>;
 
+    /// Takes the device out: all of its work ends with an error that says `why`, now and later.
+    fn give_up(&self, why: &str);
+
     /// What names the device in other processes.
     fn uuid(&self) -> Option<[u8; 16]>;
 

@@ -114,6 +114,11 @@ impl<D: Operators> Engine for OnDevice<D> {
         Ok(self.node.check()?)
     }
 
+    fn give_up(&self, why: &str) {
+        let (backend, why) = (D::NAME, why.to_owned());
+        self.node.give_up(reef::Error::DeviceLost { backend, why });
+    }
+
     fn uuid(&self) -> Option<[u8; 16]> {
         self.node.device().info().uuid
     }

@@ -7,6 +7,7 @@ use super::lanes::{Counted, Lanes};
 use super::names::names;
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -27,23 +28,40 @@ pub(crate) struct Node {
     load: AtomicUsize,
     /// Why it is lost. Written once, by whoever finds out.
     lost: OnceLock<String>,
+    /// Who is told then.
+    tell: Sender<usize>,
 }
 
-/// Opens the devices that `asked` names, as [`device::start`].
-///
-/// # Errors
-///
-/// As [`device::start`].
-pub(crate) fn open(asked: &str, scheduler: &str, reserve: f64) -> Result<Arc<[Arc<Node>]>> {
-    let engines = device::start(asked, scheduler, reserve)?;
-    let names = names(asked, engines.len());
-    let is_alone = engines.len() == 1;
-    let node = |(index, (engine, name))| {
-        let (busy, lanes, load) = Default::default();
-        let lost = OnceLock::new();
-        Arc::new(Node { index, name, engine, busy, lanes, is_alone, load, lost })
-    };
-    Ok(engines.into_iter().zip(names).enumerate().map(node).collect())
+/// The daemon's devices.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    pub(crate) all: Arc<[Arc<Node>]>,
+    /// Tells of each that is lost, once.
+    pub(crate) losses: Receiver<usize>,
+}
+
+impl Nodes {
+    /// Opens the devices that `asked` names, as [`device::start`].
+    ///
+    /// # Errors
+    ///
+    /// As [`device::start`].
+    pub(crate) fn open(asked: &str, scheduler: &str, reserve: f64) -> Result<Self> {
+        Ok(Self::new(asked, device::start(asked, scheduler, reserve)?))
+    }
+
+    /// Those that `asked` names and that are open.
+    pub(crate) fn new(asked: &str, engines: Vec<Arc<dyn Engine>>) -> Self {
+        let names = names(asked, engines.len());
+        let is_alone = engines.len() == 1;
+        let (tell, losses) = channel();
+        let node = |(index, (engine, name))| {
+            let (busy, lanes, load) = Default::default();
+            let (lost, tell) = (OnceLock::new(), tell.clone());
+            Arc::new(Node { index, name, engine, busy, lanes, is_alone, load, lost, tell })
+        };
+        Self { all: engines.into_iter().zip(names).enumerate().map(node).collect(), losses }
+    }
 }
 
 impl Node {
@@ -64,14 +82,42 @@ impl Node {
 
     /// Whether it is lost, now that something on it has ended with `error`. May take a second.
     pub(crate) fn is_lost_after(&self, error: &Error) -> bool {
-        let may_mean_loss = matches!(error, Error::Failed(_) | Error::Unavailable(_));
-        if may_mean_loss
+        if matches!(error, Error::Failed(_))
             && self.lost.get().is_none()
             && let Err(why) = self.engine.check()
         {
-            let _ = self.lost.set(why.text().to_owned()); // the first reason stays
+            self.note_lost(why.text());
         }
         self.lost.get().is_some()
+    }
+
+    /// Takes it out: all of its work ends with an error that says `why`, and no other comes.
+    pub(crate) fn give_up(&self, why: &str) {
+        self.note_lost(why);
+        self.engine.give_up(why);
+    }
+
+    fn note_lost(&self, why: &str) {
+        if self.lost.set(why.to_owned()).is_ok() {
+            tracing::error!(device = %self.name, %why, "lost");
+            let _ = self.tell.send(self.index); // the daemon may be ending
+        }
+    }
+
+    /// The error, or if it came of a lost device, one that says so. Asks no device.
+    pub(crate) fn explained(&self, error: Error) -> Error {
+        match (&error, self.lost()) {
+            (Error::Failed(_) | Error::Unavailable(_), Some(why)) => {
+                Error::Unavailable(format!("device {} is lost: {why}", self.name))
+            }
+            _ => error,
+        }
+    }
+
+    /// What a request is told that ended with `error`. May take a second, if that can come of a lost device.
+    pub(crate) fn told(&self, error: Error) -> Error {
+        self.is_lost_after(&error);
+        self.explained(error)
     }
 
     /// Counts instances of a model until the guard is dropped.

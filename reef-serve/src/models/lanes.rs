@@ -64,6 +64,7 @@ impl LoadedModel {
     }
 
     fn answer(&self, class: Class, id: &InstanceId, job: Job, (how, phases): Outcome) {
+        let how = how.map_err(|error| self.node().told(error));
         self.note_run(id, class, job.client, &phases, how.as_ref().map(drop));
         let _ = job.reply.send((how, phases)); // the client may be gone
     }

@@ -176,10 +176,10 @@ impl LoadedModel {
     ///
     /// # Errors
     ///
-    /// As [`Queue::push`].
+    /// As [`Queue::push`]; `Unavailable` if its device is lost.
     pub(crate) fn submit(&self, job: Job) -> Result<()> {
         let class = job.priority.class();
-        self.queue(class).push(job)
+        self.queue(class).push(job).map_err(|error| self.node().explained(error))
     }
 
     /// Counts a request that has ended, once: `None` if its client went away before its answer.

@@ -5,13 +5,13 @@
 //! - **Invariant**: memory is reserved before it is allocated, and given back when the last instance of a
 //!   version is gone; a version that is unloaded finishes the requests that it has.
 
-pub(crate) mod aside;
 pub(crate) mod budget;
 pub(crate) mod declaration;
 pub(crate) mod description;
 mod lanes;
 pub(crate) mod loaded_model;
 mod loading;
+mod losses;
 pub(crate) mod model_spec;
 pub(crate) mod placement;
 pub(crate) mod registry;

@@ -3,10 +3,10 @@
 use crate::config::settings::Config;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
-use crate::models::aside::aside;
 use crate::models::budget::Budget;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::model_spec::ModelSpec;
+use crate::models::placement::away::Away;
 use crate::models::placement::placer::Placer;
 use crate::models::placement::replicas::Replicas;
 use crate::models::repository::Repository;
@@ -26,11 +26,13 @@ type Loaded = BTreeMap<ModelName, BTreeMap<u32, Arc<Replicas>>>;
 #[derive(Debug)]
 pub(crate) struct Registry {
     repository: Repository,
-    placer: Placer,
+    pub(super) placer: Placer,
     budget: Arc<Budget>,
-    loaded: RwLock<Loaded>,
+    pub(super) loaded: RwLock<Loaded>,
+    /// Those that no device has any more.
+    pub(super) away: Away,
     /// Held while models are loaded or unloaded: one change at a time.
-    change: Mutex<()>,
+    pub(super) change: Mutex<()>,
 }
 
 /// A version in the repository's index.
@@ -65,8 +67,8 @@ impl Registry {
         let makers = nodes.iter().map(maker).collect();
         let (limits, usual) = (config.limits.clone(), config.models.replicas);
         let placer = Placer { makers, limits, usual };
-        let (loaded, change) = (RwLock::default(), Mutex::default());
-        Self { repository, placer, budget, loaded, change }
+        let (loaded, away, change) = Default::default();
+        Self { repository, placer, budget, loaded, away, change }
     }
 
     /// Loads what configurations name: `*` is all of the repository, of which those that can't be loaded are
@@ -94,7 +96,10 @@ impl Registry {
 
     /// Loads all that is loaded anew. Blocks. What fails is logged and stays as it is.
     pub(crate) fn reload(&self) {
-        let names: Vec<_> = self.loaded.read().keys().cloned().collect();
+        let mut names: Vec<_> = self.loaded.read().keys().cloned().collect();
+        names.extend(self.away.names());
+        names.sort();
+        names.dedup();
         for name in names {
             let _ = self.load(&name); // which says so in the log
         }
@@ -115,14 +120,14 @@ impl Registry {
     /// As [`load`](Self::load), for a caller that holds `change`.
     fn load_now(&self, name: &ModelName) -> Result<()> {
         let specs = self.repository.specs(name, None)?;
-        let make = || self.make_all(specs);
-        let made = aside("reef-load", make);
+        let made = self.make_all(specs);
         let made = made.inspect_err(|error| tracing::warn!(model = %name, %error, "not loaded"))?;
         made.iter().flat_map(|replicas| replicas.each()).for_each(|served| say_loaded(served));
         let number = |replicas: &Replicas| replicas.first().spec.version;
         let new =
             made.into_iter().map(|replicas| (number(&replicas), Arc::new(replicas))).collect();
         let old = self.loaded.write().insert(name.clone(), new);
+        self.away.forget(name);
         old.into_iter().flatten().for_each(|(_, served)| served.retire());
         Ok(())
     }
@@ -135,8 +140,10 @@ impl Registry {
     pub(crate) fn unload(&self, name: &ModelName) -> Result<()> {
         let _change = self.change.lock();
         let versions = self.loaded.write().remove(name);
-        let versions = versions.ok_or_else(|| Error::NotFound(format!("{name} is not loaded")))?;
-        versions.into_values().for_each(|served| {
+        if !self.away.forget(name) && versions.is_none() {
+            return Err(Error::NotFound(format!("{name} is not loaded")));
+        }
+        versions.into_iter().flatten().map(|(_, served)| served).for_each(|served| {
             served.retire();
             tracing::info!(model = %served.first().title(), "unloaded");
         });
@@ -154,7 +161,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// `NotFound`.
+    /// `NotFound`; `Unavailable` if its device is lost and no other has it.
     pub(crate) fn get(&self, name: &str, version: &str) -> Result<Arc<LoadedModel>> {
         let (name, version) = (ModelName::new(name)?, name::version(version)?);
         let loaded = self.loaded.read();
@@ -163,6 +170,10 @@ impl Registry {
             Some(version) => versions.get(&version),
             None => versions.values().next_back(),
         });
+        let away = if found.is_none() { self.away.why(&name, version) } else { None };
+        if let Some(why) = away {
+            return Err(why);
+        }
         let version = version.map(|v| format!(" version {v}")).unwrap_or_default();
         found.map(|replicas| replicas.next().clone()).ok_or_else(|| {
             let meant = match versions {
@@ -252,6 +263,16 @@ impl Registry {
         self.placer.makers.iter().map(|maker| maker.budget.used())
     }
 
+    /// Titles of the versions that each device has.
+    pub(crate) fn models_by_device(&self) -> BTreeMap<usize, Vec<String>> {
+        let mut all: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        let loaded = self.loaded.read();
+        for served in loaded.values().flatten().flat_map(|(_, replicas)| replicas.each()) {
+            all.entry(served.node().index).or_default().push(served.title().into());
+        }
+        all
+    }
+
     /// Versions that are loaded.
     pub(crate) fn len(&self) -> usize {
         self.loaded.read().values().map(BTreeMap::len).sum()
@@ -291,12 +312,12 @@ impl Registry {
         if self.len() >= most {
             return Err(Error::Exhausted(format!("{most} models are loaded already")));
         }
-        let made = Replicas::new(self.placer.place(spec, &[])?);
+        let made = Replicas::new(self.placer.place(spec, &[], &Arc::default())?);
         made.ok_or_else(|| Error::Failed("no replica was made".into()))
     }
 }
 
-fn say_loaded(served: &LoadedModel) {
+pub(super) fn say_loaded(served: &LoadedModel) {
     let (model, bytes, device) = (served.title(), served.bytes(), &served.node().name);
     match served.spec.is_made_up() {
         true => tracing::warn!(%model, bytes, %device, "loaded with made-up weights"),

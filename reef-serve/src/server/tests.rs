@@ -2,6 +2,7 @@ mod batches;
 mod devices;
 mod guests;
 mod limits;
+mod losses;
 mod models;
 mod rights;
 mod shapes;
@@ -24,6 +25,14 @@ struct Fixture {
 
 impl Fixture {
     fn new(test: &str, change: impl FnOnce(&mut Config)) -> Self {
+        Self::open(test, change, Server::open)
+    }
+
+    fn open(
+        test: &str,
+        change: impl FnOnce(&mut Config),
+        open: impl FnOnce(Config) -> Result<Arc<Server>>,
+    ) -> Self {
         let folder =
             std::env::temp_dir().join(format!("reef-server-{test}-{}", std::process::id()));
         for name in ["tiny", "other"] {
@@ -42,7 +51,7 @@ impl Fixture {
             ..Config::default()
         };
         change(&mut config);
-        Self { server: Server::open(config).unwrap(), folder }
+        Self { server: open(config).unwrap(), folder }
     }
 
     fn inference(&self, priority: u64) -> Inference {
@@ -50,7 +59,10 @@ impl Fixture {
     }
 
     fn inference_of(&self, name: &str, priority: u64) -> Inference {
-        let model = self.server.registry.get(name, "").unwrap();
+        self.inference_on(self.server.registry.get(name, "").unwrap(), priority)
+    }
+
+    fn inference_on(&self, model: Arc<LoadedModel>, priority: u64) -> Inference {
         let input = Seeded(1).input(model.base.inputs.each[0].elements());
         let (bytes, variant) = (model.base.outputs.bytes, model.base.clone());
         Inference {

@@ -2,6 +2,7 @@
 
 mod daemon;
 mod deploy;
+mod devices;
 mod failure;
 mod hostile;
 mod load;

@@ -44,9 +44,9 @@ impl Health for HealthService {
             let is_probe = request.extensions().get::<Probe>().is_some();
             self.check_model(name, is_probe).map_err(status)?;
         }
-        let serving = match self.0.requests.is_closed() {
-            true => ServingStatus::NotServing,
-            false => ServingStatus::Serving,
+        let serving = match self.0.is_ready() {
+            true => ServingStatus::Serving,
+            false => ServingStatus::NotServing,
         };
         Ok(Response::new(HealthCheckResponse { status: serving.into() }))
     }

@@ -40,7 +40,7 @@ impl GrpcInferenceService for Service {
     }
 
     async fn server_ready(&self, _: Request<ServerReadyRequest>) -> Reply<ServerReadyResponse> {
-        reply(Ok(ServerReadyResponse { ready: !self.0.requests.is_closed() }))
+        reply(Ok(ServerReadyResponse { ready: self.0.is_ready() }))
     }
 
     async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Reply<ModelReadyResponse> {

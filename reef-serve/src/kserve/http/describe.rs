@@ -1,7 +1,9 @@
 //! What there is, and what it has done.
 
+use super::devices::degraded;
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
+use crate::kserve::intake::Probe;
 use crate::kserve::request::{EXTENSIONS, NAME};
 use crate::models::placement::replicas::Replicas;
 use crate::net::identity::peer::Peer;
@@ -10,6 +12,7 @@ use crate::server::Server;
 use crate::tensor::TensorInfo;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
 use serde_json::{Value, json};
@@ -45,8 +48,13 @@ async fn server() -> Json<Value> {
     Json(json!({ "name": NAME, "version": version, "extensions": EXTENSIONS }))
 }
 
-async fn ready(State(server): App) -> StatusCode {
-    if server.requests.is_closed() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
+/// A probe without a token is told the status alone.
+async fn ready(State(server): App, probe: Option<Extension<Probe>>) -> Response {
+    let status = if server.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    match degraded(&server).filter(|_| probe.is_none()) {
+        Some(devices) => (status, devices).into_response(),
+        None => status.into_response(),
+    }
 }
 
 async fn model_ready(State(server): App, Path(which): Path<Which>) -> StatusCode {

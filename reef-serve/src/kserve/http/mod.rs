@@ -1,9 +1,10 @@
-//! The standard protocol over HTTP, with tensors as JSON or as binary data behind it; and `/metrics` and
-//! `/reef/trace`.
+//! The standard protocol over HTTP, with tensors as JSON or as binary data behind it; and `/metrics`,
+//! `/reef/trace` and `/reef/devices`.
 
 mod bounded;
 mod compressed;
 mod describe;
+mod devices;
 pub(crate) mod infer;
 mod json;
 mod memory;

@@ -1,7 +1,7 @@
 //! HTTP connections, and which path leads to which handler.
 
 use super::reply::App;
-use super::{describe, infer, memory, repository, trace};
+use super::{describe, devices, infer, memory, repository, trace};
 use crate::error::Error;
 use crate::kserve::failure::Failure;
 use crate::kserve::intake::Intake;
@@ -74,6 +74,7 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>) -> Router {
         .route("/metrics", get(metrics))
         .route("/reef/trace", get(trace::trace))
         .merge(describe::routes())
+        .merge(devices::routes())
         .merge(repository::routes())
         .merge(memory::routes())
         .route("/v2/trace/setting", get(missing).post(missing))

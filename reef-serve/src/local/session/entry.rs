@@ -43,6 +43,7 @@ pub(super) fn come_in<'a>(
     let tenant = server.tenants.of(&who);
     let priority = priority_of(&config, &tenant, &hello)?; // before a model is loaded for it
     let model = model_of(server, &config, &tenant, hello.model.as_str())?;
+    let entered = model.node().enter(); // before the client hears of it and the next one comes
     let standing = Standing::of(server, &config, (&tenant, priority, &hello), model.node())?;
     if !model.base.inputs.is_floats() || !model.base.outputs.is_floats() {
         let text = format!("{}: this path is for one input and one output, of FP32", model.title());
@@ -66,7 +67,7 @@ pub(super) fn come_in<'a>(
         class,
         account: standing.account,
         tenant,
-        _entered: model.node().enter(),
+        _entered: entered,
         spin: config.times.spin(),
         max_time: config.times.request(),
         answered: FIRST,

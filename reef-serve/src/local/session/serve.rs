@@ -152,6 +152,7 @@ impl Session<'_> {
                 }
             }
         };
+        let how = how.map_err(|error| self.model.node().told(error));
         let said = how.as_ref().map(drop);
         self.model.note_run(&self.instance_id, class, self.id, phases, said);
         self.model.note_answer(class, phases, Some(said));

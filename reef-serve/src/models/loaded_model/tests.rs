@@ -69,7 +69,8 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
     let name = ModelName::new("resnet18").unwrap();
     let spec = Repository::open(None, true).unwrap().specs(&name, None).unwrap().remove(0);
     let model = reef::models::build("resnet18", Some(32), 1).unwrap();
-    let node = crate::engine::node::open("cpu:0?units=1", "reef", 0.0).unwrap()[0].clone();
+    let node = crate::engine::node::Nodes::open("cpu:0?units=1", "reef", 0.0).unwrap();
+    let node = node.all[0].clone();
     let parts = variant::Parts {
         inputs: TensorInfos::of(&Ports::new([model.input_port()])),
         outputs: TensorInfos::of(&Ports::new([model.output_port()])),

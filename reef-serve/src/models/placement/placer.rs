@@ -1,5 +1,6 @@
 //! Makes replicas of a model on the devices that it is to be on.
 
+use super::aside::aside;
 use super::choice::{Candidate, best, wanted};
 use crate::config::limits::Limits;
 use crate::error::{Error, Result};
@@ -21,7 +22,8 @@ pub(crate) struct Placer {
 }
 
 impl Placer {
-    /// The replicas that `spec` wants beside those that are `kept`, as far as enough devices work. Blocks.
+    /// The replicas that `spec` wants beside those that are `kept`, as far as enough devices work; all count in `stats`.
+    /// Blocks.
     ///
     /// # Errors
     ///
@@ -31,9 +33,10 @@ impl Placer {
         &self,
         spec: &ModelSpec,
         kept: &[Arc<LoadedModel>],
+        stats: &Arc<Stats>,
     ) -> Result<Vec<Arc<LoadedModel>>> {
         let mut made = Vec::new();
-        match self.fill(spec, kept, &mut made) {
+        match aside("reef-load", || self.fill(spec, kept, stats, &mut made)) {
             Ok(()) => Ok(made),
             Err(error) => {
                 made.iter().for_each(|replica| replica.retire());
@@ -46,12 +49,12 @@ impl Placer {
         &self,
         spec: &ModelSpec,
         kept: &[Arc<LoadedModel>],
+        stats: &Arc<Stats>,
         made: &mut Vec<Arc<LoadedModel>>,
     ) -> Result<()> {
         let (devices, count) = self.wanted(spec)?;
         let works = |at: &usize| self.makers[*at].node.lost().is_none();
         let count = count.min(devices.iter().copied().filter(works).count()).max(1);
-        let stats = kept.first().map(|replica| replica.stats.clone()).unwrap_or_default();
         let mut refused: Vec<(usize, Error)> = Vec::new();
         while kept.len() + made.len() < count {
             let has = |at: &usize| {

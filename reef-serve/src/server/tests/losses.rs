@@ -1,0 +1,273 @@
+//! A device that is lost: its models go on elsewhere or say why not, and nothing hangs.
+
+use super::*;
+use crate::engine::api::*;
+use crate::engine::device;
+use reef::{ClientConfig, HostMemory, Neighbours};
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Longer than anything takes on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A device that can be lost: from then on whatever it is asked for fails.
+#[derive(Debug, Clone)]
+struct Losable {
+    inner: Arc<dyn Engine>,
+    is_lost: Arc<AtomicBool>,
+}
+
+impl Losable {
+    fn test(&self) -> Result<()> {
+        let lost = Error::Failed("losable: device lost: it fell off the bus".into());
+        if self.is_lost.load(Ordering::SeqCst) { Err(lost) } else { Ok(()) }
+    }
+
+    fn model(&self, inner: Arc<dyn DeviceModel>) -> Arc<dyn DeviceModel> {
+        Arc::new(LosableModel { inner, device: self.clone() })
+    }
+}
+
+impl Engine for Losable {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn sizes(&self, model: &ReadModel) -> Sizes {
+        self.inner.sizes(model)
+    }
+
+    fn load(&self, model: ReadModel, measure: bool) -> Result<Arc<dyn DeviceModel>> {
+        self.test()?;
+        Ok(self.model(self.inner.load(model, measure)?))
+    }
+
+    fn load_beside(&self, model: ReadModel, _: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>> {
+        self.load(model, false)
+    }
+
+    fn stats(&self) -> reef::Stats {
+        self.inner.stats()
+    }
+
+    fn units(&self) -> u32 {
+        self.inner.units()
+    }
+
+    fn memory(&self) -> Option<u64> {
+        self.inner.memory()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.test()
+    }
+
+    fn give_up(&self, why: &str) {
+        self.inner.give_up(why);
+    }
+
+    fn uuid(&self) -> Option<[u8; 16]> {
+        self.inner.uuid()
+    }
+
+    fn set_neighbours(&self, who: Option<Arc<dyn Neighbours>>) {
+        self.inner.set_neighbours(who);
+    }
+
+    fn look(&self) {
+        self.inner.look();
+    }
+
+    fn has_best_effort(&self) -> bool {
+        self.inner.has_best_effort()
+    }
+
+    fn clock(&self) -> Duration {
+        self.inner.clock()
+    }
+
+    fn set_trace(&self, on: bool) {
+        self.inner.set_trace(on);
+    }
+
+    fn take_trace(&self) -> DeviceTrace {
+        self.inner.take_trace()
+    }
+}
+
+#[derive(Debug)]
+struct LosableModel {
+    inner: Arc<dyn DeviceModel>,
+    device: Losable,
+}
+
+impl DeviceModel for LosableModel {
+    fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>> {
+        self.device.test()?;
+        let inner = self.inner.instance(class, config)?;
+        Ok(Box::new(LosableInstance { inner, device: self.device.clone() }))
+    }
+
+    fn own_bytes(&self) -> u64 {
+        self.inner.own_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+#[derive(Debug)]
+struct LosableInstance {
+    inner: Box<dyn Instance>,
+    device: Losable,
+}
+
+impl Instance for LosableInstance {
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.device.test()?;
+        self.inner.write(offset, bytes)
+    }
+
+    fn share(&mut self, memory: HostMemory, slots: &[(usize, usize)]) -> Result<bool> {
+        self.device.test()?;
+        self.inner.share(memory, slots)
+    }
+
+    fn run(&mut self, run: Run<'_>) -> Result<Ran> {
+        self.device.test()?;
+        let ran = self.inner.run(run)?;
+        self.device.test()?; // lost while it ran
+        Ok(ran)
+    }
+
+    fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        self.device.test()?;
+        self.inner.read(offset, bytes)
+    }
+}
+
+/// A daemon on two devices with `tiny` on the first, and what loses each.
+fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, [Arc<AtomicBool>; 2]) {
+    let lost: [Arc<AtomicBool>; 2] = Default::default();
+    let switches = lost.clone();
+    let devices = |config: &mut Config| {
+        config.device = "cpu:0?units=1,cpu:1?units=1".into();
+        change(config);
+    };
+    let open = |config: Config| {
+        let engines = device::start(&config.device, "reef", 0.0)?.into_iter().zip(switches);
+        let losable = |(inner, is_lost)| Arc::new(Losable { inner, is_lost }) as Arc<dyn Engine>;
+        Server::on(Nodes::new(&config.device, engines.map(losable).collect()), config)
+    };
+    (Fixture::open(test, devices, open), lost)
+}
+
+fn lose(device: &AtomicBool) {
+    device.store(true, Ordering::SeqCst);
+}
+
+impl Fixture {
+    fn request(&self, priority: u64) -> Result<Vec<u8>> {
+        let model = self.server.registry.get("tiny", "")?;
+        let made = block_on(self.server.infer(self.inference_on(model, priority)));
+        made.map(|mut outputs| outputs.remove(0))
+    }
+
+    fn place(&self) -> Option<usize> {
+        self.server.registry.get("tiny", "").ok().map(|model| model.node().index)
+    }
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The request that finds out is told; later ones run elsewhere, with the same result.
+#[test]
+fn a_model_of_a_lost_device_goes_on_on_another() {
+    for priority in [1, 2] {
+        let (fixture, lost) = two(&format!("moved-{priority}"), |_| ());
+        let want = fixture.request(priority).unwrap();
+        assert_eq!((fixture.place(), fixture.server.is_ready()), (Some(0), true));
+        lose(&lost[0]);
+        let said = fixture.request(priority).unwrap_err();
+        let why = "losable: device lost: it fell off the bus";
+        assert_eq!(said, Error::Unavailable(format!("device cpu:0 is lost: {why}")));
+        let got = until("moved", || match fixture.request(priority) {
+            Ok(got) => Some(got),
+            Err(Error::Unavailable(said)) => {
+                assert!(said.contains("cpu:0 is lost"), "{said}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        });
+        assert_eq!((got == want, fixture.place()), (true, Some(1)));
+        let numbers = fixture.server.registry.get("tiny", "").unwrap().numbers();
+        assert_eq!(numbers.success.count, 2, "it goes on counting");
+        let text = fixture.server.metrics_now();
+        for line in ["reef_device_up{device=\"cpu:0\"} 0", "reef_device_up{device=\"cpu:1\"} 1"] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        assert!(fixture.server.is_ready(), "a device works");
+    }
+}
+
+/// Without room for it elsewhere: requests and later loads say what is wrong with each device, and it can be unloaded.
+#[test]
+fn a_model_that_no_device_takes_says_why() {
+    let (fixture, lost) = two("nowhere", |_| ());
+    let registry = &fixture.server.registry;
+    lost.iter().for_each(|device| lose(device));
+    assert!(fixture.request(2).is_err());
+    let said = until("refused", || match registry.get("tiny", "") {
+        Err(Error::Unavailable(said)) if said.contains("no device takes it") => Some(said),
+        _ => None,
+    });
+    for device in ["cpu:0", "cpu:1"] {
+        assert!(said.contains(device), "{said}");
+    }
+    assert!(said.contains("it fell off the bus"), "{said}");
+    assert!(!fixture.server.is_ready(), "no device works");
+    assert!(registry.load(&ModelName::new("tiny").unwrap()).is_err());
+    registry.unload(&ModelName::new("tiny").unwrap()).unwrap();
+    assert!(matches!(registry.get("tiny", ""), Err(Error::NotFound(_))));
+}
+
+/// Requests that wait, run or come later on both devices while one is lost: each ends, with its result or the reason.
+#[test]
+fn every_request_ends_when_one_of_two_devices_is_lost() {
+    let (fixture, lost) = two("in-flight", |config| config.models.replicas = 2);
+    let want = fixture.request(2).unwrap();
+    let fixture = &fixture;
+    std::thread::scope(|scope| {
+        let ask = |thread: u64| {
+            for error in (0..30).filter_map(|_| fixture.request(1 + thread % 2).err()) {
+                assert!(error.text().contains("cpu:1 is lost"), "{error}");
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || ask(thread))).collect();
+        std::thread::sleep(Duration::from_millis(20));
+        lose(&lost[1]);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    until("one replica", || {
+        let _ = fixture.request(2); // whoever asks it finds out
+        let replicas = &fixture.server.registry.select("tiny", "").ok()?[0];
+        (replicas.each().len() == 1).then_some(())
+    });
+    for _ in 0..4 {
+        assert_eq!(fixture.request(1).unwrap(), want);
+    }
+    until("its memory", || {
+        let used: Vec<_> = fixture.server.registry.device_memory().collect();
+        (used[1] == 0 && used[0] > 0).then_some(())
+    });
+}
