@@ -175,6 +175,10 @@ fn arrays_go_in_and_come_out_by_name() {
         |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
     assert!(written("sum").ends_with(&floats(&[7.0, 7.0, 0.5, 0.5])));
     assert!(written("top").ends_with(&floats(&[3.0, 0.5])));
+    let said = prints(&["run", "--model", &model, "--input", &input, "--preempt"]);
+    assert!(said.ends_with(" preemptions changed no bit\n"), "{said}");
+    let said = common::json(&prints(&["run", "--model", &model, "--input", &input, "--json"]));
+    assert!(said["ms"].is_f64() && said["preemptions"].is_null(), "{said}");
     let said = prints(&["model", "show", &model]);
     assert!(
         said.contains("input") && said.contains("float32") && said.contains("[1, 3]"),
@@ -219,6 +223,11 @@ fn a_network_that_brings_its_kernels_is_shown_and_runs_on_gpus_alone() {
         run(&["--input", &data, "--input", &other]).ends_with("--input x: there is no such input")
     );
     assert!(run(&["a.png"]).ends_with("takes --input NAME=FILE.npy, no pictures"));
+    let error = run(&["--input", &data, "--preempt"]);
+    assert!(
+        error.ends_with("--preempt: networks that bring their kernels don't take it"),
+        "{error}"
+    );
     let demo = reef(&["demo", "--rt", model, "--be", "resnet18", "--out", &folder.path("demo")]);
     let said = text(&demo.stderr);
     assert!(demo.status.code() == Some(2) && said.trim_end().ends_with(gpus), "{said}");

@@ -4,13 +4,15 @@
 //! that is compared too, on the host and more strictly: rounding on a device must not hide a fault of the reader.
 
 use super::facts::describe;
-use super::verify_tensors::{self, Asked};
+use super::verify_tensors::{self, Asked, with_preemptions};
 use crate::report::output::print;
 use crate::report::progress::Progress;
+use crate::workload::preempted::{Random, unchanged};
+use crate::workload::tensors::run_once;
 use anyhow::{Result, bail};
 use reef::models::{self, AnyModel, Model, Network, Seeded, Tensors, Weights, reference};
 use reef::op::Operators;
-use reef::{Config, VirtualQueue};
+use reef::tensor::Array;
 use serde_json::json;
 
 /// Largest difference between a file's nodes and the schedule that was made of them, both in plain loops.
@@ -32,7 +34,7 @@ pub(crate) struct Args {
     /// Seed of the made-up picture, and of the weights of a network that is built.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Runs a network of tensors also with preemptions at random times, which must change no bit.
+    /// Runs it also with preemptions at random times, which must change no bit.
     #[arg(long)]
     preempt: bool,
     /// Prints JSON.
@@ -52,12 +54,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             return verify_tensors::verify(&asked, model);
         }
     };
-    if args.preempt {
-        bail!("--preempt is for networks of tensors, and {} is one of pictures", args.network);
-    }
     let progress = Progress::new(2, args.json);
     progress.begin(&format!("on {}", args.device));
-    let have = reef::with_device(&args.device, Verify { args, model, tensors })??;
+    let (have, preemptions) = reef::with_device(&args.device, Verify { args, model, tensors })??;
     progress.begin("the reference");
     let input = picture(args, model);
     let want = models::expected(&args.network, &opened, args.size, None, &input)?;
@@ -67,10 +66,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let largest_output = largest(want.iter().map(|&value| f64::from(value)));
     let (network, device) = (&args.network, &args.device);
     if args.json {
-        print(json!({
+        let facts = json!({
             "network": network, "device": device, "off": off, "largest": largest_output,
             "rewritten": rewritten,
-        }))?;
+        });
+        print(with_preemptions(facts, preemptions))?;
     } else {
         describe(network, model)?;
         print(format_args!(
@@ -79,6 +79,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         print(format_args!(
             "{device}: off by {off:.1e} of the largest output, {largest_output:.4}"
         ))?;
+        if let Some(preemptions) = preemptions {
+            print(format_args!("{preemptions} preemptions changed no bit"))?;
+        }
     }
     if rewritten.is_nan() || rewritten > MAX_REWRITTEN {
         bail!("{network}: the schedule differs from the network's file by {rewritten:.1e}");
@@ -113,18 +116,26 @@ struct Verify<'a> {
 }
 
 impl reef::Visit for Verify<'_> {
-    type Output = Result<Vec<f32>>;
+    type Output = Result<(Vec<f32>, Option<u64>)>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
         let Self { args, model, tensors } = self;
         let weights = Weights::pack(&device, model, tensors)?;
-        let network = Network::new(&device, model, &weights)?;
-        network.stage_input(&picture(args, model))?;
-        let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default())?;
-        for command in network.inference().iter() {
-            submitter.submit_blocking(command.clone())?;
+        let input = picture(args, model);
+        let fresh = || -> Result<_> {
+            let network = Network::new(&device, model, &weights)?;
+            network.stage_input(&input)?;
+            Ok(network)
+        };
+        let network = fresh()?;
+        run_once(&device, &network.inference())?;
+        let undisturbed = network.staged_output()?;
+        if !args.preempt {
+            return Ok((undisturbed, None));
         }
-        queue.finish()?;
-        Ok(network.staged_output()?)
+        let made = |network: &Network<D>| Ok(vec![Array::F32(network.staged_output()?)]);
+        let (want, mut random) = ([Array::F32(undisturbed.clone())], Random(args.seed));
+        let all = unchanged(&device, &want, fresh, made, &mut random)?;
+        Ok((undisturbed, Some(all)))
     }
 }

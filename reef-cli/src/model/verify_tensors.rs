@@ -1,12 +1,12 @@
 //! `reef model verify` of a network of tensors: a device against the loops that define its operations.
 
 use super::show_tensors::describe;
-use crate::nodetest::execute::{Random, preempted};
 use crate::report::output::print;
 use crate::report::progress::Progress;
-use crate::workload::tensors::once;
-use anyhow::{Result, bail, ensure};
-use reef::models::{Seeded, TensorModel};
+use crate::workload::preempted::{Random, unchanged};
+use crate::workload::tensors::{instance, outputs, run_once};
+use anyhow::{Result, bail};
+use reef::models::{Network, Seeded, TensorModel, TensorWeights};
 use reef::op::Operators;
 use reef::tensor::Array;
 use serde_json::json;
@@ -54,7 +54,10 @@ pub(super) fn verify(args: &Asked<'_>, model: &TensorModel) -> Result<()> {
 }
 
 /// Adds how many there were, if any were asked for.
-fn with_preemptions(mut facts: serde_json::Value, preemptions: Option<u64>) -> serde_json::Value {
+pub(super) fn with_preemptions(
+    mut facts: serde_json::Value,
+    preemptions: Option<u64>,
+) -> serde_json::Value {
     if let Some(preemptions) = preemptions {
         facts["preemptions"] = preemptions.into();
     }
@@ -73,9 +76,6 @@ fn off(have: &Array, want: &Array) -> f64 {
     if worst == 0.0 { 0.0 } else { worst / finite.fold(0.0, f64::max) }
 }
 
-/// Inferences that are preempted.
-const TURNS: usize = 3;
-
 /// One inference, on whichever device was named, and then others that are preempted if there is a seed.
 struct Once<'a> {
     model: &'a TensorModel,
@@ -87,18 +87,14 @@ impl reef::Visit for Once<'_> {
     type Output = Result<(Vec<Array>, Option<u64>)>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
-        let undisturbed = once(&device, self.model, self.inputs)?;
+        let weights = TensorWeights::upload(&device, self.model)?;
+        let fresh = || instance(&device, self.model, &weights, self.inputs);
+        let made = |network: &Network<D>| outputs(network, self.model);
+        let network = fresh()?;
+        run_once(&device, &network.inference())?;
+        let undisturbed = made(&network)?;
         let Some(seed) = self.preempt else { return Ok((undisturbed, None)) };
-        let (mut random, mut all) = (Random(seed), 0);
-        for _ in 0..TURNS {
-            let (made, preemptions) = preempted(&device, self.model, self.inputs, &mut random)?;
-            ensure!(same_bits(&made, &undisturbed), "it gave other bits when it was preempted");
-            all += preemptions;
-        }
+        let all = unchanged(&device, &undisturbed, fresh, made, &mut Random(seed))?;
         Ok((undisturbed, Some(all)))
     }
-}
-
-fn same_bits(a: &[Array], b: &[Array]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_le_bytes() == b.to_le_bytes())
 }

@@ -7,6 +7,5 @@
 pub(crate) mod args;
 mod case;
 mod compare;
-pub(crate) mod execute;
 mod report;
 pub(crate) mod run;

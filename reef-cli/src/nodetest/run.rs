@@ -3,14 +3,16 @@
 use super::args::Args;
 use super::case::{Case, Loaded, cases};
 use super::compare::fault;
-use super::execute::{Random, preempted};
 use super::report::{Outcome, Report};
 use crate::report::output::print;
 use crate::report::progress::Progress;
-use crate::workload::tensors::once;
+use crate::workload::preempted::{Random, preempted, same_bits};
+use crate::workload::tensors::{instance, outputs, run_once};
 use anyhow::{Context, Result, bail};
-use reef::models::Error;
+use reef::models::{Error, TensorWeights};
 use reef::op::Operators;
+use reef::tensor::Array;
+use std::sync::Arc;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut all = Vec::new();
@@ -67,8 +69,8 @@ fn outcome<D: Operators>(
     random: Option<&mut Random>,
     preemptions: &mut u64,
 ) -> Outcome {
-    let have = match once(device, &case.model, &case.inputs) {
-        Ok(have) => have,
+    let (weights, have) = match once(device, case) {
+        Ok(made) => made,
         Err(error) => {
             return match error.downcast_ref::<Error>() {
                 Some(Error::Refused { .. }) => Outcome::Refused(error.to_string()),
@@ -85,16 +87,35 @@ fn outcome<D: Operators>(
         return Outcome::Failed(why);
     }
     let Some(random) = random else { return Outcome::Passed };
-    match preempted(device, &case.model, &case.inputs, random) {
+    match again(device, case, &weights, random) {
         Err(error) => Outcome::Failed(format!("preempted: {error}")),
-        Ok((again, count)) => {
+        Ok((count, again)) => {
             *preemptions += count;
-            let same = again.iter().zip(&have).all(|(a, b)| a.to_le_bytes() == b.to_le_bytes());
-            if same {
-                Outcome::Passed
-            } else {
-                Outcome::Failed("preempted, it gives something else".into())
+            match same_bits(&again, &have) {
+                true => Outcome::Passed,
+                false => Outcome::Failed("preempted, it gives something else".into()),
             }
         }
     }
+}
+
+/// The network's constants on a device, and what it gave.
+fn once<D: Operators>(device: &D, case: &Loaded) -> Result<(Arc<TensorWeights<D>>, Vec<Array>)> {
+    let weights = TensorWeights::upload(device, &case.model)?;
+    let network = instance(device, &case.model, &weights, &case.inputs)?;
+    run_once(device, &network.inference())?;
+    let made = outputs(&network, &case.model)?;
+    Ok((weights, made))
+}
+
+/// How often the network was preempted, and what it gave.
+fn again<D: Operators>(
+    device: &D,
+    case: &Loaded,
+    weights: &Arc<TensorWeights<D>>,
+    random: &mut Random,
+) -> Result<(u64, Vec<Array>)> {
+    let network = instance(device, &case.model, weights, &case.inputs)?;
+    let count = preempted(device, &network.inference(), random)?;
+    Ok((count, outputs(&network, &case.model)?))
 }

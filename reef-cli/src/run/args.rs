@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// A folder for the outputs as .npy files.
     #[arg(long, requires = "input")]
     pub(crate) out: Option<PathBuf>,
+    /// Runs it also with preemptions at random times, which must change no bit.
+    #[arg(long, requires = "input")]
+    pub(crate) preempt: bool,
     /// The network: a name that `reef model list` has, a folder or an ONNX file.
     #[arg(long)]
     pub(crate) model: String,

@@ -18,12 +18,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             Usage(format!("{} takes --input NAME=FILE.npy, no pictures", args.model)).into()
         );
     }
+    if args.preempt {
+        return Err(
+            Usage("--preempt: networks that bring their kernels don't take it".into()).into()
+        );
+    }
     let given = tensors::given(args)?;
     let model = program::open(&args.model)?;
     check(&model, &given)?;
     let (output, time) = reef::with_device(&args.device, Run { model: &model, given: &given })??;
     let spec = Spec { element: Element::F32, dims: vec![output.len()] };
-    tensors::report(args, &[("output", &spec)], &[Array::F32(output)], time)
+    tensors::report(args, &[("output", &spec)], &[Array::F32(output)], (time, None))
 }
 
 /// Refuses inputs that are missing, unknown, or of another type or length.

@@ -4,6 +4,7 @@ use super::args::Args;
 use crate::report::output::print;
 use crate::report::usage::Usage;
 use crate::workload::networks::WEIGHTS;
+use crate::workload::preempted::{Random, unchanged};
 use crate::workload::tensors::{outputs, run_once};
 use anyhow::{Context, Result};
 use reef::models::onnx::{TensorOptions, load_for};
@@ -14,6 +15,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Values by the names of inputs.
@@ -25,10 +27,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let given = given(args)?;
     let model = model(args, &given)?;
-    let (outputs, time) =
-        reef::with_device(&args.device, Tensors { model: &model, given: &given })??;
+    let tensors = Tensors { model: &model, given: &given, preempt: args.preempt };
+    let (outputs, timing) = reef::with_device(&args.device, tensors)??;
     let ports: Vec<_> = model.outputs.iter().map(|port| (port.name.as_str(), &port.spec)).collect();
-    report(args, &ports, &outputs, time)
+    report(args, &ports, &outputs, timing)
 }
 
 /// The network, made for what was given.
@@ -74,12 +76,15 @@ fn read(text: &str) -> Result<(String, (Vec<usize>, Array))> {
     Ok((name.into(), (spec.dims, array)))
 }
 
+/// How long an inference took, and how many preemptions changed nothing of others, if any were asked for.
+pub(super) type Timing = (Duration, Option<u64>);
+
 /// Writes each output to a file of its name, if a folder was named, and says what it is.
 pub(super) fn report(
     args: &Args,
     ports: &[(&str, &Spec)],
     outputs: &[Array],
-    time: Duration,
+    (time, preemptions): Timing,
 ) -> Result<()> {
     let mut said = Vec::new();
     for (k, (&(name, spec), array)) in ports.iter().zip(outputs).enumerate() {
@@ -100,8 +105,15 @@ pub(super) fn report(
     }
     let millis = time.as_secs_f64() * 1e3;
     match args.json {
-        true => print(serde_json::to_string_pretty(&json!({ "outputs": said, "ms": millis }))?),
-        false => print(format_args!("{millis:.2} ms")),
+        true => {
+            let facts = json!({ "outputs": said, "ms": millis, "preemptions": preemptions });
+            print(serde_json::to_string_pretty(&facts)?)
+        }
+        false => {
+            print(format_args!("{millis:.2} ms"))?;
+            let said = preemptions.map(|count| format!("{count} preemptions changed no bit"));
+            said.map_or(Ok(()), print)
+        }
     }
 }
 
@@ -119,20 +131,40 @@ fn file_name(name: &str, number: usize) -> String {
 struct Tensors<'a> {
     model: &'a TensorModel,
     given: &'a Given,
+    preempt: bool,
 }
 
 impl reef::Visit for Tensors<'_> {
-    type Output = Result<(Vec<Array>, Duration)>;
+    type Output = Result<(Vec<Array>, Timing)>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
         let weights = TensorWeights::upload(&device, self.model)?;
-        let network = Network::of_tensors(&device, self.model, &weights)?;
+        let fresh = || self.fresh(&device, &weights);
+        let made = |network: &Network<D>| outputs(network, self.model);
+        let network = fresh()?;
+        let time = run_once(&device, &network.inference())?;
+        let undisturbed = made(&network)?;
+        if !self.preempt {
+            return Ok((undisturbed, (time, None)));
+        }
+        let all = unchanged(&device, &undisturbed, fresh, made, &mut Random(WEIGHTS.0))?;
+        Ok((undisturbed, (time, Some(all))))
+    }
+}
+
+impl Tensors<'_> {
+    /// The network with what was given.
+    fn fresh<D: Operators>(
+        &self,
+        device: &D,
+        weights: &Arc<TensorWeights<D>>,
+    ) -> Result<Network<D>> {
+        let network = Network::of_tensors(device, self.model, weights)?;
         for (index, port) in self.model.inputs.iter().enumerate() {
             let missing =
                 || Usage(format!("--input {}=FILE.npy is missing: {}", port.name, port.spec));
             network.stage(index, &self.given.get(&port.name).ok_or_else(missing)?.1)?;
         }
-        let time = run_once(&device, &network.inference())?;
-        Ok((outputs(&network, self.model)?, time))
+        Ok(network)
     }
 }

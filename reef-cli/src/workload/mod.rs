@@ -6,6 +6,7 @@ pub(crate) mod clients;
 pub(crate) mod clock;
 pub(crate) mod kept;
 pub(crate) mod networks;
+pub(crate) mod preempted;
 pub(crate) mod program;
 pub(crate) mod requests;
 pub(crate) mod tensors;

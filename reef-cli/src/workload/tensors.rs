@@ -5,27 +5,17 @@ use reef::models::{Network, TensorModel, TensorWeights};
 use reef::op::Operators;
 use reef::tensor::Array;
 use reef::{Command, Config, Seq, VirtualQueue};
+use std::sync::Arc;
 use std::time::Duration;
-
-/// Runs a network of tensors once.
-pub(crate) fn once<D: Operators>(
-    device: &D,
-    model: &TensorModel,
-    inputs: &[Array],
-) -> Result<Vec<Array>> {
-    let network = instance(device, model, inputs)?;
-    run_once(device, &network.inference())?;
-    outputs(&network, model)
-}
 
 /// A network on a device, with these inputs.
 pub(crate) fn instance<D: Operators>(
     device: &D,
     model: &TensorModel,
+    weights: &Arc<TensorWeights<D>>,
     inputs: &[Array],
 ) -> Result<Network<D>> {
-    let weights = TensorWeights::upload(device, model)?;
-    let network = Network::of_tensors(device, model, &weights)?;
+    let network = Network::of_tensors(device, model, weights)?;
     for (index, array) in inputs.iter().enumerate() {
         network.stage(index, array)?;
     }

@@ -1,0 +1,77 @@
+//! Inferences that are preempted at random times, which must change no bit of what they give.
+
+use anyhow::{Result, ensure};
+use reef::models::Network;
+use reef::op::Operators;
+use reef::tensor::Array;
+use reef::{Command, Config, PreemptLevel, VirtualQueue};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a preempted network may take.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Inferences of [`unchanged`].
+const TURNS: usize = 3;
+
+/// Runs networks that are preempted at random times at level All, and gives how many preemptions there were. What
+/// each gives, as `made` reads it, must be `undisturbed` bit by bit.
+///
+/// `fresh` makes a network with its inputs in place, in memory of its own: what another inference left there would
+/// hide that this one lost a block.
+pub(crate) fn unchanged<D: Operators>(
+    device: &D,
+    undisturbed: &[Array],
+    fresh: impl Fn() -> Result<Network<D>>,
+    made: impl Fn(&Network<D>) -> Result<Vec<Array>>,
+    random: &mut Random,
+) -> Result<u64> {
+    let mut all = 0;
+    for _ in 0..TURNS {
+        let network = fresh()?;
+        all += preempted(device, &network.inference(), random)?;
+        let same = same_bits(&made(&network)?, undisturbed);
+        ensure!(same, "it gave other bits when it was preempted");
+    }
+    Ok(all)
+}
+
+/// Runs commands once, preempted at random times at level All; gives how many preemptions there were.
+pub(crate) fn preempted<D: Operators>(
+    device: &D,
+    commands: &[Command<D>],
+    random: &mut Random,
+) -> Result<u64> {
+    let (mut submitter, queue) =
+        VirtualQueue::enable(device, Config::default().level(PreemptLevel::All))?;
+    let mut last = submitter.submitted();
+    for command in commands {
+        last = submitter.submit_blocking(command.clone())?;
+    }
+    let (begin, mut preemptions) = (Instant::now(), 0);
+    while !submitter.wait_for(last, Duration::from_micros(random.below(200)))? {
+        ensure!(begin.elapsed() < LIMIT, "it took more than {LIMIT:?}");
+        queue.preempt(true)?;
+        preemptions += 1;
+        thread::sleep(Duration::from_micros(random.below(50)));
+        queue.restore()?;
+    }
+    queue.finish()?;
+    Ok(preemptions)
+}
+
+/// Whether arrays are equal, not-a-numbers and zeros with a sign included.
+pub(crate) fn same_bits(a: &[Array], b: &[Array]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_le_bytes() == b.to_le_bytes())
+}
+
+/// Numbers from a seed (splitmix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % most
+    }
+}
