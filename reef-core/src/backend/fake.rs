@@ -321,6 +321,18 @@ pub(crate) fn kernel() -> Command<Fake> {
     Command::Launch(launch(8))
 }
 
+/// Lets the device finish everything when it is dropped, so that a test that fails ends: declare it last.
+pub(crate) struct AtLast(pub(crate) Fake);
+
+impl Drop for AtLast {
+    fn drop(&mut self) {
+        let Script { be_hangs, be_launch_blocks, rt_hangs_at, .. } = &*self.0.0;
+        be_hangs.store(false, Ordering::SeqCst);
+        be_launch_blocks.store(false, Ordering::SeqCst);
+        rt_hangs_at.store(0, Ordering::SeqCst);
+    }
+}
+
 /// Waits until `holds`, for no longer than a minute.
 pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();

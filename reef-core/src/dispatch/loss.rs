@@ -44,7 +44,7 @@ impl Loss {
 #[cfg(test)]
 mod tests {
     use crate::backend::error::Error;
-    use crate::backend::fake::{Fake, eventually, kernel};
+    use crate::backend::fake::{AtLast, Fake, eventually, kernel};
     use crate::backend::info::Seq;
     use crate::dispatch::dispatcher::Dispatcher;
     use crate::dispatch::queues::task::Task;
@@ -64,6 +64,7 @@ mod tests {
     fn best_effort_work_that_a_device_never_restores_ends() {
         let device = Fake::default();
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
+        let _at_last = AtLast(device.clone());
         let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
         device.0.be_hangs.store(true, Ordering::SeqCst);
         be.submit(&[kernel()]).expect("room");
@@ -86,6 +87,7 @@ mod tests {
     fn who_is_given_up_ends_with_the_reason() {
         let device = Fake::default();
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
+        let _at_last = AtLast(device.clone());
         device.0.be_hangs.store(true, Ordering::SeqCst);
         let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
         be.submit(&[kernel(), kernel()]).expect("room");

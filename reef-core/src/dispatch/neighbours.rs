@@ -70,7 +70,7 @@ impl Neighbourhood {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::fake::{Fake, eventually, kernel};
+    use crate::backend::fake::{AtLast, Fake, eventually, kernel};
     use crate::dispatch::dispatcher::Dispatcher;
     use crate::dispatch::queues::task::Task;
     use crate::limits::ClientConfig;
@@ -105,6 +105,7 @@ mod tests {
     #[test]
     fn neighbours_are_held_before_a_task_is_launched_and_released_after_the_last() {
         let (device, dispatcher, others) = begin();
+        let _at_last = AtLast(device.clone());
         device.0.rt_hangs_at.store(1, Ordering::SeqCst);
         let mut rt = dispatcher.real_time().expect("a client");
         let task = Task::new(vec![kernel()]).expect("launches");
@@ -139,6 +140,7 @@ mod tests {
     #[test]
     fn real_time_work_of_neighbours_preempts_best_effort_work_and_no_longer() {
         let (device, dispatcher, others) = begin();
+        let _at_last = AtLast(device.clone());
         device.0.be_hangs.store(true, Ordering::SeqCst);
         let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
         let last = be.submit(&[kernel()]).expect("room");
@@ -159,12 +161,13 @@ mod tests {
     #[test]
     fn real_time_work_of_neighbours_stops_capped_queues_too() {
         let (device, dispatcher, others) = begin();
+        let _at_last = AtLast(device.clone());
         device.0.capped.store(2, Ordering::SeqCst);
         device.0.rt_hangs_at.store(1, Ordering::SeqCst);
         let mut rt = dispatcher.real_time().expect("a client");
         let ticket = rt.submit(&Task::new(vec![kernel()]).expect("launches")).expect("room");
-        assert!(dispatcher.is_preempted());
-        let beside = || dispatcher.stats().padded_launches == 1 && !dispatcher.is_preempted();
+        assert_eq!(dispatcher.stats().preemptions, 1); // which may be over: queues run capped after 10 ms
+        let beside = || dispatcher.stats().padded_launches >= 1 && !dispatcher.is_preempted();
         eventually("real-time work lasts, so queues run capped", beside);
         others.are_real_time.store(true, Ordering::SeqCst);
         eventually("stopped", || {

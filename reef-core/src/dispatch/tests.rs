@@ -2,7 +2,7 @@
 
 use crate::backend::command::Command;
 use crate::backend::error::{Error, Result};
-use crate::backend::fake::{Fake, Script, eventually, kernel, launch};
+use crate::backend::fake::{AtLast, Fake, Script, eventually, kernel, launch};
 use crate::backend::info::Seq;
 use crate::dispatch::be_client::BeClient;
 use crate::dispatch::dispatcher::Dispatcher;
@@ -46,17 +46,6 @@ fn on_a_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Rec
     let (done, result) = channel();
     thread::spawn(move || done.send(f()));
     result
-}
-
-/// Lets the device finish everything when it is dropped: declare it last.
-struct AtLast(Fake);
-
-impl Drop for AtLast {
-    fn drop(&mut self) {
-        script(&self.0).be_hangs.store(false, Ordering::SeqCst);
-        script(&self.0).be_launch_blocks.store(false, Ordering::SeqCst);
-        script(&self.0).rt_hangs_at.store(0, Ordering::SeqCst);
-    }
 }
 
 /// A best-effort client with a kernel that the device has and doesn't finish.
