@@ -7,6 +7,8 @@ mod daemon;
 use common::{Folder, prints, reef, refuses, text};
 use daemon::Daemon;
 use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -55,8 +57,16 @@ impl Stage {
             .spawn()
             .expect("the binary that this test was built with");
         within("five clients", || self.clients().len() == 5);
-        std::thread::sleep(Duration::from_millis(500));
+        // Beyond what each does before they run together: five inferences.
+        within("clients at work", || self.served() > 100);
         long
+    }
+
+    /// How many requests the daemon has answered.
+    fn served(&self) -> u64 {
+        let text = metrics(&self.folder.path("http.sock"));
+        let served = text.lines().filter(|line| line.starts_with("reef_requests_served_total{"));
+        served.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 
     /// Processes of clients, by the names of their tasks.
@@ -78,7 +88,7 @@ impl Stage {
         let Output { status, stderr, .. } = long.wait_with_output().expect("it has started");
         let said = text(&stderr).to_owned();
         assert_eq!((status.code(), said.lines().count()), (Some(1), 1), "{said}");
-        assert_eq!(self.clients(), [], "all are gone");
+        within("all are gone", || self.clients().is_empty());
         said
     }
 }
@@ -87,9 +97,19 @@ impl Stage {
 fn within(what: &str, holds: impl Fn() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < Duration::from_secs(30), "{what}: not within 30 s");
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// What the daemon says of itself.
+fn metrics(socket: &str) -> String {
+    let mut stream = UnixStream::connect(socket).expect("it listens");
+    let ask = b"GET /metrics HTTP/1.1\r\nhost: d\r\nconnection: close\r\n\r\n";
+    stream.write_all(ask).expect("it reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("text");
+    text
 }
 
 fn kill(pid: u32) {
@@ -101,8 +121,28 @@ fn kill(pid: u32) {
 fn a_workload_runs_on_a_daemon_and_reports_as_it_does_without_one() {
     let stage = Stage::new("disb-daemon");
     let out = stage.folder.path("out");
+    let begin = Instant::now();
+    // On a busy machine a short run may have no preemption in it, or nothing of a client.
+    while !report_of_a_run(&stage, &out) {
+        assert!(begin.elapsed() < Duration::from_secs(120), "no run with some of everything");
+    }
+    let text =
+        std::fs::read_to_string(PathBuf::from(&out).join("daemon.W.json")).expect("a report");
+    let disb: Value = serde_json::from_str(&text).expect("JSON");
+    let basic = &disb["results"][0]["analyzers"][0];
+    for key in ["avgThroughput(req/s)", "standAloneTotalLatency(us)", "avgTotalLatency(us)"] {
+        assert!(basic[key].as_f64().is_some_and(|value| value > 0.0), "{key}: {basic}");
+    }
+    for file in ["disb.json", "disb.csv", "disb.svg", "BEalone.W.json", "RTalone.W.json"] {
+        assert!(PathBuf::from(&out).join(file).is_file(), "{file}");
+    }
+    within("all have ended", || stage.clients().is_empty());
+}
+
+/// Runs the workload and checks its report; whether each client had requests, and there were preemptions.
+fn report_of_a_run(stage: &Stage, out: &str) -> bool {
     let mut args = stage.args("0.6");
-    args.extend(["--baseline", "all", "--out", &out].map(String::from));
+    args.extend(["--baseline", "all", "--out", out].map(String::from));
     let said = prints(&args.iter().map(String::as_str).collect::<Vec<_>>());
     let report: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!(report["facts"]["networks"]["resnet18-imagenet"], "tiny");
@@ -121,24 +161,14 @@ fn a_workload_runs_on_a_daemon_and_reports_as_it_does_without_one() {
         assert_eq!(a + a_skipped, 30, "50 a second, for 0.6 s");
         assert_eq!(c + c_skipped, 6, "the seventh comes after the end");
         let [d, _] = both("d_rt");
-        assert!((1..=a.min(c)).contains(&d), "{d} results of {a} and {c}");
+        assert!(d <= a.min(c), "{d} results of {a} and {c}");
     }
     assert!(find("BE alone", "a_rt").is_none() && find("RT alone", "b_be").is_none());
-    assert!(number("daemon", "b_be", "requests") > 0 && number("daemon", "e_be", "requests") > 0);
     assert!(find("daemon", "all BE").expect("a row")["be_kept_percent"].is_number());
-    assert!(number("daemon", "all RT", "preemptions") > 0);
-
-    let text =
-        std::fs::read_to_string(PathBuf::from(&out).join("daemon.W.json")).expect("a report");
-    let disb: Value = serde_json::from_str(&text).expect("JSON");
-    let basic = &disb["results"][0]["analyzers"][0];
-    for key in ["avgThroughput(req/s)", "standAloneTotalLatency(us)", "avgTotalLatency(us)"] {
-        assert!(basic[key].as_f64().is_some_and(|value| value > 0.0), "{key}: {basic}");
-    }
-    for file in ["disb.json", "disb.csv", "disb.svg", "BEalone.W.json", "RTalone.W.json"] {
-        assert!(PathBuf::from(&out).join(file).is_file(), "{file}");
-    }
-    assert_eq!(stage.clients(), [], "all have ended");
+    let some = [("d_rt", "requests"), ("b_be", "requests"), ("e_be", "requests")];
+    number("RT alone", "d_rt", "requests") > 0
+        && some.into_iter().all(|(client, what)| number("daemon", client, what) > 0)
+        && number("daemon", "all RT", "preemptions") > 0
 }
 
 #[test]

@@ -43,7 +43,6 @@ fn a_client_prints_the_latency_of_each_inference() {
     assert_eq!(empty["round_trips"], 10);
     let latency = |of: &str| empty[format!("latency_{of}_ms")].as_f64().expect(of);
     assert!(0.0 < latency("p50") && latency("p50") <= latency("p99"), "{empty}");
-    assert!(latency("p50") < inference["latency_ms"].as_f64().unwrap(), "{empty} {inference}");
     let said = prints(&[&client[..], &["--empty", "100"]].concat());
     assert!(said.contains("100 empty round trips: p50 "), "{said}");
     let other = ["client", "--model", "nothing", "--folder", &folder.path(""), "--json"];
