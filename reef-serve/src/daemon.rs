@@ -126,11 +126,16 @@ async fn serve(
     failed.map_or(Ok(()), |done| done.unwrap_or_else(|e| Err(Error::system("a listener", e))))
 }
 
-/// Forgets shared memory whose clients are gone, until the runtime ends.
+/// Forgets shared memory whose clients are gone, and networks of shapes that nobody uses, until the runtime ends.
 async fn prune(server: Arc<Server>) {
     loop {
         tokio::time::sleep(CLOSE_TIMEOUT).await;
         server.regions.prune();
+        if let Some(idle) = server.config.get().times.shapes() {
+            let server = server.clone();
+            let expire = move || server.registry.expire_shapes(idle);
+            let _ = tokio::task::spawn_blocking(expire).await; // a panic has already been printed
+        }
     }
 }
 

@@ -105,6 +105,9 @@ pub struct Times {
     pub keepalive_ms: u64,
     /// How long a client may take nothing of what is sent to it; in milliseconds, default 10000.
     pub write_ms: u64,
+    /// How long a network for shapes that requests came with stays after its last request, in milliseconds, 0 is for
+    /// ever; default 600000.
+    pub shapes_ms: u64,
     /// How long a thread of the local path polls before it sleeps, in microseconds; default 50.
     pub spin_us: u64,
 }
@@ -117,6 +120,7 @@ impl Default for Times {
             idle_ms: 60_000,
             keepalive_ms: 30_000,
             write_ms: 10_000,
+            shapes_ms: 600_000,
             spin_us: 50,
         }
     }
@@ -146,6 +150,11 @@ impl Times {
     /// As a duration.
     pub fn write(&self) -> Duration {
         Duration::from_millis(self.write_ms)
+    }
+
+    /// As a duration; `None` is for ever.
+    pub fn shapes(&self) -> Option<Duration> {
+        (self.shapes_ms > 0).then(|| Duration::from_millis(self.shapes_ms))
     }
 
     /// As a duration.

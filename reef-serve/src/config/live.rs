@@ -46,6 +46,7 @@ fn change(config: &mut Config, fresh: &Config) {
     config.limits.ring = fresh.limits.ring;
     config.times.request_ms = fresh.times.request_ms;
     config.times.drain_ms = fresh.times.drain_ms;
+    config.times.shapes_ms = fresh.times.shapes_ms;
     config.times.spin_us = fresh.times.spin_us;
 }
 

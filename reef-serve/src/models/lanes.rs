@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::models::loaded_model::{LoadedModel, is_sound};
 use crate::models::shaped::variant::Variant;
 use crate::observe::tracer::InstanceId;
-use crate::requests::batch::{Batch, Outcome, Wide};
+use crate::requests::batch::{Batch, Batching, Outcome, Wide};
 use crate::requests::job::{Job, Phases};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,13 +15,22 @@ impl LoadedModel {
     /// The thread of a lane.
     pub(super) fn serve(&self, class: Class, id: &InstanceId) {
         while let Some(job) = self.queue(class).pop() {
-            match self.spec.batching[class as usize].filter(|_| job.rows.is_some()) {
+            match self.batching(class, &job) {
                 None => self.serve_one(class, id, job),
                 Some(batching) => {
                     self.serve_all(class, id, Batch::gather(job, self.queue(class), batching));
                 }
             }
         }
+    }
+
+    /// How many rows may run with those of `job`: no more than there is a network for, or it would wait in vain.
+    fn batching(&self, class: Class, job: &Job) -> Option<Batching> {
+        let batching = self.spec.batching[class as usize]?;
+        let rows = job.rows.as_ref()?;
+        let widest = self.variants.widest(&rows.shapes());
+        let max = batching.max.min(widest);
+        (max > rows.count).then_some(Batching { max, ..batching })
     }
 
     fn serve_one(&self, class: Class, id: &InstanceId, job: Job) {
@@ -57,9 +66,7 @@ impl LoadedModel {
 
     /// The network for all rows of `batch` with the fewest.
     fn wide(&self, batch: &Batch) -> Option<(usize, Arc<Variant>)> {
-        let rows = batch.jobs.first()?.rows.as_ref()?;
-        let shapes =
-            rows.others.iter().map(|others| [&[rows.count], &others[..]].concat()).collect();
+        let shapes = batch.jobs.first()?.rows.as_ref()?.shapes();
         self.variants.with_rows(&shapes, batch.rows())
     }
 

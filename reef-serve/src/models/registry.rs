@@ -19,6 +19,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use std::time::Duration;
 /// Loaded versions, by name and number.
 type Loaded = BTreeMap<ModelName, BTreeMap<u32, Arc<Replicas>>>;
 
@@ -306,6 +307,19 @@ impl Registry {
         }
         Ok(made)
     }
+    /// Drops networks for shapes that nobody has used for as long as `idle`. Blocks until their memory is free.
+    pub(crate) fn expire_shapes(&self, idle: Duration) {
+        let loaded: Vec<_> =
+            self.loaded.read().values().flatten().map(|(_, m)| m.clone()).collect();
+        for model in loaded.iter().flat_map(|replicas| replicas.each()) {
+            let dropped = model.variants.expire(idle);
+            if dropped > 0 {
+                let title = model.title();
+                tracing::info!(model = %title, dropped, "networks of shapes that nobody used for long");
+            }
+        }
+    }
+
 
     fn make(&self, spec: &ModelSpec) -> Result<Replicas> {
         let most = self.placer.limits.models;

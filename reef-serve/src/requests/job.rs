@@ -55,6 +55,13 @@ pub(crate) struct Rows {
     pub(crate) others: Vec<Vec<usize>>,
 }
 
+impl Rows {
+    /// The shapes of its inputs.
+    pub(crate) fn shapes(&self) -> Vec<Vec<usize>> {
+        self.others.iter().map(|others| [&[self.count], &others[..]].concat()).collect()
+    }
+}
+
 /// A request that waits for an instance. The client that waits for the answer holds the other end of `reply`.
 #[derive(Debug)]
 pub(crate) struct Job {

@@ -1,7 +1,10 @@
 //! Which variants of a model there are, and who wants them kept.
 //!
 //! Each principal has a list of the shapes that it used last. A variant stays for as long as it is in a list, so whoever
-//! asks for many shapes pushes out its own. Variants that the model's description names are in nobody's list and stay.
+//! asks for many shapes pushes out its own, and what a principal hasn't used for long expires. Variants that the model's
+//! description names are in nobody's list and stay.
+//!
+//! No variant is dropped while the lock is held: giving its memory back takes time.
 
 use super::variant::Variant;
 use crate::models::declaration::{Shapes, rows_of};
@@ -9,6 +12,7 @@ use crate::net::identity::principal::Principal;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 /// The variants of a model.
 #[derive(Debug)]
@@ -24,7 +28,15 @@ struct State {
     pinned: HashMap<Shapes, Arc<Variant>>,
     made: HashMap<Shapes, Weak<Variant>>,
     /// Most recently used last.
-    lists: BTreeMap<Principal, VecDeque<(Shapes, Arc<Variant>)>>,
+    lists: BTreeMap<Principal, VecDeque<Kept>>,
+}
+
+/// A variant in a principal's list.
+#[derive(Debug)]
+struct Kept {
+    shapes: Shapes,
+    variant: Arc<Variant>,
+    used: Instant,
 }
 
 impl Variants {
@@ -46,21 +58,29 @@ impl Variants {
         let variant = state.made.get(shapes)?.upgrade()?;
         let dropped = state.keep(who, shapes, &variant, self.part);
         drop(state);
-        drop(dropped); // its memory takes time to be given back
+        free_aside(dropped);
         Some(variant)
     }
 
     /// The one with as many rows at least, and the fewest, that has these shapes otherwise.
     pub(crate) fn with_rows(&self, shapes: &Shapes, rows: usize) -> Option<(usize, Arc<Variant>)> {
+        let fit = self.alike(shapes).into_iter().filter(|(first, _)| *first >= rows);
+        fit.min_by_key(|(rows, _)| *rows)
+    }
+
+    /// Rows of the one with most that has these shapes otherwise; 0 if there is none.
+    pub(crate) fn widest(&self, shapes: &Shapes) -> usize {
+        self.alike(shapes).into_iter().map(|(rows, _)| rows).max().unwrap_or(0)
+    }
+
+    /// Those that differ from these shapes in their rows alone, with how many those are.
+    fn alike(&self, shapes: &Shapes) -> Vec<(usize, Arc<Variant>)> {
+        let same = |(one, other): (&Vec<usize>, &Vec<usize>)| one.get(1..) == other.get(1..);
+        let rows = |made: &Shapes| rows_of(made).filter(|_| made.iter().zip(shapes).all(same));
         let state = self.state.lock();
-        let fits = |made: &Shapes| {
-            let alike = |(one, other): (&Vec<usize>, &Vec<usize>)| one.get(1..) == other.get(1..);
-            let first = rows_of(made)?;
-            (first >= rows && made.iter().zip(shapes).all(alike)).then_some(first)
-        };
-        let pinned = state.pinned.iter().filter_map(|(made, v)| Some((fits(made)?, v.clone())));
-        let made = state.made.iter().filter_map(|(made, v)| Some((fits(made)?, v.upgrade()?)));
-        pinned.chain(made).min_by_key(|(rows, _)| *rows)
+        let pinned = state.pinned.iter().filter_map(|(made, v)| Some((rows(made)?, v.clone())));
+        let made = state.made.iter().filter_map(|(made, v)| Some((rows(made)?, v.upgrade()?)));
+        pinned.chain(made).collect()
     }
 
     /// Keeps one that was made for `who`; another one, if it was made at the same time for somebody else.
@@ -71,7 +91,8 @@ impl Variants {
         made: Arc<Variant>,
     ) -> Arc<Variant> {
         let mut state = self.state.lock();
-        let variant = state.made.get(&shapes).and_then(Weak::upgrade).unwrap_or(made);
+        let other = state.made.get(&shapes).and_then(Weak::upgrade);
+        let variant = other.unwrap_or_else(|| made.clone());
         state.made.insert(shapes.clone(), Arc::downgrade(&variant));
         let dropped = state.keep(who, &shapes, &variant, self.part);
         drop(state);
@@ -92,6 +113,15 @@ impl Variants {
             drop(state);
             drop(dropped);
         }
+    }
+
+    /// Drops those that nobody has used for as long as `idle`. Returns how many.
+    pub(crate) fn expire(&self, idle: Duration) -> usize {
+        let mut state = self.state.lock();
+        let dropped = state.expired(Instant::now(), idle);
+        state.made.retain(|_, variant| variant.strong_count() > 0);
+        drop(state);
+        dropped.len()
     }
 
     /// Drops the one that `who` used longest ago, or one of a principal with more. `false`: there is none.
@@ -118,8 +148,9 @@ impl Variants {
     pub(crate) fn bytes(&self) -> u64 {
         let state = self.state.lock();
         let made = state.made.values().filter_map(Weak::upgrade);
-        let all = state.pinned.values().cloned().chain(made);
-        all.map(|variant| variant.bytes()).sum()
+        let all: Vec<_> = state.pinned.values().cloned().chain(made).collect();
+        drop(state);
+        all.iter().map(|variant| variant.bytes()).sum()
     }
 
     /// Bytes of those that stay.
@@ -130,9 +161,17 @@ impl Variants {
     /// Lets all go.
     pub(crate) fn clear(&self) {
         let state = std::mem::take(&mut *self.state.lock());
-        let kept = state.lists.into_values().flatten().map(|(_, variant)| variant);
+        let kept = state.lists.into_values().flatten().map(|kept| kept.variant);
         state.pinned.into_values().chain(kept).for_each(|variant| variant.clear());
     }
+}
+
+/// Drops a variant on a thread that may block: requests come in on threads of I/O, which may not.
+fn free_aside(dropped: Option<Arc<Variant>>) {
+    let Some(dropped) = dropped else { return };
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn_blocking(move || drop(dropped));
+    } // or the thread is none of I/O
 }
 
 impl State {
@@ -145,9 +184,21 @@ impl State {
         part: usize,
     ) -> Option<Arc<Variant>> {
         let list = self.lists.entry(who.clone()).or_default();
-        list.retain(|(other, _)| other != shapes);
-        list.push_back((shapes.clone(), variant.clone()));
-        if list.len() > part { list.pop_front().map(|(_, oldest)| oldest) } else { None }
+        list.retain(|kept| kept.shapes != *shapes); // it is `variant`, which stays
+        let (shapes, variant, used) = (shapes.clone(), variant.clone(), Instant::now());
+        list.push_back(Kept { shapes, variant, used });
+        if list.len() > part { list.pop_front().map(|oldest| oldest.variant) } else { None }
+    }
+
+    /// Takes those out of the lists that were used `idle` before `now` or earlier.
+    fn expired(&mut self, now: Instant, idle: Duration) -> Vec<Arc<Variant>> {
+        let is_old = |kept: &mut Kept| now.saturating_duration_since(kept.used) >= idle;
+        let mut all = Vec::new();
+        for list in self.lists.values_mut() {
+            all.extend(std::iter::from_fn(|| list.pop_front_if(is_old)).map(|kept| kept.variant));
+        }
+        self.lists.retain(|_, list| !list.is_empty());
+        all
     }
 
     /// Takes the oldest of `who`, or of the principal with most if that has more than `who`.
@@ -165,10 +216,114 @@ impl State {
     /// Takes the oldest of `who`.
     fn oldest_of(&mut self, who: &Principal) -> Option<Arc<Variant>> {
         let list = self.lists.get_mut(who)?;
-        let (_, oldest) = list.pop_front()?;
+        let oldest = list.pop_front()?.variant;
         if list.is_empty() {
             self.lists.remove(who);
         }
         Some(oldest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::Class;
+    use crate::engine::api::{DeviceModel, Instance, Sizes};
+    use crate::error::Result;
+    use crate::models::budget::Budget;
+    use crate::models::shaped::variant::Parts;
+    use crate::tensor::TensorInfos;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread::{self, ThreadId};
+
+    /// On which thread something was dropped, and whether the lock was held then.
+    type Freed = (ThreadId, bool);
+
+    /// Tells when it is dropped.
+    #[derive(Debug)]
+    struct Told(Weak<Variants>, Sender<Freed>);
+
+    impl DeviceModel for Told {
+        fn instance(&self, _: Class, _: reef::ClientConfig) -> Result<Box<dyn Instance>> {
+            unreachable!("no lane")
+        }
+
+        fn own_bytes(&self) -> u64 {
+            0
+        }
+
+        fn as_any(&self) -> &dyn std::any::Any {
+            self
+        }
+    }
+
+    impl Drop for Told {
+        fn drop(&mut self) {
+            let held = self.0.upgrade().is_some_and(|variants| variants.state.is_locked());
+            let _ = self.1.send((thread::current().id(), held));
+        }
+    }
+
+    fn places(part: usize) -> (Arc<Variants>, impl Fn() -> Arc<Variant>, Receiver<Freed>) {
+        let variants = Arc::new(Variants::new(9, part));
+        let (sender, freed) = channel();
+        let weak = Arc::downgrade(&variants);
+        let node = crate::engine::node::open("cpu:0?units=1", "reef", 0.0).unwrap()[0].clone();
+        let make = move || {
+            let (inputs, outputs) =
+                (TensorInfos::of(&Default::default()), TensorInfos::of(&Default::default()));
+            let sizes = Sizes { weights: 0, instance: 0 };
+            let loaded = Arc::new(Told(weak.clone(), sender.clone()));
+            let memory = Budget::new(0).reserve("a model", 1).unwrap();
+            let node = node.clone();
+            let parts = Parts { inputs, outputs, sizes, loaded, node, memory, taken: None };
+            Variant::new(parts, [0, 0]).unwrap()
+        };
+        (variants, make, freed)
+    }
+
+    fn shapes(rows: usize) -> Shapes {
+        vec![vec![rows, 3]]
+    }
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn variants_are_freed_off_threads_of_io_and_outside_of_the_lock() {
+        let (variants, make, freed) = places(1);
+        let [a, b] = [1, 2].map(Principal::User);
+        variants.insert(shapes(1), &a, make());
+        variants.insert(shapes(2), &b, make());
+        variants.insert(shapes(2), &b, make()); // made at the same time: the first one stays
+        assert_eq!(freed.recv_timeout(SOON).unwrap(), (thread::current().id(), false));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _inside = runtime.enter();
+        variants.get(&shapes(2), &a).unwrap(); // pushes out the one that `a` had
+        let (thread, held) = freed.recv_timeout(SOON).expect("it is freed");
+        assert!(thread != thread::current().id() && !held);
+    }
+
+    #[test]
+    fn what_nobody_uses_expires() {
+        let (variants, make, freed) = places(9);
+        let [a, b] = [1, 2].map(Principal::User);
+        variants.pin(shapes(1), make());
+        for rows in [2, 3] {
+            variants.insert(shapes(rows), &a, make());
+        }
+        let hour = Duration::from_secs(3600);
+        variants.get(&shapes(2), &b).unwrap();
+        assert_eq!((variants.expire(hour), variants.len()), (0, 3));
+        let mut state = variants.state.lock();
+        let soon = Instant::now() + hour;
+        state.lists.get_mut(&b).unwrap()[0].used = soon; // `b` uses it in an hour
+        let dropped = state.expired(soon, hour);
+        drop(state);
+        assert_eq!(dropped.len(), 2, "both of `a`");
+        drop(dropped);
+        freed.recv_timeout(SOON).unwrap();
+        assert!(variants.get(&shapes(2), &b).is_some() && variants.get(&shapes(3), &a).is_none());
+        assert_eq!(variants.len(), 2, "the pinned one, and that of `b`");
+        assert_eq!((variants.expire(Duration::ZERO), variants.len()), (1, 1));
     }
 }

@@ -91,6 +91,39 @@ fn real_time_requests_run_with_those_of_their_account() {
     assert_eq!(fixture.executions("tiny"), 4);
 }
 
+/// With one account and `batch_rt`, they wait for each other.
+#[test]
+fn real_time_requests_run_together_if_the_model_says_so() {
+    let fixture =
+        pictures("rt-together", "max_batch = 4\nmax_delay_us = 1_000_000\nbatch_rt = true\n");
+    let (begun, mut asked) = (Instant::now(), 0);
+    while fixture.executions("tiny") == asked {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{asked} requests, each by itself");
+        let ask = |n| fixture.server.infer(fixture.picture(n, 1));
+        let answers = all_at_once((1..=4).map(ask).collect());
+        answers.into_iter().for_each(|answer| drop(answer.unwrap()));
+        asked += 4;
+    }
+}
+
+/// There are networks of several rows for the shapes that the model names, and for no others.
+#[test]
+fn a_request_that_nothing_can_run_with_does_not_wait() {
+    let text = "max_batch = 4\nmax_delay_us = 1_000_000\nshapes = [{ x = [1, 5, 4] }]\n";
+    let fixture = open("in-vain", text, |_| ());
+    block_on(async {
+        let all = async {
+            for _ in 0..40 {
+                fixture.ask_sums("a", &[1, 2, 4]).await.unwrap();
+            }
+        };
+        let end = tokio::time::timeout(Duration::from_secs(20), all).await;
+        end.expect("each of 40 requests waited for others that could not run with it");
+    });
+    let widest = |tokens| fixture.sums().variants.widest(&vec![vec![1, tokens, 4]]);
+    assert_eq!([widest(5), widest(2), widest(3)], [4, 1, 0]);
+}
+
 /// One goes away, one is too late, the others get theirs.
 #[test]
 fn each_request_of_a_batch_ends_by_itself() {

@@ -238,9 +238,12 @@ fn known_shapes_do_not_wait_while_networks_are_made() {
     assert_eq!(fixture.sums().variants.len(), 2, "made ahead");
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(parking_lot::Mutex::new(held));
+    let (begin, begun) = std::sync::mpsc::channel();
     let hold = |who: &str| {
         let (held, who) = (held.clone(), Principal::Token(who.into()));
+        let begin = begin.clone();
         let work = move || {
+            let _ = begin.send(());
             let _ = held.lock().recv_timeout(Duration::from_secs(60));
             Ok(())
         };
@@ -250,6 +253,9 @@ fn known_shapes_do_not_wait_while_networks_are_made() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_time().build().unwrap();
     let busy = [runtime.spawn(hold("x")), runtime.spawn(hold("y"))];
+    for _ in &busy {
+        begun.recv_timeout(Duration::from_secs(20)).expect("both threads are taken");
+    }
     runtime.block_on(async {
         let known =
             tokio::time::timeout(Duration::from_secs(30), fixture.ask_sums("a", &[1, 9, 4]));
