@@ -3,8 +3,11 @@
 use prost::Message;
 use std::path::Path;
 
-/// A message as it arrived: what the daemon's inferences take, so that it decides when and where they are decoded.
+/// A message as it arrived: what the daemon's inferences and loads take, so that it decides when and where they are decoded.
 const UNDECODED: &str = ".inference.Undecoded";
+
+/// Messages that may be long.
+const LONG: [&str; 2] = [".inference.ModelInferRequest", ".inference.RepositoryModelLoadRequest"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
@@ -19,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     builder().build_server(false).out_dir(clients).compile_fds(messages.clone())?;
     let services = messages.file.iter_mut().flat_map(|file| &mut file.service);
     for method in services.flat_map(|service| &mut service.method) {
-        if method.input_type() == ".inference.ModelInferRequest" {
+        if LONG.contains(&method.input_type()) {
             method.input_type = Some(UNDECODED.into());
         }
     }

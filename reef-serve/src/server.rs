@@ -6,6 +6,7 @@ use crate::config::settings::Config;
 use crate::config::users::Users;
 use crate::engine::node::{Entered, Node, Nodes};
 use crate::error::{Error, Result};
+use crate::models::config::load::LoadParameters;
 use crate::models::declaration::Shapes;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::registry::Registry;
@@ -187,12 +188,17 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if `peer` may not; as [`Registry::load`].
-    pub(crate) async fn load(self: &Arc<Self>, peer: &Peer, name: ModelName) -> Result<()> {
+    /// `Denied` if `peer` may not; as [`Registry::load_with`].
+    pub(crate) async fn load(
+        self: &Arc<Self>,
+        peer: &Peer,
+        name: ModelName,
+        given: LoadParameters,
+    ) -> Result<()> {
         self.check_control(peer)?;
         let _open = self.requests.try_acquire()?;
         let server = self.clone();
-        aside(move || server.registry.load(&name)).await
+        aside(move || server.registry.load_with(&name, &given)).await
     }
 
     /// Unloads a model, likewise.

@@ -90,9 +90,16 @@ impl Intake {
             _ if path.ends_with("/ModelStreamInfer") => (usize::MAX, true),
             _ if path.ends_with("/ModelInfer") => (message + GRPC_PREFIX, false),
             _ if path.ends_with("/infer") => (message, false),
+            _ if is_load(path) => (message + GRPC_PREFIX, false),
             _ => (message.min(CALL_BYTES), false),
         }
     }
+}
+
+/// Whether it is a load, which may bring files.
+fn is_load(path: &str) -> bool {
+    let http = path.strip_prefix("/v2/repository/models/");
+    http.is_some_and(|rest| rest.ends_with("/load")) || path.ends_with("/RepositoryModelLoad")
 }
 
 /// Finds out whom the request speaks for; later steps find it as a [`Peer`].
@@ -134,6 +141,11 @@ async fn charge(State(intake): State<Arc<Intake>>, mut request: Request, next: N
     let peer = request.extensions().get::<Peer>().cloned().unwrap_or(Peer::UNKNOWN);
     let charge = intake.server.memory.charge(&peer);
     let (max, is_stream) = intake.longest(request.uri().path());
+    if is_load(request.uri().path())
+        && let Err(error) = intake.server.check_control(&peer)
+    {
+        return refuse(intake.protocol, error); // before its files arrive
+    }
     if !is_stream && let Err(error) = charge.add(0) {
         return refuse(intake.protocol, error); // its time runs from now on
     }

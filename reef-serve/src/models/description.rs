@@ -70,23 +70,27 @@ impl Description {
         };
         let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
         let description: Self = toml::from_str(&text).map_err(|e| wrong(&e))?;
-        for count in [description.instances.rt, description.instances.be] {
+        description.check().map_err(|why| wrong(&why))?;
+        Ok(description)
+    }
+
+    /// Refuses numbers out of range.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for count in [self.instances.rt, self.instances.be] {
             if !(1..=MAX_INSTANCES).contains(&count) {
-                let text = format!("instances: {count}, possible are 1 to {MAX_INSTANCES}");
-                return Err(wrong(&text));
+                return Err(format!("instances: {count}, possible are 1 to {MAX_INSTANCES}"));
             }
         }
-        if description.devices.is_some() && description.replicas.is_some() {
-            return Err(wrong(&"devices and replicas: one of them says where it is"));
+        if self.devices.is_some() && self.replicas.is_some() {
+            return Err("devices and replicas: one of them says where it is".into());
         }
-        if description.max_batch > MAX_BATCH || description.max_delay_us > MAX_DELAY_US {
-            let text = format!(
+        if self.max_batch > MAX_BATCH || self.max_delay_us > MAX_DELAY_US {
+            return Err(format!(
                 "max_batch: {} in max_delay_us: {}, possible are {MAX_BATCH} in {MAX_DELAY_US}",
-                description.max_batch, description.max_delay_us
-            );
-            return Err(wrong(&text));
+                self.max_batch, self.max_delay_us
+            ));
         }
-        Ok(description)
+        Ok(())
     }
 
     /// Which devices it is to be on.

@@ -6,6 +6,7 @@
 //!   version is gone; a version that is unloaded finishes the requests that it has.
 
 pub(crate) mod budget;
+pub(crate) mod config;
 pub(crate) mod declaration;
 pub(crate) mod description;
 mod lanes;

@@ -1,8 +1,10 @@
 //! What one version of a model is made of.
 
+use super::config::upload::Upload;
 use super::declaration::{Declaration, Shapes};
 use super::description::{Description, Instances, Placing};
 use super::source::ModelSource;
+use crate::class::Class;
 use crate::engine::api::ReadModel;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
@@ -11,6 +13,7 @@ use reef::models::Budget;
 use reef::models::profile::Latencies;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Seed of the weights of networks that are built by name, as in the other commands.
 const SEED: u64 = 2022;
@@ -34,6 +37,8 @@ pub(crate) struct ModelSpec {
     pub(crate) instances: Instances,
     /// Devices that each have as many.
     pub(crate) placing: Placing,
+    /// Files that came with a load, which are read again for each shape.
+    pub(super) upload: Option<Arc<Upload>>,
 }
 
 impl ModelSpec {
@@ -66,29 +71,41 @@ impl ModelSpec {
             measure,
             instances,
             placing,
+            upload: None,
         })
     }
 
     /// A network by name with made-up weights.
-    pub(super) fn builtin(name: &ModelName) -> Self {
+    pub(super) fn builtin(name: &ModelName, description: &Description) -> Self {
         Self {
             name: name.clone(),
             version: 1,
             source: ModelSource::Seeded { network: name.as_str().into(), seed: SEED },
             shapes: Vec::new(),
-            batching: [None; 2],
+            batching: description.batching(),
             size: None,
             batch: None,
             profile: None,
             measure: false,
-            instances: Instances::default(),
-            placing: Placing::Usual,
+            instances: description.instances,
+            placing: description.placing(),
+            upload: None,
         }
+    }
+
+    /// How requests run together, if any do: it is the same for each class that does.
+    pub(crate) fn batching(&self) -> Option<Batching> {
+        self.batching.iter().flatten().next().copied()
+    }
+
+    /// Whether real-time requests run together.
+    pub(crate) fn batches_rt(&self) -> bool {
+        self.batching[Class::RealTime as usize].is_some()
     }
 
     /// Most rows that run together.
     pub(crate) fn max_batch(&self) -> usize {
-        self.batching.iter().flatten().map(|batching| batching.max).max().unwrap_or(1)
+        self.batching().map_or(1, |batching| batching.max)
     }
 
     /// Whether it brings kernels, which are native code of whoever wrote them.

@@ -4,6 +4,7 @@ use crate::config::settings::Config;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::budget::Budget;
+use crate::models::config::load::{LoadParameters, Override};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::model_spec::ModelSpec;
 use crate::models::placement::away::Away;
@@ -18,8 +19,8 @@ use crate::observe::observer::Observer;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
 use std::time::Duration;
+
 /// Loaded versions, by name and number.
 type Loaded = BTreeMap<ModelName, BTreeMap<u32, Arc<Replicas>>>;
 
@@ -29,9 +30,13 @@ pub(crate) struct Registry {
     repository: Repository,
     pub(super) placer: Placer,
     budget: Arc<Budget>,
+    /// Most bytes of a model; 0 is no limit.
+    model_bytes: u64,
     pub(super) loaded: RwLock<Loaded>,
     /// Those that no device has any more.
     pub(super) away: Away,
+    /// Of models that were loaded with parameters.
+    overrides: Mutex<BTreeMap<ModelName, Override>>,
     /// Held while models are loaded or unloaded: one change at a time.
     pub(super) change: Mutex<()>,
 }
@@ -68,8 +73,9 @@ impl Registry {
         let makers = nodes.iter().map(maker).collect();
         let (limits, usual) = (config.limits.clone(), config.models.replicas);
         let placer = Placer { makers, limits, usual };
-        let (loaded, away, change) = Default::default();
-        Self { repository, placer, budget, loaded, away, change }
+        let model_bytes = config.memory.model_mib << 20;
+        let (loaded, away, overrides, change) = Default::default();
+        Self { repository, placer, budget, model_bytes, loaded, away, overrides, change }
     }
 
     /// Loads what configurations name: `*` is all of the repository, of which those that can't be loaded are
@@ -95,14 +101,17 @@ impl Registry {
         }
     }
 
-    /// Loads all that is loaded anew. Blocks. What fails is logged and stays as it is.
+    /// Loads all that is loaded anew, with the parameters that it was loaded with. Blocks. What fails is logged and stays
+    /// as it is.
     pub(crate) fn reload(&self) {
         let mut names: Vec<_> = self.loaded.read().keys().cloned().collect();
         names.extend(self.away.names());
         names.sort();
         names.dedup();
         for name in names {
-            let _ = self.load(&name); // which says so in the log
+            let _change = self.change.lock();
+            let given = self.overrides.lock().get(&name).cloned().unwrap_or_default();
+            let _ = self.load_now(&name, given); // which says so in the log
         }
     }
 
@@ -114,23 +123,44 @@ impl Registry {
     ///
     /// `NotFound`; `Invalid` if its files are wrong; `Exhausted`; the device's.
     pub(crate) fn load(&self, name: &ModelName) -> Result<()> {
-        let _change = self.change.lock();
-        self.load_now(name)
+        self.load_with(name, &LoadParameters::default())
     }
 
-    /// As [`load`](Self::load), for a caller that holds `change`.
-    fn load_now(&self, name: &ModelName) -> Result<()> {
-        let specs = self.repository.specs(name, None)?;
+    /// The same with what `given` has in the place of what the repository says.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load), and what is wrong with the parameters.
+    pub(crate) fn load_with(&self, name: &ModelName, given: &LoadParameters) -> Result<()> {
+        let _change = self.change.lock();
+        let given = Override::new(name, given, &self.budget, self.model_bytes)?;
+        self.load_now(name, given)
+    }
+
+    /// As [`load_with`](Self::load_with), for a caller that holds `change`.
+    fn load_now(&self, name: &ModelName, given: Override) -> Result<()> {
+        let specs = self.repository.specs(name, None, &given)?;
         let made = self.make_all(specs);
         let made = made.inspect_err(|error| tracing::warn!(model = %name, %error, "not loaded"))?;
         made.iter().flat_map(|replicas| replicas.each()).for_each(|served| say_loaded(served));
         let number = |replicas: &Replicas| replicas.first().spec.version;
         let new =
             made.into_iter().map(|replicas| (number(&replicas), Arc::new(replicas))).collect();
+        self.note_override(name, given);
         let old = self.loaded.write().insert(name.clone(), new);
         self.away.forget(name);
         old.into_iter().flatten().for_each(|(_, served)| served.retire());
         Ok(())
+    }
+
+    fn note_override(&self, name: &ModelName, given: Override) {
+        let mut overrides = self.overrides.lock();
+        let before = match given.config.is_some() {
+            true => overrides.insert(name.clone(), given),
+            false => overrides.remove(name),
+        };
+        drop(overrides);
+        drop(before); // with its files
     }
 
     /// Unloads all versions of a model. Blocks until their requests are done and their memory is free.
@@ -144,6 +174,7 @@ impl Registry {
         if !self.away.forget(name) && versions.is_none() {
             return Err(Error::NotFound(format!("{name} is not loaded")));
         }
+        self.note_override(name, Override::default());
         versions.into_iter().flatten().map(|(_, served)| served).for_each(|served| {
             served.retire();
             tracing::info!(model = %served.first().title(), "unloaded");
@@ -155,6 +186,8 @@ impl Registry {
     pub(crate) fn clear(&self) {
         let _change = self.change.lock();
         let all = std::mem::take(&mut *self.loaded.write());
+        let overrides = std::mem::take(&mut *self.overrides.lock());
+        drop(overrides);
         all.into_values().flatten().for_each(|(_, served)| served.retire());
     }
 
@@ -196,7 +229,7 @@ impl Registry {
         }
         let _change = self.change.lock();
         if let Err(Error::NotFound(_)) = self.get(name, "") {
-            self.load_now(&ModelName::new(name)?)?; // no other thread has meanwhile
+            self.load_now(&ModelName::new(name)?, Override::default())?; // no other thread has meanwhile
         }
         self.get(name, "")
     }
@@ -274,6 +307,19 @@ impl Registry {
         all
     }
 
+    /// Drops networks for shapes that nobody has used for as long as `idle`. Blocks until their memory is free.
+    pub(crate) fn expire_shapes(&self, idle: Duration) {
+        let loaded: Vec<_> =
+            self.loaded.read().values().flatten().map(|(_, m)| m.clone()).collect();
+        for model in loaded.iter().flat_map(|replicas| replicas.each()) {
+            let dropped = model.variants.expire(idle);
+            if dropped > 0 {
+                let title = model.title();
+                tracing::info!(model = %title, dropped, "networks of shapes that nobody used for long");
+            }
+        }
+    }
+
     /// Versions that are loaded.
     pub(crate) fn len(&self) -> usize {
         self.loaded.read().values().map(BTreeMap::len).sum()
@@ -307,19 +353,6 @@ impl Registry {
         }
         Ok(made)
     }
-    /// Drops networks for shapes that nobody has used for as long as `idle`. Blocks until their memory is free.
-    pub(crate) fn expire_shapes(&self, idle: Duration) {
-        let loaded: Vec<_> =
-            self.loaded.read().values().flatten().map(|(_, m)| m.clone()).collect();
-        for model in loaded.iter().flat_map(|replicas| replicas.each()) {
-            let dropped = model.variants.expire(idle);
-            if dropped > 0 {
-                let title = model.title();
-                tracing::info!(model = %title, dropped, "networks of shapes that nobody used for long");
-            }
-        }
-    }
-
 
     fn make(&self, spec: &ModelSpec) -> Result<Replicas> {
         let most = self.placer.limits.models;

@@ -8,6 +8,7 @@
 //!     NAME/                a folder as REEF publishes it (NAME.json, NAME.cu, NAME.param), if kernels are trusted
 //!     NAME/
 //!         model.toml       optional: what Description has
+//!         config.pbtxt     optional: the same in Triton's form, read if there is no model.toml
 //!         1/               a version, which holds what ModelSource finds
 //!         2/ ...
 //! ```
@@ -16,6 +17,8 @@
 //! seed; an entry of the same name goes first, also one that can't be read.
 
 use crate::error::{Error, Result};
+use crate::models::config::load::Override;
+use crate::models::config::model_config::ModelConfig;
 use crate::models::description::Description;
 use crate::models::model_spec::ModelSpec;
 use crate::models::source::MODEL;
@@ -26,6 +29,9 @@ use std::path::{Path, PathBuf};
 
 /// What says more about a model.
 const DESCRIPTION: &str = "model.toml";
+
+/// The same in Triton's form.
+const CONFIG: &str = "config.pbtxt";
 
 /// Files that are models by themselves.
 const FILES: [&str; 2] = ["onnx", "safetensors"];
@@ -106,9 +112,17 @@ impl Repository {
     /// # Errors
     ///
     /// `NotFound`; `Invalid` with file and key if its description is wrong.
-    pub(crate) fn specs(&self, name: &ModelName, version: Option<u32>) -> Result<Vec<ModelSpec>> {
-        let Some(entry) = self.entry(name) else { return self.built(name, version) };
-        let description = entry.description()?;
+    pub(crate) fn specs(
+        &self,
+        name: &ModelName,
+        version: Option<u32>,
+        given: &Override,
+    ) -> Result<Vec<ModelSpec>> {
+        let uploaded = given.upload.as_ref().map(|upload| Entry::Versions(upload.path().into()));
+        let Some(entry) = uploaded.or_else(|| self.entry(name)) else {
+            return self.built(name, version, given);
+        };
+        let description = entry.description(name, given)?;
         let have = entry.versions()?;
         let wanted = match version {
             Some(version) => vec![version],
@@ -122,27 +136,37 @@ impl Repository {
                 "model {name} has no version: no numbered folder"
             )));
         }
-        let spec = |v| self.trusted(ModelSpec::new(&description, name, v, &entry.place(v))?);
+        let spec = |v| {
+            let mut spec = ModelSpec::new(&description, name, v, &entry.place(v))?;
+            spec.upload = given.upload.clone();
+            self.trusted(spec)
+        };
         wanted.into_iter().map(spec).collect()
     }
 
     /// Refuses native code that nobody answers for.
     fn trusted(&self, spec: ModelSpec) -> Result<ModelSpec> {
-        if self.kernels || !spec.brings_kernels() {
+        if !spec.brings_kernels() || (self.kernels && spec.upload.is_none()) {
             return Ok(spec);
         }
         let why = "it brings kernels as source, which is native code: models.kernels = true trusts those of the repository";
         Err(Error::Invalid(format!("model {}/{}: {why}", spec.name, spec.version)))
     }
 
-    fn built(&self, name: &ModelName, version: Option<u32>) -> Result<Vec<ModelSpec>> {
+    fn built(
+        &self,
+        name: &ModelName,
+        version: Option<u32>,
+        given: &Override,
+    ) -> Result<Vec<ModelSpec>> {
         if let Some(error) = self.unusable(name) {
             return Err(error);
         }
         let is_network = by_name().any(|network| network == name.as_str());
         if self.builtin && is_network {
             if version.is_none_or(|version| version == 1) {
-                return Ok(vec![ModelSpec::builtin(name)]);
+                let description = described(name, Description::default(), given)?;
+                return Ok(vec![ModelSpec::builtin(name, &description)]);
             }
             return Err(Error::NotFound(format!("model {name} has only version 1")));
         }
@@ -221,10 +245,23 @@ impl Entry {
         (described || versioned()).then_some(Self::Versions(place))
     }
 
-    fn description(&self) -> Result<Description> {
+    /// What lies beside it says, changed by what a load gave. A `config.pbtxt` is a configuration as a load gives it.
+    fn description(&self, name: &ModelName, given: &Override) -> Result<Description> {
         let (Self::Versions(place) | Self::Whole(place)) = self;
-        let path = place.join(DESCRIPTION);
-        if path.is_file() { Description::read(&path) } else { Ok(Description::default()) }
+        let (path, config) = (place.join(DESCRIPTION), place.join(CONFIG));
+        match path.is_file() {
+            true => {
+                if config.is_file() {
+                    tracing::warn!(model = %name, "{CONFIG} is not read beside {DESCRIPTION}");
+                }
+                described(name, Description::read(&path)?, given)
+            }
+            false if config.is_file() && given.config.is_none() => {
+                let config = Some(ModelConfig::from_file(name, &config)?);
+                described(name, Description::default(), &Override { config, upload: None })
+            }
+            false => described(name, Description::default(), given),
+        }
     }
 
     fn versions(&self) -> Result<Vec<u32>> {
@@ -241,6 +278,22 @@ impl Entry {
             Self::Whole(place) => place.clone(),
         }
     }
+}
+
+/// The description with what a configuration changes of it. What is not read of that is named in the log.
+fn described(
+    name: &ModelName,
+    mut description: Description,
+    given: &Override,
+) -> Result<Description> {
+    if let Some(config) = &given.config {
+        if !config.unread.is_empty() {
+            let keys = config.unread.join(", ");
+            tracing::warn!(model = %name, keys, "configuration: these are not read");
+        }
+        config.apply(&mut description).map_err(|e| e.map(|why| format!("model {name}: {why}")))?;
+    }
+    Ok(description)
 }
 
 /// Networks that can be built by name: of pictures and of text.

@@ -2,6 +2,7 @@ mod batches;
 mod devices;
 mod guests;
 mod limits;
+mod loads;
 mod losses;
 mod models;
 mod rights;

@@ -3,8 +3,10 @@
 usage: triton.py FOLDER GRPC HTTP, where FOLDER holds grpc.sock, input.f32 and logits.f32
 """
 
+import json
 import queue
 import sys
+from pathlib import Path
 
 import grpc as stock
 import numpy as np
@@ -19,6 +21,7 @@ from tritonclient.utils import InferenceServerException
 FOLDER, GRPC, HTTP = sys.argv[1:4]
 INPUT = np.fromfile(f"{FOLDER}/input.f32", np.float32).reshape(1, 3, 32, 32)
 LOGITS = np.fromfile(f"{FOLDER}/logits.f32", np.float32).reshape(1, 1000)
+TYPED = Path(FOLDER, "models", "typed.onnx").read_bytes()
 MODEL = "tiny"
 
 
@@ -158,6 +161,37 @@ def listed(client):
     return client.get_model_repository_index(as_json=True)["models"]
 
 
+def uploaded(client):
+    """A model that the repository hasn't got comes with its load; a configuration takes the place of the repository's."""
+    files = {"file:2/model.onnx": TYPED, "file:2/padding.bin": bytes(1 << 20)}
+    refused(lambda: client.load_model("fresh", files=files), "files come with a config")
+    refused(lambda: client.load_model("fresh", config="{}", files={"file:../x.onnx": TYPED}), "elsewhere")
+    refused(lambda: client.load_model("fresh", config="{"), "JSON")
+    client.load_model("fresh", config='{"instance_group": [{"count": 2}]}', files=files)
+    assert client.is_model_ready("fresh", "2")
+    assert [group["count"] for group in config_of(client, "fresh")["instance_group"]] == [2, 2]
+    client.unload_model("fresh")
+    refused(lambda: client.load_model("fresh"), "no model fresh")
+    batching = {"preferred_batch_size": [4], "max_queue_delay_microseconds": 500}
+    client.load_model(MODEL, config=json.dumps({"max_batch_size": 4, "dynamic_batching": batching}))
+    config = config_of(client, MODEL)
+    assert config["max_batch_size"] == 4, config
+    said = config["dynamic_batching"]
+    assert {key: [int(n) for n in value] if isinstance(value, list) else int(value)
+            for key, value in said.items()} == batching, said
+    assert config["parameters"]["batch_rt"]["string_value"] == "false"
+    client.load_model(MODEL, config=json.dumps(config))  # what the daemon says, it reads
+    assert config_of(client, MODEL) == config
+    client.load_model(MODEL)
+    assert "dynamic_batching" not in config_of(client, MODEL)
+
+
+def config_of(client, model):
+    if isinstance(client, http.InferenceServerClient):
+        return client.get_model_config(model)
+    return client.get_model_config(model, as_json=True)["config"]
+
+
 def typed(client, module):
     """A network with inputs and outputs of several types, as its file has them."""
     tokens = np.array([[7, 0, 1, 2]], np.int64)
@@ -223,6 +257,7 @@ def over_grpc(url, name, channel_args=None):
         stream(client)
         shared_memory(client, grpc, name)
         repository(client)
+        uploaded(client)
         typed(client, grpc)
 
 
@@ -314,6 +349,7 @@ def over_http(url):
         refused(client.get_trace_settings, "501")
         shared_memory(client, http, "http")
         repository(client)
+        uploaded(client)
         typed(client, http)
 
 

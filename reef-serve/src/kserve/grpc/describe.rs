@@ -4,9 +4,11 @@ use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::*;
 use crate::error::Result;
 use crate::kserve::request::{EXTENSIONS, NAME};
+use crate::models::config::model_config::BATCH_RT;
 use crate::models::placement::replicas::Replicas;
 use crate::models::registry::Registry;
 use crate::observe::stats::Sum;
+use crate::requests::batch::Batching;
 use crate::tensor::TensorInfo;
 use reef::tensor::Element;
 
@@ -68,8 +70,28 @@ pub(super) fn config(
         input: model.inputs.each.iter().map(input).collect(),
         output: model.outputs.each.iter().map(output).collect(),
         instance_group: vec![group("rt", instances.rt), group("be", instances.be)],
+        dynamic_batching: model.spec.batching().map(dynamic),
+        parameters: model
+            .spec
+            .batching()
+            .map(|_| batch_rt(model.spec.batches_rt()))
+            .into_iter()
+            .collect(),
     };
     Ok(ModelConfigResponse { config: Some(config) })
+}
+
+/// How requests run together: a full batch never waits.
+fn dynamic(batching: Batching) -> ModelDynamicBatching {
+    ModelDynamicBatching {
+        preferred_batch_size: vec![batching.max as i32],
+        max_queue_delay_microseconds: batching.delay.as_micros() as u64,
+    }
+}
+
+/// Whether real-time requests do as well.
+fn batch_rt(flag: bool) -> (String, ModelParameter) {
+    (BATCH_RT.into(), ModelParameter { string_value: flag.to_string() })
 }
 
 /// Most rows that run together; 0 where the batch is a size like any other.

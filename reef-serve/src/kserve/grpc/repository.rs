@@ -1,8 +1,11 @@
 //! Models that come and go.
 
+use super::proto::model_repository_parameter::ParameterChoice;
 use super::proto::repository_index_response::ModelIndex;
 use super::proto::*;
-use crate::error::{Error, Result};
+use super::undecoded::Undecoded;
+use crate::error::Result;
+use crate::models::config::load::{LoadParameters, LoadValue};
 use crate::models::registry::{Indexed, Registry};
 use crate::name::ModelName;
 use crate::net::identity::peer::Peer;
@@ -26,13 +29,29 @@ pub(super) fn index(
 pub(super) async fn load(
     server: Arc<Server>,
     peer: &Peer,
-    request: RepositoryModelLoadRequest,
+    request: Undecoded,
 ) -> Result<RepositoryModelLoadResponse> {
-    if let Some(key) = request.parameters.keys().next() {
-        return Err(Error::Unimplemented(format!("load with parameter {key:?}")));
+    let bytes = request.0.len();
+    let decode = move || {
+        request.check_entries()?;
+        request.decode_as::<RepositoryModelLoadRequest>()
+    };
+    let request = server.parsers.run(&peer.principal, bytes, decode).await?;
+    let mut given = LoadParameters::default();
+    for (key, value) in request.parameters {
+        given.add(&key, loaded(value))?;
     }
-    server.load(peer, ModelName::new(&request.model_name)?).await?;
+    server.load(peer, ModelName::new(&request.model_name)?, given).await?;
     Ok(RepositoryModelLoadResponse {})
+}
+
+/// A parameter's value; a file's bytes are those of the message.
+fn loaded(value: ModelRepositoryParameter) -> LoadValue {
+    match value.parameter_choice {
+        Some(ParameterChoice::StringParam(text)) => LoadValue::Text(text),
+        Some(ParameterChoice::BytesParam(bytes)) => LoadValue::Bytes(bytes),
+        _ => LoadValue::Other,
+    }
 }
 
 pub(super) async fn unload(

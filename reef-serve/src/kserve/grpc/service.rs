@@ -111,7 +111,7 @@ impl GrpcInferenceService for Service {
 
     async fn repository_model_load(
         &self,
-        request: Request<RepositoryModelLoadRequest>,
+        request: Request<Undecoded>,
     ) -> Reply<RepositoryModelLoadResponse> {
         reply(repository::load(self.0.clone(), &peer(&request), request.into_inner()).await)
     }

@@ -63,6 +63,16 @@ impl Undecoded {
         Ok(bytes)
     }
 
+    /// Refuses a message with more fields than any needs.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub(crate) fn check_entries(&self) -> Result<()> {
+        let mut entries = 0;
+        fields(&self.0, &mut |_, _| counted(&mut entries))
+    }
+
     /// Decodes it.
     ///
     /// # Errors

@@ -5,9 +5,11 @@ use super::reply::{App, Reply};
 use crate::error::{Error, Result};
 use crate::kserve::intake::Probe;
 use crate::kserve::request::{EXTENSIONS, NAME};
+use crate::models::config::model_config::BATCH_RT;
 use crate::models::placement::replicas::Replicas;
 use crate::net::identity::peer::Peer;
 use crate::observe::stats::Sum;
+use crate::requests::batch::Batching;
 use crate::server::Server;
 use crate::tensor::TensorInfo;
 use axum::extract::{Path, State};
@@ -85,7 +87,7 @@ async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Valu
     let (name, instances) = (model.spec.name.as_str(), model.spec.instances);
     let tensor = |info: &TensorInfo| json!({ "name": info.name, "data_type": format!("TYPE_{}", info.datatype()), "dims": model.dims(info) });
     let group = |class: &str, count: usize| json!({ "name": format!("{name}_{class}"), "kind": "KIND_MODEL", "count": count });
-    Ok(Json(json!({
+    let mut config = json!({
         "name": name,
         "platform": model.spec.platform(),
         "backend": NAME,
@@ -93,7 +95,15 @@ async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Valu
         "input": model.inputs.each.iter().map(tensor).collect::<Vec<_>>(),
         "output": model.outputs.each.iter().map(tensor).collect::<Vec<_>>(),
         "instance_group": [group("rt", instances.rt), group("be", instances.be)],
-    })))
+    });
+    if let Some(Batching { max, delay }) = model.spec.batching() {
+        let delay = delay.as_micros() as u64;
+        config["dynamic_batching"] =
+            json!({ "preferred_batch_size": [max], "max_queue_delay_microseconds": delay });
+        let batch_rt = model.spec.batches_rt().to_string();
+        config["parameters"] = json!({ BATCH_RT: { "string_value": batch_rt } });
+    }
+    Ok(Json(config))
 }
 
 async fn all_statistics(

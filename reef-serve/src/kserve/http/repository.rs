@@ -1,17 +1,22 @@
 //! Models that come and go.
 
+use super::bounded;
 use super::json::object;
 use super::reply::{App, Reply};
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::models::config::load::{LoadParameters, LoadValue};
 use crate::models::registry::Indexed;
 use crate::name::ModelName;
 use crate::net::identity::peer::Peer;
+use crate::net::room::charge::Charge;
 use crate::server::Server;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
-use serde_json::{Value, json};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 pub(super) fn routes() -> Router<Arc<Server>> {
@@ -40,15 +45,47 @@ async fn index(
 async fn load(
     State(server): App,
     Extension(peer): Extension<Peer>,
+    Extension(charge): Extension<Charge>,
     Path(model): Path<String>,
     body: Bytes,
 ) -> Reply<()> {
-    if let Some(Value::Object(parameters)) = object(&body)?.get("parameters")
-        && let Some(key) = parameters.keys().next()
-    {
-        return Err(Error::Unimplemented(format!("load with parameter {key:?}")).into());
+    let (name, bytes) = (ModelName::new(&model)?, body.len());
+    charge.add(2 * bytes as u64)?; // its texts, and what they stand for
+    let given = server.parsers.run(&peer.principal, bytes, move || parameters(&body)).await?;
+    Ok(server.load(&peer, name, given).await?)
+}
+
+/// The body of a load.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+struct LoadJson {
+    #[serde(deserialize_with = "bounded::parameters")]
+    parameters: Map<String, Value>,
+}
+
+/// Files are in base64.
+fn parameters(body: &[u8]) -> Result<LoadParameters> {
+    if body.is_empty() {
+        return Ok(LoadParameters::default());
     }
-    Ok(server.load(&peer, ModelName::new(&model)?).await?)
+    let json: LoadJson =
+        serde_json::from_slice(body).map_err(|e| Error::Invalid(format!("JSON: {e}")))?;
+    let mut given = LoadParameters::default();
+    for (key, value) in json.parameters {
+        let value = match value {
+            Value::String(text) if key.starts_with("file:") => {
+                let bytes = BASE64.decode(text).map_err(|e| {
+                    let shown: String = key.chars().take(64).collect();
+                    Error::Invalid(format!("{shown:?}: no base64: {e}"))
+                })?;
+                LoadValue::Bytes(bytes.into())
+            }
+            Value::String(text) => LoadValue::Text(text),
+            _ => LoadValue::Other,
+        };
+        given.add(&key, value)?;
+    }
+    Ok(given)
 }
 
 async fn unload(

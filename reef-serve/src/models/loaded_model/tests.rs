@@ -4,6 +4,7 @@ use super::*;
 use crate::class::Priority;
 use crate::engine::api::{DeviceModel, Instance, Ran, Run, Sizes};
 use crate::models::budget::Budget;
+use crate::models::config::load::Override;
 use crate::models::repository::Repository;
 use crate::models::shaped::variant;
 use crate::name::ModelName;
@@ -67,7 +68,11 @@ impl Instance for FailingLane {
 
 fn served(device: Arc<Device>) -> Arc<LoadedModel> {
     let name = ModelName::new("resnet18").unwrap();
-    let spec = Repository::open(None, true).unwrap().specs(&name, None).unwrap().remove(0);
+    let spec = Repository::open(None, true)
+        .unwrap()
+        .specs(&name, None, &Override::default())
+        .unwrap()
+        .remove(0);
     let model = reef::models::build("resnet18", Some(32), 1).unwrap();
     let node = crate::engine::node::Nodes::open("cpu:0?units=1", "reef", 0.0).unwrap();
     let node = node.all[0].clone();

@@ -229,6 +229,7 @@ mod tests {
     use super::*;
     use crate::class::Class;
     use crate::engine::api::{DeviceModel, Instance, Sizes};
+    use crate::engine::node::Nodes;
     use crate::error::Result;
     use crate::models::budget::Budget;
     use crate::models::shaped::variant::Parts;
@@ -268,7 +269,7 @@ mod tests {
         let variants = Arc::new(Variants::new(9, part));
         let (sender, freed) = channel();
         let weak = Arc::downgrade(&variants);
-        let node = crate::engine::node::open("cpu:0?units=1", "reef", 0.0).unwrap()[0].clone();
+        let node = Nodes::open("cpu:0?units=1", "reef", 0.0).unwrap().all[0].clone();
         let make = move || {
             let (inputs, outputs) =
                 (TensorInfos::of(&Default::default()), TensorInfos::of(&Default::default()));

@@ -1,0 +1,273 @@
+//! What of a model's configuration in Triton's form the daemon does.
+
+use super::text;
+use crate::error::{Error, Result};
+use crate::models::description::{All, Description, Versions};
+use crate::name::ModelName;
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// Longest file, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The parameter that has real-time requests run with others, as `batch_rt` in `model.toml`.
+pub(crate) const BATCH_RT: &str = "batch_rt";
+
+/// What a configuration says, as far as it is done. The rest is in `unread`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct ModelConfig {
+    max_batch: Option<u64>,
+    /// Most microseconds that a request waits for others; requests run together only if there is one.
+    delay_us: Option<u64>,
+    batch_rt: Option<bool>,
+    rt: Option<u64>,
+    be: Option<u64>,
+    versions: Option<Versions>,
+    /// Names of what is there and not read.
+    pub(crate) unread: Vec<String>,
+}
+
+impl ModelConfig {
+    /// Of a model, as a load gives it.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`; `Unimplemented` for another kind of model.
+    pub(crate) fn from_json(name: &ModelName, json: &str) -> Result<Self> {
+        let fields = serde_json::from_str(json).map_err(|e| wrong(&format!("JSON: {e}")))?;
+        Self::read(name, &fields)
+    }
+
+    /// Of a model, from its `config.pbtxt`.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_json`](Self::from_json), with the file.
+    pub(crate) fn from_file(name: &ModelName, file: &Path) -> Result<Self> {
+        let of = |why: &dyn std::fmt::Display| Error::Invalid(format!("{}: {why}", file.display()));
+        let bytes = std::fs::metadata(file).map_err(|e| of(&e))?.len();
+        if bytes > MAX_BYTES {
+            return Err(of(&format!("{bytes} bytes, {MAX_BYTES} are possible")));
+        }
+        let text = std::fs::read_to_string(file).map_err(|e| of(&e))?;
+        let fields = text::read(&text).map_err(|why| of(&why))?;
+        Self::read(name, &fields)
+            .map_err(|error| error.map(|why| format!("{}: {why}", file.display())))
+    }
+
+    fn read(name: &ModelName, fields: &Map<String, Value>) -> Result<Self> {
+        let mut config = Self::default();
+        for (key, value) in fields {
+            match key.as_str() {
+                "name" => check_name(name, value)?,
+                "max_batch_size" => config.max_batch = Some(number(key, value)?),
+                "dynamic_batching" => config.read_batching(value, fields)?,
+                "instance_group" => each(value).try_for_each(|group| config.read_group(group))?,
+                "version_policy" => config.versions = Some(versions(value)?),
+                "parameters" => config.read_parameters(value)?,
+                // The files and the device say these.
+                "platform" | "backend" | "input" | "output" => {}
+                "ensemble_scheduling" | "sequence_batching" => {
+                    return Err(Error::Unimplemented(format!("configuration: {key}")));
+                }
+                _ => config.note_unread(key, value),
+            }
+        }
+        Ok(config)
+    }
+
+    fn read_batching(&mut self, batching: &Value, fields: &Map<String, Value>) -> Result<()> {
+        self.delay_us = Some(0);
+        for (key, value) in batching.as_object().into_iter().flatten() {
+            match key.as_str() {
+                "max_queue_delay_microseconds" => self.delay_us = Some(number(key, value)?),
+                // A full batch never waits.
+                "preferred_batch_size"
+                    if each(value).all(|size| Some(size) == fields.get("max_batch_size")) => {}
+                _ => self.note_unread(&format!("dynamic_batching.{key}"), value),
+            }
+        }
+        Ok(())
+    }
+
+    /// Instances of a class, if the group's name ends as that does in the daemon's own answer; else of each.
+    fn read_group(&mut self, group: &Value) -> Result<()> {
+        let name = group.get("name").and_then(Value::as_str).unwrap_or_default();
+        let count = group.get("count").map_or(Ok(1), |count| number("count", count))?;
+        if !name.ends_with("_be") {
+            self.rt = Some(count);
+        }
+        if !name.ends_with("_rt") {
+            self.be = Some(count);
+        }
+        for (key, value) in group.as_object().into_iter().flatten() {
+            if !["name", "count", "kind"].contains(&key.as_str()) {
+                self.note_unread(&format!("instance_group.{key}"), value);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_parameters(&mut self, parameters: &Value) -> Result<()> {
+        for (key, value) in entries(parameters) {
+            let text = value.get("string_value").and_then(Value::as_str);
+            match (key, text) {
+                (BATCH_RT, Some("true")) => self.batch_rt = Some(true),
+                (BATCH_RT, Some("false")) => self.batch_rt = Some(false),
+                (BATCH_RT, _) => {
+                    return Err(wrong(&format!("{BATCH_RT}: true or false is wanted")));
+                }
+                _ => self.note_unread(&format!("parameters.{key}"), value),
+            }
+        }
+        Ok(())
+    }
+
+    fn note_unread(&mut self, key: &str, value: &Value) {
+        let is_nothing = match value {
+            Value::Null => true,
+            Value::Bool(flag) => !flag,
+            Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::String(text) => text.is_empty(),
+            Value::Array(all) => all.is_empty(),
+            Value::Object(all) => all.is_empty(),
+        };
+        if !is_nothing {
+            self.unread.push(key.into());
+        }
+    }
+
+    /// Changes what it speaks of.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if a number is out of range.
+    pub(in crate::models) fn apply(&self, description: &mut Description) -> Result<()> {
+        let count = |given: u64| usize::try_from(given).unwrap_or(usize::MAX);
+        if self.max_batch.is_some() || self.delay_us.is_some() {
+            let max = self.delay_us.and(self.max_batch).unwrap_or_default();
+            description.max_batch = count(max);
+            description.max_delay_us = self.delay_us.unwrap_or_default();
+        }
+        description.batch_rt = self.batch_rt.unwrap_or(description.batch_rt);
+        description.instances.rt = self.rt.map_or(description.instances.rt, count);
+        description.instances.be = self.be.map_or(description.instances.be, count);
+        if self.versions.is_some() {
+            description.versions = self.versions.clone();
+        }
+        description.check().map_err(|why| wrong(&why))
+    }
+}
+
+fn check_name(name: &ModelName, value: &Value) -> Result<()> {
+    match value.as_str() {
+        Some(said) if said.is_empty() || said == name.as_str() => Ok(()),
+        _ => Err(wrong(&format!("name {value} of the model {name}"))),
+    }
+}
+
+fn versions(policy: &Value) -> Result<Versions> {
+    let unknown = || wrong(&"version_policy: latest, all or specific is wanted");
+    let latest = |given: &Value| number("num_versions", given).map(|n| n as usize);
+    let policy = policy.as_object().ok_or_else(unknown)?;
+    match policy.iter().next().filter(|_| policy.len() == 1) {
+        Some((key, _)) if key == "all" => Ok(Versions::All(All::All)),
+        Some((key, value)) if key == "latest" => {
+            let latest = value.get("num_versions").map_or(Ok(1), latest)?;
+            Ok(Versions::Latest { latest })
+        }
+        Some((key, value)) if key == "specific" => {
+            let number = |given| number("versions", given).map(|n| n as u32);
+            let these = value.get("versions").into_iter().flat_map(each).map(number);
+            Ok(Versions::These(these.collect::<Result<_>>()?))
+        }
+        _ => Err(unknown()),
+    }
+}
+
+/// A number from 0, also as text: JSON of protocol buffers has long ones so.
+fn number(key: &str, value: &Value) -> Result<u64> {
+    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    number.ok_or_else(|| wrong(&format!("{key}: {value} is no number from 0")))
+}
+
+/// All of a list, or the one that stands for it.
+fn each(value: &Value) -> impl Iterator<Item = &Value> {
+    let one = std::slice::from_ref(value);
+    value.as_array().map_or(one, Vec::as_slice).iter()
+}
+
+/// Keys and values of a map: an object in JSON, a list of pairs as text.
+fn entries(map: &Value) -> Vec<(&str, &Value)> {
+    fn pair(entry: &Value) -> Option<(&str, &Value)> {
+        Some((entry.get("key")?.as_str()?, entry.get("value")?))
+    }
+    match map.as_object().filter(|map| !map.contains_key("key")) {
+        Some(map) => map.iter().map(|(key, value)| (key.as_str(), value)).collect(),
+        None => each(map).filter_map(pair).collect(),
+    }
+}
+
+fn wrong(why: &dyn std::fmt::Display) -> Error {
+    Error::Invalid(format!("configuration: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<(ModelConfig, Description)> {
+        let config = ModelConfig::from_json(&ModelName::new("m").unwrap(), json)?;
+        let mut description = Description::default();
+        config.apply(&mut description)?;
+        Ok((config, description))
+    }
+
+    #[test]
+    fn requests_run_together_only_if_it_says_so() {
+        let (config, said) = read(r#"{ "name": "m", "max_batch_size": 8 }"#).unwrap();
+        assert_eq!((said.max_batch, config.unread.len()), (0, 0));
+        let text = r#"{ "max_batch_size": 8, "dynamic_batching": { "max_queue_delay_microseconds": 50 },
+            "parameters": { "batch_rt": { "string_value": "true" } },
+            "instance_group": [{ "name": "m_rt", "count": 2 }, { "name": "m_be", "count": 3 }],
+            "version_policy": { "latest": { "num_versions": 2 } } }"#;
+        let (_, said) = read(text).unwrap();
+        assert_eq!((said.max_batch, said.max_delay_us, said.batch_rt), (8, 50, true));
+        assert_eq!((said.instances.rt, said.instances.be), (2, 3));
+        assert_eq!(said.choose(&[1, 2, 3]), [2, 3]);
+    }
+
+    #[test]
+    fn what_is_not_read_is_named_and_what_can_not_be_done_is_refused() {
+        let text = r#"{ "optimization": { "priority": 1 }, "model_warmup": [], "default_model_filename": "",
+            "dynamic_batching": { "preferred_batch_size": [2, 8], "preserve_ordering": false },
+            "instance_group": [{ "count": 1, "gpus": [0] }],
+            "max_batch_size": 8, "parameters": { "x": { "string_value": "1" } } }"#;
+        let unread = read(text).unwrap().0.unread;
+        let want = [
+            "dynamic_batching.preferred_batch_size",
+            "instance_group.gpus",
+            "optimization",
+            "parameters.x",
+        ];
+        assert_eq!(unread, want);
+        for (text, want) in [
+            ("{", "configuration: JSON: "),
+            ("[]", "configuration: JSON: "),
+            (r#"{ "name": "other" }"#, "configuration: name \"other\" of the model m"),
+            (
+                r#"{ "max_batch_size": -1 }"#,
+                "configuration: max_batch_size: -1 is no number from 0",
+            ),
+            (r#"{ "sequence_batching": {} }"#, "configuration: sequence_batching"),
+            (r#"{ "version_policy": {} }"#, "configuration: version_policy: latest, all or "),
+            (
+                r#"{ "instance_group": [{ "count": 99 }] }"#,
+                "configuration: instances: 99, possible",
+            ),
+        ] {
+            let said = read(text).unwrap_err().to_string();
+            assert!(said.contains(want), "{said}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Protocol buffers' text format, read without a schema: names, values and messages as JSON has them.
+//!
+//! A field that comes several times is a list. The grammar is that of
+//! <https://protobuf.dev/reference/protobuf/textformat-spec/>, without extensions and `Any`. A reader with a schema
+//! refuses fields that it doesn't have; this one keeps them, so that they can be named.
+
+use serde_json::{Map, Value};
+
+/// Messages inside of each other, at most.
+const MAX_DEPTH: usize = 32;
+
+/// The fields of a text.
+///
+/// # Errors
+///
+/// What is wrong, with the line.
+pub(super) fn read(text: &str) -> Result<Map<String, Value>, String> {
+    let mut reader = Reader { text, rest: text };
+    let fields = reader.fields(0, None).map_err(|why| reader.at_line(&why))?;
+    Ok(fields)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Reader<'a> {
+    fn at_line(&self, why: &str) -> String {
+        let read = self.text.len() - self.rest.len();
+        let line = 1 + self.text[..read].matches('\n').count();
+        format!("line {line}: {why}")
+    }
+
+    /// Fields up to `end`, or to the end of the text.
+    fn fields(&mut self, depth: usize, end: Option<char>) -> Result<Map<String, Value>, String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("messages are nested deeper than {MAX_DEPTH}"));
+        }
+        let mut all = Map::new();
+        loop {
+            self.skip();
+            match (self.peek(), end) {
+                (None, None) => return Ok(all),
+                (Some(c), Some(end)) if c == end => {
+                    self.take(end);
+                    return Ok(all);
+                }
+                (None, Some(end)) => return Err(format!("{end:?} is missing")),
+                _ => {}
+            }
+            let name = self.word()?;
+            let value = self.field(depth)?;
+            add(&mut all, name, value);
+            if !self.take(',') {
+                self.take(';');
+            }
+        }
+    }
+
+    /// What follows a field's name.
+    fn field(&mut self, depth: usize) -> Result<Value, String> {
+        let has_colon = self.take(':');
+        self.skip();
+        match self.peek() {
+            Some('[') => self.list(depth),
+            Some('{' | '<') => self.message(depth),
+            _ if has_colon => self.scalar(),
+            _ => Err("a value or a message is wanted".into()),
+        }
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Value, String> {
+        self.take('[');
+        let mut all = Vec::new();
+        while !self.take(']') {
+            if !all.is_empty() && !self.take(',') {
+                return Err("',' or ']' is wanted".into());
+            }
+            self.skip();
+            all.push(match self.peek() {
+                Some('{' | '<') => self.message(depth)?,
+                _ => self.scalar()?,
+            });
+        }
+        Ok(Value::Array(all))
+    }
+
+    fn message(&mut self, depth: usize) -> Result<Value, String> {
+        let end = if self.take('{') { '}' } else { '>' };
+        self.take('<');
+        self.fields(depth + 1, Some(end)).map(Value::Object)
+    }
+
+    fn scalar(&mut self) -> Result<Value, String> {
+        if matches!(self.peek(), Some('"' | '\'')) {
+            let mut text = String::new();
+            while let Some(quote @ ('"' | '\'')) = self.peek() {
+                self.take(quote);
+                self.quoted(quote, &mut text)?; // those behind each other are one
+                self.skip();
+            }
+            return Ok(Value::String(text));
+        }
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "_+-.".contains(c);
+        let word = self.while_is(is_part);
+        Ok(match word {
+            "" => return Err("a value is wanted".into()),
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            word => number(word).unwrap_or_else(|| word.into()), // a name of an enumeration
+        })
+    }
+
+    /// The rest of a text in quotes.
+    fn quoted(&mut self, quote: char, to: &mut String) -> Result<(), String> {
+        loop {
+            let Some(c) = self.peek().filter(|c| *c != '\n') else {
+                return Err("a text has no end".into());
+            };
+            self.rest = &self.rest[c.len_utf8()..];
+            match c {
+                '\\' => to.push(self.escaped()?),
+                c if c == quote => return Ok(()),
+                c => to.push(c),
+            }
+        }
+    }
+
+    fn escaped(&mut self) -> Result<char, String> {
+        let c = self.peek().ok_or("a text has no end")?;
+        self.rest = &self.rest[c.len_utf8()..];
+        match c {
+            'n' => Ok('\n'),
+            't' => Ok('\t'),
+            'r' => Ok('\r'),
+            '\\' | '"' | '\'' | '?' => Ok(c),
+            c => Err(format!("\\{c} in a text is not read")),
+        }
+    }
+
+    fn word(&mut self) -> Result<String, String> {
+        match self.while_is(|c| c.is_ascii_alphanumeric() || c == '_') {
+            "" => Err(format!("a name is wanted, not {:?}", self.peek().unwrap_or_default())),
+            word => Ok(word.into()),
+        }
+    }
+
+    fn while_is(&mut self, is: impl Fn(char) -> bool) -> &'a str {
+        let end = self.rest.find(|c| !is(c)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        word
+    }
+
+    /// Takes this sign if it comes next.
+    fn take(&mut self, sign: char) -> bool {
+        self.skip();
+        let rest = self.rest.strip_prefix(sign);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    /// Passes what stands between words.
+    fn skip(&mut self) {
+        loop {
+            self.rest = self.rest.trim_start();
+            if !self.rest.starts_with('#') {
+                return;
+            }
+            self.rest = self.rest.find('\n').map_or("", |end| &self.rest[end..]);
+        }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest.chars().next()
+    }
+}
+
+fn number(word: &str) -> Option<Value> {
+    let begins = word.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+    if let Ok(number) = word.parse::<i64>() {
+        return Some(number.into());
+    }
+    begins.then(|| word.trim_end_matches(['f', 'F']).parse::<f64>().ok()).flatten().map(Value::from)
+}
+
+/// Adds a field, behind those of the same name.
+fn add(all: &mut Map<String, Value>, name: String, value: Value) {
+    let Some(before) = all.get_mut(&name) else {
+        all.insert(name, value);
+        return;
+    };
+    let mut list = match before.take() {
+        Value::Array(list) => list,
+        one => vec![one],
+    };
+    match value {
+        Value::Array(more) => list.extend(more),
+        one => list.push(one),
+    }
+    *before = Value::Array(list);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn texts_are_read_as_json_would_have_them() {
+        let text = r#"
+            # of a model
+            name: "tiny" 'one'   max_batch_size: 8,
+            input [ { name: "x" dims: [ -1, 3 ] }, { name: "y" } ]
+            dynamic_batching { max_queue_delay_microseconds: 100; preferred_batch_size: 4 preferred_batch_size: 8 }
+            instance_group: < kind: KIND_CPU count: 2 >
+            scale: 1.5f on: true empty { } none: []
+        "#;
+        let want = json!({
+            "name": "tinyone", "max_batch_size": 8,
+            "input": [{ "name": "x", "dims": [-1, 3] }, { "name": "y" }],
+            "dynamic_batching": { "max_queue_delay_microseconds": 100, "preferred_batch_size": [4, 8] },
+            "instance_group": { "kind": "KIND_CPU", "count": 2 },
+            "scale": 1.5, "on": true, "empty": {}, "none": [],
+        });
+        assert_eq!(Value::Object(read(text).unwrap()), want);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, want) in [
+            ("a: 1\nb", "line 2: a value or a message is wanted"),
+            ("a:\n\"x", "line 2: a text has no end"),
+            ("a {\n", "line 2: '}' is missing"),
+            ("a: [1 2]", "line 1: ',' or ']' is wanted"),
+            ("a: \"\\q\"", "line 1: \\q in a text is not read"),
+            ("}", "line 1: a name is wanted, not '}'"),
+        ] {
+            assert_eq!(read(text).unwrap_err(), want, "{text}");
+        }
+        let deep = "a { ".repeat(100_000);
+        assert_eq!(read(&deep).unwrap_err(), "line 1: messages are nested deeper than 32");
+    }
+
+    proptest! {
+        /// Any text is fields or one error.
+        #[test]
+        fn no_text_is_fatal(text in "\\PC{0,80}|([a-z]{1,3}|[:{}<>,;#\"'\\\\\n ]|\\[|\\]|[0-9.+-]{1,3}){0,40}") {
+            let _ = read(&text);
+        }
+    }
+}

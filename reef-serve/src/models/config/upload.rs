@@ -1,0 +1,152 @@
+//! A model's files that came with a load.
+
+use crate::error::{Error, Result};
+use crate::models::budget::{Budget, Reservation, within};
+use crate::name;
+use bytes::Bytes;
+use std::path::{Component, Path, PathBuf};
+use tempfile::TempDir;
+
+/// Most files of a load, parts of a file's name, and bytes of a name.
+const MAX_FILES: usize = 256;
+const MAX_PARTS: usize = 8;
+const MAX_NAME: usize = 512;
+
+/// A folder of the daemon's own with a folder for each version, as the repository has them. It is removed, and its bytes
+/// are given back, when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    folder: TempDir,
+    _memory: Reservation,
+}
+
+impl Upload {
+    /// Writes these files of a model: their names, such as `1/model.onnx`, and what is in them.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` with a name that leads elsewhere; `Exhausted`; `Failed` if they can't be written.
+    pub(super) fn write(
+        model: &str,
+        files: &[(String, Bytes)],
+        budget: &Budget,
+        most: u64,
+    ) -> Result<Self> {
+        if files.len() > MAX_FILES {
+            let text = format!("{} files in a load, {MAX_FILES} are possible", files.len());
+            return Err(Error::Invalid(text));
+        }
+        let places = files.iter().map(|(name, _)| place(name)).collect::<Result<Vec<_>>>()?;
+        let bytes = files.iter().map(|(_, content)| content.len() as u64).sum();
+        let what = format!("model {model}, with its files,");
+        within(&what, bytes, most)?;
+        let memory = budget.reserve(&what, bytes)?; // they may lie in memory
+        let failed = |e| Error::system("files of a load", e);
+        let folder = tempfile::Builder::new().prefix("reef-load-").tempdir().map_err(failed)?;
+        for (place, (_, content)) in places.iter().zip(files) {
+            write(&folder.path().join(place), content).map_err(failed)?;
+        }
+        Ok(Self { folder, _memory: memory })
+    }
+
+    /// Where the folders of the versions are.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Each has a folder of its own.
+impl PartialEq for Upload {
+    fn eq(&self, other: &Self) -> bool {
+        self.path() == other.path()
+    }
+}
+
+impl Eq for Upload {}
+
+/// Where a file of this name lies in the folder: behind its version, and nowhere else.
+fn place(name: &str) -> Result<PathBuf> {
+    let wrong = |why: &str| {
+        let shown: String = name.chars().take(64).collect();
+        Err(Error::Invalid(format!("file {shown:?}: {why}, VERSION/NAME is wanted")))
+    };
+    if name.len() > MAX_NAME || name.contains(['\0', '\\']) {
+        return wrong("no name of a file");
+    }
+    let parts: Vec<_> = name.split('/').collect();
+    let plain = |part: &&str| {
+        let mut components = Path::new(part).components();
+        matches!((components.next(), components.next()), (Some(Component::Normal(_)), None))
+    };
+    if !parts.iter().all(plain) || parts.len() > MAX_PARTS {
+        return wrong("it leads elsewhere");
+    }
+    match name::version(parts[0]) {
+        Ok(Some(version)) if parts.len() > 1 && version.to_string() == parts[0] => Ok(name.into()),
+        _ => wrong("it has no version"),
+    }
+}
+
+/// Writes a file that is not there yet.
+fn write(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+    let mut file = std::fs::File::create_new(path)?;
+    std::io::Write::write_all(&mut file, content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(names: &[&str]) -> Vec<(String, Bytes)> {
+        names.iter().map(|&name| (name.into(), Bytes::from_static(b"1234"))).collect()
+    }
+
+    #[test]
+    fn files_lie_behind_their_version_until_they_are_dropped() {
+        let budget = Budget::new(100);
+        let given = files(&["1/model.onnx", "2/more/weights.bin"]);
+        let upload = Upload::write("m", &given, &budget, 0).unwrap();
+        let path = upload.path().to_path_buf();
+        assert_eq!(std::fs::read(path.join("2/more/weights.bin")).unwrap(), b"1234");
+        assert_eq!(budget.used(), 8);
+        drop(upload);
+        assert!(!path.exists() && budget.used() == 0);
+        let said = Upload::write("m", &given, &budget, 7).unwrap_err().to_string();
+        assert_eq!(said, "memory budget: model m, with its files, needs 8 bytes, 7 are allowed");
+        assert!(Upload::write("m", &given, &Budget::new(7), 0).is_err());
+        assert!(Upload::write("m", &files(&["1/a", "1/a"]), &budget, 0).is_err(), "twice");
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        let budget = Budget::new(100);
+        for name in [
+            "",
+            "/",
+            "1",
+            "1/",
+            "/1/a",
+            "../a",
+            "1/../a",
+            "1/./a",
+            "1//a",
+            "a/b",
+            "01/a",
+            "0/a",
+            "-1/a",
+            "model.toml",
+            "1/a\0b",
+            "1/..",
+            "C:\\a",
+            "1/a/b/c/d/e/f/g/h",
+        ] {
+            let said = Upload::write("m", &files(&[name]), &budget, 0).unwrap_err().to_string();
+            assert!(said.ends_with("VERSION/NAME is wanted"), "{said}");
+        }
+        let said = Upload::write("m", &files(&["1/../../etc/x"]), &budget, 0).unwrap_err();
+        let want = "file \"1/../../etc/x\": it leads elsewhere, VERSION/NAME is wanted";
+        assert_eq!(said.to_string(), want);
+        assert_eq!(budget.used(), 0);
+    }
+}

@@ -1,0 +1,124 @@
+//! Loads with parameters: a configuration, and files.
+
+use super::shapes::{open, peer};
+use super::*;
+use crate::models::config::load::{LoadParameters, LoadValue};
+use crate::models::loaded_model::LoadedModel;
+use std::path::Path;
+
+fn given(parameters: &[(&str, LoadValue)]) -> LoadParameters {
+    let mut given = LoadParameters::default();
+    for (key, value) in parameters {
+        given.add(key, value.clone()).unwrap();
+    }
+    given
+}
+
+fn config(json: &str) -> (&'static str, LoadValue) {
+    ("config", LoadValue::Text(json.into()))
+}
+
+fn sums() -> ModelName {
+    ModelName::new("sums").unwrap()
+}
+
+fn bytes_of(path: &Path) -> LoadValue {
+    LoadValue::Bytes(std::fs::read(path).unwrap().into())
+}
+
+const BATCHING: &str = r#"{
+    "name": "sums", "max_batch_size": 4, "backend": "onnxruntime",
+    "dynamic_batching": { "max_queue_delay_microseconds": "2000", "preferred_batch_size": [4] },
+    "instance_group": [{ "count": 2, "kind": "KIND_CPU" }]
+}"#;
+
+#[test]
+fn a_configuration_counts_until_the_next_load_without() {
+    let fixture = open("load-config", "", |_| ());
+    let registry = &fixture.server.registry;
+    let said = |model: &LoadedModel| {
+        let spec = &model.spec;
+        (spec.max_batch(), spec.instances.rt, spec.instances.be, spec.batches_rt())
+    };
+    assert_eq!(said(&fixture.sums()), (1, 1, 1, false));
+    registry.load_with(&sums(), &given(&[config(BATCHING)])).unwrap();
+    let batched = (4, 2, 2, false);
+    assert_eq!(said(&fixture.sums()), batched);
+    assert_eq!(fixture.sums().spec.batching().unwrap().delay, Duration::from_millis(2));
+    registry.reload();
+    assert_eq!(said(&fixture.sums()), batched, "SIGHUP is no load of a client");
+    let wrong = r#"{ "max_batch_size": 1000, "dynamic_batching": {} }"#;
+    let error = registry.load_with(&sums(), &given(&[config(wrong)])).unwrap_err().to_string();
+    let want = "model sums: configuration: max_batch: 1000 in max_delay_us: 0, possible are ";
+    assert!(error.starts_with(want), "{error}");
+    assert_eq!(said(&fixture.sums()), batched, "as it was");
+    registry.load(&sums()).unwrap();
+    assert_eq!(said(&fixture.sums()), (1, 1, 1, false));
+}
+
+#[test]
+fn files_take_the_place_of_the_repositorys() {
+    let fixture = open("load-files", "", |config| config.memory.model_mib = 1);
+    let (registry, before) = (&fixture.server.registry, fixture.server.registry.budget().used());
+    let name = ModelName::new("fresh").unwrap();
+    let model = || bytes_of(&fixture.folder.join("sums/1/model.onnx"));
+    let file = || ("file:7/model.onnx", model());
+    let error = registry.load_with(&name, &given(&[file()])).unwrap_err().to_string();
+    assert_eq!(error, "model fresh: files come with a config, which is missing");
+    let outside = [config("{}"), ("file:1/../../x.onnx", model())];
+    let error = registry.load_with(&name, &given(&outside)).unwrap_err().to_string();
+    assert!(error.starts_with("file \"1/../../x.onnx\": it leads elsewhere"), "{error}");
+    let broken = [config("{}"), ("file:1/m.onnx", LoadValue::Bytes("no network".into()))];
+    let error = registry.load_with(&name, &given(&broken)).unwrap_err().to_string();
+    assert!(error.contains("model fresh/1: ") && error.contains("m.onnx"), "{error}");
+    let long = [config("{}"), ("file:1/m.onnx", LoadValue::Bytes(vec![0; (1 << 20) + 1].into()))];
+    let error = registry.load_with(&name, &given(&long)).unwrap_err();
+    assert!(matches!(error, Error::Exhausted(_)), "{error}");
+    assert_eq!(registry.budget().used(), before, "what was refused takes nothing");
+
+    registry.load_with(&name, &given(&[config("{}"), file()])).unwrap();
+    registry.load_with(&sums(), &given(&[config("{}"), file()])).unwrap();
+    assert_eq!(fixture.sums().spec.version, 7, "in the place of version 1");
+    for tokens in [2, 3] {
+        block_on(fixture.ask_sums("a", &[1, tokens, 4])).unwrap(); // read again for each shape
+    }
+    registry.load(&sums()).unwrap();
+    assert_eq!(fixture.sums().spec.version, 1);
+    registry.reload();
+    assert!(registry.get("fresh", "7").is_ok(), "its files are there until it is unloaded");
+    registry.unload(&name).unwrap();
+    assert!(matches!(registry.load(&name), Err(Error::NotFound(_))));
+    assert_eq!(registry.budget().used(), before, "all memory is back");
+}
+
+#[test]
+fn kernels_do_not_come_with_a_load() {
+    let fixture = Fixture::new("load-kernels", |config| config.models.kernels = true);
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/networks/program");
+    let mut parameters = given(&[config("{}")]);
+    for entry in std::fs::read_dir(&program).unwrap().flatten() {
+        let key = format!("file:1/{}", entry.file_name().to_string_lossy());
+        parameters.add(&key, bytes_of(&entry.path())).unwrap();
+    }
+    let name = ModelName::new("native").unwrap();
+    let error = fixture.server.registry.load_with(&name, &parameters).unwrap_err().to_string();
+    assert!(error.contains("it brings kernels as source, which is native code"), "{error}");
+}
+
+#[test]
+fn parameters_have_names_types_and_a_right() {
+    let fixture = open("load-rights", "", |_| ());
+    let mut parameters = LoadParameters::default();
+    for (key, value) in [
+        ("config", LoadValue::Bytes("{}".into())),
+        ("file:1/model.onnx", LoadValue::Text("x".into())),
+        ("priority", LoadValue::Other),
+    ] {
+        let error = parameters.add(key, value).unwrap_err();
+        assert!(error.to_string().contains(key), "{error}");
+    }
+    let who = peer("a");
+    let load = fixture.server.load(&who, sums(), given(&[config(BATCHING)]));
+    assert!(matches!(block_on(load), Err(Error::Denied(_))));
+    assert_eq!(fixture.sums().spec.max_batch(), 1);
+}
