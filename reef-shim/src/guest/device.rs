@@ -102,13 +102,15 @@ impl Device {
         }
     }
 
-    /// Goes on under the next daemon, with what that one gave. Those who were held stay so while this guest is busy.
+    /// Goes on under the next daemon, with what that one gave. Those who were held stay so while this guest is busy; those
+    /// whom the daemon has held for it, as it was busy then, are released if it isn't now.
     pub(crate) fn renew(&self, who: &Identity, peers: Vec<(u32, Mapping)>) {
         let (mut seat, now) = (self.seat(), Time::now());
         seat.release(now);
         *seat = Seat { holder: who.holder, peers };
-        if self.page.activity.is_busy() {
-            seat.hold(now);
+        match self.page.activity.is_busy() {
+            true => seat.hold(now),
+            false => seat.release(now),
         }
         self.guest.store(who.guest, Ordering::Relaxed);
         self.is_orphaned.store(false, Ordering::Relaxed);
