@@ -94,9 +94,19 @@ def reflected():
     return f"| grpcio-reflection | {len(services)} services, {len(methods)} calls of inference | – | – |"
 
 
+def settings():
+    """What the stock client is told of traces and of the log, over both ways in."""
+    over_http, over_grpc = http.InferenceServerClient(HTTP), grpc.InferenceServerClient(GRPC)
+    log = over_http.get_log_settings()
+    same = over_grpc.get_log_settings(as_json=True)["settings"].keys() == log.keys()
+    level = over_http.get_trace_settings()["trace_level"]
+    return f"| tritonclient, settings | {len(log)} of the log, {'the same' if same else 'others'} over gRPC; trace {level[0]} | – | – |"
+
+
 def main():
     print("| client | outcome | p50 ms | p99 ms |\n|---|---|--:|--:|", flush=True)
     print(reflected(), flush=True)
+    print(settings(), flush=True)
     both = [BestEffort(http, HTTP), BestEffort(grpc, GRPC)]
     print(generated(lg.TestScenario.SingleStream, "SingleStream"), flush=True)
     print(generated(lg.TestScenario.Server, "Server at 80/s"), flush=True)

@@ -14,4 +14,5 @@ pub(crate) mod http;
 mod intake;
 pub(crate) mod parameter;
 pub(crate) mod request;
+mod settings;
 mod web;

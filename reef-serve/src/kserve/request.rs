@@ -23,14 +23,16 @@ use std::time::{Duration, Instant};
 pub(crate) const NAME: &str = "reef";
 
 /// Extensions of the protocol that are there.
-pub(crate) const EXTENSIONS: [&str; 7] = [
+pub(crate) const EXTENSIONS: [&str; 9] = [
     "binary_tensor_data",
     "classification",
+    "logging",
     "model_configuration",
     "model_repository",
     "schedule_policy",
     "statistics",
     "system_shared_memory",
+    "trace",
 ];
 
 /// The header with which a client says the class of its requests that name no priority.

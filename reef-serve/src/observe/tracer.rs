@@ -85,6 +85,11 @@ impl Tracer {
         Ok(())
     }
 
+    /// Whether there is a recording.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// What was noted so far; nothing is noted any more.
     pub(super) fn stop(&self) -> Vec<Request> {
         self.on.store(false, Ordering::Relaxed);

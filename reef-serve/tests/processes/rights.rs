@@ -29,6 +29,10 @@ fn strangers_run_best_effort_work_and_nothing_else() {
     let files = "POST /v2/repository/models/other/load HTTP/1.1\r\nhost: localhost\r\n";
     let said = daemon.say(format!("{files}content-length: 1000000\r\n\r\n").as_bytes());
     assert!(said.starts_with("HTTP/1.1 403"), "before its files arrive: {said}");
+    for path in ["/v2/trace/setting", "/v2/models/tiny/trace/setting", "/v2/logging"] {
+        assert!(daemon.get(path).starts_with("HTTP/1.1 200"), "all may read {path}");
+        assert!(daemon.say(&post(path, "")).starts_with("HTTP/1.1 403"), "{path}");
+    }
     let rebound = b"GET /v2 HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n";
     assert!(daemon.say(rebound).starts_with("HTTP/1.1 403"));
     assert!(daemon.get("/v2/models/tiny/ready").starts_with("HTTP/1.1 200"), "it is still there");

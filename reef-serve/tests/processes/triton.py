@@ -161,6 +161,23 @@ def listed(client):
     return client.get_model_repository_index(as_json=True)["models"]
 
 
+def settings(client, **form):
+    """What the daemon does is what it says, and what it doesn't is refused by its name."""
+    inner = lambda said: said["settings"] if form else said
+    said = [inner(client.get_trace_settings(model, **form)) for model in (None, MODEL)]
+    assert said[0] == said[1] and "OFF" in str(said[0]["trace_level"]), said
+    client.update_trace_settings(settings={"trace_level": ["OFF"], "trace_rate": "1"}, **form)
+    client.update_trace_settings(MODEL, settings={"trace_file": None}, **form)
+    refused(lambda: client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]}), "trace_level")
+    refused(lambda: client.update_trace_settings(settings={"trace_count": "5"}), "trace_count")
+    refused(lambda: client.get_trace_settings("nothing"), "model nothing is not loaded")
+    log = inner(client.get_log_settings(**form))
+    assert {"log_info", "log_error", "log_verbose_level"} <= set(log), log
+    client.update_log_settings({"log_file": ""}, **form)
+    refused(lambda: client.update_log_settings({"log_file": "/tmp/x"}), "log_file")
+    refused(lambda: client.update_log_settings({"log_verbose_level": 7}), "log_verbose_level")
+
+
 def uploaded(client):
     """A model that the repository hasn't got comes with its load; a configuration takes the place of the repository's."""
     files = {"file:2/model.onnx": TYPED, "file:2/padding.bin": bytes(1 << 20)}
@@ -245,8 +262,7 @@ def over_grpc(url, name, channel_args=None):
         refused(lambda: client.infer(MODEL, []), "INVALID_ARGUMENT")
         refused(lambda: client.infer(MODEL, given(grpc), timeout=1), "DEADLINE_EXCEEDED")
         refused(client.get_cuda_shared_memory_status, "UNIMPLEMENTED")
-        refused(client.get_trace_settings, "UNIMPLEMENTED")
-        refused(client.get_log_settings, "UNIMPLEMENTED")
+        settings(client, **{"as_json": True})
         stats = client.get_inference_statistics(MODEL).model_stats[0]
         assert stats.inference_stats.success.count >= 6 and stats.inference_stats.fail.count >= 1
         classes(client, grpc)
@@ -346,7 +362,7 @@ def over_http(url):
         stats = client.get_inference_statistics()["model_stats"]
         assert any(s["name"] == MODEL and s["inference_count"] > 0 for s in stats), stats
         refused(client.get_cuda_shared_memory_status, "501")
-        refused(client.get_trace_settings, "501")
+        settings(client)
         shared_memory(client, http, "http")
         repository(client)
         uploaded(client)

@@ -8,4 +8,5 @@ mod proto;
 mod repository;
 pub(crate) mod serve;
 mod service;
+mod settings;
 pub(crate) mod undecoded;

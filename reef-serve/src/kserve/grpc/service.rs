@@ -4,7 +4,7 @@ use super::infer::Caller;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::*;
 use super::undecoded::Undecoded;
-use super::{describe, infer, memory, repository};
+use super::{describe, infer, memory, repository, settings};
 use crate::error::{Error, Result};
 use crate::kserve::failure::status;
 use crate::net::identity::peer::Peer;
@@ -156,11 +156,17 @@ impl GrpcInferenceService for Service {
         missing("CUDA shared memory")
     }
 
-    async fn trace_setting(&self, _: Request<Nothing>) -> Reply<Nothing> {
-        missing("the trace setting")
+    async fn trace_setting(
+        &self,
+        request: Request<TraceSettingRequest>,
+    ) -> Reply<TraceSettingResponse> {
+        reply(settings::trace(&self.0, &peer(&request), request.into_inner()))
     }
 
-    async fn log_settings(&self, _: Request<Nothing>) -> Reply<Nothing> {
-        missing("the log setting")
+    async fn log_settings(
+        &self,
+        request: Request<LogSettingsRequest>,
+    ) -> Reply<LogSettingsResponse> {
+        reply(settings::log(&self.0, &peer(&request), request.into_inner()))
     }
 }

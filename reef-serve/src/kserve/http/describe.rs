@@ -1,10 +1,12 @@
 //! What there is, and what it has done.
 
 use super::devices::degraded;
+use super::json::object;
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
 use crate::kserve::intake::Probe;
 use crate::kserve::request::{EXTENSIONS, NAME};
+use crate::kserve::settings::{self, Settings};
 use crate::models::config::model_config::BATCH_RT;
 use crate::models::placement::replicas::Replicas;
 use crate::net::identity::peer::Peer;
@@ -12,8 +14,9 @@ use crate::observe::stats::Sum;
 use crate::requests::batch::Batching;
 use crate::server::Server;
 use crate::tensor::TensorInfo;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
@@ -31,10 +34,57 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/v2/models/{model}/ready", get(model_ready))
         .route("/v2/models/{model}/config", get(config))
         .route("/v2/models/{model}/stats", get(statistics))
+        .route("/v2/trace/setting", get(trace_settings).post(trace_settings))
+        .route("/v2/models/{model}/trace/setting", get(model_trace).post(model_trace))
+        .route("/v2/logging", get(log_settings).post(log_settings))
         .route("/v2/models/{model}/versions/{version}", get(model))
         .route("/v2/models/{model}/versions/{version}/ready", get(model_ready))
         .route("/v2/models/{model}/versions/{version}/config", get(config))
         .route("/v2/models/{model}/versions/{version}/stats", get(statistics))
+}
+
+async fn trace_settings(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    method: Method,
+    body: Bytes,
+) -> Reply<Json<Value>> {
+    let is_taken = server.observer.tracer.is_taken();
+    Ok(said(&server, &peer, settings::trace(is_taken), (&method, &body))?)
+}
+
+async fn model_trace(
+    state: App,
+    peer: Extension<Peer>,
+    Path(model): Path<String>,
+    method: Method,
+    body: Bytes,
+) -> Reply<Json<Value>> {
+    state.registry.get(&model, "")?; // models have none of their own
+    trace_settings(state, peer, method, body).await
+}
+
+async fn log_settings(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    method: Method,
+    body: Bytes,
+) -> Reply<Json<Value>> {
+    Ok(said(&server, &peer, settings::log(), (&method, &body))?)
+}
+
+/// Settings; who may, may ask for others.
+fn said(
+    server: &Server,
+    peer: &Peer,
+    settings: Settings,
+    (method, body): (&Method, &Bytes),
+) -> Result<Json<Value>> {
+    if *method == Method::POST {
+        server.check_control(peer)?;
+        settings::check(&settings, &object(body)?)?;
+    }
+    Ok(Json(settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
 }
 
 /// The model and, if the path has it, the version.

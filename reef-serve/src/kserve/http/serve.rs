@@ -77,9 +77,6 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>) -> Router {
         .merge(devices::routes())
         .merge(repository::routes())
         .merge(memory::routes())
-        .route("/v2/trace/setting", get(missing).post(missing))
-        .route("/v2/models/{model}/trace/setting", get(missing).post(missing))
-        .route("/v2/logging", get(missing).post(missing))
         .route_layer(middleware::from_fn_with_state(server.clone(), whole));
     let calls = Router::new()
         .merge(infer)
@@ -152,8 +149,4 @@ async fn discard(mut body: Body, max: usize) {
             None => return,
         }
     }
-}
-
-async fn missing() -> Failure {
-    Failure(Error::Unimplemented("this setting".into()))
 }
