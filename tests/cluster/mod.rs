@@ -269,6 +269,22 @@ fn without_a_device_left_the_error_names_all() {
     });
 }
 
+/// A dispatcher gives up a device that answers but refuses to restore: its clients go elsewhere as well.
+#[test]
+fn a_device_that_its_dispatcher_gives_up_is_lost() {
+    within(LIMIT, || {
+        let cluster = cluster(&losable(2, false));
+        let mut client = rt(&cluster, Demand::default());
+        client.run(Replica::rt).unwrap();
+        let why = Error::DeviceLost { backend: "losable", why: "it restores nothing".into() };
+        cluster.nodes()[0].dispatcher().give_up(&why);
+        client.run(Replica::rt).unwrap();
+        assert_eq!((client.node().index(), client.moves()), (1, 1));
+        assert_eq!(cluster.nodes()[0].lost(), Some(&why));
+        assert_eq!(cluster.nodes()[1].check(), Ok(()));
+    });
+}
+
 /// The first kernel panics, which ends its queue and nothing else.
 #[test]
 fn a_kernel_that_fails_is_no_lost_device() {
