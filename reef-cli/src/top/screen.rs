@@ -131,8 +131,13 @@ fn draw_devices(frame: &mut Frame<'_>, area: Rect, view: &View) {
     for (device, area) in view.devices.iter().zip(area.rows()) {
         let units = device.units.map_or(String::new(), |units| format!(", {units} units"));
         let busy = device.busy_percent.map_or("–".into(), |busy| format!("{busy:3.0} %"));
+        if device.is_lost {
+            frame.render_widget(Line::from(format!("{}{units}  lost", device.name)).red(), area);
+            continue;
+        }
+        let load = device.load.map_or(String::new(), |load| format!("  load {load}"));
         let gauge = LineGauge::default()
-            .label(format!("{}{units}  busy {busy}", device.name))
+            .label(format!("{}{units}  busy {busy}{load}", device.name))
             .ratio((device.busy_percent.unwrap_or(0.0) / 100.0).clamp(0.0, 1.0))
             .filled_style(Style::new().fg(Color::Green));
         frame.render_widget(gauge, area);

@@ -44,6 +44,10 @@ pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) units: Option<u64>,
     pub(crate) busy_percent: Option<f64>,
+    /// Open requests and connections of the local path there.
+    pub(crate) load: Option<u64>,
+    /// It works no more.
+    pub(crate) is_lost: bool,
 }
 
 /// The requests of one version of a model in one class.
@@ -191,7 +195,9 @@ impl Between<'_> {
                 let units = self.after.sum("reef_device_units", mine).map(|units| units as u64);
                 let known = self.after.sum(BUSY, mine).is_some();
                 let busy_percent = known.then(|| (100.0 * self.rate(BUSY, mine)).min(100.0));
-                Device { units, busy_percent, name }
+                let load = self.after.sum("reef_device_load", mine).map(|load| load as u64);
+                let is_lost = self.after.sum("reef_device_up", mine) == Some(0.0);
+                Device { units, busy_percent, load, is_lost, name }
             })
             .collect()
     }
@@ -281,6 +287,10 @@ pub(crate) mod tests {
              reef_clients{{path=\"grpc\"}} 2\n\
              reef_device_busy_seconds_total{{device=\"cpu:0\"}} {}\n\
              reef_device_units{{device=\"cpu:0\"}} 8\n\
+             reef_device_up{{device=\"cpu:0\"}} 1\n\
+             reef_device_load{{device=\"cpu:0\"}} 3\n\
+             reef_device_units{{device=\"cpu:1\"}} 8\n\
+             reef_device_up{{device=\"cpu:1\"}} 0\n\
              reef_client_device_seconds_total{{client=\"token a\",class=\"rt\"}} {}\n\
              reef_client_device_seconds_total{{client=\"token a\",class=\"be\"}} 0\n\
              reef_client_period_seconds{{client=\"token a\"}} 0.01\n\
@@ -319,7 +329,11 @@ pub(crate) mod tests {
         assert_eq!(view.rt_start_p50_us, Some(5.0));
         let device = &view.devices[0];
         assert_eq!((&*device.name, device.units), ("cpu:0", Some(8)));
-        assert_eq!(device.busy_percent, Some(25.0));
+        assert_eq!(
+            (device.busy_percent, device.load, device.is_lost),
+            (Some(25.0), Some(3), false)
+        );
+        assert_eq!((&*view.devices[1].name, view.devices[1].is_lost), ("cpu:1", true));
         let [share] = &view.shares[..] else { panic!("{:?}", view.shares) };
         assert_eq!((&*share.client, &*share.class, share.percent), ("token a", "rt", 12.5));
         assert_eq!((share.budget_percent, share.over_per_second), (Some(20.0), Some(2.0)));
