@@ -297,6 +297,17 @@ impl Registry {
         self.placer.makers.iter().map(|maker| maker.budget.used())
     }
 
+    /// Where the version is that this is a replica of, as places among the daemon's devices; empty if it has only one.
+    pub(crate) fn devices(&self, model: &LoadedModel) -> Vec<usize> {
+        if model.node().is_alone {
+            return Vec::new();
+        }
+        let loaded = self.loaded.read();
+        let versions = loaded.get(&model.spec.name);
+        let replicas = versions.and_then(|versions| versions.get(&model.spec.version));
+        replicas.iter().flat_map(|replicas| replicas.memory()).map(|(device, _)| device).collect()
+    }
+
     /// Titles of the versions that each device has.
     pub(crate) fn models_by_device(&self) -> BTreeMap<usize, Vec<String>> {
         let mut all: BTreeMap<usize, Vec<String>> = BTreeMap::new();

@@ -61,6 +61,7 @@ pub(super) fn config(
         name: format!("{}_{class}", model.spec.name),
         count: count as i32,
         kind: model_instance_group::Kind::Model.into(),
+        gpus: registry.devices(&model).iter().map(|&device| device as i32).collect(),
     };
     let config = ModelConfig {
         name: model.spec.name.to_string(),

@@ -136,7 +136,8 @@ async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Valu
     let model = server.registry.get(&which.model, &which.version)?;
     let (name, instances) = (model.spec.name.as_str(), model.spec.instances);
     let tensor = |info: &TensorInfo| json!({ "name": info.name, "data_type": format!("TYPE_{}", info.datatype()), "dims": model.dims(info) });
-    let group = |class: &str, count: usize| json!({ "name": format!("{name}_{class}"), "kind": "KIND_MODEL", "count": count });
+    let devices = server.registry.devices(&model);
+    let group = |class: &str, count: usize| group(&format!("{name}_{class}"), count, &devices);
     let mut config = json!({
         "name": name,
         "platform": model.spec.platform(),
@@ -154,6 +155,15 @@ async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Valu
         config["parameters"] = json!({ BATCH_RT: { "string_value": batch_rt } });
     }
     Ok(Json(config))
+}
+
+/// Instances of one class, on each of these devices, if the daemon has several.
+fn group(name: &str, count: usize, devices: &[usize]) -> Value {
+    let mut group = json!({ "name": name, "kind": "KIND_MODEL", "count": count });
+    if !devices.is_empty() {
+        group["gpus"] = json!(devices);
+    }
+    group
 }
 
 async fn all_statistics(

@@ -86,12 +86,34 @@ fn a_description_says_where_its_model_is() {
         let mut devices = fixture.devices("tiny");
         devices.sort();
         assert_eq!(devices, want, "{text}");
+        let model = fixture.server.registry.get("tiny", "").unwrap();
+        assert_eq!(fixture.server.registry.devices(&model).len(), want.len());
     }
     fixture.describe("devices = [\"cpu:2\"]");
     let said = fixture.load("tiny").unwrap_err().to_string();
     let want = "model tiny/1: devices: the daemon has no device \"cpu:2\" (have: cpu:0, cpu:1)";
     assert_eq!(said, want);
     assert_eq!(fixture.devices("tiny").len(), 2, "as it was");
+}
+
+#[test]
+fn a_trace_has_a_group_for_each_device() {
+    let fixture = two("traced", |config| config.models.replicas = 2);
+    let (observer, nodes) = (&fixture.server.observer, &fixture.server.nodes);
+    let recording = crate::observe::recording::Recording::start(observer, nodes).unwrap();
+    for _ in 0..2 {
+        fixture.infer(2).unwrap();
+    }
+    let text = String::from_utf8(recording.finish()).unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let blocks = |process: u32| {
+        let is_block = |e: &&serde_json::Value| e["pid"] == process && e["ph"] == "X";
+        trace["traceEvents"].as_array().unwrap().iter().filter(is_block).count()
+    };
+    assert!(blocks(1) > 0 && blocks(4) > 0, "{} and {}", blocks(1), blocks(4));
+    for name in ["(cpu:0)", "(cpu:1)", "tiny/1 be 0 on cpu:0", "tiny/1 be 0 on cpu:1"] {
+        assert!(text.contains(name), "{name}");
+    }
 }
 
 /// What is used up on one device is whole on the other, whose time nobody has had.

@@ -90,6 +90,31 @@ fn a_real_time_guest_stops_best_effort_requests_and_its_death_lets_them_go_on() 
     });
 }
 
+/// Each device has guests of its own.
+#[test]
+fn a_real_time_guest_holds_requests_of_its_own_device_alone() {
+    let names = [DEVICE, *b"fake device no 1"];
+    let fixture = Fixture::new("guests-two", |config| {
+        let digits = names.map(|name| name.map(|byte| format!("{byte:02x}")).concat());
+        let device = |digits| format!("cpu?units=1&uuid={digits}");
+        config.device = digits.map(device).join(",");
+        config.guests.listen = true;
+        config.models.replicas = 2;
+    });
+    let _guests = start(&fixture);
+    let wish = Wish { class: page::Class::RealTime, device: names[1] };
+    let rt = join(&fixture.folder.join("guests.sock"), &wish, SOON).unwrap();
+    let preemptions =
+        || [0, 1].map(|at: usize| fixture.server.nodes[at].engine.stats().preemptions);
+    let before = preemptions();
+    rt.peers.iter().for_each(|(_, page)| page.holders.hold(rt.who.holder));
+    until("preempted", || preemptions()[1] > before[1]);
+    let first = fixture.server.registry.select("tiny", "").unwrap()[0].first().clone();
+    assert_eq!(first.node().index, 0);
+    block_on(fixture.server.infer(fixture.inference_on(first, 2))).unwrap();
+    assert_eq!(preemptions()[0], before[0], "nobody holds the first device");
+}
+
 /// Whatever the umask says.
 #[test]
 fn guests_come_in_by_a_socket_for_those_who_may_come_in_by_the_others() {
