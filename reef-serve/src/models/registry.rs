@@ -4,7 +4,7 @@ use crate::config::settings::Config;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::budget::Budget;
-use crate::models::config::load::{LoadParameters, Override};
+use crate::models::config::load::{LoadParameters, Replacement};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::model_spec::ModelSpec;
 use crate::models::placement::away::Away;
@@ -36,7 +36,7 @@ pub(crate) struct Registry {
     /// Those that no device has any more.
     pub(super) away: Away,
     /// Of models that were loaded with parameters.
-    overrides: Mutex<BTreeMap<ModelName, Override>>,
+    replacements: Mutex<BTreeMap<ModelName, Replacement>>,
     /// Held while models are loaded or unloaded: one change at a time.
     pub(super) change: Mutex<()>,
 }
@@ -74,8 +74,8 @@ impl Registry {
         let (limits, usual) = (config.limits.clone(), config.models.replicas);
         let placer = Placer { makers, limits, usual };
         let model_bytes = config.memory.model_mib << 20;
-        let (loaded, away, overrides, change) = Default::default();
-        Self { repository, placer, budget, model_bytes, loaded, away, overrides, change }
+        let (loaded, away, replacements, change) = Default::default();
+        Self { repository, placer, budget, model_bytes, loaded, away, replacements, change }
     }
 
     /// Loads what configurations name: `*` is all of the repository, of which those that can't be loaded are
@@ -110,7 +110,7 @@ impl Registry {
         names.dedup();
         for name in names {
             let _change = self.change.lock();
-            let given = self.overrides.lock().get(&name).cloned().unwrap_or_default();
+            let given = self.replacements.lock().get(&name).cloned().unwrap_or_default();
             let _ = self.load_now(&name, given); // which says so in the log
         }
     }
@@ -133,12 +133,12 @@ impl Registry {
     /// As [`load`](Self::load), and what is wrong with the parameters.
     pub(crate) fn load_with(&self, name: &ModelName, given: &LoadParameters) -> Result<()> {
         let _change = self.change.lock();
-        let given = Override::new(name, given, &self.budget, self.model_bytes)?;
+        let given = Replacement::new(name, given, &self.budget, self.model_bytes)?;
         self.load_now(name, given)
     }
 
     /// As [`load_with`](Self::load_with), for a caller that holds `change`.
-    fn load_now(&self, name: &ModelName, given: Override) -> Result<()> {
+    fn load_now(&self, name: &ModelName, given: Replacement) -> Result<()> {
         let specs = self.repository.specs(name, None, &given)?;
         let made = self.make_all(specs);
         let made = made.inspect_err(|error| tracing::warn!(model = %name, %error, "not loaded"))?;
@@ -146,20 +146,20 @@ impl Registry {
         let number = |replicas: &Replicas| replicas.first().spec.version;
         let new =
             made.into_iter().map(|replicas| (number(&replicas), Arc::new(replicas))).collect();
-        self.note_override(name, given);
+        self.note_replacement(name, given);
         let old = self.loaded.write().insert(name.clone(), new);
         self.away.forget(name);
         old.into_iter().flatten().for_each(|(_, served)| served.retire());
         Ok(())
     }
 
-    fn note_override(&self, name: &ModelName, given: Override) {
-        let mut overrides = self.overrides.lock();
+    fn note_replacement(&self, name: &ModelName, given: Replacement) {
+        let mut replacements = self.replacements.lock();
         let before = match given.config.is_some() {
-            true => overrides.insert(name.clone(), given),
-            false => overrides.remove(name),
+            true => replacements.insert(name.clone(), given),
+            false => replacements.remove(name),
         };
-        drop(overrides);
+        drop(replacements);
         drop(before); // with its files
     }
 
@@ -174,7 +174,7 @@ impl Registry {
         if !self.away.forget(name) && versions.is_none() {
             return Err(Error::NotFound(format!("{name} is not loaded")));
         }
-        self.note_override(name, Override::default());
+        self.note_replacement(name, Replacement::default());
         versions.into_iter().flatten().map(|(_, served)| served).for_each(|served| {
             served.retire();
             tracing::info!(model = %served.first().title(), "unloaded");
@@ -186,8 +186,8 @@ impl Registry {
     pub(crate) fn clear(&self) {
         let _change = self.change.lock();
         let all = std::mem::take(&mut *self.loaded.write());
-        let overrides = std::mem::take(&mut *self.overrides.lock());
-        drop(overrides);
+        let replacements = std::mem::take(&mut *self.replacements.lock());
+        drop(replacements);
         all.into_values().flatten().for_each(|(_, served)| served.retire());
     }
 
@@ -229,7 +229,7 @@ impl Registry {
         }
         let _change = self.change.lock();
         if let Err(Error::NotFound(_)) = self.get(name, "") {
-            self.load_now(&ModelName::new(name)?, Override::default())?; // no other thread has meanwhile
+            self.load_now(&ModelName::new(name)?, Replacement::default())?; // no other thread has meanwhile
         }
         self.get(name, "")
     }

@@ -17,7 +17,7 @@
 //! seed; an entry of the same name goes first, also one that can't be read.
 
 use crate::error::{Error, Result};
-use crate::models::config::load::Override;
+use crate::models::config::load::Replacement;
 use crate::models::config::model_config::ModelConfig;
 use crate::models::description::Description;
 use crate::models::model_spec::ModelSpec;
@@ -116,7 +116,7 @@ impl Repository {
         &self,
         name: &ModelName,
         version: Option<u32>,
-        given: &Override,
+        given: &Replacement,
     ) -> Result<Vec<ModelSpec>> {
         let uploaded = given.upload.as_ref().map(|upload| Entry::Versions(upload.path().into()));
         let Some(entry) = uploaded.or_else(|| self.entry(name)) else {
@@ -157,7 +157,7 @@ impl Repository {
         &self,
         name: &ModelName,
         version: Option<u32>,
-        given: &Override,
+        given: &Replacement,
     ) -> Result<Vec<ModelSpec>> {
         if let Some(error) = self.unusable(name) {
             return Err(error);
@@ -246,7 +246,7 @@ impl Entry {
     }
 
     /// What lies beside it says, changed by what a load gave. A `config.pbtxt` is a configuration as a load gives it.
-    fn description(&self, name: &ModelName, given: &Override) -> Result<Description> {
+    fn description(&self, name: &ModelName, given: &Replacement) -> Result<Description> {
         let (Self::Versions(place) | Self::Whole(place)) = self;
         let (path, config) = (place.join(DESCRIPTION), place.join(CONFIG));
         match path.is_file() {
@@ -258,7 +258,7 @@ impl Entry {
             }
             false if config.is_file() && given.config.is_none() => {
                 let config = Some(ModelConfig::from_file(name, &config)?);
-                described(name, Description::default(), &Override { config, upload: None })
+                described(name, Description::default(), &Replacement { config, upload: None })
             }
             false => described(name, Description::default(), given),
         }
@@ -284,7 +284,7 @@ impl Entry {
 fn described(
     name: &ModelName,
     mut description: Description,
-    given: &Override,
+    given: &Replacement,
 ) -> Result<Description> {
     if let Some(config) = &given.config {
         if !config.unread.is_empty() {

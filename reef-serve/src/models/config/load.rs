@@ -51,13 +51,13 @@ impl LoadParameters {
 
 /// What counts for a model in the place of what the repository says, until it is loaded without parameters.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Override {
+pub(crate) struct Replacement {
     pub(crate) config: Option<ModelConfig>,
     /// All of its files.
     pub(crate) upload: Option<Arc<Upload>>,
 }
 
-impl Override {
+impl Replacement {
     /// What `given` says of a model. Files are written, within `budget` and `most` bytes.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use super::*;
 use crate::class::Priority;
 use crate::engine::api::{DeviceModel, Instance, Ran, Run, Sizes};
 use crate::models::budget::Budget;
-use crate::models::config::load::Override;
+use crate::models::config::load::Replacement;
 use crate::models::repository::Repository;
 use crate::models::shaped::variant;
 use crate::name::ModelName;
@@ -70,7 +70,7 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
     let name = ModelName::new("resnet18").unwrap();
     let spec = Repository::open(None, true)
         .unwrap()
-        .specs(&name, None, &Override::default())
+        .specs(&name, None, &Replacement::default())
         .unwrap()
         .remove(0);
     let model = reef::models::build("resnet18", Some(32), 1).unwrap();

@@ -46,7 +46,7 @@ fn the_newest_version_is_the_one_unless_others_are_chosen() {
     let repository = folder.open();
     let versions = |n: &str, v| -> Vec<u32> {
         repository
-            .specs(&name(n), v, &Override::default())
+            .specs(&name(n), v, &Replacement::default())
             .unwrap()
             .iter()
             .map(|r| r.version)
@@ -57,7 +57,7 @@ fn the_newest_version_is_the_one_unless_others_are_chosen() {
     assert_eq!(versions("b", None), [1, 2]);
     let listed = repository.list().unwrap();
     assert_eq!(listed[0], Listed { name: name("a"), versions: vec![1, 2, 10] });
-    let missing = repository.specs(&name("a"), Some(3), &Override::default()).unwrap_err();
+    let missing = repository.specs(&name("a"), Some(3), &Replacement::default()).unwrap_err();
     assert_eq!(missing, Error::NotFound("model a has no version 3".into()));
 }
 
@@ -68,15 +68,15 @@ fn networks_by_name_are_there_unless_a_folder_hides_them() {
     folder.file("resnet18/4/note", "");
     let repository = folder.open();
     assert!(!repository.builtin().contains(&name("resnet18")));
-    let specs = repository.specs(&name("resnet18"), None, &Override::default()).unwrap();
+    let specs = repository.specs(&name("resnet18"), None, &Replacement::default()).unwrap();
     assert_eq!(specs[0].source, ModelSource::Seeded { network: "resnet50".into(), seed: 1 });
     assert_eq!(
-        repository.specs(&name("resnet152"), None, &Override::default()).unwrap()[0].version,
+        repository.specs(&name("resnet152"), None, &Replacement::default()).unwrap()[0].version,
         1
     );
-    assert!(repository.specs(&name("lenet"), None, &Override::default()).is_err());
+    assert!(repository.specs(&name("lenet"), None, &Replacement::default()).is_err());
     let none = Repository::open(None, false).unwrap();
-    assert!(none.specs(&name("resnet152"), None, &Override::default()).is_err());
+    assert!(none.specs(&name("resnet152"), None, &Replacement::default()).is_err());
 }
 
 #[test]
@@ -87,13 +87,14 @@ fn links_and_wrong_descriptions_are_refused() {
     folder.file("typo/model.toml", "network = \"resnet18\"\nsede = 1\n");
     folder.file("typo/1/note", "");
     let repository = folder.open();
-    let said = repository.specs(&name("m"), None, &Override::default()).unwrap_err().to_string();
+    let said = repository.specs(&name("m"), None, &Replacement::default()).unwrap_err().to_string();
     assert!(said.starts_with("model m: ") && said.contains("/m is a link to "), "{said}");
     assert!(said.contains("outside/") || said.contains("outside-"), "{said}");
     std::os::unix::fs::symlink("nowhere", folder.0.join("n.onnx")).unwrap();
-    let said = repository.specs(&name("n"), None, &Override::default()).unwrap_err().to_string();
+    let said = repository.specs(&name("n"), None, &Replacement::default()).unwrap_err().to_string();
     assert!(said.contains("n.onnx: No such file"), "{said}");
-    let said = repository.specs(&name("typo"), None, &Override::default()).unwrap_err().to_string();
+    let said =
+        repository.specs(&name("typo"), None, &Replacement::default()).unwrap_err().to_string();
     assert!(said.contains("model.toml") && said.contains("sede"), "{said}");
     assert!(Repository::open(Some(Path::new("/nowhere")), true).is_err());
 }
@@ -114,7 +115,7 @@ fn files_and_folders_of_networks_are_models() {
     assert_eq!(listed, [("a", 1), ("b", 1), ("c", 2), ("d", 1), ("resnet18", 1)]);
     let place = folder.0.canonicalize().unwrap();
     let source = |n: &str, v| {
-        repository.specs(&name(n), v, &Override::default()).map(|mut r| r.remove(0).source)
+        repository.specs(&name(n), v, &Replacement::default()).map(|mut r| r.remove(0).source)
     };
     let whole = |path: &str| Ok(ModelSource::Whole(place.join(path)));
     assert_eq!(source("a", None), whole("a.onnx"));
@@ -135,7 +136,7 @@ fn a_file_that_is_not_read_hides_a_network_of_its_name() {
     folder.file("mine.onnx", "");
     let say = |builtin, n: &str| {
         let repository = Repository::open(Some(&folder.0), builtin).unwrap();
-        repository.specs(&name(n), None, &Override::default()).unwrap_err().to_string()
+        repository.specs(&name(n), None, &Replacement::default()).unwrap_err().to_string()
     };
     for builtin in [true, false] {
         let said = say(builtin, "resnet50");
@@ -165,7 +166,7 @@ fn weights_need_a_network_and_networks_need_none() {
     folder.file("d/1/b.onnx", "");
     let repository = folder.open();
     let source = |n: &str| {
-        repository.specs(&name(n), None, &Override::default()).map(|mut r| r.remove(0).source)
+        repository.specs(&name(n), None, &Replacement::default()).map(|mut r| r.remove(0).source)
     };
     let said = |n: &str| source(n).unwrap_err().to_string();
     assert!(said("a").contains("weights.param: model.toml names no network"), "{}", said("a"));
@@ -187,7 +188,7 @@ fn a_configuration_of_tritons_is_read_where_there_is_no_model_toml() {
     folder.file("m/1/model.onnx", "");
     folder.file("m/2/model.onnx", "");
     let repository = folder.open();
-    let specs = || repository.specs(&name("m"), None, &Override::default());
+    let specs = || repository.specs(&name("m"), None, &Replacement::default());
     let all = specs().unwrap();
     assert_eq!(all.iter().map(|spec| spec.version).collect::<Vec<_>>(), [1, 2]);
     let spec = &all[0];
