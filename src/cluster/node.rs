@@ -73,7 +73,8 @@ impl<D: Device> Node<D> {
     }
 
     /// Asks the device for an empty round on a queue of its own, and the dispatcher whether it has given the device up.
-    /// If either fails, the device is lost, as by [`give_up`](Self::give_up). May take as long as a kernel of others.
+    /// If either fails, and not for want of memory, the device is lost, as by [`give_up`](Self::give_up). May take as
+    /// long as a kernel of others.
     ///
     /// # Errors
     ///
@@ -81,6 +82,7 @@ impl<D: Device> Node<D> {
     pub fn check(&self) -> Result<()> {
         if self.lost.get().is_none()
             && let Err(why) = self.probe()
+            && may_mean_loss(&why)
         {
             self.give_up(why);
         }

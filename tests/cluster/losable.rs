@@ -20,16 +20,22 @@ pub(crate) struct Losable {
     /// Wakes no thread, as GPUs do.
     polled: bool,
     lost: Arc<AtomicBool>,
+    /// It has no memory for another queue.
+    full: Arc<AtomicBool>,
 }
 
 impl Losable {
     pub(crate) fn open(options: &str, polled: bool) -> Self {
         let inner = Cpu::open(0, options).unwrap();
-        Self { inner, polled, lost: Arc::default() }
+        Self { inner, polled, lost: Arc::default(), full: Arc::default() }
     }
 
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn fill(&self) {
+        self.full.store(true, Ordering::SeqCst);
     }
 
     fn check(&self) -> Result<()> {
@@ -156,7 +162,7 @@ impl Device for Losable {
 
     fn open_with(ordinal: usize, options: Self::Options) -> Result<Self> {
         let inner = Cpu::open_with(ordinal, options)?;
-        Ok(Self { inner, polled: false, lost: Arc::default() })
+        Ok(Self { inner, polled: false, lost: Arc::default(), full: Arc::default() })
     }
 
     fn info(&self) -> DeviceInfo {
@@ -215,6 +221,9 @@ impl Device for Losable {
         preemptor: Option<&LosablePreemptor>,
     ) -> Result<LosableQueue> {
         self.check()?;
+        if self.full.load(Ordering::SeqCst) {
+            return Err(Error::OutOfMemory { backend: Self::NAME, asked: 1 });
+        }
         let inner = self.inner.queue(priority, preemptor.map(|preemptor| &preemptor.1))?;
         Ok(LosableQueue(self.clone(), inner))
     }

@@ -285,6 +285,19 @@ fn a_device_that_its_dispatcher_gives_up_is_lost() {
     });
 }
 
+/// A device that has no memory left to be asked works all the same.
+#[test]
+fn a_full_device_is_no_lost_device() {
+    within(LIMIT, || {
+        let devices = losable(1, false);
+        let cluster = cluster(&devices);
+        let mut client = rt(&cluster, Demand::default());
+        devices[0].fill();
+        assert_eq!(cluster.nodes()[0].check(), Ok(()));
+        client.run(Replica::rt).unwrap();
+    });
+}
+
 /// The first kernel panics, which ends its queue and nothing else.
 #[test]
 fn a_kernel_that_fails_is_no_lost_device() {
