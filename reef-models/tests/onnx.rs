@@ -4,11 +4,11 @@
 
 mod handmade;
 
-use handmade::{file, node, scalar, value};
+use handmade::{bytes, file, node, scalar, value};
 use reef_core::op::Op;
 use reef_models::onnx::{self, Imported, Options};
 use reef_models::param::Params;
-use reef_models::{Model, Seeded, reference};
+use reef_models::{Budget, Model, Seeded, reference};
 use std::path::{Path, PathBuf};
 
 /// As `tools/onnx_cases.py` and `tools/make_onnx.py` write it.
@@ -197,4 +197,47 @@ fn what_a_file_leaves_open_is_chosen() {
     let say = |options| onnx::load(&path, &options).unwrap_err().to_string();
     let error = say(Options { batch: None, size: Some(64) });
     assert!(error.ends_with("vgg-13.onnx: input \"input\": 28x28 is fixed, 64 asked"), "{error}");
+}
+
+/// Paddle's exporter writes them so.
+#[test]
+fn a_size_of_minus_one_is_left_open() {
+    let nodes = [node("Relu", &["x"], "y", &[])];
+    let ends = [value(11, "x", &[-1, 3, -1]), value(12, "y", &[])];
+    let graph: Vec<_> = nodes.iter().chain(&ends).cloned().collect();
+    let read = |shapes: &[(&str, &[usize])]| {
+        let shapes = shapes.iter().map(|&(name, dims)| (name.to_owned(), dims.to_vec())).collect();
+        let options = onnx::TensorOptions { shapes, ..Default::default() };
+        onnx::tensors_from_bytes(&file(12, &graph), "open", &options, &Budget::default())
+    };
+    let dims = |shapes: &[(&str, &[usize])]| read(shapes).unwrap().outputs[0].spec.dims.clone();
+    assert_eq!(dims(&[]), [1, 3, 1]);
+    assert_eq!(dims(&[("x", &[2, 3, 5])]), [2, 3, 5]);
+    let said = read(&[("x", &[2, 4, 5])]).unwrap_err().to_string();
+    assert!(said.ends_with("size 1 is fixed to 3, 4 asked"), "{said}");
+    let graph = [value(11, "x", &[-2]), value(12, "x", &[])];
+    let options = onnx::TensorOptions::default();
+    let read = onnx::tensors_from_bytes(&file(12, &graph), "less", &options, &Budget::default());
+    let said = read.unwrap_err().to_string();
+    assert!(said.ends_with("a size of -2"), "{said}");
+}
+
+#[test]
+fn metadata_is_read_by_its_keys() {
+    let entry = |key: &str, value: &[u8]| bytes(14, [bytes(1, key), bytes(2, value)].concat());
+    let place = std::env::temp_dir().join(format!("reef-metadata-{}.onnx", std::process::id()));
+    let written = |more: Vec<u8>| {
+        std::fs::write(
+            &place,
+            [file(12, &[]), entry("character", "a\nß".as_bytes()), more].concat(),
+        )
+        .unwrap();
+        let read = onnx::metadata(&place, &Budget::default());
+        std::fs::remove_file(&place).unwrap();
+        read
+    };
+    let read = written(entry("long", &[b'x'; 10_000])).unwrap();
+    assert_eq!((read["character"].as_str(), read["long"].len()), ("a\nß", 10_000));
+    let said = written(entry("author", &[0xff])).unwrap_err().to_string();
+    assert!(said.ends_with("no ONNX file: metadata \"author\" isn't UTF-8"), "{said}");
 }

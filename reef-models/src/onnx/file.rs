@@ -16,6 +16,8 @@ pub(super) struct ModelFile<'a> {
     /// Functions that nodes may call as they call operators.
     pub(super) functions: List<FunctionFile<'a>>,
     pub(super) graph: Option<GraphFile<'a>>,
+    /// Keys, and values that should be text.
+    pub(super) metadata: List<(&'a str, &'a [u8])>,
 }
 
 /// `GraphProto`.
@@ -118,10 +120,18 @@ impl<'a> ModelFile<'a> {
             8 => |v| if let ("" | "ai.onnx", version) = opset(v.bytes()?)? {
                 model.opset = Some(version);
             },
+            14 => |v| model.metadata.push(entry(v.bytes()?)?, ledger)?,
             25 => |v| model.functions.push(FunctionFile::read(v.bytes()?, ledger)?, ledger)?,
         );
         Ok(model)
     }
+}
+
+/// `StringStringEntryProto` whose value may be long.
+fn entry(bytes: &[u8]) -> Result<(&str, &[u8])> {
+    let mut entry = ("", &[][..]);
+    message!(bytes, 1 => |v| entry.0 = v.text()?, 2 => |v| entry.1 = v.bytes()?);
+    Ok(entry)
 }
 
 /// Domain and version of an imported operator set.
@@ -246,10 +256,14 @@ fn dimensions<'a>(bytes: &'a [u8], ledger: &Ledger) -> Result<List<Dimension<'a>
     Ok(dims)
 }
 
+/// Some exporters (Paddle's) write −1 for what others leave out.
 fn dimension<'a>(bytes: &'a [u8]) -> Result<Dimension<'a>> {
     let mut size = Dimension::Open("");
     message!(bytes,
-        1 => |v| size = Dimension::Fixed(v.int()?),
+        1 => |v| size = match v.int()? {
+            -1 => Dimension::Open(""),
+            fixed => Dimension::Fixed(fixed),
+        },
         2 => |v| size = Dimension::Open(v.text()?),
     );
     Ok(size)

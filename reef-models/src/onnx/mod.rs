@@ -28,6 +28,7 @@ mod fault;
 mod file;
 pub(crate) mod general;
 pub(crate) mod load;
+mod metadata;
 mod node;
 mod operators;
 mod protobuf;
@@ -43,5 +44,6 @@ pub use general::{
     tensors_from_bytes,
 };
 pub use load::{Imported, OPSETS, from_bytes, from_bytes_within, load, load_within};
+pub use metadata::metadata;
 pub use operators::OPERATORS;
 pub use walk::Options;

@@ -17,6 +17,8 @@ pub mod picture;
 #[cfg(feature = "pictures")]
 mod pixels;
 pub mod reference;
+#[cfg(feature = "pictures")]
+mod rgb_picture;
 mod staging;
 mod weights;
 

@@ -5,7 +5,9 @@
 //! middle square is cut out; pixels become three planes in 0..1, and those are normalised. Like there,
 //! an alpha channel is dropped and an EXIF orientation is not looked at.
 
-use super::pixels::{Pixels, Rgb8};
+use super::pixels::Pixels;
+pub use super::rgb_picture::Picture;
+use super::rgb_picture::{planes, wrong};
 use crate::errors::error::{Error, Result};
 use crate::model::network_model::Model;
 use std::fmt;
@@ -96,20 +98,8 @@ impl Transform {
     /// The middle square, normalised.
     fn planes(&self, resized: &Pixels) -> Vec<f32> {
         let corner = [resized.width, resized.height].map(|side| half_to_even(side - self.crop));
-        let square = resized.cropped(corner, [self.crop; 2]);
-        let plane = |c: usize, color: fn(Rgb8) -> u8| {
-            let normal = move |p| (f32::from(color(p)) / 255.0 - self.mean[c]) / self.deviation[c];
-            square.clone().map(normal)
-        };
-        plane(0, |p| p.r).chain(plane(1, |p| p.g)).chain(plane(2, |p| p.b)).collect()
+        planes(resized.cropped(corner, [self.crop; 2]), self.mean, self.deviation)
     }
-}
-
-/// In one line: decoders of pictures end theirs.
-fn wrong(path: &Path, error: &dyn fmt::Display) -> Error {
-    let words = error.to_string();
-    let why = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    Error::Picture { file: path.display().to_string(), why }
 }
 
 /// Half of it; the even neighbour where there are two, as Python rounds.

@@ -43,6 +43,11 @@ impl Pixels {
         }
     }
 
+    /// As many pixels as columns times rows.
+    pub(crate) fn of_pixels([width, height]: [usize; 2], pixels: Vec<Rgb8>) -> Self {
+        Self { width, height, pixels }
+    }
+
     /// Bytes of a whole picture with `channels` for each pixel: grey, grey and alpha, RGB, or RGB and alpha.
     fn of(width: usize, height: usize, channels: usize, bytes: &[u8]) -> Result<Self> {
         let pixels: Vec<Rgb8> = bytes.chunks_exact(channels).map(rgb).collect();
@@ -80,7 +85,7 @@ fn rgb(pixel: &[u8]) -> Rgb8 {
 }
 
 /// Refuses a size before anything is allocated for it.
-fn check(width: usize, height: usize) -> Result<()> {
+pub(crate) fn check(width: usize, height: usize) -> Result<()> {
     match width.checked_mul(height) {
         Some(1..=MAX_PIXELS) => Ok(()),
         _ => Err(format!("{width} x {height} pixels, but 1 to {MAX_PIXELS} can be read").into()),

@@ -1,0 +1,36 @@
+//! What an exporter wrote into a file beside the network: labels, alphabets, versions.
+
+use super::fault::Fault;
+use super::file::ModelFile;
+use super::protobuf::Malformed;
+use crate::errors::error::Result;
+use crate::files::whole;
+use crate::memory::budget::Budget;
+use crate::memory::ledger::Ledger;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Keys and values of a file's metadata, with memory of `budget`. The last of equal keys counts.
+///
+/// # Errors
+///
+/// `Io` if the file can't be read, `Onnx` if it is none or a value isn't UTF-8, `Memory`.
+pub fn metadata(path: impl AsRef<Path>, budget: &Budget) -> Result<BTreeMap<String, String>> {
+    let (path, ledger) = (path.as_ref(), Ledger::new(budget));
+    let bytes = whole::read(path, &ledger)?;
+    let model = ModelFile::read(&bytes, &ledger);
+    let read =
+        model.and_then(|model| model.metadata.iter().map(|pair| owned(*pair, &ledger)).collect());
+    let fault = |Malformed(why)| Fault { at: "no ONNX file".into(), why };
+    read.map_err(fault).map_err(|fault| fault.of(path.display().to_string(), &ledger))
+}
+
+fn owned(
+    (key, value): (&str, &[u8]),
+    ledger: &Ledger,
+) -> std::result::Result<(String, String), Malformed> {
+    ledger.keep((key.len() + value.len()) as u64)?;
+    let text = std::str::from_utf8(value);
+    let text = text.map_err(|_| Malformed(format!("metadata {key:?} isn't UTF-8")))?;
+    Ok((key.into(), text.into()))
+}
