@@ -70,4 +70,4 @@ pub use run::{
     reference,
 };
 pub use tensors::{TensorModel, TensorStep};
-pub use zoo::{NAMES, TEXT_NAMES, build, build_text};
+pub use zoo::{NAMES, TENSOR_NAMES, TEXT_NAMES, build, build_tensors, build_text};

@@ -23,7 +23,7 @@ use crate::program::folder::is_program;
 use crate::run::any_model::AnyModel;
 use crate::run::reference;
 use crate::zoo::by_name::{NAMES, build};
-use crate::zoo::text::by_name::{TEXT_NAMES, build_text};
+use crate::zoo::tensors_by_name::{TENSOR_NAMES, build_tensors};
 use std::path::Path;
 #[cfg(feature = "onnx")]
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub struct Opened {
     pub latencies: Option<Latencies>,
 }
 
-/// Opens `what`: one of [`NAMES`] or [`TEXT_NAMES`], with tensors that `seed` makes up; a [`Folder`]; an ONNX file, or a
+/// Opens `what`: one of [`NAMES`] or [`TENSOR_NAMES`], with tensors that `seed` makes up; a [`Folder`]; an ONNX file, or a
 /// folder with a `model.onnx`; a `.safetensors` file whose name begins with one of these names, as torchvision calls its
 /// own (`resnet18-f37072fd`).
 ///
@@ -75,8 +75,8 @@ pub fn open_within(
         let model = build(what, size, batch.unwrap_or(1))?;
         return Ok(picture(model, Tensors::Seeded(seed), None));
     }
-    if TEXT_NAMES.contains(&what) {
-        return text(what, size, batch, Tensors::Seeded(seed));
+    if TENSOR_NAMES.contains(&what) {
+        return tensors(what, size, batch, Tensors::Seeded(seed));
     }
     #[cfg(feature = "onnx")]
     if let Some(file) = onnx_in(path) {
@@ -99,12 +99,12 @@ pub fn open_within(
     if let Some(error) = unread(path) {
         return Err(error);
     }
-    let names = [NAMES, TEXT_NAMES].concat().join(", ");
+    let names = [NAMES, TENSOR_NAMES].concat().join(", ");
     let have = format!("{names}, folders of networks, .onnx files, NETWORK.safetensors");
     Err(Error::UnknownNetwork { asked: what.into(), have })
 }
 
-/// Opens one of [`NAMES`] or [`TEXT_NAMES`] with weights of a `.param` or a `.safetensors` file.
+/// Opens one of [`NAMES`] or [`TENSOR_NAMES`] with weights of a `.param` or a `.safetensors` file.
 ///
 /// # Errors
 ///
@@ -139,21 +139,21 @@ pub fn open_weights_within(
         true => safetensors::load_within(file, budget),
         false => Params::load_within(file, budget),
     };
-    if TEXT_NAMES.contains(&network) {
-        return text(network, size, batch, Tensors::Read(read()?));
+    if TENSOR_NAMES.contains(&network) {
+        return tensors(network, size, batch, Tensors::Read(read()?));
     }
     let model = build(network, size, batch.unwrap_or(1))?;
     let params = model.keep_of(read()?)?;
     Ok(picture(model, Tensors::Read(params), None))
 }
 
-fn text(
+fn tensors(
     name: &str,
-    tokens: Option<usize>,
+    size: Option<usize>,
     batch: Option<usize>,
     tensors: Tensors,
 ) -> Result<Opened> {
-    let model = build_text(name, tokens, batch.unwrap_or(1), tensors)?;
+    let model = build_tensors(name, size, batch.unwrap_or(1), tensors)?;
     Ok(Opened { model: AnyModel::Tensors(model), latencies: None })
 }
 
@@ -240,7 +240,7 @@ fn named_by(path: &Path) -> Option<&'static str> {
         let rest = stem.strip_prefix(*name);
         rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
     };
-    NAMES.iter().chain(TEXT_NAMES).copied().find(begins)
+    NAMES.iter().chain(TENSOR_NAMES).copied().find(begins)
 }
 
 /// Refuses another size or batch than the network was made for.

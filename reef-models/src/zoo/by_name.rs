@@ -2,6 +2,7 @@
 
 use super::range::{MAX_SIZE, in_range};
 use super::resnet::Block;
+use super::tensors_by_name::TENSOR_NAMES;
 use super::text::{by_name::TEXT_NAMES, encoder::INPUTS};
 use super::{densenet, inception, mobilenet, plain, resnet};
 use crate::errors::error::{Error, Result};
@@ -31,7 +32,7 @@ pub const NAMES: &[&str] = &[
 ///
 /// # Errors
 ///
-/// `UnknownNetwork`, `NotPicture` if it is one of text, or `OutOfRange` for the size or the batch.
+/// `UnknownNetwork`, `NotPicture` if it is one of tensors, or `OutOfRange` for the size or the batch.
 pub fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<Model> {
     let (usual, sizes) = match name {
         "inception_v3" => (299, 75..=MAX_SIZE),
@@ -57,6 +58,9 @@ pub fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<Mode
         "mobilenet_v3_large" => mobilenet::v3(b, mobilenet::LARGE, 1280, size),
         _ if TEXT_NAMES.contains(&name) => {
             return Err(Error::NotPicture { network: name.into(), inputs: INPUTS.join(", ") });
+        }
+        _ if TENSOR_NAMES.contains(&name) => {
+            return Err(Error::NotPicture { network: name.into(), inputs: "input".into() });
         }
         _ => return Err(Error::UnknownNetwork { asked: name.into(), have: NAMES.join(", ") }),
     })

@@ -11,7 +11,11 @@ mod mobilenet;
 mod plain;
 mod range;
 mod resnet;
+pub(crate) mod tensors_by_name;
 pub(crate) mod text;
+mod transformer;
+mod vision;
 
 pub use by_name::{NAMES, build};
+pub use tensors_by_name::{TENSOR_NAMES, build_tensors};
 pub use text::{TEXT_NAMES, build_text};

@@ -1,7 +1,5 @@
 //! An encoder: tables, layers of attention and of two linear layers, and a classifier of the first token.
 
-use super::attention::{Heads, bias_of};
-use super::layers::Layers;
 use super::names::{Names, Pooled};
 use crate::model::tensors::Tensors;
 use crate::tensors::axes::Result;
@@ -9,10 +7,15 @@ use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::Value;
+use crate::zoo::transformer::attention::{Heads, bias_of};
+use crate::zoo::transformer::layers::Layers;
 use reef_core::tensor::{Binary, Element, Spec, Unary};
 
 /// Names of inputs: numbers of tokens, and which of them are looked at.
 pub(crate) const INPUTS: [&str; 2] = ["input_ids", "attention_mask"];
+
+/// Added to variances.
+const EPSILON: f64 = 1e-12;
 
 /// How large an encoder is, and what its parts are called.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +45,7 @@ impl Encoder {
         tensors: Tensors,
         b: Builder<'_>,
     ) -> Result<TensorModel> {
-        let mut l = Layers { b, tensors };
+        let mut l = Layers { b, tensors, epsilon: EPSILON };
         let spec = Spec { element: Element::I64, dims: vec![texts, tokens] };
         let numbers = l.b.input(INPUTS[0], spec.clone())?;
         let mask = l.b.input(INPUTS[1], spec)?;
@@ -92,7 +95,7 @@ impl Encoder {
         let (queries, keys) = (project(names.query)?, project(names.key)?);
         let values = project(names.value)?;
         l.b.node = module("attention");
-        let seen = heads.attend(&mut l.b, [&queries, &keys, &values], bias)?;
+        let seen = heads.attend(&mut l.b, [&queries, &keys, &values], Some(bias))?;
         let x = l.linear(&module(names.mix), &seen, width, Some(x), as_it_is)?;
         let x = l.normalised(&module(names.mix_norm), &x)?;
         let inner = l.linear(&module(names.expand), &x, self.inner, None, Writer::gelu)?;

@@ -6,10 +6,8 @@
 //! Invariant: layers and tensors are those of the transformers library's `BertForSequenceClassification` and
 //! `DistilBertForSequenceClassification`, all tokens in the first segment.
 
-mod attention;
 pub(crate) mod by_name;
 pub(crate) mod encoder;
-mod layers;
 mod names;
 
 pub use by_name::{TEXT_NAMES, build_text};

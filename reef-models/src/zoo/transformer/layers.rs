@@ -8,19 +8,18 @@ use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
 use reef_core::tensor::{Array, Element, FoldKind, Gather, Kind as Operation, Spec, Target, Unary};
 
-/// Added to variances.
-const EPSILON: f64 = 1e-12;
-
 /// A network under construction, and where its tensors come from.
-pub(super) struct Layers<'a> {
-    pub(super) b: Builder<'a>,
-    pub(super) tensors: Tensors,
+pub(in crate::zoo) struct Layers<'a> {
+    pub(in crate::zoo) b: Builder<'a>,
+    pub(in crate::zoo) tensors: Tensors,
+    /// Added to variances.
+    pub(in crate::zoo) epsilon: f64,
 }
 
 impl Layers<'_> {
     /// A linear layer for each row of `x`, and what `after` makes of each element of its output and of the one of
     /// `residual` at the same place.
-    pub(super) fn linear(
+    pub(in crate::zoo) fn linear(
         &mut self,
         module: &str,
         x: &Value,
@@ -28,10 +27,22 @@ impl Layers<'_> {
         residual: Option<&Value>,
         after: impl FnOnce(&mut Writer, usize) -> usize,
     ) -> Result<Value> {
+        let names = ["weight", "bias"].map(|part| format!("{module}.{part}"));
+        self.linear_of(names, x, outputs, residual, after)
+    }
+
+    /// As [`linear`](Self::linear), with a weight and a bias of these names.
+    pub(in crate::zoo) fn linear_of(
+        &mut self,
+        [weight, bias]: [String; 2],
+        x: &Value,
+        outputs: usize,
+        residual: Option<&Value>,
+        after: impl FnOnce(&mut Writer, usize) -> usize,
+    ) -> Result<Value> {
         let fan_in = x.dims()[1];
-        let weight =
-            self.tensor(module, "weight", Kind::Weight { fan_in }, vec![outputs, fan_in])?;
-        let bias = self.tensor(module, "bias", Kind::Bias, vec![outputs])?;
+        let weight = self.tensor(weight, Kind::Weight { fan_in }, vec![outputs, fan_in])?;
+        let bias = self.tensor(bias, Kind::Bias, vec![outputs])?;
         let product = self.b.gemm(x, &weight, [false, true])?;
         let inputs: Vec<&Value> = [&product, &bias].into_iter().chain(residual).collect();
         self.b.map(Element::F32, &inputs, |w| {
@@ -46,10 +57,10 @@ impl Layers<'_> {
     }
 
     /// Each row of `x` with a mean of 0 and a variance of 1, times a factor and plus a summand for each column.
-    pub(super) fn normalised(&mut self, module: &str, x: &Value) -> Result<Value> {
-        let width = x.dims()[1];
-        let gain = self.tensor(module, "weight", Kind::Gain, vec![width])?;
-        let shift = self.tensor(module, "bias", Kind::Bias, vec![width])?;
+    pub(in crate::zoo) fn normalised(&mut self, module: &str, x: &Value) -> Result<Value> {
+        let (width, epsilon) = (x.dims()[1], self.epsilon);
+        let gain = self.tensor(format!("{module}.weight"), Kind::Gain, vec![width])?;
+        let shift = self.tensor(format!("{module}.bias"), Kind::Bias, vec![width])?;
         let sum = self.b.fold_axes(x, &[1], FoldKind::Sum)?;
         let centred = self.b.map(Element::F32, &[x, &sum], |w| {
             let (x, sum, count) = (w.input(0), w.input(1), w.real(width as f64));
@@ -58,7 +69,7 @@ impl Layers<'_> {
         })?;
         let squares = self.b.fold_axes(&centred, &[1], FoldKind::SumSquares)?;
         self.b.map(Element::F32, &[&centred, &squares, &gain, &shift], |w| {
-            let (squares, count, epsilon) = (w.input(1), w.real(width as f64), w.real(EPSILON));
+            let (squares, count, epsilon) = (w.input(1), w.real(width as f64), w.real(epsilon));
             let mean = w.div(squares, count);
             let variance = w.add(mean, epsilon);
             let deviation = w.un(Unary::Sqrt, variance);
@@ -70,13 +81,14 @@ impl Layers<'_> {
     }
 
     /// Rows of a table, by their numbers.
-    pub(super) fn rows(
+    pub(in crate::zoo) fn rows(
         &mut self,
         module: &str,
         [rows, width]: [usize; 2],
         numbers: &Value,
     ) -> Result<Value> {
-        let table = self.tensor(module, "weight", Kind::Weight { fan_in: 1 }, vec![rows, width])?;
+        let table =
+            self.tensor(format!("{module}.weight"), Kind::Weight { fan_in: 1 }, vec![rows, width])?;
         let tuples = numbers.spec.elements();
         let target =
             Target::Tuples { batches: 1, shared: true, sizes: vec![rows], inner: width, tuples };
@@ -85,11 +97,17 @@ impl Layers<'_> {
         self.b.emit(Operation::Gather(Gather { target }), &[&table, numbers], spec)
     }
 
-    /// A tensor of `module`, whose operations come next.
-    fn tensor(&mut self, module: &str, part: &str, kind: Kind, dims: Vec<usize>) -> Result<Value> {
-        self.b.node = module.into();
-        let elements = dims.iter().product();
-        let spec = TensorSpec { name: format!("{module}.{part}"), elements, kind };
+    /// A tensor. The operations that come next are called after its module.
+    pub(in crate::zoo) fn tensor(
+        &mut self,
+        name: String,
+        kind: Kind,
+        dims: Vec<usize>,
+    ) -> Result<Value> {
+        name.rsplit_once('.')
+            .map_or(name.as_str(), |(module, _)| module)
+            .clone_into(&mut self.b.node);
+        let spec = TensorSpec { name, elements: dims.iter().product(), kind };
         match &mut self.tensors {
             Tensors::Seeded(seed) => self.b.made_up(*seed, spec, dims),
             Tensors::Read(params) => {

@@ -9,15 +9,15 @@ use reef_core::tensor::{Domain, Element, View};
 
 /// Numbers of texts, of tokens, of heads and of a head's columns.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Heads {
-    pub(super) texts: usize,
-    pub(super) tokens: usize,
-    pub(super) heads: usize,
-    pub(super) columns: usize,
+pub(in crate::zoo) struct Heads {
+    pub(in crate::zoo) texts: usize,
+    pub(in crate::zoo) tokens: usize,
+    pub(in crate::zoo) heads: usize,
+    pub(in crate::zoo) columns: usize,
 }
 
 /// What is added to scores: nothing where `mask` isn't 0, and so much less elsewhere that nothing is left of it.
-pub(super) fn bias_of(b: &mut Builder<'_>, mask: &Value) -> Result<Value> {
+pub(in crate::zoo) fn bias_of(b: &mut Builder<'_>, mask: &Value) -> Result<Value> {
     let (texts, tokens) = (mask.dims()[0], mask.dims()[1]);
     let mask = b.reshape(mask, vec![texts, 1, 1, tokens])?;
     b.map_in(Domain::F64, Element::F32, &[&mask], |w| {
@@ -27,19 +27,26 @@ pub(super) fn bias_of(b: &mut Builder<'_>, mask: &Value) -> Result<Value> {
 }
 
 impl Heads {
-    /// Of queries, keys and values, a row for each token of each text.
-    pub(super) fn attend(
+    /// Of queries, keys and values, a row for each token of each text. `bias` is added to scores.
+    pub(in crate::zoo) fn attend(
         self,
         b: &mut Builder<'_>,
         [queries, keys, values]: [&Value; 3],
-        bias: &Value,
+        bias: Option<&Value>,
     ) -> Result<Value> {
         let scores = self.scores(b, queries, keys)?;
         let scale = 1.0 / (self.columns as f64).sqrt();
-        let scores = b.map(Element::F32, &[&scores, bias], |w| {
-            let (score, scale, bias) = (w.input(0), w.real(scale), w.input(1));
+        let inputs: Vec<&Value> = [&scores].into_iter().chain(bias).collect();
+        let scores = b.map(Element::F32, &inputs, |w| {
+            let (score, scale) = (w.input(0), w.real(scale));
             let scaled = w.mul(score, scale);
-            w.add(scaled, bias)
+            match bias {
+                Some(_) => {
+                    let bias = w.input(1);
+                    w.add(scaled, bias)
+                }
+                None => scaled,
+            }
         })?;
         let shares = b.softmax(&scores, &[3], false)?;
         let seen = self.means(b, &shares, values)?;

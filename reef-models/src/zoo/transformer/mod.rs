@@ -1,0 +1,8 @@
+//! What networks of attention are made of, whatever they look at.
+//!
+//! In: rows of numbers, one for each token of each text or picture. Out: rows again.
+//!
+//! Invariant: a layer takes its tensors by the names that it is given, and in the order in which it computes.
+
+pub(super) mod attention;
+pub(super) mod layers;
