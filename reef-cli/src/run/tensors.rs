@@ -8,7 +8,9 @@ use crate::workload::preempted::{Random, unchanged};
 use crate::workload::tensors::{outputs, run_once};
 use anyhow::{Context, Result};
 use reef::models::onnx::{TensorOptions, load_for};
-use reef::models::{self, AnyModel, Budget, Network, TEXT_NAMES, TensorModel, TensorWeights, npy};
+use reef::models::{
+    self, AnyModel, Budget, Network, TENSOR_NAMES, TensorModel, TensorWeights, npy,
+};
 use reef::op::Operators;
 use reef::tensor::{Array, Spec};
 use serde_json::json;
@@ -35,23 +37,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// The network, made for what was given.
 fn model(args: &Args, given: &Given) -> Result<TensorModel> {
-    if TEXT_NAMES.contains(&args.model.as_str()) {
-        return text(args, given);
+    if TENSOR_NAMES.contains(&args.model.as_str()) {
+        return built(args, given);
     }
     let shapes = args.shape.iter().cloned().collect();
     let options = TensorOptions { shapes, ..TensorOptions::default() };
     Ok(load_for(Path::new(&args.model), &options, given)?)
 }
 
-/// A built network, for as many texts and tokens as were given.
-fn text(args: &Args, given: &Given) -> Result<TensorModel> {
-    let (tokens, texts) = match given.get("input_ids").map(|(dims, _)| dims.as_slice()) {
-        Some(&[texts, tokens]) => (Some(tokens), Some(texts)),
+/// A built network, for as many texts and tokens, or pictures, as were given: the first and the last size of an input.
+fn built(args: &Args, given: &Given) -> Result<TensorModel> {
+    let (size, batch) = match given.values().next().map(|(dims, _)| dims.as_slice()) {
+        Some(&[batch, .., size]) => (Some(size), Some(batch)),
         _ => (args.size, None),
     };
     let opened = match &args.weights {
-        Some(file) => models::open_weights(&args.model, file, tokens, texts)?,
-        None => models::open(&args.model, tokens, texts, WEIGHTS)?,
+        Some(file) => models::open_weights(&args.model, file, size, batch)?,
+        None => models::open(&args.model, size, batch, WEIGHTS)?,
     };
     match opened.model {
         AnyModel::Tensors(model) => Ok(model),
