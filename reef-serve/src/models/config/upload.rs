@@ -4,6 +4,8 @@ use crate::error::{Error, Result};
 use crate::models::budget::{Budget, Reservation, within};
 use crate::name;
 use bytes::Bytes;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use tempfile::TempDir;
 
@@ -42,7 +44,9 @@ impl Upload {
         within(&what, bytes, most)?;
         let memory = budget.reserve(&what, bytes)?; // they may lie in memory
         let failed = |e| Error::system("files of a load", e);
-        let folder = tempfile::Builder::new().prefix("reef-load-").tempdir().map_err(failed)?;
+        let own = Permissions::from_mode(0o700); // weights are nobody else's to read
+        let folder = tempfile::Builder::new().prefix("reef-load-").permissions(own).tempdir();
+        let folder = folder.map_err(failed)?;
         for (place, (_, content)) in places.iter().zip(files) {
             write(&folder.path().join(place), content).map_err(failed)?;
         }
@@ -108,6 +112,8 @@ mod tests {
         let given = files(&["1/model.onnx", "2/more/weights.bin"]);
         let upload = Upload::write("m", &given, &budget, 0).unwrap();
         let path = upload.path().to_path_buf();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "nobody else reads them");
         assert_eq!(std::fs::read(path.join("2/more/weights.bin")).unwrap(), b"1234");
         assert_eq!(budget.used(), 8);
         drop(upload);
