@@ -17,7 +17,7 @@ use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
 use crate::net::room::admission::{Admission, Permit};
-use crate::net::room::charge::Memory;
+use crate::net::room::charge::{Charge, Memory};
 use crate::net::room::clients::Clients;
 use crate::net::room::shares::{Share, Shares};
 use crate::observe::devices::DeviceLook;
@@ -184,7 +184,8 @@ impl Server {
         self.tenants.of(&peer.principal).grant().check_control(&peer.principal)
     }
 
-    /// Loads a model, on a thread that may block.
+    /// Loads a model, on a thread that may block. What `given` takes is charged, and the request has its place, until that
+    /// thread is done with it, also if the client goes away.
     ///
     /// # Errors
     ///
@@ -194,11 +195,18 @@ impl Server {
         peer: &Peer,
         name: ModelName,
         given: LoadParameters,
+        charge: Option<Charge>,
     ) -> Result<()> {
         self.check_control(peer)?;
-        let _open = self.requests.try_acquire()?;
+        let held = (self.requests.try_acquire()?, charge);
         let server = self.clone();
-        aside(move || server.registry.load_with(&name, &given)).await
+        let load = move || {
+            let done = server.registry.load_with(&name, &given);
+            drop(given);
+            drop(held); // not before the bytes that it stands for
+            done
+        };
+        aside(load).await
     }
 
     /// Unloads a model, likewise.

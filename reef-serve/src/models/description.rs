@@ -4,7 +4,7 @@ use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::requests::batch::Batching;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -110,10 +110,12 @@ impl Description {
         Class::EACH.map(|class| batching.filter(|_| self.batch_rt || class == Class::BestEffort))
     }
 
-    /// Versions to load when none is named.
+    /// Versions to load when none is named, each once.
     pub(super) fn choose(&self, have: &[u32]) -> Vec<u32> {
         match &self.versions {
-            Some(Versions::These(versions)) => versions.clone(),
+            Some(Versions::These(versions)) => {
+                versions.iter().copied().collect::<BTreeSet<_>>().into_iter().collect()
+            }
             Some(Versions::All(_)) => have.to_vec(),
             Some(Versions::Latest { latest }) => {
                 have[have.len().saturating_sub(*latest)..].to_vec()
@@ -193,6 +195,7 @@ mod tests {
         assert_eq!(chosen("versions = { latest = 2 }").unwrap(), [3, 7]);
         assert_eq!(chosen("versions = { latest = 9 }").unwrap(), [1, 3, 7]);
         assert_eq!(chosen("versions = [3]").unwrap(), [3]);
+        assert_eq!(chosen("versions = [3, 1, 3]").unwrap(), [1, 3]);
         let said = chosen("versions = \"newest\"").unwrap_err().to_string();
         assert!(said.contains("versions: a list, \"all\" or { latest = N }"), "{said}");
     }

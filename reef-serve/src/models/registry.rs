@@ -38,7 +38,7 @@ pub(crate) struct Registry {
     /// Of models that were loaded with parameters.
     replacements: Mutex<BTreeMap<ModelName, Replacement>>,
     /// Held while models are loaded or unloaded: one change at a time.
-    pub(super) change: Mutex<()>,
+    pub(crate) change: Mutex<()>,
 }
 
 /// A version in the repository's index.
@@ -132,14 +132,15 @@ impl Registry {
     ///
     /// As [`load`](Self::load), and what is wrong with the parameters.
     pub(crate) fn load_with(&self, name: &ModelName, given: &LoadParameters) -> Result<()> {
-        let _change = self.change.lock();
         let given = Replacement::new(name, given, &self.budget, self.model_bytes)?;
+        let _change = self.change.lock(); // not while a client's words are read and its files written
         self.load_now(name, given)
     }
 
     /// As [`load_with`](Self::load_with), for a caller that holds `change`.
     fn load_now(&self, name: &ModelName, given: Replacement) -> Result<()> {
         let specs = self.repository.specs(name, None, &given)?;
+        self.check_room(name, specs.len())?;
         let made = self.make_all(specs);
         let made = made.inspect_err(|error| tracing::warn!(model = %name, %error, "not loaded"))?;
         made.iter().flat_map(|replicas| replicas.each()).for_each(|served| say_loaded(served));
@@ -350,6 +351,16 @@ impl Registry {
         replicas.flat_map(|served| served.depths()).collect()
     }
 
+    /// Refuses more versions than there may be, before any of them is made.
+    fn check_room(&self, name: &ModelName, more: usize) -> Result<()> {
+        let (most, have) = (self.placer.limits.models, self.len());
+        if have.saturating_add(more) <= most {
+            return Ok(());
+        }
+        let why = format!("{more} versions beside {have} that are loaded");
+        Err(Error::Exhausted(format!("model {name}: {why}, limits.models allows {most}")))
+    }
+
     /// All of them, or none.
     fn make_all(&self, specs: Vec<ModelSpec>) -> Result<Vec<Replicas>> {
         let mut made = Vec::new();
@@ -366,10 +377,6 @@ impl Registry {
     }
 
     fn make(&self, spec: &ModelSpec) -> Result<Replicas> {
-        let most = self.placer.limits.models;
-        if self.len() >= most {
-            return Err(Error::Exhausted(format!("{most} models are loaded already")));
-        }
         let made = Replicas::new(self.placer.place(spec, &[], &Arc::default())?);
         made.ok_or_else(|| Error::Failed("no replica was made".into()))
     }

@@ -288,7 +288,7 @@ fn described(
 ) -> Result<Description> {
     if let Some(config) = &given.config {
         if !config.unread.is_empty() {
-            let keys = config.unread.join(", ");
+            let keys = config.unread.to_string();
             tracing::warn!(model = %name, keys, "configuration: these are not read");
         }
         config.apply(&mut description).map_err(|e| e.map(|why| format!("model {name}: {why}")))?;

@@ -222,7 +222,8 @@ fn what_is_over_budget_is_refused_before_anything_is_allocated() {
     assert_eq!(registry.budget().used(), before);
     let limits = Fixture::new("models", |config| config.limits.models = 1);
     let said = limits.server.registry.load(&ModelName::new("other").unwrap());
-    assert_eq!(said, Err(Error::Exhausted("1 models are loaded already".into())));
+    let want = "model other: 1 versions beside 1 that are loaded, limits.models allows 1";
+    assert_eq!(said, Err(Error::Exhausted(want.into())));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::models::config::load::{LoadParameters, LoadValue};
 use crate::models::registry::{Indexed, Registry};
 use crate::name::ModelName;
 use crate::net::identity::peer::Peer;
+use crate::net::room::charge::Charge;
 use crate::server::Server;
 use std::sync::Arc;
 
@@ -29,10 +30,12 @@ pub(super) fn index(
 pub(super) async fn load(
     server: Arc<Server>,
     peer: &Peer,
+    charge: Option<Charge>,
     request: Undecoded,
 ) -> Result<RepositoryModelLoadResponse> {
-    let bytes = request.0.len();
+    let (bytes, held) = (request.0.len(), charge.clone());
     let decode = move || {
+        let _held = held; // the message may wait there longer than its client
         request.check_entries()?;
         request.decode_as::<RepositoryModelLoadRequest>()
     };
@@ -41,7 +44,7 @@ pub(super) async fn load(
     for (key, value) in request.parameters {
         given.add(&key, loaded(value))?;
     }
-    server.load(peer, ModelName::new(&request.model_name)?, given).await?;
+    server.load(peer, ModelName::new(&request.model_name)?, given, charge).await?;
     Ok(RepositoryModelLoadResponse {})
 }
 

@@ -113,7 +113,8 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<Undecoded>,
     ) -> Reply<RepositoryModelLoadResponse> {
-        reply(repository::load(self.0.clone(), &peer(&request), request.into_inner()).await)
+        let (peer, charge) = (peer(&request), request.extensions().get().cloned());
+        reply(repository::load(self.0.clone(), &peer, charge, request.into_inner()).await)
     }
 
     async fn repository_model_unload(

@@ -51,8 +51,13 @@ async fn load(
 ) -> Reply<()> {
     let (name, bytes) = (ModelName::new(&model)?, body.len());
     charge.add(2 * bytes as u64)?; // its texts, and what they stand for
-    let given = server.parsers.run(&peer.principal, bytes, move || parameters(&body)).await?;
-    Ok(server.load(&peer, name, given).await?)
+    let held = charge.clone(); // the body may wait there longer than its client
+    let read = move || {
+        let _held = held;
+        parameters(&body)
+    };
+    let given = server.parsers.run(&peer.principal, bytes, read).await?;
+    Ok(server.load(&peer, name, given, Some(charge)).await?)
 }
 
 /// The body of a load.

@@ -8,6 +8,9 @@ use crate::name::ModelName;
 use bytes::Bytes;
 use std::sync::Arc;
 
+/// Longest configuration, in bytes.
+const MAX_CONFIG: usize = 64 << 10;
+
 /// Parameters of a load, as clients give them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct LoadParameters {
@@ -30,10 +33,10 @@ impl LoadParameters {
     ///
     /// # Errors
     ///
-    /// `Unimplemented` for another one; `Invalid` if it has another type.
+    /// `Unimplemented` for another one; `Invalid` if it has another type, or is too long a configuration.
     pub(crate) fn add(&mut self, key: &str, value: LoadValue) -> Result<()> {
         match (key, key.strip_prefix("file:"), value) {
-            ("config", _, LoadValue::Text(config)) => self.config = Some(config),
+            ("config", _, LoadValue::Text(config)) => self.config = Some(short(config)?),
             ("config", ..) => return Err(Error::Invalid("config: JSON as text is wanted".into())),
             (_, Some(name), LoadValue::Bytes(bytes)) => self.files.push((name.into(), bytes)),
             (_, Some(_), _) => {
@@ -46,6 +49,14 @@ impl LoadParameters {
             }
         }
         Ok(())
+    }
+}
+
+/// Refuses a configuration whose values would take far more memory than it has bytes.
+fn short(config: String) -> Result<String> {
+    match config.len() {
+        0..=MAX_CONFIG => Ok(config),
+        bytes => Err(Error::Invalid(format!("config: {bytes} bytes, {MAX_CONFIG} are possible"))),
     }
 }
 

@@ -8,4 +8,5 @@
 pub(crate) mod load;
 pub(crate) mod model_config;
 mod text;
+mod unread;
 pub(crate) mod upload;

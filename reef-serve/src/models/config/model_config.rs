@@ -1,6 +1,7 @@
 //! What of a model's configuration in Triton's form the daemon does.
 
 use super::text;
+use super::unread::Unread;
 use crate::error::{Error, Result};
 use crate::models::description::{All, Description, Versions};
 use crate::name::ModelName;
@@ -24,7 +25,7 @@ pub(crate) struct ModelConfig {
     be: Option<u64>,
     versions: Option<Versions>,
     /// Names of what is there and not read.
-    pub(crate) unread: Vec<String>,
+    pub(crate) unread: Unread,
 }
 
 impl ModelConfig {
@@ -133,7 +134,7 @@ impl ModelConfig {
             Value::Object(all) => all.is_empty(),
         };
         if !is_nothing {
-            self.unread.push(key.into());
+            self.unread.add(key);
         }
     }
 
@@ -226,7 +227,7 @@ mod tests {
     #[test]
     fn requests_run_together_only_if_it_says_so() {
         let (config, said) = read(r#"{ "name": "m", "max_batch_size": 8 }"#).unwrap();
-        assert_eq!((said.max_batch, config.unread.len()), (0, 0));
+        assert_eq!((said.max_batch, config.unread.is_empty()), (0, true));
         let text = r#"{ "max_batch_size": 8, "dynamic_batching": { "max_queue_delay_microseconds": 50 },
             "parameters": { "batch_rt": { "string_value": "true" } },
             "instance_group": [{ "name": "m_rt", "count": 2 }, { "name": "m_be", "count": 3 }],
@@ -243,14 +244,17 @@ mod tests {
             "dynamic_batching": { "preferred_batch_size": [2, 8], "preserve_ordering": false },
             "instance_group": [{ "count": 1, "gpus": [0] }],
             "max_batch_size": 8, "parameters": { "x": { "string_value": "1" } } }"#;
-        let unread = read(text).unwrap().0.unread;
+        let unread = read(text).unwrap().0.unread.to_string();
         let want = [
             "dynamic_batching.preferred_batch_size",
             "instance_group.gpus",
             "optimization",
             "parameters.x",
         ];
-        assert_eq!(unread, want);
+        assert_eq!(unread, want.join(", "));
+        let keys: Vec<_> = (10..60).map(|n| format!("\"{n}{}\": 1", "x".repeat(100))).collect();
+        let unread = read(&format!("{{ {} }}", keys.join(", "))).unwrap().0.unread.to_string();
+        assert!(unread.ends_with("x, and 18 more") && unread.len() < 3000, "{unread}");
         for (text, want) in [
             ("{", "configuration: JSON: "),
             ("[]", "configuration: JSON: "),

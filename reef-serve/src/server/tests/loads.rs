@@ -4,6 +4,7 @@ use super::shapes::{open, peer};
 use super::*;
 use crate::models::config::load::{LoadParameters, LoadValue};
 use crate::models::loaded_model::LoadedModel;
+use crate::net::identity::principal::Principal;
 use std::path::Path;
 
 fn given(parameters: &[(&str, LoadValue)]) -> LoadParameters {
@@ -118,7 +119,63 @@ fn parameters_have_names_types_and_a_right() {
         assert!(error.to_string().contains(key), "{error}");
     }
     let who = peer("a");
-    let load = fixture.server.load(&who, sums(), given(&[config(BATCHING)]));
+    let load = fixture.server.load(&who, sums(), given(&[config(BATCHING)]), None);
     assert!(matches!(block_on(load), Err(Error::Denied(_))));
     assert_eq!(fixture.sums().spec.max_batch(), 1);
+}
+
+/// One that is dropped without being retired would leave its lanes behind.
+#[test]
+fn a_version_that_is_named_twice_is_loaded_once() {
+    let fixture = open("load-twice", "versions = [1, 1]\n", |config| config.limits.models = 2);
+    let registry = &fixture.server.registry;
+    assert_eq!((registry.len(), registry.versions(&sums())), (1, vec![1]));
+    registry.unload(&sums()).unwrap();
+    assert_eq!(registry.budget().used(), 0, "no lane holds it any more");
+    let twice = r#"{ "version_policy": { "specific": { "versions": [1, 1, 1] } } }"#;
+    registry.load_with(&sums(), &given(&[config(twice)])).unwrap();
+    assert_eq!(registry.len(), 1);
+}
+
+#[test]
+fn one_load_has_no_more_versions_than_there_may_be() {
+    let fixture = open("load-many", "", |config| config.limits.models = 3);
+    let (registry, before) = (&fixture.server.registry, fixture.server.registry.budget().used());
+    let model = || bytes_of(&fixture.folder.join("sums/1/model.onnx"));
+    let files = ["file:1/m.onnx", "file:2/m.onnx", "file:3/m.onnx"];
+    let mut parameters = given(&[config(r#"{ "version_policy": { "all": {} } }"#)]);
+    files.iter().for_each(|file| parameters.add(file, model()).unwrap());
+    let name = ModelName::new("many").unwrap();
+    let error = registry.load_with(&name, &parameters).unwrap_err().to_string();
+    assert_eq!(error, "model many: 3 versions beside 1 that are loaded, limits.models allows 3");
+    assert_eq!(registry.budget().used(), before, "nothing was made");
+}
+
+#[test]
+fn a_configuration_is_no_longer_than_64_kib() {
+    let mut parameters = LoadParameters::default();
+    let long = format!("[{}]", r#"{"":0},"#.repeat(10_000));
+    let error = parameters.add("config", LoadValue::Text(long)).unwrap_err().to_string();
+    assert_eq!(error, "config: 70002 bytes, 65536 are possible");
+}
+
+/// Its client goes away while another change is under way.
+#[test]
+fn what_a_load_brings_is_charged_until_the_thread_is_done_with_it() {
+    let fixture = open("load-gone", "", |_| ());
+    let server = &fixture.server;
+    let owner = Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
+    let charge = server.memory.charge(&owner);
+    charge.add(1000).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let change = server.registry.change.lock();
+    runtime.block_on(async {
+        let load = server.load(&owner, sums(), given(&[config(BATCHING)]), Some(charge));
+        let gone = tokio::time::timeout(Duration::from_millis(20), load).await;
+        assert!(gone.is_err(), "it waits");
+    });
+    assert_eq!(server.memory.taken(), 1000, "the bytes are still there");
+    drop(change);
+    runtime.shutdown_timeout(Duration::from_secs(60)); // waits for the thread
+    assert_eq!(server.memory.taken(), 0);
 }
