@@ -60,13 +60,20 @@ fn step(length: Duration) {
         world.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let (stream, node) = choices[(world.seed >> 33) as usize % choices.len()];
     let Some(op) = op_of(&world, (stream, node)) else { return };
-    drop(world);
+    // A word that a stream writes is seen together with its end: nobody asks the stream between the two.
+    let together = if let Op::Write(..) = op {
+        Some(world)
+    } else {
+        drop(world);
+        None
+    };
     if matches!(op, Op::Kernel(..)) {
         busy(length);
     }
     // SAFETY: whoever called the driver promised that the memory is there until then.
     unsafe { take_effect(&op) };
-    finish((stream, node), &op);
+    let mut world = together.unwrap_or_else(super::world::world);
+    finish(&mut world, (stream, node), &op);
 }
 
 fn busy(length: Duration) {
@@ -130,8 +137,7 @@ fn op_of(world: &World, (stream, node): Choice) -> Option<Op> {
     }
 }
 
-fn finish((stream, node): Choice, op: &Op) {
-    let mut world = world();
+fn finish(world: &mut World, (stream, node): Choice, op: &Op) {
     if let Op::Record { event, times } = *op {
         world.events.entry(event).or_default().reached = times;
     }
