@@ -246,7 +246,7 @@ fn devices_and_models_are_listed() {
     assert_eq!(devices[0]["devices"].as_array().unwrap().len(), 1);
     let models = prints(&["model", "list"]);
     let names: Vec<_> = models.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(names, [reef::models::NAMES, reef::models::TEXT_NAMES].concat());
+    assert_eq!(names, [reef::models::NAMES, reef::models::TENSOR_NAMES].concat());
 }
 
 /// As in `reef model list | head -1`.

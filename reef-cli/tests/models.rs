@@ -152,7 +152,7 @@ fn programs_can_read_what_is_printed() {
     let folder = Folder::new("models-json");
     let list = json(&prints(&["model", "list", "--json"]));
     let names: Vec<_> = list.as_array().expect("networks").iter().map(|net| &net["name"]).collect();
-    assert_eq!(names, [reef::models::NAMES, reef::models::TEXT_NAMES].concat());
+    assert_eq!(names, [reef::models::NAMES, reef::models::TENSOR_NAMES].concat());
     assert!(list[0]["parameters"].as_u64() > Some(1_000_000), "{list}");
 
     let out = folder.path("net");

@@ -1,7 +1,9 @@
 //! Networks by whatever names them: a name, a folder, an ONNX file, a file of weights.
 
 use crate::errors::error::{Error, Result};
-use crate::files::folder::{Folder, MODEL};
+use crate::files::folder::Folder;
+#[cfg(feature = "onnx")]
+use crate::files::folder::MODEL;
 use crate::files::kind::unread;
 use crate::files::profile::Latencies;
 use crate::files::safetensors::read as safetensors;

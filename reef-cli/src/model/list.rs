@@ -17,18 +17,18 @@ pub(crate) fn list(args: &List) -> Result<()> {
     let pictures = models::NAMES.iter().map(|&name| Ok((name, models::build(name, None, 1)?)));
     let pictures = pictures.collect::<models::Result<Vec<_>>>()?;
     let seeded = || Tensors::Seeded(Seeded(1));
-    let texts = models::TEXT_NAMES.iter();
-    let texts = texts.map(|&name| Ok((name, models::build_text(name, None, 1, seeded())?)));
-    let texts = texts.collect::<models::Result<Vec<_>>>()?;
+    let others = models::TENSOR_NAMES.iter();
+    let others = others.map(|&name| Ok((name, models::build_tensors(name, None, 1, seeded())?)));
+    let others = others.collect::<models::Result<Vec<_>>>()?;
     if args.json {
         let pictures =
             pictures.iter().map(|(name, model)| Ok(serde_json::to_value(Facts::of(name, model))?));
-        let texts = texts.iter().map(|(name, model)| Ok(show_tensors::listed(name, model)));
-        let facts = pictures.chain(texts).collect::<Result<Vec<_>>>()?;
+        let others = others.iter().map(|(name, model)| Ok(show_tensors::listed(name, model)));
+        let facts = pictures.chain(others).collect::<Result<Vec<_>>>()?;
         return print(serde_json::to_string_pretty(&facts)?);
     }
     pictures.iter().try_for_each(|(name, model)| picture(name, model))?;
-    texts.iter().try_for_each(|(name, model)| text(name, model))
+    others.iter().try_for_each(|(name, model)| tensors(name, model))
 }
 
 fn picture(name: &str, model: &Model) -> Result<()> {
@@ -36,10 +36,13 @@ fn picture(name: &str, model: &Model) -> Result<()> {
     line(name, format_args!("{size}x{size}"), model.graph().steps.len(), model.parameters())
 }
 
-fn text(name: &str, model: &TensorModel) -> Result<()> {
-    let tokens = model.inputs.first().and_then(|port| port.spec.dims.last()).copied();
-    let tokens = tokens.unwrap_or_default();
-    line(name, format_args!("{tokens} tokens"), model.steps().len(), model.parameters())
+fn tensors(name: &str, model: &TensorModel) -> Result<()> {
+    let takes = match model.inputs.first().map(|port| port.spec.dims.as_slice()) {
+        Some([_, _, rows, columns]) => format!("{rows}x{columns}"),
+        Some([_, tokens]) => format!("{tokens} tokens"),
+        _ => String::new(),
+    };
+    line(name, format_args!("{takes}"), model.steps().len(), model.parameters())
 }
 
 fn line(name: &str, takes: std::fmt::Arguments<'_>, steps: usize, parameters: usize) -> Result<()> {

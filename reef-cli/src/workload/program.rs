@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Whether a network is such a folder, and not one that is built under this name.
 pub(crate) fn is_program(network: &str) -> bool {
     !models::NAMES.contains(&network)
-        && !models::TEXT_NAMES.contains(&network)
+        && !models::TENSOR_NAMES.contains(&network)
         && models::is_program(network)
 }
 

@@ -296,9 +296,9 @@ fn described(
     Ok(description)
 }
 
-/// Networks that can be built by name: of pictures and of text.
+/// Networks that can be built by name: of pictures, of text and of ordinary tensors.
 fn by_name() -> impl Iterator<Item = &'static str> {
-    [models::NAMES, models::TEXT_NAMES].into_iter().flatten().copied()
+    [models::NAMES, models::TENSOR_NAMES].into_iter().flatten().copied()
 }
 
 /// The name of the model that lies there, if it is one.

@@ -159,6 +159,10 @@ fn built(network: &str, size: Option<usize>, rows: bool) -> Option<Declaration> 
         let inputs = [("input_ids", tokens), ("attention_mask", tokens)];
         return Some(Declaration::new(&inputs, &[("logits", &["batch", "2"])]));
     }
+    if rows && models::TENSOR_NAMES.contains(&network) {
+        let input: &[&str] = &["batch", "3", "224", "224"];
+        return Some(Declaration::new(&[("input", input)], &[("logits", &["batch", "1000"])]));
+    }
     let model = rows.then(|| models::build(network, size, 1).ok()).flatten()?;
     let [mut input, mut logits] = [model.input_port(), model.output_port()].map(|port| {
         let sizes = port.spec.dims.iter().map(usize::to_string);

@@ -2,7 +2,7 @@
 
 use super::config::Workload;
 use crate::report::usage::Usage;
-use reef::models::{NAMES, TEXT_NAMES};
+use reef::models::{NAMES, TENSOR_NAMES};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -51,11 +51,14 @@ fn network(name: &str, replaced: &[(String, String)], of_daemon: bool) -> Result
     if let Some((_, network)) = ALIASES.iter().find(|(alias, _)| *alias == name) {
         return Ok((*network).into());
     }
-    if of_daemon || NAMES.contains(&name) || TEXT_NAMES.contains(&name) || Path::new(name).exists()
+    if of_daemon
+        || NAMES.contains(&name)
+        || TENSOR_NAMES.contains(&name)
+        || Path::new(name).exists()
     {
         return Ok(name.into());
     }
-    let have = [NAMES, TEXT_NAMES].concat().join(", ");
+    let have = [NAMES, TENSOR_NAMES].concat().join(", ");
     Err(Usage(format!(
         "no network {name:?} here: put another in its place, as with --map {name}=resnet50 (have: {have}, \
          folders, .onnx files)"

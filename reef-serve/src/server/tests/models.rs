@@ -287,7 +287,7 @@ fn networks_by_name_are_those_that_can_be_built() {
     let fixture = Fixture::new("by-name", |_| ());
     let index = fixture.server.registry.index().unwrap();
     let listed: Vec<_> = index.iter().map(|indexed| indexed.name.as_str()).collect();
-    for name in reef::models::NAMES.iter().chain(reef::models::TEXT_NAMES) {
+    for name in reef::models::NAMES.iter().chain(reef::models::TENSOR_NAMES) {
         assert!(listed.contains(name), "{name} is not among {listed:?}");
     }
     let small = Fixture::new("by-name-off", |config| config.models.builtin = false);
