@@ -53,6 +53,7 @@ impl LoadedModel {
         if !batch.fits(wide) {
             return batch.jobs.into_iter().for_each(|job| self.serve_one(class, id, job));
         }
+        self.variants.note_use(&variant);
         let run = |instance: &mut dyn Instance| batch.run(instance, wide);
         let are_sound = |outcomes: &Vec<Outcome>| outcomes.iter().all(|(how, _)| is_sound(how));
         let outcomes = on_instance(&*variant, class, run, are_sound).unwrap_or_else(|error| {

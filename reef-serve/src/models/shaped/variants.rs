@@ -26,9 +26,23 @@ pub(crate) struct Variants {
 #[derive(Debug, Default)]
 struct State {
     pinned: HashMap<Shapes, Arc<Variant>>,
-    made: HashMap<Shapes, Weak<Variant>>,
+    made: HashMap<Shapes, Made>,
     /// Most recently used last.
     lists: BTreeMap<Principal, VecDeque<Kept>>,
+}
+
+/// A variant that is there for as long as a list or a request has it.
+#[derive(Debug)]
+struct Made {
+    variant: Weak<Variant>,
+    /// What it has reserved. To ask the variant is to hold it, and who holds it last frees its memory.
+    bytes: u64,
+}
+
+impl Made {
+    fn is_there(&self) -> bool {
+        self.variant.strong_count() > 0
+    }
 }
 
 /// A variant in a principal's list.
@@ -55,7 +69,7 @@ impl Variants {
         if let Some(variant) = state.pinned.get(shapes) {
             return Some(variant.clone());
         }
-        let variant = state.made.get(shapes)?.upgrade()?;
+        let variant = state.made.get(shapes)?.variant.upgrade()?;
         let dropped = state.keep(who, shapes, &variant, self.part);
         drop(state);
         free_aside(dropped);
@@ -66,6 +80,13 @@ impl Variants {
     pub(crate) fn with_rows(&self, shapes: &Shapes, rows: usize) -> Option<(usize, Arc<Variant>)> {
         let fit = self.alike(shapes).into_iter().filter(|(first, _)| *first >= rows);
         fit.min_by_key(|(rows, _)| *rows)
+    }
+
+    /// A batch runs on it, so it doesn't expire yet. Whose it is to give up for another stays as it was.
+    pub(crate) fn note_use(&self, variant: &Arc<Variant>) {
+        let (now, mut state) = (Instant::now(), self.state.lock());
+        let all = state.lists.values_mut().flatten();
+        all.filter(|kept| Arc::ptr_eq(&kept.variant, variant)).for_each(|kept| kept.used = now);
     }
 
     /// Rows of the one with most that has these shapes otherwise; 0 if there is none.
@@ -79,7 +100,7 @@ impl Variants {
         let rows = |made: &Shapes| rows_of(made).filter(|_| made.iter().zip(shapes).all(same));
         let state = self.state.lock();
         let pinned = state.pinned.iter().filter_map(|(made, v)| Some((rows(made)?, v.clone())));
-        let made = state.made.iter().filter_map(|(made, v)| Some((rows(made)?, v.upgrade()?)));
+        let made = state.made.iter().filter_map(|(of, v)| Some((rows(of)?, v.variant.upgrade()?)));
         pinned.chain(made).collect()
     }
 
@@ -91,9 +112,10 @@ impl Variants {
         made: Arc<Variant>,
     ) -> Arc<Variant> {
         let mut state = self.state.lock();
-        let other = state.made.get(&shapes).and_then(Weak::upgrade);
+        let other = state.made.get(&shapes).and_then(|made| made.variant.upgrade());
         let variant = other.unwrap_or_else(|| made.clone());
-        state.made.insert(shapes.clone(), Arc::downgrade(&variant));
+        let (bytes, weak) = (variant.bytes(), Arc::downgrade(&variant));
+        state.made.insert(shapes.clone(), Made { variant: weak, bytes });
         let dropped = state.keep(who, &shapes, &variant, self.part);
         drop(state);
         drop(dropped);
@@ -104,7 +126,7 @@ impl Variants {
     pub(crate) fn make_room(&self, who: &Principal) -> bool {
         loop {
             let mut state = self.state.lock();
-            state.made.retain(|_, variant| variant.strong_count() > 0);
+            state.made.retain(|_, made| made.is_there());
             let own = state.lists.get(who).map_or(0, VecDeque::len);
             if state.made.len() < self.most && own < self.part {
                 return true;
@@ -119,7 +141,7 @@ impl Variants {
     pub(crate) fn expire(&self, idle: Duration) -> usize {
         let mut state = self.state.lock();
         let dropped = state.expired(Instant::now(), idle);
-        state.made.retain(|_, variant| variant.strong_count() > 0);
+        state.made.retain(|_, made| made.is_there());
         drop(state);
         dropped.len()
     }
@@ -140,17 +162,16 @@ impl Variants {
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         let state = self.state.lock();
-        let made = state.made.values().filter(|variant| variant.strong_count() > 0).count();
+        let made = state.made.values().filter(|made| made.is_there()).count();
         state.pinned.len() + made
     }
 
-    /// Bytes of all.
+    /// Bytes of all. Frees none: threads of I/O ask for this.
     pub(crate) fn bytes(&self) -> u64 {
         let state = self.state.lock();
-        let made = state.made.values().filter_map(Weak::upgrade);
-        let all: Vec<_> = state.pinned.values().cloned().chain(made).collect();
-        drop(state);
-        all.iter().map(|variant| variant.bytes()).sum()
+        let made = state.made.values().filter(|made| made.is_there()).map(|made| made.bytes);
+        let pinned = state.pinned.values().map(|variant| variant.bytes());
+        pinned.chain(made).sum()
     }
 
     /// Bytes of those that stay.
@@ -192,10 +213,13 @@ impl State {
 
     /// Takes those out of the lists that were used `idle` before `now` or earlier.
     fn expired(&mut self, now: Instant, idle: Duration) -> Vec<Arc<Variant>> {
-        let is_old = |kept: &mut Kept| now.saturating_duration_since(kept.used) >= idle;
+        let is_old = |kept: &Kept| now.saturating_duration_since(kept.used) >= idle;
         let mut all = Vec::new();
         for list in self.lists.values_mut() {
-            all.extend(std::iter::from_fn(|| list.pop_front_if(is_old)).map(|kept| kept.variant));
+            let (old, kept): (VecDeque<_>, VecDeque<_>) =
+                std::mem::take(list).into_iter().partition(is_old);
+            *list = kept; // in its order, which is not that of all uses
+            all.extend(old.into_iter().map(|kept| kept.variant));
         }
         self.lists.retain(|_, list| !list.is_empty());
         all
@@ -326,5 +350,25 @@ mod tests {
         assert!(variants.get(&shapes(2), &b).is_some() && variants.get(&shapes(3), &a).is_none());
         assert_eq!(variants.len(), 2, "the pinned one, and that of `b`");
         assert_eq!((variants.expire(Duration::ZERO), variants.len()), (1, 1));
+    }
+
+    #[test]
+    fn what_only_batches_use_stays() {
+        let (variants, make, _freed) = places(9);
+        let a = Principal::User(1);
+        let [_, wide, _] = [1, 8, 2].map(|rows| variants.insert(shapes(rows), &a, make()));
+        assert_eq!(variants.bytes(), 3);
+        let hour = Duration::from_secs(3600);
+        let long_ago = Instant::now() - hour;
+        let list = |variants: &Variants| {
+            let mut state = variants.state.lock();
+            state.lists.get_mut(&a).unwrap().iter_mut().for_each(|kept| kept.used = long_ago);
+        };
+        list(&variants);
+        variants.note_use(&wide);
+        drop(wide);
+        assert_eq!((variants.expire(hour), variants.len(), variants.bytes()), (2, 1, 1));
+        list(&variants);
+        assert_eq!((variants.expire(hour), variants.bytes()), (1, 0));
     }
 }
