@@ -108,11 +108,17 @@ impl Registry {
         names.extend(self.away.names());
         names.sort();
         names.dedup();
-        for name in names {
-            let _change = self.change.lock();
-            let given = self.replacements.lock().get(&name).cloned().unwrap_or_default();
-            let _ = self.load_now(&name, given); // which says so in the log
+        names.iter().for_each(|name| self.reload_one(name));
+    }
+
+    /// The same of one, unless it was unloaded since its name was noted.
+    pub(crate) fn reload_one(&self, name: &ModelName) {
+        let _change = self.change.lock();
+        if !self.loaded.read().contains_key(name) && !self.away.names().contains(name) {
+            return;
         }
+        let given = self.replacements.lock().get(name).cloned().unwrap_or_default();
+        let _ = self.load_now(name, given); // which says so in the log
     }
 
     /// Loads the versions of a model that its description chooses, anew if they are loaded. Blocks.

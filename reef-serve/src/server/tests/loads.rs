@@ -57,6 +57,18 @@ fn a_configuration_counts_until_the_next_load_without() {
     assert_eq!(said(&fixture.sums()), (1, 1, 1, false));
 }
 
+/// SIGHUP notes the names before it may change anything.
+#[test]
+fn what_is_unloaded_before_its_turn_is_not_loaded_again() {
+    let fixture = open("load-reload", "", |_| ());
+    let registry = &fixture.server.registry;
+    registry.reload_one(&sums());
+    assert_eq!(registry.len(), 1);
+    registry.unload(&sums()).unwrap();
+    registry.reload_one(&sums());
+    assert_eq!(registry.len(), 0);
+}
+
 #[test]
 fn files_take_the_place_of_the_repositorys() {
     let fixture = open("load-files", "", |config| config.memory.model_mib = 1);
