@@ -84,6 +84,9 @@ impl Description {
         if self.devices.is_some() && self.replicas.is_some() {
             return Err("devices and replicas: one of them says where it is".into());
         }
+        if self.versions == Some(Versions::Latest { latest: 0 }) {
+            return Err("versions: the latest 0, possible are 1 and more".into());
+        }
         if self.max_batch > MAX_BATCH || self.max_delay_us > MAX_DELAY_US {
             return Err(format!(
                 "max_batch: {} in max_delay_us: {}, possible are {MAX_BATCH} in {MAX_DELAY_US}",

@@ -256,9 +256,10 @@ impl Entry {
                 }
                 described(name, Description::read(&path)?, given)
             }
-            false if config.is_file() && given.config.is_none() => {
+            false if config.is_file() => {
                 let config = Some(ModelConfig::from_file(name, &config)?);
-                described(name, Description::default(), &Replacement { config, upload: None })
+                let here = Replacement { config, upload: None };
+                described(name, described(name, Description::default(), &here)?, given)
             }
             false => described(name, Description::default(), given),
         }

@@ -35,7 +35,9 @@ impl ModelConfig {
     ///
     /// `Invalid`; `Unimplemented` for another kind of model.
     pub(crate) fn from_json(name: &ModelName, json: &str) -> Result<Self> {
-        let fields = serde_json::from_str(json).map_err(|e| wrong(&format!("JSON: {e}")))?;
+        let mut fields: Map<String, Value> =
+            serde_json::from_str(json).map_err(|e| wrong(&format!("JSON: {e}")))?;
+        drop_nulls(&mut fields);
         Self::read(name, &fields)
     }
 
@@ -91,15 +93,16 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Instances of a class, if the group's name ends as that does in the daemon's own answer; else of each.
+    /// Instances of a class, if the group's name ends as that does in the daemon's own answer; else of each. Groups add up.
     fn read_group(&mut self, group: &Value) -> Result<()> {
         let name = group.get("name").and_then(Value::as_str).unwrap_or_default();
         let count = group.get("count").map_or(Ok(1), |count| number("count", count))?;
+        let add = |before: Option<u64>| Some(before.unwrap_or(0).saturating_add(count));
         if !name.ends_with("_be") {
-            self.rt = Some(count);
+            self.rt = add(self.rt);
         }
         if !name.ends_with("_rt") {
-            self.be = Some(count);
+            self.be = add(self.be);
         }
         for (key, value) in group.as_object().into_iter().flatten() {
             if !["name", "count", "kind"].contains(&key.as_str()) {
@@ -145,10 +148,13 @@ impl ModelConfig {
     /// `Invalid` if a number is out of range.
     pub(in crate::models) fn apply(&self, description: &mut Description) -> Result<()> {
         let count = |given: u64| usize::try_from(given).unwrap_or(usize::MAX);
-        if self.max_batch.is_some() || self.delay_us.is_some() {
-            let max = self.delay_us.and(self.max_batch).unwrap_or_default();
-            description.max_batch = count(max);
-            description.max_delay_us = self.delay_us.unwrap_or_default();
+        match (self.max_batch, self.delay_us) {
+            (max, Some(delay_us)) => {
+                description.max_batch = max.map_or(description.max_batch, count);
+                description.max_delay_us = delay_us;
+            }
+            (Some(_), None) => (description.max_batch, description.max_delay_us) = (0, 0),
+            (None, None) => {}
         }
         description.batch_rt = self.batch_rt.unwrap_or(description.batch_rt);
         description.instances.rt = self.rt.map_or(description.instances.rt, count);
@@ -169,7 +175,9 @@ fn check_name(name: &ModelName, value: &Value) -> Result<()> {
 
 fn versions(policy: &Value) -> Result<Versions> {
     let unknown = || wrong(&"version_policy: latest, all or specific is wanted");
-    let latest = |given: &Value| number("num_versions", given).map(|n| n as usize);
+    let latest = |given: &Value| -> Result<usize> {
+        Ok(usize::try_from(number("num_versions", given)?).unwrap_or(usize::MAX))
+    };
     let policy = policy.as_object().ok_or_else(unknown)?;
     match policy.iter().next().filter(|_| policy.len() == 1) {
         Some((key, _)) if key == "all" => Ok(Versions::All(All::All)),
@@ -178,8 +186,12 @@ fn versions(policy: &Value) -> Result<Versions> {
             Ok(Versions::Latest { latest })
         }
         Some((key, value)) if key == "specific" => {
-            let number = |given| number("versions", given).map(|n| n as u32);
-            let these = value.get("versions").into_iter().flat_map(each).map(number);
+            let version = |given| {
+                let number = number("versions", given)?;
+                u32::try_from(number)
+                    .map_err(|_| wrong(&format!("versions: {number} is no version")))
+            };
+            let these = value.get("versions").into_iter().flat_map(each).map(version);
             Ok(Versions::These(these.collect::<Result<_>>()?))
         }
         _ => Err(unknown()),
@@ -190,6 +202,22 @@ fn versions(policy: &Value) -> Result<Versions> {
 fn number(key: &str, value: &Value) -> Result<u64> {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
     number.ok_or_else(|| wrong(&format!("{key}: {value} is no number from 0")))
+}
+
+/// Leaves out what is null, which in JSON of protocol buffers is what isn't there.
+fn drop_nulls(fields: &mut Map<String, Value>) {
+    fn inside(value: &mut Value) {
+        match value {
+            Value::Object(fields) => drop_nulls(fields),
+            Value::Array(all) => {
+                all.retain(|value| !value.is_null());
+                all.iter_mut().for_each(inside);
+            }
+            _ => {}
+        }
+    }
+    fields.retain(|_, value| !value.is_null());
+    fields.values_mut().for_each(inside);
 }
 
 /// All of a list, or the one that stands for it.
@@ -239,6 +267,21 @@ mod tests {
     }
 
     #[test]
+    fn what_it_does_not_say_stays_and_null_says_nothing() {
+        let text = r#"{ "name": null, "max_batch_size": null, "version_policy": { "all": null, "latest": {} },
+            "dynamic_batching": { "max_queue_delay_microseconds": 50, "priority_levels": null },
+            "instance_group": [null, { "name": null, "count": 2 }, { "count": null }] }"#;
+        let config = ModelConfig::from_json(&ModelName::new("m").unwrap(), text).unwrap();
+        let mut said = Description { max_batch: 8, max_delay_us: 7, ..Description::default() };
+        config.apply(&mut said).unwrap();
+        assert_eq!((said.max_batch, said.max_delay_us), (8, 50));
+        assert_eq!((said.instances.rt, said.instances.be), (3, 3), "groups add up");
+        assert_eq!((said.choose(&[1, 2]), config.unread.is_empty()), (vec![2], true));
+        let (_, said) = read(r#"{ "dynamic_batching": null, "max_batch_size": 4 }"#).unwrap();
+        assert_eq!(said.max_batch, 0);
+    }
+
+    #[test]
     fn what_is_not_read_is_named_and_what_can_not_be_done_is_refused() {
         let text = r#"{ "optimization": { "priority": 1 }, "model_warmup": [], "default_model_filename": "",
             "dynamic_batching": { "preferred_batch_size": [2, 8], "preserve_ordering": false },
@@ -265,6 +308,14 @@ mod tests {
             ),
             (r#"{ "sequence_batching": {} }"#, "configuration: sequence_batching"),
             (r#"{ "version_policy": {} }"#, "configuration: version_policy: latest, all or "),
+            (
+                r#"{ "version_policy": { "latest": { "num_versions": 0 } } }"#,
+                "configuration: versions: the latest 0, possible are 1 and more",
+            ),
+            (
+                r#"{ "version_policy": { "specific": { "versions": [4294967297] } } }"#,
+                "configuration: versions: 4294967297 is no version",
+            ),
             (
                 r#"{ "instance_group": [{ "count": 99 }] }"#,
                 "configuration: instances: 99, possible",

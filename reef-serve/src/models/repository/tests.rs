@@ -193,6 +193,14 @@ fn a_configuration_of_tritons_is_read_where_there_is_no_model_toml() {
     assert_eq!(all.iter().map(|spec| spec.version).collect::<Vec<_>>(), [1, 2]);
     let spec = &all[0];
     assert_eq!((spec.max_batch(), spec.batches_rt(), spec.instances.rt), (4, true, 2));
+    let config = ModelConfig::from_json(&name("m"), r#"{ "version_policy": { "latest": {} } }"#);
+    let given = Replacement { config: Some(config.unwrap()), upload: None };
+    let changed = repository.specs(&name("m"), None, &given).unwrap();
+    let (spec, versions) = (&changed[0], changed.iter().map(|spec| spec.version));
+    assert_eq!(
+        (versions.collect::<Vec<_>>(), spec.max_batch(), spec.instances.rt),
+        (vec![2], 4, 2)
+    );
     folder.file("m/config.pbtxt", "max_batch_size: 4\nname");
     let said = specs().unwrap_err().to_string();
     assert!(said.ends_with("m/config.pbtxt: line 2: a value or a message is wanted"), "{said}");
