@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// How long connections may take to close when no request is open any more.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -117,7 +117,7 @@ async fn serve(
     server.clients.close();
     let local = tokio::task::spawn_blocking(|| local.stop());
     drain(&server.requests, server.config.get().times.drain()).await;
-    let _ = local.await; // a panic has already been printed
+    leave(local, CLOSE_TIMEOUT, || server.nodes.iter().any(|node| node.lost().is_some())).await;
     drop(guests); // real-time guests go on among themselves
     let _ = end.send(true);
     let closed = async { while tasks.join_next().await.is_some() {} };
@@ -153,6 +153,16 @@ async fn drain(requests: &Admission, max: Duration) {
     }
 }
 
+/// Waits for clients of the local path: no longer than `limit` if a device is lost, where work may never end.
+async fn leave(mut local: JoinHandle<()>, limit: Duration, is_lost: impl Fn() -> bool) {
+    // Else it has ended, or panicked and printed why.
+    while tokio::time::timeout(limit, &mut local).await.is_err() {
+        if is_lost() {
+            return tracing::warn!("clients of a lost device given up");
+        }
+    }
+}
+
 async fn wait(mut ended: watch::Receiver<bool>) {
     let _ = ended.wait_for(|ended| *ended).await;
 }
@@ -171,5 +181,33 @@ impl Signals {
             _ = self.0.recv() => {}
             _ = self.1.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// The one that is waited for ends when the sender is dropped.
+    #[test]
+    fn clients_that_hang_are_waited_for_unless_a_device_is_lost() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _inside = runtime.enter();
+        let hung = || {
+            let (release, held) = channel::<()>();
+            (release, tokio::task::spawn_blocking(move || held.recv().unwrap_or(())))
+        };
+        let (release, local) = hung();
+        runtime.block_on(leave(local, Duration::from_millis(1), || true));
+        drop(release);
+        let (release, local) = hung();
+        let looks = std::cell::Cell::new(Some(release));
+        let is_lost = || {
+            drop(looks.take());
+            false
+        };
+        runtime.block_on(leave(local, Duration::from_millis(1), is_lost));
+        assert!(looks.take().is_none(), "it was asked, and went on waiting");
     }
 }

@@ -256,10 +256,14 @@ impl LoadedModel {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// Takes no more requests, and waits for those that it has.
-    pub(crate) fn retire(&self) {
+    /// Takes no more requests.
+    pub(super) fn close(&self) {
         self.retired.store(true, Ordering::Release);
         self.queues.iter().for_each(|queue| queue.close());
+    }
+
+    /// Waits for the requests that it has, and drops its instances. Never returns if the device never ends them.
+    pub(super) fn finish(&self) {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             let _ = thread.join(); // a panic has already been printed
         }

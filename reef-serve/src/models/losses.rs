@@ -5,12 +5,30 @@ use crate::models::loaded_model::LoadedModel;
 use crate::models::model_spec::ModelSpec;
 use crate::models::placement::replicas::Replicas;
 use crate::models::registry::{Registry, say_loaded};
+use crate::observe::stats::Stats;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// A replica on a lost device, and those of the same version elsewhere.
+/// How long models that found no room wait for the memory of the lost device's replicas: sessions and requests look
+/// several times a second whether they are to end.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether that memory is free.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A replica on a lost device, and what is to come in its place.
 struct Left {
     lost: Arc<LoadedModel>,
+    moving: Moving,
+}
+
+/// A version that wants a replica elsewhere. Holds nothing of the one that is lost, whose memory may be what is missing.
+struct Moving {
+    spec: ModelSpec,
+    stats: Arc<Stats>,
+    /// Its replicas on other devices.
     kept: Vec<Arc<LoadedModel>>,
 }
 
@@ -28,15 +46,36 @@ impl Registry {
                 registry.leave(device);
             }
         };
-        let thread = std::thread::Builder::new().name("reef-losses".into()).spawn(follow);
+        let thread = thread::Builder::new().name("reef-losses".into()).spawn(follow);
         thread.map(drop).map_err(|e| Error::system("no thread for lost devices", e))
     }
 
-    /// Takes all models off a device that is lost. Blocks.
+    /// Takes all models off a device that is lost. Blocks, but for nothing on that device: a kernel there may never end.
     fn leave(&self, device: usize) {
         let _change = self.change.lock();
-        for Left { lost, kept } in self.take_off(device) {
-            self.move_away(&lost, &kept);
+        let mut refused = Vec::new();
+        for Left { lost, moving } in self.take_off(device) {
+            match self.move_away(&moving) {
+                Err(Error::Exhausted(_)) => refused.push(moving),
+                Err(error) => self.stays_away(&moving, &error),
+                Ok(()) => (),
+            }
+            drop(lost.begin_to_retire()); // local clients, who are told now, find what there is
+        }
+        if !refused.is_empty() {
+            self.wait_for_memory_of(device);
+        }
+        for moving in refused {
+            let _ = self.move_away(&moving).inspect_err(|error| self.stays_away(&moving, error));
+        }
+    }
+
+    /// Waits until nothing of the device's models is reserved, for a while.
+    fn wait_for_memory_of(&self, device: usize) {
+        let begin = Instant::now();
+        let budget = &self.placer.makers[device].budget;
+        while budget.used() > 0 && begin.elapsed() < MEMORY_TIMEOUT {
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -56,7 +95,8 @@ impl Registry {
                 if stays.is_none() {
                     self.away.note(&lost.spec, being_moved(&lost));
                 }
-                left.push(Left { lost, kept });
+                let (spec, stats) = (lost.spec.clone(), lost.stats.clone());
+                left.push(Left { lost, moving: Moving { spec, stats, kept } });
                 stays.is_some()
             });
         }
@@ -64,29 +104,21 @@ impl Registry {
         left
     }
 
-    /// Makes a replica elsewhere, if the model wants one there. Local clients are told when it is there, so that they
-    /// connect to it.
-    fn move_away(&self, lost: &LoadedModel, kept: &[Arc<LoadedModel>]) {
-        let spec = &lost.spec;
-        let place = || self.placer.place(spec, kept, &lost.stats);
-        let mut made = place();
-        if matches!(made, Err(Error::Exhausted(_))) {
-            lost.retire(); // its memory may be what is missing
-            made = place();
+    /// Makes a replica elsewhere, if the model wants one there.
+    fn move_away(&self, Moving { spec, stats, kept }: &Moving) -> Result<()> {
+        let made = self.placer.place(spec, kept, stats)?;
+        made.iter().for_each(|served| say_loaded(served));
+        self.settle(spec, made.iter().chain(kept).cloned().collect());
+        Ok(())
+    }
+
+    /// No device takes it.
+    fn stays_away(&self, Moving { spec, kept, .. }: &Moving, error: &Error) {
+        let (model, version) = (&spec.name, spec.version);
+        tracing::warn!(%model, version, %error, "not moved");
+        if kept.is_empty() {
+            self.away.note(spec, error.text().to_owned());
         }
-        match made {
-            Ok(made) => {
-                made.iter().for_each(|served| say_loaded(served));
-                self.settle(spec, made.iter().chain(kept).cloned().collect());
-            }
-            Err(error) => {
-                tracing::warn!(model = %lost.title(), %error, "not moved");
-                if kept.is_empty() {
-                    self.away.note(spec, error.text().to_owned());
-                }
-            }
-        }
-        lost.retire();
     }
 
     /// The version has these replicas.

@@ -17,5 +17,6 @@ pub(crate) mod model_spec;
 pub(crate) mod placement;
 pub(crate) mod registry;
 pub(crate) mod repository;
+mod retiring;
 pub(crate) mod shaped;
 pub(crate) mod source;

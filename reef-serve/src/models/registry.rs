@@ -11,6 +11,7 @@ use crate::models::placement::away::Away;
 use crate::models::placement::placer::Placer;
 use crate::models::placement::replicas::Replicas;
 use crate::models::repository::Repository;
+use crate::models::retiring::Retiring;
 use crate::models::shaped::maker::Maker;
 use crate::name::{self, ModelName};
 use crate::nearest::did_you_mean;
@@ -195,7 +196,9 @@ impl Registry {
         let all = std::mem::take(&mut *self.loaded.write());
         let replacements = std::mem::take(&mut *self.replacements.lock());
         drop(replacements);
-        all.into_values().flatten().for_each(|(_, served)| served.retire());
+        let all = all.into_values().flatten();
+        let retiring: Vec<_> = all.flat_map(|(_, served)| served.begin_to_retire()).collect();
+        retiring.into_iter().for_each(Retiring::wait);
     }
 
     /// A loaded version of a model, the newest if none is named: the replica with the least to do.

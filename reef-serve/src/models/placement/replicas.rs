@@ -1,6 +1,8 @@
 //! A loaded version of a model with its replicas.
 
+use crate::engine::node::Node;
 use crate::models::loaded_model::LoadedModel;
+use crate::models::retiring::Retiring;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -28,13 +30,15 @@ impl Replicas {
         &self.each[0]
     }
 
-    /// The one on the device with the least load; equals take turns.
+    /// The one on the device with the least load, of those that work if one does; equals take turns.
     pub(crate) fn next(&self) -> &Arc<LoadedModel> {
         let [first, others @ ..] = &*self.each else { unreachable!("there is one at least") };
         if others.is_empty() {
             return first;
         }
-        let loads: Vec<_> = self.each.iter().map(|replica| replica.node().load()).collect();
+        // What a lost device is asked for ends at once: by its load alone it would be asked most.
+        let load = |node: &Node| (node.lost().is_some(), node.load());
+        let loads: Vec<_> = self.each.iter().map(|replica| load(replica.node())).collect();
         &self.each[least(&loads, self.turn.fetch_add(1, Ordering::Relaxed))]
     }
 
@@ -50,12 +54,17 @@ impl Replicas {
 
     /// Takes no more requests, and waits for those that they have.
     pub(crate) fn retire(&self) {
-        self.each.iter().for_each(|replica| replica.retire());
+        self.begin_to_retire().into_iter().for_each(Retiring::wait);
+    }
+
+    /// The same without waiting.
+    pub(crate) fn begin_to_retire(&self) -> Vec<Retiring> {
+        self.each.iter().map(|replica| replica.begin_to_retire()).collect()
     }
 }
 
 /// Where the least load is, beginning at `turn`.
-fn least(loads: &[usize], turn: usize) -> usize {
+fn least<T: Ord + Copy>(loads: &[T], turn: usize) -> usize {
     let len = loads.len();
     let all = (0..len).map(|n| (turn % len + n) % len);
     all.min_by_key(|&at| loads[at]).unwrap_or_default()
@@ -72,5 +81,6 @@ mod tests {
         assert_eq!(order(&[1, 0, 1]), [1, 1, 1, 1]);
         assert_eq!(order(&[2, 1, 1]), [1, 1, 2, 1]);
         assert_eq!(least(&[5, 5], usize::MAX), 1);
+        assert_eq!(least(&[(true, 0), (false, 7)], 0), 1);
     }
 }

@@ -15,6 +15,15 @@ const SOON: Duration = Duration::from_secs(60);
 struct Losable {
     inner: Arc<dyn Engine>,
     is_lost: Arc<AtomicBool>,
+    hangs: Arc<AtomicBool>,
+}
+
+/// What happens to a device.
+#[derive(Debug, Default, Clone)]
+struct Fate {
+    is_lost: Arc<AtomicBool>,
+    /// What runs there doesn't end.
+    hangs: Arc<AtomicBool>,
 }
 
 impl Losable {
@@ -136,6 +145,7 @@ impl Instance for LosableInstance {
 
     fn run(&mut self, run: Run<'_>) -> Result<Ran> {
         self.device.test()?;
+        until("the device goes on", || (!self.device.hangs.load(Ordering::SeqCst)).then_some(()));
         let ran = self.inner.run(run)?;
         self.device.test()?; // lost while it ran
         Ok(ran)
@@ -148,23 +158,25 @@ impl Instance for LosableInstance {
 }
 
 /// A daemon on two devices with `tiny` on the first, and what loses each.
-fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, [Arc<AtomicBool>; 2]) {
-    let lost: [Arc<AtomicBool>; 2] = Default::default();
-    let switches = lost.clone();
+fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, [Fate; 2]) {
+    let fates: [Fate; 2] = Default::default();
+    let switches = fates.clone();
     let devices = |config: &mut Config| {
         config.device = "cpu:0?units=1,cpu:1?units=1".into();
         change(config);
     };
     let open = |config: Config| {
         let engines = device::start(&config.device, "reef", 0.0)?.into_iter().zip(switches);
-        let losable = |(inner, is_lost)| Arc::new(Losable { inner, is_lost }) as Arc<dyn Engine>;
+        let losable = |(inner, Fate { is_lost, hangs })| {
+            Arc::new(Losable { inner, is_lost, hangs }) as Arc<dyn Engine>
+        };
         Server::on(Nodes::new(&config.device, engines.map(losable).collect()), config)
     };
-    (Fixture::open(test, devices, open), lost)
+    (Fixture::open(test, devices, open), fates)
 }
 
-fn lose(device: &AtomicBool) {
-    device.store(true, Ordering::SeqCst);
+fn lose(device: &Fate) {
+    device.is_lost.store(true, Ordering::SeqCst);
 }
 
 impl Fixture {
@@ -225,7 +237,7 @@ fn a_model_of_a_lost_device_goes_on_on_another() {
 fn a_model_that_no_device_takes_says_why() {
     let (fixture, lost) = two("nowhere", |_| ());
     let registry = &fixture.server.registry;
-    lost.iter().for_each(|device| lose(device));
+    lost.iter().for_each(lose);
     assert!(fixture.request(2).is_err());
     let said = until("refused", || match registry.get("tiny", "") {
         Err(Error::Unavailable(said)) if said.contains("no device takes it") => Some(said),
@@ -270,4 +282,69 @@ fn every_request_ends_when_one_of_two_devices_is_lost() {
         let used: Vec<_> = fixture.server.registry.device_memory().collect();
         (used[1] == 0 && used[0] > 0).then_some(())
     });
+}
+
+/// A request never ends on a lost device: its model goes on elsewhere, and models come and go, as does the daemon.
+#[test]
+fn a_device_that_hangs_holds_up_nobody_once_it_is_lost() {
+    let (fixture, fates) = two("hangs", |_| ());
+    let (registry, tiny) = (fixture.server.registry.clone(), ModelName::new("tiny").unwrap());
+    fates[0].hangs.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let _hung = scope.spawn(|| fixture.request(1));
+        let node = &fixture.server.nodes[0];
+        until("it runs", || (node.load() > 0).then_some(()));
+        node.give_up("it hangs");
+        until("moved", || fixture.place().filter(|at| *at == 1));
+        let (sender, done) = channel();
+        std::thread::spawn(move || {
+            let _ = sender.send(registry.load(&tiny).and_then(|()| registry.unload(&tiny)));
+            registry.clear();
+            let _ = sender.send(Ok(()));
+        });
+        let said = [(); 2].map(|()| done.recv_timeout(SOON / 4));
+        fates[0].hangs.store(false, Ordering::SeqCst); // whatever came of it
+        assert_eq!(said, [(); 2].map(|()| Ok(Ok(()))), "it waits for the device");
+    });
+}
+
+/// A lost device refuses at once, so it has the least to do.
+#[test]
+fn a_lost_device_gets_no_requests_while_another_works() {
+    let (fixture, _) = two("least", |config| config.models.replicas = 2);
+    let replicas = fixture.server.registry.select("tiny", "").unwrap().remove(0);
+    let nodes = &fixture.server.nodes;
+    let _busy = nodes[0].enter();
+    assert_eq!(replicas.next().node().index, 1);
+    nodes[1].give_up("taken out");
+    for _ in 0..3 {
+        assert_eq!(replicas.next().node().index, 0);
+    }
+    nodes[0].give_up("taken out, too");
+    assert_eq!(replicas.next().node().index, 1, "each says why");
+}
+
+/// The daemon has memory for one replica at a time.
+#[test]
+fn what_a_lost_replica_had_is_enough_for_the_next_one() {
+    let (fixture, fates) = two("room", |config| config.memory.total_mib = 1 << 20);
+    let registry = &fixture.server.registry;
+    let bytes = registry.select("tiny", "").unwrap()[0].bytes();
+    let is_room = |left: u64| {
+        let rest = registry.budget().left() - left;
+        let _rest = registry.budget().reserve("the rest", rest).unwrap();
+        registry.load(&ModelName::new("tiny").unwrap()).is_ok()
+    };
+    let enough = (1..).map(|n| n * bytes / 8).find(|&left| is_room(left)).unwrap();
+    let left = enough - bytes / 8;
+    let rest = registry.budget().left() - left;
+    let _rest = registry.budget().reserve("the rest", rest).unwrap();
+    let (had, want) = (fixture.place().unwrap(), fixture.request(2).unwrap());
+    lose(&fates[had]);
+    assert!(fixture.request(2).is_err());
+    let got = until("moved", || match fixture.request(2) {
+        Err(Error::Unavailable(said)) if said.contains("no device takes it") => panic!("{said}"),
+        answer => answer.ok(),
+    });
+    assert_eq!((got == want, fixture.place()), (true, Some(1 - had)));
 }
