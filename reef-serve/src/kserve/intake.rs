@@ -4,10 +4,11 @@
 //! 2. whom it speaks for is found out, and whether it may come in;
 //! 3. its bytes are charged to that principal and to its connection, as they arrive.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kserve::answer::count;
 use crate::kserve::charged_body::{ChargedBody, HeldBody};
 use crate::kserve::failure::{of_body, refuse};
+use crate::kserve::unwanted;
 use crate::kserve::web;
 use crate::net::identity::auth::{self, Tokens};
 use crate::net::identity::client_id::Protocol;
@@ -135,6 +136,15 @@ fn close(protocol: Protocol, mut response: Response) -> Response {
     response
 }
 
+/// Refuses it before its files are charged for or held.
+async fn refuse_load(protocol: Protocol, request: Request, max: usize, error: Error) -> Response {
+    if protocol == Protocol::Http {
+        let (head, body) = request.into_parts();
+        unwanted::discard(&head.headers, body, max).await;
+    } // a stream of HTTP/2 has an answer while its request goes on
+    close(protocol, refuse(protocol, error))
+}
+
 /// Charges for the request, and for its answer until that has been sent.
 async fn charge(State(intake): State<Arc<Intake>>, mut request: Request, next: Next) -> Response {
     let in_use: Option<Arc<InUse>> = request.extensions_mut().remove();
@@ -144,7 +154,7 @@ async fn charge(State(intake): State<Arc<Intake>>, mut request: Request, next: N
     if is_load(request.uri().path())
         && let Err(error) = intake.server.check_control(&peer)
     {
-        return refuse(intake.protocol, error); // before its files arrive
+        return refuse_load(intake.protocol, request, max, error).await;
     }
     if !is_stream && let Err(error) = charge.add(0) {
         return refuse(intake.protocol, error); // its time runs from now on

@@ -15,4 +15,5 @@ mod intake;
 pub(crate) mod parameter;
 pub(crate) mod request;
 mod settings;
+mod unwanted;
 mod web;

@@ -154,6 +154,17 @@ impl Daemon {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
+    /// Its answer over HTTP to a client that reads it only once all of `bytes` has been sent.
+    pub(crate) fn sent(&self, bytes: &[u8]) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(&self.http)?;
+        stream.set_read_timeout(Some(SOON))?;
+        stream.set_write_timeout(Some(SOON))?;
+        stream.write_all(bytes)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
     /// Bytes of memory that it has resident, and threads.
     pub(crate) fn usage(&self) -> (u64, u64) {
         let pid = self.child.id();

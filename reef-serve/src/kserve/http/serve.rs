@@ -5,6 +5,7 @@ use super::{describe, devices, infer, memory, repository, trace};
 use crate::error::Error;
 use crate::kserve::failure::Failure;
 use crate::kserve::intake::Intake;
+use crate::kserve::unwanted;
 use crate::net::identity::auth::Tokens;
 use crate::net::identity::client_id::Protocol;
 use crate::net::identity::peer::Peer;
@@ -19,16 +20,11 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use http_body_util::BodyExt;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio_stream::StreamExt;
-
-/// How long a client that sends too much is listened to, so that it can hear why it is refused.
-const LINGER: Duration = Duration::from_millis(500);
 
 /// Serves HTTP on `listener` until `end` comes; requests that are open then are still answered.
 ///
@@ -112,9 +108,7 @@ async fn whole(State(server): App, request: Request, next: Next) -> Response {
     let max = server.config.get().limits.message_mib << 20;
     let (head, body) = request.into_parts();
     if body.size_hint().lower() > max as u64 {
-        if !head.headers.contains_key(header::EXPECT) {
-            let _ = tokio::time::timeout(LINGER, discard(body, max)).await; // it may say nothing
-        }
+        unwanted::discard(&head.headers, body, max).await;
         return Failure(too_large(max)).into_response();
     }
     match to_bytes(body, max).await {
@@ -137,16 +131,4 @@ fn unread(error: &(dyn std::error::Error + 'static)) -> Error {
 
 fn too_large(max: usize) -> Error {
     Error::TooLarge(format!("body of at most {max} bytes (limits.message_mib)"))
-}
-
-/// Takes up to `max` bytes from a client that would otherwise be cut off while it sends, without its answer.
-async fn discard(mut body: Body, max: usize) {
-    let mut left = max;
-    while let Some(Ok(frame)) = body.frame().await {
-        let bytes = frame.data_ref().map_or(0, |data| data.len());
-        match left.checked_sub(bytes) {
-            Some(less) => left = less,
-            None => return,
-        }
-    }
 }
