@@ -19,7 +19,7 @@ const MAX_NAME: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Upload {
     folder: TempDir,
-    _memory: Reservation,
+    memory: Reservation,
 }
 
 impl Upload {
@@ -50,7 +50,12 @@ impl Upload {
         for (place, (_, content)) in places.iter().zip(files) {
             write(&folder.path().join(place), content).map_err(failed)?;
         }
-        Ok(Self { folder, _memory: memory })
+        Ok(Self { folder, memory })
+    }
+
+    /// Bytes of its files.
+    pub(in crate::models) fn bytes(&self) -> u64 {
+        self.memory.bytes()
     }
 
     /// Where the folders of the versions are.

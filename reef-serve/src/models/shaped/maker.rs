@@ -87,7 +87,7 @@ impl Maker {
     /// What is wrong with the files or the shapes; `Exhausted`; the device's.
     pub(crate) fn make(&self, order: &Order<'_>) -> Made<Arc<Variant>> {
         let spec = order.spec;
-        let reading = self.budget.part(self.model_bytes);
+        let reading = self.budget.part(self.most_of(spec));
         let read = order.read(&reading).map_err(blocked(InTheWay::Own))?;
         let (inputs, outputs) = read.ports();
         let mut infos = (TensorInfos::of(&inputs), TensorInfos::of(&outputs));
@@ -110,6 +110,15 @@ impl Maker {
         Ok(Variant::new(parts, [spec.instances.rt, spec.instances.be])?)
     }
 
+    /// Most bytes of a model beside the files that came with it, which may lie in memory too; 0 is no limit.
+    fn most_of(&self, spec: &ModelSpec) -> u64 {
+        let files = spec.upload.as_ref().map_or(0, |upload| upload.bytes());
+        match self.model_bytes {
+            0 => 0,
+            most => most.saturating_sub(files).max(1),
+        }
+    }
+
     /// What it takes at most, which has to be within what a model may have.
     fn bytes(&self, order: &Order<'_>, read: &ReadModel) -> Made<(u64, Sizes)> {
         let sizes = self.node.engine.sizes(read);
@@ -117,8 +126,9 @@ impl Maker {
         let instances = instances.saturating_mul(sizes.instance);
         let own = if order.base.is_some() { 0 } else { sizes.weights }; // few differ
         let own = instances.saturating_add(own);
-        within(&order.what(), own.saturating_add(order.kept), self.model_bytes)?;
-        within(&order.what(), own.saturating_add(order.taken), self.model_bytes)
+        let most = self.most_of(order.spec);
+        within(&order.what(), own.saturating_add(order.kept), most)?;
+        within(&order.what(), own.saturating_add(order.taken), most)
             .map_err(blocked(InTheWay::Any))?;
         Ok((sizes.weights.saturating_add(instances), sizes))
     }

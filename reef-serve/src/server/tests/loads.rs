@@ -89,6 +89,12 @@ fn files_take_the_place_of_the_repositorys() {
     assert!(matches!(error, Error::Exhausted(_)), "{error}");
     assert_eq!(registry.budget().used(), before, "what was refused takes nothing");
 
+    let beside = LoadValue::Bytes(vec![0; (1 << 20) - 1000].into());
+    let both = [config("{}"), file(), ("file:7/notes.txt", beside)];
+    let error = registry.load_with(&name, &given(&both)).unwrap_err();
+    assert!(matches!(error, Error::Exhausted(_)), "files and network together: {error}");
+    assert_eq!(registry.budget().used(), before);
+
     registry.load_with(&name, &given(&[config("{}"), file()])).unwrap();
     registry.load_with(&sums(), &given(&[config("{}"), file()])).unwrap();
     assert_eq!(fixture.sums().spec.version, 7, "in the place of version 1");
