@@ -7,6 +7,7 @@
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
 use crate::guests::service::Guests;
+use crate::heap::give_back_in_pieces;
 use crate::kserve::grpc::serve as grpc;
 use crate::kserve::http::serve as http;
 use crate::net::identity::auth::Tokens;
@@ -46,6 +47,7 @@ pub fn run_reloading(
     read: impl Fn() -> Result<Config> + Send + Sync + 'static,
     ready: impl FnOnce(&Places),
 ) -> Result<()> {
+    give_back_in_pieces();
     outlive_hangup()?; // from the first model on
     let passed = Passed::take()?;
     let config = read()?;

@@ -29,6 +29,7 @@
 //! | `net` | sockets, peers, tokens, TLS, admission |
 //! | `engine` | the devices |
 //! | `config` | what the daemon can be told |
+//! | `heap` | how memory is given back |
 
 #![deny(unsafe_code)]
 
@@ -41,6 +42,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guests;
+mod heap;
 mod kserve;
 mod local;
 mod models;
