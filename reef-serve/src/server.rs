@@ -373,7 +373,7 @@ fn look(node: &Node, memory: u64) -> DeviceLook {
         name: node.name.clone(),
         units: node.engine.units(),
         busy: node.busy.time(),
-        stats: node.engine.stats(),
+        stats: node.stats(),
         memory,
         load: node.load(),
         is_up: node.lost().is_none(),

@@ -82,22 +82,27 @@ impl<D: Device> Node<D> {
     pub fn check(&self) -> Result<()> {
         if self.lost.get().is_none()
             && let Err(why) = self.probe()
-            && may_mean_loss(&why)
         {
             self.give_up(why);
         }
         self.lost.get().cloned().map_or(Ok(()), Err)
     }
 
+    /// An error if it is lost. Whatever the dispatcher has given it up for counts, of the device's own answers those that
+    /// can mean a loss.
     fn probe(&self) -> Result<()> {
-        probe(&self.device)?;
-        self.dispatcher.best_effort(ClientConfig::default()).map(drop)
+        self.dispatcher.lost().map_or(Ok(()), Err)?;
+        let queue = || self.dispatcher.best_effort(ClientConfig::default()).map(drop);
+        match probe(&self.device).and_then(|()| queue()) {
+            Err(error) if may_mean_loss(&error) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the device is lost, now that something on it has ended with `error`. May take as long as a kernel of
     /// others.
     pub(super) fn is_lost_after(&self, error: &Error) -> bool {
-        if may_mean_loss(error) {
+        if may_mean_loss(error) || self.dispatcher.lost().is_some() {
             let _ = self.check();
         }
         self.lost.get().is_some()

@@ -298,6 +298,18 @@ fn a_full_device_is_no_lost_device() {
     });
 }
 
+/// A device that has no memory to go on with best-effort work is given up by its dispatcher, whatever the error is.
+#[test]
+fn what_a_dispatcher_gives_up_is_lost_for_any_reason() {
+    within(LIMIT, || {
+        let cluster = cluster(&losable(1, false));
+        let node = &cluster.nodes()[0];
+        let why = Error::OutOfMemory { backend: "losable", asked: 7 };
+        node.dispatcher().give_up(&why);
+        assert_eq!(node.check(), Err(why));
+    });
+}
+
 /// The first kernel panics, which ends its queue and nothing else.
 #[test]
 fn a_kernel_that_fails_is_no_lost_device() {

@@ -96,6 +96,11 @@ impl<D: Device> Dispatcher<D> {
         self.look();
     }
 
+    /// Why the device is given up, if it is.
+    pub fn lost(&self) -> Option<Error> {
+        self.core.with(|state| state.loss.why().cloned())
+    }
+
     /// Whether best-effort work is preempted, or on the way to be.
     pub fn is_preempted(&self) -> bool {
         self.core.group.is_preempted()

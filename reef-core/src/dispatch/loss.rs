@@ -64,8 +64,8 @@ mod tests {
     fn best_effort_work_that_a_device_never_restores_ends() {
         let device = Fake::default();
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
-        let _at_last = AtLast(device.clone());
         let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+        let _at_last = AtLast(device.clone());
         device.0.be_hangs.store(true, Ordering::SeqCst);
         be.submit(&[kernel()]).expect("room");
         device.0.reactivate_fails.store(u32::MAX, Ordering::SeqCst);
@@ -87,9 +87,9 @@ mod tests {
     fn who_is_given_up_ends_with_the_reason() {
         let device = Fake::default();
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
-        let _at_last = AtLast(device.clone());
         device.0.be_hangs.store(true, Ordering::SeqCst);
         let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+        let _at_last = AtLast(device.clone());
         be.submit(&[kernel(), kernel()]).expect("room");
         dispatcher.give_up(&lost());
         assert_eq!(be.wait_for(Seq(1), LONG), Err(lost()), "it would wait for ever");

@@ -140,9 +140,9 @@ mod tests {
     #[test]
     fn real_time_work_of_neighbours_preempts_best_effort_work_and_no_longer() {
         let (device, dispatcher, others) = begin();
-        let _at_last = AtLast(device.clone());
         device.0.be_hangs.store(true, Ordering::SeqCst);
         let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+        let _at_last = AtLast(device.clone());
         let last = be.submit(&[kernel()]).expect("room");
         others.are_real_time.store(true, Ordering::SeqCst);
         dispatcher.look();

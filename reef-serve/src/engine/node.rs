@@ -6,6 +6,8 @@ use super::device;
 use super::lanes::{Counted, Lanes};
 use super::names::names;
 use crate::error::{Error, Result};
+use parking_lot::Mutex;
+use reef::Stats;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -30,6 +32,8 @@ pub(crate) struct Node {
     lost: OnceLock<String>,
     /// Who is told then.
     tell: Sender<usize>,
+    /// As the dispatcher said when it was asked last.
+    stats: Mutex<Stats>,
 }
 
 /// The daemon's devices.
@@ -56,9 +60,9 @@ impl Nodes {
         let is_alone = engines.len() == 1;
         let (tell, losses) = channel();
         let node = |(index, (engine, name))| {
-            let (busy, lanes, load) = Default::default();
+            let (busy, lanes, load, stats) = Default::default();
             let (lost, tell) = (OnceLock::new(), tell.clone());
-            Arc::new(Node { index, name, engine, busy, lanes, is_alone, load, lost, tell })
+            Arc::new(Node { index, name, engine, busy, lanes, is_alone, load, lost, tell, stats })
         };
         Self { all: engines.into_iter().zip(names).enumerate().map(node).collect(), losses }
     }
@@ -73,6 +77,15 @@ impl Node {
     /// The device's clock.
     pub(crate) fn clock(&self) -> Duration {
         self.engine.clock()
+    }
+
+    /// What its dispatcher has done; of a lost device what was known last, as that may never answer.
+    pub(crate) fn stats(&self) -> Stats {
+        if self.lost().is_none() {
+            let stats = self.engine.stats(); // outside of the lock, as it may never come back
+            *self.stats.lock() = stats;
+        }
+        *self.stats.lock()
     }
 
     /// Why it is lost; `None` while it isn't, as far as is known.

@@ -57,13 +57,17 @@ impl LoadedModel {
     ///
     /// # Errors
     ///
-    /// What is wrong with the shapes; `Exhausted`; the device's.
+    /// What is wrong with the shapes; `Exhausted`; the device's; `Unavailable` if that is lost.
     pub(crate) fn make(
         &self,
         shapes: &Shapes,
         who: &Arc<Tenant>,
         most: u64,
     ) -> Result<Arc<Variant>> {
+        self.made(shapes, who, most).map_err(|error| self.node().told(error))
+    }
+
+    fn made(&self, shapes: &Shapes, who: &Arc<Tenant>, most: u64) -> Result<Arc<Variant>> {
         loop {
             if let Some(made) = self.variants.get(shapes, &who.who) {
                 return Ok(made); // by another request of its principal

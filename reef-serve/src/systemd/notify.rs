@@ -23,13 +23,14 @@ pub(crate) fn stopping() {
     tell(&[Stopping]);
 }
 
-/// Gives signs of life for as long as the threads of I/O and the dispatcher answer, if they are wanted.
+/// Gives signs of life for as long as the threads of I/O and the dispatchers of devices that work answer, if they are
+/// wanted.
 pub(crate) async fn give_signs_of_life(server: Arc<Server>) {
     let Some(time) = sd_notify::watchdog_enabled().filter(|time| !time.is_zero()) else { return };
     loop {
         let server = server.clone();
         let asked = tokio::task::spawn_blocking(move || {
-            server.nodes.iter().for_each(|node| _ = node.engine.stats());
+            server.nodes.iter().for_each(|node| _ = node.stats());
         });
         if matches!(tokio::time::timeout(time, asked).await, Ok(Ok(()))) {
             tell(&[Watchdog]);

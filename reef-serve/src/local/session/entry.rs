@@ -54,7 +54,8 @@ pub(super) fn come_in<'a>(
     let layout = Layout { slots, input: model.base.inputs.bytes, output: model.base.outputs.bytes };
     let memory = take_memory(&config, &tenant, &model, &standing, layout)?;
     let (segment, fd) = Segment::create(layout)?;
-    let instances = standing.instances(&model, &tenant, &segment)?;
+    let instances = standing.instances(&model, &tenant, &segment);
+    let instances = instances.map_err(|error| model.node().told(error))?; // may take a second
     let (class, has_budget) = (standing.class, standing.has_budget);
     let accepted = ServerHello::Accepted { id: id.number, class, has_budget, layout };
     send(stream, &accepted.to_bytes(), Some(&fd))?;

@@ -71,9 +71,12 @@ impl Session<'_> {
         if !self.model.is_retired() {
             return;
         }
-        let now = server.registry.get(self.model.spec.name.as_str(), "");
-        let why = if now.is_ok() { RELOADED } else { "the model was unloaded" };
-        let last = ServerHello::Refused(Error::Unavailable(why.into()));
+        let why = match server.registry.get(self.model.spec.name.as_str(), "") {
+            Ok(_) => Error::Unavailable(RELOADED.into()),
+            Err(why @ Error::Unavailable(_)) => why, // its device is lost
+            Err(_) => Error::Unavailable("the model was unloaded".into()),
+        };
+        let last = ServerHello::Refused(why);
         let _ = send(self.stream, &last.to_bytes(), None); // it may be gone
     }
 

@@ -52,11 +52,12 @@ impl Placer {
         stats: &Arc<Stats>,
         made: &mut Vec<Arc<LoadedModel>>,
     ) -> Result<()> {
-        let (devices, count) = self.wanted(spec)?;
+        let (devices, wanted) = self.wanted(spec)?;
         let works = |at: &usize| self.makers[*at].node.lost().is_none();
-        let count = count.min(devices.iter().copied().filter(works).count()).max(1);
+        // One that is lost meanwhile counts no more.
+        let count = || wanted.min(devices.iter().copied().filter(works).count()).max(1);
         let mut refused: Vec<(usize, Error)> = Vec::new();
-        while kept.len() + made.len() < count {
+        while kept.len() + made.len() < count() {
             let has = |at: &usize| {
                 kept.iter().chain(&*made).any(|replica| replica.node().index == *at)
                     || refused.iter().any(|(index, _)| index == at)

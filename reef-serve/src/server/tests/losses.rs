@@ -3,6 +3,11 @@
 use super::*;
 use crate::engine::api::*;
 use crate::engine::device;
+use crate::local::client::{Client, Options};
+use crate::local::session::listen::Local;
+use crate::net::access::Access;
+use crate::net::folder::make_folder;
+use crate::net::listener::bind;
 use reef::{ClientConfig, HostMemory, Neighbours};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,6 +61,7 @@ impl Engine for Losable {
     }
 
     fn stats(&self) -> reef::Stats {
+        until("the device goes on", || (!self.hangs.load(Ordering::SeqCst)).then_some(()));
         self.inner.stats()
     }
 
@@ -311,8 +317,9 @@ fn a_device_that_hangs_holds_up_nobody_once_it_is_lost() {
 /// A lost device refuses at once, so it has the least to do.
 #[test]
 fn a_lost_device_gets_no_requests_while_another_works() {
-    let (fixture, _) = two("least", |config| config.models.replicas = 2);
+    let (fixture, fates) = two("least", |config| config.models.replicas = 2);
     let replicas = fixture.server.registry.select("tiny", "").unwrap().remove(0);
+    fates.iter().for_each(|fate| fate.hangs.store(true, Ordering::SeqCst));
     let nodes = &fixture.server.nodes;
     let _busy = nodes[0].enter();
     assert_eq!(replicas.next().node().index, 1);
@@ -321,6 +328,7 @@ fn a_lost_device_gets_no_requests_while_another_works() {
         assert_eq!(replicas.next().node().index, 0);
     }
     nodes[0].give_up("taken out, too");
+    nodes.iter().for_each(|node| _ = node.stats()); // asks neither
     assert_eq!(replicas.next().node().index, 1, "each says why");
 }
 
@@ -347,4 +355,60 @@ fn what_a_lost_replica_had_is_enough_for_the_next_one() {
         answer => answer.ok(),
     });
     assert_eq!((got == want, fixture.place()), (true, Some(1 - had)));
+}
+
+/// Of two replicas one is made, and then the other's device turns out to be lost.
+#[test]
+fn a_device_that_is_lost_while_a_model_is_loaded_takes_no_replica_with_it() {
+    let (fixture, fates) = two("while-loading", |config| config.models.replicas = 2);
+    let registry = &fixture.server.registry;
+    lose(&fates[1]);
+    registry.load(&ModelName::new("other").unwrap()).unwrap();
+    let other = registry.select("other", "").unwrap().remove(0);
+    let devices: Vec<_> = other.each().iter().map(|replica| replica.node().index).collect();
+    assert_eq!(devices, [0]);
+}
+
+#[test]
+fn a_loss_is_noticed_by_whoever_wants_a_network() {
+    let (fixture, fates) = two("network", |_| ());
+    let model = fixture.server.registry.get("tiny", "").unwrap();
+    lose(&fates[0]);
+    let said = model.make(&vec![vec![7]], &Tenant::owner(), u64::MAX).unwrap_err();
+    assert!(matches!(&said, Error::Unavailable(text) if text.contains("cpu:0 is lost")), "{said}");
+    until("moved", || fixture.place().filter(|at| *at == 1));
+}
+
+/// The daemon's local path, and how to come in by it.
+fn local(fixture: &Fixture) -> (Local, Options) {
+    let folder = fixture.folder.join("run");
+    make_folder(&folder).unwrap();
+    let socket = bind(&folder.join("local.sock"), Access::Owner).unwrap();
+    let local = Local::start(&fixture.server, socket, Access::Owner).unwrap();
+    (local, Options { folder: Some(folder), ..Options::default() })
+}
+
+#[test]
+fn a_loss_is_noticed_by_a_local_client_that_comes() {
+    let (fixture, fates) = two("comes", |_| ());
+    let (local, options) = local(&fixture);
+    lose(&fates[0]);
+    let said = Client::connect("tiny", &options).map(drop).unwrap_err();
+    assert!(matches!(&said, Error::Unavailable(text) if text.contains("cpu:0 is lost")), "{said}");
+    until("moved", || Client::connect("tiny", &options).ok());
+    assert_eq!(fixture.place(), Some(1));
+    local.stop();
+}
+
+/// It hears the reason, not that somebody has unloaded its model.
+#[test]
+fn a_local_client_hears_why_no_device_takes_its_model() {
+    let (fixture, fates) = two("nowhere-local", |_| ());
+    let (local, options) = local(&fixture);
+    let mut client = Client::connect("tiny", &options).unwrap();
+    fates.iter().for_each(lose);
+    fixture.server.nodes[0].give_up("taken out");
+    let said = until("its end", || client.ping().err());
+    assert!(said.text().contains("no device takes it"), "{said}");
+    local.stop();
 }
