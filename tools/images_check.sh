@@ -15,9 +15,10 @@ identity() {
 if [ "${1:-}" = --record ]; then
     said=$(cargo xtask kernels --check | tee /dev/stderr)
     [[ $said != *skipped* ]] || { echo "not all were compared: nothing is noted" >&2; exit 1; }
-    identity >"$record" || { echo "commit kernels and images first: git has other files" >&2; exit 1; }
-elif [ -f "$record" ] && [ "$(identity)" = "$(cat "$record")" ]; then
-    echo "images and their sources are, by hash, those that were compared: $(cat "$record")"
+    now=$(identity) || { echo "commit kernels and images first: git has other files" >&2; exit 1; }
+    echo "$now" >"$record"
+elif now=$(identity) && [ -f "$record" ] && [ "$now" = "$(cat "$record")" ]; then
+    echo "images and their sources are, by hash, those that were compared: $now"
 else
     cargo xtask kernels --check
 fi
