@@ -6,6 +6,11 @@ use std::fmt;
 /// Longest name in bytes.
 const MAX_LEN: usize = 64;
 
+/// As much of what a client said as an error repeats.
+pub(crate) fn shown(said: &str) -> String {
+    said.chars().take(MAX_LEN).collect()
+}
+
 /// A model's name: letters, digits, `_`, `-` and `.`, not first a dot. So it is one part of a path,
 /// and never `..`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +31,7 @@ impl ModelName {
         {
             return Ok(Self(name.into()));
         }
-        let shown: String = name.chars().take(MAX_LEN).collect();
+        let shown = shown(name);
         Err(Error::Invalid(format!(
             "model name {shown:?}: 1 to {MAX_LEN} letters, digits, _, - and ., not first a dot"
         )))
@@ -54,7 +59,7 @@ pub(crate) fn version(text: &str) -> Result<Option<u32>> {
         Ok(n) if n > 0 => Ok(Some(n)),
         Err(_) if text.is_empty() => Ok(None),
         _ => {
-            let shown: String = text.chars().take(MAX_LEN).collect();
+            let shown = shown(text);
             Err(Error::Invalid(format!("model version {shown:?}: a number from 1, or nothing")))
         }
     }

@@ -2,6 +2,7 @@
 //! refused by its name.
 
 use crate::error::{Error, Result};
+use crate::name::shown;
 use serde_json::{Map, Value, json};
 use tracing::level_filters::LevelFilter;
 
@@ -45,7 +46,6 @@ pub(super) fn check(settings: &Settings, asked: &Map<String, Value>) -> Result<(
 }
 
 fn check_one(settings: &Settings, name: &str, value: &Value) -> Result<()> {
-    let shown = |text: &str| text.chars().take(64).collect::<String>();
     let wanted = texts(value);
     let Some((_, has)) = settings.iter().find(|(known, _)| *known == name) else {
         if NO_TRACE.iter().chain(&NO_LOG).any(|other| *other == name) {

@@ -4,6 +4,7 @@
 //! their own, and a page whose name was made to lead to loopback gives that name as `Host`.
 
 use crate::error::{Error, Result};
+use crate::name::shown;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
 use axum::http::{HeaderMap, header};
@@ -38,7 +39,7 @@ pub(super) fn check(peer: &Peer, headers: &HeaderMap) -> Result<()> {
 }
 
 fn denied(header: &str, value: &str, why: &str) -> Error {
-    let shown: String = value.chars().take(64).collect();
+    let shown = shown(value);
     Error::Denied(format!("{header}: {shown:?}: {why}"))
 }
 

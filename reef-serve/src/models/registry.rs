@@ -18,7 +18,7 @@ use crate::nearest::did_you_mean;
 use crate::observe::metrics::{ClassLabels, ModelLabels};
 use crate::observe::observer::Observer;
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,17 +105,15 @@ impl Registry {
     /// Loads all that is loaded anew, with the parameters that it was loaded with. Blocks. What fails is logged and stays
     /// as it is.
     pub(crate) fn reload(&self) {
-        let mut names: Vec<_> = self.loaded.read().keys().cloned().collect();
+        let mut names: BTreeSet<_> = self.loaded.read().keys().cloned().collect();
         names.extend(self.away.names());
-        names.sort();
-        names.dedup();
         names.iter().for_each(|name| self.reload_one(name));
     }
 
     /// The same of one, unless it was unloaded since its name was noted.
     pub(crate) fn reload_one(&self, name: &ModelName) {
         let _change = self.change.lock();
-        if !self.loaded.read().contains_key(name) && !self.away.names().contains(name) {
+        if !self.loaded.read().contains_key(name) && self.away.why(name, None).is_none() {
             return;
         }
         let given = self.replacements.lock().get(name).cloned().unwrap_or_default();
@@ -315,7 +313,7 @@ impl Registry {
         let loaded = self.loaded.read();
         let versions = loaded.get(&model.spec.name);
         let replicas = versions.and_then(|versions| versions.get(&model.spec.version));
-        replicas.iter().flat_map(|replicas| replicas.memory()).map(|(device, _)| device).collect()
+        replicas.iter().flat_map(|all| all.each()).map(|one| one.node().index).collect()
     }
 
     /// Titles of the versions that each device has.

@@ -165,7 +165,7 @@ impl Repository {
         let is_network = by_name().any(|network| network == name.as_str());
         if self.builtin && is_network {
             if version.is_none_or(|version| version == 1) {
-                let description = described(name, Description::default(), given)?;
+                let description = described(name, Description::default(), given.config.as_ref())?;
                 return Ok(vec![ModelSpec::builtin(name, &description)]);
             }
             return Err(Error::NotFound(format!("model {name} has only version 1")));
@@ -249,20 +249,20 @@ impl Entry {
     fn description(&self, name: &ModelName, given: &Replacement) -> Result<Description> {
         let (Self::Versions(place) | Self::Whole(place)) = self;
         let (path, config) = (place.join(DESCRIPTION), place.join(CONFIG));
-        match path.is_file() {
-            true => {
-                if config.is_file() {
+        let own = match (path.is_file(), config.is_file()) {
+            (true, is_beside) => {
+                if is_beside {
                     tracing::warn!(model = %name, "{CONFIG} is not read beside {DESCRIPTION}");
                 }
-                described(name, Description::read(&path)?, given)
+                Description::read(&path)?
             }
-            false if config.is_file() => {
-                let config = Some(ModelConfig::from_file(name, &config)?);
-                let here = Replacement { config, upload: None };
-                described(name, described(name, Description::default(), &here)?, given)
+            (false, true) => {
+                let config = ModelConfig::from_file(name, &config)?;
+                described(name, Description::default(), Some(&config))?
             }
-            false => described(name, Description::default(), given),
-        }
+            (false, false) => Description::default(),
+        };
+        described(name, own, given.config.as_ref())
     }
 
     fn versions(&self) -> Result<Vec<u32>> {
@@ -285,9 +285,9 @@ impl Entry {
 fn described(
     name: &ModelName,
     mut description: Description,
-    given: &Replacement,
+    config: Option<&ModelConfig>,
 ) -> Result<Description> {
-    if let Some(config) = &given.config {
+    if let Some(config) = config {
         if !config.unread.is_empty() {
             let keys = config.unread.to_string();
             tracing::warn!(model = %name, keys, "configuration: these are not read");

@@ -37,9 +37,11 @@ impl Recording {
     /// `Exists` if there is one already.
     pub(crate) fn start(observer: &Arc<Observer>, nodes: &[Arc<Node>]) -> Result<Self> {
         observer.tracer.begin()?;
-        let devices = nodes.iter().map(|node| OfDevice::start(node.clone())).collect();
+        nodes.iter().for_each(|node| node.engine.set_trace(true));
+        let begin = Instant::now(); // and the devices' clocks, with nothing between
+        let devices = nodes.iter().map(|node| OfDevice::new(node.clone())).collect();
         let guests = Guests::new(observer.guests.lock().clone());
-        Ok(Self { observer: observer.clone(), devices, begin: Instant::now(), guests })
+        Ok(Self { observer: observer.clone(), devices, begin, guests })
     }
 
     /// Takes what the devices have noted meanwhile; one that has noted enough notes no more.
@@ -79,8 +81,8 @@ struct OfDevice {
 }
 
 impl OfDevice {
-    fn start(node: Arc<Node>) -> Self {
-        node.engine.set_trace(true);
+    /// Of one that has begun to note.
+    fn new(node: Arc<Node>) -> Self {
         let clock = node.clock();
         Self { node, clock, spans: Vec::new(), preemptions: Vec::new() }
     }

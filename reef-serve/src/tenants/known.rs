@@ -64,9 +64,7 @@ impl Tenants {
         rate: Rate,
         (device, now): (usize, Duration),
     ) -> Result<(Priority, Option<Account>)> {
-        if priority.class() == Class::BestEffort {
-            return Err(Error::Invalid(format!("a budget of {rate} for best-effort requests")));
-        }
+        check_rated(priority, rate)?;
         match self.claims[device].admit(tenant, life, rate, now) {
             Ok(account) => Ok((priority, account)),
             Err(error) => {
@@ -127,5 +125,19 @@ impl Tenants {
 
     fn known(&self) -> Vec<Arc<Tenant>> {
         self.known.lock().values().cloned().collect()
+    }
+}
+
+/// Budgets are for real-time requests.
+///
+/// # Errors
+///
+/// `Invalid` if these are best-effort.
+pub(crate) fn check_rated(priority: Priority, rate: Rate) -> Result<()> {
+    match priority.class() {
+        Class::RealTime => Ok(()),
+        Class::BestEffort => {
+            Err(Error::Invalid(format!("a budget of {rate} for best-effort requests")))
+        }
     }
 }

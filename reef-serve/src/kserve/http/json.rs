@@ -4,6 +4,7 @@ use super::bounded;
 use super::numbers::Listed;
 use crate::error::{Error, Result};
 use crate::kserve::parameter::Parameter;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -84,8 +85,13 @@ pub(super) fn parameters(map: &Map<String, Value>) -> impl Iterator<Item = (&str
 
 /// The JSON object of a body, which may be empty.
 pub(super) fn object(body: &[u8]) -> Result<Map<String, Value>> {
+    read(body)
+}
+
+/// What a body says in JSON; the default, if it is empty.
+pub(super) fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T> {
     if body.is_empty() {
-        return Ok(Map::new());
+        return Ok(T::default());
     }
     serde_json::from_slice(body).map_err(|e| Error::Invalid(format!("JSON: {e}")))
 }

@@ -1,12 +1,12 @@
 //! Models that come and go.
 
 use super::bounded;
-use super::json::object;
+use super::json::{object, read};
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
 use crate::models::config::load::{LoadParameters, LoadValue};
 use crate::models::registry::Indexed;
-use crate::name::ModelName;
+use crate::name::{ModelName, shown};
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;
 use crate::server::Server;
@@ -70,17 +70,13 @@ struct LoadJson {
 
 /// Files are in base64.
 fn parameters(body: &[u8]) -> Result<LoadParameters> {
-    if body.is_empty() {
-        return Ok(LoadParameters::default());
-    }
-    let json: LoadJson =
-        serde_json::from_slice(body).map_err(|e| Error::Invalid(format!("JSON: {e}")))?;
+    let json: LoadJson = read(body)?;
     let mut given = LoadParameters::default();
     for (key, value) in json.parameters {
         let value = match value {
             Value::String(text) if key.starts_with("file:") => {
                 let bytes = BASE64.decode(text).map_err(|e| {
-                    let shown: String = key.chars().take(64).collect();
+                    let shown = shown(&key);
                     Error::Invalid(format!("{shown:?}: no base64: {e}"))
                 })?;
                 LoadValue::Bytes(bytes.into())

@@ -16,6 +16,7 @@ use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Connected;
 use crate::net::identity::principal::Principal;
 use crate::server::Server;
+use crate::tenants::known::check_rated;
 use crate::tenants::tenant::{MemoryTaken, Tenant};
 use reef::Account;
 use std::os::unix::net::UnixStream;
@@ -134,12 +135,8 @@ impl Standing {
 /// The place of its requests, if it may have that.
 fn priority_of(config: &Config, tenant: &Tenant, hello: &ClientHello) -> Result<Priority> {
     let priority = tenant.priority(0, hello.class, config.models.class)?;
-    match hello.rate {
-        Some(rate) if priority.class() == Class::BestEffort => {
-            Err(Error::Invalid(format!("a budget of {rate} for best-effort requests")))
-        }
-        _ => Ok(priority),
-    }
+    hello.rate.map_or(Ok(()), |rate| check_rated(priority, rate))?;
+    Ok(priority)
 }
 
 /// The model that it names, which is loaded if it may do that: a right of its own.

@@ -4,7 +4,7 @@ use super::model_config::ModelConfig;
 use super::upload::Upload;
 use crate::error::{Error, Result};
 use crate::models::budget::Budget;
-use crate::name::ModelName;
+use crate::name::{ModelName, shown};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -40,11 +40,11 @@ impl LoadParameters {
             ("config", ..) => return Err(Error::Invalid("config: JSON as text is wanted".into())),
             (_, Some(name), LoadValue::Bytes(bytes)) => self.files.push((name.into(), bytes)),
             (_, Some(_), _) => {
-                let shown: String = key.chars().take(64).collect();
+                let shown = shown(key);
                 return Err(Error::Invalid(format!("{shown:?}: bytes are wanted")));
             }
             _ => {
-                let shown: String = key.chars().take(64).collect();
+                let shown = shown(key);
                 return Err(Error::Unimplemented(format!("load with parameter {shown:?}")));
             }
         }

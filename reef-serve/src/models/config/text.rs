@@ -87,8 +87,12 @@ impl<'a> Reader<'a> {
     }
 
     fn message(&mut self, depth: usize) -> Result<Value, String> {
-        let end = if self.take('{') { '}' } else { '>' };
-        self.take('<');
+        let end = if self.take('{') {
+            '}'
+        } else {
+            self.take('<');
+            '>'
+        };
         self.fields(depth + 1, Some(end)).map(Value::Object)
     }
 
@@ -237,6 +241,7 @@ mod tests {
             ("a: [1 2]", "line 1: ',' or ']' is wanted"),
             ("a: \"\\q\"", "line 1: \\q in a text is not read"),
             ("}", "line 1: a name is wanted, not '}'"),
+            ("a { < b: 1 }", "line 1: a name is wanted, not '<'"),
         ] {
             assert_eq!(read(text).unwrap_err(), want, "{text}");
         }

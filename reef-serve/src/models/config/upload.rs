@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::models::budget::{Budget, Reservation, within};
-use crate::name;
+use crate::name::{self, shown};
 use bytes::Bytes;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -76,7 +76,7 @@ impl Eq for Upload {}
 /// Where a file of this name lies in the folder: behind its version, and nowhere else.
 fn place(name: &str) -> Result<PathBuf> {
     let wrong = |why: &str| {
-        let shown: String = name.chars().take(64).collect();
+        let shown = shown(name);
         Err(Error::Invalid(format!("file {shown:?}: {why}, VERSION/NAME is wanted")))
     };
     if name.len() > MAX_NAME || name.contains(['\0', '\\']) {

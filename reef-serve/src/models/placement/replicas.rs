@@ -38,8 +38,8 @@ impl Replicas {
         }
         // What a lost device is asked for ends at once: by its load alone it would be asked most.
         let load = |node: &Node| (node.lost().is_some(), node.load());
-        let loads: Vec<_> = self.each.iter().map(|replica| load(replica.node())).collect();
-        &self.each[least(&loads, self.turn.fetch_add(1, Ordering::Relaxed))]
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        &self.each[least(self.each.len(), turn, |at| load(self.each[at].node()))]
     }
 
     /// Bytes of all.
@@ -63,11 +63,10 @@ impl Replicas {
     }
 }
 
-/// Where the least load is, beginning at `turn`.
-fn least<T: Ord + Copy>(loads: &[T], turn: usize) -> usize {
-    let len = loads.len();
+/// Where of `len` places the least load is, beginning at `turn`. Each is asked once.
+fn least<T: Ord>(len: usize, turn: usize, load: impl Fn(usize) -> T) -> usize {
     let all = (0..len).map(|n| (turn % len + n) % len);
-    all.min_by_key(|&at| loads[at]).unwrap_or_default()
+    all.min_by_key(|&at| load(at)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -76,11 +75,13 @@ mod tests {
 
     #[test]
     fn the_least_load_comes_first_and_equals_take_turns() {
-        let order = |loads: &[usize]| (0..4).map(|turn| least(loads, turn)).collect::<Vec<_>>();
+        let order = |loads: &[usize]| {
+            (0..4).map(|turn| least(loads.len(), turn, |at| loads[at])).collect::<Vec<_>>()
+        };
         assert_eq!(order(&[0, 0, 0]), [0, 1, 2, 0]);
         assert_eq!(order(&[1, 0, 1]), [1, 1, 1, 1]);
         assert_eq!(order(&[2, 1, 1]), [1, 1, 2, 1]);
-        assert_eq!(least(&[5, 5], usize::MAX), 1);
-        assert_eq!(least(&[(true, 0), (false, 7)], 0), 1);
+        assert_eq!(least(2, usize::MAX, |_| 5), 1);
+        assert_eq!(least(2, 0, |at| [(true, 0), (false, 7)][at]), 1);
     }
 }

@@ -111,7 +111,7 @@ impl Maker {
     }
 
     /// Most bytes of a model beside the files that came with it, which may lie in memory too; 0 is no limit.
-    fn most_of(&self, spec: &ModelSpec) -> u64 {
+    pub(crate) fn most_of(&self, spec: &ModelSpec) -> u64 {
         let files = spec.upload.as_ref().map_or(0, |upload| upload.bytes());
         match self.model_bytes {
             0 => 0,

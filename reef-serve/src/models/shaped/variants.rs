@@ -91,13 +91,15 @@ impl Variants {
 
     /// Rows of the one with most that has these shapes otherwise; 0 if there is none.
     pub(crate) fn widest(&self, shapes: &Shapes) -> usize {
-        self.alike(shapes).into_iter().map(|(rows, _)| rows).max().unwrap_or(0)
+        let state = self.state.lock();
+        let made = state.made.iter().filter(|(_, made)| made.is_there()).map(|(of, _)| of);
+        let all = state.pinned.keys().chain(made);
+        all.filter_map(|of| rows_beside(of, shapes)).max().unwrap_or(0)
     }
 
     /// Those that differ from these shapes in their rows alone, with how many those are.
     fn alike(&self, shapes: &Shapes) -> Vec<(usize, Arc<Variant>)> {
-        let same = |(one, other): (&Vec<usize>, &Vec<usize>)| one.get(1..) == other.get(1..);
-        let rows = |made: &Shapes| rows_of(made).filter(|_| made.iter().zip(shapes).all(same));
+        let rows = |made: &Shapes| rows_beside(made, shapes);
         let state = self.state.lock();
         let pinned = state.pinned.iter().filter_map(|(made, v)| Some((rows(made)?, v.clone())));
         let made = state.made.iter().filter_map(|(of, v)| Some((rows(of)?, v.variant.upgrade()?)));
@@ -185,6 +187,12 @@ impl Variants {
         let kept = state.lists.into_values().flatten().map(|kept| kept.variant);
         state.pinned.into_values().chain(kept).for_each(|variant| variant.clear());
     }
+}
+
+/// Rows of a variant of the shapes `made`, if they differ from `shapes` in their rows alone.
+fn rows_beside(made: &Shapes, shapes: &Shapes) -> Option<usize> {
+    let same = |(one, other): (&Vec<usize>, &Vec<usize>)| one.get(1..) == other.get(1..);
+    rows_of(made).filter(|_| made.iter().zip(shapes).all(same))
 }
 
 /// Drops a variant on a thread that may block: requests come in on threads of I/O, which may not.
