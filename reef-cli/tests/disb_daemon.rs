@@ -5,10 +5,8 @@ mod common;
 mod daemon;
 
 use common::{Folder, prints, reef, refuses, text};
-use daemon::Daemon;
+use daemon::{Daemon, metrics};
 use serde_json::Value;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -64,7 +62,7 @@ impl Stage {
 
     /// How many requests the daemon has answered.
     fn served(&self) -> u64 {
-        let text = metrics(&self.folder.path("http.sock"));
+        let text = metrics(&self.folder);
         let served = text.lines().filter(|line| line.starts_with("reef_requests_served_total{"));
         served.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
@@ -100,16 +98,6 @@ fn within(what: &str, holds: impl Fn() -> bool) {
         assert!(begin.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
         std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// What the daemon says of itself.
-fn metrics(socket: &str) -> String {
-    let mut stream = UnixStream::connect(socket).expect("it listens");
-    let ask = b"GET /metrics HTTP/1.1\r\nhost: d\r\nconnection: close\r\n\r\n";
-    stream.write_all(ask).expect("it reads");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("text");
-    text
 }
 
 fn kill(pid: u32) {

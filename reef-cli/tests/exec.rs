@@ -5,10 +5,9 @@ mod common;
 mod daemon;
 
 use common::{Folder, json, says, text};
-use daemon::Daemon;
+use daemon::{Daemon, metrics};
 use std::ffi::c_void;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -113,15 +112,6 @@ fn takes_more_when_asked() {
             println!("got {got} MiB");
         }
     }
-}
-
-/// What the daemon says of itself.
-fn metrics(folder: &Folder) -> String {
-    let mut stream = UnixStream::connect(folder.path("http.sock")).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: d\r\nconnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
 }
 
 fn this_program() -> Vec<String> {

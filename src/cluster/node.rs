@@ -72,7 +72,8 @@ impl<D: Device> Node<D> {
         self.dispatcher.give_up(why);
     }
 
-    /// Asks the device for an empty round on a queue of its own, and the dispatcher whether it has given the device up.
+    /// Asks the device for an empty round on a queue of its own, and the dispatcher whether it has given the device up
+    /// and whether it has a place for one more client.
     /// If either fails, and not for want of memory, the device is lost, as by [`give_up`](Self::give_up). May take as
     /// long as a kernel of others.
     ///

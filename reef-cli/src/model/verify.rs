@@ -7,8 +7,7 @@ use super::facts::describe;
 use super::verify_tensors::{self, Asked, with_preemptions};
 use crate::report::output::print;
 use crate::report::progress::Progress;
-use crate::workload::preempted::{Random, unchanged};
-use crate::workload::tensors::run_once;
+use crate::workload::preempted::{self, also_preempted};
 use anyhow::{Result, bail};
 use reef::models::{self, AnyModel, Model, Network, Seeded, Tensors, Weights, reference};
 use reef::op::Operators;
@@ -79,9 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         print(format_args!(
             "{device}: off by {off:.1e} of the largest output, {largest_output:.4}"
         ))?;
-        if let Some(preemptions) = preemptions {
-            print(format_args!("{preemptions} preemptions changed no bit"))?;
-        }
+        preempted::say(preemptions)?;
     }
     if rewritten.is_nan() || rewritten > MAX_REWRITTEN {
         bail!("{network}: the schedule differs from the network's file by {rewritten:.1e}");
@@ -127,15 +124,10 @@ impl reef::Visit for Verify<'_> {
             network.stage_input(&input)?;
             Ok(network)
         };
-        let network = fresh()?;
-        run_once(&device, &network.inference())?;
-        let undisturbed = network.staged_output()?;
-        if !args.preempt {
-            return Ok((undisturbed, None));
-        }
         let made = |network: &Network<D>| Ok(vec![Array::F32(network.staged_output()?)]);
-        let (want, mut random) = ([Array::F32(undisturbed.clone())], Random(args.seed));
-        let all = unchanged(&device, &want, fresh, made, &mut random)?;
-        Ok((undisturbed, Some(all)))
+        let seed = args.preempt.then_some(args.seed);
+        let (have, _, preemptions) = also_preempted(&device, seed, fresh, made)?;
+        let [Array::F32(have)] = &have[..] else { unreachable!("`made` gives singles") };
+        Ok((have.clone(), preemptions))
     }
 }

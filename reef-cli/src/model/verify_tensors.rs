@@ -3,8 +3,8 @@
 use super::show_tensors::describe;
 use crate::report::output::print;
 use crate::report::progress::Progress;
-use crate::workload::preempted::{Random, unchanged};
-use crate::workload::tensors::{instance, outputs, run_once};
+use crate::workload::preempted::{self, Timed, also_preempted};
+use crate::workload::tensors::{instance, outputs};
 use anyhow::{Result, bail};
 use reef::models::{Network, Seeded, TensorModel, TensorWeights};
 use reef::op::Operators;
@@ -30,7 +30,7 @@ pub(super) fn verify(args: &Asked<'_>, model: &TensorModel) -> Result<()> {
     let inputs: Vec<Array> = model.inputs.iter().map(made).collect();
     let preempt = args.preempt.then_some(seed.0);
     let once = Once { model, inputs: &inputs, preempt };
-    let (have, preemptions) = reef::with_device(args.device, once)??;
+    let (have, _, preemptions) = reef::with_device(args.device, once)??;
     progress.begin("the reference");
     let want = model.execute(&inputs)?;
     progress.finish();
@@ -43,9 +43,7 @@ pub(super) fn verify(args: &Asked<'_>, model: &TensorModel) -> Result<()> {
     } else {
         describe(network, model)?;
         print(format_args!("{device}: off by {off:.1e} of the largest value of an output"))?;
-        if let Some(preemptions) = preemptions {
-            print(format_args!("{preemptions} preemptions changed no bit"))?;
-        }
+        preempted::say(preemptions)?;
     }
     if off.is_nan() || off > args.tolerance {
         bail!("{network}: {device} differs from the reference by {off:.1e}");
@@ -84,17 +82,12 @@ struct Once<'a> {
 }
 
 impl reef::Visit for Once<'_> {
-    type Output = Result<(Vec<Array>, Option<u64>)>;
+    type Output = Result<Timed>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
         let weights = TensorWeights::upload(&device, self.model)?;
         let fresh = || instance(&device, self.model, &weights, self.inputs);
         let made = |network: &Network<D>| outputs(network, self.model);
-        let network = fresh()?;
-        run_once(&device, &network.inference())?;
-        let undisturbed = made(&network)?;
-        let Some(seed) = self.preempt else { return Ok((undisturbed, None)) };
-        let all = unchanged(&device, &undisturbed, fresh, made, &mut Random(seed))?;
-        Ok((undisturbed, Some(all)))
+        also_preempted(&device, self.preempt, fresh, made)
     }
 }

@@ -4,8 +4,8 @@ use super::args::Args;
 use crate::report::output::print;
 use crate::report::usage::Usage;
 use crate::workload::networks::WEIGHTS;
-use crate::workload::preempted::{Random, unchanged};
-use crate::workload::tensors::{outputs, run_once};
+use crate::workload::preempted::{self, Timed, also_preempted};
+use crate::workload::tensors::outputs;
 use anyhow::{Context, Result};
 use reef::models::onnx::{TensorOptions, load_for};
 use reef::models::{
@@ -30,9 +30,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let given = given(args)?;
     let model = model(args, &given)?;
     let tensors = Tensors { model: &model, given: &given, preempt: args.preempt };
-    let (outputs, timing) = reef::with_device(&args.device, tensors)??;
+    let (outputs, time, preemptions) = reef::with_device(&args.device, tensors)??;
     let ports: Vec<_> = model.outputs.iter().map(|port| (port.name.as_str(), &port.spec)).collect();
-    report(args, &ports, &outputs, timing)
+    report(args, &ports, &outputs, (time, preemptions))
 }
 
 /// The network, made for what was given.
@@ -113,8 +113,7 @@ pub(super) fn report(
         }
         false => {
             print(format_args!("{millis:.2} ms"))?;
-            let said = preemptions.map(|count| format!("{count} preemptions changed no bit"));
-            said.map_or(Ok(()), print)
+            preempted::say(preemptions)
         }
     }
 }
@@ -137,20 +136,13 @@ struct Tensors<'a> {
 }
 
 impl reef::Visit for Tensors<'_> {
-    type Output = Result<(Vec<Array>, Timing)>;
+    type Output = Result<Timed>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
         let weights = TensorWeights::upload(&device, self.model)?;
         let fresh = || self.fresh(&device, &weights);
         let made = |network: &Network<D>| outputs(network, self.model);
-        let network = fresh()?;
-        let time = run_once(&device, &network.inference())?;
-        let undisturbed = made(&network)?;
-        if !self.preempt {
-            return Ok((undisturbed, (time, None)));
-        }
-        let all = unchanged(&device, &undisturbed, fresh, made, &mut Random(WEIGHTS.0))?;
-        Ok((undisturbed, (time, Some(all))))
+        also_preempted(&device, self.preempt.then_some(WEIGHTS.0), fresh, made)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Inferences that are preempted at random times, which must change no bit of what they give.
 
+use super::tensors::run_once;
+use crate::report::output::print;
 use anyhow::{Result, ensure};
 use reef::models::Network;
 use reef::op::Operators;
@@ -10,15 +12,41 @@ use std::time::{Duration, Instant};
 
 /// How long a preempted network may take.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Inferences of [`unchanged`].
+/// Inferences that are preempted.
 const TURNS: usize = 3;
+
+/// What an inference gave, how long it took, and how many preemptions of others changed no bit of that, if any were
+/// asked for.
+pub(crate) type Timed = (Vec<Array>, Duration, Option<u64>);
+
+/// Runs a network once, as `made` reads it, and with a `seed` others that are preempted at random times from it on.
+/// `fresh` as for [`unchanged`].
+pub(crate) fn also_preempted<D: Operators>(
+    device: &D,
+    seed: Option<u64>,
+    fresh: impl Fn() -> Result<Network<D>>,
+    made: impl Fn(&Network<D>) -> Result<Vec<Array>>,
+) -> Result<Timed> {
+    let network = fresh()?;
+    let time = run_once(device, &network.inference())?;
+    let have = made(&network)?;
+    let again = |seed| unchanged(device, &have, fresh, made, &mut Random(seed));
+    let preemptions = seed.map(again).transpose()?;
+    Ok((have, time, preemptions))
+}
+
+/// Says that they changed nothing, if any were asked for.
+pub(crate) fn say(preemptions: Option<u64>) -> Result<()> {
+    let said = preemptions.map(|count| format!("{count} preemptions changed no bit"));
+    said.map_or(Ok(()), print)
+}
 
 /// Runs networks that are preempted at random times at level All, and gives how many preemptions there were. What
 /// each gives, as `made` reads it, must be `undisturbed` bit by bit.
 ///
 /// `fresh` makes a network with its inputs in place, in memory of its own: what another inference left there would
 /// hide that this one lost a block.
-pub(crate) fn unchanged<D: Operators>(
+fn unchanged<D: Operators>(
     device: &D,
     undisturbed: &[Array],
     fresh: impl Fn() -> Result<Network<D>>,

@@ -1,7 +1,8 @@
 //! A daemon for tests that talk to one.
 
 use crate::common::Folder;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
 /// A daemon that is ended when this is dropped.
@@ -41,6 +42,17 @@ impl Daemon {
         assert!(lines.any(|line| line.unwrap() == "ready"), "it ended");
         Self(child)
     }
+}
+
+/// What the daemon in this folder says of itself.
+#[allow(dead_code)] // as above
+pub(crate) fn metrics(folder: &Folder) -> String {
+    let mut stream = UnixStream::connect(folder.path("http.sock")).expect("it listens");
+    let ask = b"GET /metrics HTTP/1.1\r\nhost: d\r\nconnection: close\r\n\r\n";
+    stream.write_all(ask).expect("it reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("text");
+    text
 }
 
 impl Drop for Daemon {

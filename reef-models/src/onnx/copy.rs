@@ -3,7 +3,6 @@
 use super::external::External;
 use super::fault::Fault;
 use super::file::ModelFile;
-use super::protobuf::Malformed;
 use crate::errors::error::{Error, Result};
 use crate::files::whole;
 use crate::memory::budget::Budget;
@@ -33,8 +32,7 @@ pub fn copy(path: impl AsRef<Path>, folder: impl AsRef<Path>) -> Result<()> {
 /// Places of the files that initializers name, and where those really are.
 fn others(bytes: &[u8], folder: &Path) -> Result<BTreeSet<(PathBuf, PathBuf)>, Fault> {
     let ledger = Ledger::new(&Budget::default());
-    let malformed = |Malformed(why)| Fault { at: "no ONNX file".into(), why };
-    let file = ModelFile::read(bytes, &ledger).map_err(malformed)?;
+    let file = ModelFile::read(bytes, &ledger)?;
     let tensors = file.graph.iter().flat_map(|graph| graph.initializers.iter());
     let named = tensors.filter(|tensor| !tensor.external.is_empty());
     let place = |tensor| {

@@ -3,7 +3,6 @@
 use super::fault::Fault;
 use super::file::{Dimension, ModelFile, ValueFile};
 use super::general::stored::element;
-use super::protobuf::Malformed;
 use crate::errors::error::Result;
 use crate::files::whole;
 use crate::memory::budget::Budget;
@@ -49,8 +48,7 @@ pub struct Declared {
 pub fn declared(path: impl AsRef<Path>, budget: &Budget) -> Result<Declared> {
     let (path, ledger) = (path.as_ref(), Ledger::new(budget));
     let bytes = whole::read(path, &ledger)?;
-    let fault = |Malformed(why)| Fault { at: "no ONNX file".into(), why };
-    let model = ModelFile::read(&bytes, &ledger).map_err(fault);
+    let model = ModelFile::read(&bytes, &ledger).map_err(Fault::from);
     let model = model.map_err(|fault| fault.of(path.display().to_string(), &ledger))?;
     let Some(graph) = &model.graph else { return Ok(Declared::default()) };
     let stored: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name).collect();
@@ -66,7 +64,7 @@ fn port(value: &ValueFile<'_>) -> DeclaredPort {
         Dimension::Open(name) => DeclaredSize::Open((*name).to_owned()),
         Dimension::Fixed(size) => {
             let fixed = usize::try_from(*size).map(DeclaredSize::Fixed);
-            fixed.unwrap_or(DeclaredSize::Open(String::new())) // older exporters write -1
+            fixed.unwrap_or(DeclaredSize::Open(String::new())) // negative, but for the -1 that is read as open
         }
     };
     DeclaredPort {

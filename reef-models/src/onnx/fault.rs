@@ -1,5 +1,6 @@
 //! What is wrong with a file, and where.
 
+use super::protobuf::Malformed;
 use crate::errors::error::Error;
 use crate::memory::ledger::Ledger;
 
@@ -22,6 +23,11 @@ impl Fault {
         Self { at: format!("input {name:?}"), why }
     }
 
+    /// What was read is none.
+    pub(super) fn no_file(why: String) -> Self {
+        Self { at: "no ONNX file".into(), why }
+    }
+
     pub(super) fn of_graph(why: String) -> Self {
         Self { at: "graph".into(), why }
     }
@@ -32,6 +38,12 @@ impl Fault {
             Some(why) => Error::Memory { file, at: self.at, why },
             None => Error::Onnx { file, at: self.at, why: self.why },
         }
+    }
+}
+
+impl From<Malformed> for Fault {
+    fn from(Malformed(why): Malformed) -> Self {
+        Self::no_file(why)
     }
 }
 

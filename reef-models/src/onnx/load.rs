@@ -2,7 +2,6 @@
 
 use super::fault::Fault;
 use super::file::{GraphFile, ModelFile};
-use super::protobuf;
 use super::walk::{self, Options};
 use crate::errors::error::Result;
 use crate::files::whole;
@@ -95,10 +94,8 @@ fn read(
 
 /// The graph of a file whose operators are known.
 pub(super) fn graph_of<'a>(bytes: &'a [u8], ledger: &Ledger) -> Result<GraphFile<'a>, Fault> {
-    let malformed = |protobuf::Malformed(why)| Fault { at: "no ONNX file".into(), why };
-    let file = ModelFile::read(bytes, ledger).map_err(malformed)?;
-    let graph =
-        file.graph.ok_or(Fault { at: "no ONNX file".into(), why: "it has no graph".into() })?;
+    let file = ModelFile::read(bytes, ledger)?;
+    let graph = file.graph.ok_or_else(|| Fault::no_file("it has no graph".into()))?;
     let opset = file.opset.unwrap_or_default();
     if !OPSETS.contains(&opset) {
         let (least, most) = OPSETS.into_inner();

@@ -21,8 +21,7 @@ pub fn metadata(path: impl AsRef<Path>, budget: &Budget) -> Result<BTreeMap<Stri
     let model = ModelFile::read(&bytes, &ledger);
     let read =
         model.and_then(|model| model.metadata.iter().map(|pair| owned(*pair, &ledger)).collect());
-    let fault = |Malformed(why)| Fault { at: "no ONNX file".into(), why };
-    read.map_err(fault).map_err(|fault| fault.of(path.display().to_string(), &ledger))
+    read.map_err(Fault::from).map_err(|fault| fault.of(path.display().to_string(), &ledger))
 }
 
 fn owned(

@@ -4,7 +4,7 @@
 
 use super::range::{MAX_SIZE, in_range};
 use super::transformer::attention::Heads;
-use super::transformer::layers::Layers;
+use super::transformer::layers::{Layers, as_it_is};
 use crate::errors::error::{Error, Result as ModelResult};
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
@@ -143,10 +143,6 @@ impl Vision {
         let inner = l.linear(&module("mlp.0"), &normal, self.inner, None, Writer::gelu)?;
         l.linear(&module("mlp.3"), &inner, width, Some(&x), as_it_is)
     }
-}
-
-fn as_it_is(_: &mut Writer, x: usize) -> usize {
-    x
 }
 
 #[cfg(test)]

@@ -57,8 +57,8 @@ pub(crate) fn bind(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Resu
     if let Some(rows) = Rows::of(op) {
         let blocks = grid(op.output.elements().div_ceil(rows.outputs))?;
         let run = move |block: &mut Block<'_>| {
-            bound.run_singles(rows.outputs, block, |inputs, first, to, stop| {
-                rows.compute(inputs[0], first, to, stop)
+            bound.run_singles(rows.outputs, block, |[input], first, to, stop| {
+                rows.compute(input, first, to, stop)
             })
         };
         return Ok((Kernel::new(op.name(), move |block, _| run(block)), blocks));
@@ -66,8 +66,8 @@ pub(crate) fn bind(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Resu
     let blocks = grid(op.output.elements().div_ceil(bound.outputs))?;
     if let Some(sums) = Sums::of(op) {
         let run = move |block: &mut Block<'_>| {
-            bound.run_singles(bound.outputs, block, |inputs, first, to, stop| {
-                sums.compute([inputs[0], inputs[1]], first, to, stop)
+            bound.run_singles(bound.outputs, block, |inputs: [_; 2], first, to, stop| {
+                sums.compute(inputs, first, to, stop)
             })
         };
         return Ok((Kernel::new(op.name(), move |block, _| run(block)), blocks));
@@ -250,19 +250,19 @@ impl Bound {
         Outcome::Done
     }
 
-    /// As [`run`](Self::run), of singles: `make` fills memory with the outputs from the first one on, unless it was
-    /// stopped.
-    fn run_singles(
+    /// As [`run`](Self::run), of the first `N` inputs, which are singles: `make` fills memory with the outputs from the
+    /// first one on, unless it was stopped.
+    fn run_singles<const N: usize>(
         &self,
         outputs: usize,
         block: &mut Block<'_>,
-        make: impl FnOnce(&[&[f32]], usize, &mut [f32], StopToken<'_>) -> bool,
+        make: impl FnOnce([&[f32]; N], usize, &mut [f32], StopToken<'_>) -> bool,
     ) -> Outcome {
         let (stop, range) = (StopToken::of(block), self.range(block, outputs));
         // SAFETY: as in `run`.
-        let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.singles() }).collect();
+        let inputs = std::array::from_fn(|k| unsafe { self.inputs[k].singles() });
         let made = block.scratch(range.len());
-        if !make(&inputs, range.start, made, stop) {
+        if !make(inputs, range.start, made, stop) {
             return Outcome::Stopped;
         }
         // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.

@@ -91,11 +91,10 @@ fn read(
     options: &TensorOptions,
     ledger: &Ledger,
 ) -> Result<TensorModel> {
-    let malformed = |Malformed(why)| Fault { at: "no ONNX file".into(), why };
     let of_file = |fault: Fault| fault.of(file.into(), ledger);
-    let model = ModelFile::read(bytes, ledger).map_err(malformed).map_err(of_file)?;
+    let model = ModelFile::read(bytes, ledger).map_err(Fault::from).map_err(of_file)?;
     let graph = model.graph.as_ref();
-    let graph = graph.ok_or(Fault { at: "no ONNX file".into(), why: "it has no graph".into() });
+    let graph = graph.ok_or_else(|| Fault::no_file("it has no graph".into()));
     let graph = graph.map_err(of_file)?;
     let opset = model.opset.unwrap_or_default();
     if !OPSETS.contains(&opset) {
@@ -119,9 +118,8 @@ fn read(
 pub fn input_names(path: impl AsRef<Path>) -> Result<Vec<(String, Option<Element>)>> {
     let (path, ledger) = (path.as_ref(), Ledger::new(&Budget::default()));
     let bytes = whole::read(path, &ledger)?;
-    let malformed = |Malformed(why)| Fault { at: "no ONNX file".into(), why };
     let of_file = |fault: Fault| fault.of(path.display().to_string(), &ledger);
-    let model = ModelFile::read(&bytes, &ledger).map_err(malformed).map_err(of_file)?;
+    let model = ModelFile::read(&bytes, &ledger).map_err(Fault::from).map_err(of_file)?;
     let Some(graph) = &model.graph else { return Ok(Vec::new()) };
     let stored: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name).collect();
     let open = graph.inputs.iter().filter(|input| !stored.contains(input.name));

@@ -8,7 +8,7 @@ use crate::tensors::expressions::Writer;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::Value;
 use crate::zoo::transformer::attention::{Heads, bias_of};
-use crate::zoo::transformer::layers::Layers;
+use crate::zoo::transformer::layers::{Layers, as_it_is};
 use reef_core::tensor::{Binary, Element, Spec, Unary};
 
 /// Names of inputs: numbers of tokens, and which of them are looked at.
@@ -119,8 +119,4 @@ impl Encoder {
         })?;
         l.linear("classifier", &x, self.classes, None, as_it_is)
     }
-}
-
-fn as_it_is(_: &mut Writer, x: usize) -> usize {
-    x
 }

@@ -117,3 +117,8 @@ impl Layers<'_> {
         }
     }
 }
+
+/// A layer's output with nothing behind it.
+pub(in crate::zoo) fn as_it_is(_: &mut Writer, x: usize) -> usize {
+    x
+}
