@@ -2,7 +2,7 @@
 """Runs torchvision's classification networks and some of the transformers library's on a device, each exported to ONNX
 with weights from a seed, and compares what comes out with PyTorch.
 
-    pip install torch torchvision transformers onnx onnxruntime numpy
+    pip install torch torchvision transformers onnx numpy
     tools/zoo.py REEF [--only NAME,...] [--device cpu] [--folder DIR] [--report FILE.md] [--exporter script|dynamo]
 
 REEF is the command, such as target/release/reef. Files are made in DIR (a temporary folder without it), one network
