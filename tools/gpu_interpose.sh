@@ -3,7 +3,7 @@
 # Nothing is built here. Each program has a time limit; what it says is printed at once and appended to $OUT/output.txt.
 #   tools/gpu_interpose.sh [FOLDER]   FOLDER (target/gpu-shim, or target/release) has what tools/interpose/build.sh and
 #                                     tools/interpose/programs.sh built; without the latter, nvcc has to be in the PATH
-#   STEPS="names same frameworks static seen cost pair limits mps" chooses; FRAMEWORKS, PROGRAMS and MODES likewise.
+#   STEPS="names same frameworks static seen cost profile pair limits mps" chooses; FRAMEWORKS, PROGRAMS and MODES likewise.
 #   BUDGET=540                        seconds; what doesn't fit isn't begun, and the end says how to run it
 set -u
 cd "$(dirname "$(realpath "$0")")/.."
@@ -140,6 +140,14 @@ wanted cost && for mode in ${MODES:-eager graph}; do
     under rt resnet50 $mode 0 3
     stop
 done
+wanted profile && fits 60 STEPS=profile && { # plain and profiled in turns
+    step "profile: torch eager, closed loop of 3 s"
+    for turn in 1 2; do
+        plain resnet50 eager 0 3
+        REEF_PROFILE=table under none resnet50 eager 0 3
+    done
+    tail -n 12 "$out/errors"
+}
 pair() { # LABEL SHIM MODE: a real-time network at 100/s and in a closed loop, beside a best-effort one
     # $BE_WITH and $RT_WITH: variables of one side alone
     step "$1: ResNet-50 graph beside ResNet-152 $3${BE_WITH:+, BE $BE_WITH}${RT_WITH:+, RT $RT_WITH}"
