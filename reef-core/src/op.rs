@@ -488,6 +488,12 @@ pub trait Operators: Device {
         Err(Error::Unsupported { backend: "device", what })
     }
 
+    /// Whether [`tensor_operator`](Self::tensor_operator) has this operation, which is made of several that the device
+    /// has in any case: attention. A device that says nothing gets those instead.
+    fn has_joined(&self, _op: &TensorOp) -> bool {
+        false
+    }
+
     /// The kernel of each call of a program, compiled for this device and loaded: a kernel that several calls have
     /// is loaded once. A device that says nothing runs none.
     ///

@@ -16,6 +16,7 @@
 //! | [`Gather`], [`Scatter`] | what indices say | Gather, GatherND, ScatterElements, OneHot |
 //! | [`Scan`] | running sums | CumSum |
 //! | [`TopK`] | the largest of each row | TopK |
+//! | [`Attention`] | values weighted by how well keys fit | what MatMul, Softmax and MatMul are together |
 //!
 //! Invariants: tensors are dense and row-major; after [`TensorOp::check`] no operation reads outside of its inputs; an
 //! output depends on the inputs alone, not on the range that it is computed in.
@@ -31,6 +32,7 @@ mod view;
 
 pub use array::{Array, Listed, Values};
 pub use element::{Domain, Element};
+pub use kinds::attention::{Attention, ScoreStep};
 pub use kinds::contract::Contract;
 pub use kinds::fold::{Fold, FoldKind};
 pub use kinds::formula::{Binary, Formula, Scalar, Term, Unary};
@@ -41,4 +43,4 @@ pub use kinds::rows::{Scan, TopK};
 pub use op::{Kind, TensorOp};
 pub use spec::Spec;
 pub use stored::{Brain, Half, Stored, Truth};
-pub use view::View;
+pub use view::{Placed, View};

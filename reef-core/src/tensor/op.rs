@@ -1,6 +1,7 @@
 //! One operation: its kind, what it reads and what it makes.
 
 use super::array::{Array, Values};
+use super::kinds::attention::Attention;
 use super::kinds::contract::Contract;
 use super::kinds::fold::Fold;
 use super::kinds::indexed::{Gather, Scatter};
@@ -26,6 +27,7 @@ pub enum Kind {
     Scatter(Scatter),
     Scan(Scan),
     TopK(TopK),
+    Attention(Attention),
 }
 
 /// An operation on tensors: `output = kind(inputs)`.
@@ -52,6 +54,7 @@ impl TensorOp {
             Kind::Scatter(_) => "scatter",
             Kind::Scan(_) => "scan",
             Kind::TopK(_) => "top_k",
+            Kind::Attention(_) => "attention",
         }
     }
 
@@ -78,6 +81,7 @@ impl TensorOp {
             Kind::Scatter(op) => op.check(inputs, output),
             Kind::Scan(op) => op.check(inputs, output),
             Kind::TopK(op) => op.check(inputs, output),
+            Kind::Attention(op) => op.check(inputs, output),
         }
     }
 
@@ -86,6 +90,7 @@ impl TensorOp {
         match &self.kind {
             Kind::Scan(op) => op.grain(),
             Kind::TopK(op) => op.k,
+            Kind::Attention(op) => op.grain(),
             _ => 1,
         }
     }
@@ -101,6 +106,7 @@ impl TensorOp {
             Kind::Scatter(_) => 1 + self.inputs[2].elements() / 16,
             Kind::Scan(_) => 4,
             Kind::TopK(op) => 32 * op.len / op.k,
+            Kind::Attention(op) => op.cost(),
         }
     }
 
@@ -154,6 +160,7 @@ impl TensorOp {
             Kind::Scatter(op) => op.compute(job),
             Kind::Scan(op) => op.compute(job),
             Kind::TopK(op) => op.compute(job, &self.inputs[0]),
+            Kind::Attention(op) => op.compute(job),
         }
     }
 }

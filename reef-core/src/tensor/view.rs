@@ -156,6 +156,31 @@ impl View {
     }
 }
 
+/// A view that begins at some element.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Placed {
+    /// Where its first element lies.
+    pub first: usize,
+    /// Where all lie, from that one on.
+    pub view: View,
+}
+
+impl Placed {
+    /// Checks that it stays inside of `elements`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub fn check(&self, elements: usize) -> Result<()> {
+        self.view.check(elements.saturating_sub(self.first))
+    }
+
+    /// Where element `index` lies, counted in the view's own order.
+    pub fn at(&self, index: usize) -> usize {
+        self.first + self.view.offset(index)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -94,7 +94,7 @@ impl AnyModel {
             Self::Picture { model, .. } => {
                 arena::plan(model.graph()).bytes + scratch(device, model).bytes
             }
-            Self::Tensors(model) => model.arena().bytes,
+            Self::Tensors(model) => model.arena_of(&model.steps_on(device)).bytes,
         };
         activations + 2 * (self.inputs().bytes() + self.outputs().bytes())
     }

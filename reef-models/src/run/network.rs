@@ -17,7 +17,8 @@ use crate::graph::arena;
 use crate::graph::schedule::Step;
 use crate::model::network_model::Model;
 use crate::model::ports::Ports;
-use crate::tensors::model::{TensorModel, TensorStep};
+use crate::tensors::model::TensorModel;
+use crate::tensors::step::TensorStep;
 use reef_core::op::{Operands, Operators, Scratch, Storage, TensorOperands};
 use reef_core::{Command, Launch};
 use std::sync::Arc;
@@ -81,9 +82,10 @@ impl<D: Operators> Network<D> {
         weights: &Arc<TensorWeights<D>>,
     ) -> Result<Self> {
         let ports = [&model.inputs, &model.outputs].map(|ports| Ports::new(ports.iter().cloned()));
-        let memory = Memory::alloc(device, model.arena(), ports, Scratch::default())?;
+        let steps = model.steps_on(device);
+        let memory = Memory::alloc(device, model.arena_of(&steps), ports, Scratch::default())?;
         let (mut launches, mut counts) = (Vec::new(), Vec::new());
-        for step in &model.steps {
+        for step in &steps {
             let made = tensor_launches(device, &memory, weights, step)?;
             counts.push((step.name.as_str(), made.len()));
             launches.extend(made);

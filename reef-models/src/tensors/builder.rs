@@ -2,9 +2,10 @@
 
 use super::axes::{Result, elements};
 use super::constant::Constant;
-use super::fuse::fuse;
-use super::model::{TensorModel, TensorStep};
+use super::fuse::formulas::fuse;
+use super::model::TensorModel;
 use super::scalars::with_scalars;
+use super::step::TensorStep;
 use super::value::{Known, Value, What};
 use crate::memory::ledger::Ledger;
 use crate::model::ports::Port;

@@ -4,11 +4,12 @@
 //! fill them.
 //!
 //! Single numbers that are known are part of formulas ([`scalars`]), and formulas that follow each other are one step
-//! ([`fuse`]).
+//! ([`fuse`]). A network for a device that has attention as one operation has it so ([`attention`]).
 //!
 //! Invariants: each step writes one storage, which no other step writes, and reads only what earlier ones wrote, what
 //! is given, and constants; its operation was checked. What depends on constants alone is a constant.
 
+mod attention;
 pub(crate) mod axes;
 pub(crate) mod builder;
 pub(crate) mod constant;
@@ -18,7 +19,9 @@ pub(crate) mod model;
 pub(crate) mod movement;
 pub(crate) mod normal;
 mod scalars;
+pub(crate) mod step;
 pub(crate) mod sums;
 pub(crate) mod value;
 
-pub use model::{TensorModel, TensorStep};
+pub use model::TensorModel;
+pub use step::TensorStep;

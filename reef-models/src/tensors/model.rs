@@ -3,23 +3,12 @@
 use crate::errors::error::{Error, Result};
 use crate::graph::arena::{self, ArenaPlan};
 use crate::model::ports::Port;
+use crate::tensors::attention::find::joined;
 use crate::tensors::constant::Constant;
-use reef_core::tensor::{Array, Spec, TensorOp};
+use crate::tensors::step::TensorStep;
+use reef_core::op::Operators;
+use reef_core::tensor::{Array, Spec};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
-
-/// One operation of a network.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TensorStep {
-    /// Of the node that it belongs to.
-    pub name: String,
-    /// What it computes.
-    pub op: Arc<TensorOp>,
-    /// Storages that it reads, in the operation's order.
-    pub reads: Vec<usize>,
-    /// The storage that it fills.
-    pub writes: usize,
-}
 
 /// A network of tensors: storages, and the steps that fill them.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +30,11 @@ impl TensorModel {
     /// The steps, in launch order.
     pub fn steps(&self) -> &[TensorStep] {
         &self.steps
+    }
+
+    /// The steps for a device, which may have some that follow each other as one operation.
+    pub fn steps_on<D: Operators>(&self, device: &D) -> Vec<TensorStep> {
+        joined(&self.steps, &self.outputs, &|op| device.has_joined(op))
     }
 
     /// Values of all constants.
@@ -96,8 +90,13 @@ impl TensorModel {
 
     /// Where activations lie: those that live at different times share memory.
     pub fn arena(&self) -> ArenaPlan {
+        self.arena_of(&self.steps)
+    }
+
+    /// As [`arena`](Self::arena), of steps for a device.
+    pub fn arena_of(&self, steps: &[TensorStep]) -> ArenaPlan {
         let mut lives: Vec<Option<RangeInclusive<usize>>> = vec![None; self.storages.len()];
-        for (k, step) in self.steps.iter().enumerate() {
+        for (k, step) in steps.iter().enumerate() {
             for &storage in step.reads.iter().chain([&step.writes]) {
                 let first = lives[storage].as_ref().map_or(k, |life| *life.start());
                 lives[storage] = Some(first..=k);

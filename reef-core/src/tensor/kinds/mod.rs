@@ -3,6 +3,7 @@
 //! In: an operation that was checked, its inputs and a range of outputs ([`job::Job`]). Out: these outputs, or nothing
 //! if it was told to stop. Invariant: loops look whether to stop after some ten thousand steps at most.
 
+pub(crate) mod attention;
 pub(crate) mod contract;
 pub(crate) mod fold;
 pub(crate) mod formula;

@@ -33,6 +33,7 @@ pub(in crate::operators) fn build<V: Vendor>(
         Kind::Scatter(op) => indexed::build_scatter(&bound, op),
         Kind::Scan(op) => rows::build_scan(&bound, op),
         Kind::TopK(op) => rows::build_top(&bound, op),
+        Kind::Attention(_) => Err(bound.refused("it is made of other operations here")),
     };
     Ok(vec![launch?])
 }

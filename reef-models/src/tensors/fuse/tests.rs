@@ -96,7 +96,7 @@ fn formulas_stay_short() {
         Kind::Map(map) => map.formula.0.len(),
         other => panic!("{other:?}"),
     });
-    assert!(terms.max() <= Some(super::TERMS));
+    assert!(terms.max() <= Some(super::formulas::TERMS));
     assert_eq!(steps(&[5], write), [100, 7]);
 }
 

@@ -1,21 +1,18 @@
-//! Formulas that follow each other become one, so that a chain of them is one step.
-//!
-//! In: steps in launch order. Out: fewer of them, which give the same bits. A formula is taken into the one that reads
-//! it if nothing else does, both have as many outputs, and nothing is rounded between them.
+//! Takes formulas into their readers.
 
-use super::model::TensorStep;
 use crate::model::ports::Port;
+use crate::tensors::step::TensorStep;
 use reef_core::tensor::{Binary, Domain, Element, Formula, Kind, Map, Spec, TensorOp, Term, Unary};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Most terms of a formula that is made of several: devices hold all of them at once.
-const TERMS: usize = 32;
+pub(super) const TERMS: usize = 32;
 /// Most inputs of such a formula.
 const INPUTS: usize = 8;
 
 /// Takes formulas into their readers. What is in `outputs` stays.
-pub(super) fn fuse(steps: Vec<TensorStep>, outputs: &[Port]) -> Vec<TensorStep> {
+pub(in crate::tensors) fn fuse(steps: Vec<TensorStep>, outputs: &[Port]) -> Vec<TensorStep> {
     let mut readers = Readers::default();
     outputs.iter().for_each(|port| readers.add(&[port.storage]));
     steps.iter().for_each(|step| readers.add(&step.reads));
@@ -172,6 +169,3 @@ impl Joined {
         at.last().copied()
     }
 }
-
-#[cfg(test)]
-mod tests;
