@@ -19,6 +19,7 @@ pub(crate) mod share;
 #[cfg(test)]
 mod tests;
 pub(crate) mod time;
+pub(crate) mod usage;
 pub(crate) mod variables;
 
 pub use audit::{Audit, JobView, ProcessView};
@@ -27,4 +28,5 @@ pub use file::BooksFile;
 pub use quantity::{WHOLE, bytes, parts_per_million, percent, shown};
 pub use seat::{Account, Full, Seat};
 pub use time::Policy;
+pub use usage::{Seen, Usage};
 pub use variables::{Limits, Memory, folder};

@@ -28,6 +28,8 @@ pub struct Stream {
     marked: AtomicU32,
     /// What `issued` was when a thread last waited for all of it.
     synced: AtomicU32,
+    /// Looks since the last mark that didn't find it.
+    missed: AtomicU32,
     /// Launches since the last gate.
     since_gate: AtomicU32,
     /// The capture that `captured` counts.
@@ -42,6 +44,7 @@ impl Stream {
             issued: AtomicU32::new(0),
             marked: AtomicU32::new(0),
             synced: AtomicU32::new(0),
+            missed: AtomicU32::new(0),
             since_gate: AtomicU32::new(0),
             capture: AtomicU64::new(0),
             captured: AtomicU32::new(0),
@@ -78,8 +81,21 @@ impl Stream {
         (issued != self.marked.load(Relaxed)).then(|| self.mark(issued))
     }
 
+    /// The same for a look that found the stream at work, at the mark `done`; and the last mark once more if that doesn't
+    /// come: an older one that another thread put in late, or that was still on its way from the stream that had this
+    /// place before, may have taken its place. After 2, 4, 8 looks and so on, as the work may just take long.
+    pub fn mark_again(&self, done: u32) -> Option<u32> {
+        let rest = self.mark_rest();
+        if rest.is_some() || done == self.issued.load(Relaxed) {
+            return rest;
+        }
+        let missed = self.missed.fetch_add(1, Relaxed).saturating_add(1);
+        (missed > 1 && missed.is_power_of_two()).then(|| self.marked.load(Relaxed))
+    }
+
     fn mark(&self, issued: u32) -> u32 {
         self.marked.store(issued, Relaxed);
+        self.missed.store(0, Relaxed);
         issued
     }
 
@@ -180,6 +196,21 @@ mod tests {
         stream.launched(1);
         stream.synced(2);
         assert!(stream.is_idle(1));
+    }
+
+    #[test]
+    fn a_mark_that_an_older_one_overwrote_is_put_in_again() {
+        let stream = Stream::new();
+        stream.launched(1);
+        let late = stream.mark_rest().unwrap(); // this thread is held up before it puts it in
+        stream.launched(1);
+        assert_eq!(stream.mark_rest(), Some(2)); // another one puts in its own
+        let mut done = late;
+        let marks: Vec<_> = (0..40).map(|_| stream.mark_again(done)).collect();
+        assert_eq!(marks.iter().flatten().count(), 5, "after 2, 4, 8, 16 and 32 looks");
+        assert_eq!(marks[1], Some(2));
+        done = 2;
+        assert!(stream.is_idle(done) && stream.mark_again(done).is_none());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::guest::capture::{self, Capture};
 use crate::guest::contexts;
 use crate::guest::device::{MARKS, STREAMS, key};
 use crate::guest::entries::Context;
+use crate::guest::meter::Meter;
 use crate::own::calls::{self, Stream};
 use reef_guest::hold::Holders;
 use reef_guest::pace;
@@ -80,7 +81,9 @@ impl Launch {
         let counts = &device.page.counts;
         device.own(self.slot);
         count(if self.work == Work::Graph { &counts.graphs } else { &counts.kernels });
-        device.wait_for_time(self.slot);
+        device.wait_for_time(self.slot, || {
+            self.state().mark_rest().into_iter().for_each(|number| self.mark(number));
+        });
         match device.is_real_time() {
             true => self.go_first(),
             false => self.stand_back(),
@@ -173,6 +176,7 @@ impl Launch {
 
     fn account(&self) {
         let device = self.context.device;
+        device.meter.iter().for_each(Meter::launched);
         let every = device.mark_every();
         let due = self.state().launched_of(self.work.weight(), every);
         if let Some(number) = due {

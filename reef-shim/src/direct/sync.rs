@@ -5,7 +5,7 @@ use crate::bind::state::Inside;
 use crate::guest::capture;
 use crate::guest::contexts;
 use crate::guest::device::{STREAMS, key};
-use crate::guest::entries::{self, Context};
+use crate::guest::entries;
 use crate::own::calls::{self, Stream};
 
 /// Waits for a stream: all that it was given before has ended then.
@@ -19,6 +19,9 @@ pub(crate) fn stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     let code = real();
     if let (0, Some((state, issued))) = (code, known) {
         state.synced(issued);
+        quietly(|| {
+            entries::any(Some(calls::context())).map(|(_, context)| context.device.waited())
+        });
     }
     code
 }
@@ -28,19 +31,23 @@ fn context_for(stream: Stream) -> usize {
     if stream.is_default() { calls::context() } else { 0 }
 }
 
-/// Waits for a context; zero is the current one. What other threads launch meanwhile is left out by looking at the real-time guest's pulse.
+/// Waits for a context; zero is the current one. What other threads launch meanwhile is left out by looking at the guest's
+/// launches.
 pub(crate) fn context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
-    let pulse = |context: Context| context.device.page.activity.pulse();
-    let known = quietly(|| entries::any(Some(if of == 0 { calls::context() } else { of })));
-    let before = known.map(|(_, context)| pulse(context));
+    let known = quietly(|| {
+        let (_, context) = entries::any(Some(if of == 0 { calls::context() } else { of }))?;
+        let device = context.device;
+        let is_of_use = device.is_real_time() || device.meter.is_some();
+        is_of_use.then(|| (device, device.launches()))
+    });
     let code = real();
-    if let (0, Some((_, context))) = (code, known)
-        && context.device.is_real_time()
-        && before == Some(pulse(context))
+    if let (0, Some((device, launches))) = (code, known)
+        && device.launches() == launches
     {
-        let its = STREAMS.iter().filter(|(slot, ..)| context.device.owns(*slot));
+        let its = STREAMS.iter().filter(|(slot, ..)| device.owns(*slot));
         its.for_each(|(_, _, state)| state.synced(state.issued()));
+        quietly(|| device.waited());
     }
     code
 }

@@ -1,6 +1,7 @@
 //! A device that this process has joined.
 
 use super::meter::Meter;
+use reef_guest::limit::Seen;
 use reef_guest::pace::{Key, MARK_EVERY, Spacing, Streams};
 use reef_guest::page::{Class, Identity, Mapping, Time};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -136,15 +137,54 @@ impl Device {
         self.guest.load(Ordering::Relaxed) != 0
     }
 
-    /// Waits for this process's part of the time, if that is limited. A held guest's launches have a bound of their own.
+    /// Waits for this process's part of the time, if that is limited; `mark` puts a mark behind the stream's work. A held
+    /// guest's launches have a bound of their own.
     #[inline]
-    pub(crate) fn wait_for_time(&self, slot: usize) {
+    pub(crate) fn wait_for_time(&self, slot: usize, mark: impl FnOnce()) {
         let Some(meter) = &self.meter else { return };
-        meter.wait(&self.spacing, |most| {
+        let is_ahead = |most| {
             let stream = STREAMS.get(slot);
             !self.page.holders.is_closed()
                 && stream.is_some_and(|stream| stream.is_ahead(MARKS.read(slot), most))
-        });
+        };
+        meter.wait(&self.spacing, is_ahead, mark, || self.seen(self.progress().1));
+    }
+
+    /// What a look shows that found its streams so.
+    pub(super) fn seen(&self, is_idle: bool) -> Seen {
+        match is_idle {
+            true => Seen::Ended,
+            false if !self.is_real_time() && self.page.holders.is_closed() => Seen::Held,
+            false => Seen::Working,
+        }
+    }
+
+    /// A thread has waited for work: if that was all there is, its time is known.
+    pub(crate) fn waited(&self) {
+        if let Some(meter) = &self.meter
+            && self.progress().1
+        {
+            meter.look(Seen::EndedNow);
+        }
+    }
+
+    /// A number that changes as streams are given work and come further, and whether all have come to their ends.
+    pub(super) fn progress(&self) -> (u32, bool) {
+        let its = STREAMS.iter().filter(|(slot, ..)| self.owns(*slot));
+        its.fold((0, true), |(sum, is_idle), (slot, _, stream)| {
+            let done = MARKS.read(slot);
+            let sum = sum.wrapping_add(stream.issued()).wrapping_add(done);
+            (sum, is_idle && stream.is_idle(done))
+        })
+    }
+
+    /// A number that changes with each launch.
+    pub(crate) fn launches(&self) -> u64 {
+        let counts = &self.page.counts;
+        match self.is_real_time() {
+            true => self.page.activity.pulse(),
+            false => counts.kernels.load(Ordering::Relaxed) + counts.graphs.load(Ordering::Relaxed),
+        }
     }
 
     /// How many launches a mark is good for.

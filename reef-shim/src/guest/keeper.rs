@@ -76,7 +76,6 @@ impl Keeper {
     /// Looks at a busy real-time guest until it has been idle for a while.
     fn watch(&mut self) {
         let mut idle_since = None;
-        self.device.meter.iter().for_each(|meter| meter.look(false)); // it slept, so it wasn't busy
         while self.device.page.activity.is_busy() {
             let seen = self.device.page.activity.pulse();
             std::thread::sleep(LOOK);
@@ -125,10 +124,9 @@ impl Keeper {
         }
     }
 
-    /// Counts the time since the last look, unless the guest is held or idle.
+    /// Counts what the device did since the last look.
     fn measure(&self, meter: &Meter) {
-        let is_held = !self.device.is_real_time() && self.device.page.holders.is_closed();
-        meter.look(!is_idle(self.device) && !is_held);
+        meter.look(self.device.seen(is_idle(self.device)));
     }
 }
 
@@ -136,7 +134,7 @@ impl Keeper {
     /// Counts the time since the last look as busy if the gate is open and launches are on their way.
     fn count_busy(&mut self) {
         let now = Instant::now();
-        let (seen, is_idle) = state(self.device);
+        let (seen, is_idle) = self.device.progress();
         let Progress { changed, looked, .. } = self.progress;
         let changed = if seen == self.progress.seen { changed } else { now };
         self.progress = Progress { seen, changed, looked: now };
@@ -148,27 +146,18 @@ impl Keeper {
     }
 }
 
-/// A number that changes as streams are given work and come further, and whether all have come to their ends.
-fn state(device: &Device) -> (u32, bool) {
-    let its = STREAMS.iter().filter(|(slot, ..)| device.owns(*slot));
-    its.fold((0, true), |(sum, is_idle), (slot, _, stream)| {
-        let done = MARKS.read(slot);
-        let sum = sum.wrapping_add(stream.issued()).wrapping_add(done);
-        (sum, is_idle && stream.is_idle(done))
-    })
-}
-
 /// Whether all streams of a device have come to their ends, as far as is known; puts marks where it isn't.
 fn is_idle(device: &Device) -> bool {
     let mut is_idle = true;
     for (slot, key, stream) in STREAMS.iter().filter(|(slot, ..)| device.owns(*slot)) {
-        if stream.is_idle(MARKS.read(slot)) {
+        let done = MARKS.read(slot);
+        if stream.is_idle(done) {
             continue;
         }
         is_idle = false;
         capture::unless_open(|| {
             if STREAMS.find(key) == Some(slot) {
-                stream.mark_rest().into_iter().for_each(|number| mark(slot, key, number));
+                stream.mark_again(done).into_iter().for_each(|number| mark(slot, key, number));
             }
         });
     }

@@ -1,11 +1,11 @@
 //! Device time of a guest whose part of it is limited: who launches waits for it, and the keeper counts it.
 //!
-//! A guest works if a stream has work that isn't known to have ended. The keeper looks every millisecond and counts the
-//! whole of it or nothing, which is right on average however short kernels are.
+//! A guest works if a stream has work that isn't known to have ended. Threads that waited for their work know; the keeper
+//! looks every millisecond, and who has to wait looks more often.
 
 use crate::limit::device::Limited;
 use crate::settings::settings;
-use reef_guest::limit::{Account, Policy};
+use reef_guest::limit::{Account, Policy, Seen, Usage};
 use reef_guest::pace::{MARK_EVERY, Spacing};
 use reef_guest::page::Time;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,7 +17,9 @@ pub(super) const LOOK: Duration = Duration::from_millis(1);
 const AHEAD: Duration = Duration::from_millis(20);
 /// How far marks are apart, in time.
 const APART: Duration = Duration::from_millis(1);
-/// How often and for how long who waits looks at the bucket; and the longest that a launch waits, whatever the books say.
+/// How often who waits looks: at its work while there is some, then at the bucket. And the longest that a launch waits,
+/// whatever the books say.
+const GLANCE: Duration = Duration::from_micros(100);
 const NAP: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -26,8 +28,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub(crate) struct Meter {
     account: Account,
     policy: Policy,
-    /// When the keeper last looked, in nanoseconds.
-    looked: AtomicU64,
+    usage: Usage,
     /// Launches that had to wait.
     waits: AtomicU64,
 }
@@ -38,24 +39,31 @@ impl Meter {
         let is_soft = settings().limits.as_ref().ok()?.as_ref()?.is_work_conserving;
         let policy = if is_soft { Policy::WorkConserving } else { Policy::Hard };
         let account = limited.account().clone();
-        let new = |account| {
-            let looked = AtomicU64::new(Time::now().0);
-            Self { account, policy, looked, waits: AtomicU64::new(0) }
-        };
+        let new = |account| Self { account, policy, usage: Usage::new(), waits: AtomicU64::new(0) };
         account.has_time_limit().then_some(account).map(new)
     }
 
     /// Waits until work may begin: outside of the driver, so that nobody else has to. `is_ahead` says whether so many
-    /// launches are in flight.
-    pub(super) fn wait(&self, spacing: &Spacing, is_ahead: impl Fn(u32) -> bool) {
+    /// launches are in flight; `mark` puts a mark behind them, and `look` whether they are on their way.
+    pub(super) fn wait(
+        &self,
+        spacing: &Spacing,
+        is_ahead: impl Fn(u32) -> bool,
+        mark: impl FnOnce(),
+        look: impl Fn() -> Seen,
+    ) {
         let mut delay = self.delay(spacing, &is_ahead);
         if delay.is_zero() {
             return;
         }
         self.waits.fetch_add(1, Relaxed);
+        mark();
         let begin = Instant::now();
         while !delay.is_zero() && begin.elapsed() < LONGEST {
-            std::thread::sleep(delay.clamp(Duration::from_micros(50), NAP));
+            let seen = look();
+            self.look(seen);
+            let most = if seen == Seen::Working { GLANCE } else { NAP };
+            std::thread::sleep(delay.clamp(Duration::from_micros(50), most));
             delay = self.delay(spacing, &is_ahead);
         }
         self.account.note_waited(begin.elapsed());
@@ -65,7 +73,7 @@ impl Meter {
     fn delay(&self, spacing: &Spacing, is_ahead: impl Fn(u32) -> bool) -> Duration {
         let most = spacing.launches_in(AHEAD).clamp(2, MARK_EVERY);
         let wait = self.account.wait(Time::now().0, self.policy);
-        if is_ahead(most) { wait.max(Duration::from_micros(100)) } else { wait }
+        if is_ahead(most) { wait.max(GLANCE) } else { wait }
     }
 
     /// How many launches a mark is good for.
@@ -73,12 +81,18 @@ impl Meter {
         spacing.launches_in(APART).min(MARK_EVERY)
     }
 
-    /// Counts the time since the last look if the guest works, which the caller knows.
-    pub(super) fn look(&self, works: bool) {
+    /// Notes that there is work from now on.
+    #[inline]
+    pub(crate) fn launched(&self) {
+        self.usage.launched(|| Time::now().0);
+    }
+
+    /// Counts what the device did since the last look.
+    pub(crate) fn look(&self, seen: Seen) {
         let now = Time::now().0;
-        let before = self.looked.swap(now, Relaxed);
-        if works {
-            self.account.ran(now, now.saturating_sub(before), self.policy);
+        let ran = self.usage.look(now, seen);
+        if ran > 0 {
+            self.account.ran(now, ran, self.policy);
         }
     }
 
