@@ -214,6 +214,7 @@ done
 for name in "$@"; do
     grep -qw -- "$name" <<<"$steps" || { echo "no part or step $name; see --list" >&2; exit 2; }
 done
+[[ $minutes =~ ^[0-9]+$ ]] || { echo "-m $minutes: not a number of whole minutes" >&2; exit 2; }
 mkdir -p "$results"
 results=$(realpath "$results")
 commit=$(cat "$build/commit") || exit 2

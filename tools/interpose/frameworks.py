@@ -94,7 +94,10 @@ def cooperative():
         auto grid = cooperative_groups::this_grid();
         for (int round = 0; round < 8; round++) {
             for (int at = grid.thread_rank(); at < n; at += grid.size())
-                y[at] = 3 * x[at] * (1 - x[(at + 1) % n]);
+                {
+                float mean = (x[at] + x[(at + 1) % n]) / 2;
+                y[at] = 3 * mean * (1 - mean);
+            }
             grid.sync();
             float *former = x; x = y; y = former;
         }
@@ -180,7 +183,7 @@ def rank(number, to):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29517", RANK=str(number), WORLD_SIZE="2")
     torch.cuda.set_device(number)
     peers.init_process_group("nccl")
-    x = torch.from_numpy(start).cuda() * (number + 1)
+    x = torch.from_numpy(start).cuda() / (number + 1)
     for _ in range(10 * rounds):
         x = 3 * x * (1 - x)
         peers.all_reduce(x)
@@ -221,5 +224,7 @@ if __name__ == "__main__":
     if what not in programs:
         sys.exit(f"programs: {' '.join(programs)}")
     result = np.ascontiguousarray(programs[what]())
+    if not np.isfinite(result).all():
+        sys.exit("the result has values that are no finite numbers, so it shows little")
     digest = hashlib.sha256(result.tobytes()).hexdigest()[:16]
-    print(json.dumps({"program": what, "digest": digest, "finite": bool(np.isfinite(result).all())}), flush=True)
+    print(json.dumps({"program": what, "digest": digest}), flush=True)

@@ -86,7 +86,7 @@ impl Program {
             return;
         }
         for _ in 0..2 {
-            if self.batch > 0 && self.launched > 0 && self.launched % self.batch == 0 {
+            if self.launched > 0 && self.launched.is_multiple_of(self.batch) {
                 if self.works() {
                     return;
                 }
