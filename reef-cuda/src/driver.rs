@@ -132,6 +132,10 @@ table! {
         cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: CUdevice);
         cuMemAllocAsync(memory: *mut CUdeviceptr, bytes: usize, stream: CUstream);
         cuMemFreeAsync(memory: CUdeviceptr, stream: CUstream);
+        cuIpcOpenMemHandle_v2(memory: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint);
+        cuIpcCloseMemHandle(memory: CUdeviceptr);
+        cuMemGetAddressRange_v2(begin: *mut CUdeviceptr, bytes: *mut usize, memory: CUdeviceptr);
+        cuPointerGetAttribute(value: *mut c_void, attribute: c_uint, memory: CUdeviceptr);
         cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
         cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
         cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: c_uint);

@@ -3,6 +3,7 @@
 
 use crate::driver::Driver;
 use crate::{Context, Cuda};
+use cudarc::driver::sys::CUipcMemHandle;
 use parking_lot::{Mutex, MutexGuard};
 use reef_core::Result;
 use reef_gpu::Options;
@@ -19,6 +20,9 @@ static WRITES: AtomicU32 = AtomicU32::new(0);
 static HOST_FREED: AtomicU32 = AtomicU32::new(0);
 /// The next `cuMemFreeHost` does this before it returns.
 static DURING_HOST_FREE: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+/// Device of all memory of other processes, and how much of it is open.
+static SHARED_ON: AtomicU32 = AtomicU32::new(0);
+static SHARED_OPEN: AtomicU32 = AtomicU32::new(0);
 /// 1: stamps, and words that streams write, don't arrive.
 static SLOW: AtomicU32 = AtomicU32::new(0);
 
@@ -36,7 +40,7 @@ impl Answers {
 
 impl Drop for Answers {
     fn drop(&mut self) {
-        for answer in [&LAUNCH, &QUERY, &ALLOC, &SLOW] {
+        for answer in [&LAUNCH, &QUERY, &ALLOC, &SLOW, &SHARED_ON] {
             answer.store(0, Ordering::Relaxed);
         }
     }
@@ -168,6 +172,35 @@ extern "C" fn write_value(_: *mut c_void, address: u64, value: u32, _: c_uint) -
     0
 }
 
+/// The first byte of a handle is how many KiB its memory has, of which there are none under 1.
+extern "C" fn open_ipc(memory: *mut u64, handle: CUipcMemHandle, _: c_uint) -> u32 {
+    let kib = handle.reserved[0] as u8;
+    if kib == 0 {
+        return 1;
+    }
+    SHARED_OPEN.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: as above. The address is not followed.
+    unsafe { *memory = u64::from(kib) << 44 };
+    0
+}
+
+extern "C" fn close_ipc(_: u64) -> u32 {
+    SHARED_OPEN.fetch_sub(1, Ordering::Relaxed);
+    0
+}
+
+extern "C" fn range(begin: *mut u64, bytes: *mut usize, memory: u64) -> u32 {
+    // SAFETY: as above.
+    unsafe { (*begin, *bytes) = (memory, (memory >> 34) as usize) };
+    0
+}
+
+extern "C" fn device_of_pointer(value: *mut c_int, _: c_uint, _: u64) -> u32 {
+    // SAFETY: as above.
+    unsafe { *value = SHARED_ON.load(Ordering::Relaxed) as c_int };
+    0
+}
+
 fn symbol(name_: &str) -> *mut c_void {
     match name_ {
         "cuDeviceGetCount" => one as *mut c_void,
@@ -185,6 +218,10 @@ fn symbol(name_: &str) -> *mut c_void {
         "cuMemHostAlloc" => alloc_host as *mut c_void,
         "cuMemFreeHost" => free_host as *mut c_void,
         "cuMemHostGetDevicePointer_v2" => device_of as *mut c_void,
+        "cuIpcOpenMemHandle_v2" => open_ipc as *mut c_void,
+        "cuIpcCloseMemHandle" => close_ipc as *mut c_void,
+        "cuMemGetAddressRange_v2" => range as *mut c_void,
+        "cuPointerGetAttribute" => device_of_pointer as *mut c_void,
         "cuLaunchKernel" => launch as *mut c_void,
         "cuStreamQuery" => query as *mut c_void,
         "cuStreamWriteValue32_v2" => write_value as *mut c_void,
@@ -329,6 +366,31 @@ mod tests {
         assert_eq!(freed(), before);
         drop(device);
         assert!(freed() >= before + 2);
+    }
+
+    #[test]
+    fn memory_of_another_process_is_opened_on_its_own_device_and_closed() {
+        let _answers = Answers::take();
+        let device = device();
+        let open = || SHARED_OPEN.load(Ordering::Relaxed);
+        let handle = |kib| std::array::from_fn(|at| if at == 0 { kib } else { 0 });
+        let (buffer, bytes) = device.open_shared(&handle(3)).unwrap();
+        assert_eq!((bytes, buffer.address(), open()), (3 << 10, 3 << 44, 1));
+        let said = device.open_shared(&handle(0)).unwrap_err().to_string();
+        let none = "no memory of another process: cuda: cuIpcOpenMemHandle_v2: CUDA_ERROR_INVALID_VALUE (code 1)";
+        assert_eq!((said.as_str(), open()), (none, 1));
+        SHARED_ON.store(1, Ordering::Relaxed);
+        let said = device.open_shared(&handle(3)).unwrap_err().to_string();
+        let other = "the memory of this handle is on cuda:1, not on cuda:0";
+        assert_eq!((said.as_str(), open()), (other, 1), "closed again");
+        drop(buffer);
+        assert_eq!(open(), 0);
+        let old = open_device_without_ipc();
+        assert!(matches!(old.open_shared(&handle(3)), Err(Error::Unsupported { .. })));
+    }
+
+    fn open_device_without_ipc() -> Cuda {
+        super::open(driver(&["cuIpcOpenMemHandle_v2"]).unwrap(), 0).unwrap()
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod facts;
 mod fake;
 mod graph;
 mod handles;
+mod ipc;
 mod memory;
 mod module;
 mod open;

@@ -92,6 +92,15 @@ impl Memory for Context {
         }
     }
 
+    fn open_shared(&self, handle: &[u8; 64]) -> Result<(u64, usize)> {
+        self.open_ipc(handle)
+    }
+
+    unsafe fn close_shared(&self, memory: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { self.close_ipc(memory) };
+    }
+
     fn alloc_gate(&self) -> Result<GateSignal> {
         let (host, device) = self.alloc_host(size_of::<u32>())?;
         Ok((host.cast(), device))

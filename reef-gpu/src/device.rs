@@ -228,6 +228,12 @@ impl<V: Vendor> Device for Gpu<V> {
         Buffer::adopted(self.context(), memory)
     }
 
+    fn open_shared(&self, handle: &[u8; 64]) -> Result<(Buffer<V>, usize)> {
+        let buffer = Buffer::shared(self.context(), handle)?;
+        let bytes = buffer.bytes();
+        Ok((buffer, bytes))
+    }
+
     fn write(&self, buffer: &Buffer<V>, offset: usize, data: &[u8]) -> Result<()> {
         buffer.write(offset, data)
     }

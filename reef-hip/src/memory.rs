@@ -64,6 +64,14 @@ impl Memory for Context {
 
     unsafe fn unregister_host(&self, _: *mut u8) {}
 
+    /// Isn't done.
+    fn open_shared(&self, _: &[u8; 64]) -> Result<(u64, usize)> {
+        let what = "device memory of other processes".into();
+        Err(Error::Unsupported { backend: BACKEND, what })
+    }
+
+    unsafe fn close_shared(&self, _: u64) {}
+
     /// The host's address and the device's are the same.
     fn alloc_gate(&self) -> Result<GateSignal> {
         self.bind()?;

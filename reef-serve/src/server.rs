@@ -221,29 +221,6 @@ impl Server {
         aside(move || server.registry.unload(&name)).await
     }
 
-    /// Registers shared memory of `peer`.
-    ///
-    /// # Errors
-    ///
-    /// `Denied` if it may not; as [`Regions::register`].
-    pub(crate) fn register(
-        &self,
-        peer: &Peer,
-        name: &str,
-        key: &str,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<()> {
-        if !peer.may_share {
-            let text = "shared memory over TCP needs a token or listen.tcp_shared_memory";
-            return Err(Error::Denied(text.into()));
-        }
-        let what = format!("shared memory of {}", peer.principal);
-        self.regions.prune(); // whose bytes count until then
-        let counted = || self.registry.budget().reserve(&what, bytes);
-        self.regions.register(peer, name, key, (offset, bytes), counted)
-    }
-
     /// The network of `model` for these shapes, which is made if it isn't there: by a thread for that, one at a time for
     /// each principal.
     ///
@@ -428,7 +405,7 @@ fn unlimited_if_zero(mib: u64) -> u64 {
 }
 
 /// Runs what blocks on a thread for that.
-async fn aside(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+pub(crate) async fn aside(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|e| Err(Error::system("a thread of the daemon", e)))
 }

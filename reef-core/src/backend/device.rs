@@ -97,6 +97,21 @@ pub trait Device: Backend {
         Err(Error::Unsupported { backend: Self::NAME, what })
     }
 
+    /// Maps memory of this device that another process has allocated and shares: all of the allocation whose handle the
+    /// driver gave that process (CUDA's `cudaIpcMemHandle_t`), and its size in bytes. It stays mapped until the last
+    /// clone is dropped. Blocks for milliseconds.
+    ///
+    /// The other process may change its bytes at any time: copies that race get torn bytes.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if this device shares no memory with other processes; `Invalid` if there is no such memory, or it is
+    /// another device's; the driver's.
+    fn open_shared(&self, _handle: &[u8; 64]) -> Result<(Self::Buffer, usize)> {
+        let what = "device memory of other processes".into();
+        Err(Error::Unsupported { backend: Self::NAME, what })
+    }
+
     /// Writes `data` into `buffer` from byte `offset` on. Blocks; unordered with queues.
     ///
     /// May be called at any time. Beside other writes, reads, copies and fills of the same bytes it leaves some of

@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-/// Zeroed memory, freed when the last clone is dropped.
+/// Memory, given back when the last clone is dropped; zeroed, unless it was adopted or another process shares it.
 #[derive(Debug)]
 pub struct Buffer<V: Vendor>(Arc<Allocation<V>>);
 
@@ -29,13 +29,15 @@ enum Owner {
     Device,
     Host(*mut u8),
     Other(HostMemory),
+    /// Another process's, on the device.
+    Process,
 }
 
 impl Owner {
     /// Memory of the host as words, the last of which may reach over its end.
     fn words(&self, bytes: usize) -> Option<&[AtomicU32]> {
         match self {
-            Self::Device => None,
+            Self::Device | Self::Process => None,
             // SAFETY: whole words were allocated, aligned as pages are, and zeroed; what touches them is a GPU, or
             // comes here. They are there for as long as `self` is.
             Self::Host(host) => Some(unsafe {
@@ -66,6 +68,7 @@ impl<V: Vendor> Drop for Allocation<V> {
                 Owner::Device => call.free(self.device),
                 Owner::Host(host) => call.free_host(*host),
                 Owner::Other(memory) => call.unregister_host(memory.as_ptr().as_ptr()),
+                Owner::Process => call.close_shared(self.device),
             }
         }
     }
@@ -88,6 +91,11 @@ impl<V: Vendor> Buffer<V> {
         // SAFETY: the allocation holds `memory` until it has unregistered it.
         let device = unsafe { context.call().register_host(host, bytes) }?;
         Ok(Self::new(context, device, Owner::Other(memory), bytes))
+    }
+
+    pub(crate) fn shared(context: &Arc<Context<V>>, handle: &[u8; 64]) -> Result<Self> {
+        let (device, bytes) = context.call().open_shared(handle)?;
+        Ok(Self::new(context, device, Owner::Process, bytes))
     }
 
     fn new(context: &Arc<Context<V>>, device: u64, owner: Owner, bytes: usize) -> Self {
@@ -173,6 +181,29 @@ mod tests {
         drop(buffer);
         assert_eq!(gpu.vendor().freed.lock().last(), Some(&address), "it is unpinned");
         assert_eq!(Arc::strong_count(&theirs), 1);
+    }
+
+    #[test]
+    fn memory_of_another_process_is_closed_with_its_last_clone_and_not_freed_here() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let theirs = gpu.alloc(64).unwrap();
+        let mut handle = [0; 64];
+        handle[..8].copy_from_slice(&theirs.address().to_le_bytes());
+        let (buffer, bytes) = gpu.open_shared(&handle).unwrap();
+        assert_eq!((buffer.address(), bytes), (theirs.address(), 64));
+        gpu.write(&buffer, 60, &[7; 4]).unwrap();
+        assert!(gpu.write(&buffer, 61, &[7; 4]).is_err(), "outside");
+        let mut seen = [0; 4];
+        gpu.read(&theirs, 60, &mut seen).unwrap();
+        assert_eq!(seen, [7; 4]);
+        let clone = buffer.clone();
+        drop(buffer);
+        assert!(gpu.vendor().closed.lock().is_empty());
+        let freed = gpu.vendor().freed.lock().len();
+        drop(clone);
+        assert_eq!(*gpu.vendor().closed.lock(), [theirs.address()]);
+        assert_eq!(gpu.vendor().freed.lock().len(), freed);
+        assert!(matches!(gpu.open_shared(&[0; 64]), Err(reef_core::Error::Invalid(_))));
     }
 
     #[test]

@@ -104,6 +104,21 @@ pub trait Memory {
     /// `host` went to [`register_host`](Self::register_host) and is unregistered once; no work uses it any more.
     unsafe fn unregister_host(&self, host: *mut u8);
 
+    /// Maps memory of this device that another process shares, by the driver's handle: its address here, and how many
+    /// bytes the allocation has.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if that isn't done here; `Invalid` if there is no such memory, or it is another device's.
+    fn open_shared(&self, handle: &[u8; 64]) -> Result<(u64, usize)>;
+
+    /// Ends what [`open_shared`](Self::open_shared) began, once for each time.
+    ///
+    /// # Safety
+    ///
+    /// `memory` came from [`open_shared`](Self::open_shared) and is given back once; no work uses it any more.
+    unsafe fn close_shared(&self, memory: u64);
+
     /// Allocates a zeroed word for [`wait_value`](Streams::wait_value).
     ///
     /// # Errors

@@ -46,7 +46,7 @@ impl<D: Operators> Side<D> {
     }
 
     /// A copy from one side to the other: of a byte at least, which is there.
-    fn copy(&self, to_host: bool) -> Command<D> {
+    pub(super) fn copy(&self, to_host: bool) -> Command<D> {
         let (from, to) = match to_host {
             true => (&self.device, &self.host),
             false => (&self.host, &self.device),

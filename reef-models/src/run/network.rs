@@ -159,6 +159,15 @@ impl<D: Operators> Network<D> {
         self.in_graphs(self.commands.clone(), most)
     }
 
+    /// As [`graphs`](Self::graphs), of the launches alone: from the input on the device to the output there.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn device_graphs(&self, most: usize) -> Result<Arc<[Command<D>]>> {
+        self.in_graphs(self.commands().into(), most)
+    }
+
     /// As [`graphs`](Self::graphs), but inputs and outputs are copied from and to `host`, from these bytes on.
     ///
     /// # Errors

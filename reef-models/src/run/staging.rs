@@ -1,4 +1,4 @@
-//! Inputs and outputs of a network on the host.
+//! Inputs and outputs of a network on the host, and in memory of others on the device.
 
 use super::memory::Side;
 use super::network::Network;
@@ -7,6 +7,7 @@ use crate::model::ports::{Port, Ports};
 use crate::model::seeded::Seeded;
 use reef_core::op::Operators;
 use reef_core::tensor::{Array, Element};
+use reef_core::{Command, Copy};
 
 impl<D: Operators> Network<D> {
     /// What goes in.
@@ -112,6 +113,53 @@ impl<D: Operators> Network<D> {
     pub fn read_staged(&self, offset: usize, data: &mut [u8]) -> Result<()> {
         inside("output bytes", offset, data.len(), self.outputs().bytes())?;
         Ok(self.device.read(&self.memory.outputs.host, offset, data)?)
+    }
+}
+
+impl<D: Operators> Network<D> {
+    /// With what [`inference`](Self::inference) begins: the copy of all inputs from the host; `None` if there are none.
+    pub fn copy_in(&self) -> Option<Command<D>> {
+        (!self.inputs().is_empty()).then(|| self.memory.inputs.copy(false))
+    }
+
+    /// With what [`inference`](Self::inference) ends: the copy of all outputs to the host.
+    pub fn copy_out(&self) -> Command<D> {
+        self.memory.outputs.copy(true)
+    }
+
+    /// A copy of `bytes` bytes of `from`, from byte `begin` on, to the inputs on the device, from byte `offset` on. Whether
+    /// they are inside of `from` is noted when it runs.
+    ///
+    /// # Errors
+    ///
+    /// `Length` if they don't fit into the inputs.
+    pub fn copy_from(
+        &self,
+        (from, begin): (&D::Buffer, usize),
+        offset: usize,
+        bytes: usize,
+    ) -> Result<Command<D>> {
+        inside("input bytes", offset, bytes, self.inputs().bytes())?;
+        let (from, to) = (from.clone(), self.memory.inputs.device.clone());
+        let (from_offset, to_offset) = (begin, offset);
+        Ok(Command::Copy(Copy { from, from_offset, to, to_offset, bytes, to_host: false }))
+    }
+
+    /// A copy of `bytes` bytes of the outputs on the device, from byte `offset` on, to memory of the device, likewise.
+    ///
+    /// # Errors
+    ///
+    /// `Length` if so many aren't there.
+    pub fn copy_to(
+        &self,
+        (to, begin): (&D::Buffer, usize),
+        offset: usize,
+        bytes: usize,
+    ) -> Result<Command<D>> {
+        inside("output bytes", offset, bytes, self.outputs().bytes())?;
+        let (from, to) = (self.memory.outputs.device.clone(), to.clone());
+        let (from_offset, to_offset) = (offset, begin);
+        Ok(Command::Copy(Copy { from, from_offset, to, to_offset, bytes, to_host: false }))
     }
 }
 

@@ -33,6 +33,17 @@ pub(crate) trait Engine: Debug + Send + Sync {
     fn load_beside(&self, model: ReadModel, base: &dyn DeviceModel)
     -> Result<Arc<dyn DeviceModel>>;
 
+    /// Maps device memory that another process shares, by the 64 bytes of its driver's handle. Blocks for milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if it is no such memory of this device; `Failed` if the device shares none; the device's.
+    fn open_shared(&self, handle: &[u8; 64]) -> Result<Arc<dyn SharedMemory>>;
+
+    /// Memory of the device for tests that stands for another process's.
+    #[cfg(test)]
+    fn alloc_shared(&self, bytes: usize) -> Result<Arc<dyn SharedMemory>>;
+
     /// What the dispatcher has done so far.
     fn stats(&self) -> reef::Stats;
 
@@ -149,11 +160,54 @@ pub(crate) trait Instances: Debug + Send + Sync {
     fn give(&self, class: Class, instance: Box<dyn Instance>);
 }
 
+/// Memory of a device that another process has allocated. It stays mapped until the last clone is dropped.
+pub(crate) trait SharedMemory: Debug + Send + Sync {
+    /// Its size.
+    fn bytes(&self) -> usize;
+
+    /// For the engine that opened it.
+    fn as_any(&self) -> &dyn Any;
+
+    /// What is there.
+    #[cfg(test)]
+    fn read(&self) -> Vec<u8>;
+
+    /// Puts something there.
+    #[cfg(test)]
+    fn write(&self, bytes: &[u8]);
+}
+
+/// A tensor, or rows of one, in device memory of another process.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedPart {
+    pub(crate) memory: Arc<dyn SharedMemory>,
+    /// Its first byte there.
+    pub(crate) begin: usize,
+    /// Its first byte among the model's inputs or outputs.
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Tensors of one run in device memory of other processes, beside those that are written and read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SharedParts<'a> {
+    pub(crate) inputs: &'a [SharedPart],
+    pub(crate) outputs: &'a [SharedPart],
+}
+
+impl SharedParts<'_> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inputs.is_empty() && self.outputs.is_empty()
+    }
+}
+
 /// How a request is to be run.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
     /// Of the shared memory; `None`: on what was written.
     pub(crate) slot: Option<usize>,
+    /// Copied by the device to and from where they are.
+    pub(crate) shared: SharedParts<'a>,
     /// Time that is left.
     pub(crate) time: Duration,
     /// Whether no client waits for it any more.

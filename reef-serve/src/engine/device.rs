@@ -1,9 +1,10 @@
 //! An [`Engine`] for each of several devices of the facade.
 
-use super::api::{DeviceModel, DeviceTrace, Engine, Instance, ReadModel, Sizes};
+use super::api::{DeviceModel, DeviceTrace, Engine, Instance, ReadModel, SharedMemory, Sizes};
 use super::constants::Constants;
 use super::instance::{BestEffortInstance, RealTimeInstance};
 use super::running::Running;
+use super::shared::SharedOnDevice;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use reef::cluster::{Cluster, Node};
@@ -96,6 +97,16 @@ impl<D: Operators> Engine for OnDevice<D> {
         let (node, best_effort) = (self.node.clone(), self.best_effort.clone());
         let profiles = Profiles::default();
         Ok(Arc::new(ModelOnDevice { node, best_effort, loaded, profiles, own_bytes }))
+    }
+
+    fn open_shared(&self, handle: &[u8; 64]) -> Result<Arc<dyn SharedMemory>> {
+        Ok(Arc::new(SharedOnDevice::open(self.node.device(), handle)?))
+    }
+
+    #[cfg(test)]
+    fn alloc_shared(&self, bytes: usize) -> Result<Arc<dyn SharedMemory>> {
+        let device = self.node.device();
+        Ok(Arc::new(SharedOnDevice::new(device, (device.alloc(bytes)?, bytes))))
     }
 
     fn stats(&self) -> Stats {

@@ -2,6 +2,7 @@
 
 use super::api::{Instance, Ran, Run};
 use super::running::Running;
+use super::shared::Between;
 use crate::error::{Error, Result};
 use reef::models::Network;
 use reef::op::Operators;
@@ -38,6 +39,7 @@ pub(super) struct RealTimeInstance<D: Operators> {
     task: Task<D>,
     /// On shared memory.
     slots: Vec<Task<D>>,
+    between: Between<D>,
     client: RtClient<D>,
 }
 
@@ -45,7 +47,8 @@ impl<D: Operators> RealTimeInstance<D> {
     pub(super) fn new(device: &D, dispatcher: &Dispatcher<D>, network: Network<D>) -> Result<Self> {
         let task = Task::new(network.graphs(usize::MAX)?)?;
         let (device, client) = (device.clone(), dispatcher.real_time()?);
-        Ok(Self { device, network, task, slots: Vec::new(), client })
+        let between = Between::new(usize::MAX);
+        Ok(Self { device, network, task, slots: Vec::new(), between, client })
     }
 }
 
@@ -61,7 +64,15 @@ impl<D: Operators> Instance for RealTimeInstance<D> {
     }
 
     fn run(&mut self, run: Run<'_>) -> Result<Ran> {
-        let task = run.slot.map_or(&self.task, |slot| &self.slots[slot]);
+        let made;
+        let task = match run.slot {
+            Some(slot) => &self.slots[slot],
+            None if run.shared.is_empty() => &self.task,
+            None => {
+                made = Task::new(self.between.commands(&self.network, run.shared)?)?;
+                &made
+            }
+        };
         let limit = Instant::now().checked_add(run.time);
         self.client.charge(run.account);
         let ticket = self.client.submit_before(task, Some(run.time))?;
@@ -98,6 +109,7 @@ pub(super) struct BestEffortInstance<D: Operators> {
     commands: Arc<[Command<D>]>,
     /// On shared memory.
     slots: Vec<Arc<[Command<D>]>>,
+    between: Between<D>,
     running: Arc<Running>,
 }
 
@@ -113,7 +125,8 @@ impl<D: Operators> BestEffortInstance<D> {
             config.queue.window = 2; // graphs are many launches each: two keep the device busy
         }
         let (client, device) = (dispatcher.best_effort(config)?, device.clone());
-        Ok(Self { client, device, network, commands, slots: Vec::new(), running })
+        let (slots, between) = (Vec::new(), Between::new(BE_GRAPH));
+        Ok(Self { client, device, network, commands, slots, between, running })
     }
 }
 
@@ -128,7 +141,15 @@ impl<D: Operators> Instance for BestEffortInstance<D> {
     }
 
     fn run(&mut self, run: Run<'_>) -> Result<Ran> {
-        let commands = run.slot.map_or(&self.commands, |slot| &self.slots[slot]);
+        let made;
+        let commands = match run.slot {
+            Some(slot) => &*self.slots[slot],
+            None if run.shared.is_empty() => &*self.commands,
+            None => {
+                made = self.between.commands(&self.network, run.shared)?;
+                &*made
+            }
+        };
         let _running = self.running.begin();
         let (before, began) = (self.client.served(), Instant::now());
         let last = self.client.submit_before(commands, Some(run.time))?;

@@ -74,6 +74,11 @@ impl Node {
         if self.is_alone { String::new() } else { format!(" on {}", self.name) }
     }
 
+    /// Its number among CUDA's devices, if it is one of those.
+    pub(crate) fn cuda_ordinal(&self) -> Option<u64> {
+        self.name.strip_prefix("cuda:")?.parse().ok()
+    }
+
     /// The device's clock.
     pub(crate) fn clock(&self) -> Duration {
         self.engine.clock()

@@ -15,5 +15,6 @@ mod intake;
 pub(crate) mod parameter;
 pub(crate) mod request;
 mod settings;
+mod sharing;
 mod unwanted;
 mod web;

@@ -3,6 +3,7 @@
 //! A request is checked whole before it is queued, so that what is wrong with it is said at once.
 
 use crate::class::Class;
+use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::kserve::classes;
 use crate::kserve::parameter::{Parameter, Place};
@@ -11,7 +12,7 @@ use crate::models::shaped::variant::Variant;
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;
 use crate::requests::job::{Given, Input, Output, Wanted};
-use crate::requests::shared_memory::Slice;
+use crate::requests::regions::Located;
 use crate::server::{Inference, Server};
 use crate::tenants::claims::stated;
 use crate::tensor::{TensorInfo, TensorInfos, short};
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 pub(crate) const NAME: &str = "reef";
 
 /// Extensions of the protocol that are there.
-pub(crate) const EXTENSIONS: [&str; 9] = [
+const EXTENSIONS: [&str; 9] = [
     "binary_tensor_data",
     "classification",
     "logging",
@@ -34,6 +35,14 @@ pub(crate) const EXTENSIONS: [&str; 9] = [
     "system_shared_memory",
     "trace",
 ];
+
+/// Extensions of the protocol that are there, on the devices that the daemon has.
+pub(crate) fn extensions(server: &Server) -> Vec<&'static str> {
+    let cuda = server.has_cuda().then_some("cuda_shared_memory");
+    let mut all: Vec<_> = EXTENSIONS.into_iter().chain(cuda).collect();
+    all.sort_unstable();
+    all
+}
 
 /// The header with which a client says the class of its requests that name no priority.
 pub(crate) const CLASS_HEADER: &str = "reef-class";
@@ -194,7 +203,8 @@ impl Server {
     /// What is wrong with it; those of [`Server::infer`].
     pub(crate) async fn answer(&self, peer: &Peer, request: InferRequest) -> Result<InferResponse> {
         let arrived = Instant::now();
-        let model = self.registry.get(&request.model, &request.version)?;
+        let device = self.device_of(peer, &request);
+        let model = self.registry.get_near(&request.model, &request.version, device.as_deref())?;
         let tenant = self.tenants.of(&peer.principal);
         let default = self.config.get().models.class;
         let priority = tenant.priority(request.priority, request.class, default)?;
@@ -258,6 +268,16 @@ impl Server {
         self.parsers.run(&peer.principal, bytes, work).await
     }
 
+    /// The device whose memory holds tensors of it, if any does.
+    fn device_of(&self, peer: &Peer, request: &InferRequest) -> Option<Arc<Node>> {
+        let from = |input: &InputTensor| match &input.from {
+            TensorData::Bytes(_) => None,
+            TensorData::Region(place) => self.regions.device(peer, &place.region),
+        };
+        let to = |output: &RequestedOutput| self.regions.device(peer, &output.to.as_ref()?.region);
+        request.inputs.iter().find_map(from).or_else(|| request.outputs.iter().find_map(to))
+    }
+
     /// Refuses regions that aren't there; how long an output is isn't known yet.
     fn check_places(&self, peer: &Peer, outputs: &[AnsweredOutput]) -> Result<()> {
         let mut places = outputs.iter().filter_map(|output| output.to.as_ref());
@@ -276,14 +296,14 @@ impl Server {
     ) -> Result<Vec<Given>> {
         let given = |input: InputTensor| {
             let index = variant.inputs.find(&input.name)?;
-            self.given(peer, (index, &variant.inputs.each[index]), input)
+            self.given((peer, variant.node()), (index, &variant.inputs.each[index]), input)
         };
         inputs.into_iter().map(given).collect()
     }
 
     fn given(
         &self,
-        peer: &Peer,
+        (peer, node): (&Peer, &Node),
         (index, info): (usize, &TensorInfo),
         input: InputTensor,
     ) -> Result<Given> {
@@ -293,7 +313,13 @@ impl Server {
                 info.check_bytes(bytes.len())?;
                 Input::Bytes(bytes)
             }
-            TensorData::Region(place) => Input::Region(self.slice(peer, &place, info.bytes())?),
+            TensorData::Region(place) => match self.slice(peer, &place, info.bytes())? {
+                Located::System(slice) => Input::Region(slice),
+                Located::Device(slice) => {
+                    slice.check_device(node)?;
+                    Input::Device(slice)
+                }
+            },
         };
         Ok(Given { index, offset: info.offset, input: from })
     }
@@ -314,12 +340,18 @@ impl Server {
                 charge.iter().try_for_each(|charge| charge.add(all))?;
                 Output::Bytes
             }
-            Some(place) => Output::Region(self.slice(peer, place, bytes)?),
+            Some(place) => match self.slice(peer, place, bytes)? {
+                Located::System(slice) => Output::Region(slice),
+                Located::Device(slice) => {
+                    slice.check_device(variant.node())?;
+                    Output::Device(slice)
+                }
+            },
         };
         Ok(Wanted { index: output.index, offset: info.offset, bytes, output: to })
     }
 
-    fn slice(&self, peer: &Peer, place: &Place, want: usize) -> Result<Slice> {
+    fn slice(&self, peer: &Peer, place: &Place, want: usize) -> Result<Located> {
         let Place { region, offset, bytes } = place;
         self.regions.slice(peer, region, *offset, *bytes, want)
     }

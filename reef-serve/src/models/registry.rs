@@ -3,7 +3,7 @@
 use crate::config::settings::Config;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
-use crate::models::budget::Budget;
+use crate::models::budget::{Budget, Reservation};
 use crate::models::config::load::{LoadParameters, Replacement};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::model_spec::ModelSpec;
@@ -205,6 +205,20 @@ impl Registry {
     ///
     /// `NotFound`; `Unavailable` if its device is lost and no other has it.
     pub(crate) fn get(&self, name: &str, version: &str) -> Result<Arc<LoadedModel>> {
+        self.get_near(name, version, None)
+    }
+
+    /// The same, but the replica on `device`, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub(crate) fn get_near(
+        &self,
+        name: &str,
+        version: &str,
+        device: Option<&Node>,
+    ) -> Result<Arc<LoadedModel>> {
         let (name, version) = (ModelName::new(name)?, name::version(version)?);
         let loaded = self.loaded.read();
         let versions = loaded.get(&name);
@@ -217,7 +231,9 @@ impl Registry {
             return Err(why);
         }
         let version = version.map(|v| format!(" version {v}")).unwrap_or_default();
-        found.map(|replicas| replicas.next().clone()).ok_or_else(|| {
+        let near = |replicas: &Replicas| device.and_then(|device| replicas.on(device)).cloned();
+        let replica = |all: &Arc<Replicas>| near(all).unwrap_or_else(|| all.next().clone());
+        found.map(replica).ok_or_else(|| {
             let meant = match versions {
                 Some(_) => String::new(),
                 None => did_you_mean(&name, loaded.keys().cloned()),
@@ -298,6 +314,15 @@ impl Registry {
     /// Bytes that are reserved, and the pot that clients reserve theirs from.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
         &self.budget
+    }
+
+    /// Takes bytes of a device for `what`, until the reservation is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `Exhausted`, with what was asked and what is left.
+    pub(crate) fn reserve_on(&self, device: &Node, what: &str, bytes: u64) -> Result<Reservation> {
+        self.placer.makers[device.index].budget.reserve(what, bytes)
     }
 
     /// Bytes that are reserved of each device.

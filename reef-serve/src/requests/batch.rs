@@ -1,9 +1,9 @@
 //! Requests that run together: one behind the other in the first size of each tensor.
 
 use crate::class::Class;
-use crate::engine::api::{Instance, Ran, Run};
+use crate::engine::api::{Instance, Ran, Run, SharedPart, SharedParts};
 use crate::error::{Error, Result};
-use crate::requests::job::{Job, Phases};
+use crate::requests::job::{Given, Job, Phases, Wanted};
 use crate::requests::queue::Queue;
 use crate::tensor::TensorInfos;
 use std::time::{Duration, Instant};
@@ -23,6 +23,14 @@ pub(crate) struct Wide<'a> {
     pub(crate) inputs: &'a TensorInfos,
     pub(crate) outputs: &'a TensorInfos,
     pub(crate) rows: usize,
+}
+
+impl Wide<'_> {
+    /// The first byte of row `first` of a tensor.
+    fn place(&self, infos: &TensorInfos, index: usize, first: usize) -> usize {
+        let info = &infos.each[index];
+        info.offset + first * (info.bytes() / self.rows)
+    }
 }
 
 /// Requests with the same sizes but for the first, in the order of their rows.
@@ -102,7 +110,7 @@ impl Batch {
             return failed(outcomes, &error);
         }
         let written = Instant::now();
-        let ran = self.run_written(instance, &outcomes, written);
+        let ran = self.run_written(instance, wide, &outcomes, written);
         let infer = written.elapsed();
         let device = match ran {
             Ok(ran) => ran,
@@ -135,6 +143,7 @@ impl Batch {
     fn run_written(
         &self,
         instance: &mut dyn Instance,
+        wide: Wide<'_>,
         outcomes: &[Outcome],
         now: Instant,
     ) -> Result<Ran> {
@@ -143,8 +152,26 @@ impl Batch {
         let Some(time) = left else { return Ok(Default::default()) }; // nobody's any more
         let gone = || live().all(|(job, _)| job.is_gone() || job.deadline <= Instant::now());
         let account = &self.jobs[0].account;
-        instance.run(Run { slot: None, time, gone: &gone, account })
+        let parts = live_parts(self.jobs.iter().zip(self.firsts()).zip(outcomes), wide);
+        let shared = SharedParts { inputs: &parts[0], outputs: &parts[1] };
+        instance.run(Run { slot: None, shared, time, gone: &gone, account })
     }
+}
+
+/// What of the inputs and of the outputs of those that have not failed the device copies itself.
+fn live_parts<'a>(
+    jobs: impl Iterator<Item = ((&'a Job, usize), &'a Outcome)>,
+    wide: Wide<'_>,
+) -> [Vec<SharedPart>; 2] {
+    let [mut inputs, mut outputs] = <[Vec<SharedPart>; 2]>::default();
+    for ((job, first), _) in jobs.filter(|(_, (how, _))| how.is_ok()) {
+        let place = |infos: &TensorInfos, index: usize| wide.place(infos, index, first);
+        let given = |given: &Given| given.part(place(wide.inputs, given.index));
+        let wanted = |wanted: &Wanted| wanted.part(place(wide.outputs, wanted.index));
+        inputs.extend(job.inputs.iter().filter_map(given));
+        outputs.extend(job.outputs.iter().filter_map(wanted));
+    }
+    [inputs, outputs]
 }
 
 /// All that have not failed by themselves fail with this.
@@ -181,8 +208,7 @@ impl Job {
 
     fn write_rows(&self, instance: &mut dyn Instance, wide: Wide<'_>, first: usize) -> Result<()> {
         self.inputs.iter().try_for_each(|given| {
-            let info = &wide.inputs.each[given.index];
-            given.write_at(instance, info.offset + first * (info.bytes() / wide.rows))
+            given.write_at(instance, wide.place(wide.inputs, given.index, first))
         })
     }
 
@@ -192,10 +218,10 @@ impl Job {
         wide: Wide<'_>,
         first: usize,
     ) -> Result<Vec<Vec<u8>>> {
-        let read = self.outputs.iter().map(|wanted| {
-            let info = &wide.outputs.each[wanted.index];
-            wanted.read_at(instance, info.offset + first * (info.bytes() / wide.rows))
-        });
+        let read = self
+            .outputs
+            .iter()
+            .map(|wanted| wanted.read_at(instance, wide.place(wide.outputs, wanted.index, first)));
         read.collect()
     }
 }

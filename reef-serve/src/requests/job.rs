@@ -1,9 +1,10 @@
 //! One inference on its way through the daemon.
 
 use crate::class::Priority;
-use crate::engine::api::{Instance, Instances, Run};
+use crate::engine::api::{Instance, Instances, Run, SharedPart, SharedParts};
 use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
+use crate::requests::device_memory::DeviceSlice;
 use crate::requests::shared_memory::Slice;
 use crate::tenants::tenant::Tenant;
 use bytes::Bytes;
@@ -20,6 +21,7 @@ const CHUNK: usize = 64 << 10;
 pub(crate) enum Input {
     Bytes(Bytes),
     Region(Slice),
+    Device(DeviceSlice),
 }
 
 /// Where the output goes.
@@ -27,6 +29,7 @@ pub(crate) enum Input {
 pub(crate) enum Output {
     Bytes,
     Region(Slice),
+    Device(DeviceSlice),
 }
 
 /// How long each part of a request took.
@@ -129,7 +132,12 @@ impl Job {
         let written = Instant::now();
         phases.input = written - began;
         let (gone, account) = (&|| self.is_gone(), &self.account);
-        let ran = instance.run(Run { slot: None, time: left, gone, account })?;
+        let inputs: Vec<_> =
+            self.inputs.iter().filter_map(|given| given.part(given.offset)).collect();
+        let outputs: Vec<_> =
+            self.outputs.iter().filter_map(|wanted| wanted.part(wanted.offset)).collect();
+        let shared = SharedParts { inputs: &inputs, outputs: &outputs };
+        let ran = instance.run(Run { slot: None, shared, time: left, gone, account })?;
         phases.delay = ran.delay;
         let device = ran.device;
         let ran = Instant::now();
@@ -146,7 +154,15 @@ impl Given {
         self.write_at(instance, self.offset)
     }
 
-    /// Writes it from byte `offset` of the model's on.
+    /// Where it is, if the device takes it from there: to byte `offset` of the model's.
+    pub(super) fn part(&self, offset: usize) -> Option<SharedPart> {
+        match &self.input {
+            Input::Bytes(_) | Input::Region(_) => None,
+            Input::Device(slice) => Some(slice.at(offset)),
+        }
+    }
+
+    /// Writes it from byte `offset` of the model's on, unless the device takes it itself.
     pub(super) fn write_at(&self, instance: &mut dyn Instance, offset: usize) -> Result<()> {
         match &self.input {
             Input::Bytes(bytes) => instance.write(offset, bytes),
@@ -154,6 +170,7 @@ impl Given {
                 slice.read(at, chunk)?;
                 instance.write(offset + at, chunk)
             }),
+            Input::Device(_) => Ok(()),
         }
     }
 }
@@ -163,7 +180,15 @@ impl Wanted {
         self.read_at(instance, self.offset)
     }
 
-    /// Reads it from byte `offset` of the model's on.
+    /// Where it goes, if the device leaves it there: from byte `offset` of the model's.
+    pub(super) fn part(&self, offset: usize) -> Option<SharedPart> {
+        match &self.output {
+            Output::Bytes | Output::Region(_) => None,
+            Output::Device(slice) => Some(slice.at(offset)),
+        }
+    }
+
+    /// Reads it from byte `offset` of the model's on, unless the device has left it where it goes.
     pub(super) fn read_at(&self, instance: &mut dyn Instance, offset: usize) -> Result<Vec<u8>> {
         match &self.output {
             Output::Bytes => {
@@ -178,6 +203,7 @@ impl Wanted {
                 })?;
                 Ok(Vec::new())
             }
+            Output::Device(_) => Ok(Vec::new()),
         }
     }
 }

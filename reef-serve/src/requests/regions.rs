@@ -3,10 +3,12 @@
 //! A region belongs to the principal that registered it, or, where that has shown nothing, to the connection: no other
 //! sees it, or can name it in a request. It goes with the last connection that registered or used it.
 
+use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::{Life, Peer};
 use crate::net::identity::principal::Principal;
+use crate::requests::device_memory::{DeviceMemory, DeviceSlice};
 use crate::requests::shared_memory::{Slice, check_size, open};
 use crate::tensor::short;
 use parking_lot::Mutex;
@@ -21,14 +23,51 @@ const MAX_NAME_LEN: usize = 128;
 /// A part of a client's shared memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Region {
-    pub(crate) key: String,
-    pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    file: Arc<File>,
+    pub(crate) memory: Memory,
     /// Connections that registered or used it.
     holders: Vec<Life>,
     /// What keeps its bytes counted.
     _counted: Arc<dyn Debug + Send + Sync>,
+}
+
+/// Where a region is.
+#[derive(Debug, Clone)]
+pub(crate) enum Memory {
+    System(SystemMemory),
+    Device(DeviceMemory),
+}
+
+/// Shared memory of the system.
+#[derive(Debug, Clone)]
+pub(crate) struct SystemMemory {
+    pub(crate) key: String,
+    /// The region's first byte in it.
+    pub(crate) offset: u64,
+    file: Arc<File>,
+}
+
+/// The protocol's kinds of shared memory: each has calls of its own, names are of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    System,
+    Cuda,
+}
+
+impl Memory {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::System(_) => Kind::System,
+            Self::Device(_) => Kind::Cuda,
+        }
+    }
+}
+
+/// Where a tensor is.
+#[derive(Debug, Clone)]
+pub(crate) enum Located {
+    System(Slice),
+    Device(DeviceSlice),
 }
 
 /// Whose a region is.
@@ -82,14 +121,39 @@ impl Regions {
         (offset, bytes): (u64, u64),
         count: impl FnOnce() -> Result<C>,
     ) -> Result<()> {
-        if name.is_empty() || name.len() > MAX_NAME_LEN {
-            return Err(Error::Invalid(format!(
-                "region {:?}: 1 to {MAX_NAME_LEN} bytes",
-                short(name)
-            )));
-        }
+        check_name(name)?;
         let file = Arc::new(open(key, &who.principal)?);
         check_size(&file, key, (offset, bytes))?;
+        let memory = Memory::System(SystemMemory { key: key.into(), offset, file });
+        self.insert(who, name, (memory, bytes), count)
+    }
+
+    /// Registers the first `bytes` bytes of device memory that `open` maps, once there may be such a region. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`register`](Self::register), and those of `open`.
+    pub(crate) fn register_device<C: Debug + Send + Sync + 'static>(
+        &self,
+        who: &Peer,
+        name: &str,
+        bytes: u64,
+        open: impl FnOnce() -> Result<DeviceMemory>,
+        count: impl FnOnce() -> Result<C>,
+    ) -> Result<()> {
+        check_name(name)?;
+        self.check_room(&self.regions.lock(), &Owner::of(who), bytes)?;
+        let memory = Memory::Device(open()?); // without the lock
+        self.insert(who, name, (memory, bytes), count)
+    }
+
+    fn insert<C: Debug + Send + Sync + 'static>(
+        &self,
+        who: &Peer,
+        name: &str,
+        (memory, bytes): (Memory, u64),
+        count: impl FnOnce() -> Result<C>,
+    ) -> Result<()> {
         let (owner, mut regions) = (Owner::of(who), self.regions.lock());
         prune(&mut regions);
         self.check_room(&regions, &owner, bytes)?;
@@ -98,7 +162,7 @@ impl Regions {
             return Err(Error::Exists(format!("shared memory region {name:?} is registered")));
         }
         let (holders, _counted) = (vec![who.life.clone()], Arc::new(count()?));
-        regions.insert(place, Region { key: key.into(), offset, bytes, file, holders, _counted });
+        regions.insert(place, Region { bytes, memory, holders, _counted });
         Ok(())
     }
 
@@ -125,26 +189,32 @@ impl Regions {
         Ok(())
     }
 
-    /// Forgets a region, or all that this connection registered or used if there is no name.
-    pub(crate) fn unregister(&self, who: &Peer, name: &str) {
+    /// Forgets a region of this kind, or all that this connection registered or used if there is no name.
+    pub(crate) fn unregister(&self, who: &Peer, kind: Kind, name: &str) {
         let owner = Owner::of(who);
         let gone = |of: &Owner, n: &str, region: &Region| {
-            *of == owner && (n == name || (name.is_empty() && region.holders.contains(&who.life)))
+            let is_meant = *of == owner && region.memory.kind() == kind;
+            is_meant && (n == name || (name.is_empty() && region.holders.contains(&who.life)))
         };
         self.regions.lock().retain(|(of, n), region| !gone(of, n, region));
     }
 
-    /// The region called `name`, or all of `who` if there is no name.
+    /// The region of this kind called `name`, or all of `who` if there is no name.
     ///
     /// # Errors
     ///
     /// `NotFound`.
-    pub(crate) fn status(&self, who: &Peer, name: &str) -> Result<Vec<(String, Region)>> {
+    pub(crate) fn status(
+        &self,
+        who: &Peer,
+        kind: Kind,
+        name: &str,
+    ) -> Result<Vec<(String, Region)>> {
         let (who, mut regions) = (Owner::of(who), self.regions.lock());
         prune(&mut regions);
-        let own = regions
-            .iter()
-            .filter(|((owner, n), _)| *owner == who && (name.is_empty() || n == name));
+        let own = regions.iter().filter(|((owner, n), region)| {
+            *owner == who && region.memory.kind() == kind && (name.is_empty() || n == name)
+        });
         let found: Vec<_> = own.map(|((_, n), region)| (n.clone(), region.clone())).collect();
         if found.is_empty() && !name.is_empty() {
             return Err(missing(name));
@@ -164,7 +234,7 @@ impl Regions {
         offset: u64,
         bytes: u64,
         want: usize,
-    ) -> Result<Slice> {
+    ) -> Result<Located> {
         let mut regions = self.regions.lock();
         let key = (Owner::of(who), name.into());
         let region = regions.get_mut(&key).ok_or_else(|| missing(name))?;
@@ -180,9 +250,26 @@ impl Regions {
                 region.bytes
             )));
         }
-        region.check_size()?;
-        let begin = region.offset + offset;
-        Ok(Slice::new(region.file.clone(), begin, want, name.into()))
+        match &region.memory {
+            Memory::System(system) => {
+                check_size(&system.file, &system.key, (system.offset, region.bytes))?;
+                let begin = system.offset + offset;
+                Ok(Located::System(Slice::new(system.file.clone(), begin, want, name.into())))
+            }
+            Memory::Device(memory) => {
+                let (memory, region) = (memory.clone(), name.into());
+                let begin = usize::try_from(offset).unwrap_or(usize::MAX);
+                Ok(Located::Device(DeviceSlice { memory, begin, bytes: want, region }))
+            }
+        }
+    }
+
+    /// The device that a region is on, if it is there and on one.
+    pub(crate) fn device(&self, who: &Peer, name: &str) -> Option<Arc<Node>> {
+        match &self.regions.lock().get(&(Owner::of(who), name.into()))?.memory {
+            Memory::System(_) => None,
+            Memory::Device(memory) => Some(memory.node.clone()),
+        }
     }
 }
 
@@ -201,10 +288,14 @@ impl Region {
             self.holders.push(life.clone());
         }
     }
+}
 
-    fn check_size(&self) -> Result<()> {
-        check_size(&self.file, &self.key, (self.offset, self.bytes))
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > MAX_NAME_LEN {
+        let text = format!("region {:?}: 1 to {MAX_NAME_LEN} bytes", short(name));
+        return Err(Error::Invalid(text));
     }
+    Ok(())
 }
 
 fn missing(name: &str) -> Error {

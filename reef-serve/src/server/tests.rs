@@ -7,6 +7,7 @@ mod losses;
 mod models;
 mod rights;
 mod shapes;
+mod sharing;
 
 use super::*;
 use crate::config::settings::Models;

@@ -6,7 +6,7 @@ use crate::vendor::calls::{Graphs, Memory, Modules, Streams, Vendor};
 use crate::vendor::facts::{Facts, FunctionFacts, GateSignal};
 use crate::vendor::image::Build;
 use crate::vendor::options::Options;
-use reef_core::{Dim3, Priority, Result};
+use reef_core::{Dim3, Error, Priority, Result};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
@@ -58,6 +58,18 @@ impl Memory for Fake {
 
     unsafe fn unregister_host(&self, host: *mut u8) {
         self.freed.lock().push(host as u64);
+    }
+
+    /// A handle is the address of 64 bytes.
+    fn open_shared(&self, handle: &[u8; 64]) -> Result<(u64, usize)> {
+        match u64::from_le_bytes(handle[..8].try_into().expect("eight bytes")) {
+            0 => Err(Error::Invalid("no such memory".into())),
+            address => Ok((address, 64)),
+        }
+    }
+
+    unsafe fn close_shared(&self, memory: u64) {
+        self.closed.lock().push(memory);
     }
 
     fn alloc_gate(&self) -> Result<GateSignal> {

@@ -38,6 +38,8 @@ pub(crate) struct Fake {
     pub(crate) opened: AtomicU32,
     /// Device memory that was given back.
     pub(crate) freed: Mutex<Vec<u64>>,
+    /// Memory of other processes that was.
+    pub(crate) closed: Mutex<Vec<u64>>,
     /// Whether blocks that have started meet an eviction before they end.
     pub(super) hurried: AtomicBool,
     /// Blocks of guarded kernels that have taken effect.
@@ -133,6 +135,7 @@ impl Default for Fake {
             slow_calls: AtomicU32::new(0),
             at_capture: Mutex::new(None),
             freed: Mutex::default(),
+            closed: Mutex::default(),
             hurried: AtomicBool::new(false),
             ran: Mutex::default(),
             passed: AtomicUsize::new(0),

@@ -3,20 +3,21 @@
 use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::*;
 use crate::error::Result;
-use crate::kserve::request::{EXTENSIONS, NAME};
+use crate::kserve::request::{NAME, extensions};
 use crate::models::config::model_config::BATCH_RT;
 use crate::models::placement::replicas::Replicas;
 use crate::models::registry::Registry;
 use crate::observe::stats::Sum;
 use crate::requests::batch::Batching;
+use crate::server::Server;
 use crate::tensor::TensorInfo;
 use reef::tensor::Element;
 
-pub(super) fn server() -> ServerMetadataResponse {
+pub(super) fn server(server: &Server) -> ServerMetadataResponse {
     ServerMetadataResponse {
         name: NAME.into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        extensions: EXTENSIONS.map(Into::into).into(),
+        extensions: extensions(server).into_iter().map(Into::into).collect(),
     }
 }
 

@@ -5,7 +5,7 @@ use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::*;
 use super::undecoded::Undecoded;
 use super::{describe, infer, memory, repository, settings};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kserve::failure::status;
 use crate::net::identity::peer::Peer;
 use crate::server::Server;
@@ -29,10 +29,6 @@ fn peer<T>(request: &Request<T>) -> Peer {
     request.extensions().get().cloned().unwrap_or(Peer::UNKNOWN)
 }
 
-fn missing<T>(what: &str) -> Reply<T> {
-    reply(Err(Error::Unimplemented(what.into())))
-}
-
 #[tonic::async_trait]
 impl GrpcInferenceService for Service {
     async fn server_live(&self, _: Request<ServerLiveRequest>) -> Reply<ServerLiveResponse> {
@@ -52,7 +48,7 @@ impl GrpcInferenceService for Service {
         &self,
         _: Request<ServerMetadataRequest>,
     ) -> Reply<ServerMetadataResponse> {
-        reply(Ok(describe::server()))
+        reply(Ok(describe::server(&self.0)))
     }
 
     async fn model_metadata(
@@ -145,16 +141,25 @@ impl GrpcInferenceService for Service {
         reply(memory::unregister(&self.0, &peer(&request), &request.into_inner()))
     }
 
-    async fn cuda_shared_memory_status(&self, _: Request<Nothing>) -> Reply<Nothing> {
-        missing("CUDA shared memory")
+    async fn cuda_shared_memory_status(
+        &self,
+        request: Request<CudaSharedMemoryStatusRequest>,
+    ) -> Reply<CudaSharedMemoryStatusResponse> {
+        reply(memory::cuda_status(&self.0, &peer(&request), &request.into_inner()))
     }
 
-    async fn cuda_shared_memory_register(&self, _: Request<Nothing>) -> Reply<Nothing> {
-        missing("CUDA shared memory")
+    async fn cuda_shared_memory_register(
+        &self,
+        request: Request<CudaSharedMemoryRegisterRequest>,
+    ) -> Reply<CudaSharedMemoryRegisterResponse> {
+        reply(memory::cuda_register(&self.0, &peer(&request), request.into_inner()).await)
     }
 
-    async fn cuda_shared_memory_unregister(&self, _: Request<Nothing>) -> Reply<Nothing> {
-        missing("CUDA shared memory")
+    async fn cuda_shared_memory_unregister(
+        &self,
+        request: Request<CudaSharedMemoryUnregisterRequest>,
+    ) -> Reply<CudaSharedMemoryUnregisterResponse> {
+        reply(memory::cuda_unregister(&self.0, &peer(&request), &request.into_inner()))
     }
 
     async fn trace_setting(

@@ -5,7 +5,7 @@ use super::json::object;
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
 use crate::kserve::intake::Probe;
-use crate::kserve::request::{EXTENSIONS, NAME};
+use crate::kserve::request::{NAME, extensions};
 use crate::kserve::settings::{self, Settings};
 use crate::models::config::model_config::BATCH_RT;
 use crate::models::placement::replicas::Replicas;
@@ -95,9 +95,9 @@ pub(super) struct Which {
     version: String,
 }
 
-async fn server() -> Json<Value> {
+async fn server(State(server): App) -> Json<Value> {
     let version = env!("CARGO_PKG_VERSION");
-    Json(json!({ "name": NAME, "version": version, "extensions": EXTENSIONS }))
+    Json(json!({ "name": NAME, "version": version, "extensions": extensions(&server) }))
 }
 
 /// A probe without a token is told the status alone.

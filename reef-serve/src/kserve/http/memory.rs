@@ -1,34 +1,38 @@
-//! Shared memory of the system.
+//! Shared memory of the system, and of CUDA devices.
 
 use super::json::object;
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
-use crate::kserve::failure::Failure;
 use crate::net::identity::peer::Peer;
-use crate::requests::regions::Region;
+use crate::requests::regions::{Kind, Memory, Region, SystemMemory};
 use crate::server::Server;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::routing::{any, get, post};
+use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 type From = Extension<Peer>;
 
 pub(super) fn routes() -> Router<Arc<Server>> {
-    let none = || async { Failure(Error::Unimplemented("CUDA shared memory".into())) };
     Router::new()
         .route("/v2/systemsharedmemory/status", get(all))
         .route("/v2/systemsharedmemory/unregister", post(forget_all))
         .route("/v2/systemsharedmemory/region/{name}/status", get(one))
         .route("/v2/systemsharedmemory/region/{name}/register", post(register))
         .route("/v2/systemsharedmemory/region/{name}/unregister", post(forget))
-        .route("/v2/cudasharedmemory/{*path}", any(none))
+        .route("/v2/cudasharedmemory/status", get(all_cuda))
+        .route("/v2/cudasharedmemory/unregister", post(forget_all_cuda))
+        .route("/v2/cudasharedmemory/region/{name}/status", get(one_cuda))
+        .route("/v2/cudasharedmemory/region/{name}/register", post(register_cuda))
+        .route("/v2/cudasharedmemory/region/{name}/unregister", post(forget_cuda))
 }
 
 async fn all(State(server): App, Extension(peer): From) -> Reply<Json<Value>> {
-    Ok(status(&server, &peer, "")?)
+    Ok(status(&server, &peer, Kind::System, "")?)
 }
 
 async fn one(
@@ -36,14 +40,36 @@ async fn one(
     Extension(peer): From,
     Path(name): Path<String>,
 ) -> Reply<Json<Value>> {
-    Ok(status(&server, &peer, &name)?)
+    Ok(status(&server, &peer, Kind::System, &name)?)
 }
 
-fn status(server: &Server, peer: &Peer, name: &str) -> Result<Json<Value>> {
-    let regions = server.regions.status(peer, name)?;
+async fn all_cuda(State(server): App, Extension(peer): From) -> Reply<Json<Value>> {
+    server.check_cuda()?;
+    Ok(status(&server, &peer, Kind::Cuda, "")?)
+}
+
+async fn one_cuda(
+    State(server): App,
+    Extension(peer): From,
+    Path(name): Path<String>,
+) -> Reply<Json<Value>> {
+    server.check_cuda()?;
+    Ok(status(&server, &peer, Kind::Cuda, &name)?)
+}
+
+fn status(server: &Server, peer: &Peer, kind: Kind, name: &str) -> Result<Json<Value>> {
+    let regions = server.regions.status(peer, kind, name)?;
     let entry = |(name, region): (String, Region)| {
-        let (key, offset, bytes) = (region.key, region.offset, region.bytes);
-        json!({ "name": name, "key": key, "offset": offset, "byte_size": bytes })
+        let bytes = region.bytes;
+        match region.memory {
+            Memory::System(SystemMemory { key, offset, .. }) => {
+                json!({ "name": name, "key": key, "offset": offset, "byte_size": bytes })
+            }
+            Memory::Device(memory) => {
+                let device = memory.node.cuda_ordinal();
+                json!({ "name": name, "device_id": device, "byte_size": bytes })
+            }
+        }
     };
     Ok(Json(regions.into_iter().map(entry).collect()))
 }
@@ -61,6 +87,29 @@ async fn register(
     Ok(server.register(&peer, &name, key, offset, bytes)?)
 }
 
+async fn register_cuda(
+    State(server): App,
+    Extension(peer): From,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Reply<()> {
+    server.check_cuda()?;
+    let (handle, device, bytes) = cuda_region(&body)?;
+    Ok(server.register_cuda(&peer, &name, (handle, device), bytes).await?)
+}
+
+/// The handle, the number of the device, and bytes.
+fn cuda_region(body: &[u8]) -> Result<(Bytes, i64, u64)> {
+    let asked = object(body)?;
+    let wrong = |why: &str| Error::Invalid(format!("shared memory: raw_handle: {why}"));
+    let handle = asked.get("raw_handle").and_then(|handle| handle.get("b64")?.as_str());
+    let handle = handle.ok_or_else(|| wrong("an object with b64 is wanted"))?;
+    let handle = BASE64.decode(handle).map_err(|e| wrong(&format!("no base64: {e}")))?;
+    let device = asked.get("device_id").map_or(Some(0), Value::as_i64);
+    let no_device = || Error::Invalid("shared memory: device_id is no number".into());
+    Ok((handle.into(), device.ok_or_else(no_device)?, number(&asked, "byte_size")?))
+}
+
 fn number(asked: &Map<String, Value>, key: &str) -> Result<u64> {
     match asked.get(key) {
         None => Ok(0),
@@ -71,9 +120,49 @@ fn number(asked: &Map<String, Value>, key: &str) -> Result<u64> {
 }
 
 async fn forget(State(server): App, Extension(peer): From, Path(name): Path<String>) {
-    server.regions.unregister(&peer, &name);
+    server.regions.unregister(&peer, Kind::System, &name);
 }
 
 async fn forget_all(State(server): App, Extension(peer): From) {
-    server.regions.unregister(&peer, "");
+    server.regions.unregister(&peer, Kind::System, "");
+}
+
+async fn forget_cuda(
+    State(server): App,
+    Extension(peer): From,
+    Path(name): Path<String>,
+) -> Reply<()> {
+    server.check_cuda()?;
+    server.regions.unregister(&peer, Kind::Cuda, &name);
+    Ok(())
+}
+
+async fn forget_all_cuda(State(server): App, Extension(peer): From) -> Reply<()> {
+    server.check_cuda()?;
+    server.regions.unregister(&peer, Kind::Cuda, "");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_of_a_cuda_device_has_its_handle_in_base64() {
+        let body = br#"{ "raw_handle": { "b64": "AQID" }, "device_id": 1, "byte_size": 12 }"#;
+        assert_eq!(cuda_region(body), Ok((Bytes::from_static(&[1, 2, 3]), 1, 12)));
+        for (body, why) in [
+            ("{}", "raw_handle: an object with b64 is wanted"),
+            (r#"{ "raw_handle": "AQID" }"#, "raw_handle: an object with b64 is wanted"),
+            (r#"{ "raw_handle": { "b64": "AQI" } }"#, "raw_handle: no base64: "),
+            (r#"{ "raw_handle": { "b64": "" }, "device_id": "0" }"#, "device_id is no number"),
+            (
+                r#"{ "raw_handle": { "b64": "" }, "byte_size": -1 }"#,
+                "byte_size is no number from 0",
+            ),
+        ] {
+            let said = cuda_region(body.as_bytes()).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("shared memory: {why}")), "{body}: {said}");
+        }
+    }
 }

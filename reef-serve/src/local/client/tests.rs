@@ -230,7 +230,9 @@ fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
         for input in inputs.iter().cycle().take(10) {
             staged.write(0, &to_bytes(input)).unwrap();
             let (time, account) = (Duration::from_secs(60), &Account::new(None));
-            staged.run(Run { slot: None, time, gone: &|| false, account }).unwrap();
+            staged
+                .run(Run { slot: None, shared: Default::default(), time, gone: &|| false, account })
+                .unwrap();
             let mut want = vec![0; model.base.outputs.bytes];
             staged.read(0, &mut want).unwrap();
             assert_eq!(to_bytes(&client.infer(input).unwrap()), want, "{class}");

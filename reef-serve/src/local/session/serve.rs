@@ -2,7 +2,7 @@
 
 use super::instance::Shared;
 use crate::class::{Class, Priority};
-use crate::engine::api::Run;
+use crate::engine::api::{Run, SharedParts};
 use crate::engine::node::Entered;
 use crate::error::{Error, Result};
 use crate::local::fd_passing::{POLL_INTERVAL, is_over, send};
@@ -186,7 +186,7 @@ impl Session<'_> {
         let slot = direct.then_some((n % layout.slots) as usize);
         let gone = &|| began.elapsed() > time || self.is_gone();
         let account = &self.account();
-        let ran = instance.run(Run { slot, time, gone, account });
+        let ran = instance.run(Run { slot, shared: SharedParts::default(), time, gone, account });
         phases.infer = begin.elapsed();
         let ran = ran?;
         phases.delay = ran.delay;

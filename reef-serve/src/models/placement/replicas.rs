@@ -30,6 +30,11 @@ impl Replicas {
         &self.each[0]
     }
 
+    /// The one on this device.
+    pub(crate) fn on(&self, device: &Node) -> Option<&Arc<LoadedModel>> {
+        self.each.iter().find(|replica| replica.node().index == device.index)
+    }
+
     /// The one on the device with the least load, of those that work if one does; equals take turns.
     pub(crate) fn next(&self) -> &Arc<LoadedModel> {
         let [first, others @ ..] = &*self.each else { unreachable!("there is one at least") };

@@ -79,6 +79,11 @@ impl Variant {
         self.spare.iter().for_each(|spare| spare.lock().clear());
     }
 
+    /// The device that it is on.
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
     /// Bytes that it has reserved.
     pub(crate) fn bytes(&self) -> u64 {
         self.memory.bytes()

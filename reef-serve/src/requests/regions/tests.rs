@@ -37,6 +37,14 @@ fn me() -> (Peer, Connected) {
     connected(own(), 1)
 }
 
+/// Of shared memory of the system.
+fn slice(regions: &Regions, who: &Peer, name: &str, offset: u64, bytes: u64) -> Result<Slice> {
+    match regions.slice(who, name, offset, bytes, bytes as usize)? {
+        Located::System(slice) => Ok(slice),
+        Located::Device(slice) => panic!("{slice:?}"),
+    }
+}
+
 fn regions(max: usize) -> Regions {
     Regions::new(max, 0)
 }
@@ -67,7 +75,7 @@ fn a_slice_lies_where_region_and_request_say() {
     let regions = regions(8);
     let (me, _open) = me();
     regions.register(&me, "r", &memory.0, (16, 32), || Ok(())).unwrap();
-    let slice = regions.slice(&me, "r", 8, 4, 4).unwrap();
+    let slice = slice(&regions, &me, "r", 8, 4).unwrap();
     slice.write(1, &[7, 8]).unwrap();
     let mut all = [0; 64];
     memory.1.read_exact_at(&mut all, 0).unwrap();
@@ -86,7 +94,7 @@ fn memory_that_shrinks_is_an_error_and_no_signal() {
     let regions = regions(8);
     let (me, _open) = me();
     regions.register(&me, "r", &memory.0, (0, 4096), || Ok(())).unwrap();
-    let slice = regions.slice(&me, "r", 0, 4096, 4096).unwrap();
+    let slice = slice(&regions, &me, "r", 0, 4096).unwrap();
     slice.write(4092, &[1, 2, 3, 4]).unwrap();
     memory.1.set_len(100).unwrap();
     let mut bytes = [0; 4096];
@@ -102,9 +110,9 @@ fn regions_of_others_are_not_there() {
     regions.register(&me, "r", &memory.0, (0, 64), || Ok(())).unwrap();
     let (other, _other) = connected(Peer::UNKNOWN.principal, 2);
     assert!(matches!(regions.slice(&other, "r", 0, 4, 4), Err(Error::NotFound(_))));
-    assert!(regions.status(&other, "").unwrap().is_empty());
-    regions.unregister(&other, "");
-    assert_eq!(regions.status(&me, "r").unwrap().len(), 1);
+    assert!(regions.status(&other, Kind::System, "").unwrap().is_empty());
+    regions.unregister(&other, Kind::System, "");
+    assert_eq!(regions.status(&me, Kind::System, "r").unwrap().len(), 1);
     let uid = rustix::process::getuid().as_raw() + 1;
     let (stranger, _stranger) = connected(Principal::User(uid), 3);
     let said = regions.register(&stranger, "x", &memory.0, (0, 64), || Ok(()));
@@ -112,8 +120,8 @@ fn regions_of_others_are_not_there() {
     regions.register(&other, "r", &memory.0, (0, 64), || Ok(())).unwrap();
     let said = regions.register(&me, "s", &memory.0, (0, 64), || Ok(()));
     assert!(matches!(said, Err(Error::Exhausted(_))), "{said:?}");
-    regions.unregister(&me, "r");
-    assert!(regions.status(&me, "r").is_err());
+    regions.unregister(&me, Kind::System, "r");
+    assert!(regions.status(&me, Kind::System, "r").is_err());
 }
 
 /// As two programs over TCP on one host that use the same names and unregister everything when they start.
@@ -124,11 +132,11 @@ fn who_has_shown_nothing_shares_regions_with_no_other_connection() {
     let [(first, _first), (second, _second)] =
         [1, 2].map(|number| connected(Peer::UNKNOWN.principal, number));
     regions.register(&first, "input", &memory.0, (0, 64), || Ok(())).unwrap();
-    regions.unregister(&second, "");
-    regions.unregister(&second, "input");
+    regions.unregister(&second, Kind::System, "");
+    regions.unregister(&second, Kind::System, "input");
     regions.register(&second, "input", &memory.0, (0, 64), || Ok(())).unwrap();
     assert!(regions.slice(&first, "input", 0, 4, 4).is_ok());
-    assert_eq!(regions.status(&second, "").unwrap().len(), 1);
+    assert_eq!(regions.status(&second, Kind::System, "").unwrap().len(), 1);
 }
 
 #[test]
@@ -141,7 +149,7 @@ fn a_region_goes_with_the_last_connection_that_used_it() {
     assert!(regions.slice(&second, "r", 0, 4, 4).is_ok(), "connections of one principal share");
     drop((first, one));
     regions.prune();
-    assert_eq!(regions.status(&second, "r").unwrap().len(), 1);
+    assert_eq!(regions.status(&second, Kind::System, "r").unwrap().len(), 1);
     drop((second, two));
     regions.prune();
     assert_eq!(Arc::strong_count(&counted), 1, "and what it counted as");

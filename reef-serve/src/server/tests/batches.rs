@@ -29,7 +29,7 @@ impl Fixture {
 }
 
 /// Answers of all of these, asked at once.
-fn all_at_once<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+pub(super) fn all_at_once<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
     let mut answers: Vec<Option<T>> = futures.iter().map(|_| None).collect();
     block_on(std::future::poll_fn(|cx| {

@@ -8,6 +8,7 @@ use crate::local::session::listen::Local;
 use crate::net::access::Access;
 use crate::net::folder::make_folder;
 use crate::net::listener::bind;
+use parking_lot::Mutex;
 use reef::{ClientConfig, HostMemory, Neighbours};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +18,12 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// A device that can be lost: from then on whatever it is asked for fails.
 #[derive(Debug, Clone)]
-struct Losable {
-    inner: Arc<dyn Engine>,
+pub(super) struct Losable {
+    pub(super) inner: Arc<dyn Engine>,
     is_lost: Arc<AtomicBool>,
     hangs: Arc<AtomicBool>,
+    /// Memory of other processes: the first byte of a handle is its place here.
+    pub(super) shared: Arc<Mutex<Vec<Arc<dyn SharedMemory>>>>,
 }
 
 /// What happens to a device.
@@ -32,6 +35,11 @@ struct Fate {
 }
 
 impl Losable {
+    pub(super) fn new(inner: Arc<dyn Engine>) -> Self {
+        let (is_lost, hangs, shared) = Default::default();
+        Self { inner, is_lost, hangs, shared }
+    }
+
     fn test(&self) -> Result<()> {
         let lost = Error::Failed("losable: device lost: it fell off the bus".into());
         if self.is_lost.load(Ordering::SeqCst) { Err(lost) } else { Ok(()) }
@@ -58,6 +66,16 @@ impl Engine for Losable {
 
     fn load_beside(&self, model: ReadModel, _: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>> {
         self.load(model, false)
+    }
+
+    fn open_shared(&self, handle: &[u8; 64]) -> Result<Arc<dyn SharedMemory>> {
+        self.test()?;
+        let none = || Error::Invalid("no memory of another process".into());
+        self.shared.lock().get(usize::from(handle[0])).cloned().ok_or_else(none)
+    }
+
+    fn alloc_shared(&self, bytes: usize) -> Result<Arc<dyn SharedMemory>> {
+        self.inner.alloc_shared(bytes)
     }
 
     fn stats(&self) -> reef::Stats {
@@ -174,7 +192,8 @@ fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, [Fate; 2]) {
     let open = |config: Config| {
         let engines = device::start(&config.device, "reef", 0.0)?.into_iter().zip(switches);
         let losable = |(inner, Fate { is_lost, hangs })| {
-            Arc::new(Losable { inner, is_lost, hangs }) as Arc<dyn Engine>
+            let shared = Arc::default();
+            Arc::new(Losable { inner, is_lost, hangs, shared }) as Arc<dyn Engine>
         };
         Server::on(Nodes::new(&config.device, engines.map(losable).collect()), config)
     };

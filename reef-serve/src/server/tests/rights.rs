@@ -158,7 +158,13 @@ fn a_late_real_time_request_is_cancelled_where_it_waits() {
     let mut instance = model.base.instance(Class::RealTime, reef::ClientConfig::default()).unwrap();
     let account = &reef::Account::new(None);
     let time = Duration::from_nanos(1);
-    let run = crate::engine::api::Run { slot: None, time, gone: &|| false, account };
+    let run = crate::engine::api::Run {
+        slot: None,
+        shared: Default::default(),
+        time,
+        gone: &|| false,
+        account,
+    };
     let said = instance.run(run);
     assert!(matches!(said, Err(Error::Deadline(_))), "{said:?}");
     let run = crate::engine::api::Run { time: Duration::from_secs(60), ..run };

@@ -1,0 +1,91 @@
+//! Memory that clients share: whether they may, on which device, and what it counts as.
+
+use crate::engine::node::Node;
+use crate::error::{Error, Result};
+use crate::net::identity::peer::Peer;
+use crate::requests::device_memory::DeviceMemory;
+use crate::server::{Server, aside};
+use bytes::Bytes;
+use std::sync::Arc;
+
+impl Server {
+    /// Registers shared memory of `peer`.
+    ///
+    /// # Errors
+    ///
+    /// `Denied` if it may not; as [`Regions::register`].
+    pub(crate) fn register(
+        &self,
+        peer: &Peer,
+        name: &str,
+        key: &str,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        self.check_may_share(peer)?;
+        let what = format!("shared memory of {}", peer.principal);
+        self.regions.prune(); // whose bytes count until then
+        let counted = || self.registry.budget().reserve(&what, bytes);
+        self.regions.register(peer, name, key, (offset, bytes), counted)
+    }
+
+    fn check_may_share(&self, peer: &Peer) -> Result<()> {
+        if peer.may_share {
+            return Ok(());
+        }
+        let text = "shared memory over TCP needs a token or listen.tcp_shared_memory";
+        Err(Error::Denied(text.into()))
+    }
+
+    /// Registers the first `bytes` bytes of device memory of `peer`, by its driver's handle, on a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// `Denied` if it may not; `Invalid` if there is no such device or memory; `Unimplemented` without a CUDA device; as
+    /// [`Regions::register_device`].
+    pub(crate) async fn register_cuda(
+        self: &Arc<Self>,
+        peer: &Peer,
+        name: &str,
+        (handle, device): (Bytes, i64),
+        bytes: u64,
+    ) -> Result<()> {
+        self.check_cuda()?;
+        self.check_may_share(peer)?;
+        let node = self.cuda_node(device)?.clone();
+        let (server, peer, name) = (self.clone(), peer.clone(), name.to_owned());
+        let register = move || {
+            server.regions.prune();
+            let what = format!("shared memory of {}", peer.principal);
+            let open = || DeviceMemory::open(&node, &handle, bytes);
+            let counted = || server.registry.reserve_on(&node, &what, bytes);
+            server.regions.register_device(&peer, &name, bytes, open, counted)
+        };
+        aside(register).await
+    }
+
+    /// Whether clients can share memory of CUDA devices.
+    pub(crate) fn has_cuda(&self) -> bool {
+        self.nodes.iter().any(|node| node.cuda_ordinal().is_some())
+    }
+
+    /// # Errors
+    ///
+    /// `Unimplemented` without a CUDA device.
+    pub(crate) fn check_cuda(&self) -> Result<()> {
+        if self.has_cuda() {
+            return Ok(());
+        }
+        let have: Vec<_> = self.nodes.iter().map(|node| &*node.name).collect();
+        Err(Error::Unimplemented(format!("CUDA shared memory on {}", have.join(", "))))
+    }
+
+    fn cuda_node(&self, device: i64) -> Result<&Arc<Node>> {
+        let is_it = |node: &&Arc<Node>| node.cuda_ordinal() == u64::try_from(device).ok();
+        self.nodes.iter().find(is_it).ok_or_else(|| {
+            let have: Vec<_> = self.nodes.iter().map(|node| &*node.name).collect();
+            let have = have.join(", ");
+            Error::Invalid(format!("CUDA shared memory: no device {device} (have: {have})"))
+        })
+    }
+}

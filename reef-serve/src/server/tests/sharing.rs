@@ -1,0 +1,244 @@
+//! Tensors in device memory of clients, on software devices that stand for CUDA's.
+
+use super::batches::all_at_once;
+use super::losses::Losable;
+use super::*;
+use crate::engine::api::{Engine, SharedMemory};
+use crate::engine::device;
+use crate::kserve::parameter::Place;
+use crate::kserve::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
+use crate::net::identity::peer::Connected;
+use crate::requests::regions::Kind;
+
+/// Bytes of a request's input and output.
+const INPUT: usize = 4 * 3 * 32 * 32;
+const OUTPUT: usize = 4 * 1000;
+
+/// A daemon on two devices with `tiny` on the first, and the devices.
+fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, Vec<Losable>) {
+    let mut devices = Vec::new();
+    let open = |mut config: Config| {
+        let inner = device::start("cpu:0?units=1,cpu:1?units=1", "reef", 0.0)?;
+        devices = inner.into_iter().map(Losable::new).collect();
+        let engines = devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Engine>);
+        config.device = "cuda:0,cuda:1".into();
+        Server::on(Nodes::new("cuda:0,cuda:1", engines.collect()), config)
+    };
+    let fixture = Fixture::open(test, change, open);
+    (fixture, devices)
+}
+
+/// Memory of a client on the device, and its handle.
+fn allocate(device: &Losable, bytes: usize) -> (Arc<dyn SharedMemory>, Bytes) {
+    let memory = device.inner.alloc_shared(bytes).unwrap();
+    let mut all = device.shared.lock();
+    let mut handle = [0; 64];
+    handle[0] = all.len() as u8;
+    all.push(memory.clone());
+    (memory, handle.to_vec().into())
+}
+
+/// A client that may share memory: for as long as this is kept.
+fn client() -> (Peer, Connected) {
+    let (life, connected) = Connected::new();
+    let principal = Principal::User(rustix::process::getuid().as_raw());
+    (Peer { principal, life, may_share: true, ..Peer::UNKNOWN }, connected)
+}
+
+impl Fixture {
+    fn share(&self, who: &Peer, name: &str, memory: (Bytes, i64), bytes: usize) -> Result<()> {
+        block_on(self.server.register_cuda(who, name, memory, bytes as u64))
+    }
+}
+
+fn place(region: &str, bytes: usize) -> Place {
+    Place { region: region.into(), offset: 0, bytes: bytes as u64 }
+}
+
+fn asking(priority: u64, from: TensorData, to: Option<Place>) -> InferRequest {
+    let (name, datatype, shape) = ("input".into(), "FP32".into(), vec![1, 3, 32, 32]);
+    let output = RequestedOutput { name: "logits".into(), to, binary: None, classes: 0 };
+    InferRequest {
+        model: "tiny".into(),
+        priority,
+        inputs: vec![InputTensor { name, datatype, shape, from }],
+        outputs: vec![output],
+        ..InferRequest::default()
+    }
+}
+
+fn picture(seed: u64) -> Vec<u8> {
+    to_bytes(&Seeded(seed).input(3 * 32 * 32))
+}
+
+/// What the answer has, or the region if it has nothing.
+fn answered(fixture: &Fixture, who: &Peer, ask: InferRequest) -> Result<Bytes> {
+    let answer = block_on(fixture.server.answer(who, ask))?;
+    Ok(answer.outputs[0].bytes.clone())
+}
+
+#[test]
+fn tensors_in_device_memory_are_those_of_the_request() {
+    let (fixture, devices) = two("cuda-shared", |_| ());
+    let (me, _connected) = client();
+    let [(from, a), (to, b)] = [INPUT, OUTPUT].map(|bytes| allocate(&devices[0], bytes));
+    fixture.share(&me, "in", (a, 0), INPUT).unwrap();
+    fixture.share(&me, "out", (b, 0), OUTPUT).unwrap();
+    for priority in [1, 2] {
+        for seed in [priority, priority + 2] {
+            let input = picture(seed);
+            let bytes = || TensorData::Bytes(input.clone().into());
+            let want = answered(&fixture, &me, asking(priority, bytes(), None)).unwrap();
+            let region = || TensorData::Region(place("in", INPUT));
+            from.write(&input);
+            let got = answered(&fixture, &me, asking(priority, region(), None)).unwrap();
+            assert!(got == want, "priority {priority}: from a region to the answer");
+            for (ask, way) in [(bytes(), "from the request"), (region(), "from a region")] {
+                to.write(&[0; OUTPUT]);
+                let out = Some(place("out", OUTPUT));
+                let empty = answered(&fixture, &me, asking(priority, ask, out)).unwrap();
+                let got = (empty.len(), to.read() == want);
+                assert_eq!(got, (0, true), "priority {priority}: {way} to a region");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_region_holds_a_tensor_and_nothing_beside_it_changes() {
+    let (fixture, devices) = two("cuda-part", |_| ());
+    let (me, _connected) = client();
+    let (memory, handle) = allocate(&devices[0], INPUT + OUTPUT + 16);
+    fixture.share(&me, "all", (handle, 0), INPUT + OUTPUT + 8).unwrap();
+    let begin = vec![7; 8];
+    memory.write(&[&begin, &picture(1)[..], &[9; OUTPUT + 8]].concat());
+    let at = |offset: usize, bytes| Place { offset: offset as u64, ..place("all", bytes) };
+    let from = || TensorData::Region(at(8, INPUT));
+    let want =
+        answered(&fixture, &me, asking(2, TensorData::Bytes(picture(1).into()), None)).unwrap();
+    answered(&fixture, &me, asking(2, from(), Some(at(8 + INPUT, OUTPUT)))).unwrap();
+    let whole = [&begin, &picture(1)[..], &want[..], &[9; 8]].concat();
+    assert!(memory.read() == whole);
+    let outside = asking(2, from(), Some(at(9 + INPUT, OUTPUT)));
+    let said = answered(&fixture, &me, outside).unwrap_err().to_string();
+    assert!(said.contains("are outside its"), "{said}");
+}
+
+#[test]
+fn a_region_of_another_device_is_refused_unless_a_replica_is_there() {
+    let (fixture, devices) = two("cuda-other", |_| ());
+    let (me, _connected) = client();
+    let (memory, handle) = allocate(&devices[1], INPUT);
+    memory.write(&picture(1));
+    fixture.share(&me, "in", (handle, 1), INPUT).unwrap();
+    let ask = || asking(2, TensorData::Region(place("in", INPUT)), None);
+    let said = answered(&fixture, &me, ask()).unwrap_err();
+    let why = "region \"in\" is on cuda:1, the model on cuda:0";
+    assert_eq!(said, Error::Invalid(why.into()));
+    let (both, devices) = two("cuda-near", |config| config.models.replicas = 0);
+    let (memory, handle) = allocate(&devices[1], INPUT);
+    memory.write(&picture(1));
+    both.share(&me, "in", (handle, 1), INPUT).unwrap();
+    for _ in 0..4 {
+        answered(&both, &me, ask()).unwrap(); // not taking turns
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_registration_is_said() {
+    let (fixture, devices) = two("cuda-wrong", |config| config.memory.client_mib = 1);
+    let (me, _connected) = client();
+    let (_memory, good) = allocate(&devices[0], 64);
+    let said = |handle: &Bytes, device, bytes| {
+        let error = fixture.share(&me, "r", (handle.clone(), device), bytes).unwrap_err();
+        (error.kind(), error.to_string())
+    };
+    let none: Bytes = vec![200; 64].into();
+    let of = |text: &str| format!("CUDA shared memory: {text}");
+    for (how, kind, want) in [
+        (said(&none, 0, 64), "invalid", of("no memory of another process")),
+        (said(&good.slice(1..), 0, 64), "invalid", of("a handle of 63 bytes, 64 wanted")),
+        (said(&good, 2, 64), "invalid", of("no device 2 (have: cuda:0, cuda:1)")),
+        (said(&good, -1, 64), "invalid", of("no device -1 (have: cuda:0, cuda:1)")),
+        (said(&good, 0, 65), "invalid", of("its allocation has 64 bytes, 65 asked")),
+        (said(&good, 0, 0), "invalid", of("its allocation has 64 bytes, 0 asked")),
+        (
+            said(&good, 0, 2 << 20),
+            "exhausted",
+            "shared memory: 2097152 bytes asked, 1048576 of 1048576 are left".into(),
+        ),
+    ] {
+        assert_eq!(how, (kind, want));
+    }
+    fixture.share(&me, "r", (good.clone(), 0), 64).unwrap();
+    assert_eq!(said(&good, 0, 64).0, "exists");
+    let stranger = Peer { may_share: false, ..me.clone() };
+    let denied = fixture.share(&stranger, "s", (good.clone(), 0), 64).unwrap_err();
+    assert_eq!(denied.kind(), "denied");
+    let host = Fixture::new("cuda-none", |_| ());
+    let refused = host.share(&me, "r", (good, 0), 64).unwrap_err();
+    assert_eq!(refused.to_string(), "CUDA shared memory on cpu:0 is not implemented");
+    assert!(fixture.server.check_cuda().is_ok() && host.server.check_cuda().is_err());
+}
+
+/// Nor does the other kind of shared memory know it.
+#[test]
+fn device_memory_counts_on_its_device_and_goes_with_its_client() {
+    let (fixture, devices) = two("cuda-counts", |_| ());
+    let used = || fixture.server.registry.device_memory().collect::<Vec<_>>();
+    let before = used();
+    let (me, connected) = client();
+    let (memory, handle) = allocate(&devices[1], 4096);
+    devices[1].shared.lock().push(memory.clone());
+    let regions = &fixture.server.regions;
+    let share = |name| fixture.share(&me, name, (handle.clone(), 1), 4096).unwrap();
+    let of = |kind| regions.status(&me, kind, "").unwrap().len();
+    share("a");
+    share("b");
+    assert_eq!(used(), [before[0], before[1] + 8192]);
+    assert_eq!((of(Kind::Cuda), of(Kind::System)), (2, 0));
+    regions.unregister(&me, Kind::System, "a");
+    regions.unregister(&me, Kind::System, "");
+    assert_eq!(of(Kind::Cuda), 2);
+    regions.unregister(&me, Kind::Cuda, "a");
+    assert_eq!((of(Kind::Cuda), used()), (1, vec![before[0], before[1] + 4096]));
+    devices[1].shared.lock().clear();
+    assert_eq!(Arc::strong_count(&memory), 2, "ours and the region's");
+    drop(connected); // as when it is killed
+    regions.prune();
+    assert_eq!((Arc::strong_count(&memory), used()), (1, before));
+}
+
+/// Two requests of one run, one of them by device memory, and a row of nobody's.
+#[test]
+fn rows_of_a_batch_come_from_where_each_request_says() {
+    let (fixture, devices) = two("cuda-batch", |config| config.models.load.clear());
+    let text =
+        "network = \"resnet18\"\nsize = 32\nseed = 1\nmax_batch = 3\nmax_delay_us = 1_000_000\n";
+    std::fs::write(fixture.folder.join("tiny/model.toml"), text).unwrap();
+    fixture.load("tiny").unwrap();
+    let (me, _connected) = client();
+    let [(from, a), (to, b)] = [INPUT, OUTPUT].map(|bytes| allocate(&devices[0], bytes));
+    fixture.share(&me, "in", (a, 0), INPUT).unwrap();
+    fixture.share(&me, "out", (b, 0), OUTPUT).unwrap();
+    from.write(&picture(2));
+    let bytes = |seed| TensorData::Bytes(picture(seed).into());
+    let want: Vec<_> =
+        [1, 2].map(|seed| answered(&fixture, &me, asking(2, bytes(seed), None)).unwrap()).into();
+    let model = fixture.server.registry.get("tiny", "").unwrap();
+    let begun = Instant::now();
+    loop {
+        let (before, region) = (model.executions(), TensorData::Region(place("in", INPUT)));
+        to.write(&[0; OUTPUT]);
+        let asks = [asking(2, bytes(1), None), asking(2, region, Some(place("out", OUTPUT)))];
+        let ask = |ask| fixture.server.answer(&me, ask);
+        let answers = all_at_once(asks.map(ask).into());
+        let first =
+            answers.into_iter().map(|answer| answer.unwrap().outputs[0].bytes.clone()).next();
+        assert!(first.as_ref() == Some(&want[0]) && to.read() == want[1]);
+        if model.executions() == before + 1 {
+            break; // together
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "each by itself");
+    }
+}
