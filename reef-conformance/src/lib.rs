@@ -74,6 +74,7 @@ macro_rules! suite {
                     clients_pad_real_time_kernels, best_effort_work_ends_beside_faster_requests,
                     a_burst_preempts_once,
                     a_dropped_dispatcher_answers_everybody;
+                times: tasks_note_when_they_begin_and_end;
                 errors: a_full_queue_gives_the_command_back, a_copy_out_of_bounds_ends_its_queue_alone,
                     a_task_refused_midway_ends_first, a_failing_host_function_ends_its_queue_alone,
                     sizes_that_contradict_are_refused;

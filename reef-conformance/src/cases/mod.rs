@@ -12,3 +12,4 @@ pub mod order;
 pub mod padding;
 pub mod preemption;
 pub mod starvation;
+pub mod times;

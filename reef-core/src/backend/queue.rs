@@ -102,6 +102,23 @@ pub trait Queue: Debug + Send + 'static {
     /// As [`launch`](Self::launch).
     fn record(&mut self, seq: Seq, event: &<Self::Backend as Backend>::Event) -> Result<()>;
 
+    /// Hands a command to the hardware with an event in front of it, reached when it begins, and one behind, as two
+    /// [`record`](Self::record)s and the command's own call would, in fewer launches. `false`: this device can't, or
+    /// not now; then nothing has been launched. An event is used again when [`completed`](Self::completed) has passed
+    /// this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch). An event may be on the device.
+    fn launch_between(
+        &mut self,
+        _seq: Seq,
+        _command: &Command<Self::Backend>,
+        _events: [Option<&<Self::Backend as Backend>::Event>; 2],
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
     /// All commands before the returned position have finished. Doesn't block.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ pub(crate) struct Builtin<V: Vendor> {
 
 impl<V: Vendor> Builtin<V> {
     pub(crate) fn load(builds: &Builds<V>) -> Result<Self> {
-        let kernel = |name| Kernel::preemptible(builds, name, 0, &[]);
+        let kernel = |name| Kernel::noting(builds, name);
         Ok(Self {
             public: [kernel("append")?, kernel("add")?, kernel("multiply")?],
             copy: kernel("copy")?,

@@ -25,6 +25,8 @@ struct Loaded<V: Vendor> {
     /// How many words a launch passes, where the driver can tell.
     words: Option<usize>,
     turns: Option<V::Function>,
+    /// Its plain build notes when a launch begins and ends.
+    notes_times: bool,
     registers: u32,
     static_shared: u32,
     _code: Vec<Arc<Code<V>>>,
@@ -34,7 +36,7 @@ impl<V: Vendor> Kernel<V> {
     /// A kernel without a guard, which can't be stopped midway.
     pub(crate) fn opaque(code: &Arc<Code<V>>, name: &str) -> Result<Self> {
         let functions = code.describe(code.function(name)?)?;
-        Self::new(name, vec![code.clone()], &functions, 0, &[])
+        Self::new(name, vec![code.clone()], &functions, 0, &[], false)
     }
 
     /// A preemptible kernel, with `shared` bytes of dynamic shared memory and a bound parameter.
@@ -45,7 +47,13 @@ impl<V: Vendor> Kernel<V> {
         bound: &[u64],
     ) -> Result<Self> {
         let functions = builds.functions(name, shared)?;
-        Self::new(name, builds.code(), &functions, shared, bound)
+        Self::new(name, builds.code(), &functions, shared, bound, false)
+    }
+
+    /// A preemptible kernel whose plain build notes its times: one of kernels/builtin.cu.
+    pub(crate) fn noting(builds: &Builds<V>, name: &str) -> Result<Self> {
+        let functions = builds.functions(name, 0)?;
+        Self::new(name, builds.code(), &functions, 0, &[], true)
     }
 
     fn new(
@@ -54,6 +62,7 @@ impl<V: Vendor> Kernel<V> {
         functions: &Functions<V>,
         shared: u32,
         bound: &[u64],
+        notes_times: bool,
     ) -> Result<Self> {
         let &Functions { plain, guarded, turns, registers, shared: static_shared, ref parameters } =
             functions;
@@ -73,6 +82,7 @@ impl<V: Vendor> Kernel<V> {
             bound: bound.into(),
             words: parameters.as_ref().map(|sizes| sizes.len() - own),
             turns,
+            notes_times,
             registers,
             static_shared,
             _code: code,
@@ -105,6 +115,11 @@ impl<V: Vendor> Kernel<V> {
     /// The build for launches that have a grid of fewer blocks than they run.
     pub(crate) fn turns(&self) -> Option<V::Function> {
         self.0.turns
+    }
+
+    /// Whether launches of the plain build note their times: [`Guard::noting`].
+    pub(crate) fn notes_times(&self) -> bool {
+        self.0.notes_times
     }
 
     pub(crate) fn dynamic_shared(&self) -> u32 {

@@ -32,6 +32,16 @@ impl<V: Vendor> Event<V> {
         self.0.word.address()
     }
 
+    /// Reached when `other` was, which notes no more.
+    pub(crate) fn copy(&self, other: &Self) {
+        self.0.word.set(other.0.word.get());
+    }
+
+    /// Whether somebody else has it as well.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// The device's own time.
     pub(crate) fn stamp(&self) -> Option<u64> {
         match self.0.word.get() {

@@ -6,12 +6,14 @@
 //! blocks write to lists, so running it again needs no preparation. Its epoch stands in a signal that is
 //! written in front of the first run of each epoch.
 
+use crate::driver::event::Event;
 use crate::driver::handles::cloned;
 use crate::driver::stream::Stream;
 use crate::gpu::Gpu;
 use crate::launch::blit::{copy_launch, fill_launch};
 use crate::launch::checkpoint::{Checkpoint, whole};
 use crate::launch::guarded::{Epoch, Guarded, launch_plain};
+use crate::launch::noted::launch_noted;
 use crate::launch::stop_lists::StopList;
 use crate::vendor::calls::Vendor;
 use parking_lot::Mutex;
@@ -83,17 +85,37 @@ impl<V: Vendor> Graph<V> {
         queue: &Arc<()>,
         priority: Priority,
     ) -> Result<Arc<Exec<V>>> {
-        self.prepared(
-            queue,
-            |_| true,
-            || {
-                let stream = Stream::open(gpu.context(), priority)?;
-                Exec::capture(&stream, gpu, || {
-                    self.launches().iter().try_for_each(|launch| launch_plain(&stream, launch))?;
-                    Ok(Vec::new())
-                })
-            },
-        )
+        let is_plain = |exec: &Arc<Exec<V>>| exec.times.is_none();
+        self.prepared(queue, is_plain, || {
+            let stream = Stream::open(gpu.context(), priority)?;
+            Exec::capture(&stream, gpu, || {
+                self.launches().iter().try_for_each(|launch| launch_plain(&stream, launch))?;
+                Ok(Vec::new())
+            })
+        })
+    }
+
+    /// The same, which notes when it begins and ends. `None` while a run of it is on its way.
+    pub(crate) fn noting(
+        &self,
+        gpu: &Gpu<V>,
+        queue: &Arc<()>,
+        priority: Priority,
+    ) -> Result<Option<Arc<Exec<V>>>> {
+        let notes = |exec: &Arc<Exec<V>>| exec.times.is_some();
+        let exec = self.prepared(queue, notes, || {
+            let stream = Stream::open(gpu.context(), priority)?;
+            let event = || Event::new(gpu.context(), &gpu.0.clock);
+            let times = [event()?, event()?];
+            let words = times.each_ref().map(Event::arm);
+            let mut exec = Exec::capture(&stream, gpu, || {
+                launch_noted(&stream, gpu, self.launches(), words)?;
+                Ok(Vec::new())
+            })?;
+            exec.times = Some(times);
+            Ok(exec)
+        })?;
+        Ok((!exec.is_running()).then_some(exec))
     }
 
     /// The graph for a queue that can be stopped.
@@ -177,6 +199,8 @@ pub(crate) struct Exec<V: Vendor> {
     raw: V::Exec,
     /// Of each launch, if they can be stopped.
     stop_lists: Vec<Arc<StopList<V>>>,
+    /// What it sets when it begins and ends, if it notes that. Others have them while a run is on its way.
+    times: Option<[Event<V>; 2]>,
     gpu: Gpu<V>,
 }
 
@@ -193,13 +217,27 @@ impl<V: Vendor> Exec<V> {
         let stop_lists = fill();
         // SAFETY: it has begun above. In any case, or the stream would stay in the capture.
         let raw = unsafe { vendor.end_capture(stream.raw()) }?;
-        let mut made = Self { raw, stop_lists: Vec::new(), gpu: gpu.clone() };
+        let mut made = Self { raw, stop_lists: Vec::new(), times: None, gpu: gpu.clone() };
         made.stop_lists = stop_lists?;
         Ok(made)
     }
 
     pub(crate) fn stop_lists(&self) -> &[Arc<StopList<V>>] {
         &self.stop_lists
+    }
+
+    /// Whether the end of a run is still watched for.
+    fn is_running(&self) -> bool {
+        self.times.as_ref().is_some_and(|[_, end]| end.is_shared())
+    }
+
+    /// What the next run will set.
+    pub(crate) fn arm(&self) -> Option<[Event<V>; 2]> {
+        let times = self.times.clone()?;
+        for event in &times {
+            event.arm();
+        }
+        Some(times)
     }
 
     pub(crate) fn launch(&self, stream: &Stream<V>) -> Result<()> {

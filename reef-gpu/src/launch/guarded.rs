@@ -144,10 +144,18 @@ impl<V: Vendor> Guarded<V> {
 
 /// Launches the build that is never stopped.
 pub(crate) fn launch_plain<V: Vendor>(stream: &Stream<V>, launch: &Launch<Gpu<V>>) -> Result<()> {
+    launch_with(stream, launch, &Guard::default())
+}
+
+/// The same with a guard: preemptible kernels have the parameter in the plain build too, where only those of
+/// kernels/builtin.cu look at it.
+pub(super) fn launch_with<V: Vendor>(
+    stream: &Stream<V>,
+    launch: &Launch<Gpu<V>>,
+    guard: &Guard,
+) -> Result<()> {
     let kernel = launch.kernel();
-    // The plain build of a preemptible kernel has the parameter, but doesn't look at it.
-    let guard = Guard::default();
-    run(stream, kernel, kernel.plain(), &guard, launch.args(), launch.grid(), launch.block())
+    run(stream, kernel, kernel.plain(), guard, launch.args(), launch.grid(), launch.block())
 }
 
 /// Hands a kernel to the driver.

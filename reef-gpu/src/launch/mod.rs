@@ -11,6 +11,7 @@ pub(crate) mod gated;
 pub(crate) mod graph;
 pub(crate) mod guarded;
 pub(crate) mod in_flight;
+pub(crate) mod noted;
 pub(crate) mod queue;
 pub(crate) mod queue_api;
 pub(crate) mod retained;

@@ -6,9 +6,12 @@ use crate::launch::blit::{copy_launch, fill_launch};
 use crate::launch::checkpoint::Checkpoint;
 use crate::launch::graph::Graph;
 use crate::launch::guarded::launch_plain;
+use crate::launch::noted::launch_noted;
 use crate::launch::queue::{Queue, check_total};
+use crate::launch::timeline::Watch;
 use crate::vendor::calls::Vendor;
-use reef_core::{Copy, Drained, Fill, Launch, Result, Seq};
+use reef_core::{Command, Copy, Drained, Fill, Launch, Result, Seq};
+use std::slice;
 use std::thread::Thread;
 
 impl<V: Vendor> reef_core::Queue for Queue<V> {
@@ -96,6 +99,30 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         Ok(())
     }
 
+    fn launch_between(
+        &mut self,
+        seq: Seq,
+        command: &Command<Gpu<V>>,
+        events: [Option<&Event<V>>; 2],
+    ) -> Result<bool> {
+        if self.is_stoppable() || self.gated.is_some() {
+            return Ok(false);
+        }
+        match command {
+            Command::Launch(launch) => self.launch_noting(seq, launch, events),
+            Command::Graph(graph) => self.launch_graph_noting(seq, graph, events),
+            Command::Copy(copy) => {
+                self.retained.copy(seq.0 + 1, copy);
+                self.launch_noting(seq, &copy_launch(&self.gpu, copy)?, events)
+            }
+            Command::Fill(fill) => {
+                self.retained.fill(seq.0 + 1, fill);
+                self.launch_noting(seq, &fill_launch(&self.gpu, fill)?, events)
+            }
+            Command::Record(_) | Command::Wait(_) | Command::Host(_) => Ok(false),
+        }
+    }
+
     fn completed(&mut self) -> Result<Seq> {
         if self.is_void() {
             return Ok(Seq(self.timeline.done()));
@@ -157,6 +184,55 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
 }
 
 impl<V: Vendor> Queue<V> {
+    fn launch_noting(
+        &mut self,
+        seq: Seq,
+        launch: &Launch<Gpu<V>>,
+        events: [Option<&Event<V>>; 2],
+    ) -> Result<bool> {
+        if launch.blocks() == 0 {
+            return Ok(false);
+        }
+        let position = seq.0 + 1;
+        self.retained.launch(position, launch);
+        events.iter().flatten().for_each(|event| self.retained.event(position, event));
+        let words = events.map(|event| event.map_or(0, Event::arm));
+        launch_noted(&self.stream, &self.gpu, slice::from_ref(launch), words)?;
+        match events[1].cloned() {
+            Some(end) => {
+                self.newest_event = Some(end.clone());
+                self.timeline.launch_watched(Watch { position, end, copies: [None, None] });
+            }
+            None => self.timeline.launch(position),
+        }
+        Ok(true)
+    }
+
+    /// A graph sets words of its own, so that one can't run twice at a time.
+    fn launch_graph_noting(
+        &mut self,
+        seq: Seq,
+        graph: &Graph<V>,
+        events: [Option<&Event<V>>; 2],
+    ) -> Result<bool> {
+        let position = seq.0 + 1;
+        self.retained.graph(position, graph);
+        let noting = graph.noting(&self.gpu, &self.token, self.priority)?;
+        let Some((exec, [start, end])) = noting.and_then(|exec| Some((exec.clone(), exec.arm()?)))
+        else {
+            return Ok(false);
+        };
+        exec.launch(&self.stream)?;
+        for event in events.iter().flatten() {
+            event.arm();
+        }
+        let [to_start, to_end] = events.map(|event| event.cloned());
+        self.newest_event = to_end.clone().or(self.newest_event.take());
+        let copies = [to_start.map(|to| [start, to]), to_end.map(|to| [end.clone(), to])];
+        self.timeline.launch_watched(Watch { position, end, copies });
+        Ok(true)
+    }
+
     /// Where no launch is void: what has not ended is running, or is held back by the gate.
     fn drain_whole(&mut self) -> Result<Option<Drained<Gpu<V>>>> {
         let next = reef_core::Queue::completed(self)?;

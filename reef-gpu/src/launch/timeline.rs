@@ -4,14 +4,27 @@
 //! `completed`, and one mark serves all that was launched until then.
 
 use crate::driver::context::Context;
+use crate::driver::event::Event;
 use crate::driver::signal::HostSignal;
 use crate::driver::stream::{Stream, Writer};
 use crate::vendor::calls::Vendor;
 use reef_core::Result;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// After this many polls without news the driver is asked whether the device is still there.
 const POLLS_PER_CHECK: u32 = 4096;
+
+/// A command that notes its own end.
+#[derive(Debug)]
+pub(crate) struct Watch<V: Vendor> {
+    /// The position behind it.
+    pub(crate) position: u64,
+    /// Is reached when it has ended.
+    pub(crate) end: Event<V>,
+    /// Events that are then reached when others were, which the command has set: from, to.
+    pub(crate) copies: [Option<[Event<V>; 2]>; 2],
+}
 
 #[derive(Debug)]
 pub(crate) struct Timeline<V: Vendor> {
@@ -21,8 +34,10 @@ pub(crate) struct Timeline<V: Vendor> {
     launched: u64,
     /// The word will come to this.
     marked: u64,
-    /// The word came to this.
+    /// The word, or what is watched, came to this.
     done: u64,
+    /// Commands that write no word but set an event, in order.
+    watched: VecDeque<Watch<V>>,
     polls: u32,
 }
 
@@ -34,6 +49,7 @@ impl<V: Vendor> Timeline<V> {
             launched: 0,
             marked: 0,
             done: 0,
+            watched: VecDeque::new(),
             polls: 0,
         })
     }
@@ -49,7 +65,13 @@ impl<V: Vendor> Timeline<V> {
         self.marked = position;
     }
 
-    /// Where such a command writes, and what.
+    /// As [`launch`](Self::launch), of a command that sets an event when it has ended.
+    pub(crate) fn launch_watched(&mut self, watch: Watch<V>) {
+        self.launch_marked(watch.position);
+        self.watched.push_back(watch);
+    }
+
+    /// Where a command that writes the word does so.
     pub(crate) fn address(&self) -> u64 {
         self.word.address()
     }
@@ -74,14 +96,20 @@ impl<V: Vendor> Timeline<V> {
 
     /// Position that the device has come to, as far as it has told.
     pub(crate) fn look(&self) -> u64 {
-        let ahead = self.word.get32().wrapping_sub(self.done as u32);
-        self.done + u64::from(ahead)
+        // Behind, if what was watched came last.
+        let ahead = self.word.get32().wrapping_sub(self.done as u32).cast_signed().max(0);
+        let word = self.done + u64::from(ahead.unsigned_abs());
+        let ended = self.watched.iter().take_while(|watch| watch.end.stamp().is_some());
+        ended.last().map_or(word, |watch| word.max(watch.position))
     }
 
     /// Takes what [`look`](Self::look) gave; returns whether that is news.
     pub(crate) fn note(&mut self, position: u64) -> bool {
         let news = position > self.done;
         self.done = position;
+        while let Some(watch) = self.watched.pop_front_if(|watch| watch.position <= position) {
+            watch.copies.iter().flatten().for_each(|[from, to]| to.copy(from));
+        }
         news
     }
 
@@ -97,6 +125,7 @@ impl<V: Vendor> Timeline<V> {
 
     /// Starts again at `position`. Only while the stream is empty.
     pub(crate) fn rewind(&mut self, position: u64) {
+        self.watched.clear();
         self.word.set(u64::from(position as u32));
         (self.launched, self.marked, self.done) = (position, position, position);
     }

@@ -97,21 +97,42 @@ impl<D: Device> RtQueue<D> {
     ) -> Result<bool> {
         let Some(Feeding { request, begun, at }) = &self.feeding else { return Ok(true) };
         let (commands, [start, end]) = (request.commands.clone(), request.events.clone());
-        let (begun, at) = (*begun, *at);
-        if !begun {
-            let seq = self.take_seq();
-            self.queue.record(seq, &start)?;
-            self.feeding.as_mut().expect("it was there").begun = true;
+        let (mut begun, at) = (*begun, *at);
+        if !begun && (source.is_some() || commands.is_empty()) {
+            self.begin(&start)?; // its first kernel may wait for what it is to be padded with
+            begun = true;
+        }
+        if commands.is_empty() {
+            self.record(&end)?;
         }
         for (at, command) in commands.iter().enumerate().skip(at) {
-            let Some(blocks) = self.launch(command, source)? else { return Ok(false) };
+            let last = at + 1 == commands.len();
+            let events = [(!begun).then_some(&start), last.then_some(&end)];
+            let Some(blocks) = self.launch(command, events, source)? else { return Ok(false) };
             fed.padded += u64::from(blocks > 0);
             fed.padded_blocks += u64::from(blocks);
+            begun = true;
             self.feeding.as_mut().expect("it was there").at = at + 1;
         }
-        let seq = self.take_seq();
-        self.queue.record(seq, &end)?;
         Ok(true)
+    }
+
+    fn record(&mut self, event: &D::Event) -> Result<()> {
+        let seq = self.take_seq();
+        self.queue.record(seq, event)
+    }
+
+    fn begin(&mut self, start: &D::Event) -> Result<()> {
+        self.record(start)?;
+        self.note_begun();
+        Ok(())
+    }
+
+    /// From now on something of the task that is fed may be on the device.
+    fn note_begun(&mut self) {
+        if let Some(feeding) = &mut self.feeding {
+            feeding.begun = true;
+        }
     }
 
     /// Asks to be woken when the next task has finished, or the next kernel can be padded. Returns
@@ -124,13 +145,15 @@ impl<D: Device> RtQueue<D> {
         self.queue.completed().is_ok_and(|done| done >= Seq(next))
     }
 
-    /// Launches one command; says with how many blocks it was padded, or `None` if it should wait.
+    /// Launches one command between these events; says with how many blocks it was padded, or `None` if it should
+    /// wait.
     ///
     /// Which blocks fit is known when a kernel is about to run, not before: kernels that leave units
     /// free wait until few of them are ahead.
     fn launch(
         &mut self,
         command: &Command<D>,
+        events: [Option<&D::Event>; 2],
         source: &mut Option<&mut impl PaddingSource<D>>,
     ) -> Result<Option<u32>> {
         if let (Command::Launch(rt), Some(source)) = (command, source)
@@ -146,12 +169,27 @@ impl<D: Device> RtQueue<D> {
                 let Padded { owner, padding, be, record } = padded;
                 self.queue.launch_padded(seq, rt, &padding, &be, &record)?;
                 self.donated.push_back(Donation { owner, end: seq.0 + 1, _be: be });
+                events[1].map_or(Ok(()), |end| self.record(end))?;
                 return Ok(Some(padding.be_blocks));
             }
         }
+        self.launch_alone(command, events)?;
+        Ok(Some(0))
+    }
+
+    fn launch_alone(&mut self, command: &Command<D>, events: [Option<&D::Event>; 2]) -> Result<()> {
+        self.note_begun();
+        if events.iter().any(Option::is_some) {
+            let seq = self.take_seq();
+            if self.queue.launch_between(seq, command, events)? {
+                return Ok(());
+            }
+        }
+        let [start, end] = events;
+        start.map_or(Ok(()), |start| self.record(start))?;
         let seq = self.take_seq();
         issue(command, seq, None, &mut self.queue)?;
-        Ok(Some(0))
+        end.map_or(Ok(()), |end| self.record(end))
     }
 
     fn leaves_units_free(&self, rt: &Launch<D>) -> bool {

@@ -48,7 +48,8 @@ impl<D: Device> Task<D> {
 pub struct Timing {
     /// When it was submitted, on the device's clock.
     pub submitted: Duration,
-    /// From submission until its first command could start: the preemption, if there was one.
+    /// From submission until its first command could start: the preemption, if there was one. A kernel that notes
+    /// its own times, as a GPU's own and graphs do, counts as started when its first block runs.
     pub delay: Duration,
     /// From then until its last command ended.
     pub device: Duration,
@@ -133,7 +134,7 @@ impl TaskState {
 #[derive(Debug)]
 pub(crate) struct Request<D: Device> {
     pub(crate) commands: Arc<[Command<D>]>,
-    /// Reached when the first command starts and when the last has finished.
+    /// Reached when the first command could start and when the last has finished.
     pub(crate) events: [D::Event; 2],
     pub(crate) ticket: Arc<TaskState>,
     /// Whom it is charged to.

@@ -2,6 +2,7 @@
 
 use super::blocks::{report, run_blocks};
 use super::device::{Fake, Put, Step, at};
+use crate::code::guard::Guard;
 use crate::vendor::calls::{Graphs, Memory, Modules, Streams, Vendor};
 use crate::vendor::facts::{Facts, FunctionFacts, GateSignal};
 use crate::vendor::image::Build;
@@ -132,6 +133,8 @@ impl Streams for Fake {
 pub(crate) struct Function {
     number: u32,
     is_guarded: bool,
+    /// Its plain build notes its times.
+    notes: bool,
 }
 
 impl Modules for Fake {
@@ -167,7 +170,8 @@ impl Modules for Fake {
             "report" => REPORT,
             other => other.len() as u32,
         };
-        Ok(Some(Function { number, is_guarded }))
+        let notes = ["append", "add", "multiply", "copy", "fill"].contains(&name);
+        Ok(Some(Function { number, is_guarded, notes }))
     }
 
     unsafe fn function_facts(&self, _: Function) -> Result<FunctionFacts> {
@@ -193,10 +197,9 @@ impl Modules for Fake {
         let word = |i: usize| at::<u64>(params[i] as u64);
         match function {
             Function { number: STAMP, .. } => {
-                // SAFETY: they are an event's address, a timeline signal's and its value.
-                unsafe {
-                    *(word(0) as *mut u64) = 1;
-                    *(word(1) as *mut u32) = word(2) as u32;
+                self.note_time(word(0));
+                if word(1) != 0 {
+                    self.signal(word(1), word(2) as u32);
                 }
             }
             Function { number: REPORT, .. } => {
@@ -205,31 +208,42 @@ impl Modules for Fake {
                 self.signal(done, turn as u32);
             }
             Function { is_guarded: true, .. } => run_blocks(self, &at(params[0] as u64), blocks),
-            _ => {}
+            Function { notes: true, .. } => {
+                let guard: Guard = at(params[0] as u64);
+                [guard.live, guard.stopped].into_iter().for_each(|word| self.note_time(word));
+            }
+            Function { .. } => {}
         }
         Ok(())
     }
 }
 
 impl Graphs for Fake {
-    type Exec = ();
+    type Exec = usize;
 
     unsafe fn begin_capture(&self, _: u32) -> Result<()> {
+        *self.capturing.lock() = Some(Vec::new());
         Ok(())
     }
 
-    unsafe fn end_capture(&self, _: u32) -> Result<()> {
+    unsafe fn end_capture(&self, _: u32) -> Result<usize> {
         self.slow_calls.fetch_add(1, Ordering::Relaxed);
         let act = self.at_capture.lock().take();
         act.into_iter().for_each(|act| act());
+        let noted = self.capturing.lock().take().unwrap_or_default();
+        let mut execs = self.execs.lock();
+        execs.push(noted);
+        Ok(execs.len() - 1)
+    }
+
+    unsafe fn launch_exec(&self, exec: usize, _: u32) -> Result<()> {
+        self.puts.lock().push(Put::Graph(exec));
+        let words = self.execs.lock()[exec].clone();
+        words.into_iter().for_each(|word| self.note_time(word));
         Ok(())
     }
 
-    unsafe fn launch_exec(&self, (): (), _: u32) -> Result<()> {
-        Ok(())
-    }
-
-    unsafe fn free_exec(&self, (): ()) {}
+    unsafe fn free_exec(&self, _: usize) {}
 }
 
 const STAMP: u32 = 1000;

@@ -4,7 +4,7 @@ use crate::vendor::facts::{Facts, TickRate};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// What was put into a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) enum Put {
     Write(u64, u32),
     /// A wait for the word at this address.
     Wait(u64, u32),
+    /// A run of what was captured.
+    Graph(usize),
 }
 
 /// What a stream does to a signal, in order.
@@ -22,6 +24,7 @@ pub(crate) enum Put {
 pub(super) enum Step {
     Write(u64, u32),
     Wait(u64, u32),
+    Time(u64),
 }
 
 /// An open device.
@@ -46,6 +49,11 @@ pub(crate) struct Fake {
     pub(crate) ran: Mutex<Vec<u32>>,
     /// Parameters of the newest launch.
     pub(crate) passed: AtomicUsize,
+    /// Words that what is being captured will set to the time; those of what was captured.
+    pub(super) capturing: Mutex<Option<Vec<u64>>>,
+    pub(super) execs: Mutex<Vec<Vec<u64>>>,
+    /// The device's clock: it ticks when it is looked at.
+    ticks: AtomicU64,
 }
 
 impl fmt::Debug for Fake {
@@ -80,6 +88,27 @@ impl Fake {
         }
     }
 
+    /// The device sets a word to its time, now, when told to, or when what is being captured runs; 0 is no word.
+    pub(super) fn note_time(&self, word: u64) {
+        if word == 0 {
+            return;
+        }
+        if let Some(captured) = &mut *self.capturing.lock() {
+            captured.push(word);
+            return;
+        }
+        match &mut *self.slow.lock() {
+            None => self.set_time(word),
+            Some(steps) => steps.push_back(Step::Time(word)),
+        }
+    }
+
+    fn set_time(&self, word: u64) {
+        let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+        // SAFETY: addresses are those of `memory`, which is never freed.
+        unsafe { AtomicU64::from_ptr(word as *mut u64) }.store(now, Ordering::Release);
+    }
+
     /// From now on no block ends before an eviction, unless it runs through.
     pub(crate) fn hurry(&self) {
         self.hurried.store(true, Ordering::Relaxed);
@@ -93,7 +122,11 @@ impl Fake {
         while let Some(&step) = steps.front() {
             match step {
                 Step::Wait(address, value) if at::<u32>(address) != value => break,
-                Step::Write(..) if count == most => break,
+                Step::Write(..) | Step::Time(_) if count == most => break,
+                Step::Time(word) => {
+                    self.set_time(word);
+                    count += 1;
+                }
                 Step::Write(address, value) => {
                     set((address, value));
                     count += 1;
@@ -139,6 +172,9 @@ impl Default for Fake {
             hurried: AtomicBool::new(false),
             ran: Mutex::default(),
             passed: AtomicUsize::new(0),
+            capturing: Mutex::new(None),
+            execs: Mutex::default(),
+            ticks: AtomicU64::new(0),
         }
     }
 }
