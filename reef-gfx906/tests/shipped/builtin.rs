@@ -1,7 +1,7 @@
 //! kernels/builtin.cu.
 
 use crate::common::Mapped;
-use crate::guard::Guard;
+use crate::guard::{Guard, launch_plain};
 use crate::shipped;
 
 const BLOCKS: u32 = 5;
@@ -59,14 +59,23 @@ fn a_live_word_that_wrapped_around_is_still_larger() {
 }
 
 #[test]
-fn plain_kernels_see_no_flag() {
+fn plain_kernels_note_when_they_begin_and_end_if_they_are_asked() {
+    const UNSET: u64 = u64::MAX; // this clock stands at 0
     let append = shipped("builtin", "plain", "append");
-    let mut cells = vec![0_u64; BLOCKS as usize];
-    let mut guard = Guard { live: 7, ..Guard::new([BLOCKS, 1, 1]) };
-    let mut memory = Mapped::default();
-    let arguments = [memory.map_mut(&mut cells), 9, 0];
-    guard.launch(&append, &mut memory, 128, None, &arguments);
-    assert_eq!((guard.stopped, cells), (0, vec![9; BLOCKS as usize]));
+    let noted = |blocks, asked: [bool; 2]| {
+        let (mut cells, mut times) = (vec![0_u64; BLOCKS as usize], [UNSET; 2]);
+        let mut memory = Mapped::default();
+        let arguments = [memory.map_mut(&mut cells), 9, 0];
+        let at = memory.map_mut(&mut times);
+        let words = [0, 1].map(|i| if asked[i] { at + 8 * i as u64 } else { 0 });
+        launch_plain(&append, &mut memory, [blocks, 128], words, &arguments);
+        assert_eq!(cells[..blocks as usize], vec![9; blocks as usize]);
+        times
+    };
+    assert_eq!(noted(BLOCKS, [false, false]), [UNSET; 2]);
+    assert_eq!(noted(BLOCKS, [true, false]), [0, UNSET]);
+    assert_eq!(noted(1, [false, true]), [UNSET, 0]);
+    assert_eq!(noted(1, [true, true]), [0, 0]);
 }
 
 #[test]
@@ -78,11 +87,18 @@ fn copies_and_fills_take_every_byte_and_no_other() {
         let (source, target) = (memory.map(&from), memory.map_mut(&mut to));
         // A length that is no multiple of 16, in chunks of 512 bytes; shifted, not even aligned.
         let arguments = [source, target + shift, 1190, 512];
-        let copy = shipped("builtin", build, "copy");
-        Guard::new([3, 1, 1]).launch(&copy, &mut memory, 64, None, &arguments);
-        let arguments = [target + 1200, 3, 0xabcd, 2];
-        let fill = shipped("builtin", build, "fill");
-        Guard::new([2, 1, 1]).launch(&fill, &mut memory, 64, None, &arguments);
+        let mut launch = |name, blocks, arguments: [u64; 4]| {
+            let kernel = shipped("builtin", build, name);
+            match build {
+                "plain" => launch_plain(&kernel, &mut memory, [blocks, 64], [0; 2], &arguments),
+                _ => {
+                    let mut guard = Guard::new([blocks, 1, 1]);
+                    guard.launch(&kernel, &mut memory, 64, None, &arguments);
+                }
+            }
+        };
+        launch("copy", 3, arguments);
+        launch("fill", 2, [target + 1200, 3, 0xabcd, 2]);
         let first = shift as usize / 4;
         assert_eq!(to[first..first + 297], from[..297]);
         assert_eq!(to[first + 297] & 0xffff, 297, "two bytes of it");

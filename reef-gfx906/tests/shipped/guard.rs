@@ -2,6 +2,23 @@
 
 use crate::common::{Kernel, Mapped};
 
+/// Eight bytes each of a `reef::Guard`.
+const WORDS: usize = 9;
+
+/// Launches blocks of a plain kernel, which note at these addresses when they begin and end, unless they are 0.
+pub(crate) fn launch_plain(
+    kernel: &Kernel,
+    memory: &mut Mapped,
+    [blocks, threads]: [u32; 2],
+    [start, end]: [u64; 2],
+    arguments: &[u64],
+) {
+    let mut guard = [0; WORDS];
+    (guard[0], guard[2]) = (start, end);
+    let arguments = [&guard[..], arguments].concat();
+    kernel.launch(memory, [blocks, 1, 1], [threads, 1, 1], &arguments).expect("runs");
+}
+
 /// `reef::Guard` and the words that it points to.
 #[derive(Debug)]
 pub(crate) struct Guard {
