@@ -150,10 +150,12 @@ extern "C" fn launch(
     if code == 0 && threads == 1 && SLOW.load(Ordering::Relaxed) == 0 {
         // SAFETY: of the kernels that the backend launches with one thread, only `stamp` has three
         // parameters, and no test here has the driver lack stream writes; so these are its addresses,
-        // both the host's.
+        // both the host's, of which the second may be null.
         unsafe {
             *(**params as *mut u64) = 1;
-            *(**params.add(1) as *mut u32) = **params.add(2) as u32;
+            if let Some(done) = (**params.add(1) as *mut u32).as_mut() {
+                *done = **params.add(2) as u32;
+            }
         }
     }
     code
