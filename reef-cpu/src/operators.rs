@@ -6,7 +6,7 @@ use crate::kernel::Kernel;
 use crate::kernels::build::build;
 use crate::kernels::pack::pack;
 use crate::kernels::place::Place;
-use crate::kernels::tensor::bind::bind;
+use crate::kernels::tensor::bind::{bind, has_joined};
 use crate::memory::Buffer;
 use reef_core::op::{Op, Operands, Operators, Storage, TensorOperands};
 use reef_core::tensor::TensorOp;
@@ -44,6 +44,10 @@ impl Operators for Cpu {
         let written = iter::once((output.buffer.clone(), Access::Write));
         let read = inputs.iter().map(|input| (input.buffer.clone(), Access::Read));
         Ok(vec![launch(kernel.using(written.chain(read).collect()), blocks)])
+    }
+
+    fn has_joined(&self, op: &TensorOp) -> bool {
+        has_joined(op)
     }
 }
 

@@ -3,6 +3,8 @@
 //! A block computes its range into memory of its own, looks whether to stop all along, and copies the range to the
 //! output in one go. Products of matrices, formulas and folds of singles have kernels of their own.
 
+use super::attention::heads::Heads;
+use super::dense::Dense;
 use super::formula::Vectors;
 use super::matrices::Matrices;
 use super::rows::Rows;
@@ -10,8 +12,7 @@ use super::sums::Sums;
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::place::{Place, grid};
 use crate::kernels::stop_token::StopToken;
-use crate::memory::Buffer;
-use reef_core::tensor::{Array, Brain, Element, Half, Spec, TensorOp, Truth, Values};
+use reef_core::tensor::TensorOp;
 use reef_core::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,6 +48,10 @@ pub(crate) fn bind(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Resu
             blocks,
         ));
     }
+    if let Some(heads) = Heads::of(op) {
+        let blocks = grid(heads.blocks())?;
+        return Ok((Kernel::new(op.name(), move |block, _| bound.attend(&heads, block)), blocks));
+    }
     if let Some(vectors) = Vectors::of(op) {
         let blocks = grid(op.output.elements().div_ceil(vectors.outputs))?;
         return Ok((
@@ -75,122 +80,17 @@ pub(crate) fn bind(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Resu
     Ok((Kernel::new(op.name(), move |block, _| bound.run(block)), blocks))
 }
 
+/// Whether there is a kernel for an operation that others could make as well.
+pub(crate) fn has_joined(op: &TensorOp) -> bool {
+    op.check().is_ok() && Heads::of(op).is_some()
+}
+
 /// How many outputs one block computes: whole groups.
 fn outputs_of_a_block(op: &TensorOp) -> usize {
     let (elements, cost, grain) = (op.output.elements(), op.cost().max(1), op.grain().max(1));
     let most = (STEPS / cost).clamp(1, OUTPUTS);
     let even = elements.div_ceil(BLOCKS).max(LEAST_STEPS / cost).max(1);
     most.min(even).next_multiple_of(grain)
-}
-
-/// A dense tensor in memory, which was checked to hold it.
-#[derive(Debug)]
-struct Dense {
-    buffer: Buffer,
-    offset: usize,
-    spec: Spec,
-}
-
-impl Dense {
-    fn new(place: &Place, spec: &Spec) -> Result<Self> {
-        place.check(spec.bytes())?;
-        Ok(Self { buffer: place.buffer.clone(), offset: place.offset, spec: spec.clone() })
-    }
-
-    fn start(&self) -> *mut u8 {
-        self.buffer.as_ptr().wrapping_add(self.offset)
-    }
-
-    fn addresses(&self) -> Range<usize> {
-        let start = self.start().addr();
-        start..start + self.spec.bytes()
-    }
-
-    /// All its elements.
-    ///
-    /// # Safety
-    ///
-    /// Nobody writes them while the values live.
-    unsafe fn values(&self) -> Values<'_> {
-        let len = self.spec.elements();
-        macro_rules! slice {
-            ($variant:ident, $kind:ty) => {
-                // SAFETY: `new` found as many elements inside the buffer, which is initialised; the offset is aligned,
-                // and each of these types has a value for all bits. The caller answers for writers.
-                Values::$variant(unsafe { std::slice::from_raw_parts(self.start().cast::<$kind>(), len) })
-            };
-        }
-        match self.spec.element {
-            Element::F32 => slice!(F32, f32),
-            Element::F16 => slice!(F16, Half),
-            Element::BF16 => slice!(BF16, Brain),
-            Element::F64 => slice!(F64, f64),
-            Element::I64 => slice!(I64, i64),
-            Element::I32 => slice!(I32, i32),
-            Element::I16 => slice!(I16, i16),
-            Element::I8 => slice!(I8, i8),
-            Element::U64 => slice!(U64, u64),
-            Element::U32 => slice!(U32, u32),
-            Element::U16 => slice!(U16, u16),
-            Element::U8 => slice!(U8, u8),
-            Element::Bool => slice!(Bool, Truth),
-        }
-    }
-
-    /// All its elements, which are singles.
-    ///
-    /// # Safety
-    ///
-    /// As [`values`](Self::values).
-    unsafe fn singles(&self) -> &[f32] {
-        assert_eq!(self.spec.element, Element::F32, "singles");
-        // SAFETY: `new` found as many elements inside the buffer, aligned; the caller answers for writers.
-        unsafe { std::slice::from_raw_parts(self.start().cast::<f32>(), self.spec.elements()) }
-    }
-
-    /// Elements of `range`, which are singles.
-    ///
-    /// # Safety
-    ///
-    /// Nobody else reads or writes them while the slice lives.
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "the memory is the buffer's, and the caller answers for it"
-    )]
-    unsafe fn singles_mut(&self, range: Range<usize>) -> &mut [f32] {
-        let inside = range.start <= range.end && range.end <= self.spec.elements();
-        assert!(inside && self.spec.element == Element::F32, "{range:?} of {}", self.spec);
-        // SAFETY: inside of the buffer, as was just checked, and aligned; the caller answers for others.
-        unsafe {
-            let start = self.start().cast::<f32>().wrapping_add(range.start);
-            std::slice::from_raw_parts_mut(start, range.len())
-        }
-    }
-
-    /// Copies `array` over the elements from `first` on.
-    ///
-    /// # Safety
-    ///
-    /// Nobody else reads or writes them meanwhile.
-    unsafe fn write(&self, first: usize, array: &Array) {
-        let size = self.spec.element.bytes();
-        assert!(
-            array.element() == self.spec.element && first + array.len() <= self.spec.elements()
-        );
-        macro_rules! copy {
-            ($($variant:ident)*) => {
-                match array {
-                    // SAFETY: the range is inside the tensor, as was just checked, and apart from the array's own
-                    // memory. The caller answers for others.
-                    $(Array::$variant(from) => unsafe {
-                        let to = self.start().wrapping_add(first * size);
-                        std::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to, from.len() * size);
-                    },)*
-                }
-            };
-        }
-        copy!(F32 F16 BF16 F64 I64 I32 I16 I8 U64 U32 U16 U8 Bool);
-    }
 }
 
 /// An operation with its operands.
@@ -227,12 +127,24 @@ impl Bound {
         if !matrices.compute(index, inputs, scratch, stop) {
             return Outcome::Stopped;
         }
-        matrices.commit(index, scratch, |first, sums| {
-            let to = self.output.start().cast::<f32>();
-            assert!(first + sums.len() <= self.output.spec.elements(), "outputs are inside");
-            // SAFETY: inside of the output, which overlaps nothing that is read; blocks write disjoint elements.
-            unsafe { std::ptr::copy_nonoverlapping(sums.as_ptr(), to.add(first), sums.len()) };
+        // SAFETY: blocks write disjoint elements of the output, which overlaps nothing that is read.
+        matrices.commit(index, scratch, |first, sums| unsafe {
+            self.output.write_singles(first, sums)
         });
+        Outcome::Done
+    }
+
+    /// As [`run`](Self::run), of attention.
+    fn attend(&self, heads: &Heads, block: &mut Block<'_>) -> Outcome {
+        let (stop, index) = (StopToken::of(block), block.index as usize);
+        // SAFETY: as in `run`.
+        let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.values() }).collect();
+        let scratch = block.scratch(heads.scratch());
+        if !heads.compute(index, &inputs, scratch, stop) {
+            return Outcome::Stopped;
+        }
+        // SAFETY: blocks write disjoint rows of the output, which overlaps nothing that is read.
+        heads.commit(index, scratch, |first, row| unsafe { self.output.write_singles(first, row) });
         Outcome::Done
     }
 

@@ -7,10 +7,10 @@
 //! A block makes one panel of columns for some rows: it packs the panel, a few hundred terms at a time, and looks at
 //! the stop word after each tile. Sums are in the unit's scratch memory until nothing can stop the block any more.
 
-use crate::kernels::product::multiply;
+use super::tiles::{Pitched, multiply_tile};
 use crate::kernels::simd::widest;
 use crate::kernels::stop_token::StopToken;
-use crate::kernels::tile::{COLUMNS, Hints, ROWS, Tile};
+use crate::kernels::tile::{COLUMNS, ROWS};
 use reef_core::tensor::{Domain, Element, Kind, TensorOp, View};
 use std::ops::Range;
 
@@ -147,25 +147,10 @@ impl Matrices {
                 let tile_rows = ROWS.min(rows.len() - row);
                 let from = &rows_from[row * pitch..][..(tile_rows - 1) * pitch + terms.len()];
                 let to = &mut sums[row * COLUMNS..][..tile_rows * COLUMNS];
-                let tile = Tile {
-                    a: from.as_ptr(),
-                    a_pitch: pitch,
-                    b: panel.as_ptr(),
-                    sums: to.as_mut_ptr(),
-                    sums_pitch: COLUMNS,
-                    rows: tile_rows,
-                    columns: columns.len(),
-                    depth: terms.len(),
-                    fresh: start == 0,
-                    hints: Hints {
-                        next: panel.as_ptr(),
-                        output: to.as_ptr(),
-                        residual: to.as_ptr(),
-                        pitch: COLUMNS,
-                    },
-                };
-                // SAFETY: `from` and `to` are as long as the tile says, and a panel has `DEPTH` rows of `COLUMNS`.
-                unsafe { multiply(&tile) };
+                let from = Pitched { floats: from, pitch };
+                let mut to = Pitched { floats: to, pitch: COLUMNS };
+                let sizes = [tile_rows, columns.len(), terms.len()];
+                multiply_tile(&from, panel, &mut to, sizes, start == 0);
             }
         }
         !stop.seen()

@@ -6,7 +6,7 @@ use crate::kernels::stop_token::StopToken;
 use reef_core::tensor::{Domain, Element, FoldKind, Kind, TensorOp, View};
 
 /// Partial sums that are made side by side.
-const LANES: usize = 64;
+pub(super) const LANES: usize = 64;
 /// Elements that a block reads at most, unless a row is longer; and between two looks at the stop word.
 const READ: usize = 16 * 1024;
 
@@ -80,7 +80,7 @@ impl Rows {
 }
 
 /// Takes each element into the lane of its place.
-fn gather(lanes: &mut [f32; LANES], row: &[f32], add: impl Fn(f32, f32) -> f32) {
+pub(super) fn gather(lanes: &mut [f32; LANES], row: &[f32], add: impl Fn(f32, f32) -> f32) {
     widest(
         #[inline(always)]
         || {
@@ -96,7 +96,7 @@ fn gather(lanes: &mut [f32; LANES], row: &[f32], add: impl Fn(f32, f32) -> f32) 
 }
 
 /// What all lanes come to: halves of them, one onto the other.
-fn together(mut lanes: [f32; LANES], add: impl Fn(f32, f32) -> f32) -> f32 {
+pub(super) fn together(mut lanes: [f32; LANES], add: impl Fn(f32, f32) -> f32) -> f32 {
     let mut len = LANES;
     while len > 1 {
         len /= 2;

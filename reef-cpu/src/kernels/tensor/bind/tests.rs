@@ -3,12 +3,15 @@
 use super::*;
 use crate::kernel::{Block, RUN};
 use crate::kernels::stop_token::after;
+use crate::memory::Buffer;
 use reef_core::Args;
 use reef_core::tensor::{
-    Binary, Concat, Contract, Domain, Fold, FoldKind, Formula, Gather, Kind, Map, Move, Scalar,
-    Scan, Scatter, ScatterKind, Target, Term, TopK, Unary, View,
+    Array, Binary, Concat, Contract, Domain, Element, Fold, FoldKind, Formula, Gather, Half, Kind,
+    Map, Move, Scalar, Scan, Scatter, ScatterKind, Spec, Target, Term, TopK, Unary, View,
 };
 use std::sync::atomic::AtomicU8;
+
+mod attention;
 
 const ROWS: usize = 96;
 const COLUMNS: usize = 80;

@@ -1,0 +1,43 @@
+//! Panels of columns that lie evenly apart.
+
+use crate::kernels::simd::widest;
+use crate::kernels::tile::COLUMNS;
+
+/// Lays terms of columns out as the product of a tile wants them, with zeros for columns that there are not. Of both it
+/// is said how many there are, and how far apart.
+pub(super) fn pack_columns(
+    from: &[f32],
+    (columns, apart): (usize, usize),
+    (terms, stride): (usize, usize),
+    panel: &mut [f32],
+) {
+    let panel = &mut panel.as_chunks_mut::<COLUMNS>().0[..terms];
+    if columns < COLUMNS {
+        panel.as_flattened_mut().fill(0.0);
+    }
+    widest(
+        #[inline(always)]
+        || match (apart, stride) {
+            (1, _) => {
+                for (term, to) in panel.iter_mut().enumerate() {
+                    to[..columns].copy_from_slice(&from[term * stride..][..columns]);
+                }
+            }
+            (_, 1) => {
+                for column in 0..columns {
+                    let from = &from[column * apart..][..terms];
+                    from.iter().zip(&mut *panel).for_each(|(&x, to)| to[column] = x);
+                }
+            }
+            _ => {
+                for (term, to) in panel.iter_mut().enumerate() {
+                    let from = &from[term * stride..];
+                    to.iter_mut()
+                        .take(columns)
+                        .enumerate()
+                        .for_each(|(k, to)| *to = from[k * apart]);
+                }
+            }
+        },
+    );
+}
