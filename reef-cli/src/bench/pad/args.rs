@@ -15,8 +15,18 @@ pub(crate) struct Args {
     /// Also with so many best-effort blocks at a time, on devices that have the option `beside`.
     #[arg(long, value_name = "BLOCKS", value_delimiter = ',')]
     pub(crate) beside: Vec<u32>,
+    /// One side alone: the other one is another process's, such as under MPS.
+    #[arg(long, conflicts_with = "beside")]
+    pub(crate) side: Option<Side>,
     #[command(flatten)]
     pub(crate) lengths: Lengths,
+}
+
+/// A class of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Side {
+    Rt,
+    Be,
 }
 
 impl Args {

@@ -1,6 +1,6 @@
 //! Measures each row of `reef bench pad`.
 
-use super::args::Args;
+use super::args::{Args, Side};
 use super::report;
 use crate::bench::pair::arrivals::Arrivals;
 use crate::bench::pair::measure::{BE_ALONE, Bench, RT_ALONE, Row};
@@ -40,6 +40,9 @@ impl reef::Visit for Pad<'_> {
         let args = self.0;
         args.common.make_folder()?;
         let policies = policies(&device);
+        if let Some(side) = args.side {
+            return alone(args, &device, side);
+        }
         let steps = 3 + 2 + policies.len() + 4 * args.beside.len();
         let progress = Progress::new(steps, args.common.json);
         let mut rows = alone_and_both(args, &device, policies, &progress)?;
@@ -67,7 +70,8 @@ fn policies<D: Device>(device: &D) -> Vec<Policy> {
     };
     let own = own.map(|name| named(name, true));
     let none = named("none".into(), false);
-    [none].into_iter().chain(own).chain([Policy::named("streams")]).collect()
+    let rivals = ["streams", "stream-priority"].map(Policy::named);
+    [none].into_iter().chain(own).chain(rivals).collect()
 }
 
 /// Loads and profiles both networks, in three steps.
@@ -83,6 +87,20 @@ fn bench<'a, D: Operators>(
     let be: Named<D> = be.into_iter().next().expect("one was asked for");
     let time = args.sides.time();
     Ok(Bench { device, rt, be, time, lengths: &args.lengths })
+}
+
+/// One side, as if nobody else used the device.
+fn alone<D: Operators>(args: &Args, device: &D, side: Side) -> Result<()> {
+    let progress = Progress::new(4, args.common.json);
+    let bench = bench(args, device, &progress)?;
+    progress.begin(if side == Side::Rt { RT_ALONE } else { BE_ALONE });
+    let row = match side {
+        Side::Rt => bench.rt_alone(&Arrivals::Closed)?,
+        Side::Be => bench.be_alone()?,
+    };
+    let (rate, times) = (row.be_rate, Some(row.quantiles()));
+    progress.finish();
+    report::show(args, device, &[row.beside(times, rate)])
 }
 
 /// Best-effort work alone, real-time work alone, then both under each policy.
