@@ -143,7 +143,7 @@ impl Window {
     }
 }
 
-/// `output = relu?(convolve(input, weights) + bias + residual?)`.
+/// `output = function?(relu?(convolve(input, weights) + bias + residual?))`.
 ///
 /// Weights are `[output channels][input channels / groups][rows][columns]`, bias has one value per
 /// output channel; batch normalisation is folded into both.
@@ -161,6 +161,8 @@ pub struct Conv2d {
     pub residual: bool,
     /// Negative values become zero.
     pub relu: bool,
+    /// What becomes of each value in the end.
+    pub function: Option<Function>,
 }
 
 impl Conv2d {
@@ -208,7 +210,7 @@ pub struct ScaleShift {
     pub relu: bool,
 }
 
-/// `output = input · weightsᵀ + bias`; weights are `[outputs][inputs]`.
+/// `output = function?(relu?(input · weightsᵀ + bias))`; weights are `[outputs][inputs]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Linear {
     /// What is read: `channels` inputs, one row and column.
@@ -217,6 +219,8 @@ pub struct Linear {
     pub output: Tensor,
     /// Negative values become zero.
     pub relu: bool,
+    /// What becomes of each value in the end.
+    pub function: Option<Function>,
 }
 
 /// Two numbers, the first at most the second. Infinite ones bound nothing.
@@ -263,6 +267,10 @@ pub enum Function {
     HardSigmoid,
     /// `x * hard_sigmoid(x)`.
     HardSwish,
+    /// `1 / (1 + e^-x)`.
+    Sigmoid,
+    /// `x * sigmoid(x)`, which torch calls SiLU.
+    Swish,
 }
 
 impl Function {
@@ -273,6 +281,22 @@ impl Function {
             Self::Clamp(bounds) => x.clamp(bounds.low().into(), bounds.high().into()),
             Self::HardSigmoid => (x / 6.0 + 0.5).clamp(0.0, 1.0),
             Self::HardSwish => x * Self::HardSigmoid.of(x),
+            Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Self::Swish => x * Self::Sigmoid.of(x),
+        }
+    }
+
+    /// Whether devices may have it for tensors that fill their storages alone.
+    pub fn is_of_whole_storages(self) -> bool {
+        matches!(self, Self::Sigmoid | Self::Swish)
+    }
+
+    /// What `x * function(x)` is, if there is a name for it.
+    pub fn gating(self) -> Option<Self> {
+        match self {
+            Self::HardSigmoid => Some(Self::HardSwish),
+            Self::Sigmoid => Some(Self::Swish),
+            _ => None,
         }
     }
 }
@@ -383,6 +407,16 @@ impl Op {
             return Err(Error::invalid(format!("more than {MAX_ELEMENTS} weights")));
         }
         Ok(())
+    }
+
+    /// The function that each value of the output goes through in the end, and this operation without it.
+    pub fn without_function(mut self) -> (Self, Option<Function>) {
+        let function = match &mut self {
+            Self::Conv2d(op) => op.function.take(),
+            Self::Linear(op) => op.function.take(),
+            _ => None,
+        };
+        (self, function)
     }
 
     /// Lengths of the weights and the bias that it takes; 0 and 0 if it has none.
@@ -580,7 +614,7 @@ mod tests {
                 }
             }
             let op = Op::Conv2d(Conv2d {
-                input: t, output: t, window: w, groups, residual: false, relu: false,
+                input: t, output: t, window: w, groups, residual: false, relu: false, function: None,
             });
             if op.check().is_ok() {
                 let [weights, bias] = op.constants();
@@ -617,9 +651,19 @@ mod tests {
 
     #[test]
     fn functions_keep_what_is_not_a_number() {
-        for function in [Function::Clamp(Bounds::RELU6), Function::HardSigmoid, Function::HardSwish]
-        {
+        use Function::{Clamp, HardSigmoid, HardSwish, Sigmoid, Swish};
+        for function in [Clamp(Bounds::RELU6), HardSigmoid, HardSwish, Sigmoid, Swish] {
             assert!(function.of(f64::NAN).is_nan(), "{function:?}");
+        }
+    }
+
+    #[test]
+    fn a_gated_value_has_the_name_of_what_it_is() {
+        for gate in [Function::HardSigmoid, Function::Sigmoid] {
+            let gated = gate.gating().unwrap();
+            for x in [-8.0, -1.5, 0.0, 0.25, 7.0] {
+                assert_eq!(gated.of(x), x * gate.of(x), "{gated:?} of {x}");
+            }
         }
     }
 }

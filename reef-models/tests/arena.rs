@@ -72,10 +72,10 @@ fn sharing_costs_what_the_table_says() {
         ("inception_v3", 8_297_856, 46_722_304),
         ("vgg19", 25_690_112, 65_562_624),
         ("alexnet", 961_024, 2_326_016),
-        ("mobilenet_v1", 6_422_528, 40_345_600),
-        ("mobilenet_v2", 9_633_792, 51_140_736),
-        ("mobilenet_v3_small", 1_605_632, 10_025_664),
-        ("mobilenet_v3_large", 4_014_080, 26_096_064),
+        ("mobilenet_v1", 4_816_896, 20_174_848),
+        ("mobilenet_v2", 6_021_120, 26_717_568),
+        ("mobilenet_v3_small", 1_128_960, 6_819_904),
+        ("mobilenet_v3_large", 4_014_080, 20_034_688),
     ];
     let have: Vec<_> = NAMES
         .iter()

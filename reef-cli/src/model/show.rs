@@ -86,8 +86,13 @@ fn operation(op: &Op) -> String {
     };
     match op {
         Op::Conv2d(op) => {
-            let groups = format!("{} groups", op.groups);
-            let parts = [(op.groups > 1, &*groups), (op.residual, "residual"), (op.relu, "relu")];
+            let (groups, function) = (format!("{} groups", op.groups), name(op.function));
+            let parts = [
+                (op.groups > 1, &*groups),
+                (op.residual, "residual"),
+                (op.relu, "relu"),
+                (op.function.is_some(), &*function),
+            ];
             with(format!("convolution {}", window(&op.window)), &parts)
         }
         Op::Pool2d(op) => match op.kind {
@@ -95,14 +100,26 @@ fn operation(op: &Op) -> String {
             PoolKind::Average => format!("mean {}", window(&op.window)),
         },
         Op::ScaleShift(op) => with("scale and shift".into(), &[(op.relu, "relu")]),
-        Op::Linear(op) => with("fully connected".into(), &[(op.relu, "relu")]),
-        Op::Activate(op) => match op.function {
-            Function::Clamp(Bounds::RELU6) => "relu6".into(),
-            Function::Clamp(bounds) => format!("clamp {bounds:?}"),
-            Function::HardSigmoid => "hard sigmoid".into(),
-            Function::HardSwish => "hard swish".into(),
-        },
+        Op::Linear(op) => {
+            let function = name(op.function);
+            let parts = [(op.relu, "relu"), (op.function.is_some(), &*function)];
+            with("fully connected".into(), &parts)
+        }
+        Op::Activate(op) => name(Some(op.function)),
         Op::Multiply(_) => "product".into(),
+    }
+}
+
+/// Empty without a function.
+fn name(function: Option<Function>) -> String {
+    match function {
+        None => String::new(),
+        Some(Function::Clamp(Bounds::RELU6)) => "relu6".into(),
+        Some(Function::Clamp(bounds)) => format!("clamp {bounds:?}"),
+        Some(Function::HardSigmoid) => "hard sigmoid".into(),
+        Some(Function::HardSwish) => "hard swish".into(),
+        Some(Function::Sigmoid) => "sigmoid".into(),
+        Some(Function::Swish) => "swish".into(),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Picks the kernels of an operation.
 
+use super::depthwise::block as depthwise;
 use super::pack::{is_depthwise, packed_len};
 use super::place::Place;
-use super::{conv, depthwise, linear, pointwise, pool, scale_shift};
+use super::{conv, linear, pointwise, pool, scale_shift};
 use crate::kernel::Kernel;
 use crate::memory::Buffer;
 use reef_core::op::{Op, Tensor};

@@ -280,6 +280,7 @@ pub(super) fn epilogue(op: &Conv2d, residual: Option<&Place>, output: &Place) ->
             .map(|place| Operand::native(place, op.output, "conv2d residual"))
             .transpose()?,
         relu: op.relu,
+        function: op.function,
     })
 }
 

@@ -1,17 +1,20 @@
 //! The commit of a block: sums become outputs.
 
+use super::function::apply;
 use super::operand::Operand;
 use super::scalar::relu;
 use super::simd::widest;
+use reef_core::op::Function;
 use std::ops::Range;
 
-/// Adds bias and residual, applies ReLU, writes the output.
+/// Adds bias and residual, applies ReLU and a function, writes the output.
 #[derive(Debug)]
 pub(super) struct Epilogue {
     pub output: Operand,
     /// Shaped like the output.
     pub residual: Option<Operand>,
     pub relu: bool,
+    pub function: Option<Function>,
 }
 
 /// Sums of some pixels and channels.
@@ -74,6 +77,9 @@ impl Epilogue {
                 });
             }
             None => terms.for_each(|((to, sum), bias)| *to = finish(sum + bias)),
+        }
+        if let Some(function) = self.function {
+            apply(function, to);
         }
     }
 }

@@ -17,6 +17,8 @@ pub(crate) mod build;
 mod conv;
 mod depthwise;
 mod epilogue;
+mod function;
+mod functions;
 mod gather;
 mod linear;
 mod operand;

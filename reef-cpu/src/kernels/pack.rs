@@ -99,8 +99,8 @@ pub(super) fn is_depthwise(op: &Conv2d) -> bool {
 /// A fully connected layer is a convolution over one pixel.
 pub(super) fn as_conv(op: &Linear) -> Conv2d {
     let window = Window { size: [1, 1], stride: [1, 1], padding: [0, 0] };
-    let Linear { input, output, relu } = *op;
-    Conv2d { input, output, window, groups: 1, residual: false, relu }
+    let Linear { input, output, relu, function } = *op;
+    Conv2d { input, output, window, groups: 1, residual: false, relu, function }
 }
 
 /// Positions within the window.

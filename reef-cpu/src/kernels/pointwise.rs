@@ -3,14 +3,14 @@
 //! Bound by memory, as [`scale_shift`](super::scale_shift) is: a block is one short commit, and looks at
 //! the stop word before.
 
+use super::function::{apply, name};
 use super::operand::Operand;
 use super::place::{Place, grid};
 use super::plan::Plan;
-use super::scalar::clamp;
 use super::simd::widest;
 use super::stop_token::StopToken;
 use crate::kernel::{Block, Kernel, Outcome};
-use reef_core::op::{Activate, Function, Multiply, Tensor};
+use reef_core::op::{Activate, Multiply, Tensor};
 use reef_core::{Error, Result};
 
 /// Floats of a block.
@@ -18,19 +18,15 @@ const FLOATS: usize = 12 * 1024;
 
 pub(super) fn activate(op: &Activate, input: &Place, output: &Place) -> Result<(Kernel, u32)> {
     let map = Pointwise::new((input, op.input), (output, op.output), "activation")?;
-    Ok(match op.function {
-        Function::Clamp(bounds) => {
-            let (low, high) = (bounds.low(), bounds.high());
-            map.each("clamp", move |x| clamp(x, low, high))
-        }
-        Function::HardSigmoid => map.each("hard_sigmoid", hard_sigmoid),
-        Function::HardSwish => map.each("hard_swish", |x| x * hard_sigmoid(x)),
-    })
-}
-
-#[inline(always)]
-fn hard_sigmoid(x: f32) -> f32 {
-    clamp(x * (1.0 / 6.0) + 0.5, 0.0, 1.0)
+    let function = op.function;
+    Ok(map.rows(
+        name(function),
+        #[inline(always)]
+        move |_, _, to, from| {
+            to.copy_from_slice(from);
+            apply(function, to);
+        },
+    ))
 }
 
 pub(super) fn multiply(
@@ -81,21 +77,6 @@ impl Pointwise {
         let output = Operand::native(output.0, output.1, &format!("{what} output"))?;
         let plan = Plan::rows(output.pixels(), output.tensor.channels, FLOATS);
         Ok(Self { input, output, plan, blocks: grid(plan.blocks())? })
-    }
-
-    /// The kernel that puts `function` of each input into the output.
-    fn each(
-        self,
-        name: &'static str,
-        function: impl Fn(f32) -> f32 + Send + Sync + 'static,
-    ) -> (Kernel, u32) {
-        self.rows(
-            name,
-            #[inline(always)]
-            move |_, _, to, from| {
-                to.iter_mut().zip(from).for_each(|(to, &x)| *to = function(x));
-            },
-        )
     }
 
     /// The kernel that calls `row(pixel, first channel, outputs, inputs)` for each row of channels.

@@ -117,7 +117,7 @@ impl Pool {
         let plan = Plan::elementwise(output.pixels(), op.output.channels, taps.count());
         Ok(Self {
             input: Operand::native(input, op.input, "pool2d input")?,
-            epilogue: Epilogue { output, residual: None, relu: false },
+            epilogue: Epilogue { output, residual: None, relu: false, function: None },
             bias: vec![0.0; plan.block_outputs],
             levels: match op.kind {
                 PoolKind::Max => 0,

@@ -73,7 +73,7 @@ fn conv(op: &Conv2d, input: &[f32], residual: &[f32], [weights, bias]: [&[f32]; 
             });
         }
         let residual = if op.residual { f64::from(residual[i]) } else { 0.0 };
-        relu(op.relu, sum + residual)
+        after(op.function, relu(op.relu, sum + residual))
     };
     indices(&op.output).enumerate().map(value).collect()
 }
@@ -107,19 +107,26 @@ fn linear(op: &Linear, input: &[f32], [weights, bias]: [&[f32]; 2]) -> Vec<f64> 
     let value = |[n, o, ..]: [usize; 4]| {
         let row = &weights[o * inputs..][..inputs];
         let terms = input[n * inputs..].iter().zip(row).map(|(a, b)| f64::from(*a) * f64::from(*b));
-        relu(op.relu, f64::from(bias[o]) + terms.sum::<f64>())
+        after(op.function, relu(op.relu, f64::from(bias[o]) + terms.sum::<f64>()))
     };
     indices(&op.output).map(value).collect()
 }
 
+fn after(function: Option<Function>, x: f64) -> f64 {
+    let hard = ((x + 3.0) / 6.0).clamp(0.0, 1.0);
+    let soft = 1.0 / (1.0 + (-x).exp());
+    match function {
+        None => x,
+        Some(Function::Clamp(bounds)) => x.clamp(bounds.low().into(), bounds.high().into()),
+        Some(Function::HardSigmoid) => hard,
+        Some(Function::HardSwish) => x * hard,
+        Some(Function::Sigmoid) => soft,
+        Some(Function::Swish) => x * soft,
+    }
+}
+
 fn activate(op: &Activate, input: &[f32]) -> Vec<f64> {
-    let gate = |x: f64| ((x + 3.0) / 6.0).clamp(0.0, 1.0);
-    let value = |&x: &f32| match (op.function, f64::from(x)) {
-        (Function::Clamp(bounds), x) => x.clamp(bounds.low().into(), bounds.high().into()),
-        (Function::HardSigmoid, x) => gate(x),
-        (Function::HardSwish, x) => x * gate(x),
-    };
-    input.iter().map(value).collect()
+    input.iter().map(|&x| after(Some(op.function), x.into())).collect()
 }
 
 fn multiply(op: &Multiply, input: &[f32], factor: &[f32]) -> Vec<f64> {

@@ -126,7 +126,8 @@ fn window(size: [usize; 2], stride: [usize; 2], padding: [usize; 2]) -> Window {
 fn conv(input: Tensor, channels: usize, window: Window) -> Conv2d {
     let [height, width] = window.over([input.height, input.width]);
     let output = native([input.batch, channels, height, width]);
-    Conv2d { input, output, window, groups: 1, residual: false, relu: false }
+    let (residual, relu, function) = (false, false, None);
+    Conv2d { input, output, window, groups: 1, residual, relu, function }
 }
 
 fn pool(kind: PoolKind, input: Tensor, window: Window) -> Pool2d {
@@ -185,6 +186,7 @@ fn convolutions() -> Vec<Op> {
 fn grouped_convolutions() -> Vec<Op> {
     let same = window([3, 3], [1, 1], [1, 1]);
     let grouped = |op: Conv2d, groups| Conv2d { groups, relu: true, ..op };
+    let then = |op: Conv2d, function| Conv2d { function: Some(function), relu: false, ..op };
     let wide = Conv2d {
         output: widened(native([1, 24, 6, 6]), 5, 2),
         residual: true,
@@ -197,6 +199,18 @@ fn grouped_convolutions() -> Vec<Op> {
         grouped(conv(native([2, 40, 9, 9]), 40, window([3, 3], [2, 2], [1, 1])), 40),
         grouped(conv(Tensor::new(Layout::Nchw, [1, 4, 8, 8]), 4, same), 4),
         grouped(wide, 24),
+        then(
+            grouped(conv(native([1, 72, 14, 14]), 72, window([5, 5], [1, 1], [2, 2])), 72),
+            Function::Swish,
+        ),
+        then(
+            grouped(conv(native([2, 100, 5, 7]), 100, window([5, 5], [2, 2], [2, 2])), 100),
+            Function::HardSwish,
+        ),
+        grouped(conv(native([1, 33, 3, 2]), 33, window([7, 7], [1, 1], [3, 3])), 33),
+        grouped(conv(native([1, 8, 2, 2]), 8, window([2, 3], [3, 4], [4, 5])), 8),
+        then(grouped(wide, 24), Function::Sigmoid),
+        then(grouped(conv(native([1, 32, 9, 9]), 64, same), 2), Function::Swish),
         grouped(wide, 4),
     ];
     ops.into_iter().map(Op::Conv2d).collect()
@@ -207,7 +221,7 @@ fn others() -> Vec<Op> {
     let mean = |input, window| Op::Pool2d(pool(PoolKind::Average, input, window));
     let affine = |input, output, relu| Op::ScaleShift(ScaleShift { input, output, relu });
     let scale = |input, output| affine(input, output, true);
-    let linear = |input, output, relu| Op::Linear(Linear { input, output, relu });
+    let linear = |input, output, relu| Op::Linear(Linear { input, output, relu, function: None });
     let tensor = native([2, 19, 5, 4]);
     let logits = Tensor::new(Layout::Nchw, [2, 100, 1, 1]);
     vec![
@@ -225,6 +239,12 @@ fn others() -> Vec<Op> {
         linear(native([2, 300, 1, 1]), logits, true),
         linear(native([1, 512, 1, 1]), native([1, 10, 1, 1]), false),
         linear(native([1, 3, 1, 1]), native([1, 1, 1, 1]), true),
+        Op::Linear(Linear {
+            input: native([1, 30, 1, 1]),
+            output: native([1, 12, 1, 1]),
+            relu: false,
+            function: Some(Function::Sigmoid),
+        }),
     ]
 }
 
@@ -236,8 +256,13 @@ fn multiply(input: Tensor, factor: Tensor, output: Tensor) -> Op {
     Op::Multiply(Multiply { input, factor, output })
 }
 
-const FUNCTIONS: [Function; 3] =
-    [Function::Clamp(Bounds::RELU6), Function::HardSigmoid, Function::HardSwish];
+const FUNCTIONS: [Function; 5] = [
+    Function::Clamp(Bounds::RELU6),
+    Function::HardSigmoid,
+    Function::HardSwish,
+    Function::Sigmoid,
+    Function::Swish,
+];
 
 fn pointwise() -> Vec<Op> {
     let (tensor, gate) = (native([2, 19, 5, 4]), native([2, 19, 1, 1]));
@@ -535,7 +560,7 @@ fn shapes_that_contradict_each_other_are_invalid() {
             window: good.window,
         }),
         Op::ScaleShift(ScaleShift { input: image, output: other, relu: false }),
-        Op::Linear(Linear { input: image, output: image, relu: false }),
+        Op::Linear(Linear { input: image, output: image, relu: false, function: None }),
         activate(image, other, Function::HardSwish),
         multiply(image, image, other),
         multiply(image, image, image), // whose factor is missing
@@ -601,10 +626,18 @@ fn sizes_whose_products_wrap_are_invalid() {
         let window = window([any(), any()], [any(), any()], [any() - 1, any() - 1]);
         let groups = any();
         for op in [
-            Op::Conv2d(Conv2d { input, output, window, groups, residual: false, relu: false }),
+            Op::Conv2d(Conv2d {
+                input,
+                output,
+                window,
+                groups,
+                residual: false,
+                relu: false,
+                function: None,
+            }),
             Op::Pool2d(Pool2d { kind: PoolKind::Max, input, output, window }),
             Op::ScaleShift(ScaleShift { input, output: input, relu: false }),
-            Op::Linear(Linear { input, output, relu: false }),
+            Op::Linear(Linear { input, output, relu: false, function: None }),
             activate(input, input, Function::Clamp(Bounds::RELU6)),
             multiply(input, output, input),
         ] {

@@ -116,7 +116,8 @@ impl Network {
         let [height, width] = window.over([input.height, input.width]);
         let output = Tensor::new(Layout::Native, [input.batch, channels, height, width]);
         let residual_asked = residual.is_some();
-        let op = Conv2d { input, output, window, groups: 1, residual: residual_asked, relu };
+        let (groups, function) = (1, None);
+        let op = Conv2d { input, output, window, groups, residual: residual_asked, relu, function };
         self.push(Op::Conv2d(op), residual);
     }
 
@@ -154,7 +155,7 @@ fn resnet50() -> Vec<Layer> {
     }
     net.pool(PoolKind::Average, Window { size: [7; 2], stride: [1; 2], padding: [0; 2] });
     let output = Tensor::new(Layout::Nchw, [1, 1000, 1, 1]);
-    net.push(Op::Linear(Linear { input: net.last.1, output, relu: false }), None);
+    net.push(Op::Linear(Linear { input: net.last.1, output, relu: false, function: None }), None);
     net.layers
 }
 
@@ -253,7 +254,8 @@ fn timing_of_other_layers() {
     net.push(Op::ScaleShift(map), None);
     for groups in [256, 8] {
         let (input, output) = (image, image);
-        let op = Conv2d { input, output, window, groups, residual: false, relu: true };
+        let (residual, relu, function) = (false, true, None);
+        let op = Conv2d { input, output, window, groups, residual, relu, function };
         net.push(Op::Conv2d(op), None);
     }
     net.pool(PoolKind::Average, window);

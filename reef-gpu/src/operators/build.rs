@@ -12,7 +12,7 @@ use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
-use reef_core::op::{Op, Operands, Operators, Scratch, TensorOperands};
+use reef_core::op::{Activate, Function, Op, Operands, Operators, Scratch, TensorOperands};
 use reef_core::program::Program;
 use reef_core::tensor::TensorOp;
 use reef_core::{Launch, Result};
@@ -27,22 +27,27 @@ impl<V: Vendor> Operators for Gpu<V> {
     }
 
     fn scratch(&self, op: &Op) -> Scratch {
-        match op {
-            Op::Conv2d(conv) if op.check().is_ok() => convolution::scratch(self, conv),
+        match op.without_function().0 {
+            Op::Conv2d(conv) if op.check().is_ok() => convolution::scratch(self, &conv),
             _ => Scratch::default(),
         }
     }
 
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {
-        let bound = BoundOp::new(self, op, operands)?;
-        match op {
+        let (op, function) = op.without_function();
+        let bound = BoundOp::new(self, &op, operands)?;
+        let mut launches = match &op {
             Op::Conv2d(op) => convolution::build(&bound, op),
             Op::Pool2d(op) => pool::build(&bound, op),
             Op::ScaleShift(op) => map::scale_shift(&bound, op),
             Op::Linear(op) => map::linear(&bound, op),
             Op::Activate(op) => pointwise::activate(&bound, op),
             Op::Multiply(op) => pointwise::multiply(&bound, op),
+        }?;
+        if let Some(function) = function {
+            launches.extend(pointwise::activate(&bound.of_output(), &in_place(&op, function))?);
         }
+        Ok(launches)
     }
 
     fn tensor_operator(
@@ -58,14 +63,17 @@ impl<V: Vendor> Operators for Gpu<V> {
     }
 }
 
+/// Gives each value of what `op` writes to `function`.
+fn in_place(op: &Op, function: Function) -> Activate {
+    Activate { input: *op.output(), output: *op.output(), function }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
-    use reef_core::op::{
-        Activate, Bounds, Conv2d, Function, Layout, Linear, Storage, Tensor, Window,
-    };
+    use reef_core::op::{Bounds, Conv2d, Layout, Linear, Storage, Tensor, Window};
     use reef_core::{Device, Error};
 
     /// In a release build, products of such sizes would wrap to small ones, and pass for what fits.
@@ -76,8 +84,9 @@ mod tests {
         let storage = || Storage { buffer: &buffer, offset: 0 };
         let good = Tensor::new(Layout::Native, [1, 8, 6, 6]);
         let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };
+        let (residual, relu, function) = (false, false, None);
         let conv =
-            Conv2d { input: good, output: good, window, groups: 1, residual: false, relu: false };
+            Conv2d { input: good, output: good, window, groups: 1, residual, relu, function };
         for size in [1 << 30, 1 << 58, 1 << 61, 1 << 62, 1 << 63, usize::MAX] {
             let tensors = [
                 Tensor { of: size, ..good },
@@ -93,7 +102,7 @@ mod tests {
                     function: Function::Clamp(Bounds::RELU6),
                 })
             };
-            let linear = |input| Op::Linear(Linear { input, output: good, relu: false });
+            let linear = |input| Op::Linear(Linear { input, output: good, relu, function });
             let windows = [
                 Window { size: [size, 3], ..window },
                 Window { stride: [1, size], ..window },

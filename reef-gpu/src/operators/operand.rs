@@ -1,10 +1,11 @@
 //! A tensor in the device's memory.
 
-use super::element::Element;
+use super::element::Element as Stored;
 use super::params::View;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Layout, Storage, Tensor, Window};
+use reef_core::tensor::{Element, Spec};
 use reef_core::{Error, Result};
 
 /// Elements of one storage, so that kernels can count in 31 bits.
@@ -25,7 +26,7 @@ impl Operand {
     pub(super) fn new(
         storage: &Storage<'_, Gpu<impl Vendor>>,
         tensor: Tensor,
-        element: Element,
+        element: Stored,
     ) -> Result<Self> {
         check(&tensor)?;
         if !storage.offset.is_multiple_of(64) {
@@ -37,7 +38,7 @@ impl Operand {
     }
 
     /// A tensor whose storage is at this address.
-    pub(super) fn at(storage: u64, tensor: Tensor, element: Element) -> Self {
+    pub(super) fn at(storage: u64, tensor: Tensor, element: Stored) -> Self {
         Self { storage, tensor, bytes: if is_planar(&tensor) { 4 } else { element.bytes() } }
     }
 
@@ -66,6 +67,17 @@ impl Operand {
 
     pub(super) fn pixels(&self) -> usize {
         self.tensor.batch * self.tensor.height * self.tensor.width
+    }
+
+    /// Whether it fills its storage.
+    pub(super) fn is_whole(&self) -> bool {
+        self.tensor.channels == self.tensor.of
+    }
+
+    /// Its elements in the order in which they lie.
+    pub(super) fn spec(&self) -> Spec {
+        let element = if self.bytes == size_of::<f32>() { Element::F32 } else { Element::F16 };
+        Spec { element, dims: vec![self.tensor.elements()] }
     }
 
     /// For kernels that take any layout.

@@ -112,6 +112,7 @@ mod tests {
             groups: 1,
             residual: false,
             relu: false,
+            function: None,
         });
         let weights: Vec<f32> = (1_u8..=18).map(f32::from).collect();
         let packed = pack(&op, Element::F32, &weights, &[0.5, 0.25]).unwrap();

@@ -6,6 +6,7 @@ use super::site::{BoundOp, blocks};
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Activate, Bounds, Function, Multiply};
+use reef_core::tensor::{Binary, Formula, Scalar, Term, Unary};
 use reef_core::{Error, Launch, Result};
 
 const THREADS: u32 = 256;
@@ -29,8 +30,28 @@ pub(super) fn activate<V: Vendor>(
         Function::Clamp(bounds) => (Work::Clamp, bounds),
         Function::HardSigmoid => (Work::HardSigmoid, Bounds::RELU6),
         Function::HardSwish => (Work::HardSwish, Bounds::RELU6),
+        Function::Sigmoid => return Ok(vec![bound.formula(sigmoid())?]),
+        Function::Swish => return Ok(vec![bound.formula(swish())?]),
     };
     launch(bound, work, bounds, None)
+}
+
+/// `1 / (1 + e^-x)`.
+fn sigmoid() -> Formula {
+    Formula(vec![
+        Term::Input(0),
+        Term::Unary(Unary::Neg, 0),
+        Term::Unary(Unary::Exp, 1),
+        Term::Scalar(Scalar::Real(1.0)),
+        Term::Binary(Binary::Add, 2, 3),
+        Term::Binary(Binary::Div, 3, 4),
+    ])
+}
+
+fn swish() -> Formula {
+    let mut formula = sigmoid();
+    formula.0.push(Term::Binary(Binary::Mul, 5, 0));
+    formula
 }
 
 pub(super) fn multiply<V: Vendor>(

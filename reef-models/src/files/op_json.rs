@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The others are `pool2d` (with a `kind`: `max` or `average`), `scale_shift`, `linear`, `activate` (with a
-//! `function`: `{"clamp": {"low": 0.0, "high": 6.0}}`, where `null` bounds nothing, `"hard_sigmoid"` or `"hard_swish"`) and `multiply` (with a `factor`, which is a tensor).
+//! `function`: `{"clamp": {"low": 0.0, "high": 6.0}}`, where `null` bounds nothing, `"hard_sigmoid"`, `"hard_swish"`,
+//! `"sigmoid"` or `"swish"`) and `multiply` (with a `factor`, which is a tensor). `conv2d` and `linear` may have a `function` too.
 //! These types only mirror those of [`reef_core::op`], field by field.
 
 use reef_core::op::{
@@ -45,6 +46,8 @@ struct Conv2dForm {
     groups: usize,
     residual: bool,
     relu: bool,
+    #[serde(default, with = "after", skip_serializing_if = "Option::is_none")]
+    function: Option<Function>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -78,6 +81,8 @@ struct LinearForm {
     #[serde(with = "TensorForm")]
     output: Tensor,
     relu: bool,
+    #[serde(default, with = "after", skip_serializing_if = "Option::is_none")]
+    function: Option<Function>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -108,6 +113,30 @@ enum FunctionForm {
     Clamp(#[serde(with = "bounds")] Bounds),
     HardSigmoid,
     HardSwish,
+    Sigmoid,
+    Swish,
+}
+
+/// A function that an operation may have.
+mod after {
+    use super::{Function, FunctionForm};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Entry(#[serde(with = "FunctionForm")] Function);
+
+    pub(super) fn serialize<S: Serializer>(
+        function: &Option<Function>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        function.map(Entry).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Function>, D::Error> {
+        Ok(Option::<Entry>::deserialize(from)?.map(|Entry(function)| function))
+    }
 }
 
 /// Infinite bounds, which JSON has no numbers for, are `null`.

@@ -116,7 +116,7 @@ impl Emitter<'_> {
         let (from, to) = (input.tensor, output.tensor);
         let one_pixel = [from.height, from.width] == [1, 1] && conv.window == POINT;
         let op = if one_pixel && conv.groups == 1 && residual.is_none() {
-            Op::Linear(Linear { input: from, output: to, relu: conv.relu })
+            Op::Linear(Linear { input: from, output: to, relu: conv.relu, function: conv.function })
         } else {
             Op::Conv2d(Conv2d {
                 input: from,
@@ -125,6 +125,7 @@ impl Emitter<'_> {
                 groups: conv.groups,
                 residual: residual.is_some(),
                 relu: conv.relu,
+                function: conv.function,
             })
         };
         let [weights, bias] = std::mem::take(&mut self.weights[id]);
@@ -147,7 +148,8 @@ impl Emitter<'_> {
     }
 
     fn activate(&mut self, id: Id, x: Id, function: Function) -> Result<builder::Value, Exhausted> {
-        let (input, name) = (self.native(x)?, self.name(&self.net.values[id].name));
+        let input = if function.is_of_whole_storages() { self.whole(x)? } else { self.native(x)? };
+        let name = self.name(&self.net.values[id].name);
         let output = self.target(id, &name);
         let op = Activate { input: input.tensor, output: output.tensor, function };
         Ok(self.builder.step(name, &[input], output, Op::Activate(op), Constants::None))
@@ -232,7 +234,8 @@ impl Emitter<'_> {
         let same = Conv::identity(id, channels, self.ledger)?;
         let Conv { weights, bias, window, groups, .. } = same;
         let (input, output) = (value.tensor, to.tensor);
-        let op = Conv2d { input, output, window, groups, residual: false, relu: false };
+        let (residual, relu, function) = (false, false, None);
+        let op = Conv2d { input, output, window, groups, residual, relu, function };
         let constants = self.keep(&name, weights, bias);
         self.builder.step(name, &[value], to, Op::Conv2d(op), constants);
         self.native.insert(id, to);

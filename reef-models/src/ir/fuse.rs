@@ -1,9 +1,10 @@
-//! Puts normalisation, residual and ReLU into the operation before them, where no other value is made from what
-//! is in between; what isn't needed for the output goes.
+//! Puts normalisation, residual and activation into the operation before them, where no other value is made from what
+//! is in between; a value times its own sigmoid is one activation; what isn't needed for the output goes.
 
 use super::value::{Affine, Conv, Id, Make, Net, Value};
 use crate::memory::budget::Exhausted;
 use crate::memory::ledger::Ledger;
+use reef_core::op::Function;
 
 /// What a value was fused into, or became by itself.
 struct Fused<'l> {
@@ -46,12 +47,8 @@ impl Fused<'_> {
             Make::Pool { x, kind, window } => {
                 self.push(new(Make::Pool { x: now[x], kind, window }), uses)
             }
-            Make::Activate { x, function } => {
-                self.push(new(Make::Activate { x: now[x], function }), uses)
-            }
-            Make::Multiply { x, factor } => {
-                self.push(new(Make::Multiply { x: now[x], factor: now[factor] }), uses)
-            }
+            Make::Activate { x, function } => self.activate(now[x], function, uses, new),
+            Make::Multiply { x, factor } => self.multiply(now[x], now[factor], uses, new),
             Make::Concat { mut parts } => {
                 parts.iter_mut().for_each(|id| *id = now[*id]);
                 self.push(new(Make::Concat { parts }), uses)
@@ -87,7 +84,9 @@ impl Fused<'_> {
 
     fn relu(&mut self, x: Id, uses: usize, new: impl Fn(Make) -> Value) -> Result<Id, Exhausted> {
         match self.only_used_next(x) {
-            Some(Make::Conv(Conv { relu, .. }) | Make::Affine(Affine { relu, .. })) => *relu = true,
+            Some(
+                Make::Conv(Conv { relu, function: None, .. }) | Make::Affine(Affine { relu, .. }),
+            ) => *relu = true,
             _ => {
                 let value = new(Make::Input);
                 let same = Affine::uniform(x, value.shape[1], 1.0, 0.0, self.ledger)?;
@@ -97,6 +96,36 @@ impl Fused<'_> {
         }
         self.uses[x] = uses;
         Ok(x)
+    }
+
+    fn activate(
+        &mut self,
+        x: Id,
+        function: Function,
+        uses: usize,
+        new: impl Fn(Make) -> Value,
+    ) -> Id {
+        let Some(Make::Conv(Conv { function: after @ None, .. })) = self.only_used_next(x) else {
+            return self.push(new(Make::Activate { x, function }), uses);
+        };
+        *after = Some(function);
+        self.uses[x] = uses;
+        x
+    }
+
+    fn multiply(&mut self, x: Id, factor: Id, uses: usize, new: impl Fn(Make) -> Value) -> Id {
+        for (x, gate) in [(x, factor), (factor, x)] {
+            let gating = match self.only_used_next(gate) {
+                Some(Make::Activate { x: gated, function }) if *gated == x => function.gating(),
+                _ => None,
+            };
+            if let Some(function) = gating {
+                self.values[gate] = None;
+                self.uses[x] -= 1;
+                return self.activate(x, function, uses, new);
+            }
+        }
+        self.push(new(Make::Multiply { x, factor }), uses)
     }
 
     /// The later of the two that is a convolution takes the other as its residual.
@@ -120,7 +149,7 @@ impl Fused<'_> {
         Ok(self.push(Value { make, ..value }, uses))
     }
 
-    /// Takes out a convolution that is only used next, and has neither residual nor ReLU.
+    /// Takes out a convolution that is only used next, and whose sums nothing happens to.
     fn take_plain_conv(&mut self, id: Id) -> Option<(String, [usize; 4], Conv)> {
         if self.uses[id] > 1 {
             return None;

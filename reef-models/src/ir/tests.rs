@@ -15,6 +15,8 @@ use reef_core::op::{
 const SIZE: usize = 4;
 /// Channels of the widest value that is made on purpose.
 const WIDEST: usize = 16;
+/// What becomes another function where a value is multiplied with its own.
+const GATES: [Function; 2] = [Function::HardSigmoid, Function::Sigmoid];
 const THREE: Window = Window { size: [3; 2], stride: [1; 2], padding: [1; 2] };
 
 /// A step: what it does, and two values that it may work on.
@@ -44,9 +46,8 @@ fn make(net: &Net, (kind, a, b): Instruction) -> (usize, Make) {
             let outputs = 1 + y % 5;
             let taps = window.size[0] * window.size[1];
             let weights = list(numbers(seed, outputs * channels * taps));
-            let (bias, residual) = (list(numbers(seed + 1, outputs)), None);
-            let conv = Conv { x, window, groups: 1, weights, bias, residual, relu: false };
-            (outputs, Make::Conv(conv))
+            let bias = list(numbers(seed + 1, outputs));
+            (outputs, Make::Conv(Conv::plain(x, window, 1, weights, bias)))
         }
         1 => {
             let wide = |seed| list(numbers(seed, channels).into_iter().map(f64::from).collect());
@@ -59,13 +60,14 @@ fn make(net: &Net, (kind, a, b): Instruction) -> (usize, Make) {
         5 => (channels, Make::Add { a: x, b: alike(net, x, y) }),
         6 => (channels, Make::Multiply { x, factor: alike(net, x, y) }),
         7 => {
-            let functions =
-                [Function::Clamp(Bounds::RELU6), Function::HardSigmoid, Function::HardSwish];
-            (channels, Make::Activate { x, function: functions[y % 3] })
+            use Function::{Clamp, HardSigmoid, HardSwish, Sigmoid, Swish};
+            let functions = [Clamp(Bounds::RELU6), HardSigmoid, HardSwish, Sigmoid, Swish];
+            (channels, Make::Activate { x, function: functions[y % 5] })
         }
         8 if net.values.last().is_some_and(|gate| gate.shape == [1, channels, 1, 1]) => {
             (channels, Make::Multiply { x, factor: net.values.len() - 1 })
         }
+        11 => (channels, Make::Activate { x, function: GATES[y % 2] }),
         _ if channels + net.values[y].shape[1] <= WIDEST => {
             (channels + net.values[y].shape[1], Make::Concat { parts: list(vec![x, y]) })
         }
@@ -104,7 +106,16 @@ fn network(channels: usize, instructions: &[Instruction]) -> (Net, Id) {
             push(&mut net, channels, 1, make);
         }
         let (channels, make) = make(&net, instruction);
+        let gated = match (instruction, &make) {
+            ((11, ..), Make::Activate { x, .. }) => Some(*x),
+            _ => None,
+        };
         push(&mut net, channels, SIZE, make);
+        if let Some(x) = gated {
+            let operands = [x, net.values.len() - 1];
+            let [x, factor] = [0, 1].map(|k| operands[(k + x) % 2]);
+            push(&mut net, channels, SIZE, Make::Multiply { x, factor });
+        }
     }
     let used: Vec<Id> = net.values.iter().flat_map(|value| value.make.operands()).collect();
     let parts: Vec<Id> = (0..net.values.len()).filter(|id| !used.contains(id)).collect();
@@ -131,8 +142,9 @@ fn one_by_one(net: &Net, input: &[f32]) -> Vec<f32> {
             Make::Input => input.to_vec(),
             Make::Conv(Conv { x, window, groups, weights, bias, .. }) => {
                 let (window, groups) = (*window, *groups);
-                let (residual, relu) = (false, false);
-                let op = Conv2d { input: tensor(*x), output, window, groups, residual, relu };
+                let (residual, relu, function) = (false, false, None);
+                let input = tensor(*x);
+                let op = Conv2d { input, output, window, groups, residual, relu, function };
                 apply(Op::Conv2d(op), *x, weights, bias)
             }
             Make::Affine(Affine { x, scale, shift, .. }) => {
@@ -177,7 +189,7 @@ proptest! {
     #[test]
     fn fused_and_placed_networks_compute_the_same(
         channels in 1..5usize,
-        instructions in prop::collection::vec((0..11u8, any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..14),
+        instructions in prop::collection::vec((0..12u8, any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..14),
     ) {
         let (net, output) = network(channels, &instructions);
         let input = numbers(7, channels * SIZE * SIZE);

@@ -82,6 +82,8 @@ pub(crate) struct Conv {
     /// Added before ReLU.
     pub(crate) residual: Option<Id>,
     pub(crate) relu: bool,
+    /// Of each value in the end.
+    pub(crate) function: Option<Function>,
 }
 
 /// A factor and a summand for each channel.
@@ -105,6 +107,15 @@ impl Value {
 }
 
 impl Make {
+    /// What its values go through in the end.
+    pub(super) fn function(&self) -> Option<Function> {
+        match self {
+            Self::Conv(conv) => conv.function,
+            Self::Activate { function, .. } => Some(*function),
+            _ => None,
+        }
+    }
+
     /// What it is made from.
     pub(super) fn operands(&self) -> Vec<Id> {
         match self {
@@ -169,22 +180,26 @@ impl Affine {
 }
 
 impl Conv {
-    /// A convolution that changes nothing, for what only convolutions can do.
-    pub(super) fn identity(x: Id, channels: usize, ledger: &Ledger) -> Result<Self, Exhausted> {
-        Ok(Self {
-            x,
-            window: POINT,
-            groups: channels,
-            weights: List::filled(1.0, channels, ledger)?,
-            bias: List::filled(0.0, channels, ledger)?,
-            residual: None,
-            relu: false,
-        })
+    /// One whose sums nothing happens to.
+    pub(crate) fn plain(
+        x: Id,
+        window: Window,
+        groups: usize,
+        weights: List<f32>,
+        bias: List<f32>,
+    ) -> Self {
+        Self { x, window, groups, weights, bias, residual: None, relu: false, function: None }
     }
 
-    /// Whether it has neither residual nor ReLU.
+    /// A convolution that changes nothing, for what only convolutions can do.
+    pub(super) fn identity(x: Id, channels: usize, ledger: &Ledger) -> Result<Self, Exhausted> {
+        let weights = List::filled(1.0, channels, ledger)?;
+        Ok(Self::plain(x, POINT, channels, weights, List::filled(0.0, channels, ledger)?))
+    }
+
+    /// Whether nothing happens to its sums.
     pub(super) fn is_plain(&self) -> bool {
-        self.residual.is_none() && !self.relu
+        self.residual.is_none() && !self.relu && self.function.is_none()
     }
 
     /// First this, which is plain, then `next`.

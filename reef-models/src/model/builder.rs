@@ -1,12 +1,14 @@
 //! Composes networks: a [`Builder`] appends one layer after the other and keeps track of shapes.
 //!
 //! Concatenation costs nothing: a [`Concat`] is a storage of its own, and each branch writes into
-//! its range of channels. Normalisation, residual and ReLU go into the convolution before them.
+//! its range of channels. Normalisation, residual and activation go into the convolution before them.
 
 use super::network_model::{Layer, Model};
 use super::tensor::{Constants, Norm};
 use crate::graph::schedule::{ScheduleGraph, Step, Storage, Work};
-use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
+use reef_core::op::{
+    Conv2d, Function, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window,
+};
 
 /// A tensor and the storage it lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,13 +81,14 @@ pub(crate) struct Conv {
     biased: bool,
     residual: Option<Value>,
     relu: bool,
+    function: Option<Function>,
 }
 
 impl Conv {
     pub(crate) fn new(name: impl Into<String>, channels: usize, window: Window) -> Self {
-        let (norm, residual) = (None, None);
+        let (norm, residual, function) = (None, None, None);
         let (groups, biased, relu) = (1, false, false);
-        Self { name: name.into(), channels, window, groups, norm, biased, residual, relu }
+        Self { name: name.into(), channels, window, groups, norm, biased, residual, relu, function }
     }
 
     /// Of so many groups of channels, which don't see each other.
@@ -108,6 +111,11 @@ impl Conv {
 
     pub(crate) fn relu(self) -> Self {
         Self { relu: true, ..self }
+    }
+
+    /// With this function of each value in the end.
+    pub(crate) fn then(self, function: Function) -> Self {
+        Self { function: Some(function), ..self }
     }
 }
 
@@ -165,7 +173,7 @@ impl Builder {
     }
 
     pub(crate) fn conv_into(&mut self, input: Value, conv: Conv, output: Value) -> Value {
-        let Conv { name, window, groups, norm, biased, residual, relu, .. } = conv;
+        let Conv { name, window, groups, norm, biased, residual, relu, function, .. } = conv;
         let op = Conv2d {
             input: input.tensor,
             output: output.tensor,
@@ -173,6 +181,7 @@ impl Builder {
             groups,
             residual: residual.is_some(),
             relu,
+            function,
         };
         let constants = match biased {
             true => Constants::Biased { name: name.clone() },
@@ -224,7 +233,7 @@ impl Builder {
     /// A fully connected layer and ReLU.
     pub(crate) fn linear(&mut self, name: &str, input: Value, outputs: usize) -> Value {
         let output = self.storage(name, Layout::Native, outputs, [1; 2]);
-        let op = Linear { input: input.tensor, output: output.tensor, relu: true };
+        let op = Linear { input: input.tensor, output: output.tensor, relu: true, function: None };
         let constants = Constants::Biased { name: name.into() };
         self.step(name.into(), &[input], output, Op::Linear(op), constants)
     }
@@ -232,7 +241,7 @@ impl Builder {
     /// The fully connected layer that ends the network.
     pub(crate) fn classify(mut self, name: &str, input: Value, classes: usize) -> Model {
         let output = self.storage("output", Layout::Nchw, classes, [1; 2]);
-        let op = Linear { input: input.tensor, output: output.tensor, relu: false };
+        let op = Linear { input: input.tensor, output: output.tensor, relu: false, function: None };
         let constants = Constants::Biased { name: name.into() };
         self.step(name.into(), &[input], output, Op::Linear(op), constants);
         self.done()

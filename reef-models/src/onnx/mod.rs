@@ -10,7 +10,8 @@
 //!
 //! | ONNX | operation |
 //! |---|---|
-//! | `HardSwish`, `HardSigmoid` with torch's alpha = 1/6 and beta = 0.5, `Clip` | `Activate`, a step of its own |
+//! | `HardSwish`, `HardSigmoid` with torch's alpha = 1/6 and beta = 0.5, `Sigmoid`, `Clip` | the function of the convolution before it, else `Activate` |
+//! | `Mul` of a tensor and its own `Sigmoid` or `HardSigmoid` | the same, with one function for both |
 //! | `Mul` of two tensors of one shape, or with one value for each channel of each image (a gate) | `Multiply`, a step of its own |
 //!
 //! ```no_run

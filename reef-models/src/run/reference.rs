@@ -7,7 +7,7 @@ use crate::errors::error::{Error, Result};
 use crate::model::network_model::Model;
 use crate::model::tensor::Source;
 use reef_core::op::{
-    Activate, Conv2d, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window,
+    Activate, Conv2d, Function, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window,
 };
 use std::ops::Range;
 
@@ -91,8 +91,9 @@ fn planes(tensor: &Tensor) -> impl Iterator<Item = (usize, usize)> + use<> {
     (0..tensor.batch).flat_map(move |image| (0..channels).map(move |channel| (image, channel)))
 }
 
-fn activate(value: f64, relu: bool) -> f32 {
-    if relu && value < 0.0 { 0.0 } else { value as f32 } // which keeps what is not a number
+fn activate(value: f64, relu: bool, function: Option<Function>) -> f32 {
+    let value = if relu && value < 0.0 { 0.0 } else { value }; // which keeps what is not a number
+    function.map_or(value, |function| function.of(value)) as f32
 }
 
 fn conv2d(op: &Conv2d, inputs: Inputs<'_>, output: &mut [f32]) {
@@ -113,7 +114,7 @@ fn conv2d(op: &Conv2d, inputs: Inputs<'_>, output: &mut [f32]) {
             sums.iter_mut().zip(residual).for_each(|(sum, &r)| *sum += f64::from(r));
         }
         let done = output[at].iter_mut().zip(&sums);
-        done.for_each(|(value, &sum)| *value = activate(sum, op.relu));
+        done.for_each(|(value, &sum)| *value = activate(sum, op.relu, op.function));
     }
 }
 
@@ -180,7 +181,7 @@ fn scale_shift(op: &ScaleShift, inputs: Inputs<'_>, output: &mut [f32]) {
         let to = &mut output[plane(&op.output, image, channel)];
         let (scale, shift) = (f64::from(inputs.weights[channel]), f64::from(inputs.bias[channel]));
         let values = to.iter_mut().zip(from);
-        values.for_each(|(to, &v)| *to = activate(f64::from(v) * scale + shift, op.relu));
+        values.for_each(|(to, &v)| *to = activate(f64::from(v) * scale + shift, op.relu, None));
     }
 }
 
@@ -192,7 +193,7 @@ fn linear(op: &Linear, inputs: Inputs<'_>, output: &mut [f32]) {
         let weights = &inputs.weights[channel * width..][..width];
         let products = from.iter().zip(weights).map(|(&v, &w)| f64::from(v) * f64::from(w));
         let sum = products.sum::<f64>() + f64::from(inputs.bias[channel]);
-        output[plane(&op.output, image, channel).start] = activate(sum, op.relu);
+        output[plane(&op.output, image, channel).start] = activate(sum, op.relu, op.function);
     }
 }
 

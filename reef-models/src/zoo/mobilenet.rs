@@ -7,7 +7,7 @@
 use crate::model::builder::{Builder, Conv, Value, square};
 use crate::model::network_model::Model;
 use crate::model::tensor::{Constants, Norm};
-use reef_core::op::{Activate, Bounds, Function, Layout, Multiply, Op};
+use reef_core::op::{Bounds, Function, Layout, Multiply, Op};
 
 /// What follows a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,28 +47,17 @@ impl Layer<'_> {
         let norm = Norm { name: self.norm, epsilon: self.epsilon, ends_branch };
         let mut conv = Conv::new(&*self.conv, self.channels, square(size, stride, size / 2));
         conv = conv.norm(norm).groups(if self.depthwise { self.channels } else { 1 });
-        if self.after == After::Relu {
-            conv = conv.relu();
-        }
+        conv = match self.after {
+            After::Nothing => conv,
+            After::Relu => conv.relu(),
+            After::Relu6 => conv.then(Function::Clamp(Bounds::RELU6)),
+            After::HardSwish => conv.then(Function::HardSwish),
+        };
         if let Some(residual) = self.residual {
             conv = conv.add(*residual);
         }
-        let x = b.conv(x, conv);
-        match self.after {
-            After::Nothing | After::Relu => x,
-            After::Relu6 => activate(b, &self.conv, x, Function::Clamp(Bounds::RELU6)),
-            After::HardSwish => activate(b, &self.conv, x, Function::HardSwish),
-        }
+        b.conv(x, conv)
     }
-}
-
-/// A function of each value, named after the module before it.
-fn activate(b: &mut Builder, module: &str, x: Value, function: Function) -> Value {
-    let name = format!("{module}.activation");
-    let size = [x.tensor.height, x.tensor.width];
-    let output = b.storage(&name, Layout::Native, x.channels(), size);
-    let op = Activate { input: x.tensor, output: output.tensor, function };
-    b.step(name, &[x], output, Op::Activate(op), Constants::None)
 }
 
 /// Channels of v1's layers and how far apart their windows are.
@@ -204,8 +193,8 @@ pub(crate) fn v3(mut b: Builder, blocks: &[Block], hidden: usize, size: usize) -
     let last = end(&format!("features.{}", blocks.len() + 1), 6 * x.channels(), After::HardSwish);
     let x = Layer { epsilon: 0.001, ..last }.build(&mut b, x);
     let x = b.global_average("avgpool", x);
-    let x = b.conv(x, Conv::new("classifier.0", hidden, square(1, 1, 0)).biased());
-    let x = activate(&mut b, "classifier.0", x, Function::HardSwish);
+    let wide = Conv::new("classifier.0", hidden, square(1, 1, 0)).biased();
+    let x = b.conv(x, wide.then(Function::HardSwish));
     b.classify("classifier.3", x, 1000)
 }
 
@@ -239,8 +228,7 @@ fn weigh(b: &mut Builder, module: &str, x: Value) -> Value {
     let small = Conv::new(format!("{module}.fc1"), squeezed, square(1, 1, 0)).biased().relu();
     let small = b.conv(means, small);
     let gates = Conv::new(format!("{module}.fc2"), x.channels(), square(1, 1, 0)).biased();
-    let gates = b.conv(small, gates);
-    let gates = activate(b, &format!("{module}.fc2"), gates, Function::HardSigmoid);
+    let gates = b.conv(small, gates.then(Function::HardSigmoid));
     let size = [x.tensor.height, x.tensor.width];
     let output = b.storage(module, Layout::Native, x.channels(), size);
     let op = Multiply { input: x.tensor, factor: gates.tensor, output: output.tensor };

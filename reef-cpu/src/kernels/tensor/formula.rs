@@ -3,7 +3,7 @@
 //! A block is short enough (some ten microseconds) to write its outputs as it makes them, and looks at the stop word
 //! before.
 
-use super::functions::{erf, exp, tanh};
+use crate::kernels::functions::{erf, exp, tanh};
 use crate::kernels::simd::widest;
 use reef_core::tensor::{Binary, Domain, Element, Kind, Scalar, TensorOp, Term, Unary, View};
 

@@ -11,7 +11,6 @@ mod attention;
 pub(crate) mod bind;
 mod dense;
 mod formula;
-mod functions;
 mod matrices;
 mod pack;
 mod rows;

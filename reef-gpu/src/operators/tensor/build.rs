@@ -2,11 +2,12 @@
 
 use super::bound::BoundTensors;
 use super::{contract, fold, formula, indexed, movement, rows};
+use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
 use reef_core::op::TensorOperands;
 use reef_core::tensor::{Kind, TensorOp};
-use reef_core::{Launch, Result};
+use reef_core::{Error, Launch, Result};
 
 /// The launch that computes `op`; none if it has no outputs.
 ///
@@ -38,16 +39,35 @@ pub(in crate::operators) fn build<V: Vendor>(
     Ok(vec![launch?])
 }
 
+/// The launch that computes a formula of elements, of each the one in its place: the second address, where the output
+/// lies, may be the first one. Both lie in `buffers`.
+///
+/// # Errors
+///
+/// As [`build`].
+pub(in crate::operators) fn by_elements<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+    [input, output]: [u64; 2],
+    buffers: Vec<Buffer<V>>,
+) -> Result<Launch<Gpu<V>>> {
+    op.check()?;
+    let Kind::Map(map) = &op.kind else {
+        return Err(Error::invalid(format!("{} is no formula", op.name())));
+    };
+    formula::build(&BoundTensors::by_elements(gpu, op, [input, output], buffers), map)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
+    use reef_core::Device;
     use reef_core::op::Storage;
     use reef_core::tensor::{
         Domain, Element, Fold, FoldKind, Formula, Map, Spec, Term, Unary, View,
     };
-    use reef_core::{Device, Error};
 
     /// Why `op` is refused that reads what begins at the buffer's front and writes what begins at `output`.
     fn refusal(op: &TensorOp, output: usize) -> Error {

@@ -6,7 +6,7 @@
 //! [`TensorOp::check`](reef_core::tensor::TensorOp::check) is the first thing that happens; all counts are below 2³¹.
 
 mod bound;
-mod build;
+pub(super) mod build;
 mod contract;
 mod fold;
 mod formula;

@@ -29,6 +29,7 @@ fn made(of: &Operands<'_, '_>) -> Result<Constant> {
         "BatchNormalization" => elementwise::batch_norm(of),
         "Relu" => per_value(|x| if x < 0.0 { 0.0 } else { x }),
         "HardSwish" => per_value(|x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0)),
+        "Sigmoid" => per_value(|x| 1.0 / (1.0 + (-x).exp())),
         "HardSigmoid" => elementwise::hard_sigmoid(of),
         "Clip" => elementwise::clip(of),
         "Add" => elementwise::of_two(of, |a, b| a + b),

@@ -38,7 +38,7 @@ pub(super) fn conv<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tenso
     let bias = bias(reader, node, outputs)?;
     let (window, weights) = sliding.of_conv(weights.into_floats()?, reader.ledger)?;
     let [height, width] = window.over([height, width]);
-    let make = Conv { x, window, groups, weights, bias, residual: None, relu: false };
+    let make = Conv::plain(x, window, groups, weights, bias);
     let shape = [batch, outputs, height, width];
     picture(reader.push(module(node, 1), shape, Make::Conv(make))?)
 }
@@ -100,7 +100,7 @@ fn linear<'a>(
     }
     let window = Window { size: [height, width], ..POINT };
     let weights = weights.into_floats()?;
-    let make = Conv { x: x.id, window, groups: 1, weights, bias, residual: None, relu: false };
+    let make = Conv::plain(x.id, window, 1, weights, bias);
     let id = reader.push(module(node, 1), [batch, outputs, 1, 1], Make::Conv(make))?;
     Ok(Tensor { id, form: Form::Flat })
 }

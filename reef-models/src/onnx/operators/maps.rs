@@ -50,9 +50,13 @@ pub(super) fn relu<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tenso
     map(reader, node.name(), x, Make::Relu { x: x.id })
 }
 
-pub(super) fn hard_swish<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
+pub(super) fn activation<'a>(
+    reader: &mut Reader<'a>,
+    node: &Node<'a>,
+    function: Function,
+) -> Result<Tensor> {
     let x = reader.tensor(node, 0)?;
-    map(reader, node.name(), x, Make::Activate { x: x.id, function: Function::HardSwish })
+    map(reader, node.name(), x, Make::Activate { x: x.id, function })
 }
 
 /// As torch defines it; ONNX's own default for alpha is 0.2.

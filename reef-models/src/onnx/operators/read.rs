@@ -2,13 +2,13 @@
 
 use super::constants::of_constants;
 use super::linear::{conv, gemm, matmul};
-use super::maps::{arithmetic, batch_norm, cast, clip, dropout, hard_sigmoid, hard_swish, relu};
+use super::maps::{activation, arithmetic, batch_norm, cast, clip, dropout, hard_sigmoid, relu};
 use super::pools::{global_pool, pool, reduce_mean};
 use super::shapes::{concat, flatten, gather, reshape, squeeze, transpose, unsqueeze};
 use crate::onnx::fault::Result;
 use crate::onnx::node::Node;
 use crate::onnx::scope::{Known, Reader};
-use reef_core::op::PoolKind;
+use reef_core::op::{Function, PoolKind};
 
 /// The operators that are read.
 pub const OPERATORS: &[&str] = &[
@@ -37,6 +37,7 @@ pub const OPERATORS: &[&str] = &[
     "Relu",
     "Reshape",
     "Shape",
+    "Sigmoid",
     "Squeeze",
     "Sub",
     "Transpose",
@@ -56,7 +57,8 @@ pub(in crate::onnx) fn read<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Res
         "Relu" => relu(reader, node),
         "Clip" => clip(reader, node),
         "HardSigmoid" => hard_sigmoid(reader, node),
-        "HardSwish" => hard_swish(reader, node),
+        "HardSwish" => activation(reader, node, Function::HardSwish),
+        "Sigmoid" => activation(reader, node, Function::Sigmoid),
         "MaxPool" | "AveragePool" => pool(reader, node),
         "GlobalAveragePool" => global_pool(reader, node, PoolKind::Average),
         "GlobalMaxPool" => global_pool(reader, node, PoolKind::Max),

@@ -73,7 +73,7 @@ pub(super) fn gather<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Ten
     let len = picked.len().saturating_mul(channels);
     let weights = List::of(len, picked.iter().flat_map(filter), reader.ledger)?;
     let bias = List::filled(0.0, picked.len(), reader.ledger)?;
-    let make = Conv { x, window: POINT, groups: 1, weights, bias, residual: None, relu: false };
+    let make = Conv::plain(x, POINT, 1, weights, bias);
     let shape = [batch, picked.len(), height, width];
     let id = reader.push(node.name(), shape, Make::Conv(make))?;
     let form = if indices.dims.is_empty() { Form::Plane } else { Form::Picture };
