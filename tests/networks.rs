@@ -126,11 +126,18 @@ fn bounding_files() -> Vec<(&'static str, Vec<u8>)> {
     let relu = node("Relu", &["z"], "a", &[]);
     let norm =
         [node("BatchNormalization", &norm, "z", &[]), ones("b", &[8]), relu.clone()].concat();
-    let conv = [node("Conv", &conv, "z", &[int("group", 8), ints("pads", &[1, 1, 1, 1])]), relu];
-    let conv = [conv.concat(), ones("w", &[8, 1, 3, 3]), ones("b", &[8])].concat();
+    let sums = node("Conv", &conv, "z", &[int("group", 8), ints("pads", &[1, 1, 1, 1])]);
+    let weights = [ones("w", &[8, 1, 3, 3]), ones("b", &[8])].concat();
+    let conv = [sums.as_slice(), &relu, &weights].concat();
+    let gated =
+        |x: &str| [node("Sigmoid", &[x], "g", &[]), node("Mul", &[x, "g"], "a", &[])].concat();
+    let silu = [sums.as_slice(), &gated("z"), &weights].concat();
     vec![
         plain("Relu", &[]),
         plain("HardSwish", &[]),
+        plain("Sigmoid", &[]),
+        ("SiLU", gated("x")),
+        ("SiLU of a convolution", silu),
         plain("HardSigmoid", &[float("alpha", 1.0 / 6.0)]),
         plain("MaxPool", &window),
         plain("AveragePool", &[ints("kernel_shape", &[2, 2]), ints("strides", &[2, 2])]),

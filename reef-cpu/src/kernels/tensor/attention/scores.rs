@@ -1,8 +1,8 @@
 //! What becomes of a row of scores before and in its softmax.
 
+use crate::kernels::functions::exp;
 use crate::kernels::scalar::larger;
 use crate::kernels::simd::widest;
-use crate::kernels::tensor::functions::exp;
 use crate::kernels::tensor::rows::{LANES, gather, together};
 use reef_core::tensor::{ScoreStep, Truth, Values};
 
