@@ -116,7 +116,7 @@ impl Device for Cpu {
 
     fn queue(&self, priority: Priority, preemptor: Option<&Preemptor>) -> Result<Queue> {
         let stop = preemptor.map_or_else(|| Arc::new(AtomicU8::new(RUN)), |p| p.word.clone());
-        let handle = self.shared().lock().open(priority, stop);
+        let handle = self.shared().change(|hardware| hardware.open(priority, stop));
         Ok(Queue { device: self.clone(), handle })
     }
 }

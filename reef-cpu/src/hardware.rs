@@ -1,7 +1,8 @@
 //! What real hardware would hold: queues of launches, and the choice of the block that a free unit
 //! runs next.
 //!
-//! Everything is behind one lock, held for well under a microsecond per block; a block takes tens.
+//! Everything is behind one lock, held for well under a microsecond per block; a block takes tens. Commands that come
+//! and blocks that end are messages to it, so that neither clients nor units wait for the lock.
 //!
 //! A unit takes, in this order: blocks of real-time queues; padding of the real-time kernel that
 //! runs, on the units which that kernel leaves free; blocks of best-effort queues in turn, unless
@@ -13,6 +14,7 @@ use crate::cpu::Cpu;
 use crate::event::Event;
 use crate::kernel::{RESET, RUN};
 use crate::memory::Buffer;
+use crate::sync::combined::Takes;
 use reef_core::{Checkpoint as _, Copy, Drained, Error, Fill, Launch, Priority, Result, Seq};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -133,6 +135,22 @@ pub(crate) enum Ended {
     Done,
     Stopped,
     Failed(Error),
+}
+
+/// What is told to the hardware, by whoever doesn't wait for it.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A command for the queue with this number.
+    Item(u64, Item),
+    /// A unit's task is over.
+    Ended(Task, Ended),
+}
+
+/// What is to be dropped without the lock: a kernel may own anything, this device included.
+#[derive(Debug, Default)]
+pub(crate) struct Buried {
+    items: Vec<Item>,
+    tasks: Vec<Task>,
 }
 
 /// The device's end of a queue.
@@ -262,12 +280,14 @@ impl HwQueue {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    fn push(&mut self, item: Item, buried: &mut Vec<Item>) -> Result<()> {
-        self.check()?;
-        item.record.failed().map_or(Ok(()), Err)?;
+    /// Adds `item`. A queue that has failed, or fails by the record that `item` resumes, forgets it.
+    fn push(&mut self, item: Item, buried: &mut Vec<Item>) {
+        let failed = self.failed.clone().or_else(|| item.record.failed());
         self.items.push_back(item);
-        self.advance(buried); // it may have no blocks left
-        Ok(())
+        match failed {
+            Some(error) => self.fail(error, buried),
+            None => self.advance(buried), // it may have no blocks left
+        }
     }
 
     fn try_drain(&mut self, buried: &mut Vec<Item>) -> Result<Option<Drained<Cpu>>> {
@@ -303,8 +323,7 @@ pub(crate) struct Hardware {
     /// In the order in which their next blocks are taken.
     best_effort: VecDeque<HwQueue>,
     next_id: u64,
-    /// Items that are over, to be dropped without the lock.
-    buried: Vec<Item>,
+    buried: Buried,
     /// Blocks may have come that idle units don't know of.
     news: bool,
     /// Some queue's next block waited for memory that others have borrowed.
@@ -317,12 +336,14 @@ impl Hardware {
         self.news = true;
     }
 
-    /// Whether there may be blocks that were not there before, and items to be dropped.
-    ///
-    /// An item that is over makes way for the next.
-    pub(crate) fn take_news(&mut self) -> (bool, Vec<Item>) {
-        let news = std::mem::take(&mut self.news) || !self.buried.is_empty();
-        (news, std::mem::take(&mut self.buried))
+    /// Whether there may be blocks that idle units don't know of, and what is over.
+    pub(crate) fn take_news(&mut self) -> (bool, Buried) {
+        (std::mem::take(&mut self.news), std::mem::take(&mut self.buried))
+    }
+
+    /// There is nothing for any unit: what has come since the lock was taken calls none.
+    pub(crate) fn forget_news(&mut self) {
+        self.news = false;
     }
 
     pub(crate) fn open(&mut self, priority: Priority, stop: Arc<AtomicU8>) -> Handle {
@@ -356,20 +377,11 @@ impl Hardware {
     /// The queue, and where its items are buried.
     fn find(&mut self, id: u64) -> (&mut HwQueue, &mut Vec<Item>) {
         let queue = self.real_time.iter_mut().chain(&mut self.best_effort).find(|q| q.id == id);
-        (queue.expect("a queue is closed when its handle is dropped"), &mut self.buried)
+        (queue.expect("a queue is closed when its handle is dropped"), &mut self.buried.items)
     }
 
     pub(crate) fn queue(&mut self, id: u64) -> &mut HwQueue {
         self.find(id).0
-    }
-
-    /// # Errors
-    ///
-    /// What ended the queue, or the record that `item` resumes.
-    pub(crate) fn push(&mut self, id: u64, item: Item) -> Result<()> {
-        self.announce();
-        let (queue, buried) = self.find(id);
-        queue.push(item, buried)
     }
 
     /// See [`reef_core::Queue::try_drain`].
@@ -406,6 +418,14 @@ impl Hardware {
         task
     }
 
+    /// Whether no unit could have a block, as one has just found none, until there are news.
+    pub(crate) fn has_none(&self) -> bool {
+        let left_free = |q: &HwQueue| {
+            q.items.front().and_then(|item| item.pad.as_ref()).is_some_and(|pad| pad.quota > 0)
+        };
+        !self.busy && !self.real_time.iter().any(left_free)
+    }
+
     /// Whether some block waits for memory. Its return is announced by blocks of this device, not by the host's
     /// copies and other devices: look again soon.
     pub(crate) fn is_busy(&self) -> bool {
@@ -413,7 +433,7 @@ impl Hardware {
     }
 
     /// Books how a task ended.
-    pub(crate) fn finish(&mut self, task: &Task, ended: Ended) {
+    fn finish(&mut self, task: &Task, ended: Ended) {
         borrow::give_back(uses(&task.work));
         if std::mem::take(&mut self.busy) {
             self.announce();
@@ -445,11 +465,31 @@ impl Hardware {
 
     /// A best-effort queue may hold the record of a block that ran as padding.
     fn note_padding(&mut self) {
-        let buried = &mut self.buried;
+        let buried = &mut self.buried.items;
         for queue in &mut self.best_effort {
             match queue.items.front().and_then(|item| item.record.failed()) {
                 Some(error) => queue.fail(error, buried),
                 None => queue.advance(buried),
+            }
+        }
+    }
+}
+
+impl Takes for Hardware {
+    type Message = Message;
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Item(id, item) => {
+                self.announce();
+                let (queue, buried) = self.find(id);
+                queue.push(item, buried);
+            }
+            Message::Ended(task, ended) => {
+                let over = self.buried.items.len();
+                self.finish(&task, ended);
+                self.news |= self.buried.items.len() > over; // an item that is over makes way for the next
+                self.buried.tasks.push(task);
             }
         }
     }
@@ -485,30 +525,73 @@ mod tests {
         let launch = unsafe { Launch::new(kernel, [blocks, 1, 1], [1; 3], Args::new(&[])) };
         let (work, record) = (Arc::new(Work::Kernel(launch)), Checkpoint::new(blocks));
         let item = Item { seq: Seq(0), work, record, pad: None };
-        hardware.push(handle.id, item).unwrap();
+        hardware.take(Message::Item(handle.id, item));
         assert!(hardware.take_news().0, "a kernel is announced");
         let tasks = (0..blocks).map(|unit| hardware.pick(unit).unwrap()).collect();
         (hardware, stop, tasks)
     }
 
+    /// Tells the hardware that `task` is over.
+    fn end(hardware: &mut Hardware, task: Task, ended: Ended) {
+        hardware.take(Message::Ended(task, ended));
+    }
+
     #[test]
     fn blocks_that_stop_because_their_queue_does_call_no_unit() {
         let (mut hardware, stop, tasks) = running(16);
+        let queue = tasks[0].queue;
         stop.store(EVICT, Ordering::SeqCst);
         stop.store(RESET, Ordering::SeqCst);
-        for task in &tasks {
-            hardware.finish(task, Ended::Stopped);
+        for task in tasks {
+            end(&mut hardware, task, Ended::Stopped);
             assert!(!hardware.take_news().0, "nobody can have the block");
         }
-        assert!(hardware.pick(0).is_none());
-        assert!(hardware.try_drain(tasks[0].queue).unwrap().is_some());
+        assert!(hardware.pick(0).is_none() && hardware.has_none());
+        assert!(hardware.try_drain(queue).unwrap().is_some());
+        assert!(!hardware.take_news().0, "what is drained makes way for nothing");
     }
 
     #[test]
     fn a_block_that_others_can_have_is_announced() {
-        let (mut hardware, _, tasks) = running(2);
-        hardware.finish(&tasks[0], Ended::Stopped);
+        let (mut hardware, _, mut tasks) = running(2);
+        let first = tasks.remove(0);
+        let index = first.claim.index;
+        end(&mut hardware, first, Ended::Stopped);
         assert!(hardware.take_news().0);
-        assert_eq!(hardware.pick(1).unwrap().claim.index, tasks[0].claim.index);
+        assert_eq!(hardware.pick(1).unwrap().claim.index, index);
+    }
+
+    #[test]
+    fn a_kernel_that_is_over_makes_way_for_the_next_one_aloud() {
+        let (mut hardware, _, mut tasks) = running(1);
+        let task = tasks.remove(0);
+        let (work, record) = (task.work.clone(), Checkpoint::new(1));
+        hardware.take(Message::Item(task.queue, Item { seq: Seq(1), work, record, pad: None }));
+        assert!(hardware.take_news().0);
+        assert!(hardware.pick(0).is_none() && hardware.has_none(), "queues are in order");
+        end(&mut hardware, task, Ended::Done);
+        assert!(hardware.take_news().0);
+        assert_eq!(hardware.pick(0).unwrap().seq, Seq(1));
+    }
+
+    #[test]
+    fn blocks_of_padding_are_not_for_every_unit() {
+        let (mut hardware, _, mut tasks) = running(1);
+        let be = tasks.remove(0);
+        let handle = hardware.open(Priority::RealTime, Arc::new(AtomicU8::new(RUN)));
+        let pad = Pad {
+            work: be.work.clone(),
+            record: Checkpoint::new(1),
+            quota: 1,
+            rt_units: 1,
+            stop: Arc::new(AtomicU8::new(RUN)),
+        };
+        let item =
+            Item { seq: Seq(0), work: be.work.clone(), record: Checkpoint::new(1), pad: Some(pad) };
+        hardware.take(Message::Item(handle.id, item));
+        assert!(!hardware.pick(0).unwrap().padding);
+        assert!(hardware.pick(0).is_none() && !hardware.has_none(), "unit 1 may have one");
+        assert!(hardware.pick(1).unwrap().padding);
+        assert!(hardware.pick(1).is_none() && hardware.has_none());
     }
 }

@@ -35,6 +35,7 @@ mod options;
 mod pages;
 mod preemptor;
 mod queue;
+mod sync;
 mod trace;
 mod units;
 

@@ -3,7 +3,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::cpu::Cpu;
 use crate::event::Event;
-use crate::hardware::{FAILED, Handle, Item, Pad, Work};
+use crate::hardware::{FAILED, Handle, Item, Message, Pad, Work};
 use crate::kernel::RUN;
 use reef_core::dkp::Padding;
 use reef_core::{Copy, Drained, Error, Fill, Launch, Result, Seq};
@@ -34,8 +34,20 @@ impl Queue {
         if let Some(pad) = &pad {
             check_record(&pad.record, &pad.work)?;
         }
+        self.check()?;
+        record.failed().map_or(Ok(()), Err)?;
         let item = Item { seq, work: Arc::new(work), record, pad };
-        self.device.shared().change(|hardware| hardware.push(self.handle.id, item))
+        self.device.shared().post(Message::Item(self.handle.id, item));
+        Ok(())
+    }
+
+    /// How far it is, unless it has failed.
+    fn check(&self) -> Result<u64> {
+        let done = self.handle.done.load(Ordering::SeqCst);
+        if done == FAILED {
+            self.device.shared().change(|hardware| hardware.queue(self.handle.id).check())?;
+        }
+        Ok(done)
     }
 }
 
@@ -95,11 +107,7 @@ impl reef_core::Queue for Queue {
     }
 
     fn completed(&mut self) -> Result<Seq> {
-        let done = self.handle.done.load(Ordering::SeqCst);
-        if done == FAILED {
-            self.device.shared().lock().queue(self.handle.id).check()?;
-        }
-        Ok(Seq(done))
+        self.check().map(Seq)
     }
 
     fn try_drain(&mut self) -> Result<Option<Drained<Cpu>>> {
@@ -107,7 +115,7 @@ impl reef_core::Queue for Queue {
     }
 
     fn wake(&mut self, thread: Thread) -> bool {
-        self.device.shared().lock().queue(self.handle.id).set_waker(thread);
+        self.device.shared().change(|hardware| hardware.queue(self.handle.id).set_waker(thread));
         true
     }
 
@@ -123,6 +131,6 @@ impl Drop for Queue {
         while !self.device.shared().change(|hardware| hardware.abandon(self.handle.id)) {
             thread::yield_now();
         }
-        self.device.shared().lock().close(self.handle.id);
+        self.device.shared().change(|hardware| hardware.close(self.handle.id));
     }
 }

@@ -1,25 +1,38 @@
 //! The threads that units are.
 
 use crate::cpu::Cpu;
-use crate::hardware::{Ended, Hardware, Task, Work};
+use crate::hardware::{Buried, Ended, Hardware, Message, Task, Work};
 use crate::kernel::{Block, Outcome, RUN};
+use crate::sync::combined::Combined;
+use crate::sync::sleepers::Sleepers;
 use crate::trace::{Trace, span};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 use reef_core::{Copy, Error, Fill, words};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How soon an idle unit looks again whether memory that a block waits for has been returned.
 const BUSY_POLL: Duration = Duration::from_micros(100);
 
+/// Looks at a lock that another has, spinning twice as long each time, before a unit yields its core.
+const SPINS: u32 = 5;
+
+/// Looks at a lock that another has before a unit waits for it.
+const LOOKS: u32 = 64;
+
 /// What units share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    hardware: Mutex<Hardware>,
-    /// Grows whenever there may be new blocks, so that idle units need not take the lock.
+    hardware: Combined<Hardware>,
+    /// Grows whenever there may be new blocks, under the lock.
     news: AtomicU64,
-    wake: Condvar,
+    /// The value of `news` at which a unit found that no unit could have a block. Written under the lock.
+    nothing: AtomicU64,
+    /// Whether a block waits for memory. Written under the lock.
+    busy: AtomicBool,
+    sleepers: Sleepers,
     closing: AtomicBool,
     spin: Duration,
     opened: Instant,
@@ -29,9 +42,11 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(units: u32, spin: Duration) -> Self {
         Self {
-            hardware: Mutex::default(),
+            hardware: Combined::new(Hardware::default()),
             news: AtomicU64::new(0),
-            wake: Condvar::new(),
+            nothing: AtomicU64::new(u64::MAX),
+            busy: AtomicBool::new(false),
+            sleepers: Sleepers::default(),
             closing: AtomicBool::new(false),
             spin,
             opened: Instant::now(),
@@ -39,25 +54,50 @@ impl Shared {
         }
     }
 
-    /// Looks at the hardware, or changes what gives no unit anything to do.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Hardware> {
-        self.hardware.lock()
+    /// Looks at the hardware, or changes it, with all messages taken in. Waits for whoever has it.
+    pub(crate) fn change<R>(&self, f: impl FnOnce(&mut Hardware) -> R) -> R {
+        self.inside(self.hardware.lock(), f)
     }
 
-    /// Changes the hardware; if there may be new blocks then, makes idle units look for them.
-    pub(crate) fn change<R>(&self, f: impl FnOnce(&mut Hardware) -> R) -> R {
-        let mut hardware = self.lock();
+    /// Tells the hardware something. If another has it, that one takes the message in.
+    pub(crate) fn post(&self, message: Message) {
+        self.hardware.post(message);
+        self.try_change(|_| ());
+    }
+
+    /// As [`change`](Self::change), or `None` if another has it.
+    fn try_change<R>(&self, f: impl FnOnce(&mut Hardware) -> R) -> Option<R> {
+        self.hardware.try_lock().map(|hardware| self.inside(hardware, f))
+    }
+
+    /// Does `f`, gives the hardware back, and if there may be new blocks then, makes idle units look for them.
+    fn inside<R>(
+        &self,
+        mut hardware: MutexGuard<'_, Hardware>,
+        f: impl FnOnce(&mut Hardware) -> R,
+    ) -> R {
         let result = f(&mut hardware);
+        let (mut news, buried) = self.leave(hardware);
+        let mut later = Vec::new(); // what others posted meanwhile; seldom any
+        while let Some(hardware) = self.hardware.unanswered() {
+            let (more, buried) = self.leave(hardware);
+            news |= more;
+            later.push(buried);
+        }
+        if news {
+            self.sleepers.wake();
+        }
+        drop((buried, later)); // not under the lock: a kernel may own anything, this device included
+        result
+    }
+
+    /// Gives the hardware back. Returns whether there are news, and what is over.
+    fn leave(&self, mut hardware: MutexGuard<'_, Hardware>) -> (bool, Buried) {
         let (news, buried) = hardware.take_news();
         if news {
-            self.news.fetch_add(1, Ordering::SeqCst); // under the lock: see `next`
+            self.news.fetch_add(1, Ordering::SeqCst);
         }
-        drop(hardware);
-        if news {
-            self.wake.notify_all();
-        }
-        drop(buried); // not under the lock: a kernel may own anything, this device included
-        result
+        (news, buried)
     }
 
     /// Time since the device was opened.
@@ -73,64 +113,83 @@ impl Shared {
         });
     }
 
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
     /// The next task of `unit`; `None` when the device closes.
     fn next(&self, unit: u32) -> Option<Task> {
-        let mut hardware = self.lock();
+        let (mut looks, mut woken) = (0, false);
         loop {
-            if let Some(task) = hardware.pick(unit) {
-                return Some(task);
+            let seen = self.news.load(Ordering::SeqCst); // before the look: news after it are others
+            let picked = if looks < LOOKS {
+                self.try_change(|hardware| self.pick(hardware, unit))
+            } else {
+                Some(self.change(|hardware| self.pick(hardware, unit)))
+            };
+            let nothing = self.nothing.load(Ordering::SeqCst) == seen;
+            if std::mem::take(&mut woken) && !nothing {
+                self.sleepers.wake();
             }
-            if self.closing.load(Ordering::SeqCst) {
-                return None;
-            }
-            let seen = self.news.load(Ordering::SeqCst);
-            MutexGuard::unlocked(&mut hardware, || self.spin_past(seen));
-            // News are made under the lock, which is released only once we are asleep.
-            if self.news.load(Ordering::SeqCst) == seen {
-                self.sleep(&mut hardware);
+            match picked {
+                Some(Some(task)) => return Some(task),
+                Some(None) if self.is_closing() => return None,
+                None if !nothing || self.is_closing() => {
+                    back_off(looks);
+                    looks += 1;
+                }
+                _ => {
+                    woken = self.wait_past(seen);
+                    looks = 0;
+                }
             }
         }
     }
 
-    /// Sleeps until there are news, or for a moment if a block waits for memory.
-    fn sleep(&self, hardware: &mut MutexGuard<'_, Hardware>) {
-        if hardware.is_busy() {
-            self.wake.wait_for(hardware, BUSY_POLL);
-        } else {
-            self.wake.wait(hardware);
+    fn pick(&self, hardware: &mut Hardware, unit: u32) -> Option<Task> {
+        let task = hardware.pick(unit);
+        self.busy.store(hardware.is_busy(), Ordering::SeqCst);
+        if task.is_none() && hardware.has_none() {
+            hardware.forget_news();
+            self.nothing.store(self.news.load(Ordering::SeqCst), Ordering::SeqCst);
         }
+        task
+    }
+
+    /// Waits for news after `seen`, or for a moment if a block waits for memory. Returns whether it was woken.
+    fn wait_past(&self, seen: u64) -> bool {
+        if self.spin_past(seen) {
+            return false;
+        }
+        let most = self.busy.load(Ordering::SeqCst).then_some(BUSY_POLL);
+        self.sleepers.sleep_unless(|| self.news.load(Ordering::SeqCst) != seen, most)
     }
 
     /// Polls for news, yielding the core between polls: workers and clients may need it.
-    fn spin_past(&self, seen: u64) {
+    fn spin_past(&self, seen: u64) -> bool {
         let start = Instant::now();
         while start.elapsed() < self.spin {
             for _ in 0..16 {
                 if self.news.load(Ordering::Relaxed) != seen {
-                    return;
+                    return true;
                 }
                 std::hint::spin_loop();
             }
-            std::thread::yield_now();
+            thread::yield_now();
         }
+        false
     }
 
     /// The life of a unit.
     pub(crate) fn work(&self, unit: u32) {
         let mut scratch = Vec::new();
-        let mut next = self.next(unit);
-        while let Some(task) = next {
+        while let Some(task) = self.next(unit) {
             let begin = self.trace.is_on().then(|| self.now());
             let ended = self.run(unit, &task, &mut scratch);
             if let Some(begin) = begin {
                 self.trace.push(unit, span(&task, unit, begin, self.now(), &ended));
             }
-            let picked = self.change(|hardware| {
-                hardware.finish(&task, ended);
-                hardware.pick(unit)
-            });
-            drop(task); // a unit that waits owns nothing of others
-            next = picked.or_else(|| self.next(unit));
+            self.hardware.post(Message::Ended(task, ended)); // `next` takes it in, or whoever has the lock
         }
     }
 
@@ -165,6 +224,15 @@ impl Shared {
     }
 }
 
+/// Waits a moment for whoever has the lock, which may have lost its core.
+fn back_off(looks: u32) {
+    if looks < SPINS {
+        (0..1_u32 << looks).for_each(|_| std::hint::spin_loop());
+    } else {
+        thread::yield_now();
+    }
+}
+
 /// The error of a kernel that panicked.
 fn lost(kernel: &str, panic: &(dyn std::any::Any + Send)) -> Error {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
@@ -179,4 +247,45 @@ fn run_copy(copy: &Copy<Cpu>) {
 
 fn run_fill(fill: &Fill<Cpu>) {
     words::fill(fill.buffer.words(), fill.offset, fill.bytes, fill.word);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Kernel;
+    use reef_core::{Args, Device, Launch, Priority, Queue, Seq};
+    use std::sync::mpsc;
+
+    /// A launch of one block that says when it runs.
+    fn told() -> (Launch<Cpu>, mpsc::Receiver<()>) {
+        let (sender, receiver) = mpsc::channel();
+        let kernel = Kernel::new("told", move |_, _| {
+            let _ = sender.send(());
+            Outcome::Done
+        });
+        // SAFETY: the kernel takes no arguments and touches no memory.
+        (unsafe { Launch::new(kernel, [1; 3], [1; 3], Args::new(&[])) }, receiver)
+    }
+
+    /// The test would wait for itself if `launch` waited for the lock.
+    #[test]
+    fn who_submits_does_not_wait_for_who_has_the_hardware() {
+        let device = Cpu::open(0, "units=1").unwrap();
+        let mut queue = device.queue(Priority::RealTime, None).unwrap();
+        let (launch, ran) = told();
+        device.shared().change(|_| queue.launch(Seq(0), &launch, None).unwrap());
+        ran.recv_timeout(Duration::from_secs(60)).unwrap();
+    }
+
+    /// Units sleep at once here, so each round is lost if a wake-up is.
+    #[test]
+    fn units_that_sleep_are_woken_for_each_kernel() {
+        let device = Cpu::open(0, "units=3&spin=0").unwrap();
+        let mut queue = device.queue(Priority::RealTime, None).unwrap();
+        let (launch, ran) = told();
+        for seq in 0..if cfg!(miri) { 10 } else { 2000 } {
+            queue.launch(Seq(seq), &launch, None).unwrap();
+            ran.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+    }
 }

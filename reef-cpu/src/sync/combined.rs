@@ -1,0 +1,164 @@
+//! State behind a lock, and an inbox for those who must not wait for it.
+//!
+//! Whoever has the lock takes in what others have posted, so a unit or a client that finds it taken can go its way.
+//! (*Flat combining*: Hendler, Incze, Shavit and Tzafrir, SPAA 2010.)
+//!
+//! Who posts: (1) pushes the message, (2) tries the lock, and takes all in if it gets it. Who has the lock: (3) gives
+//! it back, (4) looks into the inbox, and if there is something, tries the lock again. A `SeqCst` fence stands between
+//! 1 and 2 and between 3 and 4: so a lock that 2 finds taken is given back in front of a look that finds the message.
+
+use crate::sync::primitives::{Inbox, Ordering, TryMutex, TryMutexGuard, fence};
+
+/// What takes messages.
+pub(crate) trait Takes {
+    type Message;
+
+    /// Takes one in, in the order in which its sender posted it.
+    fn take(&mut self, message: Self::Message);
+}
+
+/// Guards `T`, whose messages anybody may post without waiting.
+#[derive(Debug)]
+pub(crate) struct Combined<T: Takes> {
+    inbox: Inbox<T::Message>,
+    state: TryMutex<T>,
+}
+
+impl<T: Takes> Combined<T> {
+    pub(crate) fn new(state: T) -> Self {
+        Self { inbox: Inbox::default(), state: TryMutex::new(state) }
+    }
+
+    /// Leaves a message. Doesn't wait. Then call [`try_lock`](Self::try_lock), or nobody may take it in.
+    pub(crate) fn post(&self, message: T::Message) {
+        self.inbox.push(message); // 1
+    }
+
+    /// The state, with all that was posted before this call taken in. Who gives it back calls
+    /// [`unanswered`](Self::unanswered).
+    pub(crate) fn lock(&self) -> TryMutexGuard<'_, T> {
+        self.take_in(self.state.lock())
+    }
+
+    /// As [`lock`](Self::lock), or `None` if another has it, which then takes in what was posted before this call.
+    pub(crate) fn try_lock(&self) -> Option<TryMutexGuard<'_, T>> {
+        fence(Ordering::SeqCst); // between 1 and 2
+        self.state.try_lock().map(|state| self.take_in(state))
+    }
+
+    /// After giving the state back: it once more, if messages came that others rely on the caller to take in.
+    pub(crate) fn unanswered(&self) -> Option<TryMutexGuard<'_, T>> {
+        fence(Ordering::SeqCst); // between 3 and 4
+        if self.inbox.is_empty() { None } else { self.try_lock() }
+    }
+
+    fn take_in<'a>(&self, mut state: TryMutexGuard<'a, T>) -> TryMutexGuard<'a, T> {
+        while let Some(message) = self.inbox.pop() {
+            state.take(message);
+        }
+        state
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::primitives::thread;
+    use loom::sync::Arc;
+
+    /// What senders posted, in order.
+    #[derive(Default)]
+    struct Taken(Vec<u32>);
+
+    impl Takes for Taken {
+        type Message = u32;
+
+        fn take(&mut self, message: u32) {
+            self.0.push(message);
+        }
+    }
+
+    /// What whoever gives the lock back may leave out.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Rule {
+        Kept,
+        LooksAgain,
+        Fences,
+    }
+
+    fn send(combined: &Combined<Taken>, message: u32, broken: Rule) {
+        combined.post(message);
+        let entered = match broken {
+            Rule::Fences => combined.state.try_lock().map(|state| combined.take_in(state)),
+            _ => combined.try_lock(),
+        };
+        if entered.is_none() {
+            return;
+        }
+        drop(entered);
+        match broken {
+            Rule::Kept => while combined.unanswered().is_some() {},
+            Rule::LooksAgain => {}
+            Rule::Fences => {
+                while !combined.inbox.is_empty()
+                    && combined.state.try_lock().map(|state| combined.take_in(state)).is_some()
+                {
+                }
+            }
+        }
+    }
+
+    /// Two threads post; when both are back, all is taken in although nobody comes any more.
+    fn two_senders(broken: Rule) {
+        loom::model(move || {
+            let combined = Arc::new(Combined::new(Taken::default()));
+            let other = thread::spawn({
+                let combined = combined.clone();
+                move || send(&combined, 1, broken)
+            });
+            send(&combined, 2, broken);
+            other.join().unwrap();
+            let taken = combined.state.lock().0.len();
+            assert_eq!(taken, 2, "a message was left");
+        });
+    }
+
+    #[test]
+    fn no_message_is_left() {
+        two_senders(Rule::Kept);
+    }
+
+    #[test]
+    #[should_panic = "a message was left"]
+    fn one_is_left_if_nobody_looks_again() {
+        two_senders(Rule::LooksAgain);
+    }
+
+    #[test]
+    #[should_panic = "a message was left"]
+    fn one_is_left_without_fences() {
+        two_senders(Rule::Fences);
+    }
+
+    /// A thread that waits for the lock, as a drain does, has what it posted before.
+    #[test]
+    fn who_waits_finds_its_own_messages_in_order() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2); // all interleavings take a minute
+        model.check(|| {
+            let combined = Arc::new(Combined::new(Taken::default()));
+            let other = thread::spawn({
+                let combined = combined.clone();
+                move || send(&combined, 9, Rule::Kept)
+            });
+            send(&combined, 1, Rule::Kept);
+            send(&combined, 2, Rule::Kept);
+            let state = combined.lock();
+            let own: Vec<_> = state.0.iter().copied().filter(|message| *message < 9).collect();
+            drop(state);
+            while combined.unanswered().is_some() {}
+            other.join().unwrap();
+            assert_eq!(own, [1, 2]);
+        });
+    }
+}
