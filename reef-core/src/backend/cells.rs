@@ -25,7 +25,19 @@ impl<D: Device> Cells<D> {
     ///
     /// The device's.
     pub fn new(device: &D, len: u32) -> Result<Self> {
-        let buffer = device.alloc(len as usize * size_of::<u64>())?;
+        Self::within(device, device.alloc(len as usize * size_of::<u64>())?, len)
+    }
+
+    /// Cells in the host's memory, which it can look at while kernels run.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn on_host(device: &D, len: u32) -> Result<Self> {
+        Self::within(device, device.alloc_host(len as usize * size_of::<u64>())?, len)
+    }
+
+    fn within(device: &D, buffer: D::Buffer, len: u32) -> Result<Self> {
         Ok(Self {
             device: device.clone(),
             buffer,

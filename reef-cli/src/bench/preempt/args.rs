@@ -15,7 +15,7 @@ const MAX_BLOCK: Duration = Duration::from_secs(1);
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: results::Common,
-    /// Real-time kernels for each row.
+    /// Real-time kernels for each row, in each round.
     #[arg(long, default_value_t = 1000)]
     pub(crate) samples: usize,
     /// Most seconds for each row, which then has fewer samples.
@@ -24,6 +24,12 @@ pub(crate) struct Args {
     /// Mean time between the end of a real-time kernel and the next one.
     #[arg(long, value_parser = time::parse, default_value = "2ms")]
     pub(crate) pause: Duration,
+    /// Look at the clock in these pauses instead of sleeping: then the thread is warm, and uses a core.
+    #[arg(long)]
+    pub(crate) awake: bool,
+    /// Measure all rows so often in turns, and put the samples of each together.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) rounds: usize,
     /// A best-effort network in a closed loop; `none` for none.
     #[arg(long, default_value = "resnet152")]
     pub(crate) be: String,
@@ -70,6 +76,9 @@ impl Args {
             return Err(
                 Usage(format!("--samples must be in 1..=1000000, got {}", self.samples)).into()
             );
+        }
+        if !(1..=1000).contains(&self.rounds) {
+            return Err(Usage(format!("--rounds must be in 1..=1000, got {}", self.rounds)).into());
         }
         check_windows("--queued", &self.queued)?;
         self.choice.check()?;

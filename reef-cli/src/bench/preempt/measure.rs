@@ -1,5 +1,6 @@
 //! One row: a real-time client beside a best-effort one.
 
+use super::bare::Bare;
 use super::load::{Feeder, Load};
 use super::pace::Limits;
 use super::preempt_restore::{PreemptRestore, preempt_restore};
@@ -41,8 +42,12 @@ pub(crate) struct Row {
     pub(crate) start: Histogram<u64>,
     /// From submission until its only block has run.
     pub(crate) ran: Histogram<u64>,
-    /// The same on the idle device: p50 and p99.
+    /// From submission until the dispatcher has seen that; of a bare launch, until the host has.
+    pub(crate) seen: Histogram<u64>,
+    /// [`ran`](Self::ran) on the idle device: p50 and p99.
     pub(crate) idle: [u64; 2],
+    /// [`seen`](Self::seen) of a bare launch: p50.
+    pub(crate) bare: u64,
     pub(crate) preemptions: u64,
     /// Levels alone: how long preempt and restore take.
     pub(crate) preempt_restore: Option<PreemptRestore>,
@@ -61,7 +66,9 @@ impl Row {
             window: None,
             start: histogram(),
             ran: histogram(),
+            seen: histogram(),
             idle: [0; 2],
+            bare: 0,
             preemptions: 0,
             preempt_restore: None,
             tasks: 0,
@@ -69,10 +76,23 @@ impl Row {
         }
     }
 
-    /// To be compared with the idle device.
-    #[must_use]
-    pub(crate) fn beside(self, idle: [u64; 2]) -> Self {
-        Self { idle, ..self }
+    /// Adds what another round has measured.
+    ///
+    /// # Errors
+    ///
+    /// Times that no histogram holds.
+    pub(crate) fn add(&mut self, other: Self) -> Result<()> {
+        self.start.add(other.start)?;
+        self.ran.add(other.ran)?;
+        self.seen.add(other.seen)?;
+        self.preemptions += other.preemptions;
+        self.tasks += other.tasks;
+        self.right = self.right.zip(other.right).map(|(a, b)| a && b);
+        if let (Some(mine), Some(others)) = (&mut self.preempt_restore, other.preempt_restore) {
+            mine.quiesced.add(others.quiesced)?;
+            mine.resumed.add(others.resumed)?;
+        }
+        Ok(())
     }
 
     /// Whether nothing ran beside it.
@@ -86,13 +106,26 @@ impl Row {
     }
 }
 
-/// Requests on a device without other work.
-pub(crate) fn idle<D: Operators>(device: &D, name: &str, limits: &Limits) -> Result<Row> {
+/// Bare launches and requests, in turns, on a device without other work.
+pub(crate) fn idle<D: Operators>(
+    device: &D,
+    [bare, idle]: [&str; 2],
+    limits: &Limits,
+) -> Result<[Row; 2]> {
     let scheduler = Reef::without_padding().level(device.info().level);
     let dispatcher = Dispatcher::start(device, Box::new(scheduler))?;
-    let mut row = Row::new(name, "–");
-    requests(device, dispatcher.real_time()?, limits, &mut row)?;
-    Ok(row)
+    let [mut bare, mut idle] = [bare, idle].map(|name| Row::new(name, "–"));
+    let mut launch = Bare::new(device)?;
+    let between = |pause, counts| {
+        let time = launch.launch()?;
+        limits.rest(pause);
+        if counts {
+            note(&mut bare.seen, time);
+        }
+        Ok(())
+    };
+    requests(device, dispatcher.real_time()?, limits, &mut idle, between)?;
+    Ok([bare, idle])
 }
 
 /// Requests beside `load`; then, for a level, how long preempt and restore take.
@@ -115,7 +148,8 @@ pub(crate) fn row<D: Operators>(
         while !full.load(Ordering::Acquire) && !filling.is_finished() {
             thread::sleep(Duration::from_millis(1));
         }
-        let requests = requests(device, dispatcher.real_time()?, limits, &mut row);
+        let nothing = |_, _| Ok(());
+        let requests = requests(device, dispatcher.real_time()?, limits, &mut row, nothing);
         stop.store(true, Ordering::Release);
         let filled = filling.join().map_err(|_| anyhow!("the best-effort client panicked"))?;
         requests?;
@@ -150,24 +184,27 @@ fn fill<D: Operators>(
     feeder.finish(client.submitter())
 }
 
-/// Submits the kernel now and then; checks in the end that each ran once.
+/// Submits the kernel now and then, and does something in front; checks in the end that each ran once.
 fn requests<D: Operators>(
     device: &D,
     mut client: RtClient<D>,
     limits: &Limits,
     row: &mut Row,
+    mut before: impl FnMut(Duration, bool) -> Result<()>,
 ) -> Result<()> {
     let cells = Cells::new(device, 1)?;
     let task = Task::new([cells.append(1, 0)])?;
     let begin = Instant::now();
     let mut runs = 0;
     for pause in limits.pauses().take(WARM_UP + limits.samples) {
-        thread::sleep(pause);
+        limits.rest(pause);
+        before(pause, runs >= WARM_UP)?;
         let timing = client.run(&task)?;
         runs += 1;
         if runs > WARM_UP {
             note(&mut row.start, timing.delay);
             note(&mut row.ran, timing.delay + timing.device);
+            note(&mut row.seen, timing.total);
         }
         if runs > WARM_UP && begin.elapsed() > limits.time {
             break;

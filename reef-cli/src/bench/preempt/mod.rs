@@ -4,9 +4,11 @@
 //! then while a best-effort client keeps the device full, and before and after that on the idle device
 //! by the same code. Two times are taken: until the device could start it ([`reef::Timing::delay`]),
 //! and until its only block has run. The second is what is compared with the idle device: a stream may
-//! be free to start long before a unit is.
+//! be free to start long before a unit is. In turns with the requests on the idle device there are bare launches of
+//! the same kernel, which say what is the device's and its driver's own.
 
 pub(crate) mod args;
+pub(crate) mod bare;
 pub(crate) mod calibrate;
 pub(crate) mod inferences;
 pub(crate) mod load;

@@ -17,6 +17,7 @@ use std::path::Path;
 /// What the columns are.
 const LEGEND: &str = "\
 ran       a real-time kernel of one block: submitted until its block has run; idle device subtracted in − idle
+seen      until the dispatcher knows, or the host, of a bare launch; ÷ bare: ran p50 over that
 quiesced  a preemption alone: call until the device confirms that nothing of the queue runs
 resumed   a restore alone: call until the client sees a first command completed, what was left of it included
 BE right  each best-effort block took effect once, in order (networks: of two pictures in turn, all logits as alone)";
@@ -29,7 +30,7 @@ const fn shown(name: &'static str, title: &'static str, value: fn(&Row) -> Value
     Column { name, title, decimals: 1, value }
 }
 
-static COLUMNS: [Column<Row>; 24] = [
+static COLUMNS: [Column<Row>; 27] = [
     shown("load", "best-effort load", |row| row.load.clone().into()),
     shown("queued", "queued", |row| row.queued.into()),
     hidden("window", |row| row.window.into()),
@@ -38,6 +39,9 @@ static COLUMNS: [Column<Row>; 24] = [
     shown("ran_p90_us", "p90", |row| at(&row.ran, 0.9)),
     shown("ran_p99_us", "p99", |row| at(&row.ran, 0.99)),
     shown("ran_max_us", "max", |row| at(&row.ran, 1.0)),
+    shown("seen_p50_us", "seen p50", |row| at(&row.seen, 0.5)),
+    shown("seen_p99_us", "p99", |row| at(&row.seen, 0.99)),
+    Column { decimals: 2, ..shown("ran_over_bare", "÷ bare", over_bare) },
     shown("over_idle_p50_us", "− idle p50", |row| over_idle(row, 0, 0.5)),
     shown("over_idle_p99_us", "− idle p99", |row| over_idle(row, 1, 0.99)),
     hidden("start_p50_us", |row| at(&row.start, 0.5)),
@@ -50,7 +54,7 @@ static COLUMNS: [Column<Row>; 24] = [
     shown("resumed_p50_us", "resumed p50", |row| resumed(row, 0.5)),
     shown("resumed_p99_us", "p99", |row| resumed(row, 0.99)),
     hidden("resumed_max_us", |row| resumed(row, 1.0)),
-    shown("requests", "requests", |row| row.ran.len().into()),
+    shown("requests", "requests", |row| row.seen.len().into()),
     shown("preemptions", "preempted", |row| row.preemptions.into()),
     hidden("be_tasks", |row| row.tasks.into()),
     shown("be_right", "BE right", |row| row.right.into()),
@@ -60,7 +64,17 @@ fn at(histogram: &Histogram<u64>, quantile: f64) -> Value {
     if histogram.is_empty() { Value::Null } else { micros(histogram, quantile).into() }
 }
 
+fn over_bare(row: &Row) -> Value {
+    if row.ran.is_empty() || row.bare == 0 {
+        return Value::Null;
+    }
+    (row.ran.value_at_quantile(0.5) as f64 / row.bare as f64).into()
+}
+
 fn over_idle(row: &Row, index: usize, quantile: f64) -> Value {
+    if row.ran.is_empty() {
+        return Value::Null;
+    }
     (micros(&row.ran, quantile) - row.idle[index] as f64 / 1e3).into()
 }
 

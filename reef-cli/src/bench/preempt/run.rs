@@ -15,6 +15,8 @@ use reef::op::Operators;
 use reef::{DeviceInfo, PreemptLevel};
 use std::time::Duration;
 
+/// Name of the row of what the device and its driver take by themselves.
+const BARE: &str = "one bare launch";
 /// Names of the rows that others are compared with, first and last: they tell how far the device drifts.
 const IDLE: &str = "idle device";
 const IDLE_AGAIN: &str = "idle device, again";
@@ -39,12 +41,13 @@ impl reef::Visit for Preempt<'_> {
         if let Some(name) = args.network() {
             check(name, &[], Picture { file: None, size: args.size })?;
         }
-        let cases = self.cases(&device.info())?;
+        let cases = self.cases(&device.info())?.len();
         args.common.make_folder()?;
-        let steps = usize::from(args.network().is_some()) + self.blocks.len() + cases.len() + 2;
+        let loads = usize::from(args.network().is_some()) + self.blocks.len();
+        let steps = loads + (cases + 2) * args.rounds;
         let progress = Progress::new(steps, args.common.json);
         let loads = self.loads(&device, &progress)?;
-        let rows = self.rows(&device, &loads, cases, &progress)?;
+        let rows = self.rows(&device, &loads, &progress)?;
         progress.finish();
         report::show(args, &device, &loads, &rows)?;
         let wrong = rows.iter().filter(|row| row.right == Some(false)).count();
@@ -103,33 +106,66 @@ impl Preempt<'_> {
         case.policy.window.is_none() || Some(&case.queued) == self.args.queued.iter().max()
     }
 
+    /// All rows, in turns.
     fn rows<D: Operators>(
         &self,
         device: &D,
         loads: &[Load<D>],
-        cases: Vec<Case>,
         progress: &Progress,
     ) -> Result<Vec<Row>> {
+        let mut rows: Vec<Row> = Vec::new();
+        for _ in 0..self.args.rounds {
+            let mut at = 0;
+            self.round(device, loads, progress, |row| {
+                match rows.get_mut(at) {
+                    Some(had) => had.add(row)?,
+                    None => rows.push(row),
+                }
+                at += 1;
+                compare(&mut rows);
+                report::results(loads, &rows).save(&self.args.common, device).map(|_| ())
+            })?;
+        }
+        Ok(rows)
+    }
+
+    /// Measures each row once; `take` gets them in order.
+    fn round<D: Operators>(
+        &self,
+        device: &D,
+        loads: &[Load<D>],
+        progress: &Progress,
+        mut take: impl FnMut(Row) -> Result<()>,
+    ) -> Result<()> {
         let args = self.args;
         let limits = Limits {
             samples: args.samples,
             time: Duration::from_secs_f64(args.seconds),
             pause: args.pause,
+            awake: args.awake,
             seed: args.common.seed,
         };
         progress.begin(IDLE);
-        let first = measure::idle(device, IDLE, &limits)?;
-        let idle = first.quantiles();
-        let mut rows = vec![first.beside(idle)];
-        for case in cases {
+        for row in measure::idle(device, [BARE, IDLE], &limits)? {
+            take(row)?;
+        }
+        for case in self.cases(&device.info())? {
             let load = &loads[case.load];
             progress.begin(&format!("{}, {} queued, {}", load.name, case.queued, case.policy.name));
-            rows.push(measure::row(device, load, case, &limits)?.beside(idle));
-            report::results(loads, &rows).save(&args.common, device)?;
+            take(measure::row(device, load, case, &limits)?)?;
         }
         progress.begin(IDLE_AGAIN);
-        rows.push(measure::idle(device, IDLE_AGAIN, &limits)?.beside(idle));
-        Ok(rows)
+        let [_, idle] = measure::idle(device, [BARE, IDLE_AGAIN], &limits)?;
+        take(idle)
+    }
+}
+
+/// Sets what rows are compared with: the first is of bare launches, the second of the idle device.
+fn compare(rows: &mut [Row]) {
+    let bare = rows[0].seen.value_at_quantile(0.5);
+    let idle = rows.get(1).map_or([0; 2], Row::quantiles);
+    for row in rows {
+        (row.bare, row.idle) = (bare, idle);
     }
 }
 
