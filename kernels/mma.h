@@ -29,6 +29,17 @@ __device__ inline void copy_chunk(char *to, const char *from, bool inside) {
 #endif
 }
 
+// The same of four bytes.
+__device__ inline void copy_word(char *to, const char *from, bool inside) {
+#if REEF_ASYNC
+    u32 address = (u32)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(inside ? 4 : 0)
+                 : "memory");
+#else
+    *(u32 *)to = inside ? *(const u32 *)from : 0;
+#endif
+}
+
 // Ends a group of copies.
 __device__ inline void end_copies() {
 #if REEF_ASYNC
@@ -53,13 +64,26 @@ __device__ inline void load_matrices(u32 (&to)[4], const char *row) {
                  : "r"(address));
 }
 
+// The nearest number with 10 bits of mantissa.
+__device__ inline u32 as_tf32(float value) {
+    u32 word;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(value));
+    return word;
+}
+
+// Two numbers as halves, the first in the lower one.
+__device__ inline u32 as_halves(float low, float high) {
+    u32 word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
 // 32-bit floats, multiplied with 11 bits of precision. Weights are rounded when they are packed.
 struct Tf32 {
     typedef float Element;
 
     __device__ static void round(u32 (&a)[4]) {
-        for (u32 &word : a)
-            asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(__uint_as_float(word)));
+        for (u32 &word : a) word = as_tf32(__uint_as_float(word));
     }
 
     __device__ static void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {

@@ -7,6 +7,7 @@
 #include "formula.h"
 #include "indexed.h"
 #include "movement.h"
+#include "product.h"
 #include "rows.h"
 
 #define TENSOR(name, ...)                                                                                     \
@@ -32,6 +33,25 @@ SIGNED(contract)
 TENSOR(contract_f32, contract<float>)
 TENSOR(contract_32x32, contract_tile<2>)
 TENSOR(contract_64x64, contract_tile<4>)
+
+// Products of matrices on tensor cores: rows and columns of a tile, warps, and slabs under way. `WARPS` in
+// operators/tensor/product/tile.rs says the same.
+#define PRODUCT(name, ...)                                                                                      \
+    typedef tensor::ProductTile<__VA_ARGS__> name##_tile;                                                       \
+    extern "C" __global__ void __launch_bounds__(name##_tile::THREADS, name##_tile::BLOCKS)                     \
+        name(reef::Guard guard, tensor::Product product) {                                                      \
+        reef::Turns turns(guard);                                                                               \
+        tensor::multiply<name##_tile>(turns, product);                                                          \
+    }
+#define PRODUCTS(bm, bn, wm, wn, wk, stages)                                       \
+    PRODUCT(product_tf32_##bm##x##bn, tensor::Tf32Terms, bm, bn, wm, wn, wk, stages) \
+    PRODUCT(product_f16_##bm##x##bn, tensor::F16Terms, bm, bn, wm, wn, wk, stages)
+
+#if REEF_ASYNC
+PRODUCTS(32, 32, 1, 1, 4, 4)
+PRODUCTS(64, 64, 2, 2, 2, 3)
+#endif
+
 SIGNED(scan)
 TENSOR(scan_f32, scan<float>)
 SIGNED(top)

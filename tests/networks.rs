@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use subject::{Subject, run_alone, submit};
-use tensors::{attention_agrees, functions_agree, kinds_agree};
+use tensors::{attention_agrees, functions_agree, kinds_agree, layers_agree};
 
 /// Opens the device, or says aloud why its tests are skipped.
 fn open<D: Device>(ordinal: usize, options: &str) -> Option<D> {
@@ -470,6 +470,7 @@ mod cpu {
         functions_agree("units=2", 3e-7); // two and a half units in the last place
         kinds_agree("units=2", 2);
         attention_agrees("units=2", 1e-5);
+        layers_agree("units=2", 1e-6);
         the_toy_adds_then_multiplies("units=2");
         a_lost_launch_is_found("units=2");
         networks_can_be_preempted_at_every_launch("units=2");
@@ -499,6 +500,7 @@ mod hip {
         functions_agree("", 1.3e-7);
         kinds_agree("", 2);
         attention_agrees("", 1e-5);
+        layers_agree("", 1e-6);
         the_toy_adds_then_multiplies("");
         replay("", "resnet18", 64, 7);
         kernels_of_its_own_agree("", &[PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All]);
@@ -535,7 +537,7 @@ mod cuda {
         means_of_large_pictures_are_exact("", 2e-6);
         functions_agree("", 1.3e-7);
         kinds_agree("", 100);
-        attention_agrees("", 1e-5);
+        layers_agree("", 2e-3);
         the_toy_adds_then_multiplies("");
         a_lost_launch_is_found("");
         networks_can_be_preempted_at_every_launch("");
@@ -560,6 +562,8 @@ mod cuda {
             what_is_no_number_stays_none("precision=fp16", 2e-3);
             means_of_large_pictures_are_exact("precision=fp16", 1e-3);
             networks_can_be_preempted_at_every_launch("precision=fp16");
+            kinds_agree("precision=fp16", 100);
+            layers_agree("precision=fp16", 2e-3);
         }
     }
 
@@ -572,6 +576,9 @@ mod cuda {
             small_pictures_give_torchs_logits("precision=fp32", 1e-4);
             full_pictures_give_torchs_logits("precision=fp32", 1e-4);
             gates_and_activations_agree("precision=fp32", 1e-4);
+            kinds_agree("precision=fp32", 100);
+            attention_agrees("precision=fp32", 1e-5);
+            layers_agree("precision=fp32", 1e-6);
         }
     }
 

@@ -72,11 +72,17 @@ networks() { "$build/networks" cuda:: --nocapture --test-threads=2; }
 tensors() {
     local folder=$work/cache/onnx network
     mkdir -p "$folder" && tar -xzf "$build/onnx_nodes.tar.gz" -C "$folder" || return
-    "$build/reef" model nodetest "$folder/node" --device cuda:0 --preempt --least 1000 --report "$work/onnx-nodes.md"
+    "$build/reef" model nodetest "$folder/node" --device 'cuda:0?precision=fp32' --preempt --least 1000 \
+        --report "$work/onnx-nodes.md"
     local code=$?
     echo "note: $(grep -m1 passed "$work/onnx-nodes.md")"
     for network in distilbert bert; do
-        "$build/reef" model verify "$network" --size 16 --device cuda:0 --preempt || code=1
+        "$build/reef" model verify "$network" --size 16 --device 'cuda:0?precision=fp32' --preempt || code=1
+        # Both sides of each product are rounded to 11 bits, layer after layer.
+        for precision in tf32 fp16; do
+            "$build/reef" model verify "$network" --size 128 --device "cuda:0?precision=$precision" --preempt \
+                --tolerance 2e-2 || code=1
+        done
     done
     return $code
 }

@@ -505,6 +505,11 @@ pub trait Operators: Device {
     /// `Unsupported` names an op that the device has no kernel for.
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>>;
 
+    /// The memory that [`tensor_operator`](Self::tensor_operator) wants for `op` beside its operands.
+    fn tensor_scratch(&self, _op: &TensorOp) -> Scratch {
+        Scratch::default()
+    }
+
     /// The launches, in order, that compute an operation on tensors of any rank and type.
     ///
     /// What holds for those of [`operator`](Self::operator) holds for these. A device that says nothing has none.
@@ -523,7 +528,8 @@ pub trait Operators: Device {
     }
 
     /// Whether [`tensor_operator`](Self::tensor_operator) has this operation, which is made of several that the device
-    /// has in any case: attention. A device that says nothing gets those instead.
+    /// has in any case: attention, a sum with the formula behind it, a formula of rows. A device that says nothing gets
+    /// those instead.
     fn has_joined(&self, _op: &TensorOp) -> bool {
         false
     }
@@ -550,6 +556,8 @@ pub struct TensorOperands<'a, D: Device> {
     pub inputs: Vec<Storage<'a, D>>,
     /// What is written. Doesn't overlap the others.
     pub output: Storage<'a, D>,
+    /// At least [`Operators::tensor_scratch`], overlapping nothing; operations that run one after the other share it.
+    pub scratch: Option<Storage<'a, D>>,
 }
 
 #[cfg(test)]

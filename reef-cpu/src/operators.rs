@@ -38,7 +38,7 @@ impl Operators for Cpu {
         op: &Arc<TensorOp>,
         operands: &TensorOperands<'_, Self>,
     ) -> Result<Vec<Launch<Self>>> {
-        let TensorOperands { inputs, output } = operands;
+        let TensorOperands { inputs, output, .. } = operands;
         let places: Vec<_> = inputs.iter().map(place).collect();
         let (kernel, blocks) = bind(op, &places, &place(output))?;
         let written = iter::once((output.buffer.clone(), Access::Write));

@@ -13,6 +13,8 @@
 //! | [`Concat`] | tensors one after the other | Concat |
 //! | [`Fold`] | many elements as one | Reduce*, pools, ArgMax |
 //! | [`Contract`] | sums of products | MatMul, Gemm, convolutions, Einsum, Resize |
+//! | [`Finished`] | a contraction with the formula behind it | a layer with bias and activation |
+//! | [`RowMap`] | a formula of elements and of folds of their row | softmax and normalisations as one |
 //! | [`Gather`], [`Scatter`] | what indices say | Gather, GatherND, ScatterElements, OneHot |
 //! | [`Scan`] | running sums | CumSum |
 //! | [`TopK`] | the largest of each row | TopK |
@@ -34,11 +36,13 @@ pub use array::{Array, Listed, Values};
 pub use element::{Domain, Element};
 pub use kinds::attention::{Attention, ScoreStep};
 pub use kinds::contract::Contract;
+pub use kinds::finished::Finished;
 pub use kinds::fold::{Fold, FoldKind};
 pub use kinds::formula::{Binary, Formula, Scalar, Term, Unary};
 pub use kinds::indexed::{Gather, Scatter, ScatterKind, Target};
 pub use kinds::map::Map;
 pub use kinds::movement::{Concat, Move, NOWHERE};
+pub use kinds::row_map::{RowMap, RowTerm};
 pub use kinds::rows::{Scan, TopK};
 pub use op::{Kind, TensorOp};
 pub use spec::Spec;

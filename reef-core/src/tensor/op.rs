@@ -3,11 +3,13 @@
 use super::array::{Array, Values};
 use super::kinds::attention::Attention;
 use super::kinds::contract::Contract;
+use super::kinds::finished::Finished;
 use super::kinds::fold::Fold;
 use super::kinds::indexed::{Gather, Scatter};
 use super::kinds::job::Job;
 use super::kinds::map::Map;
 use super::kinds::movement::{Concat, Move};
+use super::kinds::row_map::RowMap;
 use super::kinds::rows::{Scan, TopK};
 use super::spec::Spec;
 use super::view::MAX_ELEMENTS;
@@ -23,8 +25,10 @@ pub enum Kind {
     Concat(Concat),
     Fold(Fold),
     Contract(Contract),
+    Finished(Finished),
     Gather(Gather),
     Scatter(Scatter),
+    RowMap(RowMap),
     Scan(Scan),
     TopK(TopK),
     Attention(Attention),
@@ -50,8 +54,10 @@ impl TensorOp {
             Kind::Concat(_) => "concat",
             Kind::Fold(_) => "fold",
             Kind::Contract(_) => "contract",
+            Kind::Finished(_) => "finished",
             Kind::Gather(_) => "gather",
             Kind::Scatter(_) => "scatter",
+            Kind::RowMap(_) => "row_map",
             Kind::Scan(_) => "scan",
             Kind::TopK(_) => "top_k",
             Kind::Attention(_) => "attention",
@@ -77,8 +83,10 @@ impl TensorOp {
             Kind::Concat(op) => op.check(inputs, output),
             Kind::Fold(op) => op.check(inputs, output),
             Kind::Contract(op) => op.check(inputs, output),
+            Kind::Finished(op) => op.check(inputs, output),
             Kind::Gather(op) => op.check(inputs, output),
             Kind::Scatter(op) => op.check(inputs, output),
+            Kind::RowMap(op) => op.check(inputs, output),
             Kind::Scan(op) => op.check(inputs, output),
             Kind::TopK(op) => op.check(inputs, output),
             Kind::Attention(op) => op.check(inputs, output),
@@ -88,6 +96,7 @@ impl TensorOp {
     /// Outputs that are computed together: a range for [`compute`](Self::compute) holds whole groups of them.
     pub fn grain(&self) -> usize {
         match &self.kind {
+            Kind::RowMap(op) => op.width,
             Kind::Scan(op) => op.grain(),
             Kind::TopK(op) => op.k,
             Kind::Attention(op) => op.grain(),
@@ -102,8 +111,10 @@ impl TensorOp {
             Kind::Move(_) | Kind::Concat(_) => 1,
             Kind::Fold(op) => 16 + op.folded.len(),
             Kind::Contract(op) => 1 + op.summed[0].len(),
+            Kind::Finished(op) => 1 + op.contract.summed[0].len() + 4 * op.formula.0.len(),
             Kind::Gather(_) => 32,
             Kind::Scatter(_) => 1 + self.inputs[2].elements() / 16,
+            Kind::RowMap(op) => 8 * op.terms.len(),
             Kind::Scan(_) => 4,
             Kind::TopK(op) => 32 * op.len / op.k,
             Kind::Attention(op) => op.cost(),
@@ -156,8 +167,10 @@ impl TensorOp {
             Kind::Concat(op) => op.compute(job),
             Kind::Fold(op) => op.compute(job),
             Kind::Contract(op) => op.compute(job),
+            Kind::Finished(op) => op.compute(&self.inputs, &self.output, job),
             Kind::Gather(op) => op.compute(job),
             Kind::Scatter(op) => op.compute(job),
+            Kind::RowMap(op) => op.compute(&self.inputs, &self.output, job),
             Kind::Scan(op) => op.compute(job),
             Kind::TopK(op) => op.compute(job, &self.inputs[0]),
             Kind::Attention(op) => op.compute(job),

@@ -50,6 +50,14 @@ impl<V: Vendor> Operators for Gpu<V> {
         Ok(launches)
     }
 
+    fn has_joined(&self, op: &TensorOp) -> bool {
+        tensor::takes(self, op)
+    }
+
+    fn tensor_scratch(&self, op: &TensorOp) -> Scratch {
+        tensor::scratch(self, op)
+    }
+
     fn tensor_operator(
         &self,
         op: &Arc<TensorOp>,

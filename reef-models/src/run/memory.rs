@@ -4,12 +4,19 @@ use crate::errors::error::{Error, Result};
 use crate::graph::arena::ArenaPlan;
 use crate::model::network_model::Model;
 use crate::model::ports::Ports;
+use crate::tensors::step::TensorStep;
 use reef_core::op::{Operators, Scratch, Storage};
 use reef_core::{Command, Copy, Fill};
 
 /// What the largest step of a network wants for itself.
 pub(super) fn scratch<D: Operators>(device: &D, model: &Model) -> Scratch {
     let wanted = model.layers().iter().map(|layer| device.scratch(&layer.op));
+    wanted.fold(Scratch::default(), Scratch::max)
+}
+
+/// The same of a network of tensors.
+pub(super) fn tensor_scratch<D: Operators>(device: &D, steps: &[TensorStep]) -> Scratch {
+    let wanted = steps.iter().map(|step| device.tensor_scratch(&step.op));
     wanted.fold(Scratch::default(), Scratch::max)
 }
 
@@ -90,6 +97,11 @@ impl<D: Operators> Memory<D> {
         }
         let port = self.outputs.storage(storage).or_else(|| self.inputs.storage(storage));
         port.ok_or_else(|| Error::Tensor { why: format!("storage {storage} has no memory") })
+    }
+
+    /// What steps share.
+    pub(super) fn scratch(&self) -> Option<Storage<'_, D>> {
+        self.scratch.as_ref().map(|buffer| Storage { buffer, offset: 0 })
     }
 
     /// Needed if an inference before was given up halfway; otherwise it is zero.

@@ -9,7 +9,7 @@
 //! An instance serves one inference at a time: its commands all work on the same memory.
 
 use super::launch_name::{LaunchName, launch_names, names_of_steps};
-use super::memory::{Memory, scratch};
+use super::memory::{Memory, scratch, tensor_scratch};
 use super::weights::{TensorWeights, Weights};
 use crate::errors::error::{Error, Result};
 use crate::files::profile::Profiles;
@@ -19,7 +19,7 @@ use crate::model::network_model::Model;
 use crate::model::ports::Ports;
 use crate::tensors::model::TensorModel;
 use crate::tensors::step::TensorStep;
-use reef_core::op::{Operands, Operators, Scratch, Storage, TensorOperands};
+use reef_core::op::{Operands, Operators, Storage, TensorOperands};
 use reef_core::{Command, Launch};
 use std::sync::Arc;
 
@@ -83,7 +83,8 @@ impl<D: Operators> Network<D> {
     ) -> Result<Self> {
         let ports = [&model.inputs, &model.outputs].map(|ports| Ports::new(ports.iter().cloned()));
         let steps = model.steps_on(device);
-        let memory = Memory::alloc(device, model.arena_of(&steps), ports, Scratch::default())?;
+        let scratch = tensor_scratch(device, &steps);
+        let memory = Memory::alloc(device, model.arena_of(&steps), ports, scratch)?;
         let (mut launches, mut counts) = (Vec::new(), Vec::new());
         for step in &steps {
             let made = tensor_launches(device, &memory, weights, step)?;
@@ -231,7 +232,7 @@ fn operands<'a, D: Operators>(
         residual: residual.transpose()?,
         output: memory.storage(step.writes)?,
         constants,
-        scratch: memory.scratch.as_ref().map(|buffer| Storage { buffer, offset: 0 }),
+        scratch: memory.scratch(),
     })
 }
 
@@ -247,7 +248,8 @@ fn tensor_launches<D: Operators>(
         None => memory.storage(read),
     };
     let inputs = step.reads.iter().map(input).collect::<Result<_>>()?;
-    let operands = TensorOperands { inputs, output: memory.storage(step.writes)? };
+    let output = memory.storage(step.writes)?;
+    let operands = TensorOperands { inputs, output, scratch: memory.scratch() };
     device.tensor_operator(&step.op, &operands).map_err(|why| match why {
         reef_core::Error::Unsupported { .. } => Error::Refused { node: step.name.clone(), why },
         other => other.into(),

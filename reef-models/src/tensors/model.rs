@@ -3,11 +3,12 @@
 use crate::errors::error::{Error, Result};
 use crate::graph::arena::{self, ArenaPlan};
 use crate::model::ports::Port;
-use crate::tensors::attention::find::joined;
+use crate::tensors::attention::find;
 use crate::tensors::constant::Constant;
+use crate::tensors::join;
 use crate::tensors::step::TensorStep;
 use reef_core::op::Operators;
-use reef_core::tensor::{Array, Spec};
+use reef_core::tensor::{Array, Spec, TensorOp};
 use std::ops::RangeInclusive;
 
 /// A network of tensors: storages, and the steps that fill them.
@@ -34,7 +35,9 @@ impl TensorModel {
 
     /// The steps for a device, which may have some that follow each other as one operation.
     pub fn steps_on<D: Operators>(&self, device: &D) -> Vec<TensorStep> {
-        joined(&self.steps, &self.outputs, &|op| device.has_joined(op))
+        let has = |op: &TensorOp| device.has_joined(op);
+        let steps = find::joined(&self.steps, &self.outputs, &has);
+        join::joined(&steps, &self.outputs, &has)
     }
 
     /// Values of all constants.

@@ -39,7 +39,10 @@ impl<'a, D: Operators> Bound<'a, D> {
         let output = device.alloc(bytes.max(1)).unwrap();
         let storage = |buffer| Storage { buffer, offset: 0 };
         let inputs = inputs.iter().map(storage).collect();
-        let operands = TensorOperands { inputs, output: storage(&output) };
+        let wanted = device.tensor_scratch(&case.op);
+        let scratch = (wanted.bytes > 0).then(|| filled(&Array::U8(vec![0; wanted.bytes])));
+        let scratch = scratch.as_ref().map(storage);
+        let operands = TensorOperands { inputs, output: storage(&output), scratch };
         let made = device.tensor_operator(&case.op, &operands);
         let launches = made.unwrap_or_else(|why| panic!("{:?}: {why}", case.op));
         let commands = launches.into_iter().map(Command::Launch).collect();

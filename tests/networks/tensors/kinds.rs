@@ -5,8 +5,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reef::op::Operators;
 use reef::tensor::{
-    Array, Binary, Concat, Contract, Domain, Element, Fold, FoldKind, Formula, Gather, Kind, Map,
-    Move, NOWHERE, Scalar, Scan, Scatter, ScatterKind, Spec, Target, TensorOp, Term, TopK, View,
+    Array, Binary, Concat, Contract, Domain, Element, Finished, Fold, FoldKind, Formula, Gather,
+    Kind, Map, Move, NOWHERE, Scalar, Scan, Scatter, ScatterKind, Spec, Target, TensorOp, Term,
+    TopK, View,
 };
 use std::sync::Arc;
 
@@ -26,11 +27,13 @@ type Make = fn(&mut ChaCha8Rng) -> Case;
 
 /// Runs `cases` random operations of each kind; every second one is preempted as well.
 pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
-    let kinds: [(&str, Make); 11] = [
+    let kinds: [(&str, Make); 13] = [
         ("map", map),
         ("contract", contract),
         ("matrices", matrices),
         ("many matrices", many_matrices),
+        ("long sums", long_sums),
+        ("finished", finished),
         ("fold", fold),
         ("move", movement),
         ("concat", concat),
@@ -44,6 +47,9 @@ pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
             println!("{name}, seed {seed}");
             let rng = &mut ChaCha8Rng::seed_from_u64(seed);
             let case = make(rng);
+            if matches!(case.op.kind, Kind::Finished(_)) && !device.has_joined(&case.op) {
+                continue;
+            }
             agrees(device, &case, seed.is_multiple_of(2).then_some(rng));
         }
     }
@@ -124,6 +130,40 @@ fn matrices(rng: &mut ChaCha8Rng) -> Case {
 fn many_matrices(rng: &mut ChaCha8Rng) -> Case {
     let len = rng.random_range(1..20);
     products(rng, [40, 65, 70, len])
+}
+
+/// Few sums of many terms each, so that GPUs split them.
+fn long_sums(rng: &mut ChaCha8Rng) -> Case {
+    let sizes = [2, 40, 40].map(|most| rng.random_range(1..=most));
+    let len = 4 * rng.random_range(100..700);
+    products(rng, [sizes[0], sizes[1], sizes[2], len])
+}
+
+/// Products of matrices with what a layer has behind them: for each column, for each row, or for all.
+fn finished(rng: &mut ChaCha8Rng) -> Case {
+    let sizes = [1, 90, 140, 300].map(|most| rng.random_range(1..=most));
+    let Case { op, .. } = products(rng, sizes);
+    let Kind::Contract(contract) = op.kind.clone() else { unreachable!("a product") };
+    let single = |dims: Vec<usize>| Spec { element: Element::F32, dims };
+    let mut inputs: Vec<_> = op.inputs.iter().map(|spec| single(spec.dims.clone())).collect();
+    let mut terms = vec![Term::Input(0)];
+    for input in 1..rng.random_range(2..4) {
+        let [n, m, k] = op.output.dims[..] else { unreachable!("three axes") };
+        inputs.push(single(match rng.random_range(0..4) {
+            0 => vec![k],
+            1 => vec![m, 1],
+            2 => vec![1],
+            _ => vec![n, m, k],
+        }));
+        let last = terms.len() - 1;
+        terms.push(Term::Input(input));
+        terms.push(Term::Binary(pick(rng, &[Binary::Add, Binary::Mul]), last, last + 1));
+    }
+    let last = terms.len() - 1;
+    terms.push(Term::Scalar(Scalar::Whole(rng.random_range(-9..9))));
+    terms.push(Term::Binary(pick(rng, &[Binary::Max, Binary::Sub, Binary::Min]), last, last + 1));
+    let kind = Kind::Finished(Finished { contract, formula: Formula(terms) });
+    case(rng, kind, inputs, op.output.clone(), 0.0)
 }
 
 /// Products of matrices of floats, transposed or not, in batches: what tiles compute.

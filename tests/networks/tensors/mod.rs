@@ -9,4 +9,4 @@ mod network;
 
 pub(crate) use functions::functions_agree;
 pub(crate) use kinds::kinds_agree;
-pub(crate) use network::attention_agrees;
+pub(crate) use network::{attention_agrees, layers_agree};

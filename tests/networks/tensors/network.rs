@@ -42,11 +42,34 @@ fn attention() -> Vec<u8> {
     file(17, &[nodes.concat(), ends.concat(), constants.concat()])
 }
 
-fn model() -> (TensorModel, Vec<Array>) {
+/// Two linear layers with a GELU between them and a residual behind them.
+fn layers() -> Vec<u8> {
+    let nodes = [
+        node("MatMul", &["x", "w"], "p", &[]),
+        node("Add", &["p", "b"], "h", &[]),
+        node("Div", &["h", "root"], "s", &[]),
+        node("Erf", &["s"], "e", &[]),
+        node("Add", &["e", "one"], "f", &[]),
+        node("Mul", &["h", "f"], "g", &[]),
+        node("Mul", &["g", "half"], "a", &[]),
+        node("MatMul", &["a", "u"], "q", &[]),
+        node("Add", &["q", "x"], "y", &[]),
+    ];
+    let ends = [
+        value(11, "x", &[ROWS, WIDTH]),
+        value(11, "w", &[WIDTH, 3 * WIDTH]),
+        value(11, "b", &[3 * WIDTH]),
+        value(11, "u", &[3 * WIDTH, WIDTH]),
+        value(12, "y", &[]),
+    ];
+    let numbers = [("root", 2f32.sqrt()), ("one", 1.0), ("half", 0.5)];
+    let constants = numbers.map(|(name, number)| scalar(name, number));
+    file(17, &[nodes.concat(), ends.concat(), constants.concat()])
+}
+
+fn model(file: &[u8]) -> (TensorModel, Vec<Array>) {
     let options = TensorOptions::default();
-    let model =
-        tensors_from_bytes(&attention(), "attention", &options, &Budget::new(Budget::USUAL))
-            .unwrap();
+    let model = tensors_from_bytes(file, "made", &options, &Budget::new(Budget::USUAL)).unwrap();
     let made = |(k, port): (usize, &reef::models::Port)| {
         Array::F32(Seeded(k as u64).input(port.spec.elements()))
     };
@@ -54,9 +77,18 @@ fn model() -> (TensorModel, Vec<Array>) {
     (model, inputs)
 }
 
-/// What the network gives is what plain loops give, and the same bits whenever it is preempted.
+/// What attention gives is what plain loops give, and the same bits whenever it is preempted.
 pub(crate) fn attention_agrees<D: Operators>(device: &D, tolerance: f32) {
-    let (model, inputs) = model();
+    file_agrees(device, &attention(), tolerance, "attention");
+}
+
+/// The same of linear layers. A device that has one launch for a layer has one for each.
+pub(crate) fn layers_agree<D: Operators>(device: &D, tolerance: f32) {
+    file_agrees(device, &layers(), tolerance, "layers");
+}
+
+fn file_agrees<D: Operators>(device: &D, file: &[u8], tolerance: f32, what: &str) {
+    let (model, inputs) = model(file);
     let weights = TensorWeights::upload(device, &model).unwrap();
     let network = Network::of_tensors(device, &model, &weights).unwrap();
     inputs.iter().enumerate().for_each(|(k, input)| network.stage(k, input).unwrap());
@@ -65,7 +97,7 @@ pub(crate) fn attention_agrees<D: Operators>(device: &D, tolerance: f32) {
     let want = model.execute(&inputs).unwrap();
     let [have, want] = [&alone, &want[0]]
         .map(|array| array.values().to_f64().iter().map(|&value| value as f32).collect::<Vec<_>>());
-    crate::are_close(&have, &want, tolerance, "attention");
+    crate::are_close(&have, &want, tolerance, what);
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     for turn in 0..4 {
         preempted(device, &network, &mut rng);

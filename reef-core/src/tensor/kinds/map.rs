@@ -25,7 +25,7 @@ impl Map {
         self.views(inputs, output).map(drop)
     }
 
-    fn views(&self, inputs: &[Spec], output: &Spec) -> Result<Vec<View>> {
+    pub(super) fn views(&self, inputs: &[Spec], output: &Spec) -> Result<Vec<View>> {
         let view = |input: &Spec| {
             let view = View::broadcast(&input.dims, &output.dims).map(|view| view.merged());
             let refused = || format!("{:?} can't be broadcast to {:?}", input.dims, output.dims);
@@ -61,7 +61,7 @@ impl Map {
 }
 
 /// Computes a term from earlier ones.
-fn term_of<T: Number>(term: Term, before: &[Vec<T>], to: &mut [T]) {
+pub(super) fn term_of<T: Number>(term: Term, before: &[Vec<T>], to: &mut [T]) {
     match term {
         Term::Input(_) => {}
         Term::Scalar(scalar) => to.fill(scalar.number()),

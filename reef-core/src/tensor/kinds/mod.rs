@@ -5,10 +5,12 @@
 
 pub(crate) mod attention;
 pub(crate) mod contract;
+pub(crate) mod finished;
 pub(crate) mod fold;
 pub(crate) mod formula;
 pub(crate) mod indexed;
 pub(crate) mod job;
 pub(crate) mod map;
 pub(crate) mod movement;
+pub(crate) mod row_map;
 pub(crate) mod rows;

@@ -5,6 +5,6 @@
 //! `tile` or measured by `tune`; `tiled` launches any plan that it is given.
 
 pub(super) mod build;
-mod tile;
+pub(super) mod tile;
 mod tiled;
 mod tune;

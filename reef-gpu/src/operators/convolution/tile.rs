@@ -11,10 +11,10 @@ use crate::vendor::facts::Facts;
 
 /// A kernel's tile.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Tile {
-    pub(super) pixels: usize,
-    pub(super) outputs: usize,
-    pub(super) threads: u32,
+pub(in crate::operators) struct Tile {
+    pub(in crate::operators) pixels: usize,
+    pub(in crate::operators) outputs: usize,
+    pub(in crate::operators) threads: u32,
     /// Slabs under way.
     stages: usize,
     /// Warps that share one place of the tile.
@@ -36,7 +36,7 @@ impl Tile {
     }
 
     /// Bytes of shared memory of one block.
-    pub(super) fn shared(&self) -> u32 {
+    pub(in crate::operators) fn shared(&self) -> u32 {
         let slabs = self.stages * (self.pixels + self.outputs) * SLAB;
         let sums = self.shares * self.pixels * (self.outputs + 8) * size_of::<f32>();
         slabs.max(sums) as u32
@@ -48,7 +48,7 @@ impl Tile {
 }
 
 /// On tensor cores; `CONV_WARPS` in kernels/network.cu.
-pub(super) const WARPS: [Tile; 3] = [
+pub(in crate::operators) const WARPS: [Tile; 3] = [
     Tile::new([32, 32], 128, [4, 4], [0.18, 0.12]),
     Tile::new([64, 32], 256, [4, 4], [0.25, 0.23]),
     Tile::new([64, 64], 256, [3, 2], [0.49, 0.34]),
@@ -74,14 +74,14 @@ const MAX_PARTIALS: usize = 32 << 20;
 
 /// How a convolution is cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Plan {
-    pub(super) tile: Tile,
-    pub(super) splits: usize,
+pub(in crate::operators) struct Plan {
+    pub(in crate::operators) tile: Tile,
+    pub(in crate::operators) splits: usize,
 }
 
 impl Plan {
     /// The fastest for a device, as far as the model knows. The first tile must fit any device.
-    pub(super) fn new(tiles: &[Tile], shape: &Shape, facts: &Facts) -> Self {
+    pub(in crate::operators) fn new(tiles: &[Tile], shape: &Shape, facts: &Facts) -> Self {
         let micros = |plan: &Self| plan.micros(shape, units(facts));
         let faster = |a: &Self, b: &Self| micros(a).total_cmp(&micros(b));
         let fastest = Self::candidates(tiles, shape, facts).min_by(faster);

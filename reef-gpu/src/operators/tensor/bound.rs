@@ -24,8 +24,17 @@ pub(super) struct BoundTensors<'a, V: Vendor> {
     /// Addresses.
     inputs: Vec<u64>,
     output: u64,
+    scratch: Option<(Buffer<V>, usize)>,
     /// What the launch keeps alive.
     buffers: Vec<Buffer<V>>,
+}
+
+/// A launch's blocks, the threads of each, and bytes of their dynamic shared memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grid {
+    pub(super) blocks: usize,
+    pub(super) threads: u32,
+    pub(super) shared: usize,
 }
 
 impl<'a, V: Vendor> BoundTensors<'a, V> {
@@ -41,7 +50,8 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
             return Err(Error::Invalid(text));
         }
         let inputs = operands.inputs.iter().zip(&op.inputs);
-        let storages = operands.inputs.iter().chain([&operands.output]);
+        let scratch = operands.scratch.as_ref();
+        let storages = operands.inputs.iter().chain([&operands.output]).chain(scratch);
         let bound = Self {
             gpu,
             op,
@@ -49,6 +59,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
                 .map(|(storage, spec)| address(op, storage, spec))
                 .collect::<Result<_>>()?,
             output: address(op, &operands.output, &op.output)?,
+            scratch: scratch.map(|storage| (storage.buffer.clone(), storage.offset)),
             buffers: storages.map(|storage| storage.buffer.clone()).collect(),
         };
         bound.check_apart()?;
@@ -63,7 +74,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         [input, output]: [u64; 2],
         buffers: Vec<Buffer<V>>,
     ) -> Self {
-        Self { gpu, op, inputs: vec![input], output, buffers }
+        Self { gpu, op, inputs: vec![input], output, scratch: None, buffers }
     }
 
     /// Blocks write their parts of the output while others read, so nothing that is read may lie in it.
@@ -85,6 +96,29 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
     pub(super) fn len(&self, view: &View) -> Result<u32> {
         let len = u32::try_from(view.len()).ok().filter(|len| *len < MAX_ELEMENTS as u32);
         len.ok_or_else(|| self.refused(format!("{} elements for one output", view.len())))
+    }
+
+    pub(super) fn gpu(&self) -> &Gpu<V> {
+        self.gpu
+    }
+
+    /// Where an input begins.
+    pub(super) fn input(&self, number: usize) -> u64 {
+        self.inputs[number]
+    }
+
+    /// Where the output begins.
+    pub(super) fn output(&self) -> u64 {
+        self.output
+    }
+
+    /// Where scratch memory of so many bytes begins; 0 if none are wanted.
+    pub(super) fn scratch(&self, bytes: usize) -> Result<u64> {
+        match &self.scratch {
+            _ if bytes == 0 => Ok(0),
+            Some((buffer, offset)) => buffer.range(*offset, bytes),
+            None => Err(Error::invalid(format!("{bytes} bytes of scratch memory needed"))),
+        }
     }
 
     /// How many outputs there are.
@@ -129,22 +163,34 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         shared: usize,
         plan: &Plan,
     ) -> Result<Launch<Gpu<V>>> {
-        let blocks = u32::try_from(blocks).ok().filter(|blocks| *blocks <= MAX_BLOCKS);
+        let params = |plan| TensorParams {
+            output: self.output,
+            plan,
+            count: self.count() as u32,
+            element: self.op.output.element as u32,
+        };
+        self.launch_with(name, Grid { blocks, threads: THREADS as u32, shared }, plan, params)
+    }
+
+    /// The launch of kernel `name` with what `params` makes of the plan's address.
+    pub(super) fn launch_with<P: Params>(
+        &self,
+        name: &str,
+        grid: Grid,
+        plan: &Plan,
+        params: impl FnOnce(u64) -> P,
+    ) -> Result<Launch<Gpu<V>>> {
+        let blocks = u32::try_from(grid.blocks).ok().filter(|blocks| *blocks <= MAX_BLOCKS);
         let blocks = blocks.ok_or_else(|| self.refused("more blocks than a launch has"))?;
         let bytes = plan.bytes();
         let words = Buffer::device(self.gpu.context(), bytes.len())?;
         words.write(0, &bytes)?;
-        let params = TensorParams {
-            output: self.output,
-            plan: words.address(),
-            count: self.count() as u32,
-            element: self.op.output.element as u32,
-        };
-        let kernel = Kernel::preemptible(self.gpu.tensor()?, name, shared as u32, &params.words())?;
-        let grid = [blocks, 1, 1];
+        let (shared, params) = (grid.shared as u32, params(words.address()).words());
+        let kernel = Kernel::preemptible(self.gpu.tensor()?, name, shared, &params)?;
+        let threads = [grid.threads, 1, 1];
         // SAFETY: the kernel's parameter is bound to it; operands were checked to lie inside their buffers and what the
         // plan names inside of them; blocks write disjoint parts of the output.
-        let launch = unsafe { Launch::new(kernel, grid, [THREADS as u32, 1, 1], Args::default()) };
+        let launch = unsafe { Launch::new(kernel, [blocks, 1, 1], threads, Args::default()) };
         Ok(launch.keep(self.buffers.iter().cloned().chain([words]).collect::<Vec<_>>()))
     }
 }

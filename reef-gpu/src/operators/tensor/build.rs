@@ -1,13 +1,32 @@
 //! From an operation to its launch.
 
 use super::bound::BoundTensors;
-use super::{contract, fold, formula, indexed, movement, rows};
+use super::products::contract;
+use super::{fold, formula, indexed, movement, rows};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
-use reef_core::op::TensorOperands;
+use reef_core::op::{Scratch, TensorOperands};
 use reef_core::tensor::{Kind, TensorOp};
 use reef_core::{Error, Launch, Result};
+
+/// The scratch memory that [`build`] wants for `op`.
+pub(in crate::operators) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> Scratch {
+    match &op.kind {
+        _ if op.check().is_err() => Scratch::default(),
+        Kind::Contract(contract) => contract::scratch(gpu, op, contract),
+        Kind::Finished(finished) => contract::scratch(gpu, op, &finished.contract),
+        _ => Scratch::default(),
+    }
+}
+
+/// Whether there is one launch for `op`, which was several operations.
+pub(in crate::operators) fn takes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> bool {
+    match &op.kind {
+        Kind::Finished(finished) => op.check().is_ok() && contract::finishes(gpu, op, finished),
+        _ => false,
+    }
+}
 
 /// The launch that computes `op`; none if it has no outputs.
 ///
@@ -30,8 +49,10 @@ pub(in crate::operators) fn build<V: Vendor>(
         Kind::Concat(op) => movement::build_concat(&bound, op),
         Kind::Fold(op) => fold::build(&bound, op),
         Kind::Contract(op) => contract::build(&bound, op),
+        Kind::Finished(op) => contract::build_finished(&bound, op),
         Kind::Gather(op) => indexed::build_gather(&bound, op),
         Kind::Scatter(op) => indexed::build_scatter(&bound, op),
+        Kind::RowMap(_) => Err(bound.refused("formulas of rows")),
         Kind::Scan(op) => rows::build_scan(&bound, op),
         Kind::TopK(op) => rows::build_top(&bound, op),
         Kind::Attention(_) => Err(bound.refused("it is made of other operations here")),
@@ -74,7 +95,8 @@ mod tests {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
         let buffer = gpu.alloc(128).unwrap();
         let storage = |offset| Storage { buffer: &buffer, offset };
-        let operands = TensorOperands { inputs: vec![storage(0)], output: storage(output) };
+        let operands =
+            TensorOperands { inputs: vec![storage(0)], output: storage(output), scratch: None };
         build(&gpu, op, &operands).unwrap_err()
     }
 

@@ -7,14 +7,13 @@
 
 mod bound;
 pub(super) mod build;
-mod contract;
 mod fold;
 mod formula;
 mod indexed;
-mod matrices;
 mod movement;
 mod plan;
+mod products;
 mod rows;
 mod scalar;
 
-pub(super) use build::build;
+pub(super) use build::{build, scratch, takes};

@@ -1,11 +1,15 @@
 //! Sums of products.
 
-use super::bound::{BoundTensors, THREADS, suffix};
+use super::after::{After, steps};
 use super::matrices::{Axes, Matrices};
-use super::plan::Plan;
+use super::params::{AFTERS, AfterParams};
+use super::tiled::Product;
 use crate::gpu::Gpu;
+use crate::operators::tensor::bound::{BoundTensors, THREADS, suffix};
+use crate::operators::tensor::plan::Plan;
 use crate::vendor::calls::Vendor;
-use reef_core::tensor::{Contract, Domain};
+use reef_core::op::Scratch;
+use reef_core::tensor::{Contract, Domain, Finished, TensorOp};
 use reef_core::{Launch, Result};
 
 /// Rows and columns of tiles, and their kernels.
@@ -20,10 +24,22 @@ const MAX_TABLE: usize = 1 << 22;
 const TERMS_WORDS: u32 = 14;
 const MATRICES_WORDS: usize = 9;
 
-pub(super) fn build<V: Vendor>(
+/// The scratch memory that [`build`] wants.
+pub(in crate::operators::tensor) fn scratch<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+    contract: &Contract,
+) -> Scratch {
+    Product::of(gpu, op, contract).map_or(Scratch::default(), |product| product.scratch())
+}
+
+pub(in crate::operators::tensor) fn build<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     contract: &Contract,
 ) -> Result<Launch<Gpu<V>>> {
+    if let Some(product) = Product::of(bound.gpu(), bound.op, contract) {
+        return on_tensor_cores(bound, &product, &[]);
+    }
     let mut plan = Plan::default();
     bound.inputs(&mut plan);
     plan.words(&[bound.len(&contract.summed[0])?, 0, 0, 0, 0, 0]);
@@ -46,6 +62,42 @@ pub(super) fn build<V: Vendor>(
     bound.launch(&format!("contract_{}", suffix(domain)), blocks, 0, &plan)
 }
 
+/// Whether [`build_finished`] has a launch.
+pub(in crate::operators::tensor) fn finishes<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+    finished: &Finished,
+) -> bool {
+    let product = Product::of(gpu, op, &finished.contract);
+    product.is_some_and(|product| steps(&product, op, &finished.formula).is_some())
+}
+
+/// Tensor cores alone have kernels with something behind the sum.
+pub(in crate::operators::tensor) fn build_finished<V: Vendor>(
+    bound: &BoundTensors<'_, V>,
+    finished: &Finished,
+) -> Result<Launch<Gpu<V>>> {
+    let product = Product::of(bound.gpu(), bound.op, &finished.contract);
+    let known = product.and_then(|product| {
+        let steps = steps(&product, bound.op, &finished.formula)?;
+        Some((product, steps))
+    });
+    let (product, steps) = known.ok_or_else(|| bound.refused("a formula behind a sum"))?;
+    on_tensor_cores(bound, &product, &steps)
+}
+
+fn on_tensor_cores<V: Vendor>(
+    bound: &BoundTensors<'_, V>,
+    product: &Product,
+    steps: &[After],
+) -> Result<Launch<Gpu<V>>> {
+    let mut after = [AfterParams::default(); AFTERS];
+    for (step, params) in steps.iter().zip(&mut after) {
+        *params = step.params(|number| bound.input(number));
+    }
+    product.launch(bound, after, |plan| table(bound, product.summed(), plan))
+}
+
 /// The kernel for a device of so many units, and how many tiles it makes: large ones if there are enough of them.
 fn tiles(matrices: &Matrices, units: usize) -> (&'static str, usize) {
     let count = |(size, name)| (name, matrices.tiles(size));
@@ -60,14 +112,24 @@ fn terms<V: Vendor>(bound: &BoundTensors<'_, V>, summed: &Axes, plan: &mut Plan)
         steps.iter().enumerate().for_each(|(k, &step)| plan.set(10 + k as u32, step as u32));
         return Ok(());
     }
+    let at = table(bound, summed, plan)?;
+    plan.set(9, at);
+    Ok(())
+}
+
+/// Appends the places of terms in both inputs, in pairs, and says where they are; 0 if terms are apart by a stride.
+fn table<V: Vendor>(bound: &BoundTensors<'_, V>, summed: &Axes, plan: &mut Plan) -> Result<u32> {
+    if let [] | [_] = *summed.0 {
+        return Ok(0);
+    }
     let views = [0, 1].map(|input| summed.view(input));
     let len = views[0].len();
     if len > MAX_TABLE {
         return Err(bound.refused(format!("sums of {len} terms")));
     }
-    plan.set(9, plan.len());
+    let at = plan.len();
     (0..len).for_each(|j| plan.words(&[views[0].offset(j) as u32, views[1].offset(j) as u32]));
-    Ok(())
+    Ok(at)
 }
 
 /// `Matrices` in kernels/contract.h.

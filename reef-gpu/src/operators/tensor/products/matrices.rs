@@ -54,10 +54,14 @@ impl Matrices {
             .find(|matrices| matrices.rows.len() >= least && matrices.columns.len() >= least)
     }
 
+    /// How many products there are.
+    pub(super) fn batch(&self) -> usize {
+        self.batches.0.iter().map(|(size, _)| size).product()
+    }
+
     /// How many tiles of so many rows and columns.
     pub(super) fn tiles(&self, size: usize) -> usize {
-        let batches: usize = self.batches.0.iter().map(|(size, _)| size).product();
-        batches * self.rows.len().div_ceil(size) * self.columns.len().div_ceil(size)
+        self.batch() * self.rows.len().div_ceil(size) * self.columns.len().div_ceil(size)
     }
 
     fn with_rows_of(row_input: usize, kept: &[View; 2]) -> Self {

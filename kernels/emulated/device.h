@@ -1,0 +1,216 @@
+// Enough of a GPU for one block of a kernel at a time, on the host: its threads are fibers, which change places at barriers
+// and where a warp's lanes exchange what they have. Asynchronous copies happen when they are waited for and not before, so
+// that a wait that is missing shows. Stands for reef.h, element.h, mma.h and split.h: what is in PTX there is C++ here.
+
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <ucontext.h>
+#include <vector>
+
+#define __device__
+#define __forceinline__ inline
+#define __align__(n) __attribute__((aligned(n)))
+#define __CUDA_ARCH__ 800
+#define REEF_ASYNC 1
+#define REEF_AMD 0
+
+struct float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct Index { unsigned x; };
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+using std::max;
+using std::min;
+
+// --- Threads ---------------------------------------------------------------------------------------------------
+
+struct Pending { char *to; const char *from; size_t bytes; bool inside; };
+
+struct Fiber {
+    ucontext_t context;
+    std::vector<char> stack = std::vector<char>(128 << 10);
+    bool done = false;
+    std::vector<std::vector<Pending>> groups; // of copies; the last one is still open
+};
+
+struct Meeting { unsigned arrived = 0, round = 0; };
+
+struct Lanes { uint32_t a[32][4], b[32][2]; };
+
+inline std::vector<Fiber> fibers;
+inline unsigned running;
+inline ucontext_t host;
+inline Meeting block_meeting, warp_meetings[32];
+inline Lanes warps[32];
+inline std::function<void()> entry;
+#define threadIdx (Index{running})
+
+inline void others() { swapcontext(&fibers[running].context, &host); }
+
+inline void meet(Meeting &meeting, unsigned threads) {
+    unsigned round = meeting.round;
+    if (++meeting.arrived == threads)
+        meeting.arrived = 0, meeting.round++;
+    else
+        while (meeting.round == round) others();
+}
+
+inline void __syncthreads() { meet(block_meeting, fibers.size()); }
+inline void meet_warp() { meet(warp_meetings[running / 32], 32); }
+
+inline void start() {
+    entry();
+    fibers[running].done = true;
+    others();
+}
+
+// Runs `kernel` in so many threads to their end.
+inline void run_block(unsigned threads, std::function<void()> kernel) {
+    entry = kernel;
+    fibers = std::vector<Fiber>(threads);
+    for (Fiber &fiber : fibers) {
+        fiber.groups.resize(1);
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.data();
+        fiber.context.uc_stack.ss_size = fiber.stack.size();
+        makecontext(&fiber.context, start, 0);
+    }
+    for (bool left = true; left;) {
+        left = false;
+        for (running = 0; running < threads; running++)
+            if (!fibers[running].done) left = true, swapcontext(&host, &fibers[running].context);
+    }
+}
+
+// --- reef.h: the plain build -----------------------------------------------------------------------------------
+
+namespace reef {
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef unsigned long long u64;
+inline u32 block_index;
+struct Turns {};
+enum Line { LINE };
+struct Block {
+    u32 index = block_index;
+    Block(Turns &, Line) {}
+    void fetch() {}
+    bool evicted() { return false; }
+    void look() {}
+    void post() {}
+    bool stop() { return false; }
+};
+} // namespace reef
+
+// --- element.h -------------------------------------------------------------------------------------------------
+
+using reef::u16;
+using reef::u32;
+using reef::u64;
+
+struct Divisor {
+    u32 factor, shift;
+    u32 operator()(u32 n) const { return (u64)n * factor >> shift; }
+};
+inline float4 load4(const float *from) { return {from[0], from[1], from[2], from[3]}; }
+inline void store4(float *to, float4 v) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
+inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+inline float at_least(float value, float low) { return value < low ? low : value; }
+inline float at_most(float value, float high) { return value > high ? high : value; }
+
+// --- plan.h, as far as it is in the way of nothing ---------------------------------------------------------------
+
+namespace tensor {
+const u32 NOWHERE = ~0u;
+inline u32 offset_in(const u32 *view, u32 i) {
+    u32 at = 0;
+    for (u32 axes = *view++; axes > 0; axes--, view += 4) {
+        u32 rest = Divisor{view[0], view[1]}(i);
+        at += (i - rest * view[2]) * view[3];
+        i = rest;
+    }
+    return at;
+}
+} // namespace tensor
+
+// --- mma.h -----------------------------------------------------------------------------------------------------
+
+const u32 SLAB = 256, CHUNK = 16, CHUNKS = SLAB / CHUNK;
+
+inline void copy(char *to, const char *from, size_t bytes, bool inside) {
+    if ((uintptr_t)to % bytes || (uintptr_t)from % bytes) {
+        fprintf(stderr, "a copy of %zu bytes from %p to %p\n", bytes, from, to);
+        abort();
+    }
+    fibers[running].groups.back().push_back({to, from, bytes, inside});
+}
+inline void copy_chunk(char *to, const char *from, bool inside) { copy(to, from, 16, inside); }
+inline void copy_word(char *to, const char *from, bool inside) { copy(to, from, 4, inside); }
+inline void end_copies() { fibers[running].groups.emplace_back(); }
+template <int groups> void wait_copies() {
+    auto &all = fibers[running].groups;
+    for (; all.size() > groups + 1; all.erase(all.begin()))
+        for (const Pending &copy : all.front()) {
+            if (copy.inside)
+                memcpy(copy.to, copy.from, copy.bytes);
+            else
+                memset(copy.to, 0, copy.bytes);
+        }
+}
+
+inline float of_bits(u32 bits) { float value; memcpy(&value, &bits, 4); return value; }
+inline u32 as_tf32(float value) {
+    u32 bits;
+    memcpy(&bits, &value, 4);
+    return std::isfinite(value) ? (bits + 0x1000) & ~0x1fffu : bits;
+}
+inline u16 half_of(float value) { _Float16 half = (_Float16)value; u16 bits; memcpy(&bits, &half, 2); return bits; }
+inline float of_half(u16 bits) { _Float16 half; memcpy(&half, &bits, 2); return (float)half; }
+inline u32 as_halves(float low, float high) { return half_of(low) | (u32)half_of(high) << 16; }
+
+// D += A B of a warp, from fragments as the PTX manual has them: `at(lane, word, part)` of A is at row, term.
+template <int TERMS, class Unpack> void multiply_of_warp(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1, Unpack part) {
+    const u32 lane = running % 32, g = lane / 4, t = lane % 4, parts = TERMS / 8;
+    Lanes &all = warps[running / 32];
+    memcpy(all.a[lane], a, 16), all.b[lane][0] = b0, all.b[lane][1] = b1;
+    meet_warp();
+    for (u32 n = 0; n < 4; n++) {
+        const u32 row = g + n / 2 * 8, column = 2 * t + n % 2;
+        for (u32 k = 0; k < TERMS; k++) {
+            // Term k is in word k / (TERMS / 2) of lane (k % (TERMS / 2)) / parts, of parts packed into a word.
+            u32 upper = k / (TERMS / 2), of = k % (TERMS / 2) / parts, p = k % parts;
+            c[n] += part(all.a[row % 8 * 4 + of][upper * 2 + row / 8], p) * part(all.b[column * 4 + of][upper], p);
+        }
+    }
+    meet_warp();
+}
+struct Tf32 {
+    static void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+        multiply_of_warp<8>(c, a, b0, b1, [](u32 word, u32) { return of_bits(word); });
+    }
+};
+struct F16 {
+    static void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+        multiply_of_warp<16>(c, a, b0, b1, [](u32 word, u32 p) { return of_half((u16)(word >> 16 * p)); });
+    }
+};
+
+// --- split.h ---------------------------------------------------------------------------------------------------
+
+inline float4 load_shared(const float *from) { return load4(from); }
+inline bool block_is_last;
+inline bool comes_last(u32 *arrivals, u32 splits) {
+    __syncthreads();
+    if (running == 0) {
+        block_is_last = ++*arrivals == splits;
+        if (block_is_last) *arrivals = 0;
+    }
+    __syncthreads();
+    return block_is_last;
+}

@@ -1,0 +1,136 @@
+// What product.h computes, block by block on the host, beside plain loops: tiles, layouts, splits and ends.
+//
+//     kernels/emulated/run.sh
+
+#include "device.h"
+#define __shared__
+#include "product.h"
+
+alignas(128) char tensor::memory[128 << 10];
+
+static uint64_t state = 1;
+static u32 any(u32 low, u32 high) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return low + (u32)(state >> 33) % (high - low + 1);
+}
+
+// A side as the case has it: where each line of each batch, and each term, lies.
+struct Side {
+    std::vector<float> values;
+    std::vector<u32> lines, batches, terms;
+    float at(u32 batch, u32 line, u32 term) const { return values[batches[batch] + lines[line] + terms[term]]; }
+};
+
+static std::vector<u32> plan;
+
+static u32 view(u32 outer, u32 inner, u32 outer_step, u32 inner_step) {
+    u32 at = plan.size();
+    plan.push_back(2);
+    for (auto [size, step] : {std::pair{inner, inner_step}, std::pair{outer, outer_step}}) {
+        u32 shift = 31;
+        while (1ull << (shift - 31) < size) shift++;
+        u32 factor = (u32)(((1ull << shift) + size - 1) / size);
+        plan.insert(plan.end(), {factor, shift, size, step});
+    }
+    return at;
+}
+
+static Side make(tensor::ProductSide &side, u32 batches, u32 lines, u32 terms, bool along, bool wide, bool by_view) {
+    Side made;
+    const u32 slack = wide ? 4 * any(0, 2) : any(0, 5);
+    u32 inner = along ? terms : lines, outer = along ? lines : terms;
+    u32 pitch = (wide ? (inner + 3) / 4 * 4 : inner) + slack, step = along ? pitch : 1;
+    side = {};
+    side.along = along, side.wide = wide, side.step = step, side.term_step = along ? 1 : pitch;
+    u32 gap = 0, half = lines / 2;
+    if (by_view && lines % 2 == 0 && half % 4 == 0) gap = 8, side.view = view(2, half, half * step + gap, step);
+    for (u32 n = 0; n < lines; n++) made.lines.push_back(n * step + (gap && n >= half ? gap : 0));
+    for (u32 n = 0; n < terms; n++) made.terms.push_back(n * side.term_step);
+    u32 whole = (pitch * outer + 16 + 3) / 4 * 4;
+    side.batch_step = any(0, 1) ? whole : 0;
+    for (u32 n = 0; n < batches; n++) made.batches.push_back(n * side.batch_step);
+    made.values.resize(whole * batches + 16);
+    for (float &value : made.values) value = (float)any(0, 16) - 8;
+    // Copies are of 16 bytes where the case says so.
+    if ((uintptr_t)made.values.data() % 16) abort();
+    side.data = (const char *)made.values.data();
+    return made;
+}
+
+template <class Tile> static u32 check(const char *name) {
+    const u32 batches = any(1, 2), rows = any(1, 150), columns = any(1, 150), terms = any(1, 700);
+    tensor::Product product = {};
+    plan.assign(1, 0);
+    bool along[2], wide[2];
+    for (int s = 0; s < 2; s++) along[s] = any(0, 1), wide[s] = any(0, 1);
+    const u32 sizes[2] = {rows, columns};
+    for (int s = 0; s < 2; s++) wide[s] = wide[s] && (along[s] ? terms : sizes[s]) % 4 == 0;
+    Side sides[2];
+    for (u32 s = 0; s < 2; s++) {
+        sides[s] = make(product.sides[s], batches, sizes[s], terms, along[s], wide[s], any(0, 1));
+        product.sides[s].input = 1 - s;
+    }
+    if (any(0, 1)) {
+        product.table = plan.size();
+        for (u32 k = 0; k < terms; k++) plan.push_back(sides[1].terms[k]), plan.push_back(sides[0].terms[k]);
+    }
+    product.plan = plan.data();
+    product.rows = rows, product.columns = columns, product.terms = terms;
+    product.across = (columns + Tile::COLUMNS - 1) / Tile::COLUMNS;
+    product.down = (rows + Tile::ROWS - 1) / Tile::ROWS;
+    product.slabs = (terms + tensor::SLAB_TERMS - 1) / tensor::SLAB_TERMS;
+    product.splits = any(1, std::min(product.slabs, 4u));
+    product.fours = columns % 4 == 0 && any(0, 1);
+    const u32 tiles = batches * product.across * product.down;
+    std::vector<float> partials(tiles * product.splits * Tile::ROWS * Tile::COLUMNS, NAN);
+    std::vector<u32> arrivals(tiles);
+    std::vector<float> output(batches * rows * columns + 4, NAN), bias(columns + 4), residual(output.size()), heights(batches * rows);
+    for (auto *values : {&bias, &residual, &heights})
+        for (float &value : *values) value = (float)any(0, 16) - 8;
+    product.output = output.data(), product.partials = partials.data(), product.arrivals = arrivals.data();
+    const bool after = any(0, 1);
+    if (after) {
+        product.after[0] = {bias.data(), tensor::ADD_OPERAND, 0, 1, 0};
+        product.after[1] = {nullptr, tensor::AT_LEAST, 0, 0, -100};
+        product.after[2] = {heights.data(), tensor::MUL_OPERAND, 1, 0, 0};
+        product.after[3] = {residual.data(), tensor::ADD_OPERAND, columns, 1, 0};
+    }
+    for (u32 block = tiles * product.splits; block-- > 0;) {
+        reef::block_index = block;
+        memset(tensor::memory, 0xff, sizeof tensor::memory);
+        run_block(Tile::THREADS, [&] {
+            reef::Turns turns;
+            tensor::multiply<Tile>(turns, product);
+        });
+    }
+    for (u32 batch = 0; batch < batches; batch++)
+        for (u32 row = 0; row < rows; row++)
+            for (u32 column = 0; column < columns; column++) {
+                double sum = 0;
+                for (u32 k = 0; k < terms; k++) sum += sides[0].at(batch, row, k) * sides[1].at(batch, column, k);
+                const u32 at = (batch * rows + row) * columns + column;
+                if (after) sum = std::max(sum + bias[column], -100.0) * heights[batch * rows + row] + residual[at];
+                if (output[at] == (float)sum) continue;
+                printf("%s: %ux%ux%u, %u terms, along %d %d, wide %d %d, view %u %u, table %u, splits %u: [%u, %u, %u] is %g, not %g\n",
+                       name, batches, rows, columns, terms, along[0], along[1], wide[0], wide[1], product.sides[0].view,
+                       product.sides[1].view, product.table, product.splits, batch, row, column, output[at], sum);
+                return 1;
+            }
+    for (u32 at = output.size() - 4; at < output.size(); at++)
+        if (!std::isnan(output[at])) return printf("%s: it writes behind the output\n", name), 1;
+    for (u32 count : arrivals)
+        if (count) return printf("%s: counts are left\n", name), 1;
+    return 0;
+}
+
+int main(int, char **arguments) {
+    u32 failed = 0, cases = arguments[1] ? atoi(arguments[1]) : 10;
+    for (u32 n = 0; n < cases; n++) {
+        failed += check<tensor::ProductTile<tensor::Tf32Terms, 32, 32, 1, 1, 4, 4>>("tf32 32x32");
+        failed += check<tensor::ProductTile<tensor::F16Terms, 32, 32, 1, 1, 4, 4>>("f16 32x32");
+        failed += check<tensor::ProductTile<tensor::Tf32Terms, 64, 64, 2, 2, 2, 3>>("tf32 64x64");
+        failed += check<tensor::ProductTile<tensor::F16Terms, 64, 64, 2, 2, 2, 3>>("f16 64x64");
+    }
+    printf("%u of %u failed\n", failed, 4 * cases);
+    return failed != 0;
+}

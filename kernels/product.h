@@ -1,0 +1,426 @@
+// Products of matrices on tensor cores: `Contract` of singles in reef_core::tensor, where outputs are batches of rows of
+// columns. Both inputs are rounded once, to tf32 or to halves; sums are singles.
+//
+//   block = (part of the sum, batch, tile of rows, tile of columns)
+//
+// Slabs of 64 terms come into shared memory as they are, by asynchronous copies, and are rounded on the way to registers.
+// A slab lies in one of two ways, as its input does: line by line with terms side by side (`along`), or term by term with
+// lines side by side. Chunks of 16 bytes are swizzled so that neither writing nor reading meets a bank twice.
+
+#pragma once
+
+#include "mma.h"
+#include "plan.h"
+#include "split.h"
+
+#if REEF_ASYNC
+
+namespace tensor {
+
+// Rows, or columns: lines of terms. `ProductSide` in operators/tensor/product/params.rs.
+struct ProductSide {
+    const char *data;
+    u32 step, view;        // from a line to the next; or, if it isn't 0, which view of the plan says where they begin
+    u32 batch_step, batch_view;
+    u32 term_step;
+    u32 input;             // its place in the table's pairs
+    u32 along;             // whether terms lie side by side, and not lines
+    u32 wide;              // whether those that lie side by side are copied four at a time
+};
+
+// What becomes of a sum, one step after the other. `After` in operators/tensor/product/after.rs.
+enum AfterCode : u32 { NOTHING, ADD_OPERAND, MUL_OPERAND, ADD_NUMBER, MUL_NUMBER, AT_LEAST, AT_MOST, GELU, GELU_BY_TANH };
+
+struct After {
+    const float *operand;
+    u32 code;
+    u32 row_step, column_step; // of the operand
+    float number;
+};
+const u32 AFTERS = 4;
+
+// `ProductParams` there.
+struct Product {
+    ProductSide sides[2]; // rows, columns
+    After after[AFTERS];
+    float *output;
+    float *partials;
+    u32 *arrivals;   // of each tile, 0 between launches
+    const u32 *plan; // views, and the table of terms
+    u32 rows, columns, terms;
+    u32 table;       // of pairs of places in the plan; 0: terms are apart by `term_step`
+    u32 across, down; // tiles
+    u32 slabs, splits;
+    u32 fours;       // whether outputs and operands can be taken four at a time
+    u32 unused;
+};
+
+const u32 SLAB_TERMS = SLAB / sizeof(float);
+
+// Where chunk `chunk` of a line of a slab lies, and that of a term.
+__device__ inline u32 along_place(u32 line, u32 chunk) {
+    return line * SLAB + (chunk ^ (line & 1) << 2) * CHUNK;
+}
+template <int TILE> __device__ inline u32 across_place(u32 term, u32 chunk) {
+    return term * (TILE * sizeof(float)) + (chunk ^ (term / 4 & 3) << 1) * CHUNK;
+}
+
+// Brings slabs of one side to shared memory. A thread copies the same chunk of several lines, or of several terms.
+template <int TILE, int THREADS> class Feed {
+  public:
+    static constexpr u32 BYTES = TILE * SLAB;
+
+    __device__ Feed(const Product &p, const ProductSide &s, u32 batch, u32 first, u32 lines) : product(p), side(s) {
+        const u32 begin = s.batch_view ? offset_in(p.plan + s.batch_view, batch) : batch * s.batch_step;
+        chunk = threadIdx.x % (s.along ? CHUNKS : ACROSS);
+        row = threadIdx.x / (s.along ? CHUNKS : ACROSS);
+#pragma unroll
+        for (u32 n = 0; n < PASSES; n++) {
+            u32 line = first + (s.along ? row + n * LINES : 4 * chunk + n);
+            u32 place = s.view ? offset_in(p.plan + s.view, min(line, lines - 1)) : line * s.step;
+            places[n] = line < lines ? begin + place : NOWHERE;
+        }
+    }
+
+    // Starts the copies of a slab.
+    __device__ void bring(char *stage, u32 slab) const {
+        if (side.along)
+            bring_along(stage, slab * SLAB_TERMS + 4 * chunk);
+        else
+            bring_across(stage, slab * SLAB_TERMS);
+    }
+
+  private:
+    static constexpr u32 PASSES = TILE * CHUNKS / THREADS, ACROSS = TILE / 4;
+    static constexpr u32 LINES = THREADS / CHUNKS, TERMS = THREADS / ACROSS; // of a pass
+    static_assert(PASSES == 4, "a chunk's lines, and a pass's, have the same places");
+
+    const Product &product;
+    const ProductSide &side;
+    u32 chunk, row;
+    u32 places[PASSES]; // of the lines of each pass, or of the chunk's lines
+
+    __device__ u32 term_place(u32 term) const {
+        if (term >= product.terms) return NOWHERE;
+        return product.table ? product.plan[product.table + 2 * term + side.input] : term * side.term_step;
+    }
+
+    // What lies at the places of a line and of a term, if there are both.
+    __device__ const char *source(u32 line, u32 term, bool &inside) const {
+        inside = line != NOWHERE && term != NOWHERE;
+        return side.data + (inside ? (u64)(line + term) * sizeof(float) : 0);
+    }
+
+    __device__ void bring_along(char *stage, u32 first) const {
+        u32 terms[4];
+        terms[0] = term_place(first);
+        if (!side.wide)
+            for (u32 e = 1; e < 4; e++) terms[e] = term_place(first + e);
+#pragma unroll
+        for (u32 n = 0; n < PASSES; n++) {
+            char *to = stage + along_place(row + n * LINES, chunk);
+            bool inside;
+            const char *from = source(places[n], terms[0], inside);
+            if (side.wide) {
+                copy_chunk(to, from, inside);
+                continue;
+            }
+            copy_word(to, from, inside);
+            for (u32 e = 1; e < 4; e++) {
+                from = source(places[n], terms[e], inside);
+                copy_word(to + e * sizeof(float), from, inside);
+            }
+        }
+    }
+
+    __device__ void bring_across(char *stage, u32 first) const {
+#pragma unroll
+        for (u32 n = 0; n < PASSES; n++) {
+            const u32 term = row + n * TERMS, at = term_place(first + term);
+            char *to = stage + across_place<TILE>(term, chunk);
+            bool inside;
+            const char *from = source(places[0], at, inside);
+            if (side.wide) {
+                copy_chunk(to, from, inside);
+                continue;
+            }
+            copy_word(to, from, inside);
+            for (u32 e = 1; e < 4; e++) {
+                from = source(places[e], at, inside);
+                copy_word(to + e * sizeof(float), from, inside);
+            }
+        }
+    }
+};
+
+// A thread's four terms of one line and one step of 16: those from 4 * (lane % 4) on. Tensor cores have them in another
+// order, the same for both sides, so that the sum is that of all.
+template <int TILE> __device__ inline float4 four_terms(const char *slab, u32 along, u32 line, u32 step) {
+    const u32 t = threadIdx.x % 4;
+    if (along) return *(const float4 *)(slab + along_place(line, 4 * step + t));
+    const char *from = slab + across_place<TILE>(16 * step + 4 * t, line / 4) + line % 4 * sizeof(float);
+    const u32 next = TILE * sizeof(float);
+    return make_float4(*(const float *)from, *(const float *)(from + next), *(const float *)(from + 2 * next),
+                       *(const float *)(from + 3 * next));
+}
+
+// Four terms as tensor cores take them: two words for each of their products.
+struct Tf32Terms {
+    typedef ::Tf32 Math;
+    u32 words[4];
+
+    __device__ void take(float4 x) {
+        const float from[4] = {x.x, x.y, x.z, x.w};
+        for (u32 n = 0; n < 4; n++) words[n] = as_tf32(from[n]);
+    }
+    static constexpr u32 PRODUCTS = 2;
+};
+
+struct F16Terms {
+    typedef ::F16 Math;
+    u32 words[2];
+
+    __device__ void take(float4 x) { words[0] = as_halves(x.x, x.y), words[1] = as_halves(x.z, x.w); }
+    static constexpr u32 PRODUCTS = 1;
+};
+
+// A block's tile of sums. Its warps stand WM x WN over the tile; WK of them share each place and split every slab.
+template <class Terms, int BM, int BN, int WM, int WN, int WK, int DEPTH> class ProductTile {
+  public:
+    static constexpr int ROWS = BM, COLUMNS = BN, SHARES = WK, THREADS = 32 * WM * WN * WK;
+    static constexpr int STAGES = DEPTH, BLOCKS = 2; // of a unit, at least
+    static constexpr u32 LINE = BN + 8;              // floats of a row of sums in shared memory
+
+    __device__ ProductTile() : lane(threadIdx.x % 32) {
+        u32 warp = threadIdx.x / 32;
+        share = warp / (WM * WN);
+        row = warp % WM * (BM / WM);
+        column = warp / WM % WN * (BN / WN);
+        for (auto &line : sums)
+            for (auto &tile : line)
+                for (float &sum : tile) sum = 0;
+    }
+
+    // Adds the products of one slab.
+    __device__ void add(const char *rows, u32 rows_along, const char *columns, u32 columns_along) {
+#pragma unroll
+        for (u32 k = 0; k < STEPS / WK; k++) {
+            const u32 step = k * WK + share;
+            Terms a[MT][2], b[NT];
+            for (int i = 0; i < MT; i++)
+                for (int half = 0; half < 2; half++)
+                    a[i][half].take(four_terms<BM>(rows, rows_along, row + 16 * i + 8 * half + lane / 4, step));
+            for (int j = 0; j < NT; j++)
+                b[j].take(four_terms<BN>(columns, columns_along, column + 8 * j + lane / 4, step));
+            for (u32 p = 0; p < 2 * Terms::PRODUCTS; p += 2)
+                for (int i = 0; i < MT; i++)
+                    for (int j = 0; j < NT; j++) {
+                        const u32 *upper = a[i][0].words + p, *lower = a[i][1].words + p;
+                        const u32 words[4] = {upper[0], lower[0], upper[1], lower[1]};
+                        Terms::Math::multiply(sums[i][j], words, b[j].words[p], b[j].words[p + 1]);
+                    }
+        }
+    }
+
+    // Writes the sums, one plane of `LINE * BM` floats for each share.
+    __device__ void store(float *to) const {
+        to += (share * BM + row + lane / 4) * LINE + column + lane % 4 * 2;
+        for (int i = 0; i < MT; i++)
+            for (int j = 0; j < NT; j++) {
+                float *corner = to + 16 * i * LINE + 8 * j;
+                const float (&c)[4] = sums[i][j];
+                *(float2 *)corner = make_float2(c[0], c[1]);
+                *(float2 *)(corner + 8 * LINE) = make_float2(c[2], c[3]);
+            }
+    }
+
+  private:
+    static constexpr int STEPS = SLAB_TERMS / 16, MT = BM / WM / 16, NT = BN / WN / 8;
+    static_assert(STEPS % WK == 0, "shares of a slab");
+
+    u32 lane, share, row, column;
+    float sums[MT][NT][4];
+};
+
+// Sums as the threads of a block take them from shared memory, four adjoining columns at a time, and what is made of them.
+template <class Tile> class ProductEnd {
+  public:
+    __device__ ProductEnd(const Product &p, u32 batch, u32 first_row, u32 first_column) : product(p) {
+        column = first_column + threadIdx.x % QUADS * 4;
+        row = first_row + threadIdx.x / QUADS;
+        line = batch * p.rows + row;
+    }
+
+    // Adds the shares up.
+    __device__ void take(const float *from) {
+        from += threadIdx.x / QUADS * Tile::LINE + threadIdx.x % QUADS * 4;
+#pragma unroll
+        for (u32 i = 0; i < EACH; i++) {
+            sums[i] = load4(from + i * ROWS * Tile::LINE);
+            for (u32 share = 1; share < Tile::SHARES; share++)
+                sums[i] = sums[i] + load4(from + (share * Tile::ROWS + i * ROWS) * Tile::LINE);
+        }
+    }
+
+    __device__ void write_partial(u32 tile, u32 split) const {
+#pragma unroll
+        for (u32 i = 0; i < EACH; i++) store4(partial(tile, split, i), sums[i]);
+    }
+
+    // Adds up what all splits have written, in their order.
+    __device__ void read_partials(u32 tile) {
+#pragma unroll
+        for (float4 &sum : sums) sum = make_float4(0, 0, 0, 0);
+        for (u32 split = 0; split < product.splits; split++)
+#pragma unroll
+            for (u32 i = 0; i < EACH; i++) sums[i] = sums[i] + load_shared(partial(tile, split, i));
+    }
+
+    __device__ void write() {
+#pragma unroll
+        for (u32 s = 0; s < AFTERS; s++)
+            if (product.after[s].code != NOTHING) apply(product.after[s]);
+#pragma unroll
+        for (u32 i = 0; i < EACH; i++) {
+            if (!exists(i)) continue;
+            float *to = product.output + (u64)(line + i * ROWS) * product.columns + column;
+            if (product.fours) {
+                store4(to, sums[i]);
+                continue;
+            }
+            const float value[4] = {sums[i].x, sums[i].y, sums[i].z, sums[i].w};
+#pragma unroll
+            for (u32 e = 0; e < 4; e++)
+                if (column + e < product.columns) to[e] = value[e];
+        }
+    }
+
+  private:
+    static constexpr u32 QUADS = Tile::COLUMNS / 4, ROWS = Tile::THREADS / QUADS, EACH = Tile::ROWS / ROWS;
+
+    __device__ bool exists(u32 i) const { return row + i * ROWS < product.rows && column < product.columns; }
+
+    __device__ float *partial(u32 tile, u32 split, u32 i) const {
+        u64 at = ((u64)tile * product.splits + split) * EACH + i;
+        return product.partials + (at * Tile::THREADS + threadIdx.x) * 4;
+    }
+
+    __device__ float4 operand(const After &after, u32 i) const {
+        if (!exists(i)) return make_float4(0, 0, 0, 0);
+        const float *from = after.operand + (u64)(line + i * ROWS) * after.row_step + column * after.column_step;
+        if (after.column_step == 0) return make_float4(*from, *from, *from, *from);
+        if (product.fours) return load4(from);
+        float four[4];
+#pragma unroll
+        for (u32 e = 0; e < 4; e++) four[e] = column + e < product.columns ? from[e * after.column_step] : 0;
+        return make_float4(four[0], four[1], four[2], four[3]);
+    }
+
+    __device__ void apply(const After &after) {
+        if (after.code == ADD_OPERAND || after.code == MUL_OPERAND) {
+            float4 operands[EACH];
+#pragma unroll
+            for (u32 i = 0; i < EACH; i++) operands[i] = operand(after, i);
+#pragma unroll
+            for (u32 i = 0; i < EACH; i++) {
+                float4 &x = sums[i], y = operands[i];
+                x = after.code == ADD_OPERAND ? x + y : make_float4(x.x * y.x, x.y * y.y, x.z * y.z, x.w * y.w);
+            }
+            return;
+        }
+#pragma unroll
+        for (float4 &x : sums) {
+            const float y = after.number;
+            switch (after.code) {
+            case ADD_NUMBER: x = x + make_float4(y, y, y, y); break;
+            case MUL_NUMBER: x = make_float4(x.x * y, x.y * y, x.z * y, x.w * y); break;
+            case AT_LEAST: x = make_float4(at_least(x.x, y), at_least(x.y, y), at_least(x.z, y), at_least(x.w, y)); break;
+            case AT_MOST: x = make_float4(at_most(x.x, y), at_most(x.y, y), at_most(x.z, y), at_most(x.w, y)); break;
+            case GELU: x = make_float4(gelu(x.x), gelu(x.y), gelu(x.z), gelu(x.w)); break;
+            default: x = make_float4(by_tanh(x.x), by_tanh(x.y), by_tanh(x.z), by_tanh(x.w));
+            }
+        }
+    }
+
+    __device__ static float gelu(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f)); }
+
+    __device__ static float by_tanh(float x) {
+        return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+    }
+
+    const Product &product;
+    u32 row, column, line;
+    float4 sums[EACH];
+};
+
+// Slabs between two looks at whether to stop.
+const u32 SLABS_A_LOOK = 32;
+
+template <class Tile> __device__ __forceinline__ void multiply(reef::Turns &turns, const Product &product) {
+    extern __shared__ __align__(128) char memory[];
+    typedef Feed<Tile::ROWS, Tile::THREADS> Rows;
+    typedef Feed<Tile::COLUMNS, Tile::THREADS> Columns;
+    constexpr u32 STAGES = Tile::STAGES, STAGE_BYTES = Rows::BYTES + Columns::BYTES;
+    reef::Block block(turns, reef::LINE);
+    const u32 column_tile = block.index % product.across, rest = block.index / product.across;
+    const u32 row_tile = rest % product.down, split = rest / product.down % product.splits;
+    const u32 batch = rest / product.down / product.splits;
+    const u32 tile = (batch * product.down + row_tile) * product.across + column_tile;
+    const u32 begin = split * product.slabs / product.splits, end = (split + 1) * product.slabs / product.splits;
+    const u32 first_row = row_tile * Tile::ROWS, first_column = column_tile * Tile::COLUMNS;
+    const Rows rows(product, product.sides[0], batch, first_row, product.rows);
+    const Columns columns(product, product.sides[1], batch, first_column, product.columns);
+    u32 fetched = begin, writing = 0, reading = 0;
+    auto bring_next = [&] {
+        if (fetched < end) {
+            rows.bring(memory + writing * STAGE_BYTES, fetched);
+            columns.bring(memory + writing * STAGE_BYTES + Rows::BYTES, fetched);
+            fetched++;
+        }
+        writing = writing == STAGES - 1 ? 0 : writing + 1;
+    };
+    for (u32 stage = 0; stage < STAGES - 1; stage++) {
+        bring_next();
+        if (stage == 0) block.fetch();
+        end_copies();
+    }
+    Tile sums;
+    wait_copies<STAGES - 2>();
+    __syncthreads();
+    if (block.evicted()) {
+        wait_copies<0>();
+        return;
+    }
+    for (u32 slab = begin;;) {
+        bring_next();
+        end_copies();
+        const char *stage = memory + reading * STAGE_BYTES;
+        reading = reading == STAGES - 1 ? 0 : reading + 1;
+        sums.add(stage, product.sides[0].along, stage + Rows::BYTES, product.sides[1].along);
+        if (++slab == end) break;
+        const u32 round = (slab - begin) % SLABS_A_LOOK;
+        if (round == SLABS_A_LOOK - 1) block.look();
+        if (round == 0) block.post();
+        wait_copies<STAGES - 2>();
+        __syncthreads();
+        if (round == 0 && block.stop()) {
+            wait_copies<0>();
+            return;
+        }
+    }
+    __syncthreads();
+    sums.store((float *)memory);
+    __syncthreads();
+    ProductEnd<Tile> ending(product, batch, first_row, first_column);
+    ending.take((const float *)memory);
+    if (product.splits > 1) {
+        ending.write_partial(tile, split);
+        if (!comes_last(product.arrivals + tile, product.splits)) return;
+        ending.read_partials(tile);
+    }
+    ending.write();
+}
+
+} // namespace tensor
+
+#endif

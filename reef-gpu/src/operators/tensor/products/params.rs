@@ -1,0 +1,68 @@
+//! What kernels of kernels/product.h take behind the guard, field by field.
+
+use crate::operators::params::Params;
+
+/// `ProductSide` there: rows, or columns.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct SideParams {
+    pub(super) data: u64,
+    pub(super) step: u32,
+    pub(super) view: u32,
+    pub(super) batch_step: u32,
+    pub(super) batch_view: u32,
+    pub(super) term_step: u32,
+    pub(super) input: u32,
+    pub(super) along: u32,
+    pub(super) wide: u32,
+}
+
+/// `After` there: one step of what becomes of a sum.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct AfterParams {
+    pub(super) operand: u64,
+    pub(super) code: u32,
+    pub(super) row_step: u32,
+    pub(super) column_step: u32,
+    pub(super) number: f32,
+}
+
+/// `AFTERS` there.
+pub(super) const AFTERS: usize = 4;
+
+/// `Product` there.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ProductParams {
+    pub(super) sides: [SideParams; 2],
+    pub(super) after: [AfterParams; AFTERS],
+    pub(super) output: u64,
+    pub(super) partials: u64,
+    pub(super) arrivals: u64,
+    pub(super) plan: u64,
+    pub(super) rows: u32,
+    pub(super) columns: u32,
+    pub(super) terms: u32,
+    pub(super) table: u32,
+    pub(super) across: u32,
+    pub(super) down: u32,
+    pub(super) slabs: u32,
+    pub(super) splits: u32,
+    pub(super) fours: u32,
+    pub(super) unused: u32,
+}
+
+// SAFETY: `repr(C)`; each part is a multiple of 8 bytes, in which those of 4 bytes come in pairs behind those of 8.
+unsafe impl Params for ProductParams {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_padded() {
+        assert_eq!((size_of::<SideParams>(), size_of::<AfterParams>()), (40, 24));
+        assert_eq!(size_of::<ProductParams>(), 2 * 40 + AFTERS * 24 + 4 * 8 + 10 * 4);
+    }
+}

@@ -1,0 +1,153 @@
+//! Products of matrices as tiles on tensor cores: kernels/product.h.
+
+use super::matrices::{Axes, Matrices};
+use super::params::{AFTERS, AfterParams, ProductParams};
+use super::sides::side;
+use crate::gpu::Gpu;
+use crate::operators::convolution::tile::{Plan as Cut, Tile, WARPS};
+use crate::operators::element::{Element, has_tensor_cores};
+use crate::operators::slabs::{SLAB, Shape};
+use crate::operators::tensor::bound::{BoundTensors, Grid};
+use crate::operators::tensor::plan::Plan;
+use crate::vendor::calls::Vendor;
+use reef_core::op::Scratch;
+use reef_core::tensor::{Contract, Domain, Element as Stored, TensorOp, View};
+use reef_core::{Error, Launch, Result};
+
+/// Tiles of rows and columns: `PRODUCTS` in kernels/tensor.cu. They cost what those of convolutions do, which copy as much
+/// and multiply as fast.
+const TILES: [Tile; 2] = [WARPS[0], WARPS[2]];
+/// Terms of a slab.
+const TERMS: usize = SLAB / size_of::<f32>();
+/// Bytes at the start of the scratch memory that are zero between launches: a count for each tile of a split sum. There
+/// are fewer tiles, as two parts of each are blocks.
+const COUNTS: usize = 4096;
+/// Least rows and columns of a product whose sums are short, and terms of one that has few rows.
+const LEAST: usize = 8;
+const MANY_TERMS: usize = 128;
+
+/// A product of matrices of single floats, and how it is cut.
+#[derive(Debug)]
+pub(super) struct Product {
+    matrices: Matrices,
+    summed: Axes,
+    terms: usize,
+    cut: Cut,
+    /// Of its kernels' names.
+    family: &'static str,
+}
+
+impl Product {
+    /// `None` if tensor cores are not asked for, aren't there, or don't fit.
+    pub(super) fn of<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp, contract: &Contract) -> Option<Self> {
+        let family = match Element::of(gpu) {
+            Element::Tf32 => "tf32",
+            Element::F16 if has_tensor_cores(gpu) => "f16",
+            _ => return None,
+        };
+        let mut specs = op.inputs[..2].iter().chain([&op.output]);
+        let single = contract.domain == Domain::F32 && specs.all(|s| s.element == Stored::F32);
+        let terms = contract.summed[0].len();
+        let matrices = Matrices::of(&contract.kept, LEAST)
+            .or_else(|| Matrices::of(&contract.kept, 1).filter(|_| terms >= MANY_TERMS))?;
+        let most = matrices.rows.len().max(matrices.columns.len());
+        if !single || terms == 0 || most < LEAST {
+            return None;
+        }
+        let shape = Shape {
+            pixels: matrices.batch() * matrices.rows.len().next_multiple_of(64),
+            outputs: matrices.columns.len(),
+            slabs: terms.div_ceil(TERMS),
+        };
+        let cut = Cut::new(&TILES, &shape, gpu.facts());
+        Some(Self { matrices, summed: Axes::of(&contract.summed), terms, cut, family })
+    }
+
+    /// Tiles of columns, of rows, and of all batches.
+    fn tiles(&self) -> [usize; 3] {
+        let across = self.matrices.columns.len().div_ceil(self.cut.tile.outputs);
+        let down = self.matrices.rows.len().div_ceil(self.cut.tile.pixels);
+        [across, down, across * down * self.matrices.batch()]
+    }
+
+    /// Counts, and the sums of all parts.
+    pub(super) fn scratch(&self) -> Scratch {
+        let Cut { tile, splits } = self.cut;
+        let [_, _, tiles] = self.tiles();
+        let partials = tiles * splits * tile.pixels * tile.outputs * size_of::<f32>();
+        match splits {
+            1 => Scratch::default(),
+            _ => Scratch { zeroed: COUNTS, bytes: COUNTS + partials },
+        }
+    }
+
+    /// The launch, with what becomes of each sum.
+    pub(super) fn launch<V: Vendor>(
+        &self,
+        bound: &BoundTensors<'_, V>,
+        after: [AfterParams; AFTERS],
+        table: impl FnOnce(&mut Plan) -> Result<u32>,
+    ) -> Result<Launch<Gpu<V>>> {
+        let Cut { tile, splits } = self.cut;
+        let [across, down, tiles] = self.tiles();
+        let need = self.scratch();
+        if splits > 1 && tiles * size_of::<u32>() > COUNTS {
+            return Err(Error::Invalid(format!("{}: {tiles} tiles of split sums", V::NAME)));
+        }
+        let memory = bound.scratch(need.bytes)?;
+        let mut plan = Plan::default();
+        plan.words(&[0]); // so that no view is at 0
+        let inputs = [self.matrices.row_input, 1 - self.matrices.row_input];
+        let sides = inputs
+            .map(|input| side(&self.matrices, &self.summed, input, bound.input(input), &mut plan));
+        let table = table(&mut plan)?;
+        let columns = self.matrices.columns.len();
+        let aligned =
+            |after: &AfterParams| after.column_step <= 1 && after.operand.is_multiple_of(16);
+        let fours = columns.is_multiple_of(4)
+            && bound.output().is_multiple_of(16)
+            && after.iter().all(aligned)
+            && after.iter().all(|after| after.row_step.is_multiple_of(4) || after.column_step == 0);
+        let params = |plan| ProductParams {
+            sides,
+            after,
+            output: bound.output(),
+            partials: memory + COUNTS as u64,
+            arrivals: memory,
+            plan,
+            rows: self.matrices.rows.len() as u32,
+            columns: columns as u32,
+            terms: self.terms as u32,
+            table,
+            across: across as u32,
+            down: down as u32,
+            slabs: self.terms.div_ceil(TERMS) as u32,
+            splits: splits as u32,
+            fours: fours.into(),
+            unused: 0,
+        };
+        let name = format!("product_{}_{}x{}", self.family, tile.pixels, tile.outputs);
+        let grid =
+            Grid { blocks: tiles * splits, threads: tile.threads, shared: tile.shared() as usize };
+        bound.launch_with(&name, grid, &plan, params)
+    }
+
+    pub(super) fn summed(&self) -> &Axes {
+        &self.summed
+    }
+
+    /// How an operand that is seen as `view` by all outputs goes from row to row and from column to column.
+    pub(super) fn steps(&self, view: &View) -> Option<[u32; 2]> {
+        let columns = self.matrices.columns.len();
+        let merged = view.merged();
+        let [row, column] = match (&merged.dims[..], &merged.strides[..]) {
+            ([], []) => [0, 0],
+            ([_], [1]) => [columns, 1],
+            ([all], [0]) if *all == view.len() => [0, 0],
+            ([_, inner], [0, 1]) if *inner == columns => [0, 1],
+            ([_, inner], [row, 0]) if *inner == columns => [*row, 0],
+            _ => return None,
+        };
+        Some([row as u32, column as u32])
+    }
+}

@@ -1,0 +1,24 @@
+//! Operations that a device has one launch for become one.
+//!
+//! In: a network, and what its device says to an operation. Out: its steps, of which some are joined: a sum of products
+//! with the formula that alone reads it (`finished`), and formulas of rows with what these rows become (`rows`). What others
+//! read, outputs of the network among them, stays. The joined steps give what those that they are made of give.
+
+mod finished;
+mod readers;
+mod row_cluster;
+mod rows;
+
+use super::step::TensorStep;
+use crate::model::ports::Port;
+use reef_core::tensor::TensorOp;
+
+/// `steps` with those joined that `takes` takes.
+pub(super) fn joined(
+    steps: &[TensorStep],
+    outputs: &[Port],
+    takes: &dyn Fn(&TensorOp) -> bool,
+) -> Vec<TensorStep> {
+    let steps = finished::join(steps, outputs, takes);
+    rows::join(steps, outputs, takes)
+}
