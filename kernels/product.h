@@ -17,7 +17,7 @@
 
 namespace tensor {
 
-// Rows, or columns: lines of terms. `ProductSide` in operators/tensor/product/params.rs.
+// Rows, or columns: lines of terms. `ProductSide` in operators/tensor/products/params.rs.
 struct ProductSide {
     const char *data;
     u32 step, view;        // from a line to the next; or, if it isn't 0, which view of the plan says where they begin
@@ -28,7 +28,7 @@ struct ProductSide {
     u32 wide;              // whether those that lie side by side are copied four at a time
 };
 
-// What becomes of a sum, one step after the other. `After` in operators/tensor/product/after.rs.
+// What becomes of a sum, one step after the other. `Code` in operators/tensor/products/params.rs.
 enum AfterCode : u32 { NOTHING, ADD_OPERAND, MUL_OPERAND, ADD_NUMBER, MUL_NUMBER, AT_LEAST, AT_MOST, GELU, GELU_BY_TANH };
 
 struct After {

@@ -34,8 +34,8 @@ TENSOR(contract_f32, contract<float>)
 TENSOR(contract_32x32, contract_tile<2>)
 TENSOR(contract_64x64, contract_tile<4>)
 
-// Products of matrices on tensor cores: rows and columns of a tile, warps, and slabs under way. `WARPS` in
-// operators/tensor/product/tile.rs says the same.
+// Products of matrices on tensor cores: rows and columns of a tile, warps, and slabs under way. `TILES` in
+// operators/tensor/products/tiled.rs says the same.
 #define PRODUCT(name, ...)                                                                                      \
     typedef tensor::ProductTile<__VA_ARGS__> name##_tile;                                                       \
     extern "C" __global__ void __launch_bounds__(name##_tile::THREADS, name##_tile::BLOCKS)                     \

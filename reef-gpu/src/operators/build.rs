@@ -7,7 +7,8 @@
 use super::convolution::build as convolution;
 use super::element::Element;
 use super::site::BoundOp;
-use super::{map, pack, pointwise, pool, program, tensor};
+use super::tensor::build as tensor;
+use super::{map, pack, pointwise, pool, program};
 use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;

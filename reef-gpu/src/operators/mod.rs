@@ -15,5 +15,5 @@ mod pointwise;
 mod pool;
 mod program;
 mod site;
-mod slabs;
 mod tensor;
+mod tiles;

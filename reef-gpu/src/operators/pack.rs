@@ -8,7 +8,7 @@
 //! ```
 
 use super::element::Element;
-use super::slabs::{ImplicitGemm, SLAB};
+use super::tiles::slabs::{ImplicitGemm, SLAB};
 use reef_core::op::{Conv2d, Op};
 use reef_core::{Error, Result};
 

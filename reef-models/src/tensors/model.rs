@@ -5,7 +5,7 @@ use crate::graph::arena::{self, ArenaPlan};
 use crate::model::ports::Port;
 use crate::tensors::attention::find;
 use crate::tensors::constant::Constant;
-use crate::tensors::join;
+use crate::tensors::join::joined::joined;
 use crate::tensors::step::TensorStep;
 use reef_core::op::Operators;
 use reef_core::tensor::{Array, Spec, TensorOp};
@@ -37,7 +37,7 @@ impl TensorModel {
     pub fn steps_on<D: Operators>(&self, device: &D) -> Vec<TensorStep> {
         let has = |op: &TensorOp| device.has_joined(op);
         let steps = find::joined(&self.steps, &self.outputs, &has);
-        join::joined(&steps, &self.outputs, &has)
+        joined(&steps, &self.outputs, &has)
     }
 
     /// Values of all constants.

@@ -1,6 +1,5 @@
 //! Convolutions: by tiles of the measured or modelled plan, or one output at a time where tiles don't fit.
 
-use super::tile::{Plan, THREADS, Tile, WARPS, WAVES};
 use super::tiled::{by_tiles, scratch_of};
 use super::tune::tuned_plan;
 use crate::gpu::Gpu;
@@ -8,7 +7,8 @@ use crate::operators::element::Element;
 use crate::operators::operand::check_window;
 use crate::operators::params::{ConvAnyParams, View, window};
 use crate::operators::site::{BoundOp, blocks};
-use crate::operators::slabs::ImplicitGemm;
+use crate::operators::tiles::slabs::ImplicitGemm;
+use crate::operators::tiles::tile::{Plan, THREADS, Tile, WARPS, WAVES};
 use crate::vendor::calls::Vendor;
 use crate::vendor::facts::Facts;
 use reef_core::op::{Conv2d, Scratch};

@@ -2,9 +2,8 @@
 //!
 //! In: a convolution whose operands are checked. Out: its launches, and the scratch memory that they need.
 //! Invariant: scratch memory and launches come from the same plan. `build` chooses the plan, modelled by
-//! `tile` or measured by `tune`; `tiled` launches any plan that it is given.
+//! `tiles` or measured by `tune`; `tiled` launches any plan that it is given.
 
 pub(super) mod build;
-pub(super) mod tile;
 mod tiled;
 mod tune;

@@ -1,14 +1,14 @@
 //! The launches of a convolution by a given plan, with the input brought into the native layout first where
 //! it isn't, and the scratch memory that they need.
 
-use super::tile::{Plan, Tile};
 use crate::gpu::Gpu;
 use crate::operators::element::{Element, has_tensor_cores};
 use crate::operators::map;
 use crate::operators::operand::Operand;
 use crate::operators::params::{ConvParams, Divisor, window};
 use crate::operators::site::BoundOp;
-use crate::operators::slabs::{ImplicitGemm, SLAB, Shape};
+use crate::operators::tiles::slabs::{ImplicitGemm, SLAB, Shape};
+use crate::operators::tiles::tile::{Plan, Tile};
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Conv2d, Scratch};
 use reef_core::{Error, Launch, Result};

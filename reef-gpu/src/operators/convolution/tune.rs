@@ -4,7 +4,6 @@
 //! The model in `tile.rs` was fitted to one GPU. Measuring takes some milliseconds for each shape, the
 //! first time that a network has it.
 
-use super::tile::{Plan, Tile};
 use super::tiled::{by_tiles, scratch_of};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
@@ -12,7 +11,8 @@ use crate::launch::queue::Queue;
 use crate::operators::element::Element;
 use crate::operators::pack;
 use crate::operators::site::BoundOp;
-use crate::operators::slabs::{ImplicitGemm, Shape};
+use crate::operators::tiles::slabs::{ImplicitGemm, Shape};
+use crate::operators::tiles::tile::{Plan, Tile};
 use crate::tuning::{Choice, TunedPlans, Tuning, tell};
 use crate::vendor::cache::{Cache, Key};
 use crate::vendor::calls::Vendor;

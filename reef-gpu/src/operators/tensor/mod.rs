@@ -15,5 +15,3 @@ mod plan;
 mod products;
 mod rows;
 mod scalar;
-
-pub(super) use build::{build, scratch, takes};

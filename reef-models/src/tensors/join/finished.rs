@@ -79,7 +79,7 @@ fn are_singles(contract: &Contract, map: &Map, [sums, results]: [&TensorOp; 2]) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::joined;
+    use super::super::joined::joined;
     use super::*;
     use crate::memory::budget::Budget;
     use crate::memory::ledger::Ledger;

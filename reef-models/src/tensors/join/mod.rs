@@ -5,20 +5,7 @@
 //! read, outputs of the network among them, stays. The joined steps give what those that they are made of give.
 
 mod finished;
+pub(super) mod joined;
 mod readers;
 mod row_cluster;
 mod rows;
-
-use super::step::TensorStep;
-use crate::model::ports::Port;
-use reef_core::tensor::TensorOp;
-
-/// `steps` with those joined that `takes` takes.
-pub(super) fn joined(
-    steps: &[TensorStep],
-    outputs: &[Port],
-    takes: &dyn Fn(&TensorOp) -> bool,
-) -> Vec<TensorStep> {
-    let steps = finished::join(steps, outputs, takes);
-    rows::join(steps, outputs, takes)
-}

@@ -148,7 +148,7 @@ impl Join<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::joined;
+    use super::super::joined::joined;
     use crate::memory::budget::Budget;
     use crate::memory::ledger::Ledger;
     use crate::tensors::builder::Builder;

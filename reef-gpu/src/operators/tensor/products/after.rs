@@ -1,22 +1,9 @@
 //! What becomes of a sum, as steps of its kernel: each takes what the one before made, and an operand or a number.
 
-use super::gelu::gelu_from;
-use super::params::{AFTERS, AfterParams};
+use super::gelu::{gelu_from, number};
+use super::params::{AFTERS, AfterParams, Code};
 use super::tiled::Product;
-use reef_core::tensor::{Binary, Element, Formula, Scalar, TensorOp, Term, View};
-
-/// `AfterCode` in kernels/product.h.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Code {
-    AddOperand = 1,
-    MulOperand,
-    AddNumber,
-    MulNumber,
-    AtLeast,
-    AtMost,
-    Gelu,
-    GeluByTanh,
-}
+use reef_core::tensor::{Binary, Element, Formula, TensorOp, Term, View};
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,19 +98,10 @@ fn reads(term: &Term, at: usize) -> bool {
     }
 }
 
-/// The number that a term is.
-pub(super) fn number(term: Term) -> Option<f64> {
-    match term {
-        Term::Scalar(Scalar::Real(number)) => Some(number),
-        Term::Scalar(Scalar::Whole(number)) => Some(number as f64),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::Unary;
+    use reef_core::tensor::{Scalar, Unary};
 
     fn of(terms: &[Term]) -> Option<Vec<After>> {
         chain(terms, &|input| Some([input as u32, 1]))

@@ -1,7 +1,7 @@
 //! GELU among the terms of a formula, however it is written: as a polynomial of `x` and of one function of `x`.
 
-use super::after::{Code, number};
-use reef_core::tensor::{Binary, Term, Unary};
+use super::params::Code;
+use reef_core::tensor::{Binary, Scalar, Term, Unary};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 /// Coefficients of powers of `x` up to the third.
@@ -49,6 +49,15 @@ fn code(made: &Polynomial, inner: Inner) -> Option<Code> {
 
 fn near(have: &Powers, want: &Powers) -> bool {
     have.iter().zip(want).all(|(have, want)| (have - want).abs() <= 1e-6 * want.abs())
+}
+
+/// The number that a term is.
+pub(super) fn number(term: Term) -> Option<f64> {
+    match term {
+        Term::Scalar(Scalar::Real(number)) => Some(number),
+        Term::Scalar(Scalar::Whole(number)) => Some(number as f64),
+        _ => None,
+    }
 }
 
 fn polynomial(term: Term, made: &[Option<Polynomial>], inner: &mut Inner) -> Option<Polynomial> {
@@ -126,7 +135,6 @@ fn times(a: Powers, b: Powers) -> Option<Powers> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::Scalar;
 
     fn real(number: f64) -> Term {
         Term::Scalar(Scalar::Real(number))

@@ -17,6 +17,19 @@ pub(super) struct SideParams {
     pub(super) wide: u32,
 }
 
+/// `AfterCode` there: what a step does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Code {
+    AddOperand = 1,
+    MulOperand,
+    AddNumber,
+    MulNumber,
+    AtLeast,
+    AtMost,
+    Gelu,
+    GeluByTanh,
+}
+
 /// `After` there: one step of what becomes of a sum.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

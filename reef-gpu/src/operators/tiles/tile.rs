@@ -6,7 +6,7 @@
 //! takes 0.6 % (TF32) and 0.2 % (fp16) longer in all than the best of each, so nothing is measured
 //! when a network is loaded, unless a device is asked to (`tune.rs`).
 
-use crate::operators::slabs::{SLAB, Shape};
+use crate::operators::tiles::slabs::{SLAB, Shape};
 use crate::vendor::facts::Facts;
 
 /// A kernel's tile.
@@ -54,10 +54,10 @@ pub(in crate::operators) const WARPS: [Tile; 3] = [
     Tile::new([64, 64], 256, [3, 2], [0.49, 0.34]),
 ];
 /// Without; `CONV_THREADS` in kernels/network.cu. Their costs are guesses.
-pub(super) const THREADS: [Tile; 2] =
+pub(in crate::operators) const THREADS: [Tile; 2] =
     [Tile::new([32, 32], 256, [2, 1], [0.6, 0.4]), Tile::new([64, 64], 256, [2, 1], [1.5, 1.2])];
 /// Without, where waves have 64 lanes and a unit 64 KiB of shared memory: AMD's. Guesses as well.
-pub(super) const WAVES: [Tile; 2] =
+pub(in crate::operators) const WAVES: [Tile; 2] =
     [Tile::new([32, 32], 256, [2, 1], [0.6, 0.4]), Tile::new([64, 32], 256, [2, 1], [1.0, 0.8])];
 
 /// Bytes of shared memory that a block needs beside its tile: the guard's words.
@@ -89,7 +89,7 @@ impl Plan {
     }
 
     /// All that a device can run and that make sense for a shape.
-    pub(super) fn candidates(
+    pub(in crate::operators) fn candidates(
         tiles: &[Tile],
         shape: &Shape,
         facts: &Facts,

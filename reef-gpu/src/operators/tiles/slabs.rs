@@ -1,43 +1,43 @@
 //! A convolution as a product of matrices, whose sums are cut into slabs.
 
-use super::element::Element;
-use super::operand::{Operand, is_planar};
+use crate::operators::element::Element;
+use crate::operators::operand::{Operand, is_planar};
 use reef_core::op::{Conv2d, Layout, Tensor};
 
 /// `SLAB` in kernels/mma.h.
-pub(super) const SLAB: usize = 256;
+pub(in crate::operators) const SLAB: usize = 256;
 /// Bytes that tiles copy at a time.
 const CHUNK: usize = 16;
 
 /// The product of matrices that a convolution is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
-    pub(super) pixels: usize,
-    pub(super) outputs: usize,
-    pub(super) slabs: usize,
+pub(in crate::operators) struct Shape {
+    pub(in crate::operators) pixels: usize,
+    pub(in crate::operators) outputs: usize,
+    pub(in crate::operators) slabs: usize,
 }
 
 impl Shape {
     /// Bytes of the partial sums of this many splits.
-    pub(super) fn partials(&self, splits: usize) -> usize {
+    pub(in crate::operators) fn partials(&self, splits: usize) -> usize {
         if splits == 1 { 0 } else { splits * self.pixels * self.outputs.next_multiple_of(4) * 4 }
     }
 }
 
 /// What tiles make of the input.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ImplicitGemm {
+pub(in crate::operators) struct ImplicitGemm {
     /// Of the input, filled up to whole chunks.
-    pub(super) channels: usize,
+    pub(in crate::operators) channels: usize,
     /// Slabs of the sum for one output.
-    pub(super) slabs: usize,
+    pub(in crate::operators) slabs: usize,
     /// Whether the input must be brought into this form first.
-    pub(super) converts: bool,
+    pub(in crate::operators) converts: bool,
 }
 
 impl ImplicitGemm {
     /// `None` if tiles don't fit.
-    pub(super) fn new(op: &Conv2d, element: Element) -> Option<Self> {
+    pub(in crate::operators) fn new(op: &Conv2d, element: Element) -> Option<Self> {
         if op.groups != 1 || is_planar(&op.output) {
             return None;
         }
@@ -48,16 +48,16 @@ impl ImplicitGemm {
     }
 
     /// The input in the form that tiles take.
-    pub(super) fn tensor(&self, input: &Tensor) -> Tensor {
+    pub(in crate::operators) fn tensor(&self, input: &Tensor) -> Tensor {
         Tensor::new(Layout::Native, [input.batch, self.channels, input.height, input.width])
     }
 
-    pub(super) fn converted_bytes(&self, op: &Conv2d, element: Element) -> usize {
+    pub(in crate::operators) fn converted_bytes(&self, op: &Conv2d, element: Element) -> usize {
         if self.converts { self.tensor(&op.input).elements() * element.bytes() } else { 0 }
     }
 
     /// The product of matrices that it is.
-    pub(super) fn shape(&self, op: &Conv2d) -> Shape {
+    pub(in crate::operators) fn shape(&self, op: &Conv2d) -> Shape {
         let Tensor { batch, channels: outputs, height, width, .. } = op.output;
         Shape { pixels: batch * height * width, outputs, slabs: self.slabs }
     }
