@@ -28,6 +28,7 @@ MODEL = "resnet50"
 SHAPE = [1, 3, 224, 224]
 INPUT, OUTPUT = 4 * 3 * 224 * 224, 4 * 1000
 ROUNDS = 300
+UNMAPPING = "from and to regions, while another region is unmapped"
 SOON = 60  # seconds, for what should take moments
 
 
@@ -195,10 +196,15 @@ def times(daemon, cuda, source, to):
     ways = {
         "by the request and the answer": {"data": data},
         "from and to regions": {"source": ("in", 0), "to": ("out", 0)},
+        UNMAPPING: {"source": ("in", 0), "to": ("out", 0)},
     }
+    _, other = cuda.alloc(2 << 20)
     taken = {way: [] for way in ways}
     for _ in range(ROUNDS):  # in turns, so that both see the same machine
         for way, given in ways.items():
+            if way == UNMAPPING:
+                daemon.register("other", other, 2 << 20)
+                daemon.post("/v2/cudasharedmemory/region/other/unregister")
             begun = time.perf_counter()
             status, _ = daemon.infer(1, **given)
             taken[way].append(time.perf_counter() - begun)

@@ -10,6 +10,7 @@ use crate::guests::service::Guests;
 use crate::heap::give_back_in_pieces;
 use crate::kserve::grpc::serve as grpc;
 use crate::kserve::http::serve as http;
+use crate::models::config::upload::remove_abandoned;
 use crate::net::identity::auth::Tokens;
 use crate::net::listener::Listener;
 use crate::net::room::admission::Admission;
@@ -51,6 +52,7 @@ pub fn run_reloading(
     outlive_hangup()?; // from the first model on
     let passed = Passed::take()?;
     let config = read()?;
+    remove_abandoned();
     let server = Server::open(configured(config.clone(), &passed))?; // before there are threads for anything else
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -29,7 +29,7 @@
 //! | `net` | sockets, peers, tokens, TLS, admission |
 //! | `engine` | the devices |
 //! | `config` | what the daemon can be told |
-//! | `heap` | how memory is given back |
+//! | `log_level`, `heap` | how the log's level changes; how memory is given back |
 
 #![deny(unsafe_code)]
 
@@ -45,6 +45,7 @@ mod guests;
 mod heap;
 mod kserve;
 mod local;
+mod log_level;
 mod models;
 mod name;
 mod nearest;
@@ -64,6 +65,7 @@ pub use config::settings::Config;
 pub use daemon::{Places, run, run_reloading};
 pub use error::{Error, Result};
 pub use local::client::{Client, Options, Timing};
+pub use log_level::on_log_level;
 pub use name::ModelName;
 pub use net::folder::{connect, folder};
 pub use preflight::check;

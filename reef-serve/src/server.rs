@@ -246,7 +246,8 @@ impl Server {
         let (model, payer) = (model.clone(), tenant.clone());
         let make = move || model.make(&shapes, &payer, most);
         let made =
-            tokio::time::timeout_at(deadline.into(), self.makers.aside(&tenant.who, make)).await;
+            tokio::time::timeout_at(deadline.into(), self.makers.aside(&tenant.who, (), make))
+                .await;
         let late = |_| {
             Error::Deadline(format!(
                 "timed out after {time:?}, a network for its shapes was not there"

@@ -57,7 +57,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         reef_serve::check(&config)?;
         return print(format_args!("{config:#?}"));
     }
-    log::start(args.log)?;
+    let log = log::start(args.log)?;
+    reef_serve::on_log_level(move |level| log.set_level(level));
     reef_serve::run_reloading(read, |places| announce(places).unwrap_or_default())?;
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 use std::io::IsTerminal;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
+use tracing_subscriber::{Registry, fmt, reload};
 
 /// How logs look.
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
@@ -13,16 +13,28 @@ pub(crate) enum Format {
     Json,
 }
 
+/// Changes what is logged while the command runs.
+pub(crate) struct Log(reload::Handle<Targets, Registry>);
+
+impl Log {
+    /// Logs up to this level from now on; of libraries no more than `info`.
+    pub(crate) fn set_level(&self, level: LevelFilter) {
+        let targets = Targets::new().with_default(level.min(LevelFilter::INFO));
+        let _ = self.0.reload(targets.with_target("reef", level)); // it is there until the process ends
+    }
+}
+
 /// Logs from now on; `REEF_LOG` says what.
-pub(crate) fn start(format: Format) -> Result<()> {
+pub(crate) fn start(format: Format) -> Result<Log> {
     let wanted = std::env::var("REEF_LOG").unwrap_or_else(|_| "info".into());
     let targets: Targets = wanted.parse().with_context(|| format!("REEF_LOG={wanted}"))?;
     let ansi = std::io::stderr().is_terminal();
     let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(ansi);
+    let (targets, handle) = reload::Layer::new(targets);
     let filtered = tracing_subscriber::registry().with(targets);
     match format {
         Format::Text => filtered.with(lines).init(),
         Format::Json => filtered.with(lines.json()).init(),
     }
-    Ok(())
+    Ok(Log(handle))
 }

@@ -28,6 +28,9 @@ pub(crate) struct Node {
     pub(crate) is_alone: bool,
     /// Requests that are to run there, and connections of the local path. Written by whoever brings or takes one away.
     load: AtomicUsize,
+    /// Held by who asks whether the device works. How often that was done.
+    probing: Mutex<()>,
+    probes: AtomicUsize,
     /// Why it is lost. Written once, by whoever finds out.
     lost: OnceLock<String>,
     /// Who is told then.
@@ -61,8 +64,22 @@ impl Nodes {
         let (tell, losses) = channel();
         let node = |(index, (engine, name))| {
             let (busy, lanes, load, stats) = Default::default();
-            let (lost, tell) = (OnceLock::new(), tell.clone());
-            Arc::new(Node { index, name, engine, busy, lanes, is_alone, load, lost, tell, stats })
+            let (lost, tell, probing, probes) =
+                (OnceLock::new(), tell.clone(), Mutex::default(), AtomicUsize::new(0));
+            Arc::new(Node {
+                index,
+                name,
+                engine,
+                busy,
+                lanes,
+                is_alone,
+                load,
+                probing,
+                probes,
+                lost,
+                tell,
+                stats,
+            })
         };
         Self { all: engines.into_iter().zip(names).enumerate().map(node).collect(), losses }
     }
@@ -98,15 +115,26 @@ impl Node {
         self.lost.get().map(String::as_str)
     }
 
-    /// Whether it is lost, now that something on it has ended with `error`. May take a second.
+    /// Whether it is lost, now that something on it has ended with `error`. May take a second, two if others ask.
     pub(crate) fn is_lost_after(&self, error: &Error) -> bool {
-        if matches!(error, Error::Failed(_))
-            && self.lost.get().is_none()
-            && let Err(why) = self.engine.check()
-        {
-            self.note_lost(why.text());
+        if matches!(error, Error::Failed(_)) && self.lost.get().is_none() {
+            self.probe();
         }
         self.lost.get().is_some()
+    }
+
+    /// Asks the device, one thread at a time. Who waited while another one asked has its answer.
+    fn probe(&self) {
+        let before = self.probes.load(Ordering::SeqCst);
+        let _probing = self.probing.lock();
+        // One that had begun before this was called says nothing of what failed since; a later one does.
+        if self.lost.get().is_some() || self.probes.load(Ordering::SeqCst) != before {
+            return;
+        }
+        self.probes.fetch_add(1, Ordering::SeqCst);
+        if let Err(why) = self.engine.check() {
+            self.note_lost(why.text());
+        }
     }
 
     /// Takes it out: all of its work ends with an error that says `why`, and no other comes.

@@ -245,7 +245,7 @@ impl Server {
             outputs,
         };
         let made = self.infer(inference).await?;
-        let outputs = self.filled(peer, answered, made, variant.clone()).await?;
+        let outputs = self.filled(peer, answered, made, (variant.clone(), request.charge)).await?;
         Ok(InferResponse { model, variant, id: request.id, outputs })
     }
 
@@ -255,7 +255,7 @@ impl Server {
         peer: &Peer,
         mut answered: Vec<AnsweredOutput>,
         made: Vec<Vec<u8>>,
-        variant: Arc<Variant>,
+        (variant, charge): (Arc<Variant>, Option<Charge>),
     ) -> Result<Vec<AnsweredOutput>> {
         let sorted = answered.iter().zip(&made).filter(|(output, _)| output.classes.is_some());
         let bytes = sorted.map(|(_, bytes)| bytes.len()).sum();
@@ -265,7 +265,7 @@ impl Server {
             }
             Ok(answered)
         };
-        self.parsers.run(&peer.principal, bytes, work).await
+        self.parsers.run(&peer.principal, charge, bytes, work).await
     }
 
     /// The device whose memory holds tensors of it, if any does.

@@ -1,7 +1,8 @@
-//! Trace and log settings as Triton has them: they say what the daemon does. One that would have it do something else is
-//! refused by its name.
+//! Trace and log settings as Triton has them: they say what the daemon does. The log's level can be changed; any other
+//! setting that would have the daemon do something else is refused by its name.
 
 use crate::error::{Error, Result};
+use crate::log_level;
 use crate::name::shown;
 use serde_json::{Map, Value, json};
 use tracing::level_filters::LevelFilter;
@@ -19,9 +20,80 @@ pub(super) fn trace(is_taken: bool) -> Settings {
     vec![("trace_level", json!([level])), ("trace_rate", json!("1")), ("trace_file", json!(""))]
 }
 
-/// Of the log: what whoever started the daemon has it written.
+/// Of the log.
 pub(super) fn log() -> Settings {
-    let level = LevelFilter::current();
+    log_at(LevelFilter::current())
+}
+
+/// Changes the log's level as `asked` says: what is turned on takes what is less verbose along, what is turned off what is
+/// more.
+///
+/// # Errors
+///
+/// As [`check`]; `Invalid` for two settings of which one is on and needs the other, which is off.
+pub(super) fn change_log(asked: &Map<String, Value>) -> Result<()> {
+    let Some(change) = log_level::change() else { return check(&log(), asked) };
+    let (level, rest) = wanted_level(LevelFilter::current(), asked)?;
+    check(&log(), &rest)?;
+    if level != LevelFilter::current() {
+        change(level);
+        tracing::warn!(%level, "the log's level from now on");
+    }
+    Ok(())
+}
+
+/// The settings of levels, each with the least level at which it is on.
+const LEVELS: [(&str, usize); 4] =
+    [("log_error", 1), ("log_warning", 2), ("log_info", 3), ("log_verbose_level", 4)];
+
+/// All levels, by the numbers above; 5 is what `log_verbose_level` is at 2.
+const FILTERS: [LevelFilter; 6] = [
+    LevelFilter::OFF,
+    LevelFilter::ERROR,
+    LevelFilter::WARN,
+    LevelFilter::INFO,
+    LevelFilter::DEBUG,
+    LevelFilter::TRACE,
+];
+
+/// The level that is asked for where it was `now`, and the settings that are not of levels.
+fn wanted_level(
+    now: LevelFilter,
+    asked: &Map<String, Value>,
+) -> Result<(LevelFilter, Map<String, Value>)> {
+    let mut rest = asked.clone();
+    let (mut least, mut most) = ((0, ""), (FILTERS.len() - 1, ""));
+    for (name, first) in LEVELS {
+        let Some(value) = rest.remove(name).filter(|value| !value.is_null()) else { continue };
+        let wrong = || Error::Invalid(format!("setting {name}: {value} is neither true nor false"));
+        let no_level = || Error::Invalid(format!("setting {name}: {value} is no number from 0"));
+        let on = match name {
+            "log_verbose_level" => value.as_u64().ok_or_else(no_level)?.min(2) as usize,
+            _ => usize::from(value.as_bool().ok_or_else(wrong)?),
+        };
+        if on > 0 && first + on - 1 > least.0 {
+            least = (first + on - 1, name);
+        }
+        let above = if on == 0 {
+            first - 1
+        } else if first == 4 {
+            first + on - 1
+        } else {
+            most.0
+        };
+        if above < most.0 {
+            most = (above, name);
+        }
+    }
+    if least.0 > most.0 {
+        let text = format!("settings {} and {}: the one needs the other", least.1, most.1);
+        return Err(Error::Invalid(text));
+    }
+    let now = FILTERS.iter().position(|filter| *filter == now).unwrap_or_default();
+    Ok((FILTERS[now.clamp(least.0, most.0)], rest))
+}
+
+fn log_at(level: LevelFilter) -> Settings {
     let verbose = match level {
         LevelFilter::TRACE => 2,
         LevelFilter::DEBUG => 1,
@@ -100,10 +172,57 @@ mod tests {
             assert!(said.starts_with(want), "{said}");
         }
         assert_eq!(said(&trace(true), json!({ "trace_level": "TIMESTAMPS" })), Ok(()));
-        let log = log();
+        let log = log_at(LevelFilter::INFO);
         let same: Map<String, Value> = log.iter().map(|(k, v)| ((*k).into(), v.clone())).collect();
         assert_eq!(check(&log, &same), Ok(()));
-        let said = said(&log, json!({ "log_verbose_level": 9 })).unwrap_err();
-        assert!(said.starts_with("setting log_verbose_level: \"9\", it is "), "{said}");
+        let said = said(&log, json!({ "log_file": "x" })).unwrap_err();
+        assert!(said.starts_with("setting log_file: \"x\", it is "), "{said}");
+    }
+
+    #[test]
+    fn what_is_turned_on_or_off_takes_what_hangs_on_it_along() {
+        let wanted = |now, asked: Value| {
+            let wanted = wanted_level(now, asked.as_object().unwrap());
+            wanted.map(|(level, rest)| (level, rest.len())).map_err(|error| error.to_string())
+        };
+        use LevelFilter as L;
+        for (now, asked, want) in [
+            (L::INFO, json!({}), L::INFO),
+            (L::INFO, json!({ "log_info": null, "log_info ": true }), L::INFO),
+            (L::INFO, json!({ "log_verbose_level": 1 }), L::DEBUG),
+            (L::OFF, json!({ "log_verbose_level": 7 }), L::TRACE),
+            (L::TRACE, json!({ "log_verbose_level": 1 }), L::DEBUG),
+            (L::TRACE, json!({ "log_verbose_level": 0 }), L::INFO),
+            (L::WARN, json!({ "log_verbose_level": 0 }), L::WARN),
+            (L::DEBUG, json!({ "log_info": false }), L::WARN),
+            (L::DEBUG, json!({ "log_info": true }), L::DEBUG),
+            (L::ERROR, json!({ "log_info": true, "log_verbose_level": 0 }), L::INFO),
+            (L::INFO, json!({ "log_info": false, "log_warning": false }), L::ERROR),
+            (L::INFO, json!({ "log_error": false, "log_file": "" }), L::OFF),
+        ] {
+            let others = asked
+                .as_object()
+                .unwrap()
+                .keys()
+                .filter(|key| LEVELS.iter().all(|(name, _)| name != *key));
+            assert_eq!(wanted(now, asked.clone()), Ok((want, others.count())), "{now} {asked}");
+        }
+        for (asked, want) in [
+            (
+                json!({ "log_info": true, "log_error": false }),
+                "settings log_info and log_error: the one needs the other",
+            ),
+            (
+                json!({ "log_verbose_level": 1, "log_info": false }),
+                "settings log_verbose_level and log_info: the one needs the other",
+            ),
+            (json!({ "log_info": 1 }), "setting log_info: 1 is neither true nor false"),
+            (
+                json!({ "log_verbose_level": -1 }),
+                "setting log_verbose_level: -1 is no number from 0",
+            ),
+        ] {
+            assert_eq!(wanted(L::INFO, asked), Err(want.into()));
+        }
     }
 }

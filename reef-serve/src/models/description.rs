@@ -28,6 +28,9 @@ pub(super) struct Description {
     pub(super) devices: Option<Devices>,
     /// How many devices the daemon chooses; default: as the configuration says.
     pub(super) replicas: Option<usize>,
+    /// Devices by their places among the daemon's, of a configuration in Triton's form; goes before both.
+    #[serde(skip)]
+    pub(super) gpus: Option<Vec<usize>>,
     /// Shapes for which networks are made ahead, as far as the model leaves sizes open; by names of inputs. The first one
     /// is what clients of the local path get.
     pub(super) shapes: Vec<BTreeMap<String, Vec<usize>>>,
@@ -98,6 +101,9 @@ impl Description {
 
     /// Which devices it is to be on.
     pub(super) fn placing(&self) -> Placing {
+        if let Some(gpus) = &self.gpus {
+            return Placing::At(gpus.clone());
+        }
         match (&self.devices, self.replicas) {
             (Some(Devices::These(names)), _) => Placing::On(names.clone()),
             (Some(Devices::All(_)), _) => Placing::Replicas(0),
@@ -159,6 +165,8 @@ pub(crate) enum Placing {
     Replicas(usize),
     /// These.
     On(Vec<String>),
+    /// Those at these places among the daemon's devices.
+    At(Vec<usize>),
 }
 
 /// The word `all`.

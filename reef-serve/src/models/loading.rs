@@ -24,7 +24,7 @@ impl LoadedModel {
         stats: Arc<Stats>,
         queue: usize,
     ) -> Result<Arc<Self>> {
-        let declaration = spec.declared(&maker.budget.part(maker.most_of(&spec)))?;
+        let declaration = spec.declared(&maker.reading(&spec))?;
         let named = named_shapes(&spec, declaration.as_ref())?;
         let order = Order {
             spec: &spec,

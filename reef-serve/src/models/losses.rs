@@ -50,12 +50,14 @@ impl Registry {
         thread.map(drop).map_err(|e| Error::system("no thread for lost devices", e))
     }
 
-    /// Takes all models off a device that is lost. Blocks, but for nothing on that device: a kernel there may never end.
+    /// Takes all models off a device that is lost. Blocks, but for nothing on that device: a kernel there may never end. Once
+    /// the daemon ends, none is moved any more.
     fn leave(&self, device: usize) {
         let _change = self.change.lock();
         let mut refused = Vec::new();
         for Left { lost, moving } in self.take_off(device) {
-            match self.move_away(&moving) {
+            let moved = if self.is_closing() { Ok(()) } else { self.move_away(&moving) };
+            match moved {
                 Err(Error::Exhausted(_)) => refused.push(moving),
                 Err(error) => self.stays_away(&moving, &error),
                 Ok(()) => (),
@@ -65,8 +67,8 @@ impl Registry {
         if !refused.is_empty() {
             self.wait_for_memory_of(device);
         }
-        for moving in refused {
-            let _ = self.move_away(&moving).inspect_err(|error| self.stays_away(&moving, error));
+        for moving in refused.iter().take_while(|_| !self.is_closing()) {
+            let _ = self.move_away(moving).inspect_err(|error| self.stays_away(moving, error));
         }
     }
 
@@ -74,7 +76,7 @@ impl Registry {
     fn wait_for_memory_of(&self, device: usize) {
         let begin = Instant::now();
         let budget = &self.placer.makers[device].budget;
-        while budget.used() > 0 && begin.elapsed() < MEMORY_TIMEOUT {
+        while budget.used() > 0 && begin.elapsed() < MEMORY_TIMEOUT && !self.is_closing() {
             thread::sleep(POLL_INTERVAL);
         }
     }

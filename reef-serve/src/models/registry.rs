@@ -20,6 +20,7 @@ use crate::observe::observer::Observer;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Loaded versions, by name and number.
@@ -40,6 +41,8 @@ pub(crate) struct Registry {
     replacements: Mutex<BTreeMap<ModelName, Replacement>>,
     /// Held while models are loaded or unloaded: one change at a time.
     pub(crate) change: Mutex<()>,
+    /// The daemon ends: of several changes no further one begins.
+    pub(super) closing: AtomicBool,
 }
 
 /// A version in the repository's index.
@@ -67,16 +70,26 @@ impl Registry {
         let budget = Budget::new(config.memory.total_mib << 20);
         let maker = |node: &Arc<Node>| {
             let (node, observer) = (node.clone(), observer.clone());
-            let budget = budget.of_device(node.engine.memory());
+            let (host, budget) = (budget.clone(), budget.of_device(node.engine.memory()));
             let model_bytes = config.memory.model_mib << 20;
-            Arc::new(Maker { node, budget, model_bytes, observer })
+            Arc::new(Maker { node, budget, host, model_bytes, observer })
         };
         let makers = nodes.iter().map(maker).collect();
         let (limits, usual) = (config.limits.clone(), config.models.replicas);
         let placer = Placer { makers, limits, usual };
         let model_bytes = config.memory.model_mib << 20;
-        let (loaded, away, replacements, change) = Default::default();
-        Self { repository, placer, budget, model_bytes, loaded, away, replacements, change }
+        let (loaded, away, replacements, change, closing) = Default::default();
+        Self {
+            repository,
+            placer,
+            budget,
+            model_bytes,
+            loaded,
+            away,
+            replacements,
+            change,
+            closing,
+        }
     }
 
     /// Loads what configurations name: `*` is all of the repository, of which those that can't be loaded are
@@ -93,8 +106,9 @@ impl Registry {
             tracing::warn!(%error, "not read");
         }
         let listed = self.repository.list()?;
-        let mut errors = listed.iter().filter_map(|listed| self.load(&listed.name).err());
-        let first = errors.next(); // each has been logged
+        let failed = |name: &ModelName| self.load(name).inspect_err(|e| say_refused(name, e)).err();
+        let mut errors = listed.iter().filter_map(|listed| failed(&listed.name));
+        let first = errors.next();
         let failed = usize::from(first.is_some()) + errors.count();
         match first {
             Some(error) if failed == listed.len() => Err(error),
@@ -107,7 +121,8 @@ impl Registry {
     pub(crate) fn reload(&self) {
         let mut names: BTreeSet<_> = self.loaded.read().keys().cloned().collect();
         names.extend(self.away.names());
-        names.iter().for_each(|name| self.reload_one(name));
+        let open = names.iter().take_while(|_| !self.is_closing());
+        open.for_each(|name| self.reload_one(name));
     }
 
     /// The same of one, unless it was unloaded since its name was noted.
@@ -117,7 +132,7 @@ impl Registry {
             return;
         }
         let given = self.replacements.lock().get(name).cloned().unwrap_or_default();
-        let _ = self.load_now(name, given); // which says so in the log
+        let _ = self.load_now(name, given).inspect_err(|error| say_refused(name, error));
     }
 
     /// Loads the versions of a model that its description chooses, anew if they are loaded. Blocks.
@@ -128,10 +143,12 @@ impl Registry {
     ///
     /// `NotFound`; `Invalid` if its files are wrong; `Exhausted`; the device's.
     pub(crate) fn load(&self, name: &ModelName) -> Result<()> {
-        self.load_with(name, &LoadParameters::default())
+        let _change = self.change.lock();
+        self.load_now(name, Replacement::default())
     }
 
-    /// The same with what `given` has in the place of what the repository says.
+    /// The same with what `given` has in the place of what the repository says, as a client asks for it. What fails but for
+    /// a model that is not there is logged.
     ///
     /// # Errors
     ///
@@ -139,15 +156,24 @@ impl Registry {
     pub(crate) fn load_with(&self, name: &ModelName, given: &LoadParameters) -> Result<()> {
         let given = Replacement::new(name, given, &self.budget, self.model_bytes)?;
         let _change = self.change.lock(); // not while a client's words are read and its files written
-        self.load_now(name, given)
+        self.load_asked(name, given)
     }
 
     /// As [`load_with`](Self::load_with), for a caller that holds `change`.
+    fn load_asked(&self, name: &ModelName, given: Replacement) -> Result<()> {
+        let say = |error: &Error| {
+            if !matches!(error, Error::NotFound(_)) {
+                say_refused(name, error);
+            }
+        };
+        self.load_now(name, given).inspect_err(say)
+    }
+
+    /// As [`load`](Self::load), for a caller that holds `change`, and that says what fails.
     fn load_now(&self, name: &ModelName, given: Replacement) -> Result<()> {
         let specs = self.repository.specs(name, None, &given)?;
         self.check_room(name, specs.len())?;
-        let made = self.make_all(specs);
-        let made = made.inspect_err(|error| tracing::warn!(model = %name, %error, "not loaded"))?;
+        let made = self.make_all(specs)?;
         made.iter().flat_map(|replicas| replicas.each()).for_each(|served| say_loaded(served));
         let number = |replicas: &Replicas| replicas.first().spec.version;
         let new =
@@ -188,8 +214,9 @@ impl Registry {
         Ok(())
     }
 
-    /// Unloads everything. Blocks.
+    /// Unloads everything, for good. Blocks, but for no change that has not begun.
     pub(crate) fn clear(&self) {
+        self.closing.store(true, Ordering::SeqCst);
         let _change = self.change.lock();
         let all = std::mem::take(&mut *self.loaded.write());
         let replacements = std::mem::take(&mut *self.replacements.lock());
@@ -197,6 +224,11 @@ impl Registry {
         let all = all.into_values().flatten();
         let retiring: Vec<_> = all.flat_map(|(_, served)| served.begin_to_retire()).collect();
         retiring.into_iter().for_each(Retiring::wait);
+    }
+
+    /// Whether all is being unloaded.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
     }
 
     /// A loaded version of a model, the newest if none is named: the replica with the least to do.
@@ -253,7 +285,7 @@ impl Registry {
         }
         let _change = self.change.lock();
         if let Err(Error::NotFound(_)) = self.get(name, "") {
-            self.load_now(&ModelName::new(name)?, Replacement::default())?; // no other thread has meanwhile
+            self.load_asked(&ModelName::new(name)?, Replacement::default())?; // no other thread has meanwhile
         }
         self.get(name, "")
     }
@@ -412,6 +444,10 @@ impl Registry {
         let made = Replicas::new(self.placer.place(spec, &[], &Arc::default())?);
         made.ok_or_else(|| Error::Failed("no replica was made".into()))
     }
+}
+
+fn say_refused(model: &ModelName, error: &Error) {
+    tracing::warn!(%model, %error, "not loaded");
 }
 
 pub(super) fn say_loaded(served: &LoadedModel) {

@@ -52,7 +52,9 @@ impl Parsers {
         Ok(Self { work, threads, turns: Mutex::default() })
     }
 
-    /// Does `work` on a message of `bytes` bytes of `who`: here if it is short, or on one of the threads.
+    /// Does `work` on a message of `bytes` bytes of `who`: here if it is short, or on one of the threads. `held`, such as what
+    /// its bytes are charged to, is kept until it is done and what it made is gone or with whoever waits, who may have
+    /// left meanwhile.
     ///
     /// # Errors
     ///
@@ -60,13 +62,14 @@ impl Parsers {
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         who: &Principal,
+        held: impl Send + 'static,
         bytes: usize,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        if bytes <= SHORT { work() } else { self.aside(who, work).await }
+        if bytes <= SHORT { work() } else { self.aside(who, held, work).await }
     }
 
-    /// Does `work` for `who` on one of the threads, whatever it is about.
+    /// Does `work` for `who` on one of the threads, whatever it is about, and keeps `held` likewise.
     ///
     /// # Errors
     ///
@@ -74,12 +77,14 @@ impl Parsers {
     pub(crate) async fn aside<T: Send + 'static>(
         &self,
         who: &Principal,
+        held: impl Send + 'static,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let turn = self.turn(who);
         let permits = (acquire(turn).await?, acquire(self.threads.clone()).await?);
         let (reply, done) = oneshot::channel();
         let work: Work = Box::new(move || {
+            let _held = held; // dropped last, also if the work panics
             let permits = permits; // also of work whose client has gone meanwhile, or that panics
             let done = work();
             drop(permits); // before anybody knows
@@ -130,13 +135,17 @@ mod tests {
             let (parsers, held) = (parsers.clone(), held.clone());
             tokio::spawn(async move {
                 let work = move || Ok(held.lock().recv().is_ok());
-                parsers.run(&Principal::User(who), SHORT + 1, work).await
+                parsers.run(&Principal::User(who), (), SHORT + 1, work).await
             })
         };
         let many: Vec<_> = (0..4).map(|_| start(1)).collect();
-        let other = parsers.run(&Principal::User(2), SHORT + 1, || Ok(true));
+        let other = parsers.run(&Principal::User(2), (), SHORT + 1, || Ok(true));
         assert_eq!(other.await, Ok(true), "while the first has not ended");
-        assert_eq!(parsers.run(&Principal::User(1), SHORT, || Ok(1)).await, Ok(1), "a short one");
+        assert_eq!(
+            parsers.run(&Principal::User(1), (), SHORT, || Ok(1)).await,
+            Ok(1),
+            "a short one"
+        );
         drop(release);
         for one in many {
             one.await.unwrap().unwrap();
@@ -146,13 +155,41 @@ mod tests {
         assert_eq!(parsers.turns.lock().len(), 1, "no principal is remembered");
     }
 
+    /// What a message's bytes are charged to goes after them, not with the client.
+    #[tokio::test]
+    async fn what_is_held_for_a_message_stays_until_its_bytes_are_gone() {
+        let parsers = Parsers::start().unwrap();
+        let (charge, bytes) = (Arc::new(()), Arc::new(()));
+        let (begun, has_begun) = oneshot::channel();
+        let (release, wait) = channel::<()>();
+        let message = bytes.clone();
+        let work = move || {
+            let _ = begun.send(());
+            let _ = wait.recv();
+            Ok(message) // as what it is decoded to
+        };
+        let who = Principal::User(1);
+        let mut asked = Box::pin(parsers.aside(&who, charge.clone(), work));
+        tokio::select! {
+            _ = &mut asked => panic!("it waits"),
+            begun = has_begun => begun.unwrap(),
+        }
+        drop(asked); // its client goes
+        assert_eq!((Arc::strong_count(&charge), Arc::strong_count(&bytes)), (2, 2));
+        release.send(()).unwrap();
+        while Arc::strong_count(&charge) > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(Arc::strong_count(&bytes), 1, "they went before");
+    }
+
     /// The runtime's own threads for what blocks stay as they are, as they get other work next.
     #[tokio::test]
     async fn parsing_stands_back_and_nothing_else_does() {
         let nice = || getpriority_process(None).unwrap();
         let ours = nice();
         let parsers = Parsers::start().unwrap();
-        let long = parsers.run(&Principal::User(1), SHORT + 1, move || Ok(nice()));
+        let long = parsers.run(&Principal::User(1), (), SHORT + 1, move || Ok(nice()));
         assert_eq!(long.await, Ok(NICE.max(ours)));
         assert_eq!(tokio::task::spawn_blocking(nice).await.unwrap(), ours);
     }
@@ -162,9 +199,9 @@ mod tests {
         let parsers = Parsers::start().unwrap();
         let who = Principal::User(1);
         for _ in 0..2 * THREADS {
-            let said = parsers.aside(&who, || -> Result<()> { panic!("in a test") }).await;
+            let said = parsers.aside(&who, (), || -> Result<()> { panic!("in a test") }).await;
             assert!(matches!(said, Err(Error::Failed(_))), "{said:?}");
         }
-        assert_eq!(parsers.aside(&who, || Ok(7)).await, Ok(7));
+        assert_eq!(parsers.aside(&who, (), || Ok(7)).await, Ok(7));
     }
 }

@@ -104,7 +104,7 @@ async fn decode(server: &Server, caller: &Caller, request: Undecoded) -> Result<
         charge.as_ref().map_or(Ok(()), |charge| charge.add(made))?;
         Ok(InferRequest { class, charge, ..read(request.decode_as()?, max)? })
     };
-    server.parsers.run(&caller.peer.principal, bytes, work).await
+    server.parsers.run(&caller.peer.principal, caller.charge.clone(), bytes, work).await
 }
 
 fn read(request: ModelInferRequest, max: usize) -> Result<InferRequest> {

@@ -33,13 +33,12 @@ pub(super) async fn load(
     charge: Option<Charge>,
     request: Undecoded,
 ) -> Result<RepositoryModelLoadResponse> {
-    let (bytes, held) = (request.0.len(), charge.clone());
+    let bytes = request.0.len();
     let decode = move || {
-        let _held = held; // the message may wait there longer than its client
         request.check_entries()?;
         request.decode_as::<RepositoryModelLoadRequest>()
     };
-    let request = server.parsers.run(&peer.principal, bytes, decode).await?;
+    let request = server.parsers.run(&peer.principal, charge.clone(), bytes, decode).await?;
     let mut given = LoadParameters::default();
     for (key, value) in request.parameters {
         given.add(&key, loaded(value))?;

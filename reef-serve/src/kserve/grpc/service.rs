@@ -71,7 +71,7 @@ impl GrpcInferenceService for Service {
     ) -> Reply<ModelStatisticsResponse> {
         let (server, peer) = (self.0.clone(), peer(&request));
         let write = move || describe::statistics(&server.registry, &request.into_inner());
-        reply(self.0.parsers.aside(&peer.principal, write).await)
+        reply(self.0.parsers.aside(&peer.principal, (), write).await)
     }
 
     async fn model_infer(&self, request: Request<Undecoded>) -> Reply<ModelInferResponse> {
@@ -102,7 +102,7 @@ impl GrpcInferenceService for Service {
     ) -> Reply<RepositoryIndexResponse> {
         let (server, peer) = (self.0.clone(), peer(&request));
         let list = move || repository::index(&server.registry, &request.into_inner());
-        reply(self.0.parsers.aside(&peer.principal, list).await)
+        reply(self.0.parsers.aside(&peer.principal, (), list).await)
     }
 
     async fn repository_model_load(

@@ -31,19 +31,19 @@ pub(super) fn trace(
     Ok(TraceSettingResponse { settings: settings.collect() })
 }
 
-/// The same of the log.
+/// The same of the log, whose level changes.
 pub(super) fn log(
     server: &Server,
     peer: &Peer,
     request: LogSettingsRequest,
 ) -> Result<LogSettingsResponse> {
-    let settings = settings::log();
     if !request.settings.is_empty() {
         server.check_control(peer)?;
         let asked = request.settings.into_iter();
-        let asked: Map<_, _> = asked.map(|(name, given)| (name, plain(given))).collect();
-        settings::check(&settings, &asked)?;
+        let asked = asked.map(|(name, given)| (name, plain(given))).collect();
+        settings::change_log(&asked)?;
     }
+    let settings = settings::log();
     let settings = settings.iter().map(|(name, given)| ((*name).into(), chosen(given)));
     Ok(LogSettingsResponse { settings: settings.collect() })
 }

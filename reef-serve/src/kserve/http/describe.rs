@@ -70,7 +70,11 @@ async fn log_settings(
     method: Method,
     body: Bytes,
 ) -> Reply<Json<Value>> {
-    Ok(said(&server, &peer, settings::log(), (&method, &body))?)
+    if method == Method::POST {
+        server.check_control(&peer)?;
+        settings::change_log(&object(&body)?)?;
+    }
+    Ok(shown(settings::log()))
 }
 
 /// Settings; who may, may ask for others.
@@ -84,7 +88,11 @@ fn said(
         server.check_control(peer)?;
         settings::check(&settings, &object(body)?)?;
     }
-    Ok(Json(settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
+    Ok(shown(settings))
+}
+
+fn shown(settings: Settings) -> Json<Value> {
+    Json(settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// The model and, if the path has it, the version.
@@ -172,7 +180,7 @@ async fn all_statistics(
 ) -> Reply<Json<Value>> {
     let here = server.clone();
     let write = move || statistics_of(here.registry.select("", ""));
-    Ok(server.parsers.aside(&peer.principal, write).await?)
+    Ok(server.parsers.aside(&peer.principal, (), write).await?)
 }
 
 async fn statistics(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {

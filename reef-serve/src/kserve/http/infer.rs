@@ -65,13 +65,14 @@ pub(super) async fn version(
         None => body,
         Some(encoding) => {
             let (max, paying) = (server.config.get().limits.message_mib << 20, charge.clone());
-            server.parsers.aside(who, move || inflate(&body, encoding, max, &paying)).await?
+            let work = move || inflate(&body, encoding, max, &paying);
+            server.parsers.aside(who, charge.clone(), work).await?
         }
     };
     let (json, binary) = split(&headers, body)?;
     let (bytes, paying) = (json.len(), charge.clone());
     let read = move || read(&headers, &json, binary, (max, Some(&paying)));
-    let mut request = server.parsers.run(who, bytes, read).await?;
+    let mut request = server.parsers.run(who, charge.clone(), bytes, read).await?;
     (request.model, request.version) = (model, version);
     request.charge = Some(charge.clone());
     let answer = server.answer(&peer, request).await?;
@@ -81,7 +82,7 @@ pub(super) async fn version(
         (bytes + more, text + text_per_byte(info) * more as u64)
     });
     charge.add(text)?;
-    Ok(server.parsers.run(who, bytes, move || Ok(write(&answer))).await?)
+    Ok(server.parsers.run(who, charge.clone(), bytes, move || Ok(write(&answer))).await?)
 }
 
 /// A request with this body and, perhaps, this length of its JSON; for fuzzers.

@@ -33,7 +33,7 @@ async fn index(
 ) -> Reply<Json<Value>> {
     let ready = object(&body)?.get("ready").and_then(Value::as_bool).unwrap_or(false);
     let here = server.clone();
-    let listed = server.parsers.aside(&peer.principal, move || here.registry.index()).await?;
+    let listed = server.parsers.aside(&peer.principal, (), move || here.registry.index()).await?;
     let listed = listed.into_iter().filter(|i| i.ready || !ready);
     let entry = |i: Indexed| {
         let version = i.version.map(|v| v.to_string()).unwrap_or_default();
@@ -51,12 +51,8 @@ async fn load(
 ) -> Reply<()> {
     let (name, bytes) = (ModelName::new(&model)?, body.len());
     charge.add(2 * bytes as u64)?; // its texts, and what they stand for
-    let held = charge.clone(); // the body may wait there longer than its client
-    let read = move || {
-        let _held = held;
-        parameters(&body)
-    };
-    let given = server.parsers.run(&peer.principal, bytes, read).await?;
+    let read = move || parameters(&body);
+    let given = server.parsers.run(&peer.principal, charge.clone(), bytes, read).await?;
     Ok(server.load(&peer, name, given, Some(charge)).await?)
 }
 

@@ -53,7 +53,7 @@ pub(super) fn come_in<'a>(
     let stay = server.clients.stay_local(standing.class)?;
     let slots = config.limits.ring as u32;
     let layout = Layout { slots, input: model.base.inputs.bytes, output: model.base.outputs.bytes };
-    let memory = take_memory(&config, &tenant, &model, &standing, layout)?;
+    let memory = take_memory(server, &config, &tenant, &model, &standing, layout)?;
     let (segment, fd) = Segment::create(layout)?;
     let instances = standing.instances(&model, &tenant, &segment);
     let instances = instances.map_err(|error| model.node().told(error))?; // may take a second
@@ -152,20 +152,23 @@ fn model_of(
     }
 }
 
-/// Reserves what its instances and its shared memory take.
+/// Reserves what its instances take of the device, and its shared memory of the host.
 fn take_memory(
+    server: &Server,
     config: &Config,
     tenant: &Arc<Tenant>,
     model: &LoadedModel,
     standing: &Standing,
     layout: Layout,
-) -> Result<(Reservation, MemoryTaken)> {
+) -> Result<([Reservation; 2], MemoryTaken)> {
     let count = Class::EACH.into_iter().filter(|&each| standing.has(each)).count();
-    let bytes = count as u64 * model.base.sizes.instance + layout.bytes() as u64;
+    let (instances, segment) = (count as u64 * model.base.sizes.instance, layout.bytes() as u64);
+    let bytes = instances + segment;
     let what = format!("a client of {}", model.title());
     within(&what, bytes, config.memory.client_mib << 20)?;
     let taken = tenant.take_memory(bytes, most_memory(config, &tenant.who))?;
-    Ok((model.budget().reserve(&what, bytes)?, taken))
+    let of_device = model.budget().reserve(&what, instances)?;
+    Ok(([of_device, server.registry.budget().reserve(&what, segment)?], taken))
 }
 
 /// What clients of `who` may take on the device: users who were let in leave room for others.

@@ -41,7 +41,7 @@ pub(super) struct Session<'a> {
     pub(super) instances: [Option<Shared>; 2],
     pub(super) model: Arc<LoadedModel>,
     pub(super) segment: Segment,
-    pub(super) _memory: (Reservation, MemoryTaken),
+    pub(super) _memory: ([Reservation; 2], MemoryTaken),
     pub(super) _stay: Option<Permit>,
     /// It is load of its device.
     pub(super) _entered: Entered,

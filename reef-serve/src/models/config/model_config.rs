@@ -23,6 +23,8 @@ pub(crate) struct ModelConfig {
     batch_rt: Option<bool>,
     rt: Option<u64>,
     be: Option<u64>,
+    /// Devices of all instances, by their places among the daemon's; none: as if it weren't said.
+    gpus: Option<Vec<usize>>,
     versions: Option<Versions>,
     /// Names of what is there and not read.
     pub(crate) unread: Unread,
@@ -93,7 +95,8 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Instances of a class, if the group's name ends as that does in the daemon's own answer; else of each. Groups add up.
+    /// Instances of a class, if the group's name ends as that does in the daemon's own answer; else of each. Groups add up;
+    /// all are on the same devices.
     fn read_group(&mut self, group: &Value) -> Result<()> {
         let name = group.get("name").and_then(Value::as_str).unwrap_or_default();
         let count = group.get("count").map_or(Ok(1), |count| number("count", count))?;
@@ -104,8 +107,15 @@ impl ModelConfig {
         if !name.ends_with("_rt") {
             self.be = add(self.be);
         }
+        let gpus = group.get("gpus").into_iter().flat_map(each);
+        let place = |gpu| Ok(usize::try_from(number("gpus", gpu)?).unwrap_or(usize::MAX));
+        let gpus = gpus.map(place).collect::<Result<Vec<_>>>()?;
+        if self.gpus.get_or_insert_with(|| gpus.clone()) != &gpus {
+            let text = "configuration: instance_group.gpus: groups on different devices";
+            return Err(Error::Unimplemented(text.into()));
+        }
         for (key, value) in group.as_object().into_iter().flatten() {
-            if !["name", "count", "kind"].contains(&key.as_str()) {
+            if !["name", "count", "kind", "gpus"].contains(&key.as_str()) {
                 self.note_unread(&format!("instance_group.{key}"), value);
             }
         }
@@ -159,6 +169,9 @@ impl ModelConfig {
         description.batch_rt = self.batch_rt.unwrap_or(description.batch_rt);
         description.instances.rt = self.rt.map_or(description.instances.rt, count);
         description.instances.be = self.be.map_or(description.instances.be, count);
+        if let Some(gpus) = self.gpus.as_ref().filter(|gpus| !gpus.is_empty()) {
+            description.gpus = Some(gpus.clone());
+        }
         if self.versions.is_some() {
             description.versions = self.versions.clone();
         }
@@ -244,6 +257,7 @@ fn wrong(why: &dyn std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::description::Placing;
 
     fn read(json: &str) -> Result<(ModelConfig, Description)> {
         let config = ModelConfig::from_json(&ModelName::new("m").unwrap(), json)?;
@@ -267,6 +281,27 @@ mod tests {
     }
 
     #[test]
+    fn instances_are_on_the_devices_that_their_groups_name() {
+        let groups = |groups: &str| read(&format!(r#"{{ "instance_group": [{groups}] }}"#));
+        let placing = |text| groups(text).unwrap().1.placing();
+        assert_eq!(placing(r#"{ "count": 2 }"#), Placing::Usual);
+        assert_eq!(placing(r#"{ "gpus": [] }"#), Placing::Usual);
+        assert_eq!(placing(r#"{ "gpus": [1, 0] }"#), Placing::At(vec![1, 0]));
+        let both = r#"{ "name": "m_rt", "gpus": [1] }, { "name": "m_be", "gpus": [1] }"#;
+        let (config, said) = groups(both).unwrap();
+        assert_eq!((said.placing(), config.unread.is_empty()), (Placing::At(vec![1]), true));
+        for different in [r#"{ "gpus": [1] }, { "gpus": [0] }"#, r#"{ "gpus": [1] }, {}"#] {
+            let said = groups(different).unwrap_err().to_string();
+            assert_eq!(
+                said,
+                "configuration: instance_group.gpus: groups on different devices is not implemented"
+            );
+        }
+        let said = groups(r#"{ "gpus": [-1] }"#).unwrap_err().to_string();
+        assert_eq!(said, "configuration: gpus: -1 is no number from 0");
+    }
+
+    #[test]
     fn what_it_does_not_say_stays_and_null_says_nothing() {
         let text = r#"{ "name": null, "max_batch_size": null, "version_policy": { "all": null, "latest": {} },
             "dynamic_batching": { "max_queue_delay_microseconds": 50, "priority_levels": null },
@@ -285,12 +320,12 @@ mod tests {
     fn what_is_not_read_is_named_and_what_can_not_be_done_is_refused() {
         let text = r#"{ "optimization": { "priority": 1 }, "model_warmup": [], "default_model_filename": "",
             "dynamic_batching": { "preferred_batch_size": [2, 8], "preserve_ordering": false },
-            "instance_group": [{ "count": 1, "gpus": [0] }],
+            "instance_group": [{ "count": 1, "profile": ["x"] }],
             "max_batch_size": 8, "parameters": { "x": { "string_value": "1" } } }"#;
         let unread = read(text).unwrap().0.unread.to_string();
         let want = [
             "dynamic_batching.preferred_batch_size",
-            "instance_group.gpus",
+            "instance_group.profile",
             "optimization",
             "parameters.x",
         ];

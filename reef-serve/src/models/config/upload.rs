@@ -4,8 +4,9 @@ use crate::error::{Error, Result};
 use crate::models::budget::{Budget, Reservation, within};
 use crate::name::{self, shown};
 use bytes::Bytes;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use tempfile::TempDir;
 
@@ -14,12 +15,53 @@ const MAX_FILES: usize = 256;
 const MAX_PARTS: usize = 8;
 const MAX_NAME: usize = 512;
 
+/// How folders begin, and the file in each that its daemon has locked for as long as it runs.
+const PREFIX: &str = "reef-load-";
+const LOCK: &str = ".lock";
+
 /// A folder of the daemon's own with a folder for each version, as the repository has them. It is removed, and its bytes
 /// are given back, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Upload {
     folder: TempDir,
     memory: Reservation,
+    /// Tells others that the folder is in use; of a killed daemon the system ends it.
+    _lock: File,
+}
+
+/// Removes the folders of this user's daemons that were killed.
+pub(crate) fn remove_abandoned() {
+    let own = rustix::process::getuid().as_raw();
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let is_one = entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
+        let is_own = || entry.metadata().is_ok_and(|of| of.is_dir() && of.uid() == own); // no link
+        if is_one && is_own() {
+            remove_if_abandoned(&entry.path());
+        }
+    }
+}
+
+/// Without a lock in it, it may be one that is being made.
+fn remove_if_abandoned(folder: &Path) {
+    let Ok(lock) = File::open(folder.join(LOCK)) else { return };
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return;
+    }
+    let removed = std::fs::remove_dir_all(folder);
+    let folder = folder.display();
+    match removed {
+        Ok(()) => tracing::info!(%folder, "files of a load whose daemon was killed, removed"),
+        Err(error) => tracing::warn!(%folder, %error, "files of a load whose daemon was killed"),
+    }
+}
+
+/// A lock in `folder`, which is taken before anybody sees it.
+fn locked(folder: &Path) -> std::io::Result<File> {
+    let unseen = folder.join(".new");
+    let lock = File::create_new(&unseen)?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    std::fs::rename(unseen, folder.join(LOCK))?;
+    Ok(lock)
 }
 
 impl Upload {
@@ -45,12 +87,13 @@ impl Upload {
         let memory = budget.reserve(&what, bytes)?; // they may lie in memory
         let failed = |e| Error::system("files of a load", e);
         let own = Permissions::from_mode(0o700); // weights are nobody else's to read
-        let folder = tempfile::Builder::new().prefix("reef-load-").permissions(own).tempdir();
+        let folder = tempfile::Builder::new().prefix(PREFIX).permissions(own).tempdir();
         let folder = folder.map_err(failed)?;
+        let _lock = locked(folder.path()).map_err(failed)?;
         for (place, (_, content)) in places.iter().zip(files) {
             write(&folder.path().join(place), content).map_err(failed)?;
         }
-        Ok(Self { folder, memory })
+        Ok(Self { folder, memory, _lock })
     }
 
     /// Bytes of its files.
@@ -99,7 +142,7 @@ fn place(name: &str) -> Result<PathBuf> {
 /// Writes a file that is not there yet.
 fn write(path: &Path, content: &[u8]) -> std::io::Result<()> {
     path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-    let mut file = std::fs::File::create_new(path)?;
+    let mut file = File::create_new(path)?;
     std::io::Write::write_all(&mut file, content)
 }
 
@@ -127,6 +170,30 @@ mod tests {
         assert_eq!(said, "memory budget: model m, with its files, needs 8 bytes, 7 are allowed");
         assert!(Upload::write("m", &given, &Budget::new(7), 0).is_err());
         assert!(Upload::write("m", &files(&["1/a", "1/a"]), &budget, 0).is_err(), "twice");
+    }
+
+    /// Locks are of open files, so one that is closed here is that of a killed daemon.
+    #[test]
+    fn files_of_a_killed_daemon_are_removed_and_no_others() {
+        let given = files(&["1/model.onnx"]);
+        let upload = Upload::write("m", &given, &Budget::new(100), 0).unwrap();
+        let other = |name: &str| {
+            let folder = tempfile::Builder::new().prefix(name).tempdir().unwrap();
+            std::fs::create_dir(folder.path().join("1")).unwrap();
+            folder
+        };
+        let [killed, foreign] = [PREFIX, "reef-other-"].map(other);
+        drop(locked(killed.path()).unwrap());
+        drop(locked(foreign.path()).unwrap());
+        let being_made = other(PREFIX);
+        let link = std::env::temp_dir().join(format!("{PREFIX}link-{}", std::process::id()));
+        std::os::unix::fs::symlink(foreign.path(), &link).unwrap();
+        remove_abandoned();
+        let left = [killed.path(), foreign.path(), being_made.path(), upload.path()];
+        let left = left.map(Path::exists);
+        std::fs::remove_file(&link).unwrap();
+        assert_eq!(left, [false, true, true, true]);
+        let _ = killed.keep(); // it is gone
     }
 
     #[test]

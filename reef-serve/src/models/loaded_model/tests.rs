@@ -86,8 +86,13 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
         taken: None,
     };
     let base = Variant::new(parts, [1, 1]).unwrap();
-    let maker =
-        Arc::new(Maker { node, budget: Budget::new(0), model_bytes: 0, observer: Arc::default() });
+    let maker = Arc::new(Maker {
+        node,
+        budget: Budget::new(0),
+        host: Budget::new(0),
+        model_bytes: 0,
+        observer: Arc::default(),
+    });
     let variants = Variants::new(1, 1);
     let parts = Parts { spec, base, variants, declaration: None, maker, stats: Arc::default() };
     LoadedModel::start(parts, 8).unwrap()

@@ -39,6 +39,7 @@ pub(super) fn wanted(
 ) -> Result<(Vec<usize>, usize)> {
     let count = match placing {
         Placing::On(asked) => return named(asked, names).map(|all| (all.clone(), all.len())),
+        Placing::At(asked) => return at(asked, names).map(|all| (all.clone(), all.len())),
         Placing::Replicas(count) => *count,
         Placing::Usual => usual,
     };
@@ -65,6 +66,22 @@ fn named(asked: &[String], names: &[&str]) -> Result<Vec<usize>> {
         return Err(Error::Invalid("devices: none is named".into()));
     }
     Ok(all)
+}
+
+/// As [`named`], by places.
+fn at(asked: &[usize], names: &[&str]) -> Result<Vec<usize>> {
+    let of = |why: String| Err(Error::Invalid(format!("instance_group.gpus: {why}")));
+    for (n, at) in asked.iter().enumerate() {
+        if *at >= names.len() {
+            let have: Vec<_> =
+                names.iter().enumerate().map(|(at, name)| format!("{at} {name}")).collect();
+            return of(format!("the daemon has no device {at} (have: {})", have.join(", ")));
+        }
+        if asked[..n].contains(at) {
+            return of(format!("{at} is named twice"));
+        }
+    }
+    Ok(asked.to_vec())
 }
 
 #[cfg(test)]
@@ -105,6 +122,11 @@ mod tests {
         let want = "devices: the daemon has no device \"cuda:2\" (have: cuda:0, cuda:1, cuda:3)";
         assert_eq!(said(on(&["cuda:2"])), want);
         assert_eq!(said(on(&["cuda:1", "cuda:1"])), "devices: \"cuda:1\" is named twice");
+        assert_eq!(wanted(&Placing::At(vec![2, 0]), 1, &names), Ok((vec![2, 0], 2)));
+        let want =
+            "instance_group.gpus: the daemon has no device 3 (have: 0 cuda:0, 1 cuda:1, 2 cuda:3)";
+        assert_eq!(said(Placing::At(vec![0, 3])), want);
+        assert_eq!(said(Placing::At(vec![1, 1])), "instance_group.gpus: 1 is named twice");
         assert_eq!(said(on(&[])), "devices: none is named");
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Maker {
     pub(crate) node: Arc<Node>,
     /// What the device has of the daemon's memory.
     pub(crate) budget: Arc<Budget>,
+    /// All of it, which memory of the host is taken from: files that are read, copies on their way to the device.
+    pub(crate) host: Arc<Budget>,
     /// Most bytes of a model; 0 is no limit.
     pub(crate) model_bytes: u64,
     pub(crate) observer: Arc<Observer>,
@@ -87,7 +89,7 @@ impl Maker {
     /// What is wrong with the files or the shapes; `Exhausted`; the device's.
     pub(crate) fn make(&self, order: &Order<'_>) -> Made<Arc<Variant>> {
         let spec = order.spec;
-        let reading = self.budget.part(self.most_of(spec));
+        let reading = self.reading(spec);
         let read = order.read(&reading).map_err(blocked(InTheWay::Own))?;
         let (inputs, outputs) = read.ports();
         let mut infos = (TensorInfos::of(&inputs), TensorInfos::of(&outputs));
@@ -95,12 +97,12 @@ impl Maker {
         let (bytes, sizes) = self.bytes(order, &read)?;
         let own = if order.base.is_some() { bytes - sizes.weights } else { bytes }; // few differ
         let mut taken = order.take(own)?;
-        let mut memory = self.reserve(order, bytes.saturating_add(read.staged_bytes()))?;
+        let (mut memory, staged) = self.reserve(order, bytes, read.staged_bytes())?;
         let loaded = match order.base {
             Some(base) => self.node.engine.load_beside(read, &*base.loaded)?,
             None => self.node.engine.load(read, spec.measure)?,
         };
-        drop(reading); // the weights are on the device
+        drop((reading, staged)); // the weights are on the device
         let shared = sizes.weights.saturating_sub(loaded.own_bytes());
         memory.shrink(bytes.saturating_sub(if order.base.is_some() { shared } else { 0 }));
         order.retake(&mut taken, memory.bytes())?;
@@ -110,8 +112,13 @@ impl Maker {
         Ok(Variant::new(parts, [spec.instances.rt, spec.instances.be])?)
     }
 
+    /// What reading a model's files may take, until it is dropped.
+    pub(crate) fn reading(&self, spec: &ModelSpec) -> models::Budget {
+        self.host.part(self.most_of(spec))
+    }
+
     /// Most bytes of a model beside the files that came with it, which may lie in memory too; 0 is no limit.
-    pub(crate) fn most_of(&self, spec: &ModelSpec) -> u64 {
+    fn most_of(&self, spec: &ModelSpec) -> u64 {
         let files = spec.upload.as_ref().map_or(0, |upload| upload.bytes());
         match self.model_bytes {
             0 => 0,
@@ -133,12 +140,21 @@ impl Maker {
         Ok((sizes.weights.saturating_add(instances), sizes))
     }
 
-    /// Of the daemon's memory.
-    fn reserve(&self, order: &Order<'_>, bytes: u64) -> Made<Reservation> {
+    /// `bytes` of the device, and while it is loaded `staged` bytes of the host.
+    fn reserve(
+        &self,
+        order: &Order<'_>,
+        bytes: u64,
+        staged: u64,
+    ) -> Made<(Reservation, Reservation)> {
         let loading = format!("{}, while it is loaded,", order.what());
-        let fits = self.budget.fits_without(order.taken.saturating_sub(order.kept), bytes);
+        let freed = order.taken.saturating_sub(order.kept);
+        let fits = self.budget.fits_without(freed, bytes)
+            && self.host.fits_without(freed, bytes.saturating_add(staged));
         let in_the_way = if fits { InTheWay::Any } else { InTheWay::Nothing };
-        self.budget.reserve(&loading, bytes).map_err(blocked(in_the_way))
+        let of =
+            |budget: &Budget, bytes| budget.reserve(&loading, bytes).map_err(blocked(in_the_way));
+        Ok((of(&self.budget, bytes)?, of(&self.host, staged)?))
     }
 }
 

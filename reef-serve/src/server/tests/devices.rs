@@ -1,6 +1,9 @@
 //! Several devices of one daemon.
 
+use super::losses::Losable;
 use super::*;
+use crate::engine::device;
+use crate::models::config::load::LoadValue;
 use reef::Rate;
 
 /// Two software devices, with `tiny` on the first.
@@ -16,6 +19,14 @@ impl Fixture {
     fn describe(&self, text: &str) {
         let text = format!("{text}\nnetwork = \"resnet18\"\nsize = 32\nseed = 1\n");
         std::fs::write(self.folder.join("tiny/model.toml"), text).unwrap();
+    }
+
+    /// Loads `tiny` with these devices of its instances, as Triton's clients say it.
+    fn load_on(&self, gpus: &str) -> Result<()> {
+        let mut given = LoadParameters::default();
+        let config = format!(r#"{{ "instance_group": [{{ "gpus": [{gpus}] }}] }}"#);
+        given.add("config", LoadValue::Text(config))?;
+        self.server.registry.load_with(&ModelName::new("tiny")?, &given)
     }
 
     /// Devices that a model is on.
@@ -47,6 +58,30 @@ fn models_are_spread_and_their_memory_counts_where_they_are() {
         let line = format!("reef_device_memory_bytes{{device=\"{device}\"}} {}", used[0]);
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
+}
+
+/// What is read, and copied on its way to the device, is memory of the host: a device that has no more than its model needs
+/// takes it.
+#[test]
+fn a_device_has_what_is_on_it_and_nothing_of_the_host() {
+    let open = |test: &str, memory: Option<u64>| {
+        let on = move |config: Config| {
+            let inner = device::start("cpu:0?units=1", "reef", 0.0)?.remove(0);
+            let mut engine = Losable::new(inner);
+            engine.memory = memory;
+            Server::on(Nodes::new("cpu:0", vec![Arc::new(engine)]), config)
+        };
+        Fixture::open(test, |config| config.models.load.clear(), on)
+    };
+    let free = open("host-free", None);
+    free.load("tiny").unwrap();
+    let needed = free.server.registry.device_memory().next().unwrap();
+    let exact = open("host-exact", Some(needed));
+    exact.load("tiny").unwrap();
+    let used = exact.server.registry.device_memory().next();
+    assert_eq!((used, exact.server.registry.budget().used()), (Some(needed), needed));
+    let short = open("host-short", Some(needed - 1)).load("tiny").unwrap_err();
+    assert!(matches!(short, Error::Exhausted(_)), "{short}");
 }
 
 /// Whichever device computes it, it is what the reference computes; and both do.
@@ -89,6 +124,13 @@ fn a_description_says_where_its_model_is() {
         let model = fixture.server.registry.get("tiny", "").unwrap();
         assert_eq!(fixture.server.registry.devices(&model).len(), want.len());
     }
+    fixture.describe("replicas = 2");
+    fixture.load_on("1").unwrap();
+    assert_eq!(fixture.devices("tiny"), [1], "what a load says goes before");
+    let said = fixture.load_on("0, 2").unwrap_err().to_string();
+    let want = "instance_group.gpus: the daemon has no device 2 (have: 0 cpu:0, 1 cpu:1)";
+    assert_eq!(said, format!("model tiny/1: {want}"));
+    fixture.load_on("1, 0").unwrap();
     fixture.describe("devices = [\"cpu:2\"]");
     let said = fixture.load("tiny").unwrap_err().to_string();
     let want = "model tiny/1: devices: the daemon has no device \"cpu:2\" (have: cpu:0, cpu:1)";

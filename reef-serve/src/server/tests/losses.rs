@@ -11,7 +11,7 @@ use crate::net::listener::bind;
 use parking_lot::Mutex;
 use reef::{ClientConfig, HostMemory, Neighbours};
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Longer than anything takes on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
@@ -22,6 +22,13 @@ pub(super) struct Losable {
     pub(super) inner: Arc<dyn Engine>,
     is_lost: Arc<AtomicBool>,
     hangs: Arc<AtomicBool>,
+    /// What it says of its memory.
+    pub(super) memory: Option<u64>,
+    /// Loads and questions whether it works don't end.
+    slow: Arc<AtomicBool>,
+    /// How many of each have begun.
+    loads: Arc<AtomicUsize>,
+    checks: Arc<AtomicUsize>,
     /// Memory of other processes: the first byte of a handle is its place here.
     pub(super) shared: Arc<Mutex<Vec<Arc<dyn SharedMemory>>>>,
 }
@@ -36,8 +43,13 @@ struct Fate {
 
 impl Losable {
     pub(super) fn new(inner: Arc<dyn Engine>) -> Self {
-        let (is_lost, hangs, shared) = Default::default();
-        Self { inner, is_lost, hangs, shared }
+        let (is_lost, hangs, slow, loads, checks, shared) = Default::default();
+        let memory = inner.memory();
+        Self { inner, is_lost, hangs, memory, slow, loads, checks, shared }
+    }
+
+    fn wait_if_slow(&self) {
+        until("the device goes on", || (!self.slow.load(Ordering::SeqCst)).then_some(()));
     }
 
     fn test(&self) -> Result<()> {
@@ -60,6 +72,8 @@ impl Engine for Losable {
     }
 
     fn load(&self, model: ReadModel, measure: bool) -> Result<Arc<dyn DeviceModel>> {
+        self.loads.fetch_add(1, Ordering::SeqCst);
+        self.wait_if_slow();
         self.test()?;
         Ok(self.model(self.inner.load(model, measure)?))
     }
@@ -88,10 +102,12 @@ impl Engine for Losable {
     }
 
     fn memory(&self) -> Option<u64> {
-        self.inner.memory()
+        self.memory
     }
 
     fn check(&self) -> Result<()> {
+        self.checks.fetch_add(1, Ordering::SeqCst);
+        self.wait_if_slow();
         self.test()
     }
 
@@ -192,8 +208,7 @@ fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, [Fate; 2]) {
     let open = |config: Config| {
         let engines = device::start(&config.device, "reef", 0.0)?.into_iter().zip(switches);
         let losable = |(inner, Fate { is_lost, hangs })| {
-            let shared = Arc::default();
-            Arc::new(Losable { inner, is_lost, hangs, shared }) as Arc<dyn Engine>
+            Arc::new(Losable { is_lost, hangs, ..Losable::new(inner) }) as Arc<dyn Engine>
         };
         Server::on(Nodes::new(&config.device, engines.map(losable).collect()), config)
     };
@@ -430,4 +445,65 @@ fn a_local_client_hears_why_no_device_takes_its_model() {
     let said = until("its end", || client.ping().err());
     assert!(said.text().contains("no device takes it"), "{said}");
     local.stop();
+}
+
+/// However many jobs fail at once; a device that works is asked once more, for those that failed after the first question.
+#[test]
+fn one_thread_asks_whether_a_device_works() {
+    for (is_lost, most) in [(false, 2), (true, 1)] {
+        let inner = device::start("cpu:0?units=1", "reef", 0.0).unwrap().remove(0);
+        let device = Losable::new(inner);
+        let nodes = Nodes::new("cpu:0", vec![Arc::new(device.clone())]);
+        device.slow.store(true, Ordering::SeqCst);
+        device.is_lost.store(is_lost, Ordering::SeqCst);
+        let failed = Error::Failed("a kernel".into());
+        let coming = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let ask = || {
+                coming.fetch_add(1, Ordering::SeqCst);
+                nodes.all[0].is_lost_after(&failed)
+            };
+            let jobs: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            until("all ask", || (coming.load(Ordering::SeqCst) == 8).then_some(()));
+            until("one asks", || (device.checks.load(Ordering::SeqCst) > 0).then_some(()));
+            std::thread::sleep(Duration::from_millis(50)); // others would ask beside it by now
+            assert_eq!(device.checks.load(Ordering::SeqCst), 1, "at a time");
+            device.slow.store(false, Ordering::SeqCst);
+            jobs.into_iter().for_each(|job| assert_eq!(job.join().unwrap(), is_lost));
+        });
+        let asked = device.checks.load(Ordering::SeqCst);
+        assert!((1..=most).contains(&asked), "lost {is_lost}: asked {asked} times");
+    }
+}
+
+#[test]
+fn a_daemon_that_ends_moves_no_further_model() {
+    let mut devices = Vec::new();
+    let open = |config: Config| {
+        let inner = device::start("cpu:0?units=1,cpu:1?units=1", "reef", 0.0)?;
+        devices = inner.into_iter().map(Losable::new).collect();
+        let engines = devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Engine>);
+        Server::on(Nodes::new("cpu:0,cpu:1", engines.collect()), config)
+    };
+    let fixture = Fixture::open("ending", |config| config.models.replicas = 1, open);
+    for name in ["b", "c", "d", "e"] {
+        std::fs::create_dir_all(fixture.folder.join(name).join("1")).unwrap();
+        let [from, to] = ["tiny", name].map(|name| fixture.folder.join(name).join("model.toml"));
+        std::fs::copy(from, to).unwrap();
+        fixture.load(name).unwrap();
+    }
+    let registry = &fixture.server.registry;
+    assert_eq!(registry.models_by_device()[&0].len(), 3, "{:?}", registry.models_by_device());
+    let before = devices[1].loads.load(Ordering::SeqCst);
+    devices[1].slow.store(true, Ordering::SeqCst);
+    fixture.server.nodes[0].give_up("a test");
+    let begun = || devices[1].loads.load(Ordering::SeqCst) - before;
+    until("a move begins", || (begun() == 1).then_some(()));
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| registry.clear());
+        until("the daemon ends", || registry.is_closing().then_some(()));
+        devices[1].slow.store(false, Ordering::SeqCst);
+        end.join().unwrap();
+    });
+    assert_eq!((begun(), registry.len()), (1, 0));
 }
