@@ -9,7 +9,7 @@
 //! Invariants: each step writes one storage, which no other step writes, and reads only what earlier ones wrote, what
 //! is given, and constants; its operation was checked. What depends on constants alone is a constant.
 
-mod attention;
+pub(crate) mod attention;
 pub(crate) mod axes;
 pub(crate) mod builder;
 pub(crate) mod constant;

@@ -30,3 +30,23 @@ pub fn build_tensors(
         _ => Err(Error::UnknownNetwork { asked: name.into(), have: TENSOR_NAMES.join(", ") }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::seeded::Seeded;
+    use crate::tensors::attention::find::joined;
+
+    #[test]
+    fn each_layer_has_one_attention_for_devices_that_have_it_so() {
+        for (name, layers) in [("bert", 12), ("distilbert", 6), ("vit_b_16", 12)] {
+            let model = build_tensors(name, None, 2, Tensors::Seeded(Seeded(1))).unwrap();
+            let steps = joined(model.steps(), &model.outputs, &|_| true);
+            let count = |name| steps.iter().filter(|step| step.op.name() == name).count();
+            // Nothing is left of heads that are moved, but one move of ViT's picture.
+            assert_eq!(count("attention"), layers, "{name}");
+            assert!(count("move") <= 2, "{name}: {}", count("move"));
+            assert!(model.arena_of(&steps).bytes <= model.arena().bytes, "{name}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Finds attention that a network has as separate operations, and joins it.
 
 use super::operands::{Operand, score_step, whole_rows};
-use super::places::{are_rows, line, split_last};
+use super::places::{line, split_last};
 use super::rows::common;
 use super::scores::{Change, changes};
 use super::softmax::softmax;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The same network with attention as one operation wherever it is found and `has` has it.
-pub(in crate::tensors) fn joined(
+pub(crate) fn joined(
     steps: &[TensorStep],
     outputs: &[Port],
     has: &dyn Fn(&TensorOp) -> bool,
@@ -45,18 +45,19 @@ struct Weighted<'a> {
 impl Weighted<'_> {
     fn join(&self) -> Option<(usize, TensorStep)> {
         let last = &self.steps.all[self.at];
-        let summed = &self.product.summed[self.weights];
-        let (keys, _) = line(summed)?;
-        let (rows, still) = split_last(&self.product.kept[self.weights])?;
-        (still == 0 && are_rows(&rows, summed, keys)).then_some(())?;
+        let (keys, _) = line(&self.product.summed[self.weights]).filter(|(keys, _)| *keys > 0)?;
+        let rows = self.rows_of_weights(keys)?;
         let softmax = softmax(self.steps, last.reads[self.weights], keys)?;
         let (changes, scores) = changes(self.steps, softmax.scores, keys)?;
         let mut scale = 1.0;
         let [queries, keys] = factors(self.steps, scores, keys, &mut scale)?;
-        let mut operands = vec![queries, keys, self.values()?];
+        let mut operands = vec![queries, keys];
         for read in changes.iter().filter_map(Change::reads) {
             operands.push(Operand::of_scores(read)?.at_source(self.steps, None));
         }
+        let of_scores = common(&rows, operands.iter().map(|operand| &operand.rows))?;
+        operands.iter_mut().zip(of_scores).for_each(|(operand, rows)| operand.rows = rows);
+        operands.insert(2, self.values()?);
         let (at, order) = self.order();
         let views = views(&order, &operands)?;
         let replaced = &self.steps.all[at];
@@ -79,6 +80,16 @@ impl Weighted<'_> {
                 writes: replaced.writes,
             },
         ))
+    }
+
+    /// Which row of so many weights each row of the product has.
+    fn rows_of_weights(&self, keys: usize) -> Option<Placed> {
+        let (mut rows, still) = split_last(&self.product.kept[self.weights])?;
+        let (_, stride) = line(&self.product.summed[self.weights])?;
+        let whole = rows.strides.iter().all(|stride| stride.is_multiple_of(keys));
+        rows.strides.iter_mut().for_each(|stride| *stride /= keys);
+        (still == 0 && whole && (stride == 1 || keys == 1))
+            .then_some(Placed { first: 0, view: rows })
     }
 
     fn values(&self) -> Option<Operand> {
@@ -131,8 +142,8 @@ fn factors(
 
 /// What each operand looks like from a row of the result.
 fn views(order: &Placed, operands: &[Operand]) -> Option<Vec<Placed>> {
-    let begin: Vec<_> = operands.iter().map(|operand| operand.rows.clone()).collect();
-    let rows = common(order, &begin)?.into_iter().zip(operands);
+    let rows =
+        common(order, operands.iter().map(|operand| &operand.rows))?.into_iter().zip(operands);
     Some(rows.map(|(rows, operand)| operand.placed(rows)).collect())
 }
 

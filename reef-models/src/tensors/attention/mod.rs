@@ -6,7 +6,7 @@
 //!
 //! Invariant: what others read, and outputs, are still written.
 
-pub(super) mod find;
+pub(crate) mod find;
 mod operands;
 mod places;
 mod rows;

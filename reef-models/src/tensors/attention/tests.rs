@@ -140,6 +140,16 @@ fn a_device_without_it_gets_separate_operations() {
     assert_eq!(joined(&model.steps, &model.outputs, &|_| false), model.steps);
 }
 
+#[test]
+fn a_long_sequence_needs_no_memory_for_scores() {
+    let long =
+        Heads { texts: 1, heads: 12, key_heads: 12, queries: 4096, keys: 4096, mask: 0, ..heads() };
+    let model = Heads { depth: 64, width: 64, ..long }.model();
+    let scores = 12 * 4096 * 4096 * 4;
+    assert!(model.arena().bytes >= scores);
+    assert_eq!(model.arena_of(&of_joined(&model).steps).bytes, 0, "inputs and outputs are all");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
