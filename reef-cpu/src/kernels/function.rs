@@ -2,11 +2,20 @@
 
 use super::functions::exp;
 use super::scalar::clamp;
+#[cfg(target_arch = "x86_64")]
+use super::sigmoid::sigmoids;
 use reef_core::op::Function;
 
 /// Gives each of `values` to `function`.
 #[inline(always)]
 pub(super) fn apply(function: Function, values: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if matches!(function, Function::Sigmoid | Function::Swish)
+        && is_x86_feature_detected!("avx512f")
+    {
+        // SAFETY: the machine has AVX-512.
+        return unsafe { sigmoids(values, function == Function::Swish) };
+    }
     match function {
         Function::Clamp(bounds) => {
             let (low, high) = (bounds.low(), bounds.high());

@@ -31,6 +31,8 @@ mod portable;
 mod product;
 mod scalar;
 mod scale_shift;
+#[cfg(target_arch = "x86_64")]
+mod sigmoid;
 mod simd;
 mod stop_token;
 mod taps;
