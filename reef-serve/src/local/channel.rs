@@ -39,6 +39,13 @@ impl Channel {
         }
     }
 
+    /// Wakes a reader that sleeps before there is news, which come at once: it looks for them while they are made.
+    pub(crate) fn rouse(&self) {
+        if self.asleep.0.load(Ordering::Relaxed) != 0 {
+            self.cursor.0.wake();
+        }
+    }
+
     /// Where the cursor is now.
     pub(crate) fn cursor(&self) -> u32 {
         self.cursor.0.load(Ordering::Acquire)
@@ -81,6 +88,7 @@ mod models {
             let writer = thread::spawn({
                 let shared = shared.clone();
                 move || {
+                    shared.0.rouse();
                     shared.1.store(7, Ordering::Relaxed);
                     shared.0.publish(1);
                 }
@@ -136,6 +144,24 @@ mod tests {
             channel.publish(1);
             assert!(reader.join().unwrap() < Duration::from_secs(5));
         });
+    }
+
+    #[test]
+    fn a_sleeper_is_roused_without_news() {
+        let channel = Channel::default();
+        let slept = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let begin = Instant::now();
+                channel.sleep(0, Duration::from_secs(60));
+                begin.elapsed()
+            });
+            while !reader.is_finished() {
+                channel.rouse();
+                std::thread::yield_now();
+            }
+            reader.join().unwrap()
+        });
+        assert!(slept < Duration::from_secs(30) && channel.cursor() == 0, "{slept:?}");
     }
 
     #[test]

@@ -198,6 +198,17 @@ mod tests {
         }
 
         #[test]
+        fn floats_are_copied_in_two_parts(values in prop::collection::vec(-1e9f32..1e9, 0..50), at in 0usize..26) {
+            let (segment, _fd) = Segment::create(layout(1, values.len() * 4, values.len() * 4)).unwrap();
+            let (first, last) = values.split_at((at * 2).min(values.len()));
+            segment.input(0).copy_floats(0, first);
+            segment.input(0).copy_floats(first.len().next_multiple_of(2), last);
+            let mut got = vec![0.0; values.len()];
+            segment.input(0).read_floats(&mut got);
+            prop_assert_eq!(got, values);
+        }
+
+        #[test]
         fn any_layout_is_made_or_refused(slots: u32, input: usize, output: usize) {
             let layout = layout(slots, input, output);
             if layout.check().is_ok() {

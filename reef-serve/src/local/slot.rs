@@ -70,16 +70,28 @@ impl<'a> Tensor<'a> {
         }
     }
 
+    /// Copies these values to value `first` on, an even number; an odd last one has a zero behind it.
+    ///
+    /// In a loop that the compiler unrolls, which one over an iterator of single values isn't: of 150,528 values in cold
+    /// memory 101 instead of 134 µs, in warm 16 instead of 71 (2-core VM, 2026-11-23).
+    pub(super) fn copy_floats(&self, first: usize, values: &[f32]) {
+        let (pairs, rest) = values.as_chunks::<2>();
+        let words = &self.0[first / 2..];
+        for (word, pair) in words.iter().zip(pairs) {
+            word.store(word_of(*pair), Relaxed);
+        }
+        if let (Some(word), &[last]) = (words.get(pairs.len()), rest) {
+            word.store(word_of([last, 0.0]), Relaxed);
+        }
+    }
+
     /// Writes values from the first byte on, as many as there is room for. Returns how many.
     pub(super) fn write_floats(&self, mut values: impl Iterator<Item = f32>) -> usize {
         let mut written = 0;
         for word in self.0 {
             let Some(first) = values.next() else { break };
             let second = values.next();
-            let mut bytes = [0; 8];
-            bytes[..4].copy_from_slice(&first.to_ne_bytes());
-            bytes[4..].copy_from_slice(&second.unwrap_or(0.0).to_ne_bytes());
-            word.store(u64::from_ne_bytes(bytes), Relaxed);
+            word.store(word_of([first, second.unwrap_or(0.0)]), Relaxed);
             written += 1 + usize::from(second.is_some());
         }
         written
@@ -98,4 +110,12 @@ impl<'a> Tensor<'a> {
             last.store(u64::from_ne_bytes(chunk), Relaxed);
         }
     }
+}
+
+/// Eight bytes that hold these two, one behind the other.
+fn word_of([first, second]: [f32; 2]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&first.to_ne_bytes());
+    bytes[4..].copy_from_slice(&second.to_ne_bytes());
+    u64::from_ne_bytes(bytes)
 }
