@@ -1,5 +1,6 @@
 //! What the daemon asks of a device: everything above is the same for every backend.
 
+use super::shared::{SharedMemory, SharedParts};
 use crate::class::Class;
 use crate::error::Result;
 use reef::models::{Opened, Ports, ProgramModel};
@@ -158,47 +159,6 @@ pub(crate) trait Instances: Debug + Send + Sync {
 
     /// Takes an instance that can be used again.
     fn give(&self, class: Class, instance: Box<dyn Instance>);
-}
-
-/// Memory of a device that another process has allocated. It stays mapped until the last clone is dropped.
-pub(crate) trait SharedMemory: Debug + Send + Sync {
-    /// Its size.
-    fn bytes(&self) -> usize;
-
-    /// For the engine that opened it.
-    fn as_any(&self) -> &dyn Any;
-
-    /// What is there.
-    #[cfg(test)]
-    fn read(&self) -> Vec<u8>;
-
-    /// Puts something there.
-    #[cfg(test)]
-    fn write(&self, bytes: &[u8]);
-}
-
-/// A tensor, or rows of one, in device memory of another process.
-#[derive(Debug, Clone)]
-pub(crate) struct SharedPart {
-    pub(crate) memory: Arc<dyn SharedMemory>,
-    /// Its first byte there.
-    pub(crate) begin: usize,
-    /// Its first byte among the model's inputs or outputs.
-    pub(crate) offset: usize,
-    pub(crate) bytes: usize,
-}
-
-/// Tensors of one run in device memory of other processes, beside those that are written and read.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct SharedParts<'a> {
-    pub(crate) inputs: &'a [SharedPart],
-    pub(crate) outputs: &'a [SharedPart],
-}
-
-impl SharedParts<'_> {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.inputs.is_empty() && self.outputs.is_empty()
-    }
 }
 
 /// How a request is to be run.

@@ -18,4 +18,4 @@ pub(crate) mod lanes;
 mod names;
 pub(crate) mod node;
 mod running;
-mod shared;
+pub(crate) mod shared;

@@ -1,6 +1,5 @@
 //! Inferences whose tensors are in device memory of other processes: copied on the device, by the queue that runs them.
 
-use super::api::{SharedMemory, SharedPart, SharedParts};
 use crate::error::{Error, Result};
 use reef::models::{Network, Ports};
 use reef::op::Operators;
@@ -9,6 +8,47 @@ use std::any::Any;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::thread;
+
+/// Memory of a device that another process has allocated. It stays mapped until the last clone is dropped.
+pub(crate) trait SharedMemory: Debug + Send + Sync {
+    /// Its size.
+    fn bytes(&self) -> usize;
+
+    /// For the engine that opened it.
+    fn as_any(&self) -> &dyn Any;
+
+    /// What is there.
+    #[cfg(test)]
+    fn read(&self) -> Vec<u8>;
+
+    /// Puts something there.
+    #[cfg(test)]
+    fn write(&self, bytes: &[u8]);
+}
+
+/// A tensor, or rows of one, in device memory of another process.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedPart {
+    pub(crate) memory: Arc<dyn SharedMemory>,
+    /// Its first byte there.
+    pub(crate) begin: usize,
+    /// Its first byte among the model's inputs or outputs.
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Tensors of one run in device memory of other processes, beside those that are written and read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SharedParts<'a> {
+    pub(crate) inputs: &'a [SharedPart],
+    pub(crate) outputs: &'a [SharedPart],
+}
+
+impl SharedParts<'_> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inputs.is_empty() && self.outputs.is_empty()
+    }
+}
 
 /// Memory of another process.
 pub(super) struct SharedOnDevice<D: Device> {

@@ -12,7 +12,7 @@ use crate::models::shaped::variant::Variant;
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;
 use crate::requests::job::{Given, Input, Output, Wanted};
-use crate::requests::regions::Located;
+use crate::requests::region_memory::Located;
 use crate::server::{Inference, Server};
 use crate::tenants::claims::stated;
 use crate::tensor::{TensorInfo, TensorInfos, short};

@@ -1,7 +1,8 @@
 //! Requests that run together: one behind the other in the first size of each tensor.
 
 use crate::class::Class;
-use crate::engine::api::{Instance, Ran, Run, SharedPart, SharedParts};
+use crate::engine::api::{Instance, Ran, Run};
+use crate::engine::shared::{SharedPart, SharedParts};
 use crate::error::{Error, Result};
 use crate::requests::job::{Given, Job, Phases, Wanted};
 use crate::requests::queue::Queue;

@@ -1,7 +1,7 @@
 //! Device memory of a client. Its bytes never come to the host: the queue that runs a request copies them.
 
-use crate::engine::api::{SharedMemory, SharedPart};
 use crate::engine::node::Node;
+use crate::engine::shared::{SharedMemory, SharedPart};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! One inference on its way through the daemon.
 
 use crate::class::Priority;
-use crate::engine::api::{Instance, Instances, Run, SharedPart, SharedParts};
+use crate::engine::api::{Instance, Instances, Run};
+use crate::engine::shared::{SharedPart, SharedParts};
 use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
 use crate::requests::device_memory::DeviceSlice;

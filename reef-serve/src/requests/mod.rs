@@ -10,5 +10,6 @@ pub(crate) mod device_memory;
 pub(crate) mod job;
 pub(crate) mod parsers;
 pub(crate) mod queue;
+pub(crate) mod region_memory;
 pub(crate) mod regions;
 pub(crate) mod shared_memory;

@@ -8,13 +8,12 @@ use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::{Life, Peer};
 use crate::net::identity::principal::Principal;
-use crate::requests::device_memory::{DeviceMemory, DeviceSlice};
-use crate::requests::shared_memory::{Slice, check_size, open};
+use crate::requests::device_memory::DeviceMemory;
+use crate::requests::region_memory::{Kind, Located, Memory, SystemMemory};
 use crate::tensor::short;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::fs::File;
 use std::sync::Arc;
 
 /// Longest name of a region.
@@ -29,45 +28,6 @@ pub(crate) struct Region {
     holders: Vec<Life>,
     /// What keeps its bytes counted.
     _counted: Arc<dyn Debug + Send + Sync>,
-}
-
-/// Where a region is.
-#[derive(Debug, Clone)]
-pub(crate) enum Memory {
-    System(SystemMemory),
-    Device(DeviceMemory),
-}
-
-/// Shared memory of the system.
-#[derive(Debug, Clone)]
-pub(crate) struct SystemMemory {
-    pub(crate) key: String,
-    /// The region's first byte in it.
-    pub(crate) offset: u64,
-    file: Arc<File>,
-}
-
-/// The protocol's kinds of shared memory: each has calls of its own, names are of both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    System,
-    Cuda,
-}
-
-impl Memory {
-    fn kind(&self) -> Kind {
-        match self {
-            Self::System(_) => Kind::System,
-            Self::Device(_) => Kind::Cuda,
-        }
-    }
-}
-
-/// Where a tensor is.
-#[derive(Debug, Clone)]
-pub(crate) enum Located {
-    System(Slice),
-    Device(DeviceSlice),
 }
 
 /// Whose a region is.
@@ -122,9 +82,7 @@ impl Regions {
         count: impl FnOnce() -> Result<C>,
     ) -> Result<()> {
         check_name(name)?;
-        let file = Arc::new(open(key, &who.principal)?);
-        check_size(&file, key, (offset, bytes))?;
-        let memory = Memory::System(SystemMemory { key: key.into(), offset, file });
+        let memory = Memory::System(SystemMemory::open(key, &who.principal, (offset, bytes))?);
         self.insert(who, name, (memory, bytes), count)
     }
 
@@ -250,18 +208,7 @@ impl Regions {
                 region.bytes
             )));
         }
-        match &region.memory {
-            Memory::System(system) => {
-                check_size(&system.file, &system.key, (system.offset, region.bytes))?;
-                let begin = system.offset + offset;
-                Ok(Located::System(Slice::new(system.file.clone(), begin, want, name.into())))
-            }
-            Memory::Device(memory) => {
-                let (memory, region) = (memory.clone(), name.into());
-                let begin = usize::try_from(offset).unwrap_or(usize::MAX);
-                Ok(Located::Device(DeviceSlice { memory, begin, bytes: want, region }))
-            }
-        }
+        region.memory.part(name, region.bytes, (offset, want))
     }
 
     /// The device that a region is on, if it is there and on one.

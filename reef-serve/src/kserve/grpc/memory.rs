@@ -5,7 +5,7 @@ use super::proto::system_shared_memory_status_response::RegionStatus;
 use super::proto::*;
 use crate::error::Result;
 use crate::net::identity::peer::Peer;
-use crate::requests::regions::{Kind, Memory, SystemMemory};
+use crate::requests::region_memory::{Kind, Memory, SystemMemory};
 use crate::server::Server;
 use std::sync::Arc;
 

@@ -2,8 +2,9 @@
 
 use super::instance::Shared;
 use crate::class::{Class, Priority};
-use crate::engine::api::{Run, SharedParts};
+use crate::engine::api::Run;
 use crate::engine::node::Entered;
+use crate::engine::shared::SharedParts;
 use crate::error::{Error, Result};
 use crate::local::fd_passing::{POLL_INTERVAL, is_over, send};
 use crate::local::handshake::{RELOADED, ServerHello, code};

@@ -1,7 +1,9 @@
 use super::*;
 use crate::net::identity::peer::Connected;
+use crate::requests::shared_memory::Slice;
 use rustix::fs::Mode;
 use rustix::shm;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 struct Memory(String, File);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::engine::api::*;
 use crate::engine::device;
+use crate::engine::shared::SharedMemory;
 use crate::local::client::{Client, Options};
 use crate::local::session::listen::Local;
 use crate::net::access::Access;

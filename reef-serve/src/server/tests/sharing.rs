@@ -3,12 +3,13 @@
 use super::batches::all_at_once;
 use super::losses::Losable;
 use super::*;
-use crate::engine::api::{Engine, SharedMemory};
+use crate::engine::api::Engine;
 use crate::engine::device;
+use crate::engine::shared::SharedMemory;
 use crate::kserve::parameter::Place;
 use crate::kserve::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
 use crate::net::identity::peer::Connected;
-use crate::requests::regions::Kind;
+use crate::requests::region_memory::Kind;
 
 /// Bytes of a request's input and output.
 const INPUT: usize = 4 * 3 * 32 * 32;

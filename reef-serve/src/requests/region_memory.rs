@@ -1,0 +1,85 @@
+//! Where the bytes of a region are.
+
+use crate::error::Result;
+use crate::net::identity::principal::Principal;
+use crate::requests::device_memory::{DeviceMemory, DeviceSlice};
+use crate::requests::shared_memory::{Slice, check_size, open};
+use std::fs::File;
+use std::sync::Arc;
+
+/// Where a region is.
+#[derive(Debug, Clone)]
+pub(crate) enum Memory {
+    System(SystemMemory),
+    Device(DeviceMemory),
+}
+
+/// Shared memory of the system.
+#[derive(Debug, Clone)]
+pub(crate) struct SystemMemory {
+    pub(crate) key: String,
+    /// The region's first byte in it.
+    pub(crate) offset: u64,
+    file: Arc<File>,
+}
+
+/// The protocol's kinds of shared memory: each has calls of its own, names are of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    System,
+    Cuda,
+}
+
+/// Where a tensor is.
+#[derive(Debug, Clone)]
+pub(crate) enum Located {
+    System(Slice),
+    Device(DeviceSlice),
+}
+
+impl SystemMemory {
+    /// Opens `bytes` bytes from `offset` on of the memory that `key` names.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`] and [`check_size`].
+    pub(super) fn open(key: &str, who: &Principal, (offset, bytes): (u64, u64)) -> Result<Self> {
+        let file = Arc::new(open(key, who)?);
+        check_size(&file, key, (offset, bytes))?;
+        Ok(Self { key: key.into(), offset, file })
+    }
+}
+
+impl Memory {
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::System(_) => Kind::System,
+            Self::Device(_) => Kind::Cuda,
+        }
+    }
+
+    /// The place of `want` bytes from `offset` on, which are inside of the region `name` of `bytes` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if its owner has made it smaller.
+    pub(super) fn part(
+        &self,
+        name: &str,
+        bytes: u64,
+        (offset, want): (u64, usize),
+    ) -> Result<Located> {
+        match self {
+            Self::System(SystemMemory { key, offset: first, file }) => {
+                check_size(file, key, (*first, bytes))?;
+                let slice = Slice::new(file.clone(), first + offset, want, name.into());
+                Ok(Located::System(slice))
+            }
+            Self::Device(memory) => {
+                let (memory, region) = (memory.clone(), name.into());
+                let begin = usize::try_from(offset).unwrap_or(usize::MAX);
+                Ok(Located::Device(DeviceSlice { memory, begin, bytes: want, region }))
+            }
+        }
+    }
+}
