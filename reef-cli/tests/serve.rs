@@ -5,8 +5,9 @@ mod common;
 mod daemon;
 
 use common::{Folder, json, prints, refuses};
-use daemon::Daemon;
+use daemon::{Daemon, ask};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_client_prints_the_latency_of_each_inference() {
@@ -82,4 +83,78 @@ fn a_wrong_configuration_is_refused_in_one_line() {
     let no_token = ["--set", "listen.token_file=/nowhere"];
     let said = refuses(&[&check[..], &no_token].concat());
     assert!(said.contains("listen.token_file /nowhere: No such file"), "{said}");
+}
+
+impl Daemon {
+    fn hang_up(&self) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    }
+}
+
+/// Lines of a log that have this text, once there are as many at least.
+fn lines(log: &str, text: &str, least: usize) -> usize {
+    let begin = Instant::now();
+    loop {
+        let all = std::fs::read_to_string(log).unwrap();
+        let count = all.lines().filter(|line| line.contains(text)).count();
+        if count >= least {
+            return count;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{count} lines with {text:?}: {all}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether its files don't parse or it can't be made of them.
+#[test]
+fn a_model_that_is_refused_is_one_line_of_the_log() {
+    let folder = Folder::new("refused");
+    for (name, text) in
+        [("broken", "size = \"large\"\n"), ("odd", "network = \"resnet18\"\nsize = 32\n")]
+    {
+        std::fs::create_dir_all(folder.path(&format!("models/{name}/1"))).unwrap();
+        folder.file(&format!("models/{name}/model.toml"), text);
+    }
+    let (daemon, log) = Daemon::start_logged(&folder);
+    let refused = |name: &str| format!("not loaded model={name} ");
+    assert_eq!((lines(&log, &refused("broken"), 1), lines(&log, &refused("odd"), 1)), (1, 1));
+    for (text, count) in [("size = \"large\"\n", 1), ("network = \"resnet18\"\nsize = 31\n", 2)] {
+        folder.file("models/tiny/model.toml", text);
+        daemon.hang_up();
+        assert_eq!(lines(&log, &refused("tiny"), count), count);
+    }
+    let asked = ask(&folder, "POST /v2/repository/models/broken/load", "");
+    assert!(asked.starts_with("HTTP/1.1 400 "), "{asked}");
+    assert_eq!(lines(&log, &refused("broken"), 2), 2);
+    let all = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(lines(&log, "not loaded", 5), 5, "{all}");
+}
+
+#[test]
+fn the_level_of_the_log_changes_while_the_daemon_runs() {
+    let folder = Folder::new("level");
+    let (daemon, log) = Daemon::start_logged(&folder);
+    let change = |body: &str| ask(&folder, "POST /v2/logging", body);
+    for (body, verbose) in
+        [(r#"{ "log_verbose_level": 1 }"#, 1), (r#"{ "log_verbose_level": 0 }"#, 0)]
+    {
+        let said = change(body);
+        assert!(said.contains(r#""log_info":true"#), "{said}");
+        assert!(said.contains(&format!(r#""log_verbose_level":{verbose}"#)), "{said}");
+    }
+    let hangups = "SIGHUP: configuration";
+    daemon.hang_up();
+    assert_eq!(lines(&log, hangups, 1), 1);
+    let said = change(r#"{ "log_info": false }"#);
+    assert!(
+        said.contains(r#""log_info":false"#) && said.contains(r#""log_warning":true"#),
+        "{said}"
+    );
+    folder.file("reef.toml", "wrong");
+    daemon.hang_up();
+    lines(&log, "not reloaded", 1); // an error, behind the line that isn't there
+    assert_eq!(lines(&log, hangups, 1), 1);
+    let said = change(r#"{ "log_file": "/tmp/x" }"#);
+    assert!(said.starts_with("HTTP/1.1 501 ") && said.contains("setting log_file"), "{said}");
 }

@@ -23,6 +23,18 @@ impl Daemon {
 
     /// The same, with these variables.
     pub(crate) fn start_in(folder: &Folder, more: &[&str], set: &[(&str, &str)]) -> Self {
+        Self::spawn(folder, more, set, Stdio::inherit())
+    }
+
+    /// One whose log, warnings and errors, goes to the file that comes along.
+    #[allow(dead_code)] // as above
+    pub(crate) fn start_logged(folder: &Folder) -> (Self, String) {
+        let path = folder.path("log");
+        let log = std::fs::File::create(&path).unwrap();
+        (Self::spawn(folder, &[], &[], log.into()), path)
+    }
+
+    fn spawn(folder: &Folder, more: &[&str], set: &[(&str, &str)], log: Stdio) -> Self {
         std::fs::create_dir_all(folder.path("models/tiny/1")).unwrap();
         folder.file("models/tiny/model.toml", "network = \"resnet18\"\nsize = 32\nseed = 1\n");
         let config = format!(
@@ -36,6 +48,7 @@ impl Daemon {
             .env("REEF_LOG", "warn")
             .envs(set.iter().copied())
             .stdout(Stdio::piped())
+            .stderr(log)
             .spawn()
             .expect("the binary that this test was built with");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
@@ -47,9 +60,18 @@ impl Daemon {
 /// What the daemon in this folder says of itself.
 #[allow(dead_code)] // as above
 pub(crate) fn metrics(folder: &Folder) -> String {
+    ask(folder, "GET /metrics", "")
+}
+
+/// What it answers to a request with this body.
+#[allow(dead_code)] // as above
+pub(crate) fn ask(folder: &Folder, what: &str, body: &str) -> String {
     let mut stream = UnixStream::connect(folder.path("http.sock")).expect("it listens");
-    let ask = b"GET /metrics HTTP/1.1\r\nhost: d\r\nconnection: close\r\n\r\n";
-    stream.write_all(ask).expect("it reads");
+    let length = body.len();
+    let ask = format!(
+        "{what} HTTP/1.1\r\nhost: d\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(ask.as_bytes()).expect("it reads");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("text");
     text
