@@ -8,6 +8,7 @@
 #include "indexed.h"
 #include "movement.h"
 #include "product.h"
+#include "row_map.h"
 #include "rows.h"
 
 #define TENSOR(name, ...)                                                                                     \
@@ -56,6 +57,9 @@ SIGNED(scan)
 TENSOR(scan_f32, scan<float>)
 SIGNED(top)
 TENSOR(top_u64, top<u64>)
+#if !REEF_AMD
+TENSOR(row_map_f32, row_map) // a second interpreter: beside it map_f32 has private memory on gfx906
+#endif
 TENSOR(move, move)
 TENSOR(concat, concat)
 TENSOR(gather, gather)

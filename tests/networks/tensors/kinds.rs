@@ -6,8 +6,8 @@ use rand_chacha::ChaCha8Rng;
 use reef::op::Operators;
 use reef::tensor::{
     Array, Binary, Concat, Contract, Domain, Element, Finished, Fold, FoldKind, Formula, Gather,
-    Kind, Map, Move, NOWHERE, Scalar, Scan, Scatter, ScatterKind, Spec, Target, TensorOp, Term,
-    TopK, View,
+    Kind, Map, Move, NOWHERE, RowMap, RowTerm, Scalar, Scan, Scatter, ScatterKind, Spec, Target,
+    TensorOp, Term, TopK, View,
 };
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ type Make = fn(&mut ChaCha8Rng) -> Case;
 
 /// Runs `cases` random operations of each kind; every second one is preempted as well.
 pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
-    let kinds: [(&str, Make); 13] = [
+    let kinds: [(&str, Make); 14] = [
         ("map", map),
         ("contract", contract),
         ("matrices", matrices),
@@ -35,6 +35,7 @@ pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
         ("long sums", long_sums),
         ("finished", finished),
         ("fold", fold),
+        ("row map", row_map),
         ("move", movement),
         ("concat", concat),
         ("gather", gather),
@@ -47,7 +48,8 @@ pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
             println!("{name}, seed {seed}");
             let rng = &mut ChaCha8Rng::seed_from_u64(seed);
             let case = make(rng);
-            if matches!(case.op.kind, Kind::Finished(_)) && !device.has_joined(&case.op) {
+            let joined = matches!(case.op.kind, Kind::Finished(_) | Kind::RowMap(_));
+            if joined && !device.has_joined(&case.op) {
                 continue;
             }
             agrees(device, &case, seed.is_multiple_of(2).then_some(rng));
@@ -212,6 +214,26 @@ fn fold(rng: &mut ChaCha8Rng) -> Case {
 }
 
 /// Elements of any type from anywhere, an axis at a time, or from nowhere.
+/// Folds of rows, and what becomes of elements beside them.
+fn row_map(rng: &mut ChaCha8Rng) -> Case {
+    use FoldKind::{Max, Min, Sum, SumAbs, SumSquares};
+    let [n, rows, width] = [3, 9, 1500].map(|most| rng.random_range(1..=most));
+    let single = |dims: Vec<usize>| Spec { element: Element::F32, dims };
+    let output = single(vec![n, rows, width]);
+    let inputs = vec![output.clone(), single(vec![width]), single(vec![rows, 1])];
+    let mut terms: Vec<_> = (0..3).map(|k| RowTerm::Element(Term::Input(k))).collect();
+    for _ in 0..rng.random_range(1..3) {
+        let any = |rng: &mut ChaCha8Rng, terms: &[RowTerm]| rng.random_range(0..terms.len());
+        let (a, b) = (any(rng, &terms), any(rng, &terms));
+        terms.push(RowTerm::Fold(pick(rng, &[Max, Min, Sum, SumAbs, SumSquares]), a % 3));
+        let fold = terms.len() - 1;
+        terms.push(RowTerm::Element(Term::Select(b, fold, a)));
+        let function = pick(rng, &[Binary::Add, Binary::Sub, Binary::Min, Binary::Max]);
+        terms.push(RowTerm::Element(Term::Binary(function, a, terms.len() - 1)));
+    }
+    case(rng, Kind::RowMap(RowMap { width, terms }), inputs, output, 0.0)
+}
+
 fn movement(rng: &mut ChaCha8Rng) -> Case {
     let rank = rng.random_range(0..5);
     let input = Spec { element: pick(rng, &ELEMENTS), dims: dims(rng, rank, 8) };

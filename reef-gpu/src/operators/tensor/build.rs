@@ -2,7 +2,7 @@
 
 use super::bound::BoundTensors;
 use super::products::contract;
-use super::{fold, formula, indexed, movement, rows};
+use super::{fold, formula, indexed, movement, row_map, rows};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
@@ -24,6 +24,7 @@ pub(in crate::operators) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> S
 pub(in crate::operators) fn takes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> bool {
     match &op.kind {
         Kind::Finished(finished) => op.check().is_ok() && contract::finishes(gpu, op, finished),
+        Kind::RowMap(rows) => op.check().is_ok() && row_map::fits(gpu, rows),
         _ => false,
     }
 }
@@ -52,7 +53,7 @@ pub(in crate::operators) fn build<V: Vendor>(
         Kind::Finished(op) => contract::build_finished(&bound, op),
         Kind::Gather(op) => indexed::build_gather(&bound, op),
         Kind::Scatter(op) => indexed::build_scatter(&bound, op),
-        Kind::RowMap(_) => Err(bound.refused("formulas of rows")),
+        Kind::RowMap(op) => row_map::build(&bound, op),
         Kind::Scan(op) => rows::build_scan(&bound, op),
         Kind::TopK(op) => rows::build_top(&bound, op),
         Kind::Attention(_) => Err(bound.refused("it is made of other operations here")),

@@ -34,7 +34,7 @@ fn lanes(outputs: usize, len: usize) -> usize {
 }
 
 /// `FoldKind` in kernels/fold.h, and whether the last of equals counts.
-fn code(kind: FoldKind) -> (u32, bool) {
+pub(super) fn code(kind: FoldKind) -> (u32, bool) {
     match kind {
         FoldKind::Sum => (0, false),
         FoldKind::SumAbs => (1, false),

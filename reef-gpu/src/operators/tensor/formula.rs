@@ -107,7 +107,7 @@ fn is_transcendental(function: Unary) -> bool {
 }
 
 /// Appends how each input is broadcast.
-fn views<V: Vendor>(bound: &BoundTensors<'_, V>, plan: &mut Plan) -> Result<()> {
+pub(super) fn views<V: Vendor>(bound: &BoundTensors<'_, V>, plan: &mut Plan) -> Result<()> {
     for (k, input) in bound.op.inputs.iter().enumerate() {
         let view = View::broadcast(&input.dims, &bound.op.output.dims)
             .ok_or_else(|| Error::invalid(format!("{input} to {}", bound.op.output)))?;
@@ -118,7 +118,7 @@ fn views<V: Vendor>(bound: &BoundTensors<'_, V>, plan: &mut Plan) -> Result<()> 
 }
 
 /// `Step` in kernels/formula.h: term `k`.
-fn step(terms: &[Term], slots: &Slots, k: usize, domain: Domain) -> [u32; 8] {
+pub(super) fn step(terms: &[Term], slots: &Slots, k: usize, domain: Domain) -> [u32; 8] {
     let from = |term: usize| if term + 1 == k { NOWHERE } else { slots.of_terms[term] };
     let mut scalar = [0; 2];
     let (code, operands) = match terms[k] {
@@ -136,14 +136,14 @@ fn step(terms: &[Term], slots: &Slots, k: usize, domain: Domain) -> [u32; 8] {
 
 /// Where the values of terms are kept.
 #[derive(Debug, PartialEq, Eq)]
-struct Slots {
+pub(super) struct Slots {
     /// `NOWHERE`: only the next step reads it, or none.
     of_terms: Vec<u32>,
-    most: usize,
+    pub(super) most: usize,
 }
 
 impl Slots {
-    fn of(terms: &[Term]) -> Self {
+    pub(super) fn of(terms: &[Term]) -> Self {
         let mut last_read = vec![0; terms.len()];
         for (k, term) in terms.iter().enumerate() {
             read_by(term).into_iter().flatten().for_each(|read| last_read[read] = k);

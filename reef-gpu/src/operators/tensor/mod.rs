@@ -13,5 +13,6 @@ mod indexed;
 mod movement;
 mod plan;
 mod products;
+mod row_map;
 mod rows;
 mod scalar;
