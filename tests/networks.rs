@@ -35,7 +35,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use subject::{Subject, run_alone, submit};
-use tensors::{attention_agrees, functions_agree, kinds_agree, layers_agree};
+use tensors::{
+    attention_agrees, functions_agree, joined_attention_agrees, kinds_agree, layers_agree,
+};
 
 /// Opens the device, or says aloud why its tests are skipped.
 fn open<D: Device>(ordinal: usize, options: &str) -> Option<D> {
@@ -469,6 +471,7 @@ mod cpu {
         means_of_large_pictures_are_exact("", 2e-6);
         functions_agree("units=2", 3e-7); // two and a half units in the last place
         kinds_agree("units=2", 2);
+        joined_attention_agrees("units=2", true, 12);
         attention_agrees("units=2", 1e-5);
         layers_agree("units=2", 1e-6);
         the_toy_adds_then_multiplies("units=2");
@@ -499,6 +502,7 @@ mod hip {
         means_of_large_pictures_are_exact("", 2e-6);
         functions_agree("", 1.3e-7);
         kinds_agree("", 2);
+        joined_attention_agrees("", false, 2);
         attention_agrees("", 1e-5);
         layers_agree("", 1e-6);
         the_toy_adds_then_multiplies("");
@@ -538,6 +542,7 @@ mod cuda {
         functions_agree("", 1.3e-7);
         kinds_agree("", 100);
         layers_agree("", 2e-3);
+        joined_attention_agrees("", false, 2);
         the_toy_adds_then_multiplies("");
         a_lost_launch_is_found("");
         networks_can_be_preempted_at_every_launch("");

@@ -57,12 +57,12 @@ pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
     }
 }
 
-fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[T]) -> T {
+pub(super) fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[T]) -> T {
     of[rng.random_range(0..of.len())]
 }
 
 /// Small whole numbers and halves: sums and products of them are exact in all types of floats.
-fn array(rng: &mut ChaCha8Rng, spec: &Spec) -> Array {
+pub(super) fn array(rng: &mut ChaCha8Rng, spec: &Spec) -> Array {
     let least = if spec.element.name().starts_with(['u', 'b']) { 0 } else { -8 };
     let numbers = (0..spec.elements()).map(|_| f64::from(rng.random_range(least..9)) / 2.0);
     Array::from_f64(spec.element, numbers.collect::<Vec<_>>())

@@ -2,11 +2,13 @@
 //!
 //! In: a device. Out: nothing, or a panic that names the operation and the seed.
 
+mod attention;
 mod bench;
 mod functions;
 mod kinds;
 mod network;
 
+pub(crate) use attention::joined_attention_agrees;
 pub(crate) use functions::functions_agree;
 pub(crate) use kinds::kinds_agree;
 pub(crate) use network::{attention_agrees, layers_agree};

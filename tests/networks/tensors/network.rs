@@ -1,4 +1,4 @@
-//! A network of tensors: attention over a few rows, as text networks have it.
+//! Networks of tensors: attention over a few rows, as text networks have it.
 
 use crate::handmade::{file, float, int, ints, node, ones, scalar, value};
 use crate::subject::run_alone;
@@ -67,6 +67,31 @@ fn layers() -> Vec<u8> {
     file(17, &[nodes.concat(), ends.concat(), constants.concat()])
 }
 
+/// Attention whose scores nobody reads, by heads: devices may have it as one operation.
+fn heads() -> Vec<u8> {
+    let order = |order: &[i64]| vec![ints("perm", order)];
+    let nodes = [
+        node("Transpose", &["x"], "q", &order(&[0, 2, 1, 3])),
+        node("Transpose", &["w"], "k", &order(&[0, 2, 3, 1])),
+        node("Transpose", &["u"], "v", &order(&[0, 2, 1, 3])),
+        node("MatMul", &["q", "k"], "s", &[]),
+        node("Mul", &["s", "scale"], "m", &[]),
+        node("Add", &["m", "mask"], "b", &[]),
+        node("Softmax", &["b"], "p", &[int("axis", -1)]),
+        node("MatMul", &["p", "v"], "a", &[]),
+        node("Transpose", &["a"], "h", &order(&[0, 2, 1, 3])),
+        node("Add", &["h", "x"], "y", &[]),
+    ];
+    let ends = [
+        value(11, "x", &[1, ROWS, 2, WIDTH]),
+        value(11, "w", &[1, 7 * ROWS, 2, WIDTH]),
+        value(11, "u", &[1, 7 * ROWS, 2, WIDTH]),
+        value(11, "mask", &[1, 1, 1, 7 * ROWS]),
+        value(12, "y", &[]),
+    ];
+    file(17, &[nodes.concat(), ends.concat(), scalar("scale", 0.2)])
+}
+
 fn model(file: &[u8]) -> (TensorModel, Vec<Array>) {
     let options = TensorOptions::default();
     let model = tensors_from_bytes(file, "made", &options, &Budget::new(Budget::USUAL)).unwrap();
@@ -80,6 +105,7 @@ fn model(file: &[u8]) -> (TensorModel, Vec<Array>) {
 /// What attention gives is what plain loops give, and the same bits whenever it is preempted.
 pub(crate) fn attention_agrees<D: Operators>(device: &D, tolerance: f32) {
     file_agrees(device, &attention(), tolerance, "attention");
+    file_agrees(device, &heads(), tolerance, "heads");
 }
 
 /// The same of linear layers. A device that has one launch for a layer has one for each.
