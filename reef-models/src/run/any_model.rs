@@ -1,6 +1,6 @@
 //! A network of either kind, before and after its weights are on a device.
 
-use super::memory::scratch;
+use super::memory::{scratch, tensor_scratch};
 use super::network::Network;
 use super::weights::{TensorWeights, Weights};
 use crate::errors::error::{Error, Result};
@@ -94,7 +94,10 @@ impl AnyModel {
             Self::Picture { model, .. } => {
                 arena::plan(model.graph()).bytes + scratch(device, model).bytes
             }
-            Self::Tensors(model) => model.arena_of(&model.steps_on(device)).bytes,
+            Self::Tensors(model) => {
+                let steps = model.steps_on(device);
+                model.arena_of(&steps).bytes + tensor_scratch(device, &steps).bytes
+            }
         };
         activations + 2 * (self.inputs().bytes() + self.outputs().bytes())
     }
