@@ -9,11 +9,12 @@
 //! their preemptor is up. Of each queue only the first kernel gives blocks: queues are in order.
 
 use crate::borrow::{self, Access, Borrows, User};
-use crate::checkpoint::{Checkpoint, Claim};
+use crate::checkpoint::Checkpoint;
 use crate::cpu::Cpu;
 use crate::event::Event;
 use crate::kernel::{RESET, RUN};
 use crate::memory::Buffer;
+use crate::sync::claims::Claim;
 use crate::sync::combined::Takes;
 use reef_core::{Checkpoint as _, Copy, Drained, Error, Fill, Launch, Priority, Result, Seq};
 use std::collections::VecDeque;
@@ -124,6 +125,20 @@ pub(crate) struct Task {
     pub(crate) record: Checkpoint,
     pub(crate) claim: Claim,
     pub(crate) stop: Arc<AtomicU8>,
+    /// Until there are more news than so many, the unit that has it may go on with further blocks of the same kernel:
+    /// it would be given no others.
+    pub(crate) alone_until: Option<u64>,
+}
+
+impl Task {
+    /// Finishes the block and goes on with another of its kernel, unless there is none. The kernel's end is never
+    /// passed here, as the next block is claimed before this one is finished.
+    pub(crate) fn go_on(&mut self) -> bool {
+        let next = if self.stop.load(Ordering::SeqCst) == RUN { self.record.claim() } else { None };
+        let Some(next) = next else { return false };
+        self.record.finish(std::mem::replace(&mut self.claim, next));
+        true
+    }
 }
 
 /// A block for a unit, if there is one; `Err` if there will be when others return what it works on.
@@ -197,6 +212,7 @@ impl HwQueue {
             record: item.record.clone(),
             claim,
             stop: self.stop.clone(),
+            alone_until: None,
         }))
     }
 
@@ -222,6 +238,7 @@ impl HwQueue {
             record: pad.record.clone(),
             claim,
             stop: pad.stop.clone(),
+            alone_until: None,
         }))
     }
 
@@ -341,6 +358,11 @@ impl Hardware {
         (std::mem::take(&mut self.news), std::mem::take(&mut self.buried))
     }
 
+    /// Whether [`take_news`](Self::take_news) would tell of blocks.
+    pub(crate) fn has_news(&self) -> bool {
+        self.news
+    }
+
     /// There is nothing for any unit: what has come since the lock was taken calls none.
     pub(crate) fn forget_news(&mut self) {
         self.news = false;
@@ -393,8 +415,10 @@ impl Hardware {
     /// Forgets what has not started. Returns whether nothing runs.
     pub(crate) fn abandon(&mut self, id: u64) -> bool {
         let (queue, buried) = self.find(id);
+        let (has_items, runs) = (!queue.items.is_empty(), queue.running > 0);
         queue.bury_all(buried);
-        queue.running == 0
+        self.news |= has_items; // units that are alone with it hear of it
+        !runs
     }
 
     /// The block that `unit` shall run now.
@@ -418,12 +442,24 @@ impl Hardware {
         task
     }
 
-    /// Whether no unit could have a block, as one has just found none, until there are news.
-    pub(crate) fn has_none(&self) -> bool {
+    /// Whether a unit that has `task` would be given further blocks of the same kernel, until there are news.
+    pub(crate) fn is_alone(&self, task: &Task) -> bool {
+        let others = |q: &HwQueue| q.id != task.queue && !q.items.is_empty();
+        let in_turn = task.priority == Priority::RealTime || !self.best_effort.iter().any(others);
+        in_turn && !self.leaves_units_free() && !self.busy
+    }
+
+    /// Whether a real-time kernel leaves some units free for padding.
+    fn leaves_units_free(&self) -> bool {
         let left_free = |q: &HwQueue| {
             q.items.front().and_then(|item| item.pad.as_ref()).is_some_and(|pad| pad.quota > 0)
         };
-        !self.busy && !self.real_time.iter().any(left_free)
+        self.real_time.iter().any(left_free)
+    }
+
+    /// Whether no unit could have a block, as one has just found none, until there are news.
+    pub(crate) fn has_none(&self) -> bool {
+        !self.busy && !self.leaves_units_free()
     }
 
     /// Whether some block waits for memory. Its return is announced by blocks of this device, not by the host's

@@ -6,7 +6,7 @@
 mod real {
     pub(crate) use crossbeam_queue::SegQueue as Inbox;
     pub(crate) use parking_lot::{Mutex, Mutex as TryMutex, MutexGuard as TryMutexGuard};
-    pub(crate) use std::sync::atomic::{AtomicUsize, Ordering, fence};
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use std::thread::{self, Thread};
     use std::time::Duration;
 
@@ -18,7 +18,7 @@ mod real {
 
 #[cfg(loom)]
 mod model {
-    pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use loom::thread::{self, Thread};
     use std::collections::VecDeque;
     use std::ops::{Deref, DerefMut};

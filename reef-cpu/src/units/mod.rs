@@ -1,15 +1,20 @@
 //! The threads that units are.
+//!
+//! *In*: messages (commands from queues, ends of blocks) and changes of the hardware by clients. *Out*: blocks that
+//! run. *Invariant*: a unit that waits owns nothing of others and misses no news; a unit never waits for the lock while
+//! it may get it by asking again, and asks no more once another has found nothing for any unit.
 
-use crate::cpu::Cpu;
-use crate::hardware::{Buried, Ended, Hardware, Message, Task, Work};
-use crate::kernel::{Block, Outcome, RUN};
+mod run;
+#[cfg(test)]
+mod tests;
+
+use crate::hardware::{Buried, Ended, Hardware, Message, Task};
 use crate::sync::combined::Combined;
 use crate::sync::sleepers::Sleepers;
 use crate::trace::{Trace, span};
 use parking_lot::MutexGuard;
-use reef_core::{Copy, Error, Fill, words};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use run::run;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -147,11 +152,19 @@ impl Shared {
     }
 
     fn pick(&self, hardware: &mut Hardware, unit: u32) -> Option<Task> {
-        let task = hardware.pick(unit);
+        let mut task = hardware.pick(unit);
         self.busy.store(hardware.is_busy(), Ordering::SeqCst);
-        if task.is_none() && hardware.has_none() {
-            hardware.forget_news();
-            self.nothing.store(self.news.load(Ordering::SeqCst), Ordering::SeqCst);
+        let news = self.news.load(Ordering::SeqCst);
+        match &mut task {
+            Some(task) if hardware.is_alone(task) => {
+                task.alone_until = Some(news + u64::from(hardware.has_news())); // told when the lock is given back
+            }
+            Some(_) => {}
+            None if hardware.has_none() => {
+                hardware.forget_news();
+                self.nothing.store(news, Ordering::SeqCst);
+            }
+            None => {}
         }
         task
     }
@@ -183,44 +196,24 @@ impl Shared {
     /// The life of a unit.
     pub(crate) fn work(&self, unit: u32) {
         let mut scratch = Vec::new();
-        while let Some(task) = self.next(unit) {
-            let begin = self.trace.is_on().then(|| self.now());
-            let ended = self.run(unit, &task, &mut scratch);
-            if let Some(begin) = begin {
-                self.trace.push(unit, span(&task, unit, begin, self.now(), &ended));
-            }
+        while let Some(mut task) = self.next(unit) {
+            let ended = loop {
+                let begin = self.trace.is_on().then(|| self.now());
+                let ended = run(unit, &task, &mut scratch, || self.now());
+                if let Some(begin) = begin {
+                    self.trace.push(unit, span(&task, unit, begin, self.now(), &ended));
+                }
+                if !matches!(ended, Ended::Done) || !self.is_alone(&task) || !task.go_on() {
+                    break ended;
+                }
+            };
             self.hardware.post(Message::Ended(task, ended)); // `next` takes it in, or whoever has the lock
         }
     }
 
-    fn run(&self, unit: u32, task: &Task, scratch: &mut Vec<f32>) -> Ended {
-        match &*task.work {
-            Work::Kernel(launch) => {
-                let through = AtomicU8::new(RUN);
-                let stop = if task.claim.may_stop() { &*task.stop } else { &through };
-                let mut block = Block { index: task.claim.index, unit, stop, scratch };
-                let outcome = catch_unwind(AssertUnwindSafe(|| {
-                    launch.kernel().run(&mut block, launch.args())
-                }));
-                match outcome {
-                    Ok(Outcome::Done) => Ended::Done,
-                    Ok(Outcome::Stopped) => Ended::Stopped,
-                    Err(panic) => Ended::Failed(lost(launch.kernel().name(), &*panic)),
-                }
-            }
-            Work::Copy(copy) => {
-                run_copy(copy);
-                Ended::Done
-            }
-            Work::Fill(fill) => {
-                run_fill(fill);
-                Ended::Done
-            }
-            Work::Event(event) => {
-                event.reach(self.now());
-                Ended::Done
-            }
-        }
+    /// Whether there are no news since `task` was picked, and no others had blocks then.
+    fn is_alone(&self, task: &Task) -> bool {
+        task.alone_until == Some(self.news.load(Ordering::SeqCst))
     }
 }
 
@@ -230,62 +223,5 @@ fn back_off(looks: u32) {
         (0..1_u32 << looks).for_each(|_| std::hint::spin_loop());
     } else {
         thread::yield_now();
-    }
-}
-
-/// The error of a kernel that panicked.
-fn lost(kernel: &str, panic: &(dyn std::any::Any + Send)) -> Error {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Error::DeviceLost { backend: "cpu", why: format!("kernel {kernel} panicked: {text}") }
-}
-
-fn run_copy(copy: &Copy<Cpu>) {
-    let from = (copy.from.words(), copy.from_offset);
-    words::copy(from, (copy.to.words(), copy.to_offset), copy.bytes); // checked when it was queued
-}
-
-fn run_fill(fill: &Fill<Cpu>) {
-    words::fill(fill.buffer.words(), fill.offset, fill.bytes, fill.word);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kernel::Kernel;
-    use reef_core::{Args, Device, Launch, Priority, Queue, Seq};
-    use std::sync::mpsc;
-
-    /// A launch of one block that says when it runs.
-    fn told() -> (Launch<Cpu>, mpsc::Receiver<()>) {
-        let (sender, receiver) = mpsc::channel();
-        let kernel = Kernel::new("told", move |_, _| {
-            let _ = sender.send(());
-            Outcome::Done
-        });
-        // SAFETY: the kernel takes no arguments and touches no memory.
-        (unsafe { Launch::new(kernel, [1; 3], [1; 3], Args::new(&[])) }, receiver)
-    }
-
-    /// The test would wait for itself if `launch` waited for the lock.
-    #[test]
-    fn who_submits_does_not_wait_for_who_has_the_hardware() {
-        let device = Cpu::open(0, "units=1").unwrap();
-        let mut queue = device.queue(Priority::RealTime, None).unwrap();
-        let (launch, ran) = told();
-        device.shared().change(|_| queue.launch(Seq(0), &launch, None).unwrap());
-        ran.recv_timeout(Duration::from_secs(60)).unwrap();
-    }
-
-    /// Units sleep at once here, so each round is lost if a wake-up is.
-    #[test]
-    fn units_that_sleep_are_woken_for_each_kernel() {
-        let device = Cpu::open(0, "units=3&spin=0").unwrap();
-        let mut queue = device.queue(Priority::RealTime, None).unwrap();
-        let (launch, ran) = told();
-        for seq in 0..if cfg!(miri) { 10 } else { 2000 } {
-            queue.launch(Seq(seq), &launch, None).unwrap();
-            ran.recv_timeout(Duration::from_secs(60)).unwrap();
-        }
     }
 }

@@ -1,0 +1,211 @@
+//! Which blocks of a launch are given out: each to one unit at a time, and again only if it comes back.
+//!
+//! New blocks are a ticket that grows, so units take the blocks of one kernel without a lock. Blocks that were stopped
+//! come back and go out first. Who finds none may have missed one that comes back meanwhile: what gives blocks back
+//! and who looks for the last time do that under the device's lock.
+
+use crate::sync::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
+
+/// A block that was stopped this often runs to its end the next time, however often real-time work
+/// arrives: best-effort work is slowed down, never starved.
+pub(crate) const MAX_STOPS: u8 = 2;
+
+/// The right to run one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) index: u32,
+    stops: u8,
+}
+
+impl Claim {
+    /// Whether the block may be stopped once more.
+    pub(crate) fn may_stop(self) -> bool {
+        self.stops < MAX_STOPS
+    }
+}
+
+/// The blocks of one launch: given out, given back, finished.
+#[derive(Debug)]
+pub(crate) struct Claims {
+    total: u32,
+    /// Blocks that have not finished.
+    remaining: AtomicU32,
+    /// Blocks from here on have never been given out. Above `total` by a few, so it is wider: it never wraps.
+    next: AtomicU64,
+    /// Length of `back`. Written under its lock.
+    returned: AtomicU32,
+    /// Blocks that were stopped, and how often.
+    back: Mutex<Vec<Claim>>,
+}
+
+impl Claims {
+    pub(crate) fn new(total: u32) -> Self {
+        Self {
+            total,
+            remaining: AtomicU32::new(total),
+            next: AtomicU64::new(0),
+            returned: AtomicU32::new(0),
+            back: Mutex::default(),
+        }
+    }
+
+    /// A block to run, if one is left. It must be finished or given back.
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        self.take_back().or_else(|| self.draw())
+    }
+
+    /// A block that came back.
+    fn take_back(&self) -> Option<Claim> {
+        if self.returned.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.change(Vec::pop)
+    }
+
+    /// A block that has never been given out.
+    fn draw(&self) -> Option<Claim> {
+        let total = u64::from(self.total);
+        if self.next.load(Ordering::Relaxed) >= total {
+            return None; // looks that find nothing don't write
+        }
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        (index < total).then_some(Claim { index: index as u32, stops: 0 })
+    }
+
+    /// The block took effect.
+    pub(crate) fn finish(&self, _: Claim) {
+        self.remaining.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The block was stopped before it changed anything.
+    pub(crate) fn give_back(&self, claim: Claim) {
+        let stops = claim.stops.saturating_add(1);
+        self.change(|back| back.push(Claim { stops, ..claim }));
+    }
+
+    fn change<R>(&self, f: impl FnOnce(&mut Vec<Claim>) -> R) -> R {
+        let mut back = self.back.lock();
+        let result = f(&mut back);
+        self.returned.store(back.len() as u32, Ordering::Release);
+        result
+    }
+
+    pub(crate) fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// Blocks that have not finished.
+    pub(crate) fn remaining(&self) -> u32 {
+        self.remaining.load(Ordering::Acquire)
+    }
+
+    /// Whether any block was ever given out.
+    pub(crate) fn is_touched(&self) -> bool {
+        self.next.load(Ordering::Relaxed) > 0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_block_is_given_out_once_unless_it_comes_back() {
+        let claims = Claims::new(3);
+        let [a, b, c] = std::array::from_fn(|_| claims.claim().unwrap());
+        assert_eq!(claims.claim(), None);
+        claims.finish(a);
+        claims.finish(c);
+        assert_eq!(claims.remaining(), 1);
+        claims.give_back(b);
+        assert_eq!(claims.claim().unwrap().index, b.index);
+        assert_eq!(claims.claim(), None);
+    }
+
+    #[test]
+    fn a_block_that_is_stopped_again_and_again_runs_through() {
+        let claims = Claims::new(1);
+        for _ in 0..MAX_STOPS {
+            let claim = claims.claim().unwrap();
+            assert!(claim.may_stop());
+            claims.give_back(claim);
+        }
+        assert!(!claims.claim().unwrap().may_stop());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::primitives::{AtomicUsize, thread};
+    use loom::sync::Arc;
+
+    const BLOCKS: usize = 2;
+
+    /// A kernel on two units, and the device's lock with whether the kernel's end was noticed.
+    struct Scene {
+        claims: Claims,
+        ran: [AtomicUsize; BLOCKS],
+        over: Mutex<bool>,
+    }
+
+    /// What a unit that finds no block without the lock may leave out.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Rule {
+        Kept,
+        LastLookUnderTheLock,
+    }
+
+    /// A unit; its first block is stopped if `stopped`.
+    fn unit(scene: &Scene, mut stopped: bool, broken: Rule) {
+        let mut held = scene.claims.claim();
+        while let Some(claim) = held {
+            if !std::mem::take(&mut stopped) {
+                scene.ran[claim.index as usize].fetch_add(1, Ordering::Relaxed);
+                if let Some(next) = scene.claims.claim() {
+                    scene.claims.finish(claim);
+                    held = Some(next);
+                    continue;
+                }
+                let mut over = scene.over.lock();
+                scene.claims.finish(claim);
+                *over |= scene.claims.remaining() == 0;
+                held = if broken == Rule::Kept { scene.claims.claim() } else { None };
+            } else {
+                let _over = scene.over.lock();
+                scene.claims.give_back(claim);
+                held = if broken == Rule::Kept { scene.claims.claim() } else { None };
+            }
+        }
+    }
+
+    fn two_units(broken: Rule) {
+        loom::model(move || {
+            let scene = Arc::new(Scene {
+                claims: Claims::new(BLOCKS as u32),
+                ran: Default::default(),
+                over: Mutex::default(),
+            });
+            let other = thread::spawn({
+                let scene = scene.clone();
+                move || unit(&scene, true, broken)
+            });
+            unit(&scene, false, broken);
+            other.join().unwrap();
+            let ran: Vec<_> = scene.ran.iter().map(|ran| ran.load(Ordering::Relaxed)).collect();
+            assert_eq!(ran, [1; BLOCKS], "not each block once");
+            assert!(*scene.over.lock(), "the end was not noticed");
+        });
+    }
+
+    #[test]
+    fn each_block_runs_once_and_the_end_is_noticed() {
+        two_units(Rule::Kept);
+    }
+
+    #[test]
+    #[should_panic = "not each block once"]
+    fn a_block_that_comes_back_is_lost_without_the_last_look() {
+        two_units(Rule::LastLookUnderTheLock);
+    }
+}
