@@ -10,7 +10,7 @@ use crate::kernels::tensor::bind::{bind, has_joined};
 use crate::memory::Buffer;
 use reef_core::op::{Op, Operands, Operators, Storage, TensorOperands};
 use reef_core::tensor::TensorOp;
-use reef_core::{Args, Launch, Result};
+use reef_core::{Args, Device, Launch, Result};
 use std::iter;
 use std::sync::Arc;
 
@@ -26,6 +26,7 @@ impl Operators for Cpu {
             operands.residual.as_ref().map(place),
             place(&operands.output),
             operands.constants.cloned(),
+            self.info().units,
         )?;
         Ok(made
             .into_iter()

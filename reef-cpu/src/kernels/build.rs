@@ -10,7 +10,7 @@ use reef_core::op::{Op, Tensor};
 use reef_core::{Error, Result};
 use std::ops::Range;
 
-/// The kernels that compute `op`, in launch order, each with its number of blocks.
+/// The kernels that compute `op` on `units` units, in launch order, each with its number of blocks.
 ///
 /// # Errors
 ///
@@ -22,6 +22,7 @@ pub(crate) fn build(
     residual: Option<Place>,
     output: Place,
     constants: Option<Buffer>,
+    units: u32,
 ) -> Result<Vec<(Kernel, u32)>> {
     op.check()?;
     let constants = check_constants(op, constants)?;
@@ -34,14 +35,14 @@ pub(crate) fn build(
     }
     let launch = match op {
         Op::Conv2d(op) if is_depthwise(op) => {
-            depthwise::build(op, &input, residual.as_ref(), &output, constants)
+            depthwise::build(op, &input, residual.as_ref(), &output, constants, units)
         }
-        Op::Conv2d(op) => conv::build(op, &input, residual.as_ref(), &output, constants),
-        Op::Linear(op) => linear::build(op, &input, &output, constants),
-        Op::Pool2d(op) => pool::build(op, &input, &output),
-        Op::ScaleShift(op) => scale_shift::build(op, &input, &output, constants),
-        Op::Activate(op) => pointwise::activate(op, &input, &output),
-        Op::Multiply(op) => pointwise::multiply(op, &input, residual.as_ref(), &output),
+        Op::Conv2d(op) => conv::build(op, &input, residual.as_ref(), &output, constants, units),
+        Op::Linear(op) => linear::build(op, &input, &output, constants, units),
+        Op::Pool2d(op) => pool::build(op, &input, &output, units),
+        Op::ScaleShift(op) => scale_shift::build(op, &input, &output, constants, units),
+        Op::Activate(op) => pointwise::activate(op, &input, &output, units),
+        Op::Multiply(op) => pointwise::multiply(op, &input, residual.as_ref(), &output, units),
     }?;
     Ok(vec![launch])
 }

@@ -36,8 +36,9 @@ pub(super) fn build(
     residual: Option<&Place>,
     output: &Place,
     constants: Buffer,
+    units: u32,
 ) -> Result<(Kernel, u32)> {
-    let conv = Conv::new(op, input, residual, output, constants)?;
+    let conv = Conv::new(op, input, residual, output, constants, units)?;
     let blocks = grid(conv.plan.blocks())?;
     Ok((Kernel::new("conv2d", move |block, _| conv.run(block)), blocks))
 }
@@ -72,16 +73,17 @@ impl Conv {
         residual: Option<&Place>,
         output: &Place,
         constants: Buffer,
+        units: u32,
     ) -> Result<Self> {
         check(op)?;
         let input = Operand::new(input, op.input)?;
         let epilogue = epilogue(op, residual, output)?;
-        let shape = GroupShape::of(op);
+        let (pixels, shape) = (epilogue.output.pixels(), GroupShape::of(op));
         let gather = Gather::new(op);
         let depth = shape.depth.div_ceil(shape.depth.div_ceil(CHUNK)).next_multiple_of(16);
         let chunks = gather.chunks(op, depth);
         Ok(Self {
-            plan: Plan::new(epilogue.output.pixels(), shape, op.groups, !reads_in_place(op)),
+            plan: Plan::new(pixels, shape, op.groups, !reads_in_place(op), units),
             gathered_pitch: if reads_in_place(op) { 0 } else { depth + 16 },
             group_inputs: op.input.channels / op.groups,
             constants: Constants::new(constants),

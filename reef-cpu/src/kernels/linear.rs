@@ -14,6 +14,7 @@ pub(super) fn build(
     input: &Place,
     output: &Place,
     constants: Buffer,
+    units: u32,
 ) -> Result<(Kernel, u32)> {
     for Tensor { height, width, .. } in [op.input, op.output] {
         if [height, width] != [1, 1] {
@@ -23,5 +24,5 @@ pub(super) fn build(
         }
     }
     Operand::new(input, op.input)?;
-    conv::build(&as_conv(op), input, None, output, constants)
+    conv::build(&as_conv(op), input, None, output, constants, units)
 }

@@ -50,9 +50,24 @@ const ELEMENTS: usize = 256 * 1024;
 /// Nanoseconds that a block should take at most.
 const MAX_NANOS: f64 = 200_000.0;
 
+/// Units up to which plans are the same.
+const FEW: u32 = 8;
+
+/// Numbers of units for which plans of a device of `units` are to be good. One plan suits up to 8 units, whose blocks
+/// also run beside others on some of them; more would stand idle while it runs.
+fn widths(units: u32) -> Vec<usize> {
+    if units <= FEW { vec![2, 4, 8] } else { vec![units as usize] }
+}
+
 impl Plan {
-    /// The cheapest plan for products of `shape` over `pixels` pixels.
-    pub(super) fn new(pixels: usize, shape: GroupShape, groups: usize, gathers: bool) -> Self {
+    /// The cheapest plan for products of `shape` over `pixels` pixels, on a device of `units` units.
+    pub(super) fn new(
+        pixels: usize,
+        shape: GroupShape,
+        groups: usize,
+        gathers: bool,
+        units: u32,
+    ) -> Self {
         let tiles = pixels.div_ceil(ROWS);
         let panels = shape.outputs.div_ceil(COLUMNS);
         let plans = (1..=tiles.min(MAX_SUMS / COLUMNS / ROWS)).flat_map(|rows| {
@@ -65,19 +80,22 @@ impl Plan {
             })
         });
         let input = if gathers { GATHER } else { READ };
-        let cost = |plan: &Self| plan.cost(shape.depth, input);
+        let widths = widths(units);
+        let cost = |plan: &Self| plan.cost(shape.depth, input, &widths);
         let allowed = plans.filter(|plan| plan.block_pixels * plan.block_outputs <= MAX_SUMS);
         allowed.min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("one tile is allowed")
     }
 
     /// A plan for work along the channels that looks at `window` inputs per output.
-    pub(super) fn elementwise(pixels: usize, channels: usize, window: usize) -> Self {
-        Self::rows(pixels, channels, (ELEMENTS / window).clamp(1, MAX_SUMS / 2))
+    pub(super) fn elementwise(pixels: usize, channels: usize, window: usize, units: u32) -> Self {
+        Self::rows(pixels, channels, (ELEMENTS / window).clamp(1, MAX_SUMS / 2), units)
     }
 
-    /// A plan with blocks of at most about `most` outputs, and eight of them if there is enough.
-    pub(super) fn rows(pixels: usize, channels: usize, most: usize) -> Self {
-        let outputs = most.min((pixels * channels).div_ceil(8)).max(1);
+    /// A plan with blocks of at most about `most` outputs, and one for each unit, but eight at least, if there is
+    /// enough.
+    pub(super) fn rows(pixels: usize, channels: usize, most: usize, units: u32) -> Self {
+        let blocks = units.max(FEW) as usize;
+        let outputs = most.min((pixels * channels).div_ceil(blocks)).max(1);
         let block_outputs = channels.min(outputs.next_multiple_of(64));
         let block_pixels = (outputs / block_outputs).clamp(1, pixels);
         Self { pixels, outputs: channels, block_pixels, block_outputs, groups: 1 }
@@ -97,8 +115,8 @@ impl Plan {
         self.block_pixels * self.block_outputs
     }
 
-    /// Nanoseconds, summed over devices of 2, 4 and 8 units, with `input` for each of a block's.
-    fn cost(&self, depth: usize, input: f64) -> f64 {
+    /// Nanoseconds, summed over devices of `widths` units, with `input` for each of a block's.
+    fn cost(&self, depth: usize, input: f64, widths: &[usize]) -> f64 {
         let rows = self.block_pixels.min(self.pixels) as f64;
         let columns = self.block_outputs.min(self.outputs.next_multiple_of(COLUMNS)) as f64;
         let depth = depth as f64;
@@ -107,7 +125,7 @@ impl Plan {
             + depth * (columns * WEIGHT + rows * input)
             + if rows * columns * depth / SPEED > MAX_NANOS { MAX_NANOS } else { 0.0 };
         let rounds = |units: usize| self.blocks().div_ceil(units) as f64 * units as f64;
-        block * (rounds(2) + rounds(4) + rounds(8))
+        block * widths.iter().map(|&units| rounds(units)).sum::<f64>()
     }
 
     /// What block `index` computes. Neighbours share weights.
@@ -120,5 +138,40 @@ impl Plan {
             pixels: cut(row, self.block_pixels, self.pixels),
             outputs: cut(column, self.block_outputs, self.outputs),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Layers of ResNet-50, with the units that have most to do on a device of 16: its time by the model, with the plan for
+    /// `units`.
+    fn nanos_on_16(units: u32) -> f64 {
+        let layers =
+            [(3136, 576, 64), (784, 1152, 128), (196, 2304, 256), (49, 4608, 512), (1, 2048, 1000)];
+        let nanos = layers.map(|(pixels, depth, outputs)| {
+            Plan::new(pixels, GroupShape { outputs, depth }, 1, true, units).cost(
+                depth,
+                GATHER,
+                &[16],
+            )
+        });
+        nanos.iter().sum::<f64>() / 16.0
+    }
+
+    #[test]
+    fn a_device_of_16_units_has_work_for_all() {
+        let [few, many] = [8, 16].map(nanos_on_16);
+        assert!(many < 0.6 * few, "{many} instead of {few} ns");
+    }
+
+    #[test]
+    fn plans_for_few_units_are_the_same() {
+        let shape = GroupShape { outputs: 256, depth: 1024 };
+        let plans = [1, 2, 8].map(|units| Plan::new(196, shape, 1, false, units));
+        assert!(plans.iter().all(|plan| plan == &plans[0]), "{plans:?}");
+        assert_eq!(Plan::rows(100, 64, usize::MAX, 2).blocks(), 8);
+        assert_eq!(Plan::rows(100, 64, usize::MAX, 16).blocks(), 17, "rows are whole");
     }
 }

@@ -16,8 +16,13 @@ use reef_core::{Error, Result};
 /// Floats of a block.
 const FLOATS: usize = 12 * 1024;
 
-pub(super) fn activate(op: &Activate, input: &Place, output: &Place) -> Result<(Kernel, u32)> {
-    let map = Pointwise::new((input, op.input), (output, op.output), "activation")?;
+pub(super) fn activate(
+    op: &Activate,
+    input: &Place,
+    output: &Place,
+    units: u32,
+) -> Result<(Kernel, u32)> {
+    let map = Pointwise::new((input, op.input), (output, op.output), "activation", units)?;
     let function = op.function;
     Ok(map.rows(
         name(function),
@@ -34,8 +39,9 @@ pub(super) fn multiply(
     input: &Place,
     factor: Option<&Place>,
     output: &Place,
+    units: u32,
 ) -> Result<(Kernel, u32)> {
-    let map = Pointwise::new((input, op.input), (output, op.output), "product")?;
+    let map = Pointwise::new((input, op.input), (output, op.output), "product", units)?;
     let place = factor.ok_or_else(|| Error::Invalid("cpu: a product without a factor".into()))?;
     let factor = Operand::native(place, op.factor, "product factor")?;
     let pixels = pixels_of_a_factor(op)?;
@@ -68,14 +74,19 @@ struct Pointwise {
 }
 
 impl Pointwise {
-    fn new(input: (&Place, Tensor), output: (&Place, Tensor), what: &str) -> Result<Self> {
+    fn new(
+        input: (&Place, Tensor),
+        output: (&Place, Tensor),
+        what: &str,
+        units: u32,
+    ) -> Result<Self> {
         let (from, to) = (input.1.shape(), output.1.shape());
         if from != to {
             return Err(Error::Invalid(format!("cpu: {what} from {from:?} to {to:?}")));
         }
         let input = Operand::native(input.0, input.1, &format!("{what} input"))?;
         let output = Operand::native(output.0, output.1, &format!("{what} output"))?;
-        let plan = Plan::rows(output.pixels(), output.tensor.channels, FLOATS);
+        let plan = Plan::rows(output.pixels(), output.tensor.channels, FLOATS, units);
         Ok(Self { input, output, plan, blocks: grid(plan.blocks())? })
     }
 

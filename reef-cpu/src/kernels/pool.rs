@@ -12,13 +12,18 @@ use crate::kernel::{Block, Kernel, Outcome};
 use reef_core::op::{Pool2d, PoolKind};
 use reef_core::{Error, Result};
 
-pub(super) fn build(op: &Pool2d, input: &Place, output: &Place) -> Result<(Kernel, u32)> {
+pub(super) fn build(
+    op: &Pool2d,
+    input: &Place,
+    output: &Place,
+    units: u32,
+) -> Result<(Kernel, u32)> {
     check_window(&op.window, &op.input, &op.output)?;
     if op.input.channels != op.output.channels {
         let (from, to) = (op.input.channels, op.output.channels);
         return Err(Error::Invalid(format!("cpu: pooling from {from} to {to} channels")));
     }
-    let pool = Pool::new(op, input, output)?;
+    let pool = Pool::new(op, input, output, units)?;
     let blocks = grid(pool.plan.blocks())?;
     Ok(match op.kind {
         PoolKind::Max => {
@@ -111,10 +116,10 @@ struct Pool {
 }
 
 impl Pool {
-    fn new(op: &Pool2d, input: &Place, output: &Place) -> Result<Self> {
+    fn new(op: &Pool2d, input: &Place, output: &Place, units: u32) -> Result<Self> {
         let taps = Taps::new(op.window, &op.input, &op.output);
         let output = Operand::native(output, op.output, "pool2d output")?;
-        let plan = Plan::elementwise(output.pixels(), op.output.channels, taps.count());
+        let plan = Plan::elementwise(output.pixels(), op.output.channels, taps.count(), units);
         Ok(Self {
             input: Operand::native(input, op.input, "pool2d input")?,
             epilogue: Epilogue { output, residual: None, relu: false, function: None },

@@ -22,6 +22,7 @@ pub(super) fn build(
     input: &Place,
     output: &Place,
     constants: Buffer,
+    units: u32,
 ) -> Result<(Kernel, u32)> {
     let (from, to) = (op.input.shape(), op.output.shape());
     if from != to {
@@ -30,7 +31,7 @@ pub(super) fn build(
     let output = Operand::native(output, op.output, "scale_shift output")?;
     let map = Map {
         input: Operand::native(input, op.input, "scale_shift input")?,
-        plan: Plan::rows(output.pixels(), op.output.channels, FLOATS),
+        plan: Plan::rows(output.pixels(), op.output.channels, FLOATS, units),
         output,
         constants: Constants::new(constants),
         relu: op.relu,

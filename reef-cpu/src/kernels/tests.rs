@@ -78,7 +78,8 @@ impl Case {
         let constants = (!bias.is_empty()).then(|| pack(&op, &weights, &bias).unwrap());
         let place = second.map(|tensor| store(&tensor, &residual));
         let input = store(op.input(), &input);
-        let kernels = build(&op, input, place, output.clone(), constants);
+        let units = 1 + random.below(32) as u32; // blocks are cut for so many
+        let kernels = build(&op, input, place, output.clone(), constants, units);
         Self { kernels: kernels.unwrap_or_else(|why| panic!("{op:?}: {why}")), op, output, want }
     }
 
@@ -525,7 +526,7 @@ fn scratch_memory_does_not_grow_after_the_first_block() {
 fn refusal(op: Op, bytes: usize) -> Error {
     let place = || Place { buffer: Buffer::zeroed(bytes).unwrap(), offset: 0 };
     let constants = Buffer::zeroed(1 << 20).unwrap();
-    build(&op, place(), None, place(), Some(constants)).unwrap_err()
+    build(&op, place(), None, place(), Some(constants), 1).unwrap_err()
 }
 
 #[test]
@@ -575,12 +576,12 @@ fn factors_that_fit_no_picture_are_invalid() {
     let place = || Place { buffer: Buffer::zeroed(1 << 16).unwrap(), offset: 0 };
     for shape in [[1, 8, 1, 1], [2, 7, 1, 1], [2, 1, 6, 6], [2, 8, 6, 1], [2, 8, 6, 5]] {
         let op = multiply(image, native(shape), image);
-        let error = build(&op, place(), Some(place()), place(), None).unwrap_err();
+        let error = build(&op, place(), Some(place()), place(), None, 1).unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{shape:?}: {error}");
     }
     let small = Place { buffer: Buffer::zeroed(8).unwrap(), offset: 0 };
     let op = multiply(image, native([2, 8, 1, 1]), image);
-    let error = build(&op, place(), Some(small), place(), None).unwrap_err();
+    let error = build(&op, place(), Some(small), place(), None, 1).unwrap_err();
     assert!(matches!(error, Error::Invalid(_)), "{error}");
 }
 
@@ -642,7 +643,7 @@ fn sizes_whose_products_wrap_are_invalid() {
             multiply(input, output, input),
         ] {
             let place = || Place { buffer: Buffer::zeroed(1 << 12).unwrap(), offset: 0 };
-            let built = build(&op, place(), Some(place()), place(), Some(place().buffer));
+            let built = build(&op, place(), Some(place()), place(), Some(place().buffer), 1);
             let fits = [op.input(), op.output()].into_iter().all(|t| {
                 let sizes = [t.batch, t.of, t.height, t.width];
                 let elements = sizes.iter().try_fold(1usize, |product, n| product.checked_mul(*n));

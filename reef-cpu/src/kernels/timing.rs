@@ -97,7 +97,7 @@ impl Network {
         let constants = (!bias.is_empty()).then(|| pack(&op, &weights, &bias).unwrap());
         let output = place(op.output());
         let input = self.last.0.clone();
-        let kernels = build(&op, input, residual, output.clone(), constants).unwrap();
+        let kernels = build(&op, input, residual, output.clone(), constants, 2).unwrap();
         self.layers.push(Layer { op, kernels });
         self.last = (output, *op.output());
     }

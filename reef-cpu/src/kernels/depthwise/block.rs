@@ -25,9 +25,10 @@ pub(in crate::kernels) fn build(
     residual: Option<&Place>,
     output: &Place,
     constants: Buffer,
+    units: u32,
 ) -> Result<(Kernel, u32)> {
     conv::check(op)?;
-    let depthwise = Depthwise::new(op, input, residual, output, constants)?;
+    let depthwise = Depthwise::new(op, input, residual, output, constants, units)?;
     let blocks = grid(depthwise.plan.blocks())?;
     Ok((Kernel::new("depthwise", move |block, _| depthwise.run(block)), blocks))
 }
@@ -50,11 +51,13 @@ impl Depthwise {
         residual: Option<&Place>,
         output: &Place,
         constants: Buffer,
+        units: u32,
     ) -> Result<Self> {
         let taps = Taps::new(op.window, &op.input, &op.output);
         let epilogue = conv::epilogue(op, residual, output)?;
+        let pixels = epilogue.output.pixels();
         Ok(Self {
-            plan: Plan::elementwise(epilogue.output.pixels(), op.input.channels, taps.count()),
+            plan: Plan::elementwise(pixels, op.input.channels, taps.count(), units),
             input: Operand::native(input, op.input, "depthwise input")?,
             constants: Constants::new(constants),
             epilogue,
