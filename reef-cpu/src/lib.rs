@@ -35,8 +35,11 @@ mod options;
 mod pages;
 mod preemptor;
 mod queue;
+mod run;
 mod sync;
 mod trace;
+#[cfg(test)]
+mod unit_tests;
 mod units;
 
 pub use checkpoint::Checkpoint;

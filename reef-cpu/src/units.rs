@@ -4,16 +4,12 @@
 //! run. *Invariant*: a unit that waits owns nothing of others and misses no news; a unit never waits for the lock while
 //! it may get it by asking again, and asks no more once another has found nothing for any unit.
 
-mod run;
-#[cfg(test)]
-mod tests;
-
 use crate::hardware::{Buried, Ended, Hardware, Message, Task};
+use crate::run::run;
 use crate::sync::combined::Combined;
 use crate::sync::sleepers::Sleepers;
 use crate::trace::{Trace, span};
 use parking_lot::MutexGuard;
-use run::run;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 /// Runs `task` on `unit`, with the unit's own memory. `now` is the device's clock.
-pub(super) fn run(
+pub(crate) fn run(
     unit: u32,
     task: &Task,
     scratch: &mut Vec<f32>,
