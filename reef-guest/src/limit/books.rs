@@ -14,7 +14,7 @@ pub const MOST_MEMBERS: usize = 128;
 
 /// `REEFBOOK` in memory, and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"REEFBOOK");
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
@@ -101,6 +101,9 @@ pub(super) struct Member {
     /// When its work was last seen on the device, and when it last asked to begin some.
     pub(super) worked: AtomicU64,
     pub(super) wanted: AtomicU64,
+    /// Whether it has work, and how often it began to.
+    pub(super) works: AtomicU64,
+    pub(super) begun: AtomicU64,
 }
 
 impl Member {

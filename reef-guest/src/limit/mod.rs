@@ -28,5 +28,5 @@ pub use file::BooksFile;
 pub use quantity::{WHOLE, bytes, parts_per_million, percent, shown};
 pub use seat::{Account, Full, Seat};
 pub use time::Policy;
-pub use usage::{Seen, Usage};
+pub use usage::{Others, Seen, Usage};
 pub use variables::{Limits, Memory, folder};

@@ -105,7 +105,9 @@ fn join(file: &BooksFile, name: &str, terms: &Terms) -> io::Result<(usize, usize
     for (at, member) in books.members.iter().enumerate() {
         if member.job().is_none() && file.take(at + 1)? {
             member.share.clear();
-            member.worked.store(0, Relaxed);
+            [&member.worked, &member.works, &member.begun]
+                .into_iter()
+                .for_each(|of| of.store(0, Relaxed));
             member.wanted.store(0, Relaxed);
             member.process.store(std::process::id(), Relaxed);
             member.started.store(process::own_start(), Relaxed);

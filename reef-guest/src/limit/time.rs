@@ -2,6 +2,7 @@
 
 use super::books::{Books, Member, Tally};
 use super::seat::Account;
+use super::usage::Others;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -37,13 +38,26 @@ impl Account {
         if is_spare { Duration::ZERO } else { wait }
     }
 
-    /// Notes that work of this process was on the device for so many nanoseconds until `now`. The device turns between
-    /// those who work at once, so that each had a part of that.
+    /// Notes whether this process has work on its way.
+    pub fn works(&self, works: bool) {
+        let was = self.member().works.swap(works.into(), Relaxed);
+        if works && was == 0 {
+            self.member().begun.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// What other processes with limits have on their way, of this job and of others.
+    pub fn others(&self) -> Others {
+        let other = |member: &&Member| !std::ptr::eq(*member, self.member());
+        living(self.books()).filter(other).fold(Others::default(), |sum, member| Others {
+            working: sum.working + u64::from(member.works.load(Relaxed) != 0),
+            begun: sum.begun.wrapping_add(member.begun.load(Relaxed)),
+        })
+    }
+
+    /// Notes that the device worked for this process for so many nanoseconds until `now`.
     pub fn ran(&self, now: u64, nanos: u64, policy: Policy) {
         self.member().worked.store(now, Relaxed);
-        let works = |member: &&Member| is_recent(member.worked.load(Relaxed), now);
-        let working = living(self.books()).filter(works).count().max(1);
-        let nanos = nanos / working as u64;
         self.tally().ran.fetch_add(nanos, Relaxed);
         if policy == Policy::Hard || self.is_wanted_by_others(now) {
             self.bucket().take(nanos);

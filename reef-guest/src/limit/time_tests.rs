@@ -49,7 +49,8 @@ impl Program {
     }
 
     fn look(&self, now: u64, seen: Seen, policy: Policy) {
-        let ran = self.usage.look(now, seen);
+        let ran = self.usage.look(now, seen, self.seat.account().others());
+        self.seat.account().works(seen == Seen::Working);
         if ran > 0 {
             self.seat.account().ran(now, ran, policy);
         }
@@ -103,7 +104,9 @@ impl Program {
                 return;
             }
             self.waits = None;
-            self.usage.launched(|| now);
+            if self.usage.launched(|| now) {
+                self.seat.account().works(true);
+            }
             self.launched += 1;
         }
     }
@@ -162,12 +165,15 @@ fn a_program_has_its_part_of_the_time_within_three_points() {
 
 #[test]
 fn two_programs_have_their_parts_of_the_time() {
-    for kernels in [(100, 100), (100, 5_000), (5_000, 100), (3_000, 3_000)] {
-        let all = [("a", 30, kernels.0, 0), ("b", 70, kernels.1, 0)];
+    // The last one waits for each 0.56 ms of work, as a loop of PyTorch did that had 39 and 46 % on an H200 (2026-11-23).
+    let kernels =
+        [(100, 100, 0), (100, 5_000, 0), (5_000, 100, 0), (3_000, 3_000, 0), (28, 28, 20)];
+    for (a, b, batch) in kernels {
+        let all = [("a", 30, a, batch), ("b", 70, b, batch)];
         for policy in [Policy::Hard, Policy::WorkConserving] {
             let had = parts("two", &all, policy);
             let off = [(had[0] - 30.0).abs(), (had[1] - 70.0).abs()];
-            assert!(off[0] <= 3.0 && off[1] <= 7.0, "{kernels:?}, {policy:?}: {had:?}");
+            assert!(off[0] <= 3.0 && off[1] <= 7.0, "{a}, {b} us, {batch}, {policy:?}: {had:?}");
         }
     }
 }

@@ -84,13 +84,16 @@ impl Meter {
     /// Notes that there is work from now on.
     #[inline]
     pub(crate) fn launched(&self) {
-        self.usage.launched(|| Time::now().0);
+        if self.usage.launched(|| Time::now().0) {
+            self.account.works(true);
+        }
     }
 
     /// Counts what the device did since the last look.
     pub(crate) fn look(&self, seen: Seen) {
         let now = Time::now().0;
-        let ran = self.usage.look(now, seen);
+        let ran = self.usage.look(now, seen, self.account.others());
+        self.account.works(seen == Seen::Working);
         if ran > 0 {
             self.account.ran(now, ran, self.policy);
         }
