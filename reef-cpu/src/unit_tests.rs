@@ -211,3 +211,22 @@ fn each_block_runs_once_on_many_units_that_are_stopped() {
         assert_eq!(wrong, None, "round {round}");
     }
 }
+
+/// Units that sleep end all the same, however many: each finds nothing, so none wakes the next.
+#[test]
+fn a_device_whose_many_units_sleep_is_closed() {
+    let (closed, end) = mpsc::channel();
+    std::thread::spawn(move || {
+        for _ in 0..5 {
+            let device = Cpu::open(0, "units=7").unwrap();
+            let mut queue = device.queue(Priority::BestEffort, None).unwrap();
+            let (launch, _ran) = told(7);
+            queue.launch(Seq(0), &launch, None).unwrap();
+            finish(&mut queue, 1);
+            std::thread::sleep(Duration::from_millis(10)); // units look for 0.3 ms, and sleep then
+            drop((queue, device));
+        }
+        let _ = closed.send(());
+    });
+    end.recv_timeout(LONG).expect("the device is closed");
+}

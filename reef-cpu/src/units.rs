@@ -112,6 +112,7 @@ impl Shared {
             self.closing.store(true, Ordering::SeqCst);
             hardware.announce();
         });
+        self.sleepers.wake_all(); // a unit that ends finds nothing, so it wakes no other
     }
 
     fn is_closing(&self) -> bool {

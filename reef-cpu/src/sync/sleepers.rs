@@ -50,6 +50,14 @@ impl Sleepers {
         }
     }
 
+    /// Wakes all, for what no sleeper tells the next one of. Call after storing what they look for.
+    pub(crate) fn wake_all(&self) {
+        fence(Ordering::SeqCst); // after 3
+        while let Some(thread) = self.change(Vec::pop) {
+            thread.unpark();
+        }
+    }
+
     #[cold]
     fn wake_slowly(&self) {
         for _ in 0..AT_ONCE {
@@ -115,6 +123,11 @@ mod models {
     #[test]
     fn a_sleeper_wakes_the_next() {
         all_wake(2, true, Sleepers::wake);
+    }
+
+    #[test]
+    fn all_wake_without_passing_it_on() {
+        all_wake(2, false, Sleepers::wake_all);
     }
 
     #[test]
