@@ -104,12 +104,16 @@ five() { # LABEL PROGRAM...: a program in each of the five ways, as long as plai
     guests
     under be "$@"
     guests 7
-    under be "$@"
+    said=$(under be "$@")
+    echo "$said"
+    # Who is held has launches that waited, or it wasn't held while it launched.
+    [ "$(grep -oE 'delayed [0-9]+' <<<"$said" | awk '{ sum += $2 } END { print sum + 0 }')" -ge "${DELAYED:-1}" ] ||
+        echo "  failed: held at random, and fewer than ${DELAYED:-1} launches were delayed"
     guests
     under rt "$@"
     stop
 }
-frameworks="cupy numba triton jax cooperative workers workers-spawn compile compile-default expandable malloc-async generate nccl"
+frameworks="cupy numba triton triton-kinds jax cooperative workers workers-spawn compile compile-default expandable malloc-async generate nccl"
 wanted frameworks && for what in ${FRAMEWORKS:-$frameworks}; do
     fits 100 "STEPS=frameworks FRAMEWORKS=$what" || continue
     LIMIT=${LIMIT:-90} PROGRAM=frameworks.py five "$what" "$what"

@@ -74,6 +74,64 @@ def triton():
     return x.cpu().numpy()
 
 
+def triton_kinds():
+    """Kernels as Triton's users write them: a sum, a softmax by rows, a product of matrices, dropout, a normalisation."""
+    import torch
+    import triton
+    import triton.language as tl
+
+    global added, softmax, product, dropped, normal
+
+    @triton.jit
+    def added(x, y, out, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        here = at < n
+        tl.store(out + at, tl.load(x + at, mask=here) + tl.load(y + at, mask=here), mask=here)
+
+    @triton.jit
+    def softmax(x, out, columns, BLOCK: tl.constexpr):
+        at = tl.arange(0, BLOCK)
+        row = tl.load(x + tl.program_id(0) * columns + at, mask=at < columns, other=-float("inf"))
+        part = tl.exp(row - tl.max(row, axis=0))
+        tl.store(out + tl.program_id(0) * columns + at, part / tl.sum(part, axis=0), mask=at < columns)
+
+    @triton.jit
+    def product(a, b, out, n, TILE: tl.constexpr):
+        rows = tl.program_id(0) * TILE + tl.arange(0, TILE)
+        columns = tl.program_id(1) * TILE + tl.arange(0, TILE)
+        sums = tl.zeros((TILE, TILE), dtype=tl.float32)
+        for first in range(0, n, TILE):
+            terms = first + tl.arange(0, TILE)
+            sums += tl.dot(tl.load(a + rows[:, None] * n + terms[None, :]), tl.load(b + terms[:, None] * n + columns[None, :]))
+        tl.store(out + rows[:, None] * n + columns[None, :], sums)
+
+    @triton.jit
+    def dropped(x, out, n, part, seed, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        value = tl.load(x + at, mask=at < n)
+        tl.store(out + at, tl.where(tl.rand(seed, at) > part, value / (1 - part), 0.0), mask=at < n)
+
+    @triton.jit
+    def normal(x, out, columns, epsilon, BLOCK: tl.constexpr):
+        at = tl.arange(0, BLOCK)
+        row = tl.load(x + tl.program_id(0) * columns + at, mask=at < columns, other=0.0)
+        off = tl.where(at < columns, row - tl.sum(row, axis=0) / columns, 0.0)
+        scale = 1 / tl.sqrt(tl.sum(off * off, axis=0) / columns + epsilon)
+        tl.store(out + tl.program_id(0) * columns + at, off * scale, mask=at < columns)
+
+    n = 256
+    x = torch.from_numpy(start.reshape(n, n)).cuda()
+    y, z = torch.empty_like(x), torch.empty_like(x)
+    for round in range(10 * rounds):
+        softmax[(n,)](x, y, n, BLOCK=n)
+        product[(n // 64, n // 64)](y, x, z, n, TILE=64)
+        dropped[(n * n // 1024,)](z, y, n * n, 0.1, round, BLOCK=1024)
+        normal[(n,)](y, z, n, 1e-5, BLOCK=n)
+        added[(n * n // 1024,)](z, x, y, n * n, BLOCK=1024)
+        x = y * 0.5
+    return x.cpu().numpy()
+
+
 def jax():
     import jax
 
@@ -93,8 +151,7 @@ def cooperative():
     extern "C" __global__ void waves(float *x, float *y, int n) {
         auto grid = cooperative_groups::this_grid();
         for (int round = 0; round < 8; round++) {
-            for (int at = grid.thread_rank(); at < n; at += grid.size())
-                {
+            for (int at = grid.thread_rank(); at < n; at += grid.size()) {
                 float mean = (x[at] + x[(at + 1) % n]) / 2;
                 y[at] = 3 * mean * (1 - mean);
             }
@@ -208,6 +265,7 @@ programs = {
     "cupy": cupy,
     "numba": numba,
     "triton": triton,
+    "triton-kinds": triton_kinds,
     "jax": jax,
     "cooperative": cooperative,
     "compile": lambda: compiled("reduce-overhead"),

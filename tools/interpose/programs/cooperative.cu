@@ -2,7 +2,7 @@
 #include "program.h"
 #include <cooperative_groups.h>
 
-constexpr int ROUNDS = 16, LAUNCHES = 300;
+constexpr int ROUNDS = 16, LAUNCHES = 6000;
 
 static __global__ void waves(uint64_t *words, uint64_t *next, int count) {
     auto grid = cooperative_groups::this_grid();
