@@ -88,9 +88,11 @@ fn preemption_is_measured_at_every_level_and_beside_baselines() {
         .collect();
     let text = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
     let named = |row: &Value| (text(row, "load"), text(row, "scheduler"));
-    let (first, rest) = rows(&report).split_first().expect("rows");
-    let (last, rest) = rest.split_last().expect("rows");
-    assert_eq!([text(first, "load"), text(last, "load")], ["idle device", "idle device, again"]);
+    let [bare, first, rest @ .., last] = &rows(&report)[..] else {
+        panic!("too few rows: {report}")
+    };
+    let loads = [bare, first, last].map(|row| text(row, "load"));
+    assert_eq!(loads, ["one bare launch", "idle device", "idle device, again"]);
     let have: Vec<_> = rest.iter().map(named).collect();
     let have: Vec<_> = have.iter().map(|(load, policy)| (&**load, &**policy)).collect();
     assert_eq!(have, want);
@@ -200,7 +202,8 @@ fn what_runs_beside_real_time_work_is_measured() {
     let report = json(&prints(&pad));
     check_files(&out, "pad", &report);
     let policies: Vec<_> = rows(&report).iter().map(|row| &row["policy"]).collect();
-    assert_eq!(policies, ["BE alone", "rt-only (alone)", "none", "padded", "streams"]);
+    let rivals = ["none", "padded", "streams", "stream-priority"];
+    assert_eq!(policies, [&["BE alone", "rt-only (alone)"][..], &rivals].concat());
     for row in rows(&report) {
         let policy = row["policy"].as_str().unwrap();
         assert_eq!(row["rt_p99_ms"].is_f64(), policy != "BE alone", "{row}");
@@ -212,6 +215,15 @@ fn what_runs_beside_real_time_work_is_measured() {
         (&alone["rt_p50_over_alone"], &alone["rt_p99_over_alone"]),
         (&1.0.into(), &1.0.into())
     );
+    for (side, policy, figure) in
+        [("rt", "rt-only (alone)", "rt_p99_ms"), ("be", "BE alone", "be_inferences_per_second")]
+    {
+        let side = [&["bench", "pad"], &small[..], &["--side", side, "--json"]].concat();
+        let report = json(&prints(&side));
+        let [row] = &rows(&report)[..] else { panic!("one row: {report}") };
+        assert_eq!(row["policy"], policy);
+        assert!(row[figure].as_f64().is_some_and(|figure| figure > 0.0), "{row}");
+    }
 }
 
 #[test]
