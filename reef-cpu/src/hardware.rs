@@ -343,6 +343,8 @@ pub(crate) struct Hardware {
     buried: Buried,
     /// Blocks may have come that idle units don't know of.
     news: bool,
+    /// A queue has failed, which units that are alone with its kernel have to hear of.
+    failure: bool,
     /// Some queue's next block waited for memory that others have borrowed.
     busy: bool,
 }
@@ -355,6 +357,7 @@ impl Hardware {
 
     /// Whether there may be blocks that idle units don't know of, and what is over.
     pub(crate) fn take_news(&mut self) -> (bool, Buried) {
+        self.failure = false;
         (std::mem::take(&mut self.news), std::mem::take(&mut self.buried))
     }
 
@@ -363,9 +366,9 @@ impl Hardware {
         self.news
     }
 
-    /// There is nothing for any unit: what has come since the lock was taken calls none.
+    /// There is nothing for any unit: what has come since the lock was taken calls none, but for a failure.
     pub(crate) fn forget_news(&mut self) {
-        self.news = false;
+        self.news = self.failure;
     }
 
     pub(crate) fn open(&mut self, priority: Priority, stop: Arc<AtomicU8>) -> Handle {
@@ -417,7 +420,7 @@ impl Hardware {
         let (queue, buried) = self.find(id);
         let (has_items, runs) = (!queue.items.is_empty(), queue.running > 0);
         queue.bury_all(buried);
-        self.news |= has_items; // units that are alone with it hear of it
+        self.news |= has_items || runs; // units that are alone with it hear of it
         !runs
     }
 
@@ -438,7 +441,8 @@ impl Hardware {
             .or_else(|| {
                 pick_in_turn(&mut self.best_effort, |q| found(q.claim(unit, Priority::BestEffort)))
             });
-        self.busy = busy || (self.busy && task.is_some()); // with a task, some queues were not asked
+        // With a task some queues were not asked, and padding isn't for every unit.
+        self.busy = busy || (self.busy && (task.is_some() || self.leaves_units_free()));
         task
     }
 
@@ -446,7 +450,8 @@ impl Hardware {
     pub(crate) fn is_alone(&self, task: &Task) -> bool {
         let others = |q: &HwQueue| q.id != task.queue && !q.items.is_empty();
         let in_turn = task.priority == Priority::RealTime || !self.best_effort.iter().any(others);
-        in_turn && !self.leaves_units_free() && !self.busy
+        // Padding is rationed.
+        !task.padding && in_turn && !self.leaves_units_free() && !self.busy
     }
 
     /// Whether a real-time kernel leaves some units free for padding.
@@ -487,6 +492,7 @@ impl Hardware {
             Ended::Failed(error) if task.padding => task.record.fail(error.clone()),
             Ended::Failed(_) => {}
         }
+        self.failure |= matches!(ended, Ended::Failed(_));
         let (queue, buried) = self.find(task.queue);
         queue.running -= 1;
         queue.show_failure();
@@ -627,7 +633,8 @@ mod tests {
         hardware.take(Message::Item(handle.id, item));
         assert!(!hardware.pick(0).unwrap().padding);
         assert!(hardware.pick(0).is_none() && !hardware.has_none(), "unit 1 may have one");
-        assert!(hardware.pick(1).unwrap().padding);
+        let padding = hardware.pick(1).unwrap();
+        assert!(padding.padding && !hardware.is_alone(&padding), "the ration is used up");
         assert!(hardware.pick(1).is_none() && hardware.has_none());
     }
 }

@@ -230,3 +230,28 @@ fn a_device_whose_many_units_sleep_is_closed() {
     });
     end.recv_timeout(LONG).expect("the device is closed");
 }
+
+/// Units that are alone with a kernel hear that it has failed: what it has left doesn't run.
+#[test]
+fn a_kernel_that_fails_ends_on_all_units() {
+    const BLOCKS: u32 = 1_000_000;
+    let device = Cpu::open(0, "units=3").unwrap();
+    let mut queue = device.queue(Priority::BestEffort, None).unwrap();
+    let ran = Arc::new(AtomicU32::new(0));
+    let kernel = Kernel::new("fails", {
+        let ran = ran.clone();
+        move |block, _| {
+            assert_ne!(block.index, 20, "this block fails");
+            ran.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_micros(100));
+            Outcome::Done
+        }
+    });
+    queue.launch(Seq(0), &launch(BLOCKS, kernel), None).unwrap();
+    let begin = std::time::Instant::now();
+    while queue.completed().is_ok() && begin.elapsed() < LONG {
+        std::thread::yield_now();
+    }
+    assert!(queue.completed().is_err(), "the failure is told");
+    assert!(ran.load(Ordering::Relaxed) < BLOCKS / 2, "the others went on");
+}
