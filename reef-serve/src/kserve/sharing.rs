@@ -81,7 +81,9 @@ impl Server {
     }
 
     fn cuda_node(&self, device: i64) -> Result<&Arc<Node>> {
-        let is_it = |node: &&Arc<Node>| node.cuda_ordinal() == u64::try_from(device).ok();
+        // A device that isn't CUDA's has no number there, so a negative one may name none of them.
+        let is_it =
+            |node: &&Arc<Node>| node.cuda_ordinal().is_some_and(|n| i64::try_from(n) == Ok(device));
         self.nodes.iter().find(is_it).ok_or_else(|| {
             let have: Vec<_> = self.nodes.iter().map(|node| &*node.name).collect();
             let have = have.join(", ");

@@ -100,7 +100,7 @@ impl Regions {
         count: impl FnOnce() -> Result<C>,
     ) -> Result<()> {
         check_name(name)?;
-        self.check_room(&self.regions.lock(), &Owner::of(who), bytes)?;
+        self.check_place(&self.regions.lock(), &(Owner::of(who), name.into()), bytes)?;
         let memory = Memory::Device(open()?); // without the lock
         self.insert(who, name, (memory, bytes), count)
     }
@@ -112,24 +112,25 @@ impl Regions {
         (memory, bytes): (Memory, u64),
         count: impl FnOnce() -> Result<C>,
     ) -> Result<()> {
-        let (owner, mut regions) = (Owner::of(who), self.regions.lock());
+        let (place, mut regions) = ((Owner::of(who), name.into()), self.regions.lock());
         prune(&mut regions);
-        self.check_room(&regions, &owner, bytes)?;
-        let place = (owner, name.into());
-        if regions.contains_key(&place) {
-            return Err(Error::Exists(format!("shared memory region {name:?} is registered")));
-        }
+        self.check_place(&regions, &place, bytes)?;
         let (holders, _counted) = (vec![who.life.clone()], Arc::new(count()?));
         regions.insert(place, Region { bytes, memory, holders, _counted });
         Ok(())
     }
 
-    fn check_room(
+    /// Whether the name is free, and there is room.
+    fn check_place(
         &self,
         regions: &BTreeMap<(Owner, String), Region>,
-        owner: &Owner,
+        place: &(Owner, String),
         bytes: u64,
     ) -> Result<()> {
+        let (owner, name) = place;
+        if regions.contains_key(place) {
+            return Err(Error::Exists(format!("shared memory region {name:?} is registered")));
+        }
         if regions.len() >= self.max {
             let text = format!("{} shared memory regions are registered already", self.max);
             return Err(Error::Exhausted(text));
