@@ -80,6 +80,9 @@ impl Rows {
     }
 }
 
+/// Most steps of a cluster, which bounds how deep they are followed.
+const MOST: usize = 64;
+
 /// The steps that `last` can take in, by what they write: they make rows, are seen as they are, and nobody else reads them.
 pub(super) fn cluster<'a>(
     rows: Rows,
@@ -102,6 +105,9 @@ pub(super) fn cluster<'a>(
                     Some(made) if rows.sees(reader, seen, [makes, made]) => {
                         if found.insert(*read, (at, maker)).is_none() {
                             open.push(maker);
+                        }
+                        if found.len() > MOST {
+                            return HashMap::new(); // more than a kernel's formula could hold
                         }
                     }
                     _ => {

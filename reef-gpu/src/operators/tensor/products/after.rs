@@ -68,8 +68,8 @@ fn step(
     let (first, number) = (a == at, number(terms[other]));
     let by_number = |code, number| Some((After::by_number(code, number), to));
     let by_operand = |code| match terms[other] {
-        Term::Input(input) if other != at => {
-            // The sum took the place of two inputs.
+        // Input 0 is the sum itself, which took the place of two inputs.
+        Term::Input(input) if input > 0 && other != at => {
             let operand = Some((input + 1, steps_of(input + 1)?));
             Some((After { code, operand, number: 0.0 }, to))
         }
