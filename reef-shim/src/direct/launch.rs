@@ -81,9 +81,7 @@ impl Launch {
         let counts = &device.page.counts;
         device.own(self.slot);
         count(if self.work == Work::Graph { &counts.graphs } else { &counts.kernels });
-        device.wait_for_time(self.slot, || {
-            self.state().mark_rest().into_iter().for_each(|number| self.mark(number));
-        });
+        device.wait_for_time(self.slot, || self.mark_rest());
         match device.is_real_time() {
             true => self.go_first(),
             false => self.stand_back(),
@@ -184,8 +182,13 @@ impl Launch {
             device.time(every);
         } else if (device.is_real_time() || device.meter.is_some()) && self.stream.is_own() {
             // No other thread can put a mark there.
-            self.state().mark_rest().into_iter().for_each(|number| self.mark(number));
+            self.mark_rest();
         }
+    }
+
+    /// Puts a mark behind what has none.
+    fn mark_rest(&self) {
+        self.state().mark_rest().into_iter().for_each(|number| self.mark(number));
     }
 }
 
