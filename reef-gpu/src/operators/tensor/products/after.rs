@@ -152,6 +152,26 @@ mod tests {
         }
     }
 
+    /// What stands behind GELU may be an input, but not the sum that GELU was made of: there are two of it then.
+    #[test]
+    fn a_sum_that_is_read_again_is_no_operand() {
+        let gelu = [
+            Term::Input(0),
+            real(std::f64::consts::FRAC_1_SQRT_2),
+            Term::Binary(Binary::Mul, 0, 1),
+            Term::Unary(Unary::Erf, 2),
+            real(1.0),
+            Term::Binary(Binary::Add, 3, 4),
+            Term::Binary(Binary::Mul, 0, 5),
+            real(0.5),
+            Term::Binary(Binary::Mul, 6, 7),
+        ];
+        assert!(of(&gelu).is_some());
+        for function in [Binary::Add, Binary::Mul] {
+            assert_eq!(of(&[&gelu[..], &[Term::Binary(function, 8, 0)]].concat()), None);
+        }
+    }
+
     #[test]
     fn bounds_and_factors_are_steps() {
         let terms = [
