@@ -27,6 +27,7 @@ use crate::observe::observer::Observer;
 use crate::observe::scrapes::Scrapes;
 use crate::requests::job::{Given, Job, Phases, Wanted};
 use crate::requests::parsers::Parsers;
+use crate::requests::pieces::Pieces;
 use crate::requests::regions::Regions;
 use crate::tenants::known::Tenants;
 use crate::tenants::tenant::Tenant;
@@ -35,6 +36,9 @@ use reef::Account;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+
+/// Room that is kept for long messages: the memory of all clients over two to this.
+const KEPT_SHIFT: usize = 5;
 
 /// What all protocols share.
 #[derive(Debug)]
@@ -55,6 +59,8 @@ pub(crate) struct Server {
     /// What requests of gRPC and HTTP take.
     pub(crate) memory: Memory,
     pub(crate) parsers: Parsers,
+    /// What long messages lie in.
+    pub(crate) pieces: Arc<Pieces>,
     /// Threads on which networks are made for shapes that requests come with.
     makers: Parsers,
     scrapes: Scrapes,
@@ -122,6 +128,7 @@ impl Server {
             ),
             memory: request_memory(&config),
             parsers: Parsers::start()?,
+            pieces: Pieces::new((config.memory.total_mib as usize) << 20 >> KEPT_SHIFT),
             makers: Parsers::start()?,
             scrapes: Scrapes::default(),
             config: Live::new(config),

@@ -9,6 +9,7 @@ pub(crate) mod batch;
 pub(crate) mod device_memory;
 pub(crate) mod job;
 pub(crate) mod parsers;
+pub(crate) mod pieces;
 pub(crate) mod queue;
 pub(crate) mod region_memory;
 pub(crate) mod regions;

@@ -18,6 +18,7 @@ use crate::kserve::request::{
 };
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;
+use crate::requests::pieces::Pieces;
 #[cfg(feature = "fuzzing")]
 use crate::server::Server;
 use crate::tensor::{TensorInfo, element, short};
@@ -28,6 +29,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// Bytes of the shortest number in JSON: `0,`.
 const SHORTEST: u64 = 2;
@@ -65,13 +67,14 @@ pub(super) async fn version(
         None => body,
         Some(encoding) => {
             let (max, paying) = (server.config.get().limits.message_mib << 20, charge.clone());
-            let work = move || inflate(&body, encoding, max, &paying);
+            let pieces = server.pieces.clone();
+            let work = move || inflate(&body, encoding, max, &paying, &pieces);
             server.parsers.aside(who, charge.clone(), work).await?
         }
     };
     let (json, binary) = split(&headers, body)?;
-    let (bytes, paying) = (json.len(), charge.clone());
-    let read = move || read(&headers, &json, binary, (max, Some(&paying)));
+    let (bytes, paying, pieces) = (json.len(), charge.clone(), server.pieces.clone());
+    let read = move || read(&headers, &json, binary, (max, Some(&paying)), &pieces);
     let mut request = server.parsers.run(who, charge.clone(), bytes, read).await?;
     (request.model, request.version) = (model, version);
     request.charge = Some(charge.clone());
@@ -92,7 +95,7 @@ pub(crate) async fn fuzz(server: &Server, length: Option<u16>, body: &[u8]) {
     headers.extend(length.map(|n| (header::HeaderName::from_static(JSON_LENGTH), n.into())));
     let Ok((json, binary)) = split(&headers, Bytes::copy_from_slice(body)) else { return };
     if let Ok(mut request) =
-        read(&headers, &json, binary, (server.config.get().limits.tensors, None))
+        read(&headers, &json, binary, (server.config.get().limits.tensors, None), &server.pieces)
     {
         request.model = "tiny".into();
         if let Ok(answer) = server.answer(&Peer::UNKNOWN, request).await {
@@ -107,6 +110,7 @@ fn read(
     json: &[u8],
     mut binary: Bytes,
     (max, charge): (usize, Option<&Charge>),
+    pieces: &Arc<Pieces>,
 ) -> Result<InferRequest> {
     let request: InferRequestJson =
         serde_json::from_slice(json).map_err(|e| Error::Invalid(format!("JSON: {e}")))?;
@@ -119,7 +123,7 @@ fn read(
     for (key, value) in parameters(&request.parameters) {
         infer.parameter(key, &value)?;
     }
-    let inputs = request.inputs.into_iter().map(|tensor| input(tensor, &mut binary, charge));
+    let inputs = request.inputs.into_iter().map(|tensor| input(tensor, &mut binary, charge, pieces));
     infer.inputs = inputs.collect::<Result<_>>()?;
     if !binary.is_empty() {
         return Err(Error::Invalid(format!("{} bytes behind the last tensor", binary.len())));
@@ -155,6 +159,7 @@ fn input(
     tensor: InputJson<'_>,
     binary: &mut Bytes,
     charge: Option<&Charge>,
+    pieces: &Arc<Pieces>,
 ) -> Result<InputTensor> {
     let InputJson { name, datatype, shape, parameters: p, data } = tensor;
     let size = p.get("binary_data_size").and_then(Value::as_u64);
@@ -169,7 +174,7 @@ fn input(
             return Err(Error::Invalid(text));
         }
         (None, None, Some(data)) => {
-            TensorData::Bytes(numbers(&name, &datatype, data, charge)?.into())
+            TensorData::Bytes(numbers(&name, &datatype, data, charge, pieces)?)
         }
         _ => {
             let name = short(&name);
@@ -186,7 +191,8 @@ fn numbers(
     datatype: &str,
     data: &RawValue,
     charge: Option<&Charge>,
-) -> Result<Vec<u8>> {
+    pieces: &Arc<Pieces>,
+) -> Result<Bytes> {
     let wrong = |why: &dyn std::fmt::Display| {
         Error::Invalid(format!("JSON: tensor {:?}: {why}", short(name)))
     };
@@ -194,7 +200,9 @@ fn numbers(
     let element = element(datatype).ok_or_else(unknown)?;
     let most = data.get().len() as u64 * element.bytes() as u64 / SHORTEST;
     charge.map_or(Ok(()), |charge| charge.add(most))?;
-    flat(data, element).map_err(|why| wrong(&why))
+    let mut piece = pieces.take(most as usize);
+    flat(data, element, &mut piece.bytes).map_err(|why| wrong(&why))?;
+    Ok(piece.freeze())
 }
 
 /// Whether an output stands in the JSON.

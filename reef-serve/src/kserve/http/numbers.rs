@@ -6,16 +6,18 @@ use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// The numbers of `data`, row-major, as the wire has those of this type.
+/// Appends the numbers of `data` to `bytes`, row-major, as the wire has those of this type.
 ///
 /// # Errors
 ///
 /// What is none, or doesn't fit the type.
-pub(super) fn flat(data: &RawValue, element: Element) -> Result<Vec<u8>, serde_json::Error> {
-    let mut bytes = Vec::new();
+pub(super) fn flat(
+    data: &RawValue,
+    element: Element,
+    bytes: &mut Vec<u8>,
+) -> Result<(), serde_json::Error> {
     let mut json = serde_json::Deserializer::from_str(data.get());
-    json.deserialize_seq(Into { element, bytes: &mut bytes })?;
-    Ok(bytes)
+    json.deserialize_seq(Into { element, bytes })
 }
 
 /// Reads a number, or an array of them, into one list.
@@ -147,7 +149,8 @@ mod tests {
 
     fn read(text: &str, element: Element) -> Result<Array, String> {
         let raw: &RawValue = serde_json::from_str(text).map_err(|e| e.to_string())?;
-        let bytes = flat(raw, element).map_err(|e| e.to_string())?;
+        let mut bytes = Vec::new();
+        flat(raw, element, &mut bytes).map_err(|e| e.to_string())?;
         Ok(Array::from_le_bytes(element, &bytes))
     }
 

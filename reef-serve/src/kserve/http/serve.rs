@@ -12,17 +12,20 @@ use crate::net::identity::peer::Peer;
 use crate::net::listener::Listener;
 use crate::net::served::ServedConnection;
 use crate::observe::exposition::Exposition;
+use crate::requests::pieces::Pieces;
 use crate::server::Server;
-use axum::body::{Body, HttpBody, to_bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use http_body_util::{BodyExt, Limited};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use bytes::Buf;
 use std::sync::Arc;
 use tokio_stream::StreamExt;
 
@@ -111,10 +114,27 @@ async fn whole(State(server): App, request: Request, next: Next) -> Response {
         unwanted::discard(&head.headers, body, max).await;
         return Failure(too_large(max)).into_response();
     }
-    match to_bytes(body, max).await {
+    match read(body, max, &server.pieces).await {
         Ok(body) => next.run(Request::from_parts(head, Body::from(body))).await,
-        Err(error) => Failure(unread(&error)).into_response(),
+        Err(error) => Failure(unread(&*error)).into_response(),
     }
+}
+
+/// All of a body, in one piece.
+async fn read(
+    body: Body,
+    max: usize,
+    pieces: &Arc<Pieces>,
+) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+    let mut parts = Limited::new(body, max).collect().await?.aggregate();
+    let mut whole = pieces.take(parts.remaining());
+    while parts.has_remaining() {
+        let part = parts.chunk();
+        whole.bytes.extend_from_slice(part);
+        let bytes = part.len();
+        parts.advance(bytes);
+    }
+    Ok(whole.freeze())
 }
 
 /// Why a body was not read: for our reasons, or because the client ended it.
