@@ -123,7 +123,8 @@ fn read(
     for (key, value) in parameters(&request.parameters) {
         infer.parameter(key, &value)?;
     }
-    let inputs = request.inputs.into_iter().map(|tensor| input(tensor, &mut binary, charge, pieces));
+    let inputs =
+        request.inputs.into_iter().map(|tensor| input(tensor, &mut binary, charge, pieces));
     infer.inputs = inputs.collect::<Result<_>>()?;
     if !binary.is_empty() {
         return Err(Error::Invalid(format!("{} bytes behind the last tensor", binary.len())));
