@@ -5,7 +5,7 @@
 
 use crate::driver::Driver;
 use crate::facts::Own;
-use crate::split::Split;
+use crate::split::{Part, Split};
 use cudarc::driver::sys::*;
 use parking_lot::Mutex;
 use reef_core::Result;
@@ -47,6 +47,8 @@ pub struct Context {
     pub(crate) own: Own,
     /// Where streams are opened, if the device is in two parts.
     pub(crate) split: Option<Split>,
+    /// Where capped streams are opened, if not on all multiprocessors.
+    pub(crate) few: Option<Part>,
     /// For allocation, and for reads and writes that block.
     pub(crate) housekeeping: CUstream,
     /// Pinned memory of the host.

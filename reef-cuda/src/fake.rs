@@ -3,7 +3,7 @@
 
 use crate::driver::Driver;
 use crate::{Context, Cuda};
-use cudarc::driver::sys::CUipcMemHandle;
+use cudarc::driver::sys::{CUdevResource, CUipcMemHandle};
 use parking_lot::{Mutex, MutexGuard};
 use reef_core::Result;
 use reef_gpu::Options;
@@ -23,6 +23,9 @@ static DURING_HOST_FREE: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(No
 /// Device of all memory of other processes, and how much of it is open.
 static SHARED_ON: AtomicU32 = AtomicU32::new(0);
 static SHARED_OPEN: AtomicU32 = AtomicU32::new(0);
+/// Streams that were opened on some of the multiprocessors, and green contexts that are there.
+static STREAMS_OF_PARTS: AtomicU32 = AtomicU32::new(0);
+static PARTS: AtomicU32 = AtomicU32::new(0);
 /// 1: stamps, and words that streams write, don't arrive.
 static SLOW: AtomicU32 = AtomicU32::new(0);
 
@@ -203,6 +206,53 @@ extern "C" fn device_of_pointer(value: *mut c_int, _: c_uint, _: u64) -> u32 {
     0
 }
 
+extern "C" fn multiprocessors(_: c_int, resource: *mut CUdevResource, _: c_uint) -> u32 {
+    // SAFETY: as above.
+    unsafe { (*resource).__bindgen_anon_1.sm.smCount = 132 };
+    0
+}
+
+/// As on sm_90: so many times 8, and none where there are fewer.
+extern "C" fn divide(
+    part: *mut CUdevResource,
+    parts: *mut c_uint,
+    from: *const CUdevResource,
+    rest: *mut CUdevResource,
+    _: c_uint,
+    least: c_uint,
+) -> u32 {
+    // SAFETY: as above; `multiprocessors` has filled in what is divided.
+    unsafe {
+        let (all, units) = ((*from).__bindgen_anon_1.sm.smCount, least.next_multiple_of(8));
+        if units > all {
+            return if least > all {
+                914
+            } else {
+                *parts = 0;
+                0
+            };
+        }
+        (*part).__bindgen_anon_1.sm.smCount = units;
+        (*rest).__bindgen_anon_1.sm.smCount = all - units;
+    }
+    0
+}
+
+extern "C" fn open_part(part: *mut *mut c_void, _: *mut c_void, _: c_int, _: c_uint) -> u32 {
+    PARTS.fetch_add(1, Ordering::Relaxed);
+    handle(part)
+}
+
+extern "C" fn close_part(_: *mut c_void) -> u32 {
+    PARTS.fetch_sub(1, Ordering::Relaxed);
+    0
+}
+
+extern "C" fn stream_of_part(stream: *mut *mut c_void, _: *mut c_void, _: c_uint, _: c_int) -> u32 {
+    STREAMS_OF_PARTS.fetch_add(1, Ordering::Relaxed);
+    handle(stream)
+}
+
 fn symbol(name_: &str) -> *mut c_void {
     match name_ {
         "cuDeviceGetCount" => one as *mut c_void,
@@ -227,6 +277,11 @@ fn symbol(name_: &str) -> *mut c_void {
         "cuLaunchKernel" => launch as *mut c_void,
         "cuStreamQuery" => query as *mut c_void,
         "cuStreamWriteValue32_v2" => write_value as *mut c_void,
+        "cuDeviceGetDevResource" => multiprocessors as *mut c_void,
+        "cuDevSmResourceSplitByCount" => divide as *mut c_void,
+        "cuGreenCtxCreate" => open_part as *mut c_void,
+        "cuGreenCtxDestroy" => close_part as *mut c_void,
+        "cuGreenCtxStreamCreate" => stream_of_part as *mut c_void,
         "cuFuncGetParamInfo" => std::ptr::null_mut(),
         _ => fine as *mut c_void,
     }
@@ -244,7 +299,12 @@ fn driver(missing: &[&str]) -> Result<&'static Driver> {
 
 /// Its device of this number.
 fn open(driver: &'static Driver, ordinal: usize) -> Result<Cuda> {
-    Cuda::new(Context::open_with(driver, ordinal, None)?, Options::default())
+    open_with(driver, ordinal, "")
+}
+
+fn open_with(driver: &'static Driver, ordinal: usize, options: &str) -> Result<Cuda> {
+    let options = Options::parse("cuda", options)?;
+    Cuda::new(Context::open_with(driver, ordinal, &options)?, options)
 }
 
 fn device() -> Cuda {
@@ -290,6 +350,44 @@ mod tests {
     fn a_device_that_is_not_there_is_an_error() {
         let error = open(driver(&[]).unwrap(), 1);
         assert_eq!(error.unwrap_err(), Error::NotFound("no device cuda:1 (1 found)".into()));
+    }
+
+    /// The error of opening a device with these options.
+    fn refused(missing: &[&str], options: &str) -> String {
+        open_with(driver(missing).unwrap(), 0, options).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn parts_of_the_multiprocessors_that_cannot_be_had_are_refused() {
+        let _answers = Answers::take();
+        let want = "unsupported: beside_on: green contexts, which drivers have from CUDA 12.5 on";
+        for missing in ["cuGreenCtxStreamCreate", "cuGreenCtxCreate", "cuDeviceGetDevResource"] {
+            let error = refused(&[missing], "beside_on=32");
+            assert_eq!(error, format!("cuda: {want}"), "without {missing}");
+        }
+        let error = refused(&[], "beside_on=131");
+        assert_eq!(error, "cuda: beside_on=131: no part of 132 multiprocessors");
+        let error = refused(&[], "split=200");
+        let why = "cuda: cuDevSmResourceSplitByCount: unknown (code 914)";
+        assert_eq!(error, format!("cuda: split=200: no part of 132 multiprocessors ({why})"));
+        assert_eq!(PARTS.load(Ordering::Relaxed), 0, "nothing is left open");
+    }
+
+    #[test]
+    fn a_part_of_the_multiprocessors_is_for_capped_streams_alone() {
+        let _answers = Answers::take();
+        let before = STREAMS_OF_PARTS.load(Ordering::Relaxed);
+        let opened = || STREAMS_OF_PARTS.load(Ordering::Relaxed) - before;
+        let device = open_with(driver(&[]).unwrap(), 0, "beside_on=33&beside=132").unwrap();
+        let features = device.info().features;
+        assert!(features.contains(&"capped queues on 40 multiprocessors".into()), "{features:?}");
+        let flag = device.preemptor(PreemptLevel::All).unwrap();
+        let _rt = device.queue(Priority::RealTime, None).unwrap();
+        assert_eq!((PARTS.load(Ordering::Relaxed), opened()), (1, 0));
+        let _be = device.queue(Priority::BestEffort, Some(&flag)).unwrap();
+        assert_eq!(opened(), 1);
+        drop((device, flag, _rt, _be));
+        assert_eq!(PARTS.load(Ordering::Relaxed), 0);
     }
 
     #[test]

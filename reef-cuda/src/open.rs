@@ -3,10 +3,10 @@
 use crate::context::{Context, Primary};
 use crate::driver::{BACKEND, Driver};
 use crate::facts::{self, find};
-use crate::split::Split;
+use crate::split::{Part, Split};
 use parking_lot::Mutex;
-use reef_core::{Priority, Result};
-use reef_gpu::{Facts, Options, Streams, Vendor};
+use reef_core::Result;
+use reef_gpu::{Facts, Options, StreamKind, Streams, Vendor};
 
 impl Vendor for Context {
     const NAME: &'static str = BACKEND;
@@ -16,7 +16,7 @@ impl Vendor for Context {
     }
 
     fn open(ordinal: usize, options: &Options) -> Result<Self> {
-        Self::open_with(Driver::get()?, ordinal, options.split)
+        Self::open_with(Driver::get()?, ordinal, options)
     }
 
     fn facts(&self) -> &Facts {
@@ -28,16 +28,23 @@ impl Context {
     pub(crate) fn open_with(
         driver: &'static Driver,
         ordinal: usize,
-        rt_units: Option<u32>,
+        options: &Options,
     ) -> Result<Self> {
         let primary = Primary::retain(driver, find(driver, ordinal)?)?;
         primary.bind()?;
-        let (facts, own) = facts::read(driver, primary.device)?;
-        let split = rt_units.map(|units| Split::new(driver, primary.device, units)).transpose()?;
+        let (mut facts, own) = facts::read(driver, primary.device)?;
+        let split =
+            options.split.map(|units| Split::new(driver, primary.device, units)).transpose()?;
+        let few =
+            options.beside_on.map(|units| Part::few(driver, primary.device, units)).transpose()?;
+        if let Some(few) = &few {
+            facts.capped_units = Some(few.units);
+            facts.features.push(format!("capped queues on {} multiprocessors", few.units));
+        }
         let housekeeping = std::ptr::null_mut();
         let pinned = Mutex::default();
-        let mut context = Self { driver, facts, own, split, housekeeping, pinned, primary };
-        context.housekeeping = context.open_stream(Priority::RealTime)?.0;
+        let mut context = Self { driver, facts, own, split, few, housekeeping, pinned, primary };
+        context.housekeeping = context.open_stream(StreamKind::RealTime)?.0;
         context.keep_freed_memory()?;
         Ok(context)
     }

@@ -1,9 +1,12 @@
-//! The device in two parts by multiprocessors, one for each class of work (green contexts). Nothing is
-//! preempted between them; it is here to be compared with.
+//! Parts of the device by multiprocessors (green contexts). Streams of a part run on its multiprocessors alone; others,
+//! of the primary context, on all.
+//!
+//! *Few* multiprocessors are where capped queues run, if that was asked for. Or the device is *split* in two, one part for
+//! each class of work: nothing is preempted between them, and that is here to be compared with.
 
 use crate::driver::{BACKEND, Driver};
 use cudarc::driver::sys::*;
-use reef_core::{Error, Priority, Result};
+use reef_core::{Error, Result};
 use std::ffi::{c_int, c_uint};
 
 /// `CU_DEV_RESOURCE_TYPE_SM`
@@ -13,62 +16,99 @@ const DEFAULT_STREAM: c_uint = 1;
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: c_uint = 1;
 
+/// Some of the multiprocessors.
+pub(crate) struct Part {
+    driver: &'static Driver,
+    raw: CUgreenCtx,
+    pub(crate) units: u32,
+}
+
 /// A part for real-time work and the rest for best-effort work.
 pub(crate) struct Split {
-    driver: &'static Driver,
-    real_time: CUgreenCtx,
-    best_effort: CUgreenCtx,
+    pub(crate) real_time: Part,
+    pub(crate) best_effort: Part,
 }
 
 impl Split {
     /// Gives real-time work at least `units` multiprocessors.
     pub(crate) fn new(driver: &'static Driver, device: CUdevice, units: u32) -> Result<Self> {
-        // SAFETY: plain data, filled by the driver below.
-        let [mut all, mut part, mut rest]: [CUdevResource; 3] = unsafe { std::mem::zeroed() };
-        let mut parts = 1;
-        // SAFETY: the pointers are valid for the calls.
-        unsafe {
-            driver.cuDeviceGetDevResource(device, &mut all, MULTIPROCESSORS)?;
-            driver.cuDevSmResourceSplitByCount(&mut part, &mut parts, &all, &mut rest, 0, units)?;
-        }
-        if parts == 0 {
-            let text = format!("{BACKEND}: no {units} multiprocessors can be set apart");
-            return Err(Error::Invalid(text));
-        }
-        let real_time = context(driver, device, part)?;
-        let best_effort = context(driver, device, rest)?;
-        Ok(Self { driver, real_time, best_effort })
+        let [part, rest] = divide(driver, device, "split", units)?;
+        Ok(Self {
+            real_time: Part::new(driver, device, part)?,
+            best_effort: Part::new(driver, device, rest)?,
+        })
+    }
+}
+
+impl Part {
+    /// At least `units` multiprocessors, as few as the driver gives: 8 at a time on sm_90.
+    pub(crate) fn few(driver: &'static Driver, device: CUdevice, units: u32) -> Result<Self> {
+        let [part, _] = divide(driver, device, "beside_on", units)?;
+        Self::new(driver, device, part)
     }
 
-    /// Opens a stream in the part of this class.
-    pub(crate) fn stream(&self, class: Priority, priority: c_int) -> Result<CUstream> {
-        let part = if class == Priority::RealTime { self.real_time } else { self.best_effort };
+    fn new(driver: &'static Driver, device: CUdevice, mut resource: CUdevResource) -> Result<Self> {
+        let (mut description, mut raw) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the pointers are valid for the calls.
+        unsafe {
+            driver.cuDevResourceGenerateDesc(&mut description, &mut resource, 1)?;
+            driver.cuGreenCtxCreate(&mut raw, description, device, DEFAULT_STREAM)?;
+        }
+        Ok(Self { driver, raw, units: multiprocessors(&resource) })
+    }
+
+    /// Opens a stream that runs on these.
+    pub(crate) fn stream(&self, priority: c_int) -> Result<CUstream> {
         let mut stream = std::ptr::null_mut();
         // SAFETY: the pointer is valid for the call, the context is there.
-        unsafe { self.driver.cuGreenCtxStreamCreate(&mut stream, part, NON_BLOCKING, priority) }?;
+        unsafe {
+            self.driver.cuGreenCtxStreamCreate(&mut stream, self.raw, NON_BLOCKING, priority)
+        }?;
         Ok(stream)
     }
 }
 
-impl Drop for Split {
+impl Drop for Part {
     fn drop(&mut self) {
-        for part in [self.real_time, self.best_effort] {
-            // SAFETY: made once; streams are closed before.
-            let _ = unsafe { self.driver.cuGreenCtxDestroy(part) };
-        }
+        // SAFETY: made once; streams are closed before.
+        let _ = unsafe { self.driver.cuGreenCtxDestroy(self.raw) };
     }
 }
 
-fn context(
+/// At least `units` multiprocessors, and the rest; `option` is what asks for them.
+fn divide(
     driver: &'static Driver,
     device: CUdevice,
-    mut resource: CUdevResource,
-) -> Result<CUgreenCtx> {
-    let (mut description, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
-    // SAFETY: the pointers are valid for the calls.
-    unsafe {
-        driver.cuDevResourceGenerateDesc(&mut description, &mut resource, 1)?;
-        driver.cuGreenCtxCreate(&mut context, description, device, DEFAULT_STREAM)?;
+    option: &str,
+    units: u32,
+) -> Result<[CUdevResource; 2]> {
+    let has_all = driver.cuDeviceGetDevResource.is_some()
+        && driver.cuGreenCtxCreate.is_some()
+        && driver.cuGreenCtxStreamCreate.is_some();
+    if !has_all {
+        let what = format!("{option}: green contexts, which drivers have from CUDA 12.5 on");
+        return Err(Error::Unsupported { backend: BACKEND, what });
     }
-    Ok(context)
+    // SAFETY: plain data, filled by the driver below.
+    let [mut all, mut part, mut rest]: [CUdevResource; 3] = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is valid for the call.
+    unsafe { driver.cuDeviceGetDevResource(device, &mut all, MULTIPROCESSORS) }?;
+    let mut parts = 1;
+    // SAFETY: the pointers are valid for the call.
+    let divided = unsafe {
+        driver.cuDevSmResourceSplitByCount(&mut part, &mut parts, &all, &mut rest, 0, units)
+    };
+    let why = match divided {
+        Ok(()) if parts > 0 => return Ok([part, rest]),
+        Ok(()) => String::new(),
+        Err(error) => format!(" ({error})"),
+    };
+    let have = multiprocessors(&all);
+    let text = format!("{BACKEND}: {option}={units}: no part of {have} multiprocessors{why}");
+    Err(Error::Invalid(text))
+}
+
+fn multiprocessors(resource: &CUdevResource) -> u32 {
+    // SAFETY: the driver has filled it in as one of multiprocessors, whose count comes first.
+    unsafe { resource.__bindgen_anon_1.sm.smCount }
 }

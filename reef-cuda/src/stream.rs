@@ -3,8 +3,8 @@
 use crate::context::Context;
 use crate::driver::NOT_READY;
 use crate::handles::Stream;
-use reef_core::{Priority, Result};
-use reef_gpu::Streams;
+use reef_core::Result;
+use reef_gpu::{StreamKind, Streams};
 use std::ffi::c_uint;
 
 /// `CU_STREAM_NON_BLOCKING`: no hidden order with the legacy default stream.
@@ -15,12 +15,17 @@ const EQUAL: c_uint = 1;
 impl Streams for Context {
     type Stream = Stream;
 
-    fn open_stream(&self, class: Priority) -> Result<Stream> {
+    fn open_stream(&self, kind: StreamKind) -> Result<Stream> {
         self.bind()?;
         let (lowest, highest) = self.own.priorities;
-        let priority = if class == Priority::RealTime { highest } else { lowest };
-        if let Some(split) = &self.split {
-            return split.stream(class, priority).map(Stream);
+        let priority = if kind == StreamKind::RealTime { highest } else { lowest };
+        let part = match kind {
+            StreamKind::RealTime => self.split.as_ref().map(|split| &split.real_time),
+            StreamKind::BestEffort => self.split.as_ref().map(|split| &split.best_effort),
+            StreamKind::Capped => self.few.as_ref(),
+        };
+        if let Some(part) = part {
+            return part.stream(priority).map(Stream);
         }
         let mut stream = std::ptr::null_mut();
         // SAFETY: the pointer is valid for the call.

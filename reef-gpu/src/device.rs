@@ -13,6 +13,7 @@ use crate::driver::stream::{Stream, Writer};
 use crate::driver::tick_rate::{Sighting, TickRateProbe};
 use crate::driver::timeout::Timeout;
 use crate::gpu::{Gpu, Open};
+use crate::launch::aside::Aside;
 use crate::launch::checkpoint::Checkpoint;
 use crate::launch::gated::Gated;
 use crate::launch::graph::Graph;
@@ -29,7 +30,7 @@ use crate::vendor::options::Options;
 use reef_core::dkp::Resources;
 use reef_core::{
     Backend, Colocation, Command, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel,
-    Priority, Result,
+    Preemptor as _, Priority, Result,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -290,9 +291,13 @@ impl<V: Vendor> Device for Gpu<V> {
     fn queue(&self, priority: Priority, preemptor: Option<&Preemptor<V>>) -> Result<Queue<V>> {
         let builtin = self.builtin();
         let preemptor = preemptor.unwrap_or(self.never()).clone();
+        let gated = self.gated(&preemptor)?;
+        let may_be_capped = gated.is_none() && preemptor.level() >= PreemptLevel::DeviceQueue;
+        let aside = may_be_capped.then(|| Aside::open(self.context())).transpose()?.flatten();
         Ok(Queue {
             stream: Stream::open(self.context(), priority)?,
-            gated: self.gated(&preemptor)?,
+            aside,
+            gated,
             preemptor,
             timeline: Timeline::new(self.context(), self.writer())?,
             guarded: Guarded::new(self.context(), builtin.report)?,

@@ -221,8 +221,8 @@ const OLD: &[&str] = &["hipGetDevicePropertiesR0600"];
 )]
 mod tests {
     use super::*;
-    use reef_core::{Error, Priority};
-    use reef_gpu::{Graphs, Memory, Modules, Streams, Vendor};
+    use reef_core::Error;
+    use reef_gpu::{Graphs, Memory, Modules, StreamKind, Streams, Vendor};
 
     #[test]
     fn a_runtime_that_is_too_old_is_named_by_what_it_lacks() {
@@ -277,15 +277,22 @@ mod tests {
         assert!(matches!(open(OLD, &all), Err(Error::Invalid(_))));
         let half = Options::parse("hip", "split=30").unwrap();
         let context = open(&["hipExtStreamCreateWithCUMask"], &half).unwrap();
-        let error = context.open_stream(Priority::RealTime).unwrap_err();
+        let error = context.open_stream(StreamKind::RealTime).unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        let few = Options::parse("hip", "beside_on=8").unwrap();
+        let error = open(&["hipExtStreamCreateWithCUMask"], &few).unwrap_err().to_string();
+        let want = "hip: unsupported: beside_on: CU masks, on a device of several compute units";
+        assert_eq!(error, want);
+        let context = open(&[], &few).unwrap();
+        assert_eq!(context.facts().capped_units, Some(8));
+        assert_eq!(context.facts().features.last().unwrap(), "capped queues on 8 compute units");
     }
 
     #[test]
     fn codes_become_kinds_of_errors() {
         let answers = Answers::take();
         let device = answers.device();
-        let stream = device.open_stream(Priority::RealTime).unwrap();
+        let stream = device.open_stream(StreamKind::RealTime).unwrap();
         let code =
             unsafe { device.load_code(&crate::code::elf::tests::code_object(4, 0x52f)) }.unwrap();
         let function = unsafe { device.function(code, "bump") }.unwrap().unwrap();
@@ -332,14 +339,14 @@ mod tests {
     fn streams_are_kept_for_their_class() {
         let answers = Answers::take();
         let device = answers.device();
-        let [rt, be] = [Priority::RealTime, Priority::BestEffort].map(|class| {
-            let stream = device.open_stream(class).unwrap();
+        let [rt, be] = [StreamKind::RealTime, StreamKind::BestEffort].map(|kind| {
+            let stream = device.open_stream(kind).unwrap();
             unsafe { device.close_stream(stream) };
             stream
         });
-        assert_eq!(device.open_stream(Priority::BestEffort).unwrap(), be);
-        assert_eq!(device.open_stream(Priority::RealTime).unwrap(), rt);
-        assert_ne!(device.open_stream(Priority::RealTime).unwrap(), rt, "it is in use");
+        assert_eq!(device.open_stream(StreamKind::BestEffort).unwrap(), be);
+        assert_eq!(device.open_stream(StreamKind::RealTime).unwrap(), rt);
+        assert_ne!(device.open_stream(StreamKind::RealTime).unwrap(), rt, "it is in use");
         assert_eq!(STREAMS_DESTROYED.load(Relaxed), 0);
         drop(device);
         assert_eq!(STREAMS_DESTROYED.load(Relaxed), 4, "those three, and the one of housekeeping");
@@ -349,7 +356,7 @@ mod tests {
     fn a_graph_is_destroyed_when_its_last_run_has_ended() {
         let answers = Answers::take();
         let device = answers.device();
-        let streams = [(); 2].map(|()| device.open_stream(Priority::BestEffort).unwrap());
+        let streams = [(); 2].map(|()| device.open_stream(StreamKind::BestEffort).unwrap());
         let exec = |stream| {
             unsafe { device.begin_capture(stream) }.unwrap();
             unsafe { device.end_capture(stream) }.unwrap()
@@ -370,7 +377,7 @@ mod tests {
     fn a_device_with_a_kernel_that_never_ends_is_left_alone() {
         let answers = Answers::take();
         let device = answers.device();
-        let stream = device.open_stream(Priority::BestEffort).unwrap();
+        let stream = device.open_stream(StreamKind::BestEffort).unwrap();
         unsafe { device.free(device.alloc(64).unwrap()) };
         unsafe { device.close_stream(stream) };
         QUERY.store(600, Relaxed);

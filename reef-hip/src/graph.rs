@@ -8,8 +8,8 @@
 
 use crate::context::Context;
 use crate::handles::{Code, Exec, Stream};
-use reef_core::{Priority, Result};
-use reef_gpu::{Build, Graphs, Memory, Modules, Streams};
+use reef_core::Result;
+use reef_gpu::{Build, Graphs, Memory, Modules, StreamKind, Streams};
 use std::ffi::c_uint;
 
 /// `hipStreamCaptureModeRelaxed`: other threads, and allocations of ours, are not disturbed.
@@ -71,7 +71,7 @@ impl Context {
         let Ok(image) = self.shipped("builtin", Build::Plain) else { return Ok(false) };
         // SAFETY: it ships.
         let code = unsafe { self.load_code(&image) }?;
-        let (stream, words) = (self.open_stream(Priority::RealTime)?, self.alloc(8)?);
+        let (stream, words) = (self.open_stream(StreamKind::RealTime)?, self.alloc(8)?);
         // SAFETY: all three are there, and not used after they are given back: each run is waited for.
         let seen = unsafe {
             let seen = self.run_twice(code, stream, words);

@@ -6,8 +6,8 @@
 use crate::driver::{BACKEND, Driver};
 use crate::handles::{Exec, Stream};
 use parking_lot::Mutex;
-use reef_core::{Error, Priority, Result};
-use reef_gpu::{FreeList, place};
+use reef_core::{Error, Result};
+use reef_gpu::{FreeList, StreamKind, place};
 use std::ffi::{c_uint, c_void};
 
 /// `hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent`
@@ -20,20 +20,20 @@ pub(crate) const SIGNAL: usize = 8;
 /// All streams of a device.
 #[derive(Debug, Default)]
 pub(crate) struct StreamPool {
-    open: Vec<(Stream, Priority)>,
-    kept: Vec<(Stream, Priority)>,
+    open: Vec<(Stream, StreamKind)>,
+    kept: Vec<(Stream, StreamKind)>,
 }
 
 impl StreamPool {
-    pub(crate) fn take(&mut self, class: Priority) -> Option<Stream> {
-        let at = self.kept.iter().position(|(_, of)| *of == class)?;
+    pub(crate) fn take(&mut self, kind: StreamKind) -> Option<Stream> {
+        let at = self.kept.iter().position(|(_, of)| *of == kind)?;
         let found = self.kept.swap_remove(at);
         self.open.push(found);
         Some(found.0)
     }
 
-    pub(crate) fn add(&mut self, stream: Stream, class: Priority) {
-        self.open.push((stream, class));
+    pub(crate) fn add(&mut self, stream: Stream, kind: StreamKind) {
+        self.open.push((stream, kind));
     }
 
     pub(crate) fn keep(&mut self, stream: Stream) {

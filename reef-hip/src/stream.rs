@@ -18,8 +18,8 @@
 use crate::context::Context;
 use crate::driver::NOT_READY;
 use crate::handles::Stream;
-use reef_core::{Priority, Result};
-use reef_gpu::Streams;
+use reef_core::Result;
+use reef_gpu::{StreamKind, Streams};
 use std::ffi::{c_int, c_uint, c_void};
 use std::time::Duration;
 
@@ -34,19 +34,19 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 impl Streams for Context {
     type Stream = Stream;
 
-    fn open_stream(&self, class: Priority) -> Result<Stream> {
-        if let Some(stream) = self.streams.lock().take(class) {
+    fn open_stream(&self, kind: StreamKind) -> Result<Stream> {
+        if let Some(stream) = self.streams.lock().take(kind) {
             return Ok(stream);
         }
         self.bind()?;
         let (lowest, highest) = self.device.priorities;
-        let priority = if class == Priority::RealTime { highest } else { lowest };
-        let masked = self.masks.as_ref().and_then(|masks| masks.stream(self.driver, class));
+        let priority = if kind == StreamKind::RealTime { highest } else { lowest };
+        let masked = self.masks.as_ref().and_then(|masks| masks.stream(self.driver, kind));
         let stream = match masked {
             Some(stream) => Stream(stream?),
             None => self.create_stream(priority)?,
         };
-        self.streams.lock().add(stream, class);
+        self.streams.lock().add(stream, kind);
         Ok(stream)
     }
 

@@ -40,12 +40,12 @@ fn a_kernel_that_never_ends_takes_nothing_along() {
     let code =
         unsafe { context.load_code(&context.compile(SOURCE, Build::Plain).unwrap()) }.unwrap();
     let (word, address) = context.alloc_host(4).unwrap();
-    let abandoned = context.open_stream(Priority::BestEffort).unwrap();
+    let abandoned = context.open_stream(Priority::BestEffort.into()).unwrap();
     launch(&context, code, abandoned, "deaf", address);
 
     // As long as a hardware queue is left: three of its class, and all of real-time work.
     for class in [Priority::BestEffort, Priority::BestEffort, Priority::RealTime] {
-        let stream = context.open_stream(class).unwrap();
+        let stream = context.open_stream(class.into()).unwrap();
         let counter = context.alloc(4).unwrap();
         (0..20).for_each(|_| launch(&context, code, stream, "bump", counter));
         unsafe { context.wait(stream) }.unwrap();
@@ -61,7 +61,7 @@ fn a_kernel_that_never_ends_takes_nothing_along() {
     let again = Context::open(0, &Options::default()).unwrap();
     let counter = again.alloc(4).unwrap();
     let code = unsafe { again.load_code(&again.compile(SOURCE, Build::Plain).unwrap()) }.unwrap();
-    let stream = again.open_stream(Priority::RealTime).unwrap();
+    let stream = again.open_stream(Priority::RealTime.into()).unwrap();
     launch(&again, code, stream, "bump", counter);
     unsafe { again.wait(stream) }.unwrap();
     // SAFETY: the host's word, which was never freed. Lets the process end.

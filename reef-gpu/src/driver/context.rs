@@ -2,10 +2,9 @@
 
 use crate::driver::call_tracker::{CallGuard, CallTracker};
 use crate::driver::signal_pool::SignalPool;
-use crate::vendor::calls::Vendor;
+use crate::vendor::calls::{StreamKind, Vendor};
 use crate::vendor::free_list::FreeList;
 use parking_lot::{Mutex, MutexGuard};
-use reef_core::Priority;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +15,7 @@ pub(crate) struct Context<V: Vendor> {
     pub(crate) signals: Mutex<SignalPool>,
     pub(crate) calls: CallTracker,
     /// Streams that are not in use: opening and closing them takes locks of the driver for long.
-    pub(crate) streams: Mutex<Vec<(Priority, V::Stream)>>,
+    pub(crate) streams: Mutex<Vec<(StreamKind, V::Stream)>>,
     /// Device memory whose contents don't matter, for whatever asks next.
     pub(crate) scratch: Mutex<FreeList>,
     /// A stream was given up with what is in it.
@@ -55,16 +54,16 @@ impl<V: Vendor> Context<V> {
         }
     }
 
-    /// A stream of this class that was closed, if one is kept.
-    pub(crate) fn kept_stream(&self, class: Priority) -> Option<V::Stream> {
+    /// A stream of this kind that was closed, if one is kept.
+    pub(crate) fn kept_stream(&self, kind: StreamKind) -> Option<V::Stream> {
         let mut kept = self.streams.lock();
-        let at = kept.iter().position(|(of, _)| *of == class)?;
+        let at = kept.iter().position(|(of, _)| *of == kind)?;
         Some(kept.swap_remove(at).1)
     }
 
     /// Keeps a stream that is idle and that has no other owner.
-    pub(crate) fn keep_stream(&self, class: Priority, stream: V::Stream) {
-        self.streams.lock().push((class, stream));
+    pub(crate) fn keep_stream(&self, kind: StreamKind, stream: V::Stream) {
+        self.streams.lock().push((kind, stream));
     }
 
     /// A stream is left alone with what is in it. That may still use anything, so from now on nothing is

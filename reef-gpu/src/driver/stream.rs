@@ -2,8 +2,8 @@
 
 use crate::driver::context::Context;
 use crate::driver::timeout::Timeout;
-use crate::vendor::calls::Vendor;
-use reef_core::{Dim3, Priority, Result};
+use crate::vendor::calls::{StreamKind, Vendor};
+use reef_core::{Dim3, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,16 +45,17 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct Stream<V: Vendor> {
     raw: V::Stream,
-    class: Priority,
+    kind: StreamKind,
     given_up: bool,
     context: Arc<Context<V>>,
 }
 
 impl<V: Vendor> Stream<V> {
-    pub(crate) fn open(context: &Arc<Context<V>>, priority: Priority) -> Result<Self> {
-        let kept = context.kept_stream(priority);
-        let raw = kept.map_or_else(|| context.call().open_stream(priority), Ok)?;
-        Ok(Self { raw, class: priority, given_up: false, context: context.clone() })
+    pub(crate) fn open(context: &Arc<Context<V>>, kind: impl Into<StreamKind>) -> Result<Self> {
+        let kind = kind.into();
+        let kept = context.kept_stream(kind);
+        let raw = kept.map_or_else(|| context.call().open_stream(kind), Ok)?;
+        Ok(Self { raw, kind, given_up: false, context: context.clone() })
     }
 
     pub(crate) fn context(&self) -> &Arc<Context<V>> {
@@ -148,7 +149,7 @@ impl<V: Vendor> Drop for Stream<V> {
             return;
         }
         match self.wait() {
-            Ok(()) => self.context.keep_stream(self.class, self.raw),
+            Ok(()) => self.context.keep_stream(self.kind, self.raw),
             // SAFETY: opened once, and this is its only owner. Of a lost device nothing is left to wait for.
             Err(_) => unsafe { self.context.call().close_stream(self.raw) },
         }

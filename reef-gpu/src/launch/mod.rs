@@ -5,6 +5,7 @@
 //! place where its blocks note that they stopped, and only what they noted is launched again. What it touches is
 //! kept until it has ended.
 
+pub(crate) mod aside;
 pub(crate) mod blit;
 pub(crate) mod checkpoint;
 pub(crate) mod gated;

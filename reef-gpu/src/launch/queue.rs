@@ -9,6 +9,7 @@ use crate::driver::signal::DeviceSignal;
 use crate::driver::stream::Stream;
 use crate::driver::timeout::Timeout;
 use crate::gpu::Gpu;
+use crate::launch::aside::Aside;
 use crate::launch::checkpoint::{Checkpoint, Segment, whole};
 use crate::launch::gated::Gated;
 use crate::launch::graph::Graph;
@@ -34,6 +35,8 @@ const MAX_SILENCE: Duration = Duration::from_secs(5);
 pub struct Queue<V: Vendor> {
     pub(crate) gpu: Gpu<V>,
     pub(crate) stream: Stream<V>,
+    /// Its other stream, in which nothing is: `stream` is on few units while launches are capped, this one otherwise.
+    pub(crate) aside: Option<Aside<V>>,
     pub(crate) preemptor: Preemptor<V>,
     /// Its launches go through a gate, because kernels have no guards.
     pub(crate) gated: Option<Gated<V>>,
@@ -94,14 +97,19 @@ impl<V: Vendor> Queue<V> {
         }
     }
 
+    /// Goes to the stream that the next command belongs into.
+    ///
     /// # Errors
     ///
     /// `State` if a report is on its way: it says nothing of what is launched behind it, which would be lost.
-    pub(super) fn is_not_draining(&self) -> Result<()> {
-        match self.draining {
-            None => Ok(()),
-            Some(_) => Err(Error::State("a launch on an evicted queue that is being drained")),
+    pub(super) fn begin_command(&mut self) -> Result<()> {
+        if self.draining.is_some() {
+            return Err(Error::State("a launch on an evicted queue that is being drained"));
         }
+        if let Some(aside) = &mut self.aside {
+            aside.choose(self.block_cap.is_some(), &mut self.stream, &self.timeline);
+        }
+        Ok(())
     }
 
     /// A command has been launched that must not be held back; it runs alone.

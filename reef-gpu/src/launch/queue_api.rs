@@ -23,7 +23,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         launch: &Launch<Gpu<V>>,
         resume: Option<&Checkpoint<V>>,
     ) -> Result<()> {
-        self.is_not_draining()?;
+        self.begin_command()?;
         let total = launch.blocks();
         self.retained.launch(seq.0 + 1, launch);
         match resume {
@@ -45,7 +45,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         graph: &Graph<V>,
         resume: Option<&Checkpoint<V>>,
     ) -> Result<()> {
-        self.is_not_draining()?;
+        self.begin_command()?;
         self.retained.graph(seq.0 + 1, graph);
         match resume {
             Some(checkpoint) => self.resume_graph(seq, graph, checkpoint)?,
@@ -66,7 +66,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
     }
 
     fn copy(&mut self, seq: Seq, copy: &Copy<Gpu<V>>) -> Result<()> {
-        self.is_not_draining()?;
+        self.begin_command()?;
         let launch = copy_launch(&self.gpu, copy)?;
         self.retained.copy(seq.0 + 1, copy);
         if !copy.to_host {
@@ -88,7 +88,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
     }
 
     fn record(&mut self, seq: Seq, event: &Event<V>) -> Result<()> {
-        self.is_not_draining()?;
+        self.begin_command()?;
         self.retained.event(seq.0 + 1, event);
         let words = [event.arm(), self.timeline.address(), seq.0 + 1];
         // SAFETY: the kernel's parameters; the event is retained, and the mark outlives the stream's work.

@@ -84,6 +84,11 @@ impl<V: Vendor> Timeline<V> {
         self.done
     }
 
+    /// Whether all that was launched has ended, as far as the device has told.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.done == self.launched
+    }
+
     /// Puts a mark behind what has none.
     pub(crate) fn mark(&mut self, stream: &Stream<V>) -> Result<()> {
         if self.marked == self.launched {

@@ -158,17 +158,37 @@ pub trait Memory {
     unsafe fn read(&self, from: u64, data: &mut [u8]) -> Result<()>;
 }
 
+/// What runs in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamKind {
+    /// Real-time work, and what stops the other.
+    RealTime,
+    /// Best-effort work.
+    BestEffort,
+    /// Best-effort work that runs beside real-time work, on a few units. Only where [`Facts::capped_units`] is set.
+    Capped,
+}
+
+impl From<Priority> for StreamKind {
+    fn from(class: Priority) -> Self {
+        match class {
+            Priority::RealTime => Self::RealTime,
+            Priority::BestEffort => Self::BestEffort,
+        }
+    }
+}
+
 /// Streams of a device, and the words that they set and wait for.
 pub trait Streams {
     /// A stream.
     type Stream: Copy + Debug + Send + Sync;
 
-    /// Opens a stream of the lowest or the highest priority, unordered with all others.
+    /// Opens a stream, unordered with all others: of the highest priority for real-time work, of the lowest for other.
     ///
     /// # Errors
     ///
     /// The driver's.
-    fn open_stream(&self, class: Priority) -> Result<Self::Stream>;
+    fn open_stream(&self, kind: StreamKind) -> Result<Self::Stream>;
 
     /// Closes a stream that is idle, or whose device is lost.
     ///

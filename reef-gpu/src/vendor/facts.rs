@@ -13,6 +13,8 @@ pub struct Facts {
     pub units: u32,
     /// Those that best-effort streams run on.
     pub be_units: u32,
+    /// Those that [capped](crate::StreamKind::Capped) streams run on, if there are such streams.
+    pub capped_units: Option<u32>,
     /// Most blocks resident on one unit.
     pub blocks_per_unit: u32,
     /// Most threads resident on one unit.

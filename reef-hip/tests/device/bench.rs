@@ -86,7 +86,7 @@ impl Bench {
     }
 
     pub(crate) fn stream(&self, class: Priority) -> Stream {
-        self.context.open_stream(class).unwrap()
+        self.context.open_stream(class.into()).unwrap()
     }
 
     /// Launches one block of a kernel whose parameters are words.

@@ -118,7 +118,7 @@ fn nothing_that_a_context_is_asked_for_waits_for_a_kernel_that_runs() {
     unsafe { context.function_facts(function) }.unwrap();
     unsafe { context.unload_code(code) };
     for class in [Priority::BestEffort, Priority::RealTime] {
-        let stream = context.open_stream(class).unwrap();
+        let stream = context.open_stream(class.into()).unwrap();
         let word = context.alloc(4).unwrap();
         bench.launch(stream, "bump", vec![word, 1]);
         unsafe { context.wait(stream) }.unwrap();
@@ -126,7 +126,7 @@ fn nothing_that_a_context_is_asked_for_waits_for_a_kernel_that_runs() {
         unsafe { context.close_stream(stream) };
     }
     if context.facts().graphs {
-        let stream = context.open_stream(Priority::BestEffort).unwrap();
+        let stream = context.open_stream(Priority::BestEffort.into()).unwrap();
         unsafe { context.begin_capture(stream) }.unwrap();
         bench.launch(stream, "empty", vec![]);
         let exec = unsafe { context.end_capture(stream) }.unwrap();

@@ -17,11 +17,14 @@ use std::sync::OnceLock;
 const NARROW: Sharing = Sharing::Narrow(29); // one on every second unit that best-effort work may use
 /// A third of the units for real-time work alone.
 const THIRD: u32 = 20;
-const SHARED: [Sharing; 7] = [
+/// As many blocks as units, on a third of them.
+const FEW: Sharing = Sharing::Few(60, THIRD);
+const SHARED: [Sharing; 8] = [
     Sharing::Alone,
     Sharing::Streams,
     NARROW,
     Sharing::Narrow(60),
+    FEW,
     Sharing::Masks(THIRD),
     Sharing::MasksAlone(THIRD),
     Sharing::Masks(40),
@@ -138,6 +141,17 @@ fn a_narrow_queue_never_has_more_blocks_on_the_device_than_it_may() {
             assert_eq!(rows.of(Sharing::Narrow(blocks)).be_most, blocks as usize);
         }
         assert!(rows.of(Sharing::Streams).be_most > 300, "what it would have had");
+    }
+}
+
+#[test]
+fn a_capped_queue_stays_on_its_units_and_real_time_work_may_use_them() {
+    for rows in table().into_iter().flatten() {
+        let (few, alone) = (rows.of(FEW), rows.of(Sharing::Alone));
+        assert_eq!((few.be_most, few.be_units.len()), (60, THIRD as usize));
+        assert!(within(&few.be_units, 0..THIRD), "{:?}", few.be_units);
+        // Where others are free, its blocks go there.
+        assert!(few.rt_units.is_superset(&alone.rt_units), "{:?}", few.rt_units);
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) enum Sharing {
     Streams,
     /// So many best-effort blocks at a time.
     Narrow(u32),
+    /// So many at a time, on so many units.
+    Few(u32, u32),
     /// So many units for real-time work alone.
     Masks(u32),
     /// The same, without best-effort work.
@@ -51,6 +53,7 @@ impl fmt::Display for Sharing {
             Self::Alone => write!(f, "alone"),
             Self::Streams => write!(f, "streams, as they like"),
             Self::Narrow(blocks) => write!(f, "capped, {blocks} blocks"),
+            Self::Few(blocks, units) => write!(f, "capped, {blocks} blocks on {units} units"),
             Self::Masks(units) => write!(f, "masks, {units} units for RT"),
             Self::MasksAlone(units) => write!(f, "masks, {units} units for RT, no BE"),
         }
@@ -68,6 +71,7 @@ impl Sharing {
         software();
         let options = match self {
             Self::Narrow(blocks) => format!("beside={blocks}"),
+            Self::Few(blocks, units) => format!("beside={blocks}&beside_on={units}"),
             Self::Masks(units) | Self::MasksAlone(units) => format!("split={units}"),
             Self::Alone | Self::Streams => String::new(),
         };
@@ -84,7 +88,7 @@ impl Sharing {
     /// How many blocks a best-effort queue runs at a time while real-time work runs.
     fn width(self, device: &Hip) -> Option<u32> {
         match (self, device.colocation()) {
-            (Self::Narrow(_), Colocation::Capped(blocks)) => Some(blocks),
+            (Self::Narrow(_) | Self::Few(..), Colocation::Capped(blocks)) => Some(blocks),
             _ => None,
         }
     }

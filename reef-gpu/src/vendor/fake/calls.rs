@@ -3,11 +3,11 @@
 use super::blocks::{report, run_blocks};
 use super::device::{Fake, Put, Step, at};
 use crate::code::guard::Guard;
-use crate::vendor::calls::{Graphs, Memory, Modules, Streams, Vendor};
+use crate::vendor::calls::{Graphs, Memory, Modules, StreamKind, Streams, Vendor};
 use crate::vendor::facts::{Facts, FunctionFacts, GateSignal};
 use crate::vendor::image::Build;
 use crate::vendor::options::Options;
-use reef_core::{Dim3, Error, Priority, Result};
+use reef_core::{Dim3, Error, Result};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
@@ -94,32 +94,32 @@ impl Memory for Fake {
 }
 
 impl Streams for Fake {
-    type Stream = u32;
+    type Stream = (u32, StreamKind);
 
-    fn open_stream(&self, _: Priority) -> Result<u32> {
+    fn open_stream(&self, kind: StreamKind) -> Result<Self::Stream> {
         self.slow_calls.fetch_add(1, Ordering::Relaxed);
-        Ok(self.opened.fetch_add(1, Ordering::Relaxed))
+        Ok((self.opened.fetch_add(1, Ordering::Relaxed), kind))
     }
 
-    unsafe fn close_stream(&self, _: u32) {
+    unsafe fn close_stream(&self, _: Self::Stream) {
         self.slow_calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    unsafe fn is_idle(&self, _: u32) -> Result<bool> {
+    unsafe fn is_idle(&self, _: Self::Stream) -> Result<bool> {
         Ok(true)
     }
 
-    unsafe fn wait(&self, _: u32) -> Result<()> {
+    unsafe fn wait(&self, _: Self::Stream) -> Result<()> {
         Ok(())
     }
 
-    unsafe fn write_value(&self, _: u32, address: u64, value: u32) -> Result<()> {
+    unsafe fn write_value(&self, _: Self::Stream, address: u64, value: u32) -> Result<()> {
         self.puts.lock().push(Put::Write(address, value));
         self.signal(address, value);
         Ok(())
     }
 
-    unsafe fn wait_value(&self, _: u32, address: u64, value: u32) -> Result<()> {
+    unsafe fn wait_value(&self, _: Self::Stream, address: u64, value: u32) -> Result<()> {
         self.puts.lock().push(Put::Wait(address, value));
         if let Some(steps) = &mut *self.slow.lock() {
             steps.push_back(Step::Wait(address, value));
@@ -184,7 +184,7 @@ impl Modules for Fake {
 
     unsafe fn launch(
         &self,
-        _: u32,
+        (_, kind): Self::Stream,
         function: Function,
         grid: Dim3,
         _: Dim3,
@@ -193,6 +193,7 @@ impl Modules for Fake {
     ) -> Result<()> {
         let blocks = grid.iter().product();
         self.puts.lock().push(Put::Launch(function.number, blocks));
+        self.launched_in.lock().push(kind);
         self.passed.store(params.len(), Ordering::Relaxed);
         let word = |i: usize| at::<u64>(params[i] as u64);
         match function {
@@ -221,12 +222,12 @@ impl Modules for Fake {
 impl Graphs for Fake {
     type Exec = usize;
 
-    unsafe fn begin_capture(&self, _: u32) -> Result<()> {
+    unsafe fn begin_capture(&self, _: Self::Stream) -> Result<()> {
         *self.capturing.lock() = Some(Vec::new());
         Ok(())
     }
 
-    unsafe fn end_capture(&self, _: u32) -> Result<usize> {
+    unsafe fn end_capture(&self, _: Self::Stream) -> Result<usize> {
         self.slow_calls.fetch_add(1, Ordering::Relaxed);
         let act = self.at_capture.lock().take();
         act.into_iter().for_each(|act| act());
@@ -236,7 +237,7 @@ impl Graphs for Fake {
         Ok(execs.len() - 1)
     }
 
-    unsafe fn launch_exec(&self, exec: usize, _: u32) -> Result<()> {
+    unsafe fn launch_exec(&self, exec: usize, _: Self::Stream) -> Result<()> {
         self.puts.lock().push(Put::Graph(exec));
         let words = self.execs.lock()[exec].clone();
         words.into_iter().for_each(|word| self.note_time(word));

@@ -1,5 +1,6 @@
 //! The device: what was put into its streams, and signals that arrive at once or when told to.
 
+use crate::vendor::calls::StreamKind;
 use crate::vendor::facts::{Facts, TickRate};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -31,6 +32,8 @@ pub(super) enum Step {
 pub(crate) struct Fake {
     pub(super) facts: Facts,
     pub(crate) puts: Mutex<Vec<Put>>,
+    /// The stream of each launch.
+    pub(crate) launched_in: Mutex<Vec<StreamKind>>,
     /// What streams have to do, if that isn't done at once.
     pub(super) slow: Mutex<Option<VecDeque<Step>>>,
     /// Calls that take locks of a real driver for long: streams opened and closed, captures, functions looked up.
@@ -67,6 +70,13 @@ impl Fake {
     pub(crate) fn with_graphs() -> Self {
         let mut fake = Self::default();
         fake.facts.graphs = true;
+        fake
+    }
+
+    /// One whose capped queues run on two units.
+    pub(crate) fn with_capped_units() -> Self {
+        let mut fake = Self::default();
+        fake.facts.capped_units = Some(2);
         fake
     }
 
@@ -147,6 +157,7 @@ impl Default for Fake {
             uuid: None,
             units: 4,
             be_units: 4,
+            capped_units: None,
             blocks_per_unit: 8,
             threads_per_unit: 1024,
             registers_per_unit: 65536,
@@ -164,6 +175,7 @@ impl Default for Fake {
             opened: AtomicU32::new(0),
             facts,
             puts: Mutex::default(),
+            launched_in: Mutex::default(),
             slow: Mutex::new(None),
             slow_calls: AtomicU32::new(0),
             at_capture: Mutex::new(None),
