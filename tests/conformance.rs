@@ -12,6 +12,8 @@ suite!(cpu, reef::cpu::Cpu, "");
 #[cfg(feature = "cuda")]
 suite!(cuda, reef::cuda::Cuda, "");
 #[cfg(feature = "cuda")]
+suite!(cuda_few, reef::cuda::Cuda, "beside=24&beside_on=8");
+#[cfg(feature = "cuda")]
 suite!(cuda_gates, reef::cuda::Cuda, "gates=3");
 #[cfg(feature = "hip")]
 suite!(hip, reef::hip::Hip, "", before: software::load, after: software::check);

@@ -18,6 +18,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 # PART      STEP          SECONDS
 steps='
 core        conformance   240
+core        few           150
 core        gates         120
 core        starvation    60
 core        lost          60
@@ -53,6 +54,8 @@ suite() { # CYCLES FILTER ARGS...
 conformance() {
     suite 10000 cuda:: --test-threads=4 --skip as_deep && suite 10000 cuda::a_preemption_is_as_deep --test-threads=1
 }
+# Capped queues on few multiprocessors.
+few() { suite 3000 cuda_few:: --test-threads=4 --skip as_deep; }
 # One at a time: a driver call that waits for the whole device opens the gates of others.
 gates() { suite 1000 cuda_gates:: --test-threads=1; }
 lost() { "$build/lost" --nocapture; }

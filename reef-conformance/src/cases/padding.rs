@@ -158,6 +158,34 @@ pub fn a_capped_queue_runs_each_block_once<D: Device>(device: &D, level: Preempt
     happened("evictions left a part of a kernel", cut, wanted);
 }
 
+/// Kernels of a queue whose width changes in between run in their order, each block once, however often it is evicted.
+pub fn a_queue_changes_its_width_in_order<D: Device>(device: &D, level: PreemptLevel) {
+    let is_capped = matches!(device.colocation(), Colocation::Capped(_));
+    if !is_capped || level < PreemptLevel::DeviceQueue {
+        return skip(&format!("{} has no capped queues at level {level}", D::NAME));
+    }
+    let mut rng = rng();
+    let preemptor = device.preemptor(level).unwrap();
+    let mut queue = device.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
+    let mut next = 0;
+    for _ in 0..cycles() / 20 {
+        let cells = Cells::new(device, rng.random_range(4..40));
+        let kernels = [5, 7, 11].map(|value| cells.launch(value, rng.random_range(0..60)));
+        let (mut done, mut left) = (0, None);
+        while done < kernels.len() {
+            for (at, kernel) in kernels.iter().enumerate().skip(done) {
+                queue.cap_blocks(rng.random_bool(0.5).then_some(3));
+                queue.launch(Seq(next + at as u64), kernel, left.take().as_ref()).unwrap();
+            }
+            doze(&mut rng, 500);
+            let drained = evicted::<D>(&preemptor, &mut queue);
+            (done, left) = ((drained.resume_at.0 - next) as usize, drained.partial);
+        }
+        cells.expect([5, 7, 11]);
+        next += kernels.len() as u64;
+    }
+}
+
 /// Evicts the queue as deeply as its level goes, and lets it go on: what it has left.
 fn evicted<D: Device>(preemptor: &D::Preemptor, queue: &mut D::Queue) -> Drained<D> {
     preemptor.evict().unwrap();
