@@ -3,10 +3,11 @@
 
     tools/curve.py [-b REEF] [-o FOLDER] [--device cuda:0] [--seconds 1] [--parts pad,split,mps]
 
-A ResNet-152 beside a ResNet-50, both of reef: `pad` by REEF with so many blocks at a time, nobody stopped, stream priorities;
-`split` by green contexts that keep so many multiprocessors for real-time work; `mps` as two processes under MPS, the best-
-effort one with a part of the threads. All ratios are to the two networks alone, without MPS, from `pad`. Writes curve.json
-and curve.svg; parts that FOLDER has are not measured again. Needs Python alone, and for `mps` NVIDIA's MPS.
+A ResNet-152 beside a ResNet-50, both of reef: `pad` by REEF with so many blocks at a time (132@32: on 32 multiprocessors),
+nobody stopped, stream priorities; `split` by green contexts that keep so many multiprocessors for real-time work; `mps` as
+two processes under MPS, the best-effort one with a part of the threads. All ratios are to the two networks alone, without MPS,
+from `pad`. Writes curve.json and curve.svg; parts that FOLDER has are not measured again. Needs Python alone, and for `mps`
+NVIDIA's MPS.
 """
 import argparse
 import json
@@ -17,7 +18,7 @@ import tempfile
 
 KEPT_FREE = (33, 66, 99)
 THREADS = (100, 75, 50, 25)
-COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2")
+COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f", "#ff7f0e")
 
 
 def pad(options, name, *more):
@@ -50,7 +51,9 @@ def by_reef(options):
     base, points = Base(rows), []
     for policy, row in rows.items():
         if policy == "none" or policy.startswith("narrow"):
-            points.append(base.of("reef, so many blocks", policy.removeprefix("narrow "), row))
+            blocks, _, units = policy.removeprefix("narrow ").partition("@")
+            group = f"reef, so many blocks on {units}" if units else "reef, so many blocks"
+            points.append(base.of(group, blocks, row))
         elif policy.startswith("stream"):
             points.append(base.of(policy, "", row))
     return base, points
@@ -161,7 +164,8 @@ def main():
     say.add_argument("-o", "--out", default="curve_results")
     say.add_argument("--device", default="cuda:0")
     say.add_argument("--seconds", type=float, default=1.0, help="of each row")
-    say.add_argument("--blocks", default="8,16,33,48,56,66,132,190", help="best-effort blocks at a time")
+    blocks = "best-effort blocks at a time; 132@32: on 32 multiprocessors"
+    say.add_argument("--blocks", default="8,16,33,48,56,66,132,190", help=blocks)
     say.add_argument("--parts", default="pad,split,mps", help="`pad` is always measured")
     options = say.parse_args()
     os.makedirs(options.out, exist_ok=True)

@@ -1,6 +1,6 @@
 //! Measures each row of `reef bench pad`.
 
-use super::args::{Args, Side};
+use super::args::{Args, Side, Width};
 use super::report;
 use crate::bench::pair::arrivals::Arrivals;
 use crate::bench::pair::measure::{BE_ALONE, Bench, RT_ALONE, Row};
@@ -15,8 +15,8 @@ use reef::{Colocation, Device};
 pub(crate) fn run(args: &Args) -> Result<()> {
     args.sides.check()?;
     args.lengths.check()?;
-    for &blocks in &args.beside {
-        reef::with_device(&args.narrow(blocks)?, Open)?; // knows the option, or says that it doesn't
+    for &width in &args.beside {
+        reef::with_device(&args.narrow(width)?, Open)?; // knows the options, or says that it doesn't
     }
     reef::with_device(&args.common.device, Pad(args))?
 }
@@ -47,10 +47,10 @@ impl reef::Visit for Pad<'_> {
         let progress = Progress::new(steps, args.common.json);
         let mut rows = alone_and_both(args, &device, policies, &progress)?;
         report::results(args, &rows).save(&args.common, &device)?;
-        for &blocks in &args.beside {
+        for &width in &args.beside {
             let alone = (rows[1].alone, rows[0].alone_rate);
-            let narrow = Narrow { args, blocks, progress: &progress };
-            let row = reef::with_device(&args.narrow(blocks)?, narrow)??;
+            let narrow = Narrow { args, width, progress: &progress };
+            let row = reef::with_device(&args.narrow(width)?, narrow)??;
             rows.push(row.beside(alone.0, alone.1));
             report::results(args, &rows).save(&args.common, &device)?;
         }
@@ -125,10 +125,10 @@ fn alone_and_both<D: Operators>(
     Ok(rows)
 }
 
-/// One row on a device that was opened with so many blocks.
+/// One row on a device that was opened with this width.
 struct Narrow<'a> {
     args: &'a Args,
-    blocks: u32,
+    width: Width,
     progress: &'a Progress,
 }
 
@@ -137,7 +137,7 @@ impl reef::Visit for Narrow<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Result<Row> {
         let bench = bench(self.args, &device, self.progress)?;
-        let name = format!("narrow {}", self.blocks);
+        let name = format!("narrow {}", self.width);
         self.progress.begin(&name);
         let policy = Policy { name, ..Policy::reef(device.info().level, true) };
         bench.both(&Arrivals::Closed, policy)
