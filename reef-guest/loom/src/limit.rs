@@ -1,6 +1,7 @@
-//! Memory that processes of a job share; the rest of its folder needs a system.
+//! Memory that processes of a job share, and turns of a device; the rest of this folder needs a system.
 
 #[path = "../../src/limit/atomic.rs"]
 mod atomic;
 #[path = "../../src/limit/share.rs"]
 mod share;
+mod time;

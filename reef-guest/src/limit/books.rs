@@ -1,7 +1,9 @@
 //! What stands where in the books of a device: jobs with their limits, and their processes with what these have.
 
-use super::bucket::Bucket;
 use super::share::Share;
+use super::time::bucket::Bucket;
+use super::time::presence::Presence;
+use super::time::turn::Turn;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -14,7 +16,7 @@ pub const MOST_MEMBERS: usize = 128;
 
 /// `REEFBOOK` in memory, and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"REEFBOOK");
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
@@ -71,6 +73,11 @@ pub(super) struct Terms {
 }
 
 impl Job {
+    /// Parts per million of the device's time; zero: no limit.
+    pub(super) fn part(&self) -> u64 {
+        self.compute.load(Relaxed)
+    }
+
     pub(super) fn terms(&self) -> Terms {
         let name = [self.name[0].load(Relaxed), self.name[1].load(Relaxed)];
         let label = std::array::from_fn(|at| self.label[at].load(Relaxed));
@@ -98,12 +105,7 @@ pub(super) struct Member {
     pub(super) process: AtomicU32,
     pub(super) started: AtomicU64,
     pub(super) share: Share,
-    /// When its work was last seen on the device, and when it last asked to begin some.
-    pub(super) worked: AtomicU64,
-    pub(super) wanted: AtomicU64,
-    /// Whether it has work, and how often it began to.
-    pub(super) works: AtomicU64,
-    pub(super) begun: AtomicU64,
+    pub(super) presence: Presence,
 }
 
 impl Member {
@@ -122,6 +124,7 @@ impl Member {
 #[repr(C)]
 pub struct Books {
     header: Header,
+    pub(super) turn: Turn,
     pub(super) jobs: [Job; MOST_JOBS],
     pub(super) members: [Member; MOST_MEMBERS],
 }

@@ -10,7 +10,6 @@
 mod atomic;
 pub(crate) mod audit;
 pub(crate) mod books;
-mod bucket;
 pub(crate) mod file;
 pub(crate) mod process;
 pub(crate) mod quantity;
@@ -19,7 +18,6 @@ pub(crate) mod share;
 #[cfg(test)]
 mod tests;
 pub(crate) mod time;
-pub(crate) mod usage;
 pub(crate) mod variables;
 
 pub use audit::{Audit, JobView, ProcessView};
@@ -27,6 +25,5 @@ pub use books::{BOOKS_BYTES, Books, MOST_JOBS, MOST_MEMBERS};
 pub use file::BooksFile;
 pub use quantity::{WHOLE, bytes, parts_per_million, percent, shown};
 pub use seat::{Account, Full, Seat};
-pub use time::Policy;
-pub use usage::{Others, Seen, Usage};
+pub use time::{Policy, Seen, Usage};
 pub use variables::{Limits, Memory, folder};

@@ -1,11 +1,12 @@
 //! A process in the books: it joins a job, takes from its limit and gives back; the dead are found by their locks.
 
 use super::books::{Books, Job, Member, Terms, hashed, label};
-use super::bucket::Bucket;
 use super::file::BooksFile;
 use super::process;
 use super::quantity::{MOST_BYTES, shown};
 use super::share::Answer;
+use super::time::bucket::Bucket;
+use super::time::turn::Turn;
 use crate::mapped::Mapped;
 use std::fmt;
 use std::io;
@@ -92,6 +93,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let member = &self.account.books.members[self.account.member];
+        self.account.books.turn.leave(self.account.member);
         member.set_job(None);
         member.share.clear();
     }
@@ -105,10 +107,8 @@ fn join(file: &BooksFile, name: &str, terms: &Terms) -> io::Result<(usize, usize
     for (at, member) in books.members.iter().enumerate() {
         if member.job().is_none() && file.take(at + 1)? {
             member.share.clear();
-            [&member.worked, &member.works, &member.begun]
-                .into_iter()
-                .for_each(|of| of.store(0, Relaxed));
-            member.wanted.store(0, Relaxed);
+            member.presence.clear();
+            books.turn.leave(at); // of who had this place before
             member.process.store(std::process::id(), Relaxed);
             member.started.store(process::own_start(), Relaxed);
             member.set_job(Some(job));
@@ -205,6 +205,14 @@ impl Account {
 
     pub(super) fn member(&self) -> &Member {
         &self.books.members[self.member]
+    }
+
+    pub(super) fn place(&self) -> usize {
+        self.member
+    }
+
+    pub(super) fn turn(&self) -> &Turn {
+        &self.books.turn
     }
 
     pub(super) fn job(&self) -> usize {

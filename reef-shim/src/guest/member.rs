@@ -115,7 +115,7 @@ impl Member {
         page: Mapping,
         peers: Vec<(u32, Mapping)>,
     ) -> &'static Device {
-        let meter = self.limited.and_then(Meter::of);
+        let meter = self.limited.and_then(|limited| Meter::of(limited, who.class));
         let device = Device::new(self.number, who, page, peers, self.keeper.get().cloned(), meter);
         let device = *self.device.get_or_init(|| Box::leak(Box::new(device)));
         self.set(|_| State::Joined(self.asked.elapsed(), 0));

@@ -7,7 +7,7 @@ use crate::limit::device::Limited;
 use crate::settings::settings;
 use reef_guest::limit::{Account, Policy, Seen, Usage};
 use reef_guest::pace::{MARK_EVERY, Spacing};
-use reef_guest::page::Time;
+use reef_guest::page::{Class, Time};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub(crate) struct Meter {
     account: Account,
     policy: Policy,
+    /// It works in turns with others. A real-time guest holds them instead.
+    takes_turns: bool,
     usage: Usage,
     /// Launches that had to wait.
     waits: AtomicU64,
@@ -35,12 +37,13 @@ pub(crate) struct Meter {
 
 impl Meter {
     /// The meter of a device whose time is limited.
-    pub(super) fn of(limited: &Limited) -> Option<Self> {
+    pub(super) fn of(limited: &Limited, class: Class) -> Option<Self> {
         let is_soft = settings().limits.as_ref().ok()?.as_ref()?.is_work_conserving;
         let policy = if is_soft { Policy::WorkConserving } else { Policy::Hard };
         let account = limited.account().clone();
-        let new = |account| Self { account, policy, usage: Usage::new(), waits: AtomicU64::new(0) };
-        account.has_time_limit().then_some(account).map(new)
+        let takes_turns = class == Class::BestEffort;
+        let (usage, waits) = (Usage::new(), AtomicU64::new(0));
+        account.has_time_limit().then_some(Self { account, policy, takes_turns, usage, waits })
     }
 
     /// Waits until work may begin: outside of the driver, so that nobody else has to. `is_ahead` says whether so many
@@ -58,6 +61,8 @@ impl Meter {
         }
         self.waits.fetch_add(1, Relaxed);
         mark();
+        let now = Time::now().0;
+        self.ran(now, self.usage.waits(now));
         let begin = Instant::now();
         while !delay.is_zero() && begin.elapsed() < LONGEST {
             let seen = look();
@@ -71,8 +76,12 @@ impl Meter {
 
     /// For how long a launch on a stream has to wait, at least, where `is_ahead` says whether so many are in flight.
     fn delay(&self, spacing: &Spacing, is_ahead: impl Fn(u32) -> bool) -> Duration {
-        let most = spacing.launches_in(AHEAD).clamp(2, MARK_EVERY);
-        let wait = self.account.wait(Time::now().0, self.policy);
+        let most = spacing.launches_in(AHEAD).clamp(2, 2 * MARK_EVERY);
+        let now = Time::now().0;
+        let wait = match self.takes_turns {
+            true => self.account.wait_for_turn(now, self.policy),
+            false => self.account.wait_for_part(now, self.policy),
+        };
         if is_ahead(most) { wait.max(GLANCE) } else { wait }
     }
 
@@ -85,17 +94,20 @@ impl Meter {
     #[inline]
     pub(crate) fn launched(&self) {
         if self.usage.launched(|| Time::now().0) {
-            self.account.works(true);
+            self.account.works();
         }
     }
 
     /// Counts what the device did since the last look.
     pub(crate) fn look(&self, seen: Seen) {
         let now = Time::now().0;
-        let ran = self.usage.look(now, seen, self.account.others());
-        self.account.works(seen == Seen::Working);
-        if ran > 0 {
-            self.account.ran(now, ran, self.policy);
+        self.ran(now, self.usage.look(now, seen, self.account.others()));
+        self.account.looked(now, seen, self.policy);
+    }
+
+    fn ran(&self, now: u64, nanos: u64) {
+        if nanos > 0 {
+            self.account.ran(now, nanos, self.policy);
         }
     }
 

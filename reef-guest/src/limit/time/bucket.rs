@@ -1,0 +1,135 @@
+//! Device time as a bucket of nanoseconds: filled by the clock at a job's part of it, emptied by what ran.
+//!
+//! Work may begin while the bucket isn't below empty. How long it takes is known only afterwards, so the bucket may go
+//! below empty, and then nothing begins until the clock has filled it again. A pause saves no more than a burst; time for which
+//! a job waits for the turns of others is saved for longer, since it isn't the job's fault.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// The bucket holds so much: what a job may use at once after a pause.
+const BURST: i64 = 20_000_000;
+/// It holds its part of so many nanoseconds if they were waited for others, and lacks no more than that where the time
+/// was to spare.
+const SAVED: u64 = 200_000_000;
+/// The most that a look counts: a longer time between two looks is a clock that jumped, or a process that was stopped.
+const LONGEST: u64 = 100_000_000;
+const MILLION: u64 = 1_000_000;
+
+/// In the books, for all processes of a job.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(in super::super) struct Bucket {
+    balance: AtomicI64,
+    /// When it was last filled, by `CLOCK_MONOTONIC`; zero: never.
+    filled: AtomicU64,
+}
+
+impl Bucket {
+    pub(in super::super) fn clear(&self) {
+        self.balance.store(0, Relaxed);
+        self.filled.store(0, Relaxed);
+    }
+
+    /// Fills it for the time since it was last filled, up to a burst, or as far as waiting for others goes. A clock that
+    /// goes back fills nothing.
+    pub(super) fn fill(&self, now: u64, part: u64, is_waiting: bool) {
+        let before = self.filled.load(Relaxed);
+        if now <= before && before - now <= LONGEST {
+            return;
+        }
+        if self.filled.compare_exchange(before, now, Relaxed, Relaxed).is_err() {
+            return; // another process does it
+        }
+        let passed = if before == 0 { 0 } else { now.saturating_sub(before) };
+        let more = u128::from(passed) * u128::from(part) / u128::from(MILLION);
+        let more = i64::try_from(more).unwrap_or(i64::MAX);
+        let most = if is_waiting { BURST.max(saved(part)) } else { BURST };
+        let add = |balance: i64| Some(balance.saturating_add(more).min(most.max(balance)));
+        let _ = self.balance.fetch_update(Relaxed, Relaxed, add);
+    }
+
+    /// How long it takes until work may begin, at this part of the time in parts per million. Zero: it may.
+    pub(super) fn wait(&self, part: u64) -> Duration {
+        let missing = self.balance.load(Relaxed).min(0).unsigned_abs();
+        Duration::from_nanos(missing.saturating_mul(MILLION) / part.max(1))
+    }
+
+    /// For how many nanoseconds the clock would have to fill it for what is in it; below zero: for what is missing.
+    pub(super) fn claim(&self, part: u64) -> i64 {
+        let part = i64::try_from(part.max(1)).unwrap_or(i64::MAX);
+        self.balance.load(Relaxed).saturating_mul(MILLION as i64) / part
+    }
+
+    /// Takes out what ran.
+    pub(super) fn take(&self, nanos: u64) {
+        self.take_down_to(nanos, i64::MIN);
+    }
+
+    /// Takes out what ran in time that may have been to spare.
+    pub(super) fn take_spare(&self, nanos: u64, part: u64) {
+        self.take_down_to(nanos, -saved(part));
+    }
+
+    fn take_down_to(&self, nanos: u64, least: i64) {
+        let nanos = nanos.min(LONGEST) as i64;
+        let less = |balance: i64| Some(balance.saturating_sub(nanos).max(least.min(balance)));
+        let _ = self.balance.fetch_update(Relaxed, Relaxed, less);
+    }
+}
+
+fn saved(part: u64) -> i64 {
+    (u128::from(SAVED) * u128::from(part) / u128::from(MILLION)) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn wait(bucket: &Bucket, now: u64, part: u64) -> Duration {
+        bucket.fill(now, part, false);
+        bucket.wait(part)
+    }
+
+    #[test]
+    fn what_was_used_too_much_is_waited_for() {
+        let bucket = Bucket::default();
+        assert_eq!(wait(&bucket, SECOND, 100_000), Duration::ZERO, "new");
+        bucket.take(30_000_000);
+        assert_eq!(wait(&bucket, SECOND, 100_000), Duration::from_millis(300));
+        assert_eq!(wait(&bucket, SECOND + 200_000_000, 100_000), Duration::from_millis(100));
+        assert_eq!(wait(&bucket, 9 * SECOND, 100_000), Duration::ZERO);
+        bucket.take(BURST as u64 + 1_000_000); // a pause saves a burst, and no more
+        assert_eq!(wait(&bucket, 9 * SECOND, 100_000), Duration::from_millis(10));
+    }
+
+    #[test]
+    fn waiting_for_others_saves_more_than_a_pause_and_spare_time_costs_no_more() {
+        let (bucket, part) = (Bucket::default(), 500_000);
+        bucket.fill(SECOND, part, true);
+        bucket.fill(2 * SECOND, part, true);
+        assert_eq!(bucket.claim(part), SAVED as i64);
+        bucket.fill(3 * SECOND, part, false); // a pause takes nothing of it
+        bucket.take(80_000_000);
+        assert_eq!(bucket.claim(part), 40_000_000);
+        (0..9).for_each(|_| bucket.take_spare(SECOND, part));
+        assert_eq!(bucket.claim(part), -(SAVED as i64));
+        bucket.take(1_000_000);
+        bucket.take_spare(1, part); // what is missing already isn't given back
+        assert_eq!(bucket.claim(part), -(SAVED as i64) - 2_000_000);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_gives_no_more_than_a_burst_and_takes_no_more_than_a_look() {
+        let bucket = Bucket::default();
+        wait(&bucket, SECOND, 500_000);
+        wait(&bucket, u64::MAX, 500_000);
+        bucket.take(u64::MAX);
+        assert_eq!(wait(&bucket, u64::MAX, 500_000), Duration::from_millis(160));
+        // Far back: the time that it shows now is the one that counts.
+        assert_eq!(wait(&bucket, SECOND, 500_000), Duration::from_millis(160));
+        assert_eq!(wait(&bucket, SECOND + 160_000_000, 500_000), Duration::ZERO);
+    }
+}

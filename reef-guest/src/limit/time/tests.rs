@@ -1,0 +1,97 @@
+//! What programs get of a device's time.
+
+use super::Policy;
+use super::simulated::{Fleet, MILLISECOND, Plan, parts};
+
+const SECOND: u64 = 1_000 * MILLISECOND;
+
+#[test]
+fn a_program_has_its_part_of_the_time_within_three_points() {
+    for percent in [10, 30, 50, 70, 100] {
+        let ahead = [10, 300, 1_000, 9_000, 150_000].map(|kernel| (kernel, 0));
+        // The first of these waits for each 0.56 ms of work.
+        let waiting = [(28, 20), (300, 1), (1_000, 30), (9_000, 1)];
+        for (kernel, batch) in ahead.into_iter().chain(waiting) {
+            let part = parts(vec![Plan::new("a", percent, kernel, batch)])[0];
+            let off = (part - f64::from(percent)).abs();
+            assert!(off <= 3.0, "{percent} %, {batch} kernels of {kernel} us: {part:.1}");
+        }
+    }
+}
+
+/// Programs of these parts have them within so many per cent of the part.
+fn keeps(plans: &[Plan], within: f64) {
+    let had = parts(plans.to_vec());
+    let said: Vec<_> = plans.iter().map(|plan| (plan.part, plan.kernel, plan.batch)).collect();
+    println!("{said:?} {:?}: {had:.1?}", plans[0].policy);
+    for (plan, had) in plans.iter().zip(&had) {
+        let part = f64::from(plan.part);
+        assert!((had - part).abs() <= part * within / 100.0, "{said:?}: {had:.1}");
+    }
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+#[test]
+fn programs_at_once_have_their_parts_within_a_tenth() {
+    let parts = [vec![30, 70], vec![50, 50], vec![10, 90], vec![10, 30, 60]];
+    let kernels = [(28, 20), (100, 0), (28, 200)];
+    for (parts, (kernel, batch)) in parts.iter().flat_map(|parts| kernels.map(|of| (parts, of))) {
+        for policy in [Policy::Hard, Policy::WorkConserving] {
+            let new = |(name, part): (&&'static str, &u32)| Plan {
+                policy,
+                ..Plan::new(name, *part, kernel, batch)
+            };
+            let plans: Vec<_> = NAMES.iter().zip(parts).map(new).collect();
+            keeps(&plans, 10.0);
+        }
+    }
+}
+
+#[test]
+fn programs_of_different_kernels_have_their_parts_within_a_tenth() {
+    for (a, b) in [((28, 20), (5_000, 1)), ((100, 0), (9_000, 0)), ((28, 20), (100, 0))] {
+        let new = |name, part, (kernel, batch)| Plan::new(name, part, kernel, batch);
+        keeps(&[new("a", 30, a), new("b", 70, b)], 10.0);
+        keeps(&[new("a", 50, a), new("b", 50, b)], 10.0);
+    }
+}
+
+#[test]
+fn a_work_conserving_part_is_all_of_it_while_nobody_else_wants_it() {
+    let soft =
+        |name, part| Plan { policy: Policy::WorkConserving, ..Plan::new(name, part, 1_000, 0) };
+    assert!(parts(vec![soft("a", 10)])[0] > 97.0);
+    // What a program leaves that thinks for most of the time is another's.
+    let thinks = Plan { thinks: 50 * MILLISECOND, ..Plan::new("b", 70, 1_000, 1) };
+    let had = parts(vec![soft("a", 10), thinks]);
+    assert!(had[0] > 80.0, "{had:.1?}");
+}
+
+/// What the device did for each program in a second, in ms.
+fn second(fleet: &mut Fleet) -> Vec<f64> {
+    let ran = fleet.go_on(SECOND);
+    ran.iter().map(|ran| *ran as f64 / MILLISECOND as f64).collect()
+}
+
+/// The other one of two has its part of the time, whatever became of the one that may have the turn.
+fn other_goes_on(first: Plan) {
+    let mut fleet = Fleet::new(vec![first.clone(), Plan::new("b", 50, 28, 20)]);
+    let before = second(&mut fleet);
+    assert!(before[0] > 100.0, "{first:?}: {before:.0?}");
+    fleet.go_on(SECOND);
+    let after = second(&mut fleet);
+    assert!(after[1] > 440.0, "{first:?}: {before:.0?}, {after:.0?}");
+}
+
+#[test]
+fn who_is_stopped_or_killed_with_the_turn_keeps_nobody_from_it() {
+    for at in 0..20 {
+        let from = SECOND + at * 1_700_000; // at one of these moments it has the turn
+        for (kernel, batch) in [(28, 20), (100, 0), (3_000, 0)] {
+            let plan = Plan::new("a", 50, kernel, batch);
+            other_goes_on(Plan { stopped: from..u64::MAX, ..plan.clone() });
+            other_goes_on(Plan { lives: 0..from, ..plan });
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Whose turn a device is: one word that processes take and leave without a lock.
+//!
+//! 1. Who has the turn and wants to begin says that it isn't idle, and then reads the word: if that is still its own, it begins.
+//! 2. Who takes the turn of somebody idle writes the word, and then reads whether that one is idle still: if not, it gives the
+//!    turn back.
+//!
+//! So of the two at least one sees the other, and both may retreat: then the first one has the turn and finds that out when
+//! it asks again. Nobody waits for anybody here. A turn is also taken from processes that have ended, that were stopped, or that
+//! don't come to an end; their work may still be on the device then.
+
+use super::atomic::{AtomicU64, Ordering::SeqCst, fence};
+
+const MICROSECOND: u64 = 1_000;
+
+/// Since when a process has no work, in nanoseconds; zero: it has some, or is about to. Written by that process.
+#[derive(Debug)]
+#[repr(C)]
+pub(in super::super) struct Idle(AtomicU64);
+
+impl Default for Idle {
+    fn default() -> Self {
+        Self(AtomicU64::new(1))
+    }
+}
+
+impl Idle {
+    /// Since when. `None`: it works.
+    pub(super) fn since(&self) -> Option<u64> {
+        Some(self.0.load(SeqCst)).filter(|since| *since > 0)
+    }
+
+    /// It has work.
+    pub(super) fn end(&self) {
+        if self.0.load(SeqCst) > 0 {
+            self.0.store(0, SeqCst);
+        }
+    }
+
+    /// It has none any more.
+    pub(super) fn begin(&self, now: u64) {
+        let _ = self.0.compare_exchange(0, now.max(1), SeqCst, SeqCst);
+    }
+}
+
+/// A turn as it was at one moment: who has it, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held(u64);
+
+impl Held {
+    fn new(member: usize, now: u64) -> Self {
+        Self((now / MICROSECOND) << 8 | (member as u64 + 1) & 0xff)
+    }
+
+    /// The place of who has it, if anybody has.
+    pub(super) fn member(self) -> Option<usize> {
+        (self.0 as usize & 0xff).checked_sub(1)
+    }
+
+    /// When it began, in nanoseconds, to a microsecond.
+    pub(super) fn began(self) -> u64 {
+        (self.0 >> 8) * MICROSECOND
+    }
+}
+
+/// In the books, for all processes of a device.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(in super::super) struct Turn {
+    /// Zero: nobody's. Otherwise microseconds, and in the lowest byte the member's place and one.
+    word: AtomicU64,
+    /// When somebody last asked for a turn that wasn't to be had, in nanoseconds.
+    pub(super) claimed: AtomicU64,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self { word: AtomicU64::new(0), claimed: AtomicU64::new(0) }
+    }
+}
+
+impl Turn {
+    pub(super) fn read(&self) -> Held {
+        Held(self.word.load(SeqCst))
+    }
+
+    /// Step 1. False: it isn't this member's turn, and it is as idle as before.
+    pub(super) fn begin(&self, member: usize, idle: &Idle) -> bool {
+        let since = idle.0.swap(0, SeqCst);
+        fence(SeqCst);
+        let is_ours = self.read().member() == Some(member);
+        if !is_ours && since > 0 {
+            idle.0.store(since, SeqCst);
+        }
+        is_ours
+    }
+
+    /// Takes the turn, if it still is as it was read; step 2 if it is taken because of `holder`'s idleness. False: it
+    /// isn't this member's.
+    pub(super) fn take(&self, member: usize, now: u64, from: Held, holder: Option<&Idle>) -> bool {
+        let new = Held::new(member, now).0;
+        if self.word.compare_exchange(from.0, new, SeqCst, SeqCst).is_err() {
+            return false;
+        }
+        fence(SeqCst);
+        let is_late = holder.is_some_and(|idle| idle.since().is_none());
+        if is_late {
+            let _ = self.word.compare_exchange(new, from.0, SeqCst, SeqCst);
+        }
+        !is_late
+    }
+
+    /// Leaves the turn to others, if it is this member's.
+    pub(in super::super) fn leave(&self, member: usize) {
+        let held = self.read();
+        if held.member() == Some(member) {
+            let _ = self.word.compare_exchange(held.0, 0, SeqCst, SeqCst);
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    fn idle_since(since: u64) -> Idle {
+        Idle(AtomicU64::new(since))
+    }
+
+    fn books() -> Arc<(Turn, [Idle; 3])> {
+        let turn = Turn::default();
+        let nobody = turn.read();
+        assert!(turn.take(0, 5_000, nobody, None));
+        Arc::new((turn, [idle_since(1), idle_since(1), idle_since(1)]))
+    }
+
+    #[test]
+    fn who_begins_and_who_takes_its_turn_never_both_go_on() {
+        loom::model(|| {
+            let books = books();
+            let other = books.clone();
+            let thread = thread::spawn(move || {
+                let (turn, idle) = &*other;
+                let held = turn.read();
+                turn.take(1, 9_000, held, Some(&idle[0])) && turn.begin(1, &idle[1])
+            });
+            let (turn, idle) = &*books;
+            let first = turn.begin(0, &idle[0]);
+            let second = thread.join().unwrap();
+            assert!(!(first && second));
+            // Whoever of them has the turn now may begin; nobody is left without an answer.
+            let holder = turn.read().member().unwrap();
+            assert_eq!(second, holder == 1);
+            assert!(turn.begin(holder, &idle[holder]));
+        });
+    }
+
+    #[test]
+    fn of_two_who_take_a_turn_one_has_it() {
+        loom::model(|| {
+            let books = books();
+            books.0.leave(0);
+            let other = books.clone();
+            let thread = thread::spawn(move || {
+                let held = other.0.read();
+                held.member().is_none() && other.0.take(1, 9_000, held, None)
+            });
+            let held = books.0.read();
+            let first = held.member().is_none() && books.0.take(2, 9_000, held, None);
+            let second = thread.join().unwrap();
+            assert!(first != second);
+        });
+    }
+}
