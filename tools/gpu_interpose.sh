@@ -179,9 +179,29 @@ wanted pair && fits 130 STEPS=pair && {
     pair "time slices, gates" shim graph
     pair "time slices, gates" shim eager
 }
-# No daemon: limits are kept without one. Judged by a GPU-bound loop's throughput over the same without a limit.
-wanted limits && fits 130 STEPS=limits && {
-    export PROGRAM=limits.py REEF_BOOKS=$out/books
+# No daemon: limits are kept without one. Judged by a GPU-bound loop's throughput over the same without a limit; two at
+# once are measured in the same ten seconds, while both work. LIMITS="memory alone two" chooses.
+both() { # PART WORK PART WORK...: programs with these parts at once; a part of 0: without a limit, and without the shim
+    local begin=$(($(date +%s) + 10)) name=0 running=()
+    while [ $# -gt 0 ]; do
+        local share=$1 work=$2
+        shift 2
+        name=$((name + 1))
+        export ALONE=${alone[$work]}
+        if [ "$share" = 0 ]; then
+            plain "$work" 10 $begin | sed "s/^/  no limit, $work/" &
+        else
+            REEF_JOB=$name REEF_COMPUTE=$share% under none "$work" 10 $begin | sed "s/^/  $share %, $work/" &
+        fi
+        running+=($!)
+    done
+    wait "${running[@]}"
+}
+rate() { grep -oE '[0-9]+ a second' <<<"$1" | grep -oE '[0-9]+'; }
+declare -A alone
+export PROGRAM=limits.py REEF_BOOKS=$out/books
+limits=${LIMITS:-memory alone two}
+wanted limits && [[ $limits == *memory* ]] && fits 60 "STEPS=limits LIMITS=memory" && {
     step memory: 4 GiB, and 4 GiB by the allocators of the driver and of expandable segments
     REEF_MEMORY=4GiB under none memory
     PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync REEF_MEMORY=4GiB under none memory
@@ -190,18 +210,32 @@ wanted limits && fits 130 STEPS=limits && {
     REEF_JOB=two REEF_MEMORY=6GiB under none memory &
     REEF_JOB=two REEF_MEMORY=6GiB under none memory
     wait $!
-    step time: without a limit, then 10, 30, 50 and 70 %
-    plain loop 5
-    for share in 10 30 50 70; do REEF_JOB=$share REEF_COMPUTE=$share% under none loop 10; done
-    step time: 30 % beside 70 %, then the same work-conserving
-    for policy in hard soft; do
-        export REEF_COMPUTE_POLICY=$policy
-        REEF_JOB=a REEF_COMPUTE=30% under none loop 10 | sed 's/^/  30 %/' &
-        REEF_JOB=b REEF_COMPUTE=70% under none loop 10 | sed 's/^/  70 %/'
-        wait $!
-    done
-    unset PROGRAM REEF_BOOKS REEF_COMPUTE_POLICY
 }
+wanted limits && [[ $limits == *alone* || $limits == *two* ]] && fits 30 "STEPS=limits LIMITS='alone two'" && {
+    step time: without a limit, products of matrices and copies of memory
+    for work in product copy; do
+        said=$(plain $work 5)
+        echo "$said"
+        alone[$work]=$(rate "$said")
+    done
+}
+wanted limits && [[ $limits == *alone* ]] && fits 75 "STEPS=limits LIMITS=alone" && for share in 10 30 50 70 100; do
+    step "time: $share %"
+    ALONE=${alone[product]} REEF_JOB=$share REEF_COMPUTE=$share% under none product 10
+done
+wanted limits && [[ $limits == *two* ]] && fits 160 "STEPS=limits LIMITS=two" && {
+    step time: two without limits, which slice the device
+    both 0 product 0 product
+    step time: 30 % beside 70 %, then the same work-conserving, then copies beside products
+    both 30 product 70 product
+    REEF_COMPUTE_POLICY=soft both 30 product 70 product
+    both 30 copy 70 product
+    step time: 50 % beside 50 %, 10 % beside 90 %, three
+    both 50 product 50 product
+    both 10 product 90 product
+    both 10 product 30 product 60 product
+}
+unset PROGRAM REEF_BOOKS
 # MPS at its best is the fair rival: alone under it in the same run, clients of two priorities, and the best-effort
 # client with a part of the threads. A client's environment says its priority (1 is below normal) and its part.
 wanted mps && fits 330 STEPS=mps && {

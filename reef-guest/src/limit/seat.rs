@@ -5,8 +5,6 @@ use super::file::BooksFile;
 use super::process;
 use super::quantity::{MOST_BYTES, shown};
 use super::share::Answer;
-use super::time::bucket::Bucket;
-use super::time::turn::Turn;
 use crate::mapped::Mapped;
 use std::fmt;
 use std::io;
@@ -211,16 +209,8 @@ impl Account {
         self.member
     }
 
-    pub(super) fn turn(&self) -> &Turn {
-        &self.books.turn
-    }
-
     pub(super) fn job(&self) -> usize {
         self.job
-    }
-
-    pub(super) fn bucket(&self) -> &Bucket {
-        &self.books.jobs[self.job].bucket
     }
 
     pub(super) fn part(&self) -> u64 {

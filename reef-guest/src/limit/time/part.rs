@@ -7,7 +7,8 @@
 
 use super::super::books::{Books, Member, Tally};
 use super::super::seat::Account;
-use super::turn::{Held, Idle};
+use super::bucket::Bucket;
+use super::turn::{Held, Idle, Turn};
 use super::usage::{GAP, Seen};
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
@@ -190,6 +191,14 @@ impl Account {
     pub fn note_waited(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.tally().waited.fetch_add(nanos, Relaxed);
+    }
+
+    fn turn(&self) -> &Turn {
+        &self.books().turn
+    }
+
+    fn bucket(&self) -> &Bucket {
+        &self.books().jobs[self.job()].bucket
     }
 
     fn tally(&self) -> &Tally {
