@@ -19,21 +19,21 @@ const MILLION: u64 = 1_000_000;
 /// In the books, for all processes of a job.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(in super::super) struct Bucket {
+pub(in crate::limit) struct Bucket {
     balance: AtomicI64,
     /// When it was last filled, by `CLOCK_MONOTONIC`; zero: never.
     filled: AtomicU64,
 }
 
 impl Bucket {
-    pub(in super::super) fn clear(&self) {
+    pub(in crate::limit) fn clear(&self) {
         self.balance.store(0, Relaxed);
         self.filled.store(0, Relaxed);
     }
 
     /// Fills it for the time since it was last filled, up to a burst, or as far as waiting for others goes. A clock that
     /// goes back fills nothing.
-    pub(super) fn fill(&self, now: u64, part: u64, is_waiting: bool) {
+    pub(in crate::limit) fn fill(&self, now: u64, part: u64, is_waiting: bool) {
         let before = self.filled.load(Relaxed);
         if now <= before && before - now <= LONGEST {
             return;
@@ -50,24 +50,24 @@ impl Bucket {
     }
 
     /// How long it takes until work may begin, at this part of the time in parts per million. Zero: it may.
-    pub(super) fn wait(&self, part: u64) -> Duration {
+    pub(in crate::limit) fn wait(&self, part: u64) -> Duration {
         let missing = self.balance.load(Relaxed).min(0).unsigned_abs();
         Duration::from_nanos(missing.saturating_mul(MILLION) / part.max(1))
     }
 
     /// For how many nanoseconds the clock would have to fill it for what is in it; below zero: for what is missing.
-    pub(super) fn claim(&self, part: u64) -> i64 {
+    pub(in crate::limit) fn claim(&self, part: u64) -> i64 {
         let part = i64::try_from(part.max(1)).unwrap_or(i64::MAX);
         self.balance.load(Relaxed).saturating_mul(MILLION as i64) / part
     }
 
     /// Takes out what ran.
-    pub(super) fn take(&self, nanos: u64) {
+    pub(in crate::limit) fn take(&self, nanos: u64) {
         self.take_down_to(nanos, i64::MIN);
     }
 
     /// Takes out what ran in time that may have been to spare.
-    pub(super) fn take_spare(&self, nanos: u64, part: u64) {
+    pub(in crate::limit) fn take_spare(&self, nanos: u64, part: u64) {
         self.take_down_to(nanos, -saved(part));
     }
 

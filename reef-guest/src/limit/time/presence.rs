@@ -9,23 +9,23 @@ const RECENT: u64 = 5_000_000;
 /// Written by the process alone; read by all.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(in super::super) struct Presence {
+pub(in crate::limit) struct Presence {
     /// When its work was last seen on the device, and when it last asked to begin some.
-    pub(super) worked: AtomicU64,
-    pub(super) wanted: AtomicU64,
+    pub(in crate::limit) worked: AtomicU64,
+    pub(in crate::limit) wanted: AtomicU64,
     /// When it last looked at its work: who is alive does that all the time.
-    pub(super) looked: AtomicU64,
+    pub(in crate::limit) looked: AtomicU64,
     /// When it last asked for a turn without getting one, and since when it has.
-    pub(super) claimed: AtomicU64,
-    pub(super) claims_since: AtomicU64,
+    pub(in crate::limit) claimed: AtomicU64,
+    pub(in crate::limit) claims_since: AtomicU64,
     /// When it last got a turn.
-    pub(super) had: AtomicU64,
-    pub(super) idle: Idle,
+    pub(in crate::limit) had: AtomicU64,
+    pub(in crate::limit) idle: Idle,
 }
 
 impl Presence {
     /// Of a process that has just joined.
-    pub(in super::super) fn clear(&self) {
+    pub(in crate::limit) fn clear(&self) {
         let Self { worked, wanted, looked, claimed, claims_since, had, idle } = self;
         [worked, wanted, looked, claimed, claims_since, had]
             .into_iter()
@@ -35,17 +35,17 @@ impl Presence {
     }
 
     /// Whether it works, or asks to.
-    pub(super) fn wants(&self, now: u64) -> bool {
+    pub(in crate::limit) fn wants(&self, now: u64) -> bool {
         is_recent(self.worked.load(Relaxed).max(self.wanted.load(Relaxed)), now)
     }
 
     /// Whether it waits for a turn.
-    pub(super) fn claims(&self, now: u64) -> bool {
+    pub(in crate::limit) fn claims(&self, now: u64) -> bool {
         is_recent(self.claimed.load(Relaxed), now)
     }
 
     /// Notes that it waits for a turn; returns since when it has.
-    pub(super) fn claim(&self, now: u64) -> u64 {
+    pub(in crate::limit) fn claim(&self, now: u64) -> u64 {
         if !self.claims(now) {
             self.claims_since.store(now, Relaxed);
         }
@@ -54,11 +54,11 @@ impl Presence {
     }
 
     /// Notes that it doesn't any more.
-    pub(super) fn claim_no_more(&self) {
+    pub(in crate::limit) fn claim_no_more(&self) {
         self.claimed.store(0, Relaxed);
     }
 }
 
-pub(super) fn is_recent(then: u64, now: u64) -> bool {
+pub(in crate::limit) fn is_recent(then: u64, now: u64) -> bool {
     then > 0 && now.abs_diff(then) <= RECENT
 }

@@ -8,14 +8,14 @@
 //! it asks again. Nobody waits for anybody here. A turn is also taken from processes that have ended, that were stopped, or that
 //! don't come to an end; their work may still be on the device then.
 
-use super::atomic::{AtomicU64, Ordering::SeqCst, fence};
+use super::super::atomic::{AtomicU64, Ordering::SeqCst, fence};
 
 const MICROSECOND: u64 = 1_000;
 
 /// Since when a process has no work, in nanoseconds; zero: it has some, or is about to. Written by that process.
 #[derive(Debug)]
 #[repr(C)]
-pub(in super::super) struct Idle(AtomicU64);
+pub(in crate::limit) struct Idle(AtomicU64);
 
 impl Default for Idle {
     fn default() -> Self {
@@ -25,26 +25,26 @@ impl Default for Idle {
 
 impl Idle {
     /// Since when. `None`: it works.
-    pub(super) fn since(&self) -> Option<u64> {
+    pub(in crate::limit) fn since(&self) -> Option<u64> {
         Some(self.0.load(SeqCst)).filter(|since| *since > 0)
     }
 
     /// It has work.
-    pub(super) fn end(&self) {
+    pub(in crate::limit) fn end(&self) {
         if self.0.load(SeqCst) > 0 {
             self.0.store(0, SeqCst);
         }
     }
 
     /// It has none any more.
-    pub(super) fn begin(&self, now: u64) {
+    pub(in crate::limit) fn begin(&self, now: u64) {
         let _ = self.0.compare_exchange(0, now.max(1), SeqCst, SeqCst);
     }
 }
 
 /// A turn as it was at one moment: who has it, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Held(u64);
+pub(in crate::limit) struct Held(u64);
 
 impl Held {
     fn new(member: usize, now: u64) -> Self {
@@ -52,12 +52,12 @@ impl Held {
     }
 
     /// The place of who has it, if anybody has.
-    pub(super) fn member(self) -> Option<usize> {
+    pub(in crate::limit) fn member(self) -> Option<usize> {
         (self.0 as usize & 0xff).checked_sub(1)
     }
 
     /// When it began, in nanoseconds, to a microsecond.
-    pub(super) fn began(self) -> u64 {
+    pub(in crate::limit) fn began(self) -> u64 {
         (self.0 >> 8) * MICROSECOND
     }
 }
@@ -65,11 +65,11 @@ impl Held {
 /// In the books, for all processes of a device.
 #[derive(Debug)]
 #[repr(C, align(128))]
-pub(in super::super) struct Turn {
+pub(in crate::limit) struct Turn {
     /// Zero: nobody's. Otherwise microseconds, and in the lowest byte the member's place and one.
     word: AtomicU64,
     /// When somebody last asked for a turn that wasn't to be had, in nanoseconds.
-    pub(super) claimed: AtomicU64,
+    pub(in crate::limit) claimed: AtomicU64,
 }
 
 impl Default for Turn {
@@ -79,12 +79,12 @@ impl Default for Turn {
 }
 
 impl Turn {
-    pub(super) fn read(&self) -> Held {
+    pub(in crate::limit) fn read(&self) -> Held {
         Held(self.word.load(SeqCst))
     }
 
     /// Step 1. False: it isn't this member's turn, and it is as idle as before.
-    pub(super) fn begin(&self, member: usize, idle: &Idle) -> bool {
+    pub(in crate::limit) fn begin(&self, member: usize, idle: &Idle) -> bool {
         let since = idle.0.swap(0, SeqCst);
         fence(SeqCst);
         let is_ours = self.read().member() == Some(member);
@@ -96,7 +96,13 @@ impl Turn {
 
     /// Takes the turn, if it still is as it was read; step 2 if it is taken because of `holder`'s idleness. False: it
     /// isn't this member's.
-    pub(super) fn take(&self, member: usize, now: u64, from: Held, holder: Option<&Idle>) -> bool {
+    pub(in crate::limit) fn take(
+        &self,
+        member: usize,
+        now: u64,
+        from: Held,
+        holder: Option<&Idle>,
+    ) -> bool {
         let new = Held::new(member, now).0;
         if self.word.compare_exchange(from.0, new, SeqCst, SeqCst).is_err() {
             return false;
@@ -110,7 +116,7 @@ impl Turn {
     }
 
     /// Leaves the turn to others, if it is this member's.
-    pub(in super::super) fn leave(&self, member: usize) {
+    pub(in crate::limit) fn leave(&self, member: usize) {
         let held = self.read();
         if held.member() == Some(member) {
             let _ = self.word.compare_exchange(held.0, 0, SeqCst, SeqCst);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// About as long as a device takes to turn to another process, and that one to notice: 0.1 to 0.18 ms and less than 0.1 on
 /// an H200. Nanoseconds.
-pub(super) const GAP: u64 = 200_000;
+pub(in crate::limit) const GAP: u64 = 200_000;
 
 /// What a look shows of this process's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A device that slices its time between programs, and programs with parts of it, on a simulated clock.
 
-use super::super::{BooksFile, Seat};
-use super::{Policy, Seen, Usage};
+use super::super::{BooksFile, Seat, Seen, Usage};
+use super::Policy;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};

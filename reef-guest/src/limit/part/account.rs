@@ -7,9 +7,10 @@
 
 use super::super::books::{Books, Member, Tally};
 use super::super::seat::Account;
-use super::bucket::Bucket;
-use super::turn::{Held, Idle, Turn};
-use super::usage::{GAP, Seen};
+use super::super::time::bucket::Bucket;
+use super::super::time::presence::is_recent;
+use super::super::time::turn::{Held, Idle, Turn};
+use super::super::time::usage::{GAP, Seen};
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -100,7 +101,7 @@ impl Account {
     /// Whether somebody waits for the turn who is owed as much as this process, or more.
     fn is_asked_for(&self, now: u64) -> bool {
         let own = self.bucket().claim(self.part());
-        let is_claimed = super::presence::is_recent(self.turn().claimed.load(Relaxed), now);
+        let is_claimed = is_recent(self.turn().claimed.load(Relaxed), now);
         is_claimed && self.claimants(now).any(|member| claim(self.books(), member) >= own)
     }
 
