@@ -144,13 +144,13 @@ wanted cost && for mode in ${MODES:-eager graph}; do
     under rt resnet50 $mode 0 3
     stop
 done
-wanted profile && fits 60 STEPS=profile && { # plain and profiled in turns
-    step "profile: torch eager, closed loop of 3 s"
-    for turn in 1 2; do
-        plain resnet50 eager 0 3
-        REEF_PROFILE=table under none resnet50 eager 0 3
-    done
+# A profile of a range, which the program turns on and off every few runs: so plain and recorded runs are neighbours.
+wanted profile && fits 75 STEPS=profile && {
+    step "profile: torch eager, turns of plain and recorded runs in one process, 40 s"
+    PROGRAM=recording.py REEF_PROFILE=table,range under none resnet50 40
     tail -n 12 "$out/errors"
+    step "profile: the same turns, and nobody records: what this can tell"
+    PROGRAM=recording.py under none resnet50 15
 }
 pair() { # LABEL SHIM MODE: a real-time network at 100/s and in a closed loop, beside a best-effort one
     # $BE_WITH and $RT_WITH: variables of one side alone

@@ -82,3 +82,8 @@ pub(crate) fn is_limited() -> bool {
 pub(crate) fn is_profile_wanted() -> bool {
     !matches!(settings().profile, Ok(None))
 }
+
+/// Whether the program is to say which of its calls are timed.
+pub(crate) fn is_range_wanted() -> bool {
+    settings().profile.as_ref().is_ok_and(|wanted| wanted.as_ref().is_some_and(|it| it.range))
+}

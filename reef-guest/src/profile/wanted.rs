@@ -29,10 +29,12 @@ pub struct Wanted {
     pub table: bool,
     /// A file for Perfetto.
     pub trace: Option<PathBuf>,
+    /// Only what the program does between `cuProfilerStart` and `cuProfilerStop`.
+    pub range: bool,
 }
 
 impl Wanted {
-    /// Reads `REEF_PROFILE`, a list of `v1`, `v2`, `v3`, `table` and `trace`; without it, `PFLOG` alone means `v1`.
+    /// Reads `REEF_PROFILE`, a list of `v1`, `v2`, `v3`, `table`, `trace` and `range`; without it, `PFLOG` alone means `v1`.
     /// `None`: nothing is to be written.
     ///
     /// # Errors
@@ -58,8 +60,15 @@ impl Wanted {
                 }
                 "table" => wanted.table = true,
                 "trace" => wanted.trace = Some(path("REEF_PROFILE_TRACE", "reef-trace.json")),
-                _ => return wrong(" isn't one of v1, v2, v3, table, trace"),
+                "range" => wanted.range = true,
+                _ => return wrong(" isn't one of v1, v2, v3, table, trace, range"),
             }
+        }
+        let is_shown = wanted.table || wanted.trace.is_some();
+        if wanted.range && (wanted.alnair.is_some() || !is_shown) {
+            return Err(format!(
+                "REEF_PROFILE={list}: range goes with table and trace, and alone with them"
+            ));
         }
         Ok(Some(wanted))
     }
@@ -108,7 +117,10 @@ mod tests {
     #[test]
     fn what_is_not_known_or_does_not_go_together_is_an_error() {
         let said = |list| read(&[("REEF_PROFILE", list)]).unwrap_err();
-        assert_eq!(said("v4"), "REEF_PROFILE=v4: v4 isn't one of v1, v2, v3, table, trace");
+        assert_eq!(said("v4"), "REEF_PROFILE=v4: v4 isn't one of v1, v2, v3, table, trace, range");
+        for list in ["range", "range,v1", "table,v2,range"] {
+            assert!(said(list).ends_with("range goes with table and trace, and alone with them"));
+        }
         assert_eq!(said("v1,v2"), "REEF_PROFILE=v1,v2: v2: metrics.log has one version");
     }
 }

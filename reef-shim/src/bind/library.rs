@@ -1,7 +1,7 @@
 //! The real driver's library, opened at the first call.
 
-use super::state::{decide, decide_limits, decide_profile};
-use crate::settings::{is_limited, is_profile_wanted, is_wanted};
+use super::state::{decide, decide_limits, decide_profile, pause_profile};
+use crate::settings::{is_limited, is_profile_wanted, is_range_wanted, is_wanted};
 use reef_guest::search::candidates;
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -51,6 +51,9 @@ fn open() {
             decide(is_wanted());
             decide_limits(is_limited());
             decide_profile(is_profile_wanted());
+            if is_range_wanted() {
+                pause_profile();
+            }
             STATE.store(OVER, Ordering::Release);
         }
         // What this thread asks for while it opens the driver is not there yet.

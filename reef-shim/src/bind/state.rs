@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Not decided, pass all on, look at calls.
 const PASS: u32 = 1;
 const ON: u32 = 2;
+/// Of a profile: nothing is recorded now, and calls are looked up as if it were.
+const PAUSED: u32 = 3;
 
 static STATE: AtomicU32 = AtomicU32::new(0);
 /// The same of calls about memory, which are looked at for limits alone. An error of ours doesn't change it: a limit
@@ -40,6 +42,16 @@ pub(crate) fn end_limits() {
 /// Decides whether calls are timed.
 pub(crate) fn decide_profile(is_on: bool) {
     PROFILE.store(if is_on { ON } else { PASS }, Ordering::Relaxed);
+}
+
+/// Times nothing until it is resumed, if anything is timed.
+pub(crate) fn pause_profile() {
+    let _ = PROFILE.compare_exchange(ON, PAUSED, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// Times calls again.
+pub(crate) fn resume_profile() {
+    let _ = PROFILE.compare_exchange(PAUSED, ON, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 /// Times nothing from now on: in a child process.
@@ -87,7 +99,10 @@ impl Inside {
     /// The same for a look-up, which has to find the calls of all kinds: NVIDIA's runtime takes every function by
     /// looking it up.
     pub(crate) fn looking_up() -> Option<Self> {
-        Self::enter().or_else(Self::limited).or_else(|| Self::if_on(&PROFILE))
+        Self::enter().or_else(Self::limited).or_else(|| match PROFILE.load(Ordering::Relaxed) {
+            ON | PAUSED if DEPTH.get() == 0 => Some(Self::always()),
+            _ => None,
+        })
     }
 
     /// The same, whatever is decided: for threads of ours.

@@ -11,4 +11,5 @@ mod launches;
 mod list;
 mod lookups;
 mod memory;
+mod profiler;
 mod streams;

@@ -12,5 +12,6 @@ mod finish;
 mod kept;
 pub(crate) mod memory;
 pub(crate) mod names;
+pub(crate) mod range;
 pub(crate) mod timed;
 mod writer;

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How the program below ends: `return`, `exit`, `term` (which it doesn't handle), `twice` (in two threads at once),
 /// `handled`, or `chained` (its handler calls the one that was there, and it goes on). `early`: it calls before it
-/// initialises the driver. `memory`: it returns, with odd allocations before.
+/// initialises the driver. `memory`: it returns, with odd allocations before. `range`: it returns, and launches twice as
+/// often as it says are worth a profile.
 const END: &str = "REEF_TEST_END";
 /// More than are on their way at once.
 const COPIES: usize = 5_000;
@@ -111,6 +112,14 @@ fn program() {
         assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, 7), 0);
     }
     assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+    if end == "range" {
+        for _ in 0..LAUNCHES {
+            call!(driver, cuProfilerStart()); // the driver of these tests has none, which is the program's affair
+            assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, 7), 0);
+            call!(driver, cuProfilerStop());
+            assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, 7), 0);
+        }
+    }
     // SAFETY: signals of this process, and its end.
     unsafe {
         match end.as_str() {
@@ -214,6 +223,12 @@ fn the_other_versions_say_what_is_allocated() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// The words of a table's line that begins with this name.
+fn row(said: &str, name: &str) -> Option<Vec<String>> {
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    said.lines().map(words).find(|words| words.first().is_some_and(|of| of == name))
+}
+
 #[test]
 fn a_table_is_said_and_a_trace_is_written_at_the_end() {
     let folder = folder("profile-table");
@@ -221,11 +236,7 @@ fn a_table_is_said_and_a_trace_is_written_at_the_end() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let stopped = run("term", &folder, &[("REEF_PROFILE", "table")]);
     assert_eq!(String::from_utf8_lossy(&stopped.stderr).lines().count(), said.lines().count());
-    let row = |name: &str| {
-        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let row = said.lines().map(words).find(|words| words.first().is_some_and(|of| of == name));
-        row.unwrap_or_else(|| panic!("{name}: {said}"))
-    };
+    let row = |name| row(&said, name).unwrap_or_else(|| panic!("{name}: {said}"));
     assert_eq!(row("cuLaunchKernel")[1], LAUNCHES.to_string());
     assert_eq!(row("mix")[1], LAUNCHES.to_string());
     assert_eq!(row("cuMemcpyHtoDAsync")[5..], ["64", "bytes"]);
@@ -250,7 +261,7 @@ fn a_profile_that_cannot_be_written_is_one_line_and_the_program_goes_on() {
         let ours: Vec<_> = said.lines().filter(|line| line.starts_with("reef: ")).collect();
         ours.join("\n")
     };
-    let line = "reef: profile: REEF_PROFILE=v4: v4 isn't one of v1, v2, v3, table, trace";
+    let line = "reef: profile: REEF_PROFILE=v4: v4 isn't one of v1, v2, v3, table, trace, range";
     assert_eq!(said(&[("REEF_PROFILE", "v4")]), line);
     let line = said(&[("PFLOG", "/proc/nowhere")]);
     assert!(

@@ -1,6 +1,6 @@
 //! Calls before anybody writes, ends of memory that nobody saw, and links in the place of files.
 
-use super::{COPIES, END, folder, metrics, piped, run, wait};
+use super::{COPIES, END, LAUNCHES, folder, metrics, piped, row, run, wait};
 use crate::common::{FAKE, library};
 use std::process::Command;
 
@@ -45,5 +45,17 @@ fn a_profile_is_not_written_through_links() {
     let text = std::fs::read_to_string(folder.join("metrics.log")).unwrap();
     assert!(text.starts_with("pid:"), "{text}");
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "mine");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_range_has_the_calls_that_the_program_says_and_no_others() {
+    let folder = folder("profile-range");
+    let launches = |list: &str| {
+        let output = run("range", &folder, &[("REEF_PROFILE", list)]);
+        let row = row(&String::from_utf8_lossy(&output.stderr), "cuLaunchKernel").unwrap();
+        row[1].parse::<usize>().unwrap()
+    };
+    assert_eq!((launches("table,range"), launches("table")), (LAUNCHES, 3 * LAUNCHES));
     std::fs::remove_dir_all(&folder).unwrap();
 }
