@@ -527,6 +527,21 @@ pub trait Operators: Device {
         Err(Error::Unsupported { backend: "device", what })
     }
 
+    /// The input of `op` that this device's kernels want in a form of their own, if its values never change. A device
+    /// that says nothing takes all inputs as they are.
+    fn packed_input(&self, _op: &TensorOp) -> Option<PackedInput> {
+        None
+    }
+
+    /// Brings the values of an input onto the device in the form that kernels want which gave `packed`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if there are not as many values; `OutOfMemory`.
+    fn pack_input(&self, packed: &PackedInput, _values: &[f32]) -> Result<Self::Buffer> {
+        Err(Error::invalid(format!("{} packs no {packed:?}", self.info().name)))
+    }
+
     /// Whether [`tensor_operator`](Self::tensor_operator) has this operation, which is made of several that the device
     /// has in any case: attention, a sum with the formula behind it, a formula of rows. A device that says nothing gets
     /// those instead.
@@ -549,6 +564,22 @@ pub trait Operators: Device {
     }
 }
 
+/// A matrix of singles among the inputs of a [`TensorOp`], all of whose outputs are sums of products with it. What is
+/// packed is the same for all operations of which this says the same, whatever their other sizes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackedInput {
+    /// Which input it is.
+    pub input: usize,
+    /// How many values it has before it is packed.
+    pub elements: usize,
+    /// For how many outputs it has factors, and how many values apart these are.
+    pub outputs: [usize; 2],
+    /// How many factors for each of them, and how many values apart these are.
+    pub terms: [usize; 2],
+    /// Bytes that it takes once it is packed.
+    pub bytes: usize,
+}
+
 /// The memory that one [`TensorOp`] works on.
 #[derive(Debug)]
 pub struct TensorOperands<'a, D: Device> {
@@ -556,6 +587,8 @@ pub struct TensorOperands<'a, D: Device> {
     pub inputs: Vec<Storage<'a, D>>,
     /// What is written. Doesn't overlap the others.
     pub output: Storage<'a, D>,
+    /// Whether the [packed input](Operators::packed_input) is what [`Operators::pack_input`] made.
+    pub packed: bool,
     /// At least [`Operators::tensor_scratch`], overlapping nothing; operations that run one after the other share it.
     pub scratch: Option<Storage<'a, D>>,
 }

@@ -243,13 +243,20 @@ fn tensor_launches<D: Operators>(
     weights: &TensorWeights<D>,
     step: &TensorStep,
 ) -> Result<Vec<Launch<D>>> {
-    let input = |&read: &usize| match weights.buffer(read) {
-        Some(buffer) => Ok(Storage { buffer, offset: 0 }),
-        None => memory.storage(read),
+    let packed = device.packed_input(&step.op).and_then(|packed| {
+        Some((packed.input, weights.packed(step.reads[packed.input], &packed)?))
+    });
+    let input = |(k, &read): (usize, &usize)| match packed.filter(|(input, _)| *input == k) {
+        Some((_, buffer)) => Ok(Storage { buffer, offset: 0 }),
+        None => match weights.buffer(read) {
+            Some(buffer) => Ok(Storage { buffer, offset: 0 }),
+            None => memory.storage(read),
+        },
     };
-    let inputs = step.reads.iter().map(input).collect::<Result<_>>()?;
+    let inputs = step.reads.iter().enumerate().map(input).collect::<Result<_>>()?;
     let output = memory.storage(step.writes)?;
-    let operands = TensorOperands { inputs, output, scratch: memory.scratch() };
+    let (packed, scratch) = (packed.is_some(), memory.scratch());
+    let operands = TensorOperands { inputs, output, packed, scratch };
     device.tensor_operator(&step.op, &operands).map_err(|why| match why {
         reef_core::Error::Unsupported { .. } => Error::Refused { node: step.name.clone(), why },
         other => other.into(),

@@ -4,7 +4,9 @@ use crate::errors::error::Result;
 use crate::model::network_model::{Layer, Model};
 use crate::model::tensor::Source;
 use crate::tensors::model::TensorModel;
-use reef_core::op::Operators;
+use reef_core::op::{Operators, PackedInput};
+use reef_core::tensor::Array;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
@@ -43,12 +45,14 @@ pub struct TensorWeights<D: Operators> {
     own: usize,
 }
 
+/// A constant, in the forms that its readers want.
 #[derive(Debug)]
 struct Kept<D: Operators> {
     storage: usize,
     bytes: usize,
     digest: u64,
-    buffer: D::Buffer,
+    plain: Option<D::Buffer>,
+    packed: Vec<(PackedInput, D::Buffer)>,
 }
 
 impl<D: Operators> TensorWeights<D> {
@@ -72,33 +76,55 @@ impl<D: Operators> TensorWeights<D> {
         model: &TensorModel,
         base: Option<&Self>,
     ) -> Result<Arc<Self>> {
-        let mut own = 0;
-        let mut kept = Vec::with_capacity(model.constants.len());
+        let forms = forms(device, model);
+        let mut weights = Self { kept: Vec::with_capacity(model.constants.len()), own: 0 };
         for (storage, constant) in &model.constants {
-            let values = constant.array().to_le_bytes();
-            let (bytes, digest) = (values.len(), digest(&values));
-            let there = base.map_or(Ok(None), |base| base.same(device, &values, digest))?;
-            let buffer = match there {
-                Some(buffer) => buffer,
-                None => {
-                    own += bytes;
-                    let buffer = device.alloc(bytes.max(1))?;
-                    device.write(&buffer, 0, &values)?;
-                    buffer
-                }
-            };
-            kept.push(Kept { storage: *storage, bytes, digest, buffer });
+            let plain = Form { plain: true, packed: Vec::new() };
+            let form = forms.get(storage).unwrap_or(&plain);
+            let kept = weights.bring(device, &constant.array(), form, base)?;
+            weights.kept.push(Kept { storage: *storage, ..kept });
         }
-        Ok(Arc::new(Self { kept, own }))
+        Ok(Arc::new(weights))
     }
 
-    /// A buffer with these values: found by a digest, and read back to be sure.
-    fn same(&self, device: &D, values: &[u8], digest: u64) -> Result<Option<D::Buffer>> {
-        let alike = |kept: &&Kept<D>| (kept.bytes, kept.digest) == (values.len(), digest);
-        let Some(kept) = self.kept.iter().find(alike) else { return Ok(None) };
-        let mut there = vec![0; kept.bytes];
-        device.read(&kept.buffer, 0, &mut there)?;
-        Ok((there == values).then(|| kept.buffer.clone()))
+    /// Brings a constant onto the device, in some forms.
+    fn bring(
+        &mut self,
+        device: &D,
+        array: &Array,
+        form: &Form,
+        base: Option<&Self>,
+    ) -> Result<Kept<D>> {
+        let values = array.to_le_bytes();
+        let (bytes, digest) = (values.len(), digest(&values));
+        let alike = |kept: &&Kept<D>| (kept.bytes, kept.digest) == (bytes, digest);
+        let there = base.and_then(|base| base.kept.iter().find(alike));
+        let mut made = Kept { storage: 0, bytes, digest, plain: None, packed: Vec::new() };
+        if form.plain {
+            made.plain = match there.and_then(|kept| kept.plain.as_ref()) {
+                Some(there) if read(device, there, bytes)? == values => Some(there.clone()),
+                _ => {
+                    self.own += bytes;
+                    let buffer = device.alloc(bytes.max(1))?;
+                    device.write(&buffer, 0, &values)?;
+                    Some(buffer)
+                }
+            };
+        }
+        for packed in &form.packed {
+            let Array::F32(singles) = array else { continue }; // what is packed is of singles
+            let mut buffer = device.pack_input(packed, singles)?;
+            self.own += packed.bytes;
+            let there = there.and_then(|kept| kept.packed(packed));
+            if let Some(there) = there
+                && read(device, there, packed.bytes)? == read(device, &buffer, packed.bytes)?
+            {
+                self.own -= packed.bytes;
+                buffer = there.clone();
+            }
+            made.packed.push((*packed, buffer));
+        }
+        Ok(made)
     }
 
     /// Bytes that were allocated for it alone.
@@ -106,11 +132,57 @@ impl<D: Operators> TensorWeights<D> {
         self.own
     }
 
+    fn kept(&self, storage: usize) -> Option<&Kept<D>> {
+        let at = self.kept.binary_search_by_key(&storage, |kept| kept.storage);
+        at.ok().map(|at| &self.kept[at])
+    }
+
     /// The memory of a storage, if it is a constant.
     pub(super) fn buffer(&self, storage: usize) -> Option<&D::Buffer> {
-        let at = self.kept.binary_search_by_key(&storage, |kept| kept.storage);
-        at.ok().map(|at| &self.kept[at].buffer)
+        self.kept(storage)?.plain.as_ref()
     }
+
+    /// The packed form of a storage, if it is a constant.
+    pub(super) fn packed(&self, storage: usize, packed: &PackedInput) -> Option<&D::Buffer> {
+        self.kept(storage)?.packed(packed)
+    }
+}
+
+impl<D: Operators> Kept<D> {
+    fn packed(&self, packed: &PackedInput) -> Option<&D::Buffer> {
+        self.packed.iter().find(|(known, _)| known == packed).map(|(_, buffer)| buffer)
+    }
+}
+
+/// How those who read a constant want it.
+struct Form {
+    plain: bool,
+    packed: Vec<PackedInput>,
+}
+
+/// How the steps of `model` on a device want what they read.
+fn forms<D: Operators>(device: &D, model: &TensorModel) -> HashMap<usize, Form> {
+    let mut forms: HashMap<usize, Form> = HashMap::new();
+    for step in model.steps_on(device) {
+        let packed = device.packed_input(&step.op);
+        for (k, &read) in step.reads.iter().enumerate() {
+            let empty = || Form { plain: false, packed: Vec::new() };
+            let form = forms.entry(read).or_insert_with(empty);
+            match packed.filter(|packed| packed.input == k) {
+                Some(packed) if form.packed.contains(&packed) => {}
+                Some(packed) => form.packed.push(packed),
+                None => form.plain = true,
+            }
+        }
+    }
+    forms
+}
+
+/// What a buffer holds.
+fn read<D: Operators>(device: &D, buffer: &D::Buffer, bytes: usize) -> Result<Vec<u8>> {
+    let mut there = vec![0; bytes];
+    device.read(buffer, 0, &mut there)?;
+    Ok(there)
 }
 
 fn digest(bytes: &[u8]) -> u64 {

@@ -44,7 +44,12 @@ pub(crate) fn node(op: &str, inputs: &[&str], output: &str, attributes: &[Vec<u8
 
 /// A tensor of ones.
 pub(crate) fn ones(name: &str, dims: &[i64]) -> Vec<u8> {
-    let raw = 1f32.to_le_bytes().repeat(dims.iter().product::<i64>() as usize);
+    singles(name, dims, |_| 1.0)
+}
+
+/// A tensor of singles, each made of its place.
+pub(crate) fn singles(name: &str, dims: &[i64], make: impl Fn(i64) -> f32) -> Vec<u8> {
+    let raw: Vec<u8> = (0..dims.iter().product()).flat_map(|k| make(k).to_le_bytes()).collect();
     let sizes: Vec<u8> = dims.iter().flat_map(|&size| number(1, size)).collect();
     bytes(5, [sizes, number(2, 1), bytes(8, name), bytes(9, raw)].concat())
 }

@@ -42,7 +42,7 @@ impl<'a, D: Operators> Bound<'a, D> {
         let wanted = device.tensor_scratch(&case.op);
         let scratch = (wanted.bytes > 0).then(|| filled(&Array::U8(vec![0; wanted.bytes])));
         let scratch = scratch.as_ref().map(storage);
-        let operands = TensorOperands { inputs, output: storage(&output), scratch };
+        let operands = TensorOperands { inputs, output: storage(&output), packed: false, scratch };
         let made = device.tensor_operator(&case.op, &operands);
         let launches = made.unwrap_or_else(|why| panic!("{:?}: {why}", case.op));
         let commands = launches.into_iter().map(Command::Launch).collect();

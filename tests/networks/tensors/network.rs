@@ -1,19 +1,22 @@
 //! Networks of tensors: attention over a few rows, as text networks have it.
 
-use crate::handmade::{file, float, int, ints, node, ones, scalar, value};
+use crate::handmade::{file, float, int, ints, node, ones, scalar, singles, value};
 use crate::subject::run_alone;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reef::models::onnx::{TensorOptions, tensors_from_bytes};
-use reef::models::{Budget, Network, Seeded, TensorModel, TensorWeights};
+use reef::models::{AnyModel, Budget, Network, Seeded, TensorModel, TensorWeights};
 use reef::op::Operators;
 use reef::tensor::Array;
 use reef::{Config, PreemptLevel, VirtualQueue};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 const ROWS: i64 = 40;
 const WIDTH: i64 = 24;
+/// Columns of layers that devices may pack.
+const INSIDE: i64 = 32;
 
 fn attention() -> Vec<u8> {
     let last = || vec![int("axis", -1)];
@@ -92,6 +95,41 @@ fn heads() -> Vec<u8> {
     file(17, &[nodes.concat(), ends.concat(), scalar("scale", 0.2)])
 }
 
+/// Two linear layers whose matrices never change; with as many rows as columns the first one is added as well.
+fn constant_layers(rows: i64) -> Vec<u8> {
+    let added = if rows == INSIDE { "w" } else { "b" };
+    let nodes = [
+        node("MatMul", &["x", "w"], "p", &[]),
+        node("Add", &["p", added], "h", &[]),
+        node("Relu", &["h"], "a", &[]),
+        node("MatMul", &["a", "u"], "q", &[]),
+        node("Add", &["q", "x"], "y", &[]),
+    ];
+    let ends = [value(11, "x", &[rows, INSIDE]), value(12, "y", &[])];
+    let made = |k: i64| (k * 7919 % 251 - 125) as f32 / 500.0;
+    let constants = [
+        singles("w", &[INSIDE, 3 * INSIDE], made),
+        singles("u", &[3 * INSIDE, INSIDE], |k| made(k + 17)),
+        singles("b", &[3 * INSIDE], |k| made(k + 31)),
+    ];
+    file(17, &[nodes.concat(), ends.concat(), constants.concat()])
+}
+
+/// A network for other sizes has the constants of the one that it was loaded beside, and gives the right things.
+fn constants_are_shared<D: Operators>(device: &D, tolerance: f32) {
+    let (first, _) = model(&constant_layers(INSIDE + 9));
+    let base = TensorWeights::upload(device, &first).unwrap();
+    for rows in [INSIDE + 9, INSIDE + 30] {
+        let (model, inputs) = model(&constant_layers(rows));
+        let weights = TensorWeights::upload_beside(device, &model, Some(&base)).unwrap();
+        agrees(device, (&model, &inputs), &weights, tolerance, "layers beside others");
+        let loaded = AnyModel::Tensors(first.clone()).load(device).unwrap();
+        assert!(loaded.own_constant_bytes(None) > 0);
+        let beside = AnyModel::Tensors(model).load_beside(&loaded).unwrap();
+        assert_eq!(beside.own_constant_bytes(Some(&loaded)), 0, "{rows} rows");
+    }
+}
+
 fn model(file: &[u8]) -> (TensorModel, Vec<Array>) {
     let options = TensorOptions::default();
     let model = tensors_from_bytes(file, "made", &options, &Budget::new(Budget::USUAL)).unwrap();
@@ -111,16 +149,30 @@ pub(crate) fn attention_agrees<D: Operators>(device: &D, tolerance: f32) {
 /// The same of linear layers. A device that has one launch for a layer has one for each.
 pub(crate) fn layers_agree<D: Operators>(device: &D, tolerance: f32) {
     file_agrees(device, &layers(), tolerance, "layers");
+    for rows in [INSIDE, 50] {
+        file_agrees(device, &constant_layers(rows), tolerance, "constant layers");
+    }
+    constants_are_shared(device, tolerance);
 }
 
 fn file_agrees<D: Operators>(device: &D, file: &[u8], tolerance: f32, what: &str) {
     let (model, inputs) = model(file);
     let weights = TensorWeights::upload(device, &model).unwrap();
-    let network = Network::of_tensors(device, &model, &weights).unwrap();
+    agrees(device, (&model, &inputs), &weights, tolerance, what);
+}
+
+fn agrees<D: Operators>(
+    device: &D,
+    (model, inputs): (&TensorModel, &[Array]),
+    weights: &Arc<TensorWeights<D>>,
+    tolerance: f32,
+    what: &str,
+) {
+    let network = Network::of_tensors(device, model, weights).unwrap();
     inputs.iter().enumerate().for_each(|(k, input)| network.stage(k, input).unwrap());
     run_alone(device, &network.inference());
     let alone = network.output(0).unwrap();
-    let want = model.execute(&inputs).unwrap();
+    let want = model.execute(inputs).unwrap();
     let [have, want] = [&alone, &want[0]]
         .map(|array| array.values().to_f64().iter().map(|&value| value as f32).collect::<Vec<_>>());
     crate::are_close(&have, &want, tolerance, what);

@@ -96,8 +96,12 @@ mod tests {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
         let buffer = gpu.alloc(128).unwrap();
         let storage = |offset| Storage { buffer: &buffer, offset };
-        let operands =
-            TensorOperands { inputs: vec![storage(0)], output: storage(output), scratch: None };
+        let operands = TensorOperands {
+            inputs: vec![storage(0)],
+            output: storage(output),
+            packed: false,
+            scratch: None,
+        };
         build(&gpu, op, &operands).unwrap_err()
     }
 
