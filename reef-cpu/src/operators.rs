@@ -6,9 +6,10 @@ use crate::kernel::Kernel;
 use crate::kernels::build::build;
 use crate::kernels::pack::pack;
 use crate::kernels::place::Place;
-use crate::kernels::tensor::bind::{bind, has_joined};
+use crate::kernels::tensor::bind::{Places, bind, has_joined, packed_input};
+use crate::kernels::tensor::products::layers;
 use crate::memory::Buffer;
-use reef_core::op::{Op, Operands, Operators, Storage, TensorOperands};
+use reef_core::op::{Op, Operands, Operators, PackedInput, Storage, TensorOperands};
 use reef_core::tensor::TensorOp;
 use reef_core::{Args, Device, Launch, Result};
 use std::iter;
@@ -39,12 +40,21 @@ impl Operators for Cpu {
         op: &Arc<TensorOp>,
         operands: &TensorOperands<'_, Self>,
     ) -> Result<Vec<Launch<Self>>> {
-        let TensorOperands { inputs, output, .. } = operands;
-        let places: Vec<_> = inputs.iter().map(place).collect();
-        let (kernel, blocks) = bind(op, &places, &place(output))?;
+        let TensorOperands { inputs, output, packed, .. } = operands;
+        let (places, written) = (inputs.iter().map(place).collect::<Vec<_>>(), place(output));
+        let places = Places { inputs: &places, output: &written, packed: *packed };
+        let (kernel, blocks) = bind(op, &places, self.info().units)?;
         let written = iter::once((output.buffer.clone(), Access::Write));
         let read = inputs.iter().map(|input| (input.buffer.clone(), Access::Read));
         Ok(vec![launch(kernel.using(written.chain(read).collect()), blocks)])
+    }
+
+    fn packed_input(&self, op: &TensorOp) -> Option<PackedInput> {
+        packed_input(op)
+    }
+
+    fn pack_input(&self, packed: &PackedInput, values: &[f32]) -> Result<Buffer> {
+        layers::pack(packed, values)
     }
 
     fn has_joined(&self, op: &TensorOp) -> bool {

@@ -30,7 +30,8 @@ pub(crate) fn build(
     for (place, tensor) in [(&input, op.input())].into_iter().chain(second) {
         check_apart((place, tensor), (&output, op.output()))?;
     }
-    if meet(range(&constants, 0, constants.bytes()), storage(&output, op.output())) {
+    let packed = Place { buffer: constants.clone(), offset: 0 };
+    if meet(packed.addresses(constants.bytes()), storage(&output, op.output())) {
         return Err(Error::Invalid("cpu: the output overlaps the constants".into()));
     }
     let launch = match op {
@@ -75,12 +76,7 @@ fn check_apart(read: (&Place, &Tensor), written: (&Place, &Tensor)) -> Result<()
 
 /// The addresses of a tensor's storage.
 fn storage(place: &Place, tensor: &Tensor) -> Range<usize> {
-    range(&place.buffer, place.offset, tensor.storage_elements() * size_of::<f32>())
-}
-
-fn range(buffer: &Buffer, offset: usize, bytes: usize) -> Range<usize> {
-    let start = buffer.as_ptr().addr().saturating_add(offset);
-    start..start.saturating_add(bytes)
+    place.addresses(tensor.storage_elements() * size_of::<f32>())
 }
 
 fn meet(a: Range<usize>, b: Range<usize>) -> bool {

@@ -12,6 +12,7 @@
 //! ```
 
 use super::epilogue::{Epilogue, Sums};
+use super::finish::Finish;
 use super::gather::{Columns, Gather, SLACK, first_element};
 use super::operand::{Constants, Operand, check_window, is_planar};
 use super::pack::GroupShape;
@@ -39,8 +40,20 @@ pub(super) fn build(
     units: u32,
 ) -> Result<(Kernel, u32)> {
     let conv = Conv::new(op, input, residual, output, constants, units)?;
-    let blocks = grid(conv.plan.blocks())?;
-    Ok((Kernel::new("conv2d", move |block, _| conv.run(block)), blocks))
+    conv.kernel("conv2d")
+}
+
+/// As [`build`], without a residual, and with a formula behind the sums if there is one.
+pub(super) fn build_finished(
+    name: &'static str,
+    op: &Conv2d,
+    [input, output]: [&Place; 2],
+    constants: Buffer,
+    finish: Option<Box<dyn Finish>>,
+    units: u32,
+) -> Result<(Kernel, u32)> {
+    let conv = Conv::new(op, input, None, output, constants, units)?;
+    Conv { finish, ..conv }.kernel(name)
 }
 
 /// A convolution, ready to run.
@@ -57,13 +70,16 @@ struct Conv {
     chunks: Vec<Columns>,
     /// Floats from a gathered row to the next; 0 if the input's pixels are the rows.
     gathered_pitch: usize,
+    /// What becomes of sums before they are committed.
+    finish: Option<Box<dyn Finish>>,
 }
 
-/// A share's memory: sums, then gathered rows.
+/// A share's memory: sums, then gathered rows, then what the finish wants.
 struct Scratch {
     sums: *mut f32,
     sums_pitch: usize,
     gathered: *mut f32,
+    finish: *mut f32,
 }
 
 impl Conv {
@@ -92,7 +108,13 @@ impl Conv {
             shape,
             gather,
             chunks,
+            finish: None,
         })
+    }
+
+    fn kernel(self, name: &'static str) -> Result<(Kernel, u32)> {
+        let blocks = grid(self.plan.blocks())?;
+        Ok((Kernel::new(name, move |block, _| self.run(block)), blocks))
     }
 
     fn run(&self, block: &mut Block<'_>) -> Outcome {
@@ -109,7 +131,7 @@ impl Conv {
             }
             first_term += chunk.depth;
         }
-        if stop.seen() {
+        if !self.finish(&share, &scratch, stop) || stop.seen() {
             return Outcome::Stopped;
         }
         self.commit(&share, &scratch);
@@ -122,9 +144,26 @@ impl Conv {
         let Plan { block_pixels, block_outputs, .. } = self.plan;
         let sums = self.plan.sums();
         let gathered = block_pixels * self.gathered_pitch + SLACK;
-        let memory = block.scratch(LINE + sums + gathered).as_mut_ptr();
+        let finish = self.finish.as_ref().map_or(0, |finish| finish.scratch());
+        let memory = block.scratch(LINE + sums + gathered + finish).as_mut_ptr();
         let start = memory.wrapping_add(memory.align_offset(LINE * size_of::<f32>()));
-        Scratch { sums: start, sums_pitch: block_outputs, gathered: start.wrapping_add(sums) }
+        let (sums_pitch, gathered_start) = (block_outputs, start.wrapping_add(sums));
+        let finish = gathered_start.wrapping_add(gathered);
+        Scratch { sums: start, sums_pitch, gathered: gathered_start, finish }
+    }
+
+    /// Makes of sums what becomes of them. Gives `false` if the block should stop.
+    fn finish(&self, share: &Share, scratch: &Scratch, stop: StopToken<'_>) -> bool {
+        let Some(finish) = &self.finish else { return true };
+        let len = share.pixels.len() * scratch.sums_pitch;
+        // SAFETY: both are parts of scratch memory of these lengths, which only we use, and don't overlap.
+        let (sums, own) = unsafe {
+            (
+                std::slice::from_raw_parts_mut(scratch.sums, len),
+                std::slice::from_raw_parts_mut(scratch.finish, finish.scratch()),
+            )
+        };
+        finish.rows(sums, scratch.sums_pitch, share, own, stop)
     }
 
     /// Gathers a share's windows. Gives `false` if the block should stop.

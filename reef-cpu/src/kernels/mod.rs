@@ -17,6 +17,7 @@ pub(crate) mod build;
 mod conv;
 mod depthwise;
 mod epilogue;
+mod finish;
 mod function;
 mod functions;
 mod gather;

@@ -2,6 +2,7 @@
 
 use crate::memory::Buffer;
 use reef_core::{Error, Result};
+use std::ops::Range;
 
 /// Where a storage starts.
 #[derive(Debug, Clone)]
@@ -25,6 +26,12 @@ impl Place {
             return Err(unsupported("operands in adopted host memory, which others may change"));
         }
         self.buffer.check_range(self.offset, bytes)
+    }
+
+    /// The addresses of so many bytes of it.
+    pub(super) fn addresses(&self, bytes: usize) -> Range<usize> {
+        let start = self.buffer.as_ptr().addr().saturating_add(self.offset);
+        start..start.saturating_add(bytes)
     }
 }
 

@@ -22,6 +22,12 @@ pub(super) fn larger(a: f32, b: f32) -> f32 {
     if b > a || b.is_nan() { b } else { a }
 }
 
+/// The smaller of both.
+#[inline(always)]
+pub(super) fn smaller(a: f32, b: f32) -> f32 {
+    if b < a || b.is_nan() { b } else { a }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,7 +35,9 @@ mod tests {
     #[test]
     fn what_is_not_a_number_stays_none() {
         let nan = f32::NAN;
-        let all = [relu(nan), clamp(nan, 0.0, 6.0), larger(nan, 1.0), larger(1.0, nan)];
+        let one = [relu(nan), clamp(nan, 0.0, 6.0)];
+        let two = [larger(nan, 1.0), larger(1.0, nan), smaller(nan, 1.0), smaller(1.0, nan)];
+        let all = [&one[..], &two].concat();
         assert!(all.iter().all(|value| value.is_nan()), "{all:?}");
     }
 
@@ -40,5 +48,6 @@ mod tests {
         assert_eq!([-inf, -0.559, 2.0].map(|x| clamp(x, -1e9, 1e9)), [-1e9, -0.559, 2.0]);
         assert_eq!(clamp(inf, -inf, inf), inf);
         assert_eq!([larger(-inf, -1.0), larger(3.0, 2.0)], [-1.0, 3.0]);
+        assert_eq!([smaller(inf, -1.0), smaller(2.0, 3.0)], [-1.0, 2.0]);
     }
 }

@@ -1,203 +1,171 @@
-//! Operations on tensors of any rank and type: the loops that define them, a range of outputs at a time.
-//!
-//! A block computes its range into memory of its own, looks whether to stop all along, and copies the range to the
-//! output in one go. Products of matrices, formulas and folds of singles have kernels of their own.
+//! Picks the kernel of an operation on tensors of any rank and type.
 
 use super::attention::heads::Heads;
+use super::bound::{Bound, check_apart};
 use super::dense::Dense;
-use super::formula::Vectors;
-use super::matrices::Matrices;
-use super::rows::Rows;
-use super::sums::Sums;
-use crate::kernel::{Block, Kernel, Outcome};
+use super::formulas::finish::{Ending, formula};
+use super::formulas::folds::Rows;
+use super::formulas::formula::Vectors;
+use super::formulas::row_map::RowVectors;
+use super::moves::Moves;
+use super::products::layers::Layer;
+use super::products::matrices::Matrices;
+use super::products::sums::Sums;
+use crate::kernel::{Block, Kernel};
+use crate::kernels::conv;
+use crate::kernels::finish::Finish;
 use crate::kernels::place::{Place, grid};
-use crate::kernels::stop_token::StopToken;
-use reef_core::tensor::TensorOp;
+use reef_core::op::PackedInput;
+use reef_core::tensor::{Kind, TensorOp};
 use reef_core::{Error, Result};
-use std::ops::Range;
 use std::sync::Arc;
 
-/// Steps of a loop that a block makes at most, if its outputs can be divided so: some hundred microseconds.
-const STEPS: usize = 256 * 1024;
-/// Outputs of a block at most: they are copied at once.
-const OUTPUTS: usize = 16 * 1024;
-/// Blocks that an operation is cut into if it is large enough for that many.
-const BLOCKS: usize = 8;
-/// Steps for which a block of its own pays.
-const LEAST_STEPS: usize = 16 * 1024;
+/// Where the operands of an operation lie.
+#[derive(Debug)]
+pub(crate) struct Places<'a> {
+    pub(crate) inputs: &'a [Place],
+    pub(crate) output: &'a Place,
+    /// Whether the input that has a packed form is in it.
+    pub(crate) packed: bool,
+}
 
-pub(crate) fn bind(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Result<(Kernel, u32)> {
+/// The kernel that computes `op` on a device of `units` units, with its number of blocks.
+///
+/// # Errors
+///
+/// `Invalid` if the operation is not sound, a storage is too small, or the output overlaps what is read.
+pub(crate) fn bind(op: &Arc<TensorOp>, places: &Places<'_>, units: u32) -> Result<(Kernel, u32)> {
     op.check()?;
+    let Places { inputs, output, packed } = *places;
     if inputs.len() != op.inputs.len() {
         let text =
             format!("cpu: {} inputs for {}, {} wanted", inputs.len(), op.name(), op.inputs.len());
         return Err(Error::Invalid(text));
     }
-    let inputs = inputs.iter().zip(&op.inputs).map(|(place, spec)| Dense::new(place, spec));
-    let bound = Bound {
-        inputs: inputs.collect::<Result<_>>()?,
-        output: Dense::new(output, &op.output)?,
-        outputs: outputs_of_a_block(op),
-        op: op.clone(),
-    };
-    bound.check_apart()?;
-    if let Some(matrices) = Matrices::of(op) {
-        let blocks = grid(matrices.blocks())?;
-        return Ok((
-            Kernel::new(op.name(), move |block, _| bound.multiply(&matrices, block)),
-            blocks,
-        ));
+    if packed {
+        return layer(op, inputs, output, units);
+    }
+    let bound = Bound::new(op, inputs, output)?;
+    if let Some((kernel, blocks)) = product(op, bound.clone()) {
+        return Ok((kernel, grid(blocks)?));
     }
     if let Some(heads) = Heads::of(op) {
         let blocks = grid(heads.blocks())?;
         return Ok((Kernel::new(op.name(), move |block, _| bound.attend(&heads, block)), blocks));
     }
+    let blocks_of = |outputs: usize| grid(op.output.elements().div_ceil(outputs));
     if let Some(vectors) = Vectors::of(op) {
-        let blocks = grid(op.output.elements().div_ceil(vectors.outputs))?;
-        return Ok((
-            Kernel::new(op.name(), move |block, _| bound.run_formula(&vectors, block)),
-            blocks,
-        ));
+        let blocks = blocks_of(vectors.outputs)?;
+        let run = move |block: &mut Block<'_>| {
+            bound.run_formula(
+                vectors.outputs,
+                vectors.scratch(),
+                block,
+                |inputs, first, own, to| {
+                    vectors.compute(inputs, first, own, to);
+                },
+            )
+        };
+        return Ok((Kernel::new(op.name(), move |block, _| run(block)), blocks));
+    }
+    if let Some(rows) = RowVectors::of(op) {
+        let blocks = blocks_of(rows.outputs)?;
+        let run = move |block: &mut Block<'_>| {
+            bound.run_formula(rows.outputs, rows.scratch(), block, |inputs, first, own, to| {
+                rows.compute(inputs, first, own, to);
+            })
+        };
+        return Ok((Kernel::new(op.name(), move |block, _| run(block)), blocks));
+    }
+    if let Some(moves) = Moves::of(op) {
+        let blocks = blocks_of(moves.outputs)?;
+        let run = move |block: &mut Block<'_>| {
+            bound.run_formula(moves.outputs, 0, block, |inputs, first, _, to| {
+                moves.compute(inputs[0], first, to);
+            })
+        };
+        return Ok((Kernel::new(op.name(), move |block, _| run(block)), blocks));
     }
     if let Some(rows) = Rows::of(op) {
-        let blocks = grid(op.output.elements().div_ceil(rows.outputs))?;
+        let blocks = blocks_of(rows.outputs)?;
         let run = move |block: &mut Block<'_>| {
-            bound.run_singles(rows.outputs, block, |[input], first, to, stop| {
+            bound.run_singles(rows.outputs, None, block, |[input], first, to, stop| {
                 rows.compute(input, first, to, stop)
             })
         };
         return Ok((Kernel::new(op.name(), move |block, _| run(block)), blocks));
     }
-    let blocks = grid(op.output.elements().div_ceil(bound.outputs))?;
-    if let Some(sums) = Sums::of(op) {
-        let run = move |block: &mut Block<'_>| {
-            bound.run_singles(bound.outputs, block, |inputs: [_; 2], first, to, stop| {
-                sums.compute(inputs, first, to, stop)
-            })
-        };
-        return Ok((Kernel::new(op.name(), move |block, _| run(block)), blocks));
-    }
+    let blocks = blocks_of(bound.outputs)?;
     Ok((Kernel::new(op.name(), move |block, _| bound.run(block)), blocks))
+}
+
+/// The kernel for sums of products with what is behind them, if there are vectors for all of it, and its blocks.
+fn product(op: &TensorOp, bound: Bound) -> Option<(Kernel, usize)> {
+    let formula = formula(op);
+    if formula.is_none() && matches!(op.kind, Kind::Finished(_)) {
+        return None;
+    }
+    if let Some(matrices) = Matrices::of(op) {
+        let blocks = matrices.blocks();
+        let run = move |block: &mut Block<'_>| bound.multiply(&matrices, formula.as_ref(), block);
+        return Some((Kernel::new(op.name(), move |block, _| run(block)), blocks));
+    }
+    let sums = Sums::of(op)?;
+    let blocks = op.output.elements().div_ceil(bound.outputs);
+    let run = move |block: &mut Block<'_>| {
+        bound.run_singles(
+            bound.outputs,
+            formula.as_ref(),
+            block,
+            |inputs: [_; 2], first, to, stop| sums.compute(inputs, first, to, stop),
+        )
+    };
+    Some((Kernel::new(op.name(), move |block, _| run(block)), blocks))
+}
+
+/// The kernel for rows times a packed matrix.
+fn layer(op: &TensorOp, inputs: &[Place], output: &Place, units: u32) -> Result<(Kernel, u32)> {
+    let layer = Layer::of(op)
+        .ok_or_else(|| Error::Invalid(format!("cpu: no input of {} is packed", op.name())))?;
+    let constants = &inputs[layer.packed.input];
+    constants.check(layer.packed.bytes)?;
+    let written = Dense::new(output, &op.output)?.addresses();
+    let mut read = vec![constants.addresses(layer.packed.bytes)];
+    let mut others = Vec::new();
+    for (k, (place, spec)) in inputs.iter().zip(&op.inputs).enumerate() {
+        if k != layer.packed.input {
+            let dense = Dense::new(place, spec)?;
+            read.push(dense.addresses());
+            others.extend((k > 1).then_some(dense));
+        }
+    }
+    check_apart(read, &written)?;
+    if constants.offset > 0 {
+        return Err(Error::Invalid("cpu: a packed input that doesn't begin its buffer".into()));
+    }
+    let finish = layer.formula.map(|formula| -> Box<dyn Finish> {
+        Box::new(Ending { formula, inputs: others, width: layer.conv.output.channels })
+    });
+    let (rows, packed) = (&inputs[layer.rows], constants.buffer.clone());
+    conv::build_finished(op.name(), &layer.conv, [rows, output], packed, finish, units)
 }
 
 /// Whether there is a kernel for an operation that others could make as well.
 pub(crate) fn has_joined(op: &TensorOp) -> bool {
-    op.check().is_ok() && Heads::of(op).is_some()
+    let has = match &op.kind {
+        Kind::Finished(_) => {
+            formula(op).is_some() && (Matrices::of(op).is_some() || Sums::of(op).is_some())
+        }
+        Kind::RowMap(_) => RowVectors::of(op).is_some(),
+        _ => Heads::of(op).is_some(),
+    };
+    op.check().is_ok() && has
 }
 
-/// How many outputs one block computes: whole groups.
-fn outputs_of_a_block(op: &TensorOp) -> usize {
-    let (elements, cost, grain) = (op.output.elements(), op.cost().max(1), op.grain().max(1));
-    let most = (STEPS / cost).clamp(1, OUTPUTS);
-    let even = elements.div_ceil(BLOCKS).max(LEAST_STEPS / cost).max(1);
-    most.min(even).next_multiple_of(grain)
-}
-
-/// An operation with its operands.
-#[derive(Debug)]
-struct Bound {
-    op: Arc<TensorOp>,
-    inputs: Vec<Dense>,
-    output: Dense,
-    /// Of one block.
-    outputs: usize,
-}
-
-impl Bound {
-    /// Blocks write their parts of the output while others read, so nothing that is read may lie in it.
-    fn check_apart(&self) -> Result<()> {
-        let written = self.output.addresses();
-        let meets = |read: &Dense| {
-            let read = read.addresses();
-            read.start.max(written.start) < read.end.min(written.end)
-        };
-        match self.inputs.iter().any(meets) {
-            true => Err(Error::Invalid("cpu: the output overlaps what is read".into())),
-            false => Ok(()),
-        }
-    }
-
-    /// As [`run`](Self::run), of products of matrices.
-    fn multiply(&self, matrices: &Matrices, block: &mut Block<'_>) -> Outcome {
-        let (stop, index) = (StopToken::of(block), block.index as usize);
-        let order = [matrices.left, 1 - matrices.left];
-        // SAFETY: as in `run`.
-        let inputs = order.map(|input| unsafe { self.inputs[input].singles() });
-        let scratch = block.scratch(matrices.scratch());
-        if !matrices.compute(index, inputs, scratch, stop) {
-            return Outcome::Stopped;
-        }
-        // SAFETY: blocks write disjoint elements of the output, which overlaps nothing that is read.
-        matrices.commit(index, scratch, |first, sums| unsafe {
-            self.output.write_singles(first, sums)
-        });
-        Outcome::Done
-    }
-
-    /// As [`run`](Self::run), of attention.
-    fn attend(&self, heads: &Heads, block: &mut Block<'_>) -> Outcome {
-        let (stop, index) = (StopToken::of(block), block.index as usize);
-        // SAFETY: as in `run`.
-        let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.values() }).collect();
-        let scratch = block.scratch(heads.scratch());
-        if !heads.compute(index, &inputs, scratch, stop) {
-            return Outcome::Stopped;
-        }
-        // SAFETY: blocks write disjoint rows of the output, which overlaps nothing that is read.
-        heads.commit(index, scratch, |first, row| unsafe { self.output.write_singles(first, row) });
-        Outcome::Done
-    }
-
-    /// As [`run`](Self::run), of formulas of singles.
-    fn run_formula(&self, vectors: &Vectors, block: &mut Block<'_>) -> Outcome {
-        if StopToken::of(block).seen() {
-            return Outcome::Stopped;
-        }
-        let range = self.range(block, vectors.outputs);
-        // SAFETY: as in `run`.
-        let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.singles() }).collect();
-        // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
-        let to = unsafe { self.output.singles_mut(range.clone()) };
-        vectors.compute(&inputs, range.start, block.scratch(vectors.scratch()), to);
-        Outcome::Done
-    }
-
-    /// As [`run`](Self::run), of the first `N` inputs, which are singles: `make` fills memory with the outputs from the
-    /// first one on, unless it was stopped.
-    fn run_singles<const N: usize>(
-        &self,
-        outputs: usize,
-        block: &mut Block<'_>,
-        make: impl FnOnce([&[f32]; N], usize, &mut [f32], StopToken<'_>) -> bool,
-    ) -> Outcome {
-        let (stop, range) = (StopToken::of(block), self.range(block, outputs));
-        // SAFETY: as in `run`.
-        let inputs = std::array::from_fn(|k| unsafe { self.inputs[k].singles() });
-        let made = block.scratch(range.len());
-        if !make(inputs, range.start, made, stop) {
-            return Outcome::Stopped;
-        }
-        // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
-        unsafe { self.output.singles_mut(range) }.copy_from_slice(made);
-        Outcome::Done
-    }
-
-    /// The outputs of a block, if each makes as many as said.
-    fn range(&self, block: &Block<'_>, outputs: usize) -> Range<usize> {
-        let first = block.index as usize * outputs;
-        first..self.output.spec.elements().min(first + outputs)
-    }
-
-    fn run(&self, block: &mut Block<'_>) -> Outcome {
-        let (stop, range) = (StopToken::of(block), self.range(block, self.outputs));
-        // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is read.
-        let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.values() }).collect();
-        let outputs = self.op.compute_checked(&inputs, range.clone(), &|| stop.seen());
-        let Some(outputs) = outputs.filter(|_| !stop.seen()) else { return Outcome::Stopped };
-        // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
-        unsafe { self.output.write(range.start, &outputs) };
-        Outcome::Done
-    }
+/// The input of `op` that has a packed form.
+pub(crate) fn packed_input(op: &TensorOp) -> Option<PackedInput> {
+    op.check().ok()?;
+    Layer::of(op).map(|layer| layer.packed)
 }
 
 #[cfg(test)]

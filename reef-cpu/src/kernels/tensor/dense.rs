@@ -7,7 +7,7 @@ use reef_core::tensor::{Array, Brain, Element, Half, Spec, Truth, Values};
 use std::ops::Range;
 
 /// A dense tensor in memory, which was checked to hold it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Dense {
     buffer: Buffer,
     offset: usize,

@@ -9,10 +9,8 @@
 
 mod attention;
 pub(crate) mod bind;
+mod bound;
 mod dense;
-mod formula;
-mod matrices;
-mod pack;
-mod rows;
-mod sums;
-mod tiles;
+mod formulas;
+mod moves;
+pub(crate) mod products;

@@ -3,8 +3,8 @@
 use super::scores::{State, change};
 use super::shape::Shape;
 use crate::kernels::stop_token::StopToken;
-use crate::kernels::tensor::pack::pack_columns;
-use crate::kernels::tensor::tiles::{Pitched, multiply_tile};
+use crate::kernels::tensor::products::pack::pack_columns;
+use crate::kernels::tensor::products::tiles::{Pitched, multiply_tile};
 use crate::kernels::tile::{COLUMNS, ROWS};
 use reef_core::tensor::{Attention, Kind, TensorOp, Values};
 use std::ops::Range;

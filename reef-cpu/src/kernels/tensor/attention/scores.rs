@@ -3,7 +3,7 @@
 use crate::kernels::functions::exp;
 use crate::kernels::scalar::larger;
 use crate::kernels::simd::widest;
-use crate::kernels::tensor::rows::{LANES, gather, together};
+use crate::kernels::tensor::formulas::folds::{LANES, gather, together};
 use reef_core::tensor::{ScoreStep, Truth, Values};
 
 /// What a row of the softmax has come to.
@@ -45,7 +45,11 @@ impl State {
 fn powers(scores: &mut [f32], shift: f32) -> f32 {
     widest(
         #[inline(always)]
-        || scores.iter_mut().for_each(|score| *score = exp(*score - shift)),
+        || {
+            for score in &mut *scores {
+                *score = exp(*score - shift);
+            }
+        },
     );
     let mut lanes = [0.0; LANES];
     gather(&mut lanes, scores, |sum, x| sum + x);
@@ -84,7 +88,11 @@ fn each<T: Copy>(
     widest(
         #[inline(always)]
         || match stride {
-            1 => scores.iter_mut().zip(read).for_each(|(score, &x)| *score = function(*score, x)),
+            1 => {
+                for (score, &x) in scores.iter_mut().zip(read) {
+                    *score = function(*score, x);
+                }
+            }
             _ => scores
                 .iter_mut()
                 .enumerate()

@@ -1,7 +1,7 @@
 //! One operation of each kind: what its blocks write, and that stopped ones write nothing.
 
 use super::*;
-use crate::kernel::{Block, RUN};
+use crate::kernel::{Block, Outcome, RUN};
 use crate::kernels::stop_token::after;
 use crate::memory::Buffer;
 use reef_core::Args;
@@ -12,6 +12,7 @@ use reef_core::tensor::{
 use std::sync::atomic::AtomicU8;
 
 mod attention;
+mod joined;
 
 const ROWS: usize = 96;
 const COLUMNS: usize = 80;
@@ -91,6 +92,11 @@ fn stored(array: &Array) -> Place {
     Place { buffer, offset: 64 }
 }
 
+/// Binds `op`, none of whose inputs is packed.
+fn plain(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Result<(Kernel, u32)> {
+    bind(op, &Places { inputs, output, packed: false }, 2)
+}
+
 fn content(place: &Place, spec: &Spec) -> Vec<u8> {
     let mut bytes = vec![0; spec.bytes()];
     place.buffer.read(64, &mut bytes).unwrap();
@@ -125,7 +131,7 @@ fn blocks_make_what_the_definition_says_wherever_they_are_stopped_first() {
         let places: Vec<_> = inputs.iter().map(stored).collect();
         let untouched = values(&op.output, 9);
         let (output, op) = (stored(&untouched), Arc::new(op));
-        let (kernel, blocks) = bind(&op, &places, &output).unwrap();
+        let (kernel, blocks) = plain(&op, &places, &output).unwrap();
         (0..blocks).for_each(|index| interrupt_everywhere(&kernel, index, &output, &op));
         assert_eq!(content(&output, &op.output), want.to_le_bytes(), "{}", op.name());
     }
@@ -135,10 +141,10 @@ fn blocks_make_what_the_definition_says_wherever_they_are_stopped_first() {
 fn an_output_over_an_input_and_a_short_buffer_are_refused() {
     let op = Arc::new(operations().remove(7));
     let place = stored(&values(&op.output, 1));
-    let said = bind(&op, std::slice::from_ref(&place), &place).unwrap_err().to_string();
+    let said = plain(&op, std::slice::from_ref(&place), &place).unwrap_err().to_string();
     assert_eq!(said, "cpu: the output overlaps what is read");
     let short = Place { buffer: Buffer::zeroed(100).unwrap(), offset: 64 };
-    assert!(bind(&op, &[place], &short).is_err());
+    assert!(plain(&op, &[place], &short).is_err());
 }
 
 /// Products of matrices.
@@ -265,6 +271,15 @@ fn folds_by_vectors_are_those_of_the_definition() {
 /// Runs each block of an operation of singles, stopped wherever it looks at first, and compares what it made with the
 /// definition: so many units in the last place may lie between them; none are the same bits.
 fn agrees(op: TensorOp, units: f32) {
+    agrees_by(op, units, plain);
+}
+
+/// As [`agrees`], of the kernel that `bind` gives.
+fn agrees_by(
+    op: TensorOp,
+    units: f32,
+    bind: impl Fn(&Arc<TensorOp>, &[Place], &Place) -> Result<(Kernel, u32)>,
+) {
     let inputs: Vec<_> = op.inputs.iter().enumerate().map(|(k, spec)| values(spec, k)).collect();
     let read: Vec<_> = inputs.iter().map(Array::values).collect();
     let want = op.compute(&read, 0..op.output.elements(), &|| false).unwrap().unwrap();

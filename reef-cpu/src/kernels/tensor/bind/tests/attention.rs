@@ -107,7 +107,7 @@ fn agrees(op: TensorOp, inputs: &[Array], everywhere: bool) {
     let places: Vec<_> = inputs.iter().map(stored).collect();
     let spoilt = Array::F32(vec![77.0; op.output.elements()]);
     let (output, op) = (stored(&spoilt), Arc::new(op));
-    let (kernel, blocks) = bind(&op, &places, &output).unwrap();
+    let (kernel, blocks) = plain(&op, &places, &output).unwrap();
     for index in 0..blocks {
         match everywhere {
             true => interrupt_everywhere(&kernel, index, &output, &op),
@@ -218,7 +218,7 @@ fn few_rows_are_left_to_separate_operations() {
     let places: Vec<_> = inputs.iter().map(stored).collect();
     let (output, op) = (stored(&want), Arc::new(op));
     output.buffer.write(64, &vec![0; op.output.bytes()]).unwrap();
-    let (kernel, blocks) = bind(&op, &places, &output).unwrap();
+    let (kernel, blocks) = plain(&op, &places, &output).unwrap();
     (0..blocks).for_each(|index| assert_eq!(run(&kernel, index), Outcome::Done));
     assert_eq!(content(&output, &op.output), want.to_le_bytes());
 }

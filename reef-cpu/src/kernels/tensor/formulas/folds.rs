@@ -1,28 +1,31 @@
 //! Folds of singles that lie side by side, by vectors.
 
-use crate::kernels::scalar::larger;
+use crate::kernels::scalar::{larger, smaller};
 use crate::kernels::simd::widest;
 use crate::kernels::stop_token::StopToken;
 use reef_core::tensor::{Domain, Element, FoldKind, Kind, TensorOp, View};
 
 /// Partial sums that are made side by side.
-pub(super) const LANES: usize = 64;
+pub(in crate::kernels::tensor) const LANES: usize = 64;
+/// Fewer of them, for rows of [`SHORT`] elements and less.
+const FEW: usize = 16;
+const SHORT: usize = 256;
 /// Elements that a block reads at most, unless a row is longer; and between two looks at the stop word.
 const READ: usize = 16 * 1024;
 
 /// A fold whose elements lie in one piece for each output.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(in crate::kernels::tensor) struct Rows {
     kind: FoldKind,
     kept: View,
     len: usize,
     /// Outputs of a block.
-    pub(super) outputs: usize,
+    pub(in crate::kernels::tensor) outputs: usize,
 }
 
 impl Rows {
     /// `None` if `op`, which was checked, is nothing of the kind, or too small for it to pay.
-    pub(super) fn of(op: &TensorOp) -> Option<Self> {
+    pub(in crate::kernels::tensor) fn of(op: &TensorOp) -> Option<Self> {
         let Kind::Fold(fold) = &op.kind else { return None };
         let singles = op.inputs.iter().chain([&op.output]).all(|spec| spec.element == Element::F32);
         let known = matches!(fold.kind, FoldKind::Sum | FoldKind::SumSquares | FoldKind::Max);
@@ -36,7 +39,7 @@ impl Rows {
     }
 
     /// The outputs from `first` on; false if the block was stopped.
-    pub(super) fn compute(
+    pub(in crate::kernels::tensor) fn compute(
         &self,
         input: &[f32],
         first: usize,
@@ -79,29 +82,69 @@ impl Rows {
     }
 }
 
+/// What a row becomes: its `Max`, `Min`, `SumAbs` or `SumSquares`, and else its sum.
+pub(super) fn fold(kind: FoldKind, row: &[f32]) -> f32 {
+    let add = |sum, x| sum + x;
+    match kind {
+        FoldKind::Max => folded(f32::NEG_INFINITY, row, larger, larger),
+        FoldKind::Min => folded(f32::INFINITY, row, smaller, smaller),
+        FoldKind::SumAbs => folded(0.0, row, |sum, x: f32| sum + x.abs(), add),
+        FoldKind::SumSquares => folded(0.0, row, |sum, x| sum + x * x, add),
+        _ => folded(0.0, row, add, add),
+    }
+}
+
+/// Takes a row into lanes, few of them if it is short, and these together.
+fn folded(
+    start: f32,
+    row: &[f32],
+    take: impl Fn(f32, f32) -> f32,
+    join: impl Fn(f32, f32) -> f32,
+) -> f32 {
+    if row.len() <= SHORT {
+        let mut lanes = [start; FEW];
+        gather(&mut lanes, row, take);
+        return together(lanes, join);
+    }
+    let mut lanes = [start; LANES];
+    gather(&mut lanes, row, take);
+    together(lanes, join)
+}
+
 /// Takes each element into the lane of its place.
-pub(super) fn gather(lanes: &mut [f32; LANES], row: &[f32], add: impl Fn(f32, f32) -> f32) {
+pub(in crate::kernels::tensor) fn gather<const N: usize>(
+    lanes: &mut [f32; N],
+    row: &[f32],
+    add: impl Fn(f32, f32) -> f32,
+) {
     widest(
         #[inline(always)]
         || {
-            let (whole, rest) = row.as_chunks::<LANES>();
+            let (whole, rest) = row.as_chunks::<N>();
             for chunk in whole {
                 for (lane, &x) in lanes.iter_mut().zip(chunk) {
                     *lane = add(*lane, x);
                 }
             }
-            lanes.iter_mut().zip(rest).for_each(|(lane, &x)| *lane = add(*lane, x));
+            for (lane, &x) in lanes.iter_mut().zip(rest) {
+                *lane = add(*lane, x);
+            }
         },
     );
 }
 
 /// What all lanes come to: halves of them, one onto the other.
-pub(super) fn together(mut lanes: [f32; LANES], add: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut len = LANES;
+pub(in crate::kernels::tensor) fn together<const N: usize>(
+    mut lanes: [f32; N],
+    add: impl Fn(f32, f32) -> f32,
+) -> f32 {
+    let mut len = N;
     while len > 1 {
         len /= 2;
         let (low, high) = lanes.split_at_mut(len);
-        low.iter_mut().zip(high).for_each(|(low, &mut high)| *low = add(*low, high));
+        for (low, &mut high) in low.iter_mut().zip(high) {
+            *low = add(*low, high);
+        }
     }
     lanes[0]
 }

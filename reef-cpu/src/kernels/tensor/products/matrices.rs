@@ -10,8 +10,9 @@
 use super::tiles::{Pitched, multiply_tile};
 use crate::kernels::simd::widest;
 use crate::kernels::stop_token::StopToken;
+use crate::kernels::tensor::formulas::finish::sums;
 use crate::kernels::tile::{COLUMNS, ROWS};
-use reef_core::tensor::{Domain, Element, Kind, TensorOp, View};
+use reef_core::tensor::{TensorOp, View};
 use std::ops::Range;
 
 /// Terms for which a panel is packed: with it, a tile's rows stay in the second cache.
@@ -33,9 +34,9 @@ type Places = Vec<[usize; 2]>;
 
 /// How a contraction is made of matrices.
 #[derive(Debug)]
-pub(super) struct Matrices {
+pub(in crate::kernels::tensor) struct Matrices {
     /// Which input has the rows: the other one has the columns.
-    pub(super) left: usize,
+    pub(in crate::kernels::tensor) left: usize,
     /// First elements of each matrix: in the left input, the right one, the output.
     batch: Vec<[usize; 3]>,
     /// In the left input and the output.
@@ -54,12 +55,8 @@ type Axis = (usize, [usize; 3]);
 
 impl Matrices {
     /// `None` if `op`, which was checked, is nothing of the kind, or too small for it to pay.
-    pub(super) fn of(op: &TensorOp) -> Option<Self> {
-        let Kind::Contract(contract) = &op.kind else { return None };
-        let singles = op.inputs.iter().chain([&op.output]).all(|spec| spec.element == Element::F32);
-        if !singles || contract.domain != Domain::F32 {
-            return None;
-        }
+    pub(in crate::kernels::tensor) fn of(op: &TensorOp) -> Option<Self> {
+        let contract = sums(op)?;
         let kept = axes(&contract.kept);
         let last = kept.last()?.1;
         let left = match (last[0] > 0, last[1] > 0) {
@@ -98,12 +95,12 @@ impl Matrices {
         [self.rows.len().div_ceil(self.rows_of_block), self.columns.len().div_ceil(COLUMNS)]
     }
 
-    pub(super) fn blocks(&self) -> usize {
+    pub(in crate::kernels::tensor) fn blocks(&self) -> usize {
         self.grid().iter().product::<usize>() * self.batch.len()
     }
 
     /// Floats of scratch memory that a block takes: sums, a panel, and rows that are packed.
-    pub(super) fn scratch(&self) -> usize {
+    pub(in crate::kernels::tensor) fn scratch(&self) -> usize {
         let packed = if self.pitch.is_some() { 0 } else { self.rows_of_block * DEPTH };
         self.rows_of_block * COLUMNS + DEPTH * COLUMNS + packed
     }
@@ -118,7 +115,7 @@ impl Matrices {
     }
 
     /// The sums of block `index` in front of `scratch`, [`COLUMNS`] for each row; false if it was stopped.
-    pub(super) fn compute(
+    pub(in crate::kernels::tensor) fn compute(
         &self,
         index: usize,
         [left, right]: [&[f32]; 2],
@@ -156,21 +153,34 @@ impl Matrices {
         !stop.seen()
     }
 
-    /// Calls `write(first output, values)` for the sums that [`compute`](Self::compute) made.
-    pub(super) fn commit(&self, index: usize, sums: &[f32], mut write: impl FnMut(usize, &[f32])) {
+    /// Calls `take(first output, values)` for each run of the sums that [`compute`](Self::compute) made, until it gives
+    /// false; gives what the last call gave.
+    pub(in crate::kernels::tensor) fn each_run(
+        &self,
+        index: usize,
+        sums: &mut [f32],
+        mut take: impl FnMut(usize, &mut [f32]) -> bool,
+    ) -> bool {
         let (matrix, rows, columns) = self.share(index);
         let places = &self.columns[columns];
-        let in_one = is_run(places.iter().map(|place| place[1]));
-        for (row, sums) in rows.zip(sums.chunks(COLUMNS)) {
+        let runs = runs(places);
+        rows.zip(sums.chunks_mut(COLUMNS)).all(|(row, sums)| {
             let first = self.batch[matrix][2] + self.rows[row][1];
-            match in_one {
-                true => write(first + places[0][1], &sums[..places.len()]),
-                false => places.iter().zip(sums).for_each(|(place, &sum)| {
-                    write(first + place[1], &[sum]);
-                }),
-            }
+            runs.iter().all(|run| take(first + places[run.start][1], &mut sums[run.clone()]))
+        })
+    }
+}
+
+/// Ranges of places whose outputs adjoin.
+fn runs(places: &[[usize; 2]]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (k, place) in places.iter().enumerate() {
+        match runs.last_mut() {
+            Some(run) if place[1] == places[k - 1][1] + 1 => run.end += 1,
+            _ => runs.push(k..k + 1),
         }
     }
+    runs
 }
 
 /// Axes of more than one element. The outputs are dense in the order of the axes; of sums they don't matter.

@@ -4,9 +4,9 @@ use crate::kernels::product::multiply;
 use crate::kernels::tile::{COLUMNS, Hints, ROWS, Tile};
 
 /// Rows that lie `pitch` floats apart.
-pub(super) struct Pitched<T> {
-    pub(super) floats: T,
-    pub(super) pitch: usize,
+pub(in crate::kernels::tensor) struct Pitched<T> {
+    pub(in crate::kernels::tensor) floats: T,
+    pub(in crate::kernels::tensor) pitch: usize,
 }
 
 /// `to = a · panel`, or `to += a · panel` unless `fresh`, of `rows` rows and `depth` terms; `panel` has
@@ -15,7 +15,7 @@ pub(super) struct Pitched<T> {
 /// # Panics
 ///
 /// If a slice is shorter than that, or there are more rows or columns than a tile has.
-pub(super) fn multiply_tile(
+pub(in crate::kernels::tensor) fn multiply_tile(
     a: &Pitched<&[f32]>,
     panel: &[f32],
     to: &mut Pitched<&mut [f32]>,

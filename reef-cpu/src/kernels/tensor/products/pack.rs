@@ -5,7 +5,7 @@ use crate::kernels::tile::COLUMNS;
 
 /// Lays terms of columns out as the product of a tile wants them, with zeros for columns that there are not. Of both it
 /// is said how many there are, and how far apart.
-pub(super) fn pack_columns(
+pub(in crate::kernels::tensor) fn pack_columns(
     from: &[f32],
     (columns, apart): (usize, usize),
     (terms, stride): (usize, usize),

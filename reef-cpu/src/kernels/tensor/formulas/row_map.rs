@@ -1,0 +1,105 @@
+//! Formulas of singles and of what their row becomes, by vectors: softmax, normalisations.
+//!
+//! A row at a time, one term after the other; what is the same for the whole row is computed once. As with formulas, a
+//! block is short enough to write its outputs as it makes them, and looks at the stop word before.
+
+use super::folds::fold;
+use super::formula::{BLOCK, FEW, TERMS};
+use super::seen::Seen;
+use super::terms::{Operand, cost, evaluate};
+use reef_core::tensor::{Kind, RowTerm, TensorOp, Term};
+
+/// What a row may cost: a block has one at least.
+const ROW: usize = 4 * BLOCK;
+/// What a fold of a row costs for one element.
+const FOLD: usize = 2;
+
+/// A formula of rows that has vectors for all of its terms.
+#[derive(Debug)]
+pub(in crate::kernels::tensor) struct RowVectors {
+    width: usize,
+    terms: Vec<RowTerm>,
+    /// How each input is read.
+    seen: Vec<Seen>,
+    /// Outputs of a block: whole rows.
+    pub(in crate::kernels::tensor) outputs: usize,
+}
+
+impl RowVectors {
+    /// `None` if `op`, which was checked, is nothing of the kind, or a row costs too much.
+    pub(in crate::kernels::tensor) fn of(op: &TensorOp) -> Option<Self> {
+        let Kind::RowMap(rows) = &op.kind else { return None };
+        let seen =
+            op.inputs.iter().map(|input| Seen::of(input, &op.output)).collect::<Option<_>>()?;
+        let cost = |term: &RowTerm| match term {
+            RowTerm::Element(term) => cost(term),
+            RowTerm::Fold(..) => Some(FOLD),
+        };
+        let costs = rows.terms.iter().map(cost).sum::<Option<usize>>()?;
+        let row = costs.max(1).saturating_mul(rows.width);
+        let (width, terms) = (rows.width, rows.terms.clone());
+        let outputs = width * (BLOCK / row.max(1)).max(1);
+        let fits = row <= ROW && terms.len() <= TERMS;
+        fits.then_some(Self { width, terms, seen, outputs })
+    }
+
+    /// Floats of scratch memory that a block takes.
+    pub(in crate::kernels::tensor) fn scratch(&self) -> usize {
+        self.terms.len() * self.width
+    }
+
+    /// The outputs from `first` on, which begins a row.
+    pub(in crate::kernels::tensor) fn compute(
+        &self,
+        inputs: &[&[f32]],
+        first: usize,
+        scratch: &mut [f32],
+        to: &mut [f32],
+    ) {
+        for (k, to) in to.chunks_mut(self.width).enumerate() {
+            let first = first + k * self.width;
+            match self.terms.len() {
+                ..=FEW => self.row::<FEW>(inputs, first, scratch, to),
+                _ => self.row::<TERMS>(inputs, first, scratch, to),
+            }
+        }
+    }
+
+    /// A row, of at most `N` terms.
+    fn row<const N: usize>(
+        &self,
+        inputs: &[&[f32]],
+        first: usize,
+        scratch: &mut [f32],
+        outputs: &mut [f32],
+    ) {
+        let width = self.width;
+        let mut known = [None::<Operand<'_>>; N];
+        for (k, term) in self.terms.iter().enumerate() {
+            let (before, after) = scratch.split_at_mut(k * width);
+            let to = if k + 1 == self.terms.len() { &mut *outputs } else { &mut after[..width] };
+            let of = |k: usize| known[k].unwrap_or(Operand::Each(&before[k * width..][..width]));
+            known[k] = match *term {
+                RowTerm::Element(Term::Input(input)) => {
+                    self.seen[input].load(inputs[input], first, to)
+                }
+                RowTerm::Element(term) => evaluate(term, of, to).map(Operand::All),
+                RowTerm::Fold(kind, a) => {
+                    let folded = match of(a) {
+                        Operand::Each(row) => fold(kind, row),
+                        Operand::All(value) => {
+                            to.fill(value);
+                            fold(kind, to)
+                        }
+                    };
+                    Some(Operand::All(folded))
+                }
+            };
+        }
+        match known[self.terms.len() - 1] {
+            Some(Operand::Each(input)) => outputs.copy_from_slice(input),
+            Some(Operand::All(value)) => outputs.fill(value),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Terms of formulas of singles, by vectors.
+
+use crate::kernels::functions::{erf, exp, tanh};
+use crate::kernels::simd::widest;
+use reef_core::tensor::{Binary, Scalar, Term, Unary};
+
+/// What an earlier term has become.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Operand<'a> {
+    /// A value for each output.
+    Each(&'a [f32]),
+    /// One value for all of them.
+    All(f32),
+}
+
+/// What a term costs for one output, in single instructions; `None` if it has no vectors.
+pub(super) fn cost(term: &Term) -> Option<usize> {
+    use Binary::{Add, Div, Equal, Less, LessOrEqual, Max, Min, Mul, Sub};
+    match term {
+        Term::Input(_) => Some(2),
+        Term::Scalar(_) => Some(0),
+        Term::Unary(Unary::Abs | Unary::Neg | Unary::Not, _) | Term::Select(..) => Some(1),
+        Term::Unary(Unary::Sqrt, _) | Term::Binary(Div, ..) => Some(4),
+        Term::Unary(Unary::Exp, _) => Some(10),
+        Term::Unary(Unary::Tanh | Unary::Erf, _) => Some(20),
+        Term::Binary(Add | Sub | Mul | Min | Max | Less | LessOrEqual | Equal, ..) => Some(1),
+        _ => None,
+    }
+}
+
+/// Computes `term`, which is no input, of operands that are as long as `to`. The value that all outputs have, if they
+/// have one; else they are in `to`.
+pub(super) fn evaluate<'a>(
+    term: Term,
+    of: impl Fn(usize) -> Operand<'a>,
+    to: &mut [f32],
+) -> Option<f32> {
+    match term {
+        Term::Scalar(scalar) => Some(single(scalar)),
+        Term::Unary(function, a) => unary(function, of(a), to),
+        Term::Binary(function, a, b) => binary(function, [of(a), of(b)], to),
+        Term::Select(which, a, b) => select(of(which), [of(a), of(b)], to),
+        Term::Input(_) => unreachable!("inputs are loaded"),
+    }
+}
+
+fn single(scalar: Scalar) -> f32 {
+    match scalar {
+        Scalar::Real(number) => number as f32,
+        Scalar::Whole(number) => number as f32,
+    }
+}
+
+fn unary(function: Unary, x: Operand<'_>, to: &mut [f32]) -> Option<f32> {
+    match function {
+        Unary::Abs => each(x, to, f32::abs),
+        Unary::Neg => each(x, to, |x| -x),
+        Unary::Not => each(x, to, |x| truth(x == 0.0)),
+        Unary::Sqrt => each(x, to, f32::sqrt),
+        Unary::Exp => each(x, to, exp),
+        Unary::Tanh => each(x, to, tanh),
+        Unary::Erf => each(x, to, erf),
+        other => unreachable!("{other:?} has no vectors"),
+    }
+}
+
+fn binary(function: Binary, of: [Operand<'_>; 2], to: &mut [f32]) -> Option<f32> {
+    match function {
+        Binary::Add => both(of, to, |x, y| x + y),
+        Binary::Sub => both(of, to, |x, y| x - y),
+        Binary::Mul => both(of, to, |x, y| x * y),
+        Binary::Div => both(of, to, |x, y| x / y),
+        Binary::Min => both(of, to, |x, y| if y < x || y.is_nan() { y } else { x }),
+        Binary::Max => both(of, to, |x, y| if y > x || y.is_nan() { y } else { x }),
+        Binary::Less => both(of, to, |x, y| truth(x < y)),
+        Binary::LessOrEqual => both(of, to, |x, y| truth(x <= y)),
+        Binary::Equal => both(of, to, |x, y| truth(x == y)),
+        other => unreachable!("{other:?} has no vectors"),
+    }
+}
+
+#[inline(always)]
+fn truth(is: bool) -> f32 {
+    if is { 1.0 } else { 0.0 }
+}
+
+fn each(x: Operand<'_>, to: &mut [f32], function: impl Fn(f32) -> f32) -> Option<f32> {
+    let x = match x {
+        Operand::All(x) => return Some(function(x)),
+        Operand::Each(x) => x,
+    };
+    widest(
+        #[inline(always)]
+        || {
+            for (to, &x) in to.iter_mut().zip(x) {
+                *to = function(x);
+            }
+        },
+    );
+    None
+}
+
+fn both(of: [Operand<'_>; 2], to: &mut [f32], function: impl Fn(f32, f32) -> f32) -> Option<f32> {
+    use Operand::{All, Each};
+    if let [All(x), All(y)] = of {
+        return Some(function(x, y));
+    }
+    widest(
+        #[inline(always)]
+        || match of {
+            [Each(x), Each(y)] => {
+                for ((to, &x), &y) in to.iter_mut().zip(x).zip(y) {
+                    *to = function(x, y);
+                }
+            }
+            [Each(x), All(y)] => {
+                for (to, &x) in to.iter_mut().zip(x) {
+                    *to = function(x, y);
+                }
+            }
+            [All(x), Each(y)] => {
+                for (to, &y) in to.iter_mut().zip(y) {
+                    *to = function(x, y);
+                }
+            }
+            [All(_), All(_)] => {}
+        },
+    );
+    None
+}
+
+fn select(which: Operand<'_>, [a, b]: [Operand<'_>; 2], to: &mut [f32]) -> Option<f32> {
+    let which = match which {
+        Operand::Each(which) => which,
+        Operand::All(which) => {
+            let chosen = if which != 0.0 { a } else { b };
+            return each(chosen, to, |x| x);
+        }
+    };
+    match b {
+        Operand::Each(b) => to.copy_from_slice(b),
+        Operand::All(b) => to.fill(b),
+    }
+    widest(
+        #[inline(always)]
+        || match a {
+            Operand::Each(a) => {
+                for ((to, &which), &a) in to.iter_mut().zip(which).zip(a) {
+                    *to = if which != 0.0 { a } else { *to };
+                }
+            }
+            Operand::All(a) => {
+                for (to, &which) in to.iter_mut().zip(which) {
+                    *to = if which != 0.0 { a } else { *to };
+                }
+            }
+        },
+    );
+    None
+}

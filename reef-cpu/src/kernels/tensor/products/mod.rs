@@ -1,0 +1,11 @@
+//! Sums of products of singles, by vectors.
+//!
+//! In: an operation that was checked, and its inputs as slices. Out: sums, in a unit's scratch memory. Matrices go by the
+//! tuned product of a tile: panels of those that never change are packed once (`layers`), of others by each block
+//! (`matrices`). What is no product of matrices goes line by line (`sums`).
+
+pub(crate) mod layers;
+pub(super) mod matrices;
+pub(super) mod pack;
+pub(super) mod sums;
+pub(super) mod tiles;
