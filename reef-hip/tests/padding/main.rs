@@ -9,6 +9,8 @@ mod account;
 mod scene;
 
 use account::Account;
+use reef_conformance::cases::padding::a_queue_changes_its_width_in_order;
+use reef_core::PreemptLevel;
 use scene::{Sharing, UNITS};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -153,6 +155,15 @@ fn a_capped_queue_stays_on_its_units_and_real_time_work_may_use_them() {
         // Where others are free, its blocks go there.
         assert!(few.rt_units.is_superset(&alone.rt_units), "{:?}", few.rt_units);
     }
+}
+
+#[test]
+fn a_queue_that_goes_to_its_few_units_and_back_keeps_its_order() {
+    FEW.alone_with(|device| {
+        for level in [PreemptLevel::DeviceQueue, PreemptLevel::All] {
+            a_queue_changes_its_width_in_order(&device, level);
+        }
+    });
 }
 
 #[test]

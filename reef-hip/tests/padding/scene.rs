@@ -97,13 +97,21 @@ impl Sharing {
         if matches!(self, Self::Alone | Self::MasksAlone(_)) { 0 } else { BE_KERNELS }
     }
 
+    /// Has the device to itself; `None`, said aloud, where AMD's runtime is not installed.
+    pub(crate) fn alone_with<T>(self, act: impl FnOnce(Hip) -> T) -> Option<T> {
+        static TURN: Mutex<()> = Mutex::new(()); // there is one device
+        let _turn = TURN.lock();
+        self.device().map(act)
+    }
+
     /// Runs the task, whose kernels have `rt_blocks` blocks each, while the others' work, in kernels of
     /// `be_blocks` blocks, is there from the beginning. `None`, said aloud, where AMD's runtime is not
     /// installed.
     pub(crate) fn run(self, rt_blocks: u32, be_blocks: u32) -> Option<Ran> {
-        static TURN: Mutex<()> = Mutex::new(()); // there is one device
-        let _turn = TURN.lock();
-        let device = self.device()?;
+        self.alone_with(|device| self.run_on(device, rt_blocks, be_blocks))
+    }
+
+    fn run_on(self, device: Hip, rt_blocks: u32, be_blocks: u32) -> Ran {
         let flag = device.preemptor(PreemptLevel::All).unwrap();
         let queue = device.queue(Priority::RealTime, None).unwrap();
         let mut rt = Client::new(&device, queue, rt_blocks);
@@ -126,7 +134,7 @@ impl Sharing {
         let of = |client: &Client| {
             trace.iter().filter(|record| record.kernel == client.code).copied().collect()
         };
-        Some(Ran { rt: of(&rt), be: of(&be) })
+        Ran { rt: of(&rt), be: of(&be) }
     }
 }
 
