@@ -15,7 +15,7 @@ use crate::launch::checkpoint::{Checkpoint, whole};
 use crate::launch::guarded::{Epoch, Guarded, launch_plain};
 use crate::launch::noted::launch_noted;
 use crate::launch::stop_lists::StopList;
-use crate::vendor::calls::Vendor;
+use crate::vendor::calls::{StreamKind, Vendor};
 use parking_lot::Mutex;
 use reef_core::{Command, Error, Launch, Priority, Result};
 use std::sync::{Arc, Weak};
@@ -118,26 +118,38 @@ impl<V: Vendor> Graph<V> {
         Ok((!exec.is_running()).then_some(exec))
     }
 
-    /// The graph for a queue that can be stopped.
+    /// The graph for a queue that can be stopped, at most `cap` blocks of each launch at a time, in streams of `kind`.
     pub(crate) fn guarded(
         &self,
         gpu: &Gpu<V>,
         queue: &Arc<()>,
-        priority: Priority,
+        (kind, cap): (StreamKind, Option<u32>),
         guarded: &mut Guarded<V>,
         epoch: Epoch,
     ) -> Result<Arc<Exec<V>>> {
-        let is_free = |exec: &Arc<Exec<V>>| Arc::strong_count(exec) == 1; // launches in flight have it
+        let is_free = |exec: &Arc<Exec<V>>| {
+            exec.cap == cap && Arc::strong_count(exec) == 1 // launches in flight have it
+        };
         self.prepared(queue, is_free, || {
-            let stream = Stream::open(gpu.context(), priority)?;
-            Exec::capture(&stream, gpu, || {
+            let stream = Stream::open(gpu.context(), kind)?;
+            let mut exec = Exec::capture(&stream, gpu, || {
                 let mut launch_one = |launch: &Launch<Gpu<V>>| {
                     let blocks = launch.blocks();
-                    guarded.launch(&stream, launch, &whole(blocks), blocks, epoch)
+                    let width = cap.map_or(blocks, |cap| blocks.min(cap));
+                    guarded.launch(&stream, launch, &whole(blocks), width, epoch)
                 };
                 self.launches().iter().map(&mut launch_one).collect()
-            })
+            })?;
+            exec.cap = cap;
+            Ok(exec)
         })
+    }
+
+    /// Whether blocks take turns in each of its launches that has more than `cap`.
+    pub(crate) fn takes_turns(&self, cap: u32) -> bool {
+        let fits =
+            |launch: &Launch<Gpu<V>>| launch.blocks() <= cap || launch.kernel().turns().is_some();
+        self.launches().iter().all(fits)
     }
 
     /// Notes that a best-effort queue runs it: whether it has done so before.
@@ -199,6 +211,8 @@ pub(crate) struct Exec<V: Vendor> {
     raw: V::Exec,
     /// Of each launch, if they can be stopped.
     stop_lists: Vec<Arc<StopList<V>>>,
+    /// Most blocks of each launch at a time.
+    cap: Option<u32>,
     /// What it sets when it begins and ends, if it notes that. Others have them while a run is on its way.
     times: Option<[Event<V>; 2]>,
     gpu: Gpu<V>,
@@ -217,7 +231,8 @@ impl<V: Vendor> Exec<V> {
         let stop_lists = fill();
         // SAFETY: it has begun above. In any case, or the stream would stay in the capture.
         let raw = unsafe { vendor.end_capture(stream.raw()) }?;
-        let mut made = Self { raw, stop_lists: Vec::new(), times: None, gpu: gpu.clone() };
+        let mut made =
+            Self { raw, stop_lists: Vec::new(), cap: None, times: None, gpu: gpu.clone() };
         made.stop_lists = stop_lists?;
         Ok(made)
     }

@@ -49,10 +49,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         self.retained.graph(seq.0 + 1, graph);
         match resume {
             Some(checkpoint) => self.resume_graph(seq, graph, checkpoint)?,
-            None if self.block_cap.is_some() => {
-                self.resume_graph(seq, graph, &graph.all())?; // launch by launch
-            }
-            None if self.is_stoppable() && graph.runs_again_on(&self.token) => {
+            None if self.is_stoppable() && self.may_run_as_one(graph) => {
                 self.launch_guarded_graph(seq, graph)?;
             }
             None if self.is_stoppable() => self.resume_graph(seq, graph, &graph.all())?,

@@ -25,6 +25,8 @@ pub struct Options {
     pub beside: Option<u32>,
     /// Units that these blocks run on, `beside_on=N`; default all. Real-time work may use them too.
     pub beside_on: Option<u32>,
+    /// Whether graphs of capped queues go to the device as graphs, `beside_graphs=on`; default off: launch by launch.
+    pub beside_graphs: bool,
     /// Units for real-time work alone, `split=N`; default none. For comparison.
     pub split: Option<u32>,
     /// Best-effort launches behind one gate, `gates=N`; default none: kernels are stopped by their guards.
@@ -66,6 +68,9 @@ impl Options {
                 Ok(n) if n > 0 => self.beside_on = Some(n),
                 _ => return Err(bad(backend, key, "a number of units", value)),
             },
+            ("beside_graphs", "on") => self.beside_graphs = true,
+            ("beside_graphs", "off") => self.beside_graphs = false,
+            ("beside_graphs", _) => return Err(bad(backend, key, "on or off", value)),
             ("split", units) => match units.parse() {
                 Ok(n) if n > 0 => self.split = Some(n),
                 _ => return Err(bad(backend, key, "a number of units", value)),
@@ -82,7 +87,7 @@ impl Options {
             ("tune", "off") => self.tune = false,
             ("tune", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
-                let have = "(have: precision, beside, beside_on, split, gates, timeout, tune)";
+                let have = "(have: precision, beside, beside_on, beside_graphs, split, gates, timeout, tune)";
                 return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
             }
         }
@@ -111,12 +116,14 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = "precision=fp16&beside=20&split=64&gates=4&timeout=9&tune=on";
+        let options =
+            "precision=fp16&beside=20&beside_graphs=on&split=64&gates=4&timeout=9&tune=on";
         let options = Options::parse("cuda", options).unwrap();
         let want = Options {
             precision: Some(Precision::Fp16),
             beside: Some(20),
             beside_on: None,
+            beside_graphs: true,
             split: Some(64),
             gates: Some(4),
             timeout: Some(Duration::from_secs(9)),
@@ -129,6 +136,7 @@ mod tests {
             "beside=0",
             "beside_on=0",
             "beside_on=all",
+            "beside_graphs=8",
             "tune=yes",
             "gates=0",
             "timeout=0",
