@@ -3,6 +3,7 @@
 use super::super::processes::{piped, registry, wait};
 use super::{Job, UUID, ours, said};
 use crate::common::{self, Driver, SHIM, Work, call, library};
+use reef_guest::limit::Audit;
 use reef_guest::registry::{GuestView, Registry};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -93,19 +94,57 @@ fn a_part_that_cannot_be_read_is_refused() {
     );
 }
 
+/// Kernels a second, as the program said at its end.
+fn rate(child: Child) -> f64 {
+    let output = wait(child, PROGRAM);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let rate = text.lines().find_map(|line| line.split_once("per second: ")?.1.parse().ok());
+    rate.unwrap_or_else(|| panic!("{text} {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// What each of some programs is told that run at once: all of them end.
+fn at_once(job: &Job, sets: &[&[(&str, &str)]]) -> Vec<f64> {
+    let children: Vec<_> = sets.iter().map(|set| start(job, set)).collect();
+    children.into_iter().map(rate).collect()
+}
+
+#[test]
+fn programs_that_take_turns_all_end() {
+    let job = Job::new("turns");
+    let set = |name, part| [("REEF_JOB", name), ("REEF_COMPUTE", part), (LASTS, "0")];
+    // Two of one job, and another one.
+    at_once(&job, &[&set("a", "30%"), &set("a", "30%"), &set("b", "70%")]);
+}
+
+/// Without others it has the turn all the time, and it is stopped with it.
+#[test]
+fn a_stopped_program_keeps_nobody_from_its_turn() {
+    let job = Job::new("stopped");
+    let set = |name, lasts| [("REEF_JOB", name), ("REEF_COMPUTE", "100%"), (LASTS, lasts)];
+    let mut stopped = start(&job, &set("stopped", "100000"));
+    let mut audit = Audit::new(job.books());
+    until("that it works", || {
+        let _ = audit.refresh(); // there are no books yet
+        audit.jobs().iter().any(|job| job.ran > Duration::from_millis(20))
+    });
+    let signal = |signal| {
+        // SAFETY: a child that wasn't waited for.
+        assert_eq!(unsafe { libc::kill(stopped.id() as i32, signal) }, 0);
+    };
+    signal(libc::SIGSTOP);
+    at_once(&job, &[&set("other", "0")]);
+    signal(libc::SIGCONT);
+    at_once(&job, &[&set("third", "0")]);
+    stopped.kill().unwrap();
+    stopped.wait().unwrap();
+}
+
 /// Throughput of a program by its limit, and of two at once, over its throughput without one.
 ///
 /// `cargo test -p reef-shim --test loader -- --ignored --nocapture limits::time::parts`
 #[test]
 #[ignore = "measures: a machine that does nothing else"]
 fn parts() {
-    let rate = |child: Child| {
-        let output = wait(child, PROGRAM);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let rate =
-            text.lines().find_map(|line| line.split_once("per second: ")?.1.parse::<f64>().ok());
-        rate.unwrap_or_else(|| panic!("{text} {}", String::from_utf8_lossy(&output.stderr)))
-    };
     let job = Job::new("parts");
     let lasts = (LASTS, "5000");
     let alone = rate(start(&job, &[lasts]));
@@ -114,4 +153,10 @@ fn parts() {
         let limited = rate(start(&job, &[lasts, ("REEF_COMPUTE", percent)]));
         println!("{percent} %: {:.1} %", 100.0 * limited / alone);
     }
+    let set = |name, part| [("REEF_JOB", name), ("REEF_COMPUTE", part), lasts];
+    let both = at_once(&job, &[&set("a", "30"), &set("b", "70")]);
+    println!(
+        "30 and 70 %: {:.1?} %",
+        both.iter().map(|rate| 100.0 * rate / alone).collect::<Vec<_>>()
+    );
 }
