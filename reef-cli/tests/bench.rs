@@ -282,6 +282,7 @@ fn bad_benches_are_refused_in_one_line() {
         (&["launch", "--seconds", "nan"], "--seconds must be "),
         (&["launch", "--device", "rocm"], "no backend \"rocm\" (have: cpu"),
         (&["pad", "--beside", "4"], "cpu: unknown option \"beside\""),
+        (&["pad", "--beside", "4@2"], "cpu: unknown option \"beside\""),
         (&["pad", "--rt", "lenet"], "no network \"lenet\" (have: "),
         (&["pad", "--window", "0"], "--window must be in 1..=1024, got 0"),
         (&["pad", "--out", &file], "--out "),

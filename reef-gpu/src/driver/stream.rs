@@ -62,6 +62,10 @@ impl<V: Vendor> Stream<V> {
         &self.context
     }
 
+    pub(crate) fn kind(&self) -> StreamKind {
+        self.kind
+    }
+
     pub(crate) fn raw(&self) -> V::Stream {
         self.raw
     }

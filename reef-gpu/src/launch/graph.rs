@@ -17,7 +17,7 @@ use crate::launch::noted::launch_noted;
 use crate::launch::stop_lists::StopList;
 use crate::vendor::calls::{StreamKind, Vendor};
 use parking_lot::Mutex;
-use reef_core::{Command, Error, Launch, Priority, Result};
+use reef_core::{Command, Error, Launch, Result};
 use std::sync::{Arc, Weak};
 
 /// A sequence of launches, ready to run as often as wanted.
@@ -83,11 +83,11 @@ impl<V: Vendor> Graph<V> {
         &self,
         gpu: &Gpu<V>,
         queue: &Arc<()>,
-        priority: Priority,
+        kind: StreamKind,
     ) -> Result<Arc<Exec<V>>> {
-        let is_plain = |exec: &Arc<Exec<V>>| exec.times.is_none();
+        let is_plain = |exec: &Arc<Exec<V>>| exec.times.is_none() && exec.kind == kind;
         self.prepared(queue, is_plain, || {
-            let stream = Stream::open(gpu.context(), priority)?;
+            let stream = Stream::open(gpu.context(), kind)?;
             Exec::capture(&stream, gpu, || {
                 self.launches().iter().try_for_each(|launch| launch_plain(&stream, launch))?;
                 Ok(Vec::new())
@@ -100,11 +100,11 @@ impl<V: Vendor> Graph<V> {
         &self,
         gpu: &Gpu<V>,
         queue: &Arc<()>,
-        priority: Priority,
+        kind: StreamKind,
     ) -> Result<Option<Arc<Exec<V>>>> {
-        let notes = |exec: &Arc<Exec<V>>| exec.times.is_some();
+        let notes = |exec: &Arc<Exec<V>>| exec.times.is_some() && exec.kind == kind;
         let exec = self.prepared(queue, notes, || {
-            let stream = Stream::open(gpu.context(), priority)?;
+            let stream = Stream::open(gpu.context(), kind)?;
             let event = || Event::new(gpu.context(), &gpu.0.clock);
             let times = [event()?, event()?];
             let words = times.each_ref().map(Event::arm);
@@ -128,7 +128,8 @@ impl<V: Vendor> Graph<V> {
         epoch: Epoch,
     ) -> Result<Arc<Exec<V>>> {
         let is_free = |exec: &Arc<Exec<V>>| {
-            exec.cap == cap && Arc::strong_count(exec) == 1 // launches in flight have it
+            // Launches in flight have it.
+            (exec.kind, exec.cap) == (kind, cap) && Arc::strong_count(exec) == 1
         };
         self.prepared(queue, is_free, || {
             let stream = Stream::open(gpu.context(), kind)?;
@@ -211,7 +212,8 @@ pub(crate) struct Exec<V: Vendor> {
     raw: V::Exec,
     /// Of each launch, if they can be stopped.
     stop_lists: Vec<Arc<StopList<V>>>,
-    /// Most blocks of each launch at a time.
+    /// The streams that it is for, and most blocks of each launch at a time.
+    kind: StreamKind,
     cap: Option<u32>,
     /// What it sets when it begins and ends, if it notes that. Others have them while a run is on its way.
     times: Option<[Event<V>; 2]>,
@@ -231,8 +233,14 @@ impl<V: Vendor> Exec<V> {
         let stop_lists = fill();
         // SAFETY: it has begun above. In any case, or the stream would stay in the capture.
         let raw = unsafe { vendor.end_capture(stream.raw()) }?;
-        let mut made =
-            Self { raw, stop_lists: Vec::new(), cap: None, times: None, gpu: gpu.clone() };
+        let mut made = Self {
+            raw,
+            stop_lists: Vec::new(),
+            kind: stream.kind(),
+            cap: None,
+            times: None,
+            gpu: gpu.clone(),
+        };
         made.stop_lists = stop_lists?;
         Ok(made)
     }
@@ -276,7 +284,7 @@ mod tests {
     use super::*;
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
-    use reef_core::{Device, Fill, Queue as _, Seq};
+    use reef_core::{Device, Fill, Priority, Queue as _, Seq};
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;

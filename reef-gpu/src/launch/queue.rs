@@ -19,9 +19,10 @@ use crate::launch::retained::Retained;
 use crate::launch::timeline::Timeline;
 use crate::preempt::preemptor::Preemptor;
 use crate::vendor::calls::{StreamKind, Vendor};
-use reef_core::{Drained, Error, Launch, PreemptLevel, Preemptor as _, Priority, Result, Seq};
+use reef_core::{Drained, Error, Launch, PreemptLevel, Preemptor as _, Result, Seq};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Most launches that one launch becomes on a capped queue whose kernel's blocks don't take turns; larger grids run
@@ -35,7 +36,8 @@ const MAX_SILENCE: Duration = Duration::from_secs(5);
 pub struct Queue<V: Vendor> {
     pub(crate) gpu: Gpu<V>,
     pub(crate) stream: Stream<V>,
-    /// Its other stream, in which nothing is: `stream` is on few units while launches are capped, this one otherwise.
+    /// Its other stream, in which nothing is: `stream` is the second one while this queue is capped, or while others
+    /// are if it is a real-time queue that leaves them their units.
     pub(crate) aside: Option<Aside<V>>,
     pub(crate) preemptor: Preemptor<V>,
     /// Its launches go through a gate, because kernels have no guards.
@@ -49,7 +51,6 @@ pub struct Queue<V: Vendor> {
     /// The epoch that the report on its way is about.
     pub(crate) draining: Option<u32>,
     pub(crate) timeout: Timeout,
-    pub(crate) priority: Priority,
     /// Most blocks at a time.
     pub(crate) block_cap: Option<u32>,
     /// Holds the epoch of graphs, and which one was written last.
@@ -107,9 +108,24 @@ impl<V: Vendor> Queue<V> {
             return Err(Error::State("a launch on an evicted queue that is being drained"));
         }
         if let Some(aside) = &mut self.aside {
-            aside.choose(self.block_cap.is_some(), &mut self.stream, &self.timeline);
+            let second = match aside.second() {
+                StreamKind::Rest => self.gpu.0.capped_queues.load(Ordering::Relaxed) > 0,
+                _ => self.block_cap.is_some(),
+            };
+            aside.choose(second, &mut self.stream, &self.timeline);
         }
         Ok(())
+    }
+
+    /// Sets the cap, and counts this queue among the capped ones.
+    pub(super) fn set_cap(&mut self, cap: Option<u32>) {
+        let count = &self.gpu.0.capped_queues;
+        match (self.block_cap.is_some(), cap.is_some()) {
+            (false, true) => drop(count.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(count.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
+        self.block_cap = cap;
     }
 
     /// A command has been launched that must not be held back; it runs alone.
@@ -247,9 +263,7 @@ impl<V: Vendor> Queue<V> {
             None => self.epoch_signal.insert(DeviceSignal::new(self.gpu.control())?).address(),
         };
         let epoch = Epoch { word, ..self.epoch() };
-        let on_few = self.block_cap.is_some() && self.aside.is_some();
-        let kind = if on_few { StreamKind::Capped } else { self.priority.into() };
-        let width = (kind, self.block_cap);
+        let width = (self.stream.kind(), self.block_cap);
         let exec = graph.guarded(&self.gpu, &self.token, width, &mut self.guarded, epoch)?;
         if self.epoch_written != Some(epoch.value) {
             self.gpu.writer().write(&self.stream, word, epoch.value)?;

@@ -76,8 +76,13 @@ impl Fake {
     /// One whose capped queues run on two units.
     pub(crate) fn with_capped_units() -> Self {
         let mut fake = Self::default();
-        fake.facts.capped_units = Some(2);
+        fake.cap_units();
         fake
+    }
+
+    /// Its capped queues run on two units.
+    pub(crate) fn cap_units(&mut self) {
+        self.facts.capped_units = Some(2);
     }
 
     /// The next capture calls `act` before it ends.
