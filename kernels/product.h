@@ -65,29 +65,41 @@ template <int TILE> __device__ inline u32 across_place(u32 term, u32 chunk) {
     return term * (TILE * sizeof(float)) + (chunk ^ (term / 4 & 3) << 1) * CHUNK;
 }
 
-// Brings slabs of one side to shared memory. A thread copies the same chunk of several lines, or of several terms.
+// Where a batch and a line begin, in elements.
+__device__ inline u32 batch_place(const Product &p, const ProductSide &s, u32 batch) {
+    return s.batch_view ? offset_in(p.plan + s.batch_view, batch) : batch * s.batch_step;
+}
+__device__ inline u32 line_place(const Product &p, const ProductSide &s, u32 line) {
+    return s.view ? offset_in(p.plan + s.view, line) : line * s.step;
+}
+
+// Brings slabs of one side to shared memory, one after the other. A thread copies the same chunk of several lines, or of
+// several terms.
 template <int TILE, int THREADS> class Feed {
   public:
     static constexpr u32 BYTES = TILE * SLAB;
 
-    __device__ Feed(const Product &p, const ProductSide &s, u32 batch, u32 first, u32 lines) : product(p), side(s) {
-        const u32 begin = s.batch_view ? offset_in(p.plan + s.batch_view, batch) : batch * s.batch_step;
+    __device__ Feed(const Product &p, const ProductSide &s, u32 batch, u32 first, u32 lines, u32 begin)
+        : product(p), side(s), slab(begin) {
+        const u32 from = batch_place(p, s, batch);
         chunk = threadIdx.x % (s.along ? CHUNKS : ACROSS);
         row = threadIdx.x / (s.along ? CHUNKS : ACROSS);
 #pragma unroll
         for (u32 n = 0; n < PASSES; n++) {
             u32 line = first + (s.along ? row + n * LINES : 4 * chunk + n);
-            u32 place = s.view ? offset_in(p.plan + s.view, min(line, lines - 1)) : line * s.step;
-            places[n] = line < lines ? begin + place : NOWHERE;
+            places[n] = line < lines ? from + line_place(p, s, min(line, lines - 1)) : NOWHERE;
         }
     }
 
-    // Starts the copies of a slab.
-    __device__ void bring(char *stage, u32 slab) const {
+    __device__ u32 along() const { return side.along; }
+
+    // Starts the copies of the next slab.
+    __device__ void next(char *stage) {
         if (side.along)
             bring_along(stage, slab * SLAB_TERMS + 4 * chunk);
         else
             bring_across(stage, slab * SLAB_TERMS);
+        slab++;
     }
 
   private:
@@ -97,7 +109,7 @@ template <int TILE, int THREADS> class Feed {
 
     const Product &product;
     const ProductSide &side;
-    u32 chunk, row;
+    u32 chunk, row, slab;
     u32 places[PASSES]; // of the lines of each pass, or of the chunk's lines
 
     __device__ u32 term_place(u32 term) const {
@@ -153,9 +165,55 @@ template <int TILE, int THREADS> class Feed {
     }
 };
 
+// The same of a side that is `wide` and has no table of terms: all places are known at the beginning, so that a copy is
+// little more than its instruction. With two warps for a scheduler it is instructions that a slab's time is made of.
+template <bool ALONG, int TILE, int THREADS> class WholeFeed {
+  public:
+    static constexpr u32 BYTES = TILE * SLAB;
+
+    __device__ WholeFeed(const Product &p, const ProductSide &s, u32 batch, u32 first, u32 lines, u32 begin) {
+        const u32 chunk = threadIdx.x % WIDTH, row = threadIdx.x / WIDTH, slab = begin * SLAB_TERMS;
+        const u32 from = batch_place(p, s, batch);
+        left = (int)(p.terms - slab) - (int)(ALONG ? 4 * chunk : row);
+        step = ALONG ? SLAB : SLAB_TERMS * s.term_step * sizeof(float);
+        place = ALONG ? along_place(row, chunk) : across_place<TILE>(row, chunk);
+#pragma unroll
+        for (u32 n = 0; n < PASSES; n++) {
+            const u32 line = first + (ALONG ? row + n * EACH : 4 * chunk);
+            const u64 term = slab + (ALONG ? 4 * chunk : row + n * EACH);
+            exists[n] = line < lines;
+            const u64 at = from + line_place(p, s, min(line, lines - 1)) + (ALONG ? term : term * s.term_step);
+            data[n] = s.data + at * sizeof(float);
+        }
+    }
+
+    __device__ static constexpr u32 along() { return ALONG; }
+
+    __device__ void next(char *stage) {
+#pragma unroll
+        for (u32 n = 0; n < PASSES; n++) {
+            copy_chunk(stage + place + n * EACH * LINE, data[n], exists[n] && left > (ALONG ? 0 : (int)(n * EACH)));
+            data[n] += step;
+        }
+        left -= SLAB_TERMS;
+    }
+
+  private:
+    static constexpr u32 WIDTH = ALONG ? CHUNKS : TILE / 4;   // chunks of a line, or of a term
+    static constexpr u32 LINE = ALONG ? SLAB : TILE * sizeof(float); // and bytes
+    static constexpr u32 EACH = THREADS / WIDTH, PASSES = TILE * CHUNKS / THREADS;
+    static_assert(EACH % 16 == 0 || ALONG && EACH % 2 == 0, "all passes are swizzled alike");
+
+    const char *data[PASSES];
+    bool exists[PASSES];
+    u32 place;
+    u64 step;
+    int left; // terms from the thread's first in the next slab on
+};
+
 // A thread's four terms of one line and one step of 16: those from 4 * (lane % 4) on. Tensor cores have them in another
 // order, the same for both sides, so that the sum is that of all.
-template <int TILE> __device__ inline float4 four_terms(const char *slab, u32 along, u32 line, u32 step) {
+template <int TILE> __device__ __forceinline__ float4 four_terms(const char *slab, u32 along, u32 line, u32 step) {
     const u32 t = threadIdx.x % 4;
     if (along) return *(const float4 *)(slab + along_place(line, 4 * step + t));
     const char *from = slab + across_place<TILE>(16 * step + 4 * t, line / 4) + line % 4 * sizeof(float);
@@ -271,9 +329,17 @@ template <class Tile> class ProductEnd {
     __device__ void read_partials(u32 tile) {
 #pragma unroll
         for (float4 &sum : sums) sum = make_float4(0, 0, 0, 0);
-        for (u32 split = 0; split < product.splits; split++)
+        for (u32 split = 0; split < product.splits; split += GROUP) {
+            float4 parts[GROUP][EACH];
 #pragma unroll
-            for (u32 i = 0; i < EACH; i++) sums[i] = sums[i] + load_shared(partial(tile, split, i));
+            for (u32 g = 0; g < GROUP; g++)
+                for (u32 i = 0; i < EACH; i++)
+                    if (split + g < product.splits) parts[g][i] = load_shared(partial(tile, split + g, i));
+#pragma unroll
+            for (u32 g = 0; g < GROUP; g++)
+                for (u32 i = 0; i < EACH; i++)
+                    if (split + g < product.splits) sums[i] = sums[i] + parts[g][i];
+        }
     }
 
     __device__ void write() {
@@ -297,6 +363,7 @@ template <class Tile> class ProductEnd {
 
   private:
     static constexpr u32 QUADS = Tile::COLUMNS / 4, ROWS = Tile::THREADS / QUADS, EACH = Tile::ROWS / ROWS;
+    static constexpr u32 GROUP = EACH >= 8 ? 1 : 8 / EACH; // so that 8 loads are under way
 
     __device__ bool exists(u32 i) const { return row + i * ROWS < product.rows && column < product.columns; }
 
@@ -356,10 +423,25 @@ template <class Tile> class ProductEnd {
 // Slabs between two looks at whether to stop.
 const u32 SLABS_A_LOOK = 32;
 
-template <class Tile> __device__ __forceinline__ void multiply(reef::Turns &turns, const Product &product) {
-    extern __shared__ __align__(128) char memory[];
+// How both sides come: any way, or rows along and columns along or across, with all places known at the beginning.
+template <class Tile> struct AnySides {
     typedef Feed<Tile::ROWS, Tile::THREADS> Rows;
     typedef Feed<Tile::COLUMNS, Tile::THREADS> Columns;
+};
+template <class Tile> struct AlongSides {
+    typedef WholeFeed<true, Tile::ROWS, Tile::THREADS> Rows;
+    typedef WholeFeed<true, Tile::COLUMNS, Tile::THREADS> Columns;
+};
+template <class Tile> struct AcrossSides {
+    typedef WholeFeed<true, Tile::ROWS, Tile::THREADS> Rows;
+    typedef WholeFeed<false, Tile::COLUMNS, Tile::THREADS> Columns;
+};
+
+template <class Tile, class Sides>
+__device__ __forceinline__ void multiply(reef::Turns &turns, const Product &product) {
+    extern __shared__ __align__(128) char memory[];
+    typedef typename Sides::Rows Rows;
+    typedef typename Sides::Columns Columns;
     constexpr u32 STAGES = Tile::STAGES, STAGE_BYTES = Rows::BYTES + Columns::BYTES;
     reef::Block block(turns, reef::LINE);
     const u32 column_tile = block.index % product.across, rest = block.index / product.across;
@@ -368,13 +450,13 @@ template <class Tile> __device__ __forceinline__ void multiply(reef::Turns &turn
     const u32 tile = (batch * product.down + row_tile) * product.across + column_tile;
     const u32 begin = split * product.slabs / product.splits, end = (split + 1) * product.slabs / product.splits;
     const u32 first_row = row_tile * Tile::ROWS, first_column = column_tile * Tile::COLUMNS;
-    const Rows rows(product, product.sides[0], batch, first_row, product.rows);
-    const Columns columns(product, product.sides[1], batch, first_column, product.columns);
+    Rows rows(product, product.sides[0], batch, first_row, product.rows, begin);
+    Columns columns(product, product.sides[1], batch, first_column, product.columns, begin);
     u32 fetched = begin, writing = 0, reading = 0;
     auto bring_next = [&] {
         if (fetched < end) {
-            rows.bring(memory + writing * STAGE_BYTES, fetched);
-            columns.bring(memory + writing * STAGE_BYTES + Rows::BYTES, fetched);
+            rows.next(memory + writing * STAGE_BYTES);
+            columns.next(memory + writing * STAGE_BYTES + Rows::BYTES);
             fetched++;
         }
         writing = writing == STAGES - 1 ? 0 : writing + 1;
@@ -396,7 +478,7 @@ template <class Tile> __device__ __forceinline__ void multiply(reef::Turns &turn
         end_copies();
         const char *stage = memory + reading * STAGE_BYTES;
         reading = reading == STAGES - 1 ? 0 : reading + 1;
-        sums.add(stage, product.sides[0].along, stage + Rows::BYTES, product.sides[1].along);
+        sums.add(stage, rows.along(), stage + Rows::BYTES, columns.along());
         if (++slab == end) break;
         const u32 round = (slab - begin) % SLABS_A_LOOK;
         if (round == SLABS_A_LOOK - 1) block.look();

@@ -36,17 +36,21 @@ TENSOR(contract_32x32, contract_tile<2>)
 TENSOR(contract_64x64, contract_tile<4>)
 
 // Products of matrices on tensor cores: rows and columns of a tile, warps, and slabs under way. `TILES` in
-// operators/tensor/products/tiled.rs says the same.
-#define PRODUCT(name, ...)                                                                                      \
-    typedef tensor::ProductTile<__VA_ARGS__> name##_tile;                                                       \
-    extern "C" __global__ void __launch_bounds__(name##_tile::THREADS, name##_tile::BLOCKS)                     \
-        name(reef::Guard guard, tensor::Product product) {                                                      \
-        reef::Turns turns(guard);                                                                               \
-        tensor::multiply<name##_tile>(turns, product);                                                          \
+// operators/tensor/products/tiled.rs says the same, and which of the three a product has.
+#define PRODUCT(name, Tile, Sides)                                            \
+    extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) \
+        name(reef::Guard guard, tensor::Product product) {                    \
+        reef::Turns turns(guard);                                             \
+        tensor::multiply<Tile, tensor::Sides<Tile>>(turns, product);          \
     }
-#define PRODUCTS(bm, bn, wm, wn, wk, stages)                                       \
-    PRODUCT(product_tf32_##bm##x##bn, tensor::Tf32Terms, bm, bn, wm, wn, wk, stages) \
-    PRODUCT(product_f16_##bm##x##bn, tensor::F16Terms, bm, bn, wm, wn, wk, stages)
+#define PRODUCTS_OF(tile, ...)                                \
+    typedef tensor::ProductTile<__VA_ARGS__> tile##_tile;     \
+    PRODUCT(product_any_##tile, tile##_tile, AnySides)        \
+    PRODUCT(product_along_##tile, tile##_tile, AlongSides)    \
+    PRODUCT(product_across_##tile, tile##_tile, AcrossSides)
+#define PRODUCTS(bm, bn, wm, wn, wk, stages)                                   \
+    PRODUCTS_OF(tf32_##bm##x##bn, tensor::Tf32Terms, bm, bn, wm, wn, wk, stages) \
+    PRODUCTS_OF(f16_##bm##x##bn, tensor::F16Terms, bm, bn, wm, wn, wk, stages)
 
 #if REEF_ASYNC
 PRODUCTS(32, 32, 1, 1, 4, 4)

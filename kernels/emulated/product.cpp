@@ -57,6 +57,17 @@ static Side make(tensor::ProductSide &side, u32 batches, u32 lines, u32 terms, b
     return made;
 }
 
+// By the kernel that the host would choose: `kernel` in operators/tensor/products/tiled.rs.
+template <class Tile> static void multiply(reef::Turns &turns, const tensor::Product &product) {
+    const tensor::ProductSide &rows = product.sides[0], &columns = product.sides[1];
+    if (!rows.along || !rows.wide || !columns.wide || product.table)
+        tensor::multiply<Tile, tensor::AnySides<Tile>>(turns, product);
+    else if (columns.along)
+        tensor::multiply<Tile, tensor::AlongSides<Tile>>(turns, product);
+    else
+        tensor::multiply<Tile, tensor::AcrossSides<Tile>>(turns, product);
+}
+
 template <class Tile> static u32 check(const char *name) {
     const u32 batches = any(1, 2), rows = any(1, 150), columns = any(1, 150), terms = any(1, 700);
     tensor::Product product = {};
@@ -100,7 +111,7 @@ template <class Tile> static u32 check(const char *name) {
         memset(tensor::memory, 0xff, sizeof tensor::memory);
         run_block(Tile::THREADS, [&] {
             reef::Turns turns;
-            tensor::multiply<Tile>(turns, product);
+            multiply<Tile>(turns, product);
         });
     }
     for (u32 batch = 0; batch < batches; batch++)
