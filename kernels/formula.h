@@ -62,7 +62,7 @@ struct Formula {
 template <class T> __device__ __forceinline__ void map(reef::Block &block, const Job &job) {
     extern __shared__ __align__(8) unsigned char shared[];
     T *slots = (T *)shared + threadIdx.x;
-    const Formula formula(job.plan);
+    const Formula formula(near_plan(job, shared));
     const u32 begin = block.index * formula.rounds * THREADS + threadIdx.x;
     for (u32 round = 0; round < formula.rounds; round++) {
         u32 i = begin + round * THREADS;

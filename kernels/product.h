@@ -52,6 +52,8 @@ struct Product {
     u32 across, down; // tiles
     u32 slabs, splits;
     u32 fours;       // whether outputs and operands can be taken four at a time
+    u32 output_row, output_row_view; // from a row of the output to the next, or which view says where they begin
+    u32 output_batch, output_batch_view;
     u32 unused;
 };
 
@@ -307,6 +309,7 @@ template <class Tile> class ProductEnd {
         column = first_column + threadIdx.x % QUADS * 4;
         row = first_row + threadIdx.x / QUADS;
         line = batch * p.rows + row;
+        begin = p.output_batch_view ? offset_in(p.plan + p.output_batch_view, batch) : batch * p.output_batch;
     }
 
     // Adds the shares up.
@@ -349,7 +352,7 @@ template <class Tile> class ProductEnd {
 #pragma unroll
         for (u32 i = 0; i < EACH; i++) {
             if (!exists(i)) continue;
-            float *to = product.output + (u64)(line + i * ROWS) * product.columns + column;
+            float *to = product.output + begin + row_place(row + i * ROWS) + column;
             if (product.fours) {
                 store4(to, sums[i]);
                 continue;
@@ -364,6 +367,10 @@ template <class Tile> class ProductEnd {
   private:
     static constexpr u32 QUADS = Tile::COLUMNS / 4, ROWS = Tile::THREADS / QUADS, EACH = Tile::ROWS / ROWS;
     static constexpr u32 GROUP = EACH >= 8 ? 1 : 8 / EACH; // so that 8 loads are under way
+
+    __device__ u32 row_place(u32 row) const {
+        return product.output_row_view ? offset_in(product.plan + product.output_row_view, row) : row * product.output_row;
+    }
 
     __device__ bool exists(u32 i) const { return row + i * ROWS < product.rows && column < product.columns; }
 
@@ -416,7 +423,7 @@ template <class Tile> class ProductEnd {
     }
 
     const Product &product;
-    u32 row, column, line;
+    u32 row, column, line, begin;
     float4 sums[EACH];
 };
 

@@ -8,7 +8,9 @@
 #include "indexed.h"
 #include "movement.h"
 #include "product.h"
+#if !REEF_AMD
 #include "row_map.h"
+#endif
 #include "rows.h"
 
 #define TENSOR(name, ...)                                                                                     \

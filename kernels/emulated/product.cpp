@@ -69,7 +69,8 @@ template <class Tile> static void multiply(reef::Turns &turns, const tensor::Pro
 }
 
 template <class Tile> static u32 check(const char *name) {
-    const u32 batches = any(1, 2), rows = any(1, 150), columns = any(1, 150), terms = any(1, 700);
+    const u32 batches = any(1, 2), rows = any(1, 150), columns = any(1, 150), step = any(0, 1) ? 4 : 1;
+    const u32 terms = (any(1, 700) + step - 1) / step * step; // that may be copied four at a time
     tensor::Product product = {};
     plan.assign(1, 0);
     bool along[2], wide[2];
@@ -85,7 +86,6 @@ template <class Tile> static u32 check(const char *name) {
         product.table = plan.size();
         for (u32 k = 0; k < terms; k++) plan.push_back(sides[1].terms[k]), plan.push_back(sides[0].terms[k]);
     }
-    product.plan = plan.data();
     product.rows = rows, product.columns = columns, product.terms = terms;
     product.across = (columns + Tile::COLUMNS - 1) / Tile::COLUMNS;
     product.down = (rows + Tile::ROWS - 1) / Tile::ROWS;
@@ -98,8 +98,12 @@ template <class Tile> static u32 check(const char *name) {
     std::vector<float> output(batches * rows * columns + 4, NAN), bias(columns + 4), residual(output.size()), heights(batches * rows);
     for (auto *values : {&bias, &residual, &heights})
         for (float &value : *values) value = (float)any(0, 16) - 8;
+    const bool after = any(0, 1), between = !after && any(0, 1); // batches lie between rows and columns
+    product.output_row = between ? batches * columns : columns;
+    product.output_batch = between ? columns : rows * columns;
+    if (any(0, 1) && rows % 2 == 0) product.output_row_view = view(2, rows / 2, rows / 2 * product.output_row, product.output_row);
+    product.plan = plan.data(); // which is whole now
     product.output = output.data(), product.partials = partials.data(), product.arrivals = arrivals.data();
-    const bool after = any(0, 1);
     if (after) {
         product.after[0] = {bias.data(), tensor::ADD_OPERAND, 0, 1, 0};
         product.after[1] = {nullptr, tensor::AT_LEAST, 0, 0, -100};
@@ -119,7 +123,7 @@ template <class Tile> static u32 check(const char *name) {
             for (u32 column = 0; column < columns; column++) {
                 double sum = 0;
                 for (u32 k = 0; k < terms; k++) sum += sides[0].at(batch, row, k) * sides[1].at(batch, column, k);
-                const u32 at = (batch * rows + row) * columns + column;
+                const u32 at = batch * product.output_batch + row * product.output_row + column;
                 if (after) sum = std::max(sum + bias[column], -100.0) * heights[batch * rows + row] + residual[at];
                 if (output[at] == (float)sum) continue;
                 printf("%s: %ux%ux%u, %u terms, along %d %d, wide %d %d, view %u %u, table %u, splits %u: [%u, %u, %u] is %g, not %g\n",

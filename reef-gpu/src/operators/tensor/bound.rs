@@ -13,6 +13,8 @@ use reef_core::{Args, Error, Launch, Result};
 
 /// Threads of a block: `THREADS` in kernels/plan.h.
 pub(super) const THREADS: usize = 256;
+/// Bytes of dynamic shared memory at most: with what guards and folds take, all that a launch has without asking for more.
+pub(super) const SHARED: usize = 47 << 10;
 /// Elements of one tensor, so that kernels can count in 31 bits.
 const MAX_ELEMENTS: usize = 1 << 31;
 
@@ -163,12 +165,39 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         shared: usize,
         plan: &Plan,
     ) -> Result<Launch<Gpu<V>>> {
+        self.launch_beside(name, blocks, [shared, 0], plan)
+    }
+
+    /// The same of a kernel that brings the plan to shared memory, behind what else it has there.
+    pub(super) fn launch_near(
+        &self,
+        name: &str,
+        blocks: usize,
+        shared: usize,
+        plan: &Plan,
+    ) -> Result<Launch<Gpu<V>>> {
+        let words = plan.len() as usize;
+        let has_room = shared + size_of::<u32>() * words <= SHARED;
+        self.launch_beside(name, blocks, [shared, if has_room { words } else { 0 }], plan)
+    }
+
+    /// `shared`: bytes, and words behind them for the plan.
+    fn launch_beside(
+        &self,
+        name: &str,
+        blocks: usize,
+        [at, words]: [usize; 2],
+        plan: &Plan,
+    ) -> Result<Launch<Gpu<V>>> {
         let params = |plan| TensorParams {
             output: self.output,
             plan,
             count: self.count() as u32,
             element: self.op.output.element as u32,
+            words: words as u32,
+            at: at as u32,
         };
+        let shared = at + size_of::<u32>() * words;
         self.launch_with(name, Grid { blocks, threads: THREADS as u32, shared }, plan, params)
     }
 

@@ -3,7 +3,7 @@
 //! A step takes what the one before it gave from a register. What is needed later has a slot in shared memory, from the
 //! step that makes it to the last one that reads it.
 
-use super::bound::{BoundTensors, THREADS, bytes, suffix};
+use super::bound::{BoundTensors, SHARED, THREADS, bytes, suffix};
 use super::plan::{NOWHERE, Plan};
 use super::scalar::bits;
 use crate::gpu::Gpu;
@@ -17,8 +17,6 @@ const STEPS: usize = 256;
 const ROUNDS: usize = 16;
 /// Blocks that a map is cut into before its threads make several outputs.
 const BLOCKS: usize = 2048;
-/// Bytes of shared memory for slots: with what guards take, all that a launch has without asking for more.
-const SHARED: usize = 47 << 10;
 /// `Formula::INPUTS` in kernels/formula.h.
 const INPUTS: u32 = 4;
 
@@ -47,7 +45,7 @@ pub(super) fn build<V: Vendor>(bound: &BoundTensors<'_, V>, map: &Map) -> Result
     }
     views(bound, &mut plan)?;
     let blocks = bound.count().div_ceil(THREADS * rounds);
-    bound.launch(&format!("map_{}", suffix(map.domain)), blocks, shared, &plan)
+    bound.launch_near(&format!("map_{}", suffix(map.domain)), blocks, shared, &plan)
 }
 
 /// How long a term takes, in steps that are an instruction or two. Functions are computed in doubles.

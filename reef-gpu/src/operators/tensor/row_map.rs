@@ -1,6 +1,6 @@
 //! Formulas of rows, as steps of an interpreter: those of elements are as in `formula`, and some fold a row.
 
-use super::bound::{BoundTensors, THREADS};
+use super::bound::{BoundTensors, SHARED, THREADS};
 use super::fold::code;
 use super::formula::{Slots, step, views};
 use super::plan::Plan;
@@ -13,8 +13,6 @@ use reef_core::{Launch, Result};
 const WIDEST: usize = 2048;
 /// Threads of a row at least.
 const LEAST_LANES: usize = 32;
-/// Bytes of dynamic shared memory at most: with that of folds, all that a launch has without asking for more.
-const SHARED: usize = 44 << 10;
 /// `FOLDED` in kernels/row_map.h.
 const FOLDED: u32 = 8;
 
@@ -47,7 +45,7 @@ pub(super) fn build<V: Vendor>(bound: &BoundTensors<'_, V>, op: &RowMap) -> Resu
     }
     views(bound, &mut plan)?;
     let blocks = (bound.count() / op.width).div_ceil(THREADS / lanes);
-    bound.launch("row_map_f32", blocks, shared(op, &slots), &plan)
+    bound.launch_near("row_map_f32", blocks, shared(op, &slots), &plan)
 }
 
 /// The terms as those of elements: a fold reads what some function of an element does.

@@ -35,6 +35,11 @@ impl Tile {
         Self { pixels, outputs, threads, stages, shares, latency, work }
     }
 
+    /// The same with other times: see `latency` and `work`.
+    pub(in crate::operators) const fn that_takes(self, latency: f64, work: f64) -> Self {
+        Self { latency, work, ..self }
+    }
+
     /// Bytes of shared memory of one block.
     pub(in crate::operators) fn shared(&self) -> u32 {
         let slabs = self.stages * (self.pixels + self.outputs) * SLAB;

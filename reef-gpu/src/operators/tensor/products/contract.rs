@@ -46,7 +46,8 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     plan.words(&[0; MATRICES_WORDS]);
     let summed = Axes::of(&contract.summed);
     terms(bound, &summed, &mut plan)?;
-    let matrices = Matrices::of(&contract.kept, LEAST).filter(|_| contract.domain == Domain::F32);
+    let matrices = Matrices::of(&contract.kept, LEAST)
+        .filter(|matrices| contract.domain == Domain::F32 && matrices.is_in_order());
     if let Some(matrices) = matrices {
         product(&matrices, &summed, &mut plan);
         let (kernel, tiles) = tiles(&matrices, bound.units());

@@ -28,6 +28,11 @@ impl Axes {
         View { dims, strides }
     }
 
+    /// Elements of each view.
+    fn len(&self) -> usize {
+        self.0.iter().map(|(size, _)| size).product()
+    }
+
     /// Takes off the innermost axes along which this input doesn't move.
     fn still(&mut self, input: usize) -> Self {
         let moves = |(_, strides): &(usize, [usize; 2])| strides[input] != 0;
@@ -36,7 +41,7 @@ impl Axes {
     }
 }
 
-/// `batches` products of matrices: outputs are batches of rows of columns.
+/// `batches` products of matrices. Columns adjoin in the output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Matrices {
     /// Which of the inputs has the rows.
@@ -44,19 +49,33 @@ pub(super) struct Matrices {
     pub(super) batches: Axes,
     pub(super) rows: View,
     pub(super) columns: View,
+    /// Where batches, and where rows of a batch, begin in the output.
+    pub(super) outputs: [View; 2],
 }
 
 impl Matrices {
-    /// `None` if it is nothing that tiles pay for: fewer than `least` rows or columns.
+    /// `None` if it is nothing that tiles pay for: fewer than `least` rows or columns. In order, if it can be.
     pub(super) fn of(kept: &[View; 2], least: usize) -> Option<Self> {
-        (0..2)
-            .map(|row_input| Self::with_rows_of(row_input, kept))
+        [(false, 0), (false, 1), (true, 0), (true, 1)]
+            .map(|(gathers, row_input)| Self::with_rows_of(row_input, kept, gathers))
+            .into_iter()
             .find(|matrices| matrices.rows.len() >= least && matrices.columns.len() >= least)
+    }
+
+    /// Whether outputs are batches of rows of columns.
+    pub(super) fn is_in_order(&self) -> bool {
+        let [batches, rows] = self.outputs.each_ref().map(View::merged);
+        let (row, batch) = (self.columns.len(), self.rows.len() * self.columns.len());
+        [(&rows, row), (&batches, batch)].iter().all(|(view, step)| match view.strides[..] {
+            [] => true,
+            [stride] => stride == *step || view.len() == 1,
+            _ => false,
+        })
     }
 
     /// How many products there are.
     pub(super) fn batch(&self) -> usize {
-        self.batches.0.iter().map(|(size, _)| size).product()
+        self.batches.len()
     }
 
     /// How many tiles of so many rows and columns.
@@ -64,11 +83,29 @@ impl Matrices {
         self.batch() * self.rows.len().div_ceil(size) * self.columns.len().div_ceil(size)
     }
 
-    fn with_rows_of(row_input: usize, kept: &[View; 2]) -> Self {
-        let mut batches = Axes::of(kept);
-        let columns = batches.still(row_input).view(1 - row_input);
-        let rows = batches.still(1 - row_input).view(row_input);
-        Self { row_input, batches, rows, columns }
+    /// Rows are the innermost axes before the columns along which the other input doesn't move, or all such (`gathers`).
+    fn with_rows_of(row_input: usize, kept: &[View; 2], gathers: bool) -> Self {
+        let mut others = Axes::of(kept);
+        let columns = others.still(row_input).view(1 - row_input);
+        let mut step = columns.len() * others.len();
+        let inner = others.clone().still(1 - row_input).0.len();
+        let first_row = if gathers { 0 } else { others.0.len() - inner };
+        let (mut batches, mut outputs) = (Axes(Vec::new()), [View::default(), View::default()]);
+        let mut rows = View::default();
+        for (k, (size, strides)) in others.0.into_iter().enumerate() {
+            step /= size;
+            let is_row = k >= first_row && strides[1 - row_input] == 0;
+            if is_row {
+                rows.dims.push(size);
+                rows.strides.push(strides[row_input]);
+            } else {
+                batches.0.push((size, strides));
+            }
+            let output = &mut outputs[usize::from(is_row)];
+            output.dims.push(size);
+            output.strides.push(step);
+        }
+        Self { row_input, batches, rows, columns, outputs }
     }
 }
 
@@ -84,8 +121,20 @@ mod tests {
     fn a_batch_of_products_is_one() {
         let kept = [view(&[2, 3, 20, 30], &[180, 60, 3, 0]), view(&[2, 3, 20, 30], &[0, 90, 0, 1])];
         let matrices = Matrices::of(&kept, 16).unwrap();
+        assert!(matrices.is_in_order());
         assert_eq!((matrices.row_input, matrices.batches.0.len()), (0, 2));
         assert_eq!((matrices.rows, matrices.columns), (view(&[20], &[3]), view(&[30], &[1])));
+    }
+
+    /// The output of attention: heads lie between tokens and what each has of one.
+    #[test]
+    fn a_batch_may_lie_inside_of_the_rows() {
+        let kept = [view(&[128, 12, 64], &[50, 6400, 0]), view(&[128, 12, 64], &[0, 64, 1])];
+        let matrices = Matrices::of(&kept, 16).unwrap();
+        assert_eq!((matrices.row_input, matrices.batch()), (0, 12));
+        assert_eq!((&matrices.rows, &matrices.columns), (&view(&[128], &[50]), &view(&[64], &[1])));
+        assert_eq!(matrices.outputs, [view(&[12], &[64]), view(&[128], &[12 * 64])]);
+        assert!(!matrices.is_in_order());
     }
 
     #[test]

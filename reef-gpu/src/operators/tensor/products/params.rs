@@ -63,6 +63,10 @@ pub(super) struct ProductParams {
     pub(super) slabs: u32,
     pub(super) splits: u32,
     pub(super) fours: u32,
+    pub(super) output_row: u32,
+    pub(super) output_row_view: u32,
+    pub(super) output_batch: u32,
+    pub(super) output_batch_view: u32,
     pub(super) unused: u32,
 }
 
@@ -76,6 +80,6 @@ mod tests {
     #[test]
     fn nothing_is_padded() {
         assert_eq!((size_of::<SideParams>(), size_of::<AfterParams>()), (40, 24));
-        assert_eq!(size_of::<ProductParams>(), 2 * 40 + AFTERS * 24 + 4 * 8 + 10 * 4);
+        assert_eq!(size_of::<ProductParams>(), 2 * 40 + AFTERS * 24 + 4 * 8 + 14 * 4);
     }
 }

@@ -47,7 +47,7 @@ fn is_whole(view: &View) -> bool {
 }
 
 /// A view of one axis as its stride, any other as words of the plan.
-fn step_or_view(view: &View, plan: &mut Plan) -> (u32, u32) {
+pub(super) fn step_or_view(view: &View, plan: &mut Plan) -> (u32, u32) {
     match view.strides[..] {
         [] => (0, 0),
         [step] => (step as u32, 0),

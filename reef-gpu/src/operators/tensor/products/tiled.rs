@@ -1,8 +1,8 @@
 //! Products of matrices as tiles on tensor cores: kernels/product.h.
 
 use super::matrices::{Axes, Matrices};
-use super::params::{AFTERS, AfterParams, ProductParams};
-use super::sides::side;
+use super::params::{AFTERS, AfterParams, ProductParams, SideParams};
+use super::sides::{side, step_or_view};
 use crate::gpu::Gpu;
 use crate::operators::element::{Element, has_tensor_cores};
 use crate::operators::tensor::bound::{BoundTensors, Grid};
@@ -14,9 +14,10 @@ use reef_core::op::Scratch;
 use reef_core::tensor::{Contract, Domain, Element as Stored, TensorOp, View};
 use reef_core::{Error, Launch, Result};
 
-/// Tiles of rows and columns: `PRODUCTS` in kernels/tensor.cu. They cost what those of convolutions do, which copy as much
-/// and multiply as fast.
-const TILES: [Tile; 2] = [WARPS[0], WARPS[2]];
+/// Tiles of rows and columns: `PRODUCTS` in kernels/tensor.cu. Slabs of singles take longer than those of convolutions, which
+/// have half the bytes: fitted to 400 timings on one H200 (2026-11-23), what the model picks for 13 products of networks
+/// takes 3.5 % longer in all than the best of each.
+const TILES: [Tile; 2] = [WARPS[0].that_takes(0.2, 0.15), WARPS[2].that_takes(0.8, 0.3)];
 /// Terms of a slab.
 const TERMS: usize = SLAB / size_of::<f32>();
 /// Bytes at the start of the scratch memory that are zero between launches: a count for each tile of a split sum. There
@@ -51,7 +52,7 @@ impl Product {
         let matrices = Matrices::of(&contract.kept, LEAST)
             .or_else(|| Matrices::of(&contract.kept, 1).filter(|_| terms >= MANY_TERMS))?;
         let most = matrices.rows.len().max(matrices.columns.len());
-        if !single || terms == 0 || most < LEAST {
+        if !single || terms == 0 || most < if terms < MANY_TERMS { LEAST } else { 2 } {
             return None;
         }
         let shape = Shape {
@@ -101,6 +102,8 @@ impl Product {
         let sides = inputs
             .map(|input| side(&self.matrices, &self.summed, input, bound.input(input), &mut plan));
         let table = table(&mut plan)?;
+        let [(output_batch, output_batch_view), (output_row, output_row_view)] =
+            self.matrices.outputs.each_ref().map(|view| step_or_view(&view.merged(), &mut plan));
         let columns = self.matrices.columns.len();
         let aligned =
             |after: &AfterParams| after.column_step <= 1 && after.operand.is_multiple_of(16);
@@ -124,9 +127,14 @@ impl Product {
             slabs: self.terms.div_ceil(TERMS) as u32,
             splits: splits as u32,
             fours: fours.into(),
+            output_row,
+            output_row_view,
+            output_batch,
+            output_batch_view,
             unused: 0,
         };
-        let name = format!("product_{}_{}x{}", self.family, tile.pixels, tile.outputs);
+        let (kind, family) = (kind(&sides, table), self.family);
+        let name = format!("product_{kind}_{family}_{}x{}", tile.pixels, tile.outputs);
         let grid =
             Grid { blocks: tiles * splits, threads: tile.threads, shared: tile.shared() as usize };
         bound.launch_with(&name, grid, &plan, params)
@@ -148,6 +156,18 @@ impl Product {
             ([_, inner], [row, 0]) if *inner == columns => [*row, 0],
             _ => return None,
         };
-        Some([row as u32, column as u32])
+        // Kernels find an operand's row by counting rows of all batches.
+        (row == 0 || self.matrices.is_in_order()).then_some([row as u32, column as u32])
+    }
+}
+
+/// Which of its kernels a product has: where all places are known at the beginning, copies are little more than their
+/// instructions.
+fn kind(sides: &[SideParams; 2], table: u32) -> &'static str {
+    let [rows, columns] = sides;
+    match columns.along {
+        _ if [rows.along, rows.wide, columns.wide] != [1; 3] || table != 0 => "any",
+        1 => "along",
+        _ => "across",
     }
 }
