@@ -35,8 +35,8 @@ pub(crate) enum Side {
 /// How much best-effort work runs beside real-time work: so many blocks of a queue, and on so many units if not on all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Width {
-    blocks: u32,
-    units: Option<u32>,
+    pub(crate) blocks: u32,
+    pub(crate) units: Option<u32>,
 }
 
 impl FromStr for Width {
@@ -60,6 +60,14 @@ impl fmt::Display for Width {
 }
 
 impl Args {
+    /// What a row of so many blocks is called: with its units, if it or the device says on which.
+    pub(crate) fn name_of(&self, width: Width) -> Result<String> {
+        let options = DeviceName::parse(&self.common.device)?.options;
+        let own = options.split('&').find_map(|option| option.strip_prefix("beside_on="));
+        let units = width.units.or_else(|| own?.parse().ok());
+        Ok(format!("narrow {}", Width { units, ..width }))
+    }
+
     /// The device with this width, which goes before what its name says of that.
     pub(crate) fn narrow(&self, width: Width) -> Result<String> {
         let DeviceName { backend, ordinal, options } = DeviceName::parse(&self.common.device)?;
@@ -85,10 +93,26 @@ mod tests {
         args: Args,
     }
 
+    fn args(device: &str, widths: &str) -> Args {
+        Line::try_parse_from(["pad", "--device", device, "--beside", widths]).unwrap().args
+    }
+
     /// The devices that are opened for these widths of this device.
     fn devices(device: &str, widths: &str) -> Vec<String> {
-        let line = Line::try_parse_from(["pad", "--device", device, "--beside", widths]).unwrap();
-        line.args.beside.iter().map(|width| line.args.narrow(*width).unwrap()).collect()
+        let args = args(device, widths);
+        args.beside.iter().map(|width| args.narrow(*width).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_row_is_called_by_the_units_that_the_device_or_it_says() {
+        for (device, want) in [
+            ("cuda:0", ["narrow 16", "narrow 132@32"]),
+            ("cuda:0?beside_on=8", ["narrow 16@8", "narrow 132@32"]),
+        ] {
+            let args = args(device, "16,132@32");
+            let names = args.beside.iter().map(|width| args.name_of(*width).unwrap());
+            assert_eq!(names.collect::<Vec<_>>(), want);
+        }
     }
 
     #[test]

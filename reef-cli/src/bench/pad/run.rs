@@ -39,7 +39,7 @@ impl reef::Visit for Pad<'_> {
     fn visit<D: Operators>(self, device: D) -> Result<()> {
         let args = self.0;
         args.common.make_folder()?;
-        let policies = policies(&device);
+        let policies = policies(args, &device)?;
         if let Some(side) = args.side {
             return alone(args, &device, side);
         }
@@ -60,18 +60,18 @@ impl reef::Visit for Pad<'_> {
 }
 
 /// What is compared, by how best-effort blocks come beside real-time ones.
-fn policies<D: Device>(device: &D) -> Vec<Policy> {
+fn policies<D: Device>(args: &Args, device: &D) -> Result<Vec<Policy>> {
     let level = device.info().level;
     let named = |name: String, pad| Policy { name, ..Policy::reef(level, pad) };
     let own = match device.colocation() {
         Colocation::Padded => Some("padded".into()),
-        Colocation::Capped(blocks) => Some(format!("narrow {blocks}")),
+        Colocation::Capped(blocks) => Some(args.name_of(Width { blocks, units: None })?),
         Colocation::Never => None,
     };
     let own = own.map(|name| named(name, true));
     let none = named("none".into(), false);
     let rivals = ["streams", "stream-priority"].map(Policy::named);
-    [none].into_iter().chain(own).chain(rivals).collect()
+    Ok([none].into_iter().chain(own).chain(rivals).collect())
 }
 
 /// Loads and profiles both networks, in three steps.
@@ -137,7 +137,7 @@ impl reef::Visit for Narrow<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Result<Row> {
         let bench = bench(self.args, &device, self.progress)?;
-        let name = format!("narrow {}", self.width);
+        let name = self.args.name_of(self.width)?;
         self.progress.begin(&name);
         let policy = Policy { name, ..Policy::reef(device.info().level, true) };
         bench.both(&Arrivals::Closed, policy)
