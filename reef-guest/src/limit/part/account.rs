@@ -1,7 +1,7 @@
 //! A process's use of its device's time, as the books have it: when it may begin work, and what that took.
 //!
 //! A process that may begin as far as its job's part goes also needs the device's turn, or the driver would slice the time
-//! between it and others, and all would lose. A turn is whole: whoever has it goes on for [`TURN`], below empty if need be,
+//! between it and others, and all would lose. A turn is whole: whoever has it goes on for a while, below empty if need be,
 //! and then for as long as nobody waits who is owed more. It is left when the work has ended, so the next one meets an
 //! empty device.
 
@@ -15,12 +15,16 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How long a turn lasts at least, if others want the device: long beside the 0.3 to 0.5 ms that the next one begins late.
-const TURN: u64 = 10_000_000;
+/// How long a turn lasts at least, if others want the device: the job's part of this, so that turns are in proportion where
+/// all want more than there is; and long beside the 0.3 to 0.5 ms that the next one begins late.
+const ROUND: u64 = 30_000_000;
+const LEAST: u64 = 8_000_000;
 /// Who hasn't looked at its work for so long doesn't run: it was stopped, or has ended. It looks every millisecond.
 const GONE: u64 = 30_000_000;
 /// For how long a turn that should have ended is waited for: a kernel may take long.
 const LATE: u64 = 500_000_000;
+/// For how long it isn't asked again whether a turn goes on: to look at all places takes about as long as a launch.
+const SURE: u64 = 100_000;
 /// How often a turn that isn't to be had is asked for.
 const GLANCE: Duration = Duration::from_micros(100);
 
@@ -58,10 +62,15 @@ impl Account {
     pub fn wait_for_turn(&self, now: u64, policy: Policy) -> Duration {
         let presence = &self.member().presence;
         presence.wanted.store(now, Relaxed);
-        let wait = self.fill(now);
         let (turn, held) = (self.turn(), self.turn().read());
         let is_ours = held.member() == Some(self.place());
+        if is_ours && now < presence.goes_on_until.load(Relaxed) && presence.idle.since().is_none()
+        {
+            return Duration::ZERO;
+        }
+        let wait = self.fill(now);
         if is_ours && self.goes_on(held, now, policy) && turn.begin(self.place(), &presence.idle) {
+            presence.goes_on_until.store(now + SURE, Relaxed);
             return Duration::ZERO;
         }
         self.leave_if_idle();
@@ -82,20 +91,25 @@ impl Account {
 
     /// Fills the job's bucket; returns how long until its part allows work.
     fn fill(&self, now: u64) -> Duration {
-        let is_waiting = self.member().presence.claims(now);
-        self.bucket().fill(now, self.part(), is_waiting);
+        let presence = &self.member().presence;
+        let is_pause = presence.idle.since().is_some_and(|since| now.saturating_sub(since) > GAP);
+        self.bucket().fill(now, self.part(), is_pause && !presence.claims(now));
         self.bucket().wait(self.part())
     }
 
     /// Whether whoever has the turn, which is this process, may begin more in it.
     fn goes_on(&self, held: Held, now: u64, policy: Policy) -> bool {
-        let is_new = now.saturating_sub(held.began()) < TURN;
+        let is_new = now.saturating_sub(held.began()) < self.turn_lasts();
         let is_owed = self.bucket().wait(self.part()).is_zero();
         match is_new {
             true if is_owed => true,
             true => policy == Policy::WorkConserving || self.is_contended(now),
             false => (is_owed || policy == Policy::WorkConserving) && !self.is_asked_for(now),
         }
+    }
+
+    fn turn_lasts(&self) -> u64 {
+        (ROUND * self.part() / 1_000_000).max(LEAST)
     }
 
     /// Whether somebody waits for the turn who is owed as much as this process, or more.

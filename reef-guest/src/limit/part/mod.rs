@@ -6,6 +6,8 @@
 
 mod account;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod simulated;
 #[cfg(test)]
 mod tests;

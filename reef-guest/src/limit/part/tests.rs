@@ -1,9 +1,7 @@
 //! What programs get of a device's time.
 
 use super::Policy;
-use super::simulated::{Fleet, MILLISECOND, Plan, parts};
-
-const SECOND: u64 = 1_000 * MILLISECOND;
+use super::simulated::{MILLISECOND, Plan, parts};
 
 #[test]
 fn a_program_has_its_part_of_the_time_within_three_points() {
@@ -68,30 +66,10 @@ fn a_work_conserving_part_is_all_of_it_while_nobody_else_wants_it() {
     assert!(had[0] > 80.0, "{had:.1?}");
 }
 
-/// What the device did for each program in a second, in ms.
-fn second(fleet: &mut Fleet) -> Vec<f64> {
-    let ran = fleet.go_on(SECOND);
-    ran.iter().map(|ran| *ran as f64 / MILLISECOND as f64).collect()
-}
-
-/// The other one of two has its part of the time, whatever became of the one that may have the turn.
-fn other_goes_on(first: Plan) {
-    let mut fleet = Fleet::new(vec![first.clone(), Plan::new("b", 50, 28, 20)]);
-    let before = second(&mut fleet);
-    assert!(before[0] > 100.0, "{first:?}: {before:.0?}");
-    fleet.go_on(SECOND);
-    let after = second(&mut fleet);
-    assert!(after[1] > 440.0, "{first:?}: {before:.0?}, {after:.0?}");
-}
-
+/// An H200 gave two loops of matrix products 86 % of what one makes alone (2026-11-23).
 #[test]
-fn who_is_stopped_or_killed_with_the_turn_keeps_nobody_from_it() {
-    for at in 0..20 {
-        let from = SECOND + at * 1_700_000; // at one of these moments it has the turn
-        for (kernel, batch) in [(28, 20), (100, 0), (3_000, 0)] {
-            let plan = Plan::new("a", 50, kernel, batch);
-            other_goes_on(Plan { stopped: from..u64::MAX, ..plan.clone() });
-            other_goes_on(Plan { lives: 0..from, ..plan });
-        }
-    }
+fn slices_cost_two_programs_without_limits_a_seventh() {
+    let had = parts(vec![Plan::new("a", 0, 28, 20), Plan::new("b", 0, 28, 20)]);
+    let sum = had[0] + had[1];
+    assert!((sum - 86.0).abs() <= 5.0, "{had:.1?}");
 }

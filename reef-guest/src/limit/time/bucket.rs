@@ -11,7 +11,7 @@ use std::time::Duration;
 const BURST: i64 = 20_000_000;
 /// It holds its part of so many nanoseconds if they were waited for others, and lacks no more than that where the time
 /// was to spare.
-const SAVED: u64 = 200_000_000;
+const SAVED: u64 = 500_000_000;
 /// The most that a look counts: a longer time between two looks is a clock that jumped, or a process that was stopped.
 const LONGEST: u64 = 100_000_000;
 const MILLION: u64 = 1_000_000;
@@ -31,9 +31,9 @@ impl Bucket {
         self.filled.store(0, Relaxed);
     }
 
-    /// Fills it for the time since it was last filled, up to a burst, or as far as waiting for others goes. A clock that
-    /// goes back fills nothing.
-    pub(in crate::limit) fn fill(&self, now: u64, part: u64, is_waiting: bool) {
+    /// Fills it for the time since it was last filled, up to a burst after a pause, and otherwise as far as waiting for
+    /// others goes. A clock that goes back fills nothing.
+    pub(in crate::limit) fn fill(&self, now: u64, part: u64, is_pause: bool) {
         let before = self.filled.load(Relaxed);
         if now <= before && before - now <= LONGEST {
             return;
@@ -44,7 +44,7 @@ impl Bucket {
         let passed = if before == 0 { 0 } else { now.saturating_sub(before) };
         let more = u128::from(passed) * u128::from(part) / u128::from(MILLION);
         let more = i64::try_from(more).unwrap_or(i64::MAX);
-        let most = if is_waiting { BURST.max(saved(part)) } else { BURST };
+        let most = if is_pause { BURST } else { BURST.max(saved(part)) };
         let add = |balance: i64| Some(balance.saturating_add(more).min(most.max(balance)));
         let _ = self.balance.fetch_update(Relaxed, Relaxed, add);
     }
@@ -89,7 +89,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn wait(bucket: &Bucket, now: u64, part: u64) -> Duration {
-        bucket.fill(now, part, false);
+        bucket.fill(now, part, true);
         bucket.wait(part)
     }
 
@@ -108,12 +108,12 @@ mod tests {
     #[test]
     fn waiting_for_others_saves_more_than_a_pause_and_spare_time_costs_no_more() {
         let (bucket, part) = (Bucket::default(), 500_000);
-        bucket.fill(SECOND, part, true);
-        bucket.fill(2 * SECOND, part, true);
+        bucket.fill(SECOND, part, false);
+        bucket.fill(2 * SECOND, part, false);
         assert_eq!(bucket.claim(part), SAVED as i64);
-        bucket.fill(3 * SECOND, part, false); // a pause takes nothing of it
+        bucket.fill(3 * SECOND, part, true); // a pause takes nothing of it, and adds nothing
         bucket.take(80_000_000);
-        assert_eq!(bucket.claim(part), 40_000_000);
+        assert_eq!(bucket.claim(part), SAVED as i64 - 160_000_000);
         (0..9).for_each(|_| bucket.take_spare(SECOND, part));
         assert_eq!(bucket.claim(part), -(SAVED as i64));
         bucket.take(1_000_000);

@@ -18,6 +18,8 @@ pub(in crate::limit) struct Presence {
     /// When it last asked for a turn without getting one, and since when it has.
     pub(in crate::limit) claimed: AtomicU64,
     pub(in crate::limit) claims_since: AtomicU64,
+    /// Until when its turn goes on, as it last found out.
+    pub(in crate::limit) goes_on_until: AtomicU64,
     /// When it last got a turn.
     pub(in crate::limit) had: AtomicU64,
     pub(in crate::limit) idle: Idle,
@@ -26,8 +28,8 @@ pub(in crate::limit) struct Presence {
 impl Presence {
     /// Of a process that has just joined.
     pub(in crate::limit) fn clear(&self) {
-        let Self { worked, wanted, looked, claimed, claims_since, had, idle } = self;
-        [worked, wanted, looked, claimed, claims_since, had]
+        let Self { worked, wanted, looked, claimed, claims_since, goes_on_until, had, idle } = self;
+        [worked, wanted, looked, claimed, claims_since, goes_on_until, had]
             .into_iter()
             .for_each(|of| of.store(0, Relaxed));
         idle.end();

@@ -1,0 +1,128 @@
+//! What programs get of a device's time when some of them come and go, are stopped or killed, or have kernels that take long.
+
+use super::simulated::{Fleet, MILLISECOND, Plan};
+use std::ops::Range;
+
+const SECOND: u64 = 1_000 * MILLISECOND;
+
+/// What the device did for each program in a second, in ms.
+fn second(fleet: &mut Fleet) -> Vec<f64> {
+    let ran = fleet.go_on(SECOND);
+    ran.iter().map(|ran| *ran as f64 / MILLISECOND as f64).collect()
+}
+
+/// The other one of two has its part of the time, whatever became of the one that may have the turn.
+fn other_goes_on(first: Plan) {
+    let mut fleet = Fleet::new(vec![first.clone(), Plan::new("b", 50, 28, 20)]);
+    let before = second(&mut fleet);
+    assert!(before[0] > 100.0, "{first:?}: {before:.0?}");
+    fleet.go_on(SECOND);
+    let after = second(&mut fleet);
+    assert!(after[1] > 440.0, "{first:?}: {before:.0?}, {after:.0?}");
+}
+
+#[test]
+fn who_is_stopped_or_killed_with_the_turn_keeps_nobody_from_it() {
+    for at in 0..20 {
+        let from = SECOND + at * 1_700_000; // at one of these moments it has the turn
+        for (kernel, batch) in [(28, 20), (100, 0), (3_000, 0)] {
+            let plan = Plan::new("a", 50, kernel, batch);
+            other_goes_on(Plan { stopped: from..u64::MAX, ..plan.clone() });
+            other_goes_on(Plan { lives: 0..from, ..plan });
+        }
+    }
+}
+
+#[test]
+fn a_program_that_comes_has_its_part_within_two_seconds() {
+    let comes = Plan { lives: 3 * SECOND..u64::MAX, ..Plan::new("b", 70, 28, 20) };
+    let mut fleet = Fleet::new(vec![Plan::new("a", 30, 28, 20), comes]);
+    fleet.go_on(5 * SECOND);
+    for _ in 0..4 {
+        let had = second(&mut fleet);
+        assert!((had[0] - 290.0).abs() < 30.0 && (had[1] - 670.0).abs() < 70.0, "{had:.0?}");
+    }
+}
+
+#[test]
+fn kernels_that_take_long_keep_others_waiting_and_not_from_their_parts() {
+    for (kernel, batch) in [(150_000, 0), (150_000, 1), (700_000, 1)] {
+        let mut fleet =
+            Fleet::new(vec![Plan::new("a", 30, kernel, batch), Plan::new("b", 70, 28, 20)]);
+        fleet.go_on(3 * SECOND);
+        let ran = fleet.go_on(20 * SECOND);
+        let had: Vec<_> =
+            ran.iter().map(|ran| *ran as f64 / (20 * SECOND) as f64 * 100.0).collect();
+        assert!(
+            (had[0] - 30.0).abs() < 4.0 && (had[1] - 67.0).abs() < 7.0,
+            "{kernel} us, {batch}: {had:.1?}"
+        );
+    }
+}
+
+#[test]
+fn processes_of_a_job_share_its_part_and_parts_of_more_than_all_are_in_proportion() {
+    let plan = |job, part| Plan::new(job, part, 28, 20);
+    let mut fleet = Fleet::new(vec![plan("a", 40), plan("a", 40), plan("b", 50)]);
+    fleet.go_on(2 * SECOND);
+    let had = second(&mut fleet);
+    let job = had[0] + had[1];
+    assert!((job - 380.0).abs() < 40.0 && (had[2] - 480.0).abs() < 40.0, "{had:.0?}");
+    assert!((had[0] - had[1]).abs() < 60.0, "{had:.0?}");
+    let mut fleet = Fleet::new(vec![plan("a", 90), plan("b", 45)]);
+    fleet.go_on(2 * SECOND);
+    let had = second(&mut fleet);
+    assert!((had[0] / had[1] - 2.0).abs() < 0.5 && had[0] + had[1] > 900.0, "{had:.0?}");
+}
+
+/// Programs of random kinds, some of which are stopped for a time or killed: whoever is left has its part.
+#[test]
+fn random_programs_have_their_parts_whatever_becomes_of_others() {
+    let asked = std::env::var("REEF_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let now = || std::time::UNIX_EPOCH.elapsed().map_or(0, |now| u64::from(now.subsec_nanos()));
+    let seed = asked.unwrap_or_else(now);
+    let mut random = Random(seed);
+    for case in 0..12 {
+        let count = random.of(2..5) as usize;
+        let mut left = 100;
+        let plans: Vec<_> = (0..count).map(|at| plan(&mut random, at, count, &mut left)).collect();
+        let mut fleet = Fleet::new(plans.clone());
+        fleet.go_on(6 * SECOND); // all faults were before
+        let ran = fleet.go_on(6 * SECOND);
+        let had = ran.iter().map(|ran| *ran as f64 / (6 * SECOND) as f64 * 100.0);
+        let lives = plans.iter().zip(had).filter(|(plan, _)| plan.lives.end == u64::MAX);
+        for (plan, had) in lives {
+            let part = f64::from(plan.part);
+            let said =
+                format!("REEF_TEST_SEED={seed}, case {case}: {had:.1} % {plan:?} of {plans:?}");
+            assert!(had > part * 0.85 - 1.0 && had < part * 1.1 + 1.0, "{said}");
+        }
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn of(&mut self, range: Range<u64>) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        range.start + (self.0 >> 33) * (range.end - range.start) / (1 << 31)
+    }
+}
+
+fn plan(random: &mut Random, at: usize, count: usize, left: &mut u32) -> Plan {
+    let kinds = [(28, 20), (28, 200), (100, 0), (1_000, 3), (5_000, 1), (12_000, 0)];
+    let (kernel, batch) = kinds[random.of(0..kinds.len() as u64) as usize];
+    let most = *left - 5 * (count - at - 1) as u32;
+    let part =
+        if at + 1 == count { *left } else { random.of(5..u64::from(most.max(5)) + 1) as u32 };
+    *left -= part;
+    let plan = Plan::new(["a", "b", "c", "d"][at], part, kernel, batch);
+    let from = random.of(0..3 * SECOND);
+    match random.of(0..4) {
+        0 => Plan { stopped: from..from + SECOND, ..plan },
+        1 if at > 0 => Plan { lives: 0..from + SECOND, ..plan },
+        2 => Plan { lives: from..u64::MAX, ..plan },
+        _ => plan,
+    }
+}
