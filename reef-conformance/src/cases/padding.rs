@@ -5,7 +5,7 @@ use crate::subject::{Cells, Rounds, cycles, doze, happened, rng, rounds_for};
 use rand::RngExt;
 use reef_core::dkp::Padding;
 use reef_core::{
-    Checkpoint, Colocation, Device, Drained, PreemptLevel, Preemptor, Priority, Queue, Seq,
+    Checkpoint, Colocation, Command, Device, Drained, PreemptLevel, Preemptor, Priority, Queue, Seq,
 };
 use std::time::{Duration, Instant};
 
@@ -158,7 +158,7 @@ pub fn a_capped_queue_runs_each_block_once<D: Device>(device: &D, level: Preempt
     happened("evictions left a part of a kernel", cut, wanted);
 }
 
-/// Kernels of a queue whose width changes in between run in their order, each block once, however often it is evicted.
+/// Kernels and graphs of a queue whose width changes in between run in their order, each block once, however often it is evicted.
 pub fn a_queue_changes_its_width_in_order<D: Device>(device: &D, level: PreemptLevel) {
     let is_capped = matches!(device.colocation(), Colocation::Capped(_));
     if !is_capped || level < PreemptLevel::DeviceQueue {
@@ -170,19 +170,38 @@ pub fn a_queue_changes_its_width_in_order<D: Device>(device: &D, level: PreemptL
     let mut next = 0;
     for _ in 0..cycles() / 20 {
         let cells = Cells::new(device, rng.random_range(4..40));
-        let kernels = [5, 7, 11].map(|value| cells.launch(value, rng.random_range(0..60)));
+        let mut append = |value| cells.append(value, rng.random_range(0..60));
+        let ([first, last], inside) = ([5, 13].map(&mut append), [7, 11].map(append));
+        let (middle, values) = match device.graph(&inside) {
+            Ok(graph) => (vec![Command::Graph(graph); 3], [7, 11].repeat(3)),
+            Err(_) => (inside.into(), vec![7, 11]), // devices may have none
+        };
+        let commands = [vec![first], middle, vec![last]].concat();
         let (mut done, mut left) = (0, None);
-        while done < kernels.len() {
-            for (at, kernel) in kernels.iter().enumerate().skip(done) {
+        while done < commands.len() {
+            for (at, command) in commands.iter().enumerate().skip(done) {
                 queue.cap_blocks(rng.random_bool(0.5).then_some(3));
-                queue.launch(Seq(next + at as u64), kernel, left.take().as_ref()).unwrap();
+                launch::<D>(&mut queue, next + at as u64, command, left.take().as_ref());
             }
             doze(&mut rng, 500);
             let drained = evicted::<D>(&preemptor, &mut queue);
             (done, left) = ((drained.resume_at.0 - next) as usize, drained.partial);
         }
-        cells.expect([5, 7, 11]);
-        next += kernels.len() as u64;
+        cells.expect([vec![5], values, vec![13]].concat());
+        next += commands.len() as u64;
+    }
+}
+
+fn launch<D: Device>(
+    queue: &mut D::Queue,
+    seq: u64,
+    command: &Command<D>,
+    left: Option<&D::Checkpoint>,
+) {
+    match command {
+        Command::Launch(kernel) => queue.launch(Seq(seq), kernel, left).unwrap(),
+        Command::Graph(graph) => queue.launch_graph(Seq(seq), graph, left).unwrap(),
+        other => unreachable!("{other:?}"),
     }
 }
 
