@@ -42,35 +42,29 @@ pub(super) fn tanh(x: f32) -> f32 {
     if x.abs() > 0.625 { far.copysign(x) } else { near }
 }
 
+/// `erf(√z) / √z` for `z <= 1`, to 4e-11.
+pub(super) const ERF_NEAR: [f32; 8] = [
+    std::f32::consts::FRAC_2_SQRT_PI,
+    -0.376_126_4,
+    0.112_837_82,
+    -0.026_865_43,
+    0.005_221_031_8,
+    -8.484_08e-4,
+    1.126_595_9e-4,
+    -9.667_045e-6,
+];
+/// `erfc(u) * e^(u²)` for `1 <= u <= 4.2`, of `1 / (u + 2)`, to 9e-9.
+pub(super) const ERF_FAR: [f32; 7] =
+    [5.370_958e-4, 0.548_953_24, 1.305_842_4, 0.904_445_2, 6.178_98, -1.388_353_2, -3.717_772_4];
+
 /// The error function, to 2.5 units in the last place.
 #[inline(always)]
 pub(super) fn erf(x: f32) -> f32 {
-    /// `erf(√z) / √z` for `z <= 1`, to 4e-11.
-    const NEAR: [f32; 8] = [
-        std::f32::consts::FRAC_2_SQRT_PI,
-        -0.376_126_4,
-        0.112_837_82,
-        -0.026_865_43,
-        0.005_221_031_8,
-        -8.484_08e-4,
-        1.126_595_9e-4,
-        -9.667_045e-6,
-    ];
-    /// `erfc(u) * e^(u²)` for `1 <= u <= 4.2`, of `1 / (u + 2)`, to 9e-9.
-    const FAR: [f32; 7] = [
-        5.370_958e-4,
-        0.548_953_24,
-        1.305_842_4,
-        0.904_445_2,
-        6.178_98,
-        -1.388_353_2,
-        -3.717_772_4,
-    ];
     let u = x.abs();
     let square = x * x;
-    let near = x * polynomial(&NEAR, square);
+    let near = x * polynomial(&ERF_NEAR, square);
     let u = if u > 4.2 { 4.2 } else { u };
-    let far = 1.0 - exp(-(u * u)) * polynomial(&FAR, 1.0 / (u + 2.0));
+    let far = 1.0 - exp(-(u * u)) * polynomial(&ERF_FAR, 1.0 / (u + 2.0));
     if u > 1.0 { far.copysign(x) } else { near }
 }
 

@@ -36,11 +36,11 @@ fn sigmoid(x: __m512) -> __m512 {
     _mm512_mask_mov_ps(inverse, is_zero, all(0.0))
 }
 
-/// `e^x` for `|x| <= 87`, to 2 units in the last place: as [`functions::exp`](super::functions::exp), with the same
+/// `e^x` for `-104 <= x <= 89`, to 2 units in the last place: as [`functions::exp`](super::functions::exp), with the same
 /// polynomial.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn exp(x: __m512) -> __m512 {
+pub(super) fn exp(x: __m512) -> __m512 {
     let all = |value: f32| _mm512_set1_ps(value);
     let whole = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(
         _mm512_mul_ps(x, all(std::f32::consts::LOG2_E)),

@@ -78,8 +78,7 @@ impl Moves {
     /// The outputs from `first` on, which begins a row.
     pub(super) fn compute(&self, from: &[f32], first: usize, to: &mut [f32]) {
         let first = first / self.row;
-        let bases = (first..first + to.len() / self.row).map(|row| self.base(row));
-        let bases: Vec<Option<usize>> = bases.collect();
+        let bases = self.bases(first, to.len() / self.row);
         let (mut row, mut rest) = (0, to);
         while row < bases.len() {
             let rows = adjoining(&bases[row..]);
@@ -92,17 +91,21 @@ impl Moves {
         }
     }
 
-    /// Where row `row` begins in the input, if it comes from there.
-    fn base(&self, mut row: usize) -> Option<usize> {
-        let mut base = 0;
-        for table in self.tables.iter().rev() {
-            match table[row % table.len()] {
-                NOWHERE => return None,
-                at => base += at,
+    /// Where `count` rows from `first` on begin in the input, if they come from there.
+    fn bases(&self, first: usize, count: usize) -> Vec<Option<usize>> {
+        let Some((last, others)) = self.tables.split_last() else { return vec![Some(0); count] };
+        let mut bases = Vec::with_capacity(count);
+        while bases.len() < count {
+            let row = first + bases.len();
+            let inner = last[row % last.len()..].iter().take(count - bases.len());
+            match base(others, row / last.len()) {
+                Some(base) => {
+                    bases.extend(inner.map(|&at| (at != NOWHERE).then(|| base + at)));
+                }
+                None => bases.extend(inner.map(|_| None)),
             }
-            row /= table.len();
         }
-        Some(base)
+        bases
     }
 
     /// A run of rows that begin at `base` and in the elements behind it.
@@ -132,6 +135,19 @@ impl Moves {
             }
         }
     }
+}
+
+/// Where row `row` begins in the input, if it comes from there.
+fn base(tables: &[Vec<usize>], mut row: usize) -> Option<usize> {
+    let mut base = 0;
+    for table in tables.iter().rev() {
+        match table[row % table.len()] {
+            NOWHERE => return None,
+            at => base += at,
+        }
+        row /= table.len();
+    }
+    Some(base)
 }
 
 /// Turns a tile: [`TILE`] pieces of the input, `step` apart, become columns of [`ROWS`] rows that are `pitch` apart.

@@ -3,8 +3,10 @@
 //! A block is short enough (some ten microseconds) to write its outputs as it makes them, and looks at the stop word
 //! before.
 
+use super::gelu::{Step, steps};
+use super::operand::Operand;
 use super::seen::Seen;
-use super::terms::{Operand, cost, evaluate};
+use super::terms::{cost, evaluate, gelu};
 use reef_core::tensor::{Domain, Element, Formula, Kind, Spec, TensorOp, Term};
 
 /// Outputs that are made at a time: all terms of them stay in the second cache.
@@ -21,7 +23,7 @@ const OUTPUTS: usize = 16 * 1024;
 /// A formula that has vectors for all of its terms.
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct Vectors {
-    terms: Vec<Term>,
+    terms: Vec<Step>,
     /// How each input is read.
     seen: Vec<Seen>,
     /// Outputs of a block.
@@ -41,10 +43,10 @@ impl Vectors {
         inputs: impl IntoIterator<Item = &'a Spec>,
         output: &'a Spec,
     ) -> Option<Self> {
-        let terms = formula.0.clone();
+        let terms = steps(&formula.0);
         let seen =
             inputs.into_iter().map(|input| Seen::of(input, output)).collect::<Option<_>>()?;
-        let costs = terms.iter().map(cost).collect::<Option<Vec<_>>>()?;
+        let costs = formula.0.iter().map(cost).collect::<Option<Vec<_>>>()?;
         let outputs = (BLOCK / costs.iter().sum::<usize>().max(1)).clamp(TILE, OUTPUTS);
         let fits = output.element == Element::F32 && terms.len() <= TERMS;
         fits.then_some(Self { terms, seen, outputs: outputs / TILE * TILE })
@@ -114,12 +116,14 @@ impl Vectors {
             let to = if k + 1 == self.terms.len() { &mut *outputs } else { &mut after[..len] };
             let of = |k: usize| known[k].unwrap_or(Operand::Each(&before[k * TILE..][..len]));
             known[k] = match (*term, given) {
-                (Term::Input(0), Some(given)) => Some(Operand::Each(given)),
-                (Term::Input(input), _) => {
+                (Step::Unused, _) => None,
+                (Step::Gelu(x), _) => gelu(of(x), to).map(Operand::All),
+                (Step::Term(Term::Input(0)), Some(given)) => Some(Operand::Each(given)),
+                (Step::Term(Term::Input(input)), _) => {
                     let from = inputs[input - usize::from(given.is_some())];
                     self.seen[input].load(from, first, to)
                 }
-                (term, _) => evaluate(term, of, to).map(Operand::All),
+                (Step::Term(term), _) => evaluate(term, of, to).map(Operand::All),
             };
         }
         match known[self.terms.len() - 1] {

@@ -9,6 +9,11 @@
 pub(super) mod finish;
 pub(super) mod folds;
 pub(super) mod formula;
+mod gelu;
+mod operand;
 pub(super) mod row_map;
 mod seen;
+mod standard;
 mod terms;
+#[cfg(target_arch = "x86_64")]
+mod vectors;

@@ -5,9 +5,14 @@
 
 use super::folds::fold;
 use super::formula::{BLOCK, FEW, TERMS};
+use super::operand::Operand;
 use super::seen::Seen;
-use super::terms::{Operand, cost, evaluate};
-use reef_core::tensor::{Kind, RowTerm, TensorOp, Term};
+use super::standard::{RowStep, steps};
+use super::terms::{cost, evaluate};
+#[cfg(target_arch = "x86_64")]
+use super::vectors;
+use crate::kernels::simd::widest;
+use reef_core::tensor::{FoldKind, Kind, RowTerm, TensorOp, Term};
 
 /// What a row may cost: a block has one at least.
 const ROW: usize = 4 * BLOCK;
@@ -18,7 +23,7 @@ const FOLD: usize = 2;
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct RowVectors {
     width: usize,
-    terms: Vec<RowTerm>,
+    steps: Vec<RowStep>,
     /// How each input is read.
     seen: Vec<Seen>,
     /// Outputs of a block: whole rows.
@@ -37,15 +42,15 @@ impl RowVectors {
         };
         let costs = rows.terms.iter().map(cost).sum::<Option<usize>>()?;
         let row = costs.max(1).saturating_mul(rows.width);
-        let (width, terms) = (rows.width, rows.terms.clone());
+        let (width, steps) = (rows.width, steps(&rows.terms, rows.width));
         let outputs = width * (BLOCK / row.max(1)).max(1);
-        let fits = row <= ROW && terms.len() <= TERMS;
-        fits.then_some(Self { width, terms, seen, outputs })
+        let fits = row <= ROW && steps.len() <= TERMS;
+        fits.then_some(Self { width, steps, seen, outputs })
     }
 
     /// Floats of scratch memory that a block takes.
     pub(in crate::kernels::tensor) fn scratch(&self) -> usize {
-        self.terms.len() * self.width
+        self.steps.len() * self.width
     }
 
     /// The outputs from `first` on, which begins a row.
@@ -58,7 +63,7 @@ impl RowVectors {
     ) {
         for (k, to) in to.chunks_mut(self.width).enumerate() {
             let first = first + k * self.width;
-            match self.terms.len() {
+            match self.steps.len() {
                 ..=FEW => self.row::<FEW>(inputs, first, scratch, to),
                 _ => self.row::<TERMS>(inputs, first, scratch, to),
             }
@@ -75,16 +80,25 @@ impl RowVectors {
     ) {
         let width = self.width;
         let mut known = [None::<Operand<'_>>; N];
-        for (k, term) in self.terms.iter().enumerate() {
+        for (k, step) in self.steps.iter().enumerate() {
             let (before, after) = scratch.split_at_mut(k * width);
-            let to = if k + 1 == self.terms.len() { &mut *outputs } else { &mut after[..width] };
+            let to = if k + 1 == self.steps.len() { &mut *outputs } else { &mut after[..width] };
             let of = |k: usize| known[k].unwrap_or(Operand::Each(&before[k * width..][..width]));
-            known[k] = match *term {
-                RowTerm::Element(Term::Input(input)) => {
+            known[k] = match *step {
+                RowStep::Unused => None,
+                RowStep::Standard(x, epsilon) => match of(x) {
+                    Operand::Each(row) => {
+                        standardise(row, epsilon, to);
+                        None
+                    }
+                    // Nothing is apart from its mean.
+                    Operand::All(value) => Some(Operand::All(value * 0.0 / epsilon.sqrt())),
+                },
+                RowStep::Row(RowTerm::Element(Term::Input(input))) => {
                     self.seen[input].load(inputs[input], first, to)
                 }
-                RowTerm::Element(term) => evaluate(term, of, to).map(Operand::All),
-                RowTerm::Fold(kind, a) => {
+                RowStep::Row(RowTerm::Element(term)) => evaluate(term, of, to).map(Operand::All),
+                RowStep::Row(RowTerm::Fold(kind, a)) => {
                     let folded = match of(a) {
                         Operand::Each(row) => fold(kind, row),
                         Operand::All(value) => {
@@ -96,10 +110,38 @@ impl RowVectors {
                 }
             };
         }
-        match known[self.terms.len() - 1] {
+        match known[self.steps.len() - 1] {
             Some(Operand::Each(input)) => outputs.copy_from_slice(input),
             Some(Operand::All(value)) => outputs.fill(value),
             None => {}
         }
     }
+}
+
+/// `row` less its mean, by the root of its variance and `epsilon`.
+fn standardise(row: &[f32], epsilon: f32, to: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the machine has AVX-512.
+        return unsafe { vectors::standardise(row, epsilon, to) };
+    }
+    let count = row.len() as f32;
+    let mean = fold(FoldKind::Sum, row) / count;
+    widest(
+        #[inline(always)]
+        || {
+            for (to, x) in to.iter_mut().zip(row) {
+                *to = x - mean;
+            }
+        },
+    );
+    let inverse = 1.0 / (fold(FoldKind::SumSquares, to) / count + epsilon).sqrt();
+    widest(
+        #[inline(always)]
+        || {
+            for to in to {
+                *to *= inverse;
+            }
+        },
+    );
 }

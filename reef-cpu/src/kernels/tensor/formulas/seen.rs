@@ -1,6 +1,6 @@
 //! How a formula reads an input for each of its outputs.
 
-use super::terms::Operand;
+use super::operand::Operand;
 use reef_core::tensor::{Element, Spec, View};
 
 /// An input of singles, broadcast to the outputs.

@@ -1,17 +1,11 @@
 //! Terms of formulas of singles, by vectors.
 
+use super::operand::Operand;
+#[cfg(target_arch = "x86_64")]
+use super::vectors;
 use crate::kernels::functions::{erf, exp, tanh};
 use crate::kernels::simd::widest;
 use reef_core::tensor::{Binary, Scalar, Term, Unary};
-
-/// What an earlier term has become.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Operand<'a> {
-    /// A value for each output.
-    Each(&'a [f32]),
-    /// One value for all of them.
-    All(f32),
-}
 
 /// What a term costs for one output, in single instructions; `None` if it has no vectors.
 pub(super) fn cost(term: &Term) -> Option<usize> {
@@ -44,6 +38,19 @@ pub(super) fn evaluate<'a>(
     }
 }
 
+/// `x / 2 * (1 + erf(x / √2))`, as [`evaluate`].
+pub(super) fn gelu(x: Operand<'_>, to: &mut [f32]) -> Option<f32> {
+    #[cfg(target_arch = "x86_64")]
+    if let Operand::Each(x) = x
+        && is_x86_feature_detected!("avx512f")
+    {
+        // SAFETY: the machine has AVX-512.
+        unsafe { vectors::gelu(x, to) };
+        return None;
+    }
+    each(x, to, |x| 0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2)))
+}
+
 fn single(scalar: Scalar) -> f32 {
     match scalar {
         Scalar::Real(number) => number as f32,
@@ -52,6 +59,14 @@ fn single(scalar: Scalar) -> f32 {
 }
 
 fn unary(function: Unary, x: Operand<'_>, to: &mut [f32]) -> Option<f32> {
+    #[cfg(target_arch = "x86_64")]
+    if let Operand::Each(x) = x
+        && is_x86_feature_detected!("avx512f")
+        // SAFETY: the machine has AVX-512.
+        && unsafe { vectors::unary(function, x, to) }
+    {
+        return None;
+    }
     match function {
         Unary::Abs => each(x, to, f32::abs),
         Unary::Neg => each(x, to, |x| -x),
@@ -65,6 +80,14 @@ fn unary(function: Unary, x: Operand<'_>, to: &mut [f32]) -> Option<f32> {
 }
 
 fn binary(function: Binary, of: [Operand<'_>; 2], to: &mut [f32]) -> Option<f32> {
+    #[cfg(target_arch = "x86_64")]
+    if !matches!(of, [Operand::All(_), Operand::All(_)])
+        && is_x86_feature_detected!("avx512f")
+        // SAFETY: the machine has AVX-512.
+        && unsafe { vectors::binary(function, of, to) }
+    {
+        return None;
+    }
     match function {
         Binary::Add => both(of, to, |x, y| x + y),
         Binary::Sub => both(of, to, |x, y| x - y),

@@ -5,6 +5,8 @@
 //! (`matrices`). What is no product of matrices goes line by line (`sums`).
 
 pub(crate) mod layers;
+#[cfg(target_arch = "x86_64")]
+mod lines;
 pub(super) mod matrices;
 pub(super) mod pack;
 pub(super) mod sums;

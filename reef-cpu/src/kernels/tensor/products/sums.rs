@@ -4,6 +4,8 @@
 //! Either one factor is the same for a line of outputs and the others lie evenly apart, or the terms of one output lie
 //! in one piece in both inputs.
 
+#[cfg(target_arch = "x86_64")]
+use super::lines as vectors;
 use crate::kernels::simd::widest;
 use crate::kernels::stop_token::StopToken;
 use crate::kernels::tensor::formulas::finish;
@@ -13,10 +15,10 @@ use reef_core::tensor::{TensorOp, View};
 const WIDE: usize = 64;
 /// Sums of one vector register.
 const NARROW: usize = 16;
-/// Sums of two of them.
-const TWICE: usize = 2 * NARROW;
-/// Lines that are made side by side.
+/// Lines that are made together.
 const LINES: usize = 4;
+/// Most lines: a table of them is kept.
+const LINES_OF_ALL: usize = 1 << 20;
 /// Products between two looks at the stop word.
 const PRODUCTS: usize = 64 * 1024;
 /// Most terms of a sum: tables of them are kept.
@@ -35,11 +37,18 @@ enum Shape {
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct Sums {
     shape: Shape,
-    kept: [View; 2],
+    /// Which input comes first below.
+    order: [usize; 2],
+    /// Where the factors and values of each line's first output begin in both inputs.
+    lines: Vec<[usize; 2]>,
+    /// How far apart those of the others are.
+    steps: [usize; 2],
     /// Outputs along the last axis.
     line: usize,
-    /// Where the factors of each term lie in both inputs.
+    /// Where the factors of each term lie: first the one that is the same for a line, if one is.
     terms: Vec<[usize; 2]>,
+    /// The largest of both.
+    reach: [usize; 2],
 }
 
 impl Sums {
@@ -57,10 +66,27 @@ impl Sums {
             [step, 0] if step > 0 => Shape::Line { still: 1, step },
             _ => return None,
         };
-        let [a, b] = contract.summed.each_ref().map(|view| places(view, count));
-        let terms = a.into_iter().zip(b).map(|(a, b)| [a, b]).collect();
         let line = contract.kept[0].dims.last().copied().unwrap_or(1);
-        Some(Self { shape, kept: contract.kept.clone(), line, terms })
+        let outputs = contract.kept[0].len();
+        if line == 0 || outputs / line > LINES_OF_ALL {
+            return None;
+        }
+        let order = match shape {
+            Shape::Line { still, .. } => [still, 1 - still],
+            Shape::Dot => [0, 1],
+        };
+        let [a, b] = order.map(|k| places(&contract.summed[k], count));
+        let terms: Vec<[usize; 2]> = a.into_iter().zip(b).map(|(a, b)| [a, b]).collect();
+        let start = |k: usize| order.map(|input| contract.kept[input].offset(k * line));
+        Some(Self {
+            shape,
+            order,
+            lines: (0..outputs / line).map(start).collect(),
+            steps: order.map(|input| contract.kept[input].step()),
+            line,
+            reach: [0, 1].map(|k| terms.iter().map(|term| term[k]).max().unwrap_or(0)),
+            terms,
+        })
     }
 
     /// The outputs from `first` on; false if the block was stopped.
@@ -71,32 +97,31 @@ impl Sums {
         to: &mut [f32],
         stop: StopToken<'_>,
     ) -> bool {
+        let inputs = self.order.map(|input| inputs[input]);
         let (mut at, end) = (0, to.len());
         while at < end {
             if stop.seen() {
                 return false;
             }
-            let output = first + at;
-            let mut run = (self.line - output % self.line).min(end - at).min(self.most());
-            let base = [0, 1].map(|k| self.kept[k].offset(output));
+            let (number, place) = ((first + at) / self.line, (first + at) % self.line);
+            let run = (self.line - place).min(end - at).min(self.most());
+            let count = if run == self.line { self.like(number, end - at) } else { 1 };
+            let lines = &self.lines[number..number + count];
+            let to = &mut to[at..at + count * run];
             match self.shape {
-                Shape::Line { still, step: 1 } => {
-                    let (lines, moving) = (self.lines(output, run, end - at, still), 1 - still);
-                    let start = |k| self.kept[moving].offset(output + k * run);
-                    let values: [&[f32]; LINES] = std::array::from_fn(|k| match k < lines {
-                        true => &inputs[moving][start(k)..],
-                        false => &[][..],
-                    });
-                    let to = &mut to[at..at + lines * run];
-                    self.side_by_side(&inputs[still][base[still]..], still, &values[..lines], to);
-                    run *= lines;
+                Shape::Line { step: 1, .. } => self.values(inputs, lines, place, to),
+                Shape::Line { step, .. } => {
+                    for (line, to) in lines.iter().zip(to.chunks_exact_mut(run)) {
+                        self.apart(inputs, [line[0], line[1] + place * step], step, to);
+                    }
                 }
-                Shape::Line { still, step } => {
-                    self.apart(inputs, base, (still, step), &mut to[at..at + run]);
+                Shape::Dot => {
+                    for (line, to) in lines.iter().zip(to.chunks_exact_mut(run)) {
+                        self.dots(inputs, [0, 1].map(|k| line[k] + place * self.steps[k]), to);
+                    }
                 }
-                Shape::Dot => self.dots(inputs, base, &mut to[at..at + run]),
             }
-            at += run;
+            at += count * run;
         }
         !stop.seen()
     }
@@ -106,48 +131,68 @@ impl Sums {
         (PRODUCTS / self.terms.len()).max(1).next_multiple_of(WIDE)
     }
 
-    /// How many lines of `run` outputs, from the one on that begins with `output`, have the same factors; one if they
-    /// don't follow each other, or are long enough by themselves, and not more than `left` outputs.
-    fn lines(&self, output: usize, run: usize, left: usize, still: usize) -> usize {
-        if run < self.line || run > WIDE {
-            return 1;
-        }
-        let factors = self.kept[still].offset(output);
-        let most = (left.min(self.most()) / run).clamp(1, LINES);
-        let same = |k: &usize| self.kept[still].offset(output + k * run) == factors;
-        1 + (1..most).take_while(same).count()
+    /// How many lines from this one on have the same factors, with no more than `left` outputs, and not too many.
+    fn like(&self, line: usize, left: usize) -> usize {
+        let most = (left.min(self.most()) / self.line).clamp(1, LINES);
+        let lines = self.lines[line..].iter().take(most);
+        lines.take_while(|like| like[0] == self.lines[line][0]).count()
     }
 
-    /// Lines of outputs that have the same factors, and the values of each of them.
-    fn side_by_side(&self, factors: &[f32], still: usize, values: &[&[f32]], to: &mut [f32]) {
-        let terms = || self.terms.iter().map(|term| (factors[term[still]], term[1 - still]));
-        // The last element that is read of the values, but for the output's place.
-        let reach = self.terms.iter().map(|term| term[1 - still]).max().unwrap_or(0);
+    /// Lines that have the same factors, from output `place` of theirs on: values lie side by side.
+    fn values(
+        &self,
+        [factors, values]: [&[f32]; 2],
+        lines: &[[usize; 2]],
+        place: usize,
+        to: &mut [f32],
+    ) {
+        let factors = &factors[lines[0][0]..];
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f") {
+            let line = vectors::Line { factors, values, terms: &self.terms, reach: self.reach };
+            let starts: [usize; LINES] =
+                std::array::from_fn(|k| lines.get(k).map_or(0, |line| line[1] + place));
+            // SAFETY: the machine has AVX-512.
+            return unsafe { vectors::lines(&line, &starts[..lines.len()], to) };
+        }
+        let len = to.len() / lines.len();
+        for (line, to) in lines.iter().zip(to.chunks_exact_mut(len)) {
+            self.one(factors, &values[line[1] + place..], to);
+        }
+    }
+
+    fn one(&self, factors: &[f32], values: &[f32], to: &mut [f32]) {
+        let terms = || self.terms.iter().map(|term| (factors[term[0]], term[1]));
         widest(
             #[inline(always)]
-            || match *values {
-                [a, b, c, d] => lines([a, b, c, d], terms, reach, to),
-                [a, b, c] => lines([a, b, c], terms, reach, to),
-                [a, b] => lines([a, b], terms, reach, to),
-                [a] => lines([a], terms, reach, to),
-                _ => unreachable!("{} lines", values.len()),
+            || {
+                let mut at = 0;
+                while at < to.len() {
+                    let (values, to) = (&values[at..], &mut to[at..]);
+                    // Sums beyond the line are made and forgotten, where there is something to read for them.
+                    let room = values.len().saturating_sub(self.reach[1]);
+                    at += if to.len() >= WIDE {
+                        to[..WIDE].copy_from_slice(&sums::<WIDE>(values, terms()));
+                        WIDE
+                    } else if room >= NARROW {
+                        let len = NARROW.min(to.len());
+                        to[..len].copy_from_slice(&sums::<NARROW>(values, terms())[..len]);
+                        len
+                    } else {
+                        to[..1].copy_from_slice(&sums::<1>(values, terms()));
+                        1
+                    };
+                }
             },
         );
     }
 
-    /// As [`line`](Self::line), of values that are `step` elements apart.
-    fn apart(
-        &self,
-        inputs: [&[f32]; 2],
-        base: [usize; 2],
-        (still, step): (usize, usize),
-        to: &mut [f32],
-    ) {
-        let moving = 1 - still;
-        let (factors, values) = (&inputs[still][base[still]..], &inputs[moving][base[moving]..]);
+    /// As [`values`](Self::values), of one line whose values are `step` elements apart.
+    fn apart(&self, [factors, values]: [&[f32]; 2], base: [usize; 2], step: usize, to: &mut [f32]) {
+        let (factors, values) = (&factors[base[0]..], &values[base[1]..]);
         to.fill(0.0);
         for term in &self.terms {
-            let (factor, values) = (factors[term[still]], &values[term[moving]..]);
+            let (factor, values) = (factors[term[0]], &values[term[1]..]);
             for (to, x) in to.iter_mut().zip(values.iter().step_by(step)) {
                 *to += factor * x;
             }
@@ -155,63 +200,22 @@ impl Sums {
     }
 
     fn dots(&self, inputs: [&[f32]; 2], base: [usize; 2], to: &mut [f32]) {
-        let (len, steps) = (self.terms.len(), self.kept.each_ref().map(View::step));
+        let len = self.terms.len();
         for (i, to) in to.iter_mut().enumerate() {
-            let [a, b] = [0, 1].map(|k| &inputs[k][base[k] + i * steps[k]..][..len]);
+            let [a, b] = [0, 1].map(|k| &inputs[k][base[k] + i * self.steps[k]..][..len]);
             *to = dot(a, b);
         }
     }
 }
 
-/// `L` lines of outputs.
+/// `N` outputs side by side: for each term a factor, and where its values begin.
 #[inline(always)]
-fn lines<const L: usize, T: Iterator<Item = (f32, usize)>>(
-    values: [&[f32]; L],
-    terms: impl Fn() -> T,
-    reach: usize,
-    to: &mut [f32],
-) {
-    let (len, mut at) = (to.len() / L, 0);
-    let mut put = |at: usize, sums: [&[f32]; L]| {
-        for (line, sums) in to.chunks_exact_mut(len).zip(sums) {
-            let to = &mut line[at..];
-            let count = to.len().min(sums.len());
-            to[..count].copy_from_slice(&sums[..count]);
-        }
-    };
-    // Sums beyond the lines are made and forgotten, where there is something to read for them.
-    let room = values.iter().map(|values| values.len()).min().unwrap_or(0).saturating_sub(reach);
-    while at < len {
-        let (left, values) = (len - at, values.map(|values| &values[at..]));
-        at += if L < LINES && left >= WIDE && at + WIDE <= room {
-            put(at, sums::<L, WIDE>(values, terms()).each_ref().map(|sums| &sums[..]));
-            WIDE
-        } else if left > NARROW && at + TWICE <= room {
-            put(at, sums::<L, TWICE>(values, terms()).each_ref().map(|sums| &sums[..]));
-            TWICE
-        } else if at + NARROW <= room {
-            put(at, sums::<L, NARROW>(values, terms()).each_ref().map(|sums| &sums[..]));
-            NARROW
-        } else {
-            put(at, sums::<L, 1>(values, terms()).each_ref().map(|sums| &sums[..]));
-            1
-        };
-    }
-}
-
-/// `N` outputs side by side in each of `L` lines: for each term a factor, and where its values begin.
-#[inline(always)]
-fn sums<const L: usize, const N: usize>(
-    values: [&[f32]; L],
-    terms: impl Iterator<Item = (f32, usize)>,
-) -> [[f32; N]; L] {
-    let mut sums = [[0.0; N]; L];
+fn sums<const N: usize>(values: &[f32], terms: impl Iterator<Item = (f32, usize)>) -> [f32; N] {
+    let mut sums = [0.0; N];
     for (factor, at) in terms {
-        for (sums, values) in sums.iter_mut().zip(values) {
-            let values: &[f32; N] = values[at..at + N].try_into().expect("as many");
-            for (sum, x) in sums.iter_mut().zip(values) {
-                *sum += factor * x;
-            }
+        let values: &[f32; N] = values[at..at + N].try_into().expect("as many");
+        for (sum, x) in sums.iter_mut().zip(values) {
+            *sum += factor * x;
         }
     }
     sums

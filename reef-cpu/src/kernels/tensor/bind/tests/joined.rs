@@ -131,3 +131,38 @@ fn what_is_not_packed_as_it_should_be_is_refused() {
     let output = place(other.output.bytes());
     assert!(bind(&other, &Places { inputs: &inputs, output: &output, packed: true }, 2).is_err());
 }
+
+#[test]
+fn standardised_rows_are_those_of_the_definition() {
+    use RowTerm::{Element as Each, Fold as All};
+    for width in [5usize, 70, 300] {
+        let real = |number| Each(Term::Scalar(Scalar::Real(number)));
+        let of = |kind, a, b| Each(Term::Binary(kind, a, b));
+        let terms = vec![
+            Each(Term::Input(0)),
+            All(FoldKind::Sum, 0),
+            real(width as f64),
+            of(Binary::Div, 1, 2),
+            of(Binary::Sub, 0, 3),
+            All(FoldKind::SumSquares, 4),
+            of(Binary::Div, 5, 2),
+            real(1e-5),
+            of(Binary::Add, 6, 7),
+            Each(Term::Unary(Unary::Sqrt, 8)),
+            real(1.0),
+            of(Binary::Div, 10, 9),
+            of(Binary::Mul, 4, 11),
+            Each(Term::Input(1)),
+            of(Binary::Mul, 12, 13),
+        ];
+        let output = spec(Element::F32, &[40, width]);
+        let op = TensorOp {
+            kind: Kind::RowMap(RowMap { width, terms }),
+            inputs: vec![output.clone(), spec(Element::F32, &[width])],
+            output,
+        };
+        op.check().unwrap();
+        assert!(has_joined(&op));
+        agrees(op, 64.0);
+    }
+}

@@ -1,0 +1,205 @@
+//! Terms with AVX-512: sixteen outputs at a time, the last ones by a mask.
+
+use super::operand::Operand;
+use crate::kernels::functions::{ERF_FAR, ERF_NEAR};
+use crate::kernels::sigmoid::exp;
+use reef_core::tensor::{Binary, Unary};
+use std::arch::x86_64::*;
+
+/// Floats of a vector.
+const LANES: usize = 16;
+
+/// Computes a function of each of `x`; false if it has no vectors here.
+#[target_feature(enable = "avx512f")]
+pub(super) fn unary(function: Unary, x: &[f32], to: &mut [f32]) -> bool {
+    match function {
+        Unary::Abs => each(x, to, |x| _mm512_abs_ps(x)),
+        Unary::Sqrt => each(x, to, |x| _mm512_sqrt_ps(x)),
+        Unary::Exp => each(x, to, |x| power(x)),
+        Unary::Erf => each(x, to, |x| erf(x)),
+        _ => return false,
+    }
+    true
+}
+
+/// Computes a function of both operands, one of which has a value for each output; false if it has no vectors here.
+#[target_feature(enable = "avx512f")]
+pub(super) fn binary(function: Binary, of: [Operand<'_>; 2], to: &mut [f32]) -> bool {
+    match (function, of) {
+        (Binary::Div, [x, Operand::All(y)]) if y.is_normal() && y.recip().is_normal() => {
+            both([x, Operand::All(y.recip())], to, |x, y| _mm512_mul_ps(x, y));
+        }
+        (Binary::Add, _) => both(of, to, |x, y| _mm512_add_ps(x, y)),
+        (Binary::Sub, _) => both(of, to, |x, y| _mm512_sub_ps(x, y)),
+        (Binary::Mul, _) => both(of, to, |x, y| _mm512_mul_ps(x, y)),
+        (Binary::Div, _) => both(of, to, |x, y| _mm512_div_ps(x, y)),
+        (Binary::Min, _) => {
+            both(of, to, |x, y| chosen(x, y, _mm512_cmp_ps_mask::<_CMP_LT_OQ>(y, x)))
+        }
+        (Binary::Max, _) => {
+            both(of, to, |x, y| chosen(x, y, _mm512_cmp_ps_mask::<_CMP_GT_OQ>(y, x)))
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// `y` where it is better or no number, and else `x`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn chosen(x: __m512, y: __m512, better: __mmask16) -> __m512 {
+    _mm512_mask_blend_ps(better | _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(y, y), x, y)
+}
+
+/// `row` less its mean, by the root of its variance and `epsilon`.
+#[target_feature(enable = "avx512f")]
+pub(super) fn standardise(row: &[f32], epsilon: f32, to: &mut [f32]) {
+    let count = row.len() as f32;
+    let mean = _mm512_set1_ps(sum(row, |x| x) / count);
+    let variance = sum(row, |x| {
+        let apart = _mm512_sub_ps(x, mean);
+        _mm512_mul_ps(apart, apart)
+    });
+    let factor = _mm512_set1_ps(1.0 / (variance / count + epsilon).sqrt());
+    each(row, to, |x| _mm512_mul_ps(_mm512_sub_ps(x, mean), factor));
+}
+
+/// The sum of what becomes of each of `x`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn sum(x: &[f32], function: impl Fn(__m512) -> __m512) -> f32 {
+    let (x, rest) = x.as_chunks::<LANES>();
+    let mut sums = [_mm512_setzero_ps(); 4];
+    let (fours, few) = x.as_chunks::<4>();
+    for four in fours {
+        for (sum, x) in sums.iter_mut().zip(four) {
+            *sum = _mm512_add_ps(*sum, function(load(x)));
+        }
+    }
+    for (sum, x) in sums.iter_mut().zip(few) {
+        *sum = _mm512_add_ps(*sum, function(load(x)));
+    }
+    if !rest.is_empty() {
+        let there: __mmask16 = (1 << rest.len()) - 1;
+        sums[3] = _mm512_mask_add_ps(sums[3], there, sums[3], function(load(&filled(rest))));
+    }
+    let [a, b, c, d] = sums;
+    _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d)))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn each(x: &[f32], to: &mut [f32], function: impl Fn(__m512) -> __m512) {
+    let ((x, x_rest), (to, to_rest)) = (x.as_chunks::<LANES>(), to.as_chunks_mut::<LANES>());
+    for (x, to) in x.iter().zip(to) {
+        store(to, function(load(x)));
+    }
+    if !to_rest.is_empty() {
+        to_rest.copy_from_slice(&lanes(function(load(&filled(x_rest))))[..to_rest.len()]);
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn both(of: [Operand<'_>; 2], to: &mut [f32], function: impl Fn(__m512, __m512) -> __m512) {
+    use Operand::{All, Each};
+    match of {
+        [Each(x), All(y)] => each(x, to, |x| function(x, _mm512_set1_ps(y))),
+        [All(x), Each(y)] => each(y, to, |y| function(_mm512_set1_ps(x), y)),
+        [All(x), All(y)] => {
+            to.fill(lanes(function(_mm512_set1_ps(x), _mm512_set1_ps(y)))[0]);
+        }
+        [Each(x), Each(y)] => {
+            let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
+            let (to, to_rest) = to.as_chunks_mut::<LANES>();
+            for ((x, y), to) in x.iter().zip(y).zip(to) {
+                store(to, function(load(x), load(y)));
+            }
+            if !to_rest.is_empty() {
+                let made = function(load(&filled(x_rest)), load(&filled(y_rest)));
+                to_rest.copy_from_slice(&lanes(made)[..to_rest.len()]);
+            }
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(from: &[f32; LANES]) -> __m512 {
+    // SAFETY: there are as many.
+    unsafe { _mm512_loadu_ps(from.as_ptr()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store(to: &mut [f32; LANES], values: __m512) {
+    // SAFETY: there are as many.
+    unsafe { _mm512_storeu_ps(to.as_mut_ptr(), values) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn lanes(values: __m512) -> [f32; LANES] {
+    let mut lanes = [0.0; LANES];
+    store(&mut lanes, values);
+    lanes
+}
+
+/// Fewer than a vector's, and zeros behind them.
+#[inline]
+fn filled(few: &[f32]) -> [f32; LANES] {
+    let mut filled = [0.0; LANES];
+    filled[..few.len()].copy_from_slice(few);
+    filled
+}
+
+/// `e^x`, to 2 units in the last place.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn power(x: __m512) -> __m512 {
+    let all = |value: f32| _mm512_set1_ps(value);
+    // Of two operands that can't be compared the second is taken.
+    exp(_mm512_min_ps(all(89.0), _mm512_max_ps(all(-104.0), x)))
+}
+
+/// `x / 2 * (1 + erf(x / √2))` for each of `x`.
+#[target_feature(enable = "avx512f")]
+pub(super) fn gelu(x: &[f32], to: &mut [f32]) {
+    let all = |value: f32| _mm512_set1_ps(value);
+    each(x, to, |x| {
+        let error = erf(_mm512_mul_ps(x, all(std::f32::consts::FRAC_1_SQRT_2)));
+        let half = _mm512_mul_ps(x, all(0.5));
+        _mm512_fmadd_ps(half, error, half)
+    });
+}
+
+/// The error function, to 2.5 units in the last place: by the polynomials of
+/// [`functions::erf`](crate::kernels::functions::erf).
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn erf(x: __m512) -> __m512 {
+    let all = |value: f32| _mm512_set1_ps(value);
+    let (magnitude, square) = (_mm512_abs_ps(x), _mm512_mul_ps(x, x));
+    let near = _mm512_mul_ps(x, polynomial(&ERF_NEAR, square));
+    let u = _mm512_min_ps(all(4.2), magnitude);
+    let sum = _mm512_add_ps(u, all(2.0));
+    let inverse = _mm512_rcp14_ps(sum);
+    // One of Newton's steps, which doubles the digits.
+    let inverse = _mm512_mul_ps(inverse, _mm512_fnmadd_ps(sum, inverse, all(2.0)));
+    let tail = exp(_mm512_sub_ps(all(0.0), _mm512_mul_ps(u, u)));
+    let far = _mm512_fnmadd_ps(tail, polynomial(&ERF_FAR, inverse), all(1.0));
+    let sign = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(i32::MIN));
+    let far = _mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(far), sign));
+    _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(magnitude, all(1.0)), near, far)
+}
+
+/// `c[0] + c[1] x + c[2] x² …`
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn polynomial<const N: usize>(c: &[f32; N], x: __m512) -> __m512 {
+    let mut sum = _mm512_set1_ps(c[N - 1]);
+    for k in (0..N - 1).rev() {
+        sum = _mm512_fmadd_ps(sum, x, _mm512_set1_ps(c[k]));
+    }
+    sum
+}
