@@ -58,7 +58,7 @@ impl Held {
 
     /// When it began, in nanoseconds, to a microsecond.
     pub(in crate::limit) fn began(self) -> u64 {
-        (self.0 >> 8) * MICROSECOND
+        (self.0 >> 8).saturating_mul(MICROSECOND) // whatever others wrote
     }
 }
 
@@ -121,6 +121,35 @@ impl Turn {
         if held.member() == Some(member) {
             let _ = self.word.compare_exchange(held.0, 0, SeqCst, SeqCst);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_says_whose_it_is_and_since_when_whatever_stands_there() {
+        let (turn, idle) = (Turn::default(), Idle::default());
+        assert_eq!((turn.read().member(), turn.begin(0, &idle)), (None, false));
+        assert!(turn.take(127, 7_000_999, turn.read(), None));
+        assert_eq!((turn.read().member(), turn.read().began()), (Some(127), 7_000_000));
+        turn.leave(0);
+        assert!(turn.begin(127, &idle) && idle.since().is_none());
+        turn.word.store(u64::MAX, SeqCst);
+        assert_eq!((turn.read().member(), turn.read().began()), (Some(254), u64::MAX));
+    }
+
+    #[test]
+    fn who_is_not_idle_any_more_keeps_its_turn() {
+        let (turn, idle) = (Turn::default(), [Idle::default(), Idle::default()]);
+        assert!(turn.take(0, 1_000, turn.read(), None) && turn.begin(0, &idle[0]));
+        let held = turn.read();
+        assert!(!turn.take(1, 2_000, held, Some(&idle[0])), "step 2");
+        assert_eq!(turn.read(), held);
+        idle[0].begin(3_000);
+        assert!(turn.take(1, 4_000, held, Some(&idle[0])) && turn.begin(1, &idle[1]));
+        assert!(!turn.begin(0, &idle[0]) && idle[0].since() == Some(3_000));
     }
 }
 
