@@ -132,3 +132,24 @@ fn of_a_profile() {
         println!("profile {kind:?}: launch {launch:.1} ns ({:+.1})", launch - best[0]);
     }
 }
+
+/// What a limit of time adds to a launch, in turns; the fastest counts.
+#[test]
+#[ignore = "measures"]
+fn of_a_limit() {
+    let books = std::env::temp_dir().join(format!("reef-costs-books-{}", std::process::id()));
+    let mut best = [f64::INFINITY; 2];
+    for _ in 0..TURNS {
+        for (best, part) in best.iter_mut().zip(["", "100%"]) {
+            let set = vec![("REEF_COMPUTE", part.into()), ("REEF_BOOKS", books.clone().into())];
+            *best = best.min(costs_with(SHIM, set).1);
+        }
+    }
+    let _ = std::fs::remove_dir_all(&books);
+    println!(
+        "launch {:.1} ns, with a limit {:.1} ns ({:+.1})",
+        best[0],
+        best[1],
+        best[1] - best[0]
+    );
+}

@@ -53,6 +53,7 @@ fn kernels_that_take_long_keep_others_waiting_and_not_from_their_parts() {
         let ran = fleet.go_on(20 * SECOND);
         let had: Vec<_> =
             ran.iter().map(|ran| *ran as f64 / (20 * SECOND) as f64 * 100.0).collect();
+        println!("{kernel} us, {batch}: {had:.1?}");
         assert!(
             (had[0] - 30.0).abs() < 4.0 && (had[1] - 67.0).abs() < 7.0,
             "{kernel} us, {batch}: {had:.1?}"
