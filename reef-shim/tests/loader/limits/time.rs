@@ -3,7 +3,7 @@
 use super::super::processes::{piped, registry, wait};
 use super::{Job, UUID, ours, said};
 use crate::common::{self, Driver, SHIM, Work, call, library};
-use reef_guest::limit::Audit;
+use reef_guest::limit::{Audit, BooksFile, Seat};
 use reef_guest::registry::{GuestView, Registry};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -114,6 +114,32 @@ fn programs_that_take_turns_all_end() {
     let set = |name, part| [("REEF_JOB", name), ("REEF_COMPUTE", part), (LASTS, "0")];
     // Two of one job, and another one.
     at_once(&job, &[&set("a", "30%"), &set("a", "30%"), &set("b", "70%")]);
+}
+
+/// Both want the device all the time, and one has work on it at a time: seen from outside, in the books.
+#[test]
+fn of_programs_that_take_turns_one_works_at_a_time() {
+    let job = Job::new("one");
+    let set = |name| [("REEF_JOB", name), ("REEF_COMPUTE", "50%"), (LASTS, "100000")];
+    let mut children = [start(&job, &set("a")), start(&job, &set("b"))];
+    let file = BooksFile::open(&job.books(), &UUID).unwrap();
+    let seat = Seat::join(file, "REEF_JOB=watches", None, None).unwrap();
+    let mut audit = Audit::new(job.books());
+    until("that both have worked", || {
+        let _ = audit.refresh();
+        audit.jobs().iter().filter(|job| job.ran > Duration::from_millis(50)).count() == 2
+    });
+    let mut seen = [0; 3];
+    while seen.iter().sum::<u32>() < 2_000 {
+        seen[seat.account().others().min(2) as usize] += 1;
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    // A keeper that the system doesn't run for long counts as gone, and its work is still there.
+    assert!(seen[1] > 500 && seen[2] < 200, "none, one, two at work: {seen:?}");
 }
 
 /// Without others it has the turn all the time, and it is stopped with it.
