@@ -7,7 +7,8 @@ use super::formulas::finish::{Ending, formula};
 use super::formulas::folds::Rows;
 use super::formulas::formula::Vectors;
 use super::formulas::row_map::RowVectors;
-use super::moves::Moves;
+use super::moves::runs::Moves;
+use super::moves::turned::Turned;
 use super::products::layers::Layer;
 use super::products::matrices::Matrices;
 use super::products::sums::Sums;
@@ -76,6 +77,10 @@ pub(crate) fn bind(op: &Arc<TensorOp>, places: &Places<'_>, units: u32) -> Resul
             })
         };
         return Ok((Kernel::new(op.name(), move |block, _| run(block)), blocks));
+    }
+    if let Some(turned) = Turned::of(op) {
+        let blocks = grid(turned.blocks())?;
+        return Ok((Kernel::new(op.name(), move |block, _| bound.turn(&turned, block)), blocks));
     }
     if let Some(moves) = Moves::of(op) {
         let blocks = blocks_of(moves.outputs)?;

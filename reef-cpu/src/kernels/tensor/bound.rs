@@ -7,6 +7,7 @@
 use super::attention::heads::Heads;
 use super::dense::Dense;
 use super::formulas::formula::Vectors;
+use super::moves::turned::Turned;
 use super::products::matrices::Matrices;
 use crate::kernel::{Block, Outcome};
 use crate::kernels::place::Place;
@@ -129,6 +130,20 @@ impl Bound {
         // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
         let to = unsafe { self.output.singles_mut(range.clone()) };
         make(&inputs, range.start, block.scratch(scratch), to);
+        Outcome::Done
+    }
+
+    /// As [`run`](Self::run), of matrices that are turned.
+    pub(super) fn turn(&self, turned: &Turned, block: &mut Block<'_>) -> Outcome {
+        if StopToken::of(block).seen() {
+            return Outcome::Stopped;
+        }
+        // SAFETY: as in `run`.
+        let from = unsafe { self.inputs[0].singles() };
+        // SAFETY: blocks write disjoint elements of the output, which overlaps nothing that is read.
+        turned.compute(block.index as usize, from, |first, values| unsafe {
+            self.output.write_singles(first, values);
+        });
         Outcome::Done
     }
 

@@ -1,7 +1,4 @@
 //! Singles from elsewhere, by runs: paddings, slices, and axes in another order.
-//!
-//! A block is short enough (some ten microseconds) to write its outputs as it makes them, and looks at the stop word
-//! before.
 
 use reef_core::tensor::{Element, Kind, NOWHERE, Scalar, TensorOp};
 use std::ops::Range;
@@ -45,7 +42,7 @@ impl Run {
 
 /// A move of singles whose rows are made of runs.
 #[derive(Debug)]
-pub(super) struct Moves {
+pub(in crate::kernels::tensor) struct Moves {
     /// For each axis of the output but the last one.
     tables: Vec<Vec<usize>>,
     runs: Vec<Run>,
@@ -53,12 +50,12 @@ pub(super) struct Moves {
     /// Outputs of a row.
     row: usize,
     /// Outputs of a block: whole rows.
-    pub(super) outputs: usize,
+    pub(in crate::kernels::tensor) outputs: usize,
 }
 
 impl Moves {
     /// `None` if `op`, which was checked, is nothing of the kind.
-    pub(super) fn of(op: &TensorOp) -> Option<Self> {
+    pub(in crate::kernels::tensor) fn of(op: &TensorOp) -> Option<Self> {
         let Kind::Move(moved) = &op.kind else { return None };
         let (last, tables) = moved.tables.split_last()?;
         let (runs, row) = (runs(last), last.len());
@@ -76,7 +73,7 @@ impl Moves {
     }
 
     /// The outputs from `first` on, which begins a row.
-    pub(super) fn compute(&self, from: &[f32], first: usize, to: &mut [f32]) {
+    pub(in crate::kernels::tensor) fn compute(&self, from: &[f32], first: usize, to: &mut [f32]) {
         let first = first / self.row;
         let bases = self.bases(first, to.len() / self.row);
         let (mut row, mut rest) = (0, to);
