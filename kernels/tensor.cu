@@ -2,6 +2,7 @@
 // it computes with. Parameters are the guard and one struct. Whatever is long looks at the flag between its terms and
 // writes at its end; `operators/tensor` in reef-gpu says what their plans hold.
 
+#include "attention.h"
 #include "contract.h"
 #include "fold.h"
 #include "formula.h"
@@ -57,6 +58,21 @@ TENSOR(contract_64x64, contract_tile<4>)
 #if REEF_ASYNC
 PRODUCTS(32, 32, 1, 1, 4, 4)
 PRODUCTS(64, 64, 2, 2, 2, 3)
+#endif
+
+// Attention on tensor cores: warps of rows and of keys. `ROWS` in operators/tensor/attention/mod.rs says the same.
+#define ATTENTION(name, ...)                                                                 \
+    extern "C" __global__ void __launch_bounds__(tensor::ATTENTION_THREADS, 2)               \
+        name(reef::Guard guard, tensor::Attention attention) {                               \
+        reef::Turns turns(guard);                                                            \
+        tensor::attend<__VA_ARGS__>(turns, attention);                                       \
+    }
+
+#if REEF_ASYNC
+ATTENTION(attention_tf32_16, tensor::Tf32Terms, 1, 4)
+ATTENTION(attention_f16_16, tensor::F16Terms, 1, 4)
+ATTENTION(attention_tf32_64, tensor::Tf32Terms, 4, 1)
+ATTENTION(attention_f16_64, tensor::F16Terms, 4, 1)
 #endif
 
 SIGNED(scan)

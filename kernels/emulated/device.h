@@ -122,12 +122,14 @@ inline float4 load4(const float *from) { return {from[0], from[1], from[2], from
 inline void store4(float *to, float4 v) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
 inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 inline float at_least(float value, float low) { return value < low ? low : value; }
+inline float larger(float a, float b) { return b > a || b != b ? b : a; }
 inline float at_most(float value, float high) { return value > high ? high : value; }
 
 // --- plan.h, as far as it is in the way of nothing ---------------------------------------------------------------
 
 namespace tensor {
 const u32 NOWHERE = ~0u;
+inline float infinity() { return INFINITY; }
 inline u32 offset_in(const u32 *view, u32 i) {
     u32 at = 0;
     for (u32 axes = *view++; axes > 0; axes--, view += 4) {
@@ -137,6 +139,7 @@ inline u32 offset_in(const u32 *view, u32 i) {
     }
     return at;
 }
+inline u32 offset_in(const u32 *plan, u32 view, u32 i) { return view ? offset_in(plan + view, i) : i; }
 } // namespace tensor
 
 // --- mma.h -----------------------------------------------------------------------------------------------------
@@ -200,6 +203,17 @@ struct F16 {
         multiply_of_warp<16>(c, a, b0, b1, [](u32 word, u32 p) { return of_half((u16)(word >> 16 * p)); });
     }
 };
+
+// What another lane of the warp has, all of which are here.
+template <class T> T __shfl_xor_sync(u32, T value, u32 with) {
+    static T values[32][32];
+    T (&all)[32] = values[running / 32];
+    all[running % 32] = value;
+    meet_warp();
+    T other = all[running % 32 ^ with];
+    meet_warp();
+    return other;
+}
 
 // --- split.h ---------------------------------------------------------------------------------------------------
 

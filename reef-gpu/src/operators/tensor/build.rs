@@ -2,7 +2,7 @@
 
 use super::bound::BoundTensors;
 use super::products::contract;
-use super::{fold, formula, indexed, movement, row_map, rows};
+use super::{attention, fold, formula, indexed, movement, row_map, rows};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
@@ -25,6 +25,7 @@ pub(in crate::operators) fn takes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> boo
     match &op.kind {
         Kind::Finished(finished) => op.check().is_ok() && contract::finishes(gpu, op, finished),
         Kind::RowMap(rows) => op.check().is_ok() && row_map::fits(gpu, rows),
+        Kind::Attention(heads) => op.check().is_ok() && attention::fits(gpu, heads),
         _ => false,
     }
 }
@@ -56,7 +57,7 @@ pub(in crate::operators) fn build<V: Vendor>(
         Kind::RowMap(op) => row_map::build(&bound, op),
         Kind::Scan(op) => rows::build_scan(&bound, op),
         Kind::TopK(op) => rows::build_top(&bound, op),
-        Kind::Attention(_) => Err(bound.refused("it is made of other operations here")),
+        Kind::Attention(op) => attention::build(&bound, op),
     };
     Ok(vec![launch?])
 }

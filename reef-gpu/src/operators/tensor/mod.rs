@@ -5,6 +5,7 @@
 //! every operand lies inside its buffer, and every place in a plan inside its operand, because
 //! [`TensorOp::check`](reef_core::tensor::TensorOp::check) is the first thing that happens; all counts are below 2³¹.
 
+mod attention;
 mod bound;
 pub(super) mod build;
 mod fold;
