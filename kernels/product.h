@@ -184,7 +184,8 @@ template <bool ALONG, int TILE, int THREADS> class WholeFeed {
             const u32 line = first + (ALONG ? row + n * EACH : 4 * chunk);
             const u64 term = slab + (ALONG ? 4 * chunk : row + n * EACH);
             exists[n] = line < lines;
-            const u64 at = from + line_place(p, s, min(line, lines - 1)) + (ALONG ? term : term * s.term_step);
+            // What isn't there isn't read, but its place has to be one of whole chunks as well.
+            const u64 at = exists[n] ? from + line_place(p, s, line) + (ALONG ? term : term * s.term_step) : 0;
             data[n] = s.data + at * sizeof(float);
         }
     }
