@@ -147,7 +147,7 @@ done
 # A profile of a range, which the program turns on and off every few runs: so plain and recorded runs are neighbours.
 wanted profile && fits 75 STEPS=profile && {
     step "profile: torch eager, turns of plain and recorded runs in one process, 40 s"
-    PROGRAM=recording.py REEF_PROFILE=table,range under none resnet50 40
+    LIMIT=90 PROGRAM=recording.py REEF_PROFILE=table,range under none resnet50 40
     tail -n 12 "$out/errors"
     step "profile: the same turns, and nobody records: what this can tell"
     PROGRAM=recording.py under none resnet50 15
