@@ -166,3 +166,33 @@ fn standardised_rows_are_those_of_the_definition() {
         agrees(op, 64.0);
     }
 }
+
+#[test]
+fn a_gelu_is_that_of_the_definition() {
+    let real = |number| Term::Scalar(Scalar::Real(number));
+    let terms = vec![
+        Term::Input(0),
+        real(std::f64::consts::SQRT_2),
+        Term::Binary(Binary::Div, 0, 1),
+        Term::Unary(Unary::Erf, 2),
+        real(1.0),
+        Term::Binary(Binary::Add, 3, 4),
+        Term::Binary(Binary::Mul, 0, 5),
+        real(0.5),
+        Term::Binary(Binary::Mul, 6, 7),
+    ];
+    // What is left of 1 + erf(x / √2) far below zero has few digits in either.
+    let x = Array::F32((-3000..3000).map(|k| k as f32 / 1000.0).collect());
+    let row = spec(Element::F32, &[6000]);
+    let kind = Kind::Map(Map { formula: Formula(terms), domain: Domain::F32 });
+    let op = Arc::new(TensorOp { kind, inputs: vec![row.clone()], output: row });
+    let want = op.compute(&[x.values()], 0..6000, &|| false).unwrap().unwrap();
+    let (place, output) = (stored(&x), stored(&x));
+    let (kernel, blocks) = plain(&op, &[place], &output).unwrap();
+    (0..blocks).for_each(|index| assert_eq!(run(&kernel, index), Outcome::Done));
+    let (Array::F32(want), have) = (want, content(&output, &op.output)) else { panic!("singles") };
+    for (have, want) in have.as_chunks::<4>().0.iter().zip(want) {
+        let have = f32::from_le_bytes(*have);
+        assert!((have - want).abs() <= 5e-7, "{have}, not {want}");
+    }
+}
