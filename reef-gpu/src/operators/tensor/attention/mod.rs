@@ -183,11 +183,10 @@ mod tests {
     /// Of 2 texts of 10 tokens with 3 heads each, which lie side by side: keys of `depth`.
     fn heads_of(depth: usize) -> Attention {
         let line = 3 * depth;
-        let queries = View { dims: vec![2, 10, 3, depth], strides: vec![10 * line, line, depth, 1] };
-        let keys = View {
-            dims: vec![2, 10, 3, 10, depth],
-            strides: vec![10 * line, 0, depth, line, 1],
-        };
+        let queries =
+            View { dims: vec![2, 10, 3, depth], strides: vec![10 * line, line, depth, 1] };
+        let keys =
+            View { dims: vec![2, 10, 3, 10, depth], strides: vec![10 * line, 0, depth, line, 1] };
         let placed = |view: &View| Placed { first: 0, view: view.clone() };
         Attention {
             queries: placed(&queries),
