@@ -1,8 +1,9 @@
 //! From an operation to its launch.
 
+use super::attention::launch as attention;
 use super::bound::BoundTensors;
 use super::products::contract;
-use super::{attention, fold, formula, indexed, movement, row_map, rows};
+use super::{fold, formula, indexed, movement, row_map, rows};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;

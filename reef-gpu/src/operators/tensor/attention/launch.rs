@@ -1,0 +1,214 @@
+//! The launch of attention whose rows are in groups that see the same keys.
+
+use super::params::{AttentionParams, Code, STEPS, ScoreParams, SideParams};
+use crate::gpu::Gpu;
+use crate::operators::element::{Element, has_tensor_cores};
+use crate::operators::tensor::bound::{BoundTensors, Grid};
+use crate::operators::tensor::plan::Plan;
+use crate::vendor::calls::Vendor;
+use reef_core::tensor::{Attention, Placed, ScoreStep, View};
+use reef_core::{Launch, Result};
+
+/// Elements of a key and of a value at most: `LINE_ELEMENTS` in kernels/attention.h.
+const LINE: usize = 64;
+const LINE_BYTES: usize = LINE * size_of::<f32>();
+/// `TILE_KEYS` and `ATTENTION_THREADS` there.
+const KEYS: usize = 64;
+const THREADS: u32 = 128;
+/// Rows of a tile: in kernels/tensor.cu a kernel is made for each. Where keys are few, or blocks, warps share them.
+const ROWS: [usize; 2] = [64, 16];
+/// Bytes of shared memory that a block needs beside its tiles: the guard's words.
+const GUARD: usize = 128;
+/// Elements that are copied at once.
+const WIDE: usize = 4;
+
+/// Attention whose rows are in groups that see the same keys.
+#[derive(Debug)]
+struct Heads<'a> {
+    attention: &'a Attention,
+    /// Axes of groups, and of the rows of a group.
+    axes: [Vec<usize>; 2],
+    family: &'static str,
+}
+
+impl<'a> Heads<'a> {
+    /// `None` if there is no kernel for it.
+    fn of<V: Vendor>(gpu: &Gpu<V>, attention: &'a Attention) -> Option<Self> {
+        let family = match Element::of(gpu) {
+            Element::Tf32 => "tf32",
+            Element::F16 if has_tensor_cores(gpu) => "f16",
+            _ => return None,
+        };
+        let has_room = shared(ROWS[0]) + GUARD <= gpu.facts().shared_per_block as usize;
+        Self::new(attention, family).filter(|_| has_room)
+    }
+
+    fn new(attention: &'a Attention, family: &'static str) -> Option<Self> {
+        let [keys, depth, width] = attention.sizes();
+        let placed = [&attention.queries, &attention.keys, &attention.values];
+        let adjoins = |placed: &Placed, size| placed.view.step() == 1 || size == 1;
+        let lines = placed.iter().zip([depth, depth, width]);
+        let fits = depth.max(width) <= LINE
+            && keys > 0
+            && lines.into_iter().all(|(placed, size)| adjoins(placed, size))
+            && attention.scores.len() <= STEPS;
+        if !fits {
+            return None;
+        }
+        let still = |axis: &usize| placed[1..].iter().all(|side| side.view.strides[*axis] == 0);
+        let rows = attention.rows();
+        let (within, across) = (0..rows.len()).filter(|&axis| rows[axis] > 1).partition(still);
+        Some(Self { attention, axes: [across, within], family })
+    }
+
+    /// A view's places of groups, and of rows of a group.
+    fn places(&self, view: &View) -> [View; 2] {
+        self.axes.each_ref().map(|axes| view.axes(axes))
+    }
+
+    /// How many groups, and rows of each.
+    fn counts(&self) -> [usize; 2] {
+        self.places(&View::dense(self.attention.rows())).map(|view| view.len())
+    }
+}
+
+/// Bytes of shared memory of a block: queries, and two tiles of keys and values.
+fn shared(rows: usize) -> usize {
+    (rows + 4 * KEYS) * LINE_BYTES
+}
+
+/// Whether [`build`] has a launch.
+pub(in crate::operators::tensor) fn fits<V: Vendor>(gpu: &Gpu<V>, attention: &Attention) -> bool {
+    Heads::of(gpu, attention).is_some()
+}
+
+pub(in crate::operators::tensor) fn build<V: Vendor>(
+    bound: &BoundTensors<'_, V>,
+    attention: &Attention,
+) -> Result<Launch<Gpu<V>>> {
+    let heads = Heads::of(bound.gpu(), attention)
+        .ok_or_else(|| bound.refused("it is made of other operations here"))?;
+    let [groups, rows] = heads.counts();
+    let [keys, depth, width] = attention.sizes();
+    let mut plan = Plan::default();
+    plan.words(&[0]); // so that no view is at 0
+    let (sides, wide) = sides(bound, &heads, &mut plan);
+    let steps = steps(bound, &heads, &mut plan);
+    let outputs = heads.places(&View::dense(attention.rows())).map(|view| plan.view(&view));
+    let tiles = |tile: usize| groups * rows.div_ceil(tile);
+    let tile = ROWS.into_iter().find(|&tile| tiles(tile) >= bound.units()).unwrap_or(ROWS[1]);
+    let params = |plan| AttentionParams {
+        sides,
+        steps,
+        output: bound.output(),
+        plan,
+        output_group: outputs[0],
+        output_row: outputs[1],
+        rows: rows as u32,
+        keys: keys as u32,
+        depth: depth as u32,
+        width: width as u32,
+        tiles: rows.div_ceil(tile) as u32,
+        count: attention.scores.len() as u32,
+        wide: wide.into(),
+        none_is_zero: attention.none_is_zero.into(),
+    };
+    let grid = Grid { blocks: tiles(tile), threads: THREADS, shared: shared(tile) };
+    bound.launch_with(&format!("attention_{}_{tile}", heads.family), grid, &plan, params)
+}
+
+/// Queries, keys and values, and whether all of them can be copied four elements at a time.
+fn sides<V: Vendor>(
+    bound: &BoundTensors<'_, V>,
+    heads: &Heads<'_>,
+    plan: &mut Plan,
+) -> ([SideParams; 3], bool) {
+    let Attention { queries, keys, values, .. } = heads.attention;
+    let mut wide = true;
+    let mut number = 0;
+    let sides = [queries, keys, values].map(|Placed { first, view }| {
+        let data = bound.input(number) + (first * size_of::<f32>()) as u64;
+        let (last, outer) = view.strides.split_last().unwrap_or((&1, &[]));
+        let size = view.dims.last().copied().unwrap_or(1);
+        wide &= *last == 1
+            && size.is_multiple_of(WIDE)
+            && data.is_multiple_of(16)
+            && outer.iter().all(|stride| stride.is_multiple_of(WIDE));
+        let [groups, rows] = heads.places(view);
+        let group = plan.view(&groups);
+        let row = match number {
+            0 => plan.view(&rows),
+            _ => view.strides[view.strides.len() - 2] as u32,
+        };
+        number += 1;
+        SideParams { data, group, row }
+    });
+    (sides, wide)
+}
+
+fn steps<V: Vendor>(
+    bound: &BoundTensors<'_, V>,
+    heads: &Heads<'_>,
+    plan: &mut Plan,
+) -> [ScoreParams; STEPS] {
+    let mut input = 3;
+    let mut steps = [ScoreParams::default(); STEPS];
+    for (step, params) in heads.attention.scores.iter().zip(&mut steps) {
+        let (code, number, keep) = match *step {
+            ScoreStep::Scale(factor) => (Code::Scale, factor, false),
+            ScoreStep::Add(_) => (Code::AddInput, 0.0, false),
+            ScoreStep::Choose { keep, other, .. } => (Code::Choose, other, keep),
+        };
+        *params = ScoreParams { code: code as u32, number, keep: keep.into(), ..*params };
+        let Some((view, _)) = step.reads() else { continue };
+        let [groups, rows] = heads.places(view);
+        params.input = bound.input(input);
+        params.group = plan.view(&groups);
+        params.row = plan.view(&rows);
+        params.key = view.step() as u32;
+        input += 1;
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 2 texts of 10 tokens with 3 heads each, which lie side by side: keys of `depth`.
+    fn heads_of(depth: usize) -> Attention {
+        let line = 3 * depth;
+        let queries =
+            View { dims: vec![2, 10, 3, depth], strides: vec![10 * line, line, depth, 1] };
+        let keys =
+            View { dims: vec![2, 10, 3, 10, depth], strides: vec![10 * line, 0, depth, line, 1] };
+        let placed = |view: &View| Placed { first: 0, view: view.clone() };
+        Attention {
+            queries: placed(&queries),
+            keys: placed(&keys),
+            values: placed(&keys),
+            scores: vec![ScoreStep::Scale(0.5)],
+            none_is_zero: false,
+        }
+    }
+
+    #[test]
+    fn rows_that_see_the_same_keys_are_a_group() {
+        let attention = heads_of(16);
+        let heads = Heads::new(&attention, "tf32").unwrap();
+        assert_eq!(heads.axes, [vec![0, 2], vec![1]]);
+        assert_eq!(heads.counts(), [6, 10]);
+    }
+
+    #[test]
+    fn long_lines_and_many_steps_are_other_operations() {
+        assert!(Heads::new(&heads_of(LINE), "f16").is_some());
+        assert!(Heads::new(&heads_of(LINE + 1), "f16").is_none());
+        let mut many = heads_of(LINE);
+        many.scores = vec![ScoreStep::Scale(0.5); STEPS + 1];
+        assert!(Heads::new(&many, "f16").is_none());
+        let mut apart = heads_of(LINE);
+        apart.values.view.strides[4] = 2;
+        assert!(Heads::new(&apart, "f16").is_none());
+    }
+}
