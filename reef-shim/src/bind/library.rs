@@ -1,7 +1,7 @@
 //! The real driver's library, opened at the first call.
 
-use super::state::{decide, decide_limits, decide_profile, pause_profile};
-use crate::settings::{is_limited, is_profile_wanted, is_range_wanted, is_wanted};
+use super::state::{decide, decide_copies, decide_limits, decide_profile, pause_profile};
+use crate::settings::{is_limited, is_profile_wanted, is_range_wanted, is_wanted, limits_time};
 use reef_guest::search::candidates;
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -50,6 +50,7 @@ fn open() {
             HANDLE.store(open_first(), Ordering::Release);
             decide(is_wanted());
             decide_limits(is_limited());
+            decide_copies(limits_time());
             decide_profile(is_profile_wanted());
             if is_range_wanted() {
                 pause_profile();

@@ -14,6 +14,9 @@ static STATE: AtomicU32 = AtomicU32::new(0);
 /// isn't given up.
 static LIMITS: AtomicU32 = AtomicU32::new(0);
 
+/// The same of copies on the device, which are looked at for limits of time alone.
+static COPIES: AtomicU32 = AtomicU32::new(0);
+
 /// The same of calls that are timed.
 static PROFILE: AtomicU32 = AtomicU32::new(0);
 
@@ -32,6 +35,11 @@ pub(crate) fn decide(is_on: bool) {
 /// Decides whether anything is limited.
 pub(crate) fn decide_limits(is_on: bool) {
     LIMITS.store(if is_on { ON } else { PASS }, Ordering::Relaxed);
+}
+
+/// Decides whether copies count as work.
+pub(crate) fn decide_copies(is_on: bool) {
+    COPIES.store(if is_on { ON } else { PASS }, Ordering::Relaxed);
 }
 
 /// Limits nothing from now on: in a child process whose parent had the device, where the driver refuses all calls.
@@ -85,6 +93,12 @@ impl Inside {
     #[inline]
     pub(crate) fn limited() -> Option<Self> {
         Self::if_on(&LIMITS)
+    }
+
+    /// The same for a copy. `None`: no time is limited, or all is passed on.
+    #[inline]
+    pub(crate) fn copying() -> Option<Self> {
+        if COPIES.load(Ordering::Relaxed) == ON { Self::enter() } else { None }
     }
 
     #[inline]

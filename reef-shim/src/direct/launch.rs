@@ -30,6 +30,8 @@ pub(crate) enum Work {
     Overlapping,
     /// A graph.
     Graph,
+    /// A copy or a fill of the device's memory: it waits for its part of the time, and at no gate.
+    Copy,
 }
 
 impl Work {
@@ -52,10 +54,38 @@ struct Launch {
 #[inline]
 pub(crate) fn launch(stream: Stream, work: Work, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
-    let launch = quietly(|| before(stream, work));
+    around(|| before(stream, work), real)
+}
+
+/// Copies or fills on `stream` by `real`. If the program's part of the time is limited, that is work like a launch, as
+/// far as `takes_device` says that it takes the device's memory alone.
+#[inline]
+pub(crate) fn copy(
+    stream: Stream,
+    takes_device: impl FnOnce() -> bool,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let Some(_inside) = Inside::copying() else { return real() };
+    around(|| before_copy(stream, takes_device), real)
+}
+
+fn around(before: impl FnOnce() -> Option<Launch>, real: impl FnOnce() -> u32) -> u32 {
+    let launch = quietly(before);
     let code = real();
     quietly(|| launch.into_iter().for_each(|launch| launch.after(code)));
     code
+}
+
+/// What belongs in front of a copy. `None`: nothing belongs behind it.
+fn before_copy(stream: Stream, takes_device: impl FnOnce() -> bool) -> Option<Launch> {
+    let name = calls::context();
+    let context = contexts::context(name)?;
+    context.device.meter.as_ref()?;
+    if capture::of(stream) != Capture::None || !takes_device() {
+        return None;
+    }
+    let slot = STREAMS.slot(key(name, stream))?;
+    Launch { context, stream, slot, work: Work::Copy }.run()
 }
 
 /// What belongs in front of a launch. `None`: nothing belongs behind it.
@@ -80,7 +110,11 @@ impl Launch {
         let device = self.context.device;
         let counts = &device.page.counts;
         device.own(self.slot);
-        count(if self.work == Work::Graph { &counts.graphs } else { &counts.kernels });
+        count(match self.work {
+            Work::Kernel(_) | Work::Overlapping => &counts.kernels,
+            Work::Graph => &counts.graphs,
+            Work::Copy => &device.copies,
+        });
         device.wait_for_time(self.slot, || self.mark_rest());
         match device.is_real_time() {
             true => self.go_first(),
@@ -109,7 +143,11 @@ impl Launch {
             self.wait();
         }
         let apart = self.context.device.spacing.launches();
-        let may_gate = self.work != Work::Overlapping || is_closed;
+        let may_gate = match self.work {
+            Work::Kernel(_) | Work::Graph => true,
+            Work::Overlapping => is_closed,
+            Work::Copy => false,
+        };
         let is_due = may_gate && state.needs_gate(is_closed, apart);
         if is_due && self.context.device.has_daemon() && self.gate() {
             count(&page.counts.gates);
@@ -156,7 +194,7 @@ impl Launch {
         count(&device.page.counts.captured);
         let is_due = match self.work {
             Work::Kernel(blocks) => self.state().captured(capture, blocks),
-            Work::Overlapping | Work::Graph => false,
+            Work::Overlapping | Work::Graph | Work::Copy => false,
         };
         if is_due && !device.is_real_time() && self.gate() {
             count(&device.page.counts.graph_gates);

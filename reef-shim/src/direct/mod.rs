@@ -7,6 +7,7 @@
 //! These functions are the sinks of all hooks: what else should happen to calls (another machine) belongs
 //! here, not into the hooks.
 
+pub(crate) mod copy;
 pub(crate) mod graph;
 pub(crate) mod launch;
 pub(crate) mod memory;

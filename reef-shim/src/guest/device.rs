@@ -54,6 +54,8 @@ pub(crate) struct Device {
     keeper: Option<Thread>,
     /// If its time is limited.
     pub(crate) meter: Option<Meter>,
+    /// Copies that counted as work.
+    pub(crate) copies: AtomicU64,
     began: Instant,
     /// When launches were last timed, in nanoseconds since `began`.
     timed: AtomicU64,
@@ -98,6 +100,7 @@ impl Device {
             is_orphaned: AtomicBool::new(false),
             keeper,
             meter,
+            copies: AtomicU64::new(0),
             began: Instant::now(),
             timed: AtomicU64::new(0),
         }
@@ -178,12 +181,15 @@ impl Device {
         })
     }
 
-    /// A number that changes with each launch.
+    /// A number that changes with each launch, and with each copy that counts as work.
     pub(crate) fn launches(&self) -> u64 {
         let counts = &self.page.counts;
         match self.is_real_time() {
             true => self.page.activity.pulse(),
-            false => counts.kernels.load(Ordering::Relaxed) + counts.graphs.load(Ordering::Relaxed),
+            false => {
+                let all = [&counts.kernels, &counts.graphs, &self.copies];
+                all.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+            }
         }
     }
 

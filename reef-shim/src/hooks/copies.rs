@@ -1,6 +1,8 @@
-//! Copies, and look-ups of kernels: for profiles alone.
+//! Copies: those on the device are work of a program whose time is limited; and look-ups of kernels, for profiles.
 
 use super::declare::{hooks, twins};
+use crate::direct::copy::{Deep, Flat, anywhere, batch, inside, rows};
+use crate::own::calls::Stream;
 use crate::profile::names::{name, same};
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;
@@ -15,10 +17,14 @@ twins! {
     ) |_is_twin, real| timed(Api::CopyOut, bytes as u64, (0, 0), real);
     cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |_is_twin, real| timed(Api::Copy, bytes as u64, (0, 0), real);
+    ) |is_twin, real| timed(Api::Copy, bytes as u64, (0, 0), || {
+        inside(Stream::new(0, is_twin), real)
+    });
     cuMemcpy / cuMemcpy_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |_is_twin, real| timed(Api::Copy, bytes as u64, (0, 0), real);
+    ) |is_twin, real| timed(Api::Copy, bytes as u64, (0, 0), || {
+        anywhere(Stream::new(0, is_twin), to, from, real)
+    });
     cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
     ) |_is_twin, real| timed(Api::CopyInAsync, bytes as u64, (0, stream), real);
@@ -27,10 +33,77 @@ twins! {
     ) |_is_twin, real| timed(Api::CopyOut, bytes as u64, (0, stream), real);
     cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |_is_twin, real| timed(Api::Copy, bytes as u64, (0, stream), real);
+    ) |is_twin, real| timed(Api::Copy, bytes as u64, (0, stream), || {
+        inside(Stream::new(stream, is_twin), real)
+    });
     cuMemcpyAsync / cuMemcpyAsync_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |_is_twin, real| timed(Api::Copy, bytes as u64, (0, stream), real);
+    ) |is_twin, real| timed(Api::Copy, bytes as u64, (0, stream), || {
+        anywhere(Stream::new(stream, is_twin), to, from, real)
+    });
+}
+
+twins! {
+    cuMemcpyPeer / cuMemcpyPeer_ptds(
+        to: usize, to_context: usize, from: usize, from_context: usize, bytes: usize,
+    ) |is_twin, real| inside(Stream::new(0, is_twin), real);
+    cuMemcpyPeerAsync / cuMemcpyPeerAsync_ptsz(
+        to: usize, to_context: usize, from: usize, from_context: usize, bytes: usize, stream: usize,
+    ) |is_twin, real| inside(Stream::new(stream, is_twin), real);
+    cuMemcpyDtoA_v2 / cuMemcpyDtoA_v2_ptds(
+        to: usize, offset: usize, from: usize, bytes: usize,
+    ) |is_twin, real| inside(Stream::new(0, is_twin), real);
+    cuMemcpyAtoD_v2 / cuMemcpyAtoD_v2_ptds(
+        to: usize, from: usize, offset: usize, bytes: usize,
+    ) |is_twin, real| inside(Stream::new(0, is_twin), real);
+    cuMemcpyAtoA_v2 / cuMemcpyAtoA_v2_ptds(
+        to: usize, to_offset: usize, from: usize, from_offset: usize, bytes: usize,
+    ) |is_twin, real| inside(Stream::new(0, is_twin), real);
+    cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(
+        sides: *const Flat,
+    ) |is_twin, real| rows(Stream::new(0, is_twin), sides, real);
+    cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(
+        sides: *const Flat,
+    ) |is_twin, real| rows(Stream::new(0, is_twin), sides, real);
+    cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds(
+        sides: *const Deep,
+    ) |is_twin, real| rows(Stream::new(0, is_twin), sides, real);
+    cuMemcpy3DPeer / cuMemcpy3DPeer_ptds(
+        sides: *const Deep,
+    ) |is_twin, real| rows(Stream::new(0, is_twin), sides, real);
+    cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(
+        sides: *const Flat, stream: usize,
+    ) |is_twin, real| rows(Stream::new(stream, is_twin), sides, real);
+    cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz(
+        sides: *const Deep, stream: usize,
+    ) |is_twin, real| rows(Stream::new(stream, is_twin), sides, real);
+    cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz(
+        sides: *const Deep, stream: usize,
+    ) |is_twin, real| rows(Stream::new(stream, is_twin), sides, real);
+}
+
+// With attributes, and several at once.
+twins! {
+    cuMemcpyWithAttributesAsync / cuMemcpyWithAttributesAsync_ptsz(
+        to: usize, from: usize, bytes: usize, attributes: usize, stream: usize,
+    ) |is_twin, real| anywhere(Stream::new(stream, is_twin), to, from, real);
+    cuMemcpyBatchAsync / cuMemcpyBatchAsync_ptsz(
+        to: *const usize, from: *const usize, bytes: usize, count: usize, attributes: usize, from_which: usize,
+        kinds: usize, failed: usize, stream: usize,
+    ) |is_twin, real| batch(Stream::new(stream, is_twin), to, from, count, real);
+    cuMemcpyBatchAsync_v2 / cuMemcpyBatchAsync_v2_ptsz(
+        to: *const usize, from: *const usize, bytes: usize, count: usize, attributes: usize, from_which: usize,
+        kinds: usize, stream: usize,
+    ) |is_twin, real| batch(Stream::new(stream, is_twin), to, from, count, real);
+    cuMemcpy3DWithAttributesAsync / cuMemcpy3DWithAttributesAsync_ptsz(
+        copy: usize, flags: u64, stream: usize,
+    ) |is_twin, real| inside(Stream::new(stream, is_twin), real);
+    cuMemcpy3DBatchAsync / cuMemcpy3DBatchAsync_ptsz(
+        count: usize, copies: usize, failed: usize, flags: u64, stream: usize,
+    ) |is_twin, real| inside(Stream::new(stream, is_twin), real);
+    cuMemcpy3DBatchAsync_v2 / cuMemcpy3DBatchAsync_v2_ptsz(
+        count: usize, copies: usize, flags: u64, stream: usize,
+    ) |is_twin, real| inside(Stream::new(stream, is_twin), real);
 }
 
 hooks! {

@@ -6,6 +6,7 @@
 mod contexts;
 mod copies;
 mod declare;
+mod fills;
 mod graphs;
 mod launches;
 mod list;

@@ -4,6 +4,8 @@
 //! `REEF_TEST_CASES=10000 cargo test -p reef-shim --test loader limits -- --nocapture` runs 10,000 programs;
 //! `REEF_TEST_SEED` says with which number they begin.
 
+#[path = "limits/copies.rs"]
+mod copies;
 #[path = "limits/devices.rs"]
 mod devices;
 #[path = "limits/program.rs"]

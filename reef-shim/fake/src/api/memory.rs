@@ -17,18 +17,52 @@ plain! {
     cuMemHostRegister_v2(at: usize, bytes: usize, flags: u32) = register;
     cuMemHostUnregister(at: usize) = unregister;
     cuMemHostGetDevicePointer_v2(to: *mut usize, at: usize, flags: u32) = device_pointer;
+    cuPointerGetAttribute(to: *mut u32, attribute: u32, at: usize) = attribute;
 }
 
 twin! {
     cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
     cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
     cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
+    cuMemcpyAsync / cuMemcpyAsync_ptsz(to: usize, from: usize, bytes: usize, stream: usize) = copy;
+    cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(rows: *const Rows, stream: usize) = copy_rows;
+    cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(to: usize, from: usize, bytes: usize) = copy_inside;
     cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(to: usize, from: usize, bytes: usize) = copy_now;
     cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(to: usize, from: usize, bytes: usize) = copy_now;
     cuMemAllocAsync / cuMemAllocAsync_ptsz(to: *mut usize, bytes: usize, stream: usize) = alloc_in_stream;
     cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz(to: *mut usize, bytes: usize, pool: usize, stream: usize) = alloc_from_pool;
     cuMemFreeAsync / cuMemFreeAsync_ptsz(at: usize, stream: usize) = free_in_stream;
+    cuMemcpyBatchAsync_v2 / cuMemcpyBatchAsync_v2_ptsz(
+        to: *const usize, from: *const usize, bytes: *const usize, count: usize, attributes: usize, from_which: usize,
+        kinds: usize, stream: usize
+    ) = copy_all;
     cuMemsetD8Async / cuMemsetD8Async_ptsz(to: usize, value: u8, bytes: usize, stream: usize) = fill;
+    cuMemsetD8_v2 / cuMemsetD8_v2_ptds(to: usize, value: u8, bytes: usize) = fill_first;
+}
+
+/// A side of `CUDA_MEMCPY2D`: a corner, a kind of memory, where it is by its kind, and how far rows are apart.
+#[repr(C)]
+struct Side {
+    corner: [usize; 2],
+    kind: u32,
+    host: usize,
+    device: usize,
+    array: usize,
+    pitch: usize,
+}
+
+/// `CUDA_MEMCPY2D`.
+#[repr(C)]
+struct Rows {
+    from: Side,
+    to: Side,
+    size: [usize; 2],
+}
+
+impl Side {
+    fn at(&self) -> usize {
+        if self.kind == 1 { self.host } else { self.device } // CU_MEMORYTYPE_HOST
+    }
 }
 
 /// Memory of the device, which has so much.
@@ -99,6 +133,63 @@ unsafe fn copy_now(is_twin: bool, to: usize, from: usize, bytes: usize) -> u32 {
         SUCCESS => wait_for(is_twin, 0),
         code => code,
     }
+}
+
+/// Of rows that lie behind each other.
+unsafe fn copy_rows(is_twin: bool, rows: *const Rows, stream: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    let Rows { from, to, size: [width, height] } = unsafe { &*rows };
+    if (from.pitch, to.pitch) != (*width, *width) {
+        return NOT_SUPPORTED;
+    }
+    give_to(is_twin, stream, Op::Copy { to: to.at(), from: from.at(), bytes: width * height })
+}
+
+#[allow(clippy::too_many_arguments)] // the driver's
+unsafe fn copy_all(
+    is_twin: bool,
+    to: *const usize,
+    from: *const usize,
+    bytes: *const usize,
+    count: usize,
+    _attributes: usize,
+    _from_which: usize,
+    _kinds: usize,
+    stream: usize,
+) -> u32 {
+    for at in 0..count {
+        // SAFETY: the caller's promise: lists of so many.
+        let (to, from, bytes) = unsafe { (*to.add(at), *from.add(at), *bytes.add(at)) };
+        let code = give_to(is_twin, stream, Op::Copy { to, from, bytes });
+        if code != SUCCESS {
+            return code;
+        }
+    }
+    SUCCESS
+}
+
+/// From the device to itself: nobody waits, as with the driver.
+unsafe fn copy_inside(is_twin: bool, to: usize, from: usize, bytes: usize) -> u32 {
+    give_to(is_twin, 0, Op::Copy { to, from, bytes })
+}
+
+unsafe fn fill_first(is_twin: bool, to: usize, value: u8, bytes: usize) -> u32 {
+    give_to(is_twin, 0, Op::Fill { to, value, bytes })
+}
+
+/// Whether an address is the device's: all others are memory that the driver doesn't know.
+unsafe fn attribute(to: *mut u32, attribute: u32, at: usize) -> u32 {
+    let world = world();
+    let is_in = |begin: &usize| {
+        let words = world.memory.get(begin).map_or(0, |memory| memory.len());
+        (*begin..*begin + 8 * words).contains(&at)
+    };
+    if attribute != 2 || !world.taken.keys().chain(world.pooled.keys()).any(is_in) {
+        return INVALID_VALUE; // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+    }
+    // SAFETY: the caller's promise.
+    unsafe { give(to, 2) }; // CU_MEMORYTYPE_DEVICE
+    SUCCESS
 }
 
 unsafe fn fill(is_twin: bool, to: usize, value: u8, bytes: usize, stream: usize) -> u32 {

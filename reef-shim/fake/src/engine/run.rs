@@ -35,20 +35,21 @@ pub(crate) fn start() {
         world().seed = setting("REEF_FAKE_SEED", 1);
         // SAFETY: a function that touches an atomic alone.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        let length = Duration::from_nanos(setting("REEF_FAKE_KERNEL_NS", 0));
+        let lengths = ["REEF_FAKE_KERNEL_NS", "REEF_FAKE_COPY_NS"]
+            .map(|name| Duration::from_nanos(setting(name, 0)));
         if is_instant() {
             return;
         }
         std::thread::spawn(move || {
             loop {
-                step(length);
+                step(lengths);
             }
         });
     });
 }
 
-/// Runs one operation, or waits a moment for one that may run.
-fn step(length: Duration) {
+/// Runs one operation, or waits a moment for one that may run. Kernels, and copies and fills, take so long.
+fn step([kernel, copy]: [Duration; 2]) {
     let mut world = world();
     let choices = choices(&world);
     if choices.is_empty() {
@@ -67,8 +68,10 @@ fn step(length: Duration) {
         drop(world);
         None
     };
-    if matches!(op, Op::Kernel(..)) {
-        busy(length);
+    match op {
+        Op::Kernel(..) => busy(kernel),
+        Op::Copy { .. } | Op::Fill { .. } => busy(copy),
+        _ => {}
     }
     // SAFETY: whoever called the driver promised that the memory is there until then.
     unsafe { take_effect(&op) };
