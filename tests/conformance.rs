@@ -14,8 +14,6 @@ suite!(cuda, reef::cuda::Cuda, "");
 #[cfg(feature = "cuda")]
 suite!(cuda_few, reef::cuda::Cuda, "beside=24&beside_on=8");
 #[cfg(feature = "cuda")]
-suite!(cuda_alone, reef::cuda::Cuda, "beside=24&beside_on=8&beside_alone=on&beside_graphs=on");
-#[cfg(feature = "cuda")]
 suite!(cuda_gates, reef::cuda::Cuda, "gates=3");
 #[cfg(feature = "hip")]
 suite!(hip, reef::hip::Hip, "", before: software::load, after: software::check);

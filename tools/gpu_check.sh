@@ -19,7 +19,6 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 steps='
 core        conformance   240
 core        few           150
-core        alone         150
 core        gates         120
 core        starvation    60
 core        lost          60
@@ -57,8 +56,6 @@ conformance() {
 }
 # Capped queues on few multiprocessors.
 few() { suite 3000 cuda_few:: --test-threads=4 --skip as_deep; }
-# And real-time work on the others, with graphs that are captured for their width.
-alone() { suite 3000 cuda_alone:: --test-threads=4 --skip as_deep; }
 # One at a time: a driver call that waits for the whole device opens the gates of others.
 gates() { suite 1000 cuda_gates:: --test-threads=1; }
 lost() { "$build/lost" --nocapture; }

@@ -49,8 +49,6 @@ pub struct Context {
     pub(crate) split: Option<Split>,
     /// Where capped streams are opened, if not on all multiprocessors.
     pub(crate) few: Option<Part>,
-    /// The others, if real-time work leaves those to capped streams.
-    pub(crate) rest: Option<Part>,
     /// For allocation, and for reads and writes that block.
     pub(crate) housekeeping: CUstream,
     /// Pinned memory of the host.

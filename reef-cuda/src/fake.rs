@@ -388,10 +388,6 @@ mod tests {
         assert_eq!(opened(), 1);
         drop((device, flag, _rt, _be));
         assert_eq!(PARTS.load(Ordering::Relaxed), 0);
-        let alone = open_with(driver(&[]).unwrap(), 0, "beside_on=33&beside_alone=on").unwrap();
-        assert_eq!(PARTS.load(Ordering::Relaxed), 2, "these and the rest");
-        let _rt = [(); 2].map(|()| alone.queue(Priority::RealTime, None).unwrap());
-        assert_eq!(opened(), 1 + 2, "each has a second stream");
     }
 
     #[test]

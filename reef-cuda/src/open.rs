@@ -35,21 +35,15 @@ impl Context {
         let (mut facts, own) = facts::read(driver, primary.device)?;
         let split =
             options.split.map(|units| Split::new(driver, primary.device, units)).transpose()?;
-        let (few, rest) = match options.beside_on {
-            Some(units) => {
-                let few = Part::few(driver, primary.device, units, options.beside_alone)?;
-                (Some(few.0), few.1)
-            }
-            None => (None, None),
-        };
+        let few =
+            options.beside_on.map(|units| Part::few(driver, primary.device, units)).transpose()?;
         if let Some(few) = &few {
             facts.capped_units = Some(few.units);
             facts.features.push(format!("capped queues on {} multiprocessors", few.units));
         }
         let housekeeping = std::ptr::null_mut();
         let pinned = Mutex::default();
-        let mut context =
-            Self { driver, facts, own, split, few, rest, housekeeping, pinned, primary };
+        let mut context = Self { driver, facts, own, split, few, housekeeping, pinned, primary };
         context.housekeeping = context.open_stream(StreamKind::RealTime)?.0;
         context.keep_freed_memory()?;
         Ok(context)

@@ -41,17 +41,10 @@ impl Split {
 }
 
 impl Part {
-    /// At least `units` multiprocessors, as few as the driver gives: 8 at a time on sm_90. And the others, if they
-    /// are wanted.
-    pub(crate) fn few(
-        driver: &'static Driver,
-        device: CUdevice,
-        units: u32,
-        wants_rest: bool,
-    ) -> Result<(Self, Option<Self>)> {
-        let [part, rest] = divide(driver, device, "beside_on", units)?;
-        let rest = wants_rest.then(|| Self::new(driver, device, rest)).transpose()?;
-        Ok((Self::new(driver, device, part)?, rest))
+    /// At least `units` multiprocessors, as few as the driver gives: 8 at a time on sm_90.
+    pub(crate) fn few(driver: &'static Driver, device: CUdevice, units: u32) -> Result<Self> {
+        let [part, _] = divide(driver, device, "beside_on", units)?;
+        Self::new(driver, device, part)
     }
 
     fn new(driver: &'static Driver, device: CUdevice, mut resource: CUdevResource) -> Result<Self> {

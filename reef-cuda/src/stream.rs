@@ -18,15 +18,11 @@ impl Streams for Context {
     fn open_stream(&self, kind: StreamKind) -> Result<Stream> {
         self.bind()?;
         let (lowest, highest) = self.own.priorities;
-        let priority = match kind {
-            StreamKind::RealTime | StreamKind::Rest => highest,
-            StreamKind::BestEffort | StreamKind::Capped => lowest,
-        };
+        let priority = if kind == StreamKind::RealTime { highest } else { lowest };
         let part = match kind {
             StreamKind::RealTime => self.split.as_ref().map(|split| &split.real_time),
             StreamKind::BestEffort => self.split.as_ref().map(|split| &split.best_effort),
             StreamKind::Capped => self.few.as_ref(),
-            StreamKind::Rest => self.rest.as_ref(),
         };
         if let Some(part) = part {
             return part.stream(priority).map(Stream);

@@ -24,7 +24,7 @@ use crate::launch::timeline::Timeline;
 use crate::preempt::gate::Gate;
 use crate::preempt::preemptor::Preemptor;
 use crate::tuning::TunedPlans;
-use crate::vendor::calls::{StreamKind, Vendor};
+use crate::vendor::calls::Vendor;
 use crate::vendor::facts::TickRate;
 use crate::vendor::options::Options;
 use reef_core::dkp::Resources;
@@ -33,7 +33,6 @@ use reef_core::{
     Preemptor as _, Priority, Result,
 };
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -67,7 +66,6 @@ impl<V: Vendor> Gpu<V> {
             clock,
             options,
             chosen: TunedPlans::default(),
-            capped_queues: AtomicU32::new(0),
             never,
             context,
         }));
@@ -107,17 +105,6 @@ impl<V: Vendor> Gpu<V> {
         match self.options().gates {
             Some(_) => PreemptLevel::DeviceQueue,
             None => PreemptLevel::All,
-        }
-    }
-
-    /// What the second stream of a queue is for, if it has one.
-    fn second_stream(&self, class: Priority, level: PreemptLevel) -> Option<StreamKind> {
-        let may_be_capped = level >= PreemptLevel::DeviceQueue;
-        match class {
-            _ if self.facts().capped_units.is_none() => None,
-            _ if may_be_capped => Some(StreamKind::Capped),
-            Priority::RealTime if self.options().beside_alone => Some(StreamKind::Rest),
-            _ => None,
         }
     }
 
@@ -305,8 +292,8 @@ impl<V: Vendor> Device for Gpu<V> {
         let builtin = self.builtin();
         let preemptor = preemptor.unwrap_or(self.never()).clone();
         let gated = self.gated(&preemptor)?;
-        let second = self.second_stream(priority, preemptor.level());
-        let aside = second.map(|kind| Aside::open(self.context(), kind)).transpose()?;
+        let may_be_capped = gated.is_none() && preemptor.level() >= PreemptLevel::DeviceQueue;
+        let aside = may_be_capped.then(|| Aside::open(self.context())).transpose()?.flatten();
         Ok(Queue {
             stream: Stream::open(self.context(), priority)?,
             aside,
@@ -318,6 +305,7 @@ impl<V: Vendor> Device for Gpu<V> {
             retained: Retained::default(),
             draining: None,
             timeout: self.timeout(priority),
+            priority,
             block_cap: None,
             epoch_signal: None,
             epoch_written: None,

@@ -14,7 +14,6 @@ use crate::vendor::calls::Vendor;
 use crate::vendor::facts::Facts;
 use crate::vendor::options::{Options, Precision};
 use reef_core::Result;
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 /// An open device.
@@ -38,8 +37,6 @@ pub(crate) struct Open<V: Vendor> {
     pub(crate) options: Options,
     /// Plans of convolutions that were measured.
     pub(crate) chosen: TunedPlans,
-    /// How many queues are capped. Written by them, read by real-time queues that have a second stream.
-    pub(crate) capped_queues: AtomicU32,
     /// The preemptor of queues that are never stopped.
     pub(crate) never: Preemptor<V>,
     pub(crate) context: Arc<Context<V>>,

@@ -279,8 +279,6 @@ mod tests {
         let context = open(&["hipExtStreamCreateWithCUMask"], &half).unwrap();
         let error = context.open_stream(StreamKind::RealTime).unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-        let alone = Options::parse("hip", "beside_on=8&beside_alone=on").unwrap();
-        assert!(matches!(open(&[], &alone), Err(Error::Unsupported { .. })));
         let few = Options::parse("hip", "beside_on=8").unwrap();
         let error = open(&["hipExtStreamCreateWithCUMask"], &few).unwrap_err().to_string();
         let want = "hip: unsupported: beside_on: CU masks, on a device of several compute units";

@@ -75,7 +75,7 @@ impl Masks {
     /// Opens a stream on the units of this kind; `None` if it may run on all.
     pub(crate) fn stream(&self, driver: &Driver, kind: StreamKind) -> Option<Result<Handle>> {
         let mask = match kind {
-            StreamKind::RealTime | StreamKind::Rest => self.real_time.as_ref()?,
+            StreamKind::RealTime => self.real_time.as_ref()?,
             StreamKind::BestEffort => &self.best_effort,
             StreamKind::Capped => self.capped.as_ref().unwrap_or(&self.best_effort),
         };

@@ -36,10 +36,6 @@ impl Context {
             let what = "precision=tf32, which needs tensor cores".into();
             return Err(Error::Unsupported { backend: BACKEND, what });
         }
-        if options.beside_alone {
-            let what = "beside_alone: a stream with a mask has no priority here".into();
-            return Err(Error::Unsupported { backend: BACKEND, what });
-        }
         let device = Device::find(driver, ordinal)?;
         let facts = facts::read(driver, &device, false)?;
         let mut context = Self {

@@ -62,10 +62,6 @@ impl<V: Vendor> Stream<V> {
         &self.context
     }
 
-    pub(crate) fn kind(&self) -> StreamKind {
-        self.kind
-    }
-
     pub(crate) fn raw(&self) -> V::Stream {
         self.raw
     }

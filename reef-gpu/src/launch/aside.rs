@@ -1,5 +1,4 @@
-//! The second stream of a queue on a device whose capped queues run on few units: on these, or on the others for a
-//! real-time queue that leaves them alone.
+//! The second stream of a queue on a device whose capped queues run on few units.
 //!
 //! A queue puts all it has into one of its two streams until that has ended, and only then goes to the other: so order
 //! holds without either waiting for the other, and whatever is asked of the stream in use is asked of the queue.
@@ -15,29 +14,26 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Aside<V: Vendor> {
     stream: Stream<V>,
-    /// What the second stream is for.
-    second: StreamKind,
-    /// The one in use is the second.
-    is_second: bool,
+    /// The one in use is on few units.
+    is_capped: bool,
 }
 
 impl<V: Vendor> Aside<V> {
-    /// The second stream.
-    pub(crate) fn open(context: &Arc<Context<V>>, kind: StreamKind) -> Result<Self> {
-        Ok(Self { stream: Stream::open(context, kind)?, second: kind, is_second: false })
+    /// One on few units, where the device has such streams.
+    pub(crate) fn open(context: &Arc<Context<V>>) -> Result<Option<Self>> {
+        if context.vendor.facts().capped_units.is_none() {
+            return Ok(None);
+        }
+        let stream = Stream::open(context, StreamKind::Capped)?;
+        Ok(Some(Self { stream, is_capped: false }))
     }
 
-    /// What the second stream is for.
-    pub(crate) fn second(&self) -> StreamKind {
-        self.second
-    }
-
-    /// Makes `in_use` the second stream or the first. While something is in it, it stays: a queue changes its width
-    /// when it was drained.
-    pub(crate) fn choose(&mut self, second: bool, in_use: &mut Stream<V>, timeline: &Timeline<V>) {
-        if self.is_second != second && timeline.is_idle() {
+    /// Makes `in_use` the one on few units if `capped`, else the other. While something is in it, it stays: a queue
+    /// changes its width when it was drained.
+    pub(crate) fn choose(&mut self, capped: bool, in_use: &mut Stream<V>, timeline: &Timeline<V>) {
+        if self.is_capped != capped && timeline.is_idle() {
             std::mem::swap(&mut self.stream, in_use);
-            self.is_second = second;
+            self.is_capped = capped;
         }
     }
 }
@@ -48,7 +44,7 @@ mod tests {
     use crate::gpu::Gpu;
     use crate::launch::queue::Queue;
     use crate::preempt::preemptor::Preemptor;
-    use crate::vendor::calls::StreamKind::{BestEffort, Capped, RealTime, Rest};
+    use crate::vendor::calls::StreamKind::{BestEffort, Capped, RealTime};
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
     use reef_core::{
@@ -165,63 +161,6 @@ mod tests {
         rt.cap_blocks(Some(3));
         rt.launch(Seq(0), &launch_of(&gpu, 8), None).unwrap();
         assert_eq!(launched_in(&gpu), [RealTime]);
-    }
-
-    #[test]
-    fn real_time_work_leaves_few_units_alone_while_queues_are_capped_if_that_is_asked_for() {
-        for (option, want) in [("on", Rest), ("off", RealTime)] {
-            let options = format!("beside_on=2&beside_alone={option}");
-            let options = Options::parse("fake", &options).unwrap();
-            let gpu = Gpu::new(Fake::with_capped_units(), options).unwrap();
-            let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
-            let queue = || gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
-            let (mut first, mut second) = (queue(), queue());
-            let mut rt = gpu.queue(Priority::RealTime, None).unwrap();
-            let (mut seq, launch) = (0, launch_of(&gpu, 8));
-            let mut place = || {
-                launched_in(&gpu);
-                rt.launch(Seq(seq), &launch, None).unwrap();
-                seq += 1;
-                assert_eq!(rt.completed(), Ok(Seq(seq)));
-                launched_in(&gpu)
-            };
-            assert_eq!(place(), [RealTime]);
-            first.cap_blocks(Some(3));
-            second.cap_blocks(Some(3));
-            first.cap_blocks(Some(4));
-            assert_eq!(place(), [want], "{option}");
-            first.cap_blocks(None);
-            assert_eq!(place(), [want], "{option}: one still is");
-            drop(second);
-            assert_eq!(place(), [RealTime], "{option}");
-        }
-    }
-
-    #[test]
-    fn a_graph_is_captured_for_the_units_that_it_runs_on() {
-        let options = Options::parse("fake", "beside_on=2&beside_alone=on").unwrap();
-        let mut fake = Fake::with_graphs();
-        fake.cap_units();
-        let gpu = Gpu::new(fake, options).unwrap();
-        let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
-        let mut other = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
-        let mut rt = gpu.queue(Priority::RealTime, None).unwrap();
-        let graph = crate::Graph::new(&gpu, &[Command::Launch(launch_of(&gpu, 8))]).unwrap();
-        let times = [gpu.event().unwrap(), gpu.event().unwrap()];
-        let command = Command::Graph(graph);
-        let mut run = |seq, cap| {
-            other.cap_blocks(cap);
-            launched_in(&gpu);
-            let [start, end] = times.each_ref().map(Some);
-            assert_eq!(rt.launch_between(Seq(seq), &command, [start, end]), Ok(true));
-            while rt.completed().unwrap() < Seq(seq + 1) {}
-            launched_in(&gpu)
-        };
-        let captured = |kind| vec![kind; 2]; // the kernel, and the stamp behind it
-        assert_eq!(run(0, None), captured(RealTime));
-        assert_eq!(run(1, Some(3)), captured(Rest));
-        assert_eq!(run(2, None), []);
-        assert_eq!(run(3, Some(3)), []);
     }
 
     #[test]

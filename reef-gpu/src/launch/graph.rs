@@ -15,9 +15,9 @@ use crate::launch::checkpoint::{Checkpoint, whole};
 use crate::launch::guarded::{Epoch, Guarded, launch_plain};
 use crate::launch::noted::launch_noted;
 use crate::launch::stop_lists::StopList;
-use crate::vendor::calls::{StreamKind, Vendor};
+use crate::vendor::calls::Vendor;
 use parking_lot::Mutex;
-use reef_core::{Command, Error, Launch, Result};
+use reef_core::{Command, Error, Launch, Priority, Result};
 use std::sync::{Arc, Weak};
 
 /// A sequence of launches, ready to run as often as wanted.
@@ -83,11 +83,11 @@ impl<V: Vendor> Graph<V> {
         &self,
         gpu: &Gpu<V>,
         queue: &Arc<()>,
-        kind: StreamKind,
+        priority: Priority,
     ) -> Result<Arc<Exec<V>>> {
-        let is_plain = |exec: &Arc<Exec<V>>| exec.times.is_none() && exec.kind == kind;
+        let is_plain = |exec: &Arc<Exec<V>>| exec.times.is_none();
         self.prepared(queue, is_plain, || {
-            let stream = Stream::open(gpu.context(), kind)?;
+            let stream = Stream::open(gpu.context(), priority)?;
             Exec::capture(&stream, gpu, || {
                 self.launches().iter().try_for_each(|launch| launch_plain(&stream, launch))?;
                 Ok(Vec::new())
@@ -100,11 +100,11 @@ impl<V: Vendor> Graph<V> {
         &self,
         gpu: &Gpu<V>,
         queue: &Arc<()>,
-        kind: StreamKind,
+        priority: Priority,
     ) -> Result<Option<Arc<Exec<V>>>> {
-        let notes = |exec: &Arc<Exec<V>>| exec.times.is_some() && exec.kind == kind;
+        let notes = |exec: &Arc<Exec<V>>| exec.times.is_some();
         let exec = self.prepared(queue, notes, || {
-            let stream = Stream::open(gpu.context(), kind)?;
+            let stream = Stream::open(gpu.context(), priority)?;
             let event = || Event::new(gpu.context(), &gpu.0.clock);
             let times = [event()?, event()?];
             let words = times.each_ref().map(Event::arm);
@@ -118,39 +118,26 @@ impl<V: Vendor> Graph<V> {
         Ok((!exec.is_running()).then_some(exec))
     }
 
-    /// The graph for a queue that can be stopped, at most `cap` blocks of each launch at a time, in streams of `kind`.
+    /// The graph for a queue that can be stopped.
     pub(crate) fn guarded(
         &self,
         gpu: &Gpu<V>,
         queue: &Arc<()>,
-        (kind, cap): (StreamKind, Option<u32>),
+        priority: Priority,
         guarded: &mut Guarded<V>,
         epoch: Epoch,
     ) -> Result<Arc<Exec<V>>> {
-        let is_free = |exec: &Arc<Exec<V>>| {
-            // Launches in flight have it.
-            (exec.kind, exec.cap) == (kind, cap) && Arc::strong_count(exec) == 1
-        };
+        let is_free = |exec: &Arc<Exec<V>>| Arc::strong_count(exec) == 1; // launches in flight have it
         self.prepared(queue, is_free, || {
-            let stream = Stream::open(gpu.context(), kind)?;
-            let mut exec = Exec::capture(&stream, gpu, || {
+            let stream = Stream::open(gpu.context(), priority)?;
+            Exec::capture(&stream, gpu, || {
                 let mut launch_one = |launch: &Launch<Gpu<V>>| {
                     let blocks = launch.blocks();
-                    let width = cap.map_or(blocks, |cap| blocks.min(cap));
-                    guarded.launch(&stream, launch, &whole(blocks), width, epoch)
+                    guarded.launch(&stream, launch, &whole(blocks), blocks, epoch)
                 };
                 self.launches().iter().map(&mut launch_one).collect()
-            })?;
-            exec.cap = cap;
-            Ok(exec)
+            })
         })
-    }
-
-    /// Whether blocks take turns in each of its launches that has more than `cap`.
-    pub(crate) fn takes_turns(&self, cap: u32) -> bool {
-        let fits =
-            |launch: &Launch<Gpu<V>>| launch.blocks() <= cap || launch.kernel().turns().is_some();
-        self.launches().iter().all(fits)
     }
 
     /// Notes that a best-effort queue runs it: whether it has done so before.
@@ -212,9 +199,6 @@ pub(crate) struct Exec<V: Vendor> {
     raw: V::Exec,
     /// Of each launch, if they can be stopped.
     stop_lists: Vec<Arc<StopList<V>>>,
-    /// The streams that it is for, and most blocks of each launch at a time.
-    kind: StreamKind,
-    cap: Option<u32>,
     /// What it sets when it begins and ends, if it notes that. Others have them while a run is on its way.
     times: Option<[Event<V>; 2]>,
     gpu: Gpu<V>,
@@ -233,14 +217,7 @@ impl<V: Vendor> Exec<V> {
         let stop_lists = fill();
         // SAFETY: it has begun above. In any case, or the stream would stay in the capture.
         let raw = unsafe { vendor.end_capture(stream.raw()) }?;
-        let mut made = Self {
-            raw,
-            stop_lists: Vec::new(),
-            kind: stream.kind(),
-            cap: None,
-            times: None,
-            gpu: gpu.clone(),
-        };
+        let mut made = Self { raw, stop_lists: Vec::new(), times: None, gpu: gpu.clone() };
         made.stop_lists = stop_lists?;
         Ok(made)
     }
@@ -284,7 +261,7 @@ mod tests {
     use super::*;
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
-    use reef_core::{Device, Fill, Priority, Queue as _, Seq};
+    use reef_core::{Device, Fill, Queue as _, Seq};
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;

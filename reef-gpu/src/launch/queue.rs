@@ -18,11 +18,10 @@ use crate::launch::in_flight::{InFlight, Remainder, Source};
 use crate::launch::retained::Retained;
 use crate::launch::timeline::Timeline;
 use crate::preempt::preemptor::Preemptor;
-use crate::vendor::calls::{StreamKind, Vendor};
-use reef_core::{Drained, Error, Launch, PreemptLevel, Preemptor as _, Result, Seq};
+use crate::vendor::calls::Vendor;
+use reef_core::{Drained, Error, Launch, PreemptLevel, Preemptor as _, Priority, Result, Seq};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Most launches that one launch becomes on a capped queue whose kernel's blocks don't take turns; larger grids run
@@ -36,8 +35,7 @@ const MAX_SILENCE: Duration = Duration::from_secs(5);
 pub struct Queue<V: Vendor> {
     pub(crate) gpu: Gpu<V>,
     pub(crate) stream: Stream<V>,
-    /// Its other stream, in which nothing is: `stream` is the second one while this queue is capped, or while others
-    /// are if it is a real-time queue that leaves them their units.
+    /// Its other stream, in which nothing is: `stream` is on few units while launches are capped, this one otherwise.
     pub(crate) aside: Option<Aside<V>>,
     pub(crate) preemptor: Preemptor<V>,
     /// Its launches go through a gate, because kernels have no guards.
@@ -51,6 +49,7 @@ pub struct Queue<V: Vendor> {
     /// The epoch that the report on its way is about.
     pub(crate) draining: Option<u32>,
     pub(crate) timeout: Timeout,
+    pub(crate) priority: Priority,
     /// Most blocks at a time.
     pub(crate) block_cap: Option<u32>,
     /// Holds the epoch of graphs, and which one was written last.
@@ -108,24 +107,9 @@ impl<V: Vendor> Queue<V> {
             return Err(Error::State("a launch on an evicted queue that is being drained"));
         }
         if let Some(aside) = &mut self.aside {
-            let second = match aside.second() {
-                StreamKind::Rest => self.gpu.0.capped_queues.load(Ordering::Relaxed) > 0,
-                _ => self.block_cap.is_some(),
-            };
-            aside.choose(second, &mut self.stream, &self.timeline);
+            aside.choose(self.block_cap.is_some(), &mut self.stream, &self.timeline);
         }
         Ok(())
-    }
-
-    /// Sets the cap, and counts this queue among the capped ones.
-    pub(super) fn set_cap(&mut self, cap: Option<u32>) {
-        let count = &self.gpu.0.capped_queues;
-        match (self.block_cap.is_some(), cap.is_some()) {
-            (false, true) => drop(count.fetch_add(1, Ordering::Relaxed)),
-            (true, false) => drop(count.fetch_sub(1, Ordering::Relaxed)),
-            _ => {}
-        }
-        self.block_cap = cap;
     }
 
     /// A command has been launched that must not be held back; it runs alone.
@@ -247,14 +231,6 @@ impl<V: Vendor> Queue<V> {
 }
 
 impl<V: Vendor> Queue<V> {
-    /// Whether this run of a graph goes to the driver as one; else it is launched kernel by kernel.
-    pub(super) fn may_run_as_one(&self, graph: &Graph<V>) -> bool {
-        let fits = self
-            .block_cap
-            .is_none_or(|cap| self.gpu.options().beside_graphs && graph.takes_turns(cap));
-        fits && graph.runs_again_on(&self.token)
-    }
-
     /// Each launch of a guarded graph reads the epoch from a word, which is set in front where it isn't the
     /// one that was set there before: graphs of earlier epochs are ahead in the stream, and void.
     pub(super) fn launch_guarded_graph(&mut self, seq: Seq, graph: &Graph<V>) -> Result<()> {
@@ -263,8 +239,8 @@ impl<V: Vendor> Queue<V> {
             None => self.epoch_signal.insert(DeviceSignal::new(self.gpu.control())?).address(),
         };
         let epoch = Epoch { word, ..self.epoch() };
-        let width = (self.stream.kind(), self.block_cap);
-        let exec = graph.guarded(&self.gpu, &self.token, width, &mut self.guarded, epoch)?;
+        let exec =
+            graph.guarded(&self.gpu, &self.token, self.priority, &mut self.guarded, epoch)?;
         if self.epoch_written != Some(epoch.value) {
             self.gpu.writer().write(&self.stream, word, epoch.value)?;
             self.epoch_written = Some(epoch.value);
@@ -514,46 +490,6 @@ mod tests {
         assert!(first > before, "the first opens a stream and looks kernels up");
         (0..10).for_each(|_| come_and_go(&gpu, &preemptor));
         assert_eq!(calls(), first);
-    }
-
-    #[test]
-    fn graphs_of_capped_queues_are_captured_for_their_width_if_that_is_asked_for() {
-        let options = Options::parse("fake", "beside_graphs=on").unwrap();
-        let gpu = Gpu::new(Fake::with_graphs(), options).unwrap();
-        let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
-        let graph = crate::Graph::new(&gpu, &[Command::Launch(launch_of(&gpu, 8))]).unwrap();
-        let mut queue = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
-        let mut run = |seq, cap| {
-            let before = gpu.vendor().puts.lock().len();
-            queue.cap_blocks(cap);
-            queue.launch_graph(Seq(seq), &graph, None).unwrap();
-            while queue.completed().unwrap() < Seq(seq + 1) {}
-            let puts = gpu.vendor().puts.lock();
-            let made = puts[before..].iter().filter(|put| !matches!(put, Put::Write(..)));
-            made.copied().collect::<Vec<_>>()
-        };
-        assert_eq!(run(0, Some(3)), [Put::Launch(6, 3)], "the first, launch by launch");
-        assert_eq!(run(1, Some(3)), [Put::Launch(6, 3), Put::Graph(0)], "captured, then run");
-        assert_eq!(run(2, None), [Put::Launch(6, 8), Put::Graph(1)], "at full width it is another");
-        assert_eq!(run(3, Some(3)), [Put::Graph(0)]);
-        assert_eq!(run(4, None), [Put::Graph(1)]);
-    }
-
-    #[test]
-    fn a_graph_whose_blocks_take_no_turns_is_never_captured_narrow() {
-        let options = Options::parse("fake", "beside_graphs=on").unwrap();
-        let gpu = Gpu::new(Fake::with_graphs(), options).unwrap();
-        let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
-        let kernel = gpu.compile("").unwrap().kernel("theirs").unwrap();
-        // SAFETY: the fake's blocks compute nothing.
-        let theirs = unsafe { Launch::new(kernel, [8, 1, 1], [32, 1, 1], Args::new(&[])) };
-        let graph = crate::Graph::new(&gpu, &[Command::Launch(theirs)]).unwrap();
-        let mut queue = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
-        queue.cap_blocks(Some(3));
-        for seq in 0..3 {
-            queue.launch_graph(Seq(seq), &graph, None).unwrap();
-        }
-        assert_eq!(grids(&gpu), [3, 3, 2].repeat(3));
     }
 
     #[test]

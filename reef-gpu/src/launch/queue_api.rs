@@ -49,12 +49,15 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         self.retained.graph(seq.0 + 1, graph);
         match resume {
             Some(checkpoint) => self.resume_graph(seq, graph, checkpoint)?,
-            None if self.is_stoppable() && self.may_run_as_one(graph) => {
+            None if self.block_cap.is_some() => {
+                self.resume_graph(seq, graph, &graph.all())?; // launch by launch
+            }
+            None if self.is_stoppable() && graph.runs_again_on(&self.token) => {
                 self.launch_guarded_graph(seq, graph)?;
             }
             None if self.is_stoppable() => self.resume_graph(seq, graph, &graph.all())?,
             None => {
-                let exec = graph.plain(&self.gpu, &self.token, self.stream.kind())?;
+                let exec = graph.plain(&self.gpu, &self.token, self.priority)?;
                 self.launch_open(seq, |stream| exec.launch(stream))?;
             }
         }
@@ -105,7 +108,6 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         if self.is_stoppable() || self.gated.is_some() {
             return Ok(false);
         }
-        self.begin_command()?;
         match command {
             Command::Launch(launch) => self.launch_noting(seq, launch, events),
             Command::Graph(graph) => self.launch_graph_noting(seq, graph, events),
@@ -172,7 +174,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
     }
 
     fn cap_blocks(&mut self, blocks: Option<u32>) {
-        self.set_cap(blocks.filter(|_| self.is_stoppable()));
+        self.block_cap = blocks.filter(|_| self.is_stoppable());
     }
 
     /// The device writes signals that threads poll; it wakes no thread.
@@ -215,7 +217,7 @@ impl<V: Vendor> Queue<V> {
     ) -> Result<bool> {
         let position = seq.0 + 1;
         self.retained.graph(position, graph);
-        let noting = graph.noting(&self.gpu, &self.token, self.stream.kind())?;
+        let noting = graph.noting(&self.gpu, &self.token, self.priority)?;
         let Some((exec, [start, end])) = noting.and_then(|exec| Some((exec.clone(), exec.arm()?)))
         else {
             return Ok(false);
@@ -242,7 +244,6 @@ impl<V: Vendor> Queue<V> {
 
 impl<V: Vendor> Drop for Queue<V> {
     fn drop(&mut self) {
-        self.set_cap(None);
         reef_core::Queue::release_held(self);
         let _ = self.stream.wait_or_give_up(&mut self.timeout); // then its memory may be freed
     }

@@ -167,8 +167,6 @@ pub enum StreamKind {
     BestEffort,
     /// Best-effort work that runs beside real-time work, on a few units. Only where [`Facts::capped_units`] is set.
     Capped,
-    /// Real-time work while that runs, on the other units. Only where `beside_alone=on` was taken.
-    Rest,
 }
 
 impl From<Priority> for StreamKind {

@@ -25,10 +25,6 @@ pub struct Options {
     pub beside: Option<u32>,
     /// Units that these blocks run on, `beside_on=N`; default all. Real-time work may use them too.
     pub beside_on: Option<u32>,
-    /// Whether real-time work leaves these units alone while queues are capped, `beside_alone=on`; default off.
-    pub beside_alone: bool,
-    /// Whether graphs of capped queues go to the device as graphs, `beside_graphs=on`; default off: launch by launch.
-    pub beside_graphs: bool,
     /// Units for real-time work alone, `split=N`; default none. For comparison.
     pub split: Option<u32>,
     /// Best-effort launches behind one gate, `gates=N`; default none: kernels are stopped by their guards.
@@ -70,12 +66,6 @@ impl Options {
                 Ok(n) if n > 0 => self.beside_on = Some(n),
                 _ => return Err(bad(backend, key, "a number of units", value)),
             },
-            ("beside_alone", "on") => self.beside_alone = true,
-            ("beside_alone", "off") => self.beside_alone = false,
-            ("beside_alone", _) => return Err(bad(backend, key, "on or off", value)),
-            ("beside_graphs", "on") => self.beside_graphs = true,
-            ("beside_graphs", "off") => self.beside_graphs = false,
-            ("beside_graphs", _) => return Err(bad(backend, key, "on or off", value)),
             ("split", units) => match units.parse() {
                 Ok(n) if n > 0 => self.split = Some(n),
                 _ => return Err(bad(backend, key, "a number of units", value)),
@@ -92,7 +82,7 @@ impl Options {
             ("tune", "off") => self.tune = false,
             ("tune", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
-                let have = "(have: precision, beside, beside_on, beside_alone, beside_graphs, split, gates, timeout, tune)";
+                let have = "(have: precision, beside, beside_on, split, gates, timeout, tune)";
                 return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
             }
         }
@@ -102,11 +92,6 @@ impl Options {
     /// Whether one option leaves another its meaning.
     fn agree(&self, backend: &str) -> Result<()> {
         let other = match self {
-            Self { beside_on: None, beside_alone: true, .. } => {
-                let text =
-                    format!("{backend}: option beside_alone needs beside_on, which says where");
-                return Err(Error::Invalid(text));
-            }
             Self { beside_on: None, .. } => return Ok(()),
             Self { split: Some(_), .. } => "split, which gives best-effort work units of its own",
             Self { gates: Some(_), .. } => "gates, with which nothing runs beside real-time work",
@@ -126,14 +111,12 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = "precision=fp16&beside=20&beside_graphs=on&beside_alone=off&split=64&gates=4&timeout=9&tune=on";
+        let options = "precision=fp16&beside=20&split=64&gates=4&timeout=9&tune=on";
         let options = Options::parse("cuda", options).unwrap();
         let want = Options {
             precision: Some(Precision::Fp16),
             beside: Some(20),
             beside_on: None,
-            beside_alone: false,
-            beside_graphs: true,
             split: Some(64),
             gates: Some(4),
             timeout: Some(Duration::from_secs(9)),
@@ -146,9 +129,6 @@ mod tests {
             "beside=0",
             "beside_on=0",
             "beside_on=all",
-            "beside_graphs=8",
-            "beside_alone=on",
-            "beside_on=8&beside_alone=8",
             "tune=yes",
             "gates=0",
             "timeout=0",

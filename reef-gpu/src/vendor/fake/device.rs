@@ -76,13 +76,8 @@ impl Fake {
     /// One whose capped queues run on two units.
     pub(crate) fn with_capped_units() -> Self {
         let mut fake = Self::default();
-        fake.cap_units();
+        fake.facts.capped_units = Some(2);
         fake
-    }
-
-    /// Its capped queues run on two units.
-    pub(crate) fn cap_units(&mut self) {
-        self.facts.capped_units = Some(2);
     }
 
     /// The next capture calls `act` before it ends.
