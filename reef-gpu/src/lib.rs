@@ -20,7 +20,7 @@ pub use driver::event::Event;
 pub use gpu::Gpu;
 pub use launch::checkpoint::Checkpoint;
 pub use launch::graph::Graph;
-pub use launch::queue::Queue;
+pub use launch::queue::hardware_queue::Queue;
 pub use preempt::preemptor::Preemptor;
 pub use tuning::{Tuning, observe_tuning};
 pub use vendor::cache;

@@ -49,7 +49,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_millis(20);
 
     /// A device whose words don't arrive, and a queue of this class with a launch.
-    fn silent(class: Priority) -> (Gpu<Fake>, crate::launch::queue::Queue<Fake>) {
+    fn silent(class: Priority) -> (Gpu<Fake>, crate::launch::queue::hardware_queue::Queue<Fake>) {
         let options = Options { timeout: Some(LIMIT), ..Options::default() };
         let gpu = Gpu::new(Fake::default(), options).unwrap();
         gpu.vendor().slow_down();

@@ -106,9 +106,11 @@ mod tests {
     };
 
     /// A queue of a device with two launches behind each gate, and what stops it.
-    fn open()
-    -> (Gpu<Fake>, crate::preempt::preemptor::Preemptor<Fake>, crate::launch::queue::Queue<Fake>)
-    {
+    fn open() -> (
+        Gpu<Fake>,
+        crate::preempt::preemptor::Preemptor<Fake>,
+        crate::launch::queue::hardware_queue::Queue<Fake>,
+    ) {
         let options = Options { gates: Some(2), ..Options::default() };
         let gpu = Gpu::new(Fake::default(), options).unwrap();
         let preemptor = gpu.preemptor(PreemptLevel::DeviceQueue).unwrap();
@@ -118,7 +120,11 @@ mod tests {
         (gpu, preemptor, queue)
     }
 
-    fn launch(gpu: &Gpu<Fake>, queue: &mut crate::launch::queue::Queue<Fake>, count: u64) {
+    fn launch(
+        gpu: &Gpu<Fake>,
+        queue: &mut crate::launch::queue::hardware_queue::Queue<Fake>,
+        count: u64,
+    ) {
         let kernel = gpu.kernel("append").unwrap();
         // SAFETY: nothing runs.
         let launch = unsafe { Launch::new(kernel, [1; 3], [32, 1, 1], Args::new(&[0; 3])) };
@@ -126,7 +132,7 @@ mod tests {
     }
 
     /// Drains an evicted queue: where it stands, and whether it holds launches.
-    fn drain(queue: &mut crate::launch::queue::Queue<Fake>) -> Option<(Seq, bool)> {
+    fn drain(queue: &mut crate::launch::queue::hardware_queue::Queue<Fake>) -> Option<(Seq, bool)> {
         queue.try_drain().unwrap().map(|stopped| (stopped.resume_at, stopped.held))
     }
 

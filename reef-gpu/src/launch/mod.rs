@@ -5,16 +5,12 @@
 //! place where its blocks note that they stopped, and only what they noted is launched again. What it touches is
 //! kept until it has ended.
 
-pub(crate) mod aside;
 pub(crate) mod blit;
 pub(crate) mod checkpoint;
 pub(crate) mod gated;
 pub(crate) mod graph;
 pub(crate) mod guarded;
-pub(crate) mod in_flight;
 pub(crate) mod noted;
 pub(crate) mod queue;
-pub(crate) mod queue_api;
-pub(crate) mod retained;
 pub(crate) mod stop_lists;
 pub(crate) mod timeline;

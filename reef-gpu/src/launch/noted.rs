@@ -52,7 +52,7 @@ mod tests {
     use crate::driver::event::Event;
     use crate::gpu::Gpu;
     use crate::launch::graph::Graph;
-    use crate::launch::queue::Queue;
+    use crate::launch::queue::hardware_queue::Queue;
     use crate::vendor::fake::{Fake, Put};
     use crate::vendor::options::Options;
     use reef_core::{

@@ -7,7 +7,7 @@
 use super::tiled::{by_tiles, scratch_of};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
-use crate::launch::queue::Queue;
+use crate::launch::queue::hardware_queue::Queue;
 use crate::operators::element::Element;
 use crate::operators::pack;
 use crate::operators::site::BoundOp;

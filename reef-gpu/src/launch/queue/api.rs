@@ -7,7 +7,8 @@ use crate::launch::checkpoint::Checkpoint;
 use crate::launch::graph::Graph;
 use crate::launch::guarded::launch_plain;
 use crate::launch::noted::launch_noted;
-use crate::launch::queue::{Queue, check_total};
+use crate::launch::queue::hardware_queue::Queue;
+use crate::launch::queue::segments::check_total;
 use crate::launch::timeline::Watch;
 use crate::vendor::calls::Vendor;
 use reef_core::{Command, Copy, Drained, Fill, Launch, Result, Seq};
@@ -231,14 +232,6 @@ impl<V: Vendor> Queue<V> {
         let copies = [to_start.map(|to| [start, to]), to_end.map(|to| [end.clone(), to])];
         self.timeline.launch_watched(Watch { position, end, copies });
         Ok(true)
-    }
-
-    /// Where no launch is void: what has not ended is running, or is held back by the gate.
-    fn drain_whole(&mut self) -> Result<Option<Drained<Gpu<V>>>> {
-        let next = reef_core::Queue::completed(self)?;
-        let is_done = next.0 == self.timeline.launched();
-        let held = self.gated.as_mut().is_some_and(|gated| gated.stands(next.0));
-        Ok((is_done || held).then_some(Drained { resume_at: next, partial: None, held: !is_done }))
     }
 }
 

@@ -42,7 +42,7 @@ impl<V: Vendor> Aside<V> {
 mod tests {
     use super::*;
     use crate::gpu::Gpu;
-    use crate::launch::queue::Queue;
+    use crate::launch::queue::hardware_queue::Queue;
     use crate::preempt::preemptor::Preemptor;
     use crate::vendor::calls::StreamKind::{BestEffort, Capped, RealTime};
     use crate::vendor::fake::Fake;

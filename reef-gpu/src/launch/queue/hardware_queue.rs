@@ -1,0 +1,129 @@
+//! The queue itself: its stream, what is in it, and what may be done just now.
+
+use crate::driver::event::Event;
+use crate::driver::signal::DeviceSignal;
+use crate::driver::stream::Stream;
+use crate::driver::timeout::Timeout;
+use crate::gpu::Gpu;
+use crate::launch::gated::Gated;
+use crate::launch::guarded::{Epoch, Guarded};
+use crate::launch::queue::aside::Aside;
+use crate::launch::queue::in_flight::InFlight;
+use crate::launch::queue::retained::Retained;
+use crate::launch::timeline::Timeline;
+use crate::preempt::preemptor::Preemptor;
+use crate::vendor::calls::Vendor;
+use reef_core::{Error, PreemptLevel, Preemptor as _, Priority, Result, Seq};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest that a batch runs behind a closed gate before the driver is asked whether the device is there.
+const MAX_SILENCE: Duration = Duration::from_secs(5);
+
+/// A hardware queue.
+#[derive(Debug)]
+pub struct Queue<V: Vendor> {
+    pub(crate) gpu: Gpu<V>,
+    pub(crate) stream: Stream<V>,
+    /// Its other stream, in which nothing is: `stream` is on few units while launches are capped, this one otherwise.
+    pub(crate) aside: Option<Aside<V>>,
+    pub(crate) preemptor: Preemptor<V>,
+    /// Its launches go through a gate, because kernels have no guards.
+    pub(crate) gated: Option<Gated<V>>,
+    pub(crate) timeline: Timeline<V>,
+    pub(crate) guarded: Guarded<V>,
+    /// Guarded launches that have not ended, in order.
+    pub(crate) in_flight: VecDeque<InFlight<V>>,
+    /// What the commands that have not ended touch.
+    pub(crate) retained: Retained<V>,
+    /// The epoch that the report on its way is about.
+    pub(crate) draining: Option<u32>,
+    pub(crate) timeout: Timeout,
+    pub(crate) priority: Priority,
+    /// Most blocks at a time.
+    pub(crate) block_cap: Option<u32>,
+    /// Holds the epoch of graphs, and which one was written last.
+    pub(crate) epoch_signal: Option<DeviceSignal<V>>,
+    pub(crate) epoch_written: Option<u32>,
+    /// Dropped with the queue, so that graphs know.
+    pub(crate) token: Arc<()>,
+    /// The newest event that was recorded: its time is news when it is reached.
+    pub(crate) newest_event: Option<Event<V>>,
+}
+
+impl<V: Vendor> Queue<V> {
+    /// Whether it launches guarded kernels.
+    pub(super) fn is_stoppable(&self) -> bool {
+        self.preemptor.level() >= PreemptLevel::DeviceQueue && self.gated.is_none()
+    }
+
+    /// Whether blocks that have started look whether they shall stop.
+    pub(super) fn running_blocks_stop(&self) -> bool {
+        self.preemptor.level() >= PreemptLevel::All
+    }
+
+    /// Whether what the device says of the ends of launches is worth nothing.
+    pub(super) fn is_void(&self) -> bool {
+        self.gated.is_none() && self.preemptor.is_evicted()
+    }
+
+    /// Whether a gate has been closed so short a time that the driver must not be asked: it may hang in a
+    /// call that waits for the gate.
+    pub(super) fn is_behind_gate(&self) -> bool {
+        let closed = self.gated.as_ref().and_then(Gated::closed_for);
+        closed.is_some_and(|time| time < MAX_SILENCE)
+    }
+
+    /// Launches what is never stopped midway, behind the gate if there is one.
+    pub(super) fn launch_open(
+        &mut self,
+        seq: Seq,
+        launch: impl FnOnce(&Stream<V>) -> Result<()>,
+    ) -> Result<()> {
+        let stream = &self.stream;
+        match &mut self.gated {
+            None => launch(stream),
+            Some(gated) => gated.launch(stream, &mut self.timeline, seq.0 + 1, || launch(stream)),
+        }
+    }
+
+    /// Goes to the stream that the next command belongs into.
+    ///
+    /// # Errors
+    ///
+    /// `State` if a report is on its way: it says nothing of what is launched behind it, which would be lost.
+    pub(super) fn begin_command(&mut self) -> Result<()> {
+        if self.draining.is_some() {
+            return Err(Error::State("a launch on an evicted queue that is being drained"));
+        }
+        if let Some(aside) = &mut self.aside {
+            aside.choose(self.block_cap.is_some(), &mut self.stream, &self.timeline);
+        }
+        Ok(())
+    }
+
+    /// A command has been launched that must not be held back; it runs alone.
+    pub(super) fn launched_free(&mut self, seq: Seq) {
+        if let Some(gated) = &mut self.gated {
+            gated.launch_free(seq.0 + 1);
+        }
+    }
+
+    /// Nothing has ended; the queue is given up if that has been so for too long.
+    pub(super) fn check_timeout(&mut self) -> Result<()> {
+        let Some(time) = self.timeout.expired() else { return Ok(()) };
+        self.stream.give_up();
+        let why = format!("nothing in a queue has ended for {time:?}; it is given up");
+        Err(Error::DeviceLost { backend: V::NAME, why })
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        Epoch {
+            live: self.preemptor.live(),
+            value: self.preemptor.epoch(),
+            word: 0,
+            may_stop: self.running_blocks_stop(),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What has ended, and what was stopped.
+//!
+//! In: what the timeline or a report of the device says. Out: the first command that is not complete, and what remains of it.
+
+use crate::driver::event::Event;
+use crate::gpu::Gpu;
+use crate::launch::queue::hardware_queue::Queue;
+use crate::launch::queue::in_flight::{InFlight, Remainder, Source};
+use crate::vendor::calls::Vendor;
+use reef_core::{Drained, Result, Seq};
+
+impl<V: Vendor> Queue<V> {
+    /// Where no launch is void: what has not ended is running, or is held back by the gate.
+    pub(super) fn drain_whole(&mut self) -> Result<Option<Drained<Gpu<V>>>> {
+        let next = reef_core::Queue::completed(self)?;
+        let is_done = next.0 == self.timeline.launched();
+        let held = self.gated.as_mut().is_some_and(|gated| gated.stands(next.0));
+        Ok((is_done || held).then_some(Drained { resume_at: next, partial: None, held: !is_done }))
+    }
+
+    /// Forgets guarded launches that have ended without being stopped.
+    pub(super) fn retire(&mut self) {
+        let done = self.timeline.done();
+        while let Some(ended) = self.in_flight.pop_front_if(|launch| launch.seq < done) {
+            ended.retire();
+            self.give_back(ended);
+        }
+        self.retained.retire(done);
+    }
+
+    pub(super) fn give_back(&mut self, launch: InFlight<V>) {
+        if matches!(launch.source, Source::Segment(_)) {
+            self.guarded.give_back(launch.stop_list);
+        }
+    }
+
+    /// What became of everything that was in flight, now that the device has reported.
+    pub(super) fn reap(&mut self) -> Result<Drained<Gpu<V>>> {
+        let mut remainder: Option<Remainder<V>> = None;
+        for launch in std::mem::take(&mut self.in_flight) {
+            let count = self.guarded.stopped(&launch.stop_list)?;
+            launch.retire();
+            match &mut remainder {
+                None if count == 0 => {}
+                None => remainder = Some(Remainder::new(&launch, count)),
+                Some(remainder) => remainder.add(&launch, count)?,
+            }
+            self.give_back(launch);
+        }
+        self.retained.clear();
+        let next = remainder.as_ref().map_or(self.timeline.launched(), |remainder| remainder.seq);
+        self.timeline.rewind(next);
+        Ok(Drained {
+            resume_at: Seq(next),
+            partial: remainder.and_then(|remainder| remainder.partial(self.running_blocks_stop())),
+            held: false,
+        })
+    }
+
+    /// Tells the clock when the newest event was seen.
+    pub(super) fn observe_event(&mut self) {
+        if let Some(stamp) = self.newest_event.as_ref().and_then(Event::stamp) {
+            self.gpu.clock().observe(stamp);
+            self.newest_event = None;
+        }
+    }
+}
