@@ -25,6 +25,9 @@ const GONE: u64 = 30_000_000;
 const LATE: u64 = 500_000_000;
 /// For how long it isn't asked again whether a turn goes on: to look at all places takes about as long as a launch.
 const SURE: u64 = 100_000;
+/// Who waits for its job's part, and for nobody else, goes on once it has saved for so long: the first launches after a wait
+/// take longer than others, as if the device had worked meanwhile, so waits are few.
+const REST: u64 = 8_000_000;
 /// How often a turn that isn't to be had is asked for.
 const GLANCE: Duration = Duration::from_micros(100);
 
@@ -74,8 +77,11 @@ impl Account {
             return Duration::ZERO;
         }
         self.leave_if_idle();
-        if !wait.is_zero() && policy == Policy::Hard {
-            return wait;
+        if policy == Policy::Hard {
+            let rest = if is_ours || self.is_contended(now) { wait } else { self.rest() };
+            if !rest.is_zero() {
+                return rest;
+            }
         }
         let since = presence.claim(now);
         if !is_ours && self.is_first(now) && self.takes(held, now, since) {
@@ -95,6 +101,11 @@ impl Account {
         let is_pause = presence.idle.since().is_some_and(|since| now.saturating_sub(since) > GAP);
         self.bucket().fill(now, self.part(), is_pause && !presence.claims(now));
         self.bucket().wait(self.part())
+    }
+
+    /// How long until the job's part allows work for a while.
+    fn rest(&self) -> Duration {
+        self.bucket().wait_for(REST, self.part())
     }
 
     /// Whether whoever has the turn, which is this process, may begin more in it.

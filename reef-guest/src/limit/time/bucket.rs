@@ -51,8 +51,13 @@ impl Bucket {
 
     /// How long it takes until work may begin, at this part of the time in parts per million. Zero: it may.
     pub(in crate::limit) fn wait(&self, part: u64) -> Duration {
-        let missing = self.balance.load(Relaxed).min(0).unsigned_abs();
-        Duration::from_nanos(missing.saturating_mul(MILLION) / part.max(1))
+        self.wait_for(0, part)
+    }
+
+    /// How long it takes until as much is in it as the clock fills in so many nanoseconds.
+    pub(in crate::limit) fn wait_for(&self, nanos: u64, part: u64) -> Duration {
+        let wanted = i64::try_from(nanos).unwrap_or(i64::MAX);
+        Duration::from_nanos(wanted.saturating_sub(self.claim(part)).max(0).unsigned_abs())
     }
 
     /// For how many nanoseconds the clock would have to fill it for what is in it; below zero: for what is missing.

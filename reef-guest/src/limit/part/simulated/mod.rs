@@ -7,4 +7,4 @@ mod device;
 mod program;
 
 pub(super) use device::{Fleet, parts};
-pub(super) use program::{MILLISECOND, Plan};
+pub(super) use program::{MICROSECOND, MILLISECOND, Plan};

@@ -37,6 +37,8 @@ pub(in super::super) struct Plan {
     pub(in super::super) batch: u64,
     /// What it does between a wait and the next launch.
     pub(in super::super) thinks: u64,
+    /// How much longer than others its first launch after a wait for its part takes.
+    pub(in super::super) wakes: u64,
     /// When it is there, and when it is stopped.
     pub(in super::super) lives: Range<u64>,
     pub(in super::super) stopped: Range<u64>,
@@ -44,9 +46,9 @@ pub(in super::super) struct Plan {
 
 impl Plan {
     pub(in super::super) fn new(job: &'static str, part: u32, kernel: u64, batch: u64) -> Self {
-        let (policy, thinks) = (Policy::Hard, RETURN);
+        let (policy, thinks, wakes) = (Policy::Hard, RETURN, 0);
         let kernel = kernel * MICROSECOND;
-        Self { job, part, policy, kernel, batch, thinks, lives: 0..u64::MAX, stopped: 0..0 }
+        Self { job, part, policy, kernel, batch, thinks, wakes, lives: 0..u64::MAX, stopped: 0..0 }
     }
 }
 
@@ -68,6 +70,8 @@ pub(super) struct Program {
     sleeps: u64,
     /// The end of its batch was seen.
     waited: bool,
+    /// It has waited for its part since its last launch.
+    slept: bool,
     pub(super) ran: u64,
 }
 
@@ -92,6 +96,7 @@ impl Program {
             random,
             sleeps,
             waited,
+            slept: false,
             ran,
         }
     }
@@ -176,6 +181,7 @@ impl Program {
             self.look(now, self.seen());
             let most = if self.works() { GLANCE } else { NAP };
             self.sleeps = now + delay.clamp(GLANCE, most) + self.lazy();
+            self.slept = true;
             return;
         }
         if self.usage.launched(|| now) {
@@ -183,6 +189,9 @@ impl Program {
         }
         self.launched += 1;
         self.waited = false;
+        if std::mem::take(&mut self.slept) {
+            self.sleeps = now + self.plan.wakes;
+        }
         if self.launched.is_multiple_of(MARK_EVERY) {
             self.mark();
         }
