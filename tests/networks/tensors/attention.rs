@@ -8,17 +8,24 @@ use reef::op::Operators;
 use reef::tensor::{Array, Attention, Element, Kind, Placed, ScoreStep, Spec, TensorOp, View};
 use std::sync::Arc;
 
-/// Runs `cases` of them, every second one preempted as well; `has` says whether the device has it.
-pub(crate) fn joined_attention_agrees<D: Operators>(device: &D, has: bool, cases: u64) {
+/// Runs `cases` of them, every second one preempted as well, within `tolerance` of plain loops. The device has at least
+/// `least` of them, or none if that is 0.
+pub(crate) fn joined_attention_agrees<D: Operators>(
+    device: &D,
+    tolerance: f64,
+    [least, cases]: [u64; 2],
+) {
+    let mut had = 0;
     for seed in 0..cases {
-        println!("attention, seed {seed}");
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-        let case = attention(rng);
-        assert_eq!(device.has_joined(&case.op), has, "{:?}", case.op);
-        if has {
+        let case = Case { tolerance, ..attention(rng) };
+        if device.has_joined(&case.op) {
+            println!("attention, seed {seed}");
             agrees(device, &case, seed.is_multiple_of(2).then_some(rng));
+            had += 1;
         }
     }
+    assert!(had >= least && (had == 0) == (least == 0), "{had} of {cases}");
 }
 
 /// Heads side by side in rows of tokens, one for some or all, in up to four blocks of keys; biases and conditions for
