@@ -4,8 +4,8 @@ use super::quietly::quietly;
 use crate::bind::state::Inside;
 use crate::guest::capture;
 use crate::guest::contexts;
-use crate::guest::device::{STREAMS, key};
 use crate::guest::entries;
+use crate::guest::streams::{STREAMS, key};
 use crate::own::calls::{self, Stream};
 
 /// Waits for a stream: all that it was given before has ended then.

@@ -1,8 +1,9 @@
 //! Joins the current context's device, and gives the device the page's address.
 
-use super::device::{Device, MARKS, MOST_STREAMS};
+use super::device::Device;
 use super::entries::Context;
 use super::member::Member;
+use super::streams::{MARKS, MOST_STREAMS};
 use super::{keeper, link};
 use crate::bind::state::pass_all;
 use crate::limit::device::{self as limit, Standing};

@@ -1,39 +1,14 @@
 //! A device that this process has joined.
 
 use super::meter::Meter;
+use super::streams::{MARKS, OWNERS, STREAMS};
 use reef_guest::limit::Seen;
-use reef_guest::pace::{Key, MARK_EVERY, Spacing, Streams};
+use reef_guest::pace::{MARK_EVERY, Spacing};
 use reef_guest::page::{Class, Identity, Mapping, Time};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
-
-/// Most streams that are paced; others are passed on.
-pub(crate) const MOST_STREAMS: usize = 4096;
-
-/// All streams of this process.
-pub(crate) static STREAMS: Streams<MOST_STREAMS> = Streams::new();
-
-/// How far each stream has come. Written by devices.
-#[repr(C, align(4096))]
-#[derive(Debug)]
-pub(crate) struct Marks([AtomicU32; MOST_STREAMS]);
-
-pub(crate) static MARKS: Marks = Marks([const { AtomicU32::new(0) }; MOST_STREAMS]);
-
-impl Marks {
-    pub(crate) fn read(&self, slot: usize) -> u32 {
-        self.0.get(slot).map_or(0, |mark| mark.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn address(&self) -> *const Self {
-        self
-    }
-}
-
-/// On which device each stream runs, by its number in this process. Written before a launch is counted.
-static OWNERS: [AtomicU32; MOST_STREAMS] = [const { AtomicU32::new(0) }; MOST_STREAMS];
 
 /// A device that was joined; it stays for the life of the process.
 #[derive(Debug)]
@@ -248,19 +223,4 @@ impl Device {
     pub(crate) fn drop_peer(&self, guest: u32) {
         self.seat().peers.retain(|(peer, _)| *peer != guest);
     }
-}
-
-/// The key of a stream in a context.
-pub(crate) fn key(context: usize, stream: crate::own::calls::Stream) -> Key {
-    match stream.0 {
-        1 => Key(context, 1),
-        2 => Key(context, thread() << 2 | 2),
-        handle => Key(handle, 0),
-    }
-}
-
-/// A number of this thread: where a word of its own stands.
-fn thread() -> usize {
-    thread_local!(static WORD: u8 = const { 0 });
-    WORD.with(|word| std::ptr::from_ref(word) as usize)
 }

@@ -3,9 +3,10 @@
 //! It may call the driver, so it shares the program's files, and has none of its own: it is woken by a futex.
 
 use super::capture;
-use super::device::{Device, MARKS, STREAMS};
+use super::device::Device;
 use super::member::Member;
 use super::meter::{self, Meter};
+use super::streams::{MARKS, STREAMS};
 use crate::own::calls::{self, Stream};
 use crate::own::thread;
 use reef_guest::pace::Key;

@@ -13,3 +13,4 @@ pub(crate) mod keeper;
 mod link;
 pub(crate) mod member;
 pub(crate) mod meter;
+pub(crate) mod streams;

@@ -17,7 +17,7 @@ fn a_program_has_its_part_of_the_time_within_three_points() {
     }
 }
 
-/// A thread that has just woken launches slowly, and the device idles behind its first kernel: that is charged, so it has
+/// If a thread that has just woken launches slowly, the device idles behind its first kernel: that is charged, so it has
 /// to be seldom. With a wait behind each batch a half was 46.8 and 43.9 % here (an H200: 43.5 to 48.5).
 #[test]
 fn a_first_launch_that_takes_long_costs_a_program_alone_little_of_its_part() {
