@@ -108,9 +108,9 @@ fn copies_and_fills_on_the_device_wait_for_their_part_and_are_charged() {
         "cuMemsetD8Async",
         "cuMemsetD8_v2_ptds",
     ] {
-        // The device works for 1 ms each, as its own thread counts; the first wait leaves the part below empty.
+        // The device works for 1 ms each, as its own thread counts; an end that the keeper sees late counts half.
         let (ran, waited) = charged(does);
-        assert!(ran >= Duration::from_millis(30), "{does}: {ran:?} of {TIMES} ms");
+        assert!(ran >= Duration::from_millis(15), "{does}: {ran:?} of {TIMES} ms");
         assert!(!waited.is_zero(), "{does}: {ran:?}");
     }
 }
