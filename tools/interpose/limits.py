@@ -73,7 +73,8 @@ def loop(work, seconds, begin):
     print(f"  {rate:.0f} a second{part}; tenths of the time {' '.join(f'{each:.0f}' for each in rates)}{clock}")
 
 
-SM_CLOCK = ["nvidia-smi", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader"]
+VISIBLE = os.environ.get("CUDA_VISIBLE_DEVICES")
+SM_CLOCK = ["nvidia-smi", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader", *([f"--id={VISIBLE}"] if VISIBLE else [])]
 what = sys.argv[1] if len(sys.argv) > 1 else ""
 if what == "memory":
     memory()
