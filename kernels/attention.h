@@ -46,8 +46,6 @@ struct Attention {
     u32 count;                    // of steps
     u32 wide;                     // whether all is copied four elements at a time
     u32 none_is_zero;
-    u32 words;                    // of the plan, which comes to shared memory behind the tiles
-    u32 unused;
 };
 
 const u32 TILE_KEYS = 64, LINE_ELEMENTS = 64, ATTENTION_THREADS = 128;
@@ -112,11 +110,10 @@ template <class Terms, int KW> class AttentionRows {
     }
 
     // Takes in the warp's part of a tile of keys, which begins at key `first`. `row`: the warp's first of the group.
-    __device__ void add(const Attention &a, const u32 *plan, u32 group, u32 row, const char *keys, const char *values, u32 part,
-                        u32 first) {
+    __device__ void add(const Attention &a, u32 group, u32 row, const char *keys, const char *values, u32 part, u32 first) {
         float scores[TILES][4];
         fit(scores, keys, part);
-        change(scores, a, plan, group, row, first + part);
+        change(scores, a, group, row, first + part);
         weigh(scores);
         add_values(scores, values, part);
     }
@@ -162,14 +159,14 @@ template <class Terms, int KW> class AttentionRows {
         }
     }
 
-    __device__ void change(float (&scores)[TILES][4], const Attention &a, const u32 *plan, u32 group, u32 row, u32 key) const {
+    __device__ void change(float (&scores)[TILES][4], const Attention &a, u32 group, u32 row, u32 key) const {
         for (u32 s = 0; s < a.count; s++) {
             const ScoreStep &step = a.steps[s];
             u32 places[2] = {0, 0};
             if (step.code != SCALE)
                 for (u32 h = 0; h < 2; h++)
-                    places[h] = offset_in(plan, step.group, group) +
-                                offset_in(plan, step.row, min(row + lane / 4 + 8 * h, a.rows - 1));
+                    places[h] = offset_in(a.plan, step.group, group) +
+                                offset_in(a.plan, step.row, min(row + lane / 4 + 8 * h, a.rows - 1));
 #pragma unroll
             for (u32 j = 0; j < TILES; j++)
 #pragma unroll
@@ -227,8 +224,7 @@ template <class Terms, int KW> class AttentionRows {
 
 // The rows of a block from what its warps have, in planes.
 template <int QW, int KW>
-__device__ __forceinline__ void write_rows(const Attention &a, const u32 *plan, u32 group, u32 first, const float *planes,
-                                           const float *states) {
+__device__ __forceinline__ void write_rows(const Attention &a, u32 group, u32 first, const float *planes, const float *states) {
     const u32 PITCH = 64 + 8;
     for (u32 i = threadIdx.x; i < 16 * QW * a.width; i += ATTENTION_THREADS) {
         const u32 row = i / a.width, column = i - row * a.width;
@@ -242,7 +238,7 @@ __device__ __forceinline__ void write_rows(const Attention &a, const u32 *plan, 
             sum += part * states[warp * 32 + 16 + row % 16];
             made += part * planes[(warp * 16 + row % 16) * PITCH + column];
         }
-        const u32 line = offset_in(plan, a.output_group, group) + offset_in(plan, a.output_row, first + row);
+        const u32 line = offset_in(a.plan, a.output_group, group) + offset_in(a.plan, a.output_row, first + row);
         a.output[(u64)line * a.width + column] = a.none_is_zero && !(sum > 0) ? 0 : made / sum;
     }
 }
@@ -255,10 +251,7 @@ __device__ __forceinline__ void attend(reef::Turns &turns, const Attention &a) {
     reef::Block block(turns, reef::LINE);
     const u32 group = block.index / a.tiles, first = block.index % a.tiles * 16 * QW;
     const u32 warp = threadIdx.x / 32, q = warp % QW, part = warp / QW * (TILE_KEYS / KW);
-    u32 *const plan = (u32 *)(memory + QUERIES + 4 * TILE); // where a word is read in a twentieth of the time
-    for (u32 n = threadIdx.x; n < a.words; n += ATTENTION_THREADS) plan[n] = a.plan[n];
-    __syncthreads();
-    const u32 keys_from = offset_in(plan, a.sides[1].group, group), values_from = offset_in(plan, a.sides[2].group, group);
+    const u32 keys_from = offset_in(a.plan, a.sides[1].group, group), values_from = offset_in(a.plan, a.sides[2].group, group);
     auto bring_tile = [&](u32 tile) {
         char *keys = memory + QUERIES + tile % 2 * 2 * TILE, *values = keys + TILE;
         const u32 begin = tile * TILE_KEYS, exist = min(a.keys - min(begin, a.keys), TILE_KEYS);
@@ -267,9 +260,9 @@ __device__ __forceinline__ void attend(reef::Turns &turns, const Attention &a) {
         bring_lines<TILE_KEYS>(a.sides[2].data, a.width, exist, a.wide, [&](u32 n) { return values_from + (begin + n) * a.sides[2].row; },
                                [&](u32 n, u32 chunk) { return values + across_place<LINE_ELEMENTS>(n, chunk); });
     };
-    const u32 queries_from = offset_in(plan, a.sides[0].group, group);
+    const u32 queries_from = offset_in(a.plan, a.sides[0].group, group);
     bring_lines<16 * QW>(a.sides[0].data, a.depth, a.rows - first, a.wide,
-                         [&](u32 n) { return queries_from + offset_in(plan, a.sides[0].row, first + n); },
+                         [&](u32 n) { return queries_from + offset_in(a.plan, a.sides[0].row, first + n); },
                          [&](u32 n, u32 chunk) { return memory + along_place(n, chunk); });
     bring_tile(0);
     block.fetch();
@@ -287,7 +280,7 @@ __device__ __forceinline__ void attend(reef::Turns &turns, const Attention &a) {
     const u32 tiles = (a.keys + TILE_KEYS - 1) / TILE_KEYS;
     for (u32 tile = 0;;) {
         const char *keys = memory + QUERIES + tile % 2 * 2 * TILE;
-        rows.add(a, plan, group, first + 16 * q, keys, keys + TILE, part, tile * TILE_KEYS);
+        rows.add(a, group, first + 16 * q, keys, keys + TILE, part, tile * TILE_KEYS);
         __syncthreads();
         if (++tile == tiles) break;
         const u32 round = tile % TILES_A_LOOK;
@@ -307,7 +300,7 @@ __device__ __forceinline__ void attend(reef::Turns &turns, const Attention &a) {
     float *planes = (float *)memory, *states = planes + 4 * 16 * AttentionRows<Terms, KW>::PITCH;
     rows.store(planes + warp * 16 * AttentionRows<Terms, KW>::PITCH, states + warp * 32);
     __syncthreads();
-    write_rows<QW, KW>(a, plan, group, first, planes, states);
+    write_rows<QW, KW>(a, group, first, planes, states);
 }
 
 } // namespace tensor

@@ -71,16 +71,6 @@ struct RowFormula {
         return kind == LARGEST ? larger_of(a, b) : kind == SMALLEST ? smaller_of(a, b) : a + b;
     }
 
-    // Asks for what inputs have of the row, so that their loads, one after the other, don't each wait for memory.
-    __device__ void ask(const Step &step) const {
-        const Input input = input_of(formula.plan + Formula::INPUTS + 4 * step.operands[0]);
-        if (input.element != F32) return;
-        for (u32 n = 0; n < has; n++) {
-            const float *at = (const float *)input.data + offset_in(formula.plan, input.view, first + lane + n * lanes);
-            asm volatile("prefetch.global.L1 [%0];" ::"l"(at));
-        }
-    }
-
     __device__ void load(const Step &step) const {
         const Input input = input_of(formula.plan + Formula::INPUTS + 4 * step.operands[0]);
         const u32 from = first + lane;
@@ -100,9 +90,6 @@ struct RowFormula {
         case BINARY + ADD: return put(step.to, [&](u32 n) { return a[n * THREADS] + b[n * THREADS]; });
         case BINARY + SUB: return put(step.to, [&](u32 n) { return a[n * THREADS] - b[n * THREADS]; });
         case BINARY + MUL: return put(step.to, [&](u32 n) { return a[n * THREADS] * b[n * THREADS]; });
-        case BINARY + DIV: return put(step.to, [&](u32 n) { return a[n * THREADS] / b[n * THREADS]; });
-        case UNARY + SQRT: return put(step.to, [&](u32 n) { return sqrtf(a[n * THREADS]); });
-        case UNARY + EXP: return put(step.to, [&](u32 n) { return (float)exponential(a[n * THREADS]); });
         }
         // The others are long; one copy of them is enough.
         float *to = values(step.to);
@@ -116,8 +103,6 @@ struct RowFormula {
 
     __device__ void run(double *parts) const {
         const Step *steps = (const Step *)(formula.plan + formula.first_step);
-        for (u32 k = 0; k < formula.steps; k++)
-            if (steps[k].code == INPUT) ask(steps[k]);
         for (u32 k = 0; k < formula.steps; k++) {
             const Step step = steps[k];
             if (step.code == INPUT)

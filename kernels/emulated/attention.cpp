@@ -52,7 +52,7 @@ template <class Terms, int QW, int KW> static u32 check(const char *name, double
     a.steps[2] = {stays.data(), tensor::CHOOSE, -INFINITY, line_view(groups, 0), line_view(rows, keys), 1, 1};
     a.count = any(0, 3), a.none_is_zero = any(0, 1);
     a.output = output.data(), a.output_group = line_view(groups, 1), a.output_row = line_view(rows, groups);
-    a.plan = plan.data(), a.words = plan.size();
+    a.plan = plan.data();
     a.rows = rows, a.keys = keys, a.depth = depth, a.width = width, a.wide = wide;
     a.tiles = (rows + 16 * QW - 1) / (16 * QW);
     for (u32 block = groups * a.tiles; block-- > 0;) {

@@ -97,8 +97,6 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     let outputs = heads.places(&View::dense(attention.rows())).map(|view| plan.view(&view));
     let tiles = |tile: usize| groups * rows.div_ceil(tile);
     let tile = ROWS.into_iter().find(|&tile| tiles(tile) >= bound.units()).unwrap_or(ROWS[1]);
-    let words = plan.len();
-    let bytes = shared(tile) + words as usize * size_of::<u32>();
     let params = |plan| AttentionParams {
         sides,
         steps,
@@ -114,10 +112,8 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
         count: attention.scores.len() as u32,
         wide: wide.into(),
         none_is_zero: attention.none_is_zero.into(),
-        words,
-        unused: 0,
     };
-    let grid = Grid { blocks: tiles(tile), threads: THREADS, shared: bytes };
+    let grid = Grid { blocks: tiles(tile), threads: THREADS, shared: shared(tile) };
     bound.launch_with(&format!("attention_{}_{tile}", heads.family), grid, &plan, params)
 }
 

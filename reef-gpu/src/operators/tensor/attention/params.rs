@@ -53,8 +53,6 @@ pub(super) struct AttentionParams {
     pub(super) count: u32,
     pub(super) wide: u32,
     pub(super) none_is_zero: u32,
-    pub(super) words: u32,
-    pub(super) unused: u32,
 }
 
 // SAFETY: `repr(C)`; each part is a multiple of 8 bytes, in which those of 4 bytes come in pairs behind those of 8.
@@ -67,6 +65,6 @@ mod tests {
     #[test]
     fn nothing_is_padded() {
         assert_eq!((size_of::<SideParams>(), size_of::<ScoreParams>()), (16, 32));
-        assert_eq!(size_of::<AttentionParams>(), 3 * 16 + STEPS * 32 + 2 * 8 + 12 * 4);
+        assert_eq!(size_of::<AttentionParams>(), 3 * 16 + STEPS * 32 + 2 * 8 + 10 * 4);
     }
 }
