@@ -101,7 +101,7 @@ impl Meter {
     /// Counts what the device did since the last look.
     pub(crate) fn look(&self, seen: Seen) {
         let now = Time::now().0;
-        self.ran(now, self.usage.look(now, seen, self.account.others()));
+        self.ran(now, self.usage.look(now, seen, self.account.others(now)));
         self.account.looked(now, seen, self.policy);
     }
 

@@ -135,7 +135,8 @@ fn layer(op: &TensorOp, inputs: &[Place], output: &Place, units: u32) -> Result<
     let constants = &inputs[layer.packed.input];
     constants.check(layer.packed.bytes)?;
     let written = Dense::new(output, &op.output)?.addresses();
-    let mut read = vec![constants.addresses(layer.packed.bytes)];
+    // All of the buffer is read as constants, so nothing in it is written.
+    let mut read = vec![constants.addresses(constants.buffer.bytes())];
     let mut others = Vec::new();
     for (k, (place, spec)) in inputs.iter().zip(&op.inputs).enumerate() {
         if k != layer.packed.input {
@@ -157,14 +158,14 @@ fn layer(op: &TensorOp, inputs: &[Place], output: &Place, units: u32) -> Result<
 
 /// Whether there is a kernel for an operation that others could make as well.
 pub(crate) fn has_joined(op: &TensorOp) -> bool {
-    let has = match &op.kind {
-        Kind::Finished(_) => {
-            formula(op).is_some() && (Matrices::of(op).is_some() || Sums::of(op).is_some())
+    op.check().is_ok()
+        && match &op.kind {
+            Kind::Finished(_) => {
+                formula(op).is_some() && (Matrices::of(op).is_some() || Sums::of(op).is_some())
+            }
+            Kind::RowMap(_) => RowVectors::of(op).is_some(),
+            _ => Heads::of(op).is_some(),
         }
-        Kind::RowMap(_) => RowVectors::of(op).is_some(),
-        _ => Heads::of(op).is_some(),
-    };
-    op.check().is_ok() && has
 }
 
 /// The input of `op` that has a packed form.

@@ -91,4 +91,10 @@ mod tests {
     fn a_thread_has_two_elements_or_more() {
         assert_eq!([8, 96, 128, 768, 2048].map(lanes), [32, 64, 64, 256, 256]);
     }
+
+    #[test]
+    fn a_thread_has_no_more_than_the_kernel_takes() {
+        // `MOST` in kernels/row_map.h
+        assert!((1..=WIDEST).all(|width| width.div_ceil(lanes(width)) <= 8));
+    }
 }

@@ -149,7 +149,9 @@ impl Account {
             return take(None);
         };
         let presence = &holder.presence;
-        let is_late = passed(since) >= LATE;
+        // Somebody who is owed more than this process goes on rightly, however long that takes.
+        let is_owed = claim(self.books(), self.member()) >= claim(self.books(), holder);
+        let is_late = is_owed && passed(since) >= LATE;
         match presence.idle.since() {
             Some(idle) if passed(idle) >= GAP => take(Some(&presence.idle)),
             _ if is_late || passed(presence.looked.load(Relaxed)) >= GONE => take(None),
@@ -195,9 +197,14 @@ impl Account {
         self.member().presence.idle.end();
     }
 
-    /// How many other processes with limits have work on their way, of this job and of others.
-    pub fn others(&self) -> u64 {
-        self.others_who(|member| member.presence.idle.since().is_none()).count() as u64
+    /// How many other processes with limits have work on their way, of this job and of others. One that was stopped, or has
+    /// ended, has none.
+    pub fn others(&self, now: u64) -> u64 {
+        let works = |member: &Member| {
+            let looked = member.presence.looked.load(Relaxed);
+            member.presence.idle.since().is_none() && now.saturating_sub(looked) < GONE
+        };
+        self.others_who(works).count() as u64
     }
 
     /// Notes that the device worked for this process for so many nanoseconds until `now`.

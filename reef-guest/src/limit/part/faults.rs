@@ -18,7 +18,8 @@ fn other_goes_on(first: Plan) {
     assert!(before[0] > 100.0, "{first:?}: {before:.0?}");
     fleet.go_on(SECOND);
     let after = second(&mut fleet);
-    assert!(after[1] > 440.0, "{first:?}: {before:.0?}, {after:.0?}");
+    // Nor more: one that doesn't run has no part in what the device works.
+    assert!((440.0..520.0).contains(&after[1]), "{first:?}: {before:.0?}, {after:.0?}");
 }
 
 #[test]

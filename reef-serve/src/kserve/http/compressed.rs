@@ -2,12 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::net::room::charge::Charge;
-use crate::requests::pieces::{Piece, Pieces};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use std::io::Read;
-use std::sync::Arc;
 
 /// Bytes that are charged for at a time.
 const STEP: usize = 64 << 10;
@@ -46,54 +44,43 @@ pub(super) fn inflate(
     encoding: Encoding,
     max: usize,
     charge: &Charge,
-    pieces: &Arc<Pieces>,
 ) -> Result<Bytes> {
-    let pay = |bytes| charge.add(bytes);
-    let unpacked = match encoding {
-        Encoding::Gzip => read(MultiGzDecoder::new(body), max, pay, pieces),
-        Encoding::Deflate => read(ZlibDecoder::new(body), max, pay, pieces),
-    };
-    unpacked.map(Piece::freeze)
+    match encoding {
+        Encoding::Gzip => read(MultiGzDecoder::new(body), max, |bytes| charge.add(bytes)),
+        Encoding::Deflate => read(ZlibDecoder::new(body), max, |bytes| charge.add(bytes)),
+    }
 }
 
-fn read(
-    mut from: impl Read,
-    max: usize,
-    charge: impl Fn(u64) -> Result<()>,
-    pieces: &Arc<Pieces>,
-) -> Result<Piece> {
-    let mut all = pieces.take(0);
+fn read(mut from: impl Read, max: usize, charge: impl Fn(u64) -> Result<()>) -> Result<Bytes> {
+    let mut all = Vec::new();
     let mut part = vec![0; STEP];
     loop {
         let wrong = |e| Error::Invalid(format!("compressed body: {e}"));
         let bytes = from.read(&mut part).map_err(wrong)?;
         if bytes == 0 {
-            return Ok(all);
+            return Ok(all.into());
         }
-        if all.bytes.len() + bytes > max {
+        if all.len() + bytes > max {
             let text = format!("body of at most {max} bytes, unpacked (limits.message_mib)");
             return Err(Error::TooLarge(text));
         }
-        grow(&mut all, bytes, max, &charge, pieces)?;
-        all.bytes.extend_from_slice(&part[..bytes]);
+        grow(&mut all, bytes, max, &charge)?;
+        all.extend_from_slice(&part[..bytes]);
     }
 }
 
 /// Makes room for `more` bytes, twice as much as there was, which is charged for before it is there.
 fn grow(
-    all: &mut Piece,
+    all: &mut Vec<u8>,
     more: usize,
     max: usize,
     charge: &impl Fn(u64) -> Result<()>,
-    pieces: &Arc<Pieces>,
 ) -> Result<()> {
-    let (has, want) = (all.bytes.capacity(), all.bytes.len() + more);
+    let (has, want) = (all.capacity(), all.len() + more);
     if want > has {
         let room = want.max(has.saturating_mul(2)).min(max);
         charge((room - has) as u64)?;
-        let mut larger = pieces.take(room);
-        larger.bytes.extend_from_slice(&all.bytes);
-        *all = larger;
+        all.reserve_exact(room - all.len());
     }
     Ok(())
 }
@@ -112,7 +99,7 @@ mod tests {
     }
 
     fn unpacked(body: &[u8], max: usize) -> Result<Bytes> {
-        read(MultiGzDecoder::new(body), max, |_| Ok(()), &Pieces::new(0)).map(Piece::freeze)
+        read(MultiGzDecoder::new(body), max, |_| Ok(()))
     }
 
     #[test]
@@ -123,7 +110,7 @@ mod tests {
         assert!(matches!(unpacked(&body, 1 << 20), Err(Error::TooLarge(_))));
         let poor = |_| Err(Error::Exhausted("no more".into()));
         assert!(matches!(
-            read(MultiGzDecoder::new(&*body), 10 << 20, poor, &Pieces::new(0)),
+            read(MultiGzDecoder::new(&*body), 10 << 20, poor),
             Err(Error::Exhausted(_))
         ));
         let broken = unpacked(&body[..body.len() / 2], 10 << 20).unwrap_err().to_string();
@@ -141,8 +128,8 @@ mod tests {
             Ok(())
         };
         let body = packed(&vec![0; 3 * STEP + 1]);
-        let all = read(MultiGzDecoder::new(&*body), 10 * STEP, pay, &Pieces::new(0)).unwrap();
-        let all = &all.bytes;
+        let all = read(MultiGzDecoder::new(&*body), 10 * STEP, pay).unwrap();
+        let all = Vec::from(all);
         assert!(all.capacity() as u64 <= charged.get(), "{} of {}", charged.get(), all.capacity());
     }
 }

@@ -67,8 +67,7 @@ pub(super) async fn version(
         None => body,
         Some(encoding) => {
             let (max, paying) = (server.config.get().limits.message_mib << 20, charge.clone());
-            let pieces = server.pieces.clone();
-            let work = move || inflate(&body, encoding, max, &paying, &pieces);
+            let work = move || inflate(&body, encoding, max, &paying);
             server.parsers.aside(who, charge.clone(), work).await?
         }
     };

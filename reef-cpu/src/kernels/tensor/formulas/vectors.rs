@@ -22,11 +22,18 @@ pub(super) fn unary(function: Unary, x: &[f32], to: &mut [f32]) -> bool {
     true
 }
 
+/// Whether multiplying by `1 / y` is dividing by `y`: of powers of two. 41 times 1 / 41 isn't 1.
+fn has_exact_reciprocal(y: f32) -> bool {
+    y.is_normal()
+        && y.recip().is_normal()
+        && y.to_bits().trailing_zeros() >= f32::MANTISSA_DIGITS - 1
+}
+
 /// Computes a function of both operands, one of which has a value for each output; false if it has no vectors here.
 #[target_feature(enable = "avx512f")]
 pub(super) fn binary(function: Binary, of: [Operand<'_>; 2], to: &mut [f32]) -> bool {
     match (function, of) {
-        (Binary::Div, [x, Operand::All(y)]) if y.is_normal() && y.recip().is_normal() => {
+        (Binary::Div, [x, Operand::All(y)]) if has_exact_reciprocal(y) => {
             both([x, Operand::All(y.recip())], to, |x, y| _mm512_mul_ps(x, y));
         }
         (Binary::Add, _) => both(of, to, |x, y| _mm512_add_ps(x, y)),
@@ -202,4 +209,25 @@ fn polynomial<const N: usize>(c: &[f32; N], x: __m512) -> __m512 {
         sum = _mm512_fmadd_ps(sum, x, _mm512_set1_ps(c[k]));
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quotient_is_a_product_where_that_is_the_same() {
+        let exact: Vec<u8> = (1..=200).filter(|&y| has_exact_reciprocal(y.into())).collect();
+        assert_eq!(exact, [1, 2, 4, 8, 16, 32, 64, 128]);
+        let is_same = |x: f32, y: f32| (x / y).to_bits() == (x * y.recip()).to_bits();
+        for y in [0.25, 1.0, -8.0, 2f32.powi(100)] {
+            assert!(has_exact_reciprocal(y) && (1..999).all(|x| is_same(x as f32 / 7.0, y)), "{y}");
+        }
+        assert!(
+            !is_same(41.0, 41.0)
+                && ![0.0, f32::INFINITY, f32::NAN, f32::MIN_POSITIVE / 2.0]
+                    .map(has_exact_reciprocal)
+                    .contains(&true)
+        );
+    }
 }

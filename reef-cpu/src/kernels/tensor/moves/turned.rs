@@ -126,7 +126,10 @@ fn even(table: &[usize]) -> Option<(usize, usize)> {
     let apart = second.checked_sub(first)?;
     let all: Range<usize> = 0..table.len();
     let is_even = first != NOWHERE
-        && all.clone().all(|k| table[k] == first.wrapping_add(k.wrapping_mul(apart)));
+        && all.clone().all(|k| {
+            let place = k.checked_mul(apart).and_then(|by| first.checked_add(by));
+            place.is_some_and(|place| place != NOWHERE && place == table[k])
+        });
     is_even.then_some((first, apart))
 }
 
@@ -134,6 +137,14 @@ fn even(table: &[usize]) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
     use reef_core::tensor::{Array, Move, Scalar, Spec};
+
+    #[test]
+    fn places_that_are_nowhere_are_not_even() {
+        assert_eq!(even(&[3, 5, 7]), Some((3, 2)));
+        for table in [&[7, NOWHERE][..], &[NOWHERE, 7], &[0, usize::MAX - 1, 5], &[5, 3]] {
+            assert_eq!(even(table), None, "{table:?}");
+        }
+    }
 
     fn op(input: usize, tables: Vec<Vec<usize>>) -> TensorOp {
         let single = |dims| Spec { element: Element::F32, dims };

@@ -92,15 +92,22 @@ impl Layer {
     }
 }
 
+/// Factors of a matrix at most.
+const MOST_FACTORS: usize = 1 << 40;
+
 /// Lays a matrix out in panels, behind a bias of zeros.
 pub(crate) fn pack(packed: &PackedInput, values: &[f32]) -> Result<Buffer> {
     let PackedInput { elements, outputs: [outputs, apart], terms: [depth, stride], .. } = *packed;
-    let reach = (outputs.max(1) - 1) * apart + (depth.max(1) - 1) * stride;
-    if values.len() != elements || reach >= elements {
+    let reach = |count: usize, step: usize| count.checked_sub(1)?.checked_mul(step);
+    let last = reach(outputs, apart).zip(reach(depth, stride)).and_then(|(a, b)| a.checked_add(b));
+    // So large that nothing below overflows: no matrix of that size has a buffer.
+    let is_small = outputs.checked_mul(depth).is_some_and(|size| size < MOST_FACTORS);
+    let shape = GroupShape { outputs, depth };
+    let is_whole = values.len() == elements && last.is_some_and(|last| last < elements);
+    if !is_whole || !is_small || packed.bytes != shape.packed() * size_of::<f32>() {
         return Err(Error::Invalid(format!("cpu: {} values for {packed:?}", values.len())));
     }
-    let shape = GroupShape { outputs, depth };
-    let buffer = Buffer::zeroed(shape.packed() * size_of::<f32>())?;
+    let buffer = Buffer::zeroed(packed.bytes)?;
     // SAFETY: the buffer is new, so nothing else reads or writes it, and it is that long.
     let to =
         unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().cast::<f32>(), shape.packed()) };
@@ -113,4 +120,29 @@ pub(crate) fn pack(packed: &PackedInput, values: &[f32]) -> Result<Buffer> {
         }
     }
     Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_matrix_has_is_not_packed() {
+        let shape = GroupShape { outputs: 2, depth: 3 };
+        let bytes = shape.packed() * size_of::<f32>();
+        let right = PackedInput { input: 1, elements: 6, outputs: [2, 3], terms: [3, 1], bytes };
+        assert!(pack(&right, &[1.0; 6]).is_ok());
+        for wrong in [
+            PackedInput { outputs: [1 << 61, 0], terms: [1, 0], ..right },
+            PackedInput { outputs: [1 << 62, 0], ..right },
+            PackedInput { outputs: [usize::MAX, usize::MAX], ..right },
+            PackedInput { outputs: [0, 3], ..right },
+            PackedInput { terms: [0, 1], ..right },
+            PackedInput { outputs: [2, 4], ..right },
+            PackedInput { elements: 7, ..right },
+            PackedInput { bytes: bytes - 4, ..right },
+        ] {
+            assert!(matches!(pack(&wrong, &[1.0; 6]), Err(Error::Invalid(_))), "{wrong:?}");
+        }
+    }
 }

@@ -19,6 +19,8 @@ const THREADS: u32 = 128;
 const ROWS: [usize; 2] = [64, 16];
 /// Bytes of shared memory that a block needs beside its tiles: the guard's words.
 const GUARD: usize = 128;
+/// Keys are counted in 31 bits.
+const MOST_KEYS: usize = 1 << 31;
 /// Elements that are copied at once.
 const WIDE: usize = 4;
 
@@ -49,7 +51,7 @@ impl<'a> Heads<'a> {
         let adjoins = |placed: &Placed, size| placed.view.step() == 1 || size == 1;
         let lines = placed.iter().zip([depth, depth, width]);
         let fits = depth.max(width) <= LINE
-            && keys > 0
+            && (1..MOST_KEYS).contains(&keys)
             && lines.into_iter().all(|(placed, size)| adjoins(placed, size))
             && attention.scores.len() <= STEPS;
         if !fits {
@@ -207,6 +209,9 @@ mod tests {
         let mut many = heads_of(LINE);
         many.scores = vec![ScoreStep::Scale(0.5); STEPS + 1];
         assert!(Heads::new(&many, "f16").is_none());
+        let mut endless = heads_of(LINE);
+        endless.keys.view.dims[3] = 1 << 32;
+        assert!(Heads::new(&endless, "f16").is_none());
         let mut apart = heads_of(LINE);
         apart.values.view.strides[4] = 2;
         assert!(Heads::new(&apart, "f16").is_none());

@@ -56,6 +56,9 @@ pub(super) struct Matrices {
 impl Matrices {
     /// `None` if it is nothing that tiles pay for: fewer than `least` rows or columns. In order, if it can be.
     pub(super) fn of(kept: &[View; 2], least: usize) -> Option<Self> {
+        if kept[0].is_empty() {
+            return None;
+        }
         [(false, 0), (false, 1), (true, 0), (true, 1)]
             .map(|(gathers, row_input)| Self::with_rows_of(row_input, kept, gathers))
             .into_iter()
@@ -135,6 +138,12 @@ mod tests {
         assert_eq!((&matrices.rows, &matrices.columns), (&view(&[128], &[50]), &view(&[64], &[1])));
         assert_eq!(matrices.outputs, [view(&[12], &[64]), view(&[128], &[12 * 64])]);
         assert!(!matrices.is_in_order());
+    }
+
+    #[test]
+    fn no_outputs_are_no_products() {
+        let kept = [view(&[0, 64], &[768, 0]), view(&[0, 64], &[0, 1])];
+        assert_eq!(Matrices::of(&kept, 1), None);
     }
 
     #[test]

@@ -26,6 +26,8 @@ const COUNTS: usize = 4096;
 /// Least rows and columns of a product whose sums are short, and terms of one that has few rows.
 const LEAST: usize = 8;
 const MANY_TERMS: usize = 128;
+/// Terms are counted in 31 bits.
+const MOST_TERMS: usize = 1 << 31;
 
 /// A product of matrices of single floats, and how it is cut.
 #[derive(Debug)]
@@ -52,7 +54,10 @@ impl Product {
         let matrices = Matrices::of(&contract.kept, LEAST)
             .or_else(|| Matrices::of(&contract.kept, 1).filter(|_| terms >= MANY_TERMS))?;
         let most = matrices.rows.len().max(matrices.columns.len());
-        if !single || terms == 0 || most < if terms < MANY_TERMS { LEAST } else { 2 } {
+        if !single
+            || !(1..MOST_TERMS).contains(&terms)
+            || most < if terms < MANY_TERMS { LEAST } else { 2 }
+        {
             return None;
         }
         let shape = Shape {

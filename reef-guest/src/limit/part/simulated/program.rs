@@ -107,7 +107,7 @@ impl Program {
 
     fn look(&self, now: u64, seen: Seen) {
         let account = self.seat.account();
-        let ran = self.usage.look(now, seen, account.others());
+        let ran = self.usage.look(now, seen, account.others(now));
         if ran > 0 {
             account.ran(now, ran, self.plan.policy);
         }
