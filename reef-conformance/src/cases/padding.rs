@@ -18,6 +18,16 @@ fn pads<D: Device>(device: &D) -> bool {
     pads
 }
 
+/// Whether the device has capped queues that can be preempted at this level before a kernel has ended; aloud if not.
+fn caps<D: Device>(device: &D, level: PreemptLevel) -> bool {
+    let is_capped = matches!(device.colocation(), Colocation::Capped(_));
+    let caps = is_capped && level >= PreemptLevel::DeviceQueue;
+    if !caps {
+        skip(&format!("{} has no capped queues at level {level}", D::NAME));
+    }
+    caps
+}
+
 fn wait<Q: Queue>(queue: &mut Q, end: u64) {
     while queue.completed().unwrap() < Seq(end) {
         std::thread::yield_now();
@@ -127,9 +137,8 @@ const STARTED: Duration = Duration::from_secs(3);
 
 /// On a capped queue, where blocks of a kernel may take turns, each runs once however often it is evicted.
 pub fn a_capped_queue_runs_each_block_once<D: Device>(device: &D, level: PreemptLevel) {
-    let is_capped = matches!(device.colocation(), Colocation::Capped(_));
-    if !is_capped || level < PreemptLevel::DeviceQueue {
-        return skip(&format!("{} has no capped queues at level {level}", D::NAME));
+    if !caps(device, level) {
+        return;
     }
     let mut rng = rng();
     let preemptor = device.preemptor(level).unwrap();
@@ -160,9 +169,8 @@ pub fn a_capped_queue_runs_each_block_once<D: Device>(device: &D, level: Preempt
 
 /// Kernels and graphs of a queue whose width changes in between run in their order, each block once, however often it is evicted.
 pub fn a_queue_changes_its_width_in_order<D: Device>(device: &D, level: PreemptLevel) {
-    let is_capped = matches!(device.colocation(), Colocation::Capped(_));
-    if !is_capped || level < PreemptLevel::DeviceQueue {
-        return skip(&format!("{} has no capped queues at level {level}", D::NAME));
+    if !caps(device, level) {
+        return;
     }
     let mut rng = rng();
     let preemptor = device.preemptor(level).unwrap();

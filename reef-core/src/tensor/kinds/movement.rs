@@ -32,6 +32,20 @@ pub struct Concat {
 }
 
 impl Move {
+    /// Where row `row` of the axes that have these tables, none of which is empty, begins in the input; `None` if it
+    /// doesn't come from there. Rows are counted in row-major order.
+    pub fn base(tables: &[Vec<usize>], mut row: usize) -> Option<usize> {
+        let mut base = 0;
+        for table in tables.iter().rev() {
+            match table[row % table.len()] {
+                NOWHERE => return None,
+                at => base += at,
+            }
+            row /= table.len();
+        }
+        Some(base)
+    }
+
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
         let dims: Vec<usize> = self.tables.iter().map(Vec::len).collect();
         let farthest = |table: &Vec<usize>| {
@@ -72,7 +86,7 @@ impl Move {
             let (row, column) = (at / last.len(), at % last.len());
             let run = (last.len() - column).min(job.range.len() - to.len()).min(TILE);
             let columns = &last[column..column + run];
-            match base(tables, row) {
+            match Self::base(tables, row) {
                 None => to.extend(std::iter::repeat_n(fill, run)),
                 Some(base) => {
                     let element = |&at: &usize| if at == NOWHERE { fill } else { from[base + at] };
@@ -82,19 +96,6 @@ impl Move {
         }
         Some(to)
     }
-}
-
-/// Where row `row` begins in the input, if it comes from there.
-fn base(tables: &[Vec<usize>], mut row: usize) -> Option<usize> {
-    let mut base = 0;
-    for table in tables.iter().rev() {
-        match table[row % table.len()] {
-            NOWHERE => return None,
-            at => base += at,
-        }
-        row /= table.len();
-    }
-    Some(base)
 }
 
 impl Concat {

@@ -1,6 +1,6 @@
 //! Singles from elsewhere, by runs: paddings, slices, and axes in another order.
 
-use reef_core::tensor::{Element, Kind, NOWHERE, Scalar, TensorOp};
+use reef_core::tensor::{Element, Kind, Move, NOWHERE, Scalar, TensorOp};
 use std::ops::Range;
 
 /// Outputs of a block at most.
@@ -95,7 +95,7 @@ impl Moves {
         while bases.len() < count {
             let row = first + bases.len();
             let inner = last[row % last.len()..].iter().take(count - bases.len());
-            match base(others, row / last.len()) {
+            match Move::base(others, row / last.len()) {
                 Some(base) => {
                     bases.extend(inner.map(|&at| (at != NOWHERE).then(|| base + at)));
                 }
@@ -134,19 +134,6 @@ impl Moves {
     }
 }
 
-/// Where row `row` begins in the input, if it comes from there.
-fn base(tables: &[Vec<usize>], mut row: usize) -> Option<usize> {
-    let mut base = 0;
-    for table in tables.iter().rev() {
-        match table[row % table.len()] {
-            NOWHERE => return None,
-            at => base += at,
-        }
-        row /= table.len();
-    }
-    Some(base)
-}
-
 /// Turns a tile: [`TILE`] pieces of the input, `step` apart, become columns of [`ROWS`] rows that are `pitch` apart.
 fn turn(from: &[f32], step: usize, to: &mut [f32], pitch: usize) {
     let mut tile = [[0.0; TILE]; ROWS];
@@ -182,7 +169,7 @@ fn runs(table: &[usize]) -> Vec<Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::{Array, Move, Spec};
+    use reef_core::tensor::{Array, Spec};
 
     fn op(input: usize, tables: Vec<Vec<usize>>) -> TensorOp {
         let single = |dims| Spec { element: Element::F32, dims };
