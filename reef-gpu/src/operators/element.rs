@@ -56,6 +56,15 @@ pub(super) fn has_tensor_cores(gpu: &Gpu<impl Vendor>) -> bool {
     gpu.facts().tensor_cores
 }
 
+/// What kernels on tensor cores are called that multiply as the device does; `None` if it doesn't on those.
+pub(super) fn tensor_core_family(gpu: &Gpu<impl Vendor>) -> Option<&'static str> {
+    match Element::of(gpu) {
+        Element::Tf32 => Some("tf32"),
+        Element::F16 if has_tensor_cores(gpu) => Some("f16"),
+        _ => None,
+    }
+}
+
 /// The nearest float with 10 bits of mantissa, as `cvt.rna.tf32.f32` has it.
 fn tf32(value: f32) -> f32 {
     if !value.is_finite() {

@@ -2,7 +2,7 @@
 
 use super::params::{AttentionParams, Code, STEPS, ScoreParams, SideParams};
 use crate::gpu::Gpu;
-use crate::operators::element::{Element, has_tensor_cores};
+use crate::operators::element::tensor_core_family;
 use crate::operators::tensor::bound::{BoundTensors, Grid};
 use crate::operators::tensor::plan::Plan;
 use crate::vendor::calls::Vendor;
@@ -36,11 +36,7 @@ struct Heads<'a> {
 impl<'a> Heads<'a> {
     /// `None` if there is no kernel for it.
     fn of<V: Vendor>(gpu: &Gpu<V>, attention: &'a Attention) -> Option<Self> {
-        let family = match Element::of(gpu) {
-            Element::Tf32 => "tf32",
-            Element::F16 if has_tensor_cores(gpu) => "f16",
-            _ => return None,
-        };
+        let family = tensor_core_family(gpu)?;
         let has_room = shared(ROWS[0]) + GUARD <= gpu.facts().shared_per_block as usize;
         Self::new(attention, family).filter(|_| has_room)
     }

@@ -4,7 +4,7 @@ use super::matrices::{Axes, Matrices};
 use super::params::{AFTERS, AfterParams, ProductParams, SideParams};
 use super::sides::{side, step_or_view};
 use crate::gpu::Gpu;
-use crate::operators::element::{Element, has_tensor_cores};
+use crate::operators::element::tensor_core_family;
 use crate::operators::tensor::bound::{BoundTensors, Grid};
 use crate::operators::tensor::plan::Plan;
 use crate::operators::tiles::slabs::{SLAB, Shape};
@@ -43,11 +43,7 @@ pub(super) struct Product {
 impl Product {
     /// `None` if tensor cores are not asked for, aren't there, or don't fit.
     pub(super) fn of<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp, contract: &Contract) -> Option<Self> {
-        let family = match Element::of(gpu) {
-            Element::Tf32 => "tf32",
-            Element::F16 if has_tensor_cores(gpu) => "f16",
-            _ => return None,
-        };
+        let family = tensor_core_family(gpu)?;
         let mut specs = op.inputs[..2].iter().chain([&op.output]);
         let single = contract.domain == Domain::F32 && specs.all(|s| s.element == Stored::F32);
         let terms = contract.summed[0].len();
