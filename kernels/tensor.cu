@@ -10,6 +10,7 @@
 #include "movement.h"
 #include "product.h"
 #if !REEF_AMD
+#include "normal.h"
 #include "row_map.h"
 #endif
 #include "rows.h"
@@ -73,6 +74,13 @@ ATTENTION(attention_tf32_16, tensor::Tf32Terms, 1, 4)
 ATTENTION(attention_f16_16, tensor::F16Terms, 1, 4)
 ATTENTION(attention_tf32_64, tensor::Tf32Terms, 4, 1)
 ATTENTION(attention_f16_64, tensor::F16Terms, 4, 1)
+#endif
+
+#if !REEF_AMD
+extern "C" __global__ void __launch_bounds__(tensor::NORMAL_THREADS) normalise_f32(reef::Guard guard, tensor::Normal normal) {
+    reef::Turns turns(guard);
+    tensor::normalise(turns, normal);
+}
 #endif
 
 SIGNED(scan)

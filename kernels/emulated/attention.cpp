@@ -6,15 +6,10 @@
 #define __shared__
 #include "product.h"
 #include "attention.h"
+#include "random.h"
 
 alignas(128) char tensor::memory[128 << 10];
 
-static uint64_t state = 1;
-static u32 any(u32 low, u32 high) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    return low + (u32)(state >> 33) % (high - low + 1);
-}
-static float number() { return ((float)any(0, 2000) - 1000) / 500; }
 
 static std::vector<u32> plan;
 

@@ -50,6 +50,7 @@ inline Meeting block_meeting, warp_meetings[32];
 inline Lanes warps[32];
 inline std::function<void()> entry;
 #define threadIdx (Index{running})
+#define blockDim (Index{(unsigned)fibers.size()})
 
 inline void others() { swapcontext(&fibers[running].context, &host); }
 
@@ -102,6 +103,7 @@ struct Block {
     Block(Turns &, Line) {}
     void fetch() {}
     bool evicted() { return false; }
+    bool arrive() { return true; }
     void look() {}
     void post() {}
     bool stop() { return false; }

@@ -5,14 +5,10 @@
 #include "device.h"
 #define __shared__
 #include "product.h"
+#include "random.h"
 
 alignas(128) char tensor::memory[128 << 10];
 
-static uint64_t state = 1;
-static u32 any(u32 low, u32 high) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    return low + (u32)(state >> 33) % (high - low + 1);
-}
 
 // A side as the case has it: where each line of each batch, and each term, lies.
 struct Side {

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Runs products of matrices and attention for tensor cores on the host: device.h stands for what a GPU has.
+# Runs products of matrices, attention and normalisation on the host: device.h stands for what a GPU has.
 #
 #     kernels/emulated/run.sh [CASES]
 set -euo pipefail
 cd "$(dirname "$0")"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cp device.h ./*.cpp "$work"
-for program in product attention; do
+cp ./*.h ./*.cpp "$work"
+for program in product attention normal; do
     # The headers' own includes are what device.h stands for.
     sed '/^#include/d' "../$program.h" >"$work/$program.h"
 done
-for program in product attention; do
+for program in product attention normal; do
     "${CXX:-g++}" -std=c++17 -O2 -w -I"$work" "$work/$program.cpp" -o "$work/$program"
     "$work/$program" "${1:-10}"
 done

@@ -7,7 +7,7 @@ use reef::op::Operators;
 use reef::tensor::{
     Array, Binary, Concat, Contract, Domain, Element, Finished, Fold, FoldKind, Formula, Gather,
     Kind, Map, Move, NOWHERE, RowMap, RowTerm, Scalar, Scan, Scatter, ScatterKind, Spec, Target,
-    TensorOp, Term, TopK, View,
+    TensorOp, Term, TopK, Unary, View,
 };
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ type Make = fn(&mut ChaCha8Rng) -> Case;
 
 /// Runs `cases` random operations of each kind; every second one is preempted as well.
 pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
-    let kinds: [(&str, Make); 14] = [
+    let kinds: [(&str, Make); 15] = [
         ("map", map),
         ("contract", contract),
         ("matrices", matrices),
@@ -36,6 +36,7 @@ pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
         ("finished", finished),
         ("fold", fold),
         ("row map", row_map),
+        ("normalisation", normalisation),
         ("move", movement),
         ("concat", concat),
         ("gather", gather),
@@ -232,6 +233,40 @@ fn row_map(rng: &mut ChaCha8Rng) -> Case {
         terms.push(RowTerm::Element(Term::Binary(function, a, terms.len() - 1)));
     }
     case(rng, Kind::RowMap(RowMap { width, terms }), inputs, output, 0.0)
+}
+
+/// Rows less their mean by their deviation, or by the root of their mean square, as networks have them.
+fn normalisation(rng: &mut ChaCha8Rng) -> Case {
+    let [n, rows, width] = [3, 9, 500].map(|most| rng.random_range(1..=most));
+    let width = if rng.random_bool(0.7) { 4 * width } else { width };
+    let single = |dims: Vec<usize>| Spec { element: Element::F32, dims };
+    let output = single(vec![n, rows, width]);
+    let inputs = vec![output.clone(), output.clone(), single(vec![width]), single(vec![1, width])];
+    let mut terms: Vec<_> = (0..4).map(|k| RowTerm::Element(Term::Input(k))).collect();
+    let mut push = |term| {
+        terms.push(term);
+        terms.len() - 1
+    };
+    let real = |number| RowTerm::Element(Term::Scalar(Scalar::Real(number)));
+    let of = |kind, a, b| RowTerm::Element(Term::Binary(kind, a, b));
+    let [count, epsilon] = [width as f64, 0.5].map(|number| push(real(number)));
+    let mut row = if rng.random_bool(0.5) { push(of(Binary::Add, 0, 1)) } else { 0 };
+    if rng.random_bool(0.7) {
+        let sum = push(RowTerm::Fold(FoldKind::Sum, row));
+        let mean = push(of(Binary::Div, sum, count));
+        row = push(of(Binary::Sub, row, mean));
+    }
+    let squares = push(RowTerm::Fold(FoldKind::SumSquares, row));
+    let variance = push(of(Binary::Div, squares, count));
+    let more = push(of(Binary::Add, variance, epsilon));
+    let root = push(RowTerm::Element(Term::Unary(Unary::Sqrt, more)));
+    row = push(of(Binary::Div, row, root));
+    for (kind, input) in [(Binary::Mul, 2), (Binary::Add, 3)] {
+        if rng.random_bool(0.7) {
+            row = push(of(kind, row, input));
+        }
+    }
+    case(rng, Kind::RowMap(RowMap { width, terms }), inputs, output, 1e-5)
 }
 
 fn movement(rng: &mut ChaCha8Rng) -> Case {

@@ -209,18 +209,29 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         plan: &Plan,
         params: impl FnOnce(u64) -> P,
     ) -> Result<Launch<Gpu<V>>> {
-        let blocks = u32::try_from(grid.blocks).ok().filter(|blocks| *blocks <= MAX_BLOCKS);
-        let blocks = blocks.ok_or_else(|| self.refused("more blocks than a launch has"))?;
         let bytes = plan.bytes();
         let words = Buffer::device(self.gpu.context(), bytes.len())?;
         words.write(0, &bytes)?;
-        let (shared, params) = (grid.shared as u32, params(words.address()).words());
-        let kernel = Kernel::preemptible(self.gpu.tensor()?, name, shared, &params)?;
+        self.launch_keeping(name, grid, &params(words.address()), [words])
+    }
+
+    /// The launch of a kernel that takes no words of memory but `more`.
+    pub(super) fn launch_keeping<P: Params>(
+        &self,
+        name: &str,
+        grid: Grid,
+        params: &P,
+        more: impl IntoIterator<Item = Buffer<V>>,
+    ) -> Result<Launch<Gpu<V>>> {
+        let blocks = u32::try_from(grid.blocks).ok().filter(|blocks| *blocks <= MAX_BLOCKS);
+        let blocks = blocks.ok_or_else(|| self.refused("more blocks than a launch has"))?;
+        let shared = grid.shared as u32;
+        let kernel = Kernel::preemptible(self.gpu.tensor()?, name, shared, &params.words())?;
         let threads = [grid.threads, 1, 1];
         // SAFETY: the kernel's parameter is bound to it; operands were checked to lie inside their buffers and what the
         // plan names inside of them; blocks write disjoint parts of the output.
         let launch = unsafe { Launch::new(kernel, [blocks, 1, 1], threads, Args::default()) };
-        Ok(launch.keep(self.buffers.iter().cloned().chain([words]).collect::<Vec<_>>()))
+        Ok(launch.keep(self.buffers.iter().cloned().chain(more).collect()))
     }
 }
 

@@ -12,6 +12,7 @@ mod fold;
 mod formula;
 mod indexed;
 mod movement;
+mod normal;
 mod plan;
 mod products;
 mod row_map;

@@ -1,8 +1,10 @@
-//! Formulas of rows, as steps of an interpreter: those of elements are as in `formula`, and some fold a row.
+//! Formulas of rows, as steps of an interpreter: those of elements are as in `formula`, and some fold a row. What is a
+//! normalisation has a kernel of its own: `normal`.
 
 use super::bound::{BoundTensors, SHARED, THREADS};
 use super::fold::code;
 use super::formula::{Slots, step, views};
+use super::normal::launch as normal;
 use super::plan::Plan;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
@@ -25,10 +27,13 @@ fn has_room(op: &RowMap) -> bool {
     op.width <= WIDEST && shared(op, &Slots::of(&elements(op))) <= SHARED
 }
 
-/// `row_map` in kernels/row_map.h.
+/// `row_map` in kernels/row_map.h, or `normalise` in kernels/normal.h.
 pub(super) fn build<V: Vendor>(bound: &BoundTensors<'_, V>, op: &RowMap) -> Result<Launch<Gpu<V>>> {
     if !fits(bound.gpu(), op) {
         return Err(bound.refused(format!("{} terms of rows of {}", op.terms.len(), op.width)));
+    }
+    if let Some(launch) = normal::build(bound, op) {
+        return launch;
     }
     let terms = elements(op);
     let (slots, lanes) = (Slots::of(&terms), lanes(op.width));
