@@ -57,6 +57,14 @@ struct Product {
     u32 unused;
 };
 
+// Products that don't hang on each other, as one launch: `GroupParams` there. Blocks of the second begin behind those of the
+// first, and so on; where none begin is behind all.
+const u32 PRODUCTS = 3;
+struct ProductGroup {
+    Product of[PRODUCTS];
+    u32 begins[PRODUCTS + 1];
+};
+
 const u32 SLAB_TERMS = SLAB / sizeof(float);
 
 // Where chunk `chunk` of a line of a slab lies, and that of a term.
@@ -347,9 +355,9 @@ template <class Tile> class ProductEnd {
     }
 
     __device__ void write() {
-#pragma unroll
-        for (u32 s = 0; s < AFTERS; s++)
-            if (product.after[s].code != NOTHING) apply(product.after[s]);
+        // One copy of the code of all steps: GELU is long, and each launch brings its code anew.
+#pragma unroll 1
+        for (u32 s = 0; s < AFTERS && product.after[s].code != NOTHING; s++) apply(product.after[s]);
 #pragma unroll
         for (u32 i = 0; i < EACH; i++) {
             if (!exists(i)) continue;
@@ -445,14 +453,14 @@ template <class Tile> struct AcrossSides {
     typedef WholeFeed<false, Tile::COLUMNS, Tile::THREADS> Columns;
 };
 
+// `index`: which of the product's blocks this is.
 template <class Tile, class Sides>
-__device__ __forceinline__ void multiply(reef::Turns &turns, const Product &product) {
+__device__ __forceinline__ void multiply(reef::Block &block, const Product &product, u32 index) {
     extern __shared__ __align__(128) char memory[];
     typedef typename Sides::Rows Rows;
     typedef typename Sides::Columns Columns;
     constexpr u32 STAGES = Tile::STAGES, STAGE_BYTES = Rows::BYTES + Columns::BYTES;
-    reef::Block block(turns, reef::LINE);
-    const u32 column_tile = block.index % product.across, rest = block.index / product.across;
+    const u32 column_tile = index % product.across, rest = index / product.across;
     const u32 row_tile = rest % product.down, split = rest / product.down % product.splits;
     const u32 batch = rest / product.down / product.splits;
     const u32 tile = (batch * product.down + row_tile) * product.across + column_tile;
@@ -509,6 +517,20 @@ __device__ __forceinline__ void multiply(reef::Turns &turns, const Product &prod
         ending.read_partials(tile);
     }
     ending.write();
+}
+
+template <class Tile, class Sides> __device__ __forceinline__ void multiply_one(reef::Turns &turns, const Product &product) {
+    reef::Block block(turns, reef::LINE);
+    multiply<Tile, Sides>(block, product, block.index);
+}
+
+template <class Tile, class Sides>
+__device__ __forceinline__ void multiply_group(reef::Turns &turns, const ProductGroup &group) {
+    reef::Block block(turns, reef::LINE);
+    u32 which = 0;
+#pragma unroll
+    for (u32 n = 1; n < PRODUCTS; n++) which += block.index >= group.begins[n];
+    multiply<Tile, Sides>(block, group.of[which], block.index - group.begins[which]);
 }
 
 } // namespace tensor

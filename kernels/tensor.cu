@@ -41,17 +41,19 @@ TENSOR(contract_64x64, contract_tile<4>)
 
 // Products of matrices on tensor cores: rows and columns of a tile, warps, and slabs under way. `TILES` in
 // operators/tensor/products/tiled.rs says the same, and which of the three a product has.
-#define PRODUCT(name, Tile, Sides)                                            \
+#define PRODUCT(name, Params, multiply, Tile, Sides)                          \
     extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) \
-        name(reef::Guard guard, tensor::Product product) {                    \
+        name(reef::Guard guard, tensor::Params params) {                      \
         reef::Turns turns(guard);                                             \
-        tensor::multiply<Tile, tensor::Sides<Tile>>(turns, product);          \
+        tensor::multiply<Tile, tensor::Sides<Tile>>(turns, params);           \
     }
-#define PRODUCTS_OF(tile, ...)                                \
-    typedef tensor::ProductTile<__VA_ARGS__> tile##_tile;     \
-    PRODUCT(product_any_##tile, tile##_tile, AnySides)        \
-    PRODUCT(product_along_##tile, tile##_tile, AlongSides)    \
-    PRODUCT(product_across_##tile, tile##_tile, AcrossSides)
+#define PRODUCTS_OF(tile, ...)                                                              \
+    typedef tensor::ProductTile<__VA_ARGS__> tile##_tile;                                   \
+    PRODUCT(product_any_##tile, Product, multiply_one, tile##_tile, AnySides)               \
+    PRODUCT(product_along_##tile, Product, multiply_one, tile##_tile, AlongSides)           \
+    PRODUCT(product_across_##tile, Product, multiply_one, tile##_tile, AcrossSides)         \
+    PRODUCT(products_along_##tile, ProductGroup, multiply_group, tile##_tile, AlongSides)   \
+    PRODUCT(products_across_##tile, ProductGroup, multiply_group, tile##_tile, AcrossSides)
 #define PRODUCTS(bm, bn, wm, wn, wk, stages)                                   \
     PRODUCTS_OF(tf32_##bm##x##bn, tensor::Tf32Terms, bm, bn, wm, wn, wk, stages) \
     PRODUCTS_OF(f16_##bm##x##bn, tensor::F16Terms, bm, bn, wm, wn, wk, stages)

@@ -53,15 +53,24 @@ static Side make(tensor::ProductSide &side, u32 batches, u32 lines, u32 terms, b
     return made;
 }
 
-// By the kernel that the host would choose: `kernel` in operators/tensor/products/tiled.rs.
-template <class Tile> static void multiply(reef::Turns &turns, const tensor::Product &product) {
+// By the kernel that the host would choose: `kernel` in operators/tensor/products/tiled.rs. Products of a group have all
+// places known at the beginning.
+static bool is_any(const tensor::Product &product) {
     const tensor::ProductSide &rows = product.sides[0], &columns = product.sides[1];
-    if (!rows.along || !rows.wide || !columns.wide || product.table)
-        tensor::multiply<Tile, tensor::AnySides<Tile>>(turns, product);
-    else if (columns.along)
-        tensor::multiply<Tile, tensor::AlongSides<Tile>>(turns, product);
+    return !rows.along || !rows.wide || !columns.wide || product.table;
+}
+
+template <class Tile> static void multiply(reef::Turns &turns, const tensor::ProductGroup &group, u32 count) {
+    const tensor::Product &product = group.of[0];
+    typedef tensor::AlongSides<Tile> Along;
+    typedef tensor::AcrossSides<Tile> Across;
+    const bool along = product.sides[1].along;
+    if (is_any(product))
+        tensor::multiply_one<Tile, tensor::AnySides<Tile>>(turns, product);
+    else if (count == 1)
+        along ? tensor::multiply_one<Tile, Along>(turns, product) : tensor::multiply_one<Tile, Across>(turns, product);
     else
-        tensor::multiply<Tile, tensor::AcrossSides<Tile>>(turns, product);
+        along ? tensor::multiply_group<Tile, Along>(turns, group) : tensor::multiply_group<Tile, Across>(turns, group);
 }
 
 template <class Tile> static u32 check(const char *name) {
@@ -89,9 +98,11 @@ template <class Tile> static u32 check(const char *name) {
     product.splits = any(1, std::min(product.slabs, 4u));
     product.fours = columns % 4 == 0 && any(0, 1);
     const u32 tiles = batches * product.across * product.down;
-    std::vector<float> partials(tiles * product.splits * Tile::ROWS * Tile::COLUMNS, NAN);
-    std::vector<u32> arrivals(tiles);
-    std::vector<float> output(batches * rows * columns + 4, NAN), bias(columns + 4), residual(output.size()), heights(batches * rows);
+    const u32 count = is_any(product) ? 1 : any(1, tensor::PRODUCTS);
+    std::vector<std::vector<float>> partials(count, std::vector<float>(tiles * product.splits * Tile::ROWS * Tile::COLUMNS, NAN));
+    std::vector<std::vector<u32>> arrivals(count, std::vector<u32>(tiles));
+    std::vector<std::vector<float>> outputs(count, std::vector<float>(batches * rows * columns + 4, NAN));
+    std::vector<float> bias(columns + 4), residual(outputs[0].size()), heights(batches * rows);
     for (auto *values : {&bias, &residual, &heights})
         for (float &value : *values) value = (float)any(0, 16) - 8;
     const bool after = any(0, 1), between = !after && any(0, 1); // batches lie between rows and columns
@@ -99,38 +110,55 @@ template <class Tile> static u32 check(const char *name) {
     product.output_batch = between ? columns : rows * columns;
     if (any(0, 1) && rows % 2 == 0) product.output_row_view = view(2, rows / 2, rows / 2 * product.output_row, product.output_row);
     product.plan = plan.data(); // which is whole now
-    product.output = output.data(), product.partials = partials.data(), product.arrivals = arrivals.data();
     if (after) {
         product.after[0] = {bias.data(), tensor::ADD_OPERAND, 0, 1, 0};
         product.after[1] = {nullptr, tensor::AT_LEAST, 0, 0, -100};
         product.after[2] = {heights.data(), tensor::MUL_OPERAND, 1, 0, 0};
         product.after[3] = {residual.data(), tensor::ADD_OPERAND, columns, 1, 0};
     }
-    for (u32 block = tiles * product.splits; block-- > 0;) {
+    // Others of the group have more added, and fewer columns.
+    tensor::ProductGroup group = {};
+    u32 blocks = 0;
+    for (u32 n = 0; n < tensor::PRODUCTS; n++) {
+        group.begins[n] = n < count ? blocks : tensor::NOWHERE;
+        if (n >= count) continue;
+        tensor::Product &one = group.of[n];
+        one = product;
+        one.output = outputs[n].data(), one.partials = partials[n].data(), one.arrivals = arrivals[n].data();
+        if (n > 0 && !after) one.after[0] = {nullptr, tensor::ADD_NUMBER, 0, 0, (float)n};
+        if (n > 0 && columns > 40) one.columns -= 4 * any(0, 9);
+        one.across = (one.columns + Tile::COLUMNS - 1) / Tile::COLUMNS;
+        blocks += batches * one.across * one.down * one.splits;
+    }
+    for (u32 block = blocks; block-- > 0;) {
         reef::block_index = block;
         memset(tensor::memory, 0xff, sizeof tensor::memory);
         run_block(Tile::THREADS, [&] {
             reef::Turns turns;
-            multiply<Tile>(turns, product);
+            multiply<Tile>(turns, group, count);
         });
     }
-    for (u32 batch = 0; batch < batches; batch++)
-        for (u32 row = 0; row < rows; row++)
-            for (u32 column = 0; column < columns; column++) {
-                double sum = 0;
-                for (u32 k = 0; k < terms; k++) sum += sides[0].at(batch, row, k) * sides[1].at(batch, column, k);
-                const u32 at = batch * product.output_batch + row * product.output_row + column;
-                if (after) sum = std::max(sum + bias[column], -100.0) * heights[batch * rows + row] + residual[at];
-                if (output[at] == (float)sum) continue;
-                printf("%s: %ux%ux%u, %u terms, along %d %d, wide %d %d, view %u %u, table %u, splits %u: [%u, %u, %u] is %g, not %g\n",
-                       name, batches, rows, columns, terms, along[0], along[1], wide[0], wide[1], product.sides[0].view,
-                       product.sides[1].view, product.table, product.splits, batch, row, column, output[at], sum);
-                return 1;
-            }
-    for (u32 at = output.size() - 4; at < output.size(); at++)
-        if (!std::isnan(output[at])) return printf("%s: it writes behind the output\n", name), 1;
-    for (u32 count : arrivals)
-        if (count) return printf("%s: counts are left\n", name), 1;
+    for (u32 n = 0; n < count; n++) {
+        const std::vector<float> &output = outputs[n];
+        for (u32 batch = 0; batch < batches; batch++)
+            for (u32 row = 0; row < rows; row++)
+                for (u32 column = 0; column < columns; column++) {
+                    double sum = 0;
+                    for (u32 k = 0; k < terms; k++) sum += sides[0].at(batch, row, k) * sides[1].at(batch, column, k);
+                    const u32 at = batch * product.output_batch + row * product.output_row + column;
+                    if (after) sum = std::max(sum + bias[column], -100.0) * heights[batch * rows + row] + residual[at];
+                    if (!after) sum += n;
+                    if (column < group.of[n].columns ? output[at] == (float)sum : std::isnan(output[at])) continue;
+                    printf("%s: %u of %u, %ux%ux%u, %u terms, along %d %d, wide %d %d, view %u %u, table %u, splits %u: [%u, %u, %u] is %g, not %g\n",
+                           name, n, count, batches, rows, columns, terms, along[0], along[1], wide[0], wide[1], product.sides[0].view,
+                           product.sides[1].view, product.table, product.splits, batch, row, column, output[at], sum);
+                    return 1;
+                }
+        for (u32 at = output.size() - 4; at < output.size(); at++)
+            if (!std::isnan(output[at])) return printf("%s: it writes behind the output\n", name), 1;
+        for (u32 left : arrivals[n])
+            if (left) return printf("%s: counts are left\n", name), 1;
+    }
     return 0;
 }
 

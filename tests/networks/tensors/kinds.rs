@@ -1,13 +1,14 @@
 //! Random operations of each kind.
 
 use super::bench::{Case, agrees};
+use super::rows::{normalisation, row_map};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reef::op::Operators;
 use reef::tensor::{
     Array, Binary, Concat, Contract, Domain, Element, Finished, Fold, FoldKind, Formula, Gather,
-    Kind, Map, Move, NOWHERE, RowMap, RowTerm, Scalar, Scan, Scatter, ScatterKind, Spec, Target,
-    TensorOp, Term, TopK, Unary, View,
+    Kind, Map, Move, NOWHERE, Scalar, Scan, Scatter, ScatterKind, Spec, Target, TensorOp, Term,
+    TopK, View,
 };
 use std::sync::Arc;
 
@@ -69,7 +70,13 @@ pub(super) fn array(rng: &mut ChaCha8Rng, spec: &Spec) -> Array {
     Array::from_f64(spec.element, numbers.collect::<Vec<_>>())
 }
 
-fn case(rng: &mut ChaCha8Rng, kind: Kind, inputs: Vec<Spec>, output: Spec, tolerance: f64) -> Case {
+pub(super) fn case(
+    rng: &mut ChaCha8Rng,
+    kind: Kind,
+    inputs: Vec<Spec>,
+    output: Spec,
+    tolerance: f64,
+) -> Case {
     let arrays = inputs.iter().map(|spec| array(rng, spec)).collect();
     Case { op: Arc::new(TensorOp { kind, inputs, output }), inputs: arrays, tolerance }
 }
@@ -215,60 +222,6 @@ fn fold(rng: &mut ChaCha8Rng) -> Case {
 }
 
 /// Elements of any type from anywhere, an axis at a time, or from nowhere.
-/// Folds of rows, and what becomes of elements beside them.
-fn row_map(rng: &mut ChaCha8Rng) -> Case {
-    use FoldKind::{Max, Min, Sum, SumAbs, SumSquares};
-    let [n, rows, width] = [3, 9, 1500].map(|most| rng.random_range(1..=most));
-    let single = |dims: Vec<usize>| Spec { element: Element::F32, dims };
-    let output = single(vec![n, rows, width]);
-    let inputs = vec![output.clone(), single(vec![width]), single(vec![rows, 1])];
-    let mut terms: Vec<_> = (0..3).map(|k| RowTerm::Element(Term::Input(k))).collect();
-    for _ in 0..rng.random_range(1..3) {
-        let any = |rng: &mut ChaCha8Rng, terms: &[RowTerm]| rng.random_range(0..terms.len());
-        let (a, b) = (any(rng, &terms), any(rng, &terms));
-        terms.push(RowTerm::Fold(pick(rng, &[Max, Min, Sum, SumAbs, SumSquares]), a % 3));
-        let fold = terms.len() - 1;
-        terms.push(RowTerm::Element(Term::Select(b, fold, a)));
-        let function = pick(rng, &[Binary::Add, Binary::Sub, Binary::Min, Binary::Max]);
-        terms.push(RowTerm::Element(Term::Binary(function, a, terms.len() - 1)));
-    }
-    case(rng, Kind::RowMap(RowMap { width, terms }), inputs, output, 0.0)
-}
-
-/// Rows less their mean by their deviation, or by the root of their mean square, as networks have them.
-fn normalisation(rng: &mut ChaCha8Rng) -> Case {
-    let [n, rows, width] = [3, 9, 500].map(|most| rng.random_range(1..=most));
-    let width = if rng.random_bool(0.7) { 4 * width } else { width };
-    let single = |dims: Vec<usize>| Spec { element: Element::F32, dims };
-    let output = single(vec![n, rows, width]);
-    let inputs = vec![output.clone(), output.clone(), single(vec![width]), single(vec![1, width])];
-    let mut terms: Vec<_> = (0..4).map(|k| RowTerm::Element(Term::Input(k))).collect();
-    let mut push = |term| {
-        terms.push(term);
-        terms.len() - 1
-    };
-    let real = |number| RowTerm::Element(Term::Scalar(Scalar::Real(number)));
-    let of = |kind, a, b| RowTerm::Element(Term::Binary(kind, a, b));
-    let [count, epsilon] = [width as f64, 0.5].map(|number| push(real(number)));
-    let mut row = if rng.random_bool(0.5) { push(of(Binary::Add, 0, 1)) } else { 0 };
-    if rng.random_bool(0.7) {
-        let sum = push(RowTerm::Fold(FoldKind::Sum, row));
-        let mean = push(of(Binary::Div, sum, count));
-        row = push(of(Binary::Sub, row, mean));
-    }
-    let squares = push(RowTerm::Fold(FoldKind::SumSquares, row));
-    let variance = push(of(Binary::Div, squares, count));
-    let more = push(of(Binary::Add, variance, epsilon));
-    let root = push(RowTerm::Element(Term::Unary(Unary::Sqrt, more)));
-    row = push(of(Binary::Div, row, root));
-    for (kind, input) in [(Binary::Mul, 2), (Binary::Add, 3)] {
-        if rng.random_bool(0.7) {
-            row = push(of(kind, row, input));
-        }
-    }
-    case(rng, Kind::RowMap(RowMap { width, terms }), inputs, output, 1e-5)
-}
-
 fn movement(rng: &mut ChaCha8Rng) -> Case {
     let rank = rng.random_range(0..5);
     let input = Spec { element: pick(rng, &ELEMENTS), dims: dims(rng, rank, 8) };

@@ -7,6 +7,7 @@ mod bench;
 mod functions;
 mod kinds;
 mod network;
+mod rows;
 
 pub(crate) use attention::joined_attention_agrees;
 pub(crate) use functions::functions_agree;
