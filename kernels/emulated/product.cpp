@@ -74,12 +74,14 @@ template <class Tile> static void multiply(reef::Turns &turns, const tensor::Pro
 }
 
 template <class Tile> static u32 check(const char *name) {
-    const u32 batches = any(1, 2), rows = any(1, 150), columns = any(1, 150), step = any(0, 1) ? 4 : 1;
+    const bool known = any(0, 1); // all places at the beginning
+    const u32 step = known || any(0, 1) ? 4 : 1, batches = any(1, 2), rows = any(1, 150);
+    const u32 columns = (any(1, 150) + step - 1) / step * step;
     const u32 terms = (any(1, 700) + step - 1) / step * step; // that may be copied four at a time
     tensor::Product product = {};
     plan.assign(1, 0);
     bool along[2], wide[2];
-    for (int s = 0; s < 2; s++) along[s] = any(0, 1), wide[s] = any(0, 1);
+    for (int s = 0; s < 2; s++) along[s] = known && s == 0 || any(0, 1), wide[s] = known || any(0, 1);
     const u32 sizes[2] = {rows, columns};
     for (int s = 0; s < 2; s++) wide[s] = wide[s] && (along[s] ? terms : sizes[s]) % 4 == 0;
     Side sides[2];
@@ -87,7 +89,7 @@ template <class Tile> static u32 check(const char *name) {
         sides[s] = make(product.sides[s], batches, sizes[s], terms, along[s], wide[s], any(0, 1));
         product.sides[s].input = 1 - s;
     }
-    if (any(0, 1)) {
+    if (!known && any(0, 1)) {
         product.table = plan.size();
         for (u32 k = 0; k < terms; k++) plan.push_back(sides[1].terms[k]), plan.push_back(sides[0].terms[k]);
     }
