@@ -527,6 +527,26 @@ pub trait Operators: Device {
         Err(Error::Unsupported { backend: "device", what })
     }
 
+    /// How many of `ops`, from the first on, are best run as one by [`tensor_group`](Self::tensor_group). None of them reads
+    /// what another writes. A device that says nothing runs each by itself.
+    fn grouped(&self, _ops: &[&TensorOp]) -> usize {
+        1
+    }
+
+    /// The launches, in order, that compute several operations, none of whose outputs overlaps what another reads or
+    /// writes.
+    ///
+    /// # Errors
+    ///
+    /// As [`tensor_operator`](Self::tensor_operator).
+    fn tensor_group(
+        &self,
+        ops: &[(&Arc<TensorOp>, TensorOperands<'_, Self>)],
+    ) -> Result<Vec<Launch<Self>>> {
+        let each = ops.iter().map(|(op, operands)| self.tensor_operator(op, operands));
+        Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
+
     /// The input of `op` that this device's kernels want in a form of their own, if its values never change. A device
     /// that says nothing takes all inputs as they are.
     fn packed_input(&self, _op: &TensorOp) -> Option<PackedInput> {

@@ -67,6 +67,17 @@ impl<V: Vendor> Operators for Gpu<V> {
         tensor::build(self, op, operands)
     }
 
+    fn grouped(&self, ops: &[&TensorOp]) -> usize {
+        tensor::grouped(self, ops)
+    }
+
+    fn tensor_group(
+        &self,
+        ops: &[(&Arc<TensorOp>, TensorOperands<'_, Self>)],
+    ) -> Result<Vec<Launch<Self>>> {
+        tensor::build_group(self, ops)
+    }
+
     fn program_kernels(&self, program: &Program) -> Result<Vec<Kernel<V>>> {
         program::kernels(self, program)
     }

@@ -8,6 +8,7 @@ use crate::graph::arena;
 use crate::model::network_model::{Layer, Model};
 use crate::model::ports::Ports;
 use crate::model::tensors::Tensors;
+use crate::tensors::groups::groups;
 use crate::tensors::model::TensorModel;
 use reef_core::op::Operators;
 use std::sync::Arc;
@@ -96,7 +97,7 @@ impl AnyModel {
             }
             Self::Tensors(model) => {
                 let steps = model.steps_on(device);
-                model.arena_of(&steps).bytes + tensor_scratch(device, &steps).bytes
+                model.arena_of(groups(device, &steps)).bytes + tensor_scratch(device, &steps).bytes
             }
         };
         activations + 2 * (self.inputs().bytes() + self.outputs().bytes())

@@ -17,6 +17,7 @@ use crate::graph::arena;
 use crate::graph::schedule::Step;
 use crate::model::network_model::Model;
 use crate::model::ports::Ports;
+use crate::tensors::groups::groups;
 use crate::tensors::model::TensorModel;
 use crate::tensors::step::TensorStep;
 use reef_core::op::{Operands, Operators, Storage, TensorOperands};
@@ -84,11 +85,13 @@ impl<D: Operators> Network<D> {
         let ports = [&model.inputs, &model.outputs].map(|ports| Ports::new(ports.iter().cloned()));
         let steps = model.steps_on(device);
         let scratch = tensor_scratch(device, &steps);
-        let memory = Memory::alloc(device, model.arena_of(&steps), ports, scratch)?;
+        let groups = groups(device, &steps);
+        let plan = model.arena_of(groups.iter().copied());
+        let memory = Memory::alloc(device, plan, ports, scratch)?;
         let (mut launches, mut counts) = (Vec::new(), Vec::new());
-        for step in &steps {
-            let made = tensor_launches(device, &memory, weights, step)?;
-            counts.push((step.name.as_str(), made.len()));
+        for group in groups {
+            let made = tensor_launches(device, &memory, weights, group)?;
+            counts.push((group[0].name.as_str(), made.len()));
             launches.extend(made);
         }
         let names = names_of_steps(&counts);
@@ -236,13 +239,29 @@ fn operands<'a, D: Operators>(
     })
 }
 
-/// The launches of a step of a network of tensors.
+/// The launches of steps of a network of tensors that run side by side.
 fn tensor_launches<D: Operators>(
     device: &D,
     memory: &Memory<D>,
     weights: &TensorWeights<D>,
-    step: &TensorStep,
+    group: &[TensorStep],
 ) -> Result<Vec<Launch<D>>> {
+    let operands = group.iter().map(|step| tensor_operands(device, memory, weights, step));
+    let operands = operands.collect::<Result<Vec<_>>>()?;
+    let ops: Vec<_> = group.iter().map(|step| &step.op).zip(operands).collect();
+    device.tensor_group(&ops).map_err(|why| match why {
+        reef_core::Error::Unsupported { .. } => Error::Refused { node: group[0].name.clone(), why },
+        other => other.into(),
+    })
+}
+
+/// What a step of a network of tensors works on.
+fn tensor_operands<'a, D: Operators>(
+    device: &D,
+    memory: &'a Memory<D>,
+    weights: &'a TensorWeights<D>,
+    step: &TensorStep,
+) -> Result<TensorOperands<'a, D>> {
     let packed = device.packed_input(&step.op).and_then(|packed| {
         Some((packed.input, weights.packed(step.reads[packed.input], &packed)?))
     });
@@ -255,10 +274,5 @@ fn tensor_launches<D: Operators>(
     };
     let inputs = step.reads.iter().enumerate().map(input).collect::<Result<_>>()?;
     let output = memory.storage(step.writes)?;
-    let (packed, scratch) = (packed.is_some(), memory.scratch());
-    let operands = TensorOperands { inputs, output, packed, scratch };
-    device.tensor_operator(&step.op, &operands).map_err(|why| match why {
-        reef_core::Error::Unsupported { .. } => Error::Refused { node: step.name.clone(), why },
-        other => other.into(),
-    })
+    Ok(TensorOperands { inputs, output, packed: packed.is_some(), scratch: memory.scratch() })
 }

@@ -4,7 +4,8 @@
 //! fill them.
 //!
 //! Single numbers that are known are part of formulas ([`scalars`]), and formulas that follow each other are one step
-//! ([`fuse`]). For a device that has several of its operations as one, a network has them so ([`attention`], [`join`]).
+//! ([`fuse`]). For a device that has several of its operations as one, a network has them so ([`attention`], [`join`]), and
+//! what it runs side by side are [`groups`].
 //!
 //! Invariants: each step writes one storage, which no other step writes, and reads only what earlier ones wrote, what
 //! is given, and constants; its operation was checked. What depends on constants alone is a constant.
@@ -15,6 +16,7 @@ pub(crate) mod builder;
 pub(crate) mod constant;
 pub(crate) mod expressions;
 mod fuse;
+pub(crate) mod groups;
 mod join;
 pub(crate) mod model;
 pub(crate) mod movement;

@@ -93,14 +93,15 @@ impl TensorModel {
 
     /// Where activations lie: those that live at different times share memory.
     pub fn arena(&self) -> ArenaPlan {
-        self.arena_of(&self.steps)
+        self.arena_of(self.steps.chunks(1))
     }
 
-    /// As [`arena`](Self::arena), of steps for a device.
-    pub fn arena_of(&self, steps: &[TensorStep]) -> ArenaPlan {
+    /// As [`arena`](Self::arena), of steps for a device, in groups that run side by side.
+    pub fn arena_of<'a>(&self, groups: impl IntoIterator<Item = &'a [TensorStep]>) -> ArenaPlan {
         let mut lives: Vec<Option<RangeInclusive<usize>>> = vec![None; self.storages.len()];
-        for (k, step) in steps.iter().enumerate() {
-            for &storage in step.reads.iter().chain([&step.writes]) {
+        for (k, group) in groups.into_iter().enumerate() {
+            let used = group.iter().flat_map(|step| step.reads.iter().chain([&step.writes]));
+            for &storage in used {
                 let first = lives[storage].as_ref().map_or(k, |life| *life.start());
                 lives[storage] = Some(first..=k);
             }

@@ -46,7 +46,7 @@ mod tests {
             // Nothing is left of heads that are moved, but one move of ViT's picture.
             assert_eq!(count("attention"), layers, "{name}");
             assert!(count("move") <= 2, "{name}: {}", count("move"));
-            assert!(model.arena_of(&steps).bytes <= model.arena().bytes, "{name}");
+            assert!(model.arena_of(steps.chunks(1)).bytes <= model.arena().bytes, "{name}");
         }
     }
 }

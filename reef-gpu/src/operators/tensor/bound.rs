@@ -1,15 +1,13 @@
-//! An operation with its operands, checked, and the launch of its kernel.
+//! An operation with its operands, checked.
 
-use super::plan::{Plan, TensorParams};
-use crate::code::guard::MAX_BLOCKS;
-use crate::code::kernel::Kernel;
+use super::plan::Plan;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
-use crate::operators::params::Params;
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Storage, TensorOperands};
 use reef_core::tensor::{Domain, Spec, TensorOp, View};
-use reef_core::{Args, Error, Launch, Result};
+use reef_core::{Error, Result};
+use std::ops::Range;
 
 /// Threads of a block: `THREADS` in kernels/plan.h.
 pub(super) const THREADS: usize = 256;
@@ -29,14 +27,6 @@ pub(super) struct BoundTensors<'a, V: Vendor> {
     scratch: Option<(Buffer<V>, usize)>,
     /// What the launch keeps alive.
     buffers: Vec<Buffer<V>>,
-}
-
-/// A launch's blocks, the threads of each, and bytes of their dynamic shared memory.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Grid {
-    pub(super) blocks: usize,
-    pub(super) threads: u32,
-    pub(super) shared: usize,
 }
 
 impl<'a, V: Vendor> BoundTensors<'a, V> {
@@ -81,17 +71,30 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
 
     /// Blocks write their parts of the output while others read, so nothing that is read may lie in it.
     fn check_apart(&self) -> Result<()> {
-        let addresses = |start: u64, spec: &Spec| start..start + spec.bytes() as u64;
-        let written = addresses(self.output, &self.op.output);
-        let mut read = self.inputs.iter().zip(&self.op.inputs);
-        let meets = |(&start, spec): (&u64, &Spec)| {
-            let read = addresses(start, spec);
-            read.start.max(written.start) < read.end.min(written.end)
-        };
-        match read.any(meets) {
+        match self.read().any(|read| meet(&read, &self.written())) {
             true => Err(Error::Invalid(format!("{}: the output overlaps what is read", V::NAME))),
             false => Ok(()),
         }
+    }
+
+    /// Checks that nothing that `others` read or write lies in the output, as they run meanwhile.
+    pub(super) fn check_beside<'b>(&self, others: impl Iterator<Item = &'b Self>) -> Result<()>
+    where
+        Self: 'b,
+    {
+        let used = |other: &'b Self| other.read().chain([other.written()]);
+        match others.flat_map(used).any(|used| meet(&used, &self.written())) {
+            true => Err(Error::Invalid(format!("{}: outputs overlap side by side", V::NAME))),
+            false => Ok(()),
+        }
+    }
+
+    fn written(&self) -> Range<u64> {
+        addresses(self.output, &self.op.output)
+    }
+
+    fn read(&self) -> impl Iterator<Item = Range<u64>> {
+        self.inputs.iter().zip(&self.op.inputs).map(|(&start, spec)| addresses(start, spec))
     }
 
     /// How many elements `view`, which may see one of them often, has of one output.
@@ -157,82 +160,18 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         }
     }
 
-    /// The launch of `blocks` blocks of kernel `name`, with `shared` bytes of dynamic shared memory.
-    pub(super) fn launch(
-        &self,
-        name: &str,
-        blocks: usize,
-        shared: usize,
-        plan: &Plan,
-    ) -> Result<Launch<Gpu<V>>> {
-        self.launch_beside(name, blocks, [shared, 0], plan)
+    /// What a launch keeps alive.
+    pub(super) fn buffers(&self) -> impl Iterator<Item = Buffer<V>> {
+        self.buffers.iter().cloned()
     }
+}
 
-    /// The same of a kernel that brings the plan to shared memory, behind what else it has there.
-    pub(super) fn launch_near(
-        &self,
-        name: &str,
-        blocks: usize,
-        shared: usize,
-        plan: &Plan,
-    ) -> Result<Launch<Gpu<V>>> {
-        let words = plan.len() as usize;
-        let has_room = shared + size_of::<u32>() * words <= SHARED;
-        self.launch_beside(name, blocks, [shared, if has_room { words } else { 0 }], plan)
-    }
+fn addresses(start: u64, spec: &Spec) -> Range<u64> {
+    start..start + spec.bytes() as u64
+}
 
-    /// `shared`: bytes, and words behind them for the plan.
-    fn launch_beside(
-        &self,
-        name: &str,
-        blocks: usize,
-        [at, words]: [usize; 2],
-        plan: &Plan,
-    ) -> Result<Launch<Gpu<V>>> {
-        let params = |plan| TensorParams {
-            output: self.output,
-            plan,
-            count: self.count() as u32,
-            element: self.op.output.element as u32,
-            words: words as u32,
-            at: at as u32,
-        };
-        let shared = at + size_of::<u32>() * words;
-        self.launch_with(name, Grid { blocks, threads: THREADS as u32, shared }, plan, params)
-    }
-
-    /// The launch of kernel `name` with what `params` makes of the plan's address.
-    pub(super) fn launch_with<P: Params>(
-        &self,
-        name: &str,
-        grid: Grid,
-        plan: &Plan,
-        params: impl FnOnce(u64) -> P,
-    ) -> Result<Launch<Gpu<V>>> {
-        let bytes = plan.bytes();
-        let words = Buffer::device(self.gpu.context(), bytes.len())?;
-        words.write(0, &bytes)?;
-        self.launch_keeping(name, grid, &params(words.address()), [words])
-    }
-
-    /// The launch of a kernel that takes no words of memory but `more`.
-    pub(super) fn launch_keeping<P: Params>(
-        &self,
-        name: &str,
-        grid: Grid,
-        params: &P,
-        more: impl IntoIterator<Item = Buffer<V>>,
-    ) -> Result<Launch<Gpu<V>>> {
-        let blocks = u32::try_from(grid.blocks).ok().filter(|blocks| *blocks <= MAX_BLOCKS);
-        let blocks = blocks.ok_or_else(|| self.refused("more blocks than a launch has"))?;
-        let shared = grid.shared as u32;
-        let kernel = Kernel::preemptible(self.gpu.tensor()?, name, shared, &params.words())?;
-        let threads = [grid.threads, 1, 1];
-        // SAFETY: the kernel's parameter is bound to it; operands were checked to lie inside their buffers and what the
-        // plan names inside of them; blocks write disjoint parts of the output.
-        let launch = unsafe { Launch::new(kernel, [blocks, 1, 1], threads, Args::default()) };
-        Ok(launch.keep(self.buffers.iter().cloned().chain(more).collect()))
-    }
+fn meet(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start.max(b.start) < a.end.min(b.end)
 }
 
 /// Says that a device of this vendor has no kernel for an operation.

@@ -2,7 +2,7 @@
 
 use super::attention::launch as attention;
 use super::bound::BoundTensors;
-use super::products::contract;
+use super::products::{contract, group};
 use super::{fold, formula, indexed, movement, row_map, rows};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
@@ -10,6 +10,7 @@ use crate::vendor::calls::Vendor;
 use reef_core::op::{Scratch, TensorOperands};
 use reef_core::tensor::{Kind, TensorOp};
 use reef_core::{Error, Launch, Result};
+use std::sync::Arc;
 
 /// The scratch memory that [`build`] wants for `op`.
 pub(in crate::operators) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> Scratch {
@@ -42,23 +43,49 @@ pub(in crate::operators) fn build<V: Vendor>(
     op: &TensorOp,
     operands: &TensorOperands<'_, Gpu<V>>,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
-    let bound = BoundTensors::new(gpu, op, operands)?;
+    build_bound(&BoundTensors::new(gpu, op, operands)?)
+}
+
+/// How many of `ops`, from the first on, are best built together.
+pub(in crate::operators) fn grouped<V: Vendor>(gpu: &Gpu<V>, ops: &[&TensorOp]) -> usize {
+    group::count(gpu, ops)
+}
+
+/// The launches that compute several operations, none of which reads or overlaps what another writes.
+///
+/// # Errors
+///
+/// As [`build`].
+pub(in crate::operators) fn build_group<V: Vendor>(
+    gpu: &Gpu<V>,
+    ops: &[(&Arc<TensorOp>, TensorOperands<'_, Gpu<V>>)],
+) -> Result<Vec<Launch<Gpu<V>>>> {
+    let bound = ops.iter().map(|(op, operands)| BoundTensors::new(gpu, op, operands));
+    let bound = bound.collect::<Result<Vec<_>>>()?;
+    if let Some(launch) = group::build(&bound)? {
+        return Ok(vec![launch]);
+    }
+    let each = bound.iter().map(build_bound).collect::<Result<Vec<_>>>()?;
+    Ok(each.into_iter().flatten().collect())
+}
+
+fn build_bound<V: Vendor>(bound: &BoundTensors<'_, V>) -> Result<Vec<Launch<Gpu<V>>>> {
     if bound.count() == 0 {
         return Ok(Vec::new());
     }
-    let launch = match &op.kind {
-        Kind::Map(op) => formula::build(&bound, op),
-        Kind::Move(op) => movement::build_move(&bound, op),
-        Kind::Concat(op) => movement::build_concat(&bound, op),
-        Kind::Fold(op) => fold::build(&bound, op),
-        Kind::Contract(op) => contract::build(&bound, op),
-        Kind::Finished(op) => contract::build_finished(&bound, op),
-        Kind::Gather(op) => indexed::build_gather(&bound, op),
-        Kind::Scatter(op) => indexed::build_scatter(&bound, op),
-        Kind::RowMap(op) => row_map::build(&bound, op),
-        Kind::Scan(op) => rows::build_scan(&bound, op),
-        Kind::TopK(op) => rows::build_top(&bound, op),
-        Kind::Attention(op) => attention::build(&bound, op),
+    let launch = match &bound.op.kind {
+        Kind::Map(op) => formula::build(bound, op),
+        Kind::Move(op) => movement::build_move(bound, op),
+        Kind::Concat(op) => movement::build_concat(bound, op),
+        Kind::Fold(op) => fold::build(bound, op),
+        Kind::Contract(op) => contract::build(bound, op),
+        Kind::Finished(op) => contract::build_finished(bound, op),
+        Kind::Gather(op) => indexed::build_gather(bound, op),
+        Kind::Scatter(op) => indexed::build_scatter(bound, op),
+        Kind::RowMap(op) => row_map::build(bound, op),
+        Kind::Scan(op) => rows::build_scan(bound, op),
+        Kind::TopK(op) => rows::build_top(bound, op),
+        Kind::Attention(op) => attention::build(bound, op),
     };
     Ok(vec![launch?])
 }

@@ -11,6 +11,7 @@ pub(super) mod build;
 mod fold;
 mod formula;
 mod indexed;
+mod launch;
 mod movement;
 mod normal;
 mod plan;

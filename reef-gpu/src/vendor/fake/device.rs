@@ -80,6 +80,14 @@ impl Fake {
         fake
     }
 
+    /// One with tensor cores and so many units.
+    pub(crate) fn with_tensor_cores(units: u32) -> Self {
+        let mut fake = Self::default();
+        (fake.facts.tensor_cores, fake.facts.units) = (true, units);
+        fake.facts.shared_per_block = 227 << 10;
+        fake
+    }
+
     /// The next capture calls `act` before it ends.
     pub(crate) fn at_next_capture(&self, act: impl FnOnce() + Send + 'static) {
         *self.at_capture.lock() = Some(Box::new(act));

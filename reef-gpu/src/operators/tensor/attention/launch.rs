@@ -3,7 +3,8 @@
 use super::params::{AttentionParams, Code, STEPS, ScoreParams, SideParams};
 use crate::gpu::Gpu;
 use crate::operators::element::tensor_core_family;
-use crate::operators::tensor::bound::{BoundTensors, Grid};
+use crate::operators::tensor::bound::BoundTensors;
+use crate::operators::tensor::launch::Grid;
 use crate::operators::tensor::plan::Plan;
 use crate::vendor::calls::Vendor;
 use reef_core::tensor::{Attention, Placed, ScoreStep, View};

@@ -3,7 +3,8 @@
 use super::pattern::Normal;
 use crate::gpu::Gpu;
 use crate::operators::params::Params;
-use crate::operators::tensor::bound::{BoundTensors, Grid};
+use crate::operators::tensor::bound::BoundTensors;
+use crate::operators::tensor::launch::Grid;
 use crate::vendor::calls::Vendor;
 use reef_core::tensor::{Element, RowMap, Spec, View};
 use reef_core::{Launch, Result};

@@ -9,7 +9,7 @@ use crate::operators::tensor::bound::{BoundTensors, THREADS, suffix};
 use crate::operators::tensor::plan::Plan;
 use crate::vendor::calls::Vendor;
 use reef_core::op::Scratch;
-use reef_core::tensor::{Contract, Domain, Finished, TensorOp};
+use reef_core::tensor::{Contract, Domain, Finished, Kind, TensorOp};
 use reef_core::{Launch, Result};
 
 /// Rows and columns of tiles, and their kernels.
@@ -69,8 +69,7 @@ pub(in crate::operators::tensor) fn finishes<V: Vendor>(
     op: &TensorOp,
     finished: &Finished,
 ) -> bool {
-    let product = Product::of(gpu, op, &finished.contract);
-    product.is_some_and(|product| steps(&product, op, &finished.formula).is_some())
+    finished_product(gpu, op, finished).is_some()
 }
 
 /// Tensor cores alone have kernels with something behind the sum.
@@ -78,13 +77,28 @@ pub(in crate::operators::tensor) fn build_finished<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     finished: &Finished,
 ) -> Result<Launch<Gpu<V>>> {
-    let product = Product::of(bound.gpu(), bound.op, &finished.contract);
-    let known = product.and_then(|product| {
-        let steps = steps(&product, bound.op, &finished.formula)?;
-        Some((product, steps))
-    });
+    let known = finished_product(bound.gpu(), bound.op, finished);
     let (product, steps) = known.ok_or_else(|| bound.refused("a formula behind a sum"))?;
     on_tensor_cores(bound, &product, &steps)
+}
+
+/// `op`, which was checked, as a product on tensor cores, and what becomes of its sums; `None` if it is none.
+pub(super) fn product_of<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> Option<(Product, Vec<After>)> {
+    match &op.kind {
+        Kind::Contract(contract) => Some((Product::of(gpu, op, contract)?, Vec::new())),
+        Kind::Finished(finished) => finished_product(gpu, op, finished),
+        _ => None,
+    }
+}
+
+fn finished_product<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+    finished: &Finished,
+) -> Option<(Product, Vec<After>)> {
+    let product = Product::of(gpu, op, &finished.contract)?;
+    let steps = steps(&product, op, &finished.formula)?;
+    Some((product, steps))
 }
 
 fn on_tensor_cores<V: Vendor>(
@@ -92,11 +106,20 @@ fn on_tensor_cores<V: Vendor>(
     product: &Product,
     steps: &[After],
 ) -> Result<Launch<Gpu<V>>> {
+    let after = afters(bound, steps);
+    product.launch(bound, after, |plan| table(bound, product.summed(), plan))
+}
+
+/// The steps as the kernel is told.
+pub(super) fn afters<V: Vendor>(
+    bound: &BoundTensors<'_, V>,
+    steps: &[After],
+) -> [AfterParams; AFTERS] {
     let mut after = [AfterParams::default(); AFTERS];
     for (step, params) in steps.iter().zip(&mut after) {
         *params = step.params(|number| bound.input(number));
     }
-    product.launch(bound, after, |plan| table(bound, product.summed(), plan))
+    after
 }
 
 /// The kernel for a device of so many units, and how many tiles it makes: large ones if there are enough of them.
@@ -119,7 +142,11 @@ fn terms<V: Vendor>(bound: &BoundTensors<'_, V>, summed: &Axes, plan: &mut Plan)
 }
 
 /// Appends the places of terms in both inputs, in pairs, and says where they are; 0 if terms are apart by a stride.
-fn table<V: Vendor>(bound: &BoundTensors<'_, V>, summed: &Axes, plan: &mut Plan) -> Result<u32> {
+pub(super) fn table<V: Vendor>(
+    bound: &BoundTensors<'_, V>,
+    summed: &Axes,
+    plan: &mut Plan,
+) -> Result<u32> {
     if let [] | [_] = *summed.0 {
         return Ok(0);
     }

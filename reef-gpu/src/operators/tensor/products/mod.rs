@@ -1,13 +1,14 @@
 //! Sums of products: the tensor operations that take most of a network's time.
 //!
 //! In: a contraction whose operands are checked. Out: one launch. `contract` chooses its kernel: tiles on tensor cores
-//! (`tiled`), tiles of single products, or a thread for each output. A formula behind it is made of steps (`after`). `matrices` finds the products of matrices in it,
-//! `sides` how their inputs lie. Invariants: scratch memory and launch come from the same cut; a tile's count of parts is
+//! (`tiled`), tiles of single products, or a thread for each output. A formula behind it is made of steps (`after`).
+//! `matrices` finds the products of matrices in it, `sides` how their inputs lie; `group` makes one launch of several. Invariants: scratch memory and launch come from the same cut; a tile's count of parts is
 //! zero between launches.
 
 mod after;
 pub(super) mod contract;
 mod gelu;
+pub(super) mod group;
 mod matrices;
 mod params;
 mod sides;

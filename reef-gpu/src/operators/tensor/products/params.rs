@@ -46,7 +46,7 @@ pub(super) const AFTERS: usize = 4;
 
 /// `Product` there.
 #[repr(C)]
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ProductParams {
     pub(super) sides: [SideParams; 2],
     pub(super) after: [AfterParams; AFTERS],
@@ -70,8 +70,31 @@ pub(super) struct ProductParams {
     pub(super) unused: u32,
 }
 
+impl ProductParams {
+    /// The same with a plan at this address.
+    pub(super) fn with_plan(mut self, plan: u64) -> Self {
+        self.plan = plan;
+        self
+    }
+}
+
 // SAFETY: `repr(C)`; each part is a multiple of 8 bytes, in which those of 4 bytes come in pairs behind those of 8.
 unsafe impl Params for ProductParams {}
+
+/// `PRODUCTS` there: products of a group at most.
+pub(super) const PRODUCTS: usize = 3;
+
+/// `ProductGroup` there.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GroupParams {
+    pub(super) of: [ProductParams; PRODUCTS],
+    /// The first block of each, and one word that nothing reads.
+    pub(super) begins: [u32; PRODUCTS + 1],
+}
+
+// SAFETY: as above; words of 4 bytes come in pairs.
+unsafe impl Params for GroupParams {}
 
 #[cfg(test)]
 mod tests {
@@ -81,5 +104,6 @@ mod tests {
     fn nothing_is_padded() {
         assert_eq!((size_of::<SideParams>(), size_of::<AfterParams>()), (40, 24));
         assert_eq!(size_of::<ProductParams>(), 2 * 40 + AFTERS * 24 + 4 * 8 + 14 * 4);
+        assert_eq!(size_of::<GroupParams>(), 3 * size_of::<ProductParams>() + 4 * 4);
     }
 }

@@ -1,11 +1,12 @@
 //! Products of matrices as tiles on tensor cores: kernels/product.h.
 
 use super::matrices::{Axes, Matrices};
-use super::params::{AFTERS, AfterParams, ProductParams, SideParams};
+use super::params::{AFTERS, AfterParams, ProductParams};
 use super::sides::{side, step_or_view};
 use crate::gpu::Gpu;
 use crate::operators::element::tensor_core_family;
-use crate::operators::tensor::bound::{BoundTensors, Grid};
+use crate::operators::tensor::bound::BoundTensors;
+use crate::operators::tensor::launch::Grid;
 use crate::operators::tensor::plan::Plan;
 use crate::operators::tiles::slabs::{SLAB, Shape};
 use crate::operators::tiles::tile::{Plan as Cut, Tile, WARPS};
@@ -56,13 +57,23 @@ impl Product {
         {
             return None;
         }
-        let shape = Shape {
-            pixels: matrices.batch() * matrices.rows.len().next_multiple_of(64),
-            outputs: matrices.columns.len(),
-            slabs: terms.div_ceil(TERMS),
-        };
-        let cut = Cut::new(&TILES, &shape, gpu.facts());
+        let cut = Cut::new(&TILES, &shape(&matrices, matrices.columns.len(), terms), gpu.facts());
         Some(Self { matrices, summed: Axes::of(&contract.summed), terms, cut, family })
+    }
+
+    /// The tile that several products, whose other sizes are the same, have in one launch; `None` if they differ, or are
+    /// better off with split sums.
+    pub(super) fn common_tile<V: Vendor>(gpu: &Gpu<V>, all: &[Self]) -> Option<Tile> {
+        let Self { matrices, terms, .. } = all.first()?;
+        let size = |of: &Self| (of.matrices.batch(), of.matrices.rows.len(), of.terms);
+        let columns = all.iter().map(|of| of.matrices.columns.len()).sum();
+        let cut = Cut::new(&TILES, &shape(matrices, columns, *terms), gpu.facts());
+        (all.iter().all(|of| size(of) == size(&all[0])) && cut.splits == 1).then_some(cut.tile)
+    }
+
+    /// The same in whole tiles.
+    pub(super) fn in_whole_tiles(self, tile: Tile) -> Self {
+        Self { cut: Cut { tile, splits: 1 }, ..self }
     }
 
     /// Tiles of columns, of rows, and of all batches.
@@ -90,21 +101,34 @@ impl Product {
         after: [AfterParams; AFTERS],
         table: impl FnOnce(&mut Plan) -> Result<u32>,
     ) -> Result<Launch<Gpu<V>>> {
-        let Cut { tile, splits } = self.cut;
+        let mut plan = Plan::default();
+        plan.words(&[0]); // so that no view is at 0
+        let params = self.params(bound, after, table, &mut plan)?;
+        let name = self.kernel("product", kind(&params));
+        bound.launch_with(&name, self.grid(self.blocks()), &plan, |plan| params.with_plan(plan))
+    }
+
+    /// What the kernel is told, but for where the plan is.
+    pub(super) fn params<V: Vendor>(
+        &self,
+        bound: &BoundTensors<'_, V>,
+        after: [AfterParams; AFTERS],
+        table: impl FnOnce(&mut Plan) -> Result<u32>,
+        plan: &mut Plan,
+    ) -> Result<ProductParams> {
+        let Cut { splits, .. } = self.cut;
         let [across, down, tiles] = self.tiles();
         let need = self.scratch();
         if splits > 1 && tiles * size_of::<u32>() > COUNTS {
             return Err(Error::Invalid(format!("{}: {tiles} tiles of split sums", V::NAME)));
         }
         let memory = bound.scratch(need.bytes)?;
-        let mut plan = Plan::default();
-        plan.words(&[0]); // so that no view is at 0
         let inputs = [self.matrices.row_input, 1 - self.matrices.row_input];
-        let sides = inputs
-            .map(|input| side(&self.matrices, &self.summed, input, bound.input(input), &mut plan));
-        let table = table(&mut plan)?;
+        let sides =
+            inputs.map(|input| side(&self.matrices, &self.summed, input, bound.input(input), plan));
+        let table = table(plan)?;
         let [(output_batch, output_batch_view), (output_row, output_row_view)] =
-            self.matrices.outputs.each_ref().map(|view| step_or_view(&view.merged(), &mut plan));
+            self.matrices.outputs.each_ref().map(|view| step_or_view(&view.merged(), plan));
         let columns = self.matrices.columns.len();
         let aligned =
             |after: &AfterParams| after.column_step <= 1 && after.operand.is_multiple_of(16);
@@ -112,13 +136,13 @@ impl Product {
             && bound.output().is_multiple_of(16)
             && after.iter().all(aligned)
             && after.iter().all(|after| after.row_step.is_multiple_of(4) || after.column_step == 0);
-        let params = |plan| ProductParams {
+        Ok(ProductParams {
             sides,
             after,
             output: bound.output(),
             partials: memory + COUNTS as u64,
             arrivals: memory,
-            plan,
+            plan: 0,
             rows: self.matrices.rows.len() as u32,
             columns: columns as u32,
             terms: self.terms as u32,
@@ -133,12 +157,23 @@ impl Product {
             output_batch,
             output_batch_view,
             unused: 0,
-        };
-        let (kind, family) = (kind(&sides, table), self.family);
-        let name = format!("product_{kind}_{family}_{}x{}", tile.pixels, tile.outputs);
-        let grid =
-            Grid { blocks: tiles * splits, threads: tile.threads, shared: tile.shared() as usize };
-        bound.launch_with(&name, grid, &plan, params)
+        })
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        self.tiles()[2] * self.cut.splits
+    }
+
+    /// So many blocks of its tile.
+    pub(super) fn grid(&self, blocks: usize) -> Grid {
+        let Tile { threads, .. } = self.cut.tile;
+        Grid { blocks, threads, shared: self.cut.tile.shared() as usize }
+    }
+
+    /// The name of a kernel for its tile.
+    pub(super) fn kernel(&self, what: &str, kind: &str) -> String {
+        let (Tile { pixels, outputs, .. }, family) = (self.cut.tile, self.family);
+        format!("{what}_{kind}_{family}_{pixels}x{outputs}")
     }
 
     pub(super) fn summed(&self) -> &Axes {
@@ -162,13 +197,25 @@ impl Product {
     }
 }
 
+/// What tiles and splits are chosen for.
+fn shape(matrices: &Matrices, columns: usize, terms: usize) -> Shape {
+    Shape {
+        pixels: matrices.batch() * matrices.rows.len().next_multiple_of(64),
+        outputs: columns,
+        slabs: terms.div_ceil(TERMS),
+    }
+}
+
 /// Which of its kernels a product has: where all places are known at the beginning, copies are little more than their
 /// instructions.
-fn kind(sides: &[SideParams; 2], table: u32) -> &'static str {
-    let [rows, columns] = sides;
+pub(super) fn kind(params: &ProductParams) -> &'static str {
+    let [rows, columns] = &params.sides;
     match columns.along {
-        _ if [rows.along, rows.wide, columns.wide] != [1; 3] || table != 0 => "any",
+        _ if [rows.along, rows.wide, columns.wide] != [1; 3] || params.table != 0 => ANY,
         1 => "along",
         _ => "across",
     }
 }
+
+/// The kind that takes all products.
+pub(super) const ANY: &str = "any";
