@@ -2,7 +2,8 @@
 
 use crate::class::Class;
 use crate::config::settings::{Config, Models};
-use crate::local::client::{Client, Options};
+use crate::local::client::connection::Client;
+use crate::local::client::options::Options;
 use crate::local::session::listen::Local;
 use crate::net::access::Access;
 use crate::net::listener::bind;

@@ -174,6 +174,27 @@ pub(crate) struct Run<'a> {
     pub(crate) gone: &'a dyn Fn() -> bool,
     /// Whom real-time work is charged to.
     pub(crate) account: &'a Account,
+    /// Real-time work only.
+    pub(crate) soon: Option<Soon<'a>>,
+}
+
+/// Says that a request will have ended soon.
+#[derive(Clone, Copy)]
+pub(crate) struct Soon<'a> {
+    /// How long after its submission.
+    pub(crate) after: Duration,
+    pub(crate) tell: &'a dyn Fn(),
+}
+
+impl Soon<'_> {
+    /// Waits as `wait` does until it is time to tell, and tells if nothing has come by then.
+    pub(crate) fn or_tell<T>(self, wait: impl FnOnce(Duration) -> Option<T>) -> Option<T> {
+        let come = wait(self.after);
+        if come.is_none() {
+            (self.tell)();
+        }
+        come
+    }
 }
 
 /// How a request was run.

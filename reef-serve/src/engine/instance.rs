@@ -76,7 +76,12 @@ impl<D: Operators> Instance for RealTimeInstance<D> {
         let limit = Instant::now().checked_add(run.time);
         self.client.charge(run.account);
         let ticket = self.client.submit_before(task, Some(run.time))?;
+        let early = run.soon.filter(|soon| soon.after < run.time);
+        let early = early.and_then(|soon| soon.or_tell(|time| ticket.wait_timeout(time)));
         let timing = loop {
+            if let Some(how) = early {
+                break how?;
+            }
             let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
             if let Some(how) = ticket.wait_timeout(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL))
             {

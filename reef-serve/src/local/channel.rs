@@ -13,7 +13,12 @@
 //! itself wait: the other polls at an interval.
 
 use super::sync::{Ordering, Word, fence};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long who was woken ahead of news looks for them: longer than the copy of an input that a client wakes the daemon
+/// ahead of, and so short that it is a small part of a core even if the news are always late.
+pub(crate) const ROUSED: Duration = Duration::from_micros(200);
 
 /// A cursor and whether its reader sleeps, on lines of their own.
 #[derive(Debug, Default)]
@@ -51,14 +56,40 @@ impl Channel {
         self.cursor.0.load(Ordering::Acquire)
     }
 
-    /// Sleeps until the cursor is not at `seen` any more, or `time` is over, or for no reason.
-    pub(crate) fn sleep(&self, seen: u32, time: Duration) {
+    /// Waits for the cursor to move from `seen`: looks for `spin`, then sleeps for `time` at most, and looks for
+    /// [`ROUSED`] if it is woken before there is news. Returns whether there is; may return early.
+    pub(crate) fn wait(&self, seen: u32, spin: Duration, time: Duration) -> bool {
+        self.look(seen, spin)
+            || (self.sleep(seen, time) && self.look(seen, ROUSED))
+            || self.cursor() != seen
+    }
+
+    /// Looks for a move of the cursor for `time`. Returns whether there was one.
+    ///
+    /// Every few microseconds it lets another thread have the core: the one that was just woken may be put there, and
+    /// would wait for all of `time` (2-core VM that was busy, 2026-11-23: 54 µs from an answer to the client, which slept).
+    fn look(&self, seen: u32, time: Duration) -> bool {
+        let begin = Instant::now();
+        while begin.elapsed() < time {
+            for _ in 0..64 {
+                if self.cursor() != seen {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            thread::yield_now();
+        }
+        false
+    }
+
+    /// Sleeps until the cursor is not at `seen` any more, or `time` is over, or for no reason. Returns whether it was
+    /// woken.
+    pub(crate) fn sleep(&self, seen: u32, time: Duration) -> bool {
         self.asleep.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst); // between steps 3 and 4
-        if self.cursor() == seen {
-            self.cursor.0.sleep(seen, time);
-        }
+        let woken = self.cursor() == seen && self.cursor.0.sleep(seen, time);
         self.asleep.0.store(0, Ordering::Relaxed);
+        woken
     }
 }
 
@@ -111,6 +142,7 @@ mod models {
                 move || {
                     let submitted = wait(&segment.0, 0);
                     let request = segment.2.load(Ordering::Relaxed);
+                    segment.1.rouse();
                     segment.2.store(request + 1, Ordering::Relaxed);
                     segment.1.publish(submitted);
                 }
@@ -127,7 +159,6 @@ mod models {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::time::Instant;
 
     #[test]
     fn a_sleeper_is_woken_and_not_by_the_clock() {
@@ -162,6 +193,29 @@ mod tests {
             reader.join().unwrap()
         });
         assert!(slept < Duration::from_secs(30) && channel.cursor() == 0, "{slept:?}");
+    }
+
+    /// Whoever looks sees news that come without a wake; whoever was roused for nothing says that there are none.
+    #[test]
+    fn news_are_looked_for_before_and_after_a_sleep() {
+        let long = Duration::from_secs(60);
+        let channel = Channel::default();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| channel.wait(0, long, Duration::ZERO));
+            channel.publish(1);
+            assert!(reader.join().unwrap());
+        });
+        assert!(!channel.wait(1, Duration::ZERO, Duration::from_millis(1)));
+        let roused = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| channel.wait(1, Duration::ZERO, long));
+            while !reader.is_finished() {
+                channel.rouse();
+                std::thread::yield_now();
+            }
+            reader.join().unwrap()
+        });
+        assert!(!roused);
+        assert!(channel.wait(0, Duration::ZERO, long), "there are news already");
     }
 
     #[test]

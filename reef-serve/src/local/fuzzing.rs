@@ -57,13 +57,14 @@ pub(crate) fn client(socket: &Path, bytes: &[u8]) {
 fn scribble(segment: &Segment, write: &[u8]) {
     let number = u32::from_le_bytes([write[2], write[3], write[4], write[5]]);
     let slot = segment.slot(u32::from(write[1]));
-    match write[0] % 7 {
+    match write[0] % 8 {
         0 => slot.kind.store(number, Relaxed),
         1 => slot.timeout.store(u64::from(number) << (write[1] % 33), Relaxed),
         2 => slot.code.store(number, Relaxed),
         3 => slot.length.store(number, Relaxed),
         4 => segment.requests().publish(FIRST.wrapping_add(u32::from(write[1]))),
-        5 => segment.requests().publish(number),
+        5 => slot.place.store(number, Relaxed),
+        6 => segment.requests().publish(number),
         _ => segment.answers().publish(number),
     }
 }

@@ -10,7 +10,7 @@ use reef::Rate;
 use std::time::Duration;
 
 /// The first bytes of both messages, with the version of the protocol.
-const MAGIC: [u8; 8] = *b"reeflcl2";
+const MAGIC: [u8; 8] = *b"reeflcl3";
 
 /// Bytes of a [`ClientHello`].
 pub(super) const CLIENT_HELLO_LEN: usize = 96;

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! client                         one memfd, sealed                    daemon: a thread per client
-//!   │  input ──► slot i ── kind, time ──► [requests: cursor, asleep] ──►  write, run, read       │
-//!   │  output ◄─ slot i ◄─ code, times ◄─ [answers:  cursor, asleep] ◄──                        │
+//!   │  input ──► place j, slot i ── kind, j ─► [requests: cursor, asleep] ──► write, run, read   │
+//!   │  output ◄─ place j, slot i ◄─ code ◄──── [answers:  cursor, asleep] ◄──                   │
 //!   └──────────── Unix socket: hellos, memfd, and nothing but the end after that ────────────────┘
 //!
 //!     answered ≤ submitted ≤ answered + slots
@@ -16,10 +16,12 @@
 //!   cursor and never reads one back.
 //!
 //! Either side polls for a while, then sleeps on the other's cursor ([`channel`]), and polls the socket at an
-//! interval: the end of a process closes it.
+//! interval: the end of a process closes it. A side that knows that there will be news in a moment wakes the other
+//! before: the client when it begins to copy an input, the daemon shortly before an inference ends.
 
 pub(crate) mod channel;
 pub(crate) mod client;
+mod clock;
 pub(crate) mod fd_passing;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;

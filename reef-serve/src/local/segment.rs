@@ -7,7 +7,8 @@
 //! then    (input, output) × slots, each at a multiple of 64
 //! ```
 //!
-//! Request number n, from [`FIRST`] and wrapping, uses slot n modulo the number of slots, a power of two.
+//! Request number n, from [`FIRST`] and wrapping, uses slot n modulo the number of slots, a power of two. Its tensors lie at
+//! the place that the slot names, of which there are as many as slots.
 
 use super::channel::Channel;
 use super::mmap::Mapping;
@@ -109,7 +110,7 @@ impl Segment {
         self.mapping.host_memory()
     }
 
-    /// Where input and output of each slot begin.
+    /// Where input and output of each place begin.
     pub(super) fn places(&self) -> Vec<(usize, usize)> {
         let layout = self.layout;
         (0..layout.slots).map(|slot| (layout.input(slot), layout.output(slot))).collect()
@@ -128,16 +129,16 @@ impl Segment {
         self.mapping.at(self.layout.slot(n % self.layout.slots))
     }
 
-    /// The input of request number `n`.
-    pub(super) fn input(&self, n: u32) -> Tensor<'_> {
+    /// The input at a place.
+    pub(super) fn input(&self, place: u32) -> Tensor<'_> {
         let words = self.layout.input.div_ceil(8);
-        Tensor::new(self.mapping.slice(self.layout.input(n % self.layout.slots), words))
+        Tensor::new(self.mapping.slice(self.layout.input(place % self.layout.slots), words))
     }
 
-    /// The output of request number `n`.
-    pub(super) fn output(&self, n: u32) -> Tensor<'_> {
+    /// The output at a place.
+    pub(super) fn output(&self, place: u32) -> Tensor<'_> {
         let words = self.layout.output.div_ceil(8);
-        Tensor::new(self.mapping.slice(self.layout.output(n % self.layout.slots), words))
+        Tensor::new(self.mapping.slice(self.layout.output(place % self.layout.slots), words))
     }
 }
 

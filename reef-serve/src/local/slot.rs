@@ -11,6 +11,8 @@ pub(super) const MAX_TEXT_LEN: usize = 160;
 pub(super) struct Slot {
     /// 0: answer at once; 1: an inference. Written by the client.
     pub(super) kind: AtomicU32,
+    /// Where the tensors lie, from 0. Written by the client.
+    pub(super) place: AtomicU32,
     /// 0, or the number of an error. Written by the daemon.
     pub(super) code: AtomicU32,
     /// Microseconds; 0 is none. Written by the client.
@@ -19,6 +21,9 @@ pub(super) struct Slot {
     pub(super) infer: AtomicU64,
     /// Nanoseconds until real-time work could start. Written by the daemon.
     pub(super) delay: AtomicU64,
+    /// When the daemon began with it and when it answered, by [`clock`](super::clock). Written by the daemon.
+    pub(super) began: AtomicU64,
+    pub(super) answered: AtomicU64,
     /// Length of the text. Written by the daemon.
     pub(super) length: AtomicU32,
     /// An error's text, eight bytes a word. Written by the daemon.

@@ -22,10 +22,10 @@ mod real {
             self.0.store(value, order);
         }
 
-        /// Sleeps while it holds `seen`, for no longer than `time`; may return early.
-        pub(crate) fn sleep(&self, seen: u32, time: Duration) {
+        /// Sleeps while it holds `seen`, for no longer than `time`; may return early. Returns whether it was woken.
+        pub(crate) fn sleep(&self, seen: u32, time: Duration) -> bool {
             let time = time.try_into().ok();
-            let _ = futex::wait(&self.0, futex::Flags::empty(), seen, time.as_ref()); // looked at anew
+            futex::wait(&self.0, futex::Flags::empty(), seen, time.as_ref()).is_ok()
         }
 
         /// Wakes whoever sleeps.
@@ -67,11 +67,13 @@ mod model {
         }
 
         /// Models have no time: a sleep without a wake never ends.
-        pub(crate) fn sleep(&self, seen: u32, _: Duration) {
+        pub(crate) fn sleep(&self, seen: u32, _: Duration) -> bool {
             let guard = self.lock.lock().unwrap();
-            if self.value.load(Ordering::SeqCst) == seen {
+            let sleeps = self.value.load(Ordering::SeqCst) == seen;
+            if sleeps {
                 drop(self.wakes.wait(guard).unwrap());
             }
+            sleeps
         }
 
         pub(crate) fn wake(&self) {

@@ -155,7 +155,7 @@ impl Batch {
         let account = &self.jobs[0].account;
         let parts = live_parts(self.jobs.iter().zip(self.firsts()).zip(outcomes), wide);
         let shared = SharedParts { inputs: &parts[0], outputs: &parts[1] };
-        instance.run(Run { slot: None, shared, time, gone: &gone, account })
+        instance.run(Run { slot: None, shared, time, gone: &gone, account, soon: None })
     }
 }
 

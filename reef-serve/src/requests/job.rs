@@ -138,7 +138,8 @@ impl Job {
         let outputs: Vec<_> =
             self.outputs.iter().filter_map(|wanted| wanted.part(wanted.offset)).collect();
         let shared = SharedParts { inputs: &inputs, outputs: &outputs };
-        let ran = instance.run(Run { slot: None, shared, time: left, gone, account })?;
+        let ran =
+            instance.run(Run { slot: None, shared, time: left, gone, account, soon: None })?;
         phases.delay = ran.delay;
         let device = ran.device;
         let ran = Instant::now();

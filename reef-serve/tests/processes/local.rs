@@ -118,7 +118,7 @@ fn noise_on_the_socket_is_no_end() {
         let mut stream = UnixStream::connect(daemon.folder().join("local.sock")).unwrap();
         let noise = (0..n).map(|i| (seed.wrapping_mul(n + 1).wrapping_add(i * i) >> 3) as u8);
         let noise: Vec<u8> = match n % 3 {
-            0 => b"reeflcl2".iter().copied().chain(noise).collect(),
+            0 => b"reeflcl3".iter().copied().chain(noise).collect(),
             _ => noise.collect(),
         };
         let _ = stream.write_all(&noise); // it may have been refused already

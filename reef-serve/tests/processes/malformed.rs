@@ -205,7 +205,7 @@ fn http(folder: &Path, count: u64, mut rng: ChaCha8Rng) {
 /// Mutated greetings; few of them name a model that there is, because those come in.
 fn local(folder: &Path, count: u64, mut rng: ChaCha8Rng) {
     let hello = |name: &str| {
-        let mut bytes = [b"reeflcl2".as_slice(), &[0, name.len() as u8]].concat();
+        let mut bytes = [b"reeflcl3".as_slice(), &[0, name.len() as u8]].concat();
         bytes.resize(16, 0);
         bytes.extend(name.as_bytes());
         bytes.resize(96, 0);

@@ -1,5 +1,6 @@
 //! How a client comes in: what it asks for, whether it may have that, and its memory.
 
+use super::expected::Expected;
 use super::instance::Shared;
 use super::serve::Session;
 use crate::class::{Class, Priority};
@@ -74,6 +75,7 @@ pub(super) fn come_in<'a>(
         max_time: config.times.request(),
         answered: FIRST,
         instances,
+        expected: Expected::default(),
         model,
         segment,
         _memory: memory,

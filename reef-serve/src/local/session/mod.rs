@@ -6,6 +6,7 @@
 //!   thread.
 
 mod entry;
+mod expected;
 mod instance;
 pub(crate) mod listen;
 mod serve;

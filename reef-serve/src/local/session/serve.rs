@@ -1,14 +1,17 @@
 //! A client that has come in: its requests, one after the other.
 
+use super::expected::Expected;
 use super::instance::Shared;
 use crate::class::{Class, Priority};
-use crate::engine::api::Run;
+use crate::engine::api::{Run, Soon};
 use crate::engine::node::Entered;
 use crate::engine::shared::SharedParts;
 use crate::error::{Error, Result};
+use crate::local::clock;
 use crate::local::fd_passing::{POLL_INTERVAL, is_over, send};
 use crate::local::handshake::{RELOADED, ServerHello, code};
 use crate::local::segment::Segment;
+use crate::local::slot::Slot;
 use crate::models::budget::Reservation;
 use crate::models::loaded_model::{LoadedModel, is_sound};
 use crate::net::identity::client_id::ClientId;
@@ -40,6 +43,8 @@ pub(super) struct Session<'a> {
     pub(super) answered: u32,
     /// As [`Class::EACH`]: that of its class, and if its requests can become best-effort, one for these.
     pub(super) instances: [Option<Shared>; 2],
+    /// Of real-time inferences.
+    pub(super) expected: Expected,
     pub(super) model: Arc<LoadedModel>,
     pub(super) segment: Segment,
     pub(super) _memory: ([Reservation; 2], MemoryTaken),
@@ -88,17 +93,7 @@ impl Session<'_> {
 
     /// Waits for a request, for a while. Returns whether the client is gone.
     fn rest(&self, seen: u32) -> bool {
-        let begin = Instant::now();
-        while begin.elapsed() < self.spin {
-            for _ in 0..64 {
-                if self.segment.requests().cursor() != seen {
-                    return false;
-                }
-                std::hint::spin_loop();
-            }
-        }
-        self.segment.requests().sleep(seen, POLL_INTERVAL);
-        self.segment.requests().cursor() == seen && self.is_gone()
+        !self.segment.requests().wait(seen, self.spin, POLL_INTERVAL) && self.is_gone()
     }
 
     fn account(&self) -> Account {
@@ -111,14 +106,14 @@ impl Session<'_> {
 
     fn answer(&mut self) {
         let n = self.answered;
-        let (kind, timeout) = {
-            let slot = self.segment.slot(n);
-            (slot.kind.load(Ordering::Relaxed), slot.timeout.load(Ordering::Relaxed))
-        };
+        let began = clock::now();
+        let Asked { kind, place, timeout } = Asked::read(self.segment.slot(n));
+        let slots = self.segment.layout().slots;
         let mut phases = Phases::default();
         let how = match kind {
             0 => Ok(()),
-            1 => self.infer(n, timeout, &mut phases),
+            1 if place < slots => self.infer(place, timeout, &mut phases),
+            1 => Err(Error::Invalid(format!("tensors at place {place} of {slots}"))),
             _ => Err(Error::Invalid(format!("request of kind {kind} (have: 0, 1)"))),
         };
         let slot = self.segment.slot(n);
@@ -129,11 +124,13 @@ impl Session<'_> {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         slot.infer.store(nanos(phases.infer), Ordering::Relaxed);
         slot.delay.store(nanos(phases.delay.unwrap_or_default()), Ordering::Relaxed);
+        slot.began.store(began, Ordering::Relaxed);
+        slot.answered.store(clock::now(), Ordering::Relaxed);
         self.answered = n.wrapping_add(1);
         self.segment.answers().publish(self.answered);
     }
 
-    fn infer(&mut self, n: u32, timeout: u64, phases: &mut Phases) -> Result<()> {
+    fn infer(&mut self, place: u32, timeout: u64, phases: &mut Phases) -> Result<()> {
         let asked = Duration::from_micros(if timeout == 0 { u64::MAX } else { timeout });
         let asks = Priority::new(0, self.class);
         let admitted = self.tenant.admit(asks, &self.account(), self.model.node().clock());
@@ -145,7 +142,10 @@ impl Session<'_> {
             Err(error) => Err(error),
             Ok(mut instance) => {
                 let time = asked.min(self.max_time);
-                let how = self.run(class, &mut instance, n, time, phases);
+                let how = self.run(class, &mut instance, place, time, phases);
+                if class == Class::RealTime && how.is_ok() {
+                    self.expected.note(phases.infer);
+                }
                 // Before it is said that time was over: the device still has what was given up.
                 self.instances[class as usize] = is_sound(&how).then_some(instance);
                 match how {
@@ -167,14 +167,14 @@ impl Session<'_> {
         &self,
         class: Class,
         shared: &mut Shared,
-        n: u32,
+        place: u32,
         time: Duration,
         phases: &mut Phases,
     ) -> Result<()> {
         shared.count(class, &self.segment)?;
         let Shared { instance, direct, .. } = shared;
         let layout = self.segment.layout();
-        let (input, output) = (self.segment.input(n), self.segment.output(n));
+        let (input, output) = (self.segment.input(place), self.segment.output(place));
         let began = Instant::now();
         if !*direct {
             chunks(layout.input, |at, chunk| {
@@ -184,10 +184,13 @@ impl Session<'_> {
             phases.input = began.elapsed();
         }
         let begin = Instant::now();
-        let slot = direct.then_some((n % layout.slots) as usize);
+        let slot = direct.then_some(place as usize);
         let gone = &|| began.elapsed() > time || self.is_gone();
         let account = &self.account();
-        let ran = instance.run(Run { slot, shared: SharedParts::default(), time, gone, account });
+        let rouse = &|| self.segment.answers().rouse();
+        let soon = self.expected.rouse_after().map(|after| Soon { after, tell: rouse });
+        let shared = SharedParts::default();
+        let ran = instance.run(Run { slot, shared, time, gone, account, soon });
         phases.infer = begin.elapsed();
         let ran = ran?;
         phases.delay = ran.delay;
@@ -203,5 +206,20 @@ impl Session<'_> {
         })?;
         phases.output = begin.elapsed();
         Ok(())
+    }
+}
+
+/// What a client asks for: read once, as it may change at any time.
+struct Asked {
+    kind: u32,
+    place: u32,
+    /// Microseconds; 0 is none.
+    timeout: u64,
+}
+
+impl Asked {
+    fn read(slot: &Slot) -> Self {
+        let (kind, place) = (slot.kind.load(Ordering::Relaxed), slot.place.load(Ordering::Relaxed));
+        Self { kind, place, timeout: slot.timeout.load(Ordering::Relaxed) }
     }
 }

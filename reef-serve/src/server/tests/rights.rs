@@ -164,6 +164,7 @@ fn a_late_real_time_request_is_cancelled_where_it_waits() {
         time,
         gone: &|| false,
         account,
+        soon: None,
     };
     let said = instance.run(run);
     assert!(matches!(said, Err(Error::Deadline(_))), "{said:?}");

@@ -3,7 +3,7 @@
 use super::{Client, FIRST, Options, ServerHello, send};
 use crate::class::Class;
 use crate::config::settings::{Config, Models};
-use crate::engine::api::Run;
+use crate::engine::api::{Run, Soon};
 use crate::error::Error;
 use crate::local::session::PINNED_AFTER;
 use crate::local::session::listen::Local;
@@ -160,6 +160,45 @@ fn a_cursor_too_far_ahead_ends_the_client() {
 }
 
 #[test]
+fn a_place_that_there_is_not_is_an_error_of_that_request_alone() {
+    let fixture = Fixture::new("place");
+    let mut client = fixture.client(Class::RealTime);
+    let input = vec![0.5; client.input_len()];
+    let want = client.infer(&input).unwrap();
+    for place in [4, u32::MAX] {
+        let slot = client.segment.slot(client.submitted);
+        slot.kind.store(1, Relaxed);
+        slot.place.store(place, Relaxed);
+        client.places.take(client.submitted, 0);
+        client.submitted = client.submitted.wrapping_add(1);
+        client.segment.requests().publish(client.submitted);
+        let said = client.pop().unwrap_err();
+        assert_eq!(said, Error::Invalid(format!("tensors at place {place} of 4")));
+        assert_eq!(client.infer(&input).unwrap(), want);
+    }
+}
+
+/// Requests that are open have tensors of their own, whatever the order in which places become free.
+#[test]
+fn open_requests_keep_their_tensors_apart() {
+    let fixture = Fixture::new("apart");
+    let mut client = fixture.client(Class::RealTime);
+    let inputs = [0.1, 0.4, 0.7, 1.0].map(|value| vec![value; client.input_len()]);
+    let want = inputs.each_ref().map(|input| client.infer(input).unwrap());
+    let mut got = vec![0.0; client.output_len()];
+    let order = [0, 1, 2, 3, 3, 1, 0, 2, 2, 0];
+    let mut open = std::collections::VecDeque::new();
+    for (n, input) in order.into_iter().cycle().take(60).enumerate() {
+        client.submit(&inputs[input]).unwrap();
+        open.push_back(input);
+        while open.len() > n % 4 {
+            client.receive(&mut got).unwrap();
+            assert_eq!(got, want[open.pop_front().unwrap()]);
+        }
+    }
+}
+
+#[test]
 fn a_model_that_is_unloaded_tells_its_clients() {
     let fixture = Fixture::new("unload");
     let mut client = fixture.client(Class::RealTime);
@@ -231,7 +270,14 @@ fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
             staged.write(0, &to_bytes(input)).unwrap();
             let (time, account) = (Duration::from_secs(60), &Account::new(None));
             staged
-                .run(Run { slot: None, shared: Default::default(), time, gone: &|| false, account })
+                .run(Run {
+                    slot: None,
+                    shared: Default::default(),
+                    time,
+                    gone: &|| false,
+                    account,
+                    soon: None,
+                })
                 .unwrap();
             let mut want = vec![0; model.base.outputs.bytes];
             staged.read(0, &mut want).unwrap();
@@ -241,6 +287,31 @@ fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
     let (numbers, copied) = (numbers(), copied.unwrap());
     assert_eq!(numbers.success.count, copied.success.count + 20);
     assert_eq!((numbers.input.time, numbers.output.time), (copied.input.time, copied.output.time));
+}
+
+/// Once, if it has not ended by then; the answer is the same.
+#[test]
+fn a_run_says_that_it_ends_soon() {
+    let fixture = Fixture::new("soon");
+    let model = fixture.server.registry.get_or_load("tiny").unwrap();
+    let mut instance = model.base.instance(Class::RealTime, ClientConfig::default()).unwrap();
+    let input = vec![0.5; model.base.inputs.bytes / 4];
+    instance.write(0, &to_bytes(&input)).unwrap();
+    let (time, account) = (SOON, &Account::new(None));
+    let mut run = |after: Option<Duration>| {
+        let told = std::cell::Cell::new(0);
+        let tell = &|| told.set(told.get() + 1);
+        let soon = after.map(|after| Soon { after, tell });
+        let shared = Default::default();
+        instance.run(Run { slot: None, shared, time, gone: &|| false, account, soon }).unwrap();
+        let mut output = vec![0; model.base.outputs.bytes];
+        instance.read(0, &mut output).unwrap();
+        (told.get(), output)
+    };
+    let (_, want) = run(None);
+    assert_eq!(run(Some(Duration::ZERO)), (1, want.clone()));
+    assert_eq!(run(Some(SOON - Duration::from_secs(1))), (0, want.clone()));
+    assert_eq!(run(Some(2 * SOON)), (0, want));
 }
 
 /// A client that changes its input while it is read gets some numbers, and no other client notices.
@@ -256,14 +327,14 @@ fn tensors_that_change_meanwhile_harm_nobody() {
     let (len, mut output) = (client.input_len(), vec![0.0; client.output_len()]);
     for _ in 0..20 {
         client.submit(&input).unwrap();
-        let n = client.received;
+        let place = client.places.of(client.received).place;
         stop.store(false, Relaxed);
         std::thread::scope(|scope| {
             let segment = &client.segment;
             scope.spawn(|| {
                 while !stop.load(Relaxed) {
-                    segment.input(n).write_floats(std::iter::repeat_n(f32::NAN, len));
-                    segment.output(n).write_floats([7.0; 10].into_iter());
+                    segment.input(place).write_floats(std::iter::repeat_n(f32::NAN, len));
+                    segment.output(place).write_floats([7.0; 10].into_iter());
                 }
             });
             assert_eq!(other.infer(&input).unwrap(), want);
@@ -318,6 +389,33 @@ fn values_made_one_by_one_do_what_a_slice_does() {
     let endless = client.submit_from(std::iter::repeat(0.0)).unwrap_err();
     assert_eq!(endless, Error::Invalid(format!("input: more than {len} values given")));
     assert!(client.receive(&mut got).is_err(), "nothing was submitted");
+}
+
+/// What is staged is for the next request alone, and the parts of a request's time are no longer than all of it.
+#[test]
+fn an_input_is_staged_ahead_of_its_request() {
+    let fixture = Fixture::new("staged");
+    let mut client = fixture.client(Class::RealTime);
+    let inputs = [0.25, 0.75].map(|value| vec![value; client.input_len()]);
+    let want = inputs.each_ref().map(|input| client.infer(input).unwrap());
+    assert_ne!(want[0], want[1]);
+    let none = Err(Error::Invalid("no input is staged".into()));
+    assert_eq!(client.submit_staged(), none);
+    let mut got = vec![0.0; client.output_len()];
+    for (input, want) in inputs.iter().zip(&want).cycle().take(10) {
+        client.stage(input).unwrap();
+        let begin = Instant::now();
+        client.submit_staged().unwrap();
+        let timing = client.receive(&mut got).unwrap();
+        let all = begin.elapsed();
+        assert!(timing.way_in + timing.infer + timing.way_out <= all, "{timing:?} of {all:?}");
+        assert_eq!(&got, want);
+        assert_eq!(client.submit_staged(), none);
+    }
+    client.stage(&inputs[0]).unwrap();
+    client.ping().unwrap();
+    assert_eq!(client.submit_staged(), none);
+    assert!(matches!(client.stage(&[0.0]), Err(Error::Invalid(_))));
 }
 
 #[test]

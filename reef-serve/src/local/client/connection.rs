@@ -1,55 +1,29 @@
-//! The client's side.
+//! A client that has come in: its requests and their answers.
 
-use super::fd_passing::{POLL_INTERVAL, is_over, receive, send};
-use super::handshake::{ClientHello, RELOADED, SERVER_HELLO_LEN, ServerHello, error};
-use super::segment::{FIRST, Segment};
+use super::options::{Options, Timing};
+use super::places::{Open, Places};
 use crate::class::Class;
 use crate::error::{Error, Result};
+use crate::local::clock;
+use crate::local::fd_passing::{POLL_INTERVAL, is_over, receive, send};
+use crate::local::handshake::{ClientHello, RELOADED, SERVER_HELLO_LEN, ServerHello, error};
+use crate::local::segment::{FIRST, Segment};
 use crate::name::ModelName;
 use crate::net::folder::connect;
-use reef::Rate;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a daemon may take to say why it closes a connection.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Values of an input that are copied while a daemon that sleeps wakes up: about as long as that takes.
-const LAST_VALUES: usize = 64 << 10;
+/// Values of an input that are copied while a daemon that sleeps wakes up: at least as long as that takes, and not longer
+/// than it looks for a request then ([`ROUSED`](crate::local::channel::ROUSED)).
+const LAST_VALUES: usize = 256 << 10;
 
-/// How a client connects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Folder of the daemon's sockets; `None`: where a daemon has it by default.
-    pub folder: Option<PathBuf>,
-    /// Class of all its requests; `None`: the daemon's default.
-    pub class: Option<Class>,
-    /// The device time that it needs in each period, of a real-time client: admitted if it fits, see
-    /// [`Client::has_budget`].
-    pub rate: Option<Rate>,
-    /// How long it polls for an answer before it sleeps.
-    pub spin: Duration,
-    /// Longest time of a request; `None`: the daemon's.
-    pub timeout: Option<Duration>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let spin = Duration::from_micros(50);
-        Self { folder: None, class: None, rate: None, spin, timeout: None }
-    }
-}
-
-/// How long an inference took, as the daemon saw it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timing {
-    /// On the device, with the time until it could begin.
-    pub infer: Duration,
-    /// Until its first command could start; 0 for best-effort work.
-    pub delay: Duration,
-}
+/// How much longer inferences have to take than the client looks for their answers, so that it sleeps at once: the
+/// daemon will wake it in time.
+const SLEEP_BEYOND: Duration = Duration::from_micros(60);
 
 /// A connection to a daemon, for one model: an instance of it for this client alone.
 ///
@@ -77,6 +51,11 @@ pub struct Client {
     segment: Segment,
     submitted: u32,
     received: u32,
+    places: Places,
+    /// How long the last inference took.
+    last: Duration,
+    /// Whether the next request has its tensor.
+    staged: bool,
 }
 
 impl Client {
@@ -109,6 +88,9 @@ impl Client {
                 segment: Segment::open(fd, layout)?,
                 submitted: FIRST,
                 received: FIRST,
+                places: Places::new(layout.slots),
+                last: Duration::ZERO,
+                staged: false,
             }),
         }
     }
@@ -179,12 +161,40 @@ impl Client {
     pub fn submit(&mut self, input: &[f32]) -> Result<()> {
         length("input", input.len(), self.input_len())?;
         self.check_room()?;
-        let tensor = self.segment.input(self.submitted);
+        let tensor = self.segment.input(self.places.next());
         let last = input.len().saturating_sub(LAST_VALUES).next_multiple_of(2).min(input.len());
         let (most, rest) = input.split_at(last);
         tensor.copy_floats(0, most);
         self.segment.requests().rouse();
         tensor.copy_floats(last, rest);
+        self.push(1);
+        Ok(())
+    }
+
+    /// Copies the input of the next request where the device reads it, ahead of time:
+    /// [`submit_staged`](Self::submit_staged) then asks for it. Any other request before that, and a model that is
+    /// reloaded, make the client forget it.
+    ///
+    /// # Errors
+    ///
+    /// `Exhausted` if as many are open as the ring has slots; `Invalid` for another length.
+    pub fn stage(&mut self, input: &[f32]) -> Result<()> {
+        length("input", input.len(), self.input_len())?;
+        self.check_room()?;
+        self.segment.input(self.places.next()).copy_floats(0, input);
+        self.staged = true;
+        Ok(())
+    }
+
+    /// Asks for an inference of what was staged, without waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if nothing is staged.
+    pub fn submit_staged(&mut self) -> Result<()> {
+        if !self.staged {
+            return Err(Error::Invalid("no input is staged".into()));
+        }
         self.push(1);
         Ok(())
     }
@@ -198,7 +208,7 @@ impl Client {
     pub fn submit_from(&mut self, input: impl IntoIterator<Item = f32>) -> Result<()> {
         self.check_room()?;
         let (mut input, want) = (input.into_iter(), self.input_len());
-        let given = self.segment.input(self.submitted).write_floats(input.by_ref().take(want));
+        let given = self.segment.input(self.places.next()).write_floats(input.by_ref().take(want));
         if input.next().is_some() {
             return Err(Error::Invalid(format!("input: more than {want} values given")));
         }
@@ -215,13 +225,17 @@ impl Client {
     /// gone; what the daemon says.
     pub fn receive(&mut self, output: &mut [f32]) -> Result<Timing> {
         length("output", output.len(), self.output_len())?;
-        let n = self.pop()?;
-        self.segment.output(n).read_floats(output);
+        let (n, Open { place, asked }) = self.pop()?;
+        let seen = clock::now();
+        self.segment.output(place).read_floats(output);
         let slot = self.segment.slot(n);
         let nanos = Duration::from_nanos;
+        self.last = nanos(slot.infer.load(Relaxed));
         Ok(Timing {
-            infer: nanos(slot.infer.load(Relaxed)),
+            infer: self.last,
             delay: nanos(slot.delay.load(Relaxed)),
+            way_in: nanos(slot.began.load(Relaxed).saturating_sub(asked)),
+            way_out: nanos(seen.saturating_sub(slot.answered.load(Relaxed))),
         })
     }
 
@@ -233,6 +247,7 @@ impl Client {
     pub fn ping(&mut self) -> Result<()> {
         self.check_room()?;
         self.push(0);
+        self.last = Duration::ZERO; // its answer comes at once
         self.pop().map(drop)
     }
 
@@ -249,12 +264,14 @@ impl Client {
         let micros = self.options.timeout.map_or(0, |time| time.as_micros().max(1));
         slot.timeout.store(u64::try_from(micros).unwrap_or(u64::MAX), Relaxed);
         slot.kind.store(kind, Relaxed);
+        self.staged = false;
+        slot.place.store(self.places.take(self.submitted, clock::now()), Relaxed);
         self.submitted = self.submitted.wrapping_add(1);
         self.segment.requests().publish(self.submitted);
     }
 
-    /// Waits for the oldest request and returns its number.
-    fn pop(&mut self) -> Result<u32> {
+    /// Waits for the oldest request and returns its number, and where its output lies until the next one is asked for.
+    fn pop(&mut self) -> Result<(u32, Open)> {
         let n = self.received;
         if n == self.submitted {
             return Err(Error::Invalid("no request is open".into()));
@@ -264,9 +281,10 @@ impl Client {
         }
         let n = self.received;
         self.received = n.wrapping_add(1);
+        let open = self.places.give(n);
         let slot = self.segment.slot(n);
         match slot.code.load(Relaxed) {
-            0 => Ok(n),
+            0 => Ok((n, open)),
             code => Err(error(code, slot.text())),
         }
     }
@@ -284,8 +302,8 @@ impl Client {
         let mut input = vec![0.0; self.input_len()];
         for open in 0..old.submitted.wrapping_sub(old.received) {
             let from = old.received.wrapping_add(open);
-            old.segment.input(from).read_floats(&mut input);
-            self.segment.input(self.submitted).copy_floats(0, &input);
+            old.segment.input(old.places.of(from).place).read_floats(&mut input);
+            self.segment.input(self.places.next()).copy_floats(0, &input);
             self.push(old.segment.slot(from).kind.load(Relaxed));
         }
         Ok(())
@@ -305,21 +323,16 @@ impl Client {
     /// Polls for a while, then sleeps, until request `n` is answered.
     fn wait(&self, n: u32) -> Result<()> {
         let answers = self.segment.answers();
-        let begin = Instant::now();
-        while begin.elapsed() < self.options.spin {
-            for _ in 0..64 {
-                if answers.cursor() != n {
-                    return Ok(());
-                }
-                std::hint::spin_loop();
-            }
+        let mut spin = self.options.spin;
+        if self.last > spin + SLEEP_BEYOND {
+            spin = Duration::ZERO;
         }
-        while answers.cursor() == n {
-            answers.sleep(n, POLL_INTERVAL);
-            // In this order: what was answered before the end counts.
+        // In this order: what was answered before the end counts.
+        while !answers.wait(n, spin, POLL_INTERVAL) {
             if is_over(&self.stream) && answers.cursor() == n {
                 return Err(self.why_over());
             }
+            spin = Duration::ZERO;
         }
         Ok(())
     }
