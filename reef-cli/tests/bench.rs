@@ -369,3 +369,34 @@ fn several_devices_each_have_a_client_of_each_class() {
         assert_eq!(row["rt_p99_over_one"].is_number(), row["devices"] == 2, "{row}");
     }
 }
+
+/// The parts of a request by a daemon are there, and make up no more than all of it.
+#[test]
+fn the_way_to_a_daemon_is_measured_beside_the_library() {
+    let folder = Folder::new("local");
+    let out = folder.path("out");
+    let network =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../reef-models/tests/onnx/mobilenet-13.onnx");
+    let least = ["--requests", "3", "--rounds", "2", "--period", "1ms", "--spin", "1ms"];
+    let device = ["--device", "cpu:0?units=1", "--out", &out, "--json"];
+    let args = [&["bench", "local", network], &least[..], &device[..]].concat();
+    let report = json(&prints(&args));
+    check_tables(&out, "local", &report);
+    let names = ["in process", "daemon, defaults", "daemon, both spin"];
+    let staged = names.map(|name| format!("{name}, input staged"));
+    let want: Vec<_> = names.into_iter().chain(staged.iter().map(String::as_str)).collect();
+    let named: Vec<_> = rows(&report).iter().map(|row| row["way"].as_str().unwrap()).collect();
+    assert_eq!(named, want);
+    for row in rows(&report) {
+        assert_eq!(row["requests"], 6, "{row}");
+        let is_daemon = row["way"].as_str().unwrap().starts_with("daemon");
+        assert_eq!(row["p50_more_ms"].is_f64(), is_daemon, "{row}");
+        assert_eq!(row["way_out_p50_us"].is_f64(), is_daemon, "{row}");
+        let [all, infer] = ["p99_ms", "infer_p50_us"].map(|name| row[name].as_f64().unwrap());
+        assert!(infer > 0.0 && infer <= all * 1e3 * 1.01, "{row}"); // three digits of each
+    }
+    let other = ["bench", "local", network, "--requests", "0"];
+    assert_eq!(refuses(&other), "--requests must be in 1..=1000000, got 0");
+    let other = ["bench", "local", "no-such-network"];
+    assert!(refuses(&other).contains("no-such-network"));
+}

@@ -1,6 +1,6 @@
 //! `reef bench`: which bench.
 
-use super::{churn, cluster, disb, launch, networks, pad, pair, preempt};
+use super::{churn, cluster, disb, launch, local, networks, pad, pair, preempt};
 use anyhow::Result;
 
 #[derive(clap::Subcommand)]
@@ -15,6 +15,8 @@ pub(crate) enum Command {
     Pad(pad::args::Args),
     /// What real-time requests pay while best-effort clients come and go.
     Churn(churn::args::Args),
+    /// What the way through a daemon's shared memory adds to a request.
+    Local(local::args::Args),
     /// What several devices of one process do together, beside what one does alone.
     Cluster(cluster::args::Args),
     /// How long whole inferences take on a device that has nothing else to do.
@@ -30,6 +32,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Pad(args) => pad::run::run(args),
         Command::Pair(args) => pair::run::run(args),
         Command::Churn(args) => churn::run::run(args),
+        Command::Local(args) => local::run::run(args),
         Command::Cluster(args) => cluster::run::run(args),
         Command::Networks(args) => networks::run(args),
         Command::Disb(args) => disb::run::run(args),

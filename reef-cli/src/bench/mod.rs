@@ -8,6 +8,7 @@ pub(crate) mod cluster;
 pub(crate) mod command;
 pub(crate) mod disb;
 pub(crate) mod launch;
+pub(crate) mod local;
 pub(crate) mod networks;
 pub(crate) mod pad;
 pub(crate) mod pair;

@@ -1,0 +1,83 @@
+//! Table and files of `reef bench local`.
+
+use super::args::Args;
+use super::measure::Row;
+use super::way::Side;
+use crate::report::columns::{Column, as_table};
+use crate::report::output::print;
+use crate::report::results::{Results, print_files};
+use crate::report::table::{micros, millis};
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use reef::Device;
+use serde_json::{Value, json};
+
+/// What the columns are.
+const LEGEND: &str = "\
++       above the same in process, in ms
+in µs, p50 of each part by itself:
+copy in  the input to memory that the device reads, and the request behind it
+way in   from then until the daemon's thread began with it
+infer    from submission to the device until that was seen to have ended
+start    of that, until the first command could start
+way out  from the answer until the client's thread saw it
+rest     what is left: checks and notes, the output's copy";
+
+static COLUMNS: [Column<Row>; 14] = [
+    Column::shown("way", "way", 0, |row| row.way.name().into()),
+    Column::shown("p50_ms", "p50 ms", 3, |row| millis(&row.latency, P50).into()),
+    Column::shown("p99_ms", "p99", 3, |row| millis(&row.latency, P99).into()),
+    Column::shown("p50_more_ms", "+ p50", 3, |row| row.more.map(|[p50, _]| p50).into()),
+    Column::shown("p99_more_ms", "+ p99", 3, |row| row.more.map(|[_, p99]| p99).into()),
+    Column::shown("copy_in_p50_us", "copy in", 1, |row| micros(&row.copy_in, P50).into()),
+    Column::shown("way_in_p50_us", "way in", 1, |row| by_daemon(row, &row.way_in, P50)),
+    Column::hidden("way_in_p99_us", |row| by_daemon(row, &row.way_in, P99)),
+    Column::shown("infer_p50_us", "infer", 1, |row| micros(&row.infer, P50).into()),
+    Column::shown("start_p50_us", "start", 1, |row| micros(&row.delay, P50).into()),
+    Column::shown("way_out_p50_us", "way out", 1, |row| by_daemon(row, &row.way_out, P50)),
+    Column::hidden("way_out_p99_us", |row| by_daemon(row, &row.way_out, P99)),
+    Column::shown("rest_p50_us", "rest", 1, |row| micros(&row.rest, P50).into()),
+    Column::shown("requests", "requests", 0, |row| row.latency.len().into()),
+];
+
+const P50: f64 = 0.5;
+const P99: f64 = 0.99;
+
+fn by_daemon(row: &Row, times: &Histogram<u64>, quantile: f64) -> Value {
+    (row.way.side != Side::Library).then(|| micros(times, quantile)).into()
+}
+
+/// Notes in each row of a daemon how much more it has than the library with an input that is where its is.
+fn compare(rows: &mut [Row]) {
+    let latency = |row: &Row| [P50, P99].map(|quantile| millis(&row.latency, quantile));
+    let is_library = |row: &&Row| row.way.side == Side::Library;
+    let libraries: Vec<_> =
+        rows.iter().filter(is_library).map(|row| (row.way.is_staged, latency(row))).collect();
+    for row in rows.iter_mut().filter(|row| row.way.side != Side::Library) {
+        let library = libraries.iter().find(|(is_staged, _)| *is_staged == row.way.is_staged);
+        let [p50, p99] = latency(row);
+        row.more = library.map(|(_, library)| [p50 - library[0], p99 - library[1]]);
+    }
+}
+
+/// Writes the files, prints the table.
+pub(super) fn show<D: Device>(args: &Args, device: &D, mut rows: Vec<Row>) -> Result<()> {
+    compare(&mut rows);
+    let facts = json!({
+        "network": args.network, "period_ms": args.period.as_secs_f64() * 1e3, "rounds": args.rounds,
+        "spin_us": args.spin.as_micros() as u64,
+    });
+    let results = Results { bench: "local", facts, columns: &COLUMNS, rows: &rows };
+    results.save(&args.common, device)?;
+    if args.common.json {
+        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
+    }
+    print(format_args!("{} ({})", args.common.device, device.info().name))?;
+    print(format_args!(
+        "{} every {:?}, {} turns of {} requests",
+        args.network, args.period, args.rounds, args.requests
+    ))?;
+    print(as_table(&COLUMNS, &rows))?;
+    print(LEGEND)?;
+    print_files(None)
+}

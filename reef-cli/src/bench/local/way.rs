@@ -1,0 +1,42 @@
+//! The ways to ask for an inference that are compared.
+
+/// Where the network runs, and what a request has to do before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) side: Side,
+    /// The input lies where the device reads it before the request begins.
+    pub(super) is_staged: bool,
+}
+
+/// Who has the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// This process.
+    Library,
+    /// A daemon, with defaults on both sides.
+    Daemon,
+    /// A daemon; both sides look for news for longer than a request takes.
+    Spinning,
+}
+
+impl Way {
+    /// In the order of the table: what others are compared with first.
+    pub(super) const EACH: [Self; 6] = [
+        Self { side: Side::Library, is_staged: false },
+        Self { side: Side::Daemon, is_staged: false },
+        Self { side: Side::Spinning, is_staged: false },
+        Self { side: Side::Library, is_staged: true },
+        Self { side: Side::Daemon, is_staged: true },
+        Self { side: Side::Spinning, is_staged: true },
+    ];
+
+    /// For people and files.
+    pub(super) fn name(self) -> String {
+        let side = match self.side {
+            Side::Library => "in process",
+            Side::Daemon => "daemon, defaults",
+            Side::Spinning => "daemon, both spin",
+        };
+        format!("{side}{}", if self.is_staged { ", input staged" } else { "" })
+    }
+}
