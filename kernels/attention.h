@@ -5,7 +5,8 @@
 //   block = (group of rows that see the same keys, tile of its rows)
 //
 // Of four warps QW have 16 rows each, and KW share a tile of keys. Queries, keys and values come as they are into shared
-// memory: a line of 64 elements is 256 bytes, as a slab of product.h.
+// memory: a line of 64 elements is 256 bytes, as a slab of product.h. With one warp for a scheduler it is instructions that time
+// is made of, so places are known at the beginning, and what a step of scores reads is asked for all at once.
 
 #pragma once
 
@@ -19,19 +20,39 @@ namespace tensor {
 // the sum of the places of both and of `key` times the key.
 enum ScoreCode : u32 { SCALE, ADD_INPUT, CHOOSE };
 
+// From one to the next; or, if there is one, which view of the plan says where they are: `PlacesParams` there.
+struct Places {
+    u32 step, view;
+
+    // As `offset_in`, in less code: few have a view.
+    __device__ u32 of(const u32 *plan, u32 n) const {
+        if (view == 0) return n * step;
+        u32 at = 0;
+        const u32 *axis = plan + view + 1;
+#pragma unroll 1
+        for (u32 axes = axis[-1]; axes > 0; axes--, axis += 4) {
+            const u32 rest = Divisor{axis[0], axis[1]}(n);
+            at += (n - rest * axis[2]) * axis[3];
+            n = rest;
+        }
+        return at;
+    }
+};
+
 struct ScoreStep {
     const void *input;
     u32 code;
     float number; // factor, or what scores become that don't stay
-    u32 group, row, key;
+    Places group, row;
+    u32 key;
     u32 keep; // what the condition is where scores stay
 };
 const u32 SCORE_STEPS = 4;
 
-// Where rows of 64 elements at most lie: views in the plan of groups and of rows; `row` is a stride of keys and values.
+// Where rows of 64 elements at most lie. Of keys and values `row` has no view.
 struct AttentionSide {
     const char *data;
-    u32 group, row;
+    Places group, row;
 };
 
 // `AttentionParams` there.
@@ -40,45 +61,59 @@ struct Attention {
     ScoreStep steps[SCORE_STEPS];
     float *output;
     const u32 *plan;
-    u32 output_group, output_row; // views, in rows of the output
-    u32 rows, keys, depth, width; // of a group
-    u32 tiles;                    // of a group
-    u32 count;                    // of steps
-    u32 wide;                     // whether all is copied four elements at a time
+    Places output_group, output_row; // in rows of the output
+    u32 rows, keys, depth, width;    // of a group
+    u32 tiles;                       // of a group
+    u32 count;                       // of steps
+    u32 wide;                        // whether all is copied four elements at a time
+    u32 fours;                       // and outputs are written so
     u32 none_is_zero;
+    u32 unused;
 };
 
 const u32 TILE_KEYS = 64, LINE_ELEMENTS = 64, ATTENTION_THREADS = 128;
+// Lines that a block's threads copy at once, a chunk each.
+const u32 LINES_AT_ONCE = ATTENTION_THREADS / CHUNKS;
 // Tiles of keys between two looks at whether to stop.
 const u32 TILES_A_LOOK = 8;
+const float LOG2_E = 1.44269504088896341f;
 
-// Starts the copies of `count` lines of `elements`, of which `exist` are there.
-template <int count, class Place, class Put>
-__device__ __forceinline__ void bring_lines(const char *data, u32 elements, u32 exist, bool wide, Place place, Put put) {
-    const u32 chunk = threadIdx.x % CHUNKS;
-    for (u32 line = threadIdx.x / CHUNKS; line < count; line += ATTENTION_THREADS / CHUNKS) {
-        const char *from = data + (line < exist ? ((u64)place(line) + 4 * chunk) * sizeof(float) : 0);
-        char *to = put(line, chunk);
-        if (wide) {
-            copy_chunk(to, from, line < exist && 4 * chunk < elements);
-            continue;
-        }
+__device__ inline float exponential_of(float x) { return power_of_two(x * LOG2_E); }
+
+// Where a chunk of a line of values lies: neither the copies meet a bank twice, nor do loads of two keys' columns by threads
+// of which four have other keys. Every eighth line is like the first.
+__device__ inline u32 value_place(u32 line, u32 chunk) { return line * SLAB + (chunk ^ (line / 2 & 3) << 1) * CHUNK; }
+
+// Starts the copies of a chunk of every eighth of `count` lines, of which `exist` are there. `from(n)` and `to` are of the
+// thread's chunk of its line `n` and of its first.
+template <u32 count, class From>
+__device__ __forceinline__ void bring_lines(char *to, u32 elements, u32 exist, bool wide, From from) {
+    const u32 first = 4 * (threadIdx.x % CHUNKS), line = threadIdx.x / CHUNKS;
+    if (wide) {
+#pragma unroll
+        for (u32 n = 0; n < count / LINES_AT_ONCE; n++)
+            copy_chunk(to + n * LINES_AT_ONCE * SLAB, from(n), first < elements && line + n * LINES_AT_ONCE < exist);
+        return;
+    }
+#pragma unroll 1
+    for (u32 n = 0; n < count / LINES_AT_ONCE; n++) {
+        const char *at = from(n);
         for (u32 e = 0; e < 4; e++) {
-            const bool inside = line < exist && 4 * chunk + e < elements;
-            copy_word(to + e * sizeof(float), inside ? from + e * sizeof(float) : data, inside);
+            const bool inside = first + e < elements && line + n * LINES_AT_ONCE < exist;
+            copy_word(to + n * LINES_AT_ONCE * SLAB + e * sizeof(float), at + e * sizeof(float), inside);
         }
     }
 }
 
 // Adds products of weights, which are where tensor cores take them already if keys are taken in an order that suits, with
-// values, of which `value(key)` is one of a thread's column.
+// values, of which `value(key)` is one of a thread's column, counted from its first key.
 template <u32 TILES, class Value>
 __device__ __forceinline__ void add_weighed(F16Terms *, float (&made)[4], const float (&weights)[TILES][4], Value value) {
 #pragma unroll
     for (u32 j = 0; j < TILES; j += 2) {
         const float *c = weights[j], *d = weights[j + 1];
         const u32 words[4] = {as_halves(c[0], c[1]), as_halves(c[2], c[3]), as_halves(d[0], d[1]), as_halves(d[2], d[3])};
-        const u32 key = 8 * j + 2 * (threadIdx.x % 4);
+        const u32 key = 8 * j;
         F16Terms::Math::multiply(made, words, as_halves(value(key), value(key + 1)), as_halves(value(key + 8), value(key + 9)));
     }
 }
@@ -89,7 +124,7 @@ __device__ __forceinline__ void add_weighed(Tf32Terms *, float (&made)[4], const
     for (u32 j = 0; j < TILES; j++) {
         const float *c = weights[j];
         const u32 words[4] = {as_tf32(c[0]), as_tf32(c[2]), as_tf32(c[1]), as_tf32(c[3])};
-        const u32 key = 8 * j + 2 * (threadIdx.x % 4);
+        const u32 key = 8 * j;
         Tf32Terms::Math::multiply(made, words, as_tf32(value(key)), as_tf32(value(key + 1)));
     }
 }
@@ -97,7 +132,7 @@ __device__ __forceinline__ void add_weighed(Tf32Terms *, float (&made)[4], const
 // A warp's 16 rows, of which a thread has two: row `lane / 4` and the eighth behind it.
 template <class Terms, int KW> class AttentionRows {
   public:
-    __device__ AttentionRows() : lane(threadIdx.x % 32) {
+    __device__ AttentionRows() : g(threadIdx.x % 32 / 4), t(threadIdx.x % 4) {
         for (int h = 0; h < 2; h++) largest[h] = -infinity(), sum[h] = 0;
         for (auto &tile : made)
             for (float &x : tile) x = 0;
@@ -106,50 +141,53 @@ template <class Terms, int KW> class AttentionRows {
     __device__ void take_queries(const char *from) {
 #pragma unroll
         for (u32 step = 0; step < STEPS; step++)
-            for (u32 h = 0; h < 2; h++) queries[step][h].take(four_terms<16>(from, 1, 8 * h + lane / 4, step));
+            for (u32 h = 0; h < 2; h++) queries[step][h].take(four_terms<16>(from, 1, 8 * h + g, step));
     }
 
     // Takes in the warp's part of a tile of keys, which begins at key `first`. `row`: the warp's first of the group.
     __device__ void add(const Attention &a, u32 group, u32 row, const char *keys, const char *values, u32 part, u32 first) {
         float scores[TILES][4];
-        fit(scores, keys, part);
-        change(scores, a, group, row, first + part);
+        fit(scores, keys + part * SLAB);
+        change(scores, a, group, row, first + part + 2 * t);
         weigh(scores);
-        add_values(scores, values, part);
+        add_values(scores, values + part * SLAB);
     }
 
     // Writes what it has: a plane of 16 lines of sums, the largest score of each row, and the sum of weights.
     __device__ void store(float *to, float *state) {
-        for (int h = 0; h < 2; h++) {
+#pragma unroll
+        for (u32 h = 0; h < 2; h++) {
             sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
             sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
-            const u32 row = lane / 4 + 8 * h;
-            if (lane % 4 == 0) state[row] = largest[h], state[16 + row] = sum[h];
-            for (u32 n = 0; n < LINE_ELEMENTS / 8; n++) {
-                float *at = to + row * PITCH + 8 * n + 2 * (lane % 4);
-                at[0] = made[n][2 * h], at[1] = made[n][2 * h + 1];
-            }
+            const u32 row = g + 8 * h;
+            if (t == 0) state[row] = largest[h], state[16 + row] = sum[h];
+            float *at = to + row * PITCH + 2 * t;
+#pragma unroll
+            for (u32 n = 0; n < COLUMNS; n++) *(float2 *)(at + 8 * n) = make_float2(made[n][2 * h], made[n][2 * h + 1]);
         }
     }
 
     static constexpr u32 PITCH = LINE_ELEMENTS + 8;
 
   private:
-    static constexpr u32 STEPS = LINE_ELEMENTS / 16, TILES = TILE_KEYS / KW / 8;
+    static constexpr u32 STEPS = LINE_ELEMENTS / 16, TILES = TILE_KEYS / KW / 8, COLUMNS = LINE_ELEMENTS / 8;
 
-    u32 lane;
+    u32 g, t;
     Terms queries[STEPS][2];
     float largest[2], sum[2];
-    float made[LINE_ELEMENTS / 8][4];
+    float made[COLUMNS][4];
 
-    __device__ void fit(float (&scores)[TILES][4], const char *keys, u32 part) const {
+    __device__ void fit(float (&scores)[TILES][4], const char *keys) const {
+        // Of even steps and of odd ones: chunks are swizzled by their lowest bit, as `along_place` has it.
+        const char *from[2];
+        for (u32 odd = 0; odd < 2; odd++) from[odd] = keys + along_place(g, 4 * odd + t);
 #pragma unroll
         for (u32 j = 0; j < TILES; j++) {
             for (float &x : scores[j]) x = 0;
 #pragma unroll
             for (u32 step = 0; step < STEPS; step++) {
                 Terms b;
-                b.take(four_terms<TILE_KEYS>(keys, 1, part + 8 * j + lane / 4, step));
+                b.take(*(const float4 *)(from[step % 2] + 8 * j * SLAB + step / 2 * 8 * CHUNK));
                 for (u32 p = 0; p < 2 * Terms::PRODUCTS; p += 2) {
                     const u32 *upper = queries[step][0].words + p, *lower = queries[step][1].words + p;
                     const u32 words[4] = {upper[0], lower[0], upper[1], lower[1]};
@@ -159,87 +197,112 @@ template <class Terms, int KW> class AttentionRows {
         }
     }
 
+    // `key`: of the first score.
     __device__ void change(float (&scores)[TILES][4], const Attention &a, u32 group, u32 row, u32 key) const {
+#pragma unroll 1
         for (u32 s = 0; s < a.count; s++) {
             const ScoreStep &step = a.steps[s];
-            u32 places[2] = {0, 0};
-            if (step.code != SCALE)
-                for (u32 h = 0; h < 2; h++)
-                    places[h] = offset_in(a.plan, step.group, group) +
-                                offset_in(a.plan, step.row, min(row + lane / 4 + 8 * h, a.rows - 1));
+            if (step.code == SCALE) {
+                for (auto &tile : scores)
+                    for (float &x : tile) x *= step.number;
+                continue;
+            }
+            const u32 begin = step.group.of(a.plan, group);
+            const u32 upper = begin + step.row.of(a.plan, min(row + g, a.rows - 1));
+            const u32 lower = begin + step.row.of(a.plan, min(row + 8 + g, a.rows - 1));
+            // Behind the last key it reads what the last one has.
+            auto place = [&](u32 j, u32 n) { return (n < 2 ? upper : lower) + min(key + 8 * j + n % 2, a.keys - 1) * step.key; };
+            if (step.code == ADD_INPUT) {
+                float more[TILES][4];
 #pragma unroll
-            for (u32 j = 0; j < TILES; j++)
+                for (u32 j = 0; j < TILES; j++)
+                    for (u32 n = 0; n < 4; n++) more[j][n] = ((const float *)step.input)[place(j, n)];
 #pragma unroll
-                for (u32 n = 0; n < 4; n++) {
-                    const u32 at = key + 8 * j + 2 * (lane % 4) + n % 2;
-                    float &x = scores[j][n];
-                    if (step.code == SCALE)
-                        x *= step.number;
-                    else if (at < a.keys) {
-                        const u32 place = places[n / 2] + at * step.key;
-                        if (step.code == ADD_INPUT)
-                            x += ((const float *)step.input)[place];
-                        else if ((((const unsigned char *)step.input)[place] != 0) != (step.keep != 0))
-                            x = step.number;
-                    }
-                }
+                for (u32 j = 0; j < TILES; j++)
+                    for (u32 n = 0; n < 4; n++) scores[j][n] += more[j][n];
+            } else {
+                bool stays[TILES][4];
+#pragma unroll
+                for (u32 j = 0; j < TILES; j++)
+                    for (u32 n = 0; n < 4; n++)
+                        stays[j][n] = (((const unsigned char *)step.input)[place(j, n)] != 0) == (step.keep != 0);
+#pragma unroll
+                for (u32 j = 0; j < TILES; j++)
+                    for (u32 n = 0; n < 4; n++)
+                        if (!stays[j][n]) scores[j][n] = step.number;
+            }
         }
 #pragma unroll
         for (u32 j = 0; j < TILES; j++)
             for (u32 n = 0; n < 4; n++)
-                if (key + 8 * j + 2 * (lane % 4) + n % 2 >= a.keys) scores[j][n] = -infinity();
+                if (key + 8 * j + n % 2 >= a.keys) scores[j][n] = -infinity();
     }
 
     // Makes weights of scores, relative to the largest so far. A row without any has 0 for it, so that weights are 0.
     __device__ void weigh(float (&scores)[TILES][4]) {
+#pragma unroll
         for (u32 h = 0; h < 2; h++) {
             float most = largest[h];
             for (u32 j = 0; j < TILES; j++) most = larger(larger(most, scores[j][2 * h]), scores[j][2 * h + 1]);
             most = larger(most, __shfl_xor_sync(~0u, most, 1));
             most = larger(most, __shfl_xor_sync(~0u, most, 2));
-            const float from = most == -infinity() ? 0 : most, before = expf(largest[h] - from);
+            const float from = most == -infinity() ? 0 : most, before = exponential_of(largest[h] - from);
             largest[h] = most;
             sum[h] *= before;
             for (auto &tile : made) tile[2 * h] *= before, tile[2 * h + 1] *= before;
             for (u32 j = 0; j < TILES; j++)
                 for (u32 n = 2 * h; n < 2 * h + 2; n++) {
-                    scores[j][n] = expf(scores[j][n] - from);
+                    scores[j][n] = exponential_of(scores[j][n] - from);
                     sum[h] += scores[j][n];
                 }
         }
     }
 
-    __device__ void add_values(const float (&weights)[TILES][4], const char *values, u32 part) {
+    // Of a column's place in a line only two bits of its chunk hang on the thread: of each fourth eight it is the same.
+    __device__ void add_values(const float (&weights)[TILES][4], const char *values) {
+        const char *from[4];
+        for (u32 n = 0; n < 4; n++) from[n] = values + value_place(2 * t, 2 * n + g / 4) + g % 4 * sizeof(float);
 #pragma unroll
-        for (u32 n = 0; n < LINE_ELEMENTS / 8; n++) {
-            const u32 column = 8 * n + lane / 4;
-            auto value = [&](u32 key) {
-                const char *chunk = values + across_place<LINE_ELEMENTS>(part + key, column / 4);
-                return *(const float *)(chunk + column % 4 * sizeof(float));
-            };
+        for (u32 n = 0; n < COLUMNS; n++) {
+            auto value = [&](u32 key) { return *(const float *)(from[n % 4] + key * SLAB + n / 4 * 8 * CHUNK); };
             add_weighed((Terms *)nullptr, made[n], weights, value);
         }
     }
 };
 
-// The rows of a block from what its warps have, in planes.
+// The rows of a block from what its warps have, in planes: a thread has four columns of every eighth row.
 template <int QW, int KW>
 __device__ __forceinline__ void write_rows(const Attention &a, u32 group, u32 first, const float *planes, const float *states) {
-    const u32 PITCH = 64 + 8;
-    for (u32 i = threadIdx.x; i < 16 * QW * a.width; i += ATTENTION_THREADS) {
-        const u32 row = i / a.width, column = i - row * a.width;
-        if (first + row >= a.rows) return;
-        float most = -infinity(), sum = 0, made = 0;
-        for (u32 k = 0; k < KW; k++) most = larger(most, states[(k * QW + row / 16) * 32 + row % 16]);
+    constexpr u32 PITCH = LINE_ELEMENTS + 8;
+    const u32 column = 4 * (threadIdx.x % CHUNKS), begin = a.output_group.of(a.plan, group);
+#pragma unroll 2
+    for (u32 row = threadIdx.x / CHUNKS; row < 16 * QW; row += LINES_AT_ONCE) {
+        if (first + row >= a.rows || column >= a.width) return;
+        const u32 warp = row / 16, line = row % 16;
+        float most = -infinity(), sum = 0;
+#pragma unroll
+        for (u32 k = 0; k < KW; k++) most = larger(most, states[(k * QW + warp) * 32 + line]);
         const float from = most == -infinity() ? 0 : most;
+        float4 made = make_float4(0, 0, 0, 0);
+#pragma unroll
         for (u32 k = 0; k < KW; k++) {
-            const u32 warp = k * QW + row / 16;
-            const float part = expf(states[warp * 32 + row % 16] - from);
-            sum += part * states[warp * 32 + 16 + row % 16];
-            made += part * planes[(warp * 16 + row % 16) * PITCH + column];
+            const float *state = states + (k * QW + warp) * 32 + line;
+            const float part = exponential_of(state[0] - from);
+            const float4 x = load4(planes + ((k * QW + warp) * 16 + line) * PITCH + column);
+            sum += part * state[16];
+            made = made + make_float4(part * x.x, part * x.y, part * x.z, part * x.w);
         }
-        const u32 line = offset_in(a.plan, a.output_group, group) + offset_in(a.plan, a.output_row, first + row);
-        a.output[(u64)line * a.width + column] = a.none_is_zero && !(sum > 0) ? 0 : made / sum;
+        const float by = 1 / sum;
+        made = make_float4(made.x * by, made.y * by, made.z * by, made.w * by);
+        if (a.none_is_zero && !(sum > 0)) made = make_float4(0, 0, 0, 0);
+        float *to = a.output + (u64)(begin + a.output_row.of(a.plan, first + row)) * a.width + column;
+        if (a.fours) {
+            store4(to, made);
+            continue;
+        }
+        const float value[4] = {made.x, made.y, made.z, made.w};
+        for (u32 e = 0; e < 4; e++)
+            if (column + e < a.width) to[e] = value[e];
     }
 }
 
@@ -248,22 +311,41 @@ __device__ __forceinline__ void attend(reef::Turns &turns, const Attention &a) {
     extern __shared__ __align__(128) char memory[];
     static_assert(QW * KW == 4, "four warps");
     constexpr u32 TILE = TILE_KEYS * SLAB, QUERIES = 16 * QW * SLAB;
+    typedef AttentionRows<Terms, KW> Rows;
     reef::Block block(turns, reef::LINE);
-    const u32 group = block.index / a.tiles, first = block.index % a.tiles * 16 * QW;
+    const u32 group = block.index / a.tiles, first = (block.index - group * a.tiles) * 16 * QW;
     const u32 warp = threadIdx.x / 32, q = warp % QW, part = warp / QW * (TILE_KEYS / KW);
-    const u32 keys_from = offset_in(a.plan, a.sides[1].group, group), values_from = offset_in(a.plan, a.sides[2].group, group);
+    const u32 chunk = threadIdx.x % CHUNKS, line = threadIdx.x / CHUNKS, tiles = (a.keys + TILE_KEYS - 1) / TILE_KEYS;
+    // The thread's chunk of its first line, and how far it is to the next one.
+    const char *from[2];
+    u64 steps[2];
+#pragma unroll
+    for (u32 n = 0; n < 2; n++) {
+        const AttentionSide &side = a.sides[1 + n];
+        from[n] = side.data + ((u64)side.group.of(a.plan, group) + line * side.row.step + 4 * chunk) * sizeof(float);
+        steps[n] = (u64)side.row.step * LINES_AT_ONCE * sizeof(float);
+    }
+    u32 exist = a.keys;
     auto bring_tile = [&](u32 tile) {
-        char *keys = memory + QUERIES + tile % 2 * 2 * TILE, *values = keys + TILE;
-        const u32 begin = tile * TILE_KEYS, exist = min(a.keys - min(begin, a.keys), TILE_KEYS);
-        bring_lines<TILE_KEYS>(a.sides[1].data, a.depth, exist, a.wide, [&](u32 n) { return keys_from + (begin + n) * a.sides[1].row; },
-                               [&](u32 n, u32 chunk) { return keys + along_place(n, chunk); });
-        bring_lines<TILE_KEYS>(a.sides[2].data, a.width, exist, a.wide, [&](u32 n) { return values_from + (begin + n) * a.sides[2].row; },
-                               [&](u32 n, u32 chunk) { return values + across_place<LINE_ELEMENTS>(n, chunk); });
+        if (tile >= tiles) return;
+        char *keys = memory + QUERIES + tile % 2 * 2 * TILE;
+        auto next = [&](u32 side) {
+            return [&, side](u32) {
+                const char *at = from[side];
+                from[side] += steps[side];
+                return at;
+            };
+        };
+        bring_lines<TILE_KEYS>(keys + along_place(line, chunk), a.depth, exist, a.wide, next(0));
+        bring_lines<TILE_KEYS>(keys + TILE + value_place(line, chunk), a.width, exist, a.wide, next(1));
+        exist -= min(exist, TILE_KEYS);
     };
-    const u32 queries_from = offset_in(a.plan, a.sides[0].group, group);
-    bring_lines<16 * QW>(a.sides[0].data, a.depth, a.rows - first, a.wide,
-                         [&](u32 n) { return queries_from + offset_in(a.plan, a.sides[0].row, first + n); },
-                         [&](u32 n, u32 chunk) { return memory + along_place(n, chunk); });
+    const AttentionSide &queries = a.sides[0];
+    const u32 queries_from = queries.group.of(a.plan, group) + 4 * chunk;
+    bring_lines<16 * QW>(memory + along_place(line, chunk), a.depth, a.rows - first, a.wide, [&](u32 n) {
+        const u32 row = min(first + line + n * LINES_AT_ONCE, a.rows - 1);
+        return queries.data + (u64)(queries_from + queries.row.of(a.plan, row)) * sizeof(float);
+    });
     bring_tile(0);
     block.fetch();
     end_copies();
@@ -275,9 +357,8 @@ __device__ __forceinline__ void attend(reef::Turns &turns, const Attention &a) {
         wait_copies<0>();
         return;
     }
-    AttentionRows<Terms, KW> rows;
+    Rows rows;
     rows.take_queries(memory + q * 16 * SLAB);
-    const u32 tiles = (a.keys + TILE_KEYS - 1) / TILE_KEYS;
     for (u32 tile = 0;;) {
         const char *keys = memory + QUERIES + tile % 2 * 2 * TILE;
         rows.add(a, group, first + 16 * q, keys, keys + TILE, part, tile * TILE_KEYS);
@@ -297,8 +378,8 @@ __device__ __forceinline__ void attend(reef::Turns &turns, const Attention &a) {
     }
     wait_copies<0>();
     __syncthreads();
-    float *planes = (float *)memory, *states = planes + 4 * 16 * AttentionRows<Terms, KW>::PITCH;
-    rows.store(planes + warp * 16 * AttentionRows<Terms, KW>::PITCH, states + warp * 32);
+    float *planes = (float *)memory, *states = planes + 4 * 16 * Rows::PITCH;
+    rows.store(planes + warp * 16 * Rows::PITCH, states + warp * 32);
     __syncthreads();
     write_rows<QW, KW>(a, group, first, planes, states);
 }

@@ -71,6 +71,13 @@ __device__ inline u32 as_tf32(float value) {
     return word;
 }
 
+// 2 to the power of a number, with 22 bits; 0 where that is below what floats hold in full.
+__device__ inline float power_of_two(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
 // Two numbers as halves, the first in the lower one.
 __device__ inline u32 as_halves(float low, float high) {
     u32 word;

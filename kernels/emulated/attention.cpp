@@ -20,6 +20,12 @@ static u32 line_view(u32 size, u32 step) { // of one axis
     return at;
 }
 
+// Every `step`th, told in either way.
+static tensor::Places places(u32 size, u32 step) {
+    if (any(0, 1)) return {step, 0};
+    return {0, line_view(size, step)};
+}
+
 template <class Terms, int QW, int KW> static u32 check(const char *name, double allowed) {
     const u32 groups = any(1, 3), rows = any(1, 70), keys = any(1, 200), wide = any(0, 1), step = wide ? 4 : 1;
     const u32 depth = (any(1, 64) + step - 1) / step * step, width = (any(1, 64) + step - 1) / step * step;
@@ -28,11 +34,14 @@ template <class Terms, int QW, int KW> static u32 check(const char *name, double
     // Heads lie side by side in a row of all, as transformers have them; outputs likewise.
     const u32 sizes[3] = {rows, keys, keys}, lengths[3] = {depth, depth, width};
     std::vector<float> inputs[3];
+    u32 pitches[3];
     for (u32 s = 0; s < 3; s++) {
         const u32 pitch = groups * lengths[s] + (wide ? 4 * any(0, 1) : any(0, 3));
         inputs[s].resize(pitch * sizes[s] + 16);
         for (float &x : inputs[s]) x = number();
-        a.sides[s] = {(const char *)inputs[s].data(), line_view(groups, lengths[s]), s == 0 ? line_view(rows, pitch) : pitch};
+        a.sides[s] = {(const char *)inputs[s].data(), places(groups, lengths[s]), {pitch, 0}};
+        if (s == 0) a.sides[s].row = places(rows, pitch);
+        pitches[s] = pitch;
         if ((uintptr_t)inputs[s].data() % 16) abort();
     }
     std::vector<float> added(keys), output(groups * rows * width + 4, NAN);
@@ -42,13 +51,13 @@ template <class Terms, int QW, int KW> static u32 check(const char *name, double
     if (any(0, 3) == 0) added[any(0, keys - 1)] = NAN;
     const u32 masked = any(0, rows - 1); // all of this row's scores are left out
     for (u32 k = 0; k < keys; k++) stays[masked * keys + k] = 0;
-    a.steps[0] = {nullptr, tensor::SCALE, 0.125f, 0, 0, 0, 0};
-    a.steps[1] = {added.data(), tensor::ADD_INPUT, 0, line_view(groups, 0), line_view(rows, 0), 1, 0};
-    a.steps[2] = {stays.data(), tensor::CHOOSE, -INFINITY, line_view(groups, 0), line_view(rows, keys), 1, 1};
+    a.steps[0] = {nullptr, tensor::SCALE, 0.125f, {0, 0}, {0, 0}, 0, 0};
+    a.steps[1] = {added.data(), tensor::ADD_INPUT, 0, places(groups, 0), places(rows, 0), 1, 0};
+    a.steps[2] = {stays.data(), tensor::CHOOSE, -INFINITY, places(groups, 0), places(rows, keys), 1, 1};
     a.count = any(0, 3), a.none_is_zero = any(0, 1);
-    a.output = output.data(), a.output_group = line_view(groups, 1), a.output_row = line_view(rows, groups);
+    a.output = output.data(), a.output_group = places(groups, 1), a.output_row = places(rows, groups);
     a.plan = plan.data();
-    a.rows = rows, a.keys = keys, a.depth = depth, a.width = width, a.wide = wide;
+    a.rows = rows, a.keys = keys, a.depth = depth, a.width = width, a.wide = wide, a.fours = wide && any(0, 1);
     a.tiles = (rows + 16 * QW - 1) / (16 * QW);
     for (u32 block = groups * a.tiles; block-- > 0;) {
         reef::block_index = block;
@@ -59,8 +68,7 @@ template <class Terms, int QW, int KW> static u32 check(const char *name, double
         });
     }
     auto at = [&](u32 s, u32 group, u32 row, u32 n) {
-        const u32 pitch = s == 0 ? plan[a.sides[0].row + 4] : a.sides[s].row;
-        return (double)inputs[s][group * lengths[s] + row * pitch + n];
+        return (double)inputs[s][group * lengths[s] + row * pitches[s] + n];
     };
     for (u32 group = 0; group < groups; group++)
         for (u32 row = 0; row < rows; row++) {

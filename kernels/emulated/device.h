@@ -175,6 +175,7 @@ inline u32 as_tf32(float value) {
     memcpy(&bits, &value, 4);
     return std::isfinite(value) ? (bits + 0x1000) & ~0x1fffu : bits;
 }
+inline float power_of_two(float x) { return exp2f(x); }
 inline u16 half_of(float value) { _Float16 half = (_Float16)value; u16 bits; memcpy(&bits, &half, 2); return bits; }
 inline float of_half(u16 bits) { _Float16 half; memcpy(&half, &bits, 2); return (float)half; }
 inline u32 as_halves(float low, float high) { return half_of(low) | (u32)half_of(high) << 16; }

@@ -61,6 +61,16 @@ impl Plan {
         at
     }
 
+    /// A view of one axis as its stride, any other as words of the plan and where those are.
+    pub(super) fn step_or_view(&mut self, view: &View) -> (u32, u32) {
+        let view = view.merged();
+        match view.strides[..] {
+            [] => (0, 0),
+            [step] => (step as u32, 0),
+            _ => (0, self.view(&view)),
+        }
+    }
+
     /// As bytes of the device's memory.
     pub(super) fn bytes(&self) -> Vec<u8> {
         self.0.iter().flat_map(|word| word.to_ne_bytes()).collect()

@@ -1,6 +1,6 @@
 //! The launch of attention whose rows are in groups that see the same keys.
 
-use super::params::{AttentionParams, Code, STEPS, ScoreParams, SideParams};
+use super::params::{AttentionParams, Code, PlacesParams, STEPS, ScoreParams, SideParams};
 use crate::gpu::Gpu;
 use crate::operators::element::tensor_core_family;
 use crate::operators::tensor::bound::BoundTensors;
@@ -24,6 +24,7 @@ const GUARD: usize = 128;
 const MOST_KEYS: usize = 1 << 31;
 /// Elements that are copied at once.
 const WIDE: usize = 4;
+const WIDE_BYTES: u64 = 16;
 
 /// Attention whose rows are in groups that see the same keys.
 #[derive(Debug)]
@@ -93,7 +94,9 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     plan.words(&[0]); // so that no view is at 0
     let (sides, wide) = sides(bound, &heads, &mut plan);
     let steps = steps(bound, &heads, &mut plan);
-    let outputs = heads.places(&View::dense(attention.rows())).map(|view| plan.view(&view));
+    let outputs = heads.places(&View::dense(attention.rows()));
+    let [output_group, output_row] = outputs.map(|view| PlacesParams::of(&view, &mut plan));
+    let fours = width.is_multiple_of(WIDE) && bound.output().is_multiple_of(WIDE_BYTES);
     let tiles = |tile: usize| groups * rows.div_ceil(tile);
     let tile = ROWS.into_iter().find(|&tile| tiles(tile) >= bound.units()).unwrap_or(ROWS[1]);
     let params = |plan| AttentionParams {
@@ -101,8 +104,8 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
         steps,
         output: bound.output(),
         plan,
-        output_group: outputs[0],
-        output_row: outputs[1],
+        output_group,
+        output_row,
         rows: rows as u32,
         keys: keys as u32,
         depth: depth as u32,
@@ -110,7 +113,9 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
         tiles: rows.div_ceil(tile) as u32,
         count: attention.scores.len() as u32,
         wide: wide.into(),
+        fours: fours.into(),
         none_is_zero: attention.none_is_zero.into(),
+        unused: 0,
     };
     let grid = Grid { blocks: tiles(tile), threads: THREADS, shared: shared(tile) };
     bound.launch_with(&format!("attention_{}_{tile}", heads.family), grid, &plan, params)
@@ -131,13 +136,13 @@ fn sides<V: Vendor>(
         let size = view.dims.last().copied().unwrap_or(1);
         wide &= *last == 1
             && size.is_multiple_of(WIDE)
-            && data.is_multiple_of(16)
+            && data.is_multiple_of(WIDE_BYTES)
             && outer.iter().all(|stride| stride.is_multiple_of(WIDE));
         let [groups, rows] = heads.places(view);
-        let group = plan.view(&groups);
+        let group = PlacesParams::of(&groups, plan);
         let row = match number {
-            0 => plan.view(&rows),
-            _ => view.strides[view.strides.len() - 2] as u32,
+            0 => PlacesParams::of(&rows, plan),
+            _ => PlacesParams { step: view.strides[view.strides.len() - 2] as u32, view: 0 },
         };
         number += 1;
         SideParams { data, group, row }
@@ -162,8 +167,8 @@ fn steps<V: Vendor>(
         let Some((view, _)) = step.reads() else { continue };
         let [groups, rows] = heads.places(view);
         params.input = bound.input(input);
-        params.group = plan.view(&groups);
-        params.row = plan.view(&rows);
+        params.group = PlacesParams::of(&groups, plan);
+        params.row = PlacesParams::of(&rows, plan);
         params.key = view.step() as u32;
         input += 1;
     }

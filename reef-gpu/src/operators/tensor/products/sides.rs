@@ -24,8 +24,8 @@ pub(super) fn side(
     let wide = is_whole(inner)
         && [outer, &batches].iter().all(|view| view.strides.iter().all(|s| s % WIDE == 0))
         && data.is_multiple_of(16);
-    let (step, view) = step_or_view(&lines, plan);
-    let (batch_step, batch_view) = step_or_view(&batches, plan);
+    let (step, view) = plan.step_or_view(&lines);
+    let (batch_step, batch_view) = plan.step_or_view(&batches);
     SideParams {
         data,
         step,
@@ -44,15 +44,6 @@ fn is_whole(view: &View) -> bool {
     let Some((last, outer)) = view.strides.split_last() else { return false };
     let size = view.dims.last().copied().unwrap_or(0);
     *last == 1 && size % WIDE == 0 && outer.iter().all(|stride| stride % WIDE == 0)
-}
-
-/// A view of one axis as its stride, any other as words of the plan.
-pub(super) fn step_or_view(view: &View, plan: &mut Plan) -> (u32, u32) {
-    match view.strides[..] {
-        [] => (0, 0),
-        [step] => (step as u32, 0),
-        _ => (0, plan.view(view)),
-    }
 }
 
 #[cfg(test)]

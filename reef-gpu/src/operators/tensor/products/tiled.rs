@@ -2,7 +2,7 @@
 
 use super::matrices::{Axes, Matrices};
 use super::params::{AFTERS, AfterParams, ProductParams};
-use super::sides::{side, step_or_view};
+use super::sides::side;
 use crate::gpu::Gpu;
 use crate::operators::element::tensor_core_family;
 use crate::operators::tensor::bound::BoundTensors;
@@ -128,7 +128,7 @@ impl Product {
             inputs.map(|input| side(&self.matrices, &self.summed, input, bound.input(input), plan));
         let table = table(plan)?;
         let [(output_batch, output_batch_view), (output_row, output_row_view)] =
-            self.matrices.outputs.each_ref().map(|view| step_or_view(&view.merged(), plan));
+            self.matrices.outputs.each_ref().map(|view| plan.step_or_view(view));
         let columns = self.matrices.columns.len();
         let aligned =
             |after: &AfterParams| after.column_step <= 1 && after.operand.is_multiple_of(16);
