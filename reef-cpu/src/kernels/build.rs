@@ -3,6 +3,8 @@
 use super::depthwise::block as depthwise;
 use super::pack::{is_depthwise, packed_len};
 use super::place::Place;
+#[cfg(target_arch = "x86_64")]
+use super::winograd::{self, filters};
 use super::{conv, linear, pointwise, pool, scale_shift};
 use crate::kernel::Kernel;
 use crate::memory::Buffer;
@@ -37,6 +39,10 @@ pub(crate) fn build(
     let launch = match op {
         Op::Conv2d(op) if is_depthwise(op) => {
             depthwise::build(op, &input, residual.as_ref(), &output, constants, units)
+        }
+        #[cfg(target_arch = "x86_64")]
+        Op::Conv2d(op) if filters::are_turned(op) => {
+            winograd::build(op, &input, residual.as_ref(), &output, constants, units)
         }
         Op::Conv2d(op) => conv::build(op, &input, residual.as_ref(), &output, constants, units),
         Op::Linear(op) => linear::build(op, &input, &output, constants, units),

@@ -17,7 +17,7 @@ use super::gather::{Columns, Gather, SLACK, first_element};
 use super::operand::{Constants, Operand, check_window, is_planar};
 use super::pack::GroupShape;
 use super::place::{Place, grid};
-use super::plan::{Plan, Share};
+use super::plan::{Costs, Plan, Share};
 use super::product;
 use super::stop_token::StopToken;
 use super::tile::{COLUMNS, Hints, ROWS, Tile};
@@ -98,8 +98,9 @@ impl Conv {
         let gather = Gather::new(op);
         let depth = shape.depth.div_ceil(shape.depth.div_ceil(CHUNK)).next_multiple_of(16);
         let chunks = gather.chunks(op, depth);
+        let costs = if reads_in_place(op) { &Costs::READ } else { &Costs::GATHER };
         Ok(Self {
-            plan: Plan::new(pixels, shape, op.groups, !reads_in_place(op), units),
+            plan: Plan::new(pixels, shape, op.groups, costs, units),
             gathered_pitch: if reads_in_place(op) { 0 } else { depth + 16 },
             group_inputs: op.input.channels / op.groups,
             constants: Constants::new(constants),

@@ -39,6 +39,8 @@ mod stop_token;
 mod taps;
 pub(crate) mod tensor;
 mod tile;
+#[cfg(target_arch = "x86_64")]
+mod winograd;
 
 #[cfg(test)]
 mod reference;

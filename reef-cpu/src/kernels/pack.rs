@@ -13,6 +13,8 @@
 
 use super::operand::is_planar;
 use super::tile::COLUMNS;
+#[cfg(target_arch = "x86_64")]
+use super::winograd::filters;
 use crate::memory::Buffer;
 use reef_core::op::{Conv2d, Linear, Op, Window};
 use reef_core::{Error, Result};
@@ -38,6 +40,8 @@ pub(crate) fn pack(op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
     let to = unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().cast::<f32>(), len) };
     match op {
         Op::Conv2d(op) if is_depthwise(op) => pack_depthwise(op, weights, bias, to),
+        #[cfg(target_arch = "x86_64")]
+        Op::Conv2d(op) if filters::are_turned(op) => filters::pack(op, weights, bias, to),
         Op::Conv2d(op) => pack_conv(op, weights, bias, to),
         Op::Linear(op) => pack_conv(&as_conv(op), weights, bias, to),
         Op::ScaleShift(_) => {
@@ -53,6 +57,8 @@ pub(crate) fn pack(op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
 pub(super) fn packed_len(op: &Op) -> usize {
     match op {
         Op::Conv2d(op) if is_depthwise(op) => op.input.channels * (taps(op) + 1),
+        #[cfg(target_arch = "x86_64")]
+        Op::Conv2d(op) if filters::are_turned(op) => filters::packed_len(op),
         Op::Conv2d(op) => op.groups * GroupShape::of(op).packed(),
         Op::Linear(op) => GroupShape::of(&as_conv(op)).packed(),
         Op::ScaleShift(op) => 2 * op.input.channels,

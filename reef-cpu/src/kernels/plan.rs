@@ -39,12 +39,27 @@ const START: f64 = 1000.0;
 const SPEED: f64 = 100.0;
 /// Nanoseconds per weight that comes from outer caches.
 const WEIGHT: f64 = 0.05;
-/// Nanoseconds per input that is read where it lies.
-const READ: f64 = 0.03;
-/// Nanoseconds per input that is gathered.
-const GATHER: f64 = 0.15;
-/// Nanoseconds per output that is committed.
-const SUM: f64 = 0.2;
+/// What a product's rows and sums cost beside its multiply-adds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Costs {
+    /// Nanoseconds per input: a term of a row.
+    pub input: f64,
+    /// Nanoseconds per sum that is committed.
+    pub sum: f64,
+    /// Inputs of a block at most.
+    pub inputs: usize,
+    /// Sums of a block at most.
+    pub sums: usize,
+}
+
+impl Costs {
+    /// Inputs are read where they lie.
+    pub(super) const READ: Self =
+        Self { input: 0.03, sum: 0.2, inputs: usize::MAX, sums: MAX_SUMS };
+    /// Windows are gathered.
+    pub(super) const GATHER: Self = Self { input: 0.15, ..Self::READ };
+}
+
 /// Inputs that an elementwise block looks at: about 30 microseconds' worth.
 const ELEMENTS: usize = 256 * 1024;
 /// Nanoseconds that a block should take at most.
@@ -65,12 +80,12 @@ impl Plan {
         pixels: usize,
         shape: GroupShape,
         groups: usize,
-        gathers: bool,
+        costs: &Costs,
         units: u32,
     ) -> Self {
         let tiles = pixels.div_ceil(ROWS);
         let panels = shape.outputs.div_ceil(COLUMNS);
-        let plans = (1..=tiles.min(MAX_SUMS / COLUMNS / ROWS)).flat_map(|rows| {
+        let plans = (1..=tiles.min(costs.sums / COLUMNS / ROWS)).flat_map(|rows| {
             (1..=panels).map(move |columns| Self {
                 pixels,
                 outputs: shape.outputs,
@@ -79,10 +94,13 @@ impl Plan {
                 groups,
             })
         });
-        let input = if gathers { GATHER } else { READ };
         let widths = widths(units);
-        let cost = |plan: &Self| plan.cost(shape.depth, input, &widths);
-        let allowed = plans.filter(|plan| plan.block_pixels * plan.block_outputs <= MAX_SUMS);
+        let cost = |plan: &Self| plan.cost(shape.depth, costs, &widths);
+        let is_small = |plan: &Self| {
+            plan.block_pixels * plan.block_outputs <= costs.sums
+                && (plan.block_pixels == ROWS || plan.block_pixels * shape.depth <= costs.inputs)
+        };
+        let allowed = plans.filter(is_small);
         allowed.min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("one tile is allowed")
     }
 
@@ -115,14 +133,14 @@ impl Plan {
         self.block_pixels * self.block_outputs
     }
 
-    /// Nanoseconds, summed over devices of `widths` units, with `input` for each of a block's.
-    fn cost(&self, depth: usize, input: f64, widths: &[usize]) -> f64 {
+    /// Nanoseconds, summed over devices of `widths` units.
+    fn cost(&self, depth: usize, costs: &Costs, widths: &[usize]) -> f64 {
         let rows = self.block_pixels.min(self.pixels) as f64;
         let columns = self.block_outputs.min(self.outputs.next_multiple_of(COLUMNS)) as f64;
         let depth = depth as f64;
         let block = START
-            + rows * columns * (depth / SPEED + SUM)
-            + depth * (columns * WEIGHT + rows * input)
+            + rows * columns * (depth / SPEED + costs.sum)
+            + depth * (columns * WEIGHT + rows * costs.input)
             + if rows * columns * depth / SPEED > MAX_NANOS { MAX_NANOS } else { 0.0 };
         let rounds = |units: usize| self.blocks().div_ceil(units) as f64 * units as f64;
         block * widths.iter().map(|&units| rounds(units)).sum::<f64>()
@@ -151,9 +169,9 @@ mod tests {
         let layers =
             [(3136, 576, 64), (784, 1152, 128), (196, 2304, 256), (49, 4608, 512), (1, 2048, 1000)];
         let nanos = layers.map(|(pixels, depth, outputs)| {
-            Plan::new(pixels, GroupShape { outputs, depth }, 1, true, units).cost(
+            Plan::new(pixels, GroupShape { outputs, depth }, 1, &Costs::GATHER, units).cost(
                 depth,
-                GATHER,
+                &Costs::GATHER,
                 &[16],
             )
         });
@@ -169,7 +187,7 @@ mod tests {
     #[test]
     fn plans_for_few_units_are_the_same() {
         let shape = GroupShape { outputs: 256, depth: 1024 };
-        let plans = [1, 2, 8].map(|units| Plan::new(196, shape, 1, false, units));
+        let plans = [1, 2, 8].map(|units| Plan::new(196, shape, 1, &Costs::READ, units));
         assert!(plans.iter().all(|plan| plan == &plans[0]), "{plans:?}");
         assert_eq!(Plan::rows(128, 64, usize::MAX, 2).blocks(), 8);
         assert_eq!(Plan::rows(128, 64, usize::MAX, 16).blocks(), 16);

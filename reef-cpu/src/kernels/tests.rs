@@ -180,6 +180,9 @@ fn convolutions() -> Vec<Op> {
         into(conv(widened(native([1, 13, 8, 8]), 3, 1), 5, same), 2, 4),
         conv(widened(native([1, 64, 8, 8]), 0, 64), 32, plain),
         conv(native([3, 272, 1, 1]), 35, plain),
+        conv(native([1, 64, 14, 14]), 96, same),
+        conv(native([2, 32, 9, 13]), 40, window([3, 3], [1, 1], [0, 2])),
+        with_residual(into(conv(widened(native([1, 272, 15, 11]), 5, 2), 33, same), 3, 1)),
     ];
     ops.into_iter().map(Op::Conv2d).collect()
 }

@@ -1,0 +1,344 @@
+//! One block: some tiles times some outputs.
+//!
+//! ```text
+//! turn what the tiles see                 (looking at the stop word every few tiles)
+//! for each panel of outputs
+//!     for each point                      (a product: tiles × channels × COLUMNS)
+//!         for each chunk of the channels
+//!             for each ROWS tiles         (here it looks)
+//!                 sums += turned inputs · panel
+//!     turn the sums back
+//! commit
+//! ```
+
+use super::filters::{shape, tiles, weight};
+use super::turn::{self, LANES, POINTS, SIDES};
+use crate::kernel::{Block, Kernel, Outcome};
+use crate::kernels::conv::{check, epilogue};
+use crate::kernels::epilogue::{Epilogue, Sums};
+use crate::kernels::operand::{Constants, Operand};
+use crate::kernels::pack::GroupShape;
+use crate::kernels::place::{Place, grid};
+use crate::kernels::plan::{Costs, Plan, Share};
+use crate::kernels::product;
+use crate::kernels::simd::widest;
+use crate::kernels::stop_token::StopToken;
+use crate::kernels::tile::{COLUMNS, Hints, ROWS, Tile};
+use crate::memory::Buffer;
+use reef_core::Result;
+use reef_core::op::Conv2d;
+
+/// Terms of a product that are done at a time, as of other convolutions.
+const CHUNK: usize = 256;
+/// Channels of a tile that are turned between two looks at the stop word.
+const TURNED: usize = 512;
+/// Tiles that are turned back between two looks.
+const TURNED_BACK: usize = 16;
+/// Channels of a tile that are summed up as the definition says between two looks.
+const PLAIN: usize = 16;
+/// Pixels of an output tile.
+const PIXELS: usize = SIDES[0] * SIDES[0];
+/// Floats between rows of turned inputs, so that they don't fall into the same sets of a cache.
+const GAP: usize = 16;
+
+/// What they cost: sixteen inputs are turned at once, and sixteen sums become four outputs. Turned inputs shouldn't take more than
+/// half of a second cache of 2 MiB.
+const COSTS: Costs = Costs { input: 0.1, sum: 1.5, inputs: 256 * 1024, sums: 7 * 1024 };
+
+pub(in crate::kernels) fn build(
+    op: &Conv2d,
+    input: &Place,
+    residual: Option<&Place>,
+    output: &Place,
+    constants: Buffer,
+    units: u32,
+) -> Result<(Kernel, u32)> {
+    check(op)?;
+    let shape = shape(op);
+    let winograd = Winograd {
+        input: Operand::native(input, op.input, "winograd input")?,
+        constants: Constants::new(constants),
+        epilogue: epilogue(op, residual, output)?,
+        shape,
+        padding: op.window.padding,
+        plan: Plan::new(tiles(op), shape, 1, &COSTS, units),
+        outside: vec![0.0; op.input.channels],
+    };
+    let blocks = grid(winograd.plan.blocks())?;
+    Ok((Kernel::new("winograd", move |block, _| winograd.run(block)), blocks))
+}
+
+#[derive(Debug)]
+struct Winograd {
+    input: Operand,
+    constants: Constants,
+    epilogue: Epilogue,
+    shape: GroupShape,
+    padding: [usize; 2],
+    /// Of tiles and outputs.
+    plan: Plan,
+    /// A pixel outside of the picture.
+    outside: Vec<f32>,
+}
+
+/// A share's memory.
+struct Scratch<'a> {
+    /// For each point a row of channels per tile, [`GAP`] floats apart.
+    inputs: &'a mut [f32],
+    /// For each point a row of [`COLUMNS`] sums per tile.
+    points: &'a mut [f32],
+    /// For both lines of tiles a row of outputs per pixel.
+    sums: &'a mut [f32],
+}
+
+impl Winograd {
+    fn run(&self, block: &mut Block<'_>) -> Outcome {
+        let share = self.plan.share(block.index as usize);
+        let stop = StopToken::of(block);
+        let mut scratch = self.scratch(block);
+        if !self.turn(&share, &mut scratch, stop) {
+            return Outcome::Stopped;
+        }
+        for column in (0..share.outputs.len()).step_by(COLUMNS) {
+            let done = self.multiply(&share, column, &mut scratch, stop)
+                && self.turn_back(&share, column, &mut scratch, stop);
+            if !done {
+                return Outcome::Stopped;
+            }
+        }
+        if stop.seen() {
+            return Outcome::Stopped;
+        }
+        self.commit(&share, scratch.sums);
+        Outcome::Done
+    }
+
+    fn channels(&self) -> usize {
+        self.outside.len()
+    }
+
+    fn scratch<'a>(&self, block: &'a mut Block<'_>) -> Scratch<'a> {
+        let Plan { block_pixels: tiles, block_outputs, .. } = self.plan;
+        let inputs = POINTS * tiles * (self.channels() + GAP);
+        let (points, sums) = (POINTS * tiles * COLUMNS, PIXELS * tiles * block_outputs);
+        let memory = block.scratch(LANES + inputs + points + sums);
+        let start = memory.as_ptr().align_offset(LANES * size_of::<f32>()).min(LANES);
+        let (inputs, rest) = memory[start..].split_at_mut(inputs);
+        let (points, rest) = rest.split_at_mut(points);
+        Scratch { inputs, points, sums: &mut rest[..sums] }
+    }
+
+    /// Turns what a share's tiles see. Gives `false` if the block should stop.
+    fn turn(&self, share: &Share, scratch: &mut Scratch<'_>, stop: StopToken<'_>) -> bool {
+        let pitch = self.channels() + GAP;
+        let plane = self.plan.block_pixels * pitch;
+        let at_once = (TURNED / self.channels()).max(1);
+        for (row, tile) in share.pixels.clone().enumerate() {
+            if row % at_once == 0 && stop.seen() {
+                return false;
+            }
+            // SAFETY: there is AVX-512, or filters weren't turned.
+            unsafe { turn::inputs(&self.seen(tile), &mut scratch.inputs[row * pitch..], plane) };
+        }
+        true
+    }
+
+    /// Image, row and column of a tile's first pixel.
+    fn corner(&self, tile: usize) -> [usize; 3] {
+        let tensor = &self.epilogue.output.tensor;
+        let [rows, columns] = [tensor.height, tensor.width].map(|size| size.div_ceil(SIDES[0]));
+        [tile / columns / rows, tile / columns % rows * SIDES[0], tile % columns * SIDES[0]]
+    }
+
+    /// The pixels that a tile sees.
+    fn seen(&self, tile: usize) -> [&[f32]; POINTS] {
+        let [image, y, x] = self.corner(tile);
+        let tensor = &self.input.tensor;
+        std::array::from_fn(|i| {
+            let y = (y + i / SIDES[1]).wrapping_sub(self.padding[0]);
+            let x = (x + i % SIDES[1]).wrapping_sub(self.padding[1]);
+            if y >= tensor.height || x >= tensor.width {
+                return &self.outside[..];
+            }
+            let pixel = (image * tensor.height + y) * tensor.width + x;
+            // SAFETY: launches don't overlap with writers of their input.
+            unsafe { self.input.read(pixel, 0, self.channels()) }
+        })
+    }
+
+    /// The sixteen products for a panel's outputs. Gives `false` if the block should stop.
+    fn multiply(
+        &self,
+        share: &Share,
+        column: usize,
+        scratch: &mut Scratch<'_>,
+        stop: StopToken<'_>,
+    ) -> bool {
+        let (channels, tiles) = (self.channels(), self.plan.block_pixels);
+        let pitch = channels + GAP;
+        let chunk = channels.div_ceil(channels.div_ceil(CHUNK)).next_multiple_of(LANES);
+        for point in 0..POINTS {
+            for first in (0..channels).step_by(chunk) {
+                let depth = chunk.min(channels - first);
+                let panel = self.panel(share, column, point, first);
+                assert!(panel.len() >= depth * COLUMNS);
+                for row in (0..share.pixels.len()).step_by(ROWS) {
+                    if stop.seen() {
+                        return false;
+                    }
+                    let inputs = &scratch.inputs[(point * tiles + row) * pitch + first..];
+                    let sums = &mut scratch.points[(point * tiles + row) * COLUMNS..];
+                    let rows = ROWS.min(share.pixels.len() - row);
+                    assert!((rows - 1) * pitch + depth <= inputs.len());
+                    assert!(rows * COLUMNS <= sums.len());
+                    // What comes next lies behind; the first two tiles bring half of it each.
+                    let next = depth * COLUMNS + (row / ROWS).min(1) * depth * COLUMNS / 2;
+                    let next = panel.as_ptr().wrapping_add(next);
+                    let own = sums.as_ptr();
+                    let tile = Tile {
+                        a: inputs.as_ptr(),
+                        a_pitch: pitch,
+                        b: panel.as_ptr(),
+                        sums: sums.as_mut_ptr(),
+                        sums_pitch: COLUMNS,
+                        rows,
+                        columns: COLUMNS,
+                        depth,
+                        fresh: first == 0,
+                        hints: Hints { next, output: own, residual: own, pitch: COLUMNS },
+                    };
+                    // SAFETY: rows, panel and sums were measured, and the sums are ours alone.
+                    unsafe { product::multiply(&tile) };
+                }
+            }
+        }
+        true
+    }
+
+    /// The numbers of `point` for a share's outputs from `column` on, from a channel on.
+    fn panel(&self, share: &Share, column: usize, point: usize, channel: usize) -> &[f32] {
+        let panel = (share.outputs.start + column) / COLUMNS * self.shape.depth;
+        let row = panel + point * self.channels() + channel;
+        &self.constants.floats()[self.shape.padded() + row * COLUMNS..]
+    }
+
+    /// Turns the sums of a panel's outputs back. Gives `false` if the block should stop.
+    fn turn_back(
+        &self,
+        share: &Share,
+        column: usize,
+        scratch: &mut Scratch<'_>,
+        stop: StopToken<'_>,
+    ) -> bool {
+        let pitch = self.plan.block_outputs;
+        let plane = self.plan.block_pixels * COLUMNS;
+        let (upper, lower) = scratch.sums.split_at_mut(2 * self.plan.block_pixels * pitch);
+        let pairs = upper.chunks_exact_mut(2 * pitch).zip(lower.chunks_exact_mut(2 * pitch));
+        for ((row, tile), (upper, lower)) in share.pixels.clone().enumerate().zip(pairs) {
+            if row % TURNED_BACK == 0 && stop.seen() {
+                return false;
+            }
+            let ((a, b), (c, d)) = (upper.split_at_mut(pitch), lower.split_at_mut(pitch));
+            let mut to = [a, b, c, d].map(|to| &mut to[column..column + COLUMNS]);
+            self.bring_near(tile, share.outputs.start + column);
+            let mut is_finite = true;
+            for half in (0..COLUMNS).step_by(LANES) {
+                let points = &scratch.points[row * COLUMNS + half..];
+                let mut to = to.each_mut().map(|to| &mut to[half..]);
+                // SAFETY: there is AVX-512, or filters weren't turned.
+                is_finite &= unsafe { turn::outputs(points, plane, &mut to) };
+            }
+            if !is_finite && !self.sum_plainly(share, tile, column, &mut to, stop) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Tells the processor what the commit will touch of a tile.
+    fn bring_near(&self, tile: usize, channel: usize) {
+        let [image, y, x] = self.corner(tile);
+        let tensor = &self.epilogue.output.tensor;
+        for y in y..tensor.height.min(y + SIDES[0]) {
+            for x in x..tensor.width.min(x + SIDES[0]) {
+                let pixel = (image * tensor.height + y) * tensor.width + x;
+                turn::bring_near(self.epilogue.touches(pixel, channel));
+            }
+        }
+    }
+
+    /// A tile's sums for a panel's outputs as the definition says. Gives `false` if the block should stop.
+    #[cold]
+    fn sum_plainly(
+        &self,
+        share: &Share,
+        tile: usize,
+        column: usize,
+        to: &mut [&mut [f32]; PIXELS],
+        stop: StopToken<'_>,
+    ) -> bool {
+        let (seen, channels) = (self.seen(tile), self.channels());
+        let numbers = self.panel(share, column, 0, 0);
+        to.iter_mut().for_each(|to| to.fill(0.0));
+        for first in (0..channels).step_by(PLAIN) {
+            if stop.seen() {
+                return false;
+            }
+            widest(
+                #[inline(always)]
+                || {
+                    for channel in first..channels.min(first + PLAIN) {
+                        add_plainly(&seen, numbers, [channel, channels], to);
+                    }
+                },
+            );
+        }
+        true
+    }
+
+    fn commit(&self, share: &Share, sums: &[f32]) {
+        let (pitch, line) = (self.plan.block_outputs, SIDES[0] * self.plan.block_pixels);
+        let tensor = &self.epilogue.output.tensor;
+        let bias = &self.constants.floats()[share.outputs.clone()];
+        let mut tile = share.pixels.start;
+        while tile < share.pixels.end {
+            let [image, y, x] = self.corner(tile);
+            let left = (tensor.width - x).div_ceil(SIDES[0]).min(share.pixels.end - tile);
+            let columns = x..tensor.width.min(x + SIDES[0] * left);
+            for (row, y) in (y..tensor.height.min(y + SIDES[0])).enumerate() {
+                let first = (image * tensor.height + y) * tensor.width;
+                let pixels = first + columns.start..first + columns.end;
+                let from = row * line + SIDES[0] * (tile - share.pixels.start);
+                let sums = &sums[from * pitch..];
+                let sums = Sums { sums, pitch, pixels, channel: share.outputs.start, bias };
+                // SAFETY: shares are disjoint, and launches don't overlap with writers of their residual.
+                unsafe { self.epilogue.commit(&sums) };
+            }
+            tile += left;
+        }
+    }
+}
+
+/// Adds what a channel gives to a tile's four pixels.
+#[inline(always)]
+fn add_plainly(
+    seen: &[&[f32]; POINTS],
+    numbers: &[f32],
+    [channel, channels]: [usize; 2],
+    to: &mut [&mut [f32]; PIXELS],
+) {
+    for (tap, at) in [0, 1, 2].into_iter().flat_map(|y| [0, 1, 2].map(|x| [y, x])).enumerate() {
+        debug_assert_eq!(tap, 3 * at[0] + at[1]);
+        let mut weights = [0.0; COLUMNS];
+        for (column, to) in weights.iter_mut().enumerate() {
+            *to = weight(at, |point| numbers[(point * channels + channel) * COLUMNS + column]);
+        }
+        for (pixel, to) in to.iter_mut().enumerate() {
+            let [y, x] = [pixel / SIDES[0] + at[0], pixel % SIDES[0] + at[1]];
+            let x = seen[y * SIDES[1] + x][channel];
+            for (to, weight) in to.iter_mut().zip(weights) {
+                *to += x * weight;
+            }
+        }
+    }
+}
