@@ -78,12 +78,23 @@ struct Turns {
     rest: usize,
     /// Bytes from a row of the output to the next.
     pitch: usize,
+    /// The row that the next turn brings near.
+    row: *const f32,
+    /// Bytes from such a row to the next.
+    row_pitch: usize,
 }
 
 impl Turns {
     fn new(tile: &Tile) -> Self {
         let (all, pairs) = (tile.depth / 2, tile.depth / 2 / ROWS);
-        Self { left: ROWS, pairs, rest: all - pairs * (ROWS - 1), pitch: tile.hints.pitch * 4 }
+        Self {
+            left: ROWS,
+            pairs,
+            rest: all - pairs * (ROWS - 1),
+            pitch: tile.hints.pitch * 4,
+            row: tile.hints.rows,
+            row_pitch: tile.a_pitch * 4,
+        }
     }
 }
 
@@ -125,6 +136,9 @@ macro_rules! term {
             "prefetcht0 byte ptr [{next} + 64*",
             $at,
             "]\n",
+            "prefetcht0 byte ptr [{row} + 64*",
+            $at,
+            "]\n",
             row!(30, 0, 1, "{a}", $at),
             row!(31, 2, 3, "{a}+{s}", $at),
             row!(30, 4, 5, "{a}+2*{s}", $at),
@@ -164,6 +178,9 @@ unsafe fn add_pairs(sums: &mut [[__m512; 2]; ROWS], tile: &Tile) {
             "prefetcht1 byte ptr [{residual} + 64]",
             "add {output}, qword ptr [{turns} + 24]",
             "add {residual}, qword ptr [{turns} + 24]",
+            "mov {k}, qword ptr [{turns} + 40]",
+            "mov {row}, qword ptr [{turns} + 32]",
+            "add qword ptr [{turns} + 32], {k}",
             "mov {k}, qword ptr [{turns} + 8]",
             "dec qword ptr [{turns}]",
             "cmovz {k}, qword ptr [{turns} + 16]",
@@ -174,6 +191,7 @@ unsafe fn add_pairs(sums: &mut [[__m512; 2]; ROWS], tile: &Tile) {
             "add {a7}, 8",
             "add {b}, 256",
             "add {next}, 128",
+            "add {row}, 128",
             "dec {k}",
             "jnz 3b",
             "cmp qword ptr [{turns}], 0",
@@ -189,6 +207,7 @@ unsafe fn add_pairs(sums: &mut [[__m512; 2]; ROWS], tile: &Tile) {
             output = inout(reg) tile.hints.output => _,
             residual = inout(reg) tile.hints.residual => _,
             k = out(reg) _,
+            row = out(reg) _,
             inout("zmm0") sums[0][0], inout("zmm1") sums[0][1],
             inout("zmm2") sums[1][0], inout("zmm3") sums[1][1],
             inout("zmm4") sums[2][0], inout("zmm5") sums[2][1],

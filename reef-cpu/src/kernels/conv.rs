@@ -213,6 +213,8 @@ impl Conv {
                 }
                 // The first two tiles bring half a panel each; later ones repeat the second half.
                 let half = (row / ROWS).min(1) * chunk.depth * COLUMNS / 2;
+                let ahead = if row + ROWS < share.pixels.len() { row + ROWS } else { 0 };
+                let ahead = a.wrapping_add(ahead * a_pitch);
                 let tile = Tile {
                     a: a.wrapping_add(row * a_pitch),
                     a_pitch,
@@ -223,7 +225,7 @@ impl Conv {
                     columns: COLUMNS.min(share.outputs.len() - column),
                     depth: chunk.depth,
                     fresh: first_term == 0,
-                    hints: self.hints(share, row, column, next.wrapping_add(half), last),
+                    hints: self.hints(share, row, column, [next.wrapping_add(half), ahead], last),
                 };
                 assert!(b.len() >= chunk.depth * COLUMNS);
                 // SAFETY: `rows` gives a row per pixel, the panel was measured, and the sums have
@@ -263,21 +265,21 @@ impl Conv {
         next.as_ptr()
     }
 
-    /// What a tile should bring near: `next`, and in the `last` chunk what the commit touches.
+    /// What a tile should bring near: `next` of the panels, `rows`, and in the `last` chunk what the commit touches.
     fn hints(
         &self,
         share: &Share,
         row: usize,
         column: usize,
-        next: *const f32,
+        [next, rows]: [*const f32; 2],
         last: bool,
     ) -> Hints {
         if !last {
-            return Hints { next, output: next, residual: next, pitch: 0 };
+            return Hints { next, rows, output: next, residual: next, pitch: 0 };
         }
         let channel = share.group * self.shape.outputs + share.outputs.start + column;
         let [output, residual] = self.epilogue.touches(share.pixels.start + row, channel);
-        Hints { next, output, residual, pitch: self.epilogue.output.pitch() }
+        Hints { next, rows, output, residual, pitch: self.epilogue.output.pitch() }
     }
 
     fn commit(&self, share: &Share, scratch: &Scratch) {

@@ -42,6 +42,8 @@ pub(super) struct Tile {
 pub(super) struct Hints {
     /// Read soon: `depth` lines.
     pub next: *const f32,
+    /// The next tile's `a`, with the same pitch.
+    pub rows: *const f32,
     /// Written later: a panel's lines of `rows` rows.
     pub output: *const f32,
     /// Read later: as many.

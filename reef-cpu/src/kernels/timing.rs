@@ -308,7 +308,13 @@ fn timing_of_a_tile() {
         columns: COLUMNS,
         depth: 256,
         fresh: true,
-        hints: Hints { next: a.as_ptr(), output: a.as_ptr(), residual: a.as_ptr(), pitch: 0 },
+        hints: Hints {
+            next: a.as_ptr(),
+            rows: a.as_ptr(),
+            output: a.as_ptr(),
+            residual: a.as_ptr(),
+            pitch: 0,
+        },
     };
     for plain in [false, true] {
         let mut best = Duration::MAX;

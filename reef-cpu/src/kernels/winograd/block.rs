@@ -11,17 +11,16 @@
 //! commit
 //! ```
 
-use super::filters::{shape, tiles, weight};
+use super::filters::{shape, tiles};
 use super::turn::{self, LANES, POINTS, SIDES};
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::conv::{check, epilogue};
-use crate::kernels::epilogue::{Epilogue, Sums};
+use crate::kernels::epilogue::Epilogue;
 use crate::kernels::operand::{Constants, Operand};
 use crate::kernels::pack::GroupShape;
 use crate::kernels::place::{Place, grid};
 use crate::kernels::plan::{Costs, Plan, Share};
 use crate::kernels::product;
-use crate::kernels::simd::widest;
 use crate::kernels::stop_token::StopToken;
 use crate::kernels::tile::{COLUMNS, Hints, ROWS, Tile};
 use crate::memory::Buffer;
@@ -32,17 +31,12 @@ use reef_core::op::Conv2d;
 const CHUNK: usize = 256;
 /// Channels of a tile that are turned between two looks at the stop word.
 const TURNED: usize = 512;
-/// Tiles that are turned back between two looks.
-const TURNED_BACK: usize = 16;
-/// Channels of a tile that are summed up as the definition says between two looks.
-const PLAIN: usize = 16;
 /// Pixels of an output tile.
-const PIXELS: usize = SIDES[0] * SIDES[0];
+pub(super) const PIXELS: usize = SIDES[0] * SIDES[0];
 /// Floats between rows of turned inputs, so that they don't fall into the same sets of a cache.
 const GAP: usize = 16;
 
-/// What they cost: sixteen inputs are turned at once, and sixteen sums become four outputs. Turned inputs shouldn't take more than
-/// half of a second cache of 2 MiB.
+/// Sixteen sums become four outputs. Turned inputs shouldn't take more than half of a second cache of 2 MiB.
 const COSTS: Costs = Costs { input: 0.1, sum: 1.5, inputs: 256 * 1024, sums: 7 * 1024 };
 
 pub(in crate::kernels) fn build(
@@ -69,26 +63,26 @@ pub(in crate::kernels) fn build(
 }
 
 #[derive(Debug)]
-struct Winograd {
+pub(super) struct Winograd {
     input: Operand,
-    constants: Constants,
-    epilogue: Epilogue,
+    pub(super) constants: Constants,
+    pub(super) epilogue: Epilogue,
     shape: GroupShape,
     padding: [usize; 2],
     /// Of tiles and outputs.
-    plan: Plan,
+    pub(super) plan: Plan,
     /// A pixel outside of the picture.
     outside: Vec<f32>,
 }
 
 /// A share's memory.
-struct Scratch<'a> {
+pub(super) struct Scratch<'a> {
     /// For each point a row of channels per tile, [`GAP`] floats apart.
     inputs: &'a mut [f32],
     /// For each point a row of [`COLUMNS`] sums per tile.
-    points: &'a mut [f32],
+    pub(super) points: &'a mut [f32],
     /// For both lines of tiles a row of outputs per pixel.
-    sums: &'a mut [f32],
+    pub(super) sums: &'a mut [f32],
 }
 
 impl Winograd {
@@ -113,7 +107,7 @@ impl Winograd {
         Outcome::Done
     }
 
-    fn channels(&self) -> usize {
+    pub(super) fn channels(&self) -> usize {
         self.outside.len()
     }
 
@@ -144,14 +138,14 @@ impl Winograd {
     }
 
     /// Image, row and column of a tile's first pixel.
-    fn corner(&self, tile: usize) -> [usize; 3] {
+    pub(super) fn corner(&self, tile: usize) -> [usize; 3] {
         let tensor = &self.epilogue.output.tensor;
         let [rows, columns] = [tensor.height, tensor.width].map(|size| size.div_ceil(SIDES[0]));
         [tile / columns / rows, tile / columns % rows * SIDES[0], tile % columns * SIDES[0]]
     }
 
     /// The pixels that a tile sees.
-    fn seen(&self, tile: usize) -> [&[f32]; POINTS] {
+    pub(super) fn seen(&self, tile: usize) -> [&[f32]; POINTS] {
         let [image, y, x] = self.corner(tile);
         let tensor = &self.input.tensor;
         std::array::from_fn(|i| {
@@ -195,6 +189,7 @@ impl Winograd {
                     let next = depth * COLUMNS + (row / ROWS).min(1) * depth * COLUMNS / 2;
                     let next = panel.as_ptr().wrapping_add(next);
                     let own = sums.as_ptr();
+                    let ahead = if row + ROWS < share.pixels.len() { ROWS * pitch } else { 0 };
                     let tile = Tile {
                         a: inputs.as_ptr(),
                         a_pitch: pitch,
@@ -205,7 +200,13 @@ impl Winograd {
                         columns: COLUMNS,
                         depth,
                         fresh: first == 0,
-                        hints: Hints { next, output: own, residual: own, pitch: COLUMNS },
+                        hints: Hints {
+                            next,
+                            rows: inputs.as_ptr().wrapping_add(ahead),
+                            output: own,
+                            residual: own,
+                            pitch: COLUMNS,
+                        },
                     };
                     // SAFETY: rows, panel and sums were measured, and the sums are ours alone.
                     unsafe { product::multiply(&tile) };
@@ -216,129 +217,15 @@ impl Winograd {
     }
 
     /// The numbers of `point` for a share's outputs from `column` on, from a channel on.
-    fn panel(&self, share: &Share, column: usize, point: usize, channel: usize) -> &[f32] {
+    pub(super) fn panel(
+        &self,
+        share: &Share,
+        column: usize,
+        point: usize,
+        channel: usize,
+    ) -> &[f32] {
         let panel = (share.outputs.start + column) / COLUMNS * self.shape.depth;
         let row = panel + point * self.channels() + channel;
         &self.constants.floats()[self.shape.padded() + row * COLUMNS..]
-    }
-
-    /// Turns the sums of a panel's outputs back. Gives `false` if the block should stop.
-    fn turn_back(
-        &self,
-        share: &Share,
-        column: usize,
-        scratch: &mut Scratch<'_>,
-        stop: StopToken<'_>,
-    ) -> bool {
-        let pitch = self.plan.block_outputs;
-        let plane = self.plan.block_pixels * COLUMNS;
-        let (upper, lower) = scratch.sums.split_at_mut(2 * self.plan.block_pixels * pitch);
-        let pairs = upper.chunks_exact_mut(2 * pitch).zip(lower.chunks_exact_mut(2 * pitch));
-        for ((row, tile), (upper, lower)) in share.pixels.clone().enumerate().zip(pairs) {
-            if row % TURNED_BACK == 0 && stop.seen() {
-                return false;
-            }
-            let ((a, b), (c, d)) = (upper.split_at_mut(pitch), lower.split_at_mut(pitch));
-            let mut to = [a, b, c, d].map(|to| &mut to[column..column + COLUMNS]);
-            self.bring_near(tile, share.outputs.start + column);
-            let mut is_finite = true;
-            for half in (0..COLUMNS).step_by(LANES) {
-                let points = &scratch.points[row * COLUMNS + half..];
-                let mut to = to.each_mut().map(|to| &mut to[half..]);
-                // SAFETY: there is AVX-512, or filters weren't turned.
-                is_finite &= unsafe { turn::outputs(points, plane, &mut to) };
-            }
-            if !is_finite && !self.sum_plainly(share, tile, column, &mut to, stop) {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Tells the processor what the commit will touch of a tile.
-    fn bring_near(&self, tile: usize, channel: usize) {
-        let [image, y, x] = self.corner(tile);
-        let tensor = &self.epilogue.output.tensor;
-        for y in y..tensor.height.min(y + SIDES[0]) {
-            for x in x..tensor.width.min(x + SIDES[0]) {
-                let pixel = (image * tensor.height + y) * tensor.width + x;
-                turn::bring_near(self.epilogue.touches(pixel, channel));
-            }
-        }
-    }
-
-    /// A tile's sums for a panel's outputs as the definition says. Gives `false` if the block should stop.
-    #[cold]
-    fn sum_plainly(
-        &self,
-        share: &Share,
-        tile: usize,
-        column: usize,
-        to: &mut [&mut [f32]; PIXELS],
-        stop: StopToken<'_>,
-    ) -> bool {
-        let (seen, channels) = (self.seen(tile), self.channels());
-        let numbers = self.panel(share, column, 0, 0);
-        to.iter_mut().for_each(|to| to.fill(0.0));
-        for first in (0..channels).step_by(PLAIN) {
-            if stop.seen() {
-                return false;
-            }
-            widest(
-                #[inline(always)]
-                || {
-                    for channel in first..channels.min(first + PLAIN) {
-                        add_plainly(&seen, numbers, [channel, channels], to);
-                    }
-                },
-            );
-        }
-        true
-    }
-
-    fn commit(&self, share: &Share, sums: &[f32]) {
-        let (pitch, line) = (self.plan.block_outputs, SIDES[0] * self.plan.block_pixels);
-        let tensor = &self.epilogue.output.tensor;
-        let bias = &self.constants.floats()[share.outputs.clone()];
-        let mut tile = share.pixels.start;
-        while tile < share.pixels.end {
-            let [image, y, x] = self.corner(tile);
-            let left = (tensor.width - x).div_ceil(SIDES[0]).min(share.pixels.end - tile);
-            let columns = x..tensor.width.min(x + SIDES[0] * left);
-            for (row, y) in (y..tensor.height.min(y + SIDES[0])).enumerate() {
-                let first = (image * tensor.height + y) * tensor.width;
-                let pixels = first + columns.start..first + columns.end;
-                let from = row * line + SIDES[0] * (tile - share.pixels.start);
-                let sums = &sums[from * pitch..];
-                let sums = Sums { sums, pitch, pixels, channel: share.outputs.start, bias };
-                // SAFETY: shares are disjoint, and launches don't overlap with writers of their residual.
-                unsafe { self.epilogue.commit(&sums) };
-            }
-            tile += left;
-        }
-    }
-}
-
-/// Adds what a channel gives to a tile's four pixels.
-#[inline(always)]
-fn add_plainly(
-    seen: &[&[f32]; POINTS],
-    numbers: &[f32],
-    [channel, channels]: [usize; 2],
-    to: &mut [&mut [f32]; PIXELS],
-) {
-    for (tap, at) in [0, 1, 2].into_iter().flat_map(|y| [0, 1, 2].map(|x| [y, x])).enumerate() {
-        debug_assert_eq!(tap, 3 * at[0] + at[1]);
-        let mut weights = [0.0; COLUMNS];
-        for (column, to) in weights.iter_mut().enumerate() {
-            *to = weight(at, |point| numbers[(point * channels + channel) * COLUMNS + column]);
-        }
-        for (pixel, to) in to.iter_mut().enumerate() {
-            let [y, x] = [pixel / SIDES[0] + at[0], pixel % SIDES[0] + at[1]];
-            let x = seen[y * SIDES[1] + x][channel];
-            for (to, weight) in to.iter_mut().zip(weights) {
-                *to += x * weight;
-            }
-        }
     }
 }

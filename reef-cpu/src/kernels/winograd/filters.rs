@@ -11,7 +11,7 @@ use crate::kernels::pack::GroupShape;
 use crate::kernels::tile::COLUMNS;
 use reef_core::op::{Conv2d, Window};
 
-/// Fewest tiles: with fewer, bringing in the turned filters, of which there are 16 for nine, takes longer than the products.
+/// Fewest tiles: with fewer, bringing in the turned filters, 16 numbers for nine, takes longer than the products.
 const LEAST_TILES: usize = 32;
 /// Fewest channels: with fewer, turning takes longer than it saves.
 const LEAST_CHANNELS: usize = 32;
@@ -70,7 +70,7 @@ fn turned(filter: &[f32; SIDE * SIDE]) -> [f32; POINTS] {
     std::array::from_fn(|i| line(columns.map(|column| column[i / 4]))[i % 4] as f32)
 }
 
-/// What [`turned`] turned: position `[row, column]` of the filters of a row of numbers, whose point `i` is `numbers(i)`.
+/// What [`turned`] turned: the weight at `[row, column]` of the filter whose point `i` is `number(i)`.
 #[inline(always)]
 pub(super) fn weight([row, column]: [usize; 2], number: impl Fn(usize) -> f32) -> f32 {
     let line = |row: usize| match column {

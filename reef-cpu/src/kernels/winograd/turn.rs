@@ -26,11 +26,10 @@ pub(super) fn inputs(seen: &[&[f32]; POINTS], to: &mut [f32], plane: usize) {
             // SAFETY: `LANES` channels from there on are inside, as was checked.
             *number = unsafe { _mm512_loadu_ps(seen.as_ptr().add(channel)) };
         }
-        for column in 0..4 {
-            let line =
-                input_line([tile[0][column], tile[1][column], tile[2][column], tile[3][column]]);
-            for (row, number) in line.into_iter().enumerate() {
-                tile[row][column] = number;
+        for at in 0..4 {
+            let line = input_line(column(&tile, at));
+            for (row, number) in tile.iter_mut().zip(line) {
+                row[at] = number;
             }
         }
         for line in &mut tile {
@@ -55,8 +54,14 @@ fn input_line(d: [__m512; 4]) -> [__m512; 4] {
     ]
 }
 
-/// Turns a tile's sums back: those of a vector of outputs lie at `sums[point * plane]`. False if one of what comes out isn't finite,
-/// or all are so large that their sum isn't.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn column(tile: &[[__m512; 4]; 4], at: usize) -> [__m512; 4] {
+    [tile[0][at], tile[1][at], tile[2][at], tile[3][at]]
+}
+
+/// Turns a tile's sums back: those of a vector of outputs lie at `sums[point * plane]`. False if one of what comes out
+/// isn't finite, or if they are so large that their sum isn't.
 ///
 /// # Panics
 ///
@@ -70,13 +75,13 @@ pub(super) fn outputs(sums: &[f32], plane: usize, to: &mut [&mut [f32]; 4]) -> b
         // SAFETY: `LANES` floats from there on are inside, as was checked.
         *number = unsafe { _mm512_loadu_ps(sums.as_ptr().add(point * plane)) };
     }
-    let mut lines = [[_mm512_setzero_ps(); 4]; 2];
-    for column in 0..4 {
-        let [upper, lower] =
-            output_line([tile[0][column], tile[1][column], tile[2][column], tile[3][column]]);
-        (lines[0][column], lines[1][column]) = (upper, lower);
-    }
-    let lines = [output_line(lines[0]), output_line(lines[1])];
+    let [a, b, c, d] = [
+        output_line(column(&tile, 0)),
+        output_line(column(&tile, 1)),
+        output_line(column(&tile, 2)),
+        output_line(column(&tile, 3)),
+    ];
+    let lines = [output_line([a[0], b[0], c[0], d[0]]), output_line([a[1], b[1], c[1], d[1]])];
     let mut all = _mm512_setzero_ps();
     for (number, to) in lines.as_flattened().iter().zip(to) {
         all = _mm512_add_ps(all, *number);

@@ -29,7 +29,13 @@ pub(in crate::kernels::tensor) fn multiply_tile(
         && (rows - 1) * to.pitch + COLUMNS <= to.floats.len();
     assert!(fits, "{rows} rows of {depth} terms");
     let sums = to.floats.as_mut_ptr();
-    let hints = Hints { next: panel.as_ptr(), output: sums, residual: sums, pitch: to.pitch };
+    let hints = Hints {
+        next: panel.as_ptr(),
+        rows: a.floats.as_ptr(),
+        output: sums,
+        residual: sums,
+        pitch: to.pitch,
+    };
     let tile = Tile {
         a: a.floats.as_ptr(),
         a_pitch: a.pitch,
