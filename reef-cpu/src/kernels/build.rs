@@ -4,7 +4,7 @@ use super::depthwise::block as depthwise;
 use super::pack::{is_depthwise, packed_len};
 use super::place::Place;
 #[cfg(target_arch = "x86_64")]
-use super::winograd::{self, filters};
+use super::winograd::{block as winograd, filters};
 use super::{conv, linear, pointwise, pool, scale_shift};
 use crate::kernel::Kernel;
 use crate::memory::Buffer;

@@ -32,6 +32,7 @@ mod portable;
 mod product;
 mod scalar;
 mod scale_shift;
+mod shape;
 #[cfg(target_arch = "x86_64")]
 mod sigmoid;
 mod simd;

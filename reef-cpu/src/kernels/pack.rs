@@ -12,6 +12,7 @@
 //! memory, so that gathering copies runs.
 
 use super::operand::is_planar;
+use super::shape::{GroupShape, taps};
 use super::tile::COLUMNS;
 #[cfg(target_arch = "x86_64")]
 use super::winograd::filters;
@@ -66,34 +67,6 @@ pub(super) fn packed_len(op: &Op) -> usize {
     }
 }
 
-/// The product that one group of a convolution is.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct GroupShape {
-    /// Outputs.
-    pub outputs: usize,
-    /// Terms of each sum.
-    pub depth: usize,
-}
-
-impl GroupShape {
-    pub(super) fn of(op: &Conv2d) -> Self {
-        Self {
-            outputs: op.output.channels / op.groups,
-            depth: op.input.channels / op.groups * taps(op),
-        }
-    }
-
-    /// Outputs, filled up to whole panels.
-    pub(super) fn padded(&self) -> usize {
-        self.outputs.next_multiple_of(COLUMNS)
-    }
-
-    /// Floats of bias and panels.
-    pub(super) fn packed(&self) -> usize {
-        self.padded() * (self.depth + 1)
-    }
-}
-
 /// One filter per channel.
 pub(super) fn is_depthwise(op: &Conv2d) -> bool {
     op.groups > 1
@@ -107,11 +80,6 @@ pub(super) fn as_conv(op: &Linear) -> Conv2d {
     let window = Window { size: [1, 1], stride: [1, 1], padding: [0, 0] };
     let Linear { input, output, relu, function } = *op;
     Conv2d { input, output, window, groups: 1, residual: false, relu, function }
-}
-
-/// Positions within the window.
-pub(super) fn taps(op: &Conv2d) -> usize {
-    op.window.size.iter().product()
 }
 
 fn pack_depthwise(op: &Conv2d, weights: &[f32], bias: &[f32], to: &mut [f32]) {

@@ -3,7 +3,7 @@
 //! The model of costs is crude, and only has to rank shapes: few blocks leave units idle, many read
 //! inputs and weights again and again, large ones take long to commit.
 
-use super::pack::GroupShape;
+use super::shape::GroupShape;
 use super::tile::{COLUMNS, ROWS};
 use std::ops::Range;
 

@@ -7,7 +7,7 @@
 
 use super::turn::{LANES, POINTS, SIDES};
 use crate::kernels::operand::is_planar;
-use crate::kernels::pack::GroupShape;
+use crate::kernels::shape::GroupShape;
 use crate::kernels::tile::COLUMNS;
 use reef_core::op::{Conv2d, Window};
 

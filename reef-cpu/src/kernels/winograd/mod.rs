@@ -15,9 +15,7 @@
 //! what goes out is its output. What stays true: sums of which one isn't finite are made anew as the definition says,
 //! so that what is not a number stays where it belongs; and a block keeps the contract of all others.
 
-mod block;
+pub(super) mod block;
 pub(super) mod filters;
 mod outputs;
 mod turn;
-
-pub(super) use block::build;

@@ -3,7 +3,7 @@
 //! A row is a pixel of a convolution of one by one, and has what those have: panels that are read as they lie, hints of
 //! what comes next, and blocks of several panels.
 
-use crate::kernels::pack::GroupShape;
+use crate::kernels::shape::GroupShape;
 use crate::kernels::tensor::formulas::finish::{formula, sums};
 use crate::kernels::tensor::formulas::formula::Vectors;
 use crate::kernels::tile::COLUMNS;
