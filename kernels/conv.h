@@ -62,6 +62,18 @@ template <class Tile> class Gather {
 
     // Starts the copies of one slab and goes on to the next.
     __device__ void next(char *stage) {
+        next_pixels(stage);
+        next_weights(stage);
+    }
+
+    __device__ void next_weights(char *stage) {
+        for (int i = 0; i < OUTPUT_ROWS; i++) {
+            copy_chunk(stage + PIXEL_BYTES + place + i * ROWS * SLAB, weights[i], true);
+            weights[i] += SLAB;
+        }
+    }
+
+    __device__ void next_pixels(char *stage) {
         int tap = ((int)(down * conv.width + right) * (int)conv.input_pitch + (int)channel) * SIZE;
         bool within = down < conv.window_height;
         for (int i = 0; i < PIXEL_ROWS; i++) {
@@ -69,10 +81,6 @@ template <class Tile> class Gather {
                           (u32)(columns[i] + right) < conv.width;
             copy_chunk(stage + place + i * ROWS * SLAB, inside ? pixels[i] + tap : conv.input,
                        inside);
-        }
-        for (int i = 0; i < OUTPUT_ROWS; i++) {
-            copy_chunk(stage + PIXEL_BYTES + place + i * ROWS * SLAB, weights[i], true);
-            weights[i] += SLAB;
         }
         advance();
     }
@@ -207,7 +215,7 @@ __device__ __forceinline__ void convolve(reef::Turns &turns, const Conv &conv) {
     extern __shared__ __align__(128) char memory[];
     constexpr int STAGES = Tile::STAGES, STAGE_BYTES = Gather<Tile>::STAGE_BYTES;
     static_assert(!REEF_AMD || STAGES * STAGE_BYTES + 128 <= 64 << 10, "more than a workgroup has");
-    reef::Block block(turns, reef::LINE);
+    reef::Block block(turns, reef::AHEAD);
     u32 rest = conv.by_output_tiles(block.index);
     u32 first_output = (block.index - rest * conv.output_tiles) * Tile::OUTPUTS;
     u32 split = conv.by_pixel_tiles(rest);
@@ -216,9 +224,12 @@ __device__ __forceinline__ void convolve(reef::Turns &turns, const Conv &conv) {
     u32 begin = split * conv.slabs / conv.splits, end = (split + 1) * conv.slabs / conv.splits;
 
     Gather<Tile> gather(conv, first_pixel, first_output, begin);
+    for (int stage = 0; stage < STAGES - 1; stage++)
+        if (begin + stage < end) gather.next_weights(memory + stage * STAGE_BYTES);
+    block.follow();
     u32 fetched = begin;
     for (int stage = 0; stage < STAGES - 1; stage++) {
-        if (fetched < end) gather.next(memory + stage * STAGE_BYTES), fetched++;
+        if (fetched < end) gather.next_pixels(memory + stage * STAGE_BYTES), fetched++;
         if (stage == 0) block.fetch();
         end_copies();
     }

@@ -109,6 +109,8 @@ typedef volatile u32 SharedWord;
 
 // Says that a grid and its blocks have one dimension.
 enum Line { LINE };
+// The same, and that the block calls `follow` before it reads what launches before it have written, and before it writes.
+enum Ahead { AHEAD };
 
 #if REEF_GUARDED
 
@@ -170,6 +172,10 @@ class Block {
 
     // For short kernels whose grid and blocks have one dimension. They look once, by `fetch`.
     __device__ Block(Turns &t, Line) : Block(t, threadIdx.x == 0) { x = index; }
+    __device__ Block(Turns &t, Ahead) : Block(t, LINE) {}
+
+    // The launch before has ended: guarded launches start no earlier.
+    __device__ void follow() {}
 
     // Issues the first look as an asynchronous copy, which the compiler can't move to where somebody
     // waits for it. Its verdict is `arrive`, or `evicted` behind a wait for the copies issued so far
@@ -284,6 +290,10 @@ class Block {
 
 #else
 
+// From sm_90 on launches of a real-time graph start early, while the one before them runs, and wait here until all it wrote can
+// be read (programmatic dependent launch; PTX manual, `griddepcontrol`). Then they let the next one start: earlier, and
+// launches that only wait would take the places of best-effort work.
+
 class Turns {
   public:
     __device__ explicit Turns(const Guard &) : more(true) {}
@@ -298,9 +308,19 @@ class Block {
   public:
     u32 index, x, y, z;
 
-    __device__ explicit Block(Turns &)
-        : index(linear_block()), x(blockIdx.x), y(blockIdx.y), z(blockIdx.z) {}
+    __device__ explicit Block(Turns &t) : Block(t, AHEAD) { follow(); }
     __device__ Block(Turns &t, Line) : Block(t) {}
+    __device__ Block(Turns &, Ahead)
+        : index(linear_block()), x(blockIdx.x), y(blockIdx.y), z(blockIdx.z) {}
+
+    // Waits for the launch before this one. All threads come here, once.
+    __device__ void follow() {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+    }
+
     __device__ void fetch() {}
     __device__ bool arrive() { return true; }
     __device__ bool evicted() { return false; }

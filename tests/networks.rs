@@ -336,6 +336,30 @@ fn graphs_give_what_launches_give<D: Operators>(device: &D) {
     }
 }
 
+/// Launches of a graph that nobody stops start while the one before runs, and leave every bit as one at a time does.
+#[cfg(feature = "cuda")]
+fn graphs_that_start_early_give_what_launches_give<D: Operators>(device: &D) {
+    let networks = [
+        ("resnet18", 64),
+        ("resnet50", 224),
+        ("densenet121", 96),
+        ("inception_v3", 128),
+        ("mobilenet_v3_large", 96),
+    ];
+    for (name, size) in networks {
+        let subject = Subject::load(device, name, size);
+        let config = Config::default().level(PreemptLevel::HostQueue);
+        let (mut submitter, _queue) = VirtualQueue::enable(device, config).unwrap();
+        let graphs = subject.network.graphs(usize::MAX).unwrap();
+        for turn in 0..100 {
+            subject.stage(turn);
+            submit(&mut submitter, &graphs);
+            submitter.wait(Seq(submitter.submitted().0 - 1)).unwrap();
+            subject.check(turn, "in a graph");
+        }
+    }
+}
+
 // --- The same, beside others -------------------------------------------------------------------------
 
 /// Runs `rt` `turns` times beside `be`, whose clients each run at least twice, and checks all of them.
@@ -547,6 +571,7 @@ mod cuda {
         a_lost_launch_is_found("");
         networks_can_be_preempted_at_every_launch("");
         graphs_give_what_launches_give("");
+        graphs_that_start_early_give_what_launches_give("");
         every_scheduler_leaves_every_network_as_it_is("");
         narrow_queues_change_no_network("");
         kernels_of_its_own_agree("", &[PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All]);
@@ -567,6 +592,7 @@ mod cuda {
             what_is_no_number_stays_none("precision=fp16", 2e-3);
             means_of_large_pictures_are_exact("precision=fp16", 1e-3);
             networks_can_be_preempted_at_every_launch("precision=fp16");
+            graphs_that_start_early_give_what_launches_give("precision=fp16");
             kinds_agree("precision=fp16", 100);
             layers_agree("precision=fp16", 2e-3);
         }

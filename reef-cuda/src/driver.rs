@@ -127,6 +127,9 @@ table! {
         cuGraphDestroy(graph: CUgraph);
     }
     optional {
+        cuLaunchKernelEx(
+            config: *const CUlaunchConfig, function: CUfunction, params: *mut *mut c_void, extra: *mut *mut c_void
+        );
         cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
         cuDeviceGetUuid(uuid: *mut [u8; 16], device: CUdevice);
         cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: CUdevice);

@@ -59,9 +59,15 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
         waits_values: driver.cuStreamWaitValue32_v2.is_some(),
         tick_rate: TickRate::Known(1_000_000_000),
         graphs: true,
+        starts_early: starts_early(driver, &own)?,
         features: features(driver, &own)?,
     };
     Ok((facts, own))
+}
+
+/// Programmatic dependent launch: images for sm_90 have its instructions, and captures its edges from driver 12.3 on.
+fn starts_early(driver: &Driver, own: &Own) -> Result<bool> {
+    Ok(own.capability.0 == 9 && driver.cuLaunchKernelEx.is_some() && driver.version()? >= 12030)
 }
 
 impl Own {
@@ -95,6 +101,7 @@ fn features(driver: &Driver, own: &Own) -> Result<Vec<String>> {
     let found = [
         (driver.cuStreamWriteValue32_v2.is_some(), "stream memory operations"),
         (own.pools, "memory pools"),
+        (starts_early(driver, own)?, "programmatic dependent launch"),
         (driver.cuGreenCtxCreate.is_some(), "green contexts"),
     ];
     let found = found.into_iter().filter(|(there, _)| *there).map(|(_, name)| name.into());

@@ -3,7 +3,7 @@
 
 use crate::driver::Driver;
 use crate::{Context, Cuda};
-use cudarc::driver::sys::{CUdevResource, CUipcMemHandle};
+use cudarc::driver::sys::{CUdevResource, CUipcMemHandle, CUlaunchConfig};
 use parking_lot::{Mutex, MutexGuard};
 use reef_core::Result;
 use reef_gpu::Options;
@@ -26,6 +26,8 @@ static SHARED_OPEN: AtomicU32 = AtomicU32::new(0);
 /// Streams that were opened on some of the multiprocessors, and green contexts that are there.
 static STREAMS_OF_PARTS: AtomicU32 = AtomicU32::new(0);
 static PARTS: AtomicU32 = AtomicU32::new(0);
+/// Launches that were asked to start early.
+static EARLY: AtomicU32 = AtomicU32::new(0);
 /// 1: stamps, and words that streams write, don't arrive.
 static SLOW: AtomicU32 = AtomicU32::new(0);
 
@@ -136,6 +138,23 @@ extern "C" fn device_of(device: *mut u64, host: *mut c_void, _: c_uint) -> u32 {
 
 /// Runs at once what writes to the host: the kernel `stamp`, by its parameters.
 #[allow(clippy::too_many_arguments)]
+extern "C" fn launch_with(
+    config: *const CUlaunchConfig,
+    _: *mut c_void,
+    _: *mut *mut c_void,
+    _: *mut c_void,
+) -> u32 {
+    // SAFETY: as above; of the attribute's values, the one that its name says.
+    let (name, allowed) = unsafe {
+        let attribute = &*(*config).attrs;
+        (attribute.id as u32, attribute.value.programmaticStreamSerializationAllowed)
+    };
+    if (name, allowed) == (6, 1) {
+        EARLY.fetch_add(1, Ordering::Relaxed);
+    }
+    0
+}
+
 extern "C" fn launch(
     _: *mut c_void,
     _: u32,
@@ -274,6 +293,7 @@ fn symbol(name_: &str) -> *mut c_void {
         "cuIpcCloseMemHandle" => close_ipc as *mut c_void,
         "cuMemGetAddressRange_v2" => range as *mut c_void,
         "cuPointerGetAttribute" => device_of_pointer as *mut c_void,
+        "cuLaunchKernelEx" => launch_with as *mut c_void,
         "cuLaunchKernel" => launch as *mut c_void,
         "cuStreamQuery" => query as *mut c_void,
         "cuStreamWriteValue32_v2" => write_value as *mut c_void,
@@ -313,7 +333,9 @@ fn device() -> Cuda {
 
 mod tests {
     use super::*;
-    use reef_core::{Args, Device, Error, Launch, PreemptLevel, Preemptor, Priority, Queue, Seq};
+    use reef_core::{
+        Args, Command, Device, Error, Launch, PreemptLevel, Preemptor, Priority, Queue, Seq,
+    };
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
@@ -491,6 +513,25 @@ mod tests {
 
     fn open_device_without_ipc() -> Cuda {
         super::open(driver(&["cuIpcOpenMemHandle_v2"]).unwrap(), 0).unwrap()
+    }
+
+    /// Launches that start early of a graph of three kernels of ours.
+    fn early_of_three(driver: &'static Driver, options: &str) -> u32 {
+        let device = open_with(driver, 0, options).unwrap();
+        let mut queue = device.queue(Priority::RealTime, None).unwrap();
+        let commands = [(); 3].map(|()| Command::Launch(kernel(&device)));
+        let graph = device.graph(&commands).unwrap();
+        let before = EARLY.load(Ordering::Relaxed);
+        queue.launch_graph(Seq(0), &graph, None).unwrap();
+        EARLY.load(Ordering::Relaxed) - before
+    }
+
+    #[test]
+    fn kernels_of_a_graph_start_early_where_the_driver_lets_them() {
+        let _answers = Answers::take();
+        assert_eq!(early_of_three(driver(&[]).unwrap(), ""), 2);
+        assert_eq!(early_of_three(driver(&[]).unwrap(), "early=off"), 0);
+        assert_eq!(early_of_three(driver(&["cuLaunchKernelEx"]).unwrap(), ""), 0);
     }
 
     #[test]

@@ -4,8 +4,11 @@ use crate::code::image;
 use crate::code::source::compile_user;
 use crate::context::Context;
 use crate::handles::{Code, Function, Stream};
+use cudarc::driver::sys::{
+    CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig,
+};
 use reef_core::{Dim3, Result};
-use reef_gpu::{Build, FunctionFacts, Modules};
+use reef_gpu::{Build, FunctionFacts, Modules, Start};
 use std::ffi::{CString, c_int, c_uint, c_void};
 
 /// `CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`
@@ -16,6 +19,15 @@ const REGISTERS: c_uint = 4;
 const DYNAMIC_SHARED: c_uint = 8;
 /// `CUDA_ERROR_NOT_FOUND`
 const NO_SUCH_NAME: u32 = 500;
+
+/// Lets a launch start while the one before it runs: programmatic stream serialization.
+fn early() -> CUlaunchAttribute {
+    CUlaunchAttribute {
+        id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+    }
+}
 
 impl Modules for Context {
     type Code = Code;
@@ -81,7 +93,7 @@ impl Modules for Context {
 
     unsafe fn launch(
         &self,
-        stream: Stream,
+        (stream, start): (Stream, Start),
         function: Function,
         [grid_x, grid_y, grid_z]: Dim3,
         [block_x, block_y, block_z]: Dim3,
@@ -89,6 +101,24 @@ impl Modules for Context {
         params: &mut [*mut c_void],
     ) -> Result<()> {
         self.bind()?;
+        if start == Start::Early {
+            let mut attribute = early();
+            let config = CUlaunchConfig {
+                gridDimX: grid_x,
+                gridDimY: grid_y,
+                gridDimZ: grid_z,
+                blockDimX: block_x,
+                blockDimY: block_y,
+                blockDimZ: block_z,
+                sharedMemBytes: shared,
+                hStream: stream.0,
+                attrs: &mut attribute,
+                numAttrs: 1,
+            };
+            let (params, extra) = (params.as_mut_ptr(), std::ptr::null_mut());
+            // SAFETY: as below; the configuration is read during the call.
+            return unsafe { self.driver.cuLaunchKernelEx(&config, function.0, params, extra) };
+        }
         // SAFETY: the caller's promise; the driver copies the parameters before it returns.
         unsafe {
             self.driver.cuLaunchKernel(

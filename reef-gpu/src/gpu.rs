@@ -10,7 +10,7 @@ use crate::driver::handles::cloned;
 use crate::driver::stream::Writer;
 use crate::preempt::preemptor::Preemptor;
 use crate::tuning::TunedPlans;
-use crate::vendor::calls::Vendor;
+use crate::vendor::calls::{Start, Vendor};
 use crate::vendor::facts::Facts;
 use crate::vendor::options::{Options, Precision};
 use reef_core::Result;
@@ -86,6 +86,12 @@ impl<V: Vendor> Gpu<V> {
     pub fn precision(&self) -> Precision {
         let own = if self.facts().tensor_cores { Precision::Tf32 } else { Precision::Fp32 };
         self.0.options.precision.unwrap_or(own)
+    }
+
+    /// When launch number `at` of those that run one behind the other, and that nobody stops, may start.
+    pub(crate) fn start_of(&self, at: usize) -> Start {
+        let early = at > 0 && self.facts().starts_early && !self.options().in_turn;
+        if early { Start::Early } else { Start::InTurn }
     }
 
     /// Plans of convolutions, if they are to be measured.

@@ -24,7 +24,7 @@ pub use launch::queue::hardware_queue::Queue;
 pub use preempt::preemptor::Preemptor;
 pub use tuning::{Tuning, observe_tuning};
 pub use vendor::cache;
-pub use vendor::calls::{Graphs, Memory, Modules, StreamKind, Streams, Vendor};
+pub use vendor::calls::{Graphs, Memory, Modules, Start, StreamKind, Streams, Vendor};
 pub use vendor::compiler::Compiler;
 pub use vendor::compiler_calls::CompilerCalls;
 pub use vendor::facts::{Facts, FunctionFacts, GateSignal, TickRate};

@@ -93,6 +93,7 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
         // Streams write words by kernels here, which wait for their turn.
         tick_rate: tick_rate(get(attribute::WALL_CLOCK_RATE)),
         graphs,
+        starts_early: false,
         features: features(driver, device, graphs),
     })
 }

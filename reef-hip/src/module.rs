@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::driver::BACKEND;
 use crate::handles::{Code, Function, Stream};
 use reef_core::{Dim3, Error, Result};
-use reef_gpu::{Build, FunctionFacts, Modules};
+use reef_gpu::{Build, FunctionFacts, Modules, Start};
 use std::ffi::{CString, c_uint, c_void};
 
 /// `HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`
@@ -96,7 +96,7 @@ impl Modules for Context {
 
     unsafe fn launch(
         &self,
-        stream: Stream,
+        (stream, _): (Stream, Start),
         function: Function,
         [grid_x, grid_y, grid_z]: Dim3,
         [block_x, block_y, block_z]: Dim3,

@@ -25,6 +25,7 @@ struct Loaded<V: Vendor> {
     /// How many words a launch passes, where the driver can tell.
     words: Option<usize>,
     turns: Option<V::Function>,
+    follows: bool,
     /// Its plain build notes when a launch begins and ends.
     notes_times: bool,
     registers: u32,
@@ -64,8 +65,8 @@ impl<V: Vendor> Kernel<V> {
         bound: &[u64],
         notes_times: bool,
     ) -> Result<Self> {
-        let &Functions { plain, guarded, turns, registers, shared: static_shared, ref parameters } =
-            functions;
+        let &Functions { plain, guarded, turns, follows, registers, .. } = functions;
+        let Functions { shared: static_shared, parameters, .. } = functions;
         let own = usize::from(guarded.is_some()) + usize::from(!bound.is_empty());
         let starts_with_guard =
             |sizes: &Vec<usize>| sizes.len() >= own && sizes[0] == size_of::<Guard>();
@@ -82,9 +83,10 @@ impl<V: Vendor> Kernel<V> {
             bound: bound.into(),
             words: parameters.as_ref().map(|sizes| sizes.len() - own),
             turns,
+            follows,
             notes_times,
             registers,
-            static_shared,
+            static_shared: *static_shared,
             _code: code,
         })))
     }
@@ -115,6 +117,11 @@ impl<V: Vendor> Kernel<V> {
     /// The build for launches that have a grid of fewer blocks than they run.
     pub(crate) fn turns(&self) -> Option<V::Function> {
         self.0.turns
+    }
+
+    /// Whether the plain build waits by itself for the launch before it, so that it may start early.
+    pub(crate) fn follows(&self) -> bool {
+        self.0.follows
     }
 
     /// Whether launches of the plain build note their times: [`Guard::noting`].

@@ -46,7 +46,15 @@ impl<V: Vendor> Code<V> {
         // SAFETY: the code is loaded.
         let facts = unsafe { self.context.call().function_facts(plain) }?;
         let FunctionFacts { registers, shared, parameters } = facts;
-        Ok(Functions { plain, guarded: None, turns: None, registers, shared, parameters })
+        Ok(Functions {
+            plain,
+            guarded: None,
+            turns: None,
+            follows: false,
+            registers,
+            shared,
+            parameters,
+        })
     }
 }
 
@@ -65,6 +73,8 @@ pub(crate) struct Functions<V: Vendor> {
     pub(crate) plain: V::Function,
     pub(crate) guarded: Option<V::Function>,
     pub(crate) turns: Option<V::Function>,
+    /// The plain build waits by itself for the launch before it.
+    pub(crate) follows: bool,
     /// Of the build that best-effort work runs.
     pub(crate) registers: u32,
     /// Bytes of shared memory without asking.
@@ -81,6 +91,8 @@ type Known<V> = HashMap<String, (Arc<Functions<V>>, u32)>;
 pub(crate) struct Builds<V: Vendor> {
     pub(crate) plain: Arc<Code<V>>,
     pub(crate) guarded: Arc<Code<V>>,
+    /// It is ours: all its preemptible kernels claim a block, and so wait, before they read what others wrote.
+    ships: bool,
     /// Loaded with the others: loading waits for what runs on the device.
     turns: Option<Arc<Code<V>>>,
     /// What was looked up, with the dynamic shared memory that was asked for: a network asks for a hundred kernels,
@@ -92,6 +104,7 @@ impl<V: Vendor> Builds<V> {
     /// Of a source that ships with the backend.
     pub(crate) fn shipped(context: &Arc<Context<V>>, name: &str) -> Result<Self> {
         let mut builds = Self::of(context, |build| context.vendor.shipped(name, build))?;
+        builds.ships = true;
         if let Some(image) = context.vendor.taking_turns(name)? {
             // SAFETY: it ships.
             builds.turns = Some(unsafe { Code::load(context, &image) }?);
@@ -108,7 +121,7 @@ impl<V: Vendor> Builds<V> {
         // SAFETY: both callers give what `shipped` or `compile` made.
         let load = |build| unsafe { Code::load(context, &code(build)?) };
         let (plain, guarded) = (load(Build::Plain)?, load(Build::Guarded)?);
-        Ok(Self { plain, guarded, turns: None, known: Mutex::default() })
+        Ok(Self { plain, guarded, ships: false, turns: None, known: Mutex::default() })
     }
 
     /// All of it, which functions need.
@@ -144,6 +157,6 @@ impl<V: Vendor> Builds<V> {
         let functions = self.plain.describe(plain)?;
         let registers = self.guarded.describe(guarded)?.registers;
         let turns = self.turns.as_ref().map(|code| code.function(name)).transpose()?;
-        Ok(Functions { guarded: Some(guarded), turns, registers, ..functions })
+        Ok(Functions { guarded: Some(guarded), turns, follows: self.ships, registers, ..functions })
     }
 }

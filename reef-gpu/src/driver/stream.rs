@@ -2,7 +2,7 @@
 
 use crate::driver::context::Context;
 use crate::driver::timeout::Timeout;
-use crate::vendor::calls::{StreamKind, Vendor};
+use crate::vendor::calls::{Start, StreamKind, Vendor};
 use reef_core::{Dim3, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -70,9 +70,11 @@ impl<V: Vendor> Stream<V> {
     ///
     /// # Safety
     ///
-    /// The parameters are the function's, and what they point to on the device outlives the run.
+    /// The parameters are the function's, and what they point to on the device outlives the run. If it starts early, it
+    /// waits for the launch before it.
     pub(crate) unsafe fn launch(
         &self,
+        start: Start,
         function: V::Function,
         grid: Dim3,
         block: Dim3,
@@ -81,7 +83,7 @@ impl<V: Vendor> Stream<V> {
     ) -> Result<()> {
         let call = self.context.call();
         // SAFETY: the caller's promise.
-        unsafe { call.launch(self.raw, function, grid, block, shared, params) }
+        unsafe { call.launch((self.raw, start), function, grid, block, shared, params) }
     }
 
     /// Launches one block of a kernel whose parameters are words.
@@ -97,7 +99,7 @@ impl<V: Vendor> Stream<V> {
     ) -> Result<()> {
         let mut params = words.each_mut().map(|word| (word as *mut u64).cast());
         // SAFETY: the caller's promise.
-        unsafe { self.launch(function, [1; 3], [threads, 1, 1], 0, &mut params) }
+        unsafe { self.launch(Start::InTurn, function, [1; 3], [threads, 1, 1], 0, &mut params) }
     }
 
     /// Holds what follows until a word has this value.

@@ -9,7 +9,7 @@ use crate::driver::stream::Stream;
 use crate::gpu::Gpu;
 use crate::launch::checkpoint::Segment;
 use crate::launch::stop_lists::{MAX_STOP_LISTS, StopList, StopLists};
-use crate::vendor::calls::Vendor;
+use crate::vendor::calls::{Start, Vendor};
 use reef_core::{Args, Dim3, Error, Launch, PreemptLevel, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -101,9 +101,8 @@ impl<V: Vendor> Guarded<V> {
             stride: width,
         };
         let grid = [width, 1, 1];
-        if let Err(error) =
-            run(stream, kernel, function, &guard, launch.args(), grid, launch.block())
-        {
+        let call = (stream, Start::InTurn, function);
+        if let Err(error) = run(call, kernel, &guard, launch.args(), grid, launch.block()) {
             self.stop_lists.give_back(stop_list);
             return Err(error);
         }
@@ -144,7 +143,7 @@ impl<V: Vendor> Guarded<V> {
 
 /// Launches the build that is never stopped.
 pub(crate) fn launch_plain<V: Vendor>(stream: &Stream<V>, launch: &Launch<Gpu<V>>) -> Result<()> {
-    launch_with(stream, launch, &Guard::default())
+    launch_with(stream, launch, &Guard::default(), Start::InTurn)
 }
 
 /// The same with a guard: preemptible kernels have the parameter in the plain build too, where only those of
@@ -153,16 +152,18 @@ pub(super) fn launch_with<V: Vendor>(
     stream: &Stream<V>,
     launch: &Launch<Gpu<V>>,
     guard: &Guard,
+    start: Start,
 ) -> Result<()> {
     let kernel = launch.kernel();
-    run(stream, kernel, kernel.plain(), guard, launch.args(), launch.grid(), launch.block())
+    let start = if kernel.follows() { start } else { Start::InTurn };
+    let call = (stream, start, kernel.plain());
+    run(call, kernel, guard, launch.args(), launch.grid(), launch.block())
 }
 
 /// Hands a kernel to the driver.
 fn run<V: Vendor>(
-    stream: &Stream<V>,
+    (stream, start, function): (&Stream<V>, Start, V::Function),
     kernel: &Kernel<V>,
-    function: V::Function,
     guard: &Guard,
     args: &Args,
     grid: Dim3,
@@ -180,8 +181,11 @@ fn run<V: Vendor>(
         count += 1;
     }
     // SAFETY: `Launch::new` promises that the words are the kernel's; guard and bound value are what
-    // its source begins with.
-    unsafe { stream.launch(function, grid, block, kernel.dynamic_shared(), &mut params[..count]) }
+    // its source begins with. Only plain builds that wait by themselves start early.
+    unsafe {
+        let (shared, params) = (kernel.dynamic_shared(), &mut params[..count]);
+        stream.launch(start, function, grid, block, shared, params)
+    }
 }
 
 #[cfg(test)]

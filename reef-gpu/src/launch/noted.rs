@@ -28,7 +28,7 @@ pub(crate) fn launch_noted<V: Vendor>(
         let word = |is_it, word| if is_it { word } else { 0 };
         let start = word(own_start && at == 0, start);
         let end = word(own_end && at + 1 == launches.len(), end);
-        launch_with(stream, launch, &Guard::noting(start, end))?;
+        launch_with(stream, launch, &Guard::noting(start, end), gpu.start_of(at))?;
     }
     if end != 0 && !own_end {
         stamp(stream, gpu, end)?;
@@ -53,6 +53,7 @@ mod tests {
     use crate::gpu::Gpu;
     use crate::launch::graph::Graph;
     use crate::launch::queue::hardware_queue::Queue;
+    use crate::vendor::calls::Start;
     use crate::vendor::fake::{Fake, Put};
     use crate::vendor::options::Options;
     use reef_core::{
@@ -72,7 +73,10 @@ mod tests {
 
     impl Bench {
         fn new() -> Self {
-            let gpu = Gpu::new(Fake::with_graphs(), Options::default()).unwrap();
+            Self::on(Gpu::new(Fake::with_graphs(), Options::default()).unwrap())
+        }
+
+        fn on(gpu: Gpu<Fake>) -> Self {
             let queue = gpu.queue(Priority::RealTime, None).unwrap();
             let times = [gpu.event().unwrap(), gpu.event().unwrap()];
             gpu.vendor().puts.lock().clear();
@@ -160,6 +164,49 @@ mod tests {
             assert!(matches!(bench.puts()[..], [Put::Graph(_)]));
             assert!(follow(bench.ticks()), "{:?}", bench.ticks());
         }
+    }
+
+    /// When the launches of a graph of three kernels may start, the second of them a user's, on a queue of this class.
+    fn starts(options: &str, priority: Priority) -> Vec<Start> {
+        let options = Options::parse("fake", options).unwrap();
+        let bench = Bench::on(Gpu::new(Fake::starting_early(), options).unwrap());
+        let graph = bench.graph(&[bench.append(1), bench.theirs(), bench.append(1)]);
+        let Command::Graph(graph) = graph else { unreachable!("made as one") };
+        let preemptor = bench.gpu.preemptor(PreemptLevel::HostQueue).unwrap();
+        let preemptor = (priority == Priority::BestEffort).then_some(&preemptor);
+        let mut queue = bench.gpu.queue(priority, preemptor).unwrap();
+        bench.gpu.vendor().starts.lock().clear();
+        queue.launch_graph(Seq(0), &graph, None).unwrap();
+        bench.gpu.vendor().starts.lock().clone()
+    }
+
+    #[test]
+    fn kernels_of_a_graph_that_wait_by_themselves_start_early_behind_another() {
+        let in_turn = [Start::InTurn; 3];
+        for priority in [Priority::RealTime, Priority::BestEffort] {
+            let early = [Start::InTurn, Start::InTurn, Start::Early];
+            assert_eq!(starts("", priority), early, "{priority:?}");
+            assert_eq!(starts("early=off", priority), in_turn, "{priority:?}");
+        }
+    }
+
+    #[test]
+    fn guarded_launches_start_in_turn() {
+        let bench = Bench::on(Gpu::new(Fake::starting_early(), Options::default()).unwrap());
+        let Command::Graph(graph) = bench.graph(&[bench.append(1), bench.append(2)]) else {
+            unreachable!("made as one")
+        };
+        let preemptor = bench.gpu.preemptor(PreemptLevel::All).unwrap();
+        let mut queue = bench.gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
+        bench.gpu.vendor().starts.lock().clear();
+        for seq in [0, 1] {
+            queue.launch_graph(Seq(seq), &graph, None).unwrap(); // launch by launch, then captured
+        }
+        let starts = bench.gpu.vendor().starts.lock();
+        assert!(
+            starts.len() >= 4 && starts.iter().all(|start| *start == Start::InTurn),
+            "{starts:?}"
+        );
     }
 
     #[test]

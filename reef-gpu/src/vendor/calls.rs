@@ -332,25 +332,36 @@ pub trait Modules: Streams {
     /// The driver's, if that is more than a block can have.
     unsafe fn reserve_shared(&self, function: Self::Function, bytes: u32) -> Result<()>;
 
-    /// Launches a kernel, its grid in blocks; `params` point to its parameters, which are copied.
+    /// Launches a kernel, its grid in blocks, with `shared` bytes of dynamic shared memory; `params` point to its
+    /// parameters, which are copied.
     ///
     /// # Safety
     ///
     /// The stream is open and the function's code loaded; the parameters are the function's, and what they point to
-    /// on the device outlives the run.
+    /// on the device outlives the run. A kernel that starts early waits for the launch before it.
     ///
     /// # Errors
     ///
     /// The driver's. The kernel has then not been queued.
     unsafe fn launch(
         &self,
-        stream: Self::Stream,
+        place: (Self::Stream, Start),
         function: Self::Function,
         grid: Dim3,
         block: Dim3,
         shared: u32,
         params: &mut [*mut c_void],
     ) -> Result<()>;
+}
+
+/// When a launch may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// When all before it in the stream has ended.
+    InTurn,
+    /// While the launch before it runs, for whose end the kernel waits by itself: `Block::follow` in kernels/reef.h. Only
+    /// where [`Facts::starts_early`].
+    Early,
 }
 
 /// Launches that a device takes at once.

@@ -37,6 +37,8 @@ pub struct Facts {
     pub tick_rate: TickRate,
     /// Several launches can be taken at once ([`Graphs::begin_capture`](crate::Graphs::begin_capture)).
     pub graphs: bool,
+    /// A launch can start while the one before it runs ([`Start::Early`](crate::Start::Early)).
+    pub starts_early: bool,
     /// What else is there or isn't, for people to read.
     pub features: Vec<String>,
 }

@@ -32,6 +32,9 @@ pub struct Options {
     /// How long a best-effort queue may have work in flight of which nothing ends, before it is given up,
     /// `timeout=SECONDS`; default for ever. `patience=SECONDS` is the same until the next release.
     pub timeout: Option<Duration>,
+    /// Whether launches of a real-time graph start when the one before has ended, and not while it runs,
+    /// `early=off`; for comparison.
+    pub in_turn: bool,
     /// Whether the fastest tiles of convolutions are measured, `tune=on`; default off: a model picks them.
     pub tune: bool,
 }
@@ -78,11 +81,16 @@ impl Options {
                 Ok(n) if n > 0 => self.timeout = Some(Duration::from_secs(n)),
                 _ => return Err(bad(backend, key, "a number of seconds", value)),
             },
+            ("early", "on") => self.in_turn = false,
+            ("early", "off") => self.in_turn = true,
+            ("early" | "tune", _) if !matches!(value, "on" | "off") => {
+                return Err(bad(backend, key, "on or off", value));
+            }
             ("tune", "on") => self.tune = true,
             ("tune", "off") => self.tune = false,
-            ("tune", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
-                let have = "(have: precision, beside, beside_on, split, gates, timeout, tune)";
+                let have =
+                    "(have: precision, beside, beside_on, split, gates, timeout, early, tune)";
                 return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
             }
         }
@@ -111,7 +119,7 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = "precision=fp16&beside=20&split=64&gates=4&timeout=9&tune=on";
+        let options = "precision=fp16&beside=20&split=64&gates=4&timeout=9&early=off&tune=on";
         let options = Options::parse("cuda", options).unwrap();
         let want = Options {
             precision: Some(Precision::Fp16),
@@ -120,6 +128,7 @@ mod tests {
             split: Some(64),
             gates: Some(4),
             timeout: Some(Duration::from_secs(9)),
+            in_turn: true,
             tune: true,
         };
         assert_eq!(options, want);
@@ -130,6 +139,7 @@ mod tests {
             "beside_on=0",
             "beside_on=all",
             "tune=yes",
+            "early=no",
             "gates=0",
             "timeout=0",
             "timeout=1.5",

@@ -3,7 +3,7 @@
 use super::blocks::{report, run_blocks};
 use super::device::{Fake, Put, Step, at};
 use crate::code::guard::Guard;
-use crate::vendor::calls::{Graphs, Memory, Modules, StreamKind, Streams, Vendor};
+use crate::vendor::calls::{Graphs, Memory, Modules, Start, StreamKind, Streams, Vendor};
 use crate::vendor::facts::{Facts, FunctionFacts, GateSignal};
 use crate::vendor::image::Build;
 use crate::vendor::options::Options;
@@ -184,7 +184,7 @@ impl Modules for Fake {
 
     unsafe fn launch(
         &self,
-        (_, kind): Self::Stream,
+        ((_, kind), start): (Self::Stream, Start),
         function: Function,
         grid: Dim3,
         _: Dim3,
@@ -194,6 +194,7 @@ impl Modules for Fake {
         let blocks = grid.iter().product();
         self.puts.lock().push(Put::Launch(function.number, blocks));
         self.launched_in.lock().push(kind);
+        self.starts.lock().push(start);
         self.passed.store(params.len(), Ordering::Relaxed);
         let word = |i: usize| at::<u64>(params[i] as u64);
         match function {

@@ -1,6 +1,6 @@
 //! The device: what was put into its streams, and signals that arrive at once or when told to.
 
-use crate::vendor::calls::StreamKind;
+use crate::vendor::calls::{Start, StreamKind};
 use crate::vendor::facts::{Facts, TickRate};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -34,6 +34,8 @@ pub(crate) struct Fake {
     pub(crate) puts: Mutex<Vec<Put>>,
     /// The stream of each launch.
     pub(crate) launched_in: Mutex<Vec<StreamKind>>,
+    /// When each launch may start.
+    pub(crate) starts: Mutex<Vec<Start>>,
     /// What streams have to do, if that isn't done at once.
     pub(super) slow: Mutex<Option<VecDeque<Step>>>,
     /// Calls that take locks of a real driver for long: streams opened and closed, captures, functions looked up.
@@ -70,6 +72,13 @@ impl Fake {
     pub(crate) fn with_graphs() -> Self {
         let mut fake = Self::default();
         fake.facts.graphs = true;
+        fake
+    }
+
+    /// The same, whose launches may start early.
+    pub(crate) fn starting_early() -> Self {
+        let mut fake = Self::with_graphs();
+        fake.facts.starts_early = true;
         fake
     }
 
@@ -177,6 +186,7 @@ impl Default for Fake {
             waits_values: true,
             tick_rate: TickRate::Known(1_000_000_000),
             graphs: false,
+            starts_early: false,
             features: Vec::new(),
         };
         Self {
@@ -184,6 +194,7 @@ impl Default for Fake {
             facts,
             puts: Mutex::default(),
             launched_in: Mutex::default(),
+            starts: Mutex::default(),
             slow: Mutex::new(None),
             slow_calls: AtomicU32::new(0),
             at_capture: Mutex::new(None),
