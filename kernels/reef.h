@@ -107,9 +107,23 @@ typedef u32 SharedWord;
 typedef volatile u32 SharedWord;
 #endif
 
+// Programmatic dependent launch, from sm_90 on (PTX manual, `griddepcontrol`): a launch of a graph may start while the one
+// before it runs. It waits by itself for the end of that, and then can read all that it wrote. In launches that start in turn
+// neither does anything.
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Says that a grid and its blocks have one dimension.
 enum Line { LINE };
-// The same, and that the block calls `follow` before it reads what launches before it have written, and before it writes.
+// The same, and that the block calls `follow`, or what it consists of, before it reads what others wrote and before it writes.
 enum Ahead { AHEAD };
 
 #if REEF_GUARDED
@@ -166,16 +180,21 @@ class Block {
         x = index % guard.grid[0];
         y = index / guard.grid[0] % guard.grid[1];
         z = index / guard.grid[0] / guard.grid[1];
+        follow();
         if (first && guard.epoch_word) epoch = fresh(guard.epoch_word);
         look();
     }
 
     // For short kernels whose grid and blocks have one dimension. They look once, by `fetch`.
-    __device__ Block(Turns &t, Line) : Block(t, threadIdx.x == 0) { x = index; }
-    __device__ Block(Turns &t, Ahead) : Block(t, LINE) {}
+    __device__ Block(Turns &t, Line) : Block(t, AHEAD) { follow(); }
+    __device__ Block(Turns &t, Ahead) : Block(t, threadIdx.x == 0) { x = index; }
 
-    // The launch before has ended: guarded launches start no earlier.
-    __device__ void follow() {}
+    // Waits for the launch before this one, if it started early. All threads come here before they read what others wrote.
+    // Then the next launch may start: no earlier, or launches that only wait would take the places of best-effort work.
+    __device__ void follow() {
+        wait_for_previous();
+        let_next_start();
+    }
 
     // Issues the first look as an asynchronous copy, which the compiler can't move to where somebody
     // waits for it. Its verdict is `arrive`, or `evicted` behind a wait for the copies issued so far
@@ -290,10 +309,6 @@ class Block {
 
 #else
 
-// From sm_90 on launches of a real-time graph start early, while the one before them runs, and wait here until all it wrote can
-// be read (programmatic dependent launch; PTX manual, `griddepcontrol`). Then they let the next one start: earlier, and
-// launches that only wait would take the places of best-effort work.
-
 class Turns {
   public:
     __device__ explicit Turns(const Guard &) : more(true) {}
@@ -313,12 +328,11 @@ class Block {
     __device__ Block(Turns &, Ahead)
         : index(linear_block()), x(blockIdx.x), y(blockIdx.y), z(blockIdx.z) {}
 
-    // Waits for the launch before this one. All threads come here, once.
+    // Waits for the launch before this one, if it started early. All threads come here before they read what others wrote.
+    // Then the next launch may start: no earlier, or launches that only wait would take the places of best-effort work.
     __device__ void follow() {
-#if __CUDA_ARCH__ >= 900
-        asm volatile("griddepcontrol.wait;" ::: "memory");
-        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
+        wait_for_previous();
+        let_next_start();
     }
 
     __device__ void fetch() {}

@@ -88,7 +88,7 @@ impl<V: Vendor> Gpu<V> {
         self.0.options.precision.unwrap_or(own)
     }
 
-    /// When launch number `at` of those that run one behind the other, and that nobody stops, may start.
+    /// When launch number `at` of those that run one behind the other may start.
     pub(crate) fn start_of(&self, at: usize) -> Start {
         let early = at > 0 && self.facts().starts_early && !self.options().in_turn;
         if early { Start::Early } else { Start::InTurn }

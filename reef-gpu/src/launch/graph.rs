@@ -131,11 +131,12 @@ impl<V: Vendor> Graph<V> {
         self.prepared(queue, is_free, || {
             let stream = Stream::open(gpu.context(), priority)?;
             Exec::capture(&stream, gpu, || {
-                let mut launch_one = |launch: &Launch<Gpu<V>>| {
+                let mut launch_one = |(at, launch): (usize, &Launch<Gpu<V>>)| {
                     let blocks = launch.blocks();
-                    guarded.launch(&stream, launch, &whole(blocks), blocks, epoch)
+                    let start = gpu.start_of(at);
+                    guarded.launch(&stream, launch, &whole(blocks), blocks, epoch, start)
                 };
-                self.launches().iter().map(&mut launch_one).collect()
+                self.launches().iter().enumerate().map(&mut launch_one).collect()
             })
         })
     }

@@ -62,6 +62,7 @@ impl<V: Vendor> Guarded<V> {
         segment: &Segment<V>,
         width: u32,
         epoch: Epoch,
+        start: Start,
     ) -> Result<Arc<StopList<V>>> {
         let kernel = launch.kernel();
         let function = if width < segment.count { kernel.turns() } else { kernel.guarded() };
@@ -101,7 +102,8 @@ impl<V: Vendor> Guarded<V> {
             stride: width,
         };
         let grid = [width, 1, 1];
-        let call = (stream, Start::InTurn, function);
+        let start = if kernel.follows() { start } else { Start::InTurn };
+        let call = (stream, start, function);
         if let Err(error) = run(call, kernel, &guard, launch.args(), grid, launch.block()) {
             self.stop_lists.give_back(stop_list);
             return Err(error);
@@ -225,7 +227,7 @@ mod tests {
             // SAFETY: the fake's blocks compute nothing.
             let launch =
                 unsafe { Launch::new(kernel, [blocks, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
-            self.guarded.launch(&self.stream, &launch, &whole(blocks), blocks, self.epoch)
+            self.guarded.launch(&self.stream, &launch, &whole(blocks), blocks, self.epoch, Start::InTurn)
         }
 
         /// Parameters that the driver got with a launch of a kernel that has this bound value.
@@ -285,7 +287,7 @@ mod tests {
         // SAFETY: the fake's blocks compute nothing.
         let launch = unsafe { Launch::new(kernel, [5, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
         let segment = Segment { list, first: 3, count: 2 };
-        bench.guarded.launch(&bench.stream, &launch, &segment, segment.count, bench.epoch).unwrap();
+        bench.guarded.launch(&bench.stream, &launch, &segment, segment.count, bench.epoch, Start::InTurn).unwrap();
         assert_eq!(*bench.gpu.vendor().ran.lock(), [3, 4]);
     }
 

@@ -34,7 +34,7 @@ impl<V: Vendor> Queue<V> {
         for part in segment.parts(most) {
             let width = if takes_turns { part.count.min(cap) } else { part.count };
             let epoch = self.epoch();
-            let stop_list = self.guarded.launch(&self.stream, launch, &part, width, epoch);
+            let stop_list = self.guarded.launch(&self.stream, launch, &part, width, epoch, crate::vendor::calls::Start::InTurn);
             let stop_list = stop_list.inspect_err(|_| {
                 let _ = self.stream.wait(); // earlier parts may run, and have no entry in `in_flight`
             })?;
