@@ -312,7 +312,8 @@ __device__ __forceinline__ void attend(reef::Turns &turns, const Attention &a) {
     static_assert(QW * KW == 4, "four warps");
     constexpr u32 TILE = TILE_KEYS * SLAB, QUERIES = 16 * QW * SLAB;
     typedef AttentionRows<Terms, KW> Rows;
-    reef::Block block(turns, reef::LINE);
+    reef::Block block(turns, reef::AHEAD);
+    reef::wait_for_previous();
     const u32 group = block.index / a.tiles, first = (block.index - group * a.tiles) * 16 * QW;
     const u32 warp = threadIdx.x / 32, q = warp % QW, part = warp / QW * (TILE_KEYS / KW);
     const u32 chunk = threadIdx.x % CHUNKS, line = threadIdx.x / CHUNKS, tiles = (a.keys + TILE_KEYS - 1) / TILE_KEYS;
@@ -377,6 +378,7 @@ __device__ __forceinline__ void attend(reef::Turns &turns, const Attention &a) {
         }
     }
     wait_copies<0>();
+    reef::let_next_start(); // as in product.h
     __syncthreads();
     float *planes = (float *)memory, *states = planes + 4 * 16 * Rows::PITCH;
     rows.store(planes + warp * 16 * Rows::PITCH, states + warp * 32);

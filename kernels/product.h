@@ -506,6 +506,7 @@ __device__ __forceinline__ void multiply(reef::Block &block, const Product &prod
             return;
         }
     }
+    reef::let_next_start(); // not before: blocks that only wait are spread badly, and long ones would run beside each other
     __syncthreads();
     sums.store((float *)memory);
     __syncthreads();
@@ -520,13 +521,15 @@ __device__ __forceinline__ void multiply(reef::Block &block, const Product &prod
 }
 
 template <class Tile, class Sides> __device__ __forceinline__ void multiply_one(reef::Turns &turns, const Product &product) {
-    reef::Block block(turns, reef::LINE);
+    reef::Block block(turns, reef::AHEAD);
+    reef::wait_for_previous();
     multiply<Tile, Sides>(block, product, block.index);
 }
 
 template <class Tile, class Sides>
 __device__ __forceinline__ void multiply_group(reef::Turns &turns, const ProductGroup &group) {
-    reef::Block block(turns, reef::LINE);
+    reef::Block block(turns, reef::AHEAD);
+    reef::wait_for_previous();
     u32 which = 0;
 #pragma unroll
     for (u32 n = 1; n < PRODUCTS; n++) which += block.index >= group.begins[n];

@@ -98,9 +98,14 @@ typedef unsigned long long u64;
 inline u32 block_index;
 struct Turns {};
 enum Line { LINE };
+enum Ahead { AHEAD };
+inline void wait_for_previous() {}
+inline void let_next_start() {}
+
 struct Block {
     u32 index = block_index;
     Block(Turns &, Line) {}
+    Block(Turns &, Ahead) {}
     void fetch() {}
     bool evicted() { return false; }
     bool arrive() { return true; }

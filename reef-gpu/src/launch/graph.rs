@@ -133,8 +133,8 @@ impl<V: Vendor> Graph<V> {
             Exec::capture(&stream, gpu, || {
                 let mut launch_one = |(at, launch): (usize, &Launch<Gpu<V>>)| {
                     let blocks = launch.blocks();
-                    let start = gpu.start_of(at);
-                    guarded.launch(&stream, launch, &whole(blocks), blocks, epoch, start)
+                    let call = (&stream, gpu.start_of(at));
+                    guarded.launch(call, launch, &whole(blocks), blocks, epoch)
                 };
                 self.launches().iter().enumerate().map(&mut launch_one).collect()
             })

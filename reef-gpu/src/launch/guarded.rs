@@ -57,12 +57,11 @@ impl<V: Vendor> Guarded<V> {
     /// kernel must know. The stop list is to be given back when they have ended.
     pub(crate) fn launch(
         &mut self,
-        stream: &Stream<V>,
+        (stream, start): (&Stream<V>, Start),
         launch: &Launch<Gpu<V>>,
         segment: &Segment<V>,
         width: u32,
         epoch: Epoch,
-        start: Start,
     ) -> Result<Arc<StopList<V>>> {
         let kernel = launch.kernel();
         let function = if width < segment.count { kernel.turns() } else { kernel.guarded() };
@@ -227,7 +226,13 @@ mod tests {
             // SAFETY: the fake's blocks compute nothing.
             let launch =
                 unsafe { Launch::new(kernel, [blocks, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
-            self.guarded.launch(&self.stream, &launch, &whole(blocks), blocks, self.epoch, Start::InTurn)
+            self.guarded.launch(
+                (&self.stream, Start::InTurn),
+                &launch,
+                &whole(blocks),
+                blocks,
+                self.epoch,
+            )
         }
 
         /// Parameters that the driver got with a launch of a kernel that has this bound value.
@@ -287,7 +292,8 @@ mod tests {
         // SAFETY: the fake's blocks compute nothing.
         let launch = unsafe { Launch::new(kernel, [5, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
         let segment = Segment { list, first: 3, count: 2 };
-        bench.guarded.launch(&bench.stream, &launch, &segment, segment.count, bench.epoch, Start::InTurn).unwrap();
+        let call = (&bench.stream, Start::InTurn);
+        bench.guarded.launch(call, &launch, &segment, segment.count, bench.epoch).unwrap();
         assert_eq!(*bench.gpu.vendor().ran.lock(), [3, 4]);
     }
 

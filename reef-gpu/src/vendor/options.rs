@@ -32,7 +32,7 @@ pub struct Options {
     /// How long a best-effort queue may have work in flight of which nothing ends, before it is given up,
     /// `timeout=SECONDS`; default for ever. `patience=SECONDS` is the same until the next release.
     pub timeout: Option<Duration>,
-    /// Whether launches of a real-time graph start when the one before has ended, and not while it runs,
+    /// Whether launches of a graph start when the one before has ended, and not while it runs,
     /// `early=off`; for comparison.
     pub in_turn: bool,
     /// Whether the fastest tiles of convolutions are measured, `tune=on`; default off: a model picks them.

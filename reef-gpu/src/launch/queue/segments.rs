@@ -10,7 +10,7 @@ use crate::launch::graph::Graph;
 use crate::launch::guarded::Epoch;
 use crate::launch::queue::hardware_queue::Queue;
 use crate::launch::queue::in_flight::{InFlight, Source};
-use crate::vendor::calls::Vendor;
+use crate::vendor::calls::{Start, Vendor};
 use reef_core::{Error, Launch, Result, Seq};
 
 /// Most launches that one launch becomes on a capped queue whose kernel's blocks don't take turns; larger grids run
@@ -34,7 +34,8 @@ impl<V: Vendor> Queue<V> {
         for part in segment.parts(most) {
             let width = if takes_turns { part.count.min(cap) } else { part.count };
             let epoch = self.epoch();
-            let stop_list = self.guarded.launch(&self.stream, launch, &part, width, epoch, crate::vendor::calls::Start::InTurn);
+            let call = (&self.stream, Start::InTurn);
+            let stop_list = self.guarded.launch(call, launch, &part, width, epoch);
             let stop_list = stop_list.inspect_err(|_| {
                 let _ = self.stream.wait(); // earlier parts may run, and have no entry in `in_flight`
             })?;
