@@ -222,7 +222,7 @@ const OLD: &[&str] = &["hipGetDevicePropertiesR0600"];
 mod tests {
     use super::*;
     use reef_core::Error;
-    use reef_gpu::{Graphs, Memory, Modules, StreamKind, Streams, Vendor};
+    use reef_gpu::{Graphs, Memory, Modules, Start, StreamKind, Streams, Vendor};
 
     #[test]
     fn a_runtime_that_is_too_old_is_named_by_what_it_lacks() {
@@ -299,7 +299,9 @@ mod tests {
         let answer = |code| {
             LAUNCH.store(code, Relaxed);
             // SAFETY: nothing runs.
-            let error = unsafe { device.launch(stream, function, [1; 3], [1; 3], 0, &mut []) };
+            let error = unsafe {
+                device.launch((stream, Start::InTurn), function, [1; 3], [1; 3], 0, &mut [])
+            };
             error.unwrap_err().to_string()
         };
         let lost = "hip: device lost: hipModuleLaunchKernel: hipErrorLaunchFailure (code 719)";

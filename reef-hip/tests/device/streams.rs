@@ -7,7 +7,7 @@
 
 use crate::bench::Bench;
 use reef_core::{Error, Priority};
-use reef_gpu::{Memory, Modules, Options, Streams, Vendor};
+use reef_gpu::{Memory, Modules, Options, Start, Streams, Vendor};
 use reef_hip::Context;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -91,8 +91,17 @@ fn units_of(bench: &Bench, class: Priority) -> BTreeSet<u32> {
     let (function, stream) = (bench.function("empty"), bench.stream(class));
     bench.software.forget_trace();
     // SAFETY: it has no parameters.
-    unsafe { bench.context.launch(stream, function, [2000, 1, 1], [64, 1, 1], 0, &mut []) }
-        .unwrap();
+    unsafe {
+        bench.context.launch(
+            (stream, Start::InTurn),
+            function,
+            [2000, 1, 1],
+            [64, 1, 1],
+            0,
+            &mut [],
+        )
+    }
+    .unwrap();
     // SAFETY: the stream is open.
     unsafe { bench.context.wait(stream) }.unwrap();
     let trace = bench.software.trace();
@@ -117,8 +126,17 @@ fn streams_of_the_two_parts_run_on_their_own_units() {
         let stream = bench.stream(class);
         bench.software.forget_trace();
         // SAFETY: it has no parameters.
-        unsafe { bench.context.launch(stream, function, [200, 1, 1], [64, 1, 1], 0, &mut []) }
-            .unwrap();
+        unsafe {
+            bench.context.launch(
+                (stream, Start::InTurn),
+                function,
+                [200, 1, 1],
+                [64, 1, 1],
+                0,
+                &mut [],
+            )
+        }
+        .unwrap();
         unsafe { bench.context.wait(stream) }.unwrap();
         let trace = bench.software.trace();
         let ran = trace.iter().filter(|block| block.groups == [200, 1, 1]);
