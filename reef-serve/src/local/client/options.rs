@@ -13,7 +13,7 @@ pub struct Options {
     /// Class of all its requests; `None`: the daemon's default.
     pub class: Option<Class>,
     /// The device time that it needs in each period, of a real-time client: admitted if it fits, see
-    /// [`Client::has_budget`].
+    /// [`Client::has_budget`](super::connection::Client::has_budget).
     pub rate: Option<Rate>,
     /// How long it polls for an answer before it sleeps.
     pub spin: Duration,
@@ -38,6 +38,6 @@ pub struct Timing {
     /// From the moment when it was asked for until the daemon began with it: its thread may have to wake up, or has
     /// others before it.
     pub way_in: Duration,
-    /// From the daemon's answer until [`Client::receive`] saw it.
+    /// From the daemon's answer until [`Client::receive`](super::connection::Client::receive) saw it.
     pub way_out: Duration,
 }
