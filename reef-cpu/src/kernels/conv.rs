@@ -31,6 +31,11 @@ const CHUNK: usize = 256;
 /// Windows that are gathered between two looks at the stop word.
 const GATHERED: usize = 16;
 
+/// Of `terms`, how many are done at a time: chunks are alike, and whole lines of a cache.
+pub(super) fn chunk_of(terms: usize) -> usize {
+    terms.div_ceil(terms.div_ceil(CHUNK)).next_multiple_of(16)
+}
+
 pub(super) fn build(
     op: &Conv2d,
     input: &Place,
@@ -96,7 +101,7 @@ impl Conv {
         let epilogue = epilogue(op, residual, output)?;
         let (pixels, shape) = (epilogue.output.pixels(), GroupShape::of(op));
         let gather = Gather::new(op);
-        let depth = shape.depth.div_ceil(shape.depth.div_ceil(CHUNK)).next_multiple_of(16);
+        let depth = chunk_of(shape.depth);
         let chunks = gather.chunks(op, depth);
         let costs = if reads_in_place(op) { &Costs::READ } else { &Costs::GATHER };
         Ok(Self {

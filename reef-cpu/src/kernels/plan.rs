@@ -39,6 +39,7 @@ const START: f64 = 1000.0;
 const SPEED: f64 = 100.0;
 /// Nanoseconds per weight that comes from outer caches.
 const WEIGHT: f64 = 0.05;
+
 /// What a product's rows and sums cost beside its multiply-adds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Costs {
@@ -87,21 +88,6 @@ impl Plan {
         costs: &Costs,
         units: u32,
     ) -> Self {
-        if let Ok(all) = std::env::var("REEF_PLANS") {
-            // EXPERIMENT
-            let key = format!("{pixels}x{}x{}=", shape.outputs, shape.depth);
-            if let Some(v) = all.split(';').find_map(|e| e.strip_prefix(&key)) {
-                let (a, b) = v.split_once('x').unwrap();
-                let (a, b): (usize, usize) = (a.parse().unwrap(), b.parse().unwrap());
-                return Self {
-                    pixels,
-                    outputs: shape.outputs,
-                    block_pixels: a,
-                    block_outputs: b,
-                    groups,
-                };
-            }
-        }
         let tiles = pixels.div_ceil(ROWS);
         let panels = shape.outputs.div_ceil(COLUMNS);
         let plans = (1..=tiles.min(costs.sums / COLUMNS / ROWS)).flat_map(|rows| {

@@ -14,7 +14,7 @@
 use super::filters::{shape, tiles};
 use super::turn::{self, LANES, POINTS, SIDES};
 use crate::kernel::{Block, Kernel, Outcome};
-use crate::kernels::conv::{check, epilogue};
+use crate::kernels::conv::{check, chunk_of, epilogue};
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::operand::{Constants, Operand};
 use crate::kernels::place::{Place, grid};
@@ -27,8 +27,6 @@ use crate::memory::Buffer;
 use reef_core::Result;
 use reef_core::op::Conv2d;
 
-/// Terms of a product that are done at a time, as of other convolutions.
-const CHUNK: usize = 256;
 /// Channels of a tile that are turned between two looks at the stop word.
 const TURNED: usize = 512;
 /// Pixels of an output tile.
@@ -170,7 +168,7 @@ impl Winograd {
     ) -> bool {
         let (channels, tiles) = (self.channels(), self.plan.block_pixels);
         let pitch = channels + GAP;
-        let chunk = channels.div_ceil(channels.div_ceil(CHUNK)).next_multiple_of(LANES);
+        let chunk = chunk_of(channels);
         for point in 0..POINTS {
             for first in (0..channels).step_by(chunk) {
                 let depth = chunk.min(channels - first);
