@@ -1,7 +1,7 @@
 //! A formula of elements and of what their whole row becomes: normalisations, softmax.
 
 use super::fold::FoldKind;
-use super::formula::{Formula, Term, Unary, larger, smaller};
+use super::formula::{Binary, Formula, Scalar, Term, Unary, larger, smaller};
 use super::job::{Job, Outputs};
 use super::map::{Map, term_of};
 use crate::backend::error::{Error, Result};
@@ -16,6 +16,25 @@ pub enum RowTerm {
     /// What all elements of the row become together, the same for each of them: `Sum`, `SumAbs`, `SumSquares`, `Max`
     /// or `Min`. Sums are made in 64 bits.
     Fold(FoldKind, usize),
+}
+
+impl RowTerm {
+    /// Its operands, if it is this function of two.
+    pub fn binary(&self, kind: Binary) -> Option<[usize; 2]> {
+        match *self {
+            Self::Element(Term::Binary(of, a, b)) if of == kind => Some([a, b]),
+            _ => None,
+        }
+    }
+
+    /// The number that it is.
+    pub fn number(&self) -> Option<f64> {
+        match *self {
+            Self::Element(Term::Scalar(Scalar::Real(number))) => Some(number),
+            Self::Element(Term::Scalar(Scalar::Whole(number))) => Some(number as f64),
+            _ => None,
+        }
+    }
 }
 
 /// `output[row, i] = terms(inputs[row, ..])[i]`: the last term is the result. Inputs are broadcast to the output, whose

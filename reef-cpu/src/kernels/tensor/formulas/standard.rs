@@ -1,6 +1,6 @@
 //! Finds `(x - mean) / √(variance + ε)`, which is a dozen terms, in a formula of rows.
 
-use reef_core::tensor::{Binary, FoldKind, RowTerm, Scalar, Term, Unary};
+use reef_core::tensor::{Binary, FoldKind, RowTerm, Term, Unary};
 
 /// A step of a formula of rows.
 #[derive(Debug, Clone, Copy)]
@@ -74,24 +74,18 @@ impl Terms<'_> {
     }
 
     fn binary(&self, k: usize, kind: Binary) -> Option<[usize; 2]> {
-        match self.terms[k] {
-            RowTerm::Element(Term::Binary(of, a, b)) if of == kind => Some([a, b]),
-            _ => None,
-        }
+        self.terms[k].binary(kind)
     }
 
     fn number(&self, k: usize) -> Option<f64> {
-        match self.terms[k] {
-            RowTerm::Element(Term::Scalar(Scalar::Real(number))) => Some(number),
-            RowTerm::Element(Term::Scalar(Scalar::Whole(number))) => Some(number as f64),
-            _ => None,
-        }
+        self.terms[k].number()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reef_core::tensor::Scalar;
 
     /// A row of eight, standardised, as networks have it.
     fn terms() -> Vec<RowTerm> {

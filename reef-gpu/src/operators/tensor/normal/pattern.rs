@@ -1,6 +1,6 @@
 //! Finds a normalisation in a formula of rows, as networks spell it.
 
-use reef_core::tensor::{Binary, FoldKind, RowMap, RowTerm, Scalar, Term, Unary};
+use reef_core::tensor::{Binary, FoldKind, RowMap, RowTerm, Term, Unary};
 
 /// `(x - mean) / √(variance + ε) · gain + shift` of rows, or `x / √(mean square + ε) · gain + shift`. Numbers are inputs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,10 +106,7 @@ impl Terms<'_> {
     }
 
     fn binary(&self, k: usize, kind: Binary) -> Option<[usize; 2]> {
-        match self.terms[k] {
-            RowTerm::Element(Term::Binary(of, a, b)) if of == kind => Some([a, b]),
-            _ => None,
-        }
+        self.terms[k].binary(kind)
     }
 
     fn is(&self, k: usize, number: f64) -> bool {
@@ -117,11 +114,7 @@ impl Terms<'_> {
     }
 
     fn number(&self, k: usize) -> Option<f64> {
-        match self.terms[k] {
-            RowTerm::Element(Term::Scalar(Scalar::Real(number))) => Some(number),
-            RowTerm::Element(Term::Scalar(Scalar::Whole(number))) => Some(number as f64),
-            _ => None,
-        }
+        self.terms[k].number()
     }
 }
 
@@ -129,6 +122,7 @@ impl Terms<'_> {
 mod tests {
     use super::*;
     use RowTerm::{Element, Fold};
+    use reef_core::tensor::Scalar;
 
     fn input(number: usize) -> RowTerm {
         Element(Term::Input(number))
