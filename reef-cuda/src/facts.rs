@@ -12,6 +12,9 @@ pub(crate) struct Own {
     pub(crate) capability: (u32, u32),
     /// Memory comes from the driver's pool, so that freeing it doesn't wait.
     pub(crate) pools: bool,
+    /// There is programmatic dependent launch: images for sm_90 have its instructions, and captures its edges from
+    /// driver 12.3 on.
+    pub(crate) starts_early: bool,
     /// Of streams, lowest and highest; smaller numbers go first.
     pub(crate) priorities: (c_int, c_int),
 }
@@ -59,15 +62,10 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
         waits_values: driver.cuStreamWaitValue32_v2.is_some(),
         tick_rate: TickRate::Known(1_000_000_000),
         graphs: true,
-        starts_early: starts_early(driver, &own)?,
+        starts_early: own.starts_early,
         features: features(driver, &own)?,
     };
     Ok((facts, own))
-}
-
-/// Programmatic dependent launch: images for sm_90 have its instructions, and captures its edges from driver 12.3 on.
-fn starts_early(driver: &Driver, own: &Own) -> Result<bool> {
-    Ok(own.capability.0 == 9 && driver.cuLaunchKernelEx.is_some() && driver.version()? >= 12030)
 }
 
 impl Own {
@@ -78,11 +76,14 @@ impl Own {
         // SAFETY: the pointers are valid for the call.
         unsafe { driver.cuCtxGetStreamPriorityRange(&mut lowest, &mut highest) }?;
         let async_memory = driver.cuMemAllocAsync.is_some() && driver.cuMemFreeAsync.is_some();
+        let capability = (
+            get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        let can_launch = driver.cuLaunchKernelEx.is_some() && driver.version()? >= 12030;
         Ok(Self {
-            capability: (
-                get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ),
+            capability,
+            starts_early: capability.0 == 9 && can_launch,
             pools: async_memory && get(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 1,
             priorities: (lowest, highest),
         })
@@ -101,7 +102,7 @@ fn features(driver: &Driver, own: &Own) -> Result<Vec<String>> {
     let found = [
         (driver.cuStreamWriteValue32_v2.is_some(), "stream memory operations"),
         (own.pools, "memory pools"),
-        (starts_early(driver, own)?, "programmatic dependent launch"),
+        (own.starts_early, "programmatic dependent launch"),
         (driver.cuGreenCtxCreate.is_some(), "green contexts"),
     ];
     let found = found.into_iter().filter(|(there, _)| *there).map(|(_, name)| name.into());
