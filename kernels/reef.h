@@ -121,6 +121,17 @@ __device__ inline void let_next_start() {
 #endif
 }
 
+// A block of either build.
+class Follows {
+  public:
+    // Waits for the launch before this one, if it started early. All threads come here before they read what others wrote.
+    // Then the next launch may start: no earlier, or launches that only wait would take the places of best-effort work.
+    __device__ void follow() {
+        wait_for_previous();
+        let_next_start();
+    }
+};
+
 // Says that a grid and its blocks have one dimension.
 enum Line { LINE };
 // The same, and that the block calls `follow`, or what it consists of, before it reads what others wrote and before it writes.
@@ -170,7 +181,7 @@ class Turns {
 
 // A claimed block. Loads of the flag are `fresh`: within a kernel that starts after another ended, a
 // block then never runs if one of the other's has been stopped.
-class Block {
+class Block : public Follows {
   public:
     u32 index; // which block of the kernel this is; never blockIdx
     u32 x, y, z;
@@ -188,13 +199,6 @@ class Block {
     // For short kernels whose grid and blocks have one dimension. They look once, by `fetch`.
     __device__ Block(Turns &t, Line) : Block(t, AHEAD) { follow(); }
     __device__ Block(Turns &t, Ahead) : Block(t, threadIdx.x == 0) { x = index; }
-
-    // Waits for the launch before this one, if it started early. All threads come here before they read what others wrote.
-    // Then the next launch may start: no earlier, or launches that only wait would take the places of best-effort work.
-    __device__ void follow() {
-        wait_for_previous();
-        let_next_start();
-    }
 
     // Issues the first look as an asynchronous copy, which the compiler can't move to where somebody
     // waits for it. Its verdict is `arrive`, or `evicted` behind a wait for the copies issued so far
@@ -319,7 +323,7 @@ class Turns {
     bool more;
 };
 
-class Block {
+class Block : public Follows {
   public:
     u32 index, x, y, z;
 
@@ -327,13 +331,6 @@ class Block {
     __device__ Block(Turns &t, Line) : Block(t) {}
     __device__ Block(Turns &, Ahead)
         : index(linear_block()), x(blockIdx.x), y(blockIdx.y), z(blockIdx.z) {}
-
-    // Waits for the launch before this one, if it started early. All threads come here before they read what others wrote.
-    // Then the next launch may start: no earlier, or launches that only wait would take the places of best-effort work.
-    __device__ void follow() {
-        wait_for_previous();
-        let_next_start();
-    }
 
     __device__ void fetch() {}
     __device__ bool arrive() { return true; }
