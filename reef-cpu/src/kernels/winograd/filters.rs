@@ -11,14 +11,16 @@ use crate::kernels::shape::GroupShape;
 use crate::kernels::tile::COLUMNS;
 use reef_core::op::{Conv2d, Window};
 
-/// Fewest tiles: with fewer, bringing in the turned filters, 16 numbers for nine, takes longer than the products.
-const LEAST_TILES: usize = 32;
+/// Most filters: layers with more have few tiles in most networks, and bringing in the turned filters, 16 numbers for nine,
+/// then takes longer than the products.
+const MOST_FILTERS: usize = 256 * 256;
 /// Fewest channels: with fewer, turning takes longer than it saves.
 const LEAST_CHANNELS: usize = 32;
 /// A filter's side.
 const SIDE: usize = 3;
 
-/// Whether a convolution is done this way on this machine.
+/// Whether a convolution is done this way on this machine. That hangs on nothing but its filters: packed ones serve any batch,
+/// rows and columns, and a picture's bits are the same in any batch.
 pub(in crate::kernels) fn are_turned(op: &Conv2d) -> bool {
     let Window { size, stride, .. } = op.window;
     let (inputs, outputs) = (op.input.channels, op.output.channels);
@@ -26,7 +28,7 @@ pub(in crate::kernels) fn are_turned(op: &Conv2d) -> bool {
     let pays = inputs >= LEAST_CHANNELS
         && inputs.is_multiple_of(LANES)
         && outputs >= LEAST_CHANNELS
-        && tiles(op) >= LEAST_TILES;
+        && inputs * outputs <= MOST_FILTERS;
     fits && pays && is_x86_feature_detected!("avx512f")
 }
 
@@ -88,6 +90,27 @@ pub(super) fn weight([row, column]: [usize; 2], number: impl Fn(usize) -> f32) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reef_core::op::{Layout, Tensor};
+
+    /// Of pictures with this batch, rows and columns, and this many channels in and out.
+    fn op([batch, height, width]: [usize; 3], [inputs, outputs]: [usize; 2]) -> Conv2d {
+        let tensor = |channels| Tensor::new(Layout::Native, [batch, channels, height, width]);
+        let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };
+        let (input, output) = (tensor(inputs), tensor(outputs));
+        Conv2d { input, output, window, groups: 1, relu: false, residual: false, function: None }
+    }
+
+    #[test]
+    fn filters_alone_say_whether_they_are_turned() {
+        for channels in [[64, 64], [256, 256], [512, 512], [16, 64], [40, 40]] {
+            let said = [[1, 56, 56], [1, 7, 7], [8, 7, 7], [1, 1, 1], [3, 224, 1]]
+                .map(|size| (are_turned(&op(size, channels)), packed_len(&op(size, channels))));
+            assert_eq!(said, [said[0]; 5], "{channels:?}");
+        }
+        let has = is_x86_feature_detected!("avx512f");
+        assert_eq!(are_turned(&op([1, 56, 56], [64, 64])), has);
+        assert!(!are_turned(&op([1, 56, 56], [512, 512])));
+    }
 
     #[test]
     fn what_was_turned_can_be_turned_back() {
