@@ -4,6 +4,8 @@ use super::depthwise::block as depthwise;
 use super::pack::{is_depthwise, packed_len};
 use super::place::Place;
 #[cfg(target_arch = "x86_64")]
+use super::strips::block as strips;
+#[cfg(target_arch = "x86_64")]
 use super::winograd::{block as winograd, filters};
 use super::{conv, linear, pointwise, pool, scale_shift};
 use crate::kernel::Kernel;
@@ -44,6 +46,14 @@ pub(crate) fn build(
         Op::Conv2d(op) if filters::are_turned(op) => {
             winograd::build(op, &input, residual.as_ref(), &output, constants, units)
         }
+        #[cfg(target_arch = "x86_64")]
+        Op::Conv2d(op) => {
+            match strips::build(op, &input, residual.as_ref(), &output, &constants, units)? {
+                Some(launch) => Ok(launch),
+                None => conv::build(op, &input, residual.as_ref(), &output, constants, units),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
         Op::Conv2d(op) => conv::build(op, &input, residual.as_ref(), &output, constants, units),
         Op::Linear(op) => linear::build(op, &input, &output, constants, units),
         Op::Pool2d(op) => pool::build(op, &input, &output, units),

@@ -37,6 +37,8 @@ mod shape;
 mod sigmoid;
 mod simd;
 mod stop_token;
+#[cfg(target_arch = "x86_64")]
+mod strips;
 mod taps;
 pub(crate) mod tensor;
 mod tile;

@@ -5,6 +5,7 @@
 
 use super::shape::GroupShape;
 use super::tile::{COLUMNS, ROWS};
+use reef_core::op::Tensor;
 use std::ops::Range;
 
 /// Rows, columns and groups of blocks over a layer's outputs.
@@ -122,6 +123,19 @@ impl Plan {
         let block_outputs = channels.min(outputs.next_multiple_of(64));
         let block_pixels = (outputs / block_outputs).clamp(1, pixels);
         Self { pixels, outputs: channels, block_pixels, block_outputs, groups: 1 }
+    }
+
+    /// A plan with blocks of whole lines of `output`, each of which has `padded` sums for an output channel, and of whole
+    /// panels; `None` if one line of a panel is too much.
+    pub(super) fn lines(output: &Tensor, padded: usize, units: u32) -> Option<Self> {
+        let (width, lines) = (output.width, output.batch * output.height);
+        let panels =
+            (MAX_SUMS / COLUMNS).checked_div(padded)?.min(output.channels.div_ceil(COLUMNS));
+        let block_outputs = panels * COLUMNS;
+        let most = MAX_SUMS.checked_div(padded * block_outputs)?;
+        let count = most.min(lines.div_ceil(units.max(FEW) as usize)).max(1);
+        let (pixels, outputs) = (lines * width, output.channels);
+        Some(Self { pixels, outputs, block_pixels: count * width, block_outputs, groups: 1 })
     }
 
     fn grid(&self) -> [usize; 2] {

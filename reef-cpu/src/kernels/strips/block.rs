@@ -1,0 +1,163 @@
+//! One block: some lines of outputs.
+//!
+//! ```text
+//! for each line of outputs
+//!     fill the strip                      (here it looks at the stop word)
+//!     for each panel of outputs
+//!         for each ROWS windows           (and here)
+//!             sums = windows · panel
+//! commit
+//! ```
+
+use super::product::{Multiply, Sums, Windows, of_step};
+use super::strip::Strip;
+use crate::kernel::{Block, Kernel, Outcome};
+use crate::kernels::conv::{check, epilogue};
+use crate::kernels::epilogue::{self, Epilogue};
+use crate::kernels::operand::{Constants, Operand, is_planar};
+use crate::kernels::place::{Place, grid};
+use crate::kernels::plan::{Plan, Share};
+use crate::kernels::shape::GroupShape;
+use crate::kernels::stop_token::StopToken;
+use crate::kernels::tile::{COLUMNS, ROWS};
+use crate::memory::Buffer;
+use reef_core::Result;
+use reef_core::op::Conv2d;
+
+/// Most terms of a sum: a panel of them stays in the L2 cache.
+const TERMS: usize = 1024;
+
+/// A convolution, ready to run.
+#[derive(Debug)]
+struct Strips {
+    input: Operand,
+    constants: Constants,
+    epilogue: Epilogue,
+    shape: GroupShape,
+    strip: Strip,
+    multiply: Multiply,
+    /// Columns of the window, and floats between windows.
+    columns: usize,
+    step: usize,
+    /// Outputs of a line, filled up to whole tiles.
+    padded: usize,
+    plan: Plan,
+}
+
+/// The kernel of `op`, which was checked; `None` if it isn't done this way on this machine.
+///
+/// # Errors
+///
+/// As [`conv::build`](crate::kernels::conv::build).
+pub(in crate::kernels) fn build(
+    op: &Conv2d,
+    input: &Place,
+    residual: Option<&Place>,
+    output: &Place,
+    constants: &Buffer,
+    units: u32,
+) -> Result<Option<(Kernel, u32)>> {
+    check(op)?;
+    let (shape, step) = (GroupShape::of(op), op.window.stride[1]);
+    let fits = op.groups == 1 && is_planar(&op.input) && shape.depth <= TERMS;
+    if !fits || !is_x86_feature_detected!("avx512f") {
+        return Ok(None);
+    }
+    let padded = op.output.width.next_multiple_of(ROWS);
+    let plan = Plan::lines(&op.output, padded, units);
+    let (Some(strip), Some(multiply), Some(plan)) = (Strip::of(op), of_step(step), plan) else {
+        return Ok(None);
+    };
+    let strips = Strips {
+        input: Operand::new(input, op.input)?,
+        constants: Constants::new(constants.clone()),
+        epilogue: epilogue(op, residual, output)?,
+        shape,
+        strip,
+        multiply,
+        columns: op.window.size[1],
+        step,
+        padded,
+        plan,
+    };
+    let blocks = grid(plan.blocks())?;
+    Ok(Some((Kernel::new("conv2d", move |block, _| strips.run(block)), blocks)))
+}
+
+impl Strips {
+    fn run(&self, block: &mut Block<'_>) -> Outcome {
+        let share = self.plan.share(block.index as usize);
+        let stop = StopToken::of(block);
+        let width = self.epilogue.output.tensor.width;
+        let line = self.padded * self.plan.block_outputs;
+        let all = self.plan.block_pixels / width * line;
+        let (strip, sums) = block.scratch(self.strip.len() + all).split_at_mut(self.strip.len());
+        let lines = share.pixels.clone().step_by(width).zip(sums.chunks_exact_mut(line));
+        for (first, sums) in lines {
+            if stop.seen() || !self.multiply(first, &share, strip, sums, stop) {
+                return Outcome::Stopped;
+            }
+        }
+        if stop.seen() {
+            return Outcome::Stopped;
+        }
+        let lines = share.pixels.clone().step_by(width).zip(sums.chunks_exact(line));
+        for (first, sums) in lines {
+            let sums = epilogue::Sums {
+                sums,
+                pitch: self.plan.block_outputs,
+                pixels: first..first + width,
+                channel: share.outputs.start,
+                bias: &self.constants.floats()[share.outputs.clone()],
+            };
+            // SAFETY: shares are disjoint, and launches don't overlap with writers of their residual.
+            unsafe { self.epilogue.commit(&sums) };
+        }
+        Outcome::Done
+    }
+
+    /// Makes the sums of the line that begins at pixel `first`. Gives `false` if the block should stop.
+    fn multiply(
+        &self,
+        first: usize,
+        share: &Share,
+        strip: &mut [f32],
+        sums: &mut [f32],
+        stop: StopToken<'_>,
+    ) -> bool {
+        let output = &self.epilogue.output;
+        let (line, pitch) = (first / output.tensor.width, self.plan.block_outputs);
+        let place = [line / output.tensor.height, line % output.tensor.height];
+        // SAFETY: launches don't overlap with writers of their input.
+        unsafe { self.strip.fill(&self.input, place, strip) };
+        for column in (0..share.outputs.len()).step_by(COLUMNS) {
+            let output_channel = share.outputs.start + column;
+            for x in (0..self.padded).step_by(ROWS) {
+                if stop.seen() {
+                    return false;
+                }
+                let windows = Windows {
+                    strip: &strip[x * self.step..],
+                    lines: self.strip.lines,
+                    pitch: self.strip.pitch,
+                    columns: self.columns,
+                };
+                let sums = Sums {
+                    floats: &mut sums[x * pitch + column..],
+                    pitch,
+                    touches: self.epilogue.touches(first + x, output_channel),
+                    apart: output.pitch(),
+                };
+                // SAFETY: there is AVX-512, or this kernel wasn't built.
+                unsafe { (self.multiply)(&windows, self.panel(output_channel), sums) };
+            }
+        }
+        true
+    }
+
+    /// The panel that begins with an output.
+    fn panel(&self, output: usize) -> &[f32] {
+        let packed = &self.constants.floats()[self.shape.padded()..];
+        &packed[output / COLUMNS * COLUMNS * self.shape.depth..]
+    }
+}
