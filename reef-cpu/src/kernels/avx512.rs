@@ -82,6 +82,8 @@ struct Turns {
     row: *const f32,
     /// Bytes from such a row to the next.
     row_pitch: usize,
+    /// Bytes of what comes next that a pair of terms brings near.
+    next_step: usize,
 }
 
 impl Turns {
@@ -94,6 +96,7 @@ impl Turns {
             pitch: tile.hints.pitch * 4,
             row: tile.hints.rows,
             row_pitch: tile.a_pitch * 4,
+            next_step: tile.hints.next_step * 4,
         }
     }
 }
@@ -190,7 +193,7 @@ unsafe fn add_pairs(sums: &mut [[__m512; 2]; ROWS], tile: &Tile) {
             "add {a}, 8",
             "add {a7}, 8",
             "add {b}, 256",
-            "add {next}, 128",
+            "add {next}, qword ptr [{turns} + 48]",
             "add {row}, 128",
             "dec {k}",
             "jnz 3b",
@@ -293,7 +296,8 @@ unsafe fn add_terms<const R: usize, const V: usize>(
     terms: Range<usize>,
 ) {
     for k in terms {
-        _mm_prefetch::<_MM_HINT_T0>(tile.hints.next.wrapping_add(k * LANES).cast());
+        let next = tile.hints.next.wrapping_add(k * tile.hints.next_step / 2);
+        _mm_prefetch::<_MM_HINT_T0>(next.cast());
         let mut b = [_mm512_setzero_ps(); V];
         for (v, b) in b.iter_mut().enumerate() {
             // SAFETY: `b` has `depth` rows of `COLUMNS`.

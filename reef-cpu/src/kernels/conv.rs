@@ -20,7 +20,7 @@ use super::plan::{Costs, Plan, Share};
 use super::product;
 use super::shape::GroupShape;
 use super::stop_token::StopToken;
-use super::tile::{COLUMNS, Hints, ROWS, Tile};
+use super::tile::{COLUMNS, Hints, ROWS, Tile, part_of_panel};
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::memory::Buffer;
 use reef_core::op::Conv2d;
@@ -71,6 +71,8 @@ struct Conv {
     /// Input channels of a group.
     group_inputs: usize,
     plan: Plan,
+    /// Units of the device, which take turns at blocks.
+    units: usize,
     gather: Gather,
     chunks: Vec<Columns>,
     /// Floats from a gathered row to the next; 0 if the input's pixels are the rows.
@@ -106,6 +108,7 @@ impl Conv {
         let costs = if reads_in_place(op) { &Costs::READ } else { &Costs::GATHER };
         Ok(Self {
             plan: Plan::new(pixels, shape, op.groups, costs, units),
+            units: units as usize,
             gathered_pitch: if reads_in_place(op) { 0 } else { depth + 16 },
             group_inputs: op.input.channels / op.groups,
             constants: Constants::new(constants),
@@ -125,6 +128,8 @@ impl Conv {
 
     fn run(&self, block: &mut Block<'_>) -> Outcome {
         let share = self.plan.share(block.index as usize);
+        let after = (block.index as usize + self.units).min(self.plan.blocks() - 1);
+        let after = self.plan.share(after);
         let stop = StopToken::of(block);
         let scratch = self.scratch(block);
         let mut first_term = 0;
@@ -132,7 +137,7 @@ impl Conv {
             if !self.gather(chunk, &share, &scratch, stop) {
                 return Outcome::Stopped;
             }
-            if !self.multiply(chunk, first_term, &share, &scratch, stop) {
+            if !self.multiply(chunk, first_term, [&share, &after], &scratch, stop) {
                 return Outcome::Stopped;
             }
             first_term += chunk.depth;
@@ -198,12 +203,13 @@ impl Conv {
         true
     }
 
-    /// Adds a chunk's terms to the sums. Gives `false` if the block should stop.
+    /// Adds a chunk's terms to the sums of `share`, and brings near what comes `after` it. Gives `false` if the block
+    /// should stop.
     fn multiply(
         &self,
         chunk: &Columns,
         first_term: usize,
-        share: &Share,
+        [share, after]: [&Share; 2],
         scratch: &Scratch,
         stop: StopToken<'_>,
     ) -> bool {
@@ -211,13 +217,13 @@ impl Conv {
         let (a, a_pitch) = self.rows(first_term, share, scratch);
         for column in (0..share.outputs.len()).step_by(COLUMNS) {
             let b = self.panel(share, column, first_term);
-            let next = self.next_panel(share, column, first_term, chunk);
+            let next = self.next_panel([share, after], column, first_term, chunk);
+            let tiles = share.pixels.len().div_ceil(ROWS);
             for row in (0..share.pixels.len()).step_by(ROWS) {
                 if stop.seen() {
                     return false;
                 }
-                // The first two tiles bring half a panel each; later ones repeat the second half.
-                let half = (row / ROWS).min(1) * chunk.depth * COLUMNS / 2;
+                let next = part_of_panel(next, chunk.depth, [row / ROWS, tiles]);
                 let ahead = if row + ROWS < share.pixels.len() { row + ROWS } else { 0 };
                 let ahead = a.wrapping_add(ahead * a_pitch);
                 let tile = Tile {
@@ -230,7 +236,7 @@ impl Conv {
                     columns: COLUMNS.min(share.outputs.len() - column),
                     depth: chunk.depth,
                     fresh: first_term == 0,
-                    hints: self.hints(share, row, column, [next.wrapping_add(half), ahead], last),
+                    hints: self.hints(share, [row, column], next, ahead, last),
                 };
                 assert!(b.len() >= chunk.depth * COLUMNS);
                 // SAFETY: `rows` gives a row per pixel, the panel was measured, and the sums have
@@ -257,15 +263,21 @@ impl Conv {
         &group[self.shape.padded()..][(panel + first_term) * COLUMNS..]
     }
 
-    /// The panel that comes after the one at `column`; itself if it is the last.
-    fn next_panel(&self, share: &Share, column: usize, term: usize, chunk: &Columns) -> *const f32 {
+    /// The panel that comes after the one at `column`: of the same share, or the first one of the share `after` it.
+    fn next_panel(
+        &self,
+        [share, after]: [&Share; 2],
+        column: usize,
+        term: usize,
+        chunk: &Columns,
+    ) -> *const f32 {
         let next_term = term + chunk.depth;
         let next = if column + COLUMNS < share.outputs.len() {
             self.panel(share, column + COLUMNS, term)
         } else if next_term < self.shape.depth {
             self.panel(share, 0, next_term)
         } else {
-            self.panel(share, column, term)
+            self.panel(after, 0, 0)
         };
         next.as_ptr()
     }
@@ -274,17 +286,17 @@ impl Conv {
     fn hints(
         &self,
         share: &Share,
-        row: usize,
-        column: usize,
-        [next, rows]: [*const f32; 2],
+        [row, column]: [usize; 2],
+        (next, next_step): (*const f32, usize),
+        rows: *const f32,
         last: bool,
     ) -> Hints {
         if !last {
-            return Hints { next, rows, output: next, residual: next, pitch: 0 };
+            return Hints { next, next_step, rows, output: next, residual: next, pitch: 0 };
         }
         let channel = share.group * self.shape.outputs + share.outputs.start + column;
         let [output, residual] = self.epilogue.touches(share.pixels.start + row, channel);
-        Hints { next, rows, output, residual, pitch: self.epilogue.output.pitch() }
+        Hints { next, next_step, rows, output, residual, pitch: self.epilogue.output.pitch() }
     }
 
     fn commit(&self, share: &Share, scratch: &Scratch) {
@@ -306,12 +318,12 @@ impl Conv {
 
 /// Whether pixels can be the rows of the matrix as they lie.
 ///
-/// With pitches of 2 KiB and its multiples, the rows of a tile fall into so few sets of the L1 cache
+/// With pitches of 4 KiB and its multiples, the rows of a tile fall into so few sets of the L1 cache
 /// that they evict each other; copying them costs less.
 fn reads_in_place(op: &Conv2d) -> bool {
     let Conv2d { input, window, .. } = op;
     let plain = window.size == [1, 1] && window.stride == [1, 1] && window.padding == [0, 0];
-    plain && !is_planar(input) && input.of % 512 != 0
+    plain && !is_planar(input) && input.of % 1024 != 0
 }
 
 /// What a convolution does with its sums.

@@ -76,6 +76,7 @@ mod tests {
                             fresh,
                             hints: Hints {
                                 next: b.as_ptr(),
+                                next_step: 0,
                                 rows: a.as_ptr(),
                                 output: b.as_ptr(),
                                 residual: b.as_ptr(),

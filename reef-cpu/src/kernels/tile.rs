@@ -40,8 +40,9 @@ pub(super) struct Tile {
 /// its work. Nothing is read or written there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hints {
-    /// Read soon: `depth` lines.
+    /// Read soon, and how many floats of it are brought near for each two terms.
     pub next: *const f32,
+    pub next_step: usize,
     /// The next tile's `a`, with the same pitch.
     pub rows: *const f32,
     /// Written later: a panel's lines of `rows` rows.
@@ -50,4 +51,15 @@ pub(super) struct Hints {
     pub residual: *const f32,
     /// Floats from a row of both to the next.
     pub pitch: usize,
+}
+
+/// The part of a panel of `depth` terms that tile number `tile` of `tiles` brings near, and the floats of it for each two
+/// terms. Four tiles do it if there are as many: two of them would wait for outer caches.
+pub(super) fn part_of_panel(
+    panel: *const f32,
+    depth: usize,
+    [tile, tiles]: [usize; 2],
+) -> (*const f32, usize) {
+    let parts = if tiles < 4 { 2 } else { 4 };
+    (panel.wrapping_add(tile.min(parts - 1) * depth * COLUMNS / parts), 2 * COLUMNS / parts)
 }

@@ -310,6 +310,7 @@ fn timing_of_a_tile() {
         fresh: true,
         hints: Hints {
             next: a.as_ptr(),
+            next_step: 0,
             rows: a.as_ptr(),
             output: a.as_ptr(),
             residual: a.as_ptr(),

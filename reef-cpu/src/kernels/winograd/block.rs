@@ -22,7 +22,7 @@ use crate::kernels::plan::{Costs, Plan, Share};
 use crate::kernels::product;
 use crate::kernels::shape::GroupShape;
 use crate::kernels::stop_token::StopToken;
-use crate::kernels::tile::{COLUMNS, Hints, ROWS, Tile};
+use crate::kernels::tile::{COLUMNS, Hints, ROWS, Tile, part_of_panel};
 use crate::memory::Buffer;
 use reef_core::Result;
 use reef_core::op::Conv2d;
@@ -168,7 +168,7 @@ impl Winograd {
     ) -> bool {
         let (channels, tiles) = (self.channels(), self.plan.block_pixels);
         let pitch = channels + GAP;
-        let chunk = chunk_of(channels);
+        let (chunk, all) = (chunk_of(channels), share.pixels.len().div_ceil(ROWS));
         for point in 0..POINTS {
             for first in (0..channels).step_by(chunk) {
                 let depth = chunk.min(channels - first);
@@ -183,9 +183,9 @@ impl Winograd {
                     let rows = ROWS.min(share.pixels.len() - row);
                     assert!((rows - 1) * pitch + depth <= inputs.len());
                     assert!(rows * COLUMNS <= sums.len());
-                    // What comes next lies behind; the first two tiles bring half of it each.
-                    let next = depth * COLUMNS + (row / ROWS).min(1) * depth * COLUMNS / 2;
-                    let next = panel.as_ptr().wrapping_add(next);
+                    // What comes next lies behind.
+                    let next = panel.as_ptr().wrapping_add(depth * COLUMNS);
+                    let (next, next_step) = part_of_panel(next, depth, [row / ROWS, all]);
                     let own = sums.as_ptr();
                     let ahead = if row + ROWS < share.pixels.len() { ROWS * pitch } else { 0 };
                     let tile = Tile {
@@ -200,6 +200,7 @@ impl Winograd {
                         fresh: first == 0,
                         hints: Hints {
                             next,
+                            next_step,
                             rows: inputs.as_ptr().wrapping_add(ahead),
                             output: own,
                             residual: own,

@@ -31,6 +31,7 @@ pub(in crate::kernels::tensor) fn multiply_tile(
     let sums = to.floats.as_mut_ptr();
     let hints = Hints {
         next: panel.as_ptr(),
+        next_step: 0,
         rows: a.floats.as_ptr(),
         output: sums,
         residual: sums,
