@@ -3,6 +3,8 @@
 //! A block is short enough (some ten microseconds) to write its outputs as it makes them, and looks at the stop word
 //! before.
 
+use super::chain::find::Chain;
+use super::chain::part::{Leaf, Part};
 use super::gelu::{Step, steps};
 use super::operand::Operand;
 use super::seen::Seen;
@@ -24,6 +26,8 @@ const OUTPUTS: usize = 16 * 1024;
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct Vectors {
     terms: Vec<Step>,
+    /// The same as a chain that begins with the first input, if they are one.
+    chain: Option<Chain>,
     /// How each input is read.
     seen: Vec<Seen>,
     /// Outputs of a block.
@@ -49,7 +53,8 @@ impl Vectors {
         let costs = formula.0.iter().map(cost).collect::<Option<Vec<_>>>()?;
         let outputs = (BLOCK / costs.iter().sum::<usize>().max(1)).clamp(TILE, OUTPUTS);
         let fits = output.element == Element::F32 && terms.len() <= TERMS;
-        fits.then_some(Self { terms, seen, outputs: outputs / TILE * TILE })
+        let chain = Chain::of(&terms.iter().map(part).collect::<Vec<_>>());
+        fits.then_some(Self { terms, chain, seen, outputs: outputs / TILE * TILE })
     }
 
     /// Floats of scratch memory that a block takes.
@@ -66,7 +71,14 @@ impl Vectors {
         to: &mut [f32],
     ) {
         for (k, to) in to.chunks_mut(TILE).enumerate() {
-            self.tile(None, inputs, first + k * TILE, scratch, to);
+            let first = first + k * TILE;
+            match (&self.chain, &self.seen[..]) {
+                (Some(chain), [Seen::Whole, ..]) => {
+                    to.copy_from_slice(&inputs[0][first..][..to.len()]);
+                    chain.apply(to, first, &self.seen, |input| inputs[input], scratch);
+                }
+                _ => self.tile(None, inputs, first, scratch, to),
+            }
         }
     }
 
@@ -78,6 +90,13 @@ impl Vectors {
         first: usize,
         scratch: &mut [f32],
     ) {
+        if let Some(chain) = &self.chain {
+            for (k, values) in values.chunks_mut(TILE).enumerate() {
+                let first = first + k * TILE;
+                chain.apply(values, first, &self.seen, |input| inputs[input - 1], scratch);
+            }
+            return;
+        }
         let mut made = [0.0; TILE];
         for (k, values) in values.chunks_mut(TILE).enumerate() {
             let made = &mut made[..values.len()];
@@ -130,6 +149,76 @@ impl Vectors {
             Some(Operand::Each(input)) => outputs.copy_from_slice(input),
             Some(Operand::All(value)) => outputs.fill(value),
             None => {}
+        }
+    }
+}
+
+/// A step as chains see it.
+fn part(step: &Step) -> Part {
+    match *step {
+        Step::Unused => Part::Unused,
+        Step::Gelu(x) => Part::Gelu(x),
+        Step::Term(Term::Input(0)) => Part::Start,
+        Step::Term(Term::Input(input)) => Part::Leaf(Leaf::Input(input)),
+        Step::Term(Term::Scalar(scalar)) => Part::Leaf(Leaf::of(scalar)),
+        Step::Term(Term::Unary(function, a)) => Part::Unary(function, a),
+        Step::Term(Term::Binary(function, a, b)) => Part::Binary(function, a, b),
+        Step::Term(Term::Select(..)) => Part::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reef_core::tensor::{Binary, Scalar, Unary};
+    use std::f64::consts::SQRT_2;
+
+    /// Sums with a bias, GELU, a scale, a residual, bounds and a root.
+    fn formula() -> Formula {
+        use Binary::{Add, Div, Max, Min, Mul};
+        let real = |number| Term::Scalar(Scalar::Real(number));
+        let of = |function, a, b| Term::Binary(function, a, b);
+        let gelu = [real(SQRT_2), of(Div, 2, 3), Term::Unary(Unary::Erf, 4), real(1.0)];
+        let gelu = [&gelu[..], &[of(Add, 5, 6), of(Mul, 2, 7), real(0.5), of(Mul, 8, 9)]].concat();
+        let sums = [Term::Input(0), Term::Input(1), of(Add, 0, 1)];
+        let behind = [Term::Input(2), of(Mul, 11, 10), Term::Input(3), of(Add, 12, 13)];
+        let bounds = [real(3.0), of(Min, 14, 15), real(-0.1), of(Max, 16, 17)];
+        let last = [Term::Unary(Unary::Abs, 18), Term::Unary(Unary::Sqrt, 19)];
+        Formula([&sums[..], &gelu, &behind, &bounds, &last].concat())
+    }
+
+    #[test]
+    fn chains_have_the_bits_of_their_steps() {
+        let single = |dims: &[usize]| Spec { element: Element::F32, dims: dims.to_vec() };
+        for width in [1, 7, 64, 100, 700] {
+            let specs =
+                [single(&[9, width]), single(&[width]), single(&[9, 1]), single(&[9, width])];
+            let chained = Vectors::new(&formula(), &specs, &specs[0]).unwrap();
+            if chained.chain.is_none() {
+                return eprintln!("skipped: no AVX-512");
+            }
+            let stepped =
+                Vectors { chain: None, ..Vectors::new(&formula(), &specs, &specs[0]).unwrap() };
+            let value =
+                |k: usize| if k % 97 == 13 { f32::NAN } else { (k as f32 * 0.37).sin() * 4.0 };
+            let inputs: Vec<Vec<f32>> = specs
+                .iter()
+                .enumerate()
+                .map(|(k, spec)| (0..spec.elements()).map(|i| value(i + 31 * k)).collect())
+                .collect();
+            let inputs: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
+            let bits = |vectors: &Vectors, replaced: bool| -> Vec<u32> {
+                let mut scratch = vec![f32::NAN; vectors.scratch()];
+                let mut made = inputs[0][width / 2..].to_vec();
+                match replaced {
+                    true => vectors.replace(&mut made, &inputs[1..], width / 2, &mut scratch),
+                    false => vectors.compute(&inputs, width / 2, &mut scratch, &mut made),
+                }
+                made.into_iter().map(f32::to_bits).collect()
+            };
+            for replaced in [false, true] {
+                assert_eq!(bits(&chained, replaced), bits(&stepped, replaced), "{width}");
+            }
         }
     }
 }

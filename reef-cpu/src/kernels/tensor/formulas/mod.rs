@@ -6,6 +6,7 @@
 //!
 //! Invariant: an output doesn't depend on the block that makes it.
 
+mod chain;
 pub(super) mod finish;
 pub(super) mod folds;
 pub(super) mod formula;

@@ -3,6 +3,8 @@
 //! A row at a time, one term after the other; what is the same for the whole row is computed once. As with formulas, a
 //! block is short enough to write its outputs as it makes them, and looks at the stop word before.
 
+use super::chain::find::Chain;
+use super::chain::part::{Leaf, Part};
 use super::folds::fold;
 use super::formula::{BLOCK, FEW, TERMS};
 use super::operand::Operand;
@@ -24,6 +26,8 @@ const FOLD: usize = 2;
 pub(in crate::kernels::tensor) struct RowVectors {
     width: usize,
     steps: Vec<RowStep>,
+    /// The input whose rows are standardised and by which number, and what is done with them, if that is all.
+    standard: Option<(usize, f32, Chain)>,
     /// How each input is read.
     seen: Vec<Seen>,
     /// Outputs of a block: whole rows.
@@ -34,7 +38,7 @@ impl RowVectors {
     /// `None` if `op`, which was checked, is nothing of the kind, or a row costs too much.
     pub(in crate::kernels::tensor) fn of(op: &TensorOp) -> Option<Self> {
         let Kind::RowMap(rows) = &op.kind else { return None };
-        let seen =
+        let seen: Vec<Seen> =
             op.inputs.iter().map(|input| Seen::of(input, &op.output)).collect::<Option<_>>()?;
         let cost = |term: &RowTerm| match term {
             RowTerm::Element(term) => cost(term),
@@ -45,7 +49,8 @@ impl RowVectors {
         let (width, steps) = (rows.width, steps(&rows.terms, rows.width));
         let outputs = width * (BLOCK / row.max(1)).max(1);
         let fits = row <= ROW && steps.len() <= TERMS;
-        fits.then_some(Self { width, steps, seen, outputs })
+        let standard = standard(&steps, &seen);
+        fits.then_some(Self { width, steps, standard, seen, outputs })
     }
 
     /// Floats of scratch memory that a block takes.
@@ -63,6 +68,11 @@ impl RowVectors {
     ) {
         for (k, to) in to.chunks_mut(self.width).enumerate() {
             let first = first + k * self.width;
+            if let Some((input, epsilon, chain)) = &self.standard {
+                standardise(&inputs[*input][first..][..self.width], *epsilon, to);
+                chain.apply(to, first, &self.seen, |input| inputs[input], scratch);
+                continue;
+            }
             match self.steps.len() {
                 ..=FEW => self.row::<FEW>(inputs, first, scratch, to),
                 _ => self.row::<TERMS>(inputs, first, scratch, to),
@@ -116,6 +126,36 @@ impl RowVectors {
             None => {}
         }
     }
+}
+
+/// Finds an input of which each row is standardised, and a chain behind it.
+fn standard(steps: &[RowStep], seen: &[Seen]) -> Option<(usize, f32, Chain)> {
+    let part = |step: &RowStep| match *step {
+        RowStep::Unused => Part::Unused,
+        RowStep::Standard(..) => Part::Start,
+        RowStep::Row(RowTerm::Element(Term::Input(input))) => Part::Leaf(Leaf::Input(input)),
+        RowStep::Row(RowTerm::Element(Term::Scalar(scalar))) => Part::Leaf(Leaf::of(scalar)),
+        RowStep::Row(RowTerm::Element(Term::Unary(function, a))) => Part::Unary(function, a),
+        RowStep::Row(RowTerm::Element(Term::Binary(function, a, b))) => {
+            Part::Binary(function, a, b)
+        }
+        RowStep::Row(_) => Part::Other,
+    };
+    let chain = Chain::of(&steps.iter().map(part).collect::<Vec<_>>())?;
+    steps
+        .iter()
+        .find_map(|step| match *step {
+            RowStep::Standard(x, epsilon) => match steps[x] {
+                RowStep::Row(RowTerm::Element(Term::Input(input)))
+                    if matches!(seen[input], Seen::Whole) =>
+                {
+                    Some((input, epsilon))
+                }
+                _ => None,
+            },
+            _ => None,
+        })
+        .map(|(input, epsilon)| (input, epsilon, chain))
 }
 
 /// `row` less its mean, by the root of its variance and `epsilon`.

@@ -54,7 +54,7 @@ pub(super) fn binary(function: Binary, of: [Operand<'_>; 2], to: &mut [f32]) -> 
 /// `y` where it is better or no number, and else `x`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn chosen(x: __m512, y: __m512, better: __mmask16) -> __m512 {
+pub(super) fn chosen(x: __m512, y: __m512, better: __mmask16) -> __m512 {
     _mm512_mask_blend_ps(better | _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(y, y), x, y)
 }
 
@@ -163,7 +163,7 @@ fn filled(few: &[f32]) -> [f32; LANES] {
 /// `e^x`, to 2 units in the last place.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn power(x: __m512) -> __m512 {
+pub(super) fn power(x: __m512) -> __m512 {
     let all = |value: f32| _mm512_set1_ps(value);
     // Of two operands that can't be compared the second is taken.
     exp(_mm512_min_ps(all(89.0), _mm512_max_ps(all(-104.0), x)))
@@ -172,19 +172,23 @@ fn power(x: __m512) -> __m512 {
 /// `x / 2 * (1 + erf(x / √2))` for each of `x`.
 #[target_feature(enable = "avx512f")]
 pub(super) fn gelu(x: &[f32], to: &mut [f32]) {
-    let all = |value: f32| _mm512_set1_ps(value);
-    each(x, to, |x| {
-        let error = erf(_mm512_mul_ps(x, all(std::f32::consts::FRAC_1_SQRT_2)));
-        let half = _mm512_mul_ps(x, all(0.5));
-        _mm512_fmadd_ps(half, error, half)
-    });
+    each(x, to, |x| gelu_of(x));
+}
+
+/// `x / 2 * (1 + erf(x / √2))`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn gelu_of(x: __m512) -> __m512 {
+    let error = erf(_mm512_mul_ps(x, _mm512_set1_ps(std::f32::consts::FRAC_1_SQRT_2)));
+    let half = _mm512_mul_ps(x, _mm512_set1_ps(0.5));
+    _mm512_fmadd_ps(half, error, half)
 }
 
 /// The error function, to 2.5 units in the last place: by the polynomials of
 /// [`functions::erf`](crate::kernels::functions::erf).
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn erf(x: __m512) -> __m512 {
+pub(super) fn erf(x: __m512) -> __m512 {
     let all = |value: f32| _mm512_set1_ps(value);
     let (magnitude, square) = (_mm512_abs_ps(x), _mm512_mul_ps(x, x));
     let near = _mm512_mul_ps(x, polynomial(&ERF_NEAR, square));
