@@ -10,6 +10,7 @@
 
 #pragma once
 
+#include "activation.h"
 #include "mma.h"
 #include "split.h"
 
@@ -34,7 +35,7 @@ struct Conv {
     u32 stride_down, stride_right, pad_up, pad_left;
     Divisor by_channels, by_window_width;
     u32 slab_rows, slab_columns, slab_channels; // how much further the next slab is
-    u32 relu;
+    Activation activation;
     u32 fours; // whether outputs can be written four at a time
 };
 
@@ -164,17 +165,17 @@ template <class Tile> class Finish {
         }
     }
 
-    // Bias, residual, ReLU, output.
+    // Bias, residual, activation, output.
     __device__ void write() const {
         if (output >= conv.outputs) return;
         float4 bias = load4(conv.bias + output);
+#pragma unroll
         for (int i = 0; i < EACH; i++) {
             if (!exists(i)) continue;
             u64 at = (u64)(pixel + i * ROWS) * conv.output_pitch + output;
-            if (conv.fours)
-                write_four(at, sums[i] + bias);
-            else
-                write_each(at, sums[i] + bias);
+            float4 value = sums[i] + bias;
+            if (conv.residual) value = value + residual((const Element *)conv.residual + at);
+            put((Element *)conv.output + at, conv.activation(value));
         }
     }
 
@@ -191,18 +192,20 @@ template <class Tile> class Finish {
         return conv.partials + ((u64)split * conv.pixels + pixel) * pitch() + output;
     }
 
-    __device__ void write_four(u64 at, float4 value) const {
-        if (conv.residual) value = value + load4((const Element *)conv.residual + at);
-        store4((Element *)conv.output + at, conv.relu ? relu(value) : value);
+    // What there is of four adjoining outputs.
+    __device__ float4 residual(const Element *from) const {
+        if (conv.fours) return load4(from);
+        float value[4] = {};
+        for (int i = 0; i < 4; i++)
+            if (output + i < conv.outputs) value[i] = to_float(from[i]);
+        return make_float4(value[0], value[1], value[2], value[3]);
     }
 
-    __device__ void write_each(u64 at, float4 four) const {
+    __device__ void put(Element *to, float4 four) const {
+        if (conv.fours) return store4(to, four);
         const float value[4] = {four.x, four.y, four.z, four.w};
-        for (int i = 0; i < 4 && output + i < conv.outputs; i++) {
-            float sum = value[i];
-            if (conv.residual) sum += to_float(((const Element *)conv.residual)[at + i]);
-            set(((Element *)conv.output)[at + i], conv.relu ? relu(sum) : sum);
-        }
+        for (int i = 0; i < 4; i++)
+            if (output + i < conv.outputs) set(to[i], value[i]);
     }
 
     const Conv &conv;

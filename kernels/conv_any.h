@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "element.h"
+#include "activation.h"
 
 // `ConvAnyParams` in operators/params.rs.
 struct ConvAny {
@@ -16,7 +16,8 @@ struct ConvAny {
     u32 groups;
     u32 window_height, window_width;
     u32 stride_down, stride_right, pad_up, pad_left;
-    u32 relu, unused;
+    Activation activation;
+    u32 unused;
 };
 
 template <class Element>
@@ -50,6 +51,6 @@ __device__ __forceinline__ void convolve_any(reef::Turns &turns, const ConvAny &
         u64 at = conv.output.at(n, row, column, k);
         float sum = convolve_one<Element>(conv, n, row, column, k);
         if (conv.residual.data) sum += conv.residual.load<Element>(at);
-        conv.output.store<Element>(at, conv.relu ? relu(sum) : sum);
+        conv.output.store<Element>(at, conv.activation(sum));
     }
 }

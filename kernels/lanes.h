@@ -51,7 +51,7 @@ struct Four {
         value.z *= other.value.z, value.w *= other.value.w;
     }
     template <class Function> __device__ void become(Function f) {
-        value = make_float4(f(value.x), f(value.y), f(value.z), f(value.w));
+        value = f(value);
     }
     template <class Element> __device__ static Four load(const View &view, u64 at) {
         return load4((const Element *)view.data + at);

@@ -6,6 +6,7 @@
 
 #include "conv.h"
 #include "conv_any.h"
+#include "depthwise.h"
 #include "pointwise.h"
 #include "pool.h"
 
@@ -49,6 +50,24 @@ CONV_THREADS(64, 64)
     }
 
 BOTH(conv_any, ConvAny, convolve_any<Element>)
+
+// Windows and strides of `WINDOWS` in operators/depthwise.rs.
+#define DEPTHWISE(name, ...)                                                     \
+    extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS)              \
+        name##_f32(reef::Guard guard, Depthwise conv) {                          \
+        REEF_EACH(turns, guard) convolve_channels<float, __VA_ARGS__>(turns, conv); \
+    }                                                                            \
+    extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS)              \
+        name##_f16(reef::Guard guard, Depthwise conv) {                          \
+        REEF_EACH(turns, guard) convolve_channels<Half, __VA_ARGS__>(turns, conv);  \
+    }
+
+DEPTHWISE(depthwise_3x3, 3, 1)
+DEPTHWISE(depthwise_3x3_by_2, 3, 2)
+DEPTHWISE(depthwise_5x5, 5, 1)
+DEPTHWISE(depthwise_5x5_by_2, 5, 2)
+DEPTHWISE(depthwise_7x7, 7, 1)
+
 BOTH(pool_any, Pool, pool_windows<Element, One>)
 BOTH(pool_fours, Pool, pool_windows<Element, Four>)
 BOTH(pool_picture, Pool, pool_picture<Element>)
@@ -115,7 +134,7 @@ struct Linear {
     const char *weights; // [outputs][inputs rounded up to 4], of the device's elements
     const float *bias;
     u32 images, inputs, outputs;
-    u32 relu;
+    Activation activation;
     u32 fours; // whether inputs can be read four at a time
     u32 unused;
 };
@@ -175,7 +194,7 @@ __device__ __forceinline__ void multiply(reef::Turns &turns, const Linear &linea
     if (!block.arrive() || k >= linear.outputs) return;
     float bias = linear.bias[k];
     for (u32 n = 0;;) {
-        float value = linear.relu ? relu(sum + bias) : sum + bias;
+        float value = linear.activation(sum + bias);
         if (threadIdx.x % 32 == 0)
             linear.output.store<Element>(linear.output.at(n, 0, 0, k), value);
         if (++n == linear.images) return;

@@ -2,10 +2,8 @@
 
 #pragma once
 
+#include "activation.h"
 #include "lanes.h"
-
-// What becomes of a value. `Work` in operators/pointwise.rs says the same.
-enum Work : u32 { CLAMP, HARD_SIGMOID, HARD_SWISH, PRODUCT };
 
 // `PointwiseParams` in operators/params.rs.
 struct Pointwise {
@@ -14,24 +12,8 @@ struct Pointwise {
     u32 blocks;
     u32 channels; // counted likewise
     u32 pixels;   // of one image
-    u32 work;
-    float low, high; // of CLAMP
+    Activation activation; // or PRODUCT
     Divisor by_channels, by_pixels;
-};
-
-__device__ inline float clamp(float x, float low, float high) {
-    return at_most(at_least(x, low), high);
-}
-
-struct Activation {
-    u32 work;
-    float low, high;
-
-    __device__ float operator()(float x) const {
-        if (work == CLAMP) return clamp(x, low, high);
-        float gate = clamp(x * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f);
-        return work == HARD_SWISH ? x * gate : gate;
-    }
 };
 
 template <class Element, class Lanes>
@@ -46,11 +28,11 @@ __device__ __forceinline__ void pointwise_all(reef::Turns &turns, const Pointwis
             u32 pixel = map.by_channels(i), c = (i - pixel * map.channels) * Lanes::CHANNELS;
             u32 n = map.by_pixels(pixel), within = pixel - n * map.pixels;
             value = Lanes::template load<Element>(map.input, map.input.at(n, 0, within, c));
-            if (map.work == PRODUCT)
+            if (map.activation.work == PRODUCT)
                 value.times(
                     Lanes::template load<Element>(map.factor, map.factor.at(n, 0, within, c)));
             else
-                value.become(Activation{map.work, map.low, map.high});
+                value.become(map.activation);
             at = map.output.at(n, 0, within, c);
         }
         if (!claimed && !block.arrive()) return;

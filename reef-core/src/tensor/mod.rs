@@ -14,6 +14,7 @@
 //! | [`Fold`] | many elements as one | Reduce*, pools, ArgMax |
 //! | [`Contract`] | sums of products | MatMul, Gemm, convolutions, Einsum, Resize |
 //! | [`Finished`] | a contraction with the formula behind it | a layer with bias and activation |
+//! | [`Depthwise`] | a convolution of each channel by itself, with padding and bias | what Pad, a contraction and Add are together |
 //! | [`RowMap`] | a formula of elements and of folds of their row | softmax and normalisations as one |
 //! | [`Gather`], [`Scatter`] | what indices say | Gather, GatherND, ScatterElements, OneHot |
 //! | [`Scan`] | running sums | CumSum |
@@ -36,6 +37,7 @@ pub use array::{Array, Listed, Values};
 pub use element::{Domain, Element};
 pub use kinds::attention::{Attention, ScoreStep};
 pub use kinds::contract::Contract;
+pub use kinds::depthwise::Depthwise;
 pub use kinds::finished::Finished;
 pub use kinds::fold::{Fold, FoldKind};
 pub use kinds::formula::{Binary, Formula, Scalar, Term, Unary};

@@ -3,6 +3,7 @@
 use super::array::{Array, Values};
 use super::kinds::attention::Attention;
 use super::kinds::contract::Contract;
+use super::kinds::depthwise::Depthwise;
 use super::kinds::finished::Finished;
 use super::kinds::fold::Fold;
 use super::kinds::indexed::{Gather, Scatter};
@@ -32,6 +33,7 @@ pub enum Kind {
     Scan(Scan),
     TopK(TopK),
     Attention(Attention),
+    Depthwise(Depthwise),
 }
 
 /// An operation on tensors: `output = kind(inputs)`.
@@ -61,6 +63,7 @@ impl TensorOp {
             Kind::Scan(_) => "scan",
             Kind::TopK(_) => "top_k",
             Kind::Attention(_) => "attention",
+            Kind::Depthwise(_) => "depthwise",
         }
     }
 
@@ -90,6 +93,7 @@ impl TensorOp {
             Kind::Scan(op) => op.check(inputs, output),
             Kind::TopK(op) => op.check(inputs, output),
             Kind::Attention(op) => op.check(inputs, output),
+            Kind::Depthwise(op) => op.check(inputs, output),
         }
     }
 
@@ -118,6 +122,7 @@ impl TensorOp {
             Kind::Scan(_) => 4,
             Kind::TopK(op) => 32 * op.len / op.k,
             Kind::Attention(op) => op.cost(),
+            Kind::Depthwise(op) => 1 + op.taps(),
         }
     }
 
@@ -174,6 +179,7 @@ impl TensorOp {
             Kind::Scan(op) => op.compute(job),
             Kind::TopK(op) => op.compute(job, &self.inputs[0]),
             Kind::Attention(op) => op.compute(job),
+            Kind::Depthwise(op) => op.compute(job),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::Mapped;
 use crate::guard::Guard;
-use crate::params::{Element, Struct, assert_same, integers, relu, with_nans};
+use crate::params::{Element, RELU, Struct, assert_same, integers, relu, with_nans};
 use crate::shipped;
 
 /// Bytes of a row of a tile.
@@ -86,7 +86,8 @@ impl Case {
             .divisor(CHANNELS as u32)
             .divisor(WINDOW as u32)
             .words(&words(&[taps / WINDOW, taps % WINDOW, step % CHANNELS]))
-            .words(&[1, self.outputs.is_multiple_of(4).into()])
+            .words(&RELU)
+            .words(&[self.outputs.is_multiple_of(4).into()])
             .finish()
     }
 

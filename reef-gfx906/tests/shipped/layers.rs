@@ -2,7 +2,9 @@
 
 use crate::common::Mapped;
 use crate::guard::Guard;
-use crate::params::{Element, IMAGES, Shape, Struct, assert_same, integers, relu, with_nans};
+use crate::params::{
+    Element, IMAGES, KEPT, RELU, Shape, Struct, assert_same, integers, relu, with_nans,
+};
 use crate::shipped;
 
 const THREADS: u32 = 256;
@@ -43,7 +45,9 @@ fn a_linear_layer_is_the_product_whatever_the_width_of_a_wave() {
                     .view(i, from)
                     .view(o, to)
                     .wide(&[memory.map(&packed), memory.map(&bias)])
-                    .words(&[IMAGES, 140, 37, 0, fours, 0])
+                    .words(&[IMAGES, 140, 37])
+                    .words(&KEPT)
+                    .words(&[fours, 0])
             });
         for (got, [n, _, _, k]) in got.iter().zip(to.places()) {
             let (n, k) = (n as usize, k as usize);
@@ -105,10 +109,11 @@ fn activations_are_what_they_say() {
     let shape = Shape([5, 7, 12]);
     let input = with_nans(shape.len(), 31);
     let gate = |x: f32| (x * (1.0 / 6.0) + 0.5).clamp(0.0, 1.0);
+    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
     let inf = f32::INFINITY;
     let clamps = [(0.0, 6.0), (-1.5, 2.5), (-1e9, 1e9), (-inf, -3.0), (2.0, inf)];
     let clamps = clamps.map(|(low, high)| (0, low, high));
-    let cases = clamps.into_iter().chain([(1, 0.0, 6.0), (2, 0.0, 6.0)]);
+    let cases = clamps.into_iter().chain([1, 2, 3, 4].map(|work| (work, 0.0, 6.0)));
     let kernels = [("pointwise_any", 1), ("pointwise_fours", 4)];
     for ((work, low, high), (name, each)) in cases.flat_map(|case| kernels.map(|k| (case, k))) {
         let got = run(name, Element::F32, 2, (&input, shape), |_, i, o| {
@@ -125,7 +130,9 @@ fn activations_are_what_they_say() {
             let expected = match work {
                 0 => x.clamp(low, high),
                 1 => gate(x),
-                _ => x * gate(x),
+                2 => x * gate(x),
+                3 => sigmoid(x),
+                _ => x * sigmoid(x),
             };
             let off = (got - expected).abs();
             let same = (got.is_nan() && x.is_nan()) || off <= if work == 0 { 0.0 } else { 1e-5 };
@@ -225,7 +232,9 @@ fn any_convolution_adds_up_its_group() {
                 .view(o, to)
                 .view(residual, to)
                 .wide(&[memory.map(&weights), memory.map(&bias), to.len() as u64])
-                .words(&[2, 5, 3, 2, 3, 2, 1, 2, 1, 1, 1, 0])
+                .words(&[2, 5, 3, 2, 3, 2, 1, 2, 1, 1])
+                .words(&RELU)
+                .words(&[0])
         });
         for (at, [n, y, x, k]) in to.places().enumerate() {
             let mut sum = bias[k as usize] + residual[at];

@@ -4,6 +4,7 @@ mod builtin;
 #[path = "../common/mod.rs"]
 mod common;
 mod convolution;
+mod depthwise;
 mod guard;
 mod layers;
 mod params;

@@ -98,6 +98,12 @@ fn whole(bits: u32) -> f32 {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape(pub(crate) [u32; 3]);
 
+/// `Activation` in kernels/activation.h: no value below zero.
+pub(crate) const RELU: [u32; 3] = [0, 0, f32::INFINITY.to_bits()];
+
+/// The same: values as they are.
+pub(crate) const KEPT: [u32; 3] = [0, f32::NEG_INFINITY.to_bits(), f32::INFINITY.to_bits()];
+
 /// Pictures of every tensor.
 pub(crate) const IMAGES: u32 = 2;
 

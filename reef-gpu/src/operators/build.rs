@@ -4,6 +4,7 @@
 //! `precision=fp16`, 16-bit ones. Storages have room for 32-bit floats either way. What the tiles of
 //! `convolution` don't fit (groups, odd alignment, planes) goes to simple kernels that take any layout.
 
+use super::activation::in_one;
 use super::convolution::build as convolution;
 use super::element::Element;
 use super::site::BoundOp;
@@ -35,7 +36,7 @@ impl<V: Vendor> Operators for Gpu<V> {
     }
 
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {
-        let (op, function) = op.without_function();
+        let (op, function) = in_one(op);
         let bound = BoundOp::new(self, &op, operands)?;
         let mut launches = match &op {
             Op::Conv2d(op) => convolution::build(&bound, op),

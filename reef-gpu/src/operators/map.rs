@@ -1,5 +1,6 @@
 //! Scale and shift, conversion of layouts, and fully connected layers.
 
+use super::activation::ActivationParams;
 use super::operand::{Operand, check_same};
 use super::params::{Divisor, LinearParams, MapParams};
 use super::site::{BoundOp, blocks};
@@ -74,7 +75,7 @@ pub(super) fn linear<V: Vendor>(
         images: op.input.batch as u32,
         inputs: op.input.channels as u32,
         outputs: op.output.channels as u32,
-        relu: op.relu.into(),
+        activation: ActivationParams::behind(op.relu, op.function),
         fours: bound.input.is_in_fours().into(),
         unused: 0,
     };

@@ -4,8 +4,10 @@
 //! keep their buffers. Invariant: every address that a kernel is given lies inside a buffer, because
 //! [`operand`] checks each tensor once, and no launch is made of anything but a `BoundOp`.
 
+mod activation;
 mod build;
 mod convolution;
+mod depthwise;
 mod element;
 mod map;
 mod operand;

@@ -5,7 +5,6 @@ use super::params::View;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Layout, Storage, Tensor, Window};
-use reef_core::tensor::{Element, Spec};
 use reef_core::{Error, Result};
 
 /// Elements of one storage, so that kernels can count in 31 bits.
@@ -67,17 +66,6 @@ impl Operand {
 
     pub(super) fn pixels(&self) -> usize {
         self.tensor.batch * self.tensor.height * self.tensor.width
-    }
-
-    /// Whether it fills its storage.
-    pub(super) fn is_whole(&self) -> bool {
-        self.tensor.channels == self.tensor.of
-    }
-
-    /// Its elements in the order in which they lie.
-    pub(super) fn spec(&self) -> Spec {
-        let element = if self.bytes == size_of::<f32>() { Element::F32 } else { Element::F16 };
-        Spec { element, dims: vec![self.tensor.elements()] }
     }
 
     /// For kernels that take any layout.

@@ -1,5 +1,6 @@
 //! What kernels of kernels/network.cu take behind the guard, field by field.
 
+use super::activation::ActivationParams;
 use reef_core::op::Window;
 
 /// A struct that a kernel takes by value.
@@ -90,7 +91,7 @@ pub(super) struct ConvParams {
     pub(super) slab_rows: u32,
     pub(super) slab_columns: u32,
     pub(super) slab_channels: u32,
-    pub(super) relu: u32,
+    pub(super) activation: ActivationParams,
     pub(super) fours: u32,
 }
 
@@ -121,7 +122,7 @@ pub(super) struct ConvAnyParams {
     pub(super) channels: u32,
     pub(super) groups: u32,
     pub(super) window: WindowParams,
-    pub(super) relu: u32,
+    pub(super) activation: ActivationParams,
     pub(super) unused: u32,
 }
 
@@ -166,9 +167,7 @@ pub(super) struct PointwiseParams {
     pub(super) blocks: u32,
     pub(super) channels: u32,
     pub(super) pixels: u32,
-    pub(super) work: u32,
-    pub(super) low: f32,
-    pub(super) high: f32,
+    pub(super) activation: ActivationParams,
     pub(super) by_channels: Divisor,
     pub(super) by_pixels: Divisor,
 }
@@ -184,7 +183,7 @@ pub(super) struct LinearParams {
     pub(super) images: u32,
     pub(super) inputs: u32,
     pub(super) outputs: u32,
-    pub(super) relu: u32,
+    pub(super) activation: ActivationParams,
     pub(super) fours: u32,
     pub(super) unused: u32,
 }
@@ -229,7 +228,7 @@ mod tests {
             size_of::<PointwiseParams>(),
             size_of::<LinearParams>(),
         ];
-        assert_eq!(sizes, [40, 200, 192, 128, 128, 168, 120]);
+        assert_eq!(sizes, [40, 208, 200, 128, 128, 168, 128]);
     }
 
     #[test]

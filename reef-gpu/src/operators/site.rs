@@ -4,14 +4,12 @@ use super::element::Element;
 use super::operand::Operand;
 use super::pack;
 use super::params::Params;
-use super::tensor::build::by_elements;
 use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::launch::blit::MAX_CHOSEN_BLOCKS;
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Op, Operands, Storage};
-use reef_core::tensor::{Domain, Formula, Kind, Map, TensorOp};
 use reef_core::{Args, Error, Launch, Result};
 
 /// What an operator works on, checked.
@@ -63,21 +61,6 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
     /// For a kernel that changes the output in its place.
     pub(super) fn of_output(&self) -> Self {
         Self { input: self.output, second: None, buffers: self.buffers.clone(), ..*self }
-    }
-
-    /// The kernel that gives each element of the input to `formula`, and what that makes to the output. Both fill their
-    /// storages; they may be the same.
-    pub(super) fn formula(&self, formula: Formula) -> Result<Launch<Gpu<V>>> {
-        let [input, output] = [&self.input, &self.output];
-        if !(input.is_whole() && output.is_whole()) {
-            let what = "a formula of some channels of a storage".into();
-            return Err(Error::Unsupported { backend: V::NAME, what });
-        }
-        let map = Map { formula, domain: Domain::F32 };
-        let (inputs, output_spec) = (vec![input.spec()], output.spec());
-        let op = TensorOp { kind: Kind::Map(map), inputs, output: output_spec };
-        let addresses = [input.first(), output.first()];
-        by_elements(self.gpu, &op, addresses, self.buffers.clone())
     }
 
     /// One of the kernels that exist for both kinds of elements.

@@ -5,7 +5,8 @@
 //!
 //! Single numbers that are known are part of formulas ([`scalars`]), and formulas that follow each other are one step
 //! ([`fuse`]). For a device that has several of its operations as one, a network has them so ([`attention`], [`join`]), and
-//! what it runs side by side are [`groups`].
+//! what it runs side by side are [`groups`]. For one that convolves each channel by itself, pictures lie channels last where that
+//! saves steps ([`layout`]).
 //!
 //! Invariants: each step writes one storage, which no other step writes, and reads only what earlier ones wrote, what
 //! is given, and constants; its operation was checked. What depends on constants alone is a constant.
@@ -18,6 +19,7 @@ pub(crate) mod expressions;
 mod fuse;
 pub(crate) mod groups;
 mod join;
+mod layout;
 pub(crate) mod model;
 pub(crate) mod movement;
 pub(crate) mod normal;

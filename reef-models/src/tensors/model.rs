@@ -5,7 +5,9 @@ use crate::graph::arena::{self, ArenaPlan};
 use crate::model::ports::Port;
 use crate::tensors::attention::find;
 use crate::tensors::constant::Constant;
+use crate::tensors::join::depthwise;
 use crate::tensors::join::joined::joined;
+use crate::tensors::layout::turn::channels_last;
 use crate::tensors::step::TensorStep;
 use reef_core::op::Operators;
 use reef_core::tensor::{Array, Spec, TensorOp};
@@ -37,6 +39,7 @@ impl TensorModel {
     pub fn steps_on<D: Operators>(&self, device: &D) -> Vec<TensorStep> {
         let has = |op: &TensorOp| device.has_joined(op);
         let steps = find::joined(&self.steps, &self.outputs, &has);
+        let steps = channels_last(depthwise::join(&steps, &self.outputs, &has), &self.outputs);
         joined(&steps, &self.outputs, &has)
     }
 

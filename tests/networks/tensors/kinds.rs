@@ -1,6 +1,7 @@
 //! Random operations of each kind.
 
 use super::bench::{Case, agrees};
+use super::depthwise::depthwise;
 use super::rows::{normalisation, row_map};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -28,9 +29,10 @@ type Make = fn(&mut ChaCha8Rng) -> Case;
 
 /// Runs `cases` random operations of each kind; every second one is preempted as well.
 pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
-    let kinds: [(&str, Make); 15] = [
+    let kinds: [(&str, Make); 16] = [
         ("map", map),
         ("contract", contract),
+        ("depthwise", depthwise),
         ("matrices", matrices),
         ("many matrices", many_matrices),
         ("long sums", long_sums),
@@ -50,7 +52,8 @@ pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
             println!("{name}, seed {seed}");
             let rng = &mut ChaCha8Rng::seed_from_u64(seed);
             let case = make(rng);
-            let joined = matches!(case.op.kind, Kind::Finished(_) | Kind::RowMap(_));
+            let joined =
+                matches!(case.op.kind, Kind::Finished(_) | Kind::RowMap(_) | Kind::Depthwise(_));
             if joined && !device.has_joined(&case.op) {
                 continue;
             }

@@ -4,6 +4,7 @@
 
 mod attention;
 mod bench;
+mod depthwise;
 mod functions;
 mod kinds;
 mod network;

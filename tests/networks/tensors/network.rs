@@ -1,5 +1,6 @@
 //! Networks of tensors: attention over a few rows, as text networks have it.
 
+use super::depthwise::{blocks, blocks_are_short};
 use crate::handmade::{file, float, int, ints, node, ones, scalar, singles, value};
 use crate::subject::run_alone;
 use rand::{RngExt, SeedableRng};
@@ -153,6 +154,8 @@ pub(crate) fn layers_agree<D: Operators>(device: &D, tolerance: f32) {
         file_agrees(device, &constant_layers(rows), tolerance, "constant layers");
     }
     constants_are_shared(device, tolerance);
+    file_agrees(device, &blocks(), tolerance, "blocks of ConvNeXt");
+    blocks_are_short(device, &model(&blocks()).0);
 }
 
 fn file_agrees<D: Operators>(device: &D, file: &[u8], tolerance: f32, what: &str) {

@@ -3,6 +3,8 @@
 use super::tiled::{by_tiles, scratch_of};
 use super::tune::tuned_plan;
 use crate::gpu::Gpu;
+use crate::operators::activation::ActivationParams;
+use crate::operators::depthwise::{self, Sliding};
 use crate::operators::element::Element;
 use crate::operators::operand::check_window;
 use crate::operators::params::{ConvAnyParams, View, window};
@@ -32,12 +34,16 @@ pub(in crate::operators) fn build<V: Vendor>(
     }
     match ImplicitGemm::new(op, bound.element) {
         Some(gemm) => by_tiles(bound, op, &gemm, &plan(bound.gpu, op, &gemm)),
-        None => one_by_one(bound, op).map(|launch| vec![launch]),
+        None => match by_channels(bound, op) {
+            Some(launch) => Ok(vec![launch?]),
+            None => one_by_one(bound, op).map(|launch| vec![launch]),
+        },
     }
 }
 
 /// As measured if the device was asked to, and could; else as modelled.
 fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gemm: &ImplicitGemm) -> Plan {
+    let op = &Conv2d { function: None, ..*op }; // which makes no difference
     let tiles: &[Tile] = match gpu.facts() {
         facts if facts.tensor_cores && Element::of(gpu) != Element::F32 => &WARPS,
         Facts { wave: 64, .. } => &WAVES,
@@ -45,6 +51,27 @@ fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gemm: &ImplicitGemm) -> Plan {
     };
     let tuned = gpu.tuned().and_then(|plans| tuned_plan(plans, gpu, op, gemm, tiles).ok());
     tuned.unwrap_or_else(|| Plan::new(tiles, &gemm.shape(op), gpu.facts()))
+}
+
+/// The launch of a convolution of each channel by itself; `None` if it is another, or there is no kernel for its window.
+fn by_channels<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d) -> Option<Result<Launch<Gpu<V>>>> {
+    let each = [op.input.channels, op.output.channels] == [op.groups; 2];
+    if !each || op.residual || bound.input.is_planar() || bound.output.is_planar() {
+        return None;
+    }
+    let name = depthwise::kernel(&op.window)?;
+    let sliding = Sliding {
+        input: bound.input.view(),
+        output: bound.output.view(),
+        images: op.input.batch,
+        channels: op.groups,
+        window: op.window,
+        weights: bound.weights,
+        bias: bound.bias,
+        activation: ActivationParams::behind(op.relu, op.function),
+    };
+    let (params, blocks) = sliding.params()?;
+    Some(bound.launch(name, blocks, depthwise::THREADS, &params))
 }
 
 fn one_by_one<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d) -> Result<Launch<Gpu<V>>> {
@@ -61,7 +88,7 @@ fn one_by_one<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d) -> Result<Launch<G
         channels: (op.input.channels / op.groups) as u32,
         groups: op.groups as u32,
         window: window(&op.window),
-        relu: op.relu.into(),
+        activation: ActivationParams::behind(op.relu, op.function),
         unused: 0,
     };
     bound.launch("conv_any", params.blocks, 256, &params)

@@ -2,6 +2,7 @@
 //! it isn't, and the scratch memory that they need.
 
 use crate::gpu::Gpu;
+use crate::operators::activation::ActivationParams;
 use crate::operators::element::{Element, has_tensor_cores};
 use crate::operators::map;
 use crate::operators::operand::Operand;
@@ -122,7 +123,7 @@ fn tile_params<V: Vendor>(
         slab_rows: (taps / columns) as u32,
         slab_columns: (taps % columns) as u32,
         slab_channels: (step % channels) as u32,
-        relu: op.relu.into(),
+        activation: ActivationParams::behind(op.relu, op.function),
         fours: fours.into(),
     }
 }

@@ -58,17 +58,6 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         Ok(bound)
     }
 
-    /// As [`new`](Self::new), of an operation that was checked, on operands that were checked to lie in `buffers`.
-    /// Each element is made of the one in its place.
-    pub(super) fn by_elements(
-        gpu: &'a Gpu<V>,
-        op: &'a TensorOp,
-        [input, output]: [u64; 2],
-        buffers: Vec<Buffer<V>>,
-    ) -> Self {
-        Self { gpu, op, inputs: vec![input], output, scratch: None, buffers }
-    }
-
     /// Blocks write their parts of the output while others read, so nothing that is read may lie in it.
     fn check_apart(&self) -> Result<()> {
         match self.read().any(|read| meet(&read, &self.written())) {

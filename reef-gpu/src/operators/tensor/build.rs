@@ -3,13 +3,12 @@
 use super::attention::launch as attention;
 use super::bound::BoundTensors;
 use super::products::{contract, group};
-use super::{fold, formula, indexed, movement, row_map, rows};
-use crate::driver::buffer::Buffer;
+use super::{depthwise, fold, formula, indexed, movement, row_map, rows};
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Scratch, TensorOperands};
 use reef_core::tensor::{Kind, TensorOp};
-use reef_core::{Error, Launch, Result};
+use reef_core::{Launch, Result};
 use std::sync::Arc;
 
 /// The scratch memory that [`build`] wants for `op`.
@@ -28,6 +27,7 @@ pub(in crate::operators) fn takes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> boo
         Kind::Finished(finished) => op.check().is_ok() && contract::finishes(gpu, op, finished),
         Kind::RowMap(rows) => op.check().is_ok() && row_map::fits(gpu, rows),
         Kind::Attention(heads) => op.check().is_ok() && attention::fits(gpu, heads),
+        Kind::Depthwise(depthwise) => op.check().is_ok() && depthwise::fits(depthwise),
         _ => false,
     }
 }
@@ -86,27 +86,9 @@ fn build_bound<V: Vendor>(bound: &BoundTensors<'_, V>) -> Result<Vec<Launch<Gpu<
         Kind::Scan(op) => rows::build_scan(bound, op),
         Kind::TopK(op) => rows::build_top(bound, op),
         Kind::Attention(op) => attention::build(bound, op),
+        Kind::Depthwise(op) => depthwise::build(bound, op),
     };
     Ok(vec![launch?])
-}
-
-/// The launch that computes a formula of elements, of each the one in its place: the second address, where the output
-/// lies, may be the first one. Both lie in `buffers`.
-///
-/// # Errors
-///
-/// As [`build`].
-pub(in crate::operators) fn by_elements<V: Vendor>(
-    gpu: &Gpu<V>,
-    op: &TensorOp,
-    [input, output]: [u64; 2],
-    buffers: Vec<Buffer<V>>,
-) -> Result<Launch<Gpu<V>>> {
-    op.check()?;
-    let Kind::Map(map) = &op.kind else {
-        return Err(Error::invalid(format!("{} is no formula", op.name())));
-    };
-    formula::build(&BoundTensors::by_elements(gpu, op, [input, output], buffers), map)
 }
 
 #[cfg(test)]
@@ -114,11 +96,11 @@ mod tests {
     use super::*;
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
-    use reef_core::Device;
     use reef_core::op::Storage;
     use reef_core::tensor::{
         Domain, Element, Fold, FoldKind, Formula, Map, Spec, Term, Unary, View,
     };
+    use reef_core::{Device, Error};
 
     /// Why `op` is refused that reads what begins at the buffer's front and writes what begins at `output`.
     fn refusal(op: &TensorOp, output: usize) -> Error {

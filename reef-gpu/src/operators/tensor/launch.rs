@@ -91,10 +91,20 @@ impl<V: Vendor> BoundTensors<'_, V> {
         params: &P,
         more: impl IntoIterator<Item = Buffer<V>>,
     ) -> Result<Launch<Gpu<V>>> {
-        let blocks = u32::try_from(grid.blocks).ok().filter(|blocks| *blocks <= MAX_BLOCKS);
-        let blocks = blocks.ok_or_else(|| self.refused("more blocks than a launch has"))?;
         let shared = grid.shared as u32;
         let kernel = Kernel::preemptible(self.gpu().tensor()?, name, shared, &params.words())?;
+        self.launch_kernel(kernel, grid, more)
+    }
+
+    /// The launch of a kernel whose parameter is bound to it.
+    pub(super) fn launch_kernel(
+        &self,
+        kernel: Kernel<V>,
+        grid: Grid,
+        more: impl IntoIterator<Item = Buffer<V>>,
+    ) -> Result<Launch<Gpu<V>>> {
+        let blocks = u32::try_from(grid.blocks).ok().filter(|blocks| *blocks <= MAX_BLOCKS);
+        let blocks = blocks.ok_or_else(|| self.refused("more blocks than a launch has"))?;
         let threads = [grid.threads, 1, 1];
         // SAFETY: the kernel's parameter is bound to it; operands were checked to lie inside their buffers and what the
         // plan names inside of them; blocks write disjoint parts of the output.

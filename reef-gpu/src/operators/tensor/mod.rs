@@ -8,6 +8,7 @@
 mod attention;
 mod bound;
 pub(super) mod build;
+mod depthwise;
 mod fold;
 mod formula;
 mod indexed;

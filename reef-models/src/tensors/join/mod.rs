@@ -4,6 +4,7 @@
 //! with the formula that alone reads it (`finished`), and formulas of rows with what these rows become (`rows`). What others
 //! read, outputs of the network among them, stays. The joined steps give what those that they are made of give.
 
+pub(super) mod depthwise;
 mod finished;
 pub(super) mod joined;
 mod readers;

@@ -1,0 +1,62 @@
+//! What becomes of a value in the end, as kernels/activation.h is told.
+
+use reef_core::op::{Function, Op};
+
+/// `Work` in kernels/activation.h.
+#[derive(Debug, Clone, Copy)]
+#[repr(u32)]
+pub(super) enum Work {
+    Clamp = 0,
+    HardSigmoid,
+    HardSwish,
+    Sigmoid,
+    Swish,
+    Product,
+}
+
+/// `Activation` there.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ActivationParams {
+    work: u32,
+    low: f32,
+    high: f32,
+}
+
+impl ActivationParams {
+    pub(super) fn of(function: Function) -> Self {
+        match function {
+            Function::Clamp(bounds) => Self::clamp(bounds.low(), bounds.high()),
+            Function::HardSigmoid => Self::work(Work::HardSigmoid),
+            Function::HardSwish => Self::work(Work::HardSwish),
+            Function::Sigmoid => Self::work(Work::Sigmoid),
+            Function::Swish => Self::work(Work::Swish),
+        }
+    }
+
+    /// Behind an operation that has one of the two at most, as [`in_one`] makes it.
+    pub(super) fn behind(relu: bool, function: Option<Function>) -> Self {
+        match function {
+            Some(function) => Self::of(function),
+            None => Self::clamp(if relu { 0.0 } else { f32::NEG_INFINITY }, f32::INFINITY),
+        }
+    }
+
+    pub(super) fn work(work: Work) -> Self {
+        Self { work: work as u32, ..Self::clamp(0.0, 0.0) }
+    }
+
+    fn clamp(low: f32, high: f32) -> Self {
+        Self { work: Work::Clamp as u32, low, high }
+    }
+}
+
+/// What of `op` its own kernel does, and the function that is left for another: kernels have one activation.
+pub(super) fn in_one(op: &Op) -> (Op, Option<Function>) {
+    let relu = match op {
+        Op::Conv2d(op) => op.relu,
+        Op::Linear(op) => op.relu,
+        _ => false,
+    };
+    if relu { op.without_function() } else { (*op, None) }
+}

@@ -1,0 +1,52 @@
+//! Which storages lie channels last: classes of those that formulas want alike.
+
+use super::order::picture;
+use super::steps::Needs;
+use crate::model::ports::Port;
+use crate::tensors::step::TensorStep;
+use std::collections::{HashMap, HashSet};
+
+/// Storages that are to lie channels last, with the sizes of each as it is now.
+pub(super) fn turned(steps: &[TensorStep], outputs: &[Port]) -> HashMap<usize, [usize; 4]> {
+    let mut open = HashMap::new();
+    for step in steps {
+        open.extend(picture(&step.op.output.dims).map(|dims| (step.writes, dims)));
+    }
+    outputs.iter().for_each(|port| _ = open.remove(&port.storage));
+    let needs: Vec<Needs> = steps.iter().map(Needs::of).collect();
+    for (step, needs) in steps.iter().zip(&needs) {
+        needs.fixed.iter().for_each(|storage| _ = open.remove(storage));
+        // Who sees something else than a picture of these sizes doesn't know what its channels are.
+        for (storage, spec) in step.reads.iter().zip(&step.op.inputs) {
+            if open.get(storage).is_some_and(|dims| spec.dims[..] != dims[..]) {
+                open.remove(storage);
+            }
+        }
+    }
+    let links = steps.iter().zip(&needs);
+    let links: Vec<[usize; 2]> = links
+        .flat_map(|(step, needs)| needs.alike.iter().map(|&read| [read, step.writes]))
+        .collect();
+    while let Some(one) = links.iter().flatten().find(|one| {
+        let linked = |link: &&[usize; 2]| link.contains(one);
+        let fixed = |link: &[usize; 2]| link.iter().any(|other| !open.contains_key(other));
+        open.contains_key(one) && links.iter().filter(linked).any(fixed)
+    }) {
+        open.remove(one);
+    }
+    let gains = needs.iter().filter_map(|needs| needs.turned);
+    let mut wanted: HashSet<usize> = gains.filter(|storage| open.contains_key(storage)).collect();
+    loop {
+        let count = wanted.len();
+        for link in &links {
+            if link.iter().any(|one| wanted.contains(one)) && open.contains_key(&link[0]) {
+                wanted.extend(link);
+            }
+        }
+        if wanted.len() == count {
+            break;
+        }
+    }
+    open.retain(|storage, _| wanted.contains(storage));
+    open
+}
