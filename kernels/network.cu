@@ -52,15 +52,19 @@ CONV_THREADS(64, 64)
 BOTH(conv_any, ConvAny, convolve_any<Element>)
 
 // Windows and strides of `WINDOWS` in operators/depthwise.rs.
-#define DEPTHWISE(name, ...)                                                     \
-    extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS)              \
-        name##_f32(reef::Guard guard, Depthwise conv) {                          \
-        REEF_EACH(turns, guard) convolve_channels<float, __VA_ARGS__>(turns, conv); \
-    }                                                                            \
-    extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS)              \
-        name##_f16(reef::Guard guard, Depthwise conv) {                          \
-        REEF_EACH(turns, guard) convolve_channels<Half, __VA_ARGS__>(turns, conv);  \
+// The same with so many threads of a block.
+#define BOTH_OF(threads, name, Params, ...)                        \
+    extern "C" __global__ void __launch_bounds__(threads)          \
+        name##_f32(reef::Guard guard, Params params) {             \
+        typedef float Element;                                     \
+        REEF_EACH(turns, guard) __VA_ARGS__(turns, params);        \
+    }                                                              \
+    extern "C" __global__ void __launch_bounds__(threads)          \
+        name##_f16(reef::Guard guard, Params params) {             \
+        typedef Half Element;                                      \
+        REEF_EACH(turns, guard) __VA_ARGS__(turns, params);        \
     }
+#define DEPTHWISE(name, ...) BOTH_OF(DEPTHWISE_THREADS, name, Depthwise, convolve_channels<Element, __VA_ARGS__>)
 
 DEPTHWISE(depthwise_3x3, 3, 1)
 DEPTHWISE(depthwise_3x3_by_2, 3, 2)
@@ -70,7 +74,8 @@ DEPTHWISE(depthwise_7x7, 7, 1)
 
 BOTH(pool_any, Pool, pool_windows<Element, One>)
 BOTH(pool_fours, Pool, pool_windows<Element, Four>)
-BOTH(pool_picture, Pool, pool_picture<Element>)
+BOTH_OF(POOL_THREADS, pool_picture, Pool, pool_picture<Element, 8>)
+BOTH_OF(POOL_THREADS, pool_large_picture, Pool, pool_picture<Element, 1>)
 BOTH(pointwise_any, Pointwise, pointwise_all<Element, One>)
 BOTH(pointwise_fours, Pointwise, pointwise_all<Element, Four>)
 

@@ -4,6 +4,9 @@
 
 #include "lanes.h"
 
+// Threads of a block of `pool_picture`, as in operators/pool.rs.
+const u32 POOL_THREADS = 256;
+
 // `PoolParams` in operators/params.rs.
 struct Pool {
     View input, output;
@@ -75,29 +78,37 @@ __device__ __forceinline__ void pool_windows(reef::Turns &turns, const Pool &poo
         pool_all<Element, Lanes, 0>(turns, pool);
 }
 
-// The mean of whole pictures: 8 x 4 channels of one picture a block, its pixels over 32 threads.
-template <class Element>
+// The mean of whole pictures: QUADS x 4 channels of one picture a block, its pixels over all threads of each. Loads of 8
+// pixels are under way at once.
+template <class Element, u32 QUADS>
 __device__ __forceinline__ void pool_picture(reef::Turns &turns, const Pool &pool) {
-    __shared__ float4 sums[32][8];
+    constexpr u32 THREADS = POOL_THREADS, SHARE = THREADS / QUADS, AT_ONCE = 8;
+    __shared__ float4 sums[THREADS];
     reef::Block block(turns, reef::LINE);
     block.fetch();
-    u32 groups = (pool.channels + 7) / 8, n = block.index / groups;
-    u32 lane = threadIdx.x % 8, c = (block.index - n * groups) * 8 + lane;
+    u32 groups = (pool.channels + QUADS - 1) / QUADS, n = block.index / groups;
+    u32 c = (block.index - n * groups) * QUADS + threadIdx.x % QUADS;
     u32 pixels = pool.input.height * pool.input.width;
     Four sum(0.0f);
     Parts<Four, true> parts;
-    if (c < pool.channels)
-        for (u32 i = threadIdx.x / 8; i < pixels; i += 32) {
-            sum.add(Four::load<Element>(pool.input, pool.input.at(n, 0, i, c * 4)));
-            parts.added(sum);
+    for (u32 first = threadIdx.x / QUADS; c < pool.channels && first < pixels; first += AT_ONCE * SHARE) {
+        Four some[AT_ONCE] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) {
+            const u32 i = first + k * SHARE;
+            if (i < pixels) some[k] = Four::load<Element>(pool.input, pool.input.at(n, 0, i, c * 4));
         }
-    sums[threadIdx.x / 8][lane] = parts.total(sum).value;
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) sum.add(some[k]), parts.added(sum);
+    }
+    sums[threadIdx.x] = parts.total(sum).value;
     bool stays = block.arrive();
-    __syncthreads();
-    if (!stays) return;
-    if (threadIdx.x >= 8 || c >= pool.channels) return;
-    Four total(0.0f);
-    for (u32 i = 0; i < 32; i++) total.add(sums[i][lane]);
+    for (u32 half = THREADS / 2; half >= QUADS; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) sums[threadIdx.x] = sums[threadIdx.x] + sums[threadIdx.x + half];
+    }
+    if (!stays || threadIdx.x >= QUADS || c >= pool.channels) return;
+    Four total(sums[threadIdx.x]);
     total.times(pool.scale);
     total.store<Element>(pool.output, pool.output.at(n, 0, 0, c * 4));
 }

@@ -63,19 +63,22 @@ fn the_mean_of_a_picture_is_that_of_its_pixels() {
     let (from, to) = (Shape([7, 8, 40]), Shape([1, 1, 40]));
     let input = integers(from.len(), 5);
     let scale = 0.125_f32; // keeps results exact
-    for element in Element::BOTH {
-        // A block for 8 x 4 channels of a picture.
+    // Blocks for 8 x 4 channels of a picture, and for 4.
+    let kernels = [("pool_picture", 2), ("pool_large_picture", 10)];
+    for (element, (name, each)) in Element::BOTH.into_iter().flat_map(|e| kernels.map(|k| (e, k))) {
+        let blocks = IMAGES * each;
         let got =
-            run("pool_picture", element, IMAGES * 2, (&input, to), |_, i, o| {
+            run(name, element, blocks, (&input, to), |_, i, o| {
                 Struct::default()
                     .view(i, from)
                     .view(o, to)
                     .wide(&[u64::from(IMAGES) * 10])
-                    .words(&[IMAGES * 2, 10, 7, 8, 1, 1, 0, 0, 1, scale.to_bits()])
+                    .words(&[blocks, 10, 7, 8, 1, 1, 0, 0, 1, scale.to_bits()])
             });
         for (got, [n, _, _, c]) in got.iter().zip(to.places()) {
             let pixels = (0..56).map(|p| input[from.at([n, p / 8, p % 8, c]).expect("inside")]);
-            assert_eq!(*got, pixels.sum::<f32>() * scale, "{element:?}: {c} of image {n}");
+            let expected = pixels.sum::<f32>() * scale;
+            assert_eq!(*got, expected, "{name}, {element:?}: {c} of image {n}");
         }
     }
 }
@@ -87,7 +90,9 @@ fn the_mean_of_many_pixels_is_exact() {
     let input: Vec<f32> = integers(from.len(), 101).iter().map(|i| 1000.0 + i / 64.0).collect();
     let scale = 1.0 / (250.0 * 256.0_f32);
     let words = [IMAGES, 1, 250, 256, 1, 1, 0, 0, 1, scale.to_bits()];
-    for (name, each) in [("pool_picture", 4), ("pool_fours", 4), ("pool_any", 1)] {
+    for (name, each) in
+        [("pool_picture", 4), ("pool_large_picture", 4), ("pool_fours", 4), ("pool_any", 1)]
+    {
         let got = run(name, Element::F32, IMAGES, (&input, to), |_, i, o| {
             let count = u64::from(IMAGES) * 4 / each;
             let mut words = words;

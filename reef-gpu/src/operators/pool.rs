@@ -8,7 +8,10 @@ use crate::vendor::calls::Vendor;
 use reef_core::op::{Pool2d, PoolKind};
 use reef_core::{Error, Launch, Result};
 
+/// `POOL_THREADS` in kernels/pool.h.
 const THREADS: u32 = 256;
+/// Pixels from which a picture is large: there is one for each thread of a block that has four channels.
+const LARGE: usize = 256;
 
 pub(super) fn build<V: Vendor>(bound: &BoundOp<'_, V>, op: &Pool2d) -> Result<Vec<Launch<Gpu<V>>>> {
     check_window(&op.window, &op.input, &op.output)?;
@@ -28,16 +31,16 @@ pub(super) fn build<V: Vendor>(bound: &BoundOp<'_, V>, op: &Pool2d) -> Result<Ve
         average: (op.kind == PoolKind::Average).into(),
         scale: 1.0 / op.window.size.iter().product::<usize>() as f32,
     };
-    let launch = if fours && is_of_whole_pictures(op) {
-        bound.launch(
-            "pool_picture",
-            (op.input.batch * channels.div_ceil(8)) as u32,
-            THREADS,
-            &params,
-        )
-    } else {
-        bound.launch(if fours { "pool_fours" } else { "pool_any" }, params.blocks, THREADS, &params)
+    let (name, blocks) = match op {
+        _ if !fours => ("pool_any", params.blocks),
+        op if !is_of_whole_pictures(op) => ("pool_fours", params.blocks),
+        op => {
+            let large = op.input.height * op.input.width >= LARGE;
+            let (name, quads) = if large { ("pool_large_picture", 1) } else { ("pool_picture", 8) };
+            (name, (op.input.batch * channels.div_ceil(quads)) as u32)
+        }
     };
+    let launch = bound.launch(name, blocks, THREADS, &params);
     Ok(vec![launch?])
 }
 
