@@ -62,6 +62,9 @@ impl Builder<'_> {
             return Ok(value.clone());
         }
         let view = View::dense(value.dims()).axes(order);
+        if view.merged() == View::dense(&[value.spec.elements()]).merged() {
+            return self.reshape(value, view.dims); // axes of one element change places
+        }
         self.viewed(value, &view)
     }
 

@@ -56,6 +56,9 @@ pub(in crate::tensors) fn join(
 fn convolution(step: &TensorStep) -> Option<Depthwise> {
     let Kind::Contract(contract) = &step.op.kind else { return None };
     let [x, w] = &step.op.inputs[..] else { return None };
+    if [x, w].iter().any(|spec| spec.elements() == 0) {
+        return None; // from here on products of sizes are small
+    }
     let (&[n, c, height, width], &[filters, 1, rows, columns]) = (&x.dims[..], &w.dims[..]) else {
         return None;
     };
@@ -91,6 +94,9 @@ fn convolution(step: &TensorStep) -> Option<Depthwise> {
 fn padded(step: &TensorStep, found: &Depthwise, maker: &TensorStep) -> Option<TensorStep> {
     let (Kind::Move(op), [input]) = (&maker.op.kind, &maker.op.inputs[..]) else { return None };
     let &[n, c, height, width] = &input.dims[..] else { return None };
+    if input.elements() == 0 {
+        return None;
+    }
     let Move { tables, fill: Scalar::Whole(0) | Scalar::Real(0.0) } = op else { return None };
     let [images, channels, rows, columns] = &tables[..] else { return None };
     let [n, c] = [(images, n, c * height * width), (channels, c, height * width)].map(

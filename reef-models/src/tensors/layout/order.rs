@@ -1,6 +1,7 @@
 //! Both orders of a picture's axes, and views of one as views of the other.
 
 use reef_core::tensor::{Move, View};
+use std::cmp::Reverse;
 
 /// Images, rows, columns, channels: which axes of images, channels, rows, columns these are.
 const LAST: [usize; 4] = [0, 2, 3, 1];
@@ -39,6 +40,9 @@ fn turns(op: &Move, dims: &[usize], order: [usize; 4]) -> bool {
 /// Two views that are added, of a picture of these sizes, as views of the same with channels last. `None` if a row of elements
 /// goes over the end of an axis.
 pub(super) fn relaid(views: [&View; 2], dims: [usize; 4]) -> Option<[View; 2]> {
+    if dims.contains(&0) || views.iter().any(|view| view.is_empty()) {
+        return None;
+    }
     let [before, after] = [dims.to_vec(), last(dims)].map(|dims| View::dense(&dims).strides);
     let after = SECOND.map(|axis| after[axis]);
     let mut reach = [0; 4];
@@ -81,6 +85,14 @@ pub(super) fn reordered(views: &[View; 2], dims: [usize; 4]) -> Option<[View; 2]
     left.is_empty().then(|| views.each_ref().map(|view| view.axes(&order)))
 }
 
+/// The same terms in another order: what lies nearest to each other in the first view is innermost, as devices bring it in
+/// pieces.
+pub(super) fn by_steps(views: &[View; 2]) -> [View; 2] {
+    let mut order: Vec<usize> = (0..views[0].dims.len()).collect();
+    order.sort_by_key(|&axis| Reverse(views[0].strides[axis]));
+    views.each_ref().map(|view| view.axes(&order))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,8 +111,20 @@ mod tests {
             assert_eq!(dense.offset(element), element);
             assert_eq!(new_kept.offset(i) + new_window.offset(j), from.offset(element));
         }
+        let none = View { dims: vec![0], strides: vec![1] };
+        assert_eq!(relaid([&none, &window], dims).or(relaid([&kept, &window], [2, 0, 4, 5])), None);
         let over = View { dims: vec![6], strides: vec![1] };
         assert_eq!(relaid([&over, &View::default()], dims), None, "six of a row of five");
+    }
+
+    #[test]
+    fn channels_of_a_window_are_innermost() {
+        let view = |strides: [usize; 3]| View { dims: vec![96, 2, 3], strides: strides.to_vec() };
+        let [x, w] = by_steps(&[view([1, 5376, 96]), view([6, 3, 1])]);
+        assert_eq!(
+            (x.dims, x.strides, w.strides),
+            (vec![2, 3, 96], vec![5376, 96, 1], vec![3, 1, 6])
+        );
     }
 
     #[test]

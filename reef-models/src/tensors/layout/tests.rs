@@ -185,3 +185,15 @@ fn padding_that_others_read_stays() {
     });
     assert_eq!(found, Some(([0, 0], 3)), "without padding, with a bias");
 }
+
+#[test]
+fn axes_of_one_element_change_places_for_nothing() {
+    let model = network(|b, x| {
+        let means = b.mean(x, &[2, 3])?;
+        let turned = b.transpose(&means, &[0, 2, 3, 1])?;
+        let [normal, ..] = b.standardise(&turned, &[3], 1e-6)?;
+        Ok(vec![b.transpose(&normal, &[0, 3, 1, 2])?])
+    });
+    assert_eq!(model.outputs[0].spec.dims, [2, 3, 1, 1]);
+    assert!(!model.steps.iter().any(|step| matches!(step.op.kind, Kind::Move(_))), "{model:?}");
+}

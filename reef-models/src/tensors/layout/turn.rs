@@ -1,7 +1,7 @@
 //! Writes steps anew, around storages that lie channels last.
 
 use super::classes::turned;
-use super::order::{last, relaid, reordered, turns_from_last, turns_to_last};
+use super::order::{by_steps, last, relaid, reordered, turns_from_last, turns_to_last};
 use crate::model::ports::Port;
 use crate::tensors::fuse::formulas::fuse;
 use crate::tensors::step::TensorStep;
@@ -77,6 +77,9 @@ impl Turn {
                     if let Some(dims) = read(k) {
                         [kept[k], summed[k]] = relaid([&kept[k], &summed[k]], dims)?;
                     }
+                }
+                if read(0).is_some() {
+                    summed = by_steps(&summed);
                 }
                 if let Some(dims) = writes {
                     kept = reordered(&kept, dims)?;
