@@ -35,7 +35,8 @@ struct Strips {
     epilogue: Epilogue,
     shape: GroupShape,
     strip: Strip,
-    multiply: Multiply,
+    /// Of half a panel, and of a whole one.
+    multiply: [Multiply; 2],
     /// Columns of the window, and floats between windows.
     columns: usize,
     step: usize,
@@ -132,6 +133,7 @@ impl Strips {
         unsafe { self.strip.fill(&self.input, place, strip) };
         for column in (0..share.outputs.len()).step_by(COLUMNS) {
             let output_channel = share.outputs.start + column;
+            let multiply = self.multiply[usize::from(share.outputs.len() - column > COLUMNS / 2)];
             for x in (0..self.padded).step_by(ROWS) {
                 if stop.seen() {
                     return false;
@@ -149,7 +151,7 @@ impl Strips {
                     apart: output.pitch(),
                 };
                 // SAFETY: there is AVX-512, or this kernel wasn't built.
-                unsafe { (self.multiply)(&windows, self.panel(output_channel), sums) };
+                unsafe { multiply(&windows, self.panel(output_channel), sums) };
             }
         }
         true

@@ -33,18 +33,19 @@ pub(super) struct Sums<'a> {
 /// Multiplies [`ROWS`] windows side by side with a panel, which has a row of [`COLUMNS`] for each of their floats.
 pub(super) type Multiply = unsafe fn(&Windows<'_>, &[f32], Sums<'_>);
 
-/// The product of windows that are so many floats apart, if there is one. Needs a machine with AVX-512.
-pub(super) fn of_step(step: usize) -> Option<Multiply> {
+/// The products of windows that are so many floats apart, if there are any: for half a panel, and for a whole one. Needs
+/// a machine with AVX-512.
+pub(super) fn of_step(step: usize) -> Option<[Multiply; 2]> {
     match step {
-        1 => Some(multiply::<1>),
-        2 => Some(multiply::<2>),
-        4 => Some(multiply::<4>),
+        1 => Some([multiply::<1, 1>, multiply::<1, 2>]),
+        2 => Some([multiply::<2, 1>, multiply::<2, 2>]),
+        4 => Some([multiply::<4, 1>, multiply::<4, 2>]),
         _ => None,
     }
 }
 
-/// As [`Multiply`] says. That windows are `STEP` floats apart is known when this is compiled, so that the address of
-/// each is that of the first one and a constant.
+/// As [`Multiply`] says, of the first `V` vectors of each row of the panel. That windows are `STEP` floats apart is known
+/// when this is compiled, so that the address of each is that of the first one and a constant.
 ///
 /// # Safety
 ///
@@ -54,12 +55,16 @@ pub(super) fn of_step(step: usize) -> Option<Multiply> {
 ///
 /// If a slice is too short.
 #[target_feature(enable = "avx512f")]
-unsafe fn multiply<const STEP: usize>(windows: &Windows<'_>, panel: &[f32], to: Sums<'_>) {
+unsafe fn multiply<const STEP: usize, const V: usize>(
+    windows: &Windows<'_>,
+    panel: &[f32],
+    to: Sums<'_>,
+) {
     let Windows { strip, lines, pitch, columns } = *windows;
     assert!((lines - 1) * pitch + (ROWS - 1) * STEP + columns <= strip.len(), "{windows:?}");
     assert!(lines * columns * COLUMNS <= panel.len(), "a row of the panel for each term");
     assert!((ROWS - 1) * to.pitch + COLUMNS <= to.floats.len(), "a row of sums for each window");
-    let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
+    let mut sums = [[_mm512_setzero_ps(); V]; ROWS];
     let mut weights = panel.as_ptr();
     for line in 0..lines {
         let mut row = line; // not `step_by`, which divides
@@ -69,8 +74,11 @@ unsafe fn multiply<const STEP: usize>(windows: &Windows<'_>, panel: &[f32], to: 
         }
         let from = strip.as_ptr().wrapping_add(line * pitch);
         for column in 0..columns {
-            // SAFETY: the panel has a row for each column of each line.
-            let b = unsafe { [_mm512_loadu_ps(weights), _mm512_loadu_ps(weights.add(LANES))] };
+            let mut b = [_mm512_setzero_ps(); V];
+            for (v, b) in b.iter_mut().enumerate() {
+                // SAFETY: the panel has a row for each column of each line.
+                *b = unsafe { _mm512_loadu_ps(weights.add(v * LANES)) };
+            }
             weights = weights.wrapping_add(COLUMNS);
             for (row, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: the last column of the last window's last line is inside.

@@ -116,14 +116,12 @@ fn product(op: &TensorOp, bound: Bound) -> Option<(Kernel, usize)> {
         return Some((Kernel::new(op.name(), move |block, _| run(block)), blocks));
     }
     let sums = Sums::of(op)?;
-    let blocks = op.output.elements().div_ceil(bound.outputs);
+    let outputs = sums.outputs(bound.outputs);
+    let blocks = op.output.elements().div_ceil(outputs);
     let run = move |block: &mut Block<'_>| {
-        bound.run_singles(
-            bound.outputs,
-            formula.as_ref(),
-            block,
-            |inputs: [_; 2], first, to, stop| sums.compute(inputs, first, to, stop),
-        )
+        bound.run_singles(outputs, formula.as_ref(), block, |inputs: [_; 2], first, to, stop| {
+            sums.compute(inputs, first, to, stop)
+        })
     };
     Some((Kernel::new(op.name(), move |block, _| run(block)), blocks))
 }

@@ -9,5 +9,8 @@ pub(crate) mod layers;
 mod lines;
 pub(super) mod matrices;
 pub(super) mod pack;
+mod plain;
 pub(super) mod sums;
 pub(super) mod tiles;
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only vectors look at it"))]
+mod window;

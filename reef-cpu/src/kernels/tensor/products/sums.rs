@@ -6,17 +6,13 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::lines as vectors;
+use super::plain::{NARROW, WIDE, dot, sums};
+use super::window::{LINES, Window};
 use crate::kernels::simd::widest;
 use crate::kernels::stop_token::StopToken;
 use crate::kernels::tensor::formulas::finish;
 use reef_core::tensor::{TensorOp, View};
 
-/// Sums that stay in registers while terms are added.
-const WIDE: usize = 64;
-/// Sums of one vector register.
-const NARROW: usize = 16;
-/// Lines that are made together.
-const LINES: usize = 4;
 /// Most lines: a table of them is kept.
 const LINES_OF_ALL: usize = 1 << 20;
 /// Products between two looks at the stop word.
@@ -49,6 +45,9 @@ pub(in crate::kernels::tensor) struct Sums {
     terms: Vec<[usize; 2]>,
     /// The largest of both.
     reach: [usize; 2],
+    /// What the terms are if they see a window.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only vectors look"))]
+    window: Option<Window>,
 }
 
 impl Sums {
@@ -85,6 +84,7 @@ impl Sums {
             steps: order.map(|input| contract.kept[input].step()),
             line,
             reach: [0, 1].map(|k| terms.iter().map(|term| term[k]).max().unwrap_or(0)),
+            window: Window::of(&terms),
             terms,
         })
     }
@@ -126,6 +126,11 @@ impl Sums {
         !stop.seen()
     }
 
+    /// Of `most` outputs of a block, those of whole lines, if it has one.
+    pub(in crate::kernels::tensor) fn outputs(&self, most: usize) -> usize {
+        if most < self.line { most } else { most / self.line * self.line }
+    }
+
     /// Outputs between two looks at the stop word.
     fn most(&self) -> usize {
         (PRODUCTS / self.terms.len()).max(1).next_multiple_of(WIDE)
@@ -149,7 +154,8 @@ impl Sums {
         let factors = &factors[lines[0][0]..];
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") {
-            let line = vectors::Line { factors, values, terms: &self.terms, reach: self.reach };
+            let Self { terms, reach, window, .. } = self;
+            let line = vectors::Line { factors, values, terms, reach: *reach, window: *window };
             let starts: [usize; LINES] =
                 std::array::from_fn(|k| lines.get(k).map_or(0, |line| line[1] + place));
             // SAFETY: the machine has AVX-512.
@@ -206,38 +212,6 @@ impl Sums {
             *to = dot(a, b);
         }
     }
-}
-
-/// `N` outputs side by side: for each term a factor, and where its values begin.
-#[inline(always)]
-fn sums<const N: usize>(values: &[f32], terms: impl Iterator<Item = (f32, usize)>) -> [f32; N] {
-    let mut sums = [0.0; N];
-    for (factor, at) in terms {
-        let values: &[f32; N] = values[at..at + N].try_into().expect("as many");
-        for (sum, x) in sums.iter_mut().zip(values) {
-            *sum += factor * x;
-        }
-    }
-    sums
-}
-
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut lanes = [0.0; WIDE];
-    widest(
-        #[inline(always)]
-        || {
-            let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<WIDE>(), b.as_chunks::<WIDE>());
-            for (a, b) in a.iter().zip(b) {
-                for (lane, (a, b)) in lanes.iter_mut().zip(a.iter().zip(b)) {
-                    *lane += a * b;
-                }
-            }
-            for (lane, (a, b)) in lanes.iter_mut().zip(rest_a.iter().zip(rest_b)) {
-                *lane += a * b;
-            }
-        },
-    );
-    lanes.iter().sum()
 }
 
 /// Where each element lies.
