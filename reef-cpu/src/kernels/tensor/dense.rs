@@ -12,12 +12,15 @@ pub(super) struct Dense {
     buffer: Buffer,
     offset: usize,
     pub(super) spec: Spec,
+    /// As `spec` says; blocks ask often.
+    elements: usize,
 }
 
 impl Dense {
     pub(super) fn new(place: &Place, spec: &Spec) -> Result<Self> {
         place.check(spec.bytes())?;
-        Ok(Self { buffer: place.buffer.clone(), offset: place.offset, spec: spec.clone() })
+        let (buffer, elements) = (place.buffer.clone(), spec.elements());
+        Ok(Self { buffer, offset: place.offset, spec: spec.clone(), elements })
     }
 
     fn start(&self) -> *mut u8 {
@@ -35,7 +38,7 @@ impl Dense {
     ///
     /// Nobody writes them while the values live.
     pub(super) unsafe fn values(&self) -> Values<'_> {
-        let len = self.spec.elements();
+        let len = self.elements;
         macro_rules! slice {
             ($variant:ident, $kind:ty) => {
                 // SAFETY: `new` found as many elements inside the buffer, which is initialised; the offset is aligned,
@@ -68,7 +71,7 @@ impl Dense {
     pub(super) unsafe fn singles(&self) -> &[f32] {
         assert_eq!(self.spec.element, Element::F32, "singles");
         // SAFETY: `new` found as many elements inside the buffer, aligned; the caller answers for writers.
-        unsafe { std::slice::from_raw_parts(self.start().cast::<f32>(), self.spec.elements()) }
+        unsafe { std::slice::from_raw_parts(self.start().cast::<f32>(), self.elements) }
     }
 
     /// Elements of `range`, which are singles.
@@ -81,7 +84,7 @@ impl Dense {
         reason = "the memory is the buffer's, and the caller answers for it"
     )]
     pub(super) unsafe fn singles_mut(&self, range: Range<usize>) -> &mut [f32] {
-        let inside = range.start <= range.end && range.end <= self.spec.elements();
+        let inside = range.start <= range.end && range.end <= self.elements;
         assert!(inside && self.spec.element == Element::F32, "{range:?} of {}", self.spec);
         // SAFETY: inside of the buffer, as was just checked, and aligned; the caller answers for others.
         unsafe {
@@ -96,7 +99,7 @@ impl Dense {
     ///
     /// As [`write`](Self::write).
     pub(super) unsafe fn write_singles(&self, first: usize, singles: &[f32]) {
-        let inside = first + singles.len() <= self.spec.elements();
+        let inside = first + singles.len() <= self.elements;
         assert!(inside && self.spec.element == Element::F32, "{first} and on of {}", self.spec);
         let to = self.start().cast::<f32>().wrapping_add(first);
         // SAFETY: inside of the tensor, as was just checked; the caller answers for others.
@@ -110,9 +113,7 @@ impl Dense {
     /// Nobody else reads or writes them meanwhile.
     pub(super) unsafe fn write(&self, first: usize, array: &Array) {
         let size = self.spec.element.bytes();
-        assert!(
-            array.element() == self.spec.element && first + array.len() <= self.spec.elements()
-        );
+        assert!(array.element() == self.spec.element && first + array.len() <= self.elements);
         macro_rules! copy {
             ($($variant:ident)*) => {
                 match array {

@@ -26,8 +26,8 @@ const OUTPUTS: usize = 16 * 1024;
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct Vectors {
     terms: Vec<Step>,
-    /// The same as a chain that begins with the first input, if they are one.
-    chain: Option<Chain>,
+    /// The same as a chain that begins with an input that has a value for each output, if they are one.
+    chain: Option<(usize, Chain)>,
     /// How each input is read.
     seen: Vec<Seen>,
     /// Outputs of a block.
@@ -48,12 +48,12 @@ impl Vectors {
         output: &'a Spec,
     ) -> Option<Self> {
         let terms = steps(&formula.0);
-        let seen =
+        let seen: Vec<Seen> =
             inputs.into_iter().map(|input| Seen::of(input, output)).collect::<Option<_>>()?;
         let costs = formula.0.iter().map(cost).collect::<Option<Vec<_>>>()?;
         let outputs = (BLOCK / costs.iter().sum::<usize>().max(1)).clamp(TILE, OUTPUTS);
         let fits = output.element == Element::F32 && terms.len() <= TERMS;
-        let chain = Chain::of(&terms.iter().map(part).collect::<Vec<_>>());
+        let chain = chain(&terms, &seen);
         fits.then_some(Self { terms, chain, seen, outputs: outputs / TILE * TILE })
     }
 
@@ -72,12 +72,12 @@ impl Vectors {
     ) {
         for (k, to) in to.chunks_mut(TILE).enumerate() {
             let first = first + k * TILE;
-            match (&self.chain, &self.seen[..]) {
-                (Some(chain), [Seen::Whole, ..]) => {
-                    to.copy_from_slice(&inputs[0][first..][..to.len()]);
+            match &self.chain {
+                Some((start, chain)) => {
+                    to.copy_from_slice(&inputs[*start][first..][..to.len()]);
                     chain.apply(to, first, &self.seen, |input| inputs[input], scratch);
                 }
-                _ => self.tile(None, inputs, first, scratch, to),
+                None => self.tile(None, inputs, first, scratch, to),
             }
         }
     }
@@ -90,7 +90,7 @@ impl Vectors {
         first: usize,
         scratch: &mut [f32],
     ) {
-        if let Some(chain) = &self.chain {
+        if let Some((0, chain)) = &self.chain {
             for (k, values) in values.chunks_mut(TILE).enumerate() {
                 let first = first + k * TILE;
                 chain.apply(values, first, &self.seen, |input| inputs[input - 1], scratch);
@@ -153,12 +153,21 @@ impl Vectors {
     }
 }
 
-/// A step as chains see it.
-fn part(step: &Step) -> Part {
+/// The chain that `terms` are, and the input with which it begins.
+fn chain(terms: &[Step], seen: &[Seen]) -> Option<(usize, Chain)> {
+    let whole = seen.iter().enumerate().filter(|(_, seen)| matches!(seen, Seen::Whole));
+    whole.map(|(start, _)| start).find_map(|start| {
+        let parts: Vec<Part> = terms.iter().map(|term| part(term, start)).collect();
+        Some((start, Chain::of(&parts)?))
+    })
+}
+
+/// A step as chains see it that begin with input `start`.
+fn part(step: &Step, start: usize) -> Part {
     match *step {
         Step::Unused => Part::Unused,
         Step::Gelu(x) => Part::Gelu(x),
-        Step::Term(Term::Input(0)) => Part::Start,
+        Step::Term(Term::Input(input)) if input == start => Part::Start,
         Step::Term(Term::Input(input)) => Part::Leaf(Leaf::Input(input)),
         Step::Term(Term::Scalar(scalar)) => Part::Leaf(Leaf::of(scalar)),
         Step::Term(Term::Unary(function, a)) => Part::Unary(function, a),
@@ -185,6 +194,20 @@ mod tests {
         let bounds = [real(3.0), of(Min, 14, 15), real(-0.1), of(Max, 16, 17)];
         let last = [Term::Unary(Unary::Abs, 18), Term::Unary(Unary::Sqrt, 19)];
         Formula([&sums[..], &gelu, &behind, &bounds, &last].concat())
+    }
+
+    #[test]
+    fn a_chain_begins_with_what_has_a_value_for_each_output() {
+        let single = |dims: &[usize]| Spec { element: Element::F32, dims: dims.to_vec() };
+        let specs = [single(&[1, 3]), single(&[2, 3])];
+        let scaled = Term::Binary(Binary::Mul, 0, 1);
+        let formula = Formula(vec![Term::Input(0), Term::Input(1), scaled]);
+        let vectors = Vectors::new(&formula, &specs, &specs[1]).unwrap();
+        assert!(vectors.chain.as_ref().is_none_or(|(start, _)| *start == 1), "{vectors:?}");
+        let inputs: [&[f32]; 2] = [&[2.0, 3.0, 5.0], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]];
+        let (mut scratch, mut made) = (vec![f32::NAN; vectors.scratch()], [0.0; 6]);
+        vectors.compute(&inputs, 0, &mut scratch, &mut made);
+        assert_eq!(made, [2.0, 6.0, 15.0, 8.0, 15.0, 30.0]);
     }
 
     #[test]

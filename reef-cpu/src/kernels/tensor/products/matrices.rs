@@ -7,6 +7,8 @@
 //! A block makes one panel of columns for some rows: it packs the panel, a few hundred terms at a time, and looks at
 //! the stop word after each tile. Sums are in the unit's scratch memory until nothing can stop the block any more.
 
+#[cfg(target_arch = "x86_64")]
+use super::gathered;
 use super::tiles::{Pitched, multiply_tile};
 use crate::kernels::simd::widest;
 use crate::kernels::stop_token::StopToken;
@@ -228,6 +230,11 @@ fn pack_panel(from: &[f32], terms: &[[usize; 2]], columns: &[[usize; 2]], panel:
     let in_one = is_run(columns.iter().map(|column| column[0]));
     if in_one && columns.len() == COLUMNS {
         return pack_whole(&from[columns[0][0]..], terms, panel);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if !in_one && is_x86_feature_detected!("avx512f") {
+        // SAFETY: the machine has AVX-512.
+        return unsafe { gathered::pack(from, terms, columns, panel) };
     }
     for (term, to) in terms.iter().zip(panel) {
         let from = &from[term[1]..];

@@ -4,6 +4,8 @@
 //! tuned product of a tile: panels of those that never change are packed once (`layers`), of others by each block
 //! (`matrices`). What is no product of matrices goes line by line (`sums`).
 
+#[cfg(target_arch = "x86_64")]
+mod gathered;
 pub(crate) mod layers;
 #[cfg(target_arch = "x86_64")]
 mod lines;
