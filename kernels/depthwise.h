@@ -43,20 +43,27 @@ __device__ __forceinline__ void convolve_channels(reef::Turns &turns, const Dept
     const u32 n = conv.by_rows(line), row = line - n * conv.output.height;
     const bool exists = strip < conv.count && c < conv.channels;
     const int top = (int)(row * STRIDE) - (int)conv.pad_up, left = (int)(column * STRIDE) - (int)conv.pad_left;
-    const u32 height = exists ? conv.input.height : 0; // what doesn't exist loads nothing
-    const Element *from = (const Element *)conv.input.data + (n * conv.input.image + (u64)c * conv.input.channel);
+    const u64 begin = exists ? n * conv.input.image + (u64)c * conv.input.channel : 0;
+    const Element *from = (const Element *)conv.input.data + begin;
+    // What is outside is loaded from the first row or column and not taken, so that nothing branches around loads.
+    u32 columns[SEEN];
+    bool inside[SEEN];
+#pragma unroll
+    for (int j = 0; j < SEEN; j++) {
+        inside[j] = (u32)(left + j) < conv.input.width;
+        columns[j] = (inside[j] ? left + j : 0) * conv.input.pixel;
+    }
     float sums[STRIP] = {};
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < SIZE; i++) {
-        const bool within = (u32)(top + i) < height;
+        const bool within = (u32)(top + i) < conv.input.height;
+        const Element *row_from = from + (within ? top + i : 0) * conv.input.width * conv.input.pixel;
         float seen[SEEN];
 #pragma unroll
-        for (int j = 0; j < SEEN; j++) {
-            const bool inside = within && (u32)(left + j) < conv.input.width;
-            const u32 at = ((top + i) * conv.input.width + left + j) * conv.input.pixel;
-            seen[j] = inside ? to_float(from[at]) : 0.0f;
-        }
+        for (int j = 0; j < SEEN; j++) seen[j] = to_float(row_from[columns[j]]);
+#pragma unroll
+        for (int j = 0; j < SEEN; j++) seen[j] = within && inside[j] ? seen[j] : 0.0f;
 #pragma unroll
         for (int j = 0; j < SIZE; j++) {
             const float weight = weights[lane * TAPS + i * SIZE + j];

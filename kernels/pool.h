@@ -79,7 +79,7 @@ __device__ __forceinline__ void pool_windows(reef::Turns &turns, const Pool &poo
 }
 
 // The mean of whole pictures: QUADS x 4 channels of one picture a block, its pixels over all threads of each. Loads of 8
-// pixels are under way at once.
+// pixels are under way at once; those behind the last one are not counted.
 template <class Element, u32 QUADS>
 __device__ __forceinline__ void pool_picture(reef::Turns &turns, const Pool &pool) {
     constexpr u32 THREADS = POOL_THREADS, SHARE = THREADS / QUADS, AT_ONCE = 8;
@@ -94,12 +94,13 @@ __device__ __forceinline__ void pool_picture(reef::Turns &turns, const Pool &poo
     for (u32 first = threadIdx.x / QUADS; c < pool.channels && first < pixels; first += AT_ONCE * SHARE) {
         Four some[AT_ONCE] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
-        for (u32 k = 0; k < AT_ONCE; k++) {
-            const u32 i = first + k * SHARE;
-            if (i < pixels) some[k] = Four::load<Element>(pool.input, pool.input.at(n, 0, i, c * 4));
-        }
+        for (u32 k = 0; k < AT_ONCE; k++)
+            some[k] = Four::load<Element>(pool.input, pool.input.at(n, 0, min(first + k * SHARE, pixels - 1), c * 4));
 #pragma unroll
-        for (u32 k = 0; k < AT_ONCE; k++) sum.add(some[k]), parts.added(sum);
+        for (u32 k = 0; k < AT_ONCE; k++) {
+            if (first + k * SHARE < pixels) sum.add(some[k]);
+            parts.added(sum);
+        }
     }
     sums[threadIdx.x] = parts.total(sum).value;
     bool stays = block.arrive();

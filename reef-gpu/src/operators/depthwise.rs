@@ -71,7 +71,8 @@ impl Sliding {
     /// What the kernel is told, and its blocks; `None` if there are none, or more than it can count.
     pub(super) fn params(&self) -> Option<(DepthwiseParams, u32)> {
         let View { height, width, .. } = self.output;
-        if [self.images, self.channels, height as usize, width as usize].contains(&0) {
+        let sizes = [self.input.height, self.input.width, height, width].map(|size| size as usize);
+        if [self.images, self.channels].iter().chain(&sizes).any(|&size| size == 0) {
             return None;
         }
         let groups = self.channels.div_ceil(LANES);

@@ -187,6 +187,16 @@ fn padding_that_others_read_stays() {
 }
 
 #[test]
+fn padding_may_differ_on_each_side() {
+    let model = network(|b, x| {
+        let first = convolution(b, x, 1, [2, 2, 0])?;
+        let padded = b.pad(&first, &[0, 0, 2, 1], &[0, 0, 0, 3], Scalar::Whole(0))?;
+        Ok(vec![convolution(b, &padded, CHANNELS, [3, 2, 0])?])
+    });
+    assert_eq!(names(model), ["finished", "depthwise"]);
+}
+
+#[test]
 fn axes_of_one_element_change_places_for_nothing() {
     let model = network(|b, x| {
         let means = b.mean(x, &[2, 3])?;
