@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Times networks of tensors on the CPU device beside ONNX Runtime, in turns, with the same files and threads.
+"""Times networks on the CPU device beside ONNX Runtime, in turns, with the same files and threads.
 
     pip install torch torchvision transformers onnx onnxruntime numpy
     tools/tensor_networks.py make FOLDER             # the networks as ONNX files, weights from a seed
     tools/tensor_networks.py run FOLDER REEF [turns] # REEF: target/release/reef
 
-Prints the median of the turns' medians, in ms, their ratio and that of each turn. Ours is the whole path: dispatcher,
-copies in and out.
+Prints the median of the turns' medians, in ms, their ratio and that of each turn, and the machine's load behind each
+network: with two threads on a machine that does nothing else it is about 2. Ours is the whole path: dispatcher, copies in
+and out.
 """
 
 import json
@@ -33,7 +34,7 @@ def pictures():
     import torch
     import torchvision
 
-    for name in ["vit_b_16", "convnext_tiny", "efficientnet_b0", "mobilenet_v3_large"]:
+    for name in ["resnet50", "vit_b_16", "convnext_tiny", "efficientnet_b0", "mobilenet_v3_large"]:
         model = torchvision.models.get_model(name, weights=None)
         yield name, model, (torch.rand(1, 3, 224, 224),), ["input"]
 
@@ -78,14 +79,14 @@ def run(folder, reef, turns):
     import onnxruntime
 
     print(f"p50 of {turns} turns of 3 s each, ms; ONNX Runtime {onnxruntime.__version__}, {os.cpu_count()} threads")
-    print(f"{'network':20}{'reef':>8}{'onnxruntime':>13}{'ratio':>8}   turns")
+    print(f"{'network':20}{'reef':>8}{'onnxruntime':>13}{'ratio':>8}{'load':>7}   turns")
     for path in sorted(folder.glob("*.onnx")):
         pairs = []
         for _ in range(turns):
             pairs.append((reef_ms(reef, path, 3), statistics.median(onnxruntime_ms(path, 3))))
         ours, theirs = (statistics.median(side) for side in zip(*pairs))
         each = " ".join(f"{a / b:.2f}" for a, b in pairs)
-        print(f"{path.stem:20}{ours:8.1f}{theirs:13.1f}{ours / theirs:8.2f}   {each}", flush=True)
+        print(f"{path.stem:20}{ours:8.1f}{theirs:13.1f}{ours / theirs:8.2f}{os.getloadavg()[0]:7.1f}   {each}", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,8 @@
 //! A block makes one panel of columns for some rows: it packs the panel, a few hundred terms at a time, and looks at
 //! the stop word after each tile. Sums are in the unit's scratch memory until nothing can stop the block any more.
 
-#[cfg(target_arch = "x86_64")]
-use super::gathered;
+use super::panel::{is_run, pack_panel, pack_rows};
 use super::tiles::{Pitched, multiply_tile};
-use crate::kernels::simd::widest;
 use crate::kernels::stop_token::StopToken;
 use crate::kernels::tensor::formulas::finish::sums;
 use crate::kernels::tile::{COLUMNS, ROWS};
@@ -23,8 +21,6 @@ const DEPTH: usize = 512;
 const MOST_ROWS: usize = 28 * 1024 / COLUMNS;
 /// Most products of a block: about 200 microseconds with AVX-512.
 const PRODUCTS: usize = 10 << 20;
-/// Terms that are asked for ahead while a panel is packed.
-const AHEAD: usize = 16;
 /// Sizes from which packing pays.
 const LEAST_ROWS: usize = 4;
 const LEAST_COLUMNS: usize = 8;
@@ -135,7 +131,7 @@ impl Matrices {
                 Some(pitch) => (&left[first_left + self.rows[rows.start][0] + start..], pitch),
                 None => {
                     let rows = &self.rows[rows.clone()];
-                    pack_rows(&left[first_left..], terms, rows, packed);
+                    pack_rows(&left[first_left..], terms, rows, packed, DEPTH);
                     (&*packed, DEPTH)
                 }
             };
@@ -213,70 +209,8 @@ fn pitch(rows: &Places, terms: &Places) -> Option<usize> {
     (even && is_run(terms.iter().map(|term| term[0]))).then_some(pitch)
 }
 
-/// Whether each place is the one after the one before.
-fn is_run(places: impl Iterator<Item = usize> + Clone) -> bool {
-    places.clone().zip(places.skip(1)).all(|(place, next)| next == place + 1)
-}
-
 fn rows_of_block(rows: usize, terms: usize, direct: bool) -> usize {
     let most = if direct { MOST_ROWS } else { MOST_ROWS / 8 };
     let most = (PRODUCTS / (terms * COLUMNS)).clamp(ROWS, most);
     rows.min(most.next_multiple_of(ROWS))
-}
-
-/// Lays terms of columns out as the product of a tile wants them, with zeros for columns that there are not.
-fn pack_panel(from: &[f32], terms: &[[usize; 2]], columns: &[[usize; 2]], panel: &mut [f32]) {
-    let panel = panel.as_chunks_mut::<COLUMNS>().0;
-    let in_one = is_run(columns.iter().map(|column| column[0]));
-    if in_one && columns.len() == COLUMNS {
-        return pack_whole(&from[columns[0][0]..], terms, panel);
-    }
-    #[cfg(target_arch = "x86_64")]
-    if !in_one && is_x86_feature_detected!("avx512f") {
-        // SAFETY: the machine has AVX-512.
-        return unsafe { gathered::pack(from, terms, columns, panel) };
-    }
-    for (term, to) in terms.iter().zip(panel) {
-        let from = &from[term[1]..];
-        let (to, none) = to.split_at_mut(columns.len());
-        none.fill(0.0);
-        match in_one {
-            true => to.copy_from_slice(&from[columns[0][0]..][..to.len()]),
-            false => to.iter_mut().zip(columns).for_each(|(to, column)| *to = from[column[0]]),
-        }
-    }
-}
-
-/// As [`pack_panel`], of columns that lie side by side. Terms lie too far apart for the processor to guess where the
-/// next one is, so it is told.
-fn pack_whole(from: &[f32], terms: &[[usize; 2]], panel: &mut [[f32; COLUMNS]]) {
-    widest(
-        #[inline(always)]
-        || {
-            for (k, (term, to)) in terms.iter().zip(panel).enumerate() {
-                if let Some(next) = terms.get(k + AHEAD) {
-                    prefetch(&from[next[1]..][..COLUMNS]);
-                }
-                to.copy_from_slice(&from[term[1]..][..COLUMNS]);
-            }
-        },
-    );
-}
-
-/// Asks for the cache lines of `row`.
-#[inline(always)]
-fn prefetch(row: &[f32]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in row.chunks(16) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: it reads nothing that the program could see, and the address is that of an element.
-        unsafe { _mm_prefetch(line.as_ptr().cast(), _MM_HINT_T0) };
-    }
-}
-
-fn pack_rows(from: &[f32], terms: &[[usize; 2]], rows: &[[usize; 2]], packed: &mut [f32]) {
-    for (row, to) in rows.iter().zip(packed.chunks_mut(DEPTH)) {
-        let from = &from[row[0]..];
-        to.iter_mut().zip(terms).for_each(|(to, term)| *to = from[term[0]]);
-    }
 }

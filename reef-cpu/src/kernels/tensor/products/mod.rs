@@ -11,6 +11,7 @@ pub(crate) mod layers;
 mod lines;
 pub(super) mod matrices;
 pub(super) mod pack;
+mod panel;
 mod plain;
 pub(super) mod sums;
 pub(super) mod tiles;
