@@ -20,7 +20,7 @@ struct Depthwise {
     u32 strips, count;    // strips of a row, and in all
     u32 pad_up, pad_left;
     Activation activation;
-    u32 unused;
+    u32 late; // whether a launch before this one may have written the weights
 };
 
 // Windows of SIZE x SIZE.
@@ -32,6 +32,7 @@ __device__ __forceinline__ void convolve_channels(reef::Turns &turns, const Dept
     __shared__ float weights[LANES * TAPS];
     reef::Block block(turns, reef::AHEAD);
     const u32 place = conv.by_groups(block.index), first = (block.index - place * conv.groups) * LANES;
+    if (conv.late) block.follow();
     const u32 given = min((u32)LANES, conv.channels - first) * TAPS;
     for (u32 i = threadIdx.x; i < given; i += DEPTHWISE_THREADS) weights[i] = conv.weights[(u64)first * TAPS + i];
     block.follow();

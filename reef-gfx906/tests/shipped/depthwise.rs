@@ -59,7 +59,7 @@ impl Case {
             .divisor(self.to.0[0])
             .words(&[self.to.0[2], self.groups(), strips, count, self.padding, self.padding])
             .words(&RELU)
-            .words(&[0])
+            .words(&[self.biased.into()]) // either way of waiting for weights
             .finish()
     }
 

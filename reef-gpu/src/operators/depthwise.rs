@@ -38,7 +38,7 @@ pub(super) struct DepthwiseParams {
     pad_up: u32,
     pad_left: u32,
     activation: ActivationParams,
-    unused: u32,
+    late: u32,
 }
 
 // SAFETY: `repr(C)`; fields of 8 bytes stand before those of 4, of which there is an even number.
@@ -56,6 +56,8 @@ pub(super) struct Sliding {
     pub(super) weights: u64,
     pub(super) bias: u64,
     pub(super) activation: ActivationParams,
+    /// Whether a launch before this one may write the weights.
+    pub(super) late: bool,
 }
 
 /// The kernel that slides this window, without the element in its name.
@@ -102,7 +104,7 @@ impl Sliding {
             pad_up: pad_up.ok()?,
             pad_left: pad_left.ok()?,
             activation: self.activation,
-            unused: 0,
+            late: self.late.into(),
         };
         Some((params, blocks as u32))
     }

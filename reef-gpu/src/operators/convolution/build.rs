@@ -69,6 +69,7 @@ fn by_channels<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d) -> Option<Result<
         weights: bound.weights,
         bias: bound.bias,
         activation: ActivationParams::behind(op.relu, op.function),
+        late: false,
     };
     let (params, blocks) = sliding.params()?;
     Some(bound.launch(name, blocks, depthwise::THREADS, &params))

@@ -54,6 +54,7 @@ fn sliding(op: &Depthwise, [input, output, weights, bias]: [u64; 4]) -> Sliding 
         weights,
         bias,
         activation: ActivationParams::behind(false, None),
+        late: true,
     }
 }
 
