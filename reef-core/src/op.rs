@@ -286,11 +286,6 @@ impl Function {
         }
     }
 
-    /// Whether devices may have it for tensors that fill their storages alone.
-    pub fn is_of_whole_storages(self) -> bool {
-        matches!(self, Self::Sigmoid | Self::Swish)
-    }
-
     /// What `x * function(x)` is, if there is a name for it.
     pub fn gating(self) -> Option<Self> {
         match self {

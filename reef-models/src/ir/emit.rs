@@ -148,8 +148,7 @@ impl Emitter<'_> {
     }
 
     fn activate(&mut self, id: Id, x: Id, function: Function) -> Result<builder::Value, Exhausted> {
-        let input = if function.is_of_whole_storages() { self.whole(x)? } else { self.native(x)? };
-        let name = self.name(&self.net.values[id].name);
+        let (input, name) = (self.native(x)?, self.name(&self.net.values[id].name));
         let output = self.target(id, &name);
         let op = Activate { input: input.tensor, output: output.tensor, function };
         Ok(self.builder.step(name, &[input], output, Op::Activate(op), Constants::None))

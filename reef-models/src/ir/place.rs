@@ -5,7 +5,6 @@
 //! beginning of it. A value has one place; where it can't be the wanted one, it is copied there.
 
 use super::value::{Id, Make, Net};
-use reef_core::op::Function;
 
 /// A range of channels in the storage of a concatenation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +46,7 @@ impl Net {
     }
 
     /// Whether a value may be made among channels of others. One that is added, or that something is
-    /// added to, needs a storage of its own, as both must lie alike; so do some functions.
+    /// added to, needs a storage of its own, as both must lie alike.
     fn may_live_anywhere(&self, output: Id) -> Vec<bool> {
         let mut free: Vec<bool> =
             self.values.iter().map(|value| !matches!(value.make, Make::Input)).collect();
@@ -57,9 +56,6 @@ impl Net {
                 && let Some(residual) = conv.residual
             {
                 (free[id], free[residual]) = (false, false);
-            }
-            if value.make.function().is_some_and(Function::is_of_whole_storages) {
-                free[id] = false;
             }
         }
         free

@@ -107,15 +107,6 @@ impl Value {
 }
 
 impl Make {
-    /// What its values go through in the end.
-    pub(super) fn function(&self) -> Option<Function> {
-        match self {
-            Self::Conv(conv) => conv.function,
-            Self::Activate { function, .. } => Some(*function),
-            _ => None,
-        }
-    }
-
     /// What it is made from.
     pub(super) fn operands(&self) -> Vec<Id> {
         match self {
