@@ -151,4 +151,40 @@ mod tests {
             }
         }
     }
+
+    /// What stands behind sums is in their kernels, unless it is two functions.
+    #[test]
+    fn an_activation_is_no_launch_of_its_own() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let tensor = |size| Tensor::new(Layout::Native, [1, 8, size, size]);
+        let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };
+        let launches = |op: Op| {
+            let [weights, bias] = op.constants().map(|len| vec![0.5; len]);
+            let constants = gpu.pack(&op, &weights, &bias).unwrap();
+            let [input, output] = [(); 2].map(|()| gpu.alloc(1 << 12).unwrap());
+            let scratch = gpu.alloc(gpu.scratch(&op).bytes.max(64)).unwrap();
+            let storage = |buffer| Storage { buffer, offset: 0 };
+            let operands = Operands {
+                input: storage(&input),
+                residual: None,
+                output: storage(&output),
+                constants: Some(&constants),
+                scratch: Some(storage(&scratch)),
+            };
+            gpu.operator(&op, &operands).unwrap().len()
+        };
+        let swish = Some(Function::Swish);
+        let (input, output, residual) = (tensor(6), tensor(6), false);
+        for groups in [1, 2, 8] {
+            let conv = |relu, function| {
+                Op::Conv2d(Conv2d { input, output, window, groups, residual, relu, function })
+            };
+            let plain = launches(conv(false, None));
+            assert_eq!([launches(conv(false, swish)), launches(conv(true, None))], [plain; 2]);
+            assert_eq!(launches(conv(true, swish)), plain + 1, "{groups} groups");
+        }
+        let (input, output) = (tensor(1), tensor(1));
+        let linear = |function| Op::Linear(Linear { input, output, relu: false, function });
+        assert_eq!([launches(linear(None)), launches(linear(swish))], [1, 1]);
+    }
 }
