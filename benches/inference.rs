@@ -1,33 +1,59 @@
-//! ResNet-50, one picture at a time, on the software device. `cargo bench --bench inference`
+//! One inference after the other on the software device. `cargo bench --bench inference -- [NETWORK [UNITS [ROUNDS]]]`
 //!
-//! `tools/beside_onnxruntime.sh` runs it in turns with ONNX Runtime.
+//! NETWORK is a name or a file; without one it is ResNet-50. Prints how long inferences take, and the processor time of all
+//! threads for one of them, which can be compared on a busy machine too. `tools/beside_onnxruntime.sh` runs it in turns with
+//! ONNX Runtime.
 
 #![allow(missing_docs)]
 
 use reef::cpu::Cpu;
-use reef::models::{Network, Seeded, Weights, build};
+use reef::models::{Seeded, open};
 use reef::scheduler::Reef;
 use reef::{Device, Dispatcher, Task};
+use std::fs;
 
 fn main() {
-    let quick = std::env::args().any(|arg| arg == "--quick" || arg == "--test");
-    let rounds = if quick { 2 } else { 30 };
-    let device = Cpu::open(0, "").expect("the software device");
-    let model = build("resnet50", None, 1).expect("a name that is known");
-    let weights = Weights::pack(&device, &model, &Seeded(1)).expect("memory");
-    let network = Network::new(&device, &model, &weights).expect("memory");
+    let (flags, args): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
+    let quick = flags.iter().any(|flag| flag == "--quick" || flag == "--test");
+    let name = args.first().map_or("resnet50", String::as_str);
+    let options = args.get(1).map_or(String::new(), |units| format!("units={units}"));
+    let rounds = args.get(2).map_or(30, |rounds| rounds.parse().expect("a number of rounds"));
+    let rounds = if quick { 2 } else { rounds };
+    let device = Cpu::open(0, &options).expect("the software device");
+    let model = open(name, None, None, Seeded(1)).expect("a network").model;
+    let network = model.load(&device).and_then(|loaded| loaded.network()).expect("memory");
     let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("a dispatcher");
     let mut client = dispatcher.real_time().expect("a client");
     let task = Task::new(network.inference()).expect("copies and launches");
-    let mut run = || client.run(&task).expect("no error").total.as_secs_f64() * 1e3;
+    let mut run = || {
+        let before = processor_ms();
+        let total = client.run(&task).expect("no error").total.as_secs_f64() * 1e3;
+        [total, processor_ms() - before]
+    };
     for _ in 0..rounds / 6 + 1 {
         run();
     }
-    let mut times: Vec<f64> = (0..rounds).map(|_| run()).collect();
+    let (mut times, mut spent): (Vec<f64>, Vec<f64>) =
+        (0..rounds).map(|_| run()).map(|[time, spent]| (time, spent)).unzip();
     times.sort_by(f64::total_cmp);
+    spent.sort_by(f64::total_cmp);
     let units = device.info().units;
-    let (p50, best) = (times[rounds / 2], times[0]);
     println!(
-        "reef, ResNet-50, {units} units: p50 {p50:.2} ms, best {best:.2} ms of {rounds} rounds"
+        "reef, {name}, {units} units: p50 {:.2} ms, best {:.2} ms; processors p50 {:.2} ms, least {:.2} ms of {rounds} rounds",
+        times[rounds / 2],
+        times[0],
+        spent[rounds / 2],
+        spent[0]
     );
+}
+
+/// What all threads of this process have run, in ms; none where the system doesn't say.
+fn processor_ms() -> f64 {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let ran = threads.filter_map(|thread| {
+        let stat = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        stat.split(' ').next()?.parse::<f64>().ok()
+    });
+    ran.sum::<f64>() / 1e6
 }

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# ResNet-50 on the software device and in ONNX Runtime, in turns, so that both see the same machine.
+# ResNet-50, or the network of a file, on the software device and in ONNX Runtime, in turns, so that both see the same
+# machine. Where others work on it, compare processor times, with one unit.
 #   pip install onnx onnxruntime numpy
-#   tools/beside_onnxruntime.sh [turns]
+#   tools/beside_onnxruntime.sh [TURNS [UNITS [FILE.onnx]]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
+turns=${1:-6} units=${2:-$(nproc)} file=${3:-}
 cargo bench --quiet --bench inference --no-run
-for _ in $(seq "${1:-6}"); do
-    cargo bench --quiet --bench inference
-    python3 tools/onnxruntime_resnet50.py "$(nproc)" 30 | tail -n 1
+for _ in $(seq "$turns"); do
+    cargo bench --quiet --bench inference -- "${file:-resnet50}" "$units" 30
+    python3 tools/onnxruntime_resnet50.py "$units" 30 ${file:+"$file"} | tail -n 1
 done
+uptime
