@@ -18,13 +18,13 @@ const u32 NORMAL_THREADS = 256, NORMAL_CHUNKS = 2;
 struct Normal {
     const float *input, *added; // `added`, if there is one, is added to the input first
     const float *gain, *shift;  // of the elements of a row, or null
-    float *output;
+    void *output;
     double share;               // of an element in the mean of its row
     u32 rows, width;            // elements of a row, a multiple of four
     u32 lanes;                  // threads of a row, as a power of two
     u32 centred;                // whether the mean is taken off
     float epsilon;
-    u32 unused;
+    u32 halves;                 // whether outputs are halves
 };
 
 // What all threads of a row have, in each of them with the same bits, as each two add the same two numbers. `parts` is of
@@ -89,8 +89,11 @@ __device__ __forceinline__ void normalise(reef::Turns &turns, const Normal &op) 
         const u32 chunk = lane + (n << op.lanes);
         if (chunk >= chunks) return;
         const float4 y = x[n], g = gain[n], s = shift[n];
-        store4(op.output + first + 4 * chunk, make_float4(y.x * by * g.x + s.x, y.y * by * g.y + s.y,
-                                                          y.z * by * g.z + s.z, y.w * by * g.w + s.w));
+        const float4 made = make_float4(y.x * by * g.x + s.x, y.y * by * g.y + s.y, y.z * by * g.z + s.z, y.w * by * g.w + s.w);
+        if (op.halves)
+            store4((Half *)op.output + first + 4 * chunk, made);
+        else
+            store4((float *)op.output + first + 4 * chunk, made);
     }
 }
 

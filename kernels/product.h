@@ -6,6 +6,9 @@
 // Slabs of 64 terms come into shared memory as they are, by asynchronous copies, and are rounded on the way to registers.
 // A slab lies in one of two ways, as its input does: line by line with terms side by side (`along`), or term by term with
 // lines side by side. Chunks of 16 bytes are swizzled so that neither writing nor reading meets a bank twice.
+//
+// Inputs that are halves in memory are pairs of them to a product: words, two to a term of tensor cores. Where both sides
+// are (`PairTerms`) terms are counted in words; where columns alone are (`narrow`), they have half a slab's bytes.
 
 #pragma once
 
@@ -43,7 +46,7 @@ const u32 AFTERS = 4;
 struct Product {
     ProductSide sides[2]; // rows, columns
     After after[AFTERS];
-    float *output;
+    void *output;
     float *partials;
     u32 *arrivals;   // of each tile, 0 between launches
     const u32 *plan; // views, and the table of terms
@@ -54,7 +57,7 @@ struct Product {
     u32 fours;       // whether outputs and operands can be taken four at a time
     u32 output_row, output_row_view; // from a row of the output to the next, or which view says where they begin
     u32 output_batch, output_batch_view;
-    u32 unused;
+    u32 halves;      // whether outputs are halves
 };
 
 // Products that don't hang on each other, as one launch: `GroupParams` there. Blocks of the second begin behind those of the
@@ -71,8 +74,22 @@ const u32 SLAB_TERMS = SLAB / sizeof(float);
 __device__ inline u32 along_place(u32 line, u32 chunk) {
     return line * SLAB + (chunk ^ (line & 1) << 2) * CHUNK;
 }
+__device__ inline u32 narrow_place(u32 line, u32 chunk) {
+    return line * (SLAB / 2) + (chunk ^ (line & 3) << 1) * CHUNK;
+}
 template <int TILE> __device__ inline u32 across_place(u32 term, u32 chunk) {
     return term * (TILE * sizeof(float)) + (chunk ^ (term / 4 & 3) << 1) * CHUNK;
+}
+
+// A thread's four terms of one line and one step of 16: those from 4 * (lane % 4) on. Tensor cores have them in another
+// order, the same for both sides, so that the sum is that of all.
+template <int TILE> __device__ __forceinline__ float4 four_terms(const char *slab, u32 along, u32 line, u32 step) {
+    const u32 t = threadIdx.x % 4;
+    if (along) return *(const float4 *)(slab + along_place(line, 4 * step + t));
+    const char *from = slab + across_place<TILE>(16 * step + 4 * t, line / 4) + line % 4 * sizeof(float);
+    const u32 next = TILE * sizeof(float);
+    return make_float4(*(const float *)from, *(const float *)(from + next), *(const float *)(from + 2 * next),
+                       *(const float *)(from + 3 * next));
 }
 
 // Where a batch and a line begin, in elements.
@@ -101,7 +118,9 @@ template <int TILE, int THREADS> class Feed {
         }
     }
 
-    __device__ u32 along() const { return side.along; }
+    template <class Terms> __device__ void give(Terms &to, const char *slab, u32 line, u32 step) const {
+        to.take(four_terms<TILE>(slab, side.along, line, step));
+    }
 
     // Starts the copies of the next slab.
     __device__ void next(char *stage) {
@@ -177,16 +196,17 @@ template <int TILE, int THREADS> class Feed {
 
 // The same of a side that is `wide` and has no table of terms: all places are known at the beginning, so that a copy is
 // little more than its instruction. With two warps for a scheduler it is instructions that a slab's time is made of.
-template <bool ALONG, int TILE, int THREADS> class WholeFeed {
+// `NARROW`: halves, terms side by side, beside a side of singles.
+template <bool ALONG, int TILE, int THREADS, bool NARROW = false> class WholeFeed {
   public:
-    static constexpr u32 BYTES = TILE * SLAB;
+    static constexpr u32 BYTES = TILE * SLAB / (NARROW ? 2 : 1);
 
     __device__ WholeFeed(const Product &p, const ProductSide &s, u32 batch, u32 first, u32 lines, u32 begin) {
-        const u32 chunk = threadIdx.x % WIDTH, row = threadIdx.x / WIDTH, slab = begin * SLAB_TERMS;
+        const u32 chunk = threadIdx.x % WIDTH, row = threadIdx.x / WIDTH, slab = begin * WORDS;
         const u32 from = batch_place(p, s, batch);
-        left = (int)(p.terms - slab) - (int)(ALONG ? 4 * chunk : row);
-        step = ALONG ? SLAB : SLAB_TERMS * s.term_step * sizeof(float);
-        place = ALONG ? along_place(row, chunk) : across_place<TILE>(row, chunk);
+        left = (int)(p.terms / (NARROW ? 2 : 1) - slab) - (int)(ALONG ? 4 * chunk : row);
+        step = ALONG ? LINE : SLAB_TERMS * s.term_step * sizeof(float);
+        place = NARROW ? narrow_place(row, chunk) : ALONG ? along_place(row, chunk) : across_place<TILE>(row, chunk);
 #pragma unroll
         for (u32 n = 0; n < PASSES; n++) {
             const u32 line = first + (ALONG ? row + n * EACH : 4 * chunk);
@@ -198,7 +218,13 @@ template <bool ALONG, int TILE, int THREADS> class WholeFeed {
         }
     }
 
-    __device__ static constexpr u32 along() { return ALONG; }
+    template <class Terms> __device__ static void give(Terms &to, const char *slab, u32 line, u32 step) {
+        const u32 t = threadIdx.x % 4;
+        if constexpr (NARROW)
+            to.take(*(const uint2 *)(slab + narrow_place(line, 2 * step + t / 2) + t % 2 * sizeof(uint2)));
+        else
+            to.take(four_terms<TILE>(slab, ALONG, line, step));
+    }
 
     __device__ void next(char *stage) {
 #pragma unroll
@@ -206,14 +232,16 @@ template <bool ALONG, int TILE, int THREADS> class WholeFeed {
             copy_chunk(stage + place + n * EACH * LINE, data[n], exists[n] && left > (ALONG ? 0 : (int)(n * EACH)));
             data[n] += step;
         }
-        left -= SLAB_TERMS;
+        left -= WORDS;
     }
 
   private:
-    static constexpr u32 WIDTH = ALONG ? CHUNKS : TILE / 4;   // chunks of a line, or of a term
-    static constexpr u32 LINE = ALONG ? SLAB : TILE * sizeof(float); // and bytes
-    static constexpr u32 EACH = THREADS / WIDTH, PASSES = TILE * CHUNKS / THREADS;
-    static_assert(EACH % 16 == 0 || ALONG && EACH % 2 == 0, "all passes are swizzled alike");
+    static constexpr u32 WORDS = SLAB_TERMS / (NARROW ? 2 : 1); // of a line of a slab
+    static constexpr u32 LINE = ALONG ? WORDS * sizeof(float) : TILE * sizeof(float); // bytes of a line, or of a term
+    static constexpr u32 WIDTH = LINE / CHUNK;                                        // and chunks
+    static constexpr u32 EACH = THREADS / WIDTH, PASSES = BYTES / CHUNK / THREADS;
+    static_assert(EACH % 16 == 0 || ALONG && EACH % (NARROW ? 4 : 2) == 0, "all passes are swizzled alike");
+    static_assert(ALONG || !NARROW, "halves lie along");
 
     const char *data[PASSES];
     bool exists[PASSES];
@@ -221,17 +249,6 @@ template <bool ALONG, int TILE, int THREADS> class WholeFeed {
     u64 step;
     int left; // terms from the thread's first in the next slab on
 };
-
-// A thread's four terms of one line and one step of 16: those from 4 * (lane % 4) on. Tensor cores have them in another
-// order, the same for both sides, so that the sum is that of all.
-template <int TILE> __device__ __forceinline__ float4 four_terms(const char *slab, u32 along, u32 line, u32 step) {
-    const u32 t = threadIdx.x % 4;
-    if (along) return *(const float4 *)(slab + along_place(line, 4 * step + t));
-    const char *from = slab + across_place<TILE>(16 * step + 4 * t, line / 4) + line % 4 * sizeof(float);
-    const u32 next = TILE * sizeof(float);
-    return make_float4(*(const float *)from, *(const float *)(from + next), *(const float *)(from + 2 * next),
-                       *(const float *)(from + 3 * next));
-}
 
 // Four terms as tensor cores take them: two words for each of their products.
 struct Tf32Terms {
@@ -250,7 +267,20 @@ struct F16Terms {
     u32 words[2];
 
     __device__ void take(float4 x) { words[0] = as_halves(x.x, x.y), words[1] = as_halves(x.z, x.w); }
+    __device__ void take(uint2 x) { words[0] = x.x, words[1] = x.y; }
     static constexpr u32 PRODUCTS = 1;
+};
+
+// Eight terms that are halves already, four words of two.
+struct PairTerms {
+    typedef ::F16 Math;
+    u32 words[4];
+
+    __device__ void take(float4 x) {
+        const float from[4] = {x.x, x.y, x.z, x.w};
+        for (u32 n = 0; n < 4; n++) words[n] = __float_as_uint(from[n]);
+    }
+    static constexpr u32 PRODUCTS = 2;
 };
 
 // A block's tile of sums. Its warps stand WM x WN over the tile; WK of them share each place and split every slab.
@@ -270,17 +300,17 @@ template <class Terms, int BM, int BN, int WM, int WN, int WK, int DEPTH> class 
                 for (float &sum : tile) sum = 0;
     }
 
-    // Adds the products of one slab.
-    __device__ void add(const char *rows, u32 rows_along, const char *columns, u32 columns_along) {
+    // Adds the products of one slab, of which both sides give terms.
+    template <class Rows, class Columns>
+    __device__ void add(const Rows &rows, const char *row_slab, const Columns &columns, const char *column_slab) {
 #pragma unroll
         for (u32 k = 0; k < STEPS / WK; k++) {
             const u32 step = k * WK + share;
             Terms a[MT][2], b[NT];
             for (int i = 0; i < MT; i++)
                 for (int half = 0; half < 2; half++)
-                    a[i][half].take(four_terms<BM>(rows, rows_along, row + 16 * i + 8 * half + lane / 4, step));
-            for (int j = 0; j < NT; j++)
-                b[j].take(four_terms<BN>(columns, columns_along, column + 8 * j + lane / 4, step));
+                    rows.give(a[i][half], row_slab, row + 16 * i + 8 * half + lane / 4, step);
+            for (int j = 0; j < NT; j++) columns.give(b[j], column_slab, column + 8 * j + lane / 4, step);
             for (u32 p = 0; p < 2 * Terms::PRODUCTS; p += 2)
                 for (int i = 0; i < MT; i++)
                     for (int j = 0; j < NT; j++) {
@@ -361,15 +391,11 @@ template <class Tile> class ProductEnd {
 #pragma unroll
         for (u32 i = 0; i < EACH; i++) {
             if (!exists(i)) continue;
-            float *to = product.output + begin + row_place(row + i * ROWS) + column;
-            if (product.fours) {
-                store4(to, sums[i]);
-                continue;
-            }
-            const float value[4] = {sums[i].x, sums[i].y, sums[i].z, sums[i].w};
-#pragma unroll
-            for (u32 e = 0; e < 4; e++)
-                if (column + e < product.columns) to[e] = value[e];
+            const u32 at = begin + row_place(row + i * ROWS) + column;
+            if (product.halves)
+                put((Half *)product.output + at, sums[i]);
+            else
+                put((float *)product.output + at, sums[i]);
         }
     }
 
@@ -382,6 +408,17 @@ template <class Tile> class ProductEnd {
     }
 
     __device__ bool exists(u32 i) const { return row + i * ROWS < product.rows && column < product.columns; }
+
+    template <class Element> __device__ void put(Element *to, float4 sum) const {
+        if (product.fours) {
+            store4(to, sum);
+            return;
+        }
+        const float value[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+        for (u32 e = 0; e < 4; e++)
+            if (column + e < product.columns) set(to[e], value[e]);
+    }
 
     __device__ float *partial(u32 tile, u32 split, u32 i) const {
         u64 at = ((u64)tile * product.splits + split) * EACH + i;
@@ -453,6 +490,11 @@ template <class Tile> struct AcrossSides {
     typedef WholeFeed<false, Tile::COLUMNS, Tile::THREADS> Columns;
 };
 
+template <class Tile> struct NarrowSides {
+    typedef WholeFeed<true, Tile::ROWS, Tile::THREADS> Rows;
+    typedef WholeFeed<true, Tile::COLUMNS, Tile::THREADS, true> Columns;
+};
+
 // `index`: which of the product's blocks this is.
 template <class Tile, class Sides>
 __device__ __forceinline__ void multiply(reef::Block &block, const Product &product, u32 index) {
@@ -494,7 +536,7 @@ __device__ __forceinline__ void multiply(reef::Block &block, const Product &prod
         end_copies();
         const char *stage = memory + reading * STAGE_BYTES;
         reading = reading == STAGES - 1 ? 0 : reading + 1;
-        sums.add(stage, rows.along(), stage + Rows::BYTES, columns.along());
+        sums.add(rows, stage, columns, stage + Rows::BYTES);
         if (++slab == end) break;
         const u32 round = (slab - begin) % SLABS_A_LOOK;
         if (round == SLABS_A_LOOK - 1) block.look();

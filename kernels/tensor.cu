@@ -54,9 +54,18 @@ TENSOR(contract_64x64, contract_tile<4>)
     PRODUCT(product_across_##tile, Product, multiply_one, tile##_tile, AcrossSides)         \
     PRODUCT(products_along_##tile, ProductGroup, multiply_group, tile##_tile, AlongSides)   \
     PRODUCT(products_across_##tile, ProductGroup, multiply_group, tile##_tile, AcrossSides)
-#define PRODUCTS(bm, bn, wm, wn, wk, stages)                                   \
-    PRODUCTS_OF(tf32_##bm##x##bn, tensor::Tf32Terms, bm, bn, wm, wn, wk, stages) \
-    PRODUCTS_OF(f16_##bm##x##bn, tensor::F16Terms, bm, bn, wm, wn, wk, stages)
+#define PRODUCTS_OF_PAIRS(tile, ...)                                                        \
+    typedef tensor::ProductTile<__VA_ARGS__> tile##_tile;                                   \
+    PRODUCT(product_along_##tile, Product, multiply_one, tile##_tile, AlongSides)           \
+    PRODUCT(products_along_##tile, ProductGroup, multiply_group, tile##_tile, AlongSides)
+#define PRODUCTS_NARROW(tile)                                                               \
+    PRODUCT(product_narrow_##tile, Product, multiply_one, tile##_tile, NarrowSides)         \
+    PRODUCT(products_narrow_##tile, ProductGroup, multiply_group, tile##_tile, NarrowSides)
+#define PRODUCTS(bm, bn, wm, wn, wk, stages)                                         \
+    PRODUCTS_OF(tf32_##bm##x##bn, tensor::Tf32Terms, bm, bn, wm, wn, wk, stages)       \
+    PRODUCTS_OF(f16_##bm##x##bn, tensor::F16Terms, bm, bn, wm, wn, wk, stages)         \
+    PRODUCTS_NARROW(f16_##bm##x##bn)                                                   \
+    PRODUCTS_OF_PAIRS(pairs_##bm##x##bn, tensor::PairTerms, bm, bn, wm, wn, wk, stages)
 
 #if REEF_ASYNC
 PRODUCTS(32, 32, 1, 1, 4, 4)
@@ -74,8 +83,10 @@ PRODUCTS(64, 64, 2, 2, 2, 3)
 #if REEF_ASYNC
 ATTENTION(attention_tf32_16, tensor::Tf32Terms, 1, 4)
 ATTENTION(attention_f16_16, tensor::F16Terms, 1, 4)
+ATTENTION(attention_pairs_16, tensor::PairTerms, 1, 4)
 ATTENTION(attention_tf32_64, tensor::Tf32Terms, 4, 1)
 ATTENTION(attention_f16_64, tensor::F16Terms, 4, 1)
+ATTENTION(attention_pairs_64, tensor::PairTerms, 4, 1)
 #endif
 
 #if !REEF_AMD

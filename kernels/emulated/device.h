@@ -21,6 +21,7 @@
 #define REEF_AMD 0
 
 struct float2 { float x, y; };
+struct uint2 { unsigned x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct Index { unsigned x; };
 inline float2 make_float2(float x, float y) { return {x, y}; }
@@ -125,8 +126,15 @@ struct Divisor {
     u32 factor, shift;
     u32 operator()(u32 n) const { return (u64)n * factor >> shift; }
 };
+struct Half { u16 bits; };
+inline u32 __float_as_uint(float value) { u32 bits; memcpy(&bits, &value, 4); return bits; }
+inline u16 half_of(float value) { _Float16 half = (_Float16)value; u16 bits; memcpy(&bits, &half, 2); return bits; }
+inline float of_half(u16 bits) { _Float16 half; memcpy(&half, &bits, 2); return (float)half; }
+inline void set(float &to, float value) { to = value; }
+inline void set(Half &to, float value) { to.bits = half_of(value); }
 inline float4 load4(const float *from) { return {from[0], from[1], from[2], from[3]}; }
 inline void store4(float *to, float4 v) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
+inline void store4(Half *to, float4 v) { set(to[0], v.x), set(to[1], v.y), set(to[2], v.z), set(to[3], v.w); }
 inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 inline float at_least(float value, float low) { return value < low ? low : value; }
 inline float larger(float a, float b) { return b > a || b != b ? b : a; }
@@ -181,8 +189,6 @@ inline u32 as_tf32(float value) {
     return std::isfinite(value) ? (bits + 0x1000) & ~0x1fffu : bits;
 }
 inline float power_of_two(float x) { return exp2f(x); }
-inline u16 half_of(float value) { _Float16 half = (_Float16)value; u16 bits; memcpy(&bits, &half, 2); return bits; }
-inline float of_half(u16 bits) { _Float16 half; memcpy(&half, &bits, 2); return (float)half; }
 inline u32 as_halves(float low, float high) { return half_of(low) | (u32)half_of(high) << 16; }
 
 // D += A B of a warp, from fragments as the PTX manual has them: `at(lane, word, part)` of A is at row, term.
@@ -211,6 +217,21 @@ struct F16 {
         multiply_of_warp<16>(c, a, b0, b1, [](u32 word, u32 p) { return of_half((u16)(word >> 16 * p)); });
     }
 };
+
+// Four matrices of 8 x 8 halves, turned: a lane has rows 2 * (lane % 4) and the next of column lane / 4.
+inline void load_turned(u32 (&to)[4], const char *row) {
+    static const char *rows[32][32];
+    const u32 lane = running % 32;
+    const char *(&all)[32] = rows[running / 32];
+    all[lane] = row;
+    meet_warp();
+    for (u32 n = 0; n < 4; n++) {
+        u16 halves[2];
+        for (u32 k = 0; k < 2; k++) memcpy(&halves[k], all[8 * n + lane % 4 * 2 + k] + lane / 4 * 2, 2);
+        to[n] = halves[0] | (u32)halves[1] << 16;
+    }
+    meet_warp();
+}
 
 // What another lane of the warp has, all of which are here.
 template <class T> T __shfl_xor_sync(u32, T value, u32 with) {

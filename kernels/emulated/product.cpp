@@ -13,6 +13,7 @@ alignas(128) char tensor::memory[128 << 10];
 // A side as the case has it: where each line of each batch, and each term, lies.
 struct Side {
     std::vector<float> values;
+    std::vector<u16> halves;
     std::vector<u32> lines, batches, terms;
     float at(u32 batch, u32 line, u32 term) const { return values[batches[batch] + lines[line] + terms[term]]; }
 };
@@ -31,27 +32,35 @@ static u32 view(u32 outer, u32 inner, u32 outer_step, u32 inner_step) {
     return at;
 }
 
-static Side make(tensor::ProductSide &side, u32 batches, u32 lines, u32 terms, bool along, bool wide, bool by_view) {
+// `word`: elements of a word, two where they are halves.
+static Side make(tensor::ProductSide &side, u32 batches, u32 lines, u32 terms, bool along, bool wide, bool by_view, u32 word) {
     Side made;
-    const u32 slack = wide ? 4 * any(0, 2) : any(0, 5);
+    const u32 chunk = 4 * word, slack = wide ? chunk * any(0, 2) : any(0, 5);
     u32 inner = along ? terms : lines, outer = along ? lines : terms;
-    u32 pitch = (wide ? (inner + 3) / 4 * 4 : inner) + slack, step = along ? pitch : 1;
+    u32 pitch = (wide ? (inner + chunk - 1) / chunk * chunk : inner) + slack, step = along ? pitch : 1;
     side = {};
-    side.along = along, side.wide = wide, side.step = step, side.term_step = along ? 1 : pitch;
+    side.along = along, side.wide = wide, side.step = step / word, side.term_step = along ? 1 : pitch;
     u32 gap = 0, half = lines / 2;
-    if (by_view && lines % 2 == 0 && half % 4 == 0) gap = 8, side.view = view(2, half, half * step + gap, step);
+    if (by_view && lines % 2 == 0 && half % 4 == 0)
+        gap = 8, side.view = view(2, half, (half * step + gap) / word, step / word);
     for (u32 n = 0; n < lines; n++) made.lines.push_back(n * step + (gap && n >= half ? gap : 0));
     for (u32 n = 0; n < terms; n++) made.terms.push_back(n * side.term_step);
-    u32 whole = (pitch * outer + 16 + 3) / 4 * 4;
-    side.batch_step = any(0, 1) ? whole : 0;
-    for (u32 n = 0; n < batches; n++) made.batches.push_back(n * side.batch_step);
+    u32 whole = (pitch * outer + 16 + 7) / 8 * 8;
+    side.batch_step = any(0, 1) ? whole / word : 0;
+    for (u32 n = 0; n < batches; n++) made.batches.push_back(n * side.batch_step * word);
     made.values.resize(whole * batches + 16);
     for (float &value : made.values) value = (float)any(0, 16) - 8;
     // Copies are of 16 bytes where the case says so.
     if ((uintptr_t)made.values.data() % 16) abort();
     side.data = (const char *)made.values.data();
+    if (word == 2) {
+        for (float value : made.values) made.halves.push_back(half_of(value));
+        side.data = (const char *)made.halves.data();
+    }
     return made;
 }
+
+static float stored_as(float value, bool half) { return half ? of_half(half_of(value)) : value; }
 
 // By the kernel that the host would choose: `kernel` in operators/tensor/products/tiled.rs. Products of a group have all
 // places known at the beginning.
@@ -60,43 +69,52 @@ static bool is_any(const tensor::Product &product) {
     return !rows.along || !rows.wide || !columns.wide || product.table;
 }
 
-template <class Tile> static void multiply(reef::Turns &turns, const tensor::ProductGroup &group, u32 count) {
+template <class Tile, class Sides> static void by(reef::Turns &turns, const tensor::ProductGroup &group, u32 count) {
+    count == 1 ? tensor::multiply_one<Tile, Sides>(turns, group.of[0]) : tensor::multiply_group<Tile, Sides>(turns, group);
+}
+
+// Which sides are halves: none, columns, or both.
+enum Stored { SINGLES, NARROW, PAIRS };
+
+template <class Tile, Stored stored> static void multiply(reef::Turns &turns, const tensor::ProductGroup &group, u32 count) {
     const tensor::Product &product = group.of[0];
+    if constexpr (stored == NARROW) return by<Tile, tensor::NarrowSides<Tile>>(turns, group, count);
+    if constexpr (stored == PAIRS) return by<Tile, tensor::AlongSides<Tile>>(turns, group, count);
     typedef tensor::AlongSides<Tile> Along;
     typedef tensor::AcrossSides<Tile> Across;
     const bool along = product.sides[1].along;
     if (is_any(product))
         tensor::multiply_one<Tile, tensor::AnySides<Tile>>(turns, product);
-    else if (count == 1)
-        along ? tensor::multiply_one<Tile, Along>(turns, product) : tensor::multiply_one<Tile, Across>(turns, product);
     else
-        along ? tensor::multiply_group<Tile, Along>(turns, group) : tensor::multiply_group<Tile, Across>(turns, group);
+        along ? by<Tile, Along>(turns, group, count) : by<Tile, Across>(turns, group, count);
 }
 
-template <class Tile> static u32 check(const char *name) {
-    const bool known = any(0, 1); // all places at the beginning
-    const u32 step = known || any(0, 1) ? 4 : 1, batches = any(1, 2), rows = any(1, 150);
+template <class Tile, Stored stored = SINGLES> static u32 check(const char *name) {
+    const bool halves = stored != SINGLES, known = halves || any(0, 1); // all places at the beginning
+    const u32 step = halves ? 8 : known || any(0, 1) ? 4 : 1, batches = any(1, 2), rows = any(1, 150);
     const u32 columns = (any(1, 150) + step - 1) / step * step;
     const u32 terms = (any(1, 700) + step - 1) / step * step; // that may be copied four at a time
     tensor::Product product = {};
     plan.assign(1, 0);
     bool along[2], wide[2];
-    for (int s = 0; s < 2; s++) along[s] = known && s == 0 || any(0, 1), wide[s] = known || any(0, 1);
+    for (int s = 0; s < 2; s++) along[s] = known && s == 0 || halves || any(0, 1), wide[s] = known || any(0, 1);
     const u32 sizes[2] = {rows, columns};
     for (int s = 0; s < 2; s++) wide[s] = wide[s] && (along[s] ? terms : sizes[s]) % 4 == 0;
     Side sides[2];
     for (u32 s = 0; s < 2; s++) {
-        sides[s] = make(product.sides[s], batches, sizes[s], terms, along[s], wide[s], any(0, 1));
+        const u32 word = stored == PAIRS || stored == NARROW && s == 1 ? 2 : 1;
+        sides[s] = make(product.sides[s], batches, sizes[s], terms, along[s], wide[s], any(0, 1), word);
         product.sides[s].input = 1 - s;
     }
     if (!known && any(0, 1)) {
         product.table = plan.size();
         for (u32 k = 0; k < terms; k++) plan.push_back(sides[1].terms[k]), plan.push_back(sides[0].terms[k]);
     }
-    product.rows = rows, product.columns = columns, product.terms = terms;
+    product.rows = rows, product.columns = columns, product.terms = stored == PAIRS ? terms / 2 : terms;
     product.across = (columns + Tile::COLUMNS - 1) / Tile::COLUMNS;
     product.down = (rows + Tile::ROWS - 1) / Tile::ROWS;
-    product.slabs = (terms + tensor::SLAB_TERMS - 1) / tensor::SLAB_TERMS;
+    product.slabs = (product.terms + tensor::SLAB_TERMS - 1) / tensor::SLAB_TERMS;
+    product.halves = any(0, 1);
     product.splits = any(1, std::min(product.slabs, 4u));
     product.fours = columns % 4 == 0 && any(0, 1);
     const u32 tiles = batches * product.across * product.down;
@@ -104,6 +122,7 @@ template <class Tile> static u32 check(const char *name) {
     std::vector<std::vector<float>> partials(count, std::vector<float>(tiles * product.splits * Tile::ROWS * Tile::COLUMNS, NAN));
     std::vector<std::vector<u32>> arrivals(count, std::vector<u32>(tiles));
     std::vector<std::vector<float>> outputs(count, std::vector<float>(batches * rows * columns + 4, NAN));
+    std::vector<std::vector<u16>> half_outputs(count, std::vector<u16>(outputs[0].size(), half_of(NAN)));
     std::vector<float> bias(columns + 4), residual(outputs[0].size()), heights(batches * rows);
     for (auto *values : {&bias, &residual, &heights})
         for (float &value : *values) value = (float)any(0, 16) - 8;
@@ -126,7 +145,7 @@ template <class Tile> static u32 check(const char *name) {
         if (n >= count) continue;
         tensor::Product &one = group.of[n];
         one = product;
-        one.output = outputs[n].data(), one.partials = partials[n].data(), one.arrivals = arrivals[n].data();
+        one.output = product.halves ? (void *)half_outputs[n].data() : outputs[n].data(), one.partials = partials[n].data(), one.arrivals = arrivals[n].data();
         if (n > 0 && !after) one.after[0] = {nullptr, tensor::ADD_NUMBER, 0, 0, (float)n};
         if (n > 0 && columns > 40) one.columns -= 4 * any(0, 9);
         one.across = (one.columns + Tile::COLUMNS - 1) / Tile::COLUMNS;
@@ -137,11 +156,12 @@ template <class Tile> static u32 check(const char *name) {
         memset(tensor::memory, 0xff, sizeof tensor::memory);
         run_block(Tile::THREADS, [&] {
             reef::Turns turns;
-            multiply<Tile>(turns, group, count);
+            multiply<Tile, stored>(turns, group, count);
         });
     }
     for (u32 n = 0; n < count; n++) {
-        const std::vector<float> &output = outputs[n];
+        std::vector<float> &output = outputs[n];
+        for (u32 at = 0; product.halves && at < output.size(); at++) output[at] = of_half(half_outputs[n][at]);
         for (u32 batch = 0; batch < batches; batch++)
             for (u32 row = 0; row < rows; row++)
                 for (u32 column = 0; column < columns; column++) {
@@ -150,7 +170,7 @@ template <class Tile> static u32 check(const char *name) {
                     const u32 at = batch * product.output_batch + row * product.output_row + column;
                     if (after) sum = std::max(sum + bias[column], -100.0) * heights[batch * rows + row] + residual[at];
                     if (!after) sum += n;
-                    if (column < group.of[n].columns ? output[at] == (float)sum : std::isnan(output[at])) continue;
+                    if (column < group.of[n].columns ? output[at] == stored_as((float)sum, product.halves) : std::isnan(output[at])) continue;
                     printf("%s: %u of %u, %ux%ux%u, %u terms, along %d %d, wide %d %d, view %u %u, table %u, splits %u: [%u, %u, %u] is %g, not %g\n",
                            name, n, count, batches, rows, columns, terms, along[0], along[1], wide[0], wide[1], product.sides[0].view,
                            product.sides[1].view, product.table, product.splits, batch, row, column, output[at], sum);
@@ -171,7 +191,12 @@ int main(int, char **arguments) {
         failed += check<tensor::ProductTile<tensor::F16Terms, 32, 32, 1, 1, 4, 4>>("f16 32x32");
         failed += check<tensor::ProductTile<tensor::Tf32Terms, 64, 64, 2, 2, 2, 3>>("tf32 64x64");
         failed += check<tensor::ProductTile<tensor::F16Terms, 64, 64, 2, 2, 2, 3>>("f16 64x64");
+        typedef tensor::ProductTile<tensor::F16Terms, 32, 32, 1, 1, 4, 4> Small;
+        typedef tensor::ProductTile<tensor::F16Terms, 64, 64, 2, 2, 2, 3> Large;
+        failed += check<Small, NARROW>("narrow 32x32") + check<Large, NARROW>("narrow 64x64");
+        failed += check<tensor::ProductTile<tensor::PairTerms, 32, 32, 1, 1, 4, 4>, PAIRS>("pairs 32x32");
+        failed += check<tensor::ProductTile<tensor::PairTerms, 64, 64, 2, 2, 2, 3>, PAIRS>("pairs 64x64");
     }
-    printf("%u of %u failed\n", failed, 4 * cases);
+    printf("%u of %u failed\n", failed, 8 * cases);
     return failed != 0;
 }

@@ -564,6 +564,18 @@ pub trait Operators: Device {
         false
     }
 
+    /// Whether this device's kernel for `op` rounds the values of an input to halves before anything else, with its
+    /// [packed input](Self::packed_input) packed: stored as halves that input gives the same outputs, bit by bit.
+    fn rounds_to_halves(&self, _op: &TensorOp, _input: usize) -> bool {
+        false
+    }
+
+    /// Whether it has a kernel made for `op`, some of whose inputs or whose output are halves where they were singles, with
+    /// its packed input packed. A device that says nothing has none.
+    fn takes_halves(&self, _op: &TensorOp) -> bool {
+        false
+    }
+
     /// The kernel of each call of a program, compiled for this device and loaded: a kernel that several calls have
     /// is loaded once. A device that says nothing runs none.
     ///

@@ -14,7 +14,9 @@ use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
-use reef_core::op::{Activate, Function, Op, Operands, Operators, Scratch, TensorOperands};
+use reef_core::op::{
+    Activate, Function, Op, Operands, Operators, PackedInput, Scratch, TensorOperands,
+};
 use reef_core::program::Program;
 use reef_core::tensor::TensorOp;
 use reef_core::{Launch, Result};
@@ -50,6 +52,22 @@ impl<V: Vendor> Operators for Gpu<V> {
             launches.extend(pointwise::activate(&bound.of_output(), &in_place(&op, function))?);
         }
         Ok(launches)
+    }
+
+    fn packed_input(&self, op: &TensorOp) -> Option<PackedInput> {
+        tensor::packed_input(self, op)
+    }
+
+    fn pack_input(&self, packed: &PackedInput, values: &[f32]) -> Result<Buffer<V>> {
+        tensor::pack_input(self, packed, values)
+    }
+
+    fn rounds_to_halves(&self, op: &TensorOp, input: usize) -> bool {
+        tensor::rounds_to_halves(self, op, input)
+    }
+
+    fn takes_halves(&self, op: &TensorOp) -> bool {
+        tensor::takes_halves(self, op)
     }
 
     fn has_joined(&self, op: &TensorOp) -> bool {

@@ -8,9 +8,11 @@ use crate::tensors::constant::Constant;
 use crate::tensors::join::depthwise;
 use crate::tensors::join::joined::joined;
 use crate::tensors::layout::turn::channels_last;
+use crate::tensors::narrow::narrowed;
 use crate::tensors::step::TensorStep;
 use reef_core::op::Operators;
 use reef_core::tensor::{Array, Spec, TensorOp};
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 /// A network of tensors: storages, and the steps that fill them.
@@ -35,12 +37,21 @@ impl TensorModel {
         &self.steps
     }
 
-    /// The steps for a device, which may have some that follow each other as one operation.
+    /// The steps for a device, which may have some that follow each other as one operation, and may round what it reads.
     pub fn steps_on<D: Operators>(&self, device: &D) -> Vec<TensorStep> {
         let has = |op: &TensorOp| device.has_joined(op);
         let steps = find::joined(&self.steps, &self.outputs, &has);
         let steps = channels_last(depthwise::join(&steps, &self.outputs, &has), &self.outputs);
-        joined(&steps, &self.outputs, &has)
+        let steps = joined(&steps, &self.outputs, &has);
+        let known = || self.constants.iter().map(|(storage, _)| *storage);
+        let ports = self.inputs.iter().chain(&self.outputs).map(|port| port.storage);
+        let (constants, given): (HashSet<usize>, _) = (known().collect(), ports.chain(known()).collect());
+        let rounds = |step: &TensorStep, k: usize| {
+            let packed = device.packed_input(&step.op);
+            packed.is_none_or(|packed| constants.contains(&step.reads[packed.input]))
+                && device.rounds_to_halves(&step.op, k)
+        };
+        narrowed(steps, &given, &rounds, &|op| device.takes_halves(op))
     }
 
     /// Values of all constants.

@@ -10,7 +10,9 @@ use crate::backend::error::{Error, Result};
 use crate::tensor::array::Values;
 use crate::tensor::element::Element;
 use crate::tensor::spec::Spec;
+use crate::tensor::stored::Stored as _;
 use crate::tensor::view::{Placed, View};
+use std::borrow::Cow;
 
 /// `output[r, j] = sum over i of p[r, i] * v[r, i, j]`, for each output row `r`, with
 ///
@@ -89,10 +91,10 @@ impl Attention {
             && of_rows(&self.values.view, &[keys, width])
             && View::dense(&[rows, &[width]].concat()).len() == output.elements();
         let read: Vec<_> = self.scores.iter().filter_map(ScoreStep::reads).collect();
-        let singles = inputs.iter().take(3).chain([output]);
+        let stored = |spec: &Spec| matches!(spec.element, Element::F32 | Element::F16);
         if !sizes
             || inputs.len() != 3 + read.len()
-            || singles.clone().any(|s| s.element != Element::F32)
+            || !inputs.iter().take(3).chain([output]).all(stored)
         {
             return Err(refused());
         }
@@ -120,7 +122,8 @@ impl Attention {
     }
 
     pub(crate) fn compute(&self, mut job: Job<'_>) -> Outputs {
-        let [q, k, v] = [0, 1, 2].map(|input| singles(&job.inputs[input]));
+        let sides = [0, 1, 2].map(|input| singles(&job.inputs[input]));
+        let [q, k, v] = sides.each_ref().map(|side| &side[..]);
         let [keys, depth, width] = self.sizes();
         let mut scores = vec![0.0f32; keys];
         for first in job.range.clone().step_by(width) {
@@ -190,10 +193,11 @@ fn product((a, at): (&[f32], usize), (b, there): (&[f32], usize)) -> f64 {
     f64::from(a[at]) * f64::from(b[there])
 }
 
-/// Values that were checked to be singles.
-fn singles<'a>(values: &Values<'a>) -> &'a [f32] {
+/// Values, which are stored as singles or halves, as singles.
+fn singles<'a>(values: &Values<'a>) -> Cow<'a, [f32]> {
     match *values {
-        Values::F32(values) => values,
+        Values::F32(values) => Cow::Borrowed(values),
+        Values::F16(values) => values.iter().map(|half| half.to_f32()).collect(),
         _ => unreachable!("it was checked"),
     }
 }

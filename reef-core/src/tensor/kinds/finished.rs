@@ -12,7 +12,7 @@ use crate::tensor::spec::Spec;
 /// `output[i] = formula(sum[i], inputs[2][i], inputs[3][i], …)`, where `sum` is what `contract` makes of the first two
 /// inputs.
 ///
-/// Everything is a float of 32 bits but the inputs, which convert. Inputs from the third on are broadcast to the output.
+/// Everything is a float of 32 bits but the inputs, which convert, and the output, which may be rounded to a half. Inputs from the third on are broadcast to the output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
     /// What the sums are of.
@@ -23,7 +23,8 @@ pub struct Finished {
 
 impl Finished {
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
-        let singles = self.contract.domain == Domain::F32 && output.element == Element::F32;
+        let stored = matches!(output.element, Element::F32 | Element::F16);
+        let singles = self.contract.domain == Domain::F32 && stored;
         let Some((factors, others)) = inputs.split_at_checked(2).filter(|_| singles) else {
             return Err(Error::invalid(format!("a finished sum of {inputs:?} that is {output}")));
         };
@@ -54,7 +55,8 @@ impl Finished {
 
 /// What the formula reads.
 fn with_sums(others: &[Spec], output: &Spec) -> Vec<Spec> {
-    [output].into_iter().chain(others).cloned().collect()
+    let sums = Spec { element: Element::F32, dims: output.dims.clone() };
+    [&sums].into_iter().chain(others).cloned().collect()
 }
 
 #[cfg(test)]
@@ -62,6 +64,7 @@ mod tests {
     use super::*;
     use crate::tensor::kinds::formula::{Binary, Term};
     use crate::tensor::op::{Kind, TensorOp};
+    use crate::tensor::stored::{Half, Stored};
     use crate::tensor::view::View;
 
     fn single(dims: &[usize]) -> Spec {
@@ -100,12 +103,23 @@ mod tests {
     }
 
     #[test]
+    fn halves_are_what_singles_round_to() {
+        let half = Spec { element: Element::F16, dims: vec![3, 2] };
+        let op = TensorOp { output: half, ..op() };
+        let (a, b) = (Array::F32(vec![0.1; 6]), Array::F32(vec![1.0; 4]));
+        let bias = Array::F32(vec![0.0, 1.0]);
+        let values = [a.values(), b.values(), bias.values()];
+        let made = op.compute(&values, 0..2, &|| false).unwrap().unwrap();
+        assert_eq!(made, Array::F16([0.2, -0.8].map(Half::from_f32).to_vec()));
+    }
+
+    #[test]
     fn what_the_formula_cannot_read_is_refused() {
         let wide =
             TensorOp { inputs: vec![single(&[3, 2]), single(&[2, 2]), single(&[3])], ..op() };
         let few = TensorOp { inputs: vec![single(&[3, 2])], ..op() };
-        let half = TensorOp { output: Spec { element: Element::F16, dims: vec![3, 2] }, ..op() };
-        for op in [wide, few, half] {
+        let whole = TensorOp { output: Spec { element: Element::I32, dims: vec![3, 2] }, ..op() };
+        for op in [wide, few, whole] {
             assert!(matches!(op.check(), Err(Error::Invalid(_))), "{op:?}");
         }
     }

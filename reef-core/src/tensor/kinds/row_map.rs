@@ -54,7 +54,8 @@ impl RowMap {
             RowTerm::Fold(kind, _) => is_known(*kind),
         };
         let rows = self.width > 0 && output.dims.last() == Some(&self.width);
-        let fits = rows && output.element == Element::F32 && self.terms.iter().all(known);
+        let stored = matches!(output.element, Element::F32 | Element::F16);
+        let fits = rows && stored && self.terms.iter().all(known);
         if !fits || self.terms.is_empty() {
             return Err(Error::invalid(format!("{self:?} that makes {output}")));
         }

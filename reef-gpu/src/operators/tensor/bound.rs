@@ -1,12 +1,14 @@
 //! An operation with its operands, checked.
 
 use super::plan::Plan;
+use super::products::packed::packed;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Storage, TensorOperands};
 use reef_core::tensor::{Domain, Spec, TensorOp, View};
 use reef_core::{Error, Result};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Threads of a block: `THREADS` in kernels/plan.h.
@@ -20,7 +22,8 @@ const MAX_ELEMENTS: usize = 1 << 31;
 #[derive(Debug)]
 pub(super) struct BoundTensors<'a, V: Vendor> {
     gpu: &'a Gpu<V>,
-    pub(super) op: &'a TensorOp,
+    /// With its packed input as that is packed.
+    pub(super) op: Cow<'a, TensorOp>,
     /// Addresses.
     inputs: Vec<u64>,
     output: u64,
@@ -41,18 +44,25 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
             let text = format!("{}: {given} inputs for {}, {want} wanted", V::NAME, op.name());
             return Err(Error::Invalid(text));
         }
+        let op = match operands.packed {
+            false => Cow::Borrowed(op),
+            true => match packed(gpu, op) {
+                Some((_, op)) => Cow::Owned(op),
+                None => return Err(refused::<V>(op, "none of its inputs is packed")),
+            },
+        };
         let inputs = operands.inputs.iter().zip(&op.inputs);
         let scratch = operands.scratch.as_ref();
         let storages = operands.inputs.iter().chain([&operands.output]).chain(scratch);
         let bound = Self {
             gpu,
-            op,
             inputs: inputs
-                .map(|(storage, spec)| address(op, storage, spec))
+                .map(|(storage, spec)| address(&op, storage, spec))
                 .collect::<Result<_>>()?,
-            output: address(op, &operands.output, &op.output)?,
+            output: address(&op, &operands.output, &op.output)?,
             scratch: scratch.map(|storage| (storage.buffer.clone(), storage.offset)),
             buffers: storages.map(|storage| storage.buffer.clone()).collect(),
+            op,
         };
         bound.check_apart()?;
         Ok(bound)
@@ -134,7 +144,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
 
     /// Says that the device has no kernel for this.
     pub(super) fn refused(&self, why: impl std::fmt::Display) -> Error {
-        refused::<V>(self.op, why)
+        refused::<V>(&self.op, why)
     }
 
     /// The domain of a kernel that adds and multiplies: unsigned integers are signed ones.

@@ -2,11 +2,14 @@
 
 use super::attention::launch as attention;
 use super::bound::BoundTensors;
+use super::normal::launch as normal;
+use super::products::packed::packed;
+pub(in crate::operators) use super::products::packed::pack as pack_input;
 use super::products::{contract, group};
 use super::{depthwise, fold, formula, indexed, movement, row_map, rows};
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
-use reef_core::op::{Scratch, TensorOperands};
+use reef_core::op::{PackedInput, Scratch, TensorOperands};
 use reef_core::tensor::{Kind, TensorOp};
 use reef_core::{Launch, Result};
 use std::sync::Arc;
@@ -15,8 +18,7 @@ use std::sync::Arc;
 pub(in crate::operators) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> Scratch {
     match &op.kind {
         _ if op.check().is_err() => Scratch::default(),
-        Kind::Contract(contract) => contract::scratch(gpu, op, contract),
-        Kind::Finished(finished) => contract::scratch(gpu, op, &finished.contract),
+        Kind::Contract(_) | Kind::Finished(_) => contract::scratch(gpu, op),
         _ => Scratch::default(),
     }
 }
@@ -26,10 +28,44 @@ pub(in crate::operators) fn takes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> boo
     match &op.kind {
         Kind::Finished(finished) => op.check().is_ok() && contract::finishes(gpu, op, finished),
         Kind::RowMap(rows) => op.check().is_ok() && row_map::fits(gpu, rows),
-        Kind::Attention(heads) => op.check().is_ok() && attention::fits(gpu, heads),
+        Kind::Attention(heads) => op.check().is_ok() && attention::fits(gpu, op, heads),
         Kind::Depthwise(depthwise) => op.check().is_ok() && depthwise::fits(depthwise),
         _ => false,
     }
+}
+
+/// The input of `op` that products take as halves if it never changes.
+pub(in crate::operators) fn packed_input<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+) -> Option<PackedInput> {
+    op.check().ok()?;
+    packed(gpu, op).map(|(packed, _)| packed)
+}
+
+/// Whether the kernel for `op` rounds input `input` to halves before anything else.
+pub(in crate::operators) fn rounds_to_halves<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+    input: usize,
+) -> bool {
+    op.check().is_ok()
+        && match &op.kind {
+            Kind::Contract(_) | Kind::Finished(_) => contract::rounds(gpu, op, input),
+            Kind::Attention(heads) => attention::rounds(gpu, op, heads, input),
+            _ => false,
+        }
+}
+
+/// Whether there is a kernel made for `op`, some of whose inputs or whose output are halves.
+pub(in crate::operators) fn takes_halves<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> bool {
+    op.check().is_ok()
+        && match &op.kind {
+            Kind::Contract(_) | Kind::Finished(_) => contract::takes(gpu, op),
+            Kind::RowMap(rows) => row_map::fits(gpu, rows) && normal::takes(op, rows),
+            Kind::Attention(heads) => attention::fits(gpu, op, heads),
+            _ => false,
+        }
 }
 
 /// The launch that computes `op`; none if it has no outputs.

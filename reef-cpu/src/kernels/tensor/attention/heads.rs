@@ -6,7 +6,7 @@ use crate::kernels::stop_token::StopToken;
 use crate::kernels::tensor::products::pack::pack_columns;
 use crate::kernels::tensor::products::tiles::{Pitched, multiply_tile};
 use crate::kernels::tile::{COLUMNS, ROWS};
-use reef_core::tensor::{Attention, Kind, TensorOp, Values};
+use reef_core::tensor::{Attention, Element, Kind, TensorOp, Values};
 use std::ops::Range;
 
 /// Keys of a tile: a panel of values for all of them stays in the first cache.
@@ -40,7 +40,8 @@ impl Heads {
     pub(in crate::kernels::tensor) fn of(op: &TensorOp) -> Option<Self> {
         let Kind::Attention(attention) = &op.kind else { return None };
         let [keys, depth, width] = attention.sizes();
-        if depth.max(width) > MOST {
+        let mut specs = op.inputs[..3].iter().chain([&op.output]);
+        if depth.max(width) > MOST || specs.any(|spec| spec.element != Element::F32) {
             return None;
         }
         Some(Self {

@@ -14,7 +14,7 @@ use super::terms::{cost, evaluate};
 #[cfg(target_arch = "x86_64")]
 use super::vectors;
 use crate::kernels::simd::widest;
-use reef_core::tensor::{FoldKind, Kind, RowTerm, TensorOp, Term};
+use reef_core::tensor::{Element, FoldKind, Kind, RowTerm, TensorOp, Term};
 
 /// What a row may cost: a block has one at least.
 const ROW: usize = 4 * BLOCK;
@@ -48,7 +48,7 @@ impl RowVectors {
         let row = costs.max(1).saturating_mul(rows.width);
         let (width, steps) = (rows.width, steps(&rows.terms, rows.width));
         let outputs = width * (BLOCK / row.max(1)).max(1);
-        let fits = row <= ROW && steps.len() <= TERMS;
+        let fits = row <= ROW && steps.len() <= TERMS && op.output.element == Element::F32;
         let standard = standard(&steps, &seen);
         fits.then_some(Self { width, steps, standard, seen, outputs })
     }

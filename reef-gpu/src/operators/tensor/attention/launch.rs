@@ -7,12 +7,12 @@ use crate::operators::tensor::bound::BoundTensors;
 use crate::operators::tensor::launch::Grid;
 use crate::operators::tensor::plan::Plan;
 use crate::vendor::calls::Vendor;
-use reef_core::tensor::{Attention, Placed, ScoreStep, View};
+use reef_core::tensor::{Attention, Element, Placed, ScoreStep, TensorOp, View};
 use reef_core::{Launch, Result};
 
 /// Elements of a key and of a value at most: `LINE_ELEMENTS` in kernels/attention.h.
 const LINE: usize = 64;
-const LINE_BYTES: usize = LINE * size_of::<f32>();
+const LINE_BYTES: usize = LINE * size_of::<f32>(); // of singles, which is the most
 /// `TILE_KEYS` and `ATTENTION_THREADS` there.
 const KEYS: usize = 64;
 const THREADS: u32 = 128;
@@ -22,9 +22,10 @@ const ROWS: [usize; 2] = [64, 16];
 const GUARD: usize = 128;
 /// Keys are counted in 31 bits.
 const MOST_KEYS: usize = 1 << 31;
-/// Elements that are copied at once.
-const WIDE: usize = 4;
-const WIDE_BYTES: u64 = 16;
+/// Bytes that are copied at once.
+const CHUNK: usize = 16;
+/// Outputs that are written at once.
+const FOUR: usize = 4;
 
 /// Attention whose rows are in groups that see the same keys.
 #[derive(Debug)]
@@ -37,10 +38,17 @@ struct Heads<'a> {
 
 impl<'a> Heads<'a> {
     /// `None` if there is no kernel for it.
-    fn of<V: Vendor>(gpu: &Gpu<V>, attention: &'a Attention) -> Option<Self> {
+    fn of<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp, attention: &'a Attention) -> Option<Self> {
         let family = tensor_core_family(gpu)?;
+        let element = op.inputs[0].element;
+        let alike = op.inputs[..3].iter().all(|input| input.element == element);
+        let family = match element {
+            Element::F32 => family,
+            Element::F16 if family == "f16" && in_chunks(attention, Element::F16) => "pairs",
+            _ => return None,
+        };
         let has_room = shared(ROWS[0]) + GUARD <= gpu.facts().shared_per_block as usize;
-        Self::new(attention, family).filter(|_| has_room)
+        Self::new(attention, family).filter(|_| has_room && alike)
     }
 
     fn new(attention: &'a Attention, family: &'static str) -> Option<Self> {
@@ -78,25 +86,32 @@ fn shared(rows: usize) -> usize {
 }
 
 /// Whether [`build`] has a launch.
-pub(in crate::operators::tensor) fn fits<V: Vendor>(gpu: &Gpu<V>, attention: &Attention) -> bool {
-    Heads::of(gpu, attention).is_some()
+pub(in crate::operators::tensor) fn fits<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+    attention: &Attention,
+) -> bool {
+    Heads::of(gpu, op, attention).is_some()
 }
 
 pub(in crate::operators::tensor) fn build<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     attention: &Attention,
 ) -> Result<Launch<Gpu<V>>> {
-    let heads = Heads::of(bound.gpu(), attention)
+    let heads = Heads::of(bound.gpu(), &bound.op, attention)
         .ok_or_else(|| bound.refused("it is made of other operations here"))?;
     let [groups, rows] = heads.counts();
     let [keys, depth, width] = attention.sizes();
     let mut plan = Plan::default();
     plan.words(&[0]); // so that no view is at 0
     let (sides, wide) = sides(bound, &heads, &mut plan);
+    if !wide && bound.op.inputs[0].element == Element::F16 {
+        return Err(bound.refused("halves that begin anywhere"));
+    }
     let steps = steps(bound, &heads, &mut plan);
     let outputs = heads.places(&View::dense(attention.rows()));
     let [output_group, output_row] = outputs.map(|view| PlacesParams::of(&view, &mut plan));
-    let fours = width.is_multiple_of(WIDE) && bound.output().is_multiple_of(WIDE_BYTES);
+    let fours = width.is_multiple_of(FOUR) && bound.output().is_multiple_of(CHUNK as u64);
     let tiles = |tile: usize| groups * rows.div_ceil(tile);
     let tile = ROWS.into_iter().find(|&tile| tiles(tile) >= bound.units()).unwrap_or(ROWS[1]);
     let params = |plan| AttentionParams {
@@ -115,29 +130,49 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
         wide: wide.into(),
         fours: fours.into(),
         none_is_zero: attention.none_is_zero.into(),
-        unused: 0,
+        halves: (bound.op.output.element == Element::F16).into(),
     };
     let grid = Grid { blocks: tiles(tile), threads: THREADS, shared: shared(tile) };
     bound.launch_with(&format!("attention_{}_{tile}", heads.family), grid, &plan, params)
 }
 
-/// Queries, keys and values, and whether all of them can be copied four elements at a time.
+/// Whether tensor cores round input `input` of `op` to halves before anything else, and there is a kernel for such.
+pub(in crate::operators::tensor) fn rounds<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+    attention: &Attention,
+    input: usize,
+) -> bool {
+    let mut op = op.clone();
+    op.inputs[..3].iter_mut().for_each(|spec| spec.element = Element::F16);
+    input < 3 && fits(gpu, &op, attention)
+}
+
+/// Whether queries, keys and values of such elements lie in chunks, which are copied at once.
+fn in_chunks(attention: &Attention, element: Element) -> bool {
+    let chunk = CHUNK / element.bytes();
+    [&attention.queries, &attention.keys, &attention.values].into_iter().all(|placed| {
+        let (last, outer) = placed.view.strides.split_last().unwrap_or((&1, &[]));
+        let size = placed.view.dims.last().copied().unwrap_or(1);
+        *last == 1
+            && size.is_multiple_of(chunk)
+            && placed.first.is_multiple_of(chunk)
+            && outer.iter().all(|stride| stride.is_multiple_of(chunk))
+    })
+}
+
+/// Queries, keys and values, and whether all of them can be copied in chunks.
 fn sides<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     heads: &Heads<'_>,
     plan: &mut Plan,
 ) -> ([SideParams; 3], bool) {
     let Attention { queries, keys, values, .. } = heads.attention;
-    let mut wide = true;
+    let element = bound.op.inputs[0].element;
+    let aligned = (0..3).all(|input| bound.input(input).is_multiple_of(CHUNK as u64));
     let mut number = 0;
     let sides = [queries, keys, values].map(|Placed { first, view }| {
-        let data = bound.input(number) + (first * size_of::<f32>()) as u64;
-        let (last, outer) = view.strides.split_last().unwrap_or((&1, &[]));
-        let size = view.dims.last().copied().unwrap_or(1);
-        wide &= *last == 1
-            && size.is_multiple_of(WIDE)
-            && data.is_multiple_of(WIDE_BYTES)
-            && outer.iter().all(|stride| stride.is_multiple_of(WIDE));
+        let data = bound.input(number) + (first * element.bytes()) as u64;
         let [groups, rows] = heads.places(view);
         let group = PlacesParams::of(&groups, plan);
         let row = match number {
@@ -147,7 +182,7 @@ fn sides<V: Vendor>(
         number += 1;
         SideParams { data, group, row }
     });
-    (sides, wide)
+    (sides, aligned && in_chunks(heads.attention, element))
 }
 
 fn steps<V: Vendor>(

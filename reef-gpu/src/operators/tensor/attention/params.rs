@@ -71,7 +71,7 @@ pub(super) struct AttentionParams {
     pub(super) wide: u32,
     pub(super) fours: u32,
     pub(super) none_is_zero: u32,
-    pub(super) unused: u32,
+    pub(super) halves: u32,
 }
 
 // SAFETY: `repr(C)`; each part is a multiple of 8 bytes, in which those of 4 bytes come in pairs behind those of 8.

@@ -6,7 +6,7 @@ use crate::operators::params::Params;
 use crate::operators::tensor::bound::BoundTensors;
 use crate::operators::tensor::launch::Grid;
 use crate::vendor::calls::Vendor;
-use reef_core::tensor::{Element, RowMap, Spec, View};
+use reef_core::tensor::{Element, RowMap, Spec, TensorOp, View};
 use reef_core::{Launch, Result};
 
 /// `NORMAL_THREADS` and `NORMAL_CHUNKS` in kernels/normal.h: threads of a block and chunks of a thread at most.
@@ -33,11 +33,30 @@ struct NormalParams {
     lanes: u32,
     centred: u32,
     epsilon: f32,
-    unused: u32,
+    halves: u32,
 }
 
 // SAFETY: `repr(C)`; fields of 8 bytes stand before six of 4.
 unsafe impl Params for NormalParams {}
+
+/// Whether [`build`] has a launch for `op`, which is `rows`, on storages that begin at chunks.
+pub(in crate::operators::tensor) fn takes(op: &TensorOp, rows: &RowMap) -> bool {
+    let Some(normal) = Normal::of(rows) else { return false };
+    let [all, row] = views(op, rows);
+    let seen = |input: Option<usize>, view: &View| {
+        input.is_none_or(|input| is_seen(&op.inputs[input], &op.output, view))
+    };
+    lanes(rows.width).is_some()
+        && normal.x.iter().all(|&input| seen(input, &all))
+        && [normal.gain, normal.shift].iter().all(|&input| seen(input, &row))
+}
+
+/// How all elements are seen, and those of one row by each row.
+fn views(op: &TensorOp, rows: &RowMap) -> [View; 2] {
+    let dims = vec![op.output.elements() / rows.width, rows.width];
+    [[rows.width, 1], [0, 1]]
+        .map(|strides| View { dims: dims.clone(), strides: strides.to_vec() }.merged())
+}
 
 /// The launch of `op` by the kernel for normalisations; `None` if it is none, or doesn't lie in chunks.
 pub(in crate::operators::tensor) fn build<V: Vendor>(
@@ -47,8 +66,7 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     let normal = Normal::of(op)?;
     let lanes = lanes(op.width)?;
     let rows = bound.count() / op.width;
-    let [row, all] = [[0, 1], [op.width, 1]]
-        .map(|strides| View { dims: vec![rows, op.width], strides: strides.to_vec() }.merged());
+    let [all, row] = views(&bound.op, op);
     let place = |input: Option<usize>, seen: &View| match input {
         None => Some(0),
         Some(input) => is_seen(&bound.op.inputs[input], &bound.op.output, seen)
@@ -67,7 +85,7 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
         lanes: lanes.ilog2(),
         centred: normal.centred.into(),
         epsilon: normal.epsilon,
-        unused: 0,
+        halves: (bound.op.output.element == Element::F16).into(),
     };
     // A block has as many rows as leave no unit without one.
     let a_block = (rows / bound.units().max(1)).clamp(1, THREADS / lanes);

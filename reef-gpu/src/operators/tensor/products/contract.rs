@@ -2,6 +2,7 @@
 
 use super::after::{After, steps};
 use super::matrices::{Axes, Matrices};
+use super::packed::{contract_of, packed};
 use super::params::{AFTERS, AfterParams};
 use super::tiled::Product;
 use crate::gpu::Gpu;
@@ -28,16 +29,17 @@ const MATRICES_WORDS: usize = 9;
 pub(in crate::operators::tensor) fn scratch<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
-    contract: &Contract,
 ) -> Scratch {
-    Product::of(gpu, op, contract).map_or(Scratch::default(), |product| product.scratch())
+    let of = |op: &TensorOp| Product::of(gpu, op, contract_of(op)?).map(|product| product.scratch());
+    let packed = packed(gpu, op).and_then(|(_, op)| of(&op));
+    of(op).unwrap_or_default().max(packed.unwrap_or_default())
 }
 
 pub(in crate::operators::tensor) fn build<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     contract: &Contract,
 ) -> Result<Launch<Gpu<V>>> {
-    if let Some(product) = Product::of(bound.gpu(), bound.op, contract) {
+    if let Some(product) = Product::of(bound.gpu(), &bound.op, contract) {
         return on_tensor_cores(bound, &product, &[]);
     }
     let mut plan = Plan::default();
@@ -77,9 +79,35 @@ pub(in crate::operators::tensor) fn build_finished<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     finished: &Finished,
 ) -> Result<Launch<Gpu<V>>> {
-    let known = finished_product(bound.gpu(), bound.op, finished);
+    let known = finished_product(bound.gpu(), &bound.op, finished);
     let (product, steps) = known.ok_or_else(|| bound.refused("a formula behind a sum"))?;
     on_tensor_cores(bound, &product, &steps)
+}
+
+/// Whether tensor cores round input `input` of `op`, which was checked, to halves before anything else.
+pub(in crate::operators::tensor) fn rounds<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+    input: usize,
+) -> bool {
+    let known = packed(gpu, op).filter(|(_, op)| product_of(gpu, op).is_some());
+    known.is_some_and(|(packed, _)| input < 2 && input != packed.input)
+}
+
+/// Whether they have a kernel for `op`, which was checked.
+pub(in crate::operators::tensor) fn takes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> bool {
+    product_when_packed(gpu, op).is_some()
+}
+
+/// As [`product_of`], of `op` on packed columns if it has such.
+pub(super) fn product_when_packed<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+) -> Option<(Product, Vec<After>)> {
+    match packed(gpu, op) {
+        Some((_, op)) => product_of(gpu, &op),
+        None => product_of(gpu, op),
+    }
 }
 
 /// `op`, which was checked, as a product on tensor cores, and what becomes of its sums; `None` if it is none.

@@ -1,6 +1,6 @@
 //! Several products as one launch: those of attention's queries, keys and values leave most of a large GPU idle one by one.
 
-use super::contract::{afters, product_of, table};
+use super::contract::{afters, product_of, product_when_packed, table};
 use super::params::{GroupParams, PRODUCTS};
 use super::tiled::{ANY, Product, kind};
 use crate::gpu::Gpu;
@@ -12,7 +12,7 @@ use reef_core::{Launch, Result};
 
 /// How many of `ops`, from the first on, are best one launch.
 pub(in crate::operators::tensor) fn count<V: Vendor>(gpu: &Gpu<V>, ops: &[&TensorOp]) -> usize {
-    let product = |op: &&TensorOp| op.check().ok().and_then(|()| product_of(gpu, op));
+    let product = |op: &&TensorOp| op.check().ok().and_then(|()| product_when_packed(gpu, op));
     let products = ops.iter().take(PRODUCTS).map_while(product).map(|(product, _)| product);
     let products: Vec<Product> = products.collect();
     let fits = |count: &usize| Product::common_tile(gpu, &products[..*count]).is_some();
@@ -28,7 +28,7 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     all: &[BoundTensors<'_, V>],
 ) -> Result<Option<Launch<Gpu<V>>>> {
     let [first, others @ ..] = all else { return Ok(None) };
-    let known = all.iter().map(|bound| product_of(bound.gpu(), bound.op));
+    let known = all.iter().map(|bound| product_of(bound.gpu(), &bound.op));
     let Some(known) = known.collect::<Option<Vec<_>>>() else { return Ok(None) };
     let (products, steps): (Vec<Product>, Vec<_>) = known.into_iter().unzip();
     let Some(tile) = Product::common_tile(first.gpu(), &products) else { return Ok(None) };
@@ -38,7 +38,7 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     let mut plan = Plan::default();
     plan.words(&[0]); // so that no view is at 0
     let mut group = GroupParams { of: Default::default(), begins: [NOWHERE; PRODUCTS + 1] };
-    let (mut blocks, mut kinds) = (0, Vec::new());
+    let (mut blocks, mut kernels) = (0, Vec::new());
     let products: Vec<_> =
         products.into_iter().map(|product| product.in_whole_tiles(tile)).collect();
     for (k, (product, bound)) in products.iter().zip(all).enumerate() {
@@ -48,15 +48,16 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
         let terms = |plan: &mut Plan| table(bound, product.summed(), plan);
         group.of[k] = product.params(bound, afters(bound, &steps[k]), terms, &mut plan)?;
         group.begins[k] = u32::try_from(blocks).map_err(|_| bound.refused("too many blocks"))?;
-        kinds.push(kind(&group.of[k]));
+        let name = product.kernel("products", &group.of[k]);
+        kernels.push(name.filter(|_| kind(&group.of[k]) != ANY));
         blocks += product.blocks();
     }
-    if kinds[0] == ANY || kinds.iter().any(|kind| *kind != kinds[0]) {
+    let Some(name) = kernels.swap_remove(0).filter(|name| kernels.iter().flatten().all(|k| k == name))
+    else {
         return Ok(None);
-    }
+    };
     let words = first.words(&plan)?;
     group.of = group.of.map(|product| product.with_plan(words.address()));
-    let name = products[0].kernel("products", kinds[0]);
     let kept = others.iter().flat_map(BoundTensors::buffers).chain([words]);
     first.launch_keeping(&name, products[0].grid(blocks), &group, kept).map(Some)
 }

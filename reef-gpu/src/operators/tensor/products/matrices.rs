@@ -33,6 +33,18 @@ impl Axes {
         self.0.iter().map(|(size, _)| size).product()
     }
 
+    /// The same with elements that adjoin in both views by pairs; `None` if they don't.
+    pub(super) fn pairs(&self) -> Option<Self> {
+        let [outer @ .., (size, [1, 1])] = &self.0[..] else { return None };
+        let halved = |&(size, [a, b]): &(usize, [usize; 2])| {
+            let even = a.is_multiple_of(2) && b.is_multiple_of(2);
+            even.then_some((size, [a / 2, b / 2]))
+        };
+        let mut axes = outer.iter().map(halved).collect::<Option<Vec<_>>>()?;
+        axes.push((size.is_multiple_of(2).then_some(size / 2)?, [1, 1]));
+        Some(Self(axes))
+    }
+
     /// Takes off the innermost axes along which this input doesn't move.
     fn still(&mut self, input: usize) -> Self {
         let moves = |(_, strides): &(usize, [usize; 2])| strides[input] != 0;
@@ -74,6 +86,22 @@ impl Matrices {
             [stride] => stride == *step || view.len() == 1,
             _ => false,
         })
+    }
+
+    /// The same where rows, or columns, are counted in pairs of elements; `None` if they don't begin at such.
+    pub(super) fn by_pairs(mut self, [rows, columns]: [bool; 2]) -> Option<Self> {
+        let halve = |stride: &mut usize, by_two: bool| {
+            let even = stride.is_multiple_of(2);
+            *stride /= if by_two { 2 } else { 1 };
+            even || !by_two
+        };
+        let of = if self.row_input == 0 { [rows, columns] } else { [columns, rows] };
+        let even = self.rows.strides.iter_mut().all(|stride| halve(stride, rows))
+            && self.columns.strides.iter_mut().all(|stride| halve(stride, columns))
+            && self.batches.0.iter_mut().all(|(_, strides)| {
+                strides.iter_mut().zip(of).all(|(stride, by_two)| halve(stride, by_two))
+            });
+        even.then_some(self)
     }
 
     /// How many products there are.

@@ -67,7 +67,7 @@ pub(super) struct ProductParams {
     pub(super) output_row_view: u32,
     pub(super) output_batch: u32,
     pub(super) output_batch_view: u32,
-    pub(super) unused: u32,
+    pub(super) halves: u32,
 }
 
 impl ProductParams {

@@ -25,17 +25,41 @@ const TERMS: usize = SLAB / size_of::<f32>();
 /// are fewer tiles, as two parts of each are blocks.
 const COUNTS: usize = 4096;
 /// Least rows and columns of a product whose sums are short, and terms of one that has few rows.
-const LEAST: usize = 8;
+pub(super) const LEAST: usize = 8;
 const MANY_TERMS: usize = 128;
 /// Terms are counted in 31 bits.
 const MOST_TERMS: usize = 1 << 31;
 
-/// A product of matrices of single floats, and how it is cut.
+/// How inputs are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Inputs {
+    Singles,
+    /// Columns alone are halves.
+    Narrow,
+    /// Both are halves, which tensor cores take by pairs.
+    Pairs,
+}
+
+impl Inputs {
+    fn of([rows, columns]: [Stored; 2], family: &str) -> Option<Self> {
+        match [rows, columns] {
+            [Stored::F32, Stored::F32] => Some(Self::Singles),
+            [Stored::F32, Stored::F16] if family == "f16" => Some(Self::Narrow),
+            [Stored::F16, Stored::F16] if family == "f16" => Some(Self::Pairs),
+            _ => None,
+        }
+    }
+}
+
+/// A product of matrices, and how it is cut.
 #[derive(Debug)]
 pub(super) struct Product {
+    /// Inputs that are halves are seen by pairs.
     matrices: Matrices,
     summed: Axes,
+    /// Pairs of them, if both inputs are halves.
     terms: usize,
+    inputs: Inputs,
     cut: Cut,
     /// Of its kernels' names.
     family: &'static str,
@@ -45,27 +69,41 @@ impl Product {
     /// `None` if tensor cores are not asked for, aren't there, or don't fit.
     pub(super) fn of<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp, contract: &Contract) -> Option<Self> {
         let family = tensor_core_family(gpu)?;
-        let mut specs = op.inputs[..2].iter().chain([&op.output]);
-        let single = contract.domain == Domain::F32 && specs.all(|s| s.element == Stored::F32);
+        let matrices = Matrices::of(&contract.kept, LEAST).or_else(|| {
+            let many = contract.summed[0].len() >= MANY_TERMS;
+            Matrices::of(&contract.kept, 1).filter(|_| many)
+        })?;
+        let sides = [matrices.row_input, 1 - matrices.row_input];
+        let inputs = Inputs::of(sides.map(|input| op.inputs[input].element), family)?;
+        let stored = matches!(op.output.element, Stored::F32 | Stored::F16);
         let terms = contract.summed[0].len();
-        let matrices = Matrices::of(&contract.kept, LEAST)
-            .or_else(|| Matrices::of(&contract.kept, 1).filter(|_| terms >= MANY_TERMS))?;
         let most = matrices.rows.len().max(matrices.columns.len());
-        if !single
+        if contract.domain != Domain::F32
+            || !stored
             || !(1..MOST_TERMS).contains(&terms)
             || most < if terms < MANY_TERMS { LEAST } else { 2 }
         {
             return None;
         }
+        let summed = Axes::of(&contract.summed);
+        let (matrices, summed) = match inputs {
+            Inputs::Singles => (matrices, summed),
+            Inputs::Narrow => (matrices.by_pairs([false, true])?, summed),
+            Inputs::Pairs => (matrices.by_pairs([true, true])?, summed.pairs()?),
+        };
+        if inputs != Inputs::Singles && !are_whole(&matrices, &summed) {
+            return None;
+        }
+        let terms = summed.view(0).len();
         let cut = Cut::new(&TILES, &shape(&matrices, matrices.columns.len(), terms), gpu.facts());
-        Some(Self { matrices, summed: Axes::of(&contract.summed), terms, cut, family })
+        Some(Self { matrices, summed, terms, inputs, cut, family })
     }
 
     /// The tile that several products, whose other sizes are the same, have in one launch; `None` if they differ, or are
     /// better off with split sums.
     pub(super) fn common_tile<V: Vendor>(gpu: &Gpu<V>, all: &[Self]) -> Option<Tile> {
         let Self { matrices, terms, .. } = all.first()?;
-        let size = |of: &Self| (of.matrices.batch(), of.matrices.rows.len(), of.terms);
+        let size = |of: &Self| (of.matrices.batch(), of.matrices.rows.len(), of.terms, of.inputs);
         let columns = all.iter().map(|of| of.matrices.columns.len()).sum();
         let cut = Cut::new(&TILES, &shape(matrices, columns, *terms), gpu.facts());
         (all.iter().all(|of| size(of) == size(&all[0])) && cut.splits == 1).then_some(cut.tile)
@@ -104,7 +142,7 @@ impl Product {
         let mut plan = Plan::default();
         plan.words(&[0]); // so that no view is at 0
         let params = self.params(bound, after, table, &mut plan)?;
-        let name = self.kernel("product", kind(&params));
+        let name = self.kernel("product", &params).ok_or_else(|| bound.refused("halves that begin anywhere"))?;
         bound.launch_with(&name, self.grid(self.blocks()), &plan, |plan| params.with_plan(plan))
     }
 
@@ -156,7 +194,7 @@ impl Product {
             output_row_view,
             output_batch,
             output_batch_view,
-            unused: 0,
+            halves: (bound.op.output.element == Stored::F16).into(),
         })
     }
 
@@ -170,10 +208,16 @@ impl Product {
         Grid { blocks, threads, shared: self.cut.tile.shared() as usize }
     }
 
-    /// The name of a kernel for its tile.
-    pub(super) fn kernel(&self, what: &str, kind: &str) -> String {
-        let (Tile { pixels, outputs, .. }, family) = (self.cut.tile, self.family);
-        format!("{what}_{kind}_{family}_{pixels}x{outputs}")
+    /// The name of a kernel for its tile; `None` if there is none for halves that don't lie in chunks.
+    pub(super) fn kernel(&self, what: &str, params: &ProductParams) -> Option<String> {
+        let (kind, family) = match (self.inputs, kind(params)) {
+            (Inputs::Singles, kind) => (kind, self.family),
+            (_, ANY | ACROSS) => return None,
+            (Inputs::Narrow, _) => ("narrow", self.family),
+            (Inputs::Pairs, kind) => (kind, "pairs"),
+        };
+        let Tile { pixels, outputs, .. } = self.cut.tile;
+        Some(format!("{what}_{kind}_{family}_{pixels}x{outputs}"))
     }
 
     pub(super) fn summed(&self) -> &Axes {
@@ -213,9 +257,21 @@ pub(super) fn kind(params: &ProductParams) -> &'static str {
     match columns.along {
         _ if [rows.along, rows.wide, columns.wide] != [1; 3] || params.table != 0 => ANY,
         1 => "along",
-        _ => "across",
+        _ => ACROSS,
     }
 }
 
-/// The kind that takes all products.
+/// Whether terms lie side by side in both inputs, in chunks.
+fn are_whole(matrices: &Matrices, summed: &Axes) -> bool {
+    let mut plan = Plan::default();
+    plan.words(&[0]);
+    let mut is = |input| {
+        let side = side(matrices, summed, input, 0, &mut plan);
+        (side.along, side.wide) == (1, 1)
+    };
+    summed.0.len() == 1 && is(0) && is(1)
+}
+
+/// The kind that takes all products, and that of rows and columns that lie in different ways.
 pub(super) const ANY: &str = "any";
+const ACROSS: &str = "across";

@@ -1,0 +1,199 @@
+//! Columns that never change, as halves: what products by halves round them to anyway.
+
+use super::matrices::{Axes, Matrices};
+use super::tiled::{LEAST, Product};
+use crate::driver::buffer::Buffer;
+use crate::gpu::Gpu;
+use crate::vendor::calls::Vendor;
+use reef_core::op::PackedInput;
+use reef_core::tensor::{
+    Contract, Element, Finished, Half, Kind, Spec, Stored as _, TensorOp, View,
+};
+use reef_core::{Error, Result};
+
+/// The columns of `op`, which was checked, in their packed form: for each column its terms, side by side. And the operation
+/// as it is on those. `None` if columns are no matrix of singles, or tensor cores don't take them so.
+pub(in crate::operators::tensor) fn packed<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+) -> Option<(PackedInput, TensorOp)> {
+    let contract = contract_of(op)?;
+    let matrices = Matrices::of(&contract.kept, LEAST)?;
+    let input = 1 - matrices.row_input;
+    let [(terms, steps)] = Axes::of(&contract.summed).0[..] else { return None };
+    let columns = matrices.columns.merged();
+    let &[count] = &columns.dims[..] else { return None };
+    let one = matrices.batches.view(input).strides.iter().all(|&stride| stride == 0);
+    let (apart, step) = (columns.step(), steps[input]);
+    if op.inputs[input].element != Element::F32 || !one || apart == 0 || step == 0 {
+        return None;
+    }
+    let packed = PackedInput {
+        input,
+        elements: op.inputs[input].elements(),
+        outputs: [count, apart],
+        terms: [terms, step],
+        bytes: count * terms * size_of::<Half>(),
+    };
+    let op = on_packed(op, &packed);
+    Product::of(gpu, &op, contract_of(&op)?)?;
+    Some((packed, op))
+}
+
+/// What `packed` is of `values`.
+///
+/// # Errors
+///
+/// `Invalid` if there are not as many values as it says, or too few; `OutOfMemory`.
+pub(in crate::operators) fn pack<V: Vendor>(
+    gpu: &Gpu<V>,
+    packed: &PackedInput,
+    values: &[f32],
+) -> Result<Buffer<V>> {
+    let PackedInput { elements, outputs: [count, apart], terms: [terms, step], .. } = *packed;
+    let end = |count: usize, apart: usize| count.checked_sub(1)?.checked_mul(apart);
+    let last = end(count, apart).and_then(|o| o.checked_add(end(terms, step)?));
+    if values.len() != elements || last.is_none_or(|last| last >= elements) {
+        return Err(Error::invalid(format!("{} values of {packed:?}", values.len())));
+    }
+    let mut halves = Vec::with_capacity(count * terms * size_of::<Half>());
+    for output in 0..count {
+        let of = |term: usize| Half::from_f32(values[output * apart + term * step]).0;
+        halves.extend((0..terms).flat_map(|term| of(term).to_le_bytes()));
+    }
+    let buffer = Buffer::device(gpu.context(), halves.len())?;
+    buffer.write(0, &halves)?;
+    Ok(buffer)
+}
+
+/// `op` on packed columns.
+fn on_packed(op: &TensorOp, packed: &PackedInput) -> TensorOp {
+    let PackedInput { input, outputs: [count, apart], terms: [terms, step], .. } = *packed;
+    let mut op = op.clone();
+    op.inputs[input] = Spec { element: Element::F16, dims: vec![count, terms] };
+    let (Kind::Contract(sums) | Kind::Finished(Finished { contract: sums, .. })) = &mut op.kind else {
+        return op;
+    };
+    // Axes of one element have any stride.
+    let scaled = |view: &mut View, from: usize, to: usize| {
+        for (stride, &size) in view.strides.iter_mut().zip(&view.dims) {
+            *stride = if size == 1 { 0 } else { *stride / from * to };
+        }
+    };
+    scaled(&mut sums.kept[input], apart, terms);
+    scaled(&mut sums.summed[input], step, 1);
+    op
+}
+
+/// The sums of products that it makes.
+pub(super) fn contract_of(op: &TensorOp) -> Option<&Contract> {
+    match &op.kind {
+        Kind::Contract(contract) => Some(contract),
+        Kind::Finished(finished) => Some(&finished.contract),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operators::tensor::build;
+    use crate::vendor::fake::Fake;
+    use crate::vendor::options::{Options, Precision};
+    use reef_core::Device;
+    use reef_core::op::{Storage, TensorOperands};
+    use reef_core::tensor::Domain;
+
+    fn gpu(precision: Precision) -> Gpu<Fake> {
+        let options = Options { precision: Some(precision), ..Options::default() };
+        Gpu::new(Fake::with_tensor_cores(132), options).unwrap()
+    }
+
+    fn halves() -> Gpu<Fake> {
+        gpu(Precision::Fp16)
+    }
+
+    /// 128 rows of `terms` that are stored like this, by 64 columns of which those of a term lie side by side.
+    fn product(terms: usize, rows: Element) -> TensorOp {
+        let view = |dims: &[usize], strides: &[usize]| View {
+            dims: dims.to_vec(),
+            strides: strides.to_vec(),
+        };
+        let contract = Contract {
+            domain: Domain::F32,
+            kept: [view(&[128, 64], &[terms, 0]), view(&[128, 64], &[0, 1])],
+            summed: [view(&[terms], &[1]), view(&[terms], &[64])],
+        };
+        let spec = |element, dims: &[usize]| Spec { element, dims: dims.to_vec() };
+        let inputs = vec![spec(rows, &[128, terms]), spec(Element::F32, &[terms, 64])];
+        TensorOp { kind: Kind::Contract(contract), inputs, output: spec(Element::F32, &[128, 64]) }
+    }
+
+    fn packed_of(op: &TensorOp) -> Option<PackedInput> {
+        build::packed_input(&halves(), op)
+    }
+
+    /// The kernel of `op`, whose columns are packed or not.
+    fn kernel(op: &TensorOp, is_packed: bool) -> Result<String> {
+        let gpu = halves();
+        let buffers: [Buffer<Fake>; 3] = [0; 3].map(|_| gpu.alloc(1 << 20).unwrap());
+        let storage = |buffer| Storage { buffer, offset: 0 };
+        let operands = TensorOperands {
+            inputs: buffers[..2].iter().map(storage).collect(),
+            output: storage(&buffers[2]),
+            packed: is_packed,
+            scratch: None,
+        };
+        let op = std::sync::Arc::new(op.clone());
+        let launches = build::build(&gpu, &op, &operands)?;
+        Ok(launches[0].kernel().name().to_owned())
+    }
+
+    #[test]
+    fn columns_are_packed_term_after_term() {
+        let packed = packed_of(&product(72, Element::F32)).unwrap();
+        let want = PackedInput {
+            input: 1,
+            elements: 72 * 64,
+            outputs: [64, 1],
+            terms: [72, 64],
+            bytes: 72 * 64 * 2,
+        };
+        assert_eq!(packed, want);
+        let values: Vec<f32> = (0..72 * 64).map(|n| n as f32 / 64.0).collect();
+        let buffer = pack(&halves(), &packed, &values).unwrap();
+        let mut made = vec![0; packed.bytes];
+        buffer.read(0, &mut made).unwrap();
+        let at = |column: usize, term: usize| {
+            let first = 2 * (column * 72 + term);
+            Half(u16::from_le_bytes([made[first], made[first + 1]])).to_f32()
+        };
+        assert_eq!((at(0, 5), at(8, 71)), (5.0, 71.125));
+        let short = pack(&halves(), &packed, &values[1..]).unwrap_err();
+        assert!(matches!(short, Error::Invalid(_)), "{short}");
+    }
+
+    #[test]
+    fn rows_of_singles_and_of_halves_have_kernels_of_their_own() {
+        let [single, half] = [Element::F32, Element::F16].map(|rows| product(64, rows));
+        assert_eq!(kernel(&single, false).unwrap(), "product_across_f16_32x32");
+        assert_eq!(kernel(&single, true).unwrap(), "product_narrow_f16_32x32");
+        assert_eq!(kernel(&half, true).unwrap(), "product_along_pairs_32x32");
+        let takes = |op| build::takes_halves(&halves(), op);
+        assert!(takes(&half) && build::rounds_to_halves(&halves(), &single, 0));
+        assert!(!build::rounds_to_halves(&halves(), &single, 1), "it is packed");
+    }
+
+    #[test]
+    fn what_does_not_lie_in_chunks_or_is_not_rounded_to_halves_is_not_packed() {
+        assert_eq!(packed_of(&product(68, Element::F32)), None, "68 halves are no chunks");
+        assert_eq!(packed_of(&product(64, Element::I32)), None);
+        let op = product(64, Element::F32);
+        for precision in [Precision::Tf32, Precision::Fp32] {
+            assert_eq!(build::packed_input(&gpu(precision), &op), None);
+            assert!(!build::rounds_to_halves(&gpu(precision), &op, 0));
+        }
+        let odd = product(68, Element::F32);
+        assert!(kernel(&odd, true).unwrap_err().to_string().contains("none of its inputs is packed"));
+    }
+}
