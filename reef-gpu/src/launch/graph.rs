@@ -72,6 +72,11 @@ impl<V: Vendor> Graph<V> {
         self.0.blocks
     }
 
+    /// Blocks of the launch that has most.
+    pub(crate) fn widest(&self) -> u32 {
+        self.launches().iter().map(Launch::blocks).max().unwrap_or(0)
+    }
+
     /// A record in which nothing has run.
     pub(crate) fn all(&self) -> Checkpoint<V> {
         let first = self.launches()[0].blocks();

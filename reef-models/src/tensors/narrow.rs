@@ -89,16 +89,18 @@ mod tests {
         halves(narrowed(steps, &given, &|_, k| k == 0, takes))
     }
 
+    const NONE: [Vec<usize>; 2] = [Vec::new(), Vec::new()];
+
     #[test]
     fn what_all_round_is_halves_to_who_writes_and_who_reads_it() {
         let steps = || vec![step(&[0, 1], 2), step(&[2, 1], 3), step(&[2, 3], 4), step(&[4], 9)];
         assert_eq!(made(steps(), &|_| true), [vec![2, 4], vec![2, 4]], "3 is read as it is once");
-        assert_eq!(halves(steps()), [vec![], vec![]]);
+        assert_eq!(halves(steps()), NONE);
     }
 
     #[test]
     fn what_nobody_reads_or_is_for_others_stays_as_it_is() {
-        assert_eq!(made(vec![step(&[0], 2), step(&[0], 9)], &|_| true), [vec![], vec![]]);
+        assert_eq!(made(vec![step(&[0], 2), step(&[0], 9)], &|_| true), NONE);
     }
 
     #[test]

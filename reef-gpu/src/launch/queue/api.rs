@@ -50,7 +50,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         self.retained.graph(seq.0 + 1, graph);
         match resume {
             Some(checkpoint) => self.resume_graph(seq, graph, checkpoint)?,
-            None if self.block_cap.is_some() => {
+            None if self.block_cap.is_some_and(|cap| graph.widest() > cap) => {
                 self.resume_graph(seq, graph, &graph.all())?; // launch by launch
             }
             None if self.is_stoppable() && graph.runs_again_on(&self.token) => {

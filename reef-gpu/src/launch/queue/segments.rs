@@ -31,10 +31,13 @@ impl<V: Vendor> Queue<V> {
         let takes_turns = launch.kernel().turns().is_some();
         let cap = self.block_cap.unwrap_or(u32::MAX);
         let most = if takes_turns { u32::MAX } else { cap.max(segment.count.div_ceil(MAX_PARTS)) };
+        // Beside real-time work, launches of a graph start early as they do in the graph.
+        let early = self.block_cap.is_some();
+        let start = if early { self.gpu.start_of(node) } else { Start::InTurn };
         for part in segment.parts(most) {
             let width = if takes_turns { part.count.min(cap) } else { part.count };
             let epoch = self.epoch();
-            let call = (&self.stream, Start::InTurn);
+            let call = (&self.stream, start);
             let stop_list = self.guarded.launch(call, launch, &part, width, epoch);
             let stop_list = stop_list.inspect_err(|_| {
                 let _ = self.stream.wait(); // earlier parts may run, and have no entry in `in_flight`

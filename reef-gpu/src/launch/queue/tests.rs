@@ -201,3 +201,19 @@ fn a_graph_is_captured_when_a_best_effort_queue_runs_it_again() {
     queue.launch_graph(Seq(1), &graph, None).unwrap();
     assert_eq!(captures.try_recv(), Ok(()));
 }
+
+#[test]
+fn a_capped_queue_runs_graphs_as_they_are_whose_launches_are_no_wider() {
+    let gpu = Gpu::new(Fake::with_graphs(), Options::default()).unwrap();
+    let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
+    let graph = crate::Graph::new(&gpu, &[Command::Launch(network_launch(&gpu))]).unwrap();
+    let mut queue = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
+    (0..2).for_each(|seq| queue.launch_graph(Seq(seq), &graph, None).unwrap());
+    let mut graphs_with = |cap| {
+        gpu.vendor().puts.lock().clear();
+        queue.cap_blocks(Some(cap));
+        queue.launch_graph(Seq(u64::from(cap)), &graph, None).unwrap();
+        gpu.vendor().puts.lock().iter().filter(|put| matches!(put, Put::Graph(_))).count()
+    };
+    assert_eq!([graphs_with(3), graphs_with(4)], [0, 1], "of four blocks");
+}
