@@ -196,8 +196,8 @@ template <int TILE, int THREADS> class Feed {
 
 // The same of a side that is `wide` and has no table of terms: all places are known at the beginning, so that a copy is
 // little more than its instruction. With two warps for a scheduler it is instructions that a slab's time is made of.
-// `NARROW`: halves, terms side by side, beside a side of singles.
-template <bool ALONG, int TILE, int THREADS, bool NARROW = false> class WholeFeed {
+// `NARROW`: halves, terms side by side, beside a side of singles. `ROUNDED`: as tensor cores take them.
+template <bool ALONG, int TILE, int THREADS, bool NARROW = false, bool ROUNDED = false> class WholeFeed {
   public:
     static constexpr u32 BYTES = TILE * SLAB / (NARROW ? 2 : 1);
 
@@ -222,6 +222,8 @@ template <bool ALONG, int TILE, int THREADS, bool NARROW = false> class WholeFee
         const u32 t = threadIdx.x % 4;
         if constexpr (NARROW)
             to.take(*(const uint2 *)(slab + narrow_place(line, 2 * step + t / 2) + t % 2 * sizeof(uint2)));
+        else if constexpr (ROUNDED)
+            to.take_rounded(four_terms<TILE>(slab, ALONG, line, step));
         else
             to.take(four_terms<TILE>(slab, ALONG, line, step));
     }
@@ -254,6 +256,11 @@ template <bool ALONG, int TILE, int THREADS, bool NARROW = false> class WholeFee
 struct Tf32Terms {
     typedef ::Tf32 Math;
     u32 words[4];
+
+    __device__ void take_rounded(float4 x) {
+        const float from[4] = {x.x, x.y, x.z, x.w};
+        for (u32 n = 0; n < 4; n++) words[n] = __float_as_uint(from[n]);
+    }
 
     __device__ void take(float4 x) {
         const float from[4] = {x.x, x.y, x.z, x.w};
@@ -493,6 +500,11 @@ template <class Tile> struct AcrossSides {
 template <class Tile> struct NarrowSides {
     typedef WholeFeed<true, Tile::ROWS, Tile::THREADS> Rows;
     typedef WholeFeed<true, Tile::COLUMNS, Tile::THREADS, true> Columns;
+};
+
+template <class Tile> struct RoundedSides {
+    typedef WholeFeed<true, Tile::ROWS, Tile::THREADS> Rows;
+    typedef WholeFeed<true, Tile::COLUMNS, Tile::THREADS, false, true> Columns;
 };
 
 // `index`: which of the product's blocks this is.

@@ -58,11 +58,15 @@ TENSOR(contract_64x64, contract_tile<4>)
     typedef tensor::ProductTile<__VA_ARGS__> tile##_tile;                                   \
     PRODUCT(product_along_##tile, Product, multiply_one, tile##_tile, AlongSides)           \
     PRODUCT(products_along_##tile, ProductGroup, multiply_group, tile##_tile, AlongSides)
+#define PRODUCTS_ROUNDED(tile)                                                              \
+    PRODUCT(product_rounded_##tile, Product, multiply_one, tile##_tile, RoundedSides)       \
+    PRODUCT(products_rounded_##tile, ProductGroup, multiply_group, tile##_tile, RoundedSides)
 #define PRODUCTS_NARROW(tile)                                                               \
     PRODUCT(product_narrow_##tile, Product, multiply_one, tile##_tile, NarrowSides)         \
     PRODUCT(products_narrow_##tile, ProductGroup, multiply_group, tile##_tile, NarrowSides)
 #define PRODUCTS(bm, bn, wm, wn, wk, stages)                                         \
     PRODUCTS_OF(tf32_##bm##x##bn, tensor::Tf32Terms, bm, bn, wm, wn, wk, stages)       \
+    PRODUCTS_ROUNDED(tf32_##bm##x##bn)                                                 \
     PRODUCTS_OF(f16_##bm##x##bn, tensor::F16Terms, bm, bn, wm, wn, wk, stages)         \
     PRODUCTS_NARROW(f16_##bm##x##bn)                                                   \
     PRODUCTS_OF_PAIRS(pairs_##bm##x##bn, tensor::PairTerms, bm, bn, wm, wn, wk, stages)

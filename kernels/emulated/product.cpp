@@ -74,11 +74,12 @@ template <class Tile, class Sides> static void by(reef::Turns &turns, const tens
 }
 
 // Which sides are halves: none, columns, or both.
-enum Stored { SINGLES, NARROW, PAIRS };
+enum Stored { SINGLES, NARROW, PAIRS, ROUNDED };
 
 template <class Tile, Stored stored> static void multiply(reef::Turns &turns, const tensor::ProductGroup &group, u32 count) {
     const tensor::Product &product = group.of[0];
     if constexpr (stored == NARROW) return by<Tile, tensor::NarrowSides<Tile>>(turns, group, count);
+    if constexpr (stored == ROUNDED) return by<Tile, tensor::RoundedSides<Tile>>(turns, group, count);
     if constexpr (stored == PAIRS) return by<Tile, tensor::AlongSides<Tile>>(turns, group, count);
     typedef tensor::AlongSides<Tile> Along;
     typedef tensor::AcrossSides<Tile> Across;
@@ -193,10 +194,12 @@ int main(int, char **arguments) {
         failed += check<tensor::ProductTile<tensor::F16Terms, 64, 64, 2, 2, 2, 3>>("f16 64x64");
         typedef tensor::ProductTile<tensor::F16Terms, 32, 32, 1, 1, 4, 4> Small;
         typedef tensor::ProductTile<tensor::F16Terms, 64, 64, 2, 2, 2, 3> Large;
+        failed += check<tensor::ProductTile<tensor::Tf32Terms, 32, 32, 1, 1, 4, 4>, ROUNDED>("rounded 32x32");
+        failed += check<tensor::ProductTile<tensor::Tf32Terms, 64, 64, 2, 2, 2, 3>, ROUNDED>("rounded 64x64");
         failed += check<Small, NARROW>("narrow 32x32") + check<Large, NARROW>("narrow 64x64");
         failed += check<tensor::ProductTile<tensor::PairTerms, 32, 32, 1, 1, 4, 4>, PAIRS>("pairs 32x32");
         failed += check<tensor::ProductTile<tensor::PairTerms, 64, 64, 2, 2, 2, 3>, PAIRS>("pairs 64x64");
     }
-    printf("%u of %u failed\n", failed, 8 * cases);
+    printf("%u of %u failed\n", failed, 10 * cases);
     return failed != 0;
 }

@@ -24,6 +24,8 @@ pub(super) struct BoundTensors<'a, V: Vendor> {
     gpu: &'a Gpu<V>,
     /// With its packed input as that is packed.
     pub(super) op: Cow<'a, TensorOp>,
+    /// Whether it has one.
+    pub(super) is_packed: bool,
     /// Addresses.
     inputs: Vec<u64>,
     output: u64,
@@ -63,6 +65,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
             scratch: scratch.map(|storage| (storage.buffer.clone(), storage.offset)),
             buffers: storages.map(|storage| storage.buffer.clone()).collect(),
             op,
+            is_packed: operands.packed,
         };
         bound.check_apart()?;
         Ok(bound)

@@ -6,6 +6,7 @@ use super::packed::{contract_of, packed};
 use super::params::{AFTERS, AfterParams};
 use super::tiled::Product;
 use crate::gpu::Gpu;
+use crate::operators::element::tensor_core_family;
 use crate::operators::tensor::bound::{BoundTensors, THREADS, suffix};
 use crate::operators::tensor::plan::Plan;
 use crate::vendor::calls::Vendor;
@@ -30,16 +31,18 @@ pub(in crate::operators::tensor) fn scratch<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
 ) -> Scratch {
-    let of = |op: &TensorOp| Product::of(gpu, op, contract_of(op)?).map(|product| product.scratch());
-    let packed = packed(gpu, op).and_then(|(_, op)| of(&op));
-    of(op).unwrap_or_default().max(packed.unwrap_or_default())
+    let of = |op: &TensorOp, is_packed| {
+        Some(Product::of(gpu, op, contract_of(op)?, is_packed)?.scratch())
+    };
+    let packed = packed(gpu, op).and_then(|(_, op)| of(&op, true));
+    of(op, false).unwrap_or_default().max(packed.unwrap_or_default())
 }
 
 pub(in crate::operators::tensor) fn build<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     contract: &Contract,
 ) -> Result<Launch<Gpu<V>>> {
-    if let Some(product) = Product::of(bound.gpu(), &bound.op, contract) {
+    if let Some(product) = Product::of(bound.gpu(), &bound.op, contract, bound.is_packed) {
         return on_tensor_cores(bound, &product, &[]);
     }
     let mut plan = Plan::default();
@@ -71,7 +74,7 @@ pub(in crate::operators::tensor) fn finishes<V: Vendor>(
     op: &TensorOp,
     finished: &Finished,
 ) -> bool {
-    finished_product(gpu, op, finished).is_some()
+    finished_product(gpu, op, finished, false).is_some()
 }
 
 /// Tensor cores alone have kernels with something behind the sum.
@@ -79,7 +82,7 @@ pub(in crate::operators::tensor) fn build_finished<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     finished: &Finished,
 ) -> Result<Launch<Gpu<V>>> {
-    let known = finished_product(bound.gpu(), &bound.op, finished);
+    let known = finished_product(bound.gpu(), &bound.op, finished, bound.is_packed);
     let (product, steps) = known.ok_or_else(|| bound.refused("a formula behind a sum"))?;
     on_tensor_cores(bound, &product, &steps)
 }
@@ -90,8 +93,12 @@ pub(in crate::operators::tensor) fn rounds<V: Vendor>(
     op: &TensorOp,
     input: usize,
 ) -> bool {
-    let known = packed(gpu, op).filter(|(_, op)| product_of(gpu, op).is_some());
+    let known = packed(gpu, op).filter(|(_, op)| by_halves(gpu) && product_of(gpu, op, true).is_some());
     known.is_some_and(|(packed, _)| input < 2 && input != packed.input)
+}
+
+fn by_halves<V: Vendor>(gpu: &Gpu<V>) -> bool {
+    tensor_core_family(gpu) == Some("f16")
 }
 
 /// Whether they have a kernel for `op`, which was checked.
@@ -105,16 +112,20 @@ pub(super) fn product_when_packed<V: Vendor>(
     op: &TensorOp,
 ) -> Option<(Product, Vec<After>)> {
     match packed(gpu, op) {
-        Some((_, op)) => product_of(gpu, &op),
-        None => product_of(gpu, op),
+        Some((_, op)) => product_of(gpu, &op, true),
+        None => product_of(gpu, op, false),
     }
 }
 
 /// `op`, which was checked, as a product on tensor cores, and what becomes of its sums; `None` if it is none.
-pub(super) fn product_of<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> Option<(Product, Vec<After>)> {
+pub(super) fn product_of<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &TensorOp,
+    is_packed: bool,
+) -> Option<(Product, Vec<After>)> {
     match &op.kind {
-        Kind::Contract(contract) => Some((Product::of(gpu, op, contract)?, Vec::new())),
-        Kind::Finished(finished) => finished_product(gpu, op, finished),
+        Kind::Contract(contract) => Some((Product::of(gpu, op, contract, is_packed)?, Vec::new())),
+        Kind::Finished(finished) => finished_product(gpu, op, finished, is_packed),
         _ => None,
     }
 }
@@ -123,8 +134,9 @@ fn finished_product<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
     finished: &Finished,
+    is_packed: bool,
 ) -> Option<(Product, Vec<After>)> {
-    let product = Product::of(gpu, op, &finished.contract)?;
+    let product = Product::of(gpu, op, &finished.contract, is_packed)?;
     let steps = steps(&product, op, &finished.formula)?;
     Some((product, steps))
 }

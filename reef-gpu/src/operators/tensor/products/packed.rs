@@ -1,14 +1,13 @@
-//! Columns that never change, as halves: what products by halves round them to anyway.
+//! Columns that never change, as tensor cores take them: rounded, term after term.
 
 use super::matrices::{Axes, Matrices};
 use super::tiled::{LEAST, Product};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
+use crate::operators::element::Element as Native;
 use crate::vendor::calls::Vendor;
 use reef_core::op::PackedInput;
-use reef_core::tensor::{
-    Contract, Element, Finished, Half, Kind, Spec, Stored as _, TensorOp, View,
-};
+use reef_core::tensor::{Contract, Element, Finished, Kind, Spec, TensorOp, View};
 use reef_core::{Error, Result};
 
 /// The columns of `op`, which was checked, in their packed form: for each column its terms, side by side. And the operation
@@ -33,10 +32,10 @@ pub(in crate::operators::tensor) fn packed<V: Vendor>(
         elements: op.inputs[input].elements(),
         outputs: [count, apart],
         terms: [terms, step],
-        bytes: count * terms * size_of::<Half>(),
+        bytes: count * terms * Native::of(gpu).bytes(),
     };
-    let op = on_packed(op, &packed);
-    Product::of(gpu, &op, contract_of(&op)?)?;
+    let op = on_packed(op, &packed, stored(Native::of(gpu)));
+    Product::of(gpu, &op, contract_of(&op)?, true)?;
     Some((packed, op))
 }
 
@@ -56,21 +55,26 @@ pub(in crate::operators) fn pack<V: Vendor>(
     if values.len() != elements || last.is_none_or(|last| last >= elements) {
         return Err(Error::invalid(format!("{} values of {packed:?}", values.len())));
     }
-    let mut halves = Vec::with_capacity(count * terms * size_of::<Half>());
-    for output in 0..count {
-        let of = |term: usize| Half::from_f32(values[output * apart + term * step]).0;
-        halves.extend((0..terms).flat_map(|term| of(term).to_le_bytes()));
+    let element = Native::of(gpu);
+    let mut made = vec![0; count * terms * element.bytes()];
+    for (at, to) in made.chunks_exact_mut(element.bytes()).enumerate() {
+        element.write(to, values[at / terms * apart + at % terms * step]);
     }
-    let buffer = Buffer::device(gpu.context(), halves.len())?;
-    buffer.write(0, &halves)?;
+    let buffer = Buffer::device(gpu.context(), made.len())?;
+    buffer.write(0, &made)?;
     Ok(buffer)
 }
 
+/// As what tensors know it.
+fn stored(element: Native) -> Element {
+    if element == Native::F16 { Element::F16 } else { Element::F32 }
+}
+
 /// `op` on packed columns.
-fn on_packed(op: &TensorOp, packed: &PackedInput) -> TensorOp {
+fn on_packed(op: &TensorOp, packed: &PackedInput, element: Element) -> TensorOp {
     let PackedInput { input, outputs: [count, apart], terms: [terms, step], .. } = *packed;
     let mut op = op.clone();
-    op.inputs[input] = Spec { element: Element::F16, dims: vec![count, terms] };
+    op.inputs[input] = Spec { element, dims: vec![count, terms] };
     let (Kind::Contract(sums) | Kind::Finished(Finished { contract: sums, .. })) = &mut op.kind else {
         return op;
     };
@@ -102,7 +106,7 @@ mod tests {
     use crate::vendor::options::{Options, Precision};
     use reef_core::Device;
     use reef_core::op::{Storage, TensorOperands};
-    use reef_core::tensor::Domain;
+    use reef_core::tensor::{Domain, Half, Stored as _};
 
     fn gpu(precision: Precision) -> Gpu<Fake> {
         let options = Options { precision: Some(precision), ..Options::default() };
@@ -135,7 +139,10 @@ mod tests {
 
     /// The kernel of `op`, whose columns are packed or not.
     fn kernel(op: &TensorOp, is_packed: bool) -> Result<String> {
-        let gpu = halves();
+        kernel_on(&halves(), op, is_packed)
+    }
+
+    fn kernel_on(gpu: &Gpu<Fake>, op: &TensorOp, is_packed: bool) -> Result<String> {
         let buffers: [Buffer<Fake>; 3] = [0; 3].map(|_| gpu.alloc(1 << 20).unwrap());
         let storage = |buffer| Storage { buffer, offset: 0 };
         let operands = TensorOperands {
@@ -145,7 +152,7 @@ mod tests {
             scratch: None,
         };
         let op = std::sync::Arc::new(op.clone());
-        let launches = build::build(&gpu, &op, &operands)?;
+        let launches = build::build(gpu, &op, &operands)?;
         Ok(launches[0].kernel().name().to_owned())
     }
 
@@ -185,12 +192,27 @@ mod tests {
     }
 
     #[test]
+    fn tensor_cores_that_take_singles_have_columns_rounded_already() {
+        let gpu = gpu(Precision::Tf32);
+        let op = product(12, Element::F32);
+        let packed = build::packed_input(&gpu, &op).unwrap();
+        assert_eq!(packed.bytes, 64 * 12 * 4);
+        let values: Vec<f32> = (0..12 * 64).map(|n| n as f32 + 1.0 / 4096.0).collect();
+        let buffer = pack(&gpu, &packed, &values).unwrap();
+        let mut made = [0; 4];
+        buffer.read((3 * 12 + 1) * 4, &mut made).unwrap();
+        assert_eq!(f32::from_le_bytes(made), 67.0);
+        assert_eq!(kernel_on(&gpu, &op, true).unwrap(), "product_rounded_tf32_32x32");
+        assert_eq!(kernel_on(&gpu, &op, false).unwrap(), "product_across_tf32_32x32");
+    }
+
+    #[test]
     fn what_does_not_lie_in_chunks_or_is_not_rounded_to_halves_is_not_packed() {
         assert_eq!(packed_of(&product(68, Element::F32)), None, "68 halves are no chunks");
         assert_eq!(packed_of(&product(64, Element::I32)), None);
         let op = product(64, Element::F32);
+        assert_eq!(build::packed_input(&gpu(Precision::Fp32), &op), None);
         for precision in [Precision::Tf32, Precision::Fp32] {
-            assert_eq!(build::packed_input(&gpu(precision), &op), None);
             assert!(!build::rounds_to_halves(&gpu(precision), &op, 0));
         }
         let odd = product(68, Element::F32);

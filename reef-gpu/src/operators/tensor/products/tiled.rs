@@ -34,6 +34,8 @@ const MOST_TERMS: usize = 1 << 31;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Inputs {
     Singles,
+    /// Columns were rounded as tensor cores take them.
+    Rounded,
     /// Columns alone are halves.
     Narrow,
     /// Both are halves, which tensor cores take by pairs.
@@ -41,8 +43,9 @@ enum Inputs {
 }
 
 impl Inputs {
-    fn of([rows, columns]: [Stored; 2], family: &str) -> Option<Self> {
+    fn of([rows, columns]: [Stored; 2], is_packed: bool, family: &str) -> Option<Self> {
         match [rows, columns] {
+            [Stored::F32, Stored::F32] if is_packed => Some(Self::Rounded),
             [Stored::F32, Stored::F32] => Some(Self::Singles),
             [Stored::F32, Stored::F16] if family == "f16" => Some(Self::Narrow),
             [Stored::F16, Stored::F16] if family == "f16" => Some(Self::Pairs),
@@ -66,15 +69,20 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// `None` if tensor cores are not asked for, aren't there, or don't fit.
-    pub(super) fn of<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp, contract: &Contract) -> Option<Self> {
+    /// `None` if tensor cores are not asked for, aren't there, or don't fit. `is_packed`: columns are as `packed` has them.
+    pub(super) fn of<V: Vendor>(
+        gpu: &Gpu<V>,
+        op: &TensorOp,
+        contract: &Contract,
+        is_packed: bool,
+    ) -> Option<Self> {
         let family = tensor_core_family(gpu)?;
         let matrices = Matrices::of(&contract.kept, LEAST).or_else(|| {
             let many = contract.summed[0].len() >= MANY_TERMS;
             Matrices::of(&contract.kept, 1).filter(|_| many)
         })?;
         let sides = [matrices.row_input, 1 - matrices.row_input];
-        let inputs = Inputs::of(sides.map(|input| op.inputs[input].element), family)?;
+        let inputs = Inputs::of(sides.map(|input| op.inputs[input].element), is_packed, family)?;
         let stored = matches!(op.output.element, Stored::F32 | Stored::F16);
         let terms = contract.summed[0].len();
         let most = matrices.rows.len().max(matrices.columns.len());
@@ -87,7 +95,7 @@ impl Product {
         }
         let summed = Axes::of(&contract.summed);
         let (matrices, summed) = match inputs {
-            Inputs::Singles => (matrices, summed),
+            Inputs::Singles | Inputs::Rounded => (matrices, summed),
             Inputs::Narrow => (matrices.by_pairs([false, true])?, summed),
             Inputs::Pairs => (matrices.by_pairs([true, true])?, summed.pairs()?),
         };
@@ -213,6 +221,7 @@ impl Product {
         let (kind, family) = match (self.inputs, kind(params)) {
             (Inputs::Singles, kind) => (kind, self.family),
             (_, ANY | ACROSS) => return None,
+            (Inputs::Rounded, _) => ("rounded", self.family),
             (Inputs::Narrow, _) => ("narrow", self.family),
             (Inputs::Pairs, kind) => (kind, "pairs"),
         };
