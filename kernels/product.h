@@ -483,26 +483,35 @@ template <class Tile> class ProductEnd {
 // Slabs between two looks at whether to stop.
 const u32 SLABS_A_LOOK = 32;
 
-// How both sides come: any way, or rows along and columns along or across, with all places known at the beginning.
+// How both sides come: any way, or rows along and columns along or across, with all places known at the beginning. `CONSTANT`:
+// columns were packed when the network was loaded, so that nobody who runs before writes them.
 template <class Tile> struct AnySides {
+    static constexpr bool CONSTANT = false;
     typedef Feed<Tile::ROWS, Tile::THREADS> Rows;
     typedef Feed<Tile::COLUMNS, Tile::THREADS> Columns;
 };
 template <class Tile> struct AlongSides {
+    static constexpr bool CONSTANT = false;
     typedef WholeFeed<true, Tile::ROWS, Tile::THREADS> Rows;
     typedef WholeFeed<true, Tile::COLUMNS, Tile::THREADS> Columns;
 };
 template <class Tile> struct AcrossSides {
+    static constexpr bool CONSTANT = false;
     typedef WholeFeed<true, Tile::ROWS, Tile::THREADS> Rows;
     typedef WholeFeed<false, Tile::COLUMNS, Tile::THREADS> Columns;
 };
 
 template <class Tile> struct NarrowSides {
+    static constexpr bool CONSTANT = true;
     typedef WholeFeed<true, Tile::ROWS, Tile::THREADS> Rows;
     typedef WholeFeed<true, Tile::COLUMNS, Tile::THREADS, true> Columns;
 };
 
+template <class Tile> struct PairSides : AlongSides<Tile> {
+    static constexpr bool CONSTANT = true;
+};
 template <class Tile> struct RoundedSides {
+    static constexpr bool CONSTANT = true;
     typedef WholeFeed<true, Tile::ROWS, Tile::THREADS> Rows;
     typedef WholeFeed<true, Tile::COLUMNS, Tile::THREADS, false, true> Columns;
 };
@@ -523,16 +532,20 @@ __device__ __forceinline__ void multiply(reef::Block &block, const Product &prod
     Rows rows(product, product.sides[0], batch, first_row, product.rows, begin);
     Columns columns(product, product.sides[1], batch, first_column, product.columns, begin);
     u32 fetched = begin, writing = 0, reading = 0;
-    auto bring_next = [&] {
+    auto bring_next = [&](bool with_columns) {
         if (fetched < end) {
             rows.next(memory + writing * STAGE_BYTES);
-            columns.next(memory + writing * STAGE_BYTES + Rows::BYTES);
+            if (with_columns) columns.next(memory + writing * STAGE_BYTES + Rows::BYTES);
             fetched++;
         }
         writing = writing == STAGES - 1 ? 0 : writing + 1;
     };
+    // What is constant comes while the launch before runs.
+    for (u32 stage = 0; Sides::CONSTANT && stage < STAGES - 1; stage++)
+        if (begin + stage < end) columns.next(memory + stage * STAGE_BYTES + Rows::BYTES);
+    reef::wait_for_previous();
     for (u32 stage = 0; stage < STAGES - 1; stage++) {
-        bring_next();
+        bring_next(!Sides::CONSTANT);
         if (stage == 0) block.fetch();
         end_copies();
     }
@@ -544,7 +557,7 @@ __device__ __forceinline__ void multiply(reef::Block &block, const Product &prod
         return;
     }
     for (u32 slab = begin;;) {
-        bring_next();
+        bring_next(true);
         end_copies();
         const char *stage = memory + reading * STAGE_BYTES;
         reading = reading == STAGES - 1 ? 0 : reading + 1;
@@ -576,14 +589,12 @@ __device__ __forceinline__ void multiply(reef::Block &block, const Product &prod
 
 template <class Tile, class Sides> __device__ __forceinline__ void multiply_one(reef::Turns &turns, const Product &product) {
     reef::Block block(turns, reef::AHEAD);
-    reef::wait_for_previous();
     multiply<Tile, Sides>(block, product, block.index);
 }
 
 template <class Tile, class Sides>
 __device__ __forceinline__ void multiply_group(reef::Turns &turns, const ProductGroup &group) {
     reef::Block block(turns, reef::AHEAD);
-    reef::wait_for_previous();
     u32 which = 0;
 #pragma unroll
     for (u32 n = 1; n < PRODUCTS; n++) which += block.index >= group.begins[n];

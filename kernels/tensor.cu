@@ -56,8 +56,8 @@ TENSOR(contract_64x64, contract_tile<4>)
     PRODUCT(products_across_##tile, ProductGroup, multiply_group, tile##_tile, AcrossSides)
 #define PRODUCTS_OF_PAIRS(tile, ...)                                                        \
     typedef tensor::ProductTile<__VA_ARGS__> tile##_tile;                                   \
-    PRODUCT(product_along_##tile, Product, multiply_one, tile##_tile, AlongSides)           \
-    PRODUCT(products_along_##tile, ProductGroup, multiply_group, tile##_tile, AlongSides)
+    PRODUCT(product_along_##tile, Product, multiply_one, tile##_tile, PairSides)            \
+    PRODUCT(products_along_##tile, ProductGroup, multiply_group, tile##_tile, PairSides)
 #define PRODUCTS_ROUNDED(tile)                                                              \
     PRODUCT(product_rounded_##tile, Product, multiply_one, tile##_tile, RoundedSides)       \
     PRODUCT(products_rounded_##tile, ProductGroup, multiply_group, tile##_tile, RoundedSides)

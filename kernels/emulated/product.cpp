@@ -80,7 +80,7 @@ template <class Tile, Stored stored> static void multiply(reef::Turns &turns, co
     const tensor::Product &product = group.of[0];
     if constexpr (stored == NARROW) return by<Tile, tensor::NarrowSides<Tile>>(turns, group, count);
     if constexpr (stored == ROUNDED) return by<Tile, tensor::RoundedSides<Tile>>(turns, group, count);
-    if constexpr (stored == PAIRS) return by<Tile, tensor::AlongSides<Tile>>(turns, group, count);
+    if constexpr (stored == PAIRS) return by<Tile, tensor::PairSides<Tile>>(turns, group, count);
     typedef tensor::AlongSides<Tile> Along;
     typedef tensor::AcrossSides<Tile> Across;
     const bool along = product.sides[1].along;

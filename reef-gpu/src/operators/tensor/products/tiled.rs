@@ -47,8 +47,8 @@ impl Inputs {
         match [rows, columns] {
             [Stored::F32, Stored::F32] if is_packed => Some(Self::Rounded),
             [Stored::F32, Stored::F32] => Some(Self::Singles),
-            [Stored::F32, Stored::F16] if family == "f16" => Some(Self::Narrow),
-            [Stored::F16, Stored::F16] if family == "f16" => Some(Self::Pairs),
+            [Stored::F32, Stored::F16] if is_packed && family == "f16" => Some(Self::Narrow),
+            [Stored::F16, Stored::F16] if is_packed && family == "f16" => Some(Self::Pairs),
             _ => None,
         }
     }
