@@ -53,11 +53,10 @@ impl Tile {
 }
 
 /// On tensor cores; `CONV_WARPS` in kernels/network.cu.
-pub(in crate::operators) const WARPS: [Tile; 4] = [
+pub(in crate::operators) const WARPS: [Tile; 3] = [
     Tile::new([32, 32], 128, [4, 4], [0.18, 0.12]),
     Tile::new([64, 32], 256, [4, 4], [0.25, 0.23]),
     Tile::new([64, 64], 256, [3, 2], [0.49, 0.34]),
-    Tile::new([128, 64], 256, [2, 1], [0.8, 0.6]),
 ];
 /// Without; `CONV_THREADS` in kernels/network.cu. Their costs are guesses.
 pub(in crate::operators) const THREADS: [Tile; 2] =
