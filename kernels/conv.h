@@ -168,14 +168,14 @@ template <class Tile> class Finish {
     // Bias, residual, activation, output.
     __device__ void write() const {
         if (output >= conv.outputs) return;
-        float4 bias = load4(conv.bias + output);
-#pragma unroll
+        const float4 bias = load4(conv.bias + output);
+        if (!conv.fours || conv.activation.work != CLAMP) return write_any(bias);
         for (int i = 0; i < EACH; i++) {
             if (!exists(i)) continue;
-            u64 at = (u64)(pixel + i * ROWS) * conv.output_pitch + output;
+            const u64 at = place(i);
             float4 value = sums[i] + bias;
-            if (conv.residual) value = value + residual((const Element *)conv.residual + at);
-            put((Element *)conv.output + at, conv.activation(value));
+            if (conv.residual) value = value + load4((const Element *)conv.residual + at);
+            store4((Element *)conv.output + at, conv.activation.bounded(value));
         }
     }
 
@@ -190,6 +190,23 @@ template <class Tile> class Finish {
     __device__ u32 pitch() const { return (conv.outputs + 3) & ~3u; }
     __device__ float *partial(u32 split) const {
         return conv.partials + ((u64)split * conv.pixels + pixel) * pitch() + output;
+    }
+
+    __device__ u64 place(int i) const { return (u64)(pixel + i * ROWS) * conv.output_pitch + output; }
+
+    // The same with any activation, and of outputs that can't be written four at a time: one copy of much code.
+    __device__ void write_any(float4 bias) const {
+#pragma unroll 1
+        for (int i = 0; i < EACH; i++) {
+            if (!exists(i)) continue;
+            float4 sum = sums[0];
+#pragma unroll
+            for (int n = 1; n < EACH; n++) sum = n == i ? sums[n] : sum;
+            const u64 at = place(i);
+            float4 value = sum + bias;
+            if (conv.residual) value = value + residual((const Element *)conv.residual + at);
+            put((Element *)conv.output + at, conv.activation(value));
+        }
     }
 
     // What there is of four adjoining outputs.
