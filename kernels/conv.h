@@ -194,16 +194,13 @@ template <class Tile> class Finish {
 
     __device__ u64 place(int i) const { return (u64)(pixel + i * ROWS) * conv.output_pitch + output; }
 
-    // The same with any activation, and of outputs that can't be written four at a time: one copy of much code.
+    // The same with any activation, and of outputs that can't be written four at a time: much code.
     __device__ void write_any(float4 bias) const {
-#pragma unroll 1
+#pragma unroll
         for (int i = 0; i < EACH; i++) {
             if (!exists(i)) continue;
-            float4 sum = sums[0];
-#pragma unroll
-            for (int n = 1; n < EACH; n++) sum = n == i ? sums[n] : sum;
             const u64 at = place(i);
-            float4 value = sum + bias;
+            float4 value = sums[i] + bias;
             if (conv.residual) value = value + residual((const Element *)conv.residual + at);
             put((Element *)conv.output + at, conv.activation(value));
         }

@@ -19,6 +19,9 @@ use reef_core::{Error, Launch, Result};
 /// have half the bytes: fitted to 400 timings on one H200 (2026-11-23), what the model picks for 13 products of networks
 /// takes 3.5 % longer in all than the best of each.
 const TILES: [Tile; 2] = [WARPS[0].that_takes(0.2, 0.15), WARPS[2].that_takes(0.8, 0.3)];
+/// The same of pairs of halves, of which a slab has twice as many terms and nothing is rounded: ViT-B/16's and BERT's products,
+/// each cut in four ways on one H200 (2026-11-23).
+const PAIR_TILES: [Tile; 2] = [WARPS[0].that_takes(0.2, 0.15), WARPS[2].that_takes(0.45, 0.25)];
 /// Terms of a slab.
 const TERMS: usize = SLAB / size_of::<f32>();
 /// Bytes at the start of the scratch memory that are zero between launches: a count for each tile of a split sum. There
@@ -51,6 +54,10 @@ impl Inputs {
             [Stored::F16, Stored::F16] if is_packed && family == "f16" => Some(Self::Pairs),
             _ => None,
         }
+    }
+
+    fn tiles(self) -> &'static [Tile] {
+        if self == Self::Pairs { &PAIR_TILES } else { &TILES }
     }
 }
 
@@ -103,17 +110,18 @@ impl Product {
             return None;
         }
         let terms = summed.view(0).len();
-        let cut = Cut::new(&TILES, &shape(&matrices, matrices.columns.len(), terms), gpu.facts());
+        let shape = shape(&matrices, matrices.columns.len(), terms);
+        let cut = Cut::new(inputs.tiles(), &shape, gpu.facts());
         Some(Self { matrices, summed, terms, inputs, cut, family })
     }
 
     /// The tile that several products, whose other sizes are the same, have in one launch; `None` if they differ, or are
     /// better off with split sums.
     pub(super) fn common_tile<V: Vendor>(gpu: &Gpu<V>, all: &[Self]) -> Option<Tile> {
-        let Self { matrices, terms, .. } = all.first()?;
+        let Self { matrices, terms, inputs, .. } = all.first()?;
         let size = |of: &Self| (of.matrices.batch(), of.matrices.rows.len(), of.terms, of.inputs);
         let columns = all.iter().map(|of| of.matrices.columns.len()).sum();
-        let cut = Cut::new(&TILES, &shape(matrices, columns, *terms), gpu.facts());
+        let cut = Cut::new(inputs.tiles(), &shape(matrices, columns, *terms), gpu.facts());
         (all.iter().all(|of| size(of) == size(&all[0])) && cut.splits == 1).then_some(cut.tile)
     }
 
