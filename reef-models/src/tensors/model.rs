@@ -45,7 +45,8 @@ impl TensorModel {
         let steps = joined(&steps, &self.outputs, &has);
         let known = || self.constants.iter().map(|(storage, _)| *storage);
         let ports = self.inputs.iter().chain(&self.outputs).map(|port| port.storage);
-        let (constants, given): (HashSet<usize>, _) = (known().collect(), ports.chain(known()).collect());
+        let (constants, given): (HashSet<usize>, _) =
+            (known().collect(), ports.chain(known()).collect());
         let rounds = |step: &TensorStep, k: usize| {
             let packed = device.packed_input(&step.op);
             packed.is_none_or(|packed| constants.contains(&step.reads[packed.input]))

@@ -28,9 +28,7 @@ pub(super) fn narrowed(
     }
     // A step whose kernel doesn't take them all takes none; then others that read or wrote them may not either.
     loop {
-        let refused = |step: &&TensorStep| {
-            changed(step, &halves).is_some_and(|op| !takes(&op))
-        };
+        let refused = |step: &&TensorStep| changed(step, &halves).is_some_and(|op| !takes(&op));
         let Some(step) = steps.iter().find(refused) else { break };
         step.reads.iter().chain([&step.writes]).for_each(|storage| {
             halves.remove(storage);

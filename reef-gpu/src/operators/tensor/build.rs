@@ -3,8 +3,8 @@
 use super::attention::launch as attention;
 use super::bound::BoundTensors;
 use super::normal::launch as normal;
-use super::products::packed::packed;
 pub(in crate::operators) use super::products::packed::pack as pack_input;
+use super::products::packed::packed;
 use super::products::{contract, group};
 use super::{depthwise, fold, formula, indexed, movement, row_map, rows};
 use crate::gpu::Gpu;

@@ -27,10 +27,7 @@ const TERMS_WORDS: u32 = 14;
 const MATRICES_WORDS: usize = 9;
 
 /// The scratch memory that [`build`] wants.
-pub(in crate::operators::tensor) fn scratch<V: Vendor>(
-    gpu: &Gpu<V>,
-    op: &TensorOp,
-) -> Scratch {
+pub(in crate::operators::tensor) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> Scratch {
     let of = |op: &TensorOp, is_packed| {
         Some(Product::of(gpu, op, contract_of(op)?, is_packed)?.scratch())
     };
@@ -93,7 +90,8 @@ pub(in crate::operators::tensor) fn rounds<V: Vendor>(
     op: &TensorOp,
     input: usize,
 ) -> bool {
-    let known = packed(gpu, op).filter(|(_, op)| by_halves(gpu) && product_of(gpu, op, true).is_some());
+    let known =
+        packed(gpu, op).filter(|(_, op)| by_halves(gpu) && product_of(gpu, op, true).is_some());
     known.is_some_and(|(packed, _)| input < 2 && input != packed.input)
 }
 

@@ -52,7 +52,8 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
         kernels.push(name.filter(|_| kind(&group.of[k]) != ANY));
         blocks += product.blocks();
     }
-    let Some(name) = kernels.swap_remove(0).filter(|name| kernels.iter().flatten().all(|k| k == name))
+    let Some(name) =
+        kernels.swap_remove(0).filter(|name| kernels.iter().flatten().all(|k| k == name))
     else {
         return Ok(None);
     };

@@ -75,7 +75,8 @@ fn on_packed(op: &TensorOp, packed: &PackedInput, element: Element) -> TensorOp 
     let PackedInput { input, outputs: [count, apart], terms: [terms, step], .. } = *packed;
     let mut op = op.clone();
     op.inputs[input] = Spec { element, dims: vec![count, terms] };
-    let (Kind::Contract(sums) | Kind::Finished(Finished { contract: sums, .. })) = &mut op.kind else {
+    let (Kind::Contract(sums) | Kind::Finished(Finished { contract: sums, .. })) = &mut op.kind
+    else {
         return op;
     };
     // Axes of one element have any stride.
@@ -216,6 +217,8 @@ mod tests {
             assert!(!build::rounds_to_halves(&gpu(precision), &op, 0));
         }
         let odd = product(68, Element::F32);
-        assert!(kernel(&odd, true).unwrap_err().to_string().contains("none of its inputs is packed"));
+        assert!(
+            kernel(&odd, true).unwrap_err().to_string().contains("none of its inputs is packed")
+        );
     }
 }

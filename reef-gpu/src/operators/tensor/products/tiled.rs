@@ -1,5 +1,6 @@
 //! Products of matrices as tiles on tensor cores: kernels/product.h.
 
+use super::inputs::Inputs;
 use super::matrices::{Axes, Matrices};
 use super::params::{AFTERS, AfterParams, ProductParams};
 use super::sides::side;
@@ -9,19 +10,12 @@ use crate::operators::tensor::bound::BoundTensors;
 use crate::operators::tensor::launch::Grid;
 use crate::operators::tensor::plan::Plan;
 use crate::operators::tiles::slabs::{SLAB, Shape};
-use crate::operators::tiles::tile::{Plan as Cut, Tile, WARPS};
+use crate::operators::tiles::tile::{Plan as Cut, Tile};
 use crate::vendor::calls::Vendor;
 use reef_core::op::Scratch;
 use reef_core::tensor::{Contract, Domain, Element as Stored, TensorOp, View};
 use reef_core::{Error, Launch, Result};
 
-/// Tiles of rows and columns: `PRODUCTS` in kernels/tensor.cu. Slabs of singles take longer than those of convolutions, which
-/// have half the bytes: fitted to 400 timings on one H200 (2026-11-23), what the model picks for 13 products of networks
-/// takes 3.5 % longer in all than the best of each.
-const TILES: [Tile; 2] = [WARPS[0].that_takes(0.2, 0.15), WARPS[2].that_takes(0.8, 0.3)];
-/// The same of pairs of halves, of which a slab has twice as many terms and nothing is rounded: ViT-B/16's and BERT's products,
-/// each cut in four ways on one H200 (2026-11-23).
-const PAIR_TILES: [Tile; 2] = [WARPS[0].that_takes(0.2, 0.15), WARPS[2].that_takes(0.45, 0.25)];
 /// Terms of a slab.
 const TERMS: usize = SLAB / size_of::<f32>();
 /// Bytes at the start of the scratch memory that are zero between launches: a count for each tile of a split sum. There
@@ -32,34 +26,6 @@ pub(super) const LEAST: usize = 8;
 const MANY_TERMS: usize = 128;
 /// Terms are counted in 31 bits.
 const MOST_TERMS: usize = 1 << 31;
-
-/// How inputs are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Inputs {
-    Singles,
-    /// Columns were rounded as tensor cores take them.
-    Rounded,
-    /// Columns alone are halves.
-    Narrow,
-    /// Both are halves, which tensor cores take by pairs.
-    Pairs,
-}
-
-impl Inputs {
-    fn of([rows, columns]: [Stored; 2], is_packed: bool, family: &str) -> Option<Self> {
-        match [rows, columns] {
-            [Stored::F32, Stored::F32] if is_packed => Some(Self::Rounded),
-            [Stored::F32, Stored::F32] => Some(Self::Singles),
-            [Stored::F32, Stored::F16] if is_packed && family == "f16" => Some(Self::Narrow),
-            [Stored::F16, Stored::F16] if is_packed && family == "f16" => Some(Self::Pairs),
-            _ => None,
-        }
-    }
-
-    fn tiles(self) -> &'static [Tile] {
-        if self == Self::Pairs { &PAIR_TILES } else { &TILES }
-    }
-}
 
 /// A product of matrices, and how it is cut.
 #[derive(Debug)]
@@ -158,7 +124,9 @@ impl Product {
         let mut plan = Plan::default();
         plan.words(&[0]); // so that no view is at 0
         let params = self.params(bound, after, table, &mut plan)?;
-        let name = self.kernel("product", &params).ok_or_else(|| bound.refused("halves that begin anywhere"))?;
+        let name = self
+            .kernel("product", &params)
+            .ok_or_else(|| bound.refused("halves that begin anywhere"))?;
         bound.launch_with(&name, self.grid(self.blocks()), &plan, |plan| params.with_plan(plan))
     }
 
