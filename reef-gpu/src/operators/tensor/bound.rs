@@ -1,7 +1,6 @@
 //! An operation with its operands, checked.
 
 use super::plan::Plan;
-use super::products::packed::packed;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
@@ -35,9 +34,10 @@ pub(super) struct BoundTensors<'a, V: Vendor> {
 }
 
 impl<'a, V: Vendor> BoundTensors<'a, V> {
+    /// `op` is as it is on its packed input, if that is packed.
     pub(super) fn new(
         gpu: &'a Gpu<V>,
-        op: &'a TensorOp,
+        op: Cow<'a, TensorOp>,
         operands: &TensorOperands<'_, Gpu<V>>,
     ) -> Result<Self> {
         op.check()?;
@@ -46,13 +46,6 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
             let text = format!("{}: {given} inputs for {}, {want} wanted", V::NAME, op.name());
             return Err(Error::Invalid(text));
         }
-        let op = match operands.packed {
-            false => Cow::Borrowed(op),
-            true => match packed(gpu, op) {
-                Some((_, op)) => Cow::Owned(op),
-                None => return Err(refused::<V>(op, "none of its inputs is packed")),
-            },
-        };
         let inputs = operands.inputs.iter().zip(&op.inputs);
         let scratch = operands.scratch.as_ref();
         let storages = operands.inputs.iter().chain([&operands.output]).chain(scratch);
@@ -177,7 +170,7 @@ fn meet(a: &Range<u64>, b: &Range<u64>) -> bool {
 }
 
 /// Says that a device of this vendor has no kernel for an operation.
-fn refused<V: Vendor>(op: &TensorOp, why: impl std::fmt::Display) -> Error {
+pub(super) fn refused<V: Vendor>(op: &TensorOp, why: impl std::fmt::Display) -> Error {
     Error::Unsupported { backend: V::NAME, what: format!("{}: {why}", op.name()) }
 }
 

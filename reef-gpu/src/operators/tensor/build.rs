@@ -1,7 +1,7 @@
 //! From an operation to its launch.
 
 use super::attention::launch as attention;
-use super::bound::BoundTensors;
+use super::bound::{BoundTensors, refused};
 use super::normal::launch as normal;
 pub(in crate::operators) use super::products::packed::pack as pack_input;
 use super::products::packed::packed;
@@ -12,6 +12,7 @@ use crate::vendor::calls::Vendor;
 use reef_core::op::{PackedInput, Scratch, TensorOperands};
 use reef_core::tensor::{Kind, TensorOp};
 use reef_core::{Launch, Result};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The scratch memory that [`build`] wants for `op`.
@@ -79,7 +80,7 @@ pub(in crate::operators) fn build<V: Vendor>(
     op: &TensorOp,
     operands: &TensorOperands<'_, Gpu<V>>,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
-    build_bound(&BoundTensors::new(gpu, op, operands)?)
+    build_bound(&bind(gpu, op, operands)?)
 }
 
 /// How many of `ops`, from the first on, are best built together.
@@ -96,13 +97,30 @@ pub(in crate::operators) fn build_group<V: Vendor>(
     gpu: &Gpu<V>,
     ops: &[(&Arc<TensorOp>, TensorOperands<'_, Gpu<V>>)],
 ) -> Result<Vec<Launch<Gpu<V>>>> {
-    let bound = ops.iter().map(|(op, operands)| BoundTensors::new(gpu, op, operands));
+    let bound = ops.iter().map(|(op, operands)| bind(gpu, op, operands));
     let bound = bound.collect::<Result<Vec<_>>>()?;
     if let Some(launch) = group::build(&bound)? {
         return Ok(vec![launch]);
     }
     let each = bound.iter().map(build_bound).collect::<Result<Vec<_>>>()?;
     Ok(each.into_iter().flatten().collect())
+}
+
+/// `op`, as it is on its packed input if that is packed, with its operands.
+fn bind<'a, V: Vendor>(
+    gpu: &'a Gpu<V>,
+    op: &'a TensorOp,
+    operands: &TensorOperands<'_, Gpu<V>>,
+) -> Result<BoundTensors<'a, V>> {
+    op.check()?;
+    let seen = match operands.packed {
+        false => Cow::Borrowed(op),
+        true => match packed(gpu, op) {
+            Some((_, op)) => Cow::Owned(op),
+            None => return Err(refused::<V>(op, "none of its inputs is packed")),
+        },
+    };
+    BoundTensors::new(gpu, seen, operands)
 }
 
 fn build_bound<V: Vendor>(bound: &BoundTensors<'_, V>) -> Result<Vec<Launch<Gpu<V>>>> {
