@@ -33,15 +33,12 @@ struct Activation {
         return work == CLAMP ? clamp(x, low, high) : gated(x);
     }
 
-    __device__ float4 operator()(float4 v) const { return work == CLAMP ? bounded(v) : gated(v); }
-
-    // Of CLAMP.
-    __device__ float4 bounded(float4 v) const {
-        return make_float4(clamp(v.x, low, high), clamp(v.y, low, high), clamp(v.z, low, high), clamp(v.w, low, high));
+    __device__ float4 operator()(float4 v) const {
+        if (work == CLAMP)
+            return make_float4(clamp(v.x, low, high), clamp(v.y, low, high), clamp(v.z, low, high),
+                               clamp(v.w, low, high));
+        return make_float4(gated(v.x), gated(v.y), gated(v.z), gated(v.w));
     }
-
-    // Of all others.
-    __device__ float4 gated(float4 v) const { return make_float4(gated(v.x), gated(v.y), gated(v.z), gated(v.w)); }
 
   private:
     // The gate of a value, or the value behind it.

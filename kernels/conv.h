@@ -165,17 +165,18 @@ template <class Tile> class Finish {
         }
     }
 
-    // Bias, residual, activation, output.
+    // Bias, residual, activation, output. How much code there is for outputs that can't be written four at a time decides over
+    // the registers of the loop before (docs/lab/nvidia.md), so those have a lower bound at most, which is 0.
     __device__ void write() const {
         if (output >= conv.outputs) return;
-        const float4 bias = load4(conv.bias + output);
-        if (!conv.fours || conv.activation.work != CLAMP) return write_any(bias);
+        float4 bias = load4(conv.bias + output);
         for (int i = 0; i < EACH; i++) {
             if (!exists(i)) continue;
-            const u64 at = place(i);
-            float4 value = sums[i] + bias;
-            if (conv.residual) value = value + load4((const Element *)conv.residual + at);
-            store4((Element *)conv.output + at, conv.activation.bounded(value));
+            u64 at = (u64)(pixel + i * ROWS) * conv.output_pitch + output;
+            if (conv.fours)
+                write_four(at, sums[i] + bias);
+            else
+                write_each(at, sums[i] + bias);
         }
     }
 
@@ -192,34 +193,18 @@ template <class Tile> class Finish {
         return conv.partials + ((u64)split * conv.pixels + pixel) * pitch() + output;
     }
 
-    __device__ u64 place(int i) const { return (u64)(pixel + i * ROWS) * conv.output_pitch + output; }
-
-    // The same with any activation, and of outputs that can't be written four at a time: much code.
-    __device__ void write_any(float4 bias) const {
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            if (!exists(i)) continue;
-            const u64 at = place(i);
-            float4 value = sums[i] + bias;
-            if (conv.residual) value = value + residual((const Element *)conv.residual + at);
-            put((Element *)conv.output + at, conv.activation(value));
-        }
+    __device__ void write_four(u64 at, float4 value) const {
+        if (conv.residual) value = value + load4((const Element *)conv.residual + at);
+        store4((Element *)conv.output + at, conv.activation(value));
     }
 
-    // What there is of four adjoining outputs.
-    __device__ float4 residual(const Element *from) const {
-        if (conv.fours) return load4(from);
-        float value[4] = {};
-        for (int i = 0; i < 4; i++)
-            if (output + i < conv.outputs) value[i] = to_float(from[i]);
-        return make_float4(value[0], value[1], value[2], value[3]);
-    }
-
-    __device__ void put(Element *to, float4 four) const {
-        if (conv.fours) return store4(to, four);
+    __device__ void write_each(u64 at, float4 four) const {
         const float value[4] = {four.x, four.y, four.z, four.w};
-        for (int i = 0; i < 4; i++)
-            if (output + i < conv.outputs) set(to[i], value[i]);
+        for (int i = 0; i < 4 && output + i < conv.outputs; i++) {
+            float sum = value[i];
+            if (conv.residual) sum += to_float(((const Element *)conv.residual)[at + i]);
+            set(((Element *)conv.output)[at + i], conv.activation.low == 0 ? relu(sum) : sum);
+        }
     }
 
     const Conv &conv;

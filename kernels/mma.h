@@ -145,16 +145,16 @@ template <class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH> class W
     __device__ void add(const char *pixels, const char *outputs) {
 #pragma unroll
         for (u32 k = 0; k < STEPS / WK; k++) {
-            u32 step = k * WK + share;
+            const u32 chunk = 2 * (k % BASES * WK + share), behind = k / BASES * 8 * CHUNK;
             u32 a[MT][4], b[NT / 2][4];
             for (int i = 0; i < MT; i++) {
                 u32 row = pixel + 16 * i + lane % 16;
-                load_matrices(a[i], pixels + swizzled(row, 2 * step + lane / 16));
+                load_matrices(a[i], pixels + swizzled(row, chunk + lane / 16) + behind);
                 Math::round(a[i]);
             }
             for (int j = 0; j < NT / 2; j++) {
                 u32 row = output + 16 * j + lane / 16 * 8 + lane % 8;
-                load_matrices(b[j], outputs + swizzled(row, 2 * step + lane / 8 % 2));
+                load_matrices(b[j], outputs + swizzled(row, chunk + lane / 8 % 2) + behind);
             }
             for (int i = 0; i < MT; i++)
                 for (int j = 0; j < NT; j++)
@@ -178,6 +178,9 @@ template <class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH> class W
     static constexpr int STEPS = SLAB / 32; // each 32 bytes of a row
     static constexpr int MT = BM / WM / 16, NT = BN / WN / 8;
     static_assert(NT % 2 == 0 && STEPS % WK == 0, "halves of matrices");
+    // A swizzle is the same 8 chunks further, so with four shares a row's places are those of its first step, and so many bytes
+    // behind. Of fewer the compiler makes more of each step's own.
+    static constexpr int BASES = WK == 4 ? 1 : STEPS / WK;
 
     u32 lane, share, pixel, output;
     float sums[MT][NT][4];

@@ -1,6 +1,6 @@
 //! Convolutions: by tiles of the measured or modelled plan, or one output at a time where tiles don't fit.
 
-use super::tiled::{by_tiles, scratch_of};
+use super::tiled::{by_tiles, ends_in_fours, scratch_of};
 use super::tune::tuned_plan;
 use crate::gpu::Gpu;
 use crate::operators::activation::ActivationParams;
@@ -33,8 +33,10 @@ pub(in crate::operators) fn build<V: Vendor>(
         return Err(Error::invalid("a residual is asked for or given, but not both"));
     }
     match ImplicitGemm::new(op, bound.element) {
-        Some(gemm) => by_tiles(bound, op, &gemm, &plan(bound.gpu, op, &gemm)),
-        None => match by_channels(bound, op) {
+        Some(gemm) if op.function.is_none() || ends_in_fours(bound, op) => {
+            by_tiles(bound, op, &gemm, &plan(bound.gpu, op, &gemm))
+        }
+        _ => match by_channels(bound, op) {
             Some(launch) => Ok(vec![launch?]),
             None => one_by_one(bound, op).map(|launch| vec![launch]),
         },

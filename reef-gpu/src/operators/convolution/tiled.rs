@@ -18,6 +18,11 @@ use reef_core::{Error, Launch, Result};
 /// split sum. There are fewer tiles, as two parts of each are blocks.
 const COUNTS: usize = 4096;
 
+/// Whether tiles write outputs four at a time; where they don't, they have no function but ReLU.
+pub(super) fn ends_in_fours<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d) -> bool {
+    bound.output.is_in_fours() && op.output.channels.is_multiple_of(4)
+}
+
 /// Counts, partial sums, the converted input.
 pub(super) fn scratch_of<V: Vendor>(
     gpu: &Gpu<V>,
@@ -91,7 +96,7 @@ fn tile_params<V: Vendor>(
     // How much further the next slab is, counted in channels, then columns, then rows.
     let step = SLAB / bound.element.bytes();
     let (taps, columns) = (step / channels, op.window.size[1]);
-    let fours = bound.output.is_in_fours() && op.output.channels.is_multiple_of(4);
+    let fours = ends_in_fours(bound, op);
     ConvParams {
         input: input.first(),
         weights: bound.weights,
