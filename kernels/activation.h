@@ -14,10 +14,12 @@ __device__ inline float clamp(float x, float low, float high) {
 // 1 / (1 + 2^(-x log2 e)), each step to its last or last but one bit.
 __device__ inline float sigmoid(float x) {
     const float turned = x * -1.4426950408889634f;
+    float power;
 #if REEF_AMD
-    return __builtin_amdgcn_rcpf(1.0f + __builtin_amdgcn_exp2f(turned));
+    asm("v_exp_f32 %0, %1" : "=v"(power) : "v"(turned)); // clang 15 has no builtin for it
+    return __builtin_amdgcn_rcpf(1.0f + power);
 #else
-    float power, gate;
+    float gate;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(turned));
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(gate) : "f"(1.0f + power));
     return gate;
