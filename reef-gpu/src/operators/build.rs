@@ -176,7 +176,7 @@ mod tests {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
         let tensor = |size| Tensor::new(Layout::Native, [1, 8, size, size]);
         let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };
-        let names = |op: Op| -> Vec<String> {
+        let launches = |op: Op| {
             let [weights, bias] = op.constants().map(|len| vec![0.5; len]);
             let constants = gpu.pack(&op, &weights, &bias).unwrap();
             let [input, output] = [(); 2].map(|()| gpu.alloc(1 << 12).unwrap());
@@ -189,10 +189,8 @@ mod tests {
                 constants: Some(&constants),
                 scratch: Some(storage(&scratch)),
             };
-            let made = gpu.operator(&op, &operands).unwrap();
-            made.iter().map(|launch| launch.kernel().name().to_owned()).collect()
+            gpu.operator(&op, &operands).unwrap().len()
         };
-        let launches = |op| names(op).len();
         let swish = Some(Function::Swish);
         let (input, output, residual) = (tensor(6), tensor(6), false);
         for groups in [1, 2, 8] {
@@ -203,13 +201,12 @@ mod tests {
             assert_eq!([launches(conv(false, swish)), launches(conv(true, None))], [plain; 2]);
             assert_eq!(launches(conv(true, swish)), plain + 1, "{groups} groups");
         }
-        // Outputs that tiles can't write four at a time have a function in another kernel.
+        // But behind outputs that tiles can't write four at a time.
         let output = Tensor::new(Layout::Native, [1, 6, 6, 6]);
         let narrow = |function| {
             Op::Conv2d(Conv2d { input, output, window, groups: 1, residual, relu: false, function })
         };
-        assert_eq!(names(narrow(swish)), ["conv_any_f32"]);
-        assert_ne!(names(narrow(None)), ["conv_any_f32"]);
+        assert_eq!(launches(narrow(swish)), launches(narrow(None)) + 1);
         let (input, output) = (tensor(1), tensor(1));
         let linear = |function| Op::Linear(Linear { input, output, relu: false, function });
         assert_eq!([launches(linear(None)), launches(linear(swish))], [1, 1]);

@@ -8,12 +8,13 @@ use crate::operators::depthwise::{self, Sliding};
 use crate::operators::element::Element;
 use crate::operators::operand::check_window;
 use crate::operators::params::{ConvAnyParams, View, window};
+use crate::operators::pointwise;
 use crate::operators::site::{BoundOp, blocks};
 use crate::operators::tiles::slabs::ImplicitGemm;
 use crate::operators::tiles::tile::{Plan, THREADS, Tile, WARPS, WAVES};
 use crate::vendor::calls::Vendor;
 use crate::vendor::facts::Facts;
-use reef_core::op::{Conv2d, Scratch};
+use reef_core::op::{Activate, Conv2d, Scratch};
 use reef_core::{Error, Launch, Result};
 
 /// The scratch memory of the plan that [`build`] will choose.
@@ -33,10 +34,17 @@ pub(in crate::operators) fn build<V: Vendor>(
         return Err(Error::invalid("a residual is asked for or given, but not both"));
     }
     match ImplicitGemm::new(op, bound.element) {
-        Some(gemm) if op.function.is_none() || ends_in_fours(bound, op) => {
-            by_tiles(bound, op, &gemm, &plan(bound.gpu, op, &gemm))
+        Some(gemm) => {
+            let own = Conv2d { function: op.function.filter(|_| ends_in_fours(bound, op)), ..*op };
+            let mut launches = by_tiles(bound, &own, &gemm, &plan(bound.gpu, op, &gemm))?;
+            if let Some(function) = op.function.filter(|_| own.function.is_none()) {
+                let (input, output) = (op.output, op.output);
+                let activate = Activate { input, output, function };
+                launches.extend(pointwise::activate(&bound.of_output(), &activate)?);
+            }
+            Ok(launches)
         }
-        _ => match by_channels(bound, op) {
+        None => match by_channels(bound, op) {
             Some(launch) => Ok(vec![launch?]),
             None => one_by_one(bound, op).map(|launch| vec![launch]),
         },

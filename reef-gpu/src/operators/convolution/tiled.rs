@@ -18,7 +18,7 @@ use reef_core::{Error, Launch, Result};
 /// split sum. There are fewer tiles, as two parts of each are blocks.
 const COUNTS: usize = 4096;
 
-/// Whether tiles write outputs four at a time; where they don't, they have no function but ReLU.
+/// Whether tiles write outputs four at a time; where they don't, they have ReLU and no other function.
 pub(super) fn ends_in_fours<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d) -> bool {
     bound.output.is_in_fours() && op.output.channels.is_multiple_of(4)
 }
