@@ -52,9 +52,9 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
         kernels.push(name.filter(|_| kind(&group.of[k]) != ANY));
         blocks += product.blocks();
     }
-    let Some(name) =
-        kernels.swap_remove(0).filter(|name| kernels.iter().flatten().all(|k| k == name))
-    else {
+    // One that has none, or another, would be launched as the first.
+    let alike = |name: &String| kernels.iter().all(|other| other.as_ref() == Some(name));
+    let Some(name) = kernels[0].clone().filter(alike) else {
         return Ok(None);
     };
     let words = first.words(&plan)?;
@@ -104,11 +104,20 @@ mod tests {
     /// Names and blocks of the launches of `ops`, which read the same rows. Weights begin at `weights`, outputs are
     /// `apart`.
     fn built(ops: &[Arc<TensorOp>], weights: usize, apart: usize) -> Result<Vec<(String, u32)>> {
+        built_with(ops, |_| weights, apart)
+    }
+
+    /// The same with weights of operation `k` at `weights(k)`.
+    fn built_with(
+        ops: &[Arc<TensorOp>],
+        weights: impl Fn(usize) -> usize,
+        apart: usize,
+    ) -> Result<Vec<(String, u32)>> {
         let gpu = gpu();
         let [rows, others, output]: [Buffer<Fake>; 3] = [0; 3].map(|_| gpu.alloc(4 << 20).unwrap());
         let operands = |(k, op)| {
             let storage = |buffer, offset| Storage { buffer, offset };
-            let inputs = vec![storage(&rows, 0), storage(&others, weights), storage(&others, 0)];
+            let inputs = vec![storage(&rows, 0), storage(&others, weights(k)), storage(&others, 0)];
             let output = storage(&output, k * apart);
             (op, TensorOperands { inputs, output, packed: false, scratch: None })
         };
@@ -143,6 +152,14 @@ mod tests {
         let ops = [0; 2].map(|_| product(128, 768, 768));
         let names = built(&ops, 4, 1 << 20).unwrap().into_iter().map(|(name, _)| name);
         assert_eq!(names.collect::<Vec<_>>(), ["product_any_tf32_32x32"; 2]);
+    }
+
+    #[test]
+    fn one_that_does_not_lie_in_chunks_is_not_launched_as_the_others_are() {
+        let ops = [0; 2].map(|_| product(128, 768, 768));
+        let names = built_with(&ops, |k| 4 * k, 1 << 20).unwrap();
+        let names: Vec<_> = names.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["product_along_tf32_32x32", "product_any_tf32_32x32"]);
     }
 
     #[test]
