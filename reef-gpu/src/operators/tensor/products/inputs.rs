@@ -10,6 +10,7 @@ const TILES: [Tile; 2] = [WARPS[0].that_takes(0.2, 0.15), WARPS[2].that_takes(0.
 /// The same of pairs of halves, of which a slab has twice as many terms and nothing is rounded: ViT-B/16's and BERT's products,
 /// each cut in four ways on one H200 (2026-11-23).
 const PAIR_TILES: [Tile; 2] = [WARPS[0].that_takes(0.2, 0.15), WARPS[2].that_takes(0.45, 0.25)];
+
 /// How inputs are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inputs {
