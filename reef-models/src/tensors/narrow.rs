@@ -28,11 +28,17 @@ pub(super) fn narrowed(
     }
     // A step whose kernel doesn't take them all takes none; then others that read or wrote them may not either.
     loop {
-        let refused = |step: &&TensorStep| changed(step, &halves).is_some_and(|op| !takes(&op));
-        let Some(step) = steps.iter().find(refused) else { break };
-        step.reads.iter().chain([&step.writes]).for_each(|storage| {
-            halves.remove(storage);
-        });
+        let count = halves.len();
+        for step in &steps {
+            if changed(step, &halves).is_some_and(|op| !takes(&op)) {
+                step.reads.iter().chain([&step.writes]).for_each(|storage| {
+                    halves.remove(storage);
+                });
+            }
+        }
+        if halves.len() == count {
+            break;
+        }
     }
     let narrow = |step: TensorStep| match changed(&step, &halves) {
         Some(op) => TensorStep { op: Arc::new(op), ..step },

@@ -27,18 +27,24 @@ pub(super) fn turned(steps: &[TensorStep], outputs: &[Port]) -> HashMap<usize, [
     let links: Vec<[usize; 2]> = links
         .flat_map(|(step, needs)| needs.alike.iter().map(|&read| [read, step.writes]))
         .collect();
-    while let Some(one) = links.iter().flatten().find(|one| {
-        let linked = |link: &&[usize; 2]| link.contains(one);
-        let fixed = |link: &[usize; 2]| link.iter().any(|other| !open.contains_key(other));
-        open.contains_key(one) && links.iter().filter(linked).any(fixed)
-    }) {
-        open.remove(one);
+    // There and back, so that chains are gone through in a few rounds, however long they are.
+    let there_and_back = || links.iter().chain(links.iter().rev());
+    loop {
+        let count = open.len();
+        for [a, b] in there_and_back() {
+            if open.contains_key(a) != open.contains_key(b) {
+                [a, b].into_iter().for_each(|one| _ = open.remove(one));
+            }
+        }
+        if open.len() == count {
+            break;
+        }
     }
     let gains = needs.iter().filter_map(|needs| needs.turned);
     let mut wanted: HashSet<usize> = gains.filter(|storage| open.contains_key(storage)).collect();
     loop {
         let count = wanted.len();
-        for link in &links {
+        for link in there_and_back() {
             if link.iter().any(|one| wanted.contains(one)) && open.contains_key(&link[0]) {
                 wanted.extend(link);
             }
