@@ -74,7 +74,10 @@ fn a_workload_runs_under_every_baseline_and_reports_as_disb_does() {
         assert!(number("c_rt", "requests") <= Some(launched), "at most one for each result");
     }
     assert!(find("rt-only", "c_rt").expect("a row")["requests"].as_u64() > Some(0));
-    assert!(find("reef", "all BE").expect("a row")["be_kept_percent"].is_number());
+    let reef = |client, what: &str| &find("reef", client).expect("a row")[what];
+    assert!(reef("all BE", "be_kept_percent").is_number());
+    let [launched, due] = ["p99_ms", "due_p99_ms"].map(|what| reef("a_rt", what).as_f64());
+    assert!(launched > Some(0.0) && due >= launched, "{launched:?} {due:?}");
 
     let text = std::fs::read_to_string(Path::new(&out).join("reef.W.json")).expect("a report");
     let disb: Value = serde_json::from_str(&text).expect("JSON");

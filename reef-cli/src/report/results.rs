@@ -108,5 +108,6 @@ impl<R> Results<'_, R> {
 /// Says where the files are.
 pub(crate) fn print_files(plot: Option<&Path>) -> Result<()> {
     let Some(plot) = plot else { return Ok(()) };
-    print(format_args!("{}, .csv and .svg", plot.with_extension("json").display()))
+    let others = if plot.exists() { ", .csv and .svg" } else { " and .csv" };
+    print(format_args!("{}{others}", plot.with_extension("json").display()))
 }

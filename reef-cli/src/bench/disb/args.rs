@@ -24,15 +24,15 @@ const RT_ONLY: &str = "rt-only";
 
 /// Networks that the workload names stand for torchvision's: vgg19-imagenet and vgg for vgg19,
 /// resnet152-imagenet for resnet152, resnet for resnet152, densenet201-imagenet and densenet for
-/// densenet201, inceptionv3-imagenet and inception for inception_v3. bert and distilbert run on the CPU device alone.
-/// Others need --map.
+/// densenet201, inceptionv3-imagenet and inception for inception_v3; bert and distilbert are built as well. Others need
+/// --map.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A workload: DISB's form, that of REEF's sample for it, or that of REEF's artefact.
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) common: results::Common,
-    /// Under these schedulers.
+    /// Under these schedulers; if there are several, best-effort tasks without real-time ones first.
     #[arg(long, value_delimiter = ',', default_value = "reef", conflicts_with = "baseline")]
     pub(crate) scheduler: Vec<String>,
     /// Under REEF and all of its baselines, each class alone first. On a daemon: each class alone, then
@@ -99,7 +99,11 @@ impl Args {
         match self.baseline {
             None if self.daemon => vec![named(ON_DAEMON)],
             Some(Baseline::All) if self.daemon => [BE_ALONE, RT_ALONE, ON_DAEMON].map(named).into(),
-            None => self.scheduler.iter().map(|name| named(name)).collect(),
+            None => {
+                let be_alone = (self.scheduler.len() > 1).then_some(BE_ALONE);
+                let schedulers = self.scheduler.iter().map(String::as_str);
+                be_alone.into_iter().chain(schedulers).map(named).collect()
+            }
             Some(Baseline::All) => {
                 [BE_ALONE, RT_ONLY].into_iter().chain(baselines::BOTH).map(named).collect()
             }
@@ -129,5 +133,30 @@ impl Args {
             return Err(Usage("--alone must be at least 1".into()).into());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn plan(more: &[&str]) -> Vec<(String, Who)> {
+        let line = ["disb", "A.json"].iter().chain(more);
+        Line::try_parse_from(line).unwrap().args.plan()
+    }
+
+    #[test]
+    fn schedulers_are_compared_with_best_effort_tasks_alone() {
+        let several = plan(&["--scheduler", "rt-only,reef"]);
+        let want = [(BE_ALONE, Who::BestEffort), (RT_ONLY, Who::RealTime), ("reef", Who::All)];
+        assert_eq!(several, want.map(|(name, who)| (name.to_owned(), who)));
+        assert_eq!(plan(&["--scheduler", "reset"]), [("reset".to_owned(), Who::All)]);
     }
 }

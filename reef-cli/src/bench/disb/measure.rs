@@ -93,7 +93,10 @@ impl<D: Operators> Bench<'_, D> {
             let mut client = assignments.client(k)?;
             let mut requests = Requests::default();
             for _ in 0..self.options.alone {
-                client.request(Duration::MAX)?.iter().for_each(|phases| requests.note(phases));
+                client
+                    .request(Duration::MAX)?
+                    .iter()
+                    .for_each(|phases| requests.note(phases, Duration::ZERO));
             }
             all.push(requests.mean());
         }

@@ -20,6 +20,7 @@ use std::time::Duration;
 const LEGEND: &str = "\
 mean     a request's launch until its output is read; requests launch when the load says so, or later
 ÷ alone  the same, over what it takes alone on the device
+due p99  from the moment on at which it should have launched; skipped moments are in no row
 BE kept  what all best-effort requests would take alone ÷ the same without real-time ones under streams
 skipped  moments to launch that passed while the request before was running";
 
@@ -39,7 +40,7 @@ pub(crate) struct Row {
     work_alone: Option<Duration>,
 }
 
-static COLUMNS: [Column<Row>; 18] = [
+static COLUMNS: [Column<Row>; 19] = [
     Column::shown("scheduler", "scheduler", 0, |row| row.policy.clone().into()),
     Column::shown("client", "client", 0, |row| row.client.clone().into()),
     Column::shown("requests_per_second", "requests/s", 1, |row| row.rate().into()),
@@ -49,6 +50,9 @@ static COLUMNS: [Column<Row>; 18] = [
     Column::shown("p90_ms", "p90", 2, |row| row.quantile(0.9)),
     Column::shown("p99_ms", "p99", 2, |row| row.quantile(0.99)),
     Column::shown("p999_ms", "p99.9", 2, |row| p999_millis(&row.requests.latency).into()),
+    Column::shown("due_p99_ms", "due p99", 2, |row| {
+        row.some(|requests| millis(&requests.from_due, 0.99).into())
+    }),
     Column::hidden("max_ms", |row| row.quantile(1.0)),
     Column::shown("be_kept_percent", "BE kept %", 1, |row| row.kept().into()),
     Column::shown("preemptions", "preempted", 0, |row| row.once(row.stats.preemptions)),
@@ -260,8 +264,8 @@ fn draw(path: &Path, args: &Args, rows: &[Row]) -> Result<()> {
     let class = |real_time| rows.iter().filter(move |row| row.all && row.real_time == real_time);
     let point = |rt: &Row| {
         let be = class(false).find(|be| be.policy == rt.policy);
-        let over = rt.over_alone()?;
-        Some((be.map_or(0.0, Row::rate), over, rt.policy.clone()))
+        let kept = be.map_or(Some(0.0), Row::kept)?;
+        Some((kept, rt.over_alone()?, rt.policy.clone()))
     };
     let group = |row: &Row| {
         let points = point(row).into_iter().collect::<Vec<_>>();
@@ -272,5 +276,5 @@ fn draw(path: &Path, args: &Args, rows: &[Row]) -> Result<()> {
         return Ok(());
     }
     let caption = args.file.display().to_string();
-    chart::points(path, &caption, ["BE requests/s", "RT mean ÷ alone"], &groups)
+    chart::points(path, &caption, ["BE kept, %", "RT mean ÷ alone"], &groups)
 }

@@ -45,8 +45,10 @@ impl Phases {
 #[derive(Debug, Clone)]
 pub(crate) struct Requests {
     pub(crate) sum: Phases,
-    /// Of whole requests, in nanoseconds.
+    /// Of whole requests, from their launch on, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
+    /// The same from the moments on at which they were due, which a launch may come after.
+    pub(crate) from_due: Histogram<u64>,
     /// Moments to launch that were missed.
     pub(crate) skipped: u64,
     /// Requests that had not finished long after the end.
@@ -55,20 +57,24 @@ pub(crate) struct Requests {
 
 impl Default for Requests {
     fn default() -> Self {
-        Self { sum: Phases::default(), latency: histogram(), skipped: 0, unfinished: 0 }
+        let (latency, from_due) = (histogram(), histogram());
+        Self { sum: Phases::default(), latency, from_due, skipped: 0, unfinished: 0 }
     }
 }
 
 impl Requests {
-    pub(crate) fn note(&mut self, phases: &Phases) {
+    /// Adds a request that launched so `late`.
+    pub(crate) fn note(&mut self, phases: &Phases, late: Duration) {
         self.sum.add(phases);
         note(&mut self.latency, phases.total());
+        note(&mut self.from_due, late + phases.total());
     }
 
     /// With those of another task.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.sum.add(&other.sum);
         self.latency.add(&other.latency).expect("histograms of one kind");
+        self.from_due.add(&other.from_due).expect("histograms of one kind");
         self.skipped += other.skipped;
         self.unfinished += other.unfinished;
     }

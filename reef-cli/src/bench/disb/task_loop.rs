@@ -55,11 +55,12 @@ impl TaskLoop<'_> {
         for number in 0.. {
             let Some((moment, number)) = self.next(client, &mut pace, number) else { break };
             wait(|| client.clock(), self.begin + moment);
+            let late = client.clock().saturating_sub(self.begin + moment);
             let Some(phases) = client.request(until)? else {
                 requests.unfinished += 1;
                 break;
             };
-            requests.note(&phases);
+            requests.note(&phases, late);
             done(number)?;
         }
         requests.skipped = pace.skipped;
@@ -161,6 +162,22 @@ mod tests {
         for (&start, due) in fake.starts.iter().zip(beats) {
             assert!(start >= due && start < due + Duration::from_millis(1), "{start:?} {due:?}");
         }
+    }
+
+    /// At 0, 1, 2 ... ms; the first takes until 1.6, so the second launches 0.6 ms late.
+    #[test]
+    fn a_late_launch_counts_from_when_it_was_due() {
+        let takes = vec![Some(Duration::from_micros(1500))];
+        let mut fake = Fake { takes, ..Fake::default() };
+        let every = Load::Periodic { frequency: 1000.0, priority: 0 };
+        let (requests, _) = play(&mut fake, &every, None);
+        let micros = |histogram: &hdrhistogram::Histogram<u64>, share| {
+            histogram.value_at_quantile(share) / 1000
+        };
+        assert_eq!((requests.latency.len(), requests.skipped), (10, 0));
+        assert_eq!(micros(&requests.latency, 0.9), 0, "the second one takes no time itself");
+        assert!(micros(&requests.from_due, 0.9) >= 500, "{}", micros(&requests.from_due, 0.9));
+        assert!(micros(&requests.from_due, 0.8) < 500, "{}", micros(&requests.from_due, 0.8));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Connected {
         let mut requests = Requests::default();
         for _ in 0..count {
             let phases = self.request(Duration::MAX)?.context("a request timed out")?;
-            requests.note(&phases);
+            requests.note(&phases, Duration::ZERO);
         }
         Ok(requests.mean())
     }

@@ -62,33 +62,41 @@ pub(crate) struct Play {
     pub(crate) tells: bool,
 }
 
+/// Nanoseconds, and how many requests took as long.
+type Bars = Vec<(u64, u64)>;
+
 /// [`Requests`] on their way.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Played {
     sum: Phases,
-    /// Nanoseconds, and how many requests took as long.
-    latency: Vec<(u64, u64)>,
+    latency: Bars,
+    from_due: Bars,
     skipped: u64,
     unfinished: u64,
 }
 
 impl From<Requests> for Played {
     fn from(requests: Requests) -> Self {
-        let Requests { sum, latency, skipped, unfinished } = requests;
-        let bars = latency.iter_recorded();
-        let latency = bars.map(|bar| (bar.value_iterated_to(), bar.count_at_value())).collect();
-        Self { sum, latency, skipped, unfinished }
+        let Requests { sum, latency, from_due, skipped, unfinished } = requests;
+        let [latency, from_due] = [latency, from_due].map(|times| {
+            let bars = times.iter_recorded();
+            bars.map(|bar| (bar.value_iterated_to(), bar.count_at_value())).collect()
+        });
+        Self { sum, latency, from_due, skipped, unfinished }
     }
 }
 
 impl From<Played> for Requests {
     fn from(played: Played) -> Self {
-        let Played { sum, latency: bars, skipped, unfinished } = played;
-        let mut latency = histogram();
-        for (nanos, count) in bars {
-            latency.record_n(nanos, count).expect("it grows");
-        }
-        Self { sum, latency, skipped, unfinished }
+        let Played { sum, latency, from_due, skipped, unfinished } = played;
+        let [latency, from_due] = [latency, from_due].map(|bars| {
+            let mut times = histogram();
+            for (nanos, count) in bars {
+                times.record_n(nanos, count).expect("it grows");
+            }
+            times
+        });
+        Self { sum, latency, from_due, skipped, unfinished }
     }
 }
 
@@ -107,11 +115,11 @@ mod tests {
         let mut requests = Requests { skipped: 3, unfinished: 1, ..Requests::default() };
         for nanos in [1, 999, 1_000_001, 1_000_001, 77_777_777_777] {
             let infer = Duration::from_nanos(nanos);
-            requests.note(&Phases { infer, ..Phases::default() });
+            requests.note(&Phases { infer, ..Phases::default() }, infer / 2);
         }
         let text = serde_json::to_string(&Played::from(requests.clone())).unwrap();
         let got = Requests::from(serde_json::from_str::<Played>(&text).unwrap());
-        assert!(got.latency == requests.latency);
+        assert!(got.latency == requests.latency && got.from_due == requests.from_due);
         assert_eq!(got.mean().total(), requests.mean().total());
         assert_eq!((got.skipped, got.unfinished), (3, 1));
     }
