@@ -175,11 +175,13 @@ pair() {
     done
 }
 
-# Ours and its peer take turns, so that the clocks of the GPU are the same for both.
+# Ours and its peer take turns, so that the clocks of the GPU are the same for both; the same networks.
 speed() {
+    local networks='resnet18 resnet50 resnet152 densenet121 densenet201 inception_v3 vgg19 alexnet mobilenet_v3_large'
     for turn in 1 2; do
         for precision in tf32 fp16; do
-            "$build/reef" bench networks --device "cuda:0?precision=$precision" --seconds 1.5 \
+            # shellcheck disable=SC2086 # a word each
+            "$build/reef" bench networks $networks --device "cuda:0?precision=$precision" --seconds 1 \
                 --out "$work/$precision-$turn" || return
         done
         REEF_CACHE="$work/cache" "$build/reef" bench networks --device "cuda:0?tune=on" \

@@ -101,7 +101,8 @@ fn show(rows: &[Row]) {
             let nanos = times[((times.len() - 1) as f64 * share) as usize];
             format!("{:.*}", if nanos < 100_000 { 2 } else { 0 }, nanos as f64 / 1e3)
         };
-        let [p50, p90, p99, p999, max] = [0.5, 0.9, 0.99, 0.999, 1.0].map(at);
+        let [p50, p90, p99, max] = [0.5, 0.9, 0.99, 1.0].map(at);
+        let p999 = if times.len() < 5_000 { "–".into() } else { at(0.999) };
         let rate = times.len() as f64 / seconds;
         println!("| {name} | {rate:.0} | {p50} | {p90} | {p99} | {p999} | {max} |");
     }
