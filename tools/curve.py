@@ -166,7 +166,7 @@ def main():
     say.add_argument("--device", default="cuda:0")
     say.add_argument("--seconds", type=float, default=1.0, help="of each row")
     blocks = "best-effort blocks at a time; 132@32: on 32 multiprocessors"
-    say.add_argument("--blocks", default="8,16,33,48,56,66,132,190", help=blocks)
+    say.add_argument("--blocks", default="16,33,66,132,2000,128@32,144@48", help=blocks)
     say.add_argument("--parts", default="pad,split,mps", help="`pad` is always measured")
     options = say.parse_args()
     os.makedirs(options.out, exist_ok=True)
