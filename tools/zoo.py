@@ -4,9 +4,15 @@ with weights from a seed, and compares what comes out with PyTorch.
 
     pip install torch torchvision transformers onnx numpy
     tools/zoo.py REEF [--only NAME,...] [--device cpu] [--folder DIR] [--report FILE.md] [--exporter script|dynamo]
+                 [--size N] [--first N] [--large]
 
 REEF is the command, such as target/release/reef. Files are made in DIR (a temporary folder without it), one network
-after the other, and deleted again. Networks with more than 1 GB of weights are left out, and said to be.
+after the other, and deleted again. Networks with more than 1 GB of weights are left out, and said to be, unless
+`--large` is there. With `--first N` only the N networks of torchvision with the fewest operations are run, with
+`--size N` those for pictures see N rows and columns instead of their own. So they run on the software gfx906 as well
+(a build with the feature gfx906-sim):
+
+    tools/zoo.py 'target/release/reef --gfx906-sim' --device hip:0 --first 20 --size 96
 
 Agreement is the largest difference as a part of the largest output that is wanted. Made-up weights could make a
 network that gives the same whatever it sees, so statistics of batches are those of noise, constants among the weights
@@ -17,6 +23,7 @@ are moved, and *moves* is how far another input moves the output, by the same me
 import argparse
 import json
 import pathlib
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -36,7 +43,7 @@ class TooLarge(Exception):
     """More weights than are tried; says how many millions."""
 
 
-def pictures():
+def pictures(asked, large):
     """Torchvision's networks by name, the fastest first, each as a function that makes it with two inputs."""
     import torchvision
 
@@ -44,10 +51,10 @@ def pictures():
         return torchvision.models.get_model_weights(name).DEFAULT.meta
 
     def made(name):
-        if 4 * meta(name)["num_params"] > LARGEST:
+        if not large and 4 * meta(name)["num_params"] > LARGEST:
             raise TooLarge(f"{meta(name)['num_params'] / 1e6:.1f}")
         model = torchvision.models.get_model(name, weights=None, **extra(name))
-        size = SIZES.get(name, 224)
+        size = asked or SIZES.get(name, 224)
         return model, {"input": torch.rand(2, 3, size, size)}, "logits"
 
     def extra(name):
@@ -138,8 +145,9 @@ def run(reef, folder, device):
     """What the command says of its inference, with preemptions."""
     arrays = [file for file in folder.glob("*.npy")]
     inputs = [word for file in arrays for word in ("--input", f"{file.stem}={file}")]
-    command = [reef, "run", "--model", folder / "model.onnx", *inputs, "--out", folder / "out"]
-    made = subprocess.run([*command, "--device", device, "--preempt", "--json"], capture_output=True, text=True)
+    command = [*shlex.split(reef), "run", "--model", folder / "model.onnx", *inputs, "--out", folder / "out"]
+    command += ["--memory", "0", "--device", device, "--preempt", "--json"]
+    made = subprocess.run(command, capture_output=True, text=True)
     if made.returncode != 0:
         raise RuntimeError(made.stderr.strip().splitlines()[-1])
     return json.loads(made.stdout)
@@ -186,11 +194,16 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path)
     parser.add_argument("--report", type=pathlib.Path)
     parser.add_argument("--exporter", choices=["script", "dynamo"], default="script")
+    parser.add_argument("--size", type=int)
+    parser.add_argument("--first", type=int)
+    parser.add_argument("--large", action="store_true")
     args = parser.parse_args()
+    seen = pictures(args.size, args.large)
+    networks = dict(list(seen.items())[: args.first]) if args.first else {**texts(), **seen}
     lines = ["| " + " | ".join(HEAD) + " |", "|---|--:|--:|--:|--:|--:|--:|"]
     right, wrong = 0, []
     began = time.monotonic()
-    for name, make in {**texts(), **pictures()}.items():
+    for name, make in networks.items():
         if args.only and name not in args.only:
             continue
         cells, fine = row(args, name, make)

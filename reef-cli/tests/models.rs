@@ -1,6 +1,8 @@
 //! `reef model`: networks become folders, and devices compute what the reference does.
 
 mod common;
+#[path = "../../reef-models/tests/handmade/mod.rs"]
+mod handmade;
 
 use common::{Folder, json, prints, reef, refuses, says, text};
 use std::path::Path;
@@ -95,6 +97,46 @@ fn a_built_network_is_exported_with_its_profile() {
     assert!(Path::new(&out).join("model.profile.json").is_file());
     let other = refuses(&["model", "verify", &out, "--size", "64"]);
     assert!(other.ends_with("input size 64, possible are 32 to 32"), "{other}");
+}
+
+/// Noise that no address space has room for isn't made up before the device says so.
+#[test]
+fn inputs_that_no_device_has_room_for_are_refused_in_one_line() {
+    use handmade::{file, node, value};
+    let folder = Folder::new("verify-huge");
+    let graph =
+        [node("Relu", &["x"], "y", &[]), value(11, "x", &[1 << 26, 1 << 20]), value(12, "y", &[])];
+    let model = folder.file("huge.onnx", file(17, &graph));
+    let said = reef(&["model", "verify", &model]);
+    let said = text(&said.stderr);
+    assert!(said.ends_with("cpu: out of memory: 281474976710656 bytes asked\n"), "{said}");
+}
+
+/// Data in the form of ONNX's own: the network's reason goes before that of data that can't be read.
+#[test]
+fn a_case_is_refused_for_what_its_network_has() {
+    use handmade::{bytes, file, node, number, value};
+    let folder = Folder::new("nodetest");
+    let case = |name: &str, op: &str, data: Vec<u8>| {
+        let graph = [node(op, &["x"], "y", &[]), value(11, "x", &[2]), value(12, "y", &[2])];
+        std::fs::create_dir_all(folder.path(&format!("{name}/test_data_set_0"))).expect("a folder");
+        folder.file(&format!("{name}/model.onnx"), file(17, &graph));
+        folder.file(&format!("{name}/test_data_set_0/input_0.pb"), &data);
+        folder.file(&format!("{name}/test_data_set_0/output_0.pb"), data);
+    };
+    let two = [1.0f32, 2.0].iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let array = |bytes_of: &[u8]| [number(1, 2), number(2, 1), bytes(9, bytes_of)].concat();
+    case("good", "Relu", array(&two));
+    case("cut", "Relu", array(&two[..4]));
+    case("sequence", "SequenceConstruct", array(&two[..4]));
+    case("wrong", "Neg", array(&two));
+    let said = prints(&["model", "nodetest", &folder.path(""), "--list"]);
+    let lines: Vec<_> = said.lines().collect();
+    let [wrong, cut, sequence, sum] = lines[..] else { panic!("{said}") };
+    assert!(wrong.starts_with("failed   wrong: output 0 at 0: -1, 1 wanted"), "{wrong}");
+    assert!(cut.starts_with("refused  cut: ") && cut.ends_with("4 bytes for a tensor float32[2]"));
+    assert!(sequence.ends_with("the operator \"SequenceConstruct\" is not supported"));
+    assert_eq!(sum, "4 networks: 1 passed, 1 failed, 2 refused");
 }
 
 #[test]

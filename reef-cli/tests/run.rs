@@ -192,6 +192,59 @@ fn arrays_go_in_and_come_out_by_name() {
 }
 
 #[test]
+fn arrays_that_nobody_asks_for_are_named() {
+    let folder = Folder::new("run-more-arrays");
+    let x = folder.file("x.npy", npy("(1, 4)", &[0.0; 4]));
+    let two = folder.file("two.onnx", two_outputs());
+    let run = |model: &str, inputs: &[&str]| {
+        let inputs = inputs.iter().flat_map(|name| ["--input".into(), format!("{name}={x}")]);
+        let args: Vec<String> = ["run", "--model", model].map(String::from).into();
+        let args = [args, inputs.collect()].concat();
+        refuses(&args.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert!(run(&two, &["x", "x"]).ends_with("--input x: given twice"));
+    let error = run("distilbert", &["input_ids", "attention_mask", "token_type_ids"]);
+    assert!(error.ends_with("--input token_type_ids: there is no such input"), "{error}");
+}
+
+#[test]
+fn reading_for_arrays_takes_no_more_memory_than_it_may() {
+    use handmade::{file, node, ones, value};
+    let folder = Folder::new("run-memory");
+    let ends = [value(11, "x", &[1]), value(12, "y", &[])].concat();
+    let graph = [node("Add", &["x", "w"], "y", &[]), ends, ones("w", &[1 << 19])];
+    let model = folder.file("two.onnx", file(17, &graph)); // MiB
+    let input = format!("x={}", folder.file("x.npy", npy("(1,)", &[1.0])));
+    let run = ["run", "--model", &model, "--input", &input, "--memory"];
+    let error = refuses(&[&run[..], &["1"]].concat());
+    assert!(error.contains("bytes of memory wanted, "), "{error}");
+    for enough in ["16", "0"] {
+        let said = prints(&[&run[..], &[enough]].concat());
+        assert!(said.starts_with("y: float32[524288]\n"), "{said}");
+    }
+}
+
+#[test]
+fn a_network_without_inputs_runs() {
+    use handmade::{file, node, ones, value};
+    let folder = Folder::new("run-no-arrays");
+    let graph = [node("Neg", &["w"], "y", &[]), value(12, "y", &[]), ones("w", &[2])];
+    let model = folder.file("constant.onnx", file(17, &graph));
+    let out = folder.path("out");
+    let said = prints(&["run", "--model", &model, "--out", &out]);
+    assert!(said.contains("y: float32[2] in "), "{said}");
+    let written = std::fs::read(format!("{out}/y.npy")).expect("it was written");
+    assert!(written.ends_with(&[(-1.0f32).to_le_bytes(); 2].concat()));
+    let two = folder.file("two.onnx", two_outputs());
+    let error = refuses(&["run", "--model", &two, "--out", &out]);
+    assert!(error.ends_with("--input x=FILE.npy is missing: float32[1, 3]"), "{error}");
+    let error = refuses(&["run", "a.png", "--model", &two, "--out", &out]);
+    assert!(error.ends_with("pictures, or --input and --out: one of them"), "{error}");
+    let error = refuses(&["run", "a.png", "--model", &two, "--preempt"]);
+    assert!(error.ends_with("--preempt: that is for arrays, not for pictures"), "{error}");
+}
+
+#[test]
 fn a_network_that_brings_its_kernels_is_shown_and_runs_on_gpus_alone() {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/networks/program");
     let model = model.to_str().expect("UTF-8");

@@ -117,7 +117,7 @@ fn import_onnx(args: &Import) -> Result<()> {
 impl Import {
     /// The memory that reading may take.
     fn budget(&self) -> Budget {
-        Budget::new(if self.memory == 0 { u64::MAX } else { self.memory.saturating_mul(1 << 20) })
+        Budget::of_mib(self.memory)
     }
 }
 

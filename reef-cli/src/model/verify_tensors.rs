@@ -6,7 +6,7 @@ use crate::report::progress::Progress;
 use crate::workload::preempted::{self, Timed, also_preempted};
 use crate::workload::tensors::{instance, outputs};
 use anyhow::{Result, bail};
-use reef::models::{Network, Seeded, TensorModel, TensorWeights};
+use reef::models::{Network, Port, Seeded, TensorModel, TensorWeights};
 use reef::op::Operators;
 use reef::tensor::Array;
 use serde_json::json;
@@ -25,12 +25,8 @@ pub(super) struct Asked<'a> {
 pub(super) fn verify(args: &Asked<'_>, model: &TensorModel) -> Result<()> {
     let progress = Progress::new(2, args.json);
     progress.begin(&format!("on {}", args.device));
-    let seed = args.seed;
-    let made = |port: &reef::models::Port| seed.array(&port.name, &port.spec);
-    let inputs: Vec<Array> = model.inputs.iter().map(made).collect();
-    let preempt = args.preempt.then_some(seed.0);
-    let once = Once { model, inputs: &inputs, preempt };
-    let (have, _, preemptions) = reef::with_device(args.device, once)??;
+    let once = Once { model, seed: args.seed, preempt: args.preempt };
+    let (inputs, (have, _, preemptions)) = reef::with_device(args.device, once)??;
     progress.begin("the reference");
     let want = model.execute(&inputs)?;
     progress.finish();
@@ -74,20 +70,26 @@ fn off(have: &Array, want: &Array) -> f64 {
     if worst == 0.0 { 0.0 } else { worst / finite.fold(0.0, f64::max) }
 }
 
-/// One inference, on whichever device was named, and then others that are preempted if there is a seed.
+/// One inference of what is made up, on whichever device was named, and then others that are preempted if that is asked
+/// for.
 struct Once<'a> {
     model: &'a TensorModel,
-    inputs: &'a [Array],
-    preempt: Option<u64>,
+    seed: Seeded,
+    preempt: bool,
 }
 
 impl reef::Visit for Once<'_> {
-    type Output = Result<Timed>;
+    type Output = Result<(Vec<Array>, Timed)>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
-        let weights = TensorWeights::upload(&device, self.model)?;
-        let fresh = || instance(&device, self.model, &weights, self.inputs);
-        let made = |network: &Network<D>| outputs(network, self.model);
-        also_preempted(&device, self.preempt, fresh, made)
+        let Self { model, seed, preempt } = self;
+        let weights = TensorWeights::upload(&device, model)?;
+        drop(Network::of_tensors(&device, model, &weights)?); // what has no room there is not made up
+        let input = |port: &Port| seed.array(&port.name, &port.spec);
+        let inputs: Vec<Array> = model.inputs.iter().map(input).collect();
+        let fresh = || instance(&device, model, &weights, &inputs);
+        let made = |network: &Network<D>| outputs(network, model);
+        let timed = also_preempted(&device, preempt.then_some(seed.0), fresh, made)?;
+        Ok((inputs, timed))
     }
 }

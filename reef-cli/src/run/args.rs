@@ -3,7 +3,7 @@
 use crate::report::usage::Usage;
 use anyhow::Result;
 use reef::models::picture::Transform;
-use reef::models::{self, Model};
+use reef::models::{self, Budget, Model};
 use std::path::PathBuf;
 
 /// Largest side after resizing: more would be a typing error.
@@ -12,7 +12,7 @@ const MAX_SIDE: usize = 16_384;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Pictures, JPEG or PNG.
-    #[arg(required_unless_present = "input")]
+    #[arg(required_unless_present_any = ["input", "out"])]
     pub(crate) images: Vec<PathBuf>,
     /// An array for an input of an ONNX file, instead of pictures; once for each input.
     #[arg(long, value_name = "NAME=FILE.npy")]
@@ -20,11 +20,11 @@ pub(crate) struct Args {
     /// Sizes that the file leaves open, by the name of an input or of a size; those of --input are known.
     #[arg(long, value_name = "NAME=1,3,224,224", value_parser = shape, requires = "input")]
     pub(crate) shape: Vec<(String, Vec<usize>)>,
-    /// A folder for the outputs as .npy files.
-    #[arg(long, requires = "input")]
+    /// A folder for the outputs as .npy files; without --input of a network that has no inputs.
+    #[arg(long)]
     pub(crate) out: Option<PathBuf>,
     /// Runs it also with preemptions at random times, which must change no bit.
-    #[arg(long, requires = "input")]
+    #[arg(long)]
     pub(crate) preempt: bool,
     /// The network: a name that `reef model list` has, a folder or an ONNX file.
     #[arg(long)]
@@ -53,6 +53,9 @@ pub(crate) struct Args {
     /// What they are divided by then [default: torchvision's for the network].
     #[arg(long, value_name = "R,G,B", value_parser = colours)]
     pub(crate) std: Option<[f32; 3]>,
+    /// Most memory that reading an ONNX file for arrays may take, in MiB; 0 is no limit.
+    #[arg(long, value_name = "MIB", default_value_t = Budget::USUAL >> 20)]
+    pub(crate) memory: u64,
     /// Prints JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -74,6 +77,16 @@ fn shape(text: &str) -> Result<(String, Vec<usize>), String> {
 }
 
 impl Args {
+    /// The memory that reading may take.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget::of_mib(self.memory)
+    }
+
+    /// Whether arrays go in and out, and no pictures.
+    pub(crate) fn is_about_arrays(&self) -> bool {
+        !self.input.is_empty() || self.out.is_some()
+    }
+
     /// Whether what the network sees means nothing.
     pub(crate) fn is_made_up(&self) -> bool {
         self.weights.is_none() && models::NAMES.contains(&self.model.as_str())

@@ -15,8 +15,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if is_program(&args.model) {
         return program::run(args);
     }
-    if !args.input.is_empty() {
+    if args.is_about_arrays() {
         return tensors::run(args);
+    }
+    if args.preempt {
+        return Err(Usage("--preempt: that is for arrays, not for pictures".into()).into());
     }
     let opened = open(args)?;
     let (model, _) = opened.model.picture()?;

@@ -7,7 +7,7 @@ use crate::workload::networks::WEIGHTS;
 use crate::workload::preempted::{self, Timed, also_preempted};
 use crate::workload::tensors::outputs;
 use anyhow::{Context, Result};
-use reef::models::onnx::{TensorOptions, load_for};
+use reef::models::onnx::{TensorOptions, load_for_within};
 use reef::models::{
     self, AnyModel, Budget, Network, TENSOR_NAMES, TensorModel, TensorWeights, npy,
 };
@@ -16,7 +16,7 @@ use reef::tensor::{Array, Spec};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) type Given = BTreeMap<String, (Vec<usize>, Array)>;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if !args.images.is_empty() {
-        return Err(Usage("pictures and --input: one of them".into()).into());
+        return Err(Usage("pictures, or --input and --out: one of them".into()).into());
     }
     let given = given(args)?;
     let model = model(args, &given)?;
@@ -42,7 +42,7 @@ fn model(args: &Args, given: &Given) -> Result<TensorModel> {
     }
     let shapes = args.shape.iter().cloned().collect();
     let options = TensorOptions { shapes, ..TensorOptions::default() };
-    Ok(load_for(Path::new(&args.model), &options, given)?)
+    Ok(load_for_within(Path::new(&args.model), &options, given, &args.budget())?)
 }
 
 /// A built network, for as many texts and tokens, or pictures, as were given: the first and the last size of an input.
@@ -56,7 +56,13 @@ fn built(args: &Args, given: &Given) -> Result<TensorModel> {
         None => models::open(&args.model, size, batch, WEIGHTS)?,
     };
     match opened.model {
-        AnyModel::Tensors(model) => Ok(model),
+        AnyModel::Tensors(model) => {
+            let is_input = |name: &String| model.inputs.iter().any(|port| port.name == *name);
+            match given.keys().find(|name| !is_input(name)) {
+                Some(name) => Err(Usage(format!("--input {name}: there is no such input")).into()),
+                None => Ok(model),
+            }
+        }
         AnyModel::Picture { .. } => {
             Err(Usage(format!("--input: {} sees pictures", args.model)).into())
         }
@@ -65,7 +71,15 @@ fn built(args: &Args, given: &Given) -> Result<TensorModel> {
 
 /// What was given on the command line.
 pub(super) fn given(args: &Args) -> Result<Given> {
-    args.input.iter().map(|text| read(text)).collect()
+    let mut given = Given::new();
+    for text in &args.input {
+        let (name, array) = read(text)?;
+        if given.contains_key(&name) {
+            return Err(Usage(format!("--input {name}: given twice")).into());
+        }
+        given.insert(name, array);
+    }
+    Ok(given)
 }
 
 /// Reads the file of `NAME=FILE.npy`.
@@ -89,9 +103,9 @@ pub(super) fn report(
     (time, preemptions): Timing,
 ) -> Result<()> {
     let mut said = Vec::new();
-    for (k, (&(name, spec), array)) in ports.iter().zip(outputs).enumerate() {
-        let in_folder = |folder: &PathBuf| folder.join(format!("{}.npy", file_name(name, k)));
-        let file = args.out.as_ref().map(in_folder);
+    let files = file_names(ports.iter().map(|&(name, _)| name));
+    for ((&(name, spec), array), file) in ports.iter().zip(outputs).zip(files) {
+        let file = args.out.as_ref().map(|folder| folder.join(format!("{file}.npy")));
         if let Some(file) = &file {
             let folder = file.parent().unwrap_or(Path::new("."));
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -118,14 +132,24 @@ pub(super) fn report(
     }
 }
 
-/// A name of a file: letters, digits and some signs of the output's, or else its number.
-fn file_name(name: &str, number: usize) -> String {
+/// Names of files: letters, digits and some signs of each output's, or else its number, so that no two are the same.
+fn file_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let made: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
-    match made.is_empty() || made.starts_with('.') {
-        true => format!("output_{number}"),
-        false => made,
-    }
+    let made = |name: &str| name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
+    let made: Vec<String> = names.map(made).collect();
+    let mut times = BTreeMap::<&str, usize>::new();
+    made.iter().for_each(|name| *times.entry(name).or_default() += 1);
+    let one = |(k, name): (usize, &String)| {
+        if !name.is_empty() && !name.starts_with('.') && times[name.as_str()] == 1 {
+            return name.clone();
+        }
+        let mut numbered = format!("output_{k}");
+        while times.contains_key(numbered.as_str()) {
+            numbered.push('_');
+        }
+        numbered
+    };
+    made.iter().enumerate().map(one).collect()
 }
 
 /// One inference, on whichever device was named.
@@ -160,5 +184,18 @@ impl Tensors<'_> {
             network.stage(index, &self.given.get(&port.name).ok_or_else(missing)?.1)?;
         }
         Ok(network)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_output_has_a_file_of_its_own() {
+        let names = |names: &[&str]| file_names(names.iter().copied());
+        assert_eq!(names(&["logits", "a/b", "output_1"]), ["logits", "a_b", "output_1"]);
+        assert_eq!(names(&["a/b", "c", "a:b"]), ["output_0", "c", "output_2"]);
+        assert_eq!(names(&["", "..", "output_0"]), ["output_0_", "output_1", "output_0"]);
     }
 }

@@ -11,7 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a preempted network may take.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
+/// After such a time it runs twice as long between preemptions: a device that is a program is slow to begin again.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it runs between preemptions at first, at most.
+const MICROS: u64 = 200;
 /// Inferences that are preempted.
 const TURNS: usize = 3;
 
@@ -76,7 +80,8 @@ pub(crate) fn preempted<D: Operators>(
         last = submitter.submit_blocking(command.clone())?;
     }
     let (begin, mut preemptions) = (Instant::now(), 0);
-    while !submitter.wait_for(last, Duration::from_micros(random.below(200)))? {
+    let most = || MICROS << (begin.elapsed().as_secs() / PATIENCE.as_secs());
+    while !submitter.wait_for(last, Duration::from_micros(random.below(most())))? {
         ensure!(begin.elapsed() < LIMIT, "it took more than {LIMIT:?}");
         queue.preempt(true)?;
         preemptions += 1;

@@ -41,8 +41,8 @@ pub use copy::copy;
 pub use declared::{Declared, DeclaredPort, DeclaredSize, declared};
 pub use evaluate::{execute, execute_bytes};
 pub use general::{
-    TensorOptions, input_names, load_for, load_tensors, load_tensors_within, read_tensor,
-    tensors_from_bytes,
+    TensorOptions, input_names, load_for, load_for_within, load_tensors, load_tensors_within,
+    read_tensor, tensors_from_bytes,
 };
 pub use load::{Imported, OPSETS, from_bytes, from_bytes_within, load, load_within};
 pub use metadata::metadata;

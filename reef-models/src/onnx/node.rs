@@ -5,7 +5,7 @@ use super::fault::{Result, few};
 use super::file::{AttributeFile, NodeFile};
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 
 /// A node that is being read.
@@ -16,6 +16,8 @@ pub(super) struct Node<'a> {
     pub(super) ledger: &'a Ledger,
     /// Attributes that were asked for.
     known: RefCell<Vec<&'static str>>,
+    /// How many operands there are up to the last one that was asked for.
+    asked: Cell<usize>,
 }
 
 impl<'a> Node<'a> {
@@ -24,7 +26,7 @@ impl<'a> Node<'a> {
         folder: Option<&'a Path>,
         ledger: &'a Ledger,
     ) -> Self {
-        Self { file, folder, ledger, known: RefCell::default() }
+        Self { file, folder, ledger, known: RefCell::default(), asked: Cell::default() }
     }
 
     /// Its own name, or that of what it makes.
@@ -35,6 +37,7 @@ impl<'a> Node<'a> {
 
     /// Name of operand `index`; `None` if it is left out.
     pub(super) fn operand(&self, index: usize) -> Option<&'a str> {
+        self.asked.set(self.asked.get().max(index + 1));
         self.file.inputs.get(index).copied().filter(|name| !name.is_empty())
     }
 
@@ -44,24 +47,35 @@ impl<'a> Node<'a> {
     }
 
     pub(super) fn int(&self, name: &'static str, default: i64) -> Result<i64> {
-        match self.attribute(name) {
-            None => Ok(default),
-            Some(attribute) => {
-                attribute.int.ok_or_else(|| format!("attribute {name} is no integer"))
-            }
-        }
+        Ok(self.read(name, "integer", |attribute| attribute.int)?.unwrap_or(default))
     }
 
-    pub(super) fn float(&self, name: &'static str) -> Option<f32> {
-        self.attribute(name)?.float
+    /// An attribute as `read` sees it; an error if it is there and isn't `what`.
+    fn read<T>(
+        &self,
+        name: &'static str,
+        what: &str,
+        read: impl FnOnce(&'a AttributeFile<'a>) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let Some(attribute) = self.attribute(name) else { return Ok(None) };
+        read(attribute).map(Some).ok_or_else(|| format!("attribute {name} is no {what}"))
     }
 
-    pub(super) fn text(&self, name: &'static str) -> Option<&'a [u8]> {
-        self.attribute(name)?.text
+    pub(super) fn float(&self, name: &'static str) -> Result<Option<f32>> {
+        self.read(name, "float", |attribute| attribute.float)
     }
 
-    pub(super) fn ints(&self, name: &'static str) -> Option<&'a [i64]> {
-        self.attribute(name).map(|attribute| &*attribute.ints)
+    pub(super) fn text(&self, name: &'static str) -> Result<Option<&'a [u8]>> {
+        self.read(name, "text", |attribute| attribute.text)
+    }
+
+    pub(super) fn ints(&self, name: &'static str) -> Result<Option<&'a [i64]>> {
+        let list = |attribute: &'a AttributeFile<'a>| {
+            let other =
+                attribute.int.is_some() || attribute.float.is_some() || attribute.text.is_some();
+            (!other && attribute.floats.is_empty()).then_some(&*attribute.ints)
+        };
+        self.read(name, "list of integers", list)
     }
 
     /// The tensor that a `Constant` is.
@@ -87,19 +101,24 @@ impl<'a> Node<'a> {
 
     /// Two sizes that an attribute lists, for rows and columns.
     pub(super) fn pair(&self, name: &'static str, default: usize) -> Result<[usize; 2]> {
-        match self.ints(name) {
+        match self.ints(name)? {
             None => Ok([default; 2]),
             Some(&[rows, columns]) => Ok([size(name, rows)?, size(name, columns)?]),
             Some(other) => Err(format!("attribute {name} = {}, 2 sizes wanted", few(other))),
         }
     }
 
-    /// Refuses attributes that the operator does not read.
+    /// Refuses attributes that the operator does not read, and operands behind the last one that it reads.
     pub(super) fn ensure_all_known(&self) -> Result<()> {
         let known = self.known.borrow();
-        match self.file.attributes.iter().find(|attribute| !known.contains(&attribute.name)) {
+        let unknown = |attribute: &&AttributeFile<'_>| !known.contains(&attribute.name);
+        if let Some(attribute) = self.file.attributes.iter().find(unknown) {
+            return Err(format!("attribute {} is not supported", attribute.name));
+        }
+        let mut more = self.asked.get()..self.file.inputs.len();
+        match more.find(|&index| !self.file.inputs[index].is_empty()) {
+            Some(index) => Err(format!("operand {index} is not supported")),
             None => Ok(()),
-            Some(attribute) => Err(format!("attribute {} is not supported", attribute.name)),
         }
     }
 }

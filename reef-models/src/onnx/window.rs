@@ -40,8 +40,8 @@ impl Sliding {
     }
 
     fn padded(self, node: &Node<'_>, over: [usize; 2]) -> Result<Self> {
-        let pads = node.ints("pads");
-        match node.text("auto_pad").unwrap_or(b"NOTSET") {
+        let pads = node.ints("pads")?;
+        match node.text("auto_pad")?.unwrap_or(b"NOTSET") {
             b"NOTSET" => match pads {
                 None => Ok(self),
                 Some(&[top, left, bottom, right]) => Ok(Self {

@@ -3,6 +3,7 @@
 usage: triton.py FOLDER GRPC HTTP, where FOLDER holds grpc.sock, input.f32 and logits.f32
 """
 
+import asyncio
 import json
 import queue
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 import grpc as stock
 import numpy as np
 import tritonclient.grpc as grpc
+import tritonclient.grpc.aio as grpc_aio
 import tritonclient.http as http
+import tritonclient.http.aio as http_aio
 import tritonclient.utils.shared_memory as shm
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
@@ -379,9 +382,38 @@ def as_json(client):
         agree(client.infer(MODEL, given(http), outputs=wanted).as_numpy("logits"), "JSON output")
 
 
+async def asynchronous():
+    """The clients for asyncio: several requests at a time, an error among them, and a stream."""
+    for module, client in ((grpc, grpc_aio.InferenceServerClient(GRPC)), (http, http_aio.InferenceServerClient(HTTP))):
+        async with client:
+            assert await client.is_server_live() and await client.is_model_ready(MODEL)
+            models = (MODEL, MODEL, "nothing", MODEL)
+            asked = [client.infer(model, given(module), priority=k) for k, model in enumerate(models)]
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            assert "not loaded" in str(answers.pop(2)), answers
+            for answer in answers:
+                agree(answer.as_numpy("logits"), "asyncio")
+            if module is grpc:
+                await streamed(client)
+
+
+async def streamed(client):
+    async def requests():
+        for name in "abc":
+            yield {"model_name": MODEL, "inputs": given(grpc), "request_id": name}
+
+    names = ""
+    async for result, error in client.stream_infer(requests()):
+        assert error is None, error
+        agree(result.as_numpy("logits"), "a stream by asyncio")
+        names += result.get_response().id
+    assert names == "abc", names
+
+
 # By default gRPC for Python names the socket's path as authority, which is not one.
 over_grpc(f"unix:{FOLDER}/grpc.sock", "unix", [("grpc.default_authority", "localhost")])
 over_grpc(GRPC, "tcp")
 reflected(GRPC)
 over_http(HTTP)
+asyncio.run(asynchronous())
 print("passed")

@@ -10,8 +10,8 @@ pub(super) fn each(of: &Operands<'_, '_>, function: impl Fn(f64) -> f64) -> Resu
 }
 
 pub(super) fn hard_sigmoid(of: &Operands<'_, '_>) -> Result<Constant> {
-    let alpha = f64::from(of.node.float("alpha").unwrap_or(0.2));
-    let beta = f64::from(of.node.float("beta").unwrap_or(0.5));
+    let alpha = f64::from(of.node.float("alpha")?.unwrap_or(0.2));
+    let beta = f64::from(of.node.float("beta")?.unwrap_or(0.5));
     each(of, |x| (alpha * x + beta).clamp(0.0, 1.0))
 }
 
@@ -28,7 +28,7 @@ pub(super) fn clip(of: &Operands<'_, '_>) -> Result<Constant> {
 /// `(x - mean) / sqrt(variance + epsilon) * gain + bias`, by channel.
 pub(super) fn batch_norm(of: &Operands<'_, '_>) -> Result<Constant> {
     let Floats { dims, values } = of.floats(0)?;
-    let epsilon = f64::from(of.node.float("epsilon").unwrap_or(1e-5));
+    let epsilon = f64::from(of.node.float("epsilon")?.unwrap_or(1e-5));
     let channels = *dims.get(1).ok_or("no channels")?;
     let mut tensors = Vec::new();
     for index in 1..5 {

@@ -62,7 +62,7 @@ pub(super) fn reshape(of: &Operands<'_, '_>) -> Result<Constant> {
 /// Drops axes of size 1.
 pub(super) fn squeeze(of: &Operands<'_, '_>) -> Result<Constant> {
     let x = of.own(0)?;
-    let all = of.node.ints("axes").is_none() && of.node.operand(1).is_none();
+    let all = of.node.ints("axes")?.is_none() && of.node.operand(1).is_none();
     let axes = of.axes("axes", x.dims.len())?;
     let goes = |axis: usize| axes.contains(&axis) && (!all || x.dims[axis] == 1);
     let left = (0..x.dims.len()).filter(|&axis| !goes(axis)).map(|axis| x.dims[axis]).collect();
@@ -72,7 +72,7 @@ pub(super) fn squeeze(of: &Operands<'_, '_>) -> Result<Constant> {
 /// Puts in axes of size 1.
 pub(super) fn unsqueeze(of: &Operands<'_, '_>) -> Result<Constant> {
     let x = of.own(0)?;
-    let added = match of.node.ints("axes") {
+    let added = match of.node.ints("axes")? {
         Some(axes) => axes.len(),
         None => of.ints(1)?.len(),
     };
@@ -90,7 +90,7 @@ pub(super) fn unsqueeze(of: &Operands<'_, '_>) -> Result<Constant> {
 pub(super) fn transpose(of: &Operands<'_, '_>) -> Result<Constant> {
     let x = of.any(0)?;
     let rank = x.dims.len();
-    let order: Vec<usize> = match of.node.ints("perm") {
+    let order: Vec<usize> = match of.node.ints("perm")? {
         Some(perm) => perm.iter().map(|&axis| from_front(axis, rank)).collect::<Result<_>>()?,
         None => (0..rank).rev().collect(),
     };

@@ -124,7 +124,7 @@ impl Operands<'_, '_> {
 
     /// Axes that an attribute or operand 1 lists, counted from the front; all if none of them is there.
     pub(super) fn axes(&self, name: &'static str, rank: usize) -> Result<Vec<usize>> {
-        let list = match (self.node.ints(name), self.node.operand(1)) {
+        let list = match (self.node.ints(name)?, self.node.operand(1)) {
             (Some(list), _) => list.to_vec(),
             (None, Some(_)) => self.ints(1)?,
             (None, None) => return Ok((0..rank).collect()),

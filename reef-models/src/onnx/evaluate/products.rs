@@ -41,8 +41,8 @@ impl Matrix {
 pub(super) fn gemm(of: &Operands<'_, '_>) -> Result<Constant> {
     let a = Matrix::new(of.floats(0)?, of.node.int("transA", 0)? != 0)?;
     let b = Matrix::new(of.floats(1)?, of.node.int("transB", 0)? != 0)?;
-    let alpha = f64::from(of.node.float("alpha").unwrap_or(1.0));
-    let beta = f64::from(of.node.float("beta").unwrap_or(1.0));
+    let alpha = f64::from(of.node.float("alpha")?.unwrap_or(1.0));
+    let beta = f64::from(of.node.float("beta")?.unwrap_or(1.0));
     let c = if of.node.operand(2).is_some() { Some(of.floats(2)?) } else { None };
     let added = |row: usize, column: usize| -> Result<f64> {
         let Some(c) = &c else { return Ok(0.0) };

@@ -30,14 +30,14 @@ impl Axis {
             return Err("a size, stride or dilation of 0".into());
         }
         let reach = (taps - 1) * dilation + 1;
-        let [before, after] = match node.text("auto_pad").unwrap_or(b"NOTSET") {
+        let [before, after] = match node.text("auto_pad")?.unwrap_or(b"NOTSET") {
             b"SAME_UPPER" => same(len, reach, stride),
             b"SAME_LOWER" => {
                 let [less, more] = same(len, reach, stride);
                 [more, less]
             }
             b"VALID" => [0, 0],
-            _ => match node.ints("pads") {
+            _ => match node.ints("pads")? {
                 Some(pads) if pads.len() == 4 => {
                     [size("pads", pads[axis])?, size("pads", pads[axis + 2])?]
                 }

@@ -20,6 +20,8 @@ pub(crate) struct Call<'a> {
     pub(crate) outer: &'a [&'a AttributeFile<'a>],
     /// Attributes that were asked for.
     known: RefCell<Vec<&'static str>>,
+    /// How many operands there are up to the last one that was asked for.
+    asked: Cell<usize>,
     /// Number of the operand whose values were asked for in vain.
     pub(crate) unknown: Cell<Option<usize>>,
 }
@@ -39,6 +41,7 @@ impl<'a> Call<'a> {
             folder,
             outer,
             known: RefCell::default(),
+            asked: Cell::default(),
             unknown: Cell::default(),
         }
     }
@@ -59,6 +62,7 @@ impl<'a> Call<'a> {
 
     /// Operand `index`; `None` if it is left out.
     pub(crate) fn maybe(&self, index: usize) -> Option<&Value> {
+        self.asked.set(self.asked.get().max(index + 1));
         self.operands.get(index)?.as_ref()
     }
 
@@ -192,12 +196,17 @@ impl<'a> Call<'a> {
         self.ints_of("axes", operand)?.map(|list| axes(&list, rank)).transpose()
     }
 
-    /// Refuses attributes that the operator does not read.
+    /// Refuses attributes that the operator does not read, and operands behind the last one that it reads.
     pub(crate) fn ensure_all_known(&self) -> Result<()> {
         let known = self.known.borrow();
-        match self.file.attributes.iter().find(|attribute| !known.contains(&attribute.name)) {
+        let unknown = |attribute: &&AttributeFile<'_>| !known.contains(&attribute.name);
+        if let Some(attribute) = self.file.attributes.iter().find(unknown) {
+            return Err(format!("attribute {} is not supported", attribute.name));
+        }
+        let mut more = self.asked.get()..self.operands.len();
+        match more.find(|&index| self.operands[index].is_some()) {
+            Some(index) => Err(format!("operand {index} is not supported")),
             None => Ok(()),
-            Some(attribute) => Err(format!("attribute {} is not supported", attribute.name)),
         }
     }
 }

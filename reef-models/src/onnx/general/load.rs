@@ -58,12 +58,26 @@ pub fn load_for(
     options: &TensorOptions,
     given: &BTreeMap<String, (Vec<usize>, Array)>,
 ) -> Result<TensorModel> {
+    load_for_within(path, options, given, &Budget::default())
+}
+
+/// As [`load_for`], with memory of `budget`.
+///
+/// # Errors
+///
+/// As [`load_for`].
+pub fn load_for_within(
+    path: impl AsRef<Path>,
+    options: &TensorOptions,
+    given: &BTreeMap<String, (Vec<usize>, Array)>,
+    budget: &Budget,
+) -> Result<TensorModel> {
     let mut options = options.clone();
     for (name, (dims, _)) in given {
         options.shapes.insert(name.clone(), dims.clone());
     }
     loop {
-        match load_tensors(&path, &options) {
+        match load_tensors_within(&path, &options, budget) {
             Err(Error::Unbound { inputs, .. }) if options.bind(&inputs, given) => {}
             other => return other,
         }

@@ -15,6 +15,7 @@ pub(super) mod stored;
 pub(super) mod walk;
 
 pub use load::{
-    input_names, load_for, load_tensors, load_tensors_within, read_tensor, tensors_from_bytes,
+    input_names, load_for, load_for_within, load_tensors, load_tensors_within, read_tensor,
+    tensors_from_bytes,
 };
 pub use options::TensorOptions;

@@ -91,11 +91,16 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// What is given at each inference, and what was given beforehand. An initializer is what an input is by default.
+    /// What is given at each inference, and what was given beforehand. An initializer is what an input is by default:
+    /// where a shape or values are asked for, these are given.
     fn inputs(&mut self, graph: &'a GraphFile<'a>, scope: &mut Scope<'a>) -> Result<(), Fault> {
         let stored: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name).collect();
+        let options = self.options;
+        let given =
+            |name: &str| options.shapes.contains_key(name) || options.values.contains_key(name);
+        let is_open = |input: &&ValueFile<'_>| !stored.contains(input.name) || given(input.name);
         let mut seen = HashSet::new();
-        for input in graph.inputs.iter().filter(|input| !stored.contains(input.name)) {
+        for input in graph.inputs.iter().filter(is_open) {
             let value = self.input(input).map_err(|why| Fault::at_input(input.name, why))?;
             if !seen.insert(input.name) {
                 return Err(Fault::at_input(input.name, "it is there twice".into()));

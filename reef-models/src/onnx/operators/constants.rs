@@ -40,7 +40,7 @@ pub(super) fn of_constants<'a>(
 fn computed<'a>(reader: &Reader<'a>, node: &Node<'a>, x: Rc<Constant>) -> Result<Constant> {
     match node.file.op {
         "Cast" => cast_constant(reader, node, x),
-        "Transpose" => match node.ints("perm") {
+        "Transpose" => match node.ints("perm")? {
             None | Some([1, 0]) => x.transposed(reader.ledger),
             Some(perm) => {
                 let perm = few(perm);

@@ -31,7 +31,7 @@ pub(super) fn conv<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tenso
         return Err(format!("weights of {weights:?} in {groups} groups over {channels} channels"));
     }
     let kernel = node.pair("kernel_shape", 0)?;
-    if node.ints("kernel_shape").is_some() && kernel != [rows, columns] {
+    if node.ints("kernel_shape")?.is_some() && kernel != [rows, columns] {
         return Err(format!("attribute kernel_shape = {kernel:?}, weights of {:?}", weights.dims));
     }
     let sliding = Sliding::of(node, [rows, columns], [height, width])?;
@@ -63,7 +63,7 @@ pub(super) fn gemm<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tenso
     if node.int("transA", 0)? != 0 {
         return Err("attribute transA is not supported".into());
     }
-    let (alpha, beta) = (node.float("alpha").unwrap_or(1.0), node.float("beta").unwrap_or(1.0));
+    let (alpha, beta) = (node.float("alpha")?.unwrap_or(1.0), node.float("beta")?.unwrap_or(1.0));
     let weights = match transposed {
         true => Constant::own(weights, reader.ledger)?,
         false => weights.transposed(reader.ledger)?,

@@ -13,11 +13,11 @@ use reef_core::op::{Bounds, Function};
 
 pub(super) fn batch_norm<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
     let x = reader.tensor(node, 0)?;
-    let epsilon = f64::from(node.float("epsilon").unwrap_or(1e-5));
+    let epsilon = f64::from(node.float("epsilon")?.unwrap_or(1e-5));
     if !is_epsilon(epsilon) {
         return Err(format!("attribute epsilon = {epsilon}, a number of at least 0 is wanted"));
     }
-    node.float("momentum");
+    node.float("momentum")?;
     if node.int("training_mode", 0)? != 0 {
         return Err("attribute training_mode is not supported".into());
     }
@@ -63,7 +63,7 @@ pub(super) fn activation<'a>(
 pub(super) fn hard_sigmoid<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
     let x = reader.tensor(node, 0)?;
     for (name, default, wanted) in [("alpha", 0.2, 1.0 / 6.0), ("beta", 0.5, 0.5)] {
-        let given = node.float(name).unwrap_or(default);
+        let given = node.float(name)?.unwrap_or(default);
         if (given - wanted).abs() > 1e-6 {
             return Err(format!("attribute {name} = {given}, {wanted} is wanted"));
         }

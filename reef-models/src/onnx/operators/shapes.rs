@@ -29,7 +29,7 @@ pub(super) fn all_axes<'a>(
     name: &'static str,
     rank: usize,
 ) -> Result<HashSet<usize>> {
-    match node.ints(name) {
+    match node.ints(name)? {
         Some(list) => axes(list, rank),
         None => axes(reader.wanted(node, 1)?.as_ints()?, rank),
     }
@@ -151,7 +151,7 @@ pub(super) fn unsqueeze<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<
 
 pub(super) fn transpose<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Tensor> {
     let x = reader.tensor(node, 0)?;
-    let perm = node.ints("perm").ok_or("the order of a tensor can't be changed")?;
+    let perm = node.ints("perm")?.ok_or("the order of a tensor can't be changed")?;
     match perm.iter().copied().eq(0..reader.dims(x).len() as i64) {
         true => Ok(x),
         false => {

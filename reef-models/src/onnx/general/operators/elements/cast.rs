@@ -90,11 +90,11 @@ fn filled(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let number = |index| call.number(index)?.ok_or_else(|| format!("operand {index} is missing"));
     let (start, limit, delta) = (number(0)?, number(1)?, number(2)?);
-    let count = ((limit - start) / delta).ceil().max(0.0);
+    let count = ((limit - start) / delta).ceil();
     if !count.is_finite() || count > reef_core::op::MAX_SIZE as f64 {
         return Err(format!("from {start} to {limit} by {delta}"));
     }
-    let count = count as usize;
+    let count = count.max(0.0) as usize;
     let _numbers = b.ledger.charge(8 * count as u64)?;
     let to = call.get(0)?.element();
     let numbers = match to.is_float() {

@@ -47,6 +47,9 @@ fn reshape(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
             size => crate::tensors::axes::size(size)?,
         });
     }
+    if asked.iter().filter(|&&size| size == -1).count() > 1 {
+        return Err(format!("sizes {asked:?}, of which one may be -1"));
+    }
     if let Some(open) = asked.iter().position(|&size| size == -1) {
         let others = crate::tensors::axes::elements(&dims)?;
         let left = x.spec.elements().checked_div(others);
