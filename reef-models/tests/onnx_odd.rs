@@ -38,7 +38,7 @@ fn a_value_that_is_given_takes_the_place_of_the_files() {
     ];
     let x = Array::F32(vec![1.0, 2.0, 3.0]);
     let usual = read(&graph, &[]).unwrap();
-    assert_eq!(floats(&usual.execute(&[x.clone()]).unwrap()[0]), [2.0, 3.0, 4.0]);
+    assert_eq!(floats(&usual.execute(std::slice::from_ref(&x)).unwrap()[0]), [2.0, 3.0, 4.0]);
     let given = read(&graph, &[("w", &[3])]).unwrap();
     let names: Vec<_> = given.inputs.iter().map(|port| port.name.as_str()).collect();
     assert_eq!(names, ["x", "w"]);
