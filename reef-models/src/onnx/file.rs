@@ -63,6 +63,7 @@ pub(super) struct AttributeFile<'a> {
     pub(super) tensor: Option<TensorFile<'a>>,
     pub(super) floats: List<f32>,
     pub(super) ints: List<i64>,
+    pub(super) texts: List<&'a [u8]>,
     /// The attribute of a function that this one is.
     pub(super) refers_to: Option<&'a str>,
 }
@@ -195,6 +196,7 @@ impl<'a> AttributeFile<'a> {
             5 => |v| attribute.tensor = Some(TensorFile::read(v.bytes()?, ledger)?),
             7 => |v| v.append_floats(&mut attribute.floats, ledger)?,
             8 => |v| v.append_ints(&mut attribute.ints, ledger)?,
+            9 => |v| attribute.texts.push(v.bytes()?, ledger)?,
             21 => |v| attribute.refers_to = Some(v.text()?),
         );
         Ok(attribute)

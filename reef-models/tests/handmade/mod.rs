@@ -35,6 +35,34 @@ pub(crate) fn float(name: &str, value: f32) -> Vec<u8> {
     bytes(5, [bytes(1, name), value].concat())
 }
 
+pub(crate) fn text(name: &str, value: &str) -> Vec<u8> {
+    bytes(5, [bytes(1, name), bytes(4, value)].concat())
+}
+
+/// A list of texts.
+pub(crate) fn texts(name: &str, values: &[&str]) -> Vec<u8> {
+    let values: Vec<u8> = values.iter().flat_map(|value| bytes(9, value)).collect();
+    bytes(5, [bytes(1, name), values].concat())
+}
+
+pub(crate) fn floats(name: &str, values: &[f32]) -> Vec<u8> {
+    let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    bytes(5, [bytes(1, name), bytes(7, raw)].concat())
+}
+
+/// A node with several outputs, called after the first; without a name an output or input is left out.
+pub(crate) fn node_of(
+    op: &str,
+    inputs: &[&str],
+    outputs: &[&str],
+    attributes: &[Vec<u8>],
+) -> Vec<u8> {
+    let inputs: Vec<u8> = inputs.iter().flat_map(|input| bytes(1, input)).collect();
+    let outputs: Vec<u8> = outputs.iter().flat_map(|output| bytes(2, output)).collect();
+    let named = [outputs, bytes(3, "node"), bytes(4, op)].concat();
+    bytes(1, [inputs, named, attributes.concat()].concat())
+}
+
 /// A node called after what it makes.
 pub(crate) fn node(op: &str, inputs: &[&str], output: &str, attributes: &[Vec<u8>]) -> Vec<u8> {
     let inputs: Vec<u8> = inputs.iter().flat_map(|input| bytes(1, input)).collect();
@@ -60,8 +88,13 @@ pub(crate) fn scalar(name: &str, value: f32) -> Vec<u8> {
 }
 
 pub(crate) fn value(field: u64, name: &str, dims: &[i64]) -> Vec<u8> {
+    typed(field, name, 1, dims)
+}
+
+/// An input (field 11) or output (12) with elements of ONNX's type `element`.
+pub(crate) fn typed(field: u64, name: &str, element: i64, dims: &[i64]) -> Vec<u8> {
     let sizes: Vec<u8> = dims.iter().flat_map(|&size| bytes(1, number(1, size))).collect();
-    let tensor = [number(1, 1), bytes(2, sizes)].concat();
+    let tensor = [number(1, element), bytes(2, sizes)].concat();
     bytes(field, [bytes(1, name), bytes(2, bytes(1, tensor))].concat())
 }
 

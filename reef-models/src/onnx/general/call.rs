@@ -178,6 +178,13 @@ impl<'a> Call<'a> {
         self.read(name, "list of floats", list)
     }
 
+    pub(crate) fn texts(&self, name: &'static str) -> Result<Option<Vec<&'a str>>> {
+        self.read(name, "list of texts", |attribute| {
+            let texts = attribute.texts.iter().map(|text| std::str::from_utf8(text).ok());
+            texts.collect::<Option<Vec<_>>>().filter(|texts| !texts.is_empty())
+        })
+    }
+
     /// Integers of an attribute in older operator sets, of an operand in newer ones.
     pub(crate) fn ints_of(&self, name: &'static str, operand: usize) -> Result<Option<Vec<i64>>> {
         match self.ints(name)? {

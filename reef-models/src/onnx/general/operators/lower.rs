@@ -2,7 +2,9 @@
 
 use super::elements::{activations, arithmetic, cast};
 use super::places::{indexed, movement, resize, shapes, slices};
+use super::recurrent::node;
 use super::sums::{convolutions, losses, normal, pools, products, reductions};
+use super::tokens::attention;
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
@@ -26,6 +28,8 @@ const FAMILIES: &[Family] = &[
     normal::normalisation,
     indexed::indexed,
     losses::loss,
+    attention::of_tokens,
+    node::recurrent,
 ];
 
 /// The results of a node, in order.

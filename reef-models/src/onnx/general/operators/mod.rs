@@ -6,6 +6,8 @@
 mod elements;
 mod lower;
 mod places;
+mod recurrent;
 mod sums;
+mod tokens;
 
 pub(in crate::onnx) use lower::lower;

@@ -129,7 +129,7 @@ fn reciprocal(w: &mut Writer, x: usize) -> usize {
 }
 
 /// `1 / (1 + exp(-x))`.
-fn sigmoid(w: &mut Writer, x: usize) -> usize {
+pub(in crate::onnx::general::operators) fn sigmoid(w: &mut Writer, x: usize) -> usize {
     let (one, minus) = (w.real(1.0), w.un(Unary::Neg, x));
     let power = w.un(Unary::Exp, minus);
     let sum = w.add(one, power);
@@ -137,7 +137,12 @@ fn sigmoid(w: &mut Writer, x: usize) -> usize {
 }
 
 /// `min(1, max(0, alpha * x + beta))`.
-fn hard_sigmoid(w: &mut Writer, x: usize, alpha: f64, beta: f64) -> usize {
+pub(in crate::onnx::general::operators) fn hard_sigmoid(
+    w: &mut Writer,
+    x: usize,
+    alpha: f64,
+    beta: f64,
+) -> usize {
     let (alpha, beta, zero, one) = (w.real(alpha), w.real(beta), w.real(0.0), w.real(1.0));
     let scaled = w.mul(alpha, x);
     let sum = w.add(scaled, beta);
@@ -146,7 +151,7 @@ fn hard_sigmoid(w: &mut Writer, x: usize, alpha: f64, beta: f64) -> usize {
 }
 
 /// `ln(1 + exp(x))`, which doesn't overflow: `max(x, 0) + ln(1 + exp(-|x|))`.
-fn softplus(w: &mut Writer, x: usize) -> usize {
+pub(in crate::onnx::general::operators) fn softplus(w: &mut Writer, x: usize) -> usize {
     let (one, zero, magnitude) = (w.real(1.0), w.real(0.0), w.un(Unary::Abs, x));
     let minus = w.un(Unary::Neg, magnitude);
     let power = w.un(Unary::Exp, minus);
@@ -157,14 +162,18 @@ fn softplus(w: &mut Writer, x: usize) -> usize {
 }
 
 /// `x / (1 + |x|)`.
-fn softsign(w: &mut Writer, x: usize) -> usize {
+pub(in crate::onnx::general::operators) fn softsign(w: &mut Writer, x: usize) -> usize {
     let (one, magnitude) = (w.real(1.0), w.un(Unary::Abs, x));
     let sum = w.add(one, magnitude);
     w.div(x, sum)
 }
 
 /// `x` where it is not negative, and what `other` gives elsewhere.
-fn negative(w: &mut Writer, x: usize, other: impl FnOnce(&mut Writer) -> usize) -> usize {
+pub(in crate::onnx::general::operators) fn negative(
+    w: &mut Writer,
+    x: usize,
+    other: impl FnOnce(&mut Writer) -> usize,
+) -> usize {
     let other = other(w);
     let zero = w.real(0.0);
     let below = w.bin(Binary::Less, x, zero);
@@ -172,13 +181,18 @@ fn negative(w: &mut Writer, x: usize, other: impl FnOnce(&mut Writer) -> usize) 
 }
 
 /// `alpha * x`.
-fn slope(w: &mut Writer, x: usize, alpha: f64) -> usize {
+pub(in crate::onnx::general::operators) fn slope(w: &mut Writer, x: usize, alpha: f64) -> usize {
     let alpha = w.real(alpha);
     w.mul(alpha, x)
 }
 
 /// `alpha * (exp(x / divisor) - 1)`.
-fn power(w: &mut Writer, x: usize, alpha: f64, divisor: f64) -> usize {
+pub(in crate::onnx::general::operators) fn power(
+    w: &mut Writer,
+    x: usize,
+    alpha: f64,
+    divisor: f64,
+) -> usize {
     let (alpha, divisor, one) = (w.real(alpha), w.real(divisor), w.real(1.0));
     let scaled = w.div(x, divisor);
     let power = w.un(Unary::Exp, scaled);

@@ -1,0 +1,149 @@
+//! What queries of attention may not see.
+
+use crate::onnx::fault::Result;
+use crate::tensors::axes::{broadcast, elements};
+use crate::tensors::builder::Builder;
+use crate::tensors::value::Value;
+use reef_core::tensor::{Array, Binary, Domain, Element, FoldKind, Scalar, Truth};
+
+/// Masks of scores. All have four dimensions that can be broadcast to those of scores.
+#[derive(Default)]
+pub(super) struct Masks {
+    /// Scores stay where these are true, and are `-inf` elsewhere.
+    keep: Vec<Value>,
+    /// This is added to scores.
+    add: Option<Value>,
+    /// Whether each query sees some key, whatever the values are.
+    sound: bool,
+}
+
+impl Masks {
+    pub(super) fn new() -> Self {
+        Self { sound: true, ..Self::default() }
+    }
+
+    /// The operand of the node: truth values, or numbers of type `element` that are added. A last axis that is shorter
+    /// than keys are many ends with keys that nobody sees, unless it `spreads` a single value over all keys.
+    pub(super) fn operand(
+        &mut self,
+        b: &mut Builder<'_>,
+        given: &Value,
+        scores: &Value,
+        spreads: bool,
+    ) -> Result<()> {
+        let refused = || format!("a mask of {} for scores of {:?}", given.spec, scores.dims());
+        let (&keys, rank) = (scores.dims().last().ok_or_else(refused)?, given.rank());
+        let &last = given.dims().last().filter(|_| rank <= 4).ok_or_else(refused)?;
+        let is_truth = given.element() == Element::Bool;
+        let mask = if is_truth { given.clone() } else { b.cast(given, scores.element())? };
+        let fill = if is_truth { Scalar::Whole(0) } else { Scalar::Real(f64::NEG_INFINITY) };
+        let mut after = vec![0; rank];
+        if last < keys && !(spreads && last == 1) {
+            after[rank - 1] = (keys - last) as i64;
+        }
+        let mask = b.pad(&mask, &vec![0; rank], &after, fill)?;
+        let mask = b.reshape(&mask, [&vec![1; 4 - rank], mask.dims()].concat())?;
+        let both = broadcast([mask.dims(), scores.dims()]);
+        if both.ok().as_deref() != Some(scores.dims()) {
+            return Err(refused());
+        }
+        self.sound = false;
+        match is_truth {
+            true => self.keep.push(mask),
+            false => self.add = Some(mask),
+        }
+        Ok(())
+    }
+
+    /// Query `i` sees keys up to `i + before`.
+    pub(super) fn causal(&mut self, b: &Builder<'_>, scores: &Value, before: usize) -> Result<()> {
+        let (queries, keys) = (scores.dims()[2], scores.dims()[3]);
+        let count = elements(&[queries, keys])?;
+        let sees = |at: usize| Truth((at % keys <= at / keys + before).into());
+        let _making = b.ledger.charge(count as u64)?;
+        let sees = Array::Bool((0..count).map(sees).collect());
+        self.keep.push(b.constant(vec![1, 1, queries, keys], sees)?);
+        Ok(())
+    }
+
+    /// Each batch has a number of keys of its own. If it is `causal`, the last query sees the last of those, the one
+    /// before it one key less, and so on.
+    pub(super) fn lengths(
+        &mut self,
+        b: &mut Builder<'_>,
+        lengths: &Value,
+        scores: &Value,
+        causal: bool,
+    ) -> Result<()> {
+        let &[batch, _, queries, keys] = scores.dims() else { return Err("no scores".into()) };
+        if lengths.element().is_float() || lengths.dims() != [batch] {
+            return Err(format!("lengths of {batch} batches wanted, {} there", lengths.spec));
+        }
+        let lengths = b.cast(lengths, Element::I64)?;
+        let lengths = b.reshape(&lengths, vec![batch, 1, 1, 1])?;
+        let places = b.whole(vec![1, 1, 1, keys], (0..keys as i64).collect())?;
+        // Which key each query doesn't see any more, over the number of keys.
+        let rows = if causal { 1 - queries as i64..=0 } else { 0..=0 };
+        let rows: Vec<i64> = rows.collect();
+        let rows = b.whole(vec![1, 1, rows.len(), 1], rows)?;
+        let inputs = [&places, &lengths, &rows];
+        self.keep.push(b.map_in(Domain::I64, Element::Bool, &inputs, |w| {
+            let (place, length, row) = (w.input(0), w.input(1), w.input(2));
+            let end = w.add(length, row);
+            w.bin(Binary::Less, place, end)
+        })?);
+        self.sound = false;
+        Ok(())
+    }
+
+    /// Scores with these masks.
+    pub(super) fn of(&self, b: &mut Builder<'_>, scores: Value) -> Result<Value> {
+        let mut scores = scores;
+        if let Some(add) = &self.add {
+            scores = b.binary(Binary::Add, &scores, add)?;
+        }
+        for keep in &self.keep {
+            scores = b.map(scores.element(), &[&scores, keep], |w| {
+                let (score, keep, never) = (w.input(0), w.input(1), w.real(f64::NEG_INFINITY));
+                w.select(keep, score, never)
+            })?;
+        }
+        Ok(scores)
+    }
+
+    /// Whether each query sees any key, with one element for all keys; `None` if all do.
+    pub(super) fn seeing(&self, b: &mut Builder<'_>, domain: Domain) -> Result<Option<Value>> {
+        if self.sound {
+            return Ok(None);
+        }
+        let inputs: Vec<&Value> = self.keep.iter().chain(&self.add).collect();
+        let sees = b.map_in(domain, Element::Bool, &inputs, |w| {
+            let one = |w: &mut crate::tensors::expressions::Writer, k: usize| {
+                let input = w.input(k);
+                if k < self.keep.len() {
+                    return input;
+                }
+                let never = w.real(f64::NEG_INFINITY);
+                w.bin(Binary::Less, never, input)
+            };
+            let first = one(w, 0);
+            (1..inputs.len()).fold(first, |all, k| {
+                let other = one(w, k);
+                w.mul(all, other)
+            })
+        })?;
+        let any = b.fold_axes(&sees, &[3], FoldKind::Max)?;
+        let all =
+            any.known().is_some_and(|known| known.array.values().to_i64().iter().all(|&x| x != 0));
+        Ok(Some(any).filter(|_| !all))
+    }
+}
+
+/// `value` where `seeing` is true, 0 elsewhere.
+pub(super) fn or_zero(b: &mut Builder<'_>, value: Value, seeing: Option<&Value>) -> Result<Value> {
+    let Some(seeing) = seeing else { return Ok(value) };
+    b.map(value.element(), &[&value, seeing], |w| {
+        let (value, seeing, zero) = (w.input(0), w.input(1), w.real(0.0));
+        w.select(seeing, value, zero)
+    })
+}
