@@ -4,6 +4,9 @@
 //! can't be expressed is an error in words that follow its name.
 
 mod elements;
+#[cfg(test)]
+#[path = "../../../../tests/handmade/mod.rs"]
+mod handmade;
 mod lower;
 mod places;
 mod recurrent;

@@ -1,13 +1,11 @@
 //! Recurrent nodes are what loops over directions, steps, batches and elements make.
 
+use crate::onnx::general::operators::handmade::{int, texts};
 use case::{CASE, Case};
-use handmade::{int, texts};
 use reef_core::tensor::Kind;
 
 mod case;
 mod functions;
-#[path = "../../../../../tests/handmade/mod.rs"]
-mod handmade;
 
 const OPS: [&str; 3] = ["RNN", "GRU", "LSTM"];
 

@@ -5,8 +5,6 @@ use case::{CASE, Case, Mask};
 use reef_core::tensor::Kind;
 
 mod case;
-#[path = "../../../../../tests/handmade/mod.rs"]
-mod handmade;
 mod places;
 
 #[test]

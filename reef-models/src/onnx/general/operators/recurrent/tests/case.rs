@@ -1,7 +1,9 @@
 //! Recurrent nodes, and loops over all that they have.
 
 use super::functions::{ALPHA, BETA, function};
-use super::handmade::{file, float, floats, int, node_of, singles, text, texts, typed};
+use crate::onnx::general::operators::handmade::{
+    file, float, floats, int, node_of, singles, text, texts, typed,
+};
 use crate::onnx::{TensorOptions, tensors_from_bytes};
 use crate::{Budget, TensorModel};
 use reef_core::tensor::Array;

@@ -1,6 +1,6 @@
 //! Nodes of attention, and loops over batches, heads, queries and keys.
 
-use super::handmade::{file, float, int, node_of, typed};
+use crate::onnx::general::operators::handmade::{file, float, int, node_of, typed};
 use crate::onnx::{TensorOptions, tensors_from_bytes};
 use crate::{Budget, Port, TensorModel};
 use reef_core::tensor::{Array, Truth};
@@ -212,7 +212,7 @@ impl Case {
             let off = |(&have, &want): (&f64, &f32)| {
                 have != f64::from(want) && (have as f32 - want).abs() > 1e-5 || have.is_nan()
             };
-            let wrong = have.iter().zip(want).position(|pair| off(pair));
+            let wrong = have.iter().zip(want).position(off);
             assert_eq!(wrong, None, "{self:?}: {have:?}, {want:?} wanted");
         }
     }

@@ -1,7 +1,7 @@
 //! Places of tokens, caches, and what is refused.
 
 use super::case::singles;
-use super::handmade::{file, int, node_of, text, typed};
+use crate::onnx::general::operators::handmade::{file, int, node_of, text, typed};
 use crate::onnx::{TensorOptions, tensors_from_bytes};
 use crate::{Budget, TensorModel};
 use reef_core::tensor::Array;
@@ -50,7 +50,7 @@ fn pairs_of_columns_are_turned() {
         let arrays = [x.clone(), cos.clone(), sin.clone()].map(Array::F32);
         let have = made(&model, &[&arrays[..], &[Array::I64(places.to_vec())]].concat());
         let mut want = x.clone();
-        for token in 0..BATCH * TOKENS {
+        for (token, &place) in places.iter().enumerate() {
             for head in 0..HEADS {
                 let first = match rank {
                     3 => (token * HEADS + head) * COLUMNS,
@@ -60,7 +60,7 @@ fn pairs_of_columns_are_turned() {
                     let columns =
                         if interleaved { [2 * pair, 2 * pair + 1] } else { [pair, pair + half] };
                     let [a, b] = columns.map(|column| first + column);
-                    let at = places[token] as usize * half + pair;
+                    let at = place as usize * half + pair;
                     want[a] = x[a] * cos[at] - x[b] * sin[at];
                     want[b] = x[b] * cos[at] + x[a] * sin[at];
                 }
