@@ -1,8 +1,8 @@
 //! One step: what becomes of the state.
 
 use super::function::Function;
+use super::inputs::Inputs;
 use super::kind::Kind;
-use super::sequence::Inputs;
 use crate::onnx::fault::Result;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;

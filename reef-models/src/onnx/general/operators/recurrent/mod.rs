@@ -8,6 +8,7 @@
 
 mod cell;
 mod function;
+mod inputs;
 mod kind;
 pub(super) mod node;
 mod sequence;

@@ -2,8 +2,9 @@
 
 use super::cell::{Cell, State};
 use super::function::{Function, functions};
+use super::inputs::Inputs;
 use super::kind::Kind;
-use super::sequence::{Inputs, lengths, run};
+use super::sequence::{lengths, run};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
