@@ -22,9 +22,9 @@ impl Checkpoint {
         Self(Arc::new(Blocks { claims: Claims::new(total), failed: Mutex::default() }))
     }
 
-    /// A block to run, if one is left. It must be finished or given back.
-    pub(crate) fn claim(&self) -> Option<Claim> {
-        self.0.claims.claim()
+    /// A block to run for `unit`, if one is left. It must be finished or given back.
+    pub(crate) fn claim(&self, unit: u32) -> Option<Claim> {
+        self.0.claims.claim(unit)
     }
 
     /// The block took effect.

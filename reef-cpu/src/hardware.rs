@@ -67,12 +67,16 @@ fn uses(work: &Work) -> impl Iterator<Item = (&Borrows, Access)> + Clone {
     copied.into_iter().flatten().chain(listed).map(|(buffer, access)| (buffer.borrows(), access))
 }
 
-/// The right to run a block, if one is left, with all that it uses borrowed for it. `Err` if others have that.
-fn claim_block(work: &Arc<Work>, record: &Checkpoint) -> std::result::Result<Option<Claim>, Busy> {
+/// The right of `unit` to run a block, if one is left, with all that it uses borrowed for it. `Err` if others have that.
+fn claim_block(
+    unit: u32,
+    work: &Arc<Work>,
+    record: &Checkpoint,
+) -> std::result::Result<Option<Claim>, Busy> {
     if !borrow::try_borrow(User(Arc::as_ptr(work).addr()), uses(work)) {
         return Err(Busy);
     }
-    let claim = record.claim();
+    let claim = record.claim(unit);
     if claim.is_none() {
         borrow::give_back(uses(work));
     }
@@ -133,8 +137,9 @@ pub(crate) struct Task {
 impl Task {
     /// Finishes the block and goes on with another of its kernel, unless there is none. The kernel's end is never
     /// passed here, as the next block is claimed before this one is finished.
-    pub(crate) fn go_on(&mut self) -> bool {
-        let next = if self.stop.load(Ordering::SeqCst) == RUN { self.record.claim() } else { None };
+    pub(crate) fn go_on(&mut self, unit: u32) -> bool {
+        let runs = self.stop.load(Ordering::SeqCst) == RUN;
+        let next = if runs { self.record.claim(unit) } else { None };
         let Some(next) = next else { return false };
         self.record.finish(std::mem::replace(&mut self.claim, next));
         true
@@ -201,7 +206,7 @@ impl HwQueue {
         if item.pad.as_ref().is_some_and(|pad| unit >= pad.rt_units && pad.quota > 0) {
             return Ok(None); // left free for padding
         }
-        let Some(claim) = claim_block(&item.work, &item.record)? else { return Ok(None) };
+        let Some(claim) = claim_block(unit, &item.work, &item.record)? else { return Ok(None) };
         self.running += 1;
         Ok(Some(Task {
             queue: self.id,
@@ -223,7 +228,7 @@ impl HwQueue {
         if unit < pad.rt_units || pad.quota == 0 {
             return Ok(None);
         }
-        let Some(claim) = claim_block(&pad.work, &pad.record)? else {
+        let Some(claim) = claim_block(unit, &pad.work, &pad.record)? else {
             pad.quota = 0; // the others are running, or it is finished
             return self.claim(unit, Priority::RealTime);
         };

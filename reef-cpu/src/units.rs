@@ -200,7 +200,7 @@ impl Shared {
                 if let Some(begin) = begin {
                     self.trace.push(unit, span(&task, unit, begin, self.now(), &ended));
                 }
-                if !matches!(ended, Ended::Done) || !self.is_alone(&task) || !task.go_on() {
+                if !matches!(ended, Ended::Done) || !self.is_alone(&task) || !task.go_on(unit) {
                     break ended;
                 }
             };

@@ -128,8 +128,7 @@ impl Conv {
 
     fn run(&self, block: &mut Block<'_>) -> Outcome {
         let share = self.plan.share(block.index as usize);
-        let after = (block.index as usize + self.units).min(self.plan.blocks() - 1);
-        let after = self.plan.share(after);
+        let after = self.plan.share(self.after(block));
         let stop = StopToken::of(block);
         let scratch = self.scratch(block);
         let mut first_term = 0;
@@ -147,6 +146,17 @@ impl Conv {
         }
         self.commit(&share, &scratch);
         Outcome::Done
+    }
+
+    /// The block that the unit of `block` probably takes next: units take turns, some from the front and some from the
+    /// back.
+    fn after(&self, block: &Block<'_>) -> usize {
+        let (index, step) = (block.index as usize, self.units.div_ceil(2));
+        if block.unit.is_multiple_of(2) {
+            (index + step).min(self.plan.blocks() - 1)
+        } else {
+            index.saturating_sub(step)
+        }
     }
 
     /// Takes what the largest share needs, so that the memory grows once.

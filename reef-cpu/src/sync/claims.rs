@@ -1,6 +1,6 @@
 //! Which blocks of a launch are given out: each to one unit at a time, and again only if it comes back.
 //!
-//! New blocks are a ticket that grows, so units take the blocks of one kernel without a lock. Blocks that were stopped
+//! New blocks are drawn from both ends, so units take the blocks of one kernel without a lock. Blocks that were stopped
 //! come back and go out first. Who finds none may have missed one that comes back meanwhile: what gives blocks back
 //! and who looks for the last time do that under the device's lock.
 
@@ -9,6 +9,9 @@ use crate::sync::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
 /// A block that was stopped this often runs to its end the next time, however often real-time work
 /// arrives: best-effort work is slowed down, never starved.
 pub(crate) const MAX_STOPS: u8 = 2;
+
+/// One block from the back, in [`Claims::drawn`].
+const BACK: u64 = 1 << 32;
 
 /// The right to run one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +33,8 @@ pub(crate) struct Claims {
     total: u32,
     /// Blocks that have not finished.
     remaining: AtomicU32,
-    /// Blocks from here on have never been given out. Above `total` by a few, so it is wider: it never wraps.
-    next: AtomicU64,
+    /// Blocks that have been given out from the front, and [`BACK`] for each from the back.
+    drawn: AtomicU64,
     /// Length of `back`. Written under its lock.
     returned: AtomicU32,
     /// Blocks that were stopped, and how often.
@@ -43,15 +46,15 @@ impl Claims {
         Self {
             total,
             remaining: AtomicU32::new(total),
-            next: AtomicU64::new(0),
+            drawn: AtomicU64::new(0),
             returned: AtomicU32::new(0),
             back: Mutex::default(),
         }
     }
 
-    /// A block to run, if one is left. It must be finished or given back.
-    pub(crate) fn claim(&self) -> Option<Claim> {
-        self.take_back().or_else(|| self.draw())
+    /// A block to run for `unit`, if one is left. It must be finished or given back.
+    pub(crate) fn claim(&self, unit: u32) -> Option<Claim> {
+        self.take_back().or_else(|| self.draw(unit))
     }
 
     /// A block that came back.
@@ -62,14 +65,18 @@ impl Claims {
         self.change(Vec::pop)
     }
 
-    /// A block that has never been given out.
-    fn draw(&self) -> Option<Claim> {
-        let total = u64::from(self.total);
-        if self.next.load(Ordering::Relaxed) >= total {
-            return None; // looks that find nothing don't write
-        }
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
-        (index < total).then_some(Claim { index: index as u32, stops: 0 })
+    /// A block that has never been given out. Even units take them from the front, odd ones from the back, so that of
+    /// launches over the same pixels each of two units has its own half in its caches.
+    fn draw(&self, unit: u32) -> Option<Claim> {
+        let from_back = !unit.is_multiple_of(2);
+        let draw = |drawn: u64| {
+            let is_left = drawn % BACK + drawn / BACK < u64::from(self.total);
+            is_left.then_some(drawn + if from_back { BACK } else { 1 })
+        };
+        let drawn = self.drawn.fetch_update(Ordering::Relaxed, Ordering::Relaxed, draw).ok()?;
+        let (front, back) = (drawn % BACK, drawn / BACK);
+        let index = if from_back { u64::from(self.total) - 1 - back } else { front };
+        Some(Claim { index: index as u32, stops: 0 })
     }
 
     /// The block took effect.
@@ -101,7 +108,7 @@ impl Claims {
 
     /// Whether any block was ever given out.
     pub(crate) fn is_touched(&self) -> bool {
-        self.next.load(Ordering::Relaxed) > 0
+        self.drawn.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -112,25 +119,33 @@ mod tests {
     #[test]
     fn each_block_is_given_out_once_unless_it_comes_back() {
         let claims = Claims::new(3);
-        let [a, b, c] = std::array::from_fn(|_| claims.claim().unwrap());
-        assert_eq!(claims.claim(), None);
+        let [a, b, c] = std::array::from_fn(|_| claims.claim(0).unwrap());
+        assert_eq!(claims.claim(0), None);
         claims.finish(a);
         claims.finish(c);
         assert_eq!(claims.remaining(), 1);
         claims.give_back(b);
-        assert_eq!(claims.claim().unwrap().index, b.index);
-        assert_eq!(claims.claim(), None);
+        assert_eq!(claims.claim(0).unwrap().index, b.index);
+        assert_eq!(claims.claim(0), None);
+    }
+
+    #[test]
+    fn units_begin_at_both_ends_and_share_what_is_left() {
+        let claims = Claims::new(5);
+        let order = [0, 1, 2, 3, 1].map(|unit| claims.claim(unit).unwrap().index);
+        assert_eq!(order, [0, 4, 1, 3, 2]);
+        assert_eq!([0, 1].map(|unit| claims.claim(unit)), [None; 2]);
     }
 
     #[test]
     fn a_block_that_is_stopped_again_and_again_runs_through() {
         let claims = Claims::new(1);
         for _ in 0..MAX_STOPS {
-            let claim = claims.claim().unwrap();
+            let claim = claims.claim(0).unwrap();
             assert!(claim.may_stop());
             claims.give_back(claim);
         }
-        assert!(!claims.claim().unwrap().may_stop());
+        assert!(!claims.claim(0).unwrap().may_stop());
     }
 }
 
@@ -156,13 +171,14 @@ mod models {
         LastLookUnderTheLock,
     }
 
-    /// A unit; its first block is stopped if `stopped`.
-    fn unit(scene: &Scene, mut stopped: bool, broken: Rule) {
-        let mut held = scene.claims.claim();
+    /// A unit; the first block of unit 1 is stopped.
+    fn unit(scene: &Scene, unit: u32, broken: Rule) {
+        let mut stopped = unit == 1;
+        let mut held = scene.claims.claim(unit);
         while let Some(claim) = held {
             if !std::mem::take(&mut stopped) {
                 scene.ran[claim.index as usize].fetch_add(1, Ordering::Relaxed);
-                if let Some(next) = scene.claims.claim() {
+                if let Some(next) = scene.claims.claim(unit) {
                     scene.claims.finish(claim);
                     held = Some(next);
                     continue;
@@ -170,11 +186,11 @@ mod models {
                 let mut over = scene.over.lock();
                 scene.claims.finish(claim);
                 *over |= scene.claims.remaining() == 0;
-                held = if broken == Rule::Kept { scene.claims.claim() } else { None };
+                held = if broken == Rule::Kept { scene.claims.claim(unit) } else { None };
             } else {
                 let _over = scene.over.lock();
                 scene.claims.give_back(claim);
-                held = if broken == Rule::Kept { scene.claims.claim() } else { None };
+                held = if broken == Rule::Kept { scene.claims.claim(unit) } else { None };
             }
         }
     }
@@ -188,9 +204,9 @@ mod models {
             });
             let other = thread::spawn({
                 let scene = scene.clone();
-                move || unit(&scene, true, broken)
+                move || unit(&scene, 1, broken)
             });
-            unit(&scene, false, broken);
+            unit(&scene, 0, broken);
             other.join().unwrap();
             let ran: Vec<_> = scene.ran.iter().map(|ran| ran.load(Ordering::Relaxed)).collect();
             assert_eq!(ran, [1; BLOCKS], "not each block once");
