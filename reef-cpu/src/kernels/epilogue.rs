@@ -1,10 +1,14 @@
 //! The commit of a block: sums become outputs.
 
+#[cfg(target_arch = "x86_64")]
+use super::end::{End, LANES, lanes};
 use super::function::apply;
 use super::operand::Operand;
 use super::scalar::relu;
 use super::simd::widest;
 use reef_core::op::Function;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
 use std::ops::Range;
 
 /// Adds bias and residual, applies ReLU and a function, writes the output.
@@ -47,6 +51,11 @@ impl Epilogue {
     ///
     /// No other block writes these pixels and channels, and the residual isn't written meanwhile.
     pub(super) unsafe fn commit(&self, sums: &Sums<'_>) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the machine has AVX-512; the caller's promise.
+            return unsafe { self.commit_vectors(sums) };
+        }
         widest(
             #[inline(always)]
             || {
@@ -80,6 +89,74 @@ impl Epilogue {
         }
         if let Some(function) = self.function {
             apply(function, to);
+        }
+    }
+
+    /// As [`commit`](Self::commit), by one or two vectors at a time.
+    ///
+    /// # Safety
+    ///
+    /// As [`commit`](Self::commit).
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn commit_vectors(&self, sums: &Sums<'_>) {
+        let all = sums.bias.len();
+        for (row, pixel) in sums.pixels.clone().enumerate() {
+            let from = &sums.sums[row * sums.pitch..][..all];
+            // SAFETY: the caller's promise.
+            let to = unsafe { self.output.write(pixel, sums.channel, all) };
+            let residual = self.residual.as_ref().map(|residual| {
+                // SAFETY: as above.
+                unsafe { residual.read(pixel, sums.channel, all) }.as_ptr()
+            });
+            for at in (0..all).step_by(2 * LANES) {
+                let masks = [lanes(all - at), lanes((all - at).saturating_sub(LANES))];
+                let residual = residual.map(|residual| residual.wrapping_add(at));
+                let (from, bias) = (from.as_ptr().wrapping_add(at), sums.bias.as_ptr().wrapping_add(at));
+                let to = to.as_mut_ptr().wrapping_add(at);
+                // SAFETY: the slices have `all` floats each, and masks leave out what is behind them.
+                unsafe {
+                    if all - at > LANES {
+                        self.commit_some(from, bias, residual, to, masks);
+                    } else {
+                        self.commit_some(from, bias, residual, to, [masks[0]]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Some vectors of one row: sums, bias, residual and output.
+    ///
+    /// # Safety
+    ///
+    /// What the masks name can be read, and written to `to`.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn commit_some<const N: usize>(
+        &self,
+        from: *const f32,
+        bias: *const f32,
+        residual: Option<*const f32>,
+        to: *mut f32,
+        masks: [__mmask16; N],
+    ) {
+        let mut values = [_mm512_setzero_ps(); N];
+        for (v, (value, mask)) in values.iter_mut().zip(masks).enumerate() {
+            let load = |at: *const f32| {
+                // SAFETY: the caller's promise.
+                unsafe { _mm512_maskz_loadu_ps(mask, at.wrapping_add(v * LANES)) }
+            };
+            *value = _mm512_add_ps(load(from), load(bias));
+            if let Some(residual) = residual {
+                *value = _mm512_add_ps(*value, load(residual));
+            }
+        }
+        End { relu: self.relu, function: self.function }.apply(&mut values);
+        for (v, (value, mask)) in values.into_iter().zip(masks).enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_mask_storeu_ps(to.wrapping_add(v * LANES), mask, value) };
         }
     }
 }

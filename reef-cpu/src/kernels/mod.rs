@@ -16,6 +16,8 @@ mod avx512;
 pub(crate) mod build;
 mod conv;
 mod depthwise;
+#[cfg(target_arch = "x86_64")]
+mod end;
 mod epilogue;
 mod finish;
 mod function;

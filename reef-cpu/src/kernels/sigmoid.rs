@@ -14,17 +14,23 @@ pub(super) fn sigmoids(values: &mut [f32], gated: bool) {
         let mask: __mmask16 = !0 >> (LANES - part.len());
         // SAFETY: the mask leaves out what is behind the part.
         let x = unsafe { _mm512_maskz_loadu_ps(mask, part.as_ptr()) };
-        let gate = sigmoid(x);
-        let made = if gated { _mm512_mul_ps(x, gate) } else { gate };
+        let made = if gated { gated_sigmoid(x) } else { sigmoid(x) };
         // SAFETY: as above.
         unsafe { _mm512_mask_storeu_ps(part.as_mut_ptr(), mask, made) };
     }
 }
 
+/// `x / (1 + e^-x)`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn gated_sigmoid(x: __m512) -> __m512 {
+    _mm512_mul_ps(x, sigmoid(x))
+}
+
 /// `1 / (1 + e^-x)`. What is not a number stays none.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn sigmoid(x: __m512) -> __m512 {
+pub(super) fn sigmoid(x: __m512) -> __m512 {
     let all = |value: f32| _mm512_set1_ps(value);
     // Of two operands that can't be compared the second is taken.
     let bounded = _mm512_min_ps(all(-LEAST), _mm512_max_ps(all(LEAST), x));
