@@ -27,21 +27,21 @@ impl End {
     /// Replaces `values` by what becomes of them.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    pub(super) fn apply<const N: usize>(self, values: &mut [__m512; N]) {
+    pub(super) fn apply<const V: usize, const N: usize>(self, values: &mut [[__m512; V]; N]) {
         let zero = _mm512_setzero_ps();
         if self.relu {
-            for value in &mut *values {
+            for value in values.as_flattened_mut() {
                 *value = _mm512_max_ps(zero, *value);
             }
         }
         match self.function {
             None => {}
             Some(Function::HardSwish) => {
-                for value in &mut *values {
+                for value in values.as_flattened_mut() {
                     *value = _mm512_mul_ps(*value, hard_sigmoid(*value));
                 }
             }
-            Some(function) => others(function, values),
+            Some(function) => others(function, values.as_flattened_mut()),
         }
     }
 }
@@ -122,9 +122,9 @@ mod tests {
                 for part in have.as_chunks_mut::<LANES>().0 {
                     // SAFETY: the machine has AVX-512, and the part is a vector.
                     unsafe {
-                        let mut values = [_mm512_loadu_ps(part.as_ptr())];
+                        let mut values = [[_mm512_loadu_ps(part.as_ptr())]];
                         End { relu: with_relu, function }.apply(&mut values);
-                        _mm512_storeu_ps(part.as_mut_ptr(), values[0]);
+                        _mm512_storeu_ps(part.as_mut_ptr(), values[0][0]);
                     }
                 }
                 for ((x, want), have) in of.iter().zip(want).zip(have) {

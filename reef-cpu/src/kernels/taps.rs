@@ -18,6 +18,10 @@ impl Taps {
         Self { window, input: size(input), output: size(output) }
     }
 
+    pub(super) fn window(&self) -> &Window {
+        &self.window
+    }
+
     /// Positions within the window.
     pub(super) fn count(&self) -> usize {
         self.window.size.iter().product()

@@ -1,97 +1,160 @@
-//! Sums of windows in registers, with AVX-512.
+//! Windows of one line with AVX-512, from inputs to outputs in registers.
+//!
+//! What one column of the picture holds is read once for all windows that see it: seven windows of 5 × 5 side by side
+//! read 11 vectors of a row and not 35. The shape of filters is known when this is compiled, so each column knows its
+//! windows and each window its tap.
 
+use crate::kernels::end::{End, LANES};
 use std::arch::x86_64::*;
+use std::ops::Range;
 
-/// Floats of a vector.
-const LANES: usize = 16;
-
-/// Some windows side by side, some channels, and the taps that they all see.
+/// Windows side by side, and one or two vectors of channels.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Windows {
-    /// What the first tap of the first window sees.
+pub(super) struct Line {
+    /// Column 0 of the first row of the picture that taps see.
     pub input: *const f32,
-    /// Floats from what a tap sees to what it sees in the next window, to the next tap's, and to the next row's.
-    pub input_steps: [usize; 3],
-    /// The weights of the first tap.
+    /// Floats from a column to the next, and from a row to the next.
+    pub input_steps: [usize; 2],
+    /// Columns of the picture, and how many there are in front of it.
+    pub width: usize,
+    pub padding: usize,
+    /// The first weight of the first row of taps that lie inside of the picture, and how many such rows there are.
     pub weights: *const f32,
-    /// Floats from a tap's to the next one's, and to the next row's.
-    pub weight_steps: [usize; 2],
-    /// Rows and columns of taps.
-    pub taps: [usize; 2],
-    /// The first window's.
-    pub sums: *mut f32,
-    /// Floats from a window's to the next one's.
-    pub pitch: usize,
+    pub rows: usize,
+    /// Floats from a tap's weights to the next one's.
+    pub weight_step: usize,
+    pub bias: *const f32,
+    /// Window 0 of the output, and floats from a window to the next.
+    pub output: *mut f32,
+    pub output_step: usize,
+    /// Likewise what is added.
+    pub residual: Option<*const f32>,
+    pub residual_step: usize,
+    /// Which channels there are.
+    pub masks: [__mmask16; 2],
+    pub end: End,
 }
 
-/// Channels that are added up together, if there are `left`.
-pub(super) fn channels_at_once(left: usize) -> usize {
-    match left {
-        0..32 => left.min(LANES),
-        32..64 => 2 * LANES,
-        _ => 4 * LANES,
-    }
-}
+/// Computes some windows of a line.
+///
+/// Safe to call if the machine has AVX-512, and for what the masks name: each tap of the rows has weights; what it sees
+/// inside of the line can be read; so can the bias and the windows of the residual; the windows of the output are the
+/// caller's.
+pub(super) type Sum = unsafe fn(&Line, Range<usize>);
 
-/// Writes the sums of `count` windows and `channels` channels.
-///
-/// # Safety
-///
-/// - `count` is 1, 2 or 4, and `channels` one of [`channels_at_once`].
-/// - So many channels can be read of each tap and of what it sees in each window, and so many sums be written.
-/// - What is read isn't written meanwhile.
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn sum(windows: &Windows, count: usize, channels: usize) {
-    let mask = if channels < LANES { (1 << channels) - 1 } else { !0 };
-    // SAFETY: the caller's promise; a mask leaves out the channels that there are not.
-    unsafe {
-        match (count, channels.div_ceil(LANES)) {
-            (1, 1) => add::<1, 1>(windows, mask),
-            (1, 2) => add::<1, 2>(windows, mask),
-            (1, 4) => add::<1, 4>(windows, mask),
-            (2, 1) => add::<2, 1>(windows, mask),
-            (2, 2) => add::<2, 2>(windows, mask),
-            (2, 4) => add::<2, 4>(windows, mask),
-            (4, 1) => add::<4, 1>(windows, mask),
-            (4, 2) => add::<4, 2>(windows, mask),
-            (4, 4) => add::<4, 4>(windows, mask),
-            other => unreachable!("{other:?} windows and vectors"),
-        }
+/// For filters of so many columns that move by so much: what computes one and two vectors of channels.
+pub(super) fn of_shape(columns: usize, stride: usize) -> Option<[Sum; 2]> {
+    match (columns, stride) {
+        (3, 1) => Some([line::<3, 1, 1>, line::<3, 1, 2>]),
+        (3, 2) => Some([line::<3, 2, 1>, line::<3, 2, 2>]),
+        (5, 1) => Some([line::<5, 1, 1>, line::<5, 1, 2>]),
+        (5, 2) => Some([line::<5, 2, 1>, line::<5, 2, 2>]),
+        (7, 1) => Some([line::<7, 1, 1>, line::<7, 1, 2>]),
+        (7, 2) => Some([line::<7, 2, 1>, line::<7, 2, 2>]),
+        _ => None,
     }
 }
 
 /// # Safety
 ///
-/// As [`sum`], of `P` windows and `V` vectors of channels.
+/// As [`Sum`] says.
 #[target_feature(enable = "avx512f")]
-unsafe fn add<const P: usize, const V: usize>(windows: &Windows, mask: __mmask16) {
-    let Windows { input, input_steps: [step, right, down], weights, .. } = *windows;
-    let [next, next_row] = windows.weight_steps;
+unsafe fn line<const K: usize, const STRIDE: usize, const V: usize>(
+    line: &Line,
+    windows: Range<usize>,
+) {
+    let mut at = windows.start;
+    while at < windows.end {
+        // Networks for pictures of 224 × 224 have lines of 112, 56, 28, 14 and 7.
+        // SAFETY: the caller's promise.
+        at += unsafe {
+            match windows.end - at {
+                7.. => some::<K, STRIDE, V, 7>(line, at),
+                3.. => some::<K, STRIDE, V, 3>(line, at),
+                _ => some::<K, STRIDE, V, 1>(line, at),
+            }
+        };
+    }
+}
+
+/// Computes `P` windows, and gives their number.
+///
+/// # Safety
+///
+/// As [`Sum`] says.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usize>(
+    line: &Line,
+    at: usize,
+) -> usize {
+    let Line { input_steps: [right, down], width, weight_step, .. } = *line;
+    let first = (at * STRIDE).wrapping_sub(line.padding);
     let mut sums = [[_mm512_setzero_ps(); V]; P];
-    for row in 0..windows.taps[0] {
-        for column in 0..windows.taps[1] {
-            let mut factors = [_mm512_setzero_ps(); V];
-            let weights = weights.wrapping_add(row * next_row + column * next);
-            for (v, factor) in factors.iter_mut().enumerate() {
-                // SAFETY: the weights of a tap.
-                *factor = unsafe { _mm512_maskz_loadu_ps(mask, weights.wrapping_add(v * LANES)) };
-            }
-            let from = input.wrapping_add(row * down + column * right);
-            for (p, sums) in sums.iter_mut().enumerate() {
-                for (v, (sum, factor)) in sums.iter_mut().zip(factors).enumerate() {
-                    let from = from.wrapping_add(p * step + v * LANES);
-                    // SAFETY: what the tap sees in window `p`.
-                    let seen = unsafe { _mm512_maskz_loadu_ps(mask, from) };
-                    *sum = _mm512_fmadd_ps(seen, factor, *sum);
+    for row in 0..line.rows {
+        let mut factors = [[_mm512_setzero_ps(); V]; K];
+        for (k, factors) in factors.iter_mut().enumerate() {
+            // SAFETY: the weights of a tap.
+            *factors = unsafe { load(line, line.weights.wrapping_add((row * K + k) * weight_step)) };
+        }
+        let input = line.input.wrapping_add(row * down);
+        macro_rules! columns {
+            ($($i:literal)*) => { $(
+                let column = first.wrapping_add($i);
+                if $i < (P - 1) * STRIDE + K && column < width {
+                    // SAFETY: a column of the picture.
+                    let seen = unsafe { load::<V>(line, input.wrapping_add(column * right)) };
+                    for (p, sums) in sums.iter_mut().enumerate() {
+                        if p * STRIDE <= $i && $i - p * STRIDE < K {
+                            for (v, sum) in sums.iter_mut().enumerate() {
+                                *sum = _mm512_fmadd_ps(seen[v], factors[$i - p * STRIDE][v], *sum);
+                            }
+                        }
+                    }
                 }
+            )* };
+        }
+        columns!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18);
+    }
+    // SAFETY: the bias of the channels.
+    let bias = unsafe { load::<V>(line, line.bias) };
+    for sums in &mut sums {
+        for (sum, bias) in sums.iter_mut().zip(bias) {
+            *sum = _mm512_add_ps(*sum, bias);
+        }
+    }
+    if let Some(from) = line.residual {
+        for (p, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: a window of the residual.
+            let added = unsafe { load::<V>(line, from.wrapping_add((at + p) * line.residual_step)) };
+            for (sum, added) in sums.iter_mut().zip(added) {
+                *sum = _mm512_add_ps(*sum, added);
             }
         }
     }
+    line.end.apply(&mut sums);
     for (p, sums) in sums.iter().enumerate() {
         for (v, &sum) in sums.iter().enumerate() {
-            let to = windows.sums.wrapping_add(p * windows.pitch + v * LANES);
-            // SAFETY: the sums of window `p`.
-            unsafe { _mm512_mask_storeu_ps(to, mask, sum) };
+            let to = line.output.wrapping_add((at + p) * line.output_step + v * LANES);
+            // SAFETY: a window of the output.
+            unsafe { _mm512_mask_storeu_ps(to, line.masks[v], sum) };
         }
     }
+    P
+}
+
+/// The channels at `from`.
+///
+/// # Safety
+///
+/// What the masks name can be read.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn load<const V: usize>(line: &Line, from: *const f32) -> [__m512; V] {
+    let mut vectors = [_mm512_setzero_ps(); V];
+    for (v, vector) in vectors.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *vector = unsafe { _mm512_maskz_loadu_ps(line.masks[v], from.wrapping_add(v * LANES)) };
+    }
+    vectors
 }

@@ -14,10 +14,15 @@ use reef_core::Result;
 use reef_core::op::{Conv2d, Tensor};
 #[cfg(target_arch = "x86_64")]
 use {
-    super::avx512::{Windows, channels_at_once, sum},
-    super::line::{Axis, Group, axes},
+    super::avx512::{Line, Sum, of_shape},
+    crate::kernels::end::{End, LANES, lanes},
     std::ops::Range,
 };
+
+/// Products of a block that is one commit: about five microseconds' worth.
+const PRODUCTS: usize = 128 * 1024;
+/// Outputs of such a block.
+const FLOATS: usize = 8 * 1024;
 
 pub(in crate::kernels) fn build(
     op: &Conv2d,
@@ -40,8 +45,9 @@ struct Depthwise {
     epilogue: Epilogue,
     plan: Plan,
     taps: Taps,
+    /// What computes lines of one and of two vectors of channels, if there is such a thing.
     #[cfg(target_arch = "x86_64")]
-    axes: [Axis; 2],
+    lines: Option<[Sum; 2]>,
 }
 
 impl Depthwise {
@@ -55,21 +61,34 @@ impl Depthwise {
     ) -> Result<Self> {
         let taps = Taps::new(op.window, &op.input, &op.output);
         let epilogue = conv::epilogue(op, residual, output)?;
-        let pixels = epilogue.output.pixels();
+        let (pixels, channels) = (epilogue.output.pixels(), op.input.channels);
+        #[cfg(target_arch = "x86_64")]
+        let lines = lines_of(op);
+        #[cfg(target_arch = "x86_64")]
+        let most = lines.map(|_| (PRODUCTS / taps.count()).min(FLOATS));
+        #[cfg(not(target_arch = "x86_64"))]
+        let most = None;
         Ok(Self {
-            plan: Plan::elementwise(pixels, op.input.channels, taps.count(), units),
+            plan: match most {
+                Some(most) => Plan::rows(pixels, channels, most, units),
+                None => Plan::elementwise(pixels, channels, taps.count(), units),
+            },
             input: Operand::native(input, op.input, "depthwise input")?,
             constants: Constants::new(constants),
             epilogue,
             taps,
             #[cfg(target_arch = "x86_64")]
-            axes: axes(op),
+            lines,
         })
     }
 
     fn run(&self, block: &mut Block<'_>) -> Outcome {
         let share = self.plan.share(block.index as usize);
         let stop = StopToken::of(block);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(sums) = self.lines {
+            return if stop.seen() { Outcome::Stopped } else { self.commit_lines(&share, sums) };
+        }
         let pitch = share.outputs.len();
         let sums = &mut block.scratch(self.plan.sums())[..pitch * share.pixels.len()];
         if !self.sums(&share, sums, stop) || stop.seen() {
@@ -86,10 +105,6 @@ impl Depthwise {
 
     /// Sums up all pixels of a share. Gives `false` if the block should stop.
     fn sums(&self, share: &Share, sums: &mut [f32], stop: StopToken<'_>) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f") {
-            return self.lines(share, sums, stop);
-        }
         let pixels = share.pixels.clone().zip(sums.chunks_exact_mut(share.outputs.len()));
         for (pixel, sums) in pixels {
             let going = widest(
@@ -103,72 +118,59 @@ impl Depthwise {
         true
     }
 
-    /// As [`sums`](Self::sums), line by line, on a machine with AVX-512.
+    /// All of a block, which nothing stops.
     #[cfg(target_arch = "x86_64")]
-    fn lines(&self, share: &Share, sums: &mut [f32], stop: StopToken<'_>) -> bool {
+    fn commit_lines(&self, share: &Share, sums: [Sum; 2]) -> Outcome {
         let (width, mut pixel) = (self.epilogue.output.tensor.width, share.pixels.start);
         while pixel < share.pixels.end {
             let end = share.pixels.end.min((pixel / width + 1) * width);
-            let from = (pixel - share.pixels.start) * share.outputs.len();
-            if !self.line(pixel..end, share, &mut sums[from..], stop) {
-                return false;
+            let (line, windows) = (pixel / width, pixel % width..(end - 1) % width + 1);
+            for done in (0..share.outputs.len()).step_by(2 * LANES) {
+                let channels = share.outputs.start + done..share.outputs.end;
+                let made = self.line(line, channels.clone());
+                let sum = sums[usize::from(channels.len() > LANES)];
+                // SAFETY: the machine has AVX-512. `line` named what lies inside of the operands; shares are disjoint,
+                // and launches don't overlap with writers of what they read.
+                unsafe { sum(&made, windows.clone()) };
             }
             pixel = end;
         }
-        true
+        Outcome::Done
     }
 
-    /// Sums up some pixels of one line of outputs.
+    /// Up to two vectors of `channels` of a line of outputs.
     #[cfg(target_arch = "x86_64")]
-    fn line(
-        &self,
-        pixels: Range<usize>,
-        share: &Share,
-        sums: &mut [f32],
-        stop: StopToken<'_>,
-    ) -> bool {
-        let [rows, columns] = self.axes;
+    fn line(&self, line: usize, channels: Range<usize>) -> Line {
         let Tensor { height, width, .. } = self.epilogue.output.tensor;
-        let (image, y, x) =
-            (pixels.start / (height * width), pixels.start / width % height, pixels.start % width);
-        let (taps, all, pitch) = (rows.inside(y), self.input.tensor.channels, share.outputs.len());
-        let filter_row = columns.size * all;
-        let weights = &self.constants.floats()[all..];
-        assert!(weights.len() >= rows.size * filter_row && sums.len() >= pixels.len() * pitch);
-        let mut done = 0;
-        while done < pitch {
-            if stop.seen() {
-                return false;
-            }
-            let (channel, channels) = (share.outputs.start + done, channels_at_once(pitch - done));
-            for Group { first, count, columns: seen } in columns.groups(x..x + pixels.len()) {
-                let first_sum = (first - x) * pitch + done;
-                let tap = taps.start * filter_row + seen.start * all + channel;
-                let mut windows = Windows {
-                    input: std::ptr::null(),
-                    input_steps: [columns.stride, 1, columns.picture]
-                        .map(|n| n * self.input.pitch()),
-                    weights: weights.as_ptr().wrapping_add(tap),
-                    weight_steps: [all, filter_row],
-                    taps: [taps.len(), seen.len()],
-                    sums: sums.as_mut_ptr().wrapping_add(first_sum),
-                    pitch,
-                };
-                if taps.is_empty() || seen.is_empty() {
-                    windows.taps = [0; 2];
-                } else {
-                    let row = y * rows.stride + taps.start - rows.padding;
-                    let column = first * columns.stride + seen.start - columns.padding;
-                    let from = (image * rows.picture + row) * columns.picture + column;
-                    windows.input = self.input.at(from, channel);
-                }
-                // SAFETY: the machine has AVX-512. `inside` and `groups` name taps that see pixels of the picture, the
-                // weights and sums were measured, and launches don't overlap with writers of their input.
-                unsafe { sum(&windows, count, channels) };
-            }
-            done += channels;
+        let (picture, window) = (&self.input.tensor, self.taps.window());
+        let (image, y) = (line / height, line % height);
+        let start = y * window.stride[0];
+        let first = window.padding[0].saturating_sub(start).min(window.size[0]);
+        let end = (picture.height + window.padding[0]).saturating_sub(start).min(window.size[0]);
+        let rows = end.saturating_sub(first);
+        // Of a window without rows nothing is read.
+        let row = if rows > 0 { start + first - window.padding[0] } else { 0 };
+        let (all, channel) = (picture.channels, channels.start);
+        let constants = self.constants.floats();
+        let taps = &constants[all + first * window.size[1] * all + channel..];
+        assert!(rows == 0 || taps.len() >= (rows * window.size[1] - 1) * all + channels.len());
+        let (output, residual) = (&self.epilogue.output, self.epilogue.residual.as_ref());
+        Line {
+            input: self.input.at((image * picture.height + row) * picture.width, channel),
+            input_steps: [1, picture.width].map(|pixels| pixels * self.input.pitch()),
+            width: picture.width,
+            padding: window.padding[1],
+            weights: taps.as_ptr(),
+            rows,
+            weight_step: all,
+            bias: constants[channel..all].as_ptr(),
+            output: output.at(line * width, channel),
+            output_step: output.pitch(),
+            residual: residual.map(|from| from.at(line * width, channel).cast_const()),
+            residual_step: residual.map_or(0, Operand::pitch),
+            masks: [0, LANES].map(|done| lanes(channels.len().saturating_sub(done))),
+            end: End { relu: self.epilogue.relu, function: self.epilogue.function },
         }
-        true
     }
 
     /// Sums up one pixel. Gives `false` if the block should stop.
@@ -190,4 +192,14 @@ impl Depthwise {
             },
         )
     }
+}
+
+/// What computes the lines of `op` on this machine, unless a few channels of one window are too much for a commit.
+#[cfg(target_arch = "x86_64")]
+fn lines_of(op: &Conv2d) -> Option<[Sum; 2]> {
+    let [rows, columns] = op.window.size;
+    let is_short = rows * columns * 4 * LANES <= PRODUCTS;
+    (is_short && is_x86_feature_detected!("avx512f"))
+        .then(|| of_shape(columns, op.window.stride[1]))
+        .flatten()
 }
