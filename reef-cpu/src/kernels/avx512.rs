@@ -5,44 +5,82 @@
 //! addition for each, and those additions take issue slots of the two multipliers: 215 GFLOP/s
 //! instead of 231 on one core (`docs/cpu-kernels.md`). The other sizes are left to the compiler.
 
+use super::end::{End, LANES, lanes};
 use super::tile::{COLUMNS, Hints, ROWS, Tile};
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Floats of a vector.
-const LANES: usize = 16;
+/// Fewest terms that the loop in assembly takes.
+const MIN_TERMS: usize = 2;
 
-/// Fewest terms that the loop in assembly takes: two for each row.
-const MIN_TERMS: usize = 2 * ROWS;
+/// What becomes of a tile's sums before they are written, where they are not kept for more terms.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends {
+    /// One for each of the tile's columns.
+    pub bias: *const f32,
+    /// What is added to the first row, and floats to what is added to the next.
+    pub residual: Option<*const f32>,
+    pub residual_pitch: usize,
+    pub end: End,
+}
+
+impl Ends {
+    /// Nothing but the bias and ReLU.
+    fn is_plain(&self) -> bool {
+        self.residual.is_none() && self.end.function.is_none()
+    }
+}
 
 /// # Safety
 ///
 /// As [`product::multiply`](super::product::multiply).
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn multiply(tile: &Tile) {
+    // SAFETY: the caller's promise.
+    unsafe { multiply_and(tile, None) }
+}
+
+/// Computes the product of `tile` and what becomes of it. Of each row it writes the tile's columns alone.
+///
+/// # Safety
+///
+/// As [`product::multiply`](super::product::multiply), but only `columns` floats of each row of `sums` are the caller's;
+/// what `ends` names can be read and isn't written meanwhile.
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn multiply_to_the_end(tile: &Tile, ends: &Ends) {
+    // SAFETY: the caller's promise.
+    unsafe { multiply_and(tile, Some(ends)) }
+}
+
+/// # Safety
+///
+/// As [`multiply`], and with `ends` as [`multiply_to_the_end`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn multiply_and(tile: &Tile, ends: Option<&Ends>) {
     if tile.columns > LANES && tile.rows == ROWS && tile.depth >= MIN_TERMS {
         // SAFETY: the caller's promise, and the tile is full and deep enough.
-        unsafe { full(tile) }
+        unsafe { full(tile, ends) }
     } else if tile.columns > LANES {
         // SAFETY: the caller's promise.
-        unsafe { by_rows::<2>(tile) }
+        unsafe { by_rows::<2>(tile, ends) }
     } else {
         // SAFETY: the caller's promise.
-        unsafe { by_rows::<1>(tile) }
+        unsafe { by_rows::<1>(tile, ends) }
     }
 }
 
 /// # Safety
 ///
-/// As [`multiply`].
+/// As [`multiply_and`].
 #[target_feature(enable = "avx512f")]
-unsafe fn by_rows<const VECTORS: usize>(tile: &Tile) {
+unsafe fn by_rows<const VECTORS: usize>(tile: &Tile, ends: Option<&Ends>) {
     macro_rules! rows {
         ($($rows:literal)*) => {
             match tile.rows {
                 // SAFETY: the caller's promise, and the tile has this many rows.
-                $($rows => unsafe { product::<$rows, VECTORS>(tile) },)*
+                $($rows => unsafe { product::<$rows, VECTORS>(tile, ends) },)*
                 rows => unreachable!("{rows} rows in a tile"),
             }
         };
@@ -54,23 +92,23 @@ unsafe fn by_rows<const VECTORS: usize>(tile: &Tile) {
 ///
 /// # Safety
 ///
-/// As [`multiply`], for [`ROWS`] rows and at least [`MIN_TERMS`] terms.
+/// As [`multiply_and`], for [`ROWS`] rows and at least [`MIN_TERMS`] terms.
 #[target_feature(enable = "avx512f")]
-unsafe fn full(tile: &Tile) {
+unsafe fn full(tile: &Tile, ends: Option<&Ends>) {
     // SAFETY: the caller's promise.
     let mut sums = unsafe { load::<ROWS, 2>(tile) };
     // SAFETY: the caller's promise; an odd last term is left out, and there is one if it is odd.
     unsafe {
         add_pairs(&mut sums, tile);
         add_terms(&mut sums, tile, tile.depth & !1..tile.depth);
-        store(&sums, tile);
+        finish(&sums, tile, ends);
     }
 }
 
 /// What the loop in assembly reads now and then.
 #[repr(C)]
 struct Turns {
-    /// Turns left. One row of the output is brought near in each.
+    /// Turns left, one for each row if there are terms enough. One row of the output is brought near in each.
     left: usize,
     /// Pairs of terms in each turn but the last.
     pairs: usize,
@@ -88,11 +126,13 @@ struct Turns {
 
 impl Turns {
     fn new(tile: &Tile) -> Self {
-        let (all, pairs) = (tile.depth / 2, tile.depth / 2 / ROWS);
+        let all = tile.depth / 2;
+        let left = all.min(ROWS);
+        let pairs = all / left;
         Self {
-            left: ROWS,
+            left,
             pairs,
-            rest: all - pairs * (ROWS - 1),
+            rest: all - pairs * (left - 1),
             pitch: tile.hints.pitch * 4,
             row: tile.hints.rows,
             row_pitch: tile.a_pitch * 4,
@@ -233,9 +273,9 @@ unsafe fn add_pairs(sums: &mut [[__m512; 2]; ROWS], tile: &Tile) {
 
 /// # Safety
 ///
-/// As [`multiply`], with `R` rows and `V` vectors per row.
+/// As [`multiply_and`], with `R` rows and `V` vectors per row.
 #[target_feature(enable = "avx512f")]
-unsafe fn product<const R: usize, const V: usize>(tile: &Tile) {
+unsafe fn product<const R: usize, const V: usize>(tile: &Tile, ends: Option<&Ends>) {
     // SAFETY: the caller's promise.
     let mut sums = unsafe { load::<R, V>(tile) };
     let steps = tile.depth / R;
@@ -246,7 +286,7 @@ unsafe fn product<const R: usize, const V: usize>(tile: &Tile) {
         unsafe { add_terms(&mut sums, tile, r * steps..end) };
     }
     // SAFETY: the caller's promise.
-    unsafe { store(&sums, tile) };
+    unsafe { finish(&sums, tile, ends) };
 }
 
 /// The sums so far.
@@ -268,6 +308,86 @@ unsafe fn load<const R: usize, const V: usize>(tile: &Tile) -> [[__m512; V]; R] 
         }
     }
     sums
+}
+
+/// Writes the sums, or what becomes of them.
+///
+/// # Safety
+///
+/// As [`product`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn finish<const R: usize, const V: usize>(
+    sums: &[[__m512; V]; R],
+    tile: &Tile,
+    ends: Option<&Ends>,
+) {
+    match ends {
+        // SAFETY: the caller's promise.
+        None => unsafe { store(sums, tile) },
+        // SAFETY: as above.
+        Some(ends) if ends.is_plain() => unsafe { store_plain(sums, tile, ends) },
+        // SAFETY: as above. Of a copy, as sums whose address is known elsewhere are in no registers.
+        Some(ends) => unsafe { store_ends(&{ *sums }, tile, ends) },
+    }
+}
+
+/// Adds the bias, and writes what is at least the floor.
+///
+/// # Safety
+///
+/// As [`product`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn store_plain<const R: usize, const V: usize>(
+    sums: &[[__m512; V]; R],
+    tile: &Tile,
+    ends: &Ends,
+) {
+    let floor = _mm512_set1_ps(if ends.end.relu { 0.0 } else { f32::NEG_INFINITY });
+    for v in 0..V {
+        let mask = lanes(tile.columns.saturating_sub(v * LANES));
+        // SAFETY: there is a bias for each column.
+        let bias = unsafe { _mm512_maskz_loadu_ps(mask, ends.bias.wrapping_add(v * LANES)) };
+        for (r, row) in sums.iter().enumerate() {
+            let to = tile.sums.wrapping_add(r * tile.sums_pitch + v * LANES);
+            // What is not a number stays none: of two that can't be compared, the second is taken.
+            let value = _mm512_max_ps(floor, _mm512_add_ps(row[v], bias));
+            // SAFETY: the columns of `R` rows are the caller's.
+            unsafe { _mm512_mask_storeu_ps(to, mask, value) };
+        }
+    }
+}
+
+/// Writes what becomes of sums, row by row.
+///
+/// # Safety
+///
+/// As [`product`].
+#[inline(never)]
+#[target_feature(enable = "avx512f")]
+unsafe fn store_ends<const V: usize>(sums: &[[__m512; V]], tile: &Tile, ends: &Ends) {
+    let masks: [_; V] = std::array::from_fn(|v| lanes(tile.columns.saturating_sub(v * LANES)));
+    for (r, sums) in sums.iter().enumerate() {
+        let mut row = [*sums];
+        for (v, value) in row[0].iter_mut().enumerate() {
+            // SAFETY: there is a bias for each column.
+            let bias =
+                unsafe { _mm512_maskz_loadu_ps(masks[v], ends.bias.wrapping_add(v * LANES)) };
+            *value = _mm512_add_ps(*value, bias);
+            if let Some(residual) = ends.residual {
+                let from = residual.wrapping_add(r * ends.residual_pitch + v * LANES);
+                // SAFETY: the residual has the tile's columns in each row.
+                *value = _mm512_add_ps(*value, unsafe { _mm512_maskz_loadu_ps(masks[v], from) });
+            }
+        }
+        ends.end.apply(&mut row);
+        for (v, value) in row[0].into_iter().enumerate() {
+            let to = tile.sums.wrapping_add(r * tile.sums_pitch + v * LANES);
+            // SAFETY: the columns of each row are the caller's.
+            unsafe { _mm512_mask_storeu_ps(to, masks[v], value) };
+        }
+    }
 }
 
 /// # Safety

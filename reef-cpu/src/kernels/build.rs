@@ -4,10 +4,10 @@ use super::depthwise::block as depthwise;
 use super::pack::{is_depthwise, packed_len};
 use super::place::Place;
 #[cfg(target_arch = "x86_64")]
-use super::strips::block as strips;
-#[cfg(target_arch = "x86_64")]
 use super::winograd::{block as winograd, filters};
 use super::{conv, linear, pointwise, pool, scale_shift};
+#[cfg(target_arch = "x86_64")]
+use super::{direct, strips::block as strips};
 use crate::kernel::Kernel;
 use crate::memory::Buffer;
 use reef_core::op::{Op, Tensor};
@@ -48,10 +48,12 @@ pub(crate) fn build(
         }
         #[cfg(target_arch = "x86_64")]
         Op::Conv2d(op) => {
-            match strips::build(op, &input, residual.as_ref(), &output, &constants, units)? {
-                Some(launch) => Ok(launch),
-                None => conv::build(op, &input, residual.as_ref(), &output, constants, units),
-            }
+            let second = residual.as_ref();
+            let made = match strips::build(op, &input, second, &output, &constants, units)? {
+                None => direct::build(op, &input, second, &output, &constants, units)?,
+                made => made,
+            };
+            made.map_or_else(|| conv::build(op, &input, second, &output, constants, units), Ok)
         }
         #[cfg(not(target_arch = "x86_64"))]
         Op::Conv2d(op) => conv::build(op, &input, residual.as_ref(), &output, constants, units),

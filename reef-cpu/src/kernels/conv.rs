@@ -330,7 +330,7 @@ impl Conv {
 ///
 /// With pitches of 4 KiB and its multiples, the rows of a tile fall into so few sets of the L1 cache
 /// that they evict each other; copying them costs less.
-fn reads_in_place(op: &Conv2d) -> bool {
+pub(super) fn reads_in_place(op: &Conv2d) -> bool {
     let Conv2d { input, window, .. } = op;
     let plain = window.size == [1, 1] && window.stride == [1, 1] && window.padding == [0, 0];
     plain && !is_planar(input) && input.of % 1024 != 0

@@ -112,7 +112,8 @@ impl Epilogue {
             for at in (0..all).step_by(2 * LANES) {
                 let masks = [lanes(all - at), lanes((all - at).saturating_sub(LANES))];
                 let residual = residual.map(|residual| residual.wrapping_add(at));
-                let (from, bias) = (from.as_ptr().wrapping_add(at), sums.bias.as_ptr().wrapping_add(at));
+                let (from, bias) =
+                    (from.as_ptr().wrapping_add(at), sums.bias.as_ptr().wrapping_add(at));
                 let to = to.as_mut_ptr().wrapping_add(at);
                 // SAFETY: the slices have `all` floats each, and masks leave out what is behind them.
                 unsafe {

@@ -17,6 +17,8 @@ pub(crate) mod build;
 mod conv;
 mod depthwise;
 #[cfg(target_arch = "x86_64")]
+mod direct;
+#[cfg(target_arch = "x86_64")]
 mod end;
 mod epilogue;
 mod finish;

@@ -95,7 +95,8 @@ unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usi
         let mut factors = [[_mm512_setzero_ps(); V]; K];
         for (k, factors) in factors.iter_mut().enumerate() {
             // SAFETY: the weights of a tap.
-            *factors = unsafe { load(line, line.weights.wrapping_add((row * K + k) * weight_step)) };
+            *factors =
+                unsafe { load(line, line.weights.wrapping_add((row * K + k) * weight_step)) };
         }
         let input = line.input.wrapping_add(row * down);
         macro_rules! columns {
@@ -126,7 +127,8 @@ unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usi
     if let Some(from) = line.residual {
         for (p, sums) in sums.iter_mut().enumerate() {
             // SAFETY: a window of the residual.
-            let added = unsafe { load::<V>(line, from.wrapping_add((at + p) * line.residual_step)) };
+            let added =
+                unsafe { load::<V>(line, from.wrapping_add((at + p) * line.residual_step)) };
             for (sum, added) in sums.iter_mut().zip(added) {
                 *sum = _mm512_add_ps(*sum, added);
             }

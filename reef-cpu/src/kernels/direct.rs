@@ -1,0 +1,125 @@
+//! 1×1 convolutions of few terms with AVX-512, from inputs to outputs in registers.
+//!
+//! Where a sum has few terms, writing it to scratch memory and committing it later takes as long as the product. A block
+//! is so small that the whole of it is a commit: it looks at the stop word once, before. Sums have the bits of
+//! [`conv`](super::conv), as their terms come in the same order.
+
+use super::avx512;
+use super::conv::{check, epilogue, reads_in_place};
+use super::end::End;
+use super::epilogue::Epilogue;
+use super::operand::{Constants, Operand};
+use super::place::{Place, grid};
+use super::plan::{Costs, Plan, Share};
+use super::shape::GroupShape;
+use super::stop_token::StopToken;
+use super::tile::{COLUMNS, Hints, ROWS, Tile};
+use crate::kernel::{Block, Kernel, Outcome};
+use crate::memory::Buffer;
+use reef_core::Result;
+use reef_core::op::Conv2d;
+
+/// Most terms of a sum.
+const TERMS: usize = 72;
+/// Products of a block, and outputs: about five microseconds' worth.
+const PRODUCTS: usize = 512 * 1024;
+const FLOATS: usize = 8 * 1024;
+const AHEAD: usize = 4;
+
+/// A convolution, ready to run.
+#[derive(Debug)]
+struct Direct {
+    input: Operand,
+    constants: Constants,
+    epilogue: Epilogue,
+    shape: GroupShape,
+    plan: Plan,
+}
+
+/// The kernel of `op`, which was checked; `None` if it isn't done this way on this machine.
+///
+/// # Errors
+///
+/// As [`conv::build`](super::conv::build).
+pub(super) fn build(
+    op: &Conv2d,
+    input: &Place,
+    residual: Option<&Place>,
+    output: &Place,
+    constants: &Buffer,
+    units: u32,
+) -> Result<Option<(Kernel, u32)>> {
+    let shape = GroupShape::of(op);
+    let fits = op.groups == 1 && reads_in_place(op) && shape.depth <= TERMS;
+    if !fits || !is_x86_feature_detected!("avx512f") {
+        return Ok(None);
+    }
+    check(op)?;
+    let epilogue = epilogue(op, residual, output)?;
+    let costs = Costs { sums: FLOATS.min(PRODUCTS / shape.depth), ..Costs::READ };
+    let direct = Direct {
+        input: Operand::new(input, op.input)?,
+        constants: Constants::new(constants.clone()),
+        plan: Plan::new(epilogue.output.pixels(), shape, 1, &costs, units),
+        epilogue,
+        shape,
+    };
+    let blocks = grid(direct.plan.blocks())?;
+    Ok(Some((Kernel::new("conv2d", move |block, _| direct.run(block)), blocks)))
+}
+
+impl Direct {
+    fn run(&self, block: &mut Block<'_>) -> Outcome {
+        if StopToken::of(block).seen() {
+            return Outcome::Stopped;
+        }
+        let share = self.plan.share(block.index as usize);
+        for pixel in share.pixels.clone().step_by(ROWS) {
+            for column in share.outputs.clone().step_by(COLUMNS) {
+                self.tile(&share, pixel, column);
+            }
+        }
+        Outcome::Done
+    }
+
+    /// Pixels and outputs of a share, as many as a tile has.
+    fn tile(&self, share: &Share, pixel: usize, column: usize) {
+        let GroupShape { depth, .. } = self.shape;
+        let constants = self.constants.floats();
+        let columns = COLUMNS.min(share.outputs.end - column);
+        let (output, residual) = (&self.epilogue.output, self.epilogue.residual.as_ref());
+        let panel = &constants[self.shape.padded() + column * depth..][..COLUMNS * depth];
+        let bias = &constants[column..][..columns];
+        let ahead = (pixel + ROWS).min(share.pixels.end - 1);
+        let soon = (pixel + AHEAD * ROWS).min(output.pixels() - 1);
+        let [to, from] = self.epilogue.touches(soon, column);
+        let tile = Tile {
+            a: self.input.at(pixel, 0),
+            a_pitch: self.input.pitch(),
+            b: panel.as_ptr(),
+            sums: output.at(pixel, column),
+            sums_pitch: output.pitch(),
+            rows: ROWS.min(share.pixels.end - pixel),
+            columns,
+            depth,
+            fresh: true,
+            hints: Hints {
+                next: panel.as_ptr(),
+                next_step: 2 * COLUMNS,
+                rows: self.input.at(ahead, 0),
+                output: to,
+                residual: from,
+                pitch: output.pitch(),
+            },
+        };
+        let ends = avx512::Ends {
+            bias: bias.as_ptr(),
+            residual: residual.map(|from| from.at(pixel, column).cast_const()),
+            residual_pitch: residual.map_or(0, Operand::pitch),
+            end: End { relu: self.epilogue.relu, function: self.epilogue.function },
+        };
+        // SAFETY: there is AVX-512, or this kernel wasn't built. The tile names pixels of the operands, the panel and
+        // the bias were measured, shares are disjoint, and launches don't overlap with writers of what they read.
+        unsafe { avx512::multiply_to_the_end(&tile, &ends) };
+    }
+}
