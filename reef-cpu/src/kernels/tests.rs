@@ -196,6 +196,10 @@ fn grouped_convolutions() -> Vec<Op> {
         residual: true,
         ..conv(widened(native([1, 24, 6, 6]), 8, 3), 24, same)
     };
+    let wide_line = Conv2d {
+        residual: true,
+        ..conv(native([1, 50, 5, 46]), 50, window([3, 3], [1, 2], [1, 1]))
+    };
     let ops = [
         grouped(conv(native([1, 32, 9, 9]), 64, same), 2),
         grouped(conv(native([2, 12, 5, 7]), 18, window([3, 1], [2, 1], [1, 0])), 3),
@@ -210,6 +214,12 @@ fn grouped_convolutions() -> Vec<Op> {
         then(
             grouped(conv(native([2, 100, 5, 7]), 100, window([5, 5], [2, 2], [2, 2])), 100),
             Function::HardSwish,
+        ),
+        grouped(wide_line, 50),
+        then(conv(native([2, 40, 5, 9]), 70, window([1, 1], [1, 1], [0, 0])), Function::HardSwish),
+        then(
+            Conv2d { residual: true, ..conv(native([1, 16, 6, 6]), 16, window([1, 1], [1, 1], [0, 0])) },
+            Function::Swish,
         ),
         grouped(conv(native([1, 33, 3, 2]), 33, window([7, 7], [1, 1], [3, 3])), 33),
         grouped(conv(native([1, 8, 2, 2]), 8, window([2, 3], [3, 4], [4, 5])), 8),
@@ -375,6 +385,21 @@ fn random_conv(random: &mut Random) -> Op {
     Op::Conv2d(Conv2d { groups, residual, relu, output: widened(op.output, c, d), ..op })
 }
 
+fn random_depthwise(random: &mut Random) -> Op {
+    let mut axis = || {
+        let size = [3, 5, 7][random.below(3)];
+        (size, 1 + random.below(2), random.below(size + 1))
+    };
+    let ((rows, dy, top), (columns, dx, left)) = (axis(), axis());
+    let groups = 2 + random.below(70);
+    let shape = [1 + random.below(2), groups, 7 + random.below(20), 7 + random.below(20)];
+    let input = widened(native(shape), random.below(20), random.below(20));
+    let op = conv(input, groups, window([rows, columns], [dy, dx], [top, left]));
+    let output = widened(op.output, random.below(20), random.below(20));
+    let (residual, relu) = (random.below(2) == 0, random.below(2) == 0);
+    Op::Conv2d(Conv2d { groups, residual, relu, output, ..op })
+}
+
 fn random_pool(random: &mut Random) -> Op {
     let size = [1 + random.below(4), 1 + random.below(4)];
     let padding = size.map(|size| random.below(size));
@@ -401,12 +426,13 @@ fn random_pointwise(random: &mut Random) -> Op {
 
 #[test]
 fn random_shapes_give_what_the_definition_says() {
-    for seed in 0..200 {
+    for seed in 0..250 {
         println!("seed {seed}");
         let mut random = Random::new(seed);
-        let op = match seed % 4 {
+        let op = match seed % 5 {
             0 => random_pool(&mut random),
             1 => random_pointwise(&mut random),
+            2 => random_depthwise(&mut random),
             _ => random_conv(&mut random),
         };
         let case = Case::new(op, &mut random);
