@@ -218,7 +218,10 @@ fn grouped_convolutions() -> Vec<Op> {
         grouped(wide_line, 50),
         then(conv(native([2, 40, 5, 9]), 70, window([1, 1], [1, 1], [0, 0])), Function::HardSwish),
         then(
-            Conv2d { residual: true, ..conv(native([1, 16, 6, 6]), 16, window([1, 1], [1, 1], [0, 0])) },
+            Conv2d {
+                residual: true,
+                ..conv(native([1, 16, 6, 6]), 16, window([1, 1], [1, 1], [0, 0]))
+            },
             Function::Swish,
         ),
         grouped(conv(native([1, 33, 3, 2]), 33, window([7, 7], [1, 1], [3, 3])), 33),

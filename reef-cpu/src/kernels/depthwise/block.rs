@@ -149,7 +149,8 @@ impl Depthwise {
         let end = (picture.height + window.padding[0]).saturating_sub(start).min(window.size[0]);
         let rows = end.saturating_sub(first);
         // Of a window without rows nothing is read.
-        let row = if rows > 0 { start + first - window.padding[0] } else { 0 };
+        let (first, row) =
+            if rows > 0 { (first, start + first - window.padding[0]) } else { (0, 0) };
         let (all, channel) = (picture.channels, channels.start);
         let constants = self.constants.floats();
         let taps = &constants[all + first * window.size[1] * all + channel..];
