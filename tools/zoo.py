@@ -12,7 +12,7 @@ after the other, and deleted again. Networks with more than 1 GB of weights are 
 `--size N` those for pictures see N rows and columns instead of their own. So they run on the software gfx906 as well
 (a build with the feature gfx906-sim):
 
-    tools/zoo.py 'target/release/reef --gfx906-sim' --device hip:0 --first 20 --size 96
+    tools/zoo.py 'target/release/reef --gfx906-sim' --device hip:0 --first 21 --size 96
 
 Agreement is the largest difference as a part of the largest output that is wanted. Made-up weights could make a
 network that gives the same whatever it sees, so statistics of batches are those of noise, constants among the weights
