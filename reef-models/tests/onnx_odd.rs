@@ -160,3 +160,30 @@ fn a_network_without_inputs_is_its_constants() {
     let model = read(&graph, &[]).unwrap();
     assert_eq!(floats(&model.execute(&[]).unwrap()[0]), [0.0, 0.0, 1.0, 2.0]);
 }
+
+#[test]
+fn a_vector_of_zeros_has_no_direction() {
+    for p in [1, 2] {
+        let graph = [
+            node("LpNormalization", &["x"], "y", &[int("p", p)]),
+            value(11, "x", &[3, 2]),
+            value(12, "y", &[]),
+        ];
+        let x = Array::F32(vec![0.0, 0.0, 0.0, -4.0, 3.0, 0.0]);
+        let outputs = read(&graph, &[]).unwrap().execute(&[x]).unwrap();
+        assert_eq!(floats(&outputs[0]), [0.0, 0.0, 0.0, -1.0, 1.0, 0.0]);
+    }
+}
+
+#[test]
+fn the_largest_of_no_truths_is_false() {
+    let graph = [
+        node("Cast", &["x"], "truths", &[int("to", 9)]),
+        node("ReduceMax", &["truths"], "any", &[ints("axes", &[0]), int("keepdims", 0)]),
+        node("Cast", &["any"], "y", &[int("to", 1)]),
+        value(11, "x", &[0, 2]),
+        value(12, "y", &[]),
+    ];
+    let outputs = read(&graph, &[]).unwrap().execute(&[Array::F32(vec![])]).unwrap();
+    assert_eq!(floats(&outputs[0]), [0.0, 0.0]);
+}

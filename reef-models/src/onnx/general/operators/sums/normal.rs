@@ -143,7 +143,11 @@ fn by_norm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         }
         other => return Err(format!("attribute p = {other}")),
     };
-    b.binary(Binary::Div, x, &norm)
+    b.map(x.element(), &[x, &norm], |w| {
+        let (x, norm, zero) = (w.input(0), w.input(1), w.real(0.0));
+        let (is_zero, quotient) = (w.bin(Binary::Equal, norm, zero), w.bin(Binary::Div, x, norm));
+        w.select(is_zero, zero, quotient)
+    })
 }
 
 /// `x / (bias + alpha / size * sum of squares of adjoining channels) ^ beta`.

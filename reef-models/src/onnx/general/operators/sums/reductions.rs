@@ -5,7 +5,7 @@ use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, Binary, FoldKind, Unary};
+use reef_core::tensor::{Array, Binary, Element, FoldKind, Unary};
 
 pub(in crate::onnx::general::operators) fn reduction(
     b: &mut Builder<'_>,
@@ -62,6 +62,11 @@ fn folded(b: &mut Builder<'_>, x: &Value, kind: &str, axes: &[usize]) -> Result<
     let made = match kind {
         "Sum" => b.fold_axes(&wide, axes, FoldKind::Sum),
         "Prod" => b.fold_axes(&wide, axes, FoldKind::Product),
+        // The largest of no truths is false, which the least of all numbers is not.
+        "Max" if x.element() == Element::Bool && x.spec.elements() == 0 => {
+            let bytes = b.cast(x, Element::U8)?;
+            b.fold_axes(&bytes, axes, FoldKind::Max)
+        }
         "Max" => b.fold_axes(&wide, axes, FoldKind::Max),
         "Min" => b.fold_axes(&wide, axes, FoldKind::Min),
         "L1" => b.fold_axes(&wide, axes, FoldKind::SumAbs),
