@@ -32,6 +32,8 @@ cc examples/c/infer.c -I "$folder/c/include" "${libraries[@]}" -lreef -o "$folde
 c++ -std=c++17 -pthread reef-capi/tests/c/port.cpp -I "$folder/c/include/cudareef" "${libraries[@]}" -lcudareef \
     "$built/libfake_libcuda.so" -o "$folder/port"
 # ONNX's node tests, for a machine without a network.
-tar -czf "$folder/onnx_nodes.tar.gz" -C "$(tools/onnx_fetch.sh)" node
+for version in 1.17.0 1.23.2; do
+    tar -czf "$folder/onnx_nodes-$version.tar.gz" -C "$(tools/onnx_fetch.sh "$version")" node
+done
 git describe --always --dirty >"$folder/commit"
 ls -lh "$folder"

@@ -9,7 +9,7 @@ use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Value, wide};
-use reef_core::tensor::{Binary, Element};
+use reef_core::tensor::{Binary, Element, Spec};
 
 /// Operations that a node may be unrolled to.
 const MOST_OPERATIONS: usize = 1 << 17;
@@ -162,13 +162,18 @@ impl<'a, 'c> Node<'a, 'c> {
         dims: &[usize],
     ) -> Result<Option<Value>> {
         let Some(value) = self.call.maybe(operand) else { return Ok(None) };
-        let wanted = [&[self.reverse.len()], dims].concat();
-        if value.dims() != wanted || value.element() != self.element {
-            return Err(format!("operand {operand} is {}, {wanted:?} wanted", value.spec));
-        }
+        self.ensure_is(operand, value, &[&[self.reverse.len()], dims].concat())?;
         let value = b.widened(value)?;
         let part = b.cut(&value, 0, direction, direction + 1)?;
         b.reshape(&part, dims.to_vec()).map(Some)
+    }
+
+    fn ensure_is(&self, operand: usize, value: &Value, dims: &[usize]) -> Result<()> {
+        let wanted = Spec { element: self.element, dims: dims.to_vec() };
+        match value.spec == wanted {
+            true => Ok(()),
+            false => Err(format!("operand {operand} is {}, {wanted} wanted", value.spec)),
+        }
     }
 
     /// The state before the first step: an operand, or zeros.
@@ -181,9 +186,7 @@ impl<'a, 'c> Node<'a, 'c> {
     ) -> Result<Value> {
         let directions = self.reverse.len();
         if let Some(value) = self.call.maybe(operand).filter(|_| self.batch_first) {
-            if value.dims() != [batch, directions, hidden] || value.element() != self.element {
-                return Err(format!("operand {operand} is {}", value.spec));
-            }
+            self.ensure_is(operand, value, &[batch, directions, hidden])?;
             let value = b.widened(value)?;
             let part = b.cut(&value, 1, direction, direction + 1)?;
             return b.reshape(&part, vec![batch, hidden]);

@@ -16,13 +16,16 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// `heads` has to be said for three dimensions, which have all heads of a token as one row.
+    /// `heads` has to be said for three dimensions, which have all heads of a token as one row. Elements are floats.
     pub(super) fn of(value: &Value, heads: Option<i64>, name: &str) -> Result<Self> {
         let refused = || match heads {
             Some(heads) => format!("{} in {heads} heads", value.spec),
             None => format!("attribute {name} is missing for {}", value.spec),
         };
         let asked = heads.map(|heads| usize::try_from(heads).ok().filter(|&heads| heads > 0));
+        if !value.element().is_float() {
+            return Err(format!("heads of {}", value.spec));
+        }
         match (value.dims(), asked) {
             (&[batch, heads, tokens, columns], None | Some(Some(_)))
                 if asked.flatten().is_none_or(|asked| asked == heads) =>

@@ -117,6 +117,8 @@ fn what_does_not_fit_is_refused_with_the_node() {
     assert!(error.ends_with("a mask of bool[3, 5] for scores of [1, 4, 5, 5]"), "{error}");
     let error = said("Attention", &all, &[int("left_window_size", 3)]);
     assert!(error.ends_with("attribute left_window_size is not supported"), "{error}");
+    let error = said("Attention", &[("q", 7, q), ("k", 7, q), ("v", 7, q)], &[]);
+    assert!(error.ends_with("heads of int64[1, 4, 5, 8]"), "{error}");
     let error = said("TensorScatter", &[("old", 1, q), ("new", 1, &[1, 4, 6, 8])], &[]);
     assert!(error.ends_with("6 tokens into a cache of 5"), "{error}");
     let angles: &[i64] = &[1, 5, 3];
