@@ -369,8 +369,8 @@ unsafe fn store_plain<const R: usize, const V: usize>(
 unsafe fn store_ends<const V: usize>(sums: &[[__m512; V]], tile: &Tile, ends: &Ends) {
     let masks: [_; V] = std::array::from_fn(|v| lanes(tile.columns.saturating_sub(v * LANES)));
     for (r, sums) in sums.iter().enumerate() {
-        let mut row = [*sums];
-        for (v, value) in row[0].iter_mut().enumerate() {
+        let mut row = *sums;
+        for (v, value) in row.iter_mut().enumerate() {
             // SAFETY: there is a bias for each column.
             let bias =
                 unsafe { _mm512_maskz_loadu_ps(masks[v], ends.bias.wrapping_add(v * LANES)) };
@@ -381,8 +381,8 @@ unsafe fn store_ends<const V: usize>(sums: &[[__m512; V]], tile: &Tile, ends: &E
                 *value = _mm512_add_ps(*value, unsafe { _mm512_maskz_loadu_ps(masks[v], from) });
             }
         }
-        ends.end.apply(&mut row);
-        for (v, value) in row[0].into_iter().enumerate() {
+        ends.end.apply_in_loop(&mut row);
+        for (v, value) in row.into_iter().enumerate() {
             let to = tile.sums.wrapping_add(r * tile.sums_pitch + v * LANES);
             // SAFETY: the columns of each row are the caller's.
             unsafe { _mm512_mask_storeu_ps(to, masks[v], value) };

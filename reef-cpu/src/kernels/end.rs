@@ -24,6 +24,24 @@ pub(super) struct End {
 }
 
 impl End {
+    /// As [`apply`](Self::apply), for a few vectors in a loop, which keeps what functions need in registers.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn apply_in_loop<const N: usize>(self, values: &mut [__m512; N]) {
+        let is_short = !matches!(self.function, Some(Function::Sigmoid | Function::Swish));
+        let function = self.function.filter(|_| is_short);
+        let mut made = [*values];
+        Self { function, ..self }.apply(&mut made);
+        *values = made[0];
+        if is_short {
+            return;
+        }
+        let gated = self.function == Some(Function::Swish);
+        for value in values {
+            *value = if gated { gated_sigmoid(*value) } else { sigmoid(*value) };
+        }
+    }
+
     /// Replaces `values` by what becomes of them.
     #[inline]
     #[target_feature(enable = "avx512f")]

@@ -143,8 +143,8 @@ impl Epilogue {
         to: *mut f32,
         masks: [__mmask16; N],
     ) {
-        let mut values = [[_mm512_setzero_ps(); N]];
-        for (v, (value, mask)) in values[0].iter_mut().zip(masks).enumerate() {
+        let mut values = [_mm512_setzero_ps(); N];
+        for (v, (value, mask)) in values.iter_mut().zip(masks).enumerate() {
             let load = |at: *const f32| {
                 // SAFETY: the caller's promise.
                 unsafe { _mm512_maskz_loadu_ps(mask, at.wrapping_add(v * LANES)) }
@@ -154,8 +154,8 @@ impl Epilogue {
                 *value = _mm512_add_ps(*value, load(residual));
             }
         }
-        End { relu: self.relu, function: self.function }.apply(&mut values);
-        for (v, (value, mask)) in values[0].into_iter().zip(masks).enumerate() {
+        End { relu: self.relu, function: self.function }.apply_in_loop(&mut values);
+        for (v, (value, mask)) in values.into_iter().zip(masks).enumerate() {
             // SAFETY: the caller's promise.
             unsafe { _mm512_mask_storeu_ps(to.wrapping_add(v * LANES), mask, value) };
         }
