@@ -21,6 +21,8 @@ use reef_core::op::Conv2d;
 
 /// Most terms of a sum.
 const TERMS: usize = 72;
+/// Most weights: they stay in the L1 cache, as each tile of pixels meets all of them.
+const WEIGHTS: usize = 4 * 1024;
 /// Products of a block, and outputs: about five microseconds' worth.
 const PRODUCTS: usize = 512 * 1024;
 const FLOATS: usize = 8 * 1024;
@@ -50,7 +52,8 @@ pub(super) fn build(
     units: u32,
 ) -> Result<Option<(Kernel, u32)>> {
     let shape = GroupShape::of(op);
-    let fits = op.groups == 1 && reads_in_place(op) && shape.depth <= TERMS;
+    let is_small = shape.depth <= TERMS && shape.depth * shape.padded() <= WEIGHTS;
+    let fits = op.groups == 1 && reads_in_place(op) && is_small;
     if !fits || !is_x86_feature_detected!("avx512f") {
         return Ok(None);
     }

@@ -11,6 +11,10 @@ use reef_core::op::Function;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
+/// Outputs from which on compilers' loops over a row are faster than vectors with masks.
+#[cfg(target_arch = "x86_64")]
+const SHORT: usize = 64;
+
 /// Adds bias and residual, applies ReLU and a function, writes the output.
 #[derive(Debug)]
 pub(super) struct Epilogue {
@@ -52,7 +56,7 @@ impl Epilogue {
     /// No other block writes these pixels and channels, and the residual isn't written meanwhile.
     pub(super) unsafe fn commit(&self, sums: &Sums<'_>) {
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f") {
+        if sums.bias.len() < SHORT && is_x86_feature_detected!("avx512f") {
             // SAFETY: the machine has AVX-512; the caller's promise.
             return unsafe { self.commit_vectors(sums) };
         }
@@ -92,7 +96,7 @@ impl Epilogue {
         }
     }
 
-    /// As [`commit`](Self::commit), by one or two vectors at a time.
+    /// As [`commit`](Self::commit), by one or two vectors at a time: for short rows.
     ///
     /// # Safety
     ///
@@ -109,29 +113,27 @@ impl Epilogue {
                 // SAFETY: as above.
                 unsafe { residual.read(pixel, sums.channel, all) }.as_ptr()
             });
-            for at in (0..all).step_by(2 * LANES) {
-                let masks = [lanes(all - at), lanes((all - at).saturating_sub(LANES))];
+            let mut at = 0;
+            while at < all {
                 let residual = residual.map(|residual| residual.wrapping_add(at));
-                let (from, bias) =
-                    (from.as_ptr().wrapping_add(at), sums.bias.as_ptr().wrapping_add(at));
-                let to = to.as_mut_ptr().wrapping_add(at);
-                // SAFETY: the slices have `all` floats each, and masks leave out what is behind them.
-                unsafe {
-                    if all - at > LANES {
-                        self.commit_some(from, bias, residual, to, masks);
-                    } else {
-                        self.commit_some(from, bias, residual, to, [masks[0]]);
+                let (sums, bias) = (from[at..].as_ptr(), sums.bias[at..].as_ptr());
+                let (to, left) = (to[at..].as_mut_ptr(), all - at);
+                // SAFETY: the slices have `left` more floats each.
+                at += unsafe {
+                    match left.div_ceil(LANES) {
+                        1 => self.commit_some::<1>(sums, bias, residual, to, left),
+                        _ => self.commit_some::<2>(sums, bias, residual, to, left),
                     }
-                }
+                };
             }
         }
     }
 
-    /// Some vectors of one row: sums, bias, residual and output.
+    /// `N` vectors of one row, or what is `left` of it: sums, bias, residual and output. Gives the floats of so many.
     ///
     /// # Safety
     ///
-    /// What the masks name can be read, and written to `to`.
+    /// So many floats can be read, and written to `to`.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx512f")]
@@ -141,8 +143,9 @@ impl Epilogue {
         bias: *const f32,
         residual: Option<*const f32>,
         to: *mut f32,
-        masks: [__mmask16; N],
-    ) {
+        left: usize,
+    ) -> usize {
+        let masks: [_; N] = std::array::from_fn(|v| lanes(left.saturating_sub(v * LANES)));
         let mut values = [_mm512_setzero_ps(); N];
         for (v, (value, mask)) in values.iter_mut().zip(masks).enumerate() {
             let load = |at: *const f32| {
@@ -159,5 +162,6 @@ impl Epilogue {
             // SAFETY: the caller's promise.
             unsafe { _mm512_mask_storeu_ps(to.wrapping_add(v * LANES), mask, value) };
         }
+        N * LANES
     }
 }
