@@ -5,7 +5,7 @@
 //! addition for each, and those additions take issue slots of the two multipliers: 215 GFLOP/s
 //! instead of 231 on one core (`docs/cpu-kernels.md`). The other sizes are left to the compiler.
 
-use super::end::{End, LANES, lanes};
+use super::end::{End, LANES, lanes, write};
 use super::tile::{COLUMNS, Hints, ROWS, Tile};
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -38,7 +38,7 @@ impl Ends {
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn multiply(tile: &Tile) {
     // SAFETY: the caller's promise.
-    unsafe { multiply_and(tile, None) }
+    unsafe { multiply_and::<false>(tile, None) }
 }
 
 /// Computes the product of `tile` and what becomes of it. Of each row it writes the tile's columns alone.
@@ -50,24 +50,26 @@ pub(super) unsafe fn multiply(tile: &Tile) {
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn multiply_to_the_end(tile: &Tile, ends: &Ends) {
     // SAFETY: the caller's promise.
-    unsafe { multiply_and(tile, Some(ends)) }
+    unsafe { multiply_and::<true>(tile, Some(ends)) }
 }
 
+/// With ends if `END` says so: without them, sums shall not leave registers for their sake.
+///
 /// # Safety
 ///
 /// As [`multiply`], and with `ends` as [`multiply_to_the_end`].
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn multiply_and(tile: &Tile, ends: Option<&Ends>) {
+unsafe fn multiply_and<const END: bool>(tile: &Tile, ends: Option<&Ends>) {
     if tile.columns > LANES && tile.rows == ROWS && tile.depth >= MIN_TERMS {
         // SAFETY: the caller's promise, and the tile is full and deep enough.
-        unsafe { full(tile, ends) }
+        unsafe { full::<END>(tile, ends) }
     } else if tile.columns > LANES {
         // SAFETY: the caller's promise.
-        unsafe { by_rows::<2>(tile, ends) }
+        unsafe { by_rows::<2, END>(tile, ends) }
     } else {
         // SAFETY: the caller's promise.
-        unsafe { by_rows::<1>(tile, ends) }
+        unsafe { by_rows::<1, END>(tile, ends) }
     }
 }
 
@@ -75,12 +77,12 @@ unsafe fn multiply_and(tile: &Tile, ends: Option<&Ends>) {
 ///
 /// As [`multiply_and`].
 #[target_feature(enable = "avx512f")]
-unsafe fn by_rows<const VECTORS: usize>(tile: &Tile, ends: Option<&Ends>) {
+unsafe fn by_rows<const VECTORS: usize, const END: bool>(tile: &Tile, ends: Option<&Ends>) {
     macro_rules! rows {
         ($($rows:literal)*) => {
             match tile.rows {
                 // SAFETY: the caller's promise, and the tile has this many rows.
-                $($rows => unsafe { product::<$rows, VECTORS>(tile, ends) },)*
+                $($rows => unsafe { product::<$rows, VECTORS, END>(tile, ends) },)*
                 rows => unreachable!("{rows} rows in a tile"),
             }
         };
@@ -94,14 +96,14 @@ unsafe fn by_rows<const VECTORS: usize>(tile: &Tile, ends: Option<&Ends>) {
 ///
 /// As [`multiply_and`], for [`ROWS`] rows and at least [`MIN_TERMS`] terms.
 #[target_feature(enable = "avx512f")]
-unsafe fn full(tile: &Tile, ends: Option<&Ends>) {
+unsafe fn full<const END: bool>(tile: &Tile, ends: Option<&Ends>) {
     // SAFETY: the caller's promise.
     let mut sums = unsafe { load::<ROWS, 2>(tile) };
     // SAFETY: the caller's promise; an odd last term is left out, and there is one if it is odd.
     unsafe {
         add_pairs(&mut sums, tile);
         add_terms(&mut sums, tile, tile.depth & !1..tile.depth);
-        finish(&sums, tile, ends);
+        finish::<ROWS, 2, END>(&sums, tile, ends);
     }
 }
 
@@ -275,7 +277,10 @@ unsafe fn add_pairs(sums: &mut [[__m512; 2]; ROWS], tile: &Tile) {
 ///
 /// As [`multiply_and`], with `R` rows and `V` vectors per row.
 #[target_feature(enable = "avx512f")]
-unsafe fn product<const R: usize, const V: usize>(tile: &Tile, ends: Option<&Ends>) {
+unsafe fn product<const R: usize, const V: usize, const END: bool>(
+    tile: &Tile,
+    ends: Option<&Ends>,
+) {
     // SAFETY: the caller's promise.
     let mut sums = unsafe { load::<R, V>(tile) };
     let steps = tile.depth / R;
@@ -286,7 +291,7 @@ unsafe fn product<const R: usize, const V: usize>(tile: &Tile, ends: Option<&End
         unsafe { add_terms(&mut sums, tile, r * steps..end) };
     }
     // SAFETY: the caller's promise.
-    unsafe { finish(&sums, tile, ends) };
+    unsafe { finish::<R, V, END>(&sums, tile, ends) };
 }
 
 /// The sums so far.
@@ -317,12 +322,12 @@ unsafe fn load<const R: usize, const V: usize>(tile: &Tile) -> [[__m512; V]; R] 
 /// As [`product`].
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn finish<const R: usize, const V: usize>(
+unsafe fn finish<const R: usize, const V: usize, const END: bool>(
     sums: &[[__m512; V]; R],
     tile: &Tile,
     ends: Option<&Ends>,
 ) {
-    match ends {
+    match ends.filter(|_| END) {
         // SAFETY: the caller's promise.
         None => unsafe { store(sums, tile) },
         // SAFETY: as above.
@@ -354,7 +359,7 @@ unsafe fn store_plain<const R: usize, const V: usize>(
             // What is not a number stays none: of two that can't be compared, the second is taken.
             let value = _mm512_max_ps(floor, _mm512_add_ps(row[v], bias));
             // SAFETY: the columns of `R` rows are the caller's.
-            unsafe { _mm512_mask_storeu_ps(to, mask, value) };
+            unsafe { write(to, mask, value) };
         }
     }
 }
@@ -385,7 +390,7 @@ unsafe fn store_ends<const V: usize>(sums: &[[__m512; V]], tile: &Tile, ends: &E
         for (v, value) in row.into_iter().enumerate() {
             let to = tile.sums.wrapping_add(r * tile.sums_pitch + v * LANES);
             // SAFETY: the columns of each row are the caller's.
-            unsafe { _mm512_mask_storeu_ps(to, masks[v], value) };
+            unsafe { write(to, masks[v], value) };
         }
     }
 }

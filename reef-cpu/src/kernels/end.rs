@@ -16,6 +16,24 @@ pub(super) fn lanes(left: usize) -> __mmask16 {
     if left < LANES { (1 << left) - 1 } else { !0 }
 }
 
+/// Writes the lanes of `mask`: all of them by a plain store, which a processor may do without reading the line.
+///
+/// # Safety
+///
+/// The lanes can be written to `to`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn write(to: *mut f32, mask: __mmask16, value: __m512) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if mask == !0 {
+            _mm512_storeu_ps(to, value);
+        } else {
+            _mm512_mask_storeu_ps(to, mask, value);
+        }
+    }
+}
+
 /// What follows bias and residual.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct End {

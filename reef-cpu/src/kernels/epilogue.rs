@@ -1,7 +1,7 @@
 //! The commit of a block: sums become outputs.
 
 #[cfg(target_arch = "x86_64")]
-use super::end::{End, LANES, lanes};
+use super::end::{End, LANES, lanes, write};
 use super::function::apply;
 use super::operand::Operand;
 use super::scalar::relu;
@@ -160,7 +160,7 @@ impl Epilogue {
         End { relu: self.relu, function: self.function }.apply_in_loop(&mut values);
         for (v, (value, mask)) in values.into_iter().zip(masks).enumerate() {
             // SAFETY: the caller's promise.
-            unsafe { _mm512_mask_storeu_ps(to.wrapping_add(v * LANES), mask, value) };
+            unsafe { write(to.wrapping_add(v * LANES), mask, value) };
         }
         N * LANES
     }

@@ -4,7 +4,7 @@
 //! read 11 vectors of a row and not 35. The shape of filters is known when this is compiled, so each column knows its
 //! windows and each window its tap.
 
-use crate::kernels::end::{End, LANES};
+use crate::kernels::end::{End, LANES, write};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -139,7 +139,7 @@ unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usi
         for (v, &sum) in sums.iter().enumerate() {
             let to = line.output.wrapping_add((at + p) * line.output_step + v * LANES);
             // SAFETY: a window of the output.
-            unsafe { _mm512_mask_storeu_ps(to, line.masks[v], sum) };
+            unsafe { write(to, line.masks[v], sum) };
         }
     }
     P
