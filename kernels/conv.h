@@ -11,8 +11,8 @@
 #pragma once
 
 #include "activation.h"
-#include "mma.h"
 #include "split.h"
+#include "sums.h"
 
 // `ConvParams` in operators/params.rs. Pitches count elements.
 struct Conv {
@@ -36,18 +36,25 @@ struct Conv {
     Divisor by_channels, by_window_width;
     u32 slab_rows, slab_columns, slab_channels; // how much further the next slab is
     Activation activation;
-    u32 fours; // whether outputs can be written four at a time
+    u32 fours;  // whether outputs can be written four at a time
+    u32 rounds; // and are rounded, as tensor cores take them
+    u32 unused;
 };
+
+// Most rows and columns of a window: `LARGEST_WINDOW` in operators/tiles/slabs.rs.
+const u32 LARGEST_WINDOW = 15;
 
 // Brings slabs of both matrices to shared memory. A thread copies the same chunk of several rows.
 template <class Tile> class Gather {
   public:
     static constexpr int PIXEL_BYTES = Tile::PIXELS * SLAB;
     static constexpr int STAGE_BYTES = PIXEL_BYTES + Tile::OUTPUTS * SLAB;
+    typedef typename Tile::Place Place;
 
     __device__ Gather(const Conv &c, u32 first_pixel, u32 first_output, u32 slab) : conv(c) {
         u32 chunk = threadIdx.x % CHUNKS, row = threadIdx.x / CHUNKS;
         place = swizzled(row, chunk);
+        as_it_is(place);
         u32 at = slab * PER_SLAB + chunk * PER_CHUNK;
         u32 tap = conv.by_channels(at);
         channel = at - tap * conv.channels;
@@ -62,27 +69,23 @@ template <class Tile> class Gather {
     }
 
     // Starts the copies of one slab and goes on to the next.
-    __device__ void next(char *stage) {
+    __device__ void next(Place stage) {
         next_pixels(stage);
         next_weights(stage);
     }
 
-    __device__ void next_weights(char *stage) {
+    __device__ void next_weights(Place stage) {
         for (int i = 0; i < OUTPUT_ROWS; i++) {
             copy_chunk(stage + PIXEL_BYTES + place + i * ROWS * SLAB, weights[i], true);
             weights[i] += SLAB;
         }
     }
 
-    __device__ void next_pixels(char *stage) {
-        int tap = ((int)(down * conv.width + right) * (int)conv.input_pitch + (int)channel) * SIZE;
-        bool within = down < conv.window_height;
-        for (int i = 0; i < PIXEL_ROWS; i++) {
-            bool inside = within && (u32)(rows[i] + down) < conv.height &&
-                          (u32)(columns[i] + right) < conv.width;
-            copy_chunk(stage + place + i * ROWS * SLAB, inside ? pixels[i] + tap : conv.input,
-                       inside);
-        }
+    __device__ void next_pixels(Place stage) {
+        const int tap = ((int)(down * conv.width + right) * (int)conv.input_pitch + (int)channel) * SIZE;
+        const u32 at = 1u << min(down, LARGEST_WINDOW) | 0x10000u << right;
+        for (int i = 0; i < PIXEL_ROWS; i++)
+            copy_chunk(stage + place + i * ROWS * SLAB, pixels[i] + tap, !(outside[i] & at));
         advance();
     }
 
@@ -94,15 +97,24 @@ template <class Tile> class Gather {
     static constexpr int PIXEL_ROWS = Tile::PIXELS / ROWS, OUTPUT_ROWS = Tile::OUTPUTS / ROWS;
     static_assert(ROWS % 8 == 0 && PIXEL_ROWS > 0 && OUTPUT_ROWS > 0, "rows of one swizzle");
 
-    // Where the window of an output pixel starts, which may be outside.
+    // Where the window of an output pixel starts, which may be outside, and which of its rows and columns are: bits of the lower
+    // and of the upper half, so that one look says it of a tap.
     __device__ void start(int i, u32 pixel) {
         u32 image = conv.by_image(pixel), rest = pixel - image * conv.image;
         u32 line = conv.by_line(rest);
-        rows[i] = (int)(line * conv.stride_down) - (int)conv.pad_up;
-        columns[i] = (int)((rest - line * conv.line) * conv.stride_right) - (int)conv.pad_left;
-        long long at = ((long long)image * conv.height + rows[i]) * conv.width + columns[i];
+        const int row = (int)(line * conv.stride_down) - (int)conv.pad_up;
+        const int column = (int)((rest - line * conv.line) * conv.stride_right) - (int)conv.pad_left;
+        long long at = ((long long)image * conv.height + row) * conv.width + column;
         pixels[i] = conv.input + at * conv.input_pitch * SIZE;
-        if (pixel >= conv.pixels) rows[i] = -(1 << 30);
+        outside[i] = beyond(row, conv.window_height, conv.height) | beyond(column, conv.window_width, conv.width) << 16;
+        if (pixel >= conv.pixels) outside[i] = ~0u;
+        as_it_is(outside[i]);
+    }
+
+    // Bit `n` is set where `first + n` is none of `size`, and behind the window.
+    __device__ static u32 beyond(int first, u32 window, u32 size) {
+        const int from = max(-first, 0), to = min((int)window, (int)size - first);
+        return 0xffff & ~(from < to ? (1u << to) - (1u << from) : 0);
     }
 
     __device__ void advance() {
@@ -117,15 +129,13 @@ template <class Tile> class Gather {
     u32 place, channel, down, right;
     const char *weights[OUTPUT_ROWS];
     const char *pixels[PIXEL_ROWS];
-    int rows[PIXEL_ROWS], columns[PIXEL_ROWS];
+    u32 outside[PIXEL_ROWS];
 };
 
 // The sums of a tile as its threads take them from shared memory, four adjoining outputs at a time.
 template <class Tile> class Finish {
   public:
     typedef typename Tile::Element Element;
-    static constexpr int LINE = Tile::OUTPUTS + 8; // floats; no two of a warp's stores in one bank
-    static constexpr int BYTES = Tile::SHARES * Tile::PIXELS * LINE * 4;
 
     __device__ Finish(const Conv &c, u32 first_pixel, u32 first_output) : conv(c) {
         output = first_output + threadIdx.x % QUADS * 4;
@@ -134,11 +144,11 @@ template <class Tile> class Finish {
 
     // Adds the shares up.
     __device__ void take(const float *from) {
-        from += threadIdx.x / QUADS * LINE + threadIdx.x % QUADS * 4;
+        from += threadIdx.x / QUADS * Tile::LINE + threadIdx.x % QUADS * 4;
         for (int i = 0; i < EACH; i++) {
-            sums[i] = load4(from + i * ROWS * LINE);
+            sums[i] = load4(from + i * ROWS * Tile::LINE);
             for (int share = 1; share < Tile::SHARES; share++)
-                sums[i] = sums[i] + load4(from + (share * Tile::PIXELS + i * ROWS) * LINE);
+                sums[i] = sums[i] + load4(from + (share * Tile::PIXELS + i * ROWS) * Tile::LINE);
         }
     }
 
@@ -195,7 +205,9 @@ template <class Tile> class Finish {
 
     __device__ void write_four(u64 at, float4 value) const {
         if (conv.residual) value = value + load4((const Element *)conv.residual + at);
-        store4((Element *)conv.output + at, conv.activation(value));
+        value = conv.activation(value);
+        if (conv.rounds) value = as_multiplied<Element>(value);
+        store4((Element *)conv.output + at, value);
     }
 
     __device__ void write_each(u64 at, float4 four) const {
@@ -225,13 +237,14 @@ __device__ __forceinline__ void convolve(reef::Turns &turns, const Conv &conv) {
     u32 tile = block.index - split * conv.output_tiles * conv.pixel_tiles;
     u32 begin = split * conv.slabs / conv.splits, end = (split + 1) * conv.slabs / conv.splits;
 
+    const typename Tile::Place slabs = Tile::place(memory);
     Gather<Tile> gather(conv, first_pixel, first_output, begin);
     for (int stage = 0; stage < STAGES - 1; stage++)
-        if (begin + stage < end) gather.next_weights(memory + stage * STAGE_BYTES);
+        if (begin + stage < end) gather.next_weights(slabs + stage * STAGE_BYTES);
     block.follow();
     u32 fetched = begin;
     for (int stage = 0; stage < STAGES - 1; stage++) {
-        if (fetched < end) gather.next_pixels(memory + stage * STAGE_BYTES), fetched++;
+        if (fetched < end) gather.next_pixels(slabs + stage * STAGE_BYTES), fetched++;
         if (stage == 0) block.fetch();
         end_copies();
     }
@@ -244,10 +257,10 @@ __device__ __forceinline__ void convolve(reef::Turns &turns, const Conv &conv) {
     }
     u32 reading = 0, writing = STAGES - 1;
     for (u32 slab = begin;;) {
-        if (fetched < end) gather.next(memory + writing * STAGE_BYTES), fetched++;
+        if (fetched < end) gather.next(slabs + writing * STAGE_BYTES), fetched++;
         end_copies();
         writing = writing == STAGES - 1 ? 0 : writing + 1;
-        const char *stage = memory + reading * STAGE_BYTES;
+        const typename Tile::Place stage = slabs + reading * STAGE_BYTES;
         reading = reading == STAGES - 1 ? 0 : reading + 1;
         sums.add(stage, stage + Gather<Tile>::PIXEL_BYTES);
         if (++slab == end) break;
@@ -255,7 +268,7 @@ __device__ __forceinline__ void convolve(reef::Turns &turns, const Conv &conv) {
         __syncthreads();
     }
     __syncthreads();
-    sums.store((float *)memory, Finish<Tile>::LINE);
+    sums.store((float *)memory);
     __syncthreads();
     Finish<Tile> finish(conv, first_pixel, first_output);
     finish.take((const float *)memory);

@@ -21,6 +21,7 @@
     }
 #define CONV_WARPS(bm, bn, wm, wn, wk, stages)                           \
     CONV(conv_tf32_##bm##x##bn, Warps<Tf32, bm, bn, wm, wn, wk, stages>) \
+    CONV(conv_rounded_##bm##x##bn, Warps<RoundedTf32, bm, bn, wm, wn, wk, stages>) \
     CONV(conv_f16_##bm##x##bn, Warps<F16, bm, bn, wm, wn, wk, stages>)
 #define CONV_THREADS(bm, bn)                               \
     CONV(conv_fp32_##bm##x##bn, Threads<float, bm, bn, 2>) \
@@ -89,6 +90,8 @@ struct Map {
     u32 channels, given; // channels written; those of the input, beyond which there are zeros
     u32 relu;
     Divisor by_channels;
+    u32 rounds; // whether outputs are rounded as products take them
+    u32 unused;
 };
 
 // output[c] = relu?(input[c] * weights[c] + bias[c]), in any layout.
@@ -103,7 +106,9 @@ __device__ __forceinline__ void map_any(reef::Turns &turns, const Map &map) {
         float value = 0;
         if (c < map.given) value = map.input.load<Element>(map.input.at(n, row, column, c));
         if (map.weights) value = value * map.weights[c] + map.bias[c];
-        map.output.store<Element>(map.output.at(n, row, column, c), map.relu ? relu(value) : value);
+        if (map.relu) value = relu(value);
+        if (map.rounds) value = as_multiplied<Element>(make_float4(value, 0, 0, 0)).x;
+        map.output.store<Element>(map.output.at(n, row, column, c), value);
     }
 }
 
@@ -122,6 +127,7 @@ __device__ __forceinline__ void map_fours(reef::Turns &turns, const Map &map) {
             value = make_float4(value.x * weight.x + bias.x, value.y * weight.y + bias.y,
                                 value.z * weight.z + bias.z, value.w * weight.w + bias.w);
             if (map.relu) value = relu(value);
+            if (map.rounds) value = as_multiplied<Element>(value);
         }
         if (!claimed && !block.arrive()) return;
         claimed = true;

@@ -8,13 +8,14 @@
 // lines side by side. Chunks of 16 bytes are swizzled so that neither writing nor reading meets a bank twice.
 //
 // Inputs that are halves in memory are pairs of them to a product: words, two to a term of tensor cores. Where both sides
-// are (`PairTerms`) terms are counted in words; where columns alone are (`narrow`), they have half a slab's bytes.
+// are (pairs) terms are counted in words; where columns alone are (`narrow`), they have half a slab's bytes. Sides that
+// lie along, and of which columns need no rounding, come by whole matrices (sums.h).
 
 #pragma once
 
-#include "mma.h"
 #include "plan.h"
 #include "split.h"
+#include "sums.h"
 
 #if REEF_ASYNC
 
@@ -196,8 +197,8 @@ template <int TILE, int THREADS> class Feed {
 
 // The same of a side that is `wide` and has no table of terms: all places are known at the beginning, so that a copy is
 // little more than its instruction. With two warps for a scheduler it is instructions that a slab's time is made of.
-// `NARROW`: halves, terms side by side, beside a side of singles. `ROUNDED`: as tensor cores take them.
-template <bool ALONG, int TILE, int THREADS, bool NARROW = false, bool ROUNDED = false> class WholeFeed {
+// `NARROW`: halves, terms side by side, beside a side of singles. `MATRICES`: as `MatrixTile` takes them.
+template <bool ALONG, int TILE, int THREADS, bool NARROW = false, bool MATRICES = false> class WholeFeed {
   public:
     static constexpr u32 BYTES = TILE * SLAB / (NARROW ? 2 : 1);
 
@@ -206,14 +207,19 @@ template <bool ALONG, int TILE, int THREADS, bool NARROW = false, bool ROUNDED =
         const u32 from = batch_place(p, s, batch);
         left = (int)(p.terms / (NARROW ? 2 : 1) - slab) - (int)(ALONG ? 4 * chunk : row);
         step = ALONG ? LINE : SLAB_TERMS * s.term_step * sizeof(float);
-        place = NARROW ? narrow_place(row, chunk) : ALONG ? along_place(row, chunk) : across_place<TILE>(row, chunk);
+        place = MATRICES ? swizzled(row, chunk)
+                : NARROW ? narrow_place(row, chunk)
+                : ALONG  ? along_place(row, chunk)
+                         : across_place<TILE>(row, chunk);
+        as_it_is(place);
 #pragma unroll
         for (u32 n = 0; n < PASSES; n++) {
             const u32 line = first + (ALONG ? row + n * EACH : 4 * chunk);
             const u64 term = slab + (ALONG ? 4 * chunk : row + n * EACH);
-            exists[n] = line < lines;
-            // What isn't there isn't read, but its place has to be one of whole chunks as well.
-            const u64 at = exists[n] ? from + line_place(p, s, line) + (ALONG ? term : term * s.term_step) : 0;
+            // Where there is no line of terms the last one is read: its sums are written nowhere. What isn't there of other lines isn't
+            // read, but its place has to be one of whole chunks as well.
+            exists[n] = ALONG || line < lines;
+            const u64 at = exists[n] ? from + line_place(p, s, ALONG ? min(line, lines - 1) : line) + (ALONG ? term : term * s.term_step) : 0;
             data[n] = s.data + at * sizeof(float);
         }
     }
@@ -222,13 +228,11 @@ template <bool ALONG, int TILE, int THREADS, bool NARROW = false, bool ROUNDED =
         const u32 t = threadIdx.x % 4;
         if constexpr (NARROW)
             to.take(*(const uint2 *)(slab + narrow_place(line, 2 * step + t / 2) + t % 2 * sizeof(uint2)));
-        else if constexpr (ROUNDED)
-            to.take_rounded(four_terms<TILE>(slab, ALONG, line, step));
         else
             to.take(four_terms<TILE>(slab, ALONG, line, step));
     }
 
-    __device__ void next(char *stage) {
+    template <class Place> __device__ void next(Place stage) {
 #pragma unroll
         for (u32 n = 0; n < PASSES; n++) {
             copy_chunk(stage + place + n * EACH * LINE, data[n], exists[n] && left > (ALONG ? 0 : (int)(n * EACH)));
@@ -242,8 +246,8 @@ template <bool ALONG, int TILE, int THREADS, bool NARROW = false, bool ROUNDED =
     static constexpr u32 LINE = ALONG ? WORDS * sizeof(float) : TILE * sizeof(float); // bytes of a line, or of a term
     static constexpr u32 WIDTH = LINE / CHUNK;                                        // and chunks
     static constexpr u32 EACH = THREADS / WIDTH, PASSES = BYTES / CHUNK / THREADS;
-    static_assert(EACH % 16 == 0 || ALONG && EACH % (NARROW ? 4 : 2) == 0, "all passes are swizzled alike");
-    static_assert(ALONG || !NARROW, "halves lie along");
+    static_assert(EACH % 16 == 0 || ALONG && EACH % (MATRICES ? 8 : NARROW ? 4 : 2) == 0, "all passes are swizzled alike");
+    static_assert(ALONG || !NARROW && !MATRICES, "halves and matrices lie along");
 
     const char *data[PASSES];
     bool exists[PASSES];
@@ -256,11 +260,6 @@ template <bool ALONG, int TILE, int THREADS, bool NARROW = false, bool ROUNDED =
 struct Tf32Terms {
     typedef ::Tf32 Math;
     u32 words[4];
-
-    __device__ void take_rounded(float4 x) {
-        const float from[4] = {x.x, x.y, x.z, x.w};
-        for (u32 n = 0; n < 4; n++) words[n] = __float_as_uint(from[n]);
-    }
 
     __device__ void take(float4 x) {
         const float from[4] = {x.x, x.y, x.z, x.w};
@@ -296,6 +295,9 @@ template <class Terms, int BM, int BN, int WM, int WN, int WK, int DEPTH> class 
     static constexpr int ROWS = BM, COLUMNS = BN, SHARES = WK, THREADS = 32 * WM * WN * WK;
     static constexpr int STAGES = DEPTH, BLOCKS = 2; // of a unit, at least
     static constexpr u32 LINE = BN + 8;              // floats of a row of sums in shared memory
+
+    typedef char *Place;
+    __device__ static Place place(char *memory) { return memory; }
 
     __device__ ProductTile() : lane(threadIdx.x % 32) {
         u32 warp = threadIdx.x / 32;
@@ -346,6 +348,18 @@ template <class Terms, int BM, int BN, int WM, int WN, int WK, int DEPTH> class 
 
     u32 lane, share, row, column;
     float sums[MT][NT][4];
+};
+
+// The same of sides that come as whole matrices: a register of each for each load, in the order in which tensor cores have them.
+template <class Math, int BM, int BN, int WM, int WN, int WK, int DEPTH>
+class MatrixTile : public Warps<Math, BM, BN, WM, WN, WK, DEPTH> {
+  public:
+    static constexpr int ROWS = BM, COLUMNS = BN;
+
+    template <class Rows, class Columns>
+    __device__ void add(const Rows &, SharedPlace row_slab, const Columns &, SharedPlace column_slab) {
+        Warps<Math, BM, BN, WM, WN, WK, DEPTH>::add(row_slab, column_slab);
+    }
 };
 
 // Sums as the threads of a block take them from shared memory, four adjoining columns at a time, and what is made of them.
@@ -507,12 +521,10 @@ template <class Tile> struct NarrowSides {
     typedef WholeFeed<true, Tile::COLUMNS, Tile::THREADS, true> Columns;
 };
 
-template <class Tile> struct PairSides : AlongSides<Tile> {
+// Of a `MatrixTile`.
+template <class Tile> struct MatrixSides {
     static constexpr bool CONSTANT = true;
-};
-template <class Tile> struct RoundedSides {
-    static constexpr bool CONSTANT = true;
-    typedef WholeFeed<true, Tile::ROWS, Tile::THREADS> Rows;
+    typedef WholeFeed<true, Tile::ROWS, Tile::THREADS, false, true> Rows;
     typedef WholeFeed<true, Tile::COLUMNS, Tile::THREADS, false, true> Columns;
 };
 
@@ -531,18 +543,19 @@ __device__ __forceinline__ void multiply(reef::Block &block, const Product &prod
     const u32 first_row = row_tile * Tile::ROWS, first_column = column_tile * Tile::COLUMNS;
     Rows rows(product, product.sides[0], batch, first_row, product.rows, begin);
     Columns columns(product, product.sides[1], batch, first_column, product.columns, begin);
+    const typename Tile::Place slabs = Tile::place(memory);
     u32 fetched = begin, writing = 0, reading = 0;
     auto bring_next = [&](bool with_columns) {
         if (fetched < end) {
-            rows.next(memory + writing * STAGE_BYTES);
-            if (with_columns) columns.next(memory + writing * STAGE_BYTES + Rows::BYTES);
+            rows.next(slabs + writing * STAGE_BYTES);
+            if (with_columns) columns.next(slabs + writing * STAGE_BYTES + Rows::BYTES);
             fetched++;
         }
         writing = writing == STAGES - 1 ? 0 : writing + 1;
     };
     // What is constant comes while the launch before runs.
     for (u32 stage = 0; Sides::CONSTANT && stage < STAGES - 1; stage++)
-        if (begin + stage < end) columns.next(memory + stage * STAGE_BYTES + Rows::BYTES);
+        if (begin + stage < end) columns.next(slabs + stage * STAGE_BYTES + Rows::BYTES);
     reef::wait_for_previous();
     for (u32 stage = 0; stage < STAGES - 1; stage++) {
         bring_next(!Sides::CONSTANT);
@@ -559,7 +572,7 @@ __device__ __forceinline__ void multiply(reef::Block &block, const Product &prod
     for (u32 slab = begin;;) {
         bring_next(true);
         end_copies();
-        const char *stage = memory + reading * STAGE_BYTES;
+        const typename Tile::Place stage = slabs + reading * STAGE_BYTES;
         reading = reading == STAGES - 1 ? 0 : reading + 1;
         sums.add(rows, stage, columns, stage + Rows::BYTES);
         if (++slab == end) break;

@@ -54,22 +54,19 @@ TENSOR(contract_64x64, contract_tile<4>)
     PRODUCT(product_across_##tile, Product, multiply_one, tile##_tile, AcrossSides)         \
     PRODUCT(products_along_##tile, ProductGroup, multiply_group, tile##_tile, AlongSides)   \
     PRODUCT(products_across_##tile, ProductGroup, multiply_group, tile##_tile, AcrossSides)
-#define PRODUCTS_OF_PAIRS(tile, ...)                                                        \
-    typedef tensor::ProductTile<__VA_ARGS__> tile##_tile;                                   \
-    PRODUCT(product_along_##tile, Product, multiply_one, tile##_tile, PairSides)            \
-    PRODUCT(products_along_##tile, ProductGroup, multiply_group, tile##_tile, PairSides)
-#define PRODUCTS_ROUNDED(tile)                                                              \
-    PRODUCT(product_rounded_##tile, Product, multiply_one, tile##_tile, RoundedSides)       \
-    PRODUCT(products_rounded_##tile, ProductGroup, multiply_group, tile##_tile, RoundedSides)
+#define PRODUCTS_BY_MATRICES(kind, tile, ...)                                               \
+    typedef tensor::MatrixTile<__VA_ARGS__> kind##_##tile##_tile;                           \
+    PRODUCT(product_##kind##_##tile, Product, multiply_one, kind##_##tile##_tile, MatrixSides) \
+    PRODUCT(products_##kind##_##tile, ProductGroup, multiply_group, kind##_##tile##_tile, MatrixSides)
 #define PRODUCTS_NARROW(tile)                                                               \
     PRODUCT(product_narrow_##tile, Product, multiply_one, tile##_tile, NarrowSides)         \
     PRODUCT(products_narrow_##tile, ProductGroup, multiply_group, tile##_tile, NarrowSides)
 #define PRODUCTS(bm, bn, wm, wn, wk, stages)                                         \
     PRODUCTS_OF(tf32_##bm##x##bn, tensor::Tf32Terms, bm, bn, wm, wn, wk, stages)       \
-    PRODUCTS_ROUNDED(tf32_##bm##x##bn)                                                 \
+    PRODUCTS_BY_MATRICES(rounded_tf32, bm##x##bn, Tf32, bm, bn, wm, wn, wk, stages)    \
     PRODUCTS_OF(f16_##bm##x##bn, tensor::F16Terms, bm, bn, wm, wn, wk, stages)         \
     PRODUCTS_NARROW(f16_##bm##x##bn)                                                   \
-    PRODUCTS_OF_PAIRS(pairs_##bm##x##bn, tensor::PairTerms, bm, bn, wm, wn, wk, stages)
+    PRODUCTS_BY_MATRICES(along_pairs, bm##x##bn, F16, bm, bn, wm, wn, wk, stages)
 
 #if REEF_ASYNC
 PRODUCTS(32, 32, 1, 1, 4, 4)

@@ -4,6 +4,7 @@
 
 #include "device.h"
 #define __shared__
+#include "sums.h"
 #include "product.h"
 #include "attention.h"
 #include "random.h"

@@ -133,6 +133,9 @@ inline float of_half(u16 bits) { _Float16 half; memcpy(&half, &bits, 2); return 
 inline void set(float &to, float value) { to = value; }
 inline void set(Half &to, float value) { to.bits = half_of(value); }
 inline float4 load4(const float *from) { return {from[0], from[1], from[2], from[3]}; }
+inline float4 load4(const Half *from) {
+    return {of_half(from[0].bits), of_half(from[1].bits), of_half(from[2].bits), of_half(from[3].bits)};
+}
 inline void store4(float *to, float4 v) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
 inline void store4(Half *to, float4 v) { set(to[0], v.x), set(to[1], v.y), set(to[2], v.z), set(to[3], v.w); }
 inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
@@ -160,6 +163,7 @@ inline u32 offset_in(const u32 *plan, u32 view, u32 i) { return view ? offset_in
 // --- mma.h -----------------------------------------------------------------------------------------------------
 
 const u32 SLAB = 256, CHUNK = 16, CHUNKS = SLAB / CHUNK;
+inline u32 swizzled(u32 row, u32 chunk) { return row * SLAB + (chunk ^ (row & 7)) * CHUNK; }
 
 inline void copy(char *to, const char *from, size_t bytes, bool inside) {
     if ((uintptr_t)to % bytes || (uintptr_t)from % bytes) {
@@ -168,6 +172,9 @@ inline void copy(char *to, const char *from, size_t bytes, bool inside) {
     }
     fibers[running].groups.back().push_back({to, from, bytes, inside});
 }
+typedef char *SharedPlace;
+inline SharedPlace shared_place(char *memory) { return memory; }
+inline void as_it_is(u32 &) {}
 inline void copy_chunk(char *to, const char *from, bool inside) { copy(to, from, 16, inside); }
 inline void copy_word(char *to, const char *from, bool inside) { copy(to, from, 4, inside); }
 inline void end_copies() { fibers[running].groups.emplace_back(); }
@@ -208,29 +215,47 @@ template <int TERMS, class Unpack> void multiply_of_warp(float (&c)[4], const u3
     meet_warp();
 }
 struct Tf32 {
+    typedef float Element;
+    static void round(u32 (&a)[4]) {
+        for (u32 &word : a) word = as_tf32(of_bits(word));
+    }
     static void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
         multiply_of_warp<8>(c, a, b0, b1, [](u32 word, u32) { return of_bits(word); });
     }
 };
 struct F16 {
+    typedef Half Element;
+    static void round(u32 (&)[4]) {}
     static void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
         multiply_of_warp<16>(c, a, b0, b1, [](u32 word, u32 p) { return of_half((u16)(word >> 16 * p)); });
     }
 };
 
-// Four matrices of 8 x 8 halves, turned: a lane has rows 2 * (lane % 4) and the next of column lane / 4.
-inline void load_turned(u32 (&to)[4], const char *row) {
+// Of four matrices of eight rows of 16 bytes, each of which a lane points at, what `of(rows, lane)` gives a lane.
+template <class Of> void load_of_warp(u32 (&to)[4], const char *row, Of of) {
     static const char *rows[32][32];
     const u32 lane = running % 32;
     const char *(&all)[32] = rows[running / 32];
     all[lane] = row;
     meet_warp();
-    for (u32 n = 0; n < 4; n++) {
-        u16 halves[2];
-        for (u32 k = 0; k < 2; k++) memcpy(&halves[k], all[8 * n + lane % 4 * 2 + k] + lane / 4 * 2, 2);
-        to[n] = halves[0] | (u32)halves[1] << 16;
-    }
+    for (u32 n = 0; n < 4; n++) to[n] = of(all + 8 * n, lane);
     meet_warp();
+}
+// The word lane % 4 of row lane / 4.
+inline void load_matrices(u32 (&to)[4], const char *row) {
+    load_of_warp(to, row, [](const char **rows, u32 lane) {
+        u32 word;
+        memcpy(&word, rows[lane / 4] + lane % 4 * 4, 4);
+        return word;
+    });
+}
+// Turned: halves of rows 2 * (lane % 4) and the next, of column lane / 4.
+inline void load_turned(u32 (&to)[4], const char *row) {
+    load_of_warp(to, row, [](const char **rows, u32 lane) {
+        u16 halves[2];
+        for (u32 k = 0; k < 2; k++) memcpy(&halves[k], rows[lane % 4 * 2 + k] + lane / 4 * 2, 2);
+        return halves[0] | (u32)halves[1] << 16;
+    });
 }
 
 // What another lane of the warp has, all of which are here.

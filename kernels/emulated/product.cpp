@@ -4,6 +4,7 @@
 
 #include "device.h"
 #define __shared__
+#include "sums.h"
 #include "product.h"
 #include "random.h"
 
@@ -73,21 +74,22 @@ template <class Tile, class Sides> static void by(reef::Turns &turns, const tens
     count == 1 ? tensor::multiply_one<Tile, Sides>(turns, group.of[0]) : tensor::multiply_group<Tile, Sides>(turns, group);
 }
 
-// Which sides are halves: none, columns, or both.
+// Which sides are halves: none, columns, or both. Both lie along, and columns are as they are multiplied, but of singles.
 enum Stored { SINGLES, NARROW, PAIRS, ROUNDED };
 
 template <class Tile, Stored stored> static void multiply(reef::Turns &turns, const tensor::ProductGroup &group, u32 count) {
     const tensor::Product &product = group.of[0];
     if constexpr (stored == NARROW) return by<Tile, tensor::NarrowSides<Tile>>(turns, group, count);
-    if constexpr (stored == ROUNDED) return by<Tile, tensor::RoundedSides<Tile>>(turns, group, count);
-    if constexpr (stored == PAIRS) return by<Tile, tensor::PairSides<Tile>>(turns, group, count);
-    typedef tensor::AlongSides<Tile> Along;
-    typedef tensor::AcrossSides<Tile> Across;
-    const bool along = product.sides[1].along;
-    if (is_any(product))
-        tensor::multiply_one<Tile, tensor::AnySides<Tile>>(turns, product);
-    else
-        along ? by<Tile, Along>(turns, group, count) : by<Tile, Across>(turns, group, count);
+    if constexpr (stored == ROUNDED || stored == PAIRS) return by<Tile, tensor::MatrixSides<Tile>>(turns, group, count);
+    if constexpr (stored == SINGLES) {
+        typedef tensor::AlongSides<Tile> Along;
+        typedef tensor::AcrossSides<Tile> Across;
+        const bool along = product.sides[1].along;
+        if (is_any(product))
+            tensor::multiply_one<Tile, tensor::AnySides<Tile>>(turns, product);
+        else
+            along ? by<Tile, Along>(turns, group, count) : by<Tile, Across>(turns, group, count);
+    }
 }
 
 template <class Tile, Stored stored = SINGLES> static u32 check(const char *name) {
@@ -194,11 +196,11 @@ int main(int, char **arguments) {
         failed += check<tensor::ProductTile<tensor::F16Terms, 64, 64, 2, 2, 2, 3>>("f16 64x64");
         typedef tensor::ProductTile<tensor::F16Terms, 32, 32, 1, 1, 4, 4> Small;
         typedef tensor::ProductTile<tensor::F16Terms, 64, 64, 2, 2, 2, 3> Large;
-        failed += check<tensor::ProductTile<tensor::Tf32Terms, 32, 32, 1, 1, 4, 4>, ROUNDED>("rounded 32x32");
-        failed += check<tensor::ProductTile<tensor::Tf32Terms, 64, 64, 2, 2, 2, 3>, ROUNDED>("rounded 64x64");
+        failed += check<tensor::MatrixTile<Tf32, 32, 32, 1, 1, 4, 4>, ROUNDED>("rounded 32x32");
+        failed += check<tensor::MatrixTile<Tf32, 64, 64, 2, 2, 2, 3>, ROUNDED>("rounded 64x64");
         failed += check<Small, NARROW>("narrow 32x32") + check<Large, NARROW>("narrow 64x64");
-        failed += check<tensor::ProductTile<tensor::PairTerms, 32, 32, 1, 1, 4, 4>, PAIRS>("pairs 32x32");
-        failed += check<tensor::ProductTile<tensor::PairTerms, 64, 64, 2, 2, 2, 3>, PAIRS>("pairs 64x64");
+        failed += check<tensor::MatrixTile<F16, 32, 32, 1, 1, 4, 4>, PAIRS>("pairs 32x32");
+        failed += check<tensor::MatrixTile<F16, 64, 64, 2, 2, 2, 3>, PAIRS>("pairs 64x64");
     }
     printf("%u of %u failed\n", failed, 10 * cases);
     return failed != 0;

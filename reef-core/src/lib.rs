@@ -28,6 +28,7 @@ pub mod dkp;
 mod limits;
 pub mod op;
 pub mod program;
+pub mod rounding;
 pub mod scheduler;
 mod source;
 mod sync;

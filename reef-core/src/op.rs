@@ -13,6 +13,7 @@
 use crate::backend::command::Launch;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
+use crate::rounding::{Rounded, Rounding};
 use crate::source::Program;
 use crate::tensor::op::TensorOp;
 use std::fmt;
@@ -470,6 +471,8 @@ pub struct Operands<'a, D: Device> {
     pub constants: Option<&'a D::Buffer>,
     /// At least [`Operators::scratch`], overlapping nothing; ops that run one after the other share it.
     pub scratch: Option<Storage<'a, D>>,
+    /// What is rounded, as [`Operators::rounding`] allows; what it doesn't allow is ignored.
+    pub rounded: Rounded,
 }
 
 /// A device that has kernels for neural networks.
@@ -487,6 +490,11 @@ pub trait Operators: Device {
     /// The memory that [`operator`](Self::operator) wants for `op` beside its operands.
     fn scratch(&self, _op: &Op) -> Scratch {
         Scratch::default()
+    }
+
+    /// What this device's kernels for `op` do about rounding. A device that says nothing doesn't round.
+    fn rounding(&self, _op: &Op) -> Rounding {
+        Rounding::default()
     }
 
     /// The launches, in order, that compute `op` on these operands.

@@ -2,6 +2,7 @@
 //! of them races.
 
 use reef_core::op::{Activate, Bounds, Function, Layout, Op, Operands, Operators, Storage, Tensor};
+use reef_core::rounding::Rounded;
 use reef_core::{Cells, Command, Config, Copy, Device, Fill, VirtualQueue, appended};
 use reef_cpu::{Buffer, Cpu};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,7 +88,9 @@ fn relu(device: &Cpu, input: &Buffer, output: &Buffer) -> reef_core::Result<Vec<
     });
     let storage = |buffer| Storage { buffer, offset: 0 };
     let (input, output) = (storage(input), storage(output));
-    let operands = Operands { input, residual: None, output, constants: None, scratch: None };
+    let rounded = Rounded::default();
+    let operands =
+        Operands { input, residual: None, output, constants: None, scratch: None, rounded };
     Ok(device.operator(&op, &operands)?.into_iter().map(Command::Launch).collect())
 }
 

@@ -15,9 +15,11 @@ use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::vendor::calls::Vendor;
 use reef_core::op::{
-    Activate, Function, Op, Operands, Operators, PackedInput, Scratch, TensorOperands,
+    Activate, Function, Op, Operands, Operators, PackedInput, Pool2d, PoolKind, Scratch,
+    TensorOperands,
 };
 use reef_core::program::Program;
+use reef_core::rounding::Rounding;
 use reef_core::tensor::TensorOp;
 use reef_core::{Launch, Result};
 use std::sync::Arc;
@@ -34,6 +36,20 @@ impl<V: Vendor> Operators for Gpu<V> {
         match op.without_function().0 {
             Op::Conv2d(conv) if op.check().is_ok() => convolution::scratch(self, &conv),
             _ => Scratch::default(),
+        }
+    }
+
+    fn rounding(&self, op: &Op) -> Rounding {
+        if Element::of(self) != Element::Tf32 || op.check().is_err() {
+            return Rounding::default();
+        }
+        match in_one(op) {
+            (Op::Conv2d(op), function) => convolution::rounding(&op, function.is_some()),
+            (Op::ScaleShift(_), _) => Rounding { output: true, ..Rounding::default() },
+            (Op::Pool2d(Pool2d { kind: PoolKind::Max, .. }), _) => {
+                Rounding { keeps: true, ..Rounding::default() }
+            }
+            _ => Rounding::default(),
         }
     }
 
@@ -113,6 +129,7 @@ mod tests {
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
     use reef_core::op::{Bounds, Conv2d, Layout, Linear, Storage, Tensor, Window};
+    use reef_core::rounding::Rounded;
     use reef_core::{Device, Error};
 
     /// In a release build, products of such sizes would wrap to small ones, and pass for what fits.
@@ -161,6 +178,7 @@ mod tests {
                     output: storage(),
                     constants: Some(&buffer),
                     scratch: None,
+                    rounded: Rounded::default(),
                 };
                 let made = gpu.operator(&op, &operands);
                 assert!(matches!(made, Err(Error::Invalid(_))), "{op:?}: {made:?}");
@@ -188,6 +206,7 @@ mod tests {
                 output: storage(&output),
                 constants: Some(&constants),
                 scratch: Some(storage(&scratch)),
+                rounded: Rounded::default(),
             };
             gpu.operator(&op, &operands).unwrap().len()
         };

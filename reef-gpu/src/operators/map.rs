@@ -1,6 +1,7 @@
 //! Scale and shift, conversion of layouts, and fully connected layers.
 
 use super::activation::ActivationParams;
+use super::element::Element;
 use super::operand::{Operand, check_same};
 use super::params::{Divisor, LinearParams, MapParams};
 use super::site::{BoundOp, blocks};
@@ -23,19 +24,21 @@ pub(super) fn scale_shift<V: Vendor>(
         weights: bound.weights,
         bias: bound.bias,
         relu: op.relu.into(),
+        rounds: bound.rounded.output.into(),
         ..params(&bound.input, &bound.output, if fours { 4 } else { 1 })
     };
     let name = if fours { "map_fours" } else { "map_any" };
     Ok(vec![bound.launch(name, params.blocks, THREADS, &params)?])
 }
 
-/// Copies `from` to `to`, which may have more channels: those become zero.
+/// Copies `from` to `to`, which may have more channels: those become zero. Numbers are rounded as products take them.
 pub(super) fn convert<V: Vendor>(
     bound: &BoundOp<'_, V>,
     from: &Operand,
     to: &Operand,
 ) -> Result<Launch<Gpu<V>>> {
-    let params = params(from, to, 1);
+    let params =
+        MapParams { rounds: (bound.element == Element::Tf32).into(), ..params(from, to, 1) };
     bound.launch("map_any", params.blocks, THREADS, &params)
 }
 
@@ -54,6 +57,8 @@ fn params(input: &Operand, output: &Operand, at_once: usize) -> MapParams {
         given: input.tensor.channels as u32,
         relu: 0,
         by_channels: Divisor::new(channels as u32),
+        rounds: 0,
+        unused: 0,
     }
 }
 

@@ -93,6 +93,8 @@ pub(super) struct ConvParams {
     pub(super) slab_channels: u32,
     pub(super) activation: ActivationParams,
     pub(super) fours: u32,
+    pub(super) rounds: u32,
+    pub(super) unused: u32,
 }
 
 /// The window's part of several structs.
@@ -154,6 +156,8 @@ pub(super) struct MapParams {
     pub(super) given: u32,
     pub(super) relu: u32,
     pub(super) by_channels: Divisor,
+    pub(super) rounds: u32,
+    pub(super) unused: u32,
 }
 
 /// `Pointwise` in kernels/pointwise.h.
@@ -228,7 +232,7 @@ mod tests {
             size_of::<PointwiseParams>(),
             size_of::<LinearParams>(),
         ];
-        assert_eq!(sizes, [40, 208, 200, 128, 128, 168, 128]);
+        assert_eq!(sizes, [40, 216, 200, 128, 136, 168, 128]);
     }
 
     #[test]

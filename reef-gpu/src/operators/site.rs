@@ -10,6 +10,7 @@ use crate::gpu::Gpu;
 use crate::launch::blit::MAX_CHOSEN_BLOCKS;
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Op, Operands, Storage};
+use reef_core::rounding::Rounded;
 use reef_core::{Args, Error, Launch, Result};
 
 /// What an operator works on, checked.
@@ -24,6 +25,7 @@ pub(super) struct BoundOp<'a, V: Vendor> {
     pub(super) weights: u64,
     pub(super) bias: u64,
     pub(super) scratch: Option<&'a Storage<'a, Gpu<V>>>,
+    pub(super) rounded: Rounded,
     /// What the launches keep alive.
     buffers: Vec<Buffer<V>>,
 }
@@ -54,6 +56,7 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
             weights,
             bias,
             scratch,
+            rounded: operands.rounded,
             buffers,
         })
     }

@@ -19,6 +19,7 @@ mod pixels;
 pub mod reference;
 #[cfg(feature = "pictures")]
 mod rgb_picture;
+mod rounded;
 mod staging;
 mod weights;
 

@@ -10,6 +10,7 @@
 
 use super::launch_name::{LaunchName, launch_names, names_of_steps};
 use super::memory::{Memory, scratch, tensor_scratch};
+use super::rounded::rounded;
 use super::weights::{TensorWeights, Weights};
 use crate::errors::error::{Error, Result};
 use crate::files::profile::Profiles;
@@ -21,6 +22,7 @@ use crate::tensors::groups::groups;
 use crate::tensors::model::TensorModel;
 use crate::tensors::step::TensorStep;
 use reef_core::op::{Operands, Operators, Storage, TensorOperands};
+use reef_core::rounding::Rounded;
 use reef_core::{Command, Launch};
 use std::sync::Arc;
 
@@ -62,8 +64,9 @@ impl<D: Operators> Network<D> {
         let memory = Memory::alloc(device, plan, ports, scratch(device, model))?;
         let (mut launches, mut names) = (Vec::new(), Vec::new());
         let steps = model.graph().steps.iter().zip(model.layers()).zip(&weights.constants);
-        for ((step, layer), constants) in steps {
-            let made = device.operator(&layer.op, &operands(&memory, step, constants.as_ref())?)?;
+        for (((step, layer), constants), rounded) in steps.zip(rounded(device, model)) {
+            let operands = operands(&memory, step, constants.as_ref(), rounded)?;
+            let made = device.operator(&layer.op, &operands)?;
             names.extend(launch_names(&step.name, made.len()));
             launches.extend(made);
         }
@@ -228,6 +231,7 @@ fn operands<'a, D: Operators>(
     memory: &'a Memory<D>,
     step: &Step,
     constants: Option<&'a D::Buffer>,
+    rounded: Rounded,
 ) -> Result<Operands<'a, D>> {
     let residual = step.reads.get(1).map(|&residual| memory.storage(residual));
     Ok(Operands {
@@ -236,6 +240,7 @@ fn operands<'a, D: Operators>(
         output: memory.storage(step.writes)?,
         constants,
         scratch: memory.scratch(),
+        rounded,
     })
 }
 

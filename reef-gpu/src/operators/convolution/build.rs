@@ -1,12 +1,12 @@
 //! Convolutions: by tiles of the measured or modelled plan, or one output at a time where tiles don't fit.
 
-use super::tiled::{by_tiles, ends_in_fours, scratch_of};
+use super::tiled::{by_tiles, in_fours, scratch_of};
 use super::tune::tuned_plan;
 use crate::gpu::Gpu;
 use crate::operators::activation::ActivationParams;
 use crate::operators::depthwise::{self, Sliding};
 use crate::operators::element::Element;
-use crate::operators::operand::check_window;
+use crate::operators::operand::{Operand, check_window};
 use crate::operators::params::{ConvAnyParams, View, window};
 use crate::operators::pointwise;
 use crate::operators::site::{BoundOp, blocks};
@@ -15,6 +15,7 @@ use crate::operators::tiles::tile::{Plan, THREADS, Tile, WARPS, WAVES};
 use crate::vendor::calls::Vendor;
 use crate::vendor::facts::Facts;
 use reef_core::op::{Activate, Conv2d, Scratch};
+use reef_core::rounding::Rounding;
 use reef_core::{Error, Launch, Result};
 
 /// The scratch memory of the plan that [`build`] will choose.
@@ -22,6 +23,13 @@ pub(in crate::operators) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d) -> Scr
     let element = Element::of(gpu);
     let Some(gemm) = ImplicitGemm::new(op, element) else { return Scratch::default() };
     scratch_of(gpu, op, &gemm, &plan(gpu, op, &gemm))
+}
+
+/// Of a device that multiplies in tf32. `more`: whether a function stands behind it that isn't its own kernel's.
+pub(in crate::operators) fn rounding(op: &Conv2d, more: bool) -> Rounding {
+    let by_tiles = ImplicitGemm::new(op, Element::Tf32).is_some();
+    let in_fours = in_fours(&Operand::at(0, op.output, Element::Tf32), op);
+    Rounding { input: by_tiles, output: by_tiles && in_fours && !more, keeps: false }
 }
 
 /// The launches of a convolution.
@@ -35,7 +43,8 @@ pub(in crate::operators) fn build<V: Vendor>(
     }
     match ImplicitGemm::new(op, bound.element) {
         Some(gemm) => {
-            let own = Conv2d { function: op.function.filter(|_| ends_in_fours(bound, op)), ..*op };
+            let own =
+                Conv2d { function: op.function.filter(|_| in_fours(&bound.output, op)), ..*op };
             let mut launches = by_tiles(bound, &own, &gemm, &plan(bound.gpu, op, &gemm))?;
             if let Some(function) = op.function.filter(|_| own.function.is_none()) {
                 let (input, output) = (op.output, op.output);

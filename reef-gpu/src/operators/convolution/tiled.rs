@@ -19,8 +19,8 @@ use reef_core::{Error, Launch, Result};
 const COUNTS: usize = 4096;
 
 /// Whether tiles write outputs four at a time; where they don't, they have ReLU and no other function.
-pub(super) fn ends_in_fours<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d) -> bool {
-    bound.output.is_in_fours() && op.output.channels.is_multiple_of(4)
+pub(super) fn in_fours(output: &Operand, op: &Conv2d) -> bool {
+    output.is_in_fours() && op.output.channels.is_multiple_of(4)
 }
 
 /// Counts, partial sums, the converted input.
@@ -63,17 +63,20 @@ pub(super) fn by_tiles<V: Vendor>(
         input = Operand::at(at, gemm.tensor(&op.input), bound.element);
         launches.push(map::convert(bound, &bound.input, &input)?);
     }
+    // What is converted is rounded on the way.
+    let rounded = bound.rounded.input || gemm.converts;
     let params = tile_params(bound, op, &input, plan, &shape, memory);
     let Tile { pixels, outputs, threads, .. } = plan.tile;
-    let name = format!("conv_{}_{pixels}x{outputs}", family(bound));
+    let name = format!("conv_{}_{pixels}x{outputs}", family(bound, rounded));
     let count = params.pixel_tiles * params.output_tiles * params.splits;
     launches.push(bound.launch_exactly(&name, count, threads, plan.tile.shared(), &params)?);
     Ok(launches)
 }
 
 /// How the kernels are called that multiply as this device does.
-fn family<V: Vendor>(bound: &BoundOp<'_, V>) -> &'static str {
+fn family<V: Vendor>(bound: &BoundOp<'_, V>, rounded: bool) -> &'static str {
     match bound.element {
+        Element::Tf32 if rounded => "rounded",
         Element::Tf32 => "tf32",
         Element::F32 => "fp32",
         Element::F16 if has_tensor_cores(bound.gpu) => "f16",
@@ -96,7 +99,7 @@ fn tile_params<V: Vendor>(
     // How much further the next slab is, counted in channels, then columns, then rows.
     let step = SLAB / bound.element.bytes();
     let (taps, columns) = (step / channels, op.window.size[1]);
-    let fours = ends_in_fours(bound, op);
+    let fours = in_fours(&bound.output, op);
     ConvParams {
         input: input.first(),
         weights: bound.weights,
@@ -130,5 +133,7 @@ fn tile_params<V: Vendor>(
         slab_channels: (step % channels) as u32,
         activation: ActivationParams::behind(op.relu, op.function),
         fours: fours.into(),
+        rounds: bound.rounded.output.into(),
+        unused: 0,
     }
 }

@@ -17,6 +17,7 @@ use crate::tuning::{Choice, TunedPlans, Tuning, tell};
 use crate::vendor::cache::{Cache, Key};
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Conv2d, Op, Operands, Storage, Tensor};
+use reef_core::rounding::Rounded;
 use reef_core::{Command, Device, Event, Launch, Priority, Queue as _, Result, Seq};
 use std::time::Duration;
 
@@ -145,6 +146,7 @@ impl<'a, V: Vendor> Bench<'a, V> {
             output: storage(&self.output),
             constants: Some(&self.constants),
             scratch: Some(storage(memory)),
+            rounded: Rounded::default(),
         };
         by_tiles(&BoundOp::new(self.gpu, &self.op, &operands)?, self.conv, gemm, plan)
     }

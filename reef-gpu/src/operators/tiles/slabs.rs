@@ -6,6 +6,8 @@ use reef_core::op::{Conv2d, Layout, Tensor};
 
 /// `SLAB` in kernels/mma.h.
 pub(in crate::operators) const SLAB: usize = 256;
+/// Most rows and columns of a window whose places tiles know: `LARGEST_WINDOW` in kernels/conv.h.
+const LARGEST_WINDOW: usize = 15;
 /// Bytes that tiles copy at a time.
 const CHUNK: usize = 16;
 
@@ -38,7 +40,10 @@ pub(in crate::operators) struct ImplicitGemm {
 impl ImplicitGemm {
     /// `None` if tiles don't fit.
     pub(in crate::operators) fn new(op: &Conv2d, element: Element) -> Option<Self> {
-        if op.groups != 1 || is_planar(&op.output) {
+        if op.groups != 1
+            || is_planar(&op.output)
+            || op.window.size.iter().any(|&n| n > LARGEST_WINDOW)
+        {
             return None;
         }
         let converts = !Operand::at(0, op.input, element).is_in_pieces_of(CHUNK);
