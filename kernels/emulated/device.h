@@ -107,6 +107,7 @@ struct Block {
     u32 index = block_index;
     Block(Turns &, Line) {}
     Block(Turns &, Ahead) {}
+    void follow() {}
     void fetch() {}
     bool evicted() { return false; }
     bool arrive() { return true; }
@@ -130,6 +131,8 @@ struct Half { u16 bits; };
 inline u32 __float_as_uint(float value) { u32 bits; memcpy(&bits, &value, 4); return bits; }
 inline u16 half_of(float value) { _Float16 half = (_Float16)value; u16 bits; memcpy(&bits, &half, 2); return bits; }
 inline float of_half(u16 bits) { _Float16 half; memcpy(&half, &bits, 2); return (float)half; }
+inline float to_float(float value) { return value; }
+inline float to_float(Half value) { return of_half(value.bits); }
 inline void set(float &to, float value) { to = value; }
 inline void set(Half &to, float value) { to.bits = half_of(value); }
 inline float4 load4(const float *from) { return {from[0], from[1], from[2], from[3]}; }
@@ -140,6 +143,7 @@ inline void store4(float *to, float4 v) { to[0] = v.x, to[1] = v.y, to[2] = v.z,
 inline void store4(Half *to, float4 v) { set(to[0], v.x), set(to[1], v.y), set(to[2], v.z), set(to[3], v.w); }
 inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 inline float at_least(float value, float low) { return value < low ? low : value; }
+inline float relu(float value) { return at_least(value, 0); }
 inline float larger(float a, float b) { return b > a || b != b ? b : a; }
 inline float at_most(float value, float high) { return value > high ? high : value; }
 
@@ -195,6 +199,11 @@ inline u32 as_tf32(float value) {
     memcpy(&bits, &value, 4);
     return std::isfinite(value) ? (bits + 0x1000) & ~0x1fffu : bits;
 }
+template <class Element> float4 as_multiplied(float4 v) {
+    if (sizeof(Element) == sizeof(float))
+        for (float *x : {&v.x, &v.y, &v.z, &v.w}) *x = of_bits(as_tf32(*x));
+    return v;
+}
 inline float power_of_two(float x) { return exp2f(x); }
 inline u32 as_halves(float low, float high) { return half_of(low) | (u32)half_of(high) << 16; }
 
@@ -222,6 +231,9 @@ struct Tf32 {
     static void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
         multiply_of_warp<8>(c, a, b0, b1, [](u32 word, u32) { return of_bits(word); });
     }
+};
+struct RoundedTf32 : Tf32 {
+    static void round(u32 (&)[4]) {}
 };
 struct F16 {
     typedef Half Element;
