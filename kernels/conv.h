@@ -137,9 +137,18 @@ template <class Tile> class Finish {
   public:
     typedef typename Tile::Element Element;
 
+    // Before the sums, so that what is added to them is here in time.
     __device__ Finish(const Conv &c, u32 first_pixel, u32 first_output) : conv(c) {
         output = first_output + threadIdx.x % QUADS * 4;
         pixel = first_pixel + threadIdx.x / QUADS;
+        if (output < conv.outputs) bias = load4(conv.bias + output);
+    }
+
+    // Asks for what else is added, if it comes four at a time.
+    __device__ void bring_residual() {
+        if (!conv.residual || !conv.fours) return;
+        for (int i = 0; i < EACH; i++)
+            if (exists(i)) residual[i] = *(const Four *)((const Element *)conv.residual + place(i));
     }
 
     // Adds the shares up.
@@ -178,15 +187,12 @@ template <class Tile> class Finish {
     // Bias, residual, activation, output. How much code there is for outputs that can't be written four at a time decides over
     // the registers of the loop before (docs/lab/nvidia.md), so those have a lower bound at most, which is 0.
     __device__ void write() const {
-        if (output >= conv.outputs) return;
-        float4 bias = load4(conv.bias + output);
         for (int i = 0; i < EACH; i++) {
             if (!exists(i)) continue;
-            u64 at = (u64)(pixel + i * ROWS) * conv.output_pitch + output;
             if (conv.fours)
-                write_four(at, sums[i] + bias);
+                write_four(i);
             else
-                write_each(at, sums[i] + bias);
+                write_each(place(i), sums[i] + bias);
         }
     }
 
@@ -194,20 +200,23 @@ template <class Tile> class Finish {
     static constexpr int QUADS = Tile::OUTPUTS / 4, ROWS = Tile::THREADS / QUADS;
     static constexpr int EACH = Tile::PIXELS / ROWS;
     static constexpr int GROUP = EACH >= 8 ? 1 : 8 / EACH; // so that 8 loads are under way
+    typedef typename FourOf<Element>::Stored Four;
 
     __device__ bool exists(int i) const {
         return pixel + i * ROWS < conv.pixels && output < conv.outputs;
     }
+    __device__ u64 place(int i) const { return (u64)(pixel + i * ROWS) * conv.output_pitch + output; }
     __device__ u32 pitch() const { return (conv.outputs + 3) & ~3u; }
     __device__ float *partial(u32 split) const {
         return conv.partials + ((u64)split * conv.pixels + pixel) * pitch() + output;
     }
 
-    __device__ void write_four(u64 at, float4 value) const {
-        if (conv.residual) value = value + load4((const Element *)conv.residual + at);
+    __device__ void write_four(int i) const {
+        float4 value = sums[i] + bias;
+        if (conv.residual) value = value + wide(residual[i]);
         value = conv.activation(value);
         if (conv.rounds) value = as_multiplied<Element>(value);
-        store4((Element *)conv.output + at, value);
+        store4((Element *)conv.output + place(i), value);
     }
 
     __device__ void write_each(u64 at, float4 four) const {
@@ -221,7 +230,8 @@ template <class Tile> class Finish {
 
     const Conv &conv;
     u32 pixel, output;
-    float4 sums[EACH];
+    float4 bias, sums[EACH];
+    Four residual[EACH];
 };
 
 template <class Tile>
@@ -241,6 +251,7 @@ __device__ __forceinline__ void convolve(reef::Turns &turns, const Conv &conv) {
     Gather<Tile> gather(conv, first_pixel, first_output, begin);
     for (int stage = 0; stage < STAGES - 1; stage++)
         if (begin + stage < end) gather.next_weights(slabs + stage * STAGE_BYTES);
+    Finish<Tile> finish(conv, first_pixel, first_output);
     block.follow();
     u32 fetched = begin;
     for (int stage = 0; stage < STAGES - 1; stage++) {
@@ -248,6 +259,7 @@ __device__ __forceinline__ void convolve(reef::Turns &turns, const Conv &conv) {
         if (stage == 0) block.fetch();
         end_copies();
     }
+    if (conv.splits == 1) finish.bring_residual();
     Tile sums;
     wait_copies<STAGES - 2>();
     __syncthreads();
@@ -270,11 +282,11 @@ __device__ __forceinline__ void convolve(reef::Turns &turns, const Conv &conv) {
     __syncthreads();
     sums.store((float *)memory);
     __syncthreads();
-    Finish<Tile> finish(conv, first_pixel, first_output);
     finish.take((const float *)memory);
     if (conv.splits > 1) {
         finish.write_partial(split);
         if (!comes_last(conv.arrivals + tile, conv.splits)) return;
+        finish.bring_residual();
         finish.read_partials();
     }
     finish.write();

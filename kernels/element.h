@@ -38,11 +38,19 @@ __device__ inline void set(Half &to, float value) {
 // Four elements at a time; their address is a multiple of their size.
 __device__ inline float4 load4(const float *from) { return *(const float4 *)from; }
 
-__device__ inline float4 load4(const Half *from) {
-    ushort4 bits = *(const ushort4 *)from;
+__device__ inline float4 wide(float4 four) { return four; }
+
+__device__ inline float4 wide(ushort4 bits) {
     return make_float4(to_float(Half{bits.x}), to_float(Half{bits.y}), to_float(Half{bits.z}),
                        to_float(Half{bits.w}));
 }
+
+__device__ inline float4 load4(const Half *from) { return wide(*(const ushort4 *)from); }
+
+// Four of them as they lie in memory, to be made `wide` when they are needed: until then nothing waits for them.
+template <class Element> struct FourOf;
+template <> struct FourOf<float> { typedef float4 Stored; };
+template <> struct FourOf<Half> { typedef ushort4 Stored; };
 
 __device__ inline void store4(float *to, float4 value) { *(float4 *)to = value; }
 

@@ -102,6 +102,13 @@ __device__ inline float power_of_two(float x) {
     return power;
 }
 
+// 1 / x to its last bit but one.
+__device__ inline float reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // Two numbers as halves, the first in the lower one.
 __device__ inline u32 as_halves(float low, float high) {
     u32 word;

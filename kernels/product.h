@@ -117,6 +117,7 @@ template <int TILE, int THREADS> class Feed {
             u32 line = first + (s.along ? row + n * LINES : 4 * chunk + n);
             places[n] = line < lines ? from + line_place(p, s, min(line, lines - 1)) : NOWHERE;
         }
+        ahead = s.along ? term_place(slab * SLAB_TERMS + 4 * chunk) : 0;
     }
 
     template <class Terms> __device__ void give(Terms &to, const char *slab, u32 line, u32 step) const {
@@ -140,6 +141,7 @@ template <int TILE, int THREADS> class Feed {
     const Product &product;
     const ProductSide &side;
     u32 chunk, row, slab;
+    u32 ahead;          // where the first term of the next slab's chunk lies
     u32 places[PASSES]; // of the lines of each pass, or of the chunk's lines
 
     __device__ u32 term_place(u32 term) const {
@@ -153,9 +155,10 @@ template <int TILE, int THREADS> class Feed {
         return side.data + (inside ? (u64)(line + term) * sizeof(float) : 0);
     }
 
-    __device__ void bring_along(char *stage, u32 first) const {
+    __device__ void bring_along(char *stage, u32 first) {
         u32 terms[4];
-        terms[0] = term_place(first);
+        terms[0] = ahead;
+        ahead = term_place(first + SLAB_TERMS); // a table is read while a slab is multiplied
         if (!side.wide)
             for (u32 e = 1; e < 4; e++) terms[e] = term_place(first + e);
 #pragma unroll
@@ -372,6 +375,13 @@ template <class Tile> class ProductEnd {
         begin = p.output_batch_view ? offset_in(p.plan + p.output_batch_view, batch) : batch * p.output_batch;
     }
 
+    // Asks for a bias, if that is what is added first, so that it is here in time. All that others write is there.
+    __device__ void bring_bias() {
+        const After &first = product.after[0];
+        adds_bias = first.code == ADD_OPERAND && first.row_step == 0 && first.column_step == 1 && product.fours;
+        if (adds_bias && column < product.columns) bias = load4(first.operand + column);
+    }
+
     // Adds the shares up.
     __device__ void take(const float *from) {
         from += threadIdx.x / QUADS * Tile::LINE + threadIdx.x % QUADS * 4;
@@ -406,9 +416,12 @@ template <class Tile> class ProductEnd {
     }
 
     __device__ void write() {
+        if (adds_bias)
+#pragma unroll
+            for (float4 &sum : sums) sum = sum + bias;
         // One copy of the code of all steps: GELU is long, and each launch brings its code anew.
 #pragma unroll 1
-        for (u32 s = 0; s < AFTERS && product.after[s].code != NOTHING; s++) apply(product.after[s]);
+        for (u32 s = adds_bias; s < AFTERS && product.after[s].code != NOTHING; s++) apply(product.after[s]);
 #pragma unroll
         for (u32 i = 0; i < EACH; i++) {
             if (!exists(i)) continue;
@@ -483,15 +496,29 @@ template <class Tile> class ProductEnd {
         }
     }
 
-    __device__ static float gelu(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f)); }
+    __device__ static float gelu(float x) { return 0.5f * x * (1.0f + error_function(x * 0.70710678118654752f)); }
 
     __device__ static float by_tanh(float x) {
-        return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+        const float y = 0.79788456080286536f * (x + 0.044715f * x * x * x);
+        return x * (1.0f - reciprocal(1.0f + power_of_two(2.8853900817779268f * y))); // x * (1 + tanh y) / 2
+    }
+
+    // Abramowitz and Stegun, "Handbook of Mathematical Functions", 7.1.26: off by 1.5e-7 and what its parts are, which is nothing
+    // beside sums of products of rounded numbers; a third of the instructions of `erff`.
+    __device__ static float error_function(float x) {
+        const float t = reciprocal(1.0f + 0.3275911f * fabsf(x));
+        float sum = 1.061405429f;
+        sum = sum * t - 1.453152027f;
+        sum = sum * t + 1.421413741f;
+        sum = sum * t - 0.284496736f;
+        sum = sum * t + 0.254829592f;
+        return copysignf(1.0f - sum * t * power_of_two(-1.4426950408889634f * x * x), x);
     }
 
     const Product &product;
     u32 row, column, line, begin;
-    float4 sums[EACH];
+    bool adds_bias;
+    float4 bias, sums[EACH];
 };
 
 // Slabs between two looks at whether to stop.
@@ -562,6 +589,8 @@ __device__ __forceinline__ void multiply(reef::Block &block, const Product &prod
         if (stage == 0) block.fetch();
         end_copies();
     }
+    ProductEnd<Tile> ending(product, batch, first_row, first_column);
+    ending.bring_bias();
     Tile sums;
     wait_copies<STAGES - 2>();
     __syncthreads();
@@ -590,7 +619,6 @@ __device__ __forceinline__ void multiply(reef::Block &block, const Product &prod
     __syncthreads();
     sums.store((float *)memory);
     __syncthreads();
-    ProductEnd<Tile> ending(product, batch, first_row, first_column);
     ending.take((const float *)memory);
     if (product.splits > 1) {
         ending.write_partial(tile, split);

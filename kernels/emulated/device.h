@@ -136,9 +136,13 @@ inline float to_float(Half value) { return of_half(value.bits); }
 inline void set(float &to, float value) { to = value; }
 inline void set(Half &to, float value) { to.bits = half_of(value); }
 inline float4 load4(const float *from) { return {from[0], from[1], from[2], from[3]}; }
-inline float4 load4(const Half *from) {
-    return {of_half(from[0].bits), of_half(from[1].bits), of_half(from[2].bits), of_half(from[3].bits)};
-}
+struct ushort4 { u16 x, y, z, w; };
+inline float4 wide(float4 four) { return four; }
+inline float4 wide(ushort4 v) { return {of_half(v.x), of_half(v.y), of_half(v.z), of_half(v.w)}; }
+inline float4 load4(const Half *from) { return wide(*(const ushort4 *)from); }
+template <class Element> struct FourOf;
+template <> struct FourOf<float> { typedef float4 Stored; };
+template <> struct FourOf<Half> { typedef ushort4 Stored; };
 inline void store4(float *to, float4 v) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
 inline void store4(Half *to, float4 v) { set(to[0], v.x), set(to[1], v.y), set(to[2], v.z), set(to[3], v.w); }
 inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
@@ -204,6 +208,7 @@ template <class Element> float4 as_multiplied(float4 v) {
         for (float *x : {&v.x, &v.y, &v.z, &v.w}) *x = of_bits(as_tf32(*x));
     return v;
 }
+inline float reciprocal(float x) { return 1 / x; }
 inline float power_of_two(float x) { return exp2f(x); }
 inline u32 as_halves(float low, float high) { return half_of(low) | (u32)half_of(high) << 16; }
 
