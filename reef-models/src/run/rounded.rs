@@ -31,10 +31,10 @@ fn storages(uses: &[Use<'_>]) -> HashSet<usize> {
     loop {
         let count = rounded.len();
         for (reads, to, rounding) in uses {
-            if !rounding.input && !(rounding.keeps && rounded.contains(to)) {
+            if !(rounding.input || rounding.keeps && rounded.contains(to)) {
                 rounded.remove(&reads[0]);
             }
-            if !rounding.output && !(rounding.keeps && rounded.contains(&reads[0])) {
+            if !(rounding.output || rounding.keeps && rounded.contains(&reads[0])) {
                 rounded.remove(to);
             }
             for other in &reads[1..] {
