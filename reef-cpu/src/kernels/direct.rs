@@ -23,9 +23,11 @@ use reef_core::op::Conv2d;
 const TERMS: usize = 72;
 /// Most weights: they stay in the L1 cache, as each tile of pixels meets all of them.
 const WEIGHTS: usize = 4 * 1024;
-/// Products of a block, and outputs: about five microseconds' worth.
+/// Products of a block: about five microseconds' worth.
 const PRODUCTS: usize = 512 * 1024;
+/// Outputs of a block.
 const FLOATS: usize = 8 * 1024;
+/// Tiles ahead whose outputs are brought near.
 const AHEAD: usize = 4;
 
 /// A convolution, ready to run.

@@ -22,7 +22,7 @@ use {
 /// Products of a block that is one commit: about five microseconds' worth.
 const PRODUCTS: usize = 128 * 1024;
 /// Outputs of such a block.
-const FLOATS: usize = 8 * 1024;
+const FLOATS: usize = 4 * 1024;
 
 pub(in crate::kernels) fn build(
     op: &Conv2d,
