@@ -9,7 +9,7 @@ use reef_core::{Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes of shared memory that a block gets without asking.
+/// Bytes of shared memory that a block gets without asking, those that are its kernel's own included.
 const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
 
 /// Code on the device.
@@ -77,7 +77,7 @@ pub(crate) struct Functions<V: Vendor> {
     pub(crate) follows: bool,
     /// Of the build that best-effort work runs.
     pub(crate) registers: u32,
-    /// Bytes of shared memory without asking.
+    /// Bytes of shared memory that a block of any build has before it asks for more.
     pub(crate) shared: u32,
     /// Bytes of each parameter, where the driver can tell.
     pub(crate) parameters: Option<Vec<usize>>,
@@ -138,7 +138,11 @@ impl<V: Vendor> Builds<V> {
         let known = self.known.lock().get(name).cloned();
         let (functions, reserved) = match known {
             Some(known) => known,
-            None => (Arc::new(self.look_up(name)?), SHARED_WITHOUT_ASKING),
+            None => {
+                let functions = self.look_up(name)?;
+                let rest = SHARED_WITHOUT_ASKING.saturating_sub(functions.shared);
+                (Arc::new(functions), rest)
+            }
         };
         if shared > reserved {
             let Functions { plain, guarded, turns, .. } = *functions;
@@ -155,8 +159,30 @@ impl<V: Vendor> Builds<V> {
     fn look_up(&self, name: &str) -> Result<Functions<V>> {
         let (plain, guarded) = (self.plain.function(name)?, self.guarded.function(name)?);
         let functions = self.plain.describe(plain)?;
-        let registers = self.guarded.describe(guarded)?.registers;
+        let Functions { registers, shared, .. } = self.guarded.describe(guarded)?;
+        let shared = shared.max(functions.shared);
         let turns = self.turns.as_ref().map(|code| code.function(name)).transpose()?;
-        Ok(Functions { guarded: Some(guarded), turns, follows: self.ships, registers, ..functions })
+        let (guarded, follows) = (Some(guarded), self.ships);
+        Ok(Functions { guarded, turns, follows, registers, shared, ..functions })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::gpu::Gpu;
+    use crate::vendor::fake::Fake;
+    use crate::vendor::options::Options;
+
+    /// The guard's own words count as well: 48 KiB and they are more than a block has without asking.
+    #[test]
+    fn what_a_kernel_has_by_itself_counts_with_what_is_asked_for() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let asked = |name: &str, shared| {
+            gpu.network_kernel(name, shared, &[]).unwrap();
+            std::mem::take(&mut *gpu.context().vendor.reserved.lock())
+        };
+        assert_eq!(asked("a", (48 << 10) - 128), [0; 0]);
+        assert_eq!(asked("ab", 48 << 10), [48 << 10; 3], "plain, guarded, in turns");
+        assert_eq!(asked("ab", 48 << 10), [0; 0], "it has been");
     }
 }

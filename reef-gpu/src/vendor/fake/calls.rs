@@ -174,11 +174,13 @@ impl Modules for Fake {
         Ok(Some(Function { number, is_guarded, notes }))
     }
 
-    unsafe fn function_facts(&self, _: Function) -> Result<FunctionFacts> {
-        Ok(FunctionFacts { registers: 32, shared: 0, parameters: None })
+    unsafe fn function_facts(&self, function: Function) -> Result<FunctionFacts> {
+        let shared = if function.is_guarded { 128 } else { 0 };
+        Ok(FunctionFacts { registers: 32, shared, parameters: None })
     }
 
-    unsafe fn reserve_shared(&self, _: Function, _: u32) -> Result<()> {
+    unsafe fn reserve_shared(&self, _: Function, bytes: u32) -> Result<()> {
+        self.reserved.lock().push(bytes);
         Ok(())
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Fake {
     pub(super) at_capture: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Streams that were opened.
     pub(crate) opened: AtomicU32,
+    /// Dynamic shared memory that functions were allowed.
+    pub(crate) reserved: Mutex<Vec<u32>>,
     /// Device memory that was given back.
     pub(crate) freed: Mutex<Vec<u64>>,
     /// Memory of other processes that was.
@@ -198,6 +200,7 @@ impl Default for Fake {
             slow: Mutex::new(None),
             slow_calls: AtomicU32::new(0),
             at_capture: Mutex::new(None),
+            reserved: Mutex::default(),
             freed: Mutex::default(),
             closed: Mutex::default(),
             hurried: AtomicBool::new(false),
