@@ -87,7 +87,7 @@ impl Case {
             .divisor(WINDOW as u32)
             .words(&words(&[taps / WINDOW, taps % WINDOW, step % CHANNELS]))
             .words(&RELU)
-            .words(&[self.outputs.is_multiple_of(4).into()])
+            .words(&[self.outputs.is_multiple_of(4).into(), 0, 0])
             .finish()
     }
 

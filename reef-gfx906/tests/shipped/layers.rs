@@ -213,6 +213,7 @@ fn maps_scale_each_channel_and_fill_up_with_zeros() {
                 .wide(&[memory.map(&weights), memory.map(&bias), shape.len() as u64 / each])
                 .words(&[2, 12 / each as u32, given, 1])
                 .divisor(12 / each as u32)
+                .words(&[0; 2])
         });
         for ((got, value), [_, _, _, c]) in got.iter().zip(&input).zip(shape.places()) {
             let value = if c < i64::from(given) { *value } else { 0.0 };
