@@ -403,3 +403,28 @@ fn damaged_files_stay_within_the_budget() {
         assert!(peak <= bytes + ASIDE, "round {round}: {peak} bytes");
     }
 }
+
+/// Networks of tensors: the places of an axis are as many numbers as it is long, and no file has to hold those.
+#[test]
+fn long_axes_are_refused_before_their_places_are_made() {
+    let read = |what: &str, parts: &[Vec<u8>]| {
+        let file = graph(&[1, 1 << 24, 1], parts);
+        refused(what, |budget| {
+            onnx::tensors_from_bytes(&file, "axes", &onnx::TensorOptions::default(), budget)
+        });
+    };
+    let sizes = |name: &str, list: &[i64]| node("Constant", &[], name, &[ints("value_ints", list)]);
+    read("an order", &[node("Transpose", &["x"], "y", &[ints("perm", &[1, 0, 2])])]);
+    let wide = sizes("two", &[1, 1, 2]);
+    read("a broadcast", &[wide, node("Expand", &["x", "two"], "y", &[])]);
+    let [from, to] = [sizes("from", &[1]), sizes("to", &[1 << 24])];
+    let at = sizes("at", &[1]);
+    read("a part", &[from, to, at, node("Slice", &["x", "from", "to", "at"], "y", &[])]);
+    let twice = sizes("twice", &[1, 2, 1]);
+    read("copies", &[twice, node("Tile", &["x", "twice"], "y", &[])]);
+    let less = sizes("less", &[1, (1 << 24) - 2, 1]);
+    read("the middle", &[less, node("CenterCropPad", &["x", "less"], "y", &[])]);
+    let new = value(11, "new", &[1, 1, 1]);
+    read("a cache", &[new, node("TensorScatter", &["x", "new"], "y", &[])]);
+    read("an output", &[node("Identity", &["x"], "y", &[])]);
+}

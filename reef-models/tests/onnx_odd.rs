@@ -4,7 +4,7 @@
 
 mod handmade;
 
-use handmade::{file, float, int, ints, node, ones, scalar, singles, value};
+use handmade::{file, float, int, ints, node, ones, scalar, singles, texts, typed, value};
 use reef_core::tensor::Array;
 use reef_models::onnx::{self, Options, TensorOptions};
 use reef_models::{Budget, TensorModel};
@@ -186,4 +186,52 @@ fn the_largest_of_no_truths_is_false() {
     ];
     let outputs = read(&graph, &[]).unwrap().execute(&[Array::F32(vec![])]).unwrap();
     assert_eq!(floats(&outputs[0]), [0.0, 0.0]);
+}
+
+/// A tensor without elements may be long, but not longer than one that has some.
+#[test]
+fn sizes_of_empty_tensors_have_an_end() {
+    let turned = |dims: &[i64]| {
+        let ends = [value(11, "x", dims), value(12, "y", &[])];
+        let graph = [&[node("Transpose", &["x"], "y", &[])][..], &ends].concat();
+        read(&graph, &[]).err().unwrap_or_else(|| "fine".into())
+    };
+    assert_eq!(turned(&[0, 1 << 10]), "fine");
+    for dims in [[0, 1 << 60], [1 << 60, 0]] {
+        let said = turned(&dims);
+        assert!(said.ends_with(&format!("a tensor of {dims:?} is out of range")), "{said}");
+    }
+}
+
+#[test]
+fn weights_that_have_no_end_are_no_states() {
+    let graph = [
+        node("LSTM", &["x", "w", "r"], "y", &[]),
+        value(11, "x", &[2, 1, 1]),
+        value(11, "w", &[1, 0, 1]),
+        value(11, "r", &[1, 0, 1 << 62]),
+        value(12, "y", &[]),
+    ];
+    let said = read(&graph, &[]).unwrap_err();
+    assert!(said.contains("out of range"), "{said}");
+}
+
+#[test]
+fn an_empty_cache_stays_empty_wherever_tokens_go() {
+    let graph = [
+        node("TensorScatter", &["x", "new", "at"], "y", &[]),
+        value(11, "x", &[2, 4, 0]),
+        value(11, "new", &[2, 1, 0]),
+        typed(11, "at", 7, &[2]),
+        value(12, "y", &[]),
+    ];
+    assert_eq!(read(&graph, &[]).unwrap().outputs[0].spec.dims, [2, 4, 0]);
+}
+
+#[test]
+fn a_list_of_texts_is_no_list_of_numbers() {
+    let said = say(&[node("Transpose", &["x"], "y", &[texts("perm", &["1", "0"])])]);
+    assert_eq!(said, "odd: node \"y\" (Transpose): attribute perm is no list of integers");
+    let said = say_picture(&[node("Conv", &["x", "w"], "a", &[texts("pads", &["1"])])]);
+    assert_eq!(said, "odd: node \"a\" (Conv): attribute pads is no list of integers");
 }

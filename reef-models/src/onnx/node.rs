@@ -71,9 +71,7 @@ impl<'a> Node<'a> {
 
     pub(super) fn ints(&self, name: &'static str) -> Result<Option<&'a [i64]>> {
         let list = |attribute: &'a AttributeFile<'a>| {
-            let other =
-                attribute.int.is_some() || attribute.float.is_some() || attribute.text.is_some();
-            (!other && attribute.floats.is_empty()).then_some(&*attribute.ints)
+            (!attribute.is_no_list() && attribute.floats.is_empty()).then_some(&*attribute.ints)
         };
         self.read(name, "list of integers", list)
     }

@@ -51,11 +51,12 @@ pub(crate) fn size(number: i64) -> Result<usize> {
     usize::try_from(number).map_err(|_| format!("a size of {number}"))
 }
 
-/// How many elements, if that is a number that a tensor can have.
+/// How many elements, if that is a number that a tensor can have. Sizes of one without elements are bounded likewise.
 pub(crate) fn elements(dims: &[usize]) -> Result<usize> {
-    let product = dims.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
-    let fits = product.filter(|&n| n <= reef_core::op::MAX_ELEMENTS && dims.len() <= MAX_RANK);
-    fits.ok_or_else(|| format!("a tensor of {dims:?} is out of range"))
+    let most = dims.iter().try_fold(1usize, |product, &n| product.checked_mul(n.max(1)));
+    let fits = most.filter(|&n| n <= reef_core::op::MAX_ELEMENTS && dims.len() <= MAX_RANK);
+    let fits = fits.ok_or_else(|| format!("a tensor of {dims:?} is out of range"))?;
+    Ok(if dims.contains(&0) { 0 } else { fits })
 }
 
 /// Sizes in front of an axis, its own, and those behind it.

@@ -204,7 +204,7 @@ impl<'a> Builder<'a> {
 
     /// A step that copies a value, constants as well.
     fn copy(&mut self, value: &Value) -> Result<usize> {
-        let tables = vec![(0..value.spec.elements()).collect()];
+        let tables = self.places(&[value.spec.elements()])?;
         let kind = Kind::Move(Move { tables, fill: Scalar::Whole(0) });
         let op = TensorOp { kind, inputs: vec![value.spec.clone()], output: value.spec.clone() };
         match self.step(op, &[value])?.what {

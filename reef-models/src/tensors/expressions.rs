@@ -1,6 +1,6 @@
 //! Formulas of elements, as operations of a network.
 
-use super::axes::{Result, broadcast};
+use super::axes::{Result, broadcast, elements};
 use super::builder::Builder;
 use super::value::{Value, wide};
 use reef_core::tensor::{
@@ -155,6 +155,13 @@ impl Builder<'_> {
     pub(crate) fn scalar(&mut self, element: Element, number: f64) -> Result<Value> {
         let one = self.constant(Vec::new(), Array::F64(vec![number]))?;
         self.cast(&one, element)
+    }
+
+    /// Integers from 0 on, for which there is memory.
+    pub(crate) fn count(&self, dims: Vec<usize>) -> Result<Value> {
+        let count = elements(&dims)?;
+        let _making = self.ledger.charge(8 * count as u64)?;
+        self.whole(dims, (0..count as i64).collect())
     }
 
     /// A list of integers.

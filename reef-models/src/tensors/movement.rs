@@ -36,6 +36,13 @@ impl Builder<'_> {
         self.moved(value, tables, dims, fill)
     }
 
+    /// All places along each axis, for which there is memory.
+    pub(crate) fn places(&self, dims: &[usize]) -> Result<Vec<Vec<usize>>> {
+        let all = dims.iter().fold(0u64, |sum, &size| sum.saturating_add(size as u64));
+        self.ledger.charge(all.saturating_mul(8))?;
+        Ok(dims.iter().map(|&size| (0..size).collect()).collect())
+    }
+
     /// Elements by offsets for each axis of the result.
     pub(crate) fn moved(
         &mut self,
@@ -51,8 +58,10 @@ impl Builder<'_> {
     /// As a view sees it.
     pub(crate) fn viewed(&mut self, value: &Value, view: &View) -> Result<Value> {
         elements(&view.dims)?;
-        let offsets = |(&size, stride): (&usize, &usize)| (0..size).map(|i| i * stride).collect();
-        let tables = view.dims.iter().zip(&view.strides).map(offsets).collect();
+        let mut tables = self.places(&view.dims)?;
+        for (table, stride) in tables.iter_mut().zip(&view.strides) {
+            table.iter_mut().for_each(|place| *place *= stride);
+        }
         self.moved(value, tables, view.dims.clone(), Scalar::Whole(0))
     }
 
@@ -86,8 +95,7 @@ impl Builder<'_> {
         axis: usize,
         places: Vec<usize>,
     ) -> Result<Value> {
-        let mut all: Vec<Vec<usize>> =
-            value.dims().iter().map(|&size| (0..size).collect()).collect();
+        let mut all = self.places(value.dims())?;
         all[axis] = places;
         self.pick(value, all, Scalar::Whole(0))
     }

@@ -162,18 +162,14 @@ impl<'a> Call<'a> {
 
     pub(crate) fn ints(&self, name: &'static str) -> Result<Option<&'a [i64]>> {
         let list = |attribute: &'a AttributeFile<'a>| {
-            let other =
-                attribute.int.is_some() || attribute.float.is_some() || attribute.text.is_some();
-            (!other && attribute.floats.is_empty()).then_some(&*attribute.ints)
+            (!attribute.is_no_list() && attribute.floats.is_empty()).then_some(&*attribute.ints)
         };
         self.read(name, "list of integers", list)
     }
 
     pub(crate) fn floats(&self, name: &'static str) -> Result<Option<&'a [f32]>> {
         let list = |attribute: &'a AttributeFile<'a>| {
-            let other =
-                attribute.int.is_some() || attribute.float.is_some() || attribute.text.is_some();
-            (!other && attribute.ints.is_empty()).then_some(&*attribute.floats)
+            (!attribute.is_no_list() && attribute.ints.is_empty()).then_some(&*attribute.floats)
         };
         self.read(name, "list of floats", list)
     }

@@ -173,7 +173,7 @@ fn one_hot(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let indices = b.reshape(&indices, dims)?;
     let mut places = vec![1; indices.rank()];
     places[at] = size;
-    let places = b.whole(places, (0..depth).collect())?;
+    let places = b.count(places)?;
     let out = |number: i64| move |w: &mut crate::tensors::expressions::Writer| w.whole(number);
     let is = b.map_in(reef_core::tensor::Domain::I64, Element::I64, &[&indices, &places], |w| {
         let (index, place, depth, zero) = (w.input(0), w.input(1), out(depth)(w), out(0)(w));

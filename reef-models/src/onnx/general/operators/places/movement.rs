@@ -3,7 +3,7 @@
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::elements::cast::sizes;
-use crate::tensors::axes::{axis, broadcast, size};
+use crate::tensors::axes::{axis, broadcast, elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_core::tensor::{Array, NOWHERE, Scalar, Truth, View};
@@ -56,10 +56,12 @@ fn tile(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     }
     let dims: Vec<usize> =
         x.dims().iter().zip(&times).map(|(size, times)| size.saturating_mul(*times)).collect();
-    crate::tensors::axes::elements(&dims)?;
-    let places =
-        x.dims().iter().zip(&dims).map(|(size, all)| (0..*all).map(|i| i % size).collect());
-    b.pick(x, places.collect(), Scalar::Whole(0))
+    elements(&dims)?;
+    let mut places = b.places(&dims)?;
+    for (places, size) in places.iter_mut().zip(x.dims()) {
+        places.iter_mut().for_each(|place| *place %= size);
+    }
+    b.pick(x, places, Scalar::Whole(0))
 }
 
 /// Sizes before and after each axis, in older operator sets as attributes.
@@ -117,7 +119,7 @@ fn mirrored(
     for ((&size, &before), &after) in x.dims().iter().zip(before).zip(after) {
         let len =
             crate::tensors::axes::size((size as i64).saturating_add(before).saturating_add(after))?;
-        crate::tensors::axes::elements(&[len])?;
+        elements(&[len])?;
         b.ledger.charge(8 * len as u64)?;
         let size = size as i64;
         if size == 0 && len > 0 {
@@ -197,7 +199,7 @@ fn centre(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     if axes.len() != wanted.len() {
         return Err(format!("{} sizes for {} axes", wanted.len(), axes.len()));
     }
-    let mut places: Vec<Vec<usize>> = x.dims().iter().map(|&size| (0..size).collect()).collect();
+    let mut places = b.places(x.dims())?;
     for (&number, &wanted) in axes.iter().zip(&wanted) {
         let at = axis(number, x.rank())?;
         let have = x.dims()[at];
@@ -205,6 +207,7 @@ fn centre(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
             true => (have - wanted) / 2 + i,
             false => i.checked_sub((wanted - have) / 2).filter(|&at| at < have).unwrap_or(NOWHERE),
         };
+        b.ledger.charge(8 * wanted as u64)?;
         places[at] = (0..wanted).map(place).collect();
     }
     b.pick(x, places, Scalar::Whole(0))

@@ -30,7 +30,7 @@ fn part(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     if [ends.len(), axes.len(), steps.len()] != [starts.len(); 3] {
         return Err(format!("starts {starts:?}, ends {ends:?}, axes {axes:?}, steps {steps:?}"));
     }
-    let mut places: Vec<Vec<usize>> = x.dims().iter().map(|&size| (0..size).collect()).collect();
+    let mut places = b.places(x.dims())?;
     for (k, &number) in axes.iter().enumerate() {
         let at = axis(number, x.rank())?;
         places[at] = strided(x.dims()[at], starts[k], ends[k], steps[k])?;

@@ -16,8 +16,8 @@ pub(super) struct Cell<'a> {
     /// Sums of gates are kept within this of 0.
     pub(super) clip: Option<f64>,
     pub(super) hidden: usize,
-    /// Recurrent weights, a row for each element of each gate.
-    pub(super) recurrent: Value,
+    /// Recurrent weights, a row for each element of each gate: those [`Kind::together`] names, in its order.
+    pub(super) recurrent: Vec<Value>,
     /// What is added to the recurrent product of a hidden gate that comes before the reset gate.
     pub(super) bias: Option<Value>,
     /// Weights of an LSTM's own state for its input, output and forget gates.
@@ -53,7 +53,7 @@ impl Cell<'_> {
     }
 
     fn rnn(&self, b: &mut Builder<'_>, x: &Inputs, state: &State, at: usize) -> Result<State> {
-        let (h, sum) = (&state.hidden, self.sum(b, x, &state.hidden, at, [0, 1])?);
+        let (h, sum) = (&state.hidden, self.sum(b, x, &state.hidden, at, 0)?);
         let hidden = self.map(b, &[&sum, h], at, 1, |w, [sum, ..]| self.function(w, 0, sum))?;
         Ok(State { hidden, cell: None })
     }
@@ -68,7 +68,7 @@ impl Cell<'_> {
         linear_before_reset: bool,
     ) -> Result<State> {
         let h = &state.hidden;
-        let gates = self.sum(b, x, h, at, [0, 2])?;
+        let gates = self.sum(b, x, h, at, 0)?;
         let [update, reset] = [self.gate(b, &gates, 0)?, self.gate(b, &gates, 1)?];
         let blend = |w: &mut Writer, [update, inner, h]: [usize; 3]| {
             let (update, inner) = (self.function(w, 0, update), self.function(w, 1, inner));
@@ -83,17 +83,17 @@ impl Cell<'_> {
                 let reset = self.function(w, 0, reset);
                 w.mul(reset, h)
             })?;
-            let inner = self.sum(b, x, &part, at, [2, 3])?;
+            let inner = self.sum(b, x, &part, at, 1)?;
             let terms = [&update, &inner, h];
             let hidden = self
                 .map(b, &terms, at, 2, |w, [update, inner, h, ..]| blend(w, [update, inner, h]))?;
             return Ok(State { hidden, cell: None });
         }
-        let mut product = self.product(b, h, [2, 3])?;
+        let mut product = self.product(b, h, 1)?;
         if let Some(bias) = &self.bias {
             product = b.binary(Binary::Add, &product, bias)?;
         }
-        let given = x.at(b, at, [2, 3])?;
+        let given = self.given(b, x, at, 1)?;
         let terms = [&update, &reset, &given, &product, h];
         let hidden = self.map(b, &terms, at, 4, |w, [update, reset, given, product, h, ..]| {
             let reset = self.function(w, 0, reset);
@@ -114,7 +114,7 @@ impl Cell<'_> {
         coupled: bool,
     ) -> Result<State> {
         let (h, c) = (&state.hidden, state.cell.as_ref().ok_or("a state without a cell")?);
-        let gates = self.sum(b, x, h, at, [0, 4])?;
+        let gates = self.sum(b, x, h, at, 0)?;
         let [input, output, forget, cell] = [0, 1, 2, 3].map(|gate| self.gate(b, &gates, gate));
         let (input, output, forget, cell) = (input?, output?, forget?, cell?);
         let mut terms = vec![&input, &forget, &cell, c];
@@ -170,11 +170,14 @@ impl Cell<'_> {
         self.functions[which].write(w, x)
     }
 
-    /// The product of a state with the recurrent weights of gates.
-    fn product(&self, b: &mut Builder<'_>, h: &Value, [from, to]: [usize; 2]) -> Result<Value> {
-        let rows = [from * self.hidden, to * self.hidden];
-        let weights = b.cut(&self.recurrent, 0, rows[0], rows[1])?;
-        b.gemm(h, &weights, [false, true])
+    /// The product of a state with the recurrent weights of some gates.
+    fn product(&self, b: &mut Builder<'_>, h: &Value, which: usize) -> Result<Value> {
+        b.gemm(h, &self.recurrent[which], [false, true])
+    }
+
+    /// What comes from the input for these gates.
+    fn given(&self, b: &mut Builder<'_>, x: &Inputs, at: usize, which: usize) -> Result<Value> {
+        x.at(b, at, self.kind.together()[which])
     }
 
     /// The same with what comes from the input.
@@ -184,10 +187,10 @@ impl Cell<'_> {
         x: &Inputs,
         h: &Value,
         at: usize,
-        gates: [usize; 2],
+        which: usize,
     ) -> Result<Value> {
-        let product = self.product(b, h, gates)?;
-        let given = x.at(b, at, gates)?;
+        let product = self.product(b, h, which)?;
+        let given = self.given(b, x, at, which)?;
         b.binary(Binary::Add, &product, &given)
     }
 

@@ -26,6 +26,15 @@ impl Kind {
         }
     }
 
+    /// Gates, from one to before another, whose recurrent products are made together.
+    pub(super) fn together(self) -> &'static [[usize; 2]] {
+        match self {
+            Self::Rnn => &[[0, 1]],
+            Self::Gru { .. } => &[[0, 2], [2, 3]],
+            Self::Lstm { .. } => &[[0, 4]],
+        }
+    }
+
     /// Its functions, if a node names none.
     pub(super) fn usual(self) -> &'static [Function] {
         match self {

@@ -104,6 +104,8 @@ impl<'a, 'c> Node<'a, 'c> {
         let weights = weights.ok_or("operand 1 is missing")?;
         let recurrent =
             self.part(b, direction, 2, &[rows, hidden])?.ok_or("operand 2 is missing")?;
+        let mut cut = |&[from, to]: &[usize; 2]| b.cut(&recurrent, 0, from * hidden, to * hidden);
+        let recurrent = self.kind.together().iter().map(&mut cut).collect::<Result<_>>()?;
         let (bias, own) = match self.part(b, direction, 3, &[2 * rows])? {
             Some(bias) => self.biases(b, &bias)?,
             None => (None, None),

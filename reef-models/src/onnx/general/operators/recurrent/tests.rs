@@ -76,6 +76,17 @@ fn all_steps_of_the_input_are_one_product() {
 }
 
 #[test]
+fn all_steps_share_their_weights() {
+    for op in OPS {
+        let weights = |steps| -> usize {
+            let model = Case { op, steps, ..CASE }.model(&[]).unwrap();
+            model.constant_bytes().filter(|&bytes| bytes >= 4 * 36).sum()
+        };
+        assert_eq!(weights(9), weights(2), "{op}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_the_node() {
     let said = |case: Case, more: &[Vec<u8>]| case.model(more).unwrap_err();
     let error = said(CASE, &[int("hidden_size", 5)]);

@@ -103,12 +103,11 @@ fn transposed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     {
         return Err(format!("a transposed convolution of {} with {}", x.spec, w.spec));
     }
-    let mut places: Vec<Vec<usize>> =
-        x.dims()[..2].iter().map(|&size| (0..size).collect()).collect();
+    let mut places = b.places(&x.dims()[..2])?;
     for k in 0..rank {
         let (left, right) = (reach[k] as i64 - 1 - before[k], reach[k] as i64 - 1 - after[k]);
         let len = size(spread[k] as i64 + left + right)?;
-        crate::tensors::axes::elements(&[len])?;
+        b.ledger.charge(8 * crate::tensors::axes::elements(&[len])? as u64)?;
         let place = |i: usize| match usize::try_from(i as i64 - left) {
             Ok(at) if at.is_multiple_of(stride[k]) && at < spread[k] => at / stride[k],
             _ => NOWHERE,
@@ -180,9 +179,8 @@ fn cut(
 
 /// Filters `[inputs, outputs / groups, …]` as `[outputs, inputs / groups, …]`, each turned round.
 fn turned(b: &mut Builder<'_>, w: &Value, groups: usize) -> Result<Value> {
-    let mut places: Vec<Vec<usize>> =
-        w.dims()[..2].iter().map(|&size| (0..size).collect()).collect();
-    places.extend(w.dims()[2..].iter().map(|&size| (0..size).rev().collect()));
+    let mut places = b.places(w.dims())?;
+    places[2..].iter_mut().for_each(|places| places.reverse());
     let turned = b.pick(w, places, Scalar::Whole(0))?;
     let (inputs, outputs) = (w.dims()[0] / groups, w.dims()[1]);
     let space = &w.dims()[2..];

@@ -27,10 +27,11 @@ pub(super) fn tensor_scatter(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Val
     if len > room {
         return Err(format!("{len} tokens into a cache of {room}"));
     }
+    let given = call.maybe(2);
     if cache.spec.elements() == 0 || len == 0 {
         return Ok(cache.clone());
     }
-    let first = match call.maybe(2) {
+    let first = match given {
         Some(first) => b.cast(first, Element::I64)?,
         None => b.whole(vec![batch], vec![0; batch])?,
     };
@@ -66,7 +67,7 @@ pub(super) fn tensor_scatter(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Val
 /// Which new token is at each of `room` places of each batch; a number that no token has where none is.
 fn token_at(b: &mut Builder<'_>, first: &Value, room: usize, circular: bool) -> Result<Value> {
     let first = b.reshape(first, vec![first.spec.elements(), 1])?;
-    let places = b.whole(vec![1, room], (0..room as i64).collect())?;
+    let places = b.count(vec![1, room])?;
     b.map_in(Domain::I64, Element::I64, &[&places, &first], |w| {
         let (place, first) = (w.input(0), w.input(1));
         let token = w.sub(place, first);

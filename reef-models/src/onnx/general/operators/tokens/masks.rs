@@ -81,7 +81,7 @@ impl Masks {
         }
         let lengths = b.cast(lengths, Element::I64)?;
         let lengths = b.reshape(&lengths, vec![batch, 1, 1, 1])?;
-        let places = b.whole(vec![1, 1, 1, keys], (0..keys as i64).collect())?;
+        let places = b.count(vec![1, 1, 1, keys])?;
         // Which key each query doesn't see any more, over the number of keys.
         let rows = if causal { 1 - queries as i64..=0 } else { 0..=0 };
         let rows: Vec<i64> = rows.collect();
