@@ -54,8 +54,9 @@ impl<V: Vendor> Operators for Gpu<V> {
     }
 
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {
+        let allowed = self.rounding(op);
         let (op, function) = in_one(op);
-        let bound = BoundOp::new(self, &op, operands)?;
+        let bound = BoundOp::new(self, &op, operands)?.rounding(allowed);
         let mut launches = match &op {
             Op::Conv2d(op) => convolution::build(&bound, op),
             Op::Pool2d(op) => pool::build(&bound, op),

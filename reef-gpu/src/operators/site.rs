@@ -10,7 +10,7 @@ use crate::gpu::Gpu;
 use crate::launch::blit::MAX_CHOSEN_BLOCKS;
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Op, Operands, Storage};
-use reef_core::rounding::Rounded;
+use reef_core::rounding::{Rounded, Rounding};
 use reef_core::{Args, Error, Launch, Result};
 
 /// What an operator works on, checked.
@@ -59,6 +59,13 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
             rounded: operands.rounded,
             buffers,
         })
+    }
+
+    /// Without what these kernels don't round.
+    pub(super) fn rounding(self, allowed: Rounding) -> Self {
+        let Rounded { input, output } = self.rounded;
+        let rounded = Rounded { input: input && allowed.input, output: output && allowed.output };
+        Self { rounded, ..self }
     }
 
     /// For a kernel that changes the output in its place.

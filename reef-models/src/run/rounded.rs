@@ -23,11 +23,15 @@ pub(super) fn rounded<D: Operators>(device: &D, model: &Model) -> Vec<Rounded> {
 }
 
 /// Storages that somebody writes and somebody reads, and with which each does what it takes: writers round, readers do it
-/// first of all; or they only pass on what is rounded on their other side as well.
+/// first of all; or they only pass on what is rounded on their other side as well. What the last step writes is the
+/// network's output, which others read too.
 fn storages(uses: &[Use<'_>]) -> HashSet<usize> {
     let read: HashSet<usize> = uses.iter().map(|(reads, ..)| reads[0]).collect();
     let written = uses.iter().map(|&(_, writes, _)| writes);
     let mut rounded: HashSet<usize> = written.filter(|storage| read.contains(storage)).collect();
+    if let Some((_, output, _)) = uses.last() {
+        rounded.remove(output);
+    }
     loop {
         let count = rounded.len();
         for (reads, to, rounding) in uses {
@@ -74,6 +78,11 @@ mod tests {
         assert_eq!(through(CONV), [1, 2]);
         assert_eq!(through(LINEAR), [0; 0]);
         assert_eq!(found(&[(&[0], 1, LINEAR), (&[1], 2, POOL), (&[2], 3, CONV)]), [0; 0]);
+    }
+
+    #[test]
+    fn the_output_is_not_rounded_even_if_a_convolution_reads_what_it_was_before() {
+        assert_eq!(found(&[(&[0], 1, CONV), (&[1], 2, CONV), (&[2], 1, CONV)]), [2]);
     }
 
     #[test]

@@ -113,3 +113,51 @@ fn one_by_one<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d) -> Result<Launch<G
     };
     bound.launch("conv_any", params.blocks, 256, &params)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::fake::Fake;
+    use crate::vendor::options::{Options, Precision};
+    use reef_core::Device;
+    use reef_core::op::{Function, Layout, Op, Operands, Operators, Storage, Tensor, Window};
+    use reef_core::rounding::Rounded;
+
+    /// A caller may say that all is rounded: where kernels don't, launches are those for numbers that aren't.
+    #[test]
+    fn what_is_not_rounded_is_not_rounded_if_asked_to() {
+        let tensor = Tensor::new(Layout::Native, [1, 8, 6, 6]);
+        let (input, output, residual) = (tensor, tensor, false);
+        let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };
+        let kernels = |precision, relu, rounded| {
+            let options = Options { precision: Some(precision), ..Options::default() };
+            let gpu = Gpu::new(Fake::with_tensor_cores(132), options).unwrap();
+            let function = Some(Function::Swish);
+            let conv = Conv2d { input, output, window, groups: 1, residual, relu, function };
+            let op = Op::Conv2d(conv);
+            let constants = gpu.pack(&op, &vec![0.5; 8 * 8 * 9], &[0.5; 8]).unwrap();
+            let memory = gpu.alloc(1 << 16).unwrap();
+            let storage = || Storage { buffer: &memory, offset: 0 };
+            let operands = Operands {
+                input: storage(),
+                residual: None,
+                output: storage(),
+                constants: Some(&constants),
+                scratch: Some(storage()),
+                rounded,
+            };
+            let launches = gpu.operator(&op, &operands).unwrap();
+            let names = launches.iter().map(|launch| launch.kernel().name().to_owned());
+            let words = launches.iter().map(|launch| launch.kernel().bound().last().copied());
+            names.zip(words).collect::<Vec<_>>()
+        };
+        let output = Rounded { input: false, output: true };
+        let all = Rounded { input: true, output: true };
+        let none = Rounded::default();
+        for precision in [Precision::Fp32, Precision::Fp16] {
+            assert_eq!(kernels(precision, false, all), kernels(precision, false, none));
+        }
+        assert_ne!(kernels(Precision::Tf32, false, output), kernels(Precision::Tf32, false, none));
+        assert_eq!(kernels(Precision::Tf32, true, output), kernels(Precision::Tf32, true, none));
+    }
+}
