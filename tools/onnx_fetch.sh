@@ -5,11 +5,11 @@
 #   tools/onnx_fetch.sh [VERSION]
 #
 # Without VERSION it is 1.17.0, whose wheel (16 MB) has the data of its node tests. Wheels from 1.23 on have the programs
-# that make them instead (with numpy 70 MB), and tools/onnx_cases_of.py runs those. REEF_ONNX names another folder.
+# that make them instead (with numpy 70 MB), and tools/onnx_cases_of.py runs those. REEF_ONNX names the folder for it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${1:-1.17.0}
-folder=${REEF_ONNX:-${TMPDIR:-/tmp}/reef-onnx-$version}
+folder=${REEF_ONNX:-${TMPDIR:-/tmp}}/reef-onnx-$version
 data=$folder/onnx/backend/test/data
 if [ ! -d "$data/node" ]; then
     mkdir -p "$folder"

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(300);
 /// After such a time it runs twice as long between preemptions: a device that is a program is slow to begin again.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often that doubles at most.
+const MOST_TIMES: u64 = 16;
 /// How long it runs between preemptions at first, at most.
 const MICROS: u64 = 200;
 /// Inferences that are preempted.
@@ -80,7 +82,8 @@ pub(crate) fn preempted<D: Operators>(
         last = submitter.submit_blocking(command.clone())?;
     }
     let (begin, mut preemptions) = (Instant::now(), 0);
-    let most = || MICROS << (begin.elapsed().as_secs() / PATIENCE.as_secs());
+    let times = || (begin.elapsed().as_secs() / PATIENCE.as_secs()).min(MOST_TIMES);
+    let most = || MICROS << times();
     while !submitter.wait_for(last, Duration::from_micros(random.below(most())))? {
         ensure!(begin.elapsed() < LIMIT, "it took more than {LIMIT:?}");
         queue.preempt(true)?;
