@@ -20,6 +20,7 @@
 //! # Ok::<(), reef_models::Error>(())
 //! ```
 
+mod asked;
 mod constant;
 mod copy;
 mod declared;

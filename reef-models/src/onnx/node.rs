@@ -1,11 +1,11 @@
 //! One node of a graph: its operands and attributes, each checked when it is asked for.
 
+use super::asked::{Asked, Attribute};
 use super::constant::Constant;
 use super::fault::{Result, few};
 use super::file::{AttributeFile, NodeFile};
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
-use std::cell::{Cell, RefCell};
 use std::path::Path;
 
 /// A node that is being read.
@@ -14,10 +14,7 @@ pub(super) struct Node<'a> {
     pub(super) folder: Option<&'a Path>,
     /// What is made for it is charged here.
     pub(super) ledger: &'a Ledger,
-    /// Attributes that were asked for.
-    known: RefCell<Vec<&'static str>>,
-    /// How many operands there are up to the last one that was asked for.
-    asked: Cell<usize>,
+    asked: Asked,
 }
 
 impl<'a> Node<'a> {
@@ -26,7 +23,7 @@ impl<'a> Node<'a> {
         folder: Option<&'a Path>,
         ledger: &'a Ledger,
     ) -> Self {
-        Self { file, folder, ledger, known: RefCell::default(), asked: Cell::default() }
+        Self { file, folder, ledger, asked: Asked::default() }
     }
 
     /// Its own name, or that of what it makes.
@@ -37,43 +34,32 @@ impl<'a> Node<'a> {
 
     /// Name of operand `index`; `None` if it is left out.
     pub(super) fn operand(&self, index: usize) -> Option<&'a str> {
-        self.asked.set(self.asked.get().max(index + 1));
+        self.asked.operand(index);
         self.file.inputs.get(index).copied().filter(|name| !name.is_empty())
     }
 
     fn attribute(&self, name: &'static str) -> Option<&'a AttributeFile<'a>> {
-        self.known.borrow_mut().push(name);
-        self.file.attributes.iter().find(|attribute| attribute.name == name)
+        self.asked.attribute(self.file, name)
+    }
+
+    fn named(&self, name: &'static str) -> Attribute<'a> {
+        Attribute { name, found: self.attribute(name) }
     }
 
     pub(super) fn int(&self, name: &'static str, default: i64) -> Result<i64> {
-        Ok(self.read(name, "integer", |attribute| attribute.int)?.unwrap_or(default))
-    }
-
-    /// An attribute as `read` sees it; an error if it is there and isn't `what`.
-    fn read<T>(
-        &self,
-        name: &'static str,
-        what: &str,
-        read: impl FnOnce(&'a AttributeFile<'a>) -> Option<T>,
-    ) -> Result<Option<T>> {
-        let Some(attribute) = self.attribute(name) else { return Ok(None) };
-        read(attribute).map(Some).ok_or_else(|| format!("attribute {name} is no {what}"))
+        Ok(self.named(name).int()?.unwrap_or(default))
     }
 
     pub(super) fn float(&self, name: &'static str) -> Result<Option<f32>> {
-        self.read(name, "float", |attribute| attribute.float)
+        self.named(name).float()
     }
 
     pub(super) fn text(&self, name: &'static str) -> Result<Option<&'a [u8]>> {
-        self.read(name, "text", |attribute| attribute.text)
+        self.named(name).text()
     }
 
     pub(super) fn ints(&self, name: &'static str) -> Result<Option<&'a [i64]>> {
-        let list = |attribute: &'a AttributeFile<'a>| {
-            (!attribute.is_no_list() && attribute.floats.is_empty()).then_some(&*attribute.ints)
-        };
-        self.read(name, "list of integers", list)
+        self.named(name).ints()
     }
 
     /// The tensor that a `Constant` is.
@@ -108,16 +94,7 @@ impl<'a> Node<'a> {
 
     /// Refuses attributes that the operator does not read, and operands behind the last one that it reads.
     pub(super) fn ensure_all_known(&self) -> Result<()> {
-        let known = self.known.borrow();
-        let unknown = |attribute: &&AttributeFile<'_>| !known.contains(&attribute.name);
-        if let Some(attribute) = self.file.attributes.iter().find(unknown) {
-            return Err(format!("attribute {} is not supported", attribute.name));
-        }
-        let mut more = self.asked.get()..self.file.inputs.len();
-        match more.find(|&index| !self.file.inputs[index].is_empty()) {
-            Some(index) => Err(format!("operand {index} is not supported")),
-            None => Ok(()),
-        }
+        self.asked.ensure_all(self.file, self.file.inputs.iter().map(|name| !name.is_empty()))
     }
 }
 

@@ -1,11 +1,12 @@
 //! One node with its operands, whose attributes are checked when they are asked for.
 
+use crate::onnx::asked::{Asked, Attribute};
 use crate::onnx::fault::Result;
 use crate::onnx::file::{AttributeFile, NodeFile};
 use crate::tensors::axes::{axes, axis};
 use crate::tensors::value::Value;
 use reef_core::tensor::Array;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::path::Path;
 
 /// A node that is being read.
@@ -18,10 +19,7 @@ pub(crate) struct Call<'a> {
     pub(crate) folder: Option<&'a Path>,
     /// Attributes of the function in whose body the node stands.
     pub(crate) outer: &'a [&'a AttributeFile<'a>],
-    /// Attributes that were asked for.
-    known: RefCell<Vec<&'static str>>,
-    /// How many operands there are up to the last one that was asked for.
-    asked: Cell<usize>,
+    asked: Asked,
     /// Number of the operand whose values were asked for in vain.
     pub(crate) unknown: Cell<Option<usize>>,
 }
@@ -40,8 +38,7 @@ impl<'a> Call<'a> {
             opset,
             folder,
             outer,
-            known: RefCell::default(),
-            asked: Cell::default(),
+            asked: Asked::default(),
             unknown: Cell::default(),
         }
     }
@@ -62,7 +59,7 @@ impl<'a> Call<'a> {
 
     /// Operand `index`; `None` if it is left out.
     pub(crate) fn maybe(&self, index: usize) -> Option<&Value> {
-        self.asked.set(self.asked.get().max(index + 1));
+        self.asked.operand(index);
         self.operands.get(index)?.as_ref()
     }
 
@@ -113,27 +110,17 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) fn attribute(&self, name: &'static str) -> Result<Option<&'a AttributeFile<'a>>> {
-        self.known.borrow_mut().push(name);
-        let Some(own) = self.file.attributes.iter().find(|attribute| attribute.name == name) else {
-            return Ok(None);
-        };
+        let Some(own) = self.asked.attribute(self.file, name) else { return Ok(None) };
         let Some(outer) = own.refers_to else { return Ok(Some(own)) };
         Ok(self.outer.iter().find(|attribute| attribute.name == outer).copied())
     }
 
-    /// An attribute as `read` sees it; an error if it is there and isn't `what`.
-    fn read<T>(
-        &self,
-        name: &'static str,
-        what: &str,
-        read: impl FnOnce(&'a AttributeFile<'a>) -> Option<T>,
-    ) -> Result<Option<T>> {
-        let Some(attribute) = self.attribute(name)? else { return Ok(None) };
-        read(attribute).map(Some).ok_or_else(|| format!("attribute {name} is no {what}"))
+    fn named(&self, name: &'static str) -> Result<Attribute<'a>> {
+        Ok(Attribute { name, found: self.attribute(name)? })
     }
 
     pub(crate) fn maybe_int(&self, name: &'static str) -> Result<Option<i64>> {
-        self.read(name, "integer", |attribute| attribute.int)
+        self.named(name)?.int()
     }
 
     pub(crate) fn int(&self, name: &'static str, default: i64) -> Result<i64> {
@@ -145,7 +132,7 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) fn maybe_float(&self, name: &'static str) -> Result<Option<f64>> {
-        Ok(self.read(name, "float", |attribute| attribute.float)?.map(f64::from))
+        Ok(self.named(name)?.float()?.map(f64::from))
     }
 
     pub(crate) fn float(&self, name: &'static str, default: f64) -> Result<f64> {
@@ -153,7 +140,7 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) fn text(&self, name: &'static str, default: &'static str) -> Result<&'a str> {
-        let text = self.read(name, "text", |attribute| attribute.text)?;
+        let text = self.named(name)?.text()?;
         let text = text.map(|text| {
             std::str::from_utf8(text).map_err(|_| format!("attribute {name} is no UTF-8"))
         });
@@ -161,24 +148,15 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) fn ints(&self, name: &'static str) -> Result<Option<&'a [i64]>> {
-        let list = |attribute: &'a AttributeFile<'a>| {
-            (!attribute.is_no_list() && attribute.floats.is_empty()).then_some(&*attribute.ints)
-        };
-        self.read(name, "list of integers", list)
+        self.named(name)?.ints()
     }
 
     pub(crate) fn floats(&self, name: &'static str) -> Result<Option<&'a [f32]>> {
-        let list = |attribute: &'a AttributeFile<'a>| {
-            (!attribute.is_no_list() && attribute.ints.is_empty()).then_some(&*attribute.floats)
-        };
-        self.read(name, "list of floats", list)
+        self.named(name)?.floats()
     }
 
     pub(crate) fn texts(&self, name: &'static str) -> Result<Option<Vec<&'a str>>> {
-        self.read(name, "list of texts", |attribute| {
-            let texts = attribute.texts.iter().map(|text| std::str::from_utf8(text).ok());
-            texts.collect::<Option<Vec<_>>>().filter(|texts| !texts.is_empty())
-        })
+        self.named(name)?.texts()
     }
 
     /// Integers of an attribute in older operator sets, of an operand in newer ones.
@@ -201,16 +179,7 @@ impl<'a> Call<'a> {
 
     /// Refuses attributes that the operator does not read, and operands behind the last one that it reads.
     pub(crate) fn ensure_all_known(&self) -> Result<()> {
-        let known = self.known.borrow();
-        let unknown = |attribute: &&AttributeFile<'_>| !known.contains(&attribute.name);
-        if let Some(attribute) = self.file.attributes.iter().find(unknown) {
-            return Err(format!("attribute {} is not supported", attribute.name));
-        }
-        let mut more = self.asked.get()..self.operands.len();
-        match more.find(|&index| self.operands[index].is_some()) {
-            Some(index) => Err(format!("operand {index} is not supported")),
-            None => Ok(()),
-        }
+        self.asked.ensure_all(self.file, self.operands.iter().map(Option::is_some))
     }
 }
 
