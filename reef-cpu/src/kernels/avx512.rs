@@ -5,7 +5,8 @@
 //! addition for each, and those additions take issue slots of the two multipliers: 215 GFLOP/s
 //! instead of 231 on one core (`docs/cpu-kernels.md`). The other sizes are left to the compiler.
 
-use super::end::{End, LANES, lanes, write};
+use super::end::End;
+use super::lanes::{LANES, lanes, write};
 use super::tile::{COLUMNS, Hints, ROWS, Tile};
 use std::arch::asm;
 use std::arch::x86_64::*;

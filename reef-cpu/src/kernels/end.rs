@@ -7,33 +7,6 @@ use super::sigmoid::{gated_sigmoid, sigmoid};
 use reef_core::op::Function;
 use std::arch::x86_64::*;
 
-/// Floats of a vector.
-pub(super) const LANES: usize = 16;
-
-/// The lanes of a vector that has `left` floats, or of a full one if there are more.
-#[inline]
-pub(super) fn lanes(left: usize) -> __mmask16 {
-    if left < LANES { (1 << left) - 1 } else { !0 }
-}
-
-/// Writes the lanes of `mask`: all of them by a plain store, which a processor may do without reading the line.
-///
-/// # Safety
-///
-/// The lanes can be written to `to`.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn write(to: *mut f32, mask: __mmask16, value: __m512) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if mask == !0 {
-            _mm512_storeu_ps(to, value);
-        } else {
-            _mm512_mask_storeu_ps(to, mask, value);
-        }
-    }
-}
-
 /// What follows bias and residual.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct End {
@@ -133,6 +106,7 @@ fn hard_sigmoid(x: __m512) -> __m512 {
 #[cfg(test)]
 mod tests {
     use super::super::function::apply;
+    use super::super::lanes::LANES;
     use super::super::scalar::relu;
     use super::*;
     use reef_core::op::Bounds;

@@ -1,8 +1,10 @@
 //! The commit of a block: sums become outputs.
 
 #[cfg(target_arch = "x86_64")]
-use super::end::{End, LANES, lanes, write};
+use super::end::End;
 use super::function::apply;
+#[cfg(target_arch = "x86_64")]
+use super::lanes::{LANES, lanes, write};
 use super::operand::Operand;
 use super::scalar::relu;
 use super::simd::widest;

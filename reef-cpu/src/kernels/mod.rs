@@ -27,6 +27,8 @@ mod finish;
 mod function;
 mod functions;
 mod gather;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 mod linear;
 mod operand;
 pub(crate) mod pack;

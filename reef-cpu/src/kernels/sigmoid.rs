@@ -1,9 +1,8 @@
 //! The sigmoid with AVX-512: sixteen values at a time, without a division.
 
+use super::lanes::{LANES, lanes};
 use std::arch::x86_64::*;
 
-/// Floats of a vector.
-const LANES: usize = 16;
 /// From here on down the sigmoid is zero.
 const LEAST: f32 = -87.0;
 
@@ -11,7 +10,7 @@ const LEAST: f32 = -87.0;
 #[target_feature(enable = "avx512f")]
 pub(super) fn sigmoids(values: &mut [f32], gated: bool) {
     for part in values.chunks_mut(LANES) {
-        let mask: __mmask16 = !0 >> (LANES - part.len());
+        let mask = lanes(part.len());
         // SAFETY: the mask leaves out what is behind the part.
         let x = unsafe { _mm512_maskz_loadu_ps(mask, part.as_ptr()) };
         let made = if gated { gated_sigmoid(x) } else { sigmoid(x) };

@@ -4,7 +4,8 @@
 //! read 11 vectors of a row and not 35. The shape of filters is known when this is compiled, so each column knows its
 //! windows and each window its tap.
 
-use crate::kernels::end::{End, LANES, write};
+use crate::kernels::end::End;
+use crate::kernels::lanes::{LANES, write};
 use std::arch::x86_64::*;
 use std::ops::Range;
 

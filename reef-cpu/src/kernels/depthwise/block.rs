@@ -15,7 +15,8 @@ use reef_core::op::{Conv2d, Tensor};
 #[cfg(target_arch = "x86_64")]
 use {
     super::avx512::{Line, Sum, of_shape},
-    crate::kernels::end::{End, LANES, lanes},
+    crate::kernels::end::End,
+    crate::kernels::lanes::{LANES, lanes},
     std::ops::Range,
 };
 

@@ -1,11 +1,9 @@
 //! Lines of outputs with AVX-512: sums of a value for each output times a factor for all of them.
 
 use super::window::Window;
+use crate::kernels::lanes::{LANES, lanes};
 use std::arch::x86_64::*;
 use std::ops::Range;
-
-/// Floats of a vector.
-const LANES: usize = 16;
 
 /// What lines of outputs are made of.
 #[derive(Debug, Clone, Copy)]
@@ -65,11 +63,6 @@ fn apart(line: &Line<'_>, starts: &[usize], len: usize, to: &mut [f32]) {
     }
 }
 
-/// Which of a vector's lanes lie in a line of `len` floats, if the first one is `at`.
-fn mask(len: usize, at: usize) -> __mmask16 {
-    ((1u32 << len.saturating_sub(at).min(LANES)) - 1) as __mmask16
-}
-
 /// `V` vectors of each of `L` lines, from output `at` of theirs on; what lies beyond a line is left out.
 #[target_feature(enable = "avx512f")]
 fn put<const L: usize, const V: usize>(
@@ -79,7 +72,7 @@ fn put<const L: usize, const V: usize>(
     to: &mut [f32],
 ) {
     let len = to.len() / L;
-    let masks: [__mmask16; V] = std::array::from_fn(|v| mask(len, at + v * LANES));
+    let masks: [__mmask16; V] = std::array::from_fn(|v| lanes(len.saturating_sub(at + v * LANES)));
     let from = starts.map(|start| line.values.as_ptr().wrapping_add(start + at));
     let mut sums = [[_mm512_setzero_ps(); V]; L];
     for &[factor, value] in line.terms {
@@ -127,7 +120,7 @@ fn down<const L: usize, const V: usize>(
     to: &mut [f32],
 ) {
     let len = to.len() / L;
-    let masks: [__mmask16; V] = std::array::from_fn(|v| mask(len, at + v * LANES));
+    let masks: [__mmask16; V] = std::array::from_fn(|v| lanes(len.saturating_sub(at + v * LANES)));
     let mut sums = [[_mm512_setzero_ps(); V]; L];
     for seen in 0..rows + L - 1 {
         let from = line.values.as_ptr().wrapping_add(start + at + seen * down);

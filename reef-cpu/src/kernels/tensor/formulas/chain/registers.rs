@@ -1,12 +1,11 @@
 //! Chains with AVX-512: each step of 64 values before the next one.
 
 use super::link::Link;
+use crate::kernels::lanes::{LANES, lanes};
 use crate::kernels::tensor::formulas::operand::Operand;
 use crate::kernels::tensor::formulas::vectors::{chosen, erf, gelu_of, power};
 use std::arch::x86_64::*;
 
-/// Floats of a vector.
-const LANES: usize = 16;
 /// Vectors that go through a step together.
 const VECTORS: usize = 4;
 
@@ -25,11 +24,7 @@ pub(super) fn apply(links: &[(Link, Operand<'_>)], values: &mut [f32]) {
         assert!(!matches!(operand, Operand::Each(with) if with.len() < len), "{len} values");
     }
     for at in (0..len).step_by(VECTORS * LANES) {
-        let mut masks = [0; VECTORS];
-        for (v, mask) in masks.iter_mut().enumerate() {
-            let left = (len - at).saturating_sub(v * LANES).min(LANES);
-            *mask = ((1u32 << left) - 1) as __mmask16;
-        }
+        let masks = std::array::from_fn(|v| lanes((len - at).saturating_sub(v * LANES)));
         let to = values.as_mut_ptr().wrapping_add(at);
         // SAFETY: the masks leave out what is behind the values, and the operands have as many.
         unsafe {
