@@ -131,7 +131,7 @@ def exported(name, make, folder, exporter):
     how = {"dynamo": False, "opset_version": OPSET} if exporter == "script" else {"dynamo": True, "verbose": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(model, one, folder / "model.onnx", input_names=names, output_names=[output], **how)
+        torch.onnx.export(model, one, str(folder / "model.onnx"), input_names=names, output_names=[output], **how)
     for key, value in zip(names, one):
         numpy.save(folder / f"{key}.npy", value.numpy())
     return want, parameters
